@@ -1,3 +1,9 @@
+// A run on a mixed cluster may also measure each device class alone: its *baselines*. A baseline is
+// a whole run in a folder of its own, `baseline-<class>`, and a `baseline` line of the main journal
+// repeats its plan and its throughput. This check holds every such line to that run: the hash of
+// its record, the hash of its journal inside the record, its plan, and the predicted and the
+// measured throughput that its journal gives. A line may also stand for a class that did not run;
+// then it tells a prediction at most. The runs themselves are verified elsewhere, as whole runs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,10 +22,12 @@
 namespace heteroperf {
 namespace {
 
+/// Names a throughput for a comparison; a class without one is compared by those words.
 std::string baseline_rate_text(const std::optional<double>& samples_per_s) {
   return samples_per_s ? fmt::format("{} samples/s", *samples_per_s) : "no number";
 }
 
+/// Returns the devices of this class in the whole run; 0 where the `scale` line names none.
 std::uint64_t devices_of_class(const Journal& journal, const std::string& name) {
   const auto* scale = journal.first<ScaleEvent>();
   if (scale == nullptr) return 0;
@@ -29,7 +37,9 @@ std::uint64_t devices_of_class(const Journal& journal, const std::string& name) 
   return 0;
 }
 
-/// Numbers that its own journal gives. Another ruleset's numbers may be others.
+/// Holds the line to the numbers that the baseline's own journal gives. The measured one is
+/// computed again only where that run is complete and its record was judged by this program's
+/// ruleset, since another ruleset may find it invalid, and an invalid run has no number.
 void hold_to_own_run(const BaselineEvent& baseline, const RunFiles& own, const Json& record,
                      std::size_t line, LineCheck& check) {
   const Journal journal = read_journal(own.journal().string());
@@ -51,6 +61,8 @@ void hold_to_own_run(const BaselineEvent& baseline, const RunFiles& own, const J
   check.equal(line, "reason", result.reason, baseline.reason);
 }
 
+/// The folder's name follows from the class, so that a line cannot borrow another class's run, and
+/// the hash of the record ties the line to one run in that folder.
 void hold_baseline(const BaselineEvent& baseline, const std::filesystem::path& folder,
                    std::size_t line, LineCheck& check) {
   if (baseline.record_sha256.empty()) {
@@ -84,12 +96,14 @@ std::vector<VerifyCheck> check_baseline_lines(const Journal& journal,
     check.equal(line, "devices of " + baseline.device_class,
                 devices_of_class(journal, baseline.device_class),
                 static_cast<std::uint64_t>(baseline.count));
+    // A second line of a class would count the class twice in the sum over all classes.
     if (!classes.insert(baseline.device_class).second) {
       check.equal(line, "class", std::string("each once"), baseline.device_class + " again");
       return;
     }
     try {
       hold_baseline(baseline, folder, line, check);
+      // Files that cannot be read are a failed check of this line, not an error of the program.
     } catch (const Error& error) {
       check.equal(line, "baseline", std::string("that can be read"), std::string(error.what()));
     }

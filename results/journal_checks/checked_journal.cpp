@@ -1,3 +1,9 @@
+// CheckedJournal holds what the checks of journal lines share: the journal, the documents of its
+// opening lines (read once, as an outline), its model graphs, and the three lines that most rules
+// refer to. A run can be killed at any moment, so a journal may end after any line and each of
+// these may be absent; a rule that needs an absent one holds nothing. The questions that several
+// checks ask (the class of a rank, the samples that a model takes) are answered here, so that all
+// checks agree on the answers.
 #include "results/journal_checks/checked_journal.hpp"
 
 namespace heteroperf {
@@ -16,6 +22,7 @@ bool CheckedJournal::is_complete() const {
 }
 
 const ModelGraph* CheckedJournal::any_model() const {
+  // All trials of a search take the same samples, so the first one stands for all of them.
   if (!is_search()) return model(std::nullopt);
   const auto trial = first<TrialEvent>();
   return trial ? graphs.find(trial->graph_hash) : nullptr;
@@ -23,7 +30,8 @@ const ModelGraph* CheckedJournal::any_model() const {
 
 std::optional<std::string> CheckedJournal::device_class(std::int32_t rank) const {
   if (!outline.plan || !outline.asked || rank < 0) return std::nullopt;
-  // Classes are a cluster's; without one a rank is what it is bound to.
+  // Only a cluster file defines classes. Without one, and in a search, a rank is of the device that
+  // it is bound to.
   if (outline.plan->of_search || outline.asked->cluster_file.empty()) {
     const auto place = static_cast<std::size_t>(rank);
     return place < outline.homes.size() ? std::optional(outline.homes[place].device) : std::nullopt;
@@ -42,6 +50,7 @@ std::uint64_t tokens_of_sample(const ModelGraph& graph) {
   return input.kind == InputKind::tokens ? static_cast<std::uint64_t>(input.length) : 0;
 }
 
+/// A language model predicts every token; a classifier gives one answer per image.
 std::uint64_t targets_of_sample(const ModelGraph& graph) {
   const std::uint64_t tokens = tokens_of_sample(graph);
   return tokens > 0 ? tokens : 1;
@@ -49,6 +58,8 @@ std::uint64_t targets_of_sample(const ModelGraph& graph) {
 
 SampleSpec sample_spec_of(const ModelGraph& graph) {
   const auto& input = std::get<Input>(graph.node(graph.input()).attributes);
+  // The first input of the loss are the logits, whose last dimension has an entry per class, or per
+  // token of the vocabulary.
   const NodeId logits = graph.node(graph.loss()).inputs.front();
   SampleSpec spec;
   spec.kind = input.kind;

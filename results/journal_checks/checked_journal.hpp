@@ -16,13 +16,15 @@
 namespace heteroperf {
 
 /// A journal with all that its lines are held to. A journal may end after any line: what is not
-/// there yet is null or absent, and holds nothing.
+/// there yet is null or absent, and holds nothing. The journal must outlive this object; opening
+/// documents and graphs are parsed once, in the constructor.
 struct CheckedJournal {
   explicit CheckedJournal(const Journal& journal);
   CheckedJournal(const CheckedJournal&) = delete;
   CheckedJournal& operator=(const CheckedJournal&) = delete;
 
-  /// An event and its line.
+  /// An event and its line, which counts from 1 on. It is false, and the line 0, where there is
+  /// none.
   template <class E>
   struct At {
     const E* event = nullptr;
@@ -30,6 +32,7 @@ struct CheckedJournal {
     explicit operator bool() const { return event != nullptr; }
     const E* operator->() const { return event; }
   };
+  /// The first event of this kind with its line.
   template <class E>
   At<E> first() const {
     At<E> found;
@@ -39,6 +42,8 @@ struct CheckedJournal {
     return found;
   }
 
+  // Neither graphs nor documents that cannot be read throw: the outline and the book name the
+  // fault, and a check tells it.
   const Journal& journal;
   const RunOutline outline;
   GraphBook graphs;
@@ -46,10 +51,15 @@ struct CheckedJournal {
   const At<ScaleEvent> scale;
   const At<WorkloadEvent> workload;
 
+  /// True for a search, whose plan is a list of groups; false where no plan is there yet.
   bool is_search() const { return outline.plan && outline.plan->of_search; }
+  /// True for a run that moved by turns with another program: its clock leaves out what it stood
+  /// still, so durations are not held.
   bool is_lockstep() const { return start && start->lockstep.value_or(false); }
+  /// True where the run says in its `stop` line that it did all that was asked for.
   bool is_complete() const;
-  /// Steps that were done before this run, of one model.
+  /// Steps that were done before this run, where it goes on from a checkpoint; for a fixed model
+  /// only.
   std::uint64_t first_step() const { return start ? start->parent_step.value_or(0) : 0; }
   /// The model that a step or an evaluation is of; null where the journal does not hold it.
   const ModelGraph* model(std::optional<std::uint64_t> trial) const { return graphs.of(trial); }
@@ -57,20 +67,24 @@ struct CheckedJournal {
   const ModelGraph* any_model() const;
   /// The class of a rank, as the plan and the binding say it; nothing where neither does.
   std::optional<std::string> device_class(std::int32_t rank) const;
+  /// 0 where the journal ends before its `scale` line.
   std::int64_t ranks() const { return scale ? scale->ranks : 0; }
 };
 
-/// True of the numbers of a run's groups; a fixed model's only one is 0.
+/// True for the numbers of a run's groups; a fixed model has the one group 0.
 bool is_group(const CheckedJournal& run, std::int32_t group);
 
-/// Targets that one sample of this model has.
+/// Answers that the model gives for one sample: its tokens, or 1 for an image.
 std::uint64_t targets_of_sample(const ModelGraph& graph);
-/// Tokens of one sample; 0: it is an image.
+/// Tokens of one sample; 0 where a sample is an image.
 std::uint64_t tokens_of_sample(const ModelGraph& graph);
-/// The samples that it takes.
+/// The shape of the samples that the model takes, and the number of its classes.
 SampleSpec sample_spec_of(const ModelGraph& graph);
 
-// The checks, one row of `verify` each: what they hold says results/README.md, "Fields".
+// The checks below are one row of `verify` each. A check passes the lines that it holds to `check`,
+// which counts them and keeps the first that is wrong. results/README.md, "Fields", lists for every
+// field the check that holds it. These are the opening lines (opening_checks.cpp; the hosts stand
+// in rank_checks.cpp).
 void check_opening(const CheckedJournal& run, LineCheck& check);
 void check_request(const CheckedJournal& run, LineCheck& check);
 void check_plan_line(const CheckedJournal& run, LineCheck& check);
@@ -79,8 +93,10 @@ void check_model(const CheckedJournal& run, LineCheck& check);
 void check_data_line(const CheckedJournal& run, LineCheck& check);
 void check_hosts(const CheckedJournal& run, LineCheck& check);
 
+// The order of the phases (phase_checks.cpp).
 void check_phases(const CheckedJournal& run, LineCheck& check);
 
+// Steps, evaluations and the end of the run (step_checks.cpp).
 void check_step_samples(const CheckedJournal& run, LineCheck& check);
 void check_step_tokens(const CheckedJournal& run, LineCheck& check);
 void check_evaluations(const CheckedJournal& run, LineCheck& check);
@@ -88,11 +104,13 @@ void check_looks(const CheckedJournal& run, LineCheck& check);
 void check_checkpoint_lines(const CheckedJournal& run, LineCheck& check);
 void check_ending(const CheckedJournal& run, LineCheck& check);
 
+// The trials of a search and its master (trial_checks.cpp).
 void check_trial_lines(const CheckedJournal& run, LineCheck& check);
 void check_trial_quality(const CheckedJournal& run, LineCheck& check);
 void check_best_trial(const CheckedJournal& run, LineCheck& check);
 void check_search_line(const CheckedJournal& run, LineCheck& check);
 
+// Lines that single ranks write about themselves (rank_checks.cpp).
 void check_rank_plans(const CheckedJournal& run, LineCheck& check);
 void check_predictions(const CheckedJournal& run, LineCheck& check);
 void check_observations(const CheckedJournal& run, LineCheck& check);

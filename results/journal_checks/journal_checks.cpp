@@ -1,3 +1,10 @@
+// The checks of a journal's lines, one row of `verify` each. Every check holds some lines against
+// others: samples against the plan, operations against the model's graph, trials against their
+// evaluations. All of it follows from the journal alone, so that a stranger's run can be checked
+// without running it again. The table below names each check, tells in which words it counts what
+// it held, and gives the rows their order. A check that held nothing leaves no row, as that of
+// trials does for a fixed model. The checks of graphs and operation counts stand here; the others
+// have files of their own.
 #include "results/journal_checks/journal_checks.hpp"
 
 #include <fmt/format.h>
@@ -15,10 +22,13 @@
 namespace heteroperf {
 namespace {
 
+/// Names the expected count in a message; without its graph no count can be made.
 std::string counted(const std::optional<Ops>& ops) {
   return ops ? ops->to_string() : "operations of a graph that the journal holds";
 }
 
+/// Passes every graph whose text has the hash under which its line names it. A problem's text names
+/// the line of the graph itself.
 void check_graphs(CheckedJournal& run, LineCheck& check) {
   for (std::size_t i = 0; i < run.graphs.size(); ++i) check.pass();
   for (const std::string& problem : run.graphs.problems()) {
@@ -26,7 +36,9 @@ void check_graphs(CheckedJournal& run, LineCheck& check) {
   }
 }
 
-/// Holds the operations of these lines to those that their graph has for their samples.
+/// Holds the operations that a line claims to those that its graph has for its samples. `strict`
+/// counts one pass: that of a training step, or the forward pass of an evaluation. Both sides are
+/// whole numbers, so they must be equal.
 template <class E,
           std::optional<Ops> (GraphBook::*strict)(std::optional<std::uint64_t>, std::uint64_t)>
 void check_operations(CheckedJournal& run, LineCheck& check) {
@@ -38,7 +50,8 @@ void check_operations(CheckedJournal& run, LineCheck& check) {
   });
 }
 
-/// Steps and operations that a trial claims are those of its step lines so far.
+/// A trial's line tells the steps and the operations of the trial so far. They are the sums over
+/// those of its step lines that stand before it, in whatever group it trained.
 void check_trial_totals(CheckedJournal& run, LineCheck& check) {
   std::map<std::uint64_t, std::pair<std::uint64_t, Ops>> sums;
   const auto text = [](std::uint64_t steps, Ops ops) {
@@ -58,13 +71,14 @@ void check_trial_totals(CheckedJournal& run, LineCheck& check) {
   }
 }
 
-/// A check that counts no operations looks at the journal alone.
+/// Turns a check that only reads into one that may also count operations, for which the graphs keep
+/// their counts.
 template <void (*hold)(const CheckedJournal&, LineCheck&)>
 void looking(CheckedJournal& run, LineCheck& check) {
   hold(run, check);
 }
 
-/// A row of `verify`, which names it and says how many of what it held.
+/// A row of `verify`: its name, the noun of its count, and the function that holds the lines.
 struct JournalCheck {
   const char* name;
   const char* counts;
@@ -105,6 +119,7 @@ constexpr std::array journal_check_table{
 }  // namespace
 
 std::vector<VerifyCheck> check_journal_lines(const Journal& journal) {
+  // One object serves all checks, so documents are parsed, and operations per sample counted, once.
   CheckedJournal run(journal);
   std::vector<VerifyCheck> checks;
   for (const JournalCheck& row : journal_check_table) {

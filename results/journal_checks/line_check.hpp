@@ -14,14 +14,15 @@
 
 namespace heteroperf {
 
-/// Holds many lines of a journal to one rule; its result is fine unless a line was wrong, of which
-/// the first is told.
+/// Holds many lines of a journal to one rule and counts them. The result is one row of `verify`:
+/// fine with the count, or else the first wrong line with its expected and its actual value. Later
+/// faults are left out, since one wrong line often makes those after it wrong as well.
 class LineCheck {
  public:
-  /// `what` is counted: "steps".
+  /// `what` is the noun of the count, "steps".
   LineCheck(std::string name, std::string what) : name_(std::move(name)), what_(std::move(what)) {}
 
-  /// `line` counts from 1 on; `field` says whose values these are.
+  /// Compares two values. `line` counts from 1 on; `field` names the value in a message.
   template <class Expected, class Actual>
   void equal(std::size_t line, std::string_view field, const Expected& expected,
              const Actual& actual) {
@@ -29,15 +30,18 @@ class LineCheck {
     if (expected == actual || wrong_) return;
     tell(line, fmt::format("{} {}", field, expected), fmt::format("{} {}", field, actual));
   }
-  /// `expected` and `actual` make the texts of a line that is wrong.
+  /// As equal(), for rules that are no equality. `expected` and `actual` are called only for the
+  /// line that is told, since texts are dear where a journal has a million lines.
   template <class Text, class OtherText>
   void hold(std::size_t line, bool holds, Text&& expected, OtherText&& actual) {
     ++count_;
     if (!holds && !wrong_) tell(line, expected(), actual());
   }
 
+  /// Counts something that another place has held already.
   void pass() { ++count_; }
 
+  /// Everything that was held so far; 0 where the journal has no line for this rule.
   std::size_t count() const { return count_; }
   VerifyCheck result() const {
     const std::string all = fmt::format("{} {}", count_, what_);

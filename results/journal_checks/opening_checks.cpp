@@ -1,5 +1,10 @@
-// The lines that open a journal: what is asked for, where it runs, by which plan, and what is
-// trained. All of them are made of one request, so each can be held to the others.
+// These checks hold the lines that open a journal: `start` (which run, and when), `config` (what
+// was asked for), `system` (where it runs), `plan`, `scale` and `workload` (what is trained). All
+// of them are made of one request, so each can be held to the others: the scale and the plan to the
+// configuration, and the workload to the plan. Two things are made again by the program's own code:
+// a model is built by its name and its graph's hash compared, and generated data are described from
+// their seed. The documents inside the lines are read as an *outline* (run_outline.hpp), which has
+// only the keys that other lines depend on.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,6 +29,7 @@ namespace {
 constexpr std::array opening_kinds{"start", "config", "system", "plan", "scale", "workload"};
 constexpr double last_digits = 1e-12;  // in which two machines' logarithms may differ
 
+/// True for the kinds of which a journal has one line each, at its begin.
 bool opens(const std::string& kind) {
   return std::find(opening_kinds.begin(), opening_kinds.end(), kind) != opening_kinds.end();
 }
@@ -34,7 +40,7 @@ std::string date_of_run_id(std::string created_utc) {
   return created_utc;
 }
 
-/// True of every run_id that this program gives.
+/// True for every run_id that this program gives; one of another form is not held to its date.
 bool begins_with_date(const std::string& run_id) {
   constexpr std::string_view form = "00000000T000000Z-";
   const auto fits = [](char c, char wanted) {
@@ -45,7 +51,8 @@ bool begins_with_date(const std::string& run_id) {
                     [&](char wanted, char c) { return fits(c, wanted); });
 }
 
-/// Nothing in it but words, quoted as this program does it: who pastes it runs one command.
+/// True where the text has nothing but words, quoted as this program quotes them. Readers paste the
+/// line into a shell, so a stranger's text must not hold a second command.
 bool is_one_command(const std::string& text) {
   constexpr std::string_view plain = "-_./=:,%+@ ";
   bool quoted = false;
@@ -63,6 +70,8 @@ bool is_one_command(const std::string& text) {
   return !quoted;
 }
 
+/// A run's id fits its date and workload. The command that repeats the run names the workload, with
+/// --quick exactly where the run was quick.
 void hold_start(const CheckedJournal& run, LineCheck& check) {
   const AskedRun& asked = *run.outline.asked;
   const StartEvent& start = *run.start.event;
@@ -78,6 +87,7 @@ void hold_start(const CheckedJournal& run, LineCheck& check) {
   const std::string command = "heteroperf run " + asked.workload + (asked.quick ? " --quick" : "");
   const auto found = start.reproduce.find(command);
   const auto behind = found == std::string::npos ? found : found + command.size();
+  // The command's words must end there: "run llm" is not the begin of "run llm-large".
   const bool whole = behind == start.reproduce.size() ||
                      (behind < start.reproduce.size() && start.reproduce[behind] == ' ');
   check.hold(
@@ -87,6 +97,8 @@ void hold_start(const CheckedJournal& run, LineCheck& check) {
       [&] { return "reproduce with " + command; }, [&] { return start.reproduce; });
 }
 
+/// Ranks, threads and transport are those of the request. A search divides its ranks into groups; a
+/// fixed model is trained by one group.
 void hold_scale(const CheckedJournal& run, LineCheck& check) {
   const AskedRun& asked = *run.outline.asked;
   const ScaleEvent& scale = *run.scale.event;
@@ -101,6 +113,7 @@ void hold_scale(const CheckedJournal& run, LineCheck& check) {
               std::int64_t{scale.groups});
 }
 
+/// The workload repeats keys of the configuration, and its own settings repeat some once more.
 void hold_workload(const CheckedJournal& run, LineCheck& check) {
   const AskedRun& asked = *run.outline.asked;
   const WorkloadEvent& workload = *run.workload.event;
@@ -117,6 +130,8 @@ void hold_workload(const CheckedJournal& run, LineCheck& check) {
   }
 }
 
+/// The goal of a run with --until follows from two settings; its other numbers are constants of the
+/// program, so none can be chosen to make the run end early.
 void hold_until(const CheckedJournal& run, LineCheck& check) {
   const AskedRun& asked = *run.outline.asked;
   const auto until = run.first<UntilEvent>();
@@ -136,7 +151,7 @@ void hold_until(const CheckedJournal& run, LineCheck& check) {
   check.equal(until.line, "misses", goal.misses, until->misses);
 }
 
-/// Every rank once, from 0 on.
+/// True where each rank, from 0 on, is in exactly one group.
 bool is_every_rank(const std::vector<std::vector<std::int32_t>>& groups, std::int64_t ranks) {
   std::set<std::int32_t> seen;
   std::size_t count = 0;
@@ -148,6 +163,8 @@ bool is_every_rank(const std::vector<std::vector<std::int32_t>>& groups, std::in
          (seen.empty() || (*seen.begin() == 0 && *seen.rbegin() == ranks - 1));
 }
 
+/// All stages see all samples of a micro-batch: those of a stage's replicas add up to the same
+/// number everywhere. The replicas of a two-way schedule are summed per direction.
 void hold_stages(const PlanOutline& plan, const AskedRun& asked, std::size_t line,
                  LineCheck& check) {
   const std::int64_t expected = plan.micro_batch_samples(0, 0);
@@ -163,6 +180,7 @@ void hold_stages(const PlanOutline& plan, const AskedRun& asked, std::size_t lin
   }
 }
 
+/// The plan says what is trained by whom; the workload line must name the same model and batch.
 void hold_plan_to_workload(const CheckedJournal& run, LineCheck& check) {
   const PlanOutline& plan = *run.outline.plan;
   const WorkloadEvent& workload = *run.workload.event;
@@ -185,6 +203,7 @@ void hold_plan_to_workload(const CheckedJournal& run, LineCheck& check) {
   }
 }
 
+/// Lists devices as "2 cpu, 1 gpu"; their order counts in a comparison.
 std::string counted_devices(const std::vector<DeviceCount>& devices) {
   std::string text;
   for (const DeviceCount& device : devices) {
@@ -193,7 +212,8 @@ std::string counted_devices(const std::vector<DeviceCount>& devices) {
   return text.substr(0, text.size() - std::min<std::size_t>(2, text.size()));
 }
 
-/// Nothing where the plan does not say it of every rank.
+/// Counts the ranks of each class, classes in the order of their first rank. Nothing where the plan
+/// does not give the class of every rank.
 std::optional<std::vector<DeviceCount>> devices_by_plan(const CheckedJournal& run) {
   std::vector<DeviceCount> devices;
   std::map<std::string, std::size_t> known;
@@ -207,6 +227,8 @@ std::optional<std::vector<DeviceCount>> devices_by_plan(const CheckedJournal& ru
   return devices;
 }
 
+/// Compares two numbers that may both be absent. They come out of logarithms, so the last digits of
+/// two machines may differ.
 void hold_number(LineCheck& check, std::size_t line, const char* field,
                  const std::optional<double>& expected, const std::optional<double>& actual) {
   const bool both = expected && actual;
@@ -221,6 +243,9 @@ void hold_number(LineCheck& check, std::size_t line, const char* field,
 
 }  // namespace
 
+/// The six opening lines stand in their order, and none of their kinds comes again. An `until` line
+/// follows them at once or not at all. A document that cannot be read fails here, and the other
+/// checks pass over what it would have said.
 void check_opening(const CheckedJournal& run, LineCheck& check) {
   const auto& lines = run.journal.lines;
   for (std::size_t i = 0; i < lines.size(); ++i) {
@@ -236,6 +261,7 @@ void check_opening(const CheckedJournal& run, LineCheck& check) {
       [&] { return run.outline.problem; });
 }
 
+/// Holds each line that the request determines, as far as the journal has it.
 void check_request(const CheckedJournal& run, LineCheck& check) {
   if (!run.outline.asked) return;
   if (run.start) hold_start(run, check);
@@ -244,6 +270,9 @@ void check_request(const CheckedJournal& run, LineCheck& check) {
   hold_until(run, check);
 }
 
+/// Every rank has its place in the plan. The plan of a fixed model also follows the request where
+/// that names a schedule or batches; of a search only the groups are known, since batches are the
+/// trials'.
 void check_plan_line(const CheckedJournal& run, LineCheck& check) {
   if (!run.outline.plan || !run.outline.asked) return;
   const PlanOutline& plan = *run.outline.plan;
@@ -273,6 +302,8 @@ void check_plan_line(const CheckedJournal& run, LineCheck& check) {
   if (run.workload) hold_plan_to_workload(run, check);
 }
 
+/// The devices add up to the ranks, and are those of the plan. All are emulated or none is. Only
+/// emulated devices have `pacing` lines, and a complete run on them has some.
 void check_devices(const CheckedJournal& run, LineCheck& check) {
   if (!run.scale || !run.outline.asked) return;
   const std::size_t line = run.scale.line;
@@ -292,7 +323,8 @@ void check_devices(const CheckedJournal& run, LineCheck& check) {
   check.equal(pacing ? pacing.line : line, "emulated", static_cast<bool>(pacing), emulated);
 }
 
-/// Returns what `make` gives, or the problem that it throws: what no program can have written.
+/// Returns the text that `make` gives, or the problem that it throws. No program writes such a
+/// problem into a journal, so the comparison with it fails.
 template <class Make>
 std::string text_or_problem(Make&& make) {
   try {
@@ -302,7 +334,8 @@ std::string text_or_problem(Make&& make) {
   }
 }
 
-/// Nobody lays claim to more operations by another graph: the model is built again.
+/// Builds the model again by its name, so that nobody lays claim to more operations by another
+/// graph.
 void hold_fixed_model(const CheckedJournal& run, const ModelGraph& graph, LineCheck& check) {
   const std::string& name = run.outline.asked->size;
   const std::string expected =
@@ -310,6 +343,9 @@ void hold_fixed_model(const CheckedJournal& run, const ModelGraph& graph, LineCh
   check.equal(run.workload.line, "graph of " + name, expected, run.workload->graph_hash);
 }
 
+/// Unit, family, measure of quality and parameters all follow from the graph: a model that takes
+/// tokens is a language model, any other one a classifier. A search has no graph of its own; its
+/// workload names the hash of the graph that it starts from.
 void check_model(const CheckedJournal& run, LineCheck& check) {
   if (!run.workload || !run.outline.plan) return;
   const WorkloadEvent& workload = *run.workload.event;
@@ -340,13 +376,15 @@ void check_model(const CheckedJournal& run, LineCheck& check) {
   }
 }
 
+/// Describes the shape of a sample for a comparison.
 std::string sample_text(const SampleSpec& spec) {
   return spec.kind == InputKind::tokens ? fmt::format("{} tokens of {}", spec.length, spec.classes)
                                         : fmt::format("{} x {} x {} of {} classes", spec.channels,
                                                       spec.height, spec.width, spec.classes);
 }
 
-/// Generated samples are the configuration's; of files, tokens have the model's vocabulary.
+/// Generated samples have the shape that the configuration gives. Samples of files are held to it
+/// where they are tokens, since they have the model's vocabulary.
 void hold_sample(const CheckedJournal& run, const SampleSpec& spec, LineCheck& check) {
   const AskedRun& asked = *run.outline.asked;
   std::optional<std::int64_t> length;
@@ -356,7 +394,10 @@ void hold_sample(const CheckedJournal& run, const SampleSpec& spec, LineCheck& c
   check.equal(run.workload.line, "sample", expected, sample_text(spec));
 }
 
-/// Files are not read again: what their images are is theirs to say. Nobody knows their floors.
+/// Generated data are described again from their seed: text, fingerprints and floors must be equal.
+/// A *floor* is the lowest loss or error that the data allow, and the quality target follows from
+/// it. Files are not read again, so their fingerprint is taken as it is, and nobody knows their
+/// floors.
 void check_data_line(const CheckedJournal& run, LineCheck& check) {
   if (!run.workload || !run.outline.asked) return;
   const WorkloadEvent& workload = *run.workload.event;

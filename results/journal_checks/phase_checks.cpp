@@ -25,7 +25,7 @@ namespace {
 /// The group that enters a phase; nothing: the whole run.
 using PhaseKey = std::optional<std::int32_t>;
 
-/// The run, or one of its groups, has come so far.
+/// The progress of the run, or of one of its groups, up to a line.
 struct Progress {
   std::optional<Phase> phase;
   bool measured = false;
@@ -34,6 +34,7 @@ struct Progress {
   bool trains() const { return phase == Phase::warmup || phase == Phase::measure; }
 };
 
+/// Names the run or the group in a message.
 std::string key_text(const PhaseKey& group) {
   return group ? fmt::format("group {}", *group) : "the run";
 }
@@ -42,13 +43,15 @@ std::string phase_text(const std::optional<Phase>& phase) {
   return phase ? std::string(to_string(*phase)) : "the begin";
 }
 
-/// Each group of a search warms up by itself.
+/// The steps of warm-up. Each group of a search warms up by itself for as many as were asked for. A
+/// fixed model that trains to a given step does so for half of its steps at most.
 std::uint64_t warmup_asked(const CheckedJournal& run) {
   const AskedRun& asked = *run.outline.asked;
   if (run.is_search()) return asked.warmup_steps;
   return warmup_steps_of_run(asked.warmup_steps, asked.steps, run.first_step());
 }
 
+/// A group may finish from its warm-up, where the search ends before the group measures.
 bool follows_in_group(const Progress& before, Phase next) {
   switch (next) {
     case Phase::warmup:
@@ -64,6 +67,8 @@ bool follows_in_group(const Progress& before, Phase next) {
   return false;
 }
 
+/// The search as a whole only has its set-up and the evaluation of its best trial; everything
+/// between is its groups'.
 bool follows_in_search(const Progress& before, Phase next) {
   return next == Phase::setup ? !before.phase
                               : next == Phase::evaluate && before.phase == Phase::setup;
@@ -87,11 +92,16 @@ bool follows_in_training(const Progress& before, Phase next, bool closed) {
   return false;
 }
 
+/// Takes the lines of a journal in their order and keeps the progress that they lead to. Only
+/// phases, steps, final evaluations and the first rank's checksum matter; all other kinds fall
+/// through to the empty template.
 class PhaseOrder {
  public:
   PhaseOrder(const CheckedJournal& run, LineCheck& check)
       : run_(run), check_(check), warmup_(warmup_asked(run)) {}
 
+  /// The measured phase begins after exactly as many steps of warm-up as were asked for: one step
+  /// more or less would move the window in which the throughput is measured.
   void take(std::size_t line, const PhaseEvent& event) {
     Progress& progress = progress_[event.group];
     check_.hold(
@@ -107,6 +117,8 @@ class PhaseOrder {
     }
     progress.phase = event.phase;
   }
+  /// A step stands in a phase that trains. Before the measured phase there are no more steps than
+  /// those of the warm-up.
   void take(std::size_t line, const StepEvent& step) {
     const PhaseKey key = run_.is_search() ? PhaseKey(step.group) : std::nullopt;
     Progress& progress = progress_[key];
@@ -128,6 +140,7 @@ class PhaseOrder {
         [&] { return fmt::format("no final evaluation in {}", phase_text(phase)); },
         [] { return std::string("one"); });
   }
+  /// The first rank writes its checksum when its training has ended.
   void take(std::size_t, const ChecksumEvent& event) {
     closed_ = closed_ || (event.rank == 0 && !event.trial);
   }
@@ -135,6 +148,7 @@ class PhaseOrder {
   void take(std::size_t, const E&) {}
 
  private:
+  /// A phase line names a group in a search only, and there just for the phases of its groups.
   bool follows(const PhaseEvent& event, const Progress& before) const {
     if (!run_.is_search()) {
       return !event.group && follows_in_training(before, event.phase, closed_);

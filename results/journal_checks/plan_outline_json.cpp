@@ -1,3 +1,12 @@
+// The outline of a plan: as much of a `plan` line as other lines can be held to. The plan of a
+// fixed model is a list of *stages* (consecutive layers). A stage has one or more *replicas*,
+// copies that share the samples of every *micro-batch*, and a replica one or more ranks, which
+// share its layers (tensor parallelism). Stages on the same ranks make a *position* of the
+// pipeline; with several *chunks* each position has as many stages. In a two-way schedule a second
+// set of replicas, the upward one, runs through the ranks in the opposite order. The plan of a
+// search only lists the groups of ranks that train one trial together. A stranger may have written
+// the text, so every number has a bound, and a faulty document is one UserError with all of its
+// faults.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -42,6 +51,7 @@ OutlinedReplica outlined_replica(const Json& json, const std::string& path,
   return replica;
 }
 
+/// Either key, `size` or `model`, names the model that is trained.
 void read_workload_of_plan(ObjectReader& reader, PlanOutline& plan, DocumentProblems& problems) {
   const Json* json = reader.value("workload");
   if (json == nullptr) return;
@@ -55,6 +65,7 @@ void read_workload_of_plan(ObjectReader& reader, PlanOutline& plan, DocumentProb
 }
 
 /// Stages on the same ranks are on one position; positions are numbered as stages first name them.
+/// Upward replicas stand on the positions of downward ones, so they are left out.
 void number_positions(PlanOutline& plan) {
   std::map<std::set<std::int32_t>, std::int32_t> positions;
   for (const OutlinedStage& stage : plan.stages) {
@@ -68,7 +79,8 @@ void number_positions(PlanOutline& plan) {
   }
 }
 
-/// Notes where the ranks compute in one direction, behind what is noted of them already.
+/// Notes where the ranks compute in one direction, behind what is noted of them already. A rank
+/// that holds several stages has its place at the first of them.
 void place_stages(PlanOutline& plan, std::int32_t direction) {
   for (std::size_t stage = 0; stage < plan.stages.size(); ++stage) {
     for (std::size_t replica = 0; replica < plan.stages[stage].size(); ++replica) {
@@ -88,6 +100,8 @@ void place_stages(PlanOutline& plan, std::int32_t direction) {
   }
 }
 
+/// Notes the group and the stages of every rank. A rank may be in one group only, and hold no more
+/// stages than a model could have layers.
 void place_ranks(PlanOutline& plan, DocumentProblems& problems) {
   bool twice = false;
   for (std::size_t group = 0; group < plan.groups.size(); ++group) {
@@ -107,6 +121,7 @@ void place_ranks(PlanOutline& plan, DocumentProblems& problems) {
   }
 }
 
+/// Reads the plan of a fixed model, all of whose ranks make one group.
 void read_stages(ObjectReader& reader, PlanOutline& plan, DocumentProblems& problems) {
   reader.require({"schedule", "micro_batches", "stages", "workload"});
   reader.read("graph_hash", plan.graph_hash);
@@ -131,6 +146,7 @@ void read_stages(ObjectReader& reader, PlanOutline& plan, DocumentProblems& prob
 
 }  // namespace
 
+/// Degrees that differ between stages are written as a range, "2..4".
 std::string PlanShape::line() const {
   return fmt::format("pp {} x tp {} x dp {}, {}{}, {} micro-batch{} of {}", positions,
                      extent_text(tensor), extent_text(data), schedule,
@@ -138,6 +154,8 @@ std::string PlanShape::line() const {
                      micro_batches == 1 ? "" : "es", extent_text(batches));
 }
 
+/// Ranks with equal texts hold equal parameters, which is what their checksums are compared by. The
+/// whole model has an empty text.
 std::string share_text(const std::vector<HeldStage>& held, std::size_t stages_of_plan) {
   std::vector<std::int32_t> stages;
   std::set<std::string> tensor;
@@ -151,6 +169,7 @@ std::string share_text(const std::vector<HeldStage>& held, std::size_t stages_of
   return fmt::format("stages {}{}", fmt::join(stages, ","), fmt::join(tensor, ""));
 }
 
+/// A position has as many stages as there are chunks. Only downward replicas are counted.
 PlanShape PlanOutline::shape() const {
   PlanShape shape;
   shape.positions = stages.size() / static_cast<std::size_t>(chunks);
@@ -199,6 +218,7 @@ const OutlinedReplica* PlanOutline::replica_of(std::int32_t rank) const {
   return &stages[place->second.stage][place->second.replica];
 }
 
+/// A document without a known format is refused; an empty text is one.
 PlanOutline read_plan_outline(const std::string& text) {
   DocumentProblems problems("the plan");
   const Json json = text.empty() ? Json::object() : Json::parse(text);

@@ -24,11 +24,11 @@ namespace heteroperf {
 namespace {
 
 constexpr std::uint64_t most_memory_bytes = std::uint64_t{1} << 53;  // an exact JSON number
-constexpr double sum_rounding = 1e-9;  // of sums that were added up in another order
+constexpr double sum_rounding = 1e-9;                                // as a share, of another order
 constexpr double clock_share = 0.01;   // by which two hosts' clocks may run apart
 constexpr double shortest_span_s = 1;  // that such a share is looked at in
 
-/// Misses a line that is due before the last one.
+/// Fails for a line that is due and is missing; the message points at the journal's last line.
 template <class E>
 void miss(const CheckedJournal& run, const std::string& whose, LineCheck& check) {
   check.hold(
@@ -37,7 +37,7 @@ void miss(const CheckedJournal& run, const std::string& whose, LineCheck& check)
       [] { return std::string("none"); });
 }
 
-/// Once per rank of the run.
+/// Holds a kind of line that each rank of the run writes once.
 class EachRank {
  public:
   void hold(const CheckedJournal& run, std::size_t line, std::int32_t rank, LineCheck& check) {
@@ -47,7 +47,7 @@ class EachRank {
         [&] { return fmt::format("one line for each of {} ranks", run.ranks()); },
         [&] { return fmt::format("{} of rank {}", is_new ? "a line" : "a second line", rank); });
   }
-  /// At the end, where a complete run has such a line of each rank.
+  /// Tells the first rank whose line a complete run lacks; a run that was cut off may lack any.
   template <class E>
   void expect_all(const CheckedJournal& run, LineCheck& check) const {
     if (!run.is_complete()) return;
@@ -60,6 +60,7 @@ class EachRank {
   std::set<std::int32_t> seen_;
 };
 
+/// A rank belongs to one group by the plan, and its line names that group.
 void hold_group(const CheckedJournal& run, std::size_t line, std::int32_t rank, std::int32_t group,
                 LineCheck& check) {
   if (!run.outline.plan) return;
@@ -73,7 +74,8 @@ void hold_group(const CheckedJournal& run, std::size_t line, std::int32_t rank, 
       [&] { return fmt::format("rank {} in group {}", rank, group); });
 }
 
-/// One line for each training that a rank takes part in, where its group does.
+/// Holds a kind of line that each rank writes once per training in which it takes part. A fixed
+/// model is one training, a search has one per trial, in which the trial's group takes part.
 class EachTraining {
  public:
   explicit EachTraining(const CheckedJournal& run) : run_(run) {
@@ -129,6 +131,7 @@ class EachTraining {
   std::set<std::pair<std::int32_t, std::optional<std::uint64_t>>> seen_;
 };
 
+/// Null where no rank has this number.
 const RankHome* home_of_rank(const CheckedJournal& run, std::int32_t rank) {
   const auto place = static_cast<std::size_t>(rank);
   return rank >= 0 && place < run.outline.homes.size() ? &run.outline.homes[place] : nullptr;
@@ -139,6 +142,7 @@ struct HostShare {
   std::size_t first_rank = 0, cpus = 0;
 };
 
+/// Ranks of a host may be bound to the same CPUs; each of these is counted once.
 std::map<std::string, HostShare> host_shares(const std::vector<RankHome>& homes) {
   std::map<std::string, HostShare> shares;
   std::map<std::string, CpuRanges> cpus;
@@ -152,7 +156,8 @@ std::map<std::string, HostShare> host_shares(const std::vector<RankHome>& homes)
   return shares;
 }
 
-/// A host or a GPU is watched no longer than the journal is open.
+/// A host or a GPU is watched no longer than the journal is open. The watching host's clock may run
+/// apart from the journal's, which is rank 0's, by a small share.
 void hold_watched_time(const CheckedJournal& run, std::size_t line, double seconds,
                        LineCheck& check) {
   const std::int64_t open_ns = run.journal.lines[line - 1].t_ns - run.journal.lines.front().t_ns;
@@ -177,6 +182,7 @@ std::string held_bytes(const RankPlanEvent& plan) {
                      plan.buffers_bytes);
 }
 
+/// The plan gives a rank its stages, its position, its part of split layers and its device class.
 void hold_place_in_plan(const CheckedJournal& run, std::size_t line, const RankPlanEvent& event,
                         LineCheck& check) {
   const PlanOutline& plan = *run.outline.plan;
@@ -206,6 +212,8 @@ struct MeasuredSpan {
   StepSplit split;  ///< summed, mean over the ranks
 };
 
+/// Adds the parts that steps and ranks tell alike; `other_s` is left out, as gaps between steps are
+/// in a rank's but in no step's.
 void add_to(StepSplit& sum, const StepSplit& split) {
   sum.compute_s += split.compute_s;
   sum.communication_s += split.communication_s;
@@ -213,6 +221,7 @@ void add_to(StepSplit& sum, const StepSplit& split) {
   sum.data_s += split.data_s;
 }
 
+/// Collects the steps that stand behind the phase line `measure`.
 MeasuredSpan measured_steps_of(const Journal& journal) {
   MeasuredSpan steps;
   bool measuring = false;
@@ -236,6 +245,7 @@ MeasuredSpan measured_steps_of(const Journal& journal) {
   return steps;
 }
 
+/// True for sums of the same numbers that were added up in another order.
 bool near(double expected, double actual) {
   return std::fabs(expected - actual) <= sum_rounding * std::max(1.0, std::fabs(expected));
 }
@@ -246,7 +256,8 @@ bool has_all_steps(const CheckedJournal& run) {
   return stop != nullptr && stop->status != RunStatus::failed;
 }
 
-/// A rank's operations in so many steps, by the step that was observed on it.
+/// Holds a rank's operations to the one step that was observed on it. All steps of a fixed model
+/// are alike, so its operations are those of that step times the number of steps.
 class ObservedSteps {
  public:
   explicit ObservedSteps(const Journal& journal) {
@@ -269,6 +280,7 @@ class ObservedSteps {
   std::map<std::int32_t, const ObservedEvent*> by_rank_;
 };
 
+/// All ranks measure the same steps, which the step lines number.
 void hold_steps(const CheckedJournal& run, std::size_t line, std::uint64_t first,
                 std::uint64_t steps, const MeasuredSpan& measured, LineCheck& check) {
   if (!has_all_steps(run)) return;
@@ -281,8 +293,10 @@ std::string split_text(const StepSplit& split) {
                      split.compute_s, split.communication_s, split.bubble_s, split.data_s);
 }
 
-/// The ranks' times, in the mean, are what their steps say. No rank's steps begin or end
-/// more than one of them apart from the first rank's, but for its pause before them.
+/// Holds the ranks' times to one another and to the step lines. A step line has means over the
+/// ranks, so the mean of the ranks' sums is the sum of the steps' parts. No rank's wall time
+/// differs from rank 0's by more than a step at either end, the pause before the first one, and the
+/// share by which clocks run apart.
 void hold_rank_times(const CheckedJournal& run, const MeasuredSpan& measured, LineCheck& check) {
   StepSplit sum;
   std::int64_t ranks = 0;
@@ -310,7 +324,8 @@ void hold_rank_times(const CheckedJournal& run, const MeasuredSpan& measured, Li
       [&] { return split_text(mean); });
 }
 
-/// The means of a rank's steps add up to what it computed in all.
+/// The means that a `rank_steps` line has of a rank's steps, each times its number of steps, add up
+/// to the time that the rank computed. Each mean is rounded to a nanosecond.
 void hold_compute_ns(std::size_t line, const RankStepsEvent& steps,
                      const std::map<std::int32_t, double>& compute_s, LineCheck& check) {
   const std::uint64_t each = std::max<std::uint64_t>(1, steps.steps_per_value);
@@ -332,7 +347,8 @@ void hold_compute_ns(std::size_t line, const RankStepsEvent& steps,
       [&] { return fmt::format("{} s", sum_s); });
 }
 
-/// Steps that a training has done when it ends.
+/// Counts the steps that a training has done when it ends. A trial is known by its number alone, a
+/// fixed model by its group.
 class StepsDone {
  public:
   explicit StepsDone(const CheckedJournal& run) : first_(run.first_step()) {
@@ -350,10 +366,11 @@ class StepsDone {
   std::map<std::pair<std::int32_t, std::optional<std::uint64_t>>, std::uint64_t> done_;
 };
 
-/// Returns the bytes that each rank holds from the end of its first step on, by its plan; nothing
-/// where there was no step.
+/// Returns the bytes that each rank holds from the end of its first step on, by its plan: weights,
+/// gradients and optimizer states. Activations and buffers are left out, since they come and go.
+/// Empty where there was no step.
 std::map<std::int32_t, std::uint64_t> bytes_of_training(const CheckedJournal& run) {
-  constexpr std::uint64_t most = std::uint64_t{1} << 60;  // of each, so that they add up
+  constexpr std::uint64_t most = std::uint64_t{1} << 60;  // so that three of them add up
   std::map<std::int32_t, std::uint64_t> bytes;
   if (!run.first<StepEvent>()) return bytes;
   for_lines<RankPlanEvent>(run.journal, [&](std::size_t, const RankPlanEvent& plan) {
@@ -363,6 +380,9 @@ std::map<std::int32_t, std::uint64_t> bytes_of_training(const CheckedJournal& ru
   return bytes;
 }
 
+/// A checksum names the steps that its training has done and the share of the model that the rank
+/// holds. In a search a rank holds its trial's whole model. The ruleset, not this check, judges if
+/// ranks with one share agree.
 void hold_checksum(const CheckedJournal& run, std::size_t line, const ChecksumEvent& event,
                    const StepsDone& done, LineCheck& check) {
   if (has_all_steps(run)) check.equal(line, "n", done.of(event.group, event.trial), event.n);
@@ -377,6 +397,9 @@ void hold_checksum(const CheckedJournal& run, std::size_t line, const ChecksumEv
 
 }  // namespace
 
+/// A `host_load` line names a host of the run, its first rank there and the CPUs that its ranks may
+/// use. A `gpu_slowdown` line names a rank with a GPU, and the same GPU as the rank's other lines.
+/// Neither was watched for longer than the journal is open.
 void check_hosts(const CheckedJournal& run, LineCheck& check) {
   if (run.outline.homes.empty()) return;
   if (run.scale) {
@@ -415,6 +438,9 @@ void check_hosts(const CheckedJournal& run, LineCheck& check) {
   }
 }
 
+/// Each rank tells its place in the plan and the bytes that it will hold. Ranks with the same work
+/// hold as much (but for optimizer states), ranks of one device class have one limit, and no rank
+/// is planned beyond it.
 void check_rank_plans(const CheckedJournal& run, LineCheck& check) {
   if (!run.outline.plan || run.is_search()) return;
   EachRank each;
@@ -443,6 +469,8 @@ void check_rank_plans(const CheckedJournal& run, LineCheck& check) {
   each.expect_all<RankPlanEvent>(run, check);
 }
 
+/// The parts of a prediction follow from one another: samples per second from the time of a step,
+/// and the share of idle time from the seconds that the ranks were predicted to be busy.
 void check_predictions(const CheckedJournal& run, LineCheck& check) {
   double busy_s = 0;
   std::int64_t ranks = 0;
@@ -468,6 +496,8 @@ void check_predictions(const CheckedJournal& run, LineCheck& check) {
   });
 }
 
+/// One step of each training is observed on each rank, its first one. There are operations exactly
+/// where an operator was called.
 void check_observations(const CheckedJournal& run, LineCheck& check) {
   EachTraining each(run);
   for_lines<ObservedEvent>(run.journal, [&](std::size_t line, const ObservedEvent& event) {
@@ -478,6 +508,9 @@ void check_observations(const CheckedJournal& run, LineCheck& check) {
   each.expect_all<ObservedEvent>(false, check);
 }
 
+/// After the measured phase every rank of a fixed model tells where its time went, once as sums and
+/// once step by step. Only rank 0's wall time can be compared with the step lines exactly, since
+/// both come from one clock.
 void check_rank_times(const CheckedJournal& run, LineCheck& check) {
   const MeasuredSpan measured = measured_steps_of(run.journal);
   const ObservedSteps observed(run.journal);
@@ -510,6 +543,9 @@ void check_rank_times(const CheckedJournal& run, LineCheck& check) {
   each_steps.expect_all<RankStepsEvent>(run, check);
 }
 
+/// At its end every rank tells the peak of its memory and the checksum of its parameters; a rank on
+/// an emulated device also tells how late it was. The measured peak rates of the machine are held
+/// here as well: each kind of product stands there once, in the run's precision.
 void check_rank_ends(const CheckedJournal& run, LineCheck& check) {
   EachRank each_memory, each_pacing;
   const std::map<std::int32_t, std::uint64_t> trained_bytes = bytes_of_training(run);

@@ -12,7 +12,8 @@
 
 namespace heteroperf {
 
-/// The keys of a journal's `config` line that other lines can be held to.
+/// The keys of a journal's `config` line that other lines can be held to. A key that may be absent
+/// has the value that its comment names.
 struct AskedRun {
   std::string workload, size, precision, data, transport;
   std::string cluster_file, schedule;  ///< empty: none; not said
@@ -29,10 +30,10 @@ struct AskedRun {
   std::uint64_t rungs = 0;       ///< in a search
 };
 
-/// First and last CPU of each; they may overlap.
+/// First and last CPU of each range, numbered as the kernel does; ranges may overlap.
 using CpuRanges = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
 
-/// Where a rank runs.
+/// Where a rank runs, by the `binding` in the `system` line.
 struct RankHome {
   std::string host, device;
   CpuRanges cpus;
@@ -56,17 +57,20 @@ struct RunOutline {
   std::string problem;                    ///< with the first document that cannot be read
 };
 
+/// Never throws for what a document says: `problem` has the first fault, and the documents behind
+/// it stay absent.
 RunOutline read_run_outline(const Journal& journal);
 
-/// Samples per rank and micro-batch of a trial; 0: its hyper-parameters do not say.
+/// Samples per rank and micro-batch of a trial; 0 where its hyper-parameters do not tell.
 std::uint64_t batch_of_trial(const JsonText& hyper_parameters);
 
-/// Names the hyper-parameter that the search does not look at; empty: none.
+/// Names a hyper-parameter whose value the search cannot draw from `space`; empty where there is
+/// none.
 std::string outside_space(const JsonText& hyper_parameters, const SearchSpace& space);
 
-/// Adds the CPUs of a list in the kernel's form, "0-3,8".
+/// Adds the CPUs of a list in the kernel's form, "0-3,8". The list ends where it has another form.
 void add_listed_cpus(const std::string& list, CpuRanges& cpus);
-/// Each once, up to 65536: a stranger's list may name any.
+/// Counts each CPU once. Numbers from 65536 on are left out, as a stranger's list may name any.
 std::uint64_t count_cpus(CpuRanges cpus);
 
 }  // namespace heteroperf

@@ -1,3 +1,8 @@
+// Reads the documents in a journal's opening lines (configuration, system, plan, the workload's own
+// settings) as far as other lines depend on them. A document is addressed by JSON pointers,
+// "/scale/ranks", and keys that no check needs are not looked at, so that documents may gain keys.
+// The first document that does not fit ends the reading, and its fault is kept as text: a check
+// tells it, while the other checks go by what was read until then.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,19 +15,20 @@
 namespace heteroperf {
 namespace {
 
-constexpr std::uint64_t most_listed_cpus = 1 << 16;  // of a host, numbered from 0
+constexpr std::uint64_t most_listed_cpus = 1 << 16;  // a host has no more, from 0 on
 
 /// Reads values out of one document by their JSON pointers, and notes those that do not fit.
 class PointerReader {
  public:
   PointerReader(const char* document, const Json& json) : problems_(document), json_(json) {}
 
-  /// Leaves `out` where the key is absent.
+  /// Reads a value; leaves `out` as it is where the key is absent.
   template <class Value>
   void may(const std::string& pointer, Value& out) {
     const Json value = value_at(json_, pointer);
     if (!value.is_null()) read_value(value, pointer, out, problems_);
   }
+  /// As may(), but a key that is absent is a fault.
   template <class Value>
   void must(const std::string& pointer, Value& out) {
     if (value_at(json_, pointer).is_null()) problems_.add(pointer + " is missing");
@@ -35,6 +41,8 @@ class PointerReader {
   const Json& json_;
 };
 
+/// Either key of `model`, `name` or `size`, names what is trained. A run ends by steps or else by
+/// time.
 AskedRun asked_by(const Json& config) {
   PointerReader reader("the configuration", config);
   AskedRun asked;
@@ -73,6 +81,7 @@ AskedRun asked_by(const Json& config) {
   return asked;
 }
 
+/// The binding has an entry per rank, in their order.
 std::vector<RankHome> homes_in(const Json& system) {
   const Json binding = value_at(system, "/binding");
   if (!binding.is_array()) throw UserError("the system does not say where the ranks run");
@@ -94,7 +103,8 @@ std::vector<RankHome> homes_in(const Json& system) {
   return homes;
 }
 
-/// The trials of a search have learning rates of their own.
+/// Settings that the configuration and the workload's own settings both have. The trials of a
+/// search have learning rates of their own, so that rate is not among a search's.
 std::vector<SharedSetting> shared_settings(const Json& config, const Json& stated, bool search) {
   std::vector<SharedSetting> settings;
   const auto add = [&](const std::string& pointer) {
@@ -118,6 +128,7 @@ std::vector<SharedSetting> shared_settings(const Json& config, const Json& state
   return settings;
 }
 
+/// The workload's settings are read last, since it takes the plan to know which of them are shared.
 void read_documents(const Journal& journal, RunOutline& outline) {
   const auto* config = journal.first<ConfigEvent>();
   const auto* system = journal.first<SystemEvent>();
@@ -157,6 +168,7 @@ std::uint64_t batch_of_trial(const JsonText& hyper_parameters) {
   return batch.is_number_unsigned() ? batch.get<std::uint64_t>() : 0;
 }
 
+/// A key that is absent is within the space: a trial has only the hyper-parameters that it needs.
 std::string outside_space(const JsonText& hyper_parameters, const SearchSpace& space) {
   if (hyper_parameters.text.empty()) return {};
   const Json json = Json::parse(hyper_parameters.text);
@@ -188,6 +200,7 @@ void add_listed_cpus(const std::string& list, CpuRanges& cpus) {
   }
 }
 
+/// Goes through the sorted ranges and counts the part of each that lies beyond those before it.
 std::uint64_t count_cpus(CpuRanges cpus) {
   std::sort(cpus.begin(), cpus.end());
   std::uint64_t count = 0, next = 0;  // the first one that is not counted yet

@@ -1,5 +1,9 @@
-// These checks hold steps, evaluations and the phases around them against the request, the
-// plan and the model.
+// These checks hold steps, evaluations, looks, checkpoints and the end of a run to the request, the
+// plan and the model. A step trains as many samples as the plan says, or as its trial's batch gives
+// on all ranks of the trial's group. An evaluation answers whole questions. A *look* is the moment
+// at which a run with --until asks whether its throughput is known well enough; looks follow from
+// the steps alone, so they are taken again here. The end of a run must be what its lines bear out:
+// it may not call itself complete without having done what was asked for.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,11 +24,12 @@
 namespace heteroperf {
 namespace {
 
-constexpr double whole_tolerance = 1e-9;  // of a count that a fraction of doubles gives
+constexpr double whole_tolerance = 1e-9;  // a share of the count
 // A phase line is written a moment after the phase was decided on.
 constexpr double late_line_share = 0.1, late_line_s = 1;
 
-/// The group and the batch of each trial, as its lines say.
+/// The group and the batch of each trial, by the lines so far; of several lines the last one
+/// counts.
 class TrialPlaces {
  public:
   void take(const TrialEvent& trial) {
@@ -53,11 +58,13 @@ class TrialPlaces {
   std::map<std::uint64_t, Place> places_;
 };
 
+/// Names the two kinds of training in a message.
 std::string_view training_kind(bool of_trial) {
   return of_trial ? "of a trial" : "of the one model";
 }
 
-/// A step or an evaluation belongs to a group of the run, of a trial to the trial's.
+/// A step or an evaluation belongs to a group of the run. In a search it also names its trial,
+/// whose group it has; in a run of a fixed model it names none.
 template <class E>
 void hold_place(const CheckedJournal& run, std::size_t line, const E& event,
                 const TrialPlaces& trials, LineCheck& check) {
@@ -70,6 +77,7 @@ void hold_place(const CheckedJournal& run, std::size_t line, const E& event,
   if (group) check.equal(line, "group", *group, event.group);
 }
 
+/// The rule by which the final evaluation of this run takes its samples.
 FinalEvaluation final_evaluation_of(const CheckedJournal& run) {
   const auto& devices = run.scale->devices;
   return {run.workload->family == WorkloadFamily::classifier, run.outline.asked->quick,
@@ -78,6 +86,8 @@ FinalEvaluation final_evaluation_of(const CheckedJournal& run) {
           run.outline.asked->evaluation_samples};
 }
 
+/// A final evaluation goes on until enough answers are wrong for an error rate that means
+/// something, or until it has seen the most samples that the rule allows.
 void hold_final_samples(const CheckedJournal& run, std::size_t line, const EvalEvent& eval,
                         LineCheck& check) {
   if (run.outline.asked->data != "generated") return;  // the files say how many there are
@@ -94,7 +104,8 @@ void hold_final_samples(const CheckedJournal& run, std::size_t line, const EvalE
       [&] { return fmt::format("{} samples, {} wrong", eval.samples, wrong); });
 }
 
-/// Generated data always suffice; files may hold fewer samples, the same for all evaluations.
+/// Generated data always suffice for the samples that were asked for. Files may hold fewer, and
+/// then the same number for all evaluations, so the first one sets it.
 void hold_evaluated_samples(const CheckedJournal& run, std::size_t line, const EvalEvent& eval,
                             const EvalEvent& first, LineCheck& check) {
   const bool counts_errors = eval.is_final.value_or(false) && run.workload && run.scale &&
@@ -108,6 +119,7 @@ void hold_evaluated_samples(const CheckedJournal& run, std::size_t line, const E
   }
 }
 
+/// An accuracy is a number of right answers over the number of all answers, both whole.
 void hold_accuracy(const CheckedJournal& run, std::size_t line, const EvalEvent& eval,
                    LineCheck& check) {
   const ModelGraph* graph = run.model(eval.trial);
@@ -122,7 +134,7 @@ void hold_accuracy(const CheckedJournal& run, std::size_t line, const EvalEvent&
       [&] { return fmt::format("{}", eval.accuracy); });
 }
 
-/// It is the last one, and nothing is trained after it.
+/// The final evaluation is the last one, and nothing is trained after it.
 void hold_final_evaluation(const CheckedJournal& run, LineCheck& check) {
   std::size_t final_line = 0;
   for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
@@ -181,6 +193,7 @@ void take_looks(const CheckedJournal& run, Visit&& visit) {
   if (!looked && run.is_complete()) visit(run.journal.lines.size(), TakenLook{});
 }
 
+/// True where the last look found the throughput known well enough.
 bool reached_precision(const CheckedJournal& run) {
   bool reached = false;
   take_looks(
@@ -200,6 +213,8 @@ double measured_seconds(const CheckedJournal& run) {
   return 0;
 }
 
+/// A run by time measures as long as was asked for. The phase lines stand a moment after the
+/// phases, so their distance may fall short of it by a little.
 void hold_duration(const CheckedJournal& run, std::size_t line, LineCheck& check) {
   const double asked_s = run.outline.asked->duration_s, measured_s = measured_seconds(run);
   check.hold(
@@ -208,7 +223,7 @@ void hold_duration(const CheckedJournal& run, std::size_t line, LineCheck& check
       [&] { return fmt::format("{} s", measured_s); });
 }
 
-/// A warning of a rule names it.
+/// A warning that names a rule has that rule's name in its text.
 void hold_warnings(const CheckedJournal& run, LineCheck& check) {
   for_lines<WarningEvent>(run.journal, [&](std::size_t line, const WarningEvent& warning) {
     const bool named = warning.text.find(": " + warning.rule + " (") != std::string::npos;
@@ -220,6 +235,8 @@ void hold_warnings(const CheckedJournal& run, LineCheck& check) {
 
 }  // namespace
 
+/// Every step has the samples that plan or trial give, and a gradient norm that is one. The norm
+/// may be NaN where training diverged: in a trial, or in a run that is not complete.
 void check_step_samples(const CheckedJournal& run, LineCheck& check) {
   if (!run.outline.plan) return;
   const std::uint64_t of_plan = run.is_search() ? 0 : run.outline.plan->samples_per_step();
@@ -240,6 +257,8 @@ void check_step_samples(const CheckedJournal& run, LineCheck& check) {
   }
 }
 
+/// The tokens of a step are its samples times the tokens of one, 0 for images. The graph of a trial
+/// is asked for once.
 void check_step_tokens(const CheckedJournal& run, LineCheck& check) {
   std::map<std::optional<std::uint64_t>, std::uint64_t> per_sample;
   for_lines<StepEvent>(run.journal, [&](std::size_t line, const StepEvent& step) {
@@ -250,6 +269,7 @@ void check_step_tokens(const CheckedJournal& run, LineCheck& check) {
   });
 }
 
+/// Evaluations of a group neither overlap each other nor its steps.
 void check_evaluations(const CheckedJournal& run, LineCheck& check) {
   if (!run.outline.asked) return;
   const auto first = run.first<EvalEvent>();
@@ -274,6 +294,7 @@ void check_evaluations(const CheckedJournal& run, LineCheck& check) {
   hold_final_evaluation(run, check);
 }
 
+/// Takes the looks again and compares their windows; one that was due and is missing fails too.
 void check_looks(const CheckedJournal& run, LineCheck& check) {
   const auto text = [](std::int64_t start_ns, std::int64_t end_ns, bool settled) {
     return fmt::format("{} to {} ns, {}", start_ns, end_ns, settled ? "settled" : "not settled");
@@ -290,6 +311,8 @@ void check_looks(const CheckedJournal& run, LineCheck& check) {
   });
 }
 
+/// A checkpoint has as many steps as were done before its line, and saving it took no longer than
+/// the gap between that step, or the checkpoint before, and its line.
 void check_checkpoint_lines(const CheckedJournal& run, LineCheck& check) {
   if (run.is_lockstep()) return;  // whose times leave out what it stood still
   std::uint64_t done = run.first_step();
@@ -312,7 +335,7 @@ void check_checkpoint_lines(const CheckedJournal& run, LineCheck& check) {
   }
 }
 
-/// Lines that a complete run has, whoever writes them.
+/// A complete run has these lines, whoever wrote it. A run in lockstep owes no evaluation.
 void hold_due_lines(const CheckedJournal& run, std::size_t end, LineCheck& check) {
   const auto due = [&](const char* what, bool said) { check.equal(end, what, true, said); };
   due("an overhead line before it:", run.journal.first<OverheadEvent>() != nullptr);

@@ -1,5 +1,9 @@
-// A search's trials: the two lines of each against one another, their quality against the
-// evaluations, and what the master counted against what it handed out.
+// These checks hold the trials of a search. A *trial* is one model that the search trains; a
+// *morph* is the change that made its graph from its parent's. A trial trains in *segments*, and
+// each segment that it comes through lifts it by one *rung*; bad trials are stopped at a rung. A
+// trial has a line that starts it and a line that ends it, which must agree in all that a trial
+// cannot change. Its quality is what its last evaluation found, the search evaluates its best trial
+// in the end, and the master's counts fit the trials that it handed out.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,12 +20,14 @@
 namespace heteroperf {
 namespace {
 
+/// All that a trial is from its start on, so that its two lines can be compared at once.
 std::string identity_text(const TrialEvent& trial) {
   return fmt::format("parent {}, group {}, morph '{}', graph {}, {}, from {} ns",
                      trial.parent ? std::to_string(*trial.parent) : "none", trial.group,
                      trial.morph, trial.graph_hash, trial.hyper_parameters.text, trial.t_start_ns);
 }
 
+/// NaN is written as text, so that equal results compare equal even where they are NaN.
 std::string found_text(double quality, double loss) {
   return fmt::format("quality {}, loss {}", quality, loss);
 }
@@ -31,7 +37,8 @@ std::string found_text(const TrialEvent& trial) {
   return found_text(*trial.quality, trial.loss.value_or(std::nan("")));
 }
 
-/// Which rungs a trial in this state has reached.
+/// True where a trial in this state can be at its rung: it starts at 0, a completed one is at the
+/// last, and one that was stopped has come through a segment at least.
 bool fits_rung(const TrialEvent& trial, std::uint64_t rungs) {
   switch (trial.state) {
     case TrialStatus::running:
@@ -88,6 +95,7 @@ class BestTrial {
   std::int32_t group_ = 0;
 };
 
+/// Names a trial in a message.
 std::string id_text(const std::optional<std::uint64_t>& id) {
   return id ? fmt::format("{}", *id) : "none";
 }
@@ -102,6 +110,9 @@ bool ends_with_evaluation(const Journal& journal) {
 
 }  // namespace
 
+/// A trial starts once and ends once at most. Its hyper-parameters lie within the search's space,
+/// its parent is an earlier trial, its graph takes the samples that the first trial's takes, and a
+/// reason stands only where a trial was cut short.
 void check_trial_lines(const CheckedJournal& run, LineCheck& check) {
   if (!run.outline.asked) return;
   std::map<std::uint64_t, const TrialEvent*> started;
@@ -186,6 +197,8 @@ void check_best_trial(const CheckedJournal& run, LineCheck& check) {
   check.equal(run.journal.lines.size(), "final evaluation", best.id().has_value(), judged);
 }
 
+/// The master's line tells what it did. Each trial is one proposal, and one answer at least; the
+/// groups cannot have waited longer than the run took, all of them together.
 void check_search_line(const CheckedJournal& run, LineCheck& check) {
   std::uint64_t handed_out = 0;
   for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
