@@ -1,3 +1,11 @@
+// The history of a metric: runs of the same thing in the order of their dates. Runs make one
+// *series* when they have the same key (workload, size, precision, scale), and the user asked for
+// the same configuration and transport. What the program made of that request, and the machine, may
+// change from run to run: such a change is a *mark* of the point and no other series, so that a
+// reader sees it beside a change of level. *Change points* are looked for in the logarithms of the
+// values, since a change of speed is a ratio. Programs gain keys of the configuration over time: a
+// key that only one of two programs writes does not part their runs, unless both come from the same
+// commit.
 #include "results/history/run_history.hpp"
 
 #include <fmt/format.h>
@@ -13,6 +21,7 @@
 namespace heteroperf {
 namespace {
 
+/// Names a series for a reader: workload, size, precision and devices.
 std::string label_of(const RunDigest& run) {
   std::string text = run.workload;
   for (const std::string& part : {run.size, run.precision}) text += part.empty() ? "" : ' ' + part;
@@ -22,7 +31,7 @@ std::string label_of(const RunDigest& run) {
   return text;
 }
 
-/// A stored date sorts as text only in this form.
+/// True for a date in the one form that sorts as text.
 bool is_utc(const std::string& text) {
   const std::string_view form = "dddd-dd-ddTdd:dd:ddZ";
   if (text.size() != form.size()) return false;
@@ -33,6 +42,8 @@ bool is_utc(const std::string& text) {
   return true;
 }
 
+/// Returns why a run is no point of a history; nothing where it is one. Logarithms need a value
+/// above 0.
 std::optional<std::string> why_not(const RunDigest& run, const ComparedMetric& metric) {
   if (!is_utc(run.created_utc)) return "its date '" + run.created_utc + "' is none";
   const auto& value = run.metric(metric.name);
@@ -44,11 +55,13 @@ std::optional<std::string> why_not(const RunDigest& run, const ComparedMetric& m
 
 std::string or_none(const std::string& text) { return text.empty() ? "(none)" : text; }
 
-/// Each point has its commit anyway, and repetitions their seeds.
+/// True where a difference tells something: each point has its commit anyway, repetitions have
+/// their own seeds, and some settings have no effect.
 bool is_mark(const std::string& path) {
   return path != "/program/git_commit" && !path.starts_with("/seeds/") && !is_without_effect(path);
 }
 
+/// Lists what differs between two runs of a series as "path: before -> after".
 std::vector<std::string> environment_changes(const RunDigest& before, const RunDigest& after) {
   std::vector<std::string> changes;
   for (const EnvironmentDifference& one : environment_differences(before, after)) {
@@ -58,6 +71,8 @@ std::vector<std::string> environment_changes(const RunDigest& before, const RunD
   return changes;
 }
 
+/// Finds lasting changes of the level; the levels are told as values, the geometric means around
+/// them.
 void find_changes(HistorySeries& series, const ComparedMetric& metric) {
   std::vector<double> logs;
   for (const HistoryPoint& point : series.points) logs.push_back(natural_log(point.value));
@@ -74,7 +89,8 @@ void find_changes(HistorySeries& series, const ComparedMetric& metric) {
   }
 }
 
-/// Settings that the user asked for and no key tells.
+/// Returns the settings that the user asked for and that no key tells. The transport is a fact of
+/// the environment in a record, but the user chooses it.
 SetupLeaves request_of(const RunDigest& run) {
   constexpr const char* transport = "/scale/transport";
   SetupLeaves request = configuration_of(run);
@@ -90,7 +106,8 @@ struct OpenSeries {
   SetupLeaves request;  ///< that run asked for
 };
 
-/// Keys that only one of two requests has; nothing where something else was asked for.
+/// Counts the keys that only one of two requests has. Nothing where a shared key has another value,
+/// or where one program wrote both, so that a key is missing because it was asked for otherwise.
 std::optional<std::size_t> foreign_keys(const OpenSeries& open, const RunDigest& run,
                                         const SetupLeaves& request) {
   std::size_t shared = 0;
@@ -107,8 +124,8 @@ std::optional<std::size_t> foreign_keys(const OpenSeries& open, const RunDigest&
   return foreign;
 }
 
-/// The series that a run goes on, of those of its key: the newest of those with the fewest foreign
-/// keys; null: none.
+/// Returns the series, among those of the run's key, that the run goes on: the one with the fewest
+/// foreign keys, and of equal ones the newest. Null where the run begins a series.
 OpenSeries* series_for(std::vector<OpenSeries>& open, const RunDigest& run,
                        const SetupLeaves& request) {
   OpenSeries* best = nullptr;
@@ -123,11 +140,13 @@ OpenSeries* series_for(std::vector<OpenSeries>& open, const RunDigest& run,
   return best;
 }
 
+/// A run's digest has an interval of its throughput only.
 std::optional<Interval> interval_of(const RunDigest& run, const ComparedMetric& metric) {
   const bool is_throughput = &metric == &compared_metric("throughput");
   return is_throughput ? run.throughput_ci95 : std::nullopt;
 }
 
+/// Runs come in the order of their dates, so a new point stands behind those of its series.
 void add_point(std::vector<OpenSeries>& open, const RunDigest& run, const ComparedMetric& metric) {
   HistoryPoint point{run.run_id,
                      run.created_utc,
@@ -163,7 +182,8 @@ SetupLeaves traits_of(const OpenSeries& one) {
   return traits;
 }
 
-/// Traits in which not all of these series are alike, of each its own.
+/// Returns for each of these series the traits in which not all of them are alike. An absent trait
+/// counts as an empty one.
 std::vector<SetupLeaves> distinctions(const std::vector<OpenSeries*>& alike) {
   std::vector<SetupLeaves> traits, told(alike.size());
   std::set<std::string> paths;
@@ -195,6 +215,7 @@ std::string setup_text(const SetupLeaves& setup) {
   return text;
 }
 
+/// Series with equal labels get the traits behind it that tell them apart.
 void tell_apart(std::vector<OpenSeries>& open) {
   std::map<std::string, std::vector<OpenSeries*>> by_label;
   for (OpenSeries& one : open) by_label[one.series.label].push_back(&one);
@@ -210,6 +231,7 @@ void tell_apart(std::vector<OpenSeries>& open) {
 }  // namespace
 
 RunHistory run_history(RunSet runs, const ComparedMetric& metric) {
+  // Runs that their own journals do not confirm are skipped, with the reason.
   set_aside_doubtful(runs);
   RunHistory history;
   history.metric = &metric;

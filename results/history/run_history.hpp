@@ -37,6 +37,8 @@ struct HistorySeries {
   std::vector<LevelChange> changes;
 };
 
+/// The series of one metric, and the files that are no point of any. `metric` is never null in a
+/// history that run_history() made.
 struct RunHistory {
   const ComparedMetric* metric = nullptr;
   std::vector<HistorySeries> series;
@@ -51,6 +53,7 @@ struct RunHistory {
 /// reason.
 RunHistory run_history(RunSet runs, const ComparedMetric& metric);
 
+/// The forms of a history for a terminal and, as `heteroperf-history` version 1, for programs.
 std::string history_console_text(const RunHistory& history);
 std::string history_json_text(const RunHistory& history);
 

@@ -1,3 +1,6 @@
+// The history as JSON, for scripts: the series with their points, and all change points in one
+// list, where each names its series and its first point by index. All texts of records become valid
+// UTF-8, so that the document can always be written.
 #include <nlohmann/json.hpp>
 
 #include "results/canonical_json.hpp"

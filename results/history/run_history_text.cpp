@@ -1,3 +1,7 @@
+// The history for a terminal. Each series has a line per run (its place, date, value, commit and
+// what changed around it), and a line with dashes before the first run of a new level, which says
+// from which level to which, by how many percent, and with which probability chance alone would do
+// so. Texts out of records are a stranger's, so each is written as one clean line.
 #include <fmt/format.h>
 
 #include "results/history/run_history.hpp"
@@ -14,7 +18,7 @@ std::string value_text(const ComparedMetric& metric, double value) {
   return metric.unit == std::string("s") ? fmt::format("{:.5g} s", value) : with_prefix(value, "");
 }
 
-/// One change in full, of more what changed.
+/// A single change is written in full; of several the first few are named.
 std::string marks_text(const std::vector<std::string>& changes) {
   constexpr std::size_t most_named = 3;
   if (changes.empty()) return "";
@@ -26,6 +30,7 @@ std::string marks_text(const std::vector<std::string>& changes) {
   return text + (changes.size() > most_named ? ", …" : "");
 }
 
+/// The line between two levels.
 std::string change_line(const ComparedMetric& metric, const LevelChange& change) {
   return fmt::format("  ---- {}: {} -> {} ({}, p {:.2g})\n", change.worse ? "WORSE" : "better",
                      value_text(metric, change.before), value_text(metric, change.after),

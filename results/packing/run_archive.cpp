@@ -1,3 +1,9 @@
+// Packs a folder of results into one archive, and checks an unpacked folder against its manifest.
+// An archive is a gzipped tar file whose last entry, MANIFEST.sha256, has the SHA-256 of every
+// other file in the form that `sha256sum -c` reads. The same files always give the same bytes:
+// entries are sorted by their names' bytes, and neither times nor owners are written. Every file is
+// hashed and packed in one pass, so that a file that changes on the way cannot get a hash that
+// belongs to other bytes. The archive grows under a temporary name and is renamed when it is whole.
 #include "results/packing/run_archive.hpp"
 
 #include <archive.h>
@@ -31,7 +37,8 @@ struct EntryCloser {
   void operator()(archive_entry* entry) const { archive_entry_free(entry); }
 };
 
-/// A gzipped tar archive that disappears unless it is finished.
+/// A gzipped tar archive that disappears unless it is finished. All refusals of the library or the
+/// disk become SystemError of the kind `environment`.
 class TarWriter {
  public:
   explicit TarWriter(const fs::path& target)
@@ -44,6 +51,7 @@ class TarWriter {
     check(archive_write_open_fd(archive_.get(), file_.descriptor()));
   }
 
+  /// Writes an entry's header; exactly `bytes` bytes of its content follow by add().
   void begin_file(const std::string& name, std::uint64_t bytes) {
     const std::unique_ptr<archive_entry, EntryCloser> entry(archive_entry_new());
     constexpr unsigned mode = 0644;
@@ -65,6 +73,7 @@ class TarWriter {
   }
 
  private:
+  /// A target that cannot be made is the fault of the environment, not of the results.
   static TemporaryFile file_for(const fs::path& target) {
     try {
       return TemporaryFile(target);
@@ -87,12 +96,13 @@ class TarWriter {
   std::unique_ptr<archive, ArchiveCloser> archive_;
 };
 
-/// A file or checkpoint that somebody was killed over.
+/// True for a file or a checkpoint that was being written when its process was killed.
 bool is_unfinished(const fs::path& part) {
   const std::string name = part.string();
   return name.starts_with('.') && name.find(".tmp") != std::string::npos;
 }
 
+/// The manifest of an earlier unpacking is left out as well, since the archive gets a new one.
 bool is_left_out(const fs::path& relative, PackedCheckpoints checkpoints) {
   if (relative.filename() == manifest_name) return true;
   if (std::any_of(relative.begin(), relative.end(), is_unfinished)) return true;
@@ -100,19 +110,20 @@ bool is_left_out(const fs::path& relative, PackedCheckpoints checkpoints) {
   return std::find(relative.begin(), relative.end(), "checkpoints") != relative.end();
 }
 
-/// As sha256sum writes and reads a line: a name with a line feed or a backslash has both escaped,
-/// and the line begins with a backslash.
+/// Writes a line as sha256sum writes and reads it: a name with a line feed or a backslash has both
+/// escaped, and the line then begins with a backslash.
 std::string manifest_line(const std::string& sha256, const std::string& name) {
   std::string escaped;
   for (const char c : name) escaped += c == '\\' ? "\\\\" : c == '\n' ? "\\n" : std::string(1, c);
   return (escaped == name ? "" : "\\") + sha256 + "  " + escaped + '\n';
 }
 
+/// A line of the manifest: a hash in hexadecimal digits, and a file's name relative to the folder.
 struct ManifestEntry {
   std::string sha256, name;
 };
 
-/// Without a name where the line is none.
+/// Undoes manifest_line(). The entry has no name where the text is no such line.
 ManifestEntry parse_manifest_line(const std::string& text) {
   constexpr std::size_t digits = 64;
   const bool escaped = text.starts_with('\\');
@@ -127,12 +138,15 @@ ManifestEntry parse_manifest_line(const std::string& text) {
   return entry;
 }
 
+/// The manifest as far as it could be read.
 struct Manifest {
   std::vector<ManifestEntry> entries;
   std::string problem;  ///< why the list ends there; empty where it is whole
 };
 
-/// Nothing is hashed yet: a short list may name a large file many times, also through links.
+/// Reads the list and finds names that cannot be right: outside of the folder, missing, or twice.
+/// Places are compared by their canonical paths, since a short list may name one large file many
+/// times through links. Nothing is hashed yet, so that such a list is refused before it costs time.
 Manifest read_manifest(const fs::path& folder) {
   constexpr std::size_t longest_line = 4096;  // every byte of a name may be escaped
   Manifest manifest;
@@ -188,6 +202,7 @@ std::uint64_t read_through(const fs::path& path, auto&& take) {
   return bytes;
 }
 
+/// An archive that lies in its own folder would be packed into itself.
 void refuse_inside(const fs::path& archive, const fs::path& folder) {
   const fs::path parent = fs::weakly_canonical(fs::absolute(archive)).parent_path();
   const auto [end, other] =
@@ -200,7 +215,7 @@ void refuse_inside(const fs::path& archive, const fs::path& folder) {
 }  // namespace
 
 bool may_be_packed(const fs::path& name) {
-  constexpr std::size_t longest_part = 255;  // of file systems
+  constexpr std::size_t longest_part = 255;  // in common file systems
   const auto fits = [](const fs::path& part) { return part.native().size() <= longest_part; };
   return name.native().size() <= longest_packed_name &&
          std::distance(name.begin(), name.end()) <= deepest_packed_name &&
@@ -209,6 +224,8 @@ bool may_be_packed(const fs::path& name) {
 
 PackedArchive pack_folder(const fs::path& folder, const fs::path& archive,
                           PackedCheckpoints checkpoints) {
+  // The entry's size stands before its content, so a file that grows or shrinks meanwhile is
+  // refused.
   const fs::path source = fs::canonical(folder);  // no link, no trailing slash
   refuse_inside(archive, source);
   const std::string top = source.filename().string();
@@ -257,6 +274,7 @@ std::set<std::string> manifest_names(const fs::path& folder) {
   return names;
 }
 
+/// Hashes the files in the order of the list and ends at the first that differs.
 std::string manifest_contradictions(const fs::path& folder) {
   const Manifest manifest = read_manifest(folder);
   if (!manifest.problem.empty()) return manifest.problem;

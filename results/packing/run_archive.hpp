@@ -15,10 +15,14 @@ inline constexpr const char* manifest_name = "MANIFEST.sha256";
 /// the file itself. A sweep's checkpoints take seven of those.
 inline constexpr std::size_t longest_packed_name = 1024;
 inline constexpr std::ptrdiff_t deepest_packed_name = 16;
+/// True where a name keeps these limits and no part of it is longer than file systems allow.
+/// Packing and unpacking ask the same question.
 bool may_be_packed(const std::filesystem::path& name);
 
+/// Checkpoints are most of a folder's bytes and no part of its record, so they can be left out.
 enum class PackedCheckpoints { none, all };
 
+/// The outcome of packing.
 struct PackedArchive {
   std::filesystem::path file;
   std::size_t files = 0;

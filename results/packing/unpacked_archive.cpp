@@ -1,3 +1,10 @@
+// Unpacks an archive that somebody else may have made, so nothing in it is trusted. Before an entry
+// is written its name, its kind and its size are held to what `pack` writes: plain files and
+// folders below one top-level folder, no links, no devices, nothing outside and nothing twice. The
+// number of entries and of bytes is limited in proportion to the archive's own size, as a small
+// file can inflate to any length. Two faults are told apart: a file that never was an archive of a
+// run is the user's mistake and throws; an archive that is *damaged* is unpacked as far as
+// possible, and `verify` reports its damage.
 #include "results/packing/unpacked_archive.hpp"
 
 #include <archive.h>
@@ -25,7 +32,8 @@ namespace fs = std::filesystem;
 constexpr std::size_t unpacked_chunk_bytes = 1 << 20;
 constexpr const char* writer = "`heteroperf pack RUN` writes one.";
 
-/// The archive is not what `pack` writes; the text says why. `foreign`: it never was one.
+/// Thrown inside this file where the archive is not what `pack` writes; the text says why.
+/// `foreign` is true where it never was an archive at all.
 struct Damaged {
   std::string text;
   bool foreign = false;
@@ -46,6 +54,7 @@ std::string words_of(archive* open) {
   return words == nullptr ? "cannot be read" : words;
 }
 
+/// Only gzip and tar are read: no other format of the library gets to see a stranger's bytes.
 OpenArchive open_archive(const fs::path& path) {
   OpenArchive open(archive_read_new());
   archive_read_support_filter_gzip(open.get());
@@ -55,7 +64,7 @@ OpenArchive open_archive(const fs::path& path) {
   throw Damaged{words_of(open.get()), archive_errno(open.get()) != broken_stream};
 }
 
-/// A path below a folder of its own, by its name alone.
+/// Returns an entry's name, of which its text alone shows that it lies below the folder.
 fs::path checked_name(archive_entry* entry) {
   const char* text = archive_entry_pathname(entry);
   const fs::path name = text == nullptr ? "" : text;
@@ -67,10 +76,12 @@ fs::path checked_name(archive_entry* entry) {
   return name.lexically_normal();
 }
 
+/// One pass through an archive. The limits are counted down as entries come.
 class Unpacking {
  public:
   Unpacking(const fs::path& archive, const fs::path& root, const UnpackingLimits& limits)
       : root_(root) {
+    // Small archives get fixed limits; large ones may unpack to more, in proportion to their size.
     entries_left_ = std::max(limits.least_entries, fs::file_size(archive) / limits.bytes_per_entry);
     bytes_left_ = std::max(limits.least_bytes, limits.times_archive * fs::file_size(archive));
     bytes_ = bytes_left_;
@@ -78,11 +89,12 @@ class Unpacking {
     open_ = open_archive(archive);
   }
 
-  /// False after the last entry.
+  /// Unpacks the next entry; false after the last one.
   bool take_next() {
     archive_entry* entry = nullptr;
     const int result = archive_read_next_header(open_.get(), &entry);
     if (result == ARCHIVE_EOF) return false;
+    // A file whose first header cannot be read although its stream is whole never was an archive.
     if (result < ARCHIVE_WARN) {
       const bool broken = archive_errno(open_.get()) == broken_stream;
       throw Damaged{words_of(open_.get()), entries_ == 0 && !broken};
@@ -113,6 +125,8 @@ class Unpacking {
     --entries_left_;
   }
 
+  /// Makes the folders above an entry that are not there yet. Each counts as an entry, since a long
+  /// name makes many of them.
   void make_folders(const fs::path& name) {
     fs::path folder = root_;
     for (const fs::path& part : name) {
@@ -128,6 +142,7 @@ class Unpacking {
     }
   }
 
+  /// The size in the header is subtracted before a byte is written.
   void take_file(const fs::path& name, la_int64_t size) {
     if (size < 0 || static_cast<std::uint64_t>(size) > bytes_left_) {
       throw Damaged{
@@ -173,6 +188,7 @@ class Unpacking {
   fs::path top_;
 };
 
+/// True where `verify` would find something in the folder.
 bool holds_run(const fs::path& folder) {
   const RunFiles files{folder};
   return fs::exists(files.journal()) || fs::exists(files.record()) || fs::exists(files.suite()) ||

@@ -33,7 +33,8 @@ constexpr Named<SweepRunState> sweep_states[] = {
     {SweepRunState::interrupted, "interrupted"},
 };
 
-/// Replaces by dashes all that a file system or a shell may take otherwise, and cuts.
+/// Replaces all characters but letters, digits and ". _ = -" by dashes, since a file system or a
+/// shell may take others otherwise, and cuts the name.
 std::string file_name_of(const std::string& text) {
   std::string name;
   for (const char c : text.substr(0, longest_folder)) {
@@ -44,6 +45,7 @@ std::string file_name_of(const std::string& text) {
   return name;
 }
 
+/// "ranks" of "scale.ranks".
 std::string last_part(const std::string& key) { return key.substr(key.rfind('.') + 1); }
 
 Json point_json(const SweepPoint& point) {
@@ -71,6 +73,8 @@ std::uint64_t seed_of(const Json& json) {
   return std::stoull(json.get<std::string>());
 }
 
+/// Reads a run and refuses a folder outside of the sweep's, or a point that the index does not
+/// have.
 SweepRun read_run(const Json& json, const SweepIndex& index) {
   SweepRun run;
   run.folder = json.at("folder").get<std::string>();
@@ -151,7 +155,8 @@ Json index_json(const SweepIndex& index) {
   return json;
 }
 
-/// A file without a seal is an older program's, which has no keys that this one does not know.
+/// Keeps the top-level keys that only a newer program knows. A file without a seal is an older
+/// program's, so it has none.
 void keep_gained(const Json& stored, SweepIndex& index) {
   if (!index.sealed) return;
   const Json known = index_json(index);
@@ -174,6 +179,7 @@ Json with_known(const Json& stored, const Json& known) {
   return merged;
 }
 
+/// The content that the seal is computed of.
 Json without_seal(Json json) {
   json.erase("sha256");
   return json;
@@ -200,6 +206,7 @@ std::string sweep_run_folder(std::size_t number, const SweepPoint& point, std::u
   return file_name_of(fmt::format("{:03}-{}-seed={}", number, point_text(point), seed));
 }
 
+/// A run's number and its folder's name follow from its place in the order.
 std::vector<SweepRun> there_and_back(const SweepIndex& index) {
   std::vector<SweepRun> runs;
   for (std::size_t repeat = 0; repeat < index.repeats; ++repeat) {
