@@ -5,7 +5,12 @@
 namespace heteroperf::detail {
 
 /// The journal's fields, one list per kind, in the order in which they are written. `visit` serves
-/// writer and reader alike: `v(name, member)` for each.
+/// writer and reader alike: `v(name, member)` for each, where the name is the key in the JSON.
+///
+/// A list has all members but the rank, which the line has in front of them. Stored journals are
+/// read by these names, so a name is never changed or given to something else. A field that older
+/// journals lack is a std::optional, a text or a list: these may be absent, and anything else must
+/// be there.
 template <class E>
 struct Fields;
 

@@ -1,3 +1,6 @@
+// The words by which journals name kinds of events and values of enumerations. A name stands at the
+// index of its kind in the variant `Event`, or at the number of its value, so both lists change
+// together. Stored journals are read by these words, so none is ever changed.
 #include "results/events.hpp"
 
 #include <array>

@@ -61,12 +61,15 @@ struct StartEvent {
   std::optional<SweepPlace> sweep = {};  ///< absent: no sweep started the run
 };
 
+/// The request: all settings of the run, defaults filled in.
 struct ConfigEvent {
   JsonText config;  ///< the effective configuration
 };
+/// The machine: its hosts and processors, and the CPUs or the GPU that each rank is bound to.
 struct SystemEvent {
   JsonText system;
 };
+/// The plan by which the ranks divide the model, or, in a search, the groups of ranks.
 struct PlanEvent {
   JsonText plan;
   std::string summary =
@@ -81,13 +84,16 @@ struct DeviceCount {
   bool emulated = false;      ///< paced on a modelled timeline; never ranked
   friend bool operator==(const DeviceCount&, const DeviceCount&) = default;
 };
+/// The size of the run. A run of one model has one group, whose ranks are all ranks.
 struct ScaleEvent {
   std::int32_t ranks = 1, groups = 1;
   std::string transport;
   std::vector<DeviceCount> devices;
 };
 
+/// A classifier answers once per image; a language model predicts every token.
 enum class WorkloadFamily { classifier, language_model };
+/// The measure by which a result is good: the accuracy shall be high, the loss low.
 enum class QualityMeasure { accuracy, loss };
 
 /// The model in training. `graph` is given for workloads with one fixed model; a search names the
@@ -153,6 +159,9 @@ struct LookEvent {
   bool settled = true;                        ///< its steps did not become faster any more
 };
 
+/// A trial is `running` on its first line. On its last it has trained through all rungs
+/// (`completed`), was cut as one of the worse (`stopped`), had a loss that is not finite
+/// (`diverged`), met an error (`failed`), or the search ended first (`truncated`).
 enum class TrialStatus { running, completed, stopped, diverged, failed, truncated };
 
 /// A trial starts (`running`), or reaches an outcome. May run again with a higher rung.
@@ -199,6 +208,7 @@ struct ObservedEvent {
   std::vector<std::string> unknown;  ///< tensor operators outside the fixed list
 };
 
+/// The most memory that a rank held at once, told at its end.
 struct MemoryEvent {
   std::int32_t rank = 0;
   std::uint64_t peak_bytes = 0;
@@ -339,14 +349,16 @@ struct CheckpointEvent {
   double seconds = 0;       ///< in which the ranks did not train, on rank 0
 };
 
-/// Last line of every journal that ended in order.
+/// The outcome of a run: it did what was asked for, it was interrupted, or it met an error.
 enum class RunStatus { complete, partial, failed };
+/// Last line of every journal that ended in order.
 struct StopEvent {
   RunStatus status = RunStatus::complete;
   std::string reason;
   std::int32_t exit_code = 0;
 };
 
+/// Every kind of journal line. The index of a kind is its place in the table of names (events.cpp).
 using Event = std::variant<StartEvent, ConfigEvent, SystemEvent, PlanEvent, ScaleEvent,
                            WorkloadEvent, PhaseEvent, StepEvent, UntilEvent, LookEvent, TrialEvent,
                            EvalEvent, ObservedEvent, MemoryEvent, ChecksumEvent, RankPlanEvent,

@@ -1,3 +1,9 @@
+// Writes an event as one journal line and reads it back. Both directions visit the same list of
+// fields (event_fields.hpp), so each field is named once. The writer leaves out empty texts, empty
+// lists and absent values, and gives a double that is not finite a key of its own,
+// `loss_nonfinite`, since JSON has no NaN. The reader is strict: a missing key, an unknown one,
+// another type or a number out of range is a UserError. Lines may be a stranger's, and everything
+// behind the reader calculates with their numbers without asking again.
 #include "results/events_json.hpp"
 
 #include <fmt/format.h>
@@ -31,12 +37,14 @@ constexpr std::int64_t most_time_ns = std::int64_t{1} << 61;
 /// Sums over 2^32 lines still fit; a machine of 10^18 operations per second needs 2500 years.
 constexpr Ops most_operations = Ops::from_words(std::uint64_t{1} << 32, 0);
 
+/// Puts brackets around a text.
 std::string enclosed(std::string text, char open, char close) {
   text.insert(text.begin(), open);
   text.push_back(close);
   return text;
 }
 
+/// The word for a number that JSON cannot write.
 const char* nonfinite_name(double value) {
   if (std::isnan(value)) return "nan";
   return value > 0 ? "inf" : "-inf";
@@ -109,6 +117,7 @@ class FieldWriter {
   void operator()(const char* name, const SweepPlace& value) { pair(name, object(value)); }
 
  private:
+  /// `quote` is empty where the name is quoted already.
   void pair(std::string_view name, std::string_view value, std::string_view quote = "\"") {
     if (!text_.empty()) text_ += ',';
     text_.append(quote).append(name).append(quote).append(":").append(value);
@@ -142,7 +151,8 @@ class FieldWriter {
   std::string& text_;
 };
 
-/// Takes the fields out of one JSON object; `finish` complains about those left over.
+/// Takes the fields out of one JSON object and remembers which it took; `finish` complains about
+/// those left over.
 class FieldReader {
  public:
   explicit FieldReader(const Json& object) : object_(object) {
@@ -228,6 +238,7 @@ class FieldReader {
   void operator()(const char* name, SuitePlan& value) { read_object(required(name), value); }
   void operator()(const char* name, SweepPlace& value) { read_object(required(name), value); }
 
+  /// Null where the key is absent; a key that is there counts as taken.
   const Json* find(const std::string& name) {
     const auto found = object_.find(name);
     if (found == object_.end()) return nullptr;
@@ -239,6 +250,7 @@ class FieldReader {
     if (json == nullptr) throw UserError(fmt::format("'{}' is missing", name));
     return *json;
   }
+  /// A key that no field took is an error: this program would drop what it does not know.
   void finish() const {
     for (const auto& item : object_.items()) {
       if (!used_.contains(item.key())) {
@@ -252,6 +264,7 @@ class FieldReader {
   }
 
  private:
+  /// A new last value of an enumeration is named here, or else it is never read.
   static int last_value(WorkloadFamily) { return static_cast<int>(WorkloadFamily::language_model); }
   static int last_value(QualityMeasure) { return static_cast<int>(QualityMeasure::loss); }
   static int last_value(Phase) { return static_cast<int>(Phase::finish); }
@@ -261,6 +274,7 @@ class FieldReader {
   [[noreturn]] static void wrong_type(const std::string& name, const char* expected) {
     throw UserError(fmt::format("'{}' is not {}", name, expected));
   }
+  /// Times are bounded, so that differences of any two of them fit.
   template <class T>
   static T integer(const char* name, const Json& json) {
     const T value = integer_in_range<T>(name, json);
@@ -276,6 +290,7 @@ class FieldReader {
       wrong_type(name, "an integer in range");
     return large_integer<T>(name, json.get<std::string>());
   }
+  /// Integers beyond 2^53 stand as texts of digits.
   template <class T>
   static T large_integer(const char* name, const std::string& digits) {
     const bool negative = std::is_signed_v<T> && digits.starts_with('-');
@@ -294,6 +309,7 @@ class FieldReader {
     }
     wrong_type(name, "nan, inf or -inf");
   }
+  /// An absent list is an empty one.
   const Json& list(const char* name) {
     static const Json empty = Json::array();
     const Json* json = find(name);
@@ -312,6 +328,7 @@ class FieldReader {
   std::set<std::string, std::less<>> used_;
 };
 
+/// Kinds that tell of one rank; the lines of all others have rank 0.
 template <class E>
 concept WithRank = requires(E e) {
   e.rank;
@@ -339,6 +356,7 @@ Event event_of_kind(const std::string& kind) {
   }
 }
 
+/// The first line says by which format the whole journal is written.
 void read_version(FieldReader& reader) {
   std::string format;
   std::int32_t version = 0;

@@ -1,3 +1,8 @@
+// The model graphs of a journal, and the operations that a pass through them takes. A journal has
+// the text of a graph on the first line that names its hash, and later lines name the hash alone.
+// No hash is believed: every graph is built from its text, and its own hash is compared. Operations
+// are proportional to the samples, so each graph is counted once per kind of pass, for one sample,
+// and multiplied.
 #include "results/graph_book.hpp"
 
 #include <fmt/format.h>
@@ -9,6 +14,7 @@
 namespace heteroperf {
 namespace {
 
+/// Counts beyond this are no honest line's; below it, sums of them fit into the 128 bits of an Ops.
 constexpr double most_counted = 0x1p100;
 
 }  // namespace
@@ -26,6 +32,8 @@ GraphBook::GraphBook(const Journal& journal) {
   }
 }
 
+/// A graph that cannot be read is a problem to tell, not an error: the journal's other lines may
+/// still be checked.
 void GraphBook::add(const std::string& hash, const JsonText& graph, std::size_t line) {
   if (graph.text.empty() || graphs_.contains(hash)) return;
   try {

@@ -18,9 +18,10 @@ class GraphBook {
 
   /// Null when the journal has no readable graph of this hash.
   const ModelGraph* find(const std::string& hash) const;
-  /// The fault of the graphs: unreadable, or another hash than the line says. Empty when
-  /// fine.
+  /// The faults of the graphs, each with its line: text that cannot be read, or another hash than
+  /// the line says. Empty where there is none.
   const std::vector<std::string>& problems() const { return problems_; }
+  /// Graphs that could be read and have their hash.
   std::size_t size() const { return graphs_.size(); }
 
   /// The graph a step trained: its trial's (latest) one, or the workload's.

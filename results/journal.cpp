@@ -1,3 +1,9 @@
+// Reads a journal. It has one JSON line per event, and each line names the SHA-256 of the line
+// before in `prev`. The hashes make a chain: whoever changes, removes or inserts a line has to
+// write all lines behind it anew, and the record names the last hash (`head`). The first line is
+// `start`, which has no line before it, and nothing follows `stop`. A last line without a newline
+// is *torn*: its process was killed while writing, and it does not count. Damage anywhere else
+// throws a JournalError with the lines that are good.
 #include "results/journal.hpp"
 
 #include <fmt/format.h>
@@ -20,6 +26,8 @@ class ChainReader {
   void read(std::string_view line) {
     ParsedLine parsed = parse(line);
     if (parsed.prev != prev_) {
+      // Either of two lines that do not fit each other may be the wrong one, so the first of them
+      // is not good either.
       const std::size_t before = journal_.lines.size();
       throw JournalError(
           journal_.path, before + 1, before - std::min<std::size_t>(before, 1),
@@ -33,6 +41,7 @@ class ChainReader {
   const std::string& head() const { return prev_; }
 
  private:
+  /// A file whose first line is not readable is no journal at all; any later line is damage.
   ParsedLine parse(std::string_view line) const {
     try {
       return event_from_json_line(line);
@@ -43,6 +52,7 @@ class ChainReader {
     }
   }
 
+  /// Only the first line is a `start`, and none stands behind a `stop`.
   void check_order(const Event& event) {
     const bool first = journal_.lines.empty();
     if (std::holds_alternative<StartEvent>(event) != first) {
@@ -94,6 +104,7 @@ Journal read_journal(const std::string& path) {
   return parse_journal(read_regular_file(path), path);
 }
 
+/// The first line of a journal of any length is read without the others.
 StartEvent read_journal_start(const std::string& path) {
   require_regular_file(path);
   std::ifstream file(path, std::ios::binary);

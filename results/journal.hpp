@@ -13,6 +13,8 @@
 
 namespace heteroperf {
 
+/// The settings of a writer: how often it writes, and who else learns of events. Both callbacks run
+/// inside the writer, so they must not take long.
 struct JournalOptions {
   double flush_interval_s = 1.0;
   std::function<std::int64_t()> clock = now_ns;
@@ -36,6 +38,8 @@ class JournalWriter {
   JournalWriter(const JournalWriter&) = delete;
   JournalWriter& operator=(const JournalWriter&) = delete;
 
+  /// Makes a line of the event, stamped with the clock's time. Where it throws SystemError, as said
+  /// above, the event may be buffered already.
   void append(const Event& event);
   /// Writes what is buffered; for failure paths: never throws, gives up after 0.2 s on a lock held
   /// by another thread. False when lines are still buffered.
@@ -55,6 +59,7 @@ class JournalWriter {
   std::unique_ptr<State> state_;
 };
 
+/// One line as read: its time on rank 0's clock, and its event.
 struct JournalLine {
   std::int64_t t_ns = 0;
   Event event;

@@ -1,3 +1,10 @@
+// The writer of a journal. append() makes a line, chains it to the line before by its hash, and
+// buffers it; a thread writes the buffer once per interval, so that a training step never waits for
+// a disk and a kill loses the lines of the last second at most. Phases and the stop are written at
+// once and synced. Two mutexes keep the two sides apart: lines_mutex guards the text that grows,
+// file_mutex the file, so that append() goes on while the disk is slow. Where the disk refuses, the
+// lines stay in `unwritten`, append() throws, and every later call tries to write them again. A
+// third thread, if asked for, watches for a write that never returns.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -23,6 +30,7 @@ namespace {
 
 constexpr std::chrono::milliseconds flush_now_patience{200};
 
+/// The place that a line has reached when append() returns: memory, the kernel, or the disk.
 enum class Durability { buffered, written, synced };
 
 Durability durability_of(const Event& event) {
@@ -32,7 +40,8 @@ Durability durability_of(const Event& event) {
   return std::holds_alternative<WarningEvent>(event) ? Durability::written : Durability::buffered;
 }
 
-/// Polls instead of a timed mutex, whose waits ThreadSanitizer of GCC 12 does not see.
+/// Waits for a mutex until the deadline. It polls, since ThreadSanitizer of GCC 12 does not see the
+/// waits of a timed mutex.
 std::unique_lock<std::mutex> lock_until(std::mutex& mutex,
                                         std::chrono::steady_clock::time_point deadline) {
   constexpr std::chrono::microseconds pause{100};
@@ -44,7 +53,7 @@ std::unique_lock<std::mutex> lock_until(std::mutex& mutex,
   return lock;
 }
 
-/// Adds its own life time to a counter.
+/// Adds its own life time to a counter. The sum is the cost of the journal, which the record tells.
 class CostTimer {
  public:
   explicit CostTimer(std::atomic<std::int64_t>& total) : total_(total) {}
@@ -57,7 +66,8 @@ class CostTimer {
   std::int64_t start_ = now_ns();
 };
 
-/// A count is odd while the file is written to.
+/// Counts up at its begin and at its end, so the count is odd while the file is written to. The
+/// disk's watch sees by it whether one write has lasted all the time.
 class FileAccess {
  public:
   explicit FileAccess(std::atomic<std::uint64_t>& count) : count_(count) { ++count_; }
@@ -92,6 +102,8 @@ struct JournalWriter::State {
   bool stopping = false, closed = false;
   std::thread flusher, disk_watch;
 
+  /// Appends the event's line to the buffer. The text of a graph stands only on the first line that
+  /// names its hash, since every line of a trial would repeat it.
   void add_line(const Event& event) {
     const std::int64_t now_ns = options.clock();
     if (options.on_line) options.on_line(now_ns, event);
@@ -110,6 +122,7 @@ struct JournalWriter::State {
     remember_graph(event);
   }
 
+  /// Notes a graph as written once its line is in the buffer.
   void remember_graph(const Event& event) {
     if (const auto* trial = std::get_if<TrialEvent>(&event)) {
       if (!trial->graph.text.empty()) graphs_written.insert(trial->graph_hash);
@@ -118,14 +131,14 @@ struct JournalWriter::State {
     }
   }
 
-  // With both mutexes held. Needs memory only where the disk has refused earlier lines.
+  // Both mutexes are held. It needs memory only where the disk has refused earlier lines.
   void take_lines() {
     if (unwritten.empty()) return unwritten.swap(buffer);
     unwritten += buffer;
     buffer.clear();
   }
 
-  // With file_mutex held.
+  // file_mutex is held. A write may take a part of the lines; the rest stays, also where it fails.
   void write_out() {
     const FileAccess access(accesses);
     std::size_t done = 0;
@@ -141,6 +154,7 @@ struct JournalWriter::State {
     unwritten.erase(0, done);
   }
 
+  /// Holds lines_mutex only while it takes the lines, not while the disk writes.
   void flush(Durability durability) {
     const std::lock_guard file_lock(file_mutex);
     {
@@ -151,7 +165,7 @@ struct JournalWriter::State {
     if (durability == Durability::synced && error == 0) sync();
   }
 
-  // With file_mutex held.
+  // file_mutex is held.
   void sync() {
     const FileAccess access(accesses);
     if (::fdatasync(file) == 0) return;
@@ -159,6 +173,7 @@ struct JournalWriter::State {
     if (errno != EINVAL && errno != EROFS) error = errno;
   }
 
+  /// The refusal may be one that the background thread met.
   void throw_if_refused() const {
     if (const int code = error; code != 0) {
       throw SystemError("cannot write " + path, std::strerror(code),
@@ -166,6 +181,7 @@ struct JournalWriter::State {
     }
   }
 
+  /// The background thread. It wakes early only to stop.
   void run_flusher() {
     const std::chrono::duration<double> interval(options.flush_interval_s);
     std::unique_lock lock(wake_mutex);
@@ -183,7 +199,8 @@ struct JournalWriter::State {
     }
   }
 
-  /// Counts rounds, not time: a process that was stopped meanwhile has written nothing either.
+  /// Tells of a write that lasts for the whole deadline, once. It counts rounds in which the same
+  /// write goes on, not time: a process that was stopped meanwhile has written nothing either.
   void run_disk_watch(double deadline_s, const std::function<void(const Error&)>& tell) {
     constexpr int most_rounds = 8;
     const std::chrono::duration<double> round(deadline_s / most_rounds);
@@ -223,6 +240,7 @@ JournalWriter::~JournalWriter() {
     state_->stopping = true;
   }
   state_->wake.notify_all();
+  // The disk's watch goes on until the last lines are written, since those may hang as well.
   state_->flusher.join();
   flush_now();
   ::close(state_->file);
@@ -243,6 +261,7 @@ void JournalWriter::watch_disk(double deadline_s, std::function<void(const Error
 
 void JournalWriter::append(const Event& event) {
   const CostTimer timer(state_->cost_ns);
+  // After a refusal the lines that are left are tried first: a new line may not overtake them.
   if (state_->error != 0) state_->flush(Durability::written);
   state_->throw_if_refused();
   {
