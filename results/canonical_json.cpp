@@ -1,3 +1,8 @@
+// Canonical JSON: equal values become equal bytes, on every machine and in every file that this
+// program stores. Hashes are taken of such texts and `verify` compares whole files, so a number has
+// one form only. A real is the shortest decimal text that reads back as the same double, with a
+// point or an exponent that tells it from an integer. An integer beyond 2^53, which readers with
+// doubles would round, is a quoted string. Keys keep the order of the document.
 #include "results/canonical_json.hpp"
 
 #include <fmt/format.h>
@@ -18,6 +23,7 @@ using Json = nlohmann::ordered_json;
 constexpr int indent_width = 2;
 constexpr int compact = -1;
 
+/// True for text that can stand between quotes as it is, as nearly all text can.
 bool is_plain(std::string_view text) {
   for (const char c : text) {
     if (c < 0x20 || c == '"' || c == '\\' || c == 0x7f) return false;
@@ -25,6 +31,7 @@ bool is_plain(std::string_view text) {
   return true;
 }
 
+/// `exact` says that a double holds the value.
 template <class Integer>
 std::string integer_text(Integer value, bool exact) {
   const std::string digits = std::to_string(value);
@@ -38,6 +45,7 @@ class Dumper {
 
   std::string text;
 
+  /// Reals that are not finite have no form in JSON and become null.
   void value(const Json& json, int depth) {
     switch (json.type()) {
       case Json::value_t::object:
@@ -63,6 +71,7 @@ class Dumper {
   }
 
  private:
+  /// An empty container stays on one line.
   void container(const Json& json, char open, char close, int depth) {
     text += open;
     bool first = true;
@@ -86,6 +95,7 @@ class Dumper {
   int indent_;
 };
 
+/// Text is parsed before it is written, so that nothing malformed gets into a file.
 std::string dump(std::string_view text, const std::string& what, int indent) {
   try {
     Dumper dumper(indent);

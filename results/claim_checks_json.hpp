@@ -9,17 +9,20 @@
 
 namespace heteroperf {
 
-/// Compares the claims of a file with their recomputation, number by number.
+/// Compares the claims of a file with their recomputation, number by number, and adds a check for
+/// each to `result`, which must outlive this object.
 class ClaimChecks {
  public:
   explicit ClaimChecks(Verification& result) : result_(result) {}
 
+  /// Adds the check of a plan's rules; `problem` is the first that it breaks, or empty.
   void sound(const std::string& name, const std::string& problem) {
     result_.checks.push_back({name, problem.empty(), "a sound plan",
                               problem.empty() ? "a sound plan" : problem, CheckText::words});
   }
 
-  /// Absent claims are no claims; numbers agree to the last digits of sums.
+  /// Compares the value at the JSON pointer `path`. A claim that the file does not make is not
+  /// checked. Numbers agree to nine digits, since sums may be added up in another order.
   void claim(const Json& file, const std::string& path, const Json& expected) {
     const Json::json_pointer pointer(path);
     if (!file.contains(pointer)) return;
@@ -29,6 +32,7 @@ class ClaimChecks {
   }
 
  private:
+  /// Objects and arrays agree where all of their parts do; anything else must be equal.
   static bool agree(const Json& a, const Json& b) {
     if (a.is_number() && b.is_number()) {
       const double x = a.get<double>(), y = b.get<double>();

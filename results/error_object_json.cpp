@@ -1,3 +1,6 @@
+// An error as JSON, for programs that call this one. An error has one or more problems; each has
+// its own text, reason and suggestion under `details`, and the suggestions stand once more as
+// `hints`, which a caller can show without knowing the details.
 #include "results/error_object_json.hpp"
 
 #include "metrics/base/strict_json.hpp"

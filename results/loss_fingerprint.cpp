@@ -1,3 +1,7 @@
+// The fingerprint of the first losses of a run: a hash over the numbers and the exact bits of the
+// losses of its first steps. Two runs that compute the same sums in the same order have equal
+// fingerprints; a single changed rounding gives another one. Only a fixed model trained by one
+// group has such a sequence.
 #include "results/loss_fingerprint.hpp"
 
 #include <cmath>

@@ -1,3 +1,5 @@
+// The error for a path where nothing is. It names the nearest name that lies beside it, as most
+// such paths have a typing mistake.
 #include "results/missing_run.hpp"
 
 #include <string>

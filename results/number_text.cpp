@@ -1,3 +1,7 @@
+// Numbers for readers: four digits with a decimal prefix, and intervals in the prefix of their
+// value, so that both can be compared at sight. An interval of two or three runs is often so wide
+// that it says nothing; it is then replaced by words, since a range of numbers would look like
+// knowledge.
 #include "results/number_text.hpp"
 
 #include <fmt/format.h>
@@ -16,6 +20,7 @@ Scaled scale_of(double value) {
   constexpr double prefix_step = 1000;
   std::size_t i = 0;
   double factor = 1;
+  // A value of 999.96 is written as "1000", since the prefix is chosen before rounding.
   while (std::fabs(value) / factor >= prefix_step && i + 1 < prefixes.size())
     factor *= prefix_step, ++i;
   return {factor, prefixes[i]};

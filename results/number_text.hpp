@@ -9,7 +9,8 @@ namespace heteroperf {
 
 inline constexpr const char* operations_unit = "op/s";
 
-/// A decimal prefix that leaves 1 to 999 before the point.
+/// A factor and its decimal prefix that leave 1 to 999 before the point; values below 1 keep the
+/// factor 1.
 struct Scaled {
   double factor;
   const char* prefix;

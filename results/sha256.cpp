@@ -1,3 +1,6 @@
+// SHA-256 by OpenSSL's libcrypto. The program chains journal lines, seals documents and lists
+// packed files by it; all hashes are written as 64 lowercase hexadecimal digits. Files are hashed
+// in pieces of 1 MiB, so that one of any size fits into memory.
 #include "results/sha256.hpp"
 
 #include <openssl/evp.h>
@@ -20,6 +23,7 @@ struct Sha256::Context {
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
+  /// Begins a new hash; the same context serves any number of them.
   void start() {
     check(handle != nullptr && EVP_DigestInit_ex(handle, EVP_sha256(), nullptr) == 1);
   }

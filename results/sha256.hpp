@@ -14,6 +14,7 @@ class Sha256 {
   Sha256(Sha256&&) noexcept;
   Sha256& operator=(Sha256&&) noexcept;
 
+  /// Adds bytes to those that are hashed; may be called any number of times.
   Sha256& update(std::string_view bytes);
   /// 64 lowercase hexadecimal digits; starts afresh.
   std::string finish();
@@ -23,6 +24,7 @@ class Sha256 {
   std::unique_ptr<Context> context_;
 };
 
+/// The hash of these bytes alone.
 std::string sha256_hex(std::string_view bytes);
 /// Throws UserError with the path when the file cannot be read, or is no regular one.
 std::string sha256_file_hex(const std::string& path);

@@ -1,3 +1,8 @@
+// Makes text safe for the place where it is printed. Names, paths and texts of records may hold any
+// bytes, and a stranger may have chosen them: control characters could move a terminal's cursor,
+// markup could end a table's cell or start a script, and a spreadsheet would compute a formula.
+// Every function first makes well-formed UTF-8 of its input and then replaces what its target would
+// take for more than text.
 #include "results/text_escapes.hpp"
 
 #include <cstdint>
@@ -8,6 +13,8 @@ namespace {
 
 constexpr std::string_view replacement = "\xef\xbf\xbd";
 
+/// The first byte of a UTF-8 character: the bits that tell its length, and the least code that
+/// needs as many bytes.
 struct Lead {
   unsigned char mask, pattern;
   std::size_t length;
@@ -16,6 +23,8 @@ struct Lead {
 constexpr Lead leads[] = {
     {0x80, 0x00, 1, 0}, {0xe0, 0xc0, 2, 0x80}, {0xf0, 0xe0, 3, 0x800}, {0xf8, 0xf0, 4, 0x10000}};
 
+/// True for a code that may stand in text: no surrogate, no control character, no noncharacter, and
+/// in its shortest form.
 bool is_scalar(std::uint32_t code, std::uint32_t smallest) {
   const bool control = (code < 0x20 && code != '\n' && code != '\t') || code == 0x7f ||
                        (code >= 0x80 && code < 0xa0) || (code & 0xfffe) == 0xfffe;
@@ -43,6 +52,7 @@ struct Substitute {
   const char* text;
 };
 
+/// Replaces single characters by the texts of the table.
 template <std::size_t size>
 std::string substituted(const std::string& text, const Substitute (&table)[size]) {
   std::string out;
@@ -56,7 +66,7 @@ std::string substituted(const std::string& text, const Substitute (&table)[size]
   return out;
 }
 
-/// Spreadsheets compute what begins so; a number may.
+/// True for text that a spreadsheet would compute. A number may begin with a sign.
 bool is_formula(const std::string& text) {
   if (text.empty() || std::string_view("=+-@\t").find(text[0]) == std::string_view::npos) {
     return false;

@@ -1,3 +1,6 @@
+// Tables of text for a terminal and for Markdown. Widths are counted in characters, not in bytes,
+// so that "±" or "×" does not shift a column; characters that are wider than one place are not
+// known. Columns without any text are left out.
 #include "results/text_table.hpp"
 
 #include <fmt/format.h>
@@ -58,6 +61,7 @@ std::string TextTable::markdown() const {
   const auto row_of = [&](const auto& cell_of) {
     std::string row = "|";
     for (std::size_t i = 0; i < columns_.size(); ++i) {
+      // A column with a name always has text.
       const bool has_text = std::any_of(lines.begin(), lines.end(),
                                         [&](const auto& cells) { return !cells[i].empty(); });
       if (has_text) row += cell_of(i) + "|";
