@@ -1,3 +1,7 @@
+// The rows of a record's table that speak of its plan: the plan itself, its prediction beside what
+// was measured, the share of time in which ranks did not compute, how late emulated devices were,
+// and a mix of device classes against each class alone. A row reads the record's JSON alone, so
+// that it shows any stored record; a row with nothing to say is an empty text.
 #include "results/plan_rows_json.hpp"
 
 #include <fmt/format.h>
@@ -11,6 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// Empty where the value is no text.
 std::string text(const Json& json) {
   return json.is_string() ? json.get<std::string>() : std::string();
 }
@@ -19,6 +24,7 @@ std::string percent(const Json& fraction) {
   return fmt::format("{:.1f} %", 100 * fraction.get<double>());
 }
 
+/// HSR, the ratio of the mix to the sum of its classes alone, and the gain over the best class.
 std::string figures(const Json& json) {
   return fmt::format("HSR {:.3f}, {:.2f} x {} alone", json.at("hsr").get<double>(),
                      json.at("gain").get<double>(), text(json.at("best_class")));
@@ -28,7 +34,8 @@ std::string figures(const Json& json) {
 
 std::string plan_row(const Json& r) { return text(value_at(r, "/plan_summary")); }
 
-/// Where the ranks' time went; nothing for one rank, which waits for nobody.
+/// The ranks' time without computing, predicted and measured. Nothing for one rank, which waits for
+/// nobody.
 std::string bubble_row(const Json& r) {
   const Json measured = value_at(r, "/prediction/measured/bubble_rate");
   const Json predicted = value_at(r, "/prediction/bubble_rate");

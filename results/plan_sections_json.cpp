@@ -1,3 +1,8 @@
+// The sections of record.json that speak of a plan: where the time of each rank, stage and device
+// class went, the memory that the plan foresaw beside the measured peaks, the simulator's
+// prediction beside the measured step, the lateness of emulated devices, and a mix of device
+// classes against its classes alone. A value that the journal cannot give is left out; no key is
+// ever null.
 #include "results/plan_sections_json.hpp"
 
 #include <algorithm>
@@ -28,6 +33,7 @@ void put_time(Json& json, const RankTimeGroup& group) {
   json["ops_per_second"] = group.ops_per_second();
 }
 
+/// A rank's place in the plan, begun by its number.
 Json place_of(const RankUse& use) {
   Json json{{"rank", use.rank}};
   if (!use.plan) return json;
@@ -40,7 +46,8 @@ Json place_of(const RankUse& use) {
   return json;
 }
 
-/// One entry per value of `key`, in its order, begun by what `begin` says of a rank of it.
+/// Returns one entry per value of `key`, in the order of the keys. `begin` makes the entry's first
+/// keys from the first of its ranks; the times of all its ranks follow.
 template <class Key>
 Json grouped(const std::vector<RankUse>& ranks, Key&& key,
              const std::function<Json(const RankPlanEvent&)>& begin) {
@@ -61,6 +68,7 @@ Json grouped(const std::vector<RankUse>& ranks, Key&& key,
   return list;
 }
 
+/// All that the plan says a rank holds at its fullest moment.
 std::uint64_t planned_bytes(const RankPlanEvent& plan) {
   return plan.weights_bytes + plan.gradients_bytes + plan.optimizer_bytes + plan.activations_bytes +
          plan.buffers_bytes;
@@ -72,6 +80,8 @@ Json ledger(const RankPlanEvent& plan) {
           {"buffers", plan.buffers_bytes},     {"total", planned_bytes(plan)}};
 }
 
+/// Throughputs are samples per second inside the program; `units` turns them into the record's
+/// unit.
 void put_figures(Json& json, const std::optional<HeteroFigures>& figures, double units) {
   if (!figures) return;
   json["hsr"] = figures->hsr();
@@ -117,6 +127,7 @@ void put_rank_times(Json& split, const PlanSummary& plan) {
   });
 }
 
+/// A list is written only where it has a value for every rank, so that its index is the rank.
 void put_planned_memory(Json& memory, const RunSummary& summary) {
   Json planned = Json::array(), limits = Json::array(), ledgers = Json::array();
   std::optional<double> worst;

@@ -1,3 +1,8 @@
+// Sums up the lines of a journal that single ranks wrote, and sets them beside the simulator's
+// prediction. Emulated devices keep to a *modelled* timeline, which is stretched by a factor, the
+// *dilation*, so that the host can keep pace. Measured seconds are divided by it before they are
+// compared with predicted ones. Figures that need all ranks or all classes are absent until each of
+// them has reported.
 #include "results/plan_summary.hpp"
 
 #include <algorithm>
@@ -7,6 +12,8 @@
 namespace heteroperf {
 namespace {
 
+/// Joins the plan and the time of each rank by its number; of several lines of a rank the last
+/// counts.
 std::vector<RankUse> rank_uses(const Journal& journal) {
   std::map<std::int32_t, RankUse> uses;
   for (const RankPlanEvent* plan : journal.all<RankPlanEvent>()) uses[plan->rank].plan = *plan;
@@ -19,6 +26,7 @@ std::vector<RankUse> rank_uses(const Journal& journal) {
   return list;
 }
 
+/// The share of the ranks' time in which they did not compute, for whatever reason.
 std::optional<double> bubble_rate(const std::vector<RankUse>& ranks) {
   double compute_s = 0, wall_s = 0;
   for (const RankUse& use : ranks) {
@@ -30,6 +38,7 @@ std::optional<double> bubble_rate(const std::vector<RankUse>& ranks) {
   return 1 - compute_s / wall_s;
 }
 
+/// Operations add up over the ranks; dilation and lateness are those of the worst one.
 std::optional<PacingSummary> pacing_of(const Journal& journal) {
   const auto events = journal.all<PacingEvent>();
   if (events.empty()) return std::nullopt;
@@ -54,6 +63,7 @@ std::optional<PredictionSummary> prediction_of(const Journal& journal,
   return summary;
 }
 
+/// The mix is measured by this run and planned by its prediction; each class has its own line.
 std::optional<HeteroSummary> hetero_of(const Journal& journal,
                                        std::optional<double> samples_per_s) {
   const auto baselines = journal.all<BaselineEvent>();
@@ -73,6 +83,7 @@ std::optional<HeteroSummary> hetero_of(const Journal& journal,
 }  // namespace
 
 void RankTimeGroup::add(const RankTimeEvent& time) {
+  // A running mean, so that ranks can be added one by one.
   const auto mean = [n = static_cast<double>(ranks)](double& value, double one) {
     value = (value * n + one) / (n + 1);
   };
@@ -92,6 +103,8 @@ double RankTimeGroup::ops_per_second() const {
   return wall_s > 0 ? strict.to_double() / wall_s : 0;
 }
 
+/// A class without a number, or with none above 0, leaves no figures: a sum without it would
+/// flatter the mix.
 std::optional<HeteroFigures> hetero_figures(std::optional<double> mix,
                                             const std::vector<ClassThroughput>& alone) {
   if (!mix || alone.empty()) return std::nullopt;

@@ -1,3 +1,9 @@
+// Writes record.json. A record is a pure function of the journal: summarize() computes its numbers,
+// the ruleset judges them, and this file gives each its key, one function per section, in the order
+// in which they stand. `verify` makes the record again and compares bytes, so nothing here may
+// depend on the time, the machine or a locale. A value that does not exist is left out, never null
+// or NaN; operation counts are decimal strings, since they exceed 2^53. An invalid run gets no
+// scores, so that none can be quoted.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,6 +23,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// These set a key only where there is a value; a number must also be finite.
 template <class T>
 void put(Json& json, const char* key, const std::optional<T>& value) {
   if (value) json[key] = *value;
@@ -33,6 +40,7 @@ void put(Json& json, const char* key, const std::optional<Interval>& value) {
 void put(Json& json, const char* key, const std::optional<double>& value) {
   if (value && std::isfinite(*value)) json[key] = *value;
 }
+/// A section without any key is left out.
 void put_section(Json& json, const char* key, Json section) {
   if (!section.empty()) json[key] = std::move(section);
 }
@@ -45,6 +53,7 @@ std::string text_hash(const JsonText* json) {
   return json == nullptr || json->text.empty() ? "" : sha256_hex(json->text);
 }
 
+/// Null where the journal ends before its configuration.
 const JsonText* config_text(const Journal& journal) {
   const auto* event = journal.last<ConfigEvent>();
   return event == nullptr ? nullptr : &event->config;
@@ -66,8 +75,9 @@ Json validity_section(const Validity& validity) {
   return json;
 }
 
-/// Identity of what is trained: equal for runs that may be compared. Repetitions with seeds of
-/// their own are; the target of data from a seed follows from its floor.
+/// Identity of what is trained: equal for runs that may be compared. Repetitions whose seeds differ
+/// may be, so data from a seed count by their kind; their target is left out, as it follows from a
+/// floor that the seed moves.
 std::string workload_hash(const WorkloadEvent& workload) {
   const bool of_seed = !workload.data_kind.empty();
   Json key{{"name", workload.name},
@@ -102,6 +112,7 @@ Json workload_section(const WorkloadEvent& workload) {
   return json;
 }
 
+/// `emulated` tells at once what may stand in any entry of `devices`.
 Json scale_section(const ScaleEvent& scale) {
   Json devices = Json::array();
   bool emulated = false;
@@ -140,6 +151,7 @@ void put_scores(Json& json, const Journal& journal, const RunSummary& summary) {
   }
 }
 
+/// A utilization says little without its peak, so the peak stands beside it.
 void put_utilization(Json& json, const Journal& journal, const RunSummary& summary) {
   if (!summary.utilization) return;
   const PeakEvent peak = measured_peak(journal).value();
@@ -170,6 +182,7 @@ Json until_section(const UntilSummary& until) {
   return json;
 }
 
+/// Times and counts stand in every record, scores only in one that is not invalid.
 Json metrics_section(const Journal& journal, const RunSummary& summary, const Validity& validity) {
   Json json;
   const bool scored = validity.severity != Severity::invalid;
@@ -234,6 +247,7 @@ Json master_section(const SearchEvent& master, const SearchSummary& search) {
   return json;
 }
 
+/// Counts of trials by their last state, the master's cost, and the last line of the best trial.
 Json search_section(const Journal& journal, const SearchSummary& search) {
   Json json{{"trials", search.trials},       {"unique_graphs", search.unique_graphs},
             {"completed", search.completed}, {"stopped", search.stopped},
@@ -328,6 +342,8 @@ Json seeds_section(const Journal& journal) {
   return json;
 }
 
+/// One hash over all graph texts in the order of the journal, each with a line feed behind it;
+/// empty where there is no graph.
 std::string graphs_hash(const Journal& journal) {
   Sha256 hash;
   bool any = false;
@@ -343,6 +359,7 @@ std::string graphs_hash(const Journal& journal) {
   return any ? hash.finish() : "";
 }
 
+/// The hashes by which other files and runs refer to this one.
 Json hashes_section(const Journal& journal, const StartEvent& start) {
   Json json{{"journal_head", journal.head}, {"journal", journal.sha256}};
   put(json, "config", text_hash(config_text(journal)));
@@ -383,6 +400,7 @@ void put_status(Json& json, const Journal& journal, const RunSummary& summary) {
   if (const auto* stop = journal.last<StopEvent>()) json["exit_code"] = stop->exit_code;
 }
 
+/// These are the journal's own documents, as they stand there.
 void put_environment(Json& json, const Journal& journal) {
   const auto* system = journal.last<SystemEvent>();
   const auto* plan = journal.last<PlanEvent>();

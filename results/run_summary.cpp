@@ -1,3 +1,9 @@
+// Computes the numbers of a record from the events of a journal; results/README.md defines each of
+// them. Most numbers are of the *steady window*: the time in which every group of ranks trains and
+// has warmed up, up to the moment at which the first of them stops. A step counts where it ends in
+// the window. Operations are *strict*: those that the model's graph needs, whatever the program did
+// to compute them; operations that were executed beyond them are told apart. Numbers that the
+// journal does not give stay absent, and no rule is applied here.
 #include "results/run_summary.hpp"
 
 #include <algorithm>
@@ -16,6 +22,7 @@ namespace {
 
 using Steps = std::vector<const StepEvent*>;
 
+/// The steps of each group keep their order.
 std::map<std::int32_t, Steps> by_group(const Steps& steps) {
   std::map<std::int32_t, Steps> groups;
   for (const StepEvent* step : steps) groups[step->group].push_back(step);
@@ -46,8 +53,10 @@ struct MeasurePhase {
   }
 };
 
-/// A group measures from its line on, or from its first step behind the line where a busy writer
-/// was late: a line that stands later may not shorten the window by that step.
+/// Finds the moment from which every group measures, and the moments at which training ends. A
+/// group measures from its line on. Where a busy writer was late, its first step behind the line
+/// may have begun before it, and the group measures from that step: a late line may not shorten the
+/// window by a step.
 MeasurePhase measure_phase(const Journal& journal) {
   MeasurePhase phase;
   std::map<std::int32_t, std::int64_t> starts_ns;
@@ -74,6 +83,8 @@ MeasurePhase measure_phase(const Journal& journal) {
   return phase;
 }
 
+/// The window starts when the last group has warmed up and not before the measured phase; it ends
+/// with the first group that stops. It stays absent where no step ended in it.
 void find_window(const Journal& journal, const Steps& steps, RunSummary& summary) {
   if (steps.empty()) return;
   const MeasurePhase phase = measure_phase(journal);
@@ -96,6 +107,7 @@ void find_window(const Journal& journal, const Steps& steps, RunSummary& summary
   if (std::any_of(steps.begin(), steps.end(), inside)) summary.window = window;
 }
 
+/// Counts steps and operations, before, in and after the window.
 void count_steps(const Steps& steps, RunSummary& summary) {
   summary.total_steps = steps.size();
   for (const StepEvent* step : steps) {
@@ -109,6 +121,7 @@ void count_steps(const Steps& steps, RunSummary& summary) {
   if (!summary.window) summary.warmup_steps = steps.size();
 }
 
+/// Pairs each step's time with an amount of work, for rates.
 std::vector<StepWork> work_of(const Steps& steps, auto&& amount) {
   std::vector<StepWork> work;
   work.reserve(steps.size());
@@ -154,7 +167,7 @@ void look_again(const Journal& journal, const Steps& steps, RunSummary& summary)
   summary.until = std::move(until);
 }
 
-/// By the last look, where there were any.
+/// The interval of a rate; where the run took looks, that of its last look.
 std::optional<Interval> interval_of(const std::vector<StepWork>& work, const Journal& journal,
                                     const RunSummary& summary) {
   if (!summary.until) return rate_interval(work, *summary.window);
@@ -163,6 +176,7 @@ std::optional<Interval> interval_of(const std::vector<StepWork>& work, const Jou
       .interval;
 }
 
+/// Both rates divide by the whole window, so that gaps between steps count as time.
 void find_rates(const Journal& journal, const Steps& steps, RunSummary& summary) {
   if (!summary.window) return;
   const TimeWindow window = *summary.window;
@@ -188,6 +202,7 @@ std::optional<Interval> median_interval(const std::vector<double>& sorted) {
   return Interval{sorted[static_cast<std::size_t>(low)], sorted[static_cast<std::size_t>(high)]};
 }
 
+/// Quantiles over the steps of the window, of all groups together.
 void find_step_time(const Steps& steps, RunSummary& summary) {
   constexpr double tail_quantile = 0.95;
   std::vector<double> seconds;
@@ -202,7 +217,7 @@ void find_step_time(const Steps& steps, RunSummary& summary) {
       StepTime{median(seconds), quantile(seconds, tail_quantile), median_interval(seconds)};
 }
 
-/// Null where the run did not come to it.
+/// The last evaluation that calls itself final; null where the run did not come to it.
 const EvalEvent* final_evaluation(const Journal& journal) {
   const EvalEvent* found = nullptr;
   for (const EvalEvent* eval : journal.all<EvalEvent>()) {
@@ -254,6 +269,7 @@ void find_quality(const Journal& journal, RunSummary& summary) {
   summary.quality = quality;
 }
 
+/// Only a final evaluation counts, and −ln(error) needs at least one wrong answer.
 void find_regulated_score(const Journal& journal, RunSummary& summary) {
   const auto* workload = journal.first<WorkloadEvent>();
   const auto& quality = summary.quality;
@@ -282,6 +298,8 @@ double seconds_inside(TimeWindow window, std::int64_t start_ns, std::int64_t end
   return to > from ? static_cast<double>(to - from) * nanosecond : 0.0;
 }
 
+/// Adds up the uses of each step's time, in proportion to the part of the step that lies in the
+/// window. Whatever no step or evaluation accounts for is `other_s`.
 void split_time(const Journal& journal, const Steps& steps, RunSummary& summary) {
   if (!summary.window) return;
   const auto groups = static_cast<double>(by_group(steps).size());
@@ -363,6 +381,7 @@ void extrapolate(const Steps& steps, const std::map<StepKey, ObservedStep>& obse
   totals.recompute = recompute;
 }
 
+/// AIPerf's convention is defined for classifiers only, and only where every step's graph is known.
 void count_operations(const Journal& journal, const Steps& steps, RunSummary& summary) {
   OperationTotals& totals = summary.operations;
   for (const EvalEvent* eval : journal.all<EvalEvent>()) totals.evaluation += eval->ops_strict;
@@ -386,6 +405,7 @@ void count_operations(const Journal& journal, const Steps& steps, RunSummary& su
   if (!steps.empty()) totals.aiperf = aiperf;
 }
 
+/// The list's index is the rank, so it is empty unless every rank reported.
 void collect_memory(const Journal& journal, RunSummary& summary) {
   std::map<std::int32_t, std::uint64_t> peaks;
   for (const MemoryEvent* event : journal.all<MemoryEvent>()) {
@@ -411,6 +431,8 @@ std::optional<double> idle_fraction(const Journal& journal) {
   return std::nullopt;
 }
 
+/// A trial counts by its last line. The best one is the one that was finally evaluated; without a
+/// final evaluation it is the one of the best quality.
 void summarize_search(const Journal& journal, RunSummary& summary) {
   std::map<std::uint64_t, const TrialEvent*> last;
   std::set<std::string> graphs;
@@ -444,6 +466,7 @@ void summarize_search(const Journal& journal, RunSummary& summary) {
   summary.search = search;
 }
 
+/// A journal without a `stop` line is that of a run that was killed, or that still goes on.
 void find_status(const Journal& journal, RunSummary& summary) {
   summary.reason = "the journal ends without a 'stop' line (the process was killed?)";
   if (const auto* stop = journal.last<StopEvent>()) {
@@ -467,6 +490,7 @@ void find_plan(const Journal& journal, RunSummary& summary) {
   summary.plan = summarize_plan(journal, median_s, samples_per_s);
 }
 
+/// Emulated devices have other ceilings than this machine's peak, so they have no utilization.
 void find_fractions(const Journal& journal, RunSummary& summary) {
   const auto* overhead = journal.last<OverheadEvent>();
   if (overhead != nullptr && summary.wall_s > 0) {
@@ -490,6 +514,8 @@ PrecisionGoal goal_of(const UntilEvent& until) {
           until.misses};
 }
 
+/// A peak is measured before the first step and after the last; other load can only lower it, so
+/// the greater one is nearer to the truth. Only the first line tells of memory.
 std::optional<PeakEvent> measured_peak(const Journal& journal) {
   const auto rate = [](const PeakEvent& peak) {
     return std::isfinite(peak.ops_per_second) ? peak.ops_per_second : 0;
@@ -524,6 +550,7 @@ const DeviceCount* emulated_devices(const Journal& journal) {
 RunSummary summarize(const Journal& journal) {
   RunSummary summary;
   const Steps steps = journal.all<StepEvent>();
+  // Each function may read the numbers that those above it have set.
   find_status(journal, summary);
   find_window(journal, steps, summary);
   look_again(journal, steps, summary);

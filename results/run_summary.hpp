@@ -15,6 +15,7 @@
 
 namespace heteroperf {
 
+/// A value with its 95 % confidence interval, absent where there are too few steps for one.
 struct Estimate {
   double value = 0;
   std::optional<Interval> ci95;
@@ -52,11 +53,13 @@ struct UntilSummary {
   bool reached() const { return !looks.empty() && looks.back().reached; }
 };
 
+/// Seconds of the steps in the window.
 struct StepTime {
   double median_s = 0, p95_s = 0;
   std::optional<Interval> median_ci95;  ///< distribution-free, from order statistics
 };
 
+/// Operations of the whole run; a count is absent where it is not known, which is never taken as 0.
 struct OperationTotals {
   Ops strict;      ///< every training step of the run
   Ops window;      ///< steps that ended in the steady window: the numerator of OPS
@@ -72,6 +75,7 @@ struct TimeShares {
          other_s = 0;
 };
 
+/// The trials of a search by their last state.
 struct SearchSummary {
   std::uint64_t trials = 0, unique_graphs = 0, completed = 0, stopped = 0, diverged = 0, failed = 0,
                 truncated = 0;
@@ -106,6 +110,7 @@ struct RunSummary {
   PlanSummary plan;
 };
 
+/// A pure function of the journal, which has one line at least.
 RunSummary summarize(const Journal& journal);
 
 /// The rule by which a run with `--until` looked.

@@ -5,10 +5,11 @@
 
 namespace heteroperf {
 
+/// A table for a terminal, the stored document, one line per record in CSV, or a table of Markdown.
 enum class ShowFormat { console, json, csv, markdown };
 enum class Colour { off, on };
 
-/// Throws UserError naming the nearest valid name; "console", "json", "csv" or "md".
+/// Reads "console", "json", "csv" or "md". Throws UserError that names the nearest valid name.
 ShowFormat parse_show_format(const std::string& name);
 
 /// The record (or suite) in `path`, for reading: the one table at the end of a run. `json` is the

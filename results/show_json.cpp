@@ -1,3 +1,8 @@
+// Shows a stored record or suite: the table at the end of a run, and its forms in CSV and Markdown.
+// A row is a label and a function that reads the record's JSON; a function with nothing to say
+// returns an empty text, and the row is left out. So one table of rows serves records of all
+// workloads and of earlier versions. Records may be a stranger's: every text is cleaned before it
+// is printed, and a document that lacks a key it must have is a UserError with its path.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -50,6 +55,7 @@ std::string rate(const Json& metric, const std::string& unit) {
                      high / scaled.factor);
 }
 
+/// A text without its quotes, any other value as JSON, and nothing for an absent one.
 std::string shown_text(const Json& json) {
   if (json.is_null()) return {};
   return json.is_string() ? json.get<std::string>() : json.dump();
@@ -57,8 +63,9 @@ std::string shown_text(const Json& json) {
 
 // ---------------------------------------------------------------- rows of a record
 
-constexpr std::size_t most_digits = 30;  // of a count that is told with a prefix
+constexpr std::size_t most_digits = 30;  // longer counts get no prefix
 
+/// "llm nano, 123 k parameters, fp32".
 std::string workload(const Json& r) {
   const std::string name = shown_text(value_at(r, "/workload/name"));
   if (name.empty()) return {};
@@ -72,6 +79,7 @@ std::string workload(const Json& r) {
                      shown_text(value_at(r, "/workload/precision")));
 }
 
+/// "2 ranks, 2 × cpu with 1 thread, transport mpi".
 std::string scale(const Json& r) {
   const Json ranks = value_at(r, "/scale/ranks");
   if (ranks.is_null()) return {};
@@ -102,6 +110,7 @@ std::string utilization(const Json& r) {
                      shown_text(metric.at("peak_source")));
 }
 
+/// The interval is of the error, from which the score follows.
 std::string regulated(const Json& r) {
   const Json metric = value_at(r, "/metrics/regulated_score");
   if (metric.is_null()) return {};
@@ -124,6 +133,7 @@ std::string quality(const Json& r) {
                             metric.at("met") == true ? "met" : "not met");
 }
 
+/// The steps of the window, its length, and the time of one step.
 std::string steps(const Json& r) {
   std::string line = fmt::format(
       "{} in {:.1f} s after {} of warm-up", shown_text(value_at(r, "/metrics/steps")),
@@ -156,7 +166,7 @@ std::string until(const Json& r) {
       fmt::format("± {:.3g} % not reached: ± {:.2g} % at {}", asked, half_width, when);
   if (!json.contains("needed_s")) return missed + ", whose steps still became faster";
   const double needed_s = std::ceil(json.at("needed_s").get<double>());
-  constexpr double longest_s = 30 * 86400.0;  // of --duration
+  constexpr double longest_s = 30 * 86400.0;  // the most that --duration takes
   if (needed_s > longest_s) {
     return fmt::format("{}; it takes longer than a run may (30 days)", missed);
   }
@@ -173,6 +183,7 @@ std::string search(const Json& r) {
                      json.at("diverged").dump(), json.at("failed").dump());
 }
 
+/// The search's master and the time that groups waited for it.
 std::string master(const Json& r) {
   const Json json = value_at(r, "/search/master");
   if (json.is_null()) return {};
@@ -201,6 +212,7 @@ std::string overhead(const Json& r) {
                             : fmt::format("{:.2f} % of wall time", 100 * fraction.get<double>());
 }
 
+/// A complete run has no such row.
 std::string status(const Json& r) {
   const std::string name = shown_text(value_at(r, "/status"));
   if (name == "complete") return {};
@@ -212,10 +224,12 @@ std::string validity(const Json& r) {
                      value_at(r, "/validity/rankable") == true ? "rankable" : "not rankable");
 }
 
+/// A row of the table, made of a record.
 struct RowRule {
   const char* label;
   std::string (*value)(const Json& record);
 };
+/// The rows in their order.
 constexpr std::array record_table{RowRule{"workload", workload},
                                   RowRule{"scale", scale},
                                   RowRule{"plan", plan_row},
@@ -299,6 +313,7 @@ std::vector<Row> suite_rows(const Json& suite, const std::string& folder) {
 constexpr const char* bold = "\x1b[1m";
 constexpr const char* plain_style = "\x1b[0m";
 
+/// Labels are as wide as the widest; a value is always one line.
 std::string console_table(const std::vector<Row>& rows, Colour colour) {
   std::size_t width = 0;
   for (const Row& row : rows) width = std::max(width, row.label.size());
@@ -368,6 +383,7 @@ std::string csv_line(const Json& record) {
   return line + '\n';
 }
 
+/// A suite's CSV has a line per workload that has a record.
 std::string suite_csv(const Json& suite, const std::filesystem::path& folder) {
   std::string lines = csv_header();
   for (const Json& part : suite.at("workloads")) {
