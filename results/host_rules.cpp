@@ -1,3 +1,9 @@
+// Rules on the hosts and GPUs of a run. Other programs on its CPUs, or processors that are slowed
+// down by heat or a limit, make numbers that nobody can repeat. Every host tells its load by its
+// first rank (`host_load` lines), every GPU its slowdown by the ranks on it (`gpu_slowdown`). A
+// rule looks at all of them, since a single slow host holds up a step of all ranks, and its finding
+// names the first few. Nothing is held against a host that cannot tell: kernels and drivers differ
+// in what they count.
 #include "results/host_rules.hpp"
 
 #include <fmt/format.h>
@@ -10,7 +16,7 @@
 namespace heteroperf {
 namespace {
 
-constexpr double largest_throttled_share = 0.01;  // of their time
+constexpr double largest_throttled_share = 0.01;  // a share of their time
 constexpr std::size_t most_named = 5;
 
 /// Appends what `word_of` says of each that it says something of, after the name of its host.
@@ -24,6 +30,7 @@ void add_words(std::vector<std::string>& words, const std::vector<const Told*>& 
   }
 }
 
+/// Names the first few and the number of the rest, so that a finding stays short on any machine.
 std::string joined(std::vector<std::string> words) {
   if (words.size() > most_named) {
     const std::size_t more = words.size() - most_named;
@@ -33,6 +40,7 @@ std::string joined(std::vector<std::string> words) {
   return fmt::format("{}", fmt::join(words, "; "));
 }
 
+/// Says how much of a host's CPUs others had, or nothing where that is little.
 std::string too_much_other_load(const HostLoadEvent& load) {
   if (load.cpus == 0) return {};
   const double share = load.other_cpus / static_cast<double>(load.cpus);
@@ -40,7 +48,8 @@ std::string too_much_other_load(const HostLoadEvent& load) {
   return fmt::format("{:.1f} % of {} CPUs", 100 * share, load.cpus);
 }
 
-/// Where the kernel counts time, that; else that it happened at all.
+/// Says for how long a host's CPUs were slowed down, or nothing where that is little. Some kernels
+/// count events but no time; then a single event is too much.
 std::string too_much_throttling(const HostLoadEvent& load) {
   const double seconds = load.seconds * static_cast<double>(load.cpus);
   const double quota_s = load.quota_throttled_s.value_or(0);
@@ -52,7 +61,8 @@ std::string too_much_throttling(const HostLoadEvent& load) {
       thermal_s, load.thermal_events.value_or(0), quota_s);
 }
 
-/// A power limit is how a GPU is sold; heat is not.
+/// Says for how long a GPU was slowed down by heat. A power limit is how a GPU is sold, so it
+/// counts as no slowdown.
 std::string too_hot(const GpuSlowdownEvent& gpu) {
   if (gpu.thermal_s.value_or(0) <= largest_throttled_share * gpu.seconds) return {};
   return fmt::format("GPU {} {:.4g} of {:.4g} s by heat", gpu.gpu, *gpu.thermal_s, gpu.seconds);

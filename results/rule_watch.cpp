@@ -1,3 +1,8 @@
+// Judges a run while it goes on, so that a user hears at once of a rule that it has broken and need
+// not wait for its record. Only rules that single lines and their neighbours can break are asked,
+// and only few lines are kept: the last step of each group, to which the next is compared, and the
+// newest lines of other kinds. Each rule is told once. Load on hosts during the set-up is told
+// apart: lines of it are forgotten with the first step, since a record judges hosts from there on.
 #include "results/rule_watch.hpp"
 
 #include <algorithm>
@@ -5,8 +10,8 @@
 namespace heteroperf {
 namespace {
 
-constexpr const char* host_load_parameter = "host_load";  // of the rules that hosts can break
-constexpr std::size_t most_kept = 4096;                   // of what is no step
+constexpr const char* host_load_parameter = "host_load";  // named by rules that hosts break
+constexpr std::size_t most_kept = 4096;                   // lines that are no steps
 
 template <class... Kinds>
 bool is_any_of(const Event& event) {
@@ -17,12 +22,14 @@ bool tells_of_hosts(const Event& event) {
   return is_any_of<HostLoadEvent, GpuSlowdownEvent>(event);
 }
 
+/// The kinds of lines that rules of Moment::steps look at.
 bool is_judged(const Event& event) {
   return is_any_of<StepEvent, ObservedEvent, ChecksumEvent>(event) || tells_of_hosts(event);
 }
 
 }  // namespace
 
+/// Called for every line that is written, under the journal's lock, so it does little.
 void RuleWatch::see(std::int64_t t_ns, const Event& event) {
   if (!is_judged(event)) return;
   const std::lock_guard lock(mutex_);
@@ -30,7 +37,7 @@ void RuleWatch::see(std::int64_t t_ns, const Event& event) {
   recent_.lines.push_back({t_ns, event});
 }
 
-/// Load on hosts until then is not the steps' doing.
+/// Host lines until the first step tell of the set-up, not of the steps.
 void RuleWatch::forget_setup() {
   has_step_ = true;
   std::erase_if(recent_.lines, [](const JournalLine& line) { return tells_of_hosts(line.event); });
@@ -48,7 +55,7 @@ std::vector<RuleNews> RuleWatch::judge() {
   return news;
 }
 
-/// All but the last step of every group and the newest of the others.
+/// Keeps the last step of every group and the newest of the other lines, in their order.
 void RuleWatch::forget_old_lines() {
   std::vector<JournalLine> kept;
   std::set<std::int32_t> groups;

@@ -1,3 +1,10 @@
+// The ruleset: one table of rules by which a run is judged. A rule is a predicate that returns a
+// *finding* (the expected and the actual state) where the run breaks it, and nothing where it
+// holds. Each rule has a severity, and a run's class is the worst of its broken rules: without any
+// it is `closed` and may be ranked, else `review` (somebody must look at it first), `open` (sound,
+// but not comparable, as a quick run) or `invalid` (it has no score). The rules use the journal and
+// the summary alone, so that a reader of a stranger's folder comes to the same verdict. A rule that
+// changes needs a new version of the ruleset, which every record names.
 #include "results/ruleset.hpp"
 
 #include <fmt/format.h>
@@ -17,12 +24,12 @@ namespace heteroperf {
 namespace {
 
 constexpr double closed_measured_s = 300;
-constexpr double steady_share = 0.5;  // of the measured phase
+constexpr double steady_share = 0.5;  // a share of the measured phase
 constexpr double peak_tolerance = 1.05;
 constexpr double largest_overhead = 0.01;
-constexpr double split_tolerance = 0.01;  // of a rank's wall time
+constexpr double split_tolerance = 0.01;  // a share of a rank's wall time
 constexpr double largest_late_share = 0.01;
-constexpr double floor_tolerance = 0.02;     // of a known floor
+constexpr double floor_tolerance = 0.02;     // a share of a known floor
 constexpr double floor_standard_errors = 4;  // a search chose the best of many trials
 
 using Verdict = std::optional<Finding>;
@@ -37,6 +44,7 @@ Verdict partial_run(const Journal&, const RunSummary& summary) {
   return Finding{"status complete", "partial: " + summary.reason};
 }
 
+/// Without its seed nobody can tell a repetition from a copy.
 Verdict seeds(const Journal& journal, const RunSummary&) {
   const auto* workload = journal.first<WorkloadEvent>();
   if (workload == nullptr) return {};
@@ -46,6 +54,8 @@ Verdict seeds(const Journal& journal, const RunSummary&) {
   return Finding{"the seed of the run", "none is recorded"};
 }
 
+/// On each rank the operators that ran must be those of the graph and those that were recomputed on
+/// purpose; any other number means that something else was trained.
 Verdict executed_operations(const Journal& journal, const RunSummary&) {
   for (const JournalLine& line : journal.lines) {
     const auto* event = std::get_if<ObservedEvent>(&line.event);
@@ -57,6 +67,7 @@ Verdict executed_operations(const Journal& journal, const RunSummary&) {
   return {};
 }
 
+/// Each rank counts its own part of the model; together they must make the step's count.
 Verdict observed_strict(const Journal& journal, const RunSummary&) {
   using StepKey = std::tuple<std::int32_t, std::optional<std::uint64_t>, std::uint64_t>;
   std::map<StepKey, Ops> sums;
@@ -77,6 +88,7 @@ Verdict observed_strict(const Journal& journal, const RunSummary&) {
   return {};
 }
 
+/// Every rank is observed once, as ranks run different parts of the model.
 Verdict not_observed(const Journal& journal, const RunSummary& summary) {
   const auto* scale = journal.last<ScaleEvent>();
   if (scale == nullptr || summary.total_steps == 0) return {};
@@ -89,6 +101,7 @@ Verdict not_observed(const Journal& journal, const RunSummary& summary) {
                  fmt::format("on {}", ranks.size())};
 }
 
+/// An operator without a formula may do any amount of work.
 Verdict unknown_operators(const Journal& journal, const RunSummary&) {
   for (const JournalLine& line : journal.lines) {
     const auto* event = std::get_if<ObservedEvent>(&line.event);
@@ -99,6 +112,7 @@ Verdict unknown_operators(const Journal& journal, const RunSummary&) {
   return {};
 }
 
+/// Ranks that hold the same share of a model at the same step must hold equal parameters.
 Verdict checksums(const Journal& journal, const RunSummary&) {
   using Key = std::tuple<std::int32_t, std::optional<std::uint64_t>, std::uint64_t, std::string>;
   std::map<Key, const ChecksumEvent*> first;
@@ -123,6 +137,8 @@ bool peak_was_loaded(const Journal& journal, const RunSummary& summary) {
          other_load(journal, summary);
 }
 
+/// A rate beyond the measured peak is impossible, but for a small tolerance of the measurement. Two
+/// rules use it: other load lowers a measured peak, and then the finding is only to be reviewed.
 Verdict beyond_peak(const Journal& journal, const RunSummary& summary) {
   if (!summary.utilization || *summary.utilization <= peak_tolerance) return {};
   return Finding{fmt::format("at most {:.2f} times the measured peak of {:.4g}", peak_tolerance,
@@ -154,6 +170,7 @@ Verdict peak_precision(const Journal& journal, const RunSummary&) {
   return Finding{"a peak measured in " + workload->precision, peak->precision};
 }
 
+/// Seconds that no part accounts for may hide anything.
 Verdict time_split(const Journal&, const RunSummary& summary) {
   for (const RankUse& use : summary.plan.ranks) {
     if (!use.time) continue;
@@ -168,6 +185,7 @@ Verdict time_split(const Journal&, const RunSummary& summary) {
   return {};
 }
 
+/// Emulated devices that miss their modelled times do not show what was modelled.
 Verdict late(const Journal&, const RunSummary& summary) {
   const auto& pacing = summary.plan.pacing;
   if (!pacing || pacing->late_fraction() <= largest_late_share) return {};
@@ -178,6 +196,7 @@ Verdict late(const Journal&, const RunSummary& summary) {
                              pacing->operations, pacing->worst_lateness_s)};
 }
 
+/// An emulated class of devices could not have held more than its memory.
 Verdict above_memory(const Journal&, const RunSummary& summary) {
   for (const RankUse& use : summary.plan.ranks) {
     const auto rank = static_cast<std::size_t>(use.rank);
@@ -198,6 +217,7 @@ Verdict duration(const Journal&, const RunSummary& summary) {
                   summary.until && summary.until->reached() ? ", --until was reached" : "")};
 }
 
+/// Throughput is measured in the steady window; a short one means that the run never settled.
 Verdict steady(const Journal&, const RunSummary& summary) {
   if (!summary.window) return {};
   if (summary.warmup_end == WarmupEnd::still_warming) {
@@ -217,6 +237,7 @@ Verdict overhead(const Journal&, const RunSummary& summary) {
                  fmt::format("{:.2f} %", 100 * *fraction)};
 }
 
+/// A target counts as met by a final evaluation on enough samples only.
 Verdict quality_target(const Journal& journal, const RunSummary& summary) {
   const auto* workload = journal.first<WorkloadEvent>();
   if (workload == nullptr || !workload->quality_target) return {};
@@ -232,9 +253,9 @@ Verdict quality_target(const Journal& journal, const RunSummary& summary) {
                      : fmt::format("{:.6g} at best, no final evaluation", found->value)};
 }
 
-/// The distance below its floor that chance alone may bring a result. An error rate f measured on n
-/// samples has the standard error √(f(1−f)/n); a loss averages so many tokens that the share
-/// suffices.
+/// Returns the distance below its floor that chance alone may bring a result. An error rate f
+/// measured on n samples has the standard error √(f(1−f)/n); a loss averages so many tokens that
+/// the fixed share suffices.
 double floor_allowance(const QualityResult& quality, double floor) {
   const double allowance = floor * floor_tolerance;
   if (quality.measure != QualityMeasure::accuracy) return allowance;
@@ -243,6 +264,7 @@ double floor_allowance(const QualityResult& quality, double floor) {
   return std::max(allowance, floor_standard_errors * std::sqrt(variance));
 }
 
+/// Results better than the data allow point to a leak between training and evaluation samples.
 Verdict below_floor(const Journal& journal, const RunSummary& summary) {
   const auto* workload = journal.first<WorkloadEvent>();
   if (workload == nullptr || !summary.quality) return {};
@@ -284,6 +306,7 @@ Verdict emulated(const Journal& journal, const RunSummary&) {
 using enum Severity;
 constexpr Moment at_start = Moment::start, at_steps = Moment::steps, at_end = Moment::end;
 
+/// The order of the rules is that of the reasons in a record.
 constexpr std::array rule_table{
     Rule{"run_failed", "status is failed", invalid, at_end, "status", failed_run,
          "See the journal's last lines."},
@@ -359,6 +382,7 @@ constexpr std::array rule_table{
          "Emulated devices are never ranked."},
 };
 
+/// Judges by the rules that `judged` accepts.
 Validity judge_if(auto&& judged, const Journal& journal, const RunSummary& summary) {
   Validity validity;
   for (const Rule& rule : rule_table) {
@@ -394,6 +418,8 @@ Validity judge_at(Moment moment, const Journal& journal, const RunSummary& summa
   return judge_if([&](const Rule& rule) { return rule.moment == moment; }, journal, summary);
 }
 
+/// A run that is to measure its peak gets a peak line, and one that counts steps a duration without
+/// end, so that the rules judge only what can be known beforehand.
 Validity foresee(Journal opening, const RunExpectation& expected) {
   RunSummary summary;
   summary.measured_s = expected.measured_s.value_or(std::numeric_limits<double>::infinity());

@@ -27,6 +27,8 @@ struct Reason {
   std::string parameter, expected, actual, hint;
 };
 
+/// The verdict on a run: its class, and a reason for each rule that it broke, in the order of the
+/// table.
 struct Validity {
   Severity severity = Severity::closed;
   std::vector<Reason> reasons;
@@ -44,6 +46,8 @@ struct Finding {
 enum class Moment { start, steps, end };
 const char* to_string(Moment moment);
 
+/// One rule. `id` names it in records and warnings, `parameter` the value or setting that it is
+/// about, and `hint` tells the user what to do.
 struct Rule {
   const char* id;
   const char* broken_by;  ///< when it does not hold, in words
@@ -57,6 +61,7 @@ struct Rule {
 /// All rules, in the order in which reasons are listed.
 std::span<const Rule> all_rules();
 
+/// Judges by all rules; this is the verdict of a record.
 Validity judge(const Journal& journal, const RunSummary& summary);
 /// By the rules of that moment alone.
 Validity judge_at(Moment moment, const Journal& journal, const RunSummary& summary);

@@ -1,3 +1,8 @@
+// The rules that look at single steps: clocks that go back or leap, steps that overlap, are missing
+// or stand twice, losses that are not finite, and windows with too few steps. Steps of one
+// training, a fixed model's or a trial's, are numbered one after another, and steps of one group of
+// ranks follow each other in time. A loss may be NaN only where the search itself says that the
+// trial diverged.
 #include "results/step_rules.hpp"
 
 #include <fmt/format.h>
@@ -27,6 +32,7 @@ std::uint64_t first_step_of(const Journal& journal, const StepEvent& step) {
   return start == nullptr ? 0 : start->parent_step.value_or(0);
 }
 
+/// The trials whose outcome is that they diverged.
 std::set<std::uint64_t> diverged_trials(const Journal& journal) {
   std::set<std::uint64_t> trials;
   for (const JournalLine& line : journal.lines) {
@@ -44,6 +50,8 @@ std::string training_name(std::int32_t group, std::optional<std::uint64_t> trial
   return trial ? fmt::format("group {} trial {}", group, *trial) : fmt::format("group {}", group);
 }
 
+/// Times of lines never decrease, since all are of rank 0's clock; steps of different groups may
+/// overlap.
 std::optional<Finding> clock_backwards(const Journal& journal, const RunSummary&) {
   std::map<std::int32_t, std::int64_t> group_end;
   for (std::size_t i = 0; i < journal.lines.size(); ++i) {
@@ -84,6 +92,7 @@ std::optional<Finding> clock_jump(const Journal& journal, const RunSummary& summ
   return {};
 }
 
+/// A missing step would take its operations out of the window and its time with it.
 std::optional<Finding> step_order(const Journal& journal, const RunSummary&) {
   std::map<TrainingKey, std::uint64_t> next;
   for (const JournalLine& line : journal.lines) {
@@ -125,6 +134,7 @@ std::optional<Finding> no_steps(const Journal&, const RunSummary& summary) {
                  fmt::format("{} ({} steps of warm-up)", summary.steps, summary.warmup_steps)};
 }
 
+/// A run without any step breaks the stricter rule only.
 std::optional<Finding> few_steps(const Journal&, const RunSummary& summary) {
   if (summary.steps >= fewest_steps || summary.steps == 0) return {};
   return Finding{fmt::format("at least {} steps after the warm-up", fewest_steps),
