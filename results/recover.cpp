@@ -1,3 +1,8 @@
+// Makes the files of a run again from its journal, which is the only one that cannot be made again.
+// A run that was killed has a journal and no record; `recover` writes the record that the journal
+// gives, and `verify` then finds nothing wrong. Of a damaged journal the lines before the damage
+// become the journal, while the whole file stays beside it, so nothing is lost. A suite is
+// recovered workload by workload; nothing is made of runs that belong to another suite.
 #include "results/recover.hpp"
 
 #include <fmt/format.h>
@@ -11,8 +16,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The lines before a damaged one become the journal. All of what was there stays beside it, under
-/// a name that no verb reads. Returns the warning.
+/// Keeps a copy of the whole journal under a name that no verb reads and cuts the journal to its
+/// good lines. Returns the warning. The copy is written first, so that a kill in between loses
+/// nothing.
 std::string set_damage_aside(const RunFiles& files, const JournalError& damage) {
   const std::string text = read_text_file(files.journal());
   std::size_t good_bytes = 0;
@@ -31,6 +37,7 @@ std::string set_damage_aside(const RunFiles& files, const JournalError& damage) 
       damage.line(), damage.problems().front().why, damage.good_lines(), aside.string());
 }
 
+/// A journal of which not even the first line is good is left as it is.
 FinishedRun recover_run(const RunFiles& files) {
   if (!fs::exists(files.journal())) {
     throw UserError("cannot recover " + files.folder.string(), "there is no journal.jsonl");
@@ -46,7 +53,7 @@ FinishedRun recover_run(const RunFiles& files) {
   }
 }
 
-/// Nothing is made of runs that are not those of the suite.
+/// Throws where a folder of the suite has a run that is not the suite's own.
 void require_own_runs(const RunFiles& files, const StoredSuite& suite) {
   const auto fault = look_at_suite(files.folder, suite.plan, suite.recorded).fault;
   if (!fault) return;
@@ -56,6 +63,8 @@ void require_own_runs(const RunFiles& files, const StoredSuite& suite) {
         fmt::format("expected {}, found {}", fault->expected, fault->actual), fault->way_out}});
 }
 
+/// Workloads that were not started are named in a warning; the suite's record counts them as not
+/// run.
 FinishedRun recover_suite(const RunFiles& files, const StoredSuite& suite) {
   const SuitePlan& plan = suite.plan;
   require_own_runs(files, suite);

@@ -1,3 +1,8 @@
+// Folders of runs: their names, their creation, and the files in them. A run never writes into a
+// folder that is not empty, so results cannot overwrite each other. Names come from the date, the
+// workload and random digits, so that runs started at once on several machines differ and a list of
+// folders is sorted by time. At its end a run reads its own journal back from the disk and makes
+// all other files from it, by the code that `recover` uses, so both give the same bytes.
 #include "results/run_folder.hpp"
 
 #include <fmt/chrono.h>
@@ -28,6 +33,7 @@ std::string random_id() {
   return fmt::format("{:08x}", static_cast<std::uint32_t>(unpredictable_bits()));
 }
 
+/// Writes a small file and removes it: a full disk is better noticed before an hour of training.
 void check_writable(const fs::path& folder) {
   constexpr std::size_t probe_bytes = 4096;
   try {
@@ -38,12 +44,14 @@ void check_writable(const fs::path& folder) {
   }
 }
 
+/// A path with a slash at its end names the same folder.
 fs::path parent_of(const fs::path& folder) {
   const fs::path clean = fs::absolute(folder).lexically_normal();
   return clean.has_filename() ? clean.parent_path() : clean.parent_path().parent_path();
 }
 
-/// A record that is missing beside a journal: its run was killed, or is still going.
+/// Throws for a record that is missing beside a journal: its run was killed, or still goes on. The
+/// advice names the whole suite where the run is part of one.
 void refuse_unfinished(const fs::path& path) {
   const RunFiles files{path.parent_path()};
   if (path != files.record() || fs::exists(path) || !fs::exists(files.journal())) return;
@@ -83,6 +91,8 @@ RunFiles create_run_folder(const fs::path& folder) {
   return {folder};
 }
 
+/// The new link is made under another name and renamed over the old one, so readers never find
+/// none.
 bool point_latest_at(const fs::path& folder) {
   const fs::path link = parent_of(folder) / latest;
   const fs::file_status status = fs::symlink_status(link);
@@ -102,6 +112,7 @@ fs::path home_of(const fs::path& file) {
   return file.has_parent_path() ? file.parent_path() : fs::path(".");
 }
 
+/// A link is refused wherever it leads.
 fs::path part_of(const fs::path& home, const std::string& name) {
   const bool is_name =
       !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos;
@@ -110,6 +121,7 @@ fs::path part_of(const fs::path& home, const std::string& name) {
                   is_name ? "it is a link" : "the name of a folder in it is wanted");
 }
 
+/// Entries that cannot be read are passed over.
 std::vector<fs::path> journals_in(const fs::path& folder) {
   std::error_code error;
   if (const fs::path own = RunFiles{folder}.journal(); fs::exists(own, error)) return {own};
@@ -123,6 +135,7 @@ std::vector<fs::path> journals_in(const fs::path& folder) {
   return journals;
 }
 
+/// A file inside a folder means its folder; a file of another kind is told what it is.
 RunFiles open_run_folder(const fs::path& path) {
   if (!fs::exists(path)) throw no_such_run(path);
   const RunFiles files{fs::is_directory(path) ? path : home_of(path)};
@@ -152,6 +165,7 @@ void write_companion_files(const RunFiles& files, const Journal& journal) {
   }
 }
 
+/// samples.h5 can be made again at any time, so a failure to write it is only a warning.
 FinishedRun finish_run(const RunFiles& files) {
   const Journal journal = read_journal(files.journal().string());
   FinishedRun finished;

@@ -1,3 +1,7 @@
+// Reads the values of one stored chunk of samples.h5 without HDF5's own filters. An archive may be
+// a stranger's, and those filters would allocate whatever length the compressed bytes claim, or
+// load a plug-in that the file names. Here the length is known beforehand from the rows, and a
+// chunk that does not inflate to exactly that length is refused.
 #include "results/sample_chunk.hpp"
 
 #include <zlib.h>
@@ -5,6 +9,7 @@
 namespace heteroperf {
 namespace {
 
+/// Inflates into a buffer of the expected size; nothing where the result has another one.
 std::optional<std::string> inflated_chunk(std::string_view stored, std::size_t bytes) {
   std::string values(bytes, '\0');
   uLongf size = bytes;
@@ -14,7 +19,8 @@ std::optional<std::string> inflated_chunk(std::string_view stored, std::size_t b
   return values;
 }
 
-/// Shuffled, the first bytes of all values come first, then all second bytes, and so on.
+/// Undoes the shuffle filter, which puts the first bytes of all values first, then all second
+/// bytes, and so on, since such runs of bytes compress better.
 std::string in_value_order(std::string_view shuffled, std::size_t rows, std::size_t value_bytes) {
   std::string values(shuffled.size(), '\0');
   for (std::size_t row = 0; row < rows; ++row) {

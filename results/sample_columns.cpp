@@ -1,3 +1,8 @@
+// The rows of a journal as tables of columns, which samples.h5 stores. There is a table per kind of
+// row (steps, trials, evaluations, ranks, and the computing time of ranks step by step), and a
+// column per field, with a long name and a unit for readers who have the archive alone. The columns
+// are a pure function of the journal, so `verify` computes them again and compares them with the
+// stored ones. HDF5 has no absent values: a whole number is −1 and a real NaN instead.
 #include "results/sample_columns.hpp"
 
 #include <fmt/format.h>
@@ -23,6 +28,7 @@ Rows<E> rows_of(const Journal& journal) {
   return rows;
 }
 
+/// One value per row, converted to the column's type.
 template <class T, class E>
 std::vector<T> column(const Rows<E>& rows, auto&& value) {
   std::vector<T> values;
@@ -63,7 +69,8 @@ constexpr const char* time_base = "ns";
 constexpr const char* seconds_unit = "s";
 constexpr const char* plain_count = "1";
 
-/// The phase of its group, or of the whole run, when each step was written.
+/// The phase of its group when each step was written. A phase of the whole run replaces those of
+/// all groups.
 std::vector<std::uint8_t> phases_of_steps(const Journal& journal) {
   Phase all = Phase::setup;
   std::map<std::int32_t, Phase> own;
@@ -84,6 +91,7 @@ std::vector<std::uint8_t> phases_of_steps(const Journal& journal) {
   return phases;
 }
 
+/// One row per optimizer step, in the order of the journal.
 SampleTable steps(const Journal& journal) {
   using E = StepEvent;
   const auto rows = rows_of<E>(journal);
@@ -127,6 +135,7 @@ SampleTable steps(const Journal& journal) {
       "t_end_ns"};
 }
 
+/// One row per line of a trial, so a trial that ended has two.
 SampleTable trials(const Journal& journal) {
   using E = TrialEvent;
   const auto rows = rows_of<E>(journal);
@@ -162,6 +171,7 @@ SampleTable trials(const Journal& journal) {
       "id"};
 }
 
+/// One row per evaluation, final or not.
 SampleTable evaluations(const Journal& journal) {
   using E = EvalEvent;
   const auto rows = rows_of<E>(journal);
@@ -185,7 +195,7 @@ SampleTable evaluations(const Journal& journal) {
           "t_end_ns"};
 }
 
-/// The journal's words on one rank; null: none.
+/// The journal's lines about one rank; null where it has none. The last line of each kind counts.
 struct RankRow {
   std::int32_t rank = 0;
   const RankPlanEvent* plan = nullptr;
@@ -214,6 +224,7 @@ std::string stages_of(const RankRow& row) {
   return row.plan == nullptr ? "" : fmt::format("{}", fmt::join(row.plan->stages, ","));
 }
 
+/// One row per rank: the plan for it, its measured memory, and where its time went.
 SampleTable ranks(const Journal& journal) {
   using E = RankRow;
   const std::vector<RankRow> values = rank_rows(journal);
@@ -271,7 +282,7 @@ SampleTable ranks(const Journal& journal) {
       2};
 }
 
-/// A value of `rank_steps`: some consecutive steps of one rank.
+/// A value of a `rank_steps` line: the mean over some consecutive steps of one rank.
 struct RankStepsRow {
   const RankStepsEvent* event;
   std::size_t index;
@@ -283,6 +294,7 @@ struct RankStepsRow {
   }
 };
 
+/// One row per value of each rank's line.
 SampleTable rank_steps(const Journal& journal) {
   using E = RankStepsRow;
   std::vector<E> values;

@@ -21,6 +21,7 @@ struct SampleColumn {
   int since = 1;  ///< format_version of the first archive that has it
 };
 
+/// A table is a group in the file, and each of its columns a dataset in that group.
 struct SampleTable {
   const char* name;  ///< the group in the file: "steps", "trials", …
   std::vector<SampleColumn> columns;
@@ -28,6 +29,7 @@ struct SampleTable {
   int since = 1;      ///< as of a column
 };
 
+/// Raised with every new table or column; those that an archive's version lacks are not compared.
 inline constexpr int samples_format_version = 2;
 
 /// The journal's rows as columns, in the order of its lines. Absent whole numbers are -1, absent

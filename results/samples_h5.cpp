@@ -1,3 +1,10 @@
+// The archive samples.h5: the journal's rows as columns in HDF5, for those who analyse runs with
+// other tools, and the record's text beside them. It is built in memory and written as one plain
+// file, so the same journal gives the same columns and a full disk is met by an ordinary write.
+// Columns are cut into chunks, shuffled and deflated. `verify` reads an archive back that may be a
+// stranger's: it opens only what lies where this program puts it, with this program's layout, types
+// and filters, follows no link, and decodes chunks itself (sample_chunk.hpp). A build without HDF5
+// has the functions at the end, which say so.
 #include "results/samples_h5.hpp"
 
 #include "metrics/base/error.hpp"
@@ -31,6 +38,7 @@ constexpr unsigned deflate_level = 3;
 constexpr std::size_t memory_step = 1 << 20;
 constexpr const char* samples_format = "heteroperf-samples";
 
+/// The reason that HDF5 gives for its last error: the description nearest to the cause.
 std::string hdf5_words() {
   std::string words;
   const auto note = [](unsigned, const H5E_error2_t* error, void* data) -> herr_t {
@@ -42,6 +50,7 @@ std::string hdf5_words() {
   return words.empty() ? "HDF5 gave no reason" : words;
 }
 
+/// Throws SystemError where an HDF5 call failed, which a negative result tells.
 template <class Result>
 Result checked(Result result, const std::string& what) {
   if (result < 0) throw SystemError("HDF5 cannot " + what, hdf5_words());
@@ -69,6 +78,7 @@ class Handle {
 /// Errors are reported by exception, not on stderr.
 void silence_hdf5() { checked(H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr), "start"); }
 
+/// Texts have a fixed length per column and are padded with zeros; HDF5 has none of length 0.
 Handle text_type(std::size_t size) {
   Handle type(H5Tcopy(H5T_C_S1), H5Tclose, "make a text type");
   checked(H5Tset_size(type, std::max<std::size_t>(1, size)), "set a text size");
@@ -93,6 +103,7 @@ void write_attribute(hid_t object, const char* name, std::int64_t value) {
   checked(H5Awrite(attribute, H5T_NATIVE_INT64, &value), "write an attribute");
 }
 
+/// The type in memory of each kind of column, in which it is also stored.
 hid_t memory_type(const std::vector<std::int64_t>&) { return H5T_NATIVE_INT64; }
 hid_t memory_type(const std::vector<std::uint64_t>&) { return H5T_NATIVE_UINT64; }
 hid_t memory_type(const std::vector<double>&) { return H5T_NATIVE_DOUBLE; }
@@ -139,6 +150,7 @@ void write_dataset(hid_t group, const SampleColumn& column, hid_t type, hsize_t 
   write_attribute(dataset, "units", column.units);
 }
 
+/// Numbers are written as they lie in memory; texts are packed into one block first.
 void write_column(hid_t group, const SampleColumn& column) {
   std::visit(
       [&]<class T>(const std::vector<T>& values) {
@@ -152,6 +164,7 @@ void write_column(hid_t group, const SampleColumn& column) {
       column.values);
 }
 
+/// Times are left out of groups and datasets, so that the same content gives the same bytes.
 Handle make_group(hid_t file, const char* name) {
   const Handle properties(H5Pcreate(H5P_GROUP_CREATE), H5Pclose, "make group properties");
   checked(H5Pset_obj_track_times(properties, 0), "leave out times");
@@ -199,6 +212,7 @@ void write_root_attributes(hid_t file, const Journal& journal, const std::string
   write_attribute(file, "record_sha256", sha256_hex(record));
 }
 
+/// The bytes that the file would have on a disk.
 std::string file_image(hid_t file) {
   checked(H5Fflush(file, H5F_SCOPE_GLOBAL), "flush");
   const ssize_t size = checked(H5Fget_file_image(file, nullptr, 0), "measure the file");
@@ -230,6 +244,8 @@ std::string build_image(const Journal& journal, const std::string& record) {
   throw SystemError(name + " is not stored as this program stores it", why);
 }
 
+/// A file far larger than its journal's columns is no archive of this program, and reading it would
+/// cost memory without limit.
 void expect_own_file(const std::string& path, const Journal& journal, const std::string& record) {
   constexpr std::uintmax_t always_allowed = 64 << 20;
   std::error_code error;
@@ -321,7 +337,8 @@ std::string read_chunk(const StoredDataset& dataset, const char* name, hsize_t f
   return std::move(*values);
 }
 
-/// Compares a column with values, byte by byte (so NaN equals NaN).
+/// Compares a column with values, byte by byte (so NaN equals NaN), and chunk by chunk, so that a
+/// large column needs no second copy.
 bool same_dataset(hid_t group, const char* name, hid_t type, std::size_t rows,
                   std::string_view expected) {
   const StoredDataset dataset(group, name, H5D_CHUNKED);
@@ -355,7 +372,7 @@ bool same_column(hid_t group, const SampleColumn& column) {
       column.values);
 }
 
-/// The columns of the archive; an older one has fewer.
+/// The version of the archive's format; an older one has fewer columns.
 std::int64_t version_of(hid_t file) {
   const Handle attribute(H5Aopen(file, "format_version", H5P_DEFAULT), H5Aclose,
                          "open format_version");
@@ -369,6 +386,7 @@ std::int64_t version_of(hid_t file) {
   return version;
 }
 
+/// Compares the record first, then every column that the archive's version has.
 std::string first_difference(const std::string& path, const Journal& journal,
                              const std::string& record) {
   silence_hdf5();

@@ -15,8 +15,9 @@ std::string hdf5_version();
 /// is the text of record.json. Throws SystemError (also when HDF5 is not built in).
 void write_samples_h5(const std::string& path, const Journal& journal, const std::string& record);
 
-/// Compares the archive's columns with the journal and its record text with `record`. Empty when
-/// they agree, else the first difference or HDF5's words.
+/// Compares the archive's columns with the journal and its record text with `record`. Returns an
+/// empty text when they agree, else the first difference, or HDF5's words where the file cannot be
+/// read. Throws nothing for what a file holds.
 std::string compare_samples_h5(const std::string& path, const Journal& journal,
                                const std::string& record);
 

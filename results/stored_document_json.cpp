@@ -1,3 +1,6 @@
+// Reads the documents that this program stores: record.json, suite.json and sweep.json. Each names
+// its format and version, so that another file or another version is told from a damaged one.
+// Errors name the file and a way out: most documents can be made again from journals.
 #include "results/stored_document_json.hpp"
 
 #include "metrics/base/strict_json.hpp"
@@ -7,7 +10,7 @@ namespace heteroperf {
 
 namespace {
 
-/// Only a journal tells what a record was.
+/// Only a journal tells what a record was, so the advice depends on a journal beside it.
 std::string way_out_of_record(const std::filesystem::path& origin) {
   if (origin.empty() || std::filesystem::exists(RunFiles{origin.parent_path()}.journal())) {
     return "heteroperf recover rebuilds a record from its journal.";

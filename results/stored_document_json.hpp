@@ -25,6 +25,7 @@ inline void put_finite(nlohmann::ordered_json& json, const char* key, std::optio
   if (value && std::isfinite(*value)) json[key] = *value;
 }
 
+/// The `_format` of each stored document, and the version that this program reads and writes.
 inline constexpr const char* record_format = "heteroperf-record";
 inline constexpr const char* suite_format = "heteroperf-suite";
 inline constexpr const char* sweep_format = "heteroperf-sweep";

@@ -1,3 +1,8 @@
+// Holds a suite's folder to the journals in it. A suite runs several workloads one after another,
+// each in a folder of its own, and every journal's first line names the suite, all of its workloads
+// and which of them the run is. So an edited suite.json, a missing run or a run of another suite
+// shows in the first lines. Workloads are run in their order: a run behind one that is missing
+// means that the missing one was taken away. Only the first fault is kept.
 #include "results/suite_journals.hpp"
 
 #include <fmt/format.h>
@@ -24,7 +29,7 @@ std::string list_text(const SuitePlan& plan) {
   return fmt::format("workloads {} of {}", fmt::join(plan.workloads, " "), plan.created_utc);
 }
 
-/// Goes through the workloads in their order and keeps the first fault.
+/// Goes through the workloads in their order and keeps the first fault. It is used once.
 class SuiteInspection {
  public:
   SuiteInspection(const fs::path& folder, const SuitePlan& plan) : folder_(folder), plan_(plan) {}
@@ -41,7 +46,7 @@ class SuiteInspection {
   }
 
  private:
-  /// The names in it may be a stranger's.
+  /// The texts are cut and cleaned, since the names in them may be a stranger's.
   void fault(const std::string& expected, const std::string& actual, const char* way_out) {
     constexpr std::size_t longest = 500;
     if (evidence_.fault) return;
@@ -49,6 +54,7 @@ class SuiteInspection {
                                  line_text(actual.substr(0, longest)), way_out};
   }
 
+  /// A workload that is named twice would count twice.
   void hold_names() {
     std::set<std::string> seen;
     for (const std::string& name : plan_.workloads) {
@@ -56,6 +62,7 @@ class SuiteInspection {
     }
   }
 
+  /// A run's folder may be missing only where all behind it are missing too.
   void look_at(const std::string& workload) {
     const RunFiles files{part_of(folder_, workload)};
     if (!fs::exists(files.journal())) {
@@ -77,6 +84,8 @@ class SuiteInspection {
     }
   }
 
+  /// The journal must name this suite, with the same workloads in the same order, and itself by the
+  /// folder in which it lies.
   void hold_start(const std::string& workload, const StartEvent& start) {
     if (!start.suite) {
       if (evidence_.silent.empty()) evidence_.silent = workload;
@@ -95,6 +104,7 @@ class SuiteInspection {
     }
   }
 
+  /// A workload that suite.json has a record of did run.
   void hold_recorded(const std::string& workload) {
     const RunFiles files{part_of(folder_, workload)};
     if (fs::exists(files.journal()) || fs::exists(files.record())) return;

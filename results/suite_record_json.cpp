@@ -1,3 +1,10 @@
+// Writes and reads suite.json, the record of several workloads that were run one after another. It
+// takes a few values out of each workload's record, with the record's hash, and adds the suite's
+// own score: the sum of all operations over the sum of all windows. That score needs every workload
+// of the ruleset, each with a valid run; windows of unequal length stand against it, as a workload
+// with a short one weighs little. A suite is judged by rules of its own beside the classes of its
+// workloads. The document ends with the hash of its own text, since journals of older programs do
+// not name their suite.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -37,6 +44,7 @@ struct Part {
   std::optional<Estimate> ops;
 };
 
+/// The class by its name in a record at `path`.
 Severity parse_severity(const std::string& name, const std::string& path) {
   for (const Severity severity :
        {Severity::closed, Severity::review, Severity::open, Severity::invalid}) {
@@ -52,6 +60,7 @@ RunStatus parse_status(const std::string& name, const std::string& path) {
   throw UserError(fmt::format("{}: '{}' is no status", path, name));
 }
 
+/// Leaves the part without a total where the record has no score or no window.
 void read_scores(const Json& record, Part& part) {
   const Json ops = value_at(record, "/metrics/ops_per_second");
   const Json window = value_at(record, "/metrics/window_s");
@@ -65,6 +74,7 @@ void read_scores(const Json& record, Part& part) {
   part.entry["window_strict"] = strict.to_string();
 }
 
+/// Takes over what the suite needs of one record; a missing key is a UserError with the path.
 void read_record(const std::string& path, Part& part) {
   const std::string text = read_run_file(path);
   const Json record = parse_stored_document(text, path, record_format);
@@ -88,6 +98,7 @@ void read_record(const std::string& path, Part& part) {
   }
 }
 
+/// A workload without a record has not run, or has not ended: it stays partial and invalid.
 Part read_part(const std::filesystem::path& folder, const std::string& name) {
   Part part;
   part.folder = name;
@@ -101,6 +112,7 @@ Part read_part(const std::filesystem::path& folder, const std::string& name) {
   return part;
 }
 
+/// A reason in the form that records have.
 Json reason(const char* rule, Severity severity, const std::string& parameter,
             const std::string& expected, const std::string& actual, const char* hint) {
   return {{"rule", rule},           {"severity", to_string(severity)},
@@ -108,6 +120,7 @@ Json reason(const char* rule, Severity severity, const std::string& parameter,
           {"actual", actual},       {"hint", hint}};
 }
 
+/// A reason for each workload whose own run is not `closed`.
 Json class_reasons(const std::vector<Part>& parts) {
   Json reasons = Json::array();
   for (const Part& part : parts) {
@@ -151,7 +164,8 @@ std::optional<Interval> combined_interval(const std::vector<Part>& parts, double
   return Interval{value - std::sqrt(below), value + std::sqrt(above)};
 }
 
-/// The rules that judge a suite as a whole.
+/// The verdict of the rules on the suite as a whole. `ruleset` is that of all records, or this
+/// program's where they differ.
 struct SuiteRules {
   std::string ruleset;
   bool earlier = false;            ///< which asked nothing of the suite as such
@@ -170,6 +184,7 @@ std::string ruleset_of(const std::vector<Part>& parts) {
   return common.empty() ? ruleset_version : common;
 }
 
+/// Suites that an earlier ruleset judged, and that no journal names, keep that verdict.
 SuiteRules judge_suite(const std::filesystem::path& folder, const SuitePlan& plan,
                        const std::vector<Part>& parts) {
   SuiteRules rules{ruleset_of(parts)};
@@ -191,6 +206,7 @@ SuiteRules judge_suite(const std::filesystem::path& folder, const SuitePlan& pla
   return rules;
 }
 
+/// Writes no score where one workload is missing, has no window or is invalid.
 void put_score(Json& json, const std::vector<Part>& parts) {
   std::vector<WindowTotal> totals;
   Ops operations;
@@ -241,6 +257,7 @@ std::string shown_line(std::string line) {
   return line.empty() ? "absent" : line_text(line.substr(0, longest));
 }
 
+/// A suite is as complete as the worst of its workloads; a partial list of them is partial.
 RunStatus worst_status(const std::vector<Part>& parts, const SuiteRules& rules) {
   if (parts.empty()) return RunStatus::failed;
   RunStatus status = rules.whole ? RunStatus::complete : RunStatus::partial;
@@ -302,6 +319,7 @@ std::string suite_contradiction(const std::filesystem::path& folder) {
   const std::string said = read_text_file(RunFiles{folder}.suite());
   const std::string given = build_suite_record(folder, stored.plan);
   if (said == given) return {};
+  // The line of the first difference tells more than its byte.
   std::istringstream said_lines(said), given_lines(given);
   std::string said_line, given_line;
   std::size_t number = 0;

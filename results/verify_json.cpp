@@ -1,3 +1,9 @@
+// `verify`: computes again everything that a folder claims, and compares. For a run that is the
+// chain of its journal, the claims of the journal's lines against one another, the documents
+// written beside it, the record (value by value and byte by byte) and the columns of samples.h5.
+// The runs of baselines, suites and sweeps are verified in the same way, and then the suite's or
+// the sweep's document is. Each comparison is one check with its expected and its actual value;
+// damage is a failed check and no exception.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,6 +33,7 @@
 namespace heteroperf {
 namespace {
 
+/// Checks in the order in which they are told.
 using Checks = std::vector<VerifyCheck>;
 
 constexpr const char* absent = "absent";
@@ -48,6 +55,7 @@ constexpr std::array claim_table{Claim{"journal_head", "/hashes/journal_head"},
                                  Claim{"quality", "/metrics/quality"},
                                  Claim{"regulated_score", "/metrics/regulated_score"}};
 
+/// A value as JSON, or "absent".
 std::string claim_text(const Json& json) { return json.is_null() ? absent : json.dump(); }
 
 VerifyCheck equal_check(std::string name, std::string expected, std::string actual) {
@@ -55,6 +63,7 @@ VerifyCheck equal_check(std::string name, std::string expected, std::string actu
   return {std::move(name), ok, std::move(expected), std::move(actual), CheckText::words};
 }
 
+/// A file that cannot be read has the reason in place of its hash, which equals no hash.
 std::string file_hash(const std::filesystem::path& path) {
   try {
     return std::filesystem::exists(path) ? sha256_file_hex(path.string()) : absent;
@@ -63,6 +72,7 @@ std::string file_hash(const std::filesystem::path& path) {
   }
 }
 
+/// A file must hold the journal's own text, indented; without that text there must be no file.
 void check_companion(const char* name, const std::filesystem::path& path, const JsonText* json,
                      Checks& checks) {
   const std::string expected =
@@ -81,8 +91,8 @@ void check_companions(const RunFiles& files, const Journal& journal, Checks& che
                   system == nullptr ? nullptr : &system->system, checks);
 }
 
-/// A record that was judged by other rules says other things of the same journal. Nothing where it
-/// is to be compared.
+/// A record that was judged by another ruleset says other things of the same journal, so it is not
+/// compared. Nothing where it is to be compared.
 std::optional<VerifyCheck> other_rules(const Json& stored) {
   const Json ruleset = value_at(stored, "/validity/ruleset");
   if (!ruleset.is_string() || ruleset == ruleset_version) return std::nullopt;
@@ -97,6 +107,7 @@ std::optional<VerifyCheck> other_rules(const Json& stored) {
       false};
 }
 
+/// Says where two texts differ, for texts that are too long to be shown.
 std::string first_difference(const std::string& expected, const std::string& actual) {
   const auto [a, b] = std::mismatch(expected.begin(), expected.end(), actual.begin(), actual.end());
   return fmt::format("{} bytes, the first different one at {}", actual.size(),
@@ -110,6 +121,7 @@ void check_text(const char* name, const std::string& expected, const std::string
   checks.push_back({name, ok, all, ok ? all : first_difference(expected, actual)});
 }
 
+/// Values are compared beside the bytes, so that a mismatch names the number that is wrong.
 void check_claims(const Json& rebuilt, const Json& stored, Checks& checks) {
   for (const Claim& claim : claim_table) {
     checks.push_back(equal_check(claim.name, claim_text(value_at(rebuilt, claim.pointer)),
@@ -128,6 +140,7 @@ std::optional<std::string> stored_text(const std::filesystem::path& path, const 
   }
 }
 
+/// An archive that is missing is no fault, since it can be made again.
 void check_samples(const RunFiles& files, const Journal& journal, const std::string& record,
                    Checks& checks) {
   constexpr const char* wanted = "columns of the journal, or no file";
@@ -151,6 +164,7 @@ void check_samples(const RunFiles& files, const Journal& journal, const std::str
 enum class RunPart { whole, baseline };
 void check_run(const RunFiles& files, RunPart part, Checks& checks);
 
+/// Without a journal whose chain holds there is nothing to compare with.
 std::optional<Journal> check_journal(const RunFiles& files, Checks& checks) {
   constexpr const char* whole_chain = "an unbroken chain of lines";
   try {
@@ -207,6 +221,7 @@ Checks checks_of_claims(const Journal& journal, const std::filesystem::path& fol
   return checks;
 }
 
+/// Checks in the order of trust: the journal first, then what was made of it.
 void check_content(const RunFiles& files, const Journal& journal, RunPart part, Checks& checks) {
   for (VerifyCheck& check : checks_of_claims(journal, files.folder)) {
     checks.push_back(std::move(check));
@@ -227,6 +242,7 @@ void check_content(const RunFiles& files, const Journal& journal, RunPart part, 
   check_samples(files, journal, rebuilt, checks);
 }
 
+/// A journal on which the computation itself fails is a failed check as well.
 void check_run(const RunFiles& files, RunPart part, Checks& checks) {
   const std::optional<Journal> journal = check_journal(files, checks);
   if (!journal) return;
@@ -252,6 +268,7 @@ void check_suite_workloads(const std::filesystem::path& folder, const StoredSuit
   }
 }
 
+/// Verifies each workload's run and then the document over them.
 void check_suite(const RunFiles& files, Checks& checks) {
   const StoredSuite suite = read_suite_record(files.folder).value();
   const SuitePlan& plan = suite.plan;
