@@ -21,6 +21,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int indent_width = 2;
+/// The indent of a document on one line, as the JSON library has it.
 constexpr int compact = -1;
 
 /// True for text that can stand between quotes as it is, as nearly all text can.
@@ -86,6 +87,7 @@ class Dumper {
     text += close;
   }
 
+  /// A new line at the depth of what follows; nothing in a document on one line.
   void line_break(int depth) {
     if (indent_ < 0) return;
     text += '\n';
@@ -130,6 +132,7 @@ std::string json_integer(std::uint64_t value) {
   return integer_text(value, value <= static_cast<std::uint64_t>(largest_exact_integer));
 }
 
+/// Texts with characters to escape go to the library, which also replaces bytes that are not UTF-8.
 std::string json_quoted(std::string_view text) {
   if (is_plain(text)) return fmt::format("\"{}\"", text);
   return nlohmann::json(text).dump(compact, ' ', false, nlohmann::json::error_handler_t::replace);

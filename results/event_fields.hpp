@@ -14,6 +14,7 @@ namespace heteroperf::detail {
 template <class E>
 struct Fields;
 
+/// This one and the next are objects within a `start` line.
 template <>
 struct Fields<SuitePlan> {
   static void visit(auto& e, auto&& v) {
@@ -37,6 +38,7 @@ struct Fields<SweepPlace> {
   }
 };
 
+/// `_format` and `_version` stand in front of these fields, as the writer adds them itself.
 template <>
 struct Fields<StartEvent> {
   static void visit(auto& e, auto&& v) {
@@ -76,6 +78,7 @@ struct Fields<PlanEvent> {
   }
 };
 
+/// An entry of the list `devices` in a `scale` line.
 template <>
 struct Fields<DeviceCount> {
   static void visit(auto& e, auto&& v) {
@@ -129,6 +132,7 @@ struct Fields<PhaseEvent> {
   }
 };
 
+/// An object within `step` and `rank_time` lines.
 template <>
 struct Fields<StepSplit> {
   static void visit(auto& e, auto&& v) {
@@ -307,6 +311,7 @@ struct Fields<PacingEvent> {
   }
 };
 
+/// The key of the class is `device_class` here and `class` within `scale`.
 template <>
 struct Fields<BaselineEvent> {
   static void visit(auto& e, auto&& v) {

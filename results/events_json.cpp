@@ -50,7 +50,9 @@ const char* nonfinite_name(double value) {
   return value > 0 ? "inf" : "-inf";
 }
 
-/// Appends `"name":value` pairs.
+/// Appends `"name":value` pairs to a text. There is one overload per type of field, and each
+/// decides when a value is left out: numbers and booleans never are, texts and lists where they are
+/// empty.
 class FieldWriter {
  public:
   explicit FieldWriter(std::string& text) : text_(text) {}
@@ -123,6 +125,7 @@ class FieldWriter {
     text_.append(quote).append(name).append(quote).append(":").append(value);
   }
 
+  /// An object within a line has its own list of fields.
   template <class T>
   static std::string object(const T& value) {
     std::string inner;
@@ -184,9 +187,11 @@ class FieldReader {
     value = Ops::parse(text(name, required(name)));
     if (value > most_operations) wrong_type(name, "a count of operations up to 2^96");
   }
+  /// A document within a line becomes compact text; its keys keep their order.
   void operator()(const char* name, JsonText& value) {
     if (const Json* json = find(name)) value.text = json_compact(*json);
   }
+  /// A word that is no name of the enumeration is refused, not taken for a default.
   template <Enumeration T>
   void operator()(const char* name, T& value) {
     const std::string wanted = text(name, required(name));
@@ -286,6 +291,7 @@ class FieldReader {
   template <class T>
   static T integer_in_range(const char* name, const Json& json) {
     if (is_whole<T>(json)) return json.get<T>();
+    // Texts of digits are for integers that may exceed 2^53, and those have 64 bits.
     if (!json.is_string() || sizeof(T) < sizeof(std::int64_t))
       wrong_type(name, "an integer in range");
     return large_integer<T>(name, json.get<std::string>());

@@ -54,6 +54,7 @@ const ModelGraph* GraphBook::find(const std::string& hash) const {
   return found == graphs_.end() ? nullptr : &found->second;
 }
 
+/// A trial's graph is the one that its latest line names.
 const ModelGraph* GraphBook::of(std::optional<std::uint64_t> trial) const {
   if (!trial) return find(workload_hash_);
   const auto found = trial_hash_.find(*trial);

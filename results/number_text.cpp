@@ -46,6 +46,7 @@ std::string useless_interval(std::size_t runs) {
   return fmt::format("{} run{}: no useful interval", runs, runs == 1 ? "" : "s");
 }
 
+/// The interval has the prefix of its value, which stands in front of it once.
 std::string with_interval(double value, const std::optional<Interval>& ci95, std::size_t runs,
                           const std::string& unit) {
   const std::string text = with_prefix(value, unit);
@@ -63,6 +64,7 @@ std::string percent_with_interval(double fraction, const std::optional<Interval>
   return text + fmt::format(" [{:.1f}, {:.1f}]", 100 * ci95->low, 100 * ci95->high);
 }
 
+/// A ratio of 1 is no change; the sign is always written.
 std::string change_text(double ratio) { return fmt::format("{:+.1f} %", 100 * (ratio - 1)); }
 
 }  // namespace heteroperf

@@ -74,6 +74,7 @@ std::uint64_t planned_bytes(const RankPlanEvent& plan) {
          plan.buffers_bytes;
 }
 
+/// The parts of a rank's planned memory and their sum, in bytes.
 Json ledger(const RankPlanEvent& plan) {
   return {{"weights", plan.weights_bytes},     {"gradients", plan.gradients_bytes},
           {"optimizer", plan.optimizer_bytes}, {"activations", plan.activations_bytes},
@@ -92,6 +93,7 @@ void put_figures(Json& json, const std::optional<HeteroFigures>& figures, double
   json["ideal_sum"] = figures->ideal_sum * units;
 }
 
+/// One class of devices alone: its plan, its numbers, and its own run or why it has none.
 Json baseline_json(const BaselineEvent& baseline, double units) {
   Json json{{"device_class", baseline.device_class}, {"count", baseline.count}};
   if (!baseline.plan.empty()) json["plan"] = baseline.plan;
@@ -117,6 +119,7 @@ void put_rank_times(Json& split, const PlanSummary& plan) {
   }
   if (ranks.empty()) return;
   split["per_rank"] = std::move(ranks);
+  // Ranks of one place in the pipeline hold the same stages, whatever their replica.
   const auto by_stage = [](const RankPlanEvent& p) { return std::pair(p.position, p.stages); };
   split["per_stage"] = grouped(plan.ranks, by_stage, [](const RankPlanEvent& p) {
     return Json{{"position", p.position}, {"stages", p.stages}};
@@ -143,6 +146,7 @@ void put_planned_memory(Json& memory, const RunSummary& summary) {
     if (bytes == 0 || rank >= summary.peak_bytes.size()) continue;
     const double error =
         static_cast<double>(summary.peak_bytes[rank]) / static_cast<double>(bytes) - 1;
+    // A plan is judged by the rank that it foresaw worst, in either direction.
     if (!worst || std::fabs(error) > std::fabs(*worst)) worst = error;
   }
   const std::size_t ranks = summary.plan.ranks.size();
@@ -180,6 +184,7 @@ Json pacing_section(const PlanSummary& plan) {
           {"worst_lateness_s", plan.pacing->worst_lateness_s}};
 }
 
+/// A token workload counts tokens per second here, as its throughput does.
 Json hetero_section(const Journal& journal, const HeteroSummary& hetero) {
   const auto* workload = journal.first<WorkloadEvent>();
   const bool tokens = workload != nullptr && workload->unit == "token";

@@ -45,10 +45,12 @@ void put_section(Json& json, const char* key, Json section) {
   if (!section.empty()) json[key] = std::move(section);
 }
 
+/// The document of a journal line, or null where there is none.
 Json parsed(const JsonText* json) {
   return json == nullptr || json->text.empty() ? Json() : Json::parse(json->text);
 }
 
+/// The hash of a document's text as it stands in the journal; empty where there is none.
 std::string text_hash(const JsonText* json) {
   return json == nullptr || json->text.empty() ? "" : sha256_hex(json->text);
 }
@@ -59,6 +61,7 @@ const JsonText* config_text(const Journal& journal) {
   return event == nullptr ? nullptr : &event->config;
 }
 
+/// The verdict: class, ruleset, and a reason for each rule that the run broke.
 Json validity_section(const Validity& validity) {
   Json json{{"class", to_string(validity.severity)},
             {"rankable", validity.rankable()},
@@ -92,6 +95,7 @@ std::string workload_hash(const WorkloadEvent& workload) {
   return sha256_hex(json_compact(key.dump(), "the workload's key"));
 }
 
+/// The facts of what was trained. Its hash is what other records are compared by.
 Json workload_section(const WorkloadEvent& workload) {
   Json json;
   put(json, "name", workload.name);
@@ -130,7 +134,8 @@ Json scale_section(const ScaleEvent& scale) {
           {"emulated", emulated}};
 }
 
-/// Scores that must not be printed for an invalid run.
+/// Scores must not be printed for an invalid run. An interval is absent where there were too few
+/// steps; the convention, the unit or the formula stands beside each value.
 void put_scores(Json& json, const Journal& journal, const RunSummary& summary) {
   if (const auto& ops = summary.ops_per_second) {
     json["ops_per_second"] = {{"value", ops->value}};
@@ -164,7 +169,8 @@ void put_utilization(Json& json, const Journal& journal, const RunSummary& summa
   put(utilization, "peak_other_load", peak.other_load);
 }
 
-/// The end of a run that was to end once its throughput is known well enough.
+/// The end of a run that was to end once its throughput is known well enough: every look, and what
+/// it would have taken where the goal was not reached.
 Json until_section(const UntilSummary& until) {
   Json json{{"requested_fraction", until.requested_fraction},
             {"reached", until.reached()},
@@ -222,6 +228,7 @@ Json metrics_section(const Journal& journal, const RunSummary& summary, const Va
   return json;
 }
 
+/// Counts are decimal strings. A count that is not known is left out, which is no 0.
 Json operations_section(const OperationTotals& totals) {
   Json json{{"strict", totals.strict.to_string()}, {"window_strict", totals.window.to_string()}};
   put(json, "aiperf", totals.aiperf);
@@ -270,6 +277,7 @@ Json search_section(const Journal& journal, const SearchSummary& search) {
   return json;
 }
 
+/// The parts of the window's seconds, then the same per rank, stage and class of devices.
 Json time_section(const TimeShares& time, const PlanSummary& plan) {
   Json json{{"compute", time.compute_s},       {"communication_exposed", time.communication_s},
             {"bubble", time.bubble_s},         {"data", time.data_s},
@@ -286,6 +294,7 @@ Json parent_section(const StartEvent& start) {
   return json;
 }
 
+/// Empty for a run that saved none.
 Json checkpoints_section(const Journal& journal) {
   const auto saved = journal.all<CheckpointEvent>();
   if (saved.empty()) return {};
@@ -334,6 +343,7 @@ Json gpu_slowdown_section(const Journal& journal) {
   return json;
 }
 
+/// The seeds by name; a run without a workload line has none.
 Json seeds_section(const Journal& journal) {
   Json json = Json::object();
   if (const auto* workload = journal.first<WorkloadEvent>()) {
@@ -394,6 +404,7 @@ Json program_section(const StartEvent& start) {
   return json;
 }
 
+/// A run without a stop line has no exit code.
 void put_status(Json& json, const Journal& journal, const RunSummary& summary) {
   json["status"] = to_string(summary.status);
   put(json, "status_reason", summary.reason);

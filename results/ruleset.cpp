@@ -34,11 +34,13 @@ constexpr double floor_standard_errors = 4;  // a search chose the best of many 
 
 using Verdict = std::optional<Finding>;
 
+/// A run that met an error has no result.
 Verdict failed_run(const Journal&, const RunSummary& summary) {
   if (summary.status != RunStatus::failed) return {};
   return Finding{"status complete", "failed: " + summary.reason};
 }
 
+/// An interrupted run may be sound as far as it came, but it is not what was asked for.
 Verdict partial_run(const Journal&, const RunSummary& summary) {
   if (summary.status != RunStatus::partial) return {};
   return Finding{"status complete", "partial: " + summary.reason};
@@ -146,6 +148,7 @@ Verdict beyond_peak(const Journal& journal, const RunSummary& summary) {
                  fmt::format("{:.4g}", summary.ops_per_second->value)};
 }
 
+/// The finding is certain only where nothing is known to have lowered the measured peak.
 Verdict above_peak(const Journal& journal, const RunSummary& summary) {
   const Verdict beyond = beyond_peak(journal, summary);
   return beyond && !peak_was_loaded(journal, summary) ? beyond : std::nullopt;
@@ -163,6 +166,7 @@ Verdict peak_not_measured(const Journal& journal, const RunSummary&) {
                  peak ? fmt::format("{:.4g}", peak->ops_per_second) : "none"};
 }
 
+/// Processors have another peak in each precision.
 Verdict peak_precision(const Journal& journal, const RunSummary&) {
   const auto* workload = journal.first<WorkloadEvent>();
   const auto peak = measured_peak(journal);
@@ -209,6 +213,8 @@ Verdict above_memory(const Journal&, const RunSummary& summary) {
   return {};
 }
 
+/// Short runs do not show the speed that a machine keeps up once it is warm. A run with --until may
+/// end before that, and the finding says so.
 Verdict duration(const Journal&, const RunSummary& summary) {
   if (summary.measured_s >= closed_measured_s) return {};
   return Finding{
@@ -230,6 +236,7 @@ Verdict steady(const Journal&, const RunSummary& summary) {
       fmt::format("{:.1f} of {:.1f} s", window_s, summary.measured_s)};
 }
 
+/// Measuring takes time from training, so a costly one changes what it measures.
 Verdict overhead(const Journal&, const RunSummary& summary) {
   const auto fraction = summary.measurement_overhead_fraction;
   if (!fraction || *fraction < largest_overhead) return {};
@@ -277,18 +284,21 @@ Verdict below_floor(const Journal& journal, const RunSummary& summary) {
       fmt::format("{:.6g}", reached)};
 }
 
+/// A quick run is a small one to try the program out.
 Verdict quick(const Journal& journal, const RunSummary&) {
   const auto* start = journal.first<StartEvent>();
   if (start == nullptr || !start->quick) return {};
   return Finding{"a full run", "--quick"};
 }
 
+/// Two programs that move by turns are for comparing them, not for a result of either.
 Verdict lockstep(const Journal& journal, const RunSummary&) {
   const auto* start = journal.first<StartEvent>();
   if (start == nullptr || !start->lockstep.value_or(false)) return {};
   return Finding{"a run of its own", "moved by turns with another program"};
 }
 
+/// Less than bf16 is another computation, and fp64 is for tests.
 Verdict precision(const Journal& journal, const RunSummary&) {
   const auto* workload = journal.first<WorkloadEvent>();
   if (workload == nullptr) return {};
@@ -297,6 +307,7 @@ Verdict precision(const Journal& journal, const RunSummary&) {
   return Finding{"fp32 or bf16", workload->precision};
 }
 
+/// The times of emulated devices are modelled, so no machine has reached them.
 Verdict emulated(const Journal& journal, const RunSummary&) {
   const DeviceCount* devices = emulated_devices(journal);
   if (devices == nullptr) return {};

@@ -29,6 +29,7 @@ namespace {
 
 constexpr const char* latest = "latest";
 
+/// Unpredictable digits, so that runs that begin in the same second differ.
 std::string random_id() {
   return fmt::format("{:08x}", static_cast<std::uint32_t>(unpredictable_bits()));
 }
@@ -75,6 +76,7 @@ RunName make_run_name(const std::string& workload) {
           fmt::format("{:%Y%m%dT%H%M%SZ}-{}-{}", utc, workload, random_id())};
 }
 
+/// The folder is refused before anything is measured, not after.
 RunFiles create_run_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
@@ -154,6 +156,7 @@ std::string read_run_file(const fs::path& path) {
   return read_regular_file(path);
 }
 
+/// Each file is replaced as a whole, so a reader never finds half of one.
 void write_companion_files(const RunFiles& files, const Journal& journal) {
   const auto write = [](const fs::path& path, const JsonText& json) {
     write_file_atomically(path, json_indented(json.text, path.string()));

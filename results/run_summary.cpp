@@ -40,7 +40,7 @@ std::vector<std::int64_t> first_durations(const Steps& steps) {
   return durations;
 }
 
-/// Where the measuring lies, as far as the journal says.
+/// The time of measuring, as far as the journal tells it.
 struct MeasurePhase {
   std::optional<std::int64_t> start_ns;  ///< from here on every group measures
   std::vector<std::int64_t> ends_ns;     ///< a group, or the whole run, trains no more
@@ -139,8 +139,9 @@ std::vector<StepWork> units_of(const WorkloadEvent& workload, const Steps& steps
   });
 }
 
-/// The looks that the run took, and where it did not end with one (it was interrupted) one more at
-/// its steady window; `summary.window` becomes the last look's.
+/// Takes the looks of a run with --until again, by their lines, and where the run did not end with
+/// one (it was interrupted) one more at its steady window. `summary.window` becomes the last
+/// look's, so that all rates are of the window by which the run ended.
 void look_again(const Journal& journal, const Steps& steps, RunSummary& summary) {
   const auto* event = journal.first<UntilEvent>();
   const auto* workload = journal.first<WorkloadEvent>();
@@ -230,6 +231,7 @@ const EvalEvent* final_evaluation(const Journal& journal) {
 std::optional<QualityResult> best_quality(const Journal& journal, QualityMeasure measure) {
   const bool higher = measure == QualityMeasure::accuracy;
   std::optional<QualityResult> best;
+  // The largest of equally good evaluations counts, since a target needs enough samples.
   const auto offer = [&](double value, std::uint64_t samples) {
     if (!std::isfinite(value)) return;
     if (!best || (higher ? value > best->value : value < best->value)) {
@@ -307,6 +309,7 @@ void split_time(const Journal& journal, const Steps& steps, RunSummary& summary)
   for (const StepEvent* step : steps) {
     const double length_s = static_cast<double>(step->t_end_ns - step->t_start_ns) * nanosecond;
     if (length_s <= 0) continue;
+    // A step that begins before the window counts with the part that lies in it.
     const double share =
         seconds_inside(*summary.window, step->t_start_ns, step->t_end_ns) / length_s / groups;
     sum.compute_s += share * step->split.compute_s;
@@ -356,6 +359,7 @@ void extrapolate(const Steps& steps, const std::map<StepKey, ObservedStep>& obse
     samples[{step->group, step->trial}] += step->samples;
     strict[{step->group, step->trial}] += step->ops_strict;
   }
+  // A training that was not observed is taken to have recomputed nothing where no other one did.
   const bool recomputes = std::any_of(observed.begin(), observed.end(), [](const auto& entry) {
     return entry.second.recompute != Ops();
   });
@@ -399,6 +403,7 @@ void count_operations(const Journal& journal, const Steps& steps, RunSummary& su
   Ops aiperf;
   for (const StepEvent* step : steps) {
     const auto ops = graphs.aiperf_train(step->trial, step->samples);
+    // A single step without a known graph leaves the whole count unknown.
     if (!ops) return;
     aiperf += *ops;
   }
@@ -425,6 +430,7 @@ std::optional<double> idle_fraction(const Journal& journal) {
     const auto* search = std::get_if<SearchEvent>(&line->event);
     if (search == nullptr) continue;
     if (scale == nullptr || first == nullptr || line->t_ns <= first->t_start_ns) break;
+    // Each group could have trained from the first trial's start to the master's last line.
     const double each_s = static_cast<double>(line->t_ns - first->t_start_ns) * nanosecond;
     return search->idle_s / (each_s * scale->groups);
   }

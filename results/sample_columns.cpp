@@ -37,6 +37,8 @@ std::vector<T> column(const Rows<E>& rows, auto&& value) {
   return values;
 }
 
+/// A column each of signed, unsigned and real numbers and of texts. `value` takes a row; the long
+/// name and the unit become attributes of the dataset.
 template <class E>
 SampleColumn whole(const Rows<E>& rows, const char* name, const char* long_name, const char* units,
                    auto&& value) {
@@ -58,6 +60,7 @@ SampleColumn text_column(const Rows<E>& rows, const char* name, const char* long
   return {name, long_name, "", column<std::string>(rows, value)};
 }
 
+/// Absent values, as columns have them.
 std::int64_t or_minus_one(std::optional<std::uint64_t> value) {
   return value ? static_cast<std::int64_t>(*value) : -1;
 }
@@ -230,6 +233,7 @@ SampleTable ranks(const Journal& journal) {
   const std::vector<RankRow> values = rank_rows(journal);
   Rows<E> rows;
   for (const RankRow& row : values) rows.push_back(&row);
+  // A rank whose plan or time the journal lacks keeps its row, with −1 or NaN in it.
   const auto planned = [](auto member) {
     return [member](const E& e) {
       return e.plan == nullptr ? -1 : static_cast<std::int64_t>(e.plan->*member);

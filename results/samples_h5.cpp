@@ -109,6 +109,7 @@ hid_t memory_type(const std::vector<std::uint64_t>&) { return H5T_NATIVE_UINT64;
 hid_t memory_type(const std::vector<double>&) { return H5T_NATIVE_DOUBLE; }
 hid_t memory_type(const std::vector<std::uint8_t>&) { return H5T_NATIVE_UINT8; }
 
+/// At least 1, the shortest text that HDF5 stores.
 std::size_t longest(const std::vector<std::string>& texts) {
   std::size_t size = 1;
   for (const std::string& text : texts) size = std::max(size, text.size());
@@ -134,6 +135,7 @@ Handle chunked_properties(hsize_t rows) {
   return properties;
 }
 
+/// Writes one column with its attributes, as a dataset of one dimension that can grow.
 void write_dataset(hid_t group, const SampleColumn& column, hid_t type, hsize_t rows,
                    const void* data) {
   const hsize_t unlimited = H5S_UNLIMITED;
@@ -187,6 +189,7 @@ void attach_scale(hid_t group, const SampleTable& table) {
   }
 }
 
+/// The record's text makes the archive complete on its own.
 void write_record(hid_t file, const std::string& record) {
   const Handle type = text_type(record.size());
   const Handle space(H5Screate(H5S_SCALAR), H5Sclose, "make a scalar");
@@ -199,6 +202,7 @@ void write_record(hid_t file, const std::string& record) {
           "write the record's text");
 }
 
+/// The identity of the run, for readers who open no other file.
 void write_root_attributes(hid_t file, const Journal& journal, const std::string& record) {
   const auto* start = journal.first<StartEvent>();
   const auto* stop = journal.last<StopEvent>();
@@ -259,6 +263,7 @@ void expect_own_file(const std::string& path, const Journal& journal, const std:
   }
 }
 
+/// Soft and external links lead elsewhere, possibly out of the file.
 void expect_hard_link(hid_t group, const char* name) {
   H5L_info_t link;
   checked(H5Lget_info(group, name, &link, H5P_DEFAULT), std::string("find ") + name);
@@ -293,6 +298,7 @@ struct StoredDataset {
   }
 };
 
+/// The extent is compared before the text is read, so the buffer's size is this program's choice.
 bool same_text(hid_t file, const char* name, const std::string& expected) {
   const StoredDataset dataset(file, name, H5D_CONTIGUOUS);
   const Handle type = text_type(expected.size());

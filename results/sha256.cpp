@@ -27,6 +27,7 @@ struct Sha256::Context {
   void start() {
     check(handle != nullptr && EVP_DigestInit_ex(handle, EVP_sha256(), nullptr) == 1);
   }
+  /// A refusal of libcrypto is an error of the system, not of the input.
   static void check(bool ok) {
     if (!ok) throw SystemError("SHA-256 does not work", "libcrypto refused");
   }
@@ -42,6 +43,7 @@ Sha256& Sha256::update(std::string_view bytes) {
   return *this;
 }
 
+/// The digest as digits, two per byte; then the context starts a new hash.
 std::string Sha256::finish() {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned int size = 0;

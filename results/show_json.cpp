@@ -93,6 +93,7 @@ std::string scale(const Json& r) {
   return line + ", transport " + shown_text(value_at(r, "/scale/transport"));
 }
 
+/// Samples or tokens per second, with the interval.
 std::string throughput(const Json& r) {
   const Json metric = value_at(r, "/metrics/throughput");
   return metric.is_null() ? "" : rate(metric, shown_text(metric.at("unit")));
@@ -102,6 +103,7 @@ std::string ops(const Json& r) {
   return rate(value_at(r, "/metrics/ops_per_second"), operations_unit);
 }
 
+/// The rate as a share of the measured peak.
 std::string utilization(const Json& r) {
   const Json metric = value_at(r, "/metrics/utilization");
   if (metric.is_null()) return {};
@@ -122,6 +124,7 @@ std::string regulated(const Json& r) {
                      metric.at("wrong").dump(), metric.at("answers").dump());
 }
 
+/// The measure, its value, the samples behind it, and the target where there is one.
 std::string quality(const Json& r) {
   const Json metric = value_at(r, "/metrics/quality");
   if (metric.is_null()) return {};
@@ -174,6 +177,7 @@ std::string until(const Json& r) {
                      json.at("needed_at_least") == true ? "at least" : "some", needed_s, needed_s);
 }
 
+/// Trials by their outcome.
 std::string search(const Json& r) {
   const Json json = value_at(r, "/search");
   if (json.is_null()) return {};
@@ -196,6 +200,7 @@ std::string master(const Json& r) {
                             100 * json.at("idle_fraction").get<double>());
 }
 
+/// The memory of the fullest rank, and the greatest error of the plan.
 std::string memory(const Json& r) {
   const Json peak = value_at(r, "/metrics/peak_memory_bytes/max");
   if (peak.is_null()) return {};
@@ -219,6 +224,7 @@ std::string status(const Json& r) {
   return name + ": " + shown_text(value_at(r, "/status_reason"));
 }
 
+/// The class of the run; only `closed` runs are rankable.
 std::string validity(const Json& r) {
   return fmt::format("{}, {}", shown_text(value_at(r, "/validity/class")),
                      value_at(r, "/validity/rankable") == true ? "rankable" : "not rankable");
@@ -257,6 +263,7 @@ std::string rule_name(const Json& reason) {
   return rule == "workload" ? rule + " " + shown_text(reason.at("parameter")) : rule;
 }
 
+/// A line per broken rule, with what was expected, what was found, and a hint.
 void add_reasons(const Json& document, std::vector<Row>& rows) {
   for (const Json& reason : value_at(document, "/validity/reasons")) {
     rows.push_back(
@@ -364,6 +371,7 @@ constexpr std::array csv_columns{"/run_id",
                                  "/metrics/peak_memory_bytes/max",
                                  "/operations/strict"};
 
+/// Column names are the record's paths with dots.
 std::string csv_header() {
   std::string line;
   for (const char* pointer : csv_columns) {

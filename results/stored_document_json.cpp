@@ -32,6 +32,7 @@ std::string way_out(const std::string& format, const std::filesystem::path& orig
              : way_out_of_record(origin);
 }
 
+/// An error that has no advice of its own gets the way out of this format.
 Json parse_stored_document(const std::string& text, const std::string& origin, const char* format) {
   if (text.empty()) throw UserError(origin + " is empty", "", way_out(format, origin));
   Json json;
@@ -50,6 +51,7 @@ Json read_stored_document(const std::filesystem::path& path, const char* format)
   return parse_stored_document(read_run_file(path), path.string(), format);
 }
 
+/// Records of other versions lack keys, so an absent one is no error here.
 Json value_at(const Json& json, const std::string& pointer) {
   const Json::json_pointer where(pointer);
   return json.contains(where) ? json.at(where) : Json();

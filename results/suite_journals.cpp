@@ -25,6 +25,7 @@ constexpr const char* other_list =
     "Move suite.json away: `heteroperf recover` makes it again from the journals.";
 constexpr const char* other_run = "Put the suite's own run back, as it was written.";
 
+/// Names a suite's list in a message.
 std::string list_text(const SuitePlan& plan) {
   return fmt::format("workloads {} of {}", fmt::join(plan.workloads, " "), plan.created_utc);
 }
@@ -137,6 +138,7 @@ std::optional<SuitePlan> suite_plan_of_journals(const fs::path& folder) {
   return std::nullopt;
 }
 
+/// The order counts as well.
 bool is_whole_suite(const std::vector<std::string>& workloads) {
   return std::equal(workloads.begin(), workloads.end(), suite_workloads.begin(),
                     suite_workloads.end());

@@ -53,6 +53,7 @@ Severity parse_severity(const std::string& name, const std::string& path) {
   throw UserError(fmt::format("{}: '{}' is no class of validity", path, name));
 }
 
+/// The status by its name in a record at `path`.
 RunStatus parse_status(const std::string& name, const std::string& path) {
   for (const RunStatus status : {RunStatus::complete, RunStatus::partial, RunStatus::failed}) {
     if (name == to_string(status)) return status;
@@ -228,6 +229,8 @@ void put_score(Json& json, const std::vector<Part>& parts) {
   json["operations"] = {{"window_strict", operations.to_string()}};
 }
 
+/// The suite's class is the worst of its workloads' and of its own rules. All workloads must be
+/// rankable for the suite to be; a fault of the suite itself makes it `open` at least.
 Json validity_section(const std::vector<Part>& parts, const SuiteRules& rules) {
   Severity severity = parts.empty() ? Severity::invalid : Severity::closed;
   bool rankable = !parts.empty();
@@ -291,6 +294,7 @@ std::string write_suite_record(const std::filesystem::path& folder, const SuiteP
   return text;
 }
 
+/// Names of workloads are names of folders, so each is refused where it leads out of the suite's.
 std::optional<StoredSuite> read_suite_record(const std::filesystem::path& folder) {
   const std::filesystem::path path = RunFiles{folder}.suite();
   if (!std::filesystem::exists(path)) return std::nullopt;
@@ -332,6 +336,7 @@ std::string suite_contradiction(const std::filesystem::path& folder) {
                      shown_line(std::move(given_line)));
 }
 
+/// A journal that names no suite could be of any run of that workload.
 std::string why_no_suite_score(const std::filesystem::path& folder) {
   const SuitePlan plan = read_suite_record(folder).value().plan;
   if (!is_whole_suite(plan.workloads)) {

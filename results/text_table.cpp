@@ -35,6 +35,7 @@ std::vector<std::vector<std::string>> TextTable::lines() const {
   return lines;
 }
 
+/// Two spaces part the columns, and none stand at the end of a line.
 std::string TextTable::text(const std::string& indent) const {
   const std::vector<std::vector<std::string>> lines = this->lines();
   std::vector<std::size_t> widths(columns_.size());
@@ -56,6 +57,7 @@ std::string TextTable::text(const std::string& indent) const {
   return all;
 }
 
+/// The second line says on which side the cells of each column stand.
 std::string TextTable::markdown() const {
   const std::vector<std::vector<std::string>> lines = this->lines();
   const auto row_of = [&](const auto& cell_of) {

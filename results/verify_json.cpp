@@ -58,6 +58,7 @@ constexpr std::array claim_table{Claim{"journal_head", "/hashes/journal_head"},
 /// A value as JSON, or "absent".
 std::string claim_text(const Json& json) { return json.is_null() ? absent : json.dump(); }
 
+/// A check of two texts; it holds where they are equal.
 VerifyCheck equal_check(std::string name, std::string expected, std::string actual) {
   const bool ok = expected == actual;
   return {std::move(name), ok, std::move(expected), std::move(actual), CheckText::words};
@@ -80,6 +81,7 @@ void check_companion(const char* name, const std::filesystem::path& path, const 
   checks.push_back(equal_check(name, expected, file_hash(path)));
 }
 
+/// The three documents that a run writes beside its record.
 void check_companions(const RunFiles& files, const Journal& journal, Checks& checks) {
   const auto* config = journal.last<ConfigEvent>();
   const auto* plan = journal.last<PlanEvent>();
@@ -130,6 +132,7 @@ void check_claims(const Json& rebuilt, const Json& stored, Checks& checks) {
   }
 }
 
+/// The text of a file, or a failed check and nothing.
 std::optional<std::string> stored_text(const std::filesystem::path& path, const char* name,
                                        Checks& checks) {
   try {
@@ -188,6 +191,7 @@ void check_baselines(const RunFiles& files, const Journal& journal, RunPart part
     if (baseline->record_sha256.empty() || !folders.insert(baseline->folder).second) continue;
     Checks inner;
     check_run({part_of(files.folder, baseline->folder)}, RunPart::baseline, inner);
+    // Names of checks begin with the folder that they are about.
     for (VerifyCheck& check : inner) {
       check.name = baseline->folder + "/" + check.name;
       checks.push_back(std::move(check));
