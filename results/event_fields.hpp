@@ -78,7 +78,7 @@ struct Fields<PlanEvent> {
   }
 };
 
-/// An entry of the list `devices` in a `scale` line.
+/// This is an entry of the list `devices` in a `scale` line.
 template <>
 struct Fields<DeviceCount> {
   static void visit(auto& e, auto&& v) {
@@ -132,7 +132,7 @@ struct Fields<PhaseEvent> {
   }
 };
 
-/// An object within `step` and `rank_time` lines.
+/// This is an object within `step` and `rank_time` lines.
 template <>
 struct Fields<StepSplit> {
   static void visit(auto& e, auto&& v) {

@@ -61,7 +61,7 @@ struct StartEvent {
   std::optional<SweepPlace> sweep = {};  ///< absent: no sweep started the run
 };
 
-/// The request: all settings of the run, defaults filled in.
+/// The request holds all settings of the run, with defaults filled in.
 struct ConfigEvent {
   JsonText config;  ///< the effective configuration
 };
@@ -69,7 +69,7 @@ struct ConfigEvent {
 struct SystemEvent {
   JsonText system;
 };
-/// The plan by which the ranks divide the model, or, in a search, the groups of ranks.
+/// The plan says how the ranks divide the model, or, in a search, which groups they form.
 struct PlanEvent {
   JsonText plan;
   std::string summary =
@@ -208,7 +208,7 @@ struct ObservedEvent {
   std::vector<std::string> unknown;  ///< tensor operators outside the fixed list
 };
 
-/// The most memory that a rank held at once, told at its end.
+/// A rank tells at its end the most memory that it held at once.
 struct MemoryEvent {
   std::int32_t rank = 0;
   std::uint64_t peak_bytes = 0;
@@ -351,7 +351,7 @@ struct CheckpointEvent {
 
 /// The outcome of a run: it did what was asked for, it was interrupted, or it met an error.
 enum class RunStatus { complete, partial, failed };
-/// Last line of every journal that ended in order.
+/// This is the last line of every journal that ended in order.
 struct StopEvent {
   RunStatus status = RunStatus::complete;
   std::string reason;

@@ -44,7 +44,7 @@ std::string enclosed(std::string text, char open, char close) {
   return text;
 }
 
-/// The word for a number that JSON cannot write.
+/// Returns the word for a number that JSON cannot write.
 const char* nonfinite_name(double value) {
   if (std::isnan(value)) return "nan";
   return value > 0 ? "inf" : "-inf";
@@ -243,7 +243,7 @@ class FieldReader {
   void operator()(const char* name, SuitePlan& value) { read_object(required(name), value); }
   void operator()(const char* name, SweepPlace& value) { read_object(required(name), value); }
 
-  /// Null where the key is absent; a key that is there counts as taken.
+  /// Returns null where the key is absent; a key that is there counts as taken.
   const Json* find(const std::string& name) {
     const auto found = object_.find(name);
     if (found == object_.end()) return nullptr;

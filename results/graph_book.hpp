@@ -21,7 +21,7 @@ class GraphBook {
   /// The faults of the graphs, each with its line: text that cannot be read, or another hash than
   /// the line says. Empty where there is none.
   const std::vector<std::string>& problems() const { return problems_; }
-  /// Graphs that could be read and have their hash.
+  /// Returns the number of graphs that could be read and have their hash.
   std::size_t size() const { return graphs_.size(); }
 
   /// The graph a step trained: its trial's (latest) one, or the workload's.

@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Empty where the value is no text.
+/// Returns an empty text where the value is none.
 std::string text(const Json& json) {
   return json.is_string() ? json.get<std::string>() : std::string();
 }
@@ -24,7 +24,8 @@ std::string percent(const Json& fraction) {
   return fmt::format("{:.1f} %", 100 * fraction.get<double>());
 }
 
-/// HSR, the ratio of the mix to the sum of its classes alone, and the gain over the best class.
+/// Writes HSR, the ratio of the mix to the sum of its classes alone, and the gain over the best
+/// one.
 std::string figures(const Json& json) {
   return fmt::format("HSR {:.3f}, {:.2f} x {} alone", json.at("hsr").get<double>(),
                      json.at("gain").get<double>(), text(json.at("best_class")));

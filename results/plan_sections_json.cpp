@@ -33,7 +33,7 @@ void put_time(Json& json, const RankTimeGroup& group) {
   json["ops_per_second"] = group.ops_per_second();
 }
 
-/// A rank's place in the plan, begun by its number.
+/// Returns a rank's place in the plan; its number comes first.
 Json place_of(const RankUse& use) {
   Json json{{"rank", use.rank}};
   if (!use.plan) return json;
@@ -68,13 +68,13 @@ Json grouped(const std::vector<RankUse>& ranks, Key&& key,
   return list;
 }
 
-/// All that the plan says a rank holds at its fullest moment.
+/// Returns all that the plan says a rank holds at its fullest moment.
 std::uint64_t planned_bytes(const RankPlanEvent& plan) {
   return plan.weights_bytes + plan.gradients_bytes + plan.optimizer_bytes + plan.activations_bytes +
          plan.buffers_bytes;
 }
 
-/// The parts of a rank's planned memory and their sum, in bytes.
+/// Writes the parts of a rank's planned memory and their sum, in bytes.
 Json ledger(const RankPlanEvent& plan) {
   return {{"weights", plan.weights_bytes},     {"gradients", plan.gradients_bytes},
           {"optimizer", plan.optimizer_bytes}, {"activations", plan.activations_bytes},

@@ -26,7 +26,7 @@ std::vector<RankUse> rank_uses(const Journal& journal) {
   return list;
 }
 
-/// The share of the ranks' time in which they did not compute, for whatever reason.
+/// Returns the share of the ranks' time in which they did not compute, for whatever reason.
 std::optional<double> bubble_rate(const std::vector<RankUse>& ranks) {
   double compute_s = 0, wall_s = 0;
   for (const RankUse& use : ranks) {
@@ -83,7 +83,7 @@ std::optional<HeteroSummary> hetero_of(const Journal& journal,
 }  // namespace
 
 void RankTimeGroup::add(const RankTimeEvent& time) {
-  // A running mean, so that ranks can be added one by one.
+  // The running mean lets ranks be added one by one.
   const auto mean = [n = static_cast<double>(ranks)](double& value, double one) {
     value = (value * n + one) / (n + 1);
   };

@@ -45,23 +45,23 @@ void put_section(Json& json, const char* key, Json section) {
   if (!section.empty()) json[key] = std::move(section);
 }
 
-/// The document of a journal line, or null where there is none.
+/// Returns the document of a journal line, or null where there is none.
 Json parsed(const JsonText* json) {
   return json == nullptr || json->text.empty() ? Json() : Json::parse(json->text);
 }
 
-/// The hash of a document's text as it stands in the journal; empty where there is none.
+/// Returns the hash of a document's text as it stands in the journal; empty without one.
 std::string text_hash(const JsonText* json) {
   return json == nullptr || json->text.empty() ? "" : sha256_hex(json->text);
 }
 
-/// Null where the journal ends before its configuration.
+/// Returns null where the journal ends before its configuration.
 const JsonText* config_text(const Journal& journal) {
   const auto* event = journal.last<ConfigEvent>();
   return event == nullptr ? nullptr : &event->config;
 }
 
-/// The verdict: class, ruleset, and a reason for each rule that the run broke.
+/// Writes the verdict: class, ruleset, and a reason for each rule that the run broke.
 Json validity_section(const Validity& validity) {
   Json json{{"class", to_string(validity.severity)},
             {"rankable", validity.rankable()},
@@ -277,7 +277,7 @@ Json search_section(const Journal& journal, const SearchSummary& search) {
   return json;
 }
 
-/// The parts of the window's seconds, then the same per rank, stage and class of devices.
+/// Writes the parts of the window's seconds, then the same per rank, stage and device class.
 Json time_section(const TimeShares& time, const PlanSummary& plan) {
   Json json{{"compute", time.compute_s},       {"communication_exposed", time.communication_s},
             {"bubble", time.bubble_s},         {"data", time.data_s},
@@ -294,7 +294,7 @@ Json parent_section(const StartEvent& start) {
   return json;
 }
 
-/// Empty for a run that saved none.
+/// The section is empty for a run that saved none.
 Json checkpoints_section(const Journal& journal) {
   const auto saved = journal.all<CheckpointEvent>();
   if (saved.empty()) return {};
@@ -343,7 +343,7 @@ Json gpu_slowdown_section(const Journal& journal) {
   return json;
 }
 
-/// The seeds by name; a run without a workload line has none.
+/// Writes the seeds by name; a run without a workload line has none.
 Json seeds_section(const Journal& journal) {
   Json json = Json::object();
   if (const auto* workload = journal.first<WorkloadEvent>()) {
@@ -369,7 +369,7 @@ std::string graphs_hash(const Journal& journal) {
   return any ? hash.finish() : "";
 }
 
-/// The hashes by which other files and runs refer to this one.
+/// Writes the hashes by which other files and runs refer to this one.
 Json hashes_section(const Journal& journal, const StartEvent& start) {
   Json json{{"journal_head", journal.head}, {"journal", journal.sha256}};
   put(json, "config", text_hash(config_text(journal)));

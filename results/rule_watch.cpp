@@ -22,7 +22,7 @@ bool tells_of_hosts(const Event& event) {
   return is_any_of<HostLoadEvent, GpuSlowdownEvent>(event);
 }
 
-/// The kinds of lines that rules of Moment::steps look at.
+/// Returns true for the kinds of lines that rules of Moment::steps look at.
 bool is_judged(const Event& event) {
   return is_any_of<StepEvent, ObservedEvent, ChecksumEvent>(event) || tells_of_hosts(event);
 }

@@ -29,7 +29,7 @@ namespace {
 
 constexpr const char* latest = "latest";
 
-/// Unpredictable digits, so that runs that begin in the same second differ.
+/// The digits are unpredictable, so that runs that begin in the same second differ.
 std::string random_id() {
   return fmt::format("{:08x}", static_cast<std::uint32_t>(unpredictable_bits()));
 }

@@ -203,7 +203,7 @@ std::optional<Interval> median_interval(const std::vector<double>& sorted) {
   return Interval{sorted[static_cast<std::size_t>(low)], sorted[static_cast<std::size_t>(high)]};
 }
 
-/// Quantiles over the steps of the window, of all groups together.
+/// Computes quantiles over the steps of the window, those of all groups together.
 void find_step_time(const Steps& steps, RunSummary& summary) {
   constexpr double tail_quantile = 0.95;
   std::vector<double> seconds;

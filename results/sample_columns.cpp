@@ -28,7 +28,7 @@ Rows<E> rows_of(const Journal& journal) {
   return rows;
 }
 
-/// One value per row, converted to the column's type.
+/// Takes one value from each row and converts it to the column's type.
 template <class T, class E>
 std::vector<T> column(const Rows<E>& rows, auto&& value) {
   std::vector<T> values;
@@ -37,8 +37,8 @@ std::vector<T> column(const Rows<E>& rows, auto&& value) {
   return values;
 }
 
-/// A column each of signed, unsigned and real numbers and of texts. `value` takes a row; the long
-/// name and the unit become attributes of the dataset.
+/// These make a column of signed, unsigned or real numbers or of texts. `value` takes a row; the
+/// long name and the unit become attributes of the dataset.
 template <class E>
 SampleColumn whole(const Rows<E>& rows, const char* name, const char* long_name, const char* units,
                    auto&& value) {
@@ -60,7 +60,7 @@ SampleColumn text_column(const Rows<E>& rows, const char* name, const char* long
   return {name, long_name, "", column<std::string>(rows, value)};
 }
 
-/// Absent values, as columns have them.
+/// These are the values that stand for an absent one.
 std::int64_t or_minus_one(std::optional<std::uint64_t> value) {
   return value ? static_cast<std::int64_t>(*value) : -1;
 }
@@ -94,7 +94,7 @@ std::vector<std::uint8_t> phases_of_steps(const Journal& journal) {
   return phases;
 }
 
-/// One row per optimizer step, in the order of the journal.
+/// The table has one row per optimizer step, in the order of the journal.
 SampleTable steps(const Journal& journal) {
   using E = StepEvent;
   const auto rows = rows_of<E>(journal);
@@ -138,7 +138,7 @@ SampleTable steps(const Journal& journal) {
       "t_end_ns"};
 }
 
-/// One row per line of a trial, so a trial that ended has two.
+/// The table has one row per line of a trial, so a trial that ended has two.
 SampleTable trials(const Journal& journal) {
   using E = TrialEvent;
   const auto rows = rows_of<E>(journal);
@@ -174,7 +174,7 @@ SampleTable trials(const Journal& journal) {
       "id"};
 }
 
-/// One row per evaluation, final or not.
+/// The table has one row per evaluation, final or not.
 SampleTable evaluations(const Journal& journal) {
   using E = EvalEvent;
   const auto rows = rows_of<E>(journal);
@@ -298,7 +298,7 @@ struct RankStepsRow {
   }
 };
 
-/// One row per value of each rank's line.
+/// The table has one row per value of each rank's line.
 SampleTable rank_steps(const Journal& journal) {
   using E = RankStepsRow;
   std::vector<E> values;

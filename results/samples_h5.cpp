@@ -109,7 +109,7 @@ hid_t memory_type(const std::vector<std::uint64_t>&) { return H5T_NATIVE_UINT64;
 hid_t memory_type(const std::vector<double>&) { return H5T_NATIVE_DOUBLE; }
 hid_t memory_type(const std::vector<std::uint8_t>&) { return H5T_NATIVE_UINT8; }
 
-/// At least 1, the shortest text that HDF5 stores.
+/// Returns the length of the longest text, and at least 1, since HDF5 stores no shorter one.
 std::size_t longest(const std::vector<std::string>& texts) {
   std::size_t size = 1;
   for (const std::string& text : texts) size = std::max(size, text.size());
@@ -202,7 +202,7 @@ void write_record(hid_t file, const std::string& record) {
           "write the record's text");
 }
 
-/// The identity of the run, for readers who open no other file.
+/// The attributes identify the run for readers who open no other file.
 void write_root_attributes(hid_t file, const Journal& journal, const std::string& record) {
   const auto* start = journal.first<StartEvent>();
   const auto* stop = journal.last<StopEvent>();
@@ -216,7 +216,7 @@ void write_root_attributes(hid_t file, const Journal& journal, const std::string
   write_attribute(file, "record_sha256", sha256_hex(record));
 }
 
-/// The bytes that the file would have on a disk.
+/// Returns the bytes that the file would have on a disk.
 std::string file_image(hid_t file) {
   checked(H5Fflush(file, H5F_SCOPE_GLOBAL), "flush");
   const ssize_t size = checked(H5Fget_file_image(file, nullptr, 0), "measure the file");

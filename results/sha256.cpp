@@ -43,7 +43,7 @@ Sha256& Sha256::update(std::string_view bytes) {
   return *this;
 }
 
-/// The digest as digits, two per byte; then the context starts a new hash.
+/// The digest is written as two digits per byte; then the context starts a new hash.
 std::string Sha256::finish() {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned int size = 0;

@@ -24,7 +24,7 @@ class Sha256 {
   std::unique_ptr<Context> context_;
 };
 
-/// The hash of these bytes alone.
+/// Returns the hash of these bytes alone.
 std::string sha256_hex(std::string_view bytes);
 /// Throws UserError with the path when the file cannot be read, or is no regular one.
 std::string sha256_file_hex(const std::string& path);

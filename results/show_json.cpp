@@ -55,7 +55,7 @@ std::string rate(const Json& metric, const std::string& unit) {
                      high / scaled.factor);
 }
 
-/// A text without its quotes, any other value as JSON, and nothing for an absent one.
+/// Returns a text without its quotes, any other value as JSON, and nothing for an absent one.
 std::string shown_text(const Json& json) {
   if (json.is_null()) return {};
   return json.is_string() ? json.get<std::string>() : json.dump();
@@ -65,7 +65,7 @@ std::string shown_text(const Json& json) {
 
 constexpr std::size_t most_digits = 30;  // longer counts get no prefix
 
-/// "llm nano, 123 k parameters, fp32".
+/// Writes a row such as "llm nano, 123 k parameters, fp32".
 std::string workload(const Json& r) {
   const std::string name = shown_text(value_at(r, "/workload/name"));
   if (name.empty()) return {};
@@ -79,7 +79,7 @@ std::string workload(const Json& r) {
                      shown_text(value_at(r, "/workload/precision")));
 }
 
-/// "2 ranks, 2 × cpu with 1 thread, transport mpi".
+/// Writes a row such as "2 ranks, 2 × cpu with 1 thread, transport mpi".
 std::string scale(const Json& r) {
   const Json ranks = value_at(r, "/scale/ranks");
   if (ranks.is_null()) return {};
@@ -93,7 +93,7 @@ std::string scale(const Json& r) {
   return line + ", transport " + shown_text(value_at(r, "/scale/transport"));
 }
 
-/// Samples or tokens per second, with the interval.
+/// Writes samples or tokens per second, with their interval.
 std::string throughput(const Json& r) {
   const Json metric = value_at(r, "/metrics/throughput");
   return metric.is_null() ? "" : rate(metric, shown_text(metric.at("unit")));
@@ -103,7 +103,7 @@ std::string ops(const Json& r) {
   return rate(value_at(r, "/metrics/ops_per_second"), operations_unit);
 }
 
-/// The rate as a share of the measured peak.
+/// Writes the rate as a share of the measured peak.
 std::string utilization(const Json& r) {
   const Json metric = value_at(r, "/metrics/utilization");
   if (metric.is_null()) return {};
@@ -136,7 +136,7 @@ std::string quality(const Json& r) {
                             metric.at("met") == true ? "met" : "not met");
 }
 
-/// The steps of the window, its length, and the time of one step.
+/// Writes the steps of the window, its length, and the time of one step.
 std::string steps(const Json& r) {
   std::string line = fmt::format(
       "{} in {:.1f} s after {} of warm-up", shown_text(value_at(r, "/metrics/steps")),
@@ -177,7 +177,7 @@ std::string until(const Json& r) {
                      json.at("needed_at_least") == true ? "at least" : "some", needed_s, needed_s);
 }
 
-/// Trials by their outcome.
+/// Counts the trials by their outcome.
 std::string search(const Json& r) {
   const Json json = value_at(r, "/search");
   if (json.is_null()) return {};
@@ -187,7 +187,7 @@ std::string search(const Json& r) {
                      json.at("diverged").dump(), json.at("failed").dump());
 }
 
-/// The search's master and the time that groups waited for it.
+/// Tells what the search's master did and how long groups waited for it.
 std::string master(const Json& r) {
   const Json json = value_at(r, "/search/master");
   if (json.is_null()) return {};
@@ -200,7 +200,7 @@ std::string master(const Json& r) {
                             100 * json.at("idle_fraction").get<double>());
 }
 
-/// The memory of the fullest rank, and the greatest error of the plan.
+/// Writes the memory of the fullest rank, and the greatest error of the plan.
 std::string memory(const Json& r) {
   const Json peak = value_at(r, "/metrics/peak_memory_bytes/max");
   if (peak.is_null()) return {};
@@ -235,7 +235,7 @@ struct RowRule {
   const char* label;
   std::string (*value)(const Json& record);
 };
-/// The rows in their order.
+/// The rows are shown in this order.
 constexpr std::array record_table{RowRule{"workload", workload},
                                   RowRule{"scale", scale},
                                   RowRule{"plan", plan_row},
@@ -263,7 +263,7 @@ std::string rule_name(const Json& reason) {
   return rule == "workload" ? rule + " " + shown_text(reason.at("parameter")) : rule;
 }
 
-/// A line per broken rule, with what was expected, what was found, and a hint.
+/// Adds a line per broken rule: what was expected, what was found, and a hint.
 void add_reasons(const Json& document, std::vector<Row>& rows) {
   for (const Json& reason : value_at(document, "/validity/reasons")) {
     rows.push_back(

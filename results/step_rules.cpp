@@ -32,7 +32,7 @@ std::uint64_t first_step_of(const Journal& journal, const StepEvent& step) {
   return start == nullptr ? 0 : start->parent_step.value_or(0);
 }
 
-/// The trials whose outcome is that they diverged.
+/// Returns the trials whose outcome is that they diverged.
 std::set<std::uint64_t> diverged_trials(const Journal& journal) {
   std::set<std::uint64_t> trials;
   for (const JournalLine& line : journal.lines) {

@@ -44,7 +44,7 @@ struct Part {
   std::optional<Estimate> ops;
 };
 
-/// The class by its name in a record at `path`.
+/// Returns the class that a record at `path` names.
 Severity parse_severity(const std::string& name, const std::string& path) {
   for (const Severity severity :
        {Severity::closed, Severity::review, Severity::open, Severity::invalid}) {
@@ -53,7 +53,7 @@ Severity parse_severity(const std::string& name, const std::string& path) {
   throw UserError(fmt::format("{}: '{}' is no class of validity", path, name));
 }
 
-/// The status by its name in a record at `path`.
+/// Returns the status that a record at `path` names.
 RunStatus parse_status(const std::string& name, const std::string& path) {
   for (const RunStatus status : {RunStatus::complete, RunStatus::partial, RunStatus::failed}) {
     if (name == to_string(status)) return status;

@@ -33,7 +33,7 @@
 namespace heteroperf {
 namespace {
 
-/// Checks in the order in which they are told.
+/// Checks stand in the order in which they are told.
 using Checks = std::vector<VerifyCheck>;
 
 constexpr const char* absent = "absent";
@@ -55,10 +55,10 @@ constexpr std::array claim_table{Claim{"journal_head", "/hashes/journal_head"},
                                  Claim{"quality", "/metrics/quality"},
                                  Claim{"regulated_score", "/metrics/regulated_score"}};
 
-/// A value as JSON, or "absent".
+/// Returns a value as JSON, or "absent".
 std::string claim_text(const Json& json) { return json.is_null() ? absent : json.dump(); }
 
-/// A check of two texts; it holds where they are equal.
+/// Makes a check of two texts, which holds where they are equal.
 VerifyCheck equal_check(std::string name, std::string expected, std::string actual) {
   const bool ok = expected == actual;
   return {std::move(name), ok, std::move(expected), std::move(actual), CheckText::words};
@@ -81,7 +81,7 @@ void check_companion(const char* name, const std::filesystem::path& path, const 
   checks.push_back(equal_check(name, expected, file_hash(path)));
 }
 
-/// The three documents that a run writes beside its record.
+/// Compares the three documents that a run writes beside its record.
 void check_companions(const RunFiles& files, const Journal& journal, Checks& checks) {
   const auto* config = journal.last<ConfigEvent>();
   const auto* plan = journal.last<PlanEvent>();
@@ -132,7 +132,7 @@ void check_claims(const Json& rebuilt, const Json& stored, Checks& checks) {
   }
 }
 
-/// The text of a file, or a failed check and nothing.
+/// Returns the text of a file, or adds a failed check and returns nothing.
 std::optional<std::string> stored_text(const std::filesystem::path& path, const char* name,
                                        Checks& checks) {
   try {

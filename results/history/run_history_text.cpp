@@ -30,7 +30,7 @@ std::string marks_text(const std::vector<std::string>& changes) {
   return text + (changes.size() > most_named ? ", …" : "");
 }
 
-/// The line between two levels.
+/// Writes the line that stands between two levels.
 std::string change_line(const ComparedMetric& metric, const LevelChange& change) {
   return fmt::format("  ---- {}: {} -> {} ({}, p {:.2g})\n", change.worse ? "WORSE" : "better",
                      value_text(metric, change.before), value_text(metric, change.after),

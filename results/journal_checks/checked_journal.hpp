@@ -93,10 +93,10 @@ void check_model(const CheckedJournal& run, LineCheck& check);
 void check_data_line(const CheckedJournal& run, LineCheck& check);
 void check_hosts(const CheckedJournal& run, LineCheck& check);
 
-// The order of the phases (phase_checks.cpp).
+// This one holds the order of the phases (phase_checks.cpp).
 void check_phases(const CheckedJournal& run, LineCheck& check);
 
-// Steps, evaluations and the end of the run (step_checks.cpp).
+// These hold steps, evaluations and the end of the run (step_checks.cpp).
 void check_step_samples(const CheckedJournal& run, LineCheck& check);
 void check_step_tokens(const CheckedJournal& run, LineCheck& check);
 void check_evaluations(const CheckedJournal& run, LineCheck& check);
@@ -104,13 +104,13 @@ void check_looks(const CheckedJournal& run, LineCheck& check);
 void check_checkpoint_lines(const CheckedJournal& run, LineCheck& check);
 void check_ending(const CheckedJournal& run, LineCheck& check);
 
-// The trials of a search and its master (trial_checks.cpp).
+// These hold the trials of a search and its master (trial_checks.cpp).
 void check_trial_lines(const CheckedJournal& run, LineCheck& check);
 void check_trial_quality(const CheckedJournal& run, LineCheck& check);
 void check_best_trial(const CheckedJournal& run, LineCheck& check);
 void check_search_line(const CheckedJournal& run, LineCheck& check);
 
-// Lines that single ranks write about themselves (rank_checks.cpp).
+// These hold the lines that single ranks write about themselves (rank_checks.cpp).
 void check_rank_plans(const CheckedJournal& run, LineCheck& check);
 void check_predictions(const CheckedJournal& run, LineCheck& check);
 void check_observations(const CheckedJournal& run, LineCheck& check);

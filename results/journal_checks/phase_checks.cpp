@@ -25,7 +25,7 @@ namespace {
 /// The group that enters a phase; nothing: the whole run.
 using PhaseKey = std::optional<std::int32_t>;
 
-/// The progress of the run, or of one of its groups, up to a line.
+/// Progress says how far the run, or one of its groups, has come at some line.
 struct Progress {
   std::optional<Phase> phase;
   bool measured = false;

@@ -131,7 +131,7 @@ class EachTraining {
   std::set<std::pair<std::int32_t, std::optional<std::uint64_t>>> seen_;
 };
 
-/// Null where no rank has this number.
+/// Returns null where no rank has this number.
 const RankHome* home_of_rank(const CheckedJournal& run, std::int32_t rank) {
   const auto place = static_cast<std::size_t>(rank);
   return rank >= 0 && place < run.outline.homes.size() ? &run.outline.homes[place] : nullptr;

@@ -33,7 +33,7 @@ struct AskedRun {
 /// First and last CPU of each range, numbered as the kernel does; ranges may overlap.
 using CpuRanges = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
 
-/// Where a rank runs, by the `binding` in the `system` line.
+/// The place where a rank runs, as the `binding` in the `system` line tells it.
 struct RankHome {
   std::string host, device;
   CpuRanges cpus;

@@ -22,7 +22,7 @@ bool may_be_packed(const std::filesystem::path& name);
 /// Checkpoints are most of a folder's bytes and no part of its record, so they can be left out.
 enum class PackedCheckpoints { none, all };
 
-/// The outcome of packing.
+/// pack_folder() returns this about the archive that it wrote.
 struct PackedArchive {
   std::filesystem::path file;
   std::size_t files = 0;

@@ -45,7 +45,7 @@ std::string file_name_of(const std::string& text) {
   return name;
 }
 
-/// "ranks" of "scale.ranks".
+/// Returns the last part of a key: "ranks" of "scale.ranks".
 std::string last_part(const std::string& key) { return key.substr(key.rfind('.') + 1); }
 
 Json point_json(const SweepPoint& point) {
@@ -179,7 +179,7 @@ Json with_known(const Json& stored, const Json& known) {
   return merged;
 }
 
-/// The content that the seal is computed of.
+/// Returns the content of which the seal is computed.
 Json without_seal(Json json) {
   json.erase("sha256");
   return json;
