@@ -1,3 +1,9 @@
+// The list of the best drafts of a search, and the memory of every draft that was ever on it.
+//
+// A draft is known by its text, so the same draft found by two phases takes one place. A draft that
+// fell off the list is still remembered and does not return; it could not win anyway, since the
+// time to beat only falls. Ties are broken by the number of stages and then by the text, so that
+// the result does not depend on the order in which drafts were found.
 #include "runners/plan/search/best_drafts.hpp"
 
 #include <algorithm>

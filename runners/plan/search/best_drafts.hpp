@@ -14,6 +14,7 @@ class BestDrafts {
   explicit BestDrafts(std::size_t keep) : keep_(keep) {}
 
   /// Infinite while fewer than `keep` are known.
+  /// The step time in seconds of the last one kept: a draft that is not faster is of no use.
   double time_to_beat() const;
   double best() const;  ///< infinite while none is known
   /// False where it is known, or no faster than all of those kept.

@@ -1,3 +1,11 @@
+// The certificate of a plan: its prediction, a lower bound, the gap between the two, and what
+// limits it.
+//
+// Everything is worked out from the plan, the model and the machine, never from what the search
+// knew, so the certificate of a plan written by hand means the same. The bound is asked for with
+// the plan's own samples per step and with tables that reach as far as its micro-batches and
+// degrees. It covers as many constraints as the plan obeys: a plan whose ranks hold several stages
+// can hide sums behind passes and is held against the weaker bound.
 #include "runners/plan/search/certificate.hpp"
 
 #include <fmt/format.h>
@@ -10,6 +18,7 @@
 namespace heteroperf {
 namespace {
 
+/// Joins the steps of the critical path that follow each other on one position.
 std::vector<CriticalPart> critical_parts(const ScheduleReport& report) {
   std::vector<CriticalPart> parts;
   for (const PathStep& step : report.critical_path) {

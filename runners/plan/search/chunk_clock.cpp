@@ -1,3 +1,10 @@
+// The exact clock of pipelines of several chunks per position.
+//
+// The order of passes is known beforehand (PassOrder) and lists every pass after those that it
+// needs. So one walk over the list is enough: each pass starts at the later of the end of its
+// position's pass before it and the arrival of its input. A *slot* is one micro-batch in one stage;
+// its neighbours in the model lie `micro_batches` slots away. Messages between stages of one
+// position take no time, because the scorer gives them none.
 #include "runners/plan/search/chunk_clock.hpp"
 
 #include <algorithm>

@@ -1,3 +1,16 @@
+// Pipelines cut into several chunks per position.
+//
+// Filling and draining a pipeline costs about (p − 1) periods; with v chunks per position about a
+// v-th of that. It pays where a step has few micro-batches per position. The search does not look
+// for devices again: it takes *seeds*, good drafts of one chunk, keeps their devices and shares,
+// and cuts the layers anew for every schedule and number of chunks. A seed's *hope* is its time
+// without the part of the filling that chunks could save, an optimistic estimate that orders seeds
+// and drops those that cannot beat the best.
+//
+// balanced() finds the cuts with the least work for the busiest position by bisection of the
+// period. The best cut of each seed and schedule is improved by local search with the exact clock.
+// Passes timed are counted, for the price of a score is their number, and `most_passes` bounds the
+// work independently of the machine.
 #include "runners/plan/search/chunk_search.hpp"
 
 #include <algorithm>
@@ -46,7 +59,9 @@ void ChunkSearch::offer(const PipelineDraft& draft, const DraftScore& score) {
   if (4 * stages * draft.micro_batches > most_passes_of_one) return;
   double period = 0;
   for (const StageScore& stage : score.stages) period = std::max(period, stage.clock.work_s());
+  // The time beyond M periods of the slowest stage is taken for filling.
   const double filling = std::max(0.0, score.makespan_s - draft.micro_batches * period);
+  // No stage is cut into more chunks than it has layers.
   const double left = 1.0 / std::clamp(layers, 2, chunk_counts[std::size(chunk_counts) - 1]);
   Seed seed{score.step_time_s - filling * (1 - left), draft};
   const auto [place, is_new] = seeds_.try_emplace(structure_of(draft), seed);
@@ -68,6 +83,7 @@ std::vector<ScoredDraft> ChunkSearch::run(double best_s, std::size_t keep,
     return a.score.step_time_s < b.score.step_time_s;
   };
   std::stable_sort(found.begin(), found.end(), faster);
+  // Only the most promising are worth a local search.
   if (found.size() > keep) found.resize(keep);
   for (ScoredDraft& one : found) one = improve(std::move(one), stop);
   std::erase_if(found, [](const ScoredDraft& one) { return !one.score.fits(); });
@@ -121,11 +137,13 @@ std::optional<PipelineDraft> ChunkSearch::balanced(const PipelineDraft& seed, co
   for (int s = 0; s < positions * chunks; ++s) {
     DraftStage& stage = draft.stages[at_index(s)];
     stage = seed.stages[at_index(draft.position_of(s))];
+    // The schedule's order decides about warm-ups.
     stage.warm_up = 0;
     stage.wire = WireFormat::fp32;
     if (s < positions) high += scorer_.compute(stage).work_s();
   }
   if (scorer_.order_of(draft) == nullptr) return std::nullopt;
+  // Other cuts may give a slow position more than it has in the seed.
   high *= 4;
   std::optional<PipelineDraft> best;
   while (high > low * 1.001) {
@@ -146,7 +164,10 @@ bool ChunkSearch::cut(PipelineDraft& draft, double period_s) const {
   for (int s = 0; s < stages; ++s) {
     DraftStage& stage = draft.stages[at_index(s)];
     double& own = used[at_index(draft.position_of(s))];
+    // The k-th chunk of a position may use k of `chunks` parts of its period, so that no chunk
+    // takes all.
     const double until = period_s * (s / draft.positions() + 1) / draft.chunks;
+    // Each stage that follows needs a layer.
     const int most = problem_.layers - (stages - 1 - s);
     const auto work = [&](int end) {
       stage.end = end;

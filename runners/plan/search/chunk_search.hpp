@@ -34,11 +34,13 @@ class ChunkSearch {
   using Visit = std::function<void(PipelineDraft&&)>;
   void forget_the_worst();
   std::vector<ScoredDraft> cut_seeds(double best_s, const std::function<bool()>& stop);
+  /// Nothing where there are fewer layers than stages, or the schedule does not allow the numbers.
   std::optional<PipelineDraft> balanced(const PipelineDraft& seed, const char* schedule,
                                         int chunks) const;
   bool cut(PipelineDraft& draft, double period_s) const;
   ScoredDraft scored_draft(PipelineDraft&& draft);
   double worth(const ScoredDraft& one) const;
+  /// Takes the best neighbour of one kind of move after the other until no kind helps.
   ScoredDraft improve(ScoredDraft start, const std::function<bool()>& stop);
   void cuts(const PipelineDraft& draft, const Visit& visit) const;
   void shifts(const PipelineDraft& draft, const Visit& visit) const;

@@ -1,3 +1,17 @@
+// Local search around one draft.
+//
+// A *move* changes one thing: a cut, the place of some replicas, a degree, recomputation, the
+// schedule, warm-ups, shares, or a wire's format. For each kind of move all neighbours are scored
+// and the best is taken if it is better; rounds over all kinds go on until none helps. So a round
+// ends in a draft that no single move improves.
+//
+// Neighbours are compared by worth() instead of the step's time alone. Where several stages are
+// equally slow, no single move shortens the step; the small term for the sum of squares rewards
+// easing one of them, which makes room for the next move. As the worth may fall while the time
+// grows a little, the fastest draft seen is kept apart from the one at hand.
+//
+// With many stages the exact clock is dear, so the formula filters neighbours first, except for
+// moves whose effect it does not see (schedules, warm-ups).
 #include "runners/plan/search/draft_moves.hpp"
 
 #include <algorithm>
@@ -53,6 +67,8 @@ bool DraftMoves::rebalance(PipelineDraft& draft, const std::vector<std::size_t>&
   return true;
 }
 
+/// Moves the border of two neighbours by up to four layers; only these two stages are balanced
+/// again.
 void DraftMoves::cuts(const PipelineDraft& draft, const Visit& visit) const {
   for (std::size_t s = 0; s + 1 < draft.stages.size(); ++s) {
     for (const int by : {-4, -2, -1, 1, 2, 4}) {
@@ -82,6 +98,8 @@ void DraftMoves::replicas(const PipelineDraft& draft, const Visit& visit) const 
         }
         if (!rebalance(without, {s})) continue;
         for (std::size_t to = 0; to < stages; ++to) {
+          // Deep pipelines pass replicas to neighbours alone, for the number of pairs grows as a
+          // square.
           if (to == s || (stages > 8 && to + 1 != s && to != s + 1)) continue;
           PipelineDraft moved = without;
           ReplicaGroup more = group;
@@ -89,6 +107,7 @@ void DraftMoves::replicas(const PipelineDraft& draft, const Visit& visit) const 
           moved.stages[to].groups.push_back(more);
           if (rebalance(moved, {to})) visit(std::move(moved));
         }
+        // The devices may also stay idle: this is a neighbour of its own.
         visit(std::move(without));
       }
     }
@@ -120,6 +139,8 @@ void DraftMoves::idle_devices(const PipelineDraft& draft, const Visit& visit) co
   }
 }
 
+/// Regroups a group's devices with another degree. The number of devices stays, so the new degree
+/// must divide it, and a group must fit a node.
 void DraftMoves::degrees(const PipelineDraft& draft, const Visit& visit) const {
   const PlanningProblem& problem = filler_.scorer().problem();
   for (std::size_t s = 0; s < draft.stages.size(); ++s) {
@@ -138,6 +159,7 @@ void DraftMoves::degrees(const PipelineDraft& draft, const Visit& visit) const {
   }
 }
 
+/// One stage's recomputation, or ZeRO for the whole plan.
 void DraftMoves::recomputation(const PipelineDraft& draft, const Visit& visit) const {
   for (std::size_t s = 0; s < draft.stages.size(); ++s) {
     for (const Recomputation r :
@@ -153,6 +175,8 @@ void DraftMoves::recomputation(const PipelineDraft& draft, const Visit& visit) c
   visit(std::move(moved));
 }
 
+/// Another schedule of one chunk with its least warm-ups. Memory and the parting of B and W change
+/// in all stages, so all are balanced.
 void DraftMoves::schedules(const PipelineDraft& draft, const Visit& visit) const {
   if (draft.stages.size() == 1) return;
   std::vector<std::size_t> all(draft.stages.size());
@@ -176,6 +200,7 @@ void DraftMoves::warm_ups(const PipelineDraft& draft, const Visit& visit) const 
       for (int s = 0; s <= k; ++s) {
         int& warm_up = moved.stages[at_index(s)].warm_up;
         warm_up = std::min(warm_up + by, draft.micro_batches);
+        // Fewer forwards than positions follow would stall the pipeline; see pipeline_ends().
         allowed = allowed && warm_up >= std::min(draft.micro_batches, stages - 1 - s);
       }
       for (int s = 0; s + 1 < stages; ++s) {
@@ -212,6 +237,7 @@ void DraftMoves::shares(const PipelineDraft& draft, const Visit& visit) const {
   }
 }
 
+/// Only coarser formats than the present one, up to the coarsest that is allowed.
 void DraftMoves::wires(const PipelineDraft& draft, const Visit& visit) const {
   for (std::size_t s = 0; s + 1 < draft.stages.size(); ++s) {
     for (const WireFormat format : {WireFormat::bf16, WireFormat::int8}) {
@@ -235,6 +261,7 @@ ScoredDraft DraftMoves::improve(ScoredDraft start, const std::function<bool()>& 
   while (better && !stop()) {
     better = false;
     for (const Kind kind : kinds) {
+      // A coarser wire loses precision, so it has to pay for itself.
       const double gain = kind == &DraftMoves::wires ? rules_.least_wire_gain : least_gain;
       ScoredDraft best = start;
       double to_beat = worth(start) * (1 - gain);
@@ -244,6 +271,7 @@ ScoredDraft DraftMoves::improve(ScoredDraft start, const std::function<bool()>& 
       const double promising_s =
           by_formula ? kept_estimate_room * filler_.scorer().estimate(start.draft).step_time_s : 0;
       (this->*kind)(start.draft, [&](PipelineDraft&& draft) {
+        // A micro-batch of another size would be another batch with this number of micro-batches.
         if (stop() || draft.stages.front().samples() != samples) return;
         ++scored_;
         if (by_formula) {
@@ -263,6 +291,7 @@ ScoredDraft DraftMoves::improve(ScoredDraft start, const std::function<bool()>& 
       better = true;
     }
   }
+  // The moves were compared by extrapolated times.
   fastest.score = filler_.scorer().score(fastest.draft);
   return fastest;
 }

@@ -38,11 +38,14 @@ class DraftMoves {
  public:
   DraftMoves(const StageFiller& filler, const MoveRules& rules) : filler_(filler), rules_(rules) {}
 
+  /// Returns the fastest draft on the way, scored exactly. The batch stays, and with it the number
+  /// of micro-batches; the start must fit.
   ScoredDraft improve(ScoredDraft start, const std::function<bool()>& stop);
   /// Drafts scored so far.
   std::uint64_t scored() const { return scored_; }
 
  private:
+  /// A kind of move calls `visit` with every neighbour of the draft; nothing is scored yet.
   using Visit = std::function<void(PipelineDraft&&)>;
   void cuts(const PipelineDraft& draft, const Visit& visit) const;
   void replicas(const PipelineDraft& draft, const Visit& visit) const;
@@ -53,6 +56,7 @@ class DraftMoves {
   void warm_ups(const PipelineDraft& draft, const Visit& visit) const;
   void shares(const PipelineDraft& draft, const Visit& visit) const;
   void wires(const PipelineDraft& draft, const Visit& visit) const;
+  /// Gives these stages new shares after a change; false where their replicas have no room.
   bool rebalance(PipelineDraft& draft, const std::vector<std::size_t>& stages) const;
 
   const StageFiller& filler_;

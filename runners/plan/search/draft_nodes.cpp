@@ -1,4 +1,10 @@
-// The part of DraftScorer that looks for nodes.
+// Whether the nodes of the pools have room for a draft's tensor-parallel groups.
+//
+// A group of a degree stays within one node, so a draft may have enough devices in a pool and still
+// not fit: two groups of three do not share a node of four. The check packs groups as
+// GraphProblem::plan() does, largest degrees first, each into the fullest node that still has room,
+// and it counts nodes by their free devices instead of listing them, because pools may have
+// thousands. Pools are thought to consist of equal nodes and at most one smaller one.
 #include <algorithm>
 
 #include "metrics/base/quantity.hpp"
@@ -48,6 +54,7 @@ bool DraftScorer::finds_nodes(const PipelineDraft& draft) const {
     }
     // Degrees that divide the nodes, and each other, always find room.
     const bool powers = even && (per_node & (per_node - 1)) == 0;
+    // Nothing is packed in the usual case.
     if (powers) continue;
     FreeNodes nodes(problem_.pools[p].devices, per_node);
     for (std::size_t d = groups.size(); d-- > 0;) {

@@ -1,3 +1,13 @@
+// A draft in numbers becomes a plan that names nodes and ranks.
+//
+// The draft says how many devices of a pool each group of replicas has; here they become devices of
+// the cluster. Tensor-parallel groups have to stay within a node, so places are served in falling
+// order of their degree, and each takes the fullest node that still has room for it. Large groups
+// first, tight nodes first: this leaves the least scattered remainder. Ranks of the plan are then
+// the devices used, in the order of the cluster, so that a plan of all devices needs no list of
+// them.
+//
+// Warm-ups are written only where they differ from the schedule's own.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -46,6 +56,7 @@ Plan GraphProblem::plan(const PipelineDraft& draft) const {
   plan.micro_batches = draft.micro_batches;
   plan.zero_stage = draft.zero_stage;
   std::size_t node = 0;
+  // Stages get their nodes, their warm-up and their wire.
   for (std::size_t s = 0; s < draft.stages.size(); ++s) {
     const DraftStage& from = draft.stages[s];
     PlanStage& stage = plan.stages.emplace_back();
@@ -113,6 +124,7 @@ Plan GraphProblem::plan(const PipelineDraft& draft) const {
   for (int s = draft.positions(); s < static_cast<int>(draft.stages.size()); ++s) {
     plan.stages[at_index(s)].replicas = plan.stages[at_index(draft.position_of(s))].replicas;
   }
+  // A plan of the cluster's first ranks needs no list of devices.
   const bool first_ones = used.empty() || used.back().value() + 1 == static_cast<int>(used.size());
   if (!first_ones) plan.devices = used;
   return plan;

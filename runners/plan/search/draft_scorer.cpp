@@ -1,3 +1,15 @@
+// The time and the memory of a draft, by the rules that stage_times(), predict() and plan_memory()
+// apply to a whole plan.
+//
+// Scores must be cheap, since a search makes millions of them, so everything of a stage comes from
+// sums over layers, and groups of like replicas are timed once. parts() works out what does not
+// depend on the order of passes: compute of the slowest group, messages, sums, optimizer and
+// memory. A clock then gives the end of each position's last pass: exactly (score), exactly for the
+// beginning and by the steady period for the rest (extrapolate), or by formula (estimate). finish()
+// adds the sums over replicas and the optimizer to these ends.
+//
+// The three agree in all but the ends, so a draft may be filtered by estimate() and judged by
+// score().
 #include "runners/plan/search/draft_scorer.hpp"
 
 #include <algorithm>
@@ -63,6 +75,7 @@ double DraftScorer::message(const DraftStage& from, const DraftStage& to,
     if (a != seen_a || b != seen_b) seen = 0, seen_a = a, seen_b = b;
     if (overlap > seen) {
       seen = overlap;
+      // Bytes are whole in a plan.
       const double bytes = std::ceil(bytes_per_sample * static_cast<double>(overlap));
       const LinkCurve& link = problem_.links[at_index(x.pool)][at_index(y.pool)];
       slowest = std::max(slowest, link.time(Bytes(static_cast<std::uint64_t>(bytes))).value());
@@ -104,6 +117,7 @@ double DraftScorer::ring(const std::vector<const DraftStage*>& stages, double by
   return 2 * (n - 1) / n * bytes * seconds_per_byte + 2 * (n - 1) * latency;
 }
 
+/// True for the first and the last stage where they hold one table (a tied head) in two places.
 bool DraftScorer::shares_table(const PipelineDraft& draft, std::size_t stage) const {
   return !problem_.tied_parameters.empty() && draft.stages.size() > 1 &&
          (stage == 0 || stage + 1 == draft.stages.size());
@@ -122,6 +136,8 @@ double DraftScorer::reduced_parameters(const PipelineDraft& draft, std::size_t s
   return most;
 }
 
+/// The sum of a shared table's gradients over all replicas of both stages; over one position's
+/// where both stages lie there.
 double DraftScorer::tied_reduction(const PipelineDraft& draft) const {
   const DraftStage &first = draft.stages.front(), &last = draft.stages.back();
   const double degree = problem_.degrees[at_index(first.groups.front().degree)];
@@ -130,6 +146,8 @@ double DraftScorer::tied_reduction(const PipelineDraft& draft) const {
   return one_place ? ring({&first}, bytes) : ring({&first, &last}, bytes);
 }
 
+/// The passes over a rank's parameters and states; with ZeRO-1 each replica updates its share
+/// alone.
 double DraftScorer::optimizer(const PipelineDraft& draft, std::size_t stage) const {
   const DraftStage& s = draft.stages[stage];
   double elements = reduced_parameters(draft, stage);
@@ -154,6 +172,7 @@ double DraftScorer::memory(const PipelineDraft& draft, std::size_t stage,
   holding.recomputation = s.recomputation;
   holding.in_flight = std::min(draft.micro_batches, s.warm_up + 1);
   holding.split_backward = clock_order(draft.schedule) != ClockOrder::one_f_one_b;
+  // Optimizer states are shared among replicas of one degree: others hold other parts.
   const bool alike = std::all_of(s.groups.begin(), s.groups.end(), [&](const ReplicaGroup& other) {
     return other.degree == group.degree;
   });
@@ -195,6 +214,7 @@ void DraftScorer::add_memory(double bytes, const ReplicaGroup& group, StageScore
   score.excess_bytes = std::max(0.0, -room(limit, bytes));
 }
 
+/// Everything of a score but the times that depend on the order of passes.
 DraftScore DraftScorer::parts(const PipelineDraft& draft) const {
   DraftScore result;
   const bool tied = shares_table(draft, 0);
@@ -217,6 +237,7 @@ DraftScore DraftScorer::parts(const PipelineDraft& draft) const {
     score.reduction_s = ring({&stage}, reduced_parameters(draft, s) * problem_.master_bytes);
     if (shares_table(draft, s)) score.reduction_s += table_s;
     score.optimizer_s = optimizer(draft, s);
+    // A position's memory needs all of its chunks; score_chunks() adds it.
     if (draft.chunks > 1) continue;
     for (const ReplicaGroup& group : stage.groups)
       add_memory(memory(draft, s, group), group, score);
@@ -234,6 +255,7 @@ void DraftScorer::finish(const std::vector<double>& ends, DraftScore& score) con
   double step = 0;
   for (std::size_t s = 0; s < ends.size(); ++s) {
     const bool waits = tied && (s == 0 || s + 1 == ends.size());
+    // The table's holders wait for each other.
     const double ready = waits ? both : ends[s];
     const StageScore& stage = score.stages[s];
     const double reduced = stage.reduction_s > 0 ? ready + stage.reduction_s : ends[s];
@@ -264,6 +286,7 @@ DraftScore DraftScorer::extrapolate(const PipelineDraft& draft) const {
   for (const DraftStage& stage : draft.stages) deepest = std::max(deepest, stage.warm_up);
   // The first pass through the pipeline, and a few rounds of all that is under way.
   const int settled = 4 * (deepest + stages), more = deepest + stages;
+  // Too few micro-batches to gain from it.
   if (draft.micro_batches < 2 * (settled + more)) return score(draft);
   DraftScore result = parts(draft);
   std::vector<ClockStage> clocks;
@@ -283,6 +306,8 @@ DraftScore DraftScorer::estimate(const PipelineDraft& draft) const {
   std::vector<ClockStage> clocks;
   for (const StageScore& stage : result.stages) clocks.push_back(stage.clock);
   std::vector<double> ends(clocks.size(), pipeline_estimate(clocks, draft.micro_batches));
+  // The formula gives the end of the first position, where the last backward pass ends; each later
+  // position ends sooner by the way back.
   for (std::size_t s = 1; s < ends.size(); ++s) {
     const ClockStage& before = clocks[s - 1];
     ends[s] = ends[s - 1] - before.input_gradient_s - before.weight_gradient_s - before.gradient_s;
@@ -293,6 +318,7 @@ DraftScore DraftScorer::estimate(const PipelineDraft& draft) const {
 
 const PassOrder* DraftScorer::order_of(const PipelineDraft& draft) const {
   const auto key = std::tuple(draft.schedule, draft.positions(), draft.chunks, draft.micro_batches);
+  // The order depends on these numbers alone, so it is made once, and refusals are remembered.
   auto known = orders_.find(key);
   if (known == orders_.end()) {
     known = orders_.emplace(key, std::nullopt).first;

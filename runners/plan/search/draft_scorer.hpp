@@ -60,7 +60,10 @@ class DraftScorer {
 
  private:
   DraftScore parts(const PipelineDraft& draft) const;
+  /// Seconds of the largest message between replicas of two stages.
   double message(const DraftStage& from, const DraftStage& to, double bytes_per_sample) const;
+  /// Seconds of a ring all-reduce of so many bytes over all replicas of the stages; 0 for one
+  /// replica.
   double ring(const std::vector<const DraftStage*>& stages, double bytes) const;
   bool shares_table(const PipelineDraft& draft, std::size_t stage) const;
   double reduced_parameters(const PipelineDraft& draft, std::size_t stage) const;

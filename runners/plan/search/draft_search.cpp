@@ -1,3 +1,18 @@
+// The search for the fastest drafts of a problem, in seven phases that share one list of the best.
+//
+// (1) A beam fills pipelines pool after pool. (2) A dynamic program fills them with pools in
+// groups. Both ask for pipelines whose stages all stay within a *period*, the time of one
+// micro-batch, and lower the period by bisection. (3) Local search improves every draft kept so
+// far. (4) Small problems are searched through by branch and bound. (5) Local search starts again
+// from shaken drafts, unless phase 4 has looked at everything. (6) Promising drafts of one chunk
+// are cut into several chunks per position. (7) Small problems are searched through with several
+// chunks as well.
+//
+// The beam comes first because it finds good drafts soon, and a short time to beat prunes what
+// follows. A closed formula sorts candidates; the exact clock has the word on those that the
+// formula finds near the best. Every phase asks late(), so that the time limit ends the search with
+// the best so far; nothing else depends on the clock, and a search that ends by itself is
+// deterministic.
 #include "runners/plan/search/draft_search.hpp"
 
 #include <fmt/format.h>
@@ -33,6 +48,7 @@ constexpr int most_chunked_devices = 6, most_chunked_layers = 6;
 /// that are worth all.
 constexpr std::size_t most_permuted_pools = 5, few_orders = 4, good_sizes = 3;
 
+/// One search over one problem. The phases of run() build on each other and are called once.
 class DraftSearch {
  public:
   DraftSearch(const PlanningProblem& problem, const PlanSearchOptions& options)
@@ -63,6 +79,7 @@ class DraftSearch {
   }
 
  private:
+  /// True after the time limit. Phases end at their next question; drafts found stay.
   bool late() const { return stopwatch_.elapsed_s() > options_.time_limit_s; }
   std::function<bool()> stop() {
     return [this] { return late(); };
@@ -96,11 +113,14 @@ class DraftSearch {
       const auto stop_there = [&] { return fits || late(); };
       fill.run(any_period_s, rules, stop_there, [&](PipelineFill::Structure&& structure) {
         fits = true;
+        // The run with an endless period asks for memory alone; a draft from it is kept only as a
+        // fallback.
         if (best_.best() < infinite || rules.micro_batches > most_micro_batches) return;
         if (auto draft = fill.fill(structure, any_period_s, rules)) consider(std::move(*draft));
       });
       return fits;
     });
+    // partition_point relies on the order: when one size does not fit, no larger one does.
     sizes.erase(end, sizes.end());
     std::stable_sort(sizes.begin(), sizes.end(), [&](std::int64_t a, std::int64_t b) {
       return std::pair(away(a), a) < std::pair(away(b), b);
@@ -122,6 +142,7 @@ class DraftSearch {
         std::reverse(one.begin(), one.end());
       }
     };
+    // Pools stand fastest first in the problem.
     add(order);
     std::vector<int> by_memory = order;
     std::stable_sort(by_memory.begin(), by_memory.end(), [&](int a, int b) {
@@ -165,6 +186,8 @@ class DraftSearch {
   /// Seconds of the shortest step that came of it. Only while nothing is known are periods far
   /// above the bound's tried.
   double fill_one_order(PipelineBeam& beam, const std::vector<int>& order, const FillRules& rules) {
+    // A period below the bound's share of a micro-batch is impossible, and one above the best
+    // step's cannot win.
     const double least = least_s_ / rules.micro_batches;
     double shortest = infinite;
     const auto visit = [&](PipelineDraft&& draft) {
@@ -188,6 +211,7 @@ class DraftSearch {
     }
   }
 
+  /// Rules for micro-batches of so many samples: ZeRO-1, and B with W in one pass.
   FillRules rules_of(std::int64_t samples) const {
     FillRules rules;
     rules.samples = samples;
@@ -200,6 +224,7 @@ class DraftSearch {
   /// with its own shortest period. Longer ones than the best plan's cannot win.
   void fill_one(PipelineFill& fill, const FillRules& rules) {
     const double least = std::max(least_s_ / rules.micro_batches, 1e-12);
+    // Longer periods find the structures of shorter ones again; each is tightened once.
     std::set<PipelineFill::Structure> seen;
     double period_s = 0;
     const auto visit = [&](PipelineFill::Structure&& structure) {
@@ -208,6 +233,8 @@ class DraftSearch {
       if (auto draft = fill.tighten(structure, longest, rules)) consider(std::move(*draft));
     };
     bool any = false;
+    // The factors grow slowly where plans are likely; the last ones only serve problems in which
+    // nothing else fits.
     for (const double factor : {1.04, 1.1, 1.2, 1.4, 1.8, 2.5, 4.0, 8.0, 1e2, 1e4, 1e8}) {
       period_s = factor * least;
       if (late() || least * rules.micro_batches * factor > best_.time_to_beat()) return;
@@ -228,6 +255,8 @@ class DraftSearch {
     return shortest;
   }
 
+  /// Returns the seconds that decide about a draft: the exact ones, or the formula's where these
+  /// are too far from the best; infinite where it does not fit or was seen before.
   double consider_one(PipelineDraft&& draft) {
     std::int64_t samples = problem_.batch / draft.micro_batches;
     for (DraftStage& stage : draft.stages) {
@@ -239,6 +268,7 @@ class DraftSearch {
     ++result_.candidates;
     const DraftScore estimate = scorer_.estimate(draft);
     if (!estimate.fits()) return infinite;
+    // Even a draft that is too slow by itself may be the fastest when it is cut into chunks.
     if (draft.schedule == "1f1b") chunks_.offer(draft, estimate);
     if (estimate.step_time_s > estimate_room * best_.time_to_beat()) return estimate.step_time_s;
     ++result_.candidates;
@@ -248,6 +278,7 @@ class DraftSearch {
     return seconds;
   }
 
+  /// Adds the end of a local search from the draft.
   void improve(const ScoredDraft& draft) {
     DraftMoves moves(filler_, options_.moves);
     best_.add(moves.improve(draft, stop()));
@@ -261,6 +292,8 @@ class DraftSearch {
     }
   }
 
+  /// Branch and bound over every draft, with optimizer states spread over replicas and without. The
+  /// result counts as exhaustive only where neither run was stopped.
   void look_at_all() {
     const bool small =
         problem_.devices() <= most_exhaustive_devices && problem_.layers <= most_exhaustive_layers;
@@ -317,10 +350,13 @@ class DraftSearch {
     result_.best = std::move(found);
   }
 
+  /// Looks at every draft of several chunks of a small problem. Only drafts that beat the best so
+  /// far come out, so each goes to the front of the list.
   void look_at_all_chunks(double to_beat, std::vector<ScoredDraft>& found) {
     if (problem_.devices() > most_chunked_devices || problem_.layers > most_chunked_layers) return;
     for (const int zero_stage : {1, 0}) {
       ExhaustiveChunks search(scorer_, options_.moves.schedules, zero_stage);
+      // One place beyond half of the list, because the last one may lose to a plan of one chunk.
       search.run(to_beat, stop(), [&](ScoredDraft&& draft) {
         to_beat = draft.score.step_time_s;
         found.insert(found.begin(), std::move(draft));
@@ -335,6 +371,8 @@ class DraftSearch {
     return std::find(all.begin(), all.end(), schedule) != all.end();
   }
 
+  /// Moves three random cuts by up to two layers and balances all stages again; false where the
+  /// draft no longer has room or has a single stage.
   bool shake(PipelineDraft& draft, std::mt19937_64& random) {
     if (draft.stages.size() < 2) return false;
     for (int step = 0; step < 3; ++step) {

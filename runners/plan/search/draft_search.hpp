@@ -7,10 +7,12 @@
 
 namespace heteroperf {
 
+/// The limits of a search and its freedom.
 struct PlanSearchOptions {
   double time_limit_s = 10;  ///< then the best so far is the result
   std::uint64_t seed = 1;    ///< draws the steps that local search is restarted with
   std::size_t keep = 8;      ///< drafts for the exact simulator
+  /// Local searches from shaken drafts, after all others.
   int restarts = 8;
   MoveRules moves;
 };

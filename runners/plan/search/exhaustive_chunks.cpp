@@ -1,3 +1,10 @@
+// Every draft of several chunks of a small problem.
+//
+// The recursion has two levels. The first adds positions with a set of replicas each, and from two
+// positions on tries every schedule and number of chunks. The second cuts the layers into stages in
+// the model's order, with every kind of recomputation. A branch is left when what a position
+// already has to do for all micro-batches takes as long as the best draft. The number of stages
+// tried is limited, because the space grows much faster than with one chunk.
 #include "runners/plan/search/exhaustive_chunks.hpp"
 
 #include <algorithm>

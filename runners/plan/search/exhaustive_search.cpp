@@ -1,3 +1,13 @@
+// Branch and bound over every draft of one chunk of a small problem.
+//
+// Stages are chosen from the last to the first, because the number of stages that follow gives a
+// stage's warm-up and with it its memory. For each number of samples in a micro-batch the recursion
+// goes through all starts of the stage, all sets of replicas of the free devices, and all kinds of
+// recomputation. A branch is left when the stage just added cannot end in time: a micro-batch needs
+// at least the way through the layers before it, and the stage then works on all micro-batches.
+// Memory is judged on whole drafts only, by the scorer.
+//
+// Warm-ups are the least ones, `1f1b` the only schedule, and the rest is for local search.
 #include "runners/plan/search/exhaustive_search.hpp"
 
 #include <algorithm>
@@ -7,6 +17,7 @@
 #include "metrics/base/quantity.hpp"
 
 namespace heteroperf {
+/// way_ is built from each layer's fastest replica.
 ExhaustiveSearch::ExhaustiveSearch(const DraftScorer& scorer, int zero_stage)
     : scorer_(scorer),
       problem_(scorer.problem()),
@@ -73,6 +84,7 @@ void ExhaustiveSearch::stages_before(int end) {
     DraftStage stage;
     stage.first = first;
     stage.end = end;
+    // As many forwards ahead as stages follow.
     stage.warm_up = std::min<int>(draft_.micro_batches, static_cast<int>(draft_.stages.size()));
     choices_.for_each(samples_, [&](const std::vector<ReplicaGroup>& groups) {
       if (stopped_) return;

@@ -1,3 +1,10 @@
+// Advice for a model that fits nowhere.
+//
+// The question is always the same: does PipelineFill find any pipeline when time does not matter?
+// It is asked for more and more memory per device, first doubling and then by bisection, and for
+// more devices. Every other choice is the thriftiest there is: full recomputation if need be,
+// ZeRO-1, all sizes of micro-batches. So the factors named are what the search itself would need.
+// Where no memory helps, the tables have a hole.
 #include "runners/plan/search/fit_advice.hpp"
 
 #include <fmt/format.h>
@@ -12,6 +19,7 @@ namespace {
 
 constexpr double most_memory_factor = 1 << 20;
 
+/// True when some micro-batch lets the pools cover the model within their memory.
 bool fits(const PlanningProblem& problem) {
   const DraftScorer scorer(problem);
   const StageFiller filler(scorer);

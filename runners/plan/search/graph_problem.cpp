@@ -1,3 +1,14 @@
+// The tables of a PlanningProblem, worked out for a model on a machine.
+//
+// The planner knows neither graphs nor clusters: it sees layers, pools and tables. A *layer* is
+// made a stage of its own, and the functions that time and measure a plan's stages
+// (replica_times(), stage_memory()) are asked about it, so that the tables follow the same rules as
+// the prediction. Layers that are alike (layer_kinds()) are asked about once. A *pool* is the set
+// of ranks of one class under one label, which makes a cluster of thousands of ranks a few columns.
+//
+// Times are asked for every micro-batch, since rates depend on shapes. Memory is linear in the
+// samples, so two micro-batches are enough. Between two pools the slowest link counts, for the
+// planner does not yet know which of their devices will talk.
 #include "runners/plan/search/graph_problem.hpp"
 
 #include <fmt/format.h>
@@ -126,6 +137,7 @@ class ProblemMaker {
     }
   }
 
+  /// True when the heads divide and the model can be cut for the degree at all.
   bool can_share(int degree) {
     for (const Node& node : graph_.nodes()) {
       const auto* attention = std::get_if<Attention>(&node.attributes);
@@ -162,10 +174,12 @@ class ProblemMaker {
   /// [micro-batch − 1][layer]; lists are empty where no node holds so many ranks.
   std::vector<std::vector<LayerTimes>> times(const PoolRanks& ranks, int degree) {
     std::vector<std::vector<LayerTimes>> result(at_index(result_.most_samples));
+    // Groups stay within a node, and the largest node holds the largest groups.
     const auto node = std::max_element(ranks.nodes.begin(), ranks.nodes.end(),
                                        [](auto& a, auto& b) { return a.size() < b.size(); });
     if (static_cast<int>(node->size()) < degree) return result;
     StageReplica replica;
+    // The ranks of a pool are alike, so any of the node's stand for all.
     replica.ranks.assign(node->begin(), node->begin() + degree);
     for (std::int64_t samples = 1; samples <= result_.most_samples; ++samples) {
       replica.micro_batch = samples;
@@ -181,6 +195,7 @@ class ProblemMaker {
     return result;
   }
 
+  /// The attention that selective recomputation does again is the difference of two timings.
   LayerTimes layer_times(int layer, const StageReplica& replica) {
     const auto with = [&](Recomputation recomputation) {
       plan_.stages[at_index(layer)].recomputation = recomputation;
@@ -216,6 +231,8 @@ class ProblemMaker {
     }
   }
 
+  /// The bytes of one layer by itself, by recomputation. `extra` is the fullest pass less what is
+  /// kept.
   LayerBytes layer_bytes(std::size_t layer, int degree, std::int64_t samples) {
     LayerBytes bytes;
     for (const Recomputation r :
@@ -234,6 +251,8 @@ class ProblemMaker {
     return bytes;
   }
 
+  /// Elements by layer, each on the fullest rank of a group; tables shared by first and last layer
+  /// apart.
   void add_parameters(int degree) {
     std::vector<double>& layers = result_.parameters.emplace_back();
     for (const auto& nodes : staged_.nodes) {
@@ -258,6 +277,8 @@ class ProblemMaker {
     }
   }
 
+  /// Bytes per sample over each border, by wire format. layer_ends() sees to it that one tensor
+  /// crosses.
   void set_cuts() {
     for (int layer = 0; layer + 1 < result_.layers; ++layer) {
       const auto edge =
@@ -325,6 +346,7 @@ GraphProblem::GraphProblem(const ModelGraph& graph, const Cluster& cluster,
                       master = bytes_per_master(request.precision);
   const std::uint64_t states = request.optimizer == OptimizerKind::adamw ? 2 : 1;
   const std::uint64_t copies = small != master ? master : 0;
+  // Weights and gradients in the precision of the training; under bf16 master copies of both.
   problem_.weight_bytes = static_cast<double>(small + small + copies + copies);
   problem_.optimizer_bytes = static_cast<double>(states * master);
   problem_.master_bytes = static_cast<double>(master);

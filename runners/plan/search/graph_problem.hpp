@@ -9,6 +9,7 @@
 namespace heteroperf {
 
 /// The wishes for a plan beside model and machine.
+/// The limits bound the tables: times are made for each micro-batch and each degree up to them.
 struct PlanningRequest {
   Precision precision = Precision::fp32;
   OptimizerKind optimizer = OptimizerKind::adamw;

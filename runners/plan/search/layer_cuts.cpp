@@ -1,3 +1,15 @@
+// Where a graph may be cut into layers, and which layers are alike.
+//
+// A stage sends its outputs to the next one, so a good place to cut is one that a single tensor
+// crosses, and a narrow one. The graph's order is walked once while the tensors that are still
+// needed are kept in a list; where one is left and it has a gradient, the place counts with the
+// tensor's elements as its width. Places much wider than the median are dropped, such as the one
+// between a language model's head and its loss: a stage that ends there would send several times as
+// much.
+//
+// Two layers are alike when their nodes agree one by one in kind, shapes and inputs, where an input
+// is either the same place within the layer or any tensor of the same shape before it. Most layers
+// of a deep model are alike, which is why timing each kind once makes planning cheap.
 #include "runners/plan/search/layer_cuts.hpp"
 
 #include <algorithm>

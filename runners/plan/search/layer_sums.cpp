@@ -1,3 +1,9 @@
+// Prefix sums over the layers, so that times and bytes of any range cost two look-ups.
+//
+// Times, kept tensors and parameters add up over a range, so the table holds at each layer the sum
+// of all before it. The largest pass does not add up, and a maximum over a range has no prefix
+// form. It is therefore taken from the layers at both ends and from the largest inner layer of the
+// whole model: an upper estimate, exact for models of like blocks, and on the safe side elsewhere.
 #include "runners/plan/search/layer_sums.hpp"
 
 #include <algorithm>

@@ -22,6 +22,7 @@ class LayerSums {
     int first = 0, end = 0;
   };
 
+  /// True when the pool has times for micro-batches of so many samples at this degree.
   bool known(int pool, int degree, std::int64_t samples) const;
   /// Requires known().
   Work work(const ReplicaGroup& group, Range range, Recomputation recomputation) const;

@@ -1,3 +1,15 @@
+// The time that no plan can beat, and the reason for it.
+//
+// The bound is made of terms, each of which a plan cannot escape: the work of the whole batch
+// spread over all devices without any loss; the way of one sample through the model; and, where
+// each position has one stage, the terms of StageRelaxation. They are added one after the other so
+// that the report can say which of them binds. *Weights* of the layers are the dual variables of
+// the fractional assignment of layers to pools: any weights give a valid bound, so a few good
+// candidates are enough.
+//
+// The full relaxation is computed first. The partial ones lie between the bound before and that
+// value, which gives their bisections both ends; where the two are close there is nothing to tell
+// apart and the bisection is saved.
 #include "runners/plan/search/lower_bound.hpp"
 
 #include <algorithm>
@@ -23,6 +35,7 @@ LeastTimes least_times(const PlanningProblem& problem) {
   least.fastest.assign(layers, infinite);
   for (const DevicePool& pool : problem.pools) {
     auto& row = least.device_seconds.emplace_back(layers, infinite);
+    // A pool without devices keeps infinite times.
     if (pool.devices == 0) continue;
     for (std::size_t d = 0; d < problem.degrees.size(); ++d) {
       if (problem.degrees[d] > pool.devices_per_node) continue;
@@ -68,6 +81,7 @@ double seconds_of(const WeightedWork& work, const PlanningProblem& problem) {
   for (std::size_t p = 0; p < problem.pools.size(); ++p) {
     if (problem.pools[p].devices > 0) rate += problem.pools[p].devices * work.rates[p];
   }
+  // A layer that takes no time has an infinite rate, and such weights say nothing.
   return rate > 0 && rate < infinite ? work.work / rate : 0;
 }
 
@@ -99,6 +113,7 @@ void add_stages(const PlanningProblem& problem, PlanBound& bound) {
   constexpr double fine = 1e-3, coarse = 4e-3;
   const double all =
       StageRelaxation(problem, {true, true, true}).bound(bound.seconds, infinite, fine);
+  // The relaxation found no step at all: a problem without plans keeps the simple bounds.
   if (!(all < infinite)) return;
   double before = bound.seconds;
   const auto add = [&](const char* name, const RelaxationTerms& terms) {

@@ -1,3 +1,13 @@
+// The order of the passes of a schedule of several chunks.
+//
+// The schedule's own generator makes the programs, with equal costs for all passes, and join()
+// merges them into one list in which every pass stands after those that it needs. The list serves
+// chunk_ends(), which times it with any costs without asking the generator again: the search times
+// many drafts with the same numbers of positions, chunks and micro-batches.
+//
+// Memory needs the moments at which a position keeps the most. A moment counts the micro-batches of
+// each chunk between F and B and between B and W. Which moment is the fullest depends on the sizes
+// of the chunks, so all are kept that no other exceeds in every count.
 #include "runners/plan/search/pass_order.hpp"
 
 #include <algorithm>
@@ -24,6 +34,7 @@ PassOrder::PassOrder(const std::string& schedule, int positions, int chunks, int
   request.chunks = chunks;
   request.costs = uniform_costs(positions, 1, 1, 1, 0);
   const Schedule made = find_generator(schedule).make(request);
+  // Segments stand in the model's order, so the chunks of a position are numbered along the model.
   for (const Segment& segment : made.graph.segments) {
     auto& stages = stages_of_[at_index(segment.rank)];
     chunk_of_.push_back(static_cast<int>(stages.size()));
@@ -64,6 +75,7 @@ void PassOrder::join(const std::vector<Program>& programs) {
     for (std::size_t q = programs.size(); q-- > 0;) moved = advance(q) || moved;
   }
   for (std::size_t q = 0; q < programs.size(); ++q) {
+    // A program that stops half-way would be a deadlock of the generator.
     HETEROPERF_ENSURE(next[q] == programs[q].size());
   }
 }
@@ -80,6 +92,7 @@ std::vector<std::vector<int>> PassOrder::fullest_of(const Program& program) cons
     if (i.op == Op::forward || i.op == Op::input_gradient) moments.insert(kept);
   }
   std::vector<std::vector<int>> result;
+  // In falling lexicographic order a moment comes after all those that exceed it.
   for (auto one = moments.rbegin(); one != moments.rend(); ++one) {
     const bool less = std::any_of(result.begin(), result.end(),
                                   [&](const auto& other) { return is_within(*one, other); });

@@ -1,3 +1,16 @@
+// Pipelines pool after pool, by beam search.
+//
+// A *node* is a partial pipeline: the layers before `first` are open, the pools of the order before
+// `at` are used up, and `left` devices of the pool at hand are free. Each round adds one stage in
+// front of every node of the beam and keeps the twelve best. The first round that covers all layers
+// ends the search, so the pipeline has as few stages as the beam finds. Layers are covered from the
+// last to the first, since the number of stages that follow decides how many micro-batches a stage
+// keeps.
+//
+// A node's *worth* is the work that its free devices could do within the period if nothing were
+// lost, over the work that is open. Below 1 it cannot be finished and is dropped. Stages therefore
+// differ in their devices: a stage takes just as many replicas as a micro-batch needs, and its last
+// samples may be taken by the next pool, which a filling by equal shares would never find.
 #include "runners/plan/search/pipeline_beam.hpp"
 
 #include <algorithm>
@@ -13,6 +26,7 @@ constexpr std::size_t beam_width = 12;
 constexpr int most_stages = 128;
 /// Into as many equal stages what is left of a pool may be thought to go.
 constexpr int most_shares = 8;
+/// tighten() ends when the periods on both sides are so close.
 constexpr double tight = 1.002;
 
 }  // namespace
@@ -53,6 +67,8 @@ PipelineBeam::Reach PipelineBeam::reach(const ReplicaGroup& group, int end,
     }
     return best_first;
   };
+  // More recomputation keeps less and takes longer: a later kind is of use only where it reaches
+  // further.
   for (const Recomputation r :
        {Recomputation::none, Recomputation::selective, Recomputation::full}) {
     const int by_time = first_good(0, [&](int first) {
@@ -124,6 +140,7 @@ bool PipelineBeam::add_others(Node& node, std::int64_t open, const Task& task) c
     }
     if (best.samples == 0) return false;
     const int degree = problem_.degrees[at_index(best.degree)];
+    // No more replicas than the open samples need.
     best.replicas = static_cast<int>(
         std::min<std::int64_t>(best.replicas, (open + best.samples - 1) / best.samples));
     open -= best.replicas * best.samples;
@@ -148,6 +165,7 @@ void PipelineBeam::add(int parent, const ReplicaGroup& group, const Task& task) 
   node.stage.recomputation = there.recomputation;
   node.stage.warm_up = task.in_flight - 1;
   if (group.replicas > 0) node.stage.groups.push_back(group);
+  // The pool may not have taken the whole micro-batch.
   if (!add_others(node, task.rules.samples - group.replicas * group.samples, task)) return;
   push(std::move(node), task);
 }
@@ -184,6 +202,7 @@ void PipelineBeam::extend(int parent, const Task& task) {
     if (available == 0) continue;
     std::vector<std::int64_t> sizes{1, 2, 3, 4};
     for (int shares = 1; shares <= most_shares; ++shares) {
+      // With these samples the devices left make so many equal stages.
       sizes.push_back((task.rules.samples * shares + available - 1) / available);
     }
     std::sort(sizes.begin(), sizes.end());
@@ -232,6 +251,7 @@ std::optional<PipelineDraft> PipelineBeam::fill(const std::vector<int>& order, d
   for (; !beam.empty() && task.in_flight <= most_stages; ++task.in_flight) {
     next_.clear();
     for (const int parent : beam) extend(parent, task);
+    // Ties go by the rest of the state and then by number, so that the search is deterministic.
     const auto better = [&](int a, int b) {
       const Node &x = nodes_[at_index(a)], &y = nodes_[at_index(b)];
       return std::tuple(-x.worth, x.first, x.at, x.left, a) <
@@ -242,6 +262,7 @@ std::optional<PipelineDraft> PipelineBeam::fill(const std::vector<int>& order, d
     beam.clear();
     for (const int one : next_) {
       const Node& x = nodes_[at_index(one)];
+      // Nodes of the same state have the same worth, so they are neighbours in the order.
       const bool known = !beam.empty() && nodes_[at_index(beam.back())].first == x.first &&
                          nodes_[at_index(beam.back())].at == x.at &&
                          nodes_[at_index(beam.back())].left == x.left;

@@ -61,8 +61,10 @@ class PipelineBeam {
   void extend(int parent, const Task& task);
   void add(int parent, const ReplicaGroup& group, const Task& task);
   bool add_others(Node& node, std::int64_t open, const Task& task) const;
+  /// Tries the first stage with all devices that are free, also those that no equal stage uses.
   void finish_with_all(int parent, const Task& task);
   void push(Node&& node, const Task& task);
+  /// Infinite for a node that has covered all layers.
   double worth(const Node& node, const Task& task) const;
   PipelineDraft draft(int last, const FillRules& rules) const;
 

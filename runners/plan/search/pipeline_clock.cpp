@@ -1,3 +1,14 @@
+// The exact clock of pipelines of one chunk, and the formula for `1f1b`.
+//
+// The clock runs each position's passes in the order that its schedule prescribes. A pass starts
+// when its position is free and what it needs has arrived. As these times do not depend on the
+// order in which positions are looked at, the clock sweeps down the positions and up again, each
+// time taking every position as far as it gets, until all weight gradients are done; no queue of
+// events is needed, and a sweep down and up moves every micro-batch that can move.
+//
+// The formula takes a round trip of the first micro-batch and one period for each other. The period
+// is the slowest position's work, or the time in which a position gets a micro-batch back divided
+// by the micro-batches that it may have under way (Little's law).
 #include "runners/plan/search/pipeline_clock.hpp"
 
 #include <algorithm>
@@ -14,6 +25,7 @@ enum class Pass { forward, input_gradient, weight_gradient };
 /// One position's place in its order of passes.
 struct Progress {
   int forwards = 0, backwards = 0, weights = 0;
+  /// Seconds from the start of the step until the position's last pass ends.
   double free = 0;
 };
 
@@ -40,6 +52,7 @@ class PipelineClock {
         moved += advance(s);
         left += progress_[at_index(s)].weights < micro_batches_ ? 1 : 0;
       }
+      // No progress would mean warm-ups that break the promises of pipeline_ends().
       HETEROPERF_EXPECT(moved > 0 || left == 0);
     }
     std::vector<double> ends;
@@ -111,6 +124,7 @@ class PipelineClock {
   }
 
   const std::vector<ClockStage>& stages_;
+  // `zero_bubble_` is the k of the zero-bubble orders: 1 for `zb-h1`, 2 for `zb-h2`, 0 for `1f1b`.
   int micro_batches_, count_, zero_bubble_;
   std::vector<Progress> progress_;
   std::vector<std::vector<double>> forward_end_, backward_end_;

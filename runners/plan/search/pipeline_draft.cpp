@@ -1,3 +1,10 @@
+// The small arithmetic of drafts: where their stages lie, which schedules they may have, and their
+// text.
+//
+// A stage's position follows from the schedule: with one chunk stage and position are the same,
+// with several the stages go around (looped) or down and up again (zig-zag). Groups are kept in one
+// order and with like ones joined, so that drafts that mean the same have the same text, by which
+// the search recognises them.
 #include "runners/plan/search/pipeline_draft.hpp"
 
 #include <fmt/format.h>

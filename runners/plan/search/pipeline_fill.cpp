@@ -1,3 +1,15 @@
+// Pipelines of pools in groups, by dynamic programming over sets of pools.
+//
+// A *structure* says which devices every stage has. The program goes from the last stage to the
+// first, because a stage keeps a micro-batch for each stage that follows it: with the followers
+// known, memory is known. From each state (pools used, stages made) every group of unused pools may
+// add 1, 2, … stages with equal devices, each as long as the period allows. States are visited in
+// the order of their number of stages, so a state is final when its turn comes.
+//
+// The number of sets doubles with every pool, so beyond three pools only pairs and runs of
+// neighbours in speed form groups. The numbers of stages are a coarse list, and `most_fills` bounds
+// the work. The structures are worth more than the periods they were found with: each is filled
+// again with its own shortest period by tighten().
 #include "runners/plan/search/pipeline_fill.hpp"
 
 #include <algorithm>
@@ -56,6 +68,7 @@ void PipelineFill::extend(std::size_t index, PoolSet group, int stages, double p
   int first = states_[index].first;
   int added = 0, likely = 0;
   for (; added < stages && first > 0; ++added) {
+    // The number of stages that follow, and its own, are kept in flight.
     const std::optional<DraftStage> stage =
         filler_.fill(devices, first, before + added + 1, period_s, rules, likely);
     ++fills_;
@@ -65,6 +78,7 @@ void PipelineFill::extend(std::size_t index, PoolSet group, int stages, double p
   }
   const std::size_t to = index_of(before + added, used | group);
   State& state = states_[to];
+  // Of two ways to the same state the one that leaves fewer layers open stays.
   if (state.first >= 0 && state.first <= first) return;
   const PoolSet free = static_cast<PoolSet>(sets_ - 1) & ~(used | group);
   if (first > 0 && !can_finish(free, first, period_s, rules)) return;
@@ -102,6 +116,7 @@ std::optional<PipelineDraft> PipelineFill::fill(const Structure& structure, doub
 std::optional<PipelineDraft> PipelineFill::tighten(const Structure& structure, double period_s,
                                                    const FillRules& rules) const {
   std::optional<PipelineDraft> best = fill(structure, period_s, rules);
+  // Structures come from periods not far above their own, so a quarter is low enough.
   double low = period_s / 4, high = period_s;
   while (best && high / low > 1.001) {
     const double middle = std::sqrt(low * high);
@@ -122,6 +137,8 @@ bool PipelineFill::is_dominated(std::size_t index) const {
   return false;
 }
 
+/// States are stored by number of stages first, and every step adds stages, so one pass over them
+/// is enough.
 bool PipelineFill::run(double period_s, const FillRules& rules, const std::function<bool()>& stop,
                        const std::function<void(Structure&&)>& visit) {
   states_.assign(at_index(most_stages_ + 1) * sets_, State());

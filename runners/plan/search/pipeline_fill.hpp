@@ -16,6 +16,7 @@ namespace heteroperf {
 class PipelineFill {
  public:
   /// The filler outlives it.
+  /// Requires at most 31 pools, for a set of pools is a number of 32 bits.
   explicit PipelineFill(const StageFiller& filler);
 
   /// The devices of every stage, the first stage first.

@@ -1,3 +1,14 @@
+// Cost and energy of a step, and the search for the plan that has least of them.
+//
+// The fastest plan is seldom the cheapest: a slow device adds little speed but its full price. So
+// not only plans but also sets of devices are searched. A *choice* is a number of devices of each
+// class; its value is the least cost or energy among the plans that the search for time finds on
+// these devices. From the whole machine and from each class alone, the search changes the number of
+// one class at a time, by one or to some eighths of all, while that helps (coordinate descent).
+// Choices are remembered, so each is searched once.
+//
+// Each choice gets an eighth of the time limit, and the search says that it is incomplete where
+// time ran out.
 #include "runners/plan/search/plan_objective.hpp"
 
 #include <fmt/format.h>
@@ -49,6 +60,7 @@ class ObjectiveSearch {
     std::vector<std::vector<int>> starts(1);
     for (const std::string& name : names_) starts[0].push_back(count(name));
     for (std::size_t c = 0; c < names_.size() && names_.size() > 1; ++c) {
+      // One class alone, the others idle.
       starts.emplace_back(names_.size(), 0)[c] = count(names_[c]);
     }
     // The whole machine says what a model that fits nowhere needs.
@@ -67,6 +79,7 @@ class ObjectiveSearch {
  private:
   int count(const std::string& name) const { return static_cast<int>(ranks_.at(name).size()); }
 
+  /// Moves to the best neighbour until none is better.
   void descend(std::vector<int> counts) {
     double value = of(counts);
     for (bool moved = true; moved;) {
@@ -122,6 +135,7 @@ class ObjectiveSearch {
     return least;
   }
 
+  /// Values the plans of one choice on the whole machine and keeps the list that holds the best.
   void take(PlanSearchResult found, const std::vector<RankId>& part, double& least) {
     candidates_ += found.candidates;
     simulated_ += found.simulated;
@@ -173,6 +187,7 @@ StepExpense step_expense(const ReadyPlan& ready, const Cluster& whole) {
   for (std::size_t r = 0; r < ready.roles.size(); ++r) {
     const auto& price =
         class_of(*ready.cluster, RankId(static_cast<std::int32_t>(r))).price_per_hour;
+    // One device without a price leaves the sum unknown.
     if (!price) result.cost.reset();
     if (result.cost) *result.cost += *price / seconds_per_hour * step_time_s;
   }
@@ -182,6 +197,7 @@ StepExpense step_expense(const ReadyPlan& ready, const Cluster& whole) {
     if (result.joules) *result.joules += *device.idle_watts * step_time_s;
   }
   if (!result.joules) return result;
+  // A computing device draws its busy watts instead of its idle ones.
   const std::vector<double> busy = ready.busy_s();
   for (std::size_t r = 0; r < busy.size(); ++r) {
     const DeviceClass& device = class_of(*ready.cluster, RankId(static_cast<std::int32_t>(r)));

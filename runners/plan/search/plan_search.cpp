@@ -1,3 +1,9 @@
+// From the best drafts to plans that are checked and predicted.
+//
+// The search for drafts knows memory as sums over layers, on the safe side nearly always but not by
+// proof. So its best drafts become plans one by one, and the exact ledger and the simulator judge
+// them. Where none is left, the search is repeated with a little less memory per device until
+// something fits or the tries are used up.
 #include "runners/plan/search/plan_search.hpp"
 
 #include <algorithm>
@@ -39,12 +45,14 @@ class PlanSearch {
   }
 
  private:
+  /// Sums up what the searches did.
   void add(const SearchOutcome& outcome) {
     result_.candidates += outcome.candidates;
     result_.complete = result_.complete && outcome.complete;
     result_.exhaustive = outcome.exhaustive;
   }
 
+  /// Keeps the draft as a plan, or remembers why it cannot run.
   void judge(const ScoredDraft& draft, std::vector<Problem>& refused) {
     // A result in hand and no time left: the drafts are in order.
     if (!result_.plans.empty() && stopwatch_.elapsed_s() > options_.time_limit_s) return;

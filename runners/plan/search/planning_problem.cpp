@@ -1,3 +1,9 @@
+// The checks of a PlanningProblem.
+//
+// Problems come from graphs, from profiles of other tools and from tests, and the search indexes
+// their tables without asking. So everything is checked once, in three rounds, each of which needs
+// the one before: numbers that make sense at all, tables of the right extents, and then values that
+// are finite and not negative. Each round reports all that it finds.
 #include "runners/plan/search/planning_problem.hpp"
 
 #include <fmt/format.h>
@@ -55,6 +61,7 @@ class ProblemCheck {
     }
   }
 
+  /// Complains of a table with another number of entries than it should have.
   void expect(std::size_t is, std::size_t should, const char* what) {
     if (is == should) return;
     problems_.add(fmt::format("{}: {} entries", what, is), fmt::format("{} are needed", should));

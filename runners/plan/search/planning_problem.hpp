@@ -43,6 +43,9 @@ struct DevicePool {
 };
 
 /// All that the search for a plan is told: a chain of layers, pools of devices, links between them.
+/// Tables are indexed by position: a degree's index is not the degree, and entry m of a list by
+/// micro-batch is for m + 1 samples. The search takes the tables as they are; check_problem() is
+/// called before it.
 struct PlanningProblem {
   int layers = 0;
   std::vector<DevicePool> pools;

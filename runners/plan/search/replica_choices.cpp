@@ -1,3 +1,9 @@
+// All sets of replicas that together take one micro-batch.
+//
+// A *type* is a pool, a degree and a number of samples. The recursion goes through the types in a
+// fixed order and takes none, one, two, … replicas of each while devices and samples last, so every
+// set is visited once whatever the order of its members. Devices are marked as taken while the
+// visitor runs: the visitor may ask for the next stage's sets, and sees only what is left.
 #include "runners/plan/search/replica_choices.hpp"
 
 #include <algorithm>

@@ -1,4 +1,14 @@
 // The part of StageRelaxation that counts the stages that follow.
+//
+// Under schedules in turn the k-th stage from the end keeps k micro-batches at once. Memory
+// therefore depends on how many stages follow, and the dynamic program needs one list of covers per
+// number of stages: list k holds for every layer the cheapest way to cover the layers from there to
+// the end with k stages. A list is made from the one before it by adding one stage in front.
+//
+// More stages keep more, so a list entry counts only where it costs less than all shorter ones, and
+// only while the budget still pays for the layers before it at their fractional least. This ends
+// the lists soon. Once as many stages follow as there are micro-batches, more of them change
+// nothing, and one last list with any number of stages closes the search.
 #include <algorithm>
 
 #include "metrics/base/quantity.hpp"
@@ -77,6 +87,8 @@ double StageRelaxation::least_counted_cost(const Step& step, std::vector<double>
   const std::vector<double> before = least_costs_before(step);
   double budget = 0;
   for (std::size_t p = 0; p < prices_.size(); ++p) budget += prices_[p] * problem_.pools[p].devices;
+  // The most that a cover from a layer on may cost: the budget less the least for the layers
+  // before.
   std::vector<double> most;
   for (const double one : before) most.push_back(budget * sum_slack * sum_slack - one);
   std::vector<Covers> by_count(1, Covers(layers + 1, Cover{infinite, -1, -1, 0}));
@@ -99,6 +111,7 @@ double StageRelaxation::least_counted_cost(const Step& step, std::vector<double>
   }
   if (best == 0) return infinite;
   const double cost = by_count[best][0].cost;
+  // The way back through the lists says which devices the cheapest cover uses.
   for (std::size_t list = best, at = 0; at < layers;) {
     const Cover& cover = by_count[list][at];
     const Choice& choice = choices_[at_index(cover.choice)];

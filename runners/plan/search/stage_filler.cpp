@@ -1,3 +1,14 @@
+// Single stages: how many layers some devices can take, and how they share a micro-batch.
+//
+// Everything rests on monotony: more samples take more time and memory, more layers too. So the
+// largest number of samples of a replica, and the longest range of layers of a stage, are found by
+// bisection over tables of sums (LayerSums). A stage is good when the *capacities* of its replicas,
+// the samples that each can take within the period and its memory, add up to a micro-batch.
+//
+// Recomputation is tried from none to full, and only when memory is what lacks; each degree of
+// recomputation takes longer, so where time lacks the stage is given up at once. fill() finds
+// stages for a given period; balance() goes the other way and finds the shortest period for given
+// layers and replicas.
 #include "runners/plan/search/stage_filler.hpp"
 
 #include <algorithm>

@@ -35,6 +35,7 @@ class StageFiller {
                                  double period_s, const FillRules& rules, int likely = 0) const;
 
   /// The stage of exactly these layers; nothing where the devices are too few.
+  /// Its groups may take more than a micro-batch together; balance() makes the shares exact.
   std::optional<DraftStage> fill_range(const DeviceCounts& devices, LayerSums::Range range,
                                        int in_flight, double period_s,
                                        const FillRules& rules) const;
@@ -55,10 +56,15 @@ class StageFiller {
     std::int64_t all() const { return samples * replicas; }
   };
   enum class Room { enough, too_slow, too_little_memory };
+  /// Samples that one replica of the group takes, and how many if memory did not count.
   Capacity capacity(ReplicaGroup group, LayerSums::Range range, const LayerSums::Holding& holding,
                     double period_s, const FillRules& rules) const;
+  /// Writes the best degree of every pool to `chosen` and says whether all pools together have
+  /// room, and otherwise what they lack.
   Room room(const DeviceCounts& devices, LayerSums::Range range, const LayerSums::Holding& holding,
             double period_s, const FillRules& rules, std::vector<Capacity>& chosen) const;
+  /// True when the devices can take the range at some recomputation; writes the stage unless
+  /// `stage` is null.
   bool takes(const DeviceCounts& devices, LayerSums::Range range, int in_flight, double period_s,
              const FillRules& rules, DraftStage* stage) const;
 

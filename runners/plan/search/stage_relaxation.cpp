@@ -1,3 +1,19 @@
+// A lower bound of the step's time for plans with one stage per position.
+//
+// The question is_possible() is asked of one step time T and one size of micro-batches: could any
+// plan do it? Devices get prices, and a dynamic program over layers finds the cheapest cuts, where
+// a stage of layers [i, j) costs the price of the fractional replicas that do it within what T
+// leaves. If even the cheapest cuts cost more than all devices together, the answer is no, at any
+// prices; so every set of prices gives a valid bound, and changing them can only improve it. Prices
+// rise where more of a pool is used than exists and fall elsewhere (a subgradient method with
+// exponential steps). bound() bisects T and asks for every size of a micro-batch that divides the
+// batch.
+//
+// A *choice* is a kind of replica: pool, degree and samples. Choices of one pool and degree stand
+// next to each other, with growing samples, so that `next` can jump over all of those that cannot
+// take a layer. Everything that would need rounding up (devices, replicas) stays fractional, and
+// everything that depends on the rest of the plan takes its least value, for a bound must never be
+// above any plan.
 #include "runners/plan/search/stage_relaxation.hpp"
 
 #include <algorithm>
@@ -9,7 +25,10 @@
 namespace heteroperf {
 namespace {
 
+/// Rounds of changing prices: usual ones; under counted stages on large problems; on other large
+/// problems.
 constexpr int price_rounds = 10, some_price_rounds = 6, few_price_rounds = 3;
+/// The step of the prices is divided by 1 + decay · round.
 constexpr double slow_decay = 0.3;
 /// Other prices do not add so much.
 constexpr double hopeless = 0.85;
@@ -29,6 +48,8 @@ StageRelaxation::StageRelaxation(const PlanningProblem& problem, const Relaxatio
   set_links();
 }
 
+/// The first price of a pool is the samples that its best replica does per device-second, so that
+/// equal work costs about the same everywhere.
 void StageRelaxation::add_choices() {
   prices_.assign(problem_.pools.size(), 0);
   for (std::size_t p = 0; p < problem_.pools.size(); ++p) {
@@ -61,6 +82,7 @@ void StageRelaxation::add_samples(int pool, int degree) {
 /// Looks at the choices from `first` on, which are of one pool and degree.
 void StageRelaxation::set_least(std::size_t first) {
   std::vector<double> least(at_index(problem_.layers), infinite);
+  // From the most samples down, so that `least` is the minimum over this choice and those after it.
   for (std::size_t c = choices_.size(); c-- > first;) {
     Choice& choice = choices_[c];
     const double limit = problem_.pools[at_index(choice.pool)].memory_bytes;
@@ -68,6 +90,7 @@ void StageRelaxation::set_least(std::size_t first) {
       const LayerSums::Range range{layer, layer + 1};
       LayerSums::Holding holding;
       holding.recomputation = Recomputation::full;
+      // Full recomputation and states over all devices: no plan holds less.
       holding.state_replicas = devices_;
       const bool fits =
           !terms_.memory || limit <= 0 ||
@@ -178,7 +201,10 @@ double StageRelaxation::after_work(const Choice& choice, LayerSums::Range range,
   return seconds;
 }
 
+/// True when a replica of the choice can do the range within the step. Cheap tests go first, for
+/// this is the inner loop.
 bool StageRelaxation::takes(const Choice& choice, LayerSums::Range range, const Step& step) const {
+  // The stage waits until a micro-batch has come through the layers before it.
   const double left = step.seconds - heads_[at_index(range.first)];
   const auto& sums = choice.seconds[0];
   const double work_s = (sums[at_index(range.end)] - sums[at_index(range.first)]) *
@@ -190,6 +216,8 @@ bool StageRelaxation::takes(const Choice& choice, LayerSums::Range range, const 
   const double period_s = (left - after_work(choice, range, step)) /
                           static_cast<double>(step.micro_batches) * sum_slack;
   for (const Recomputation r :
+       // Any kind that has time and memory is enough. Full recomputation needs the least memory, so
+       // it is asked first.
        {Recomputation::full, Recomputation::none, Recomputation::selective}) {
     const auto& with = choice.seconds[static_cast<std::size_t>(r)];
     if (with[at_index(range.end)] - with[at_index(range.first)] > period_s) continue;
@@ -262,6 +290,7 @@ double StageRelaxation::least_cost(const Step& step, std::vector<double>& used) 
 /// Prices go up where too much is used, down elsewhere; those that said the most stay for the next
 /// step.
 bool StageRelaxation::is_possible(const Step& step) {
+  // Large problems get fewer rounds: a worse bound, but still a valid one.
   const bool many = choices_.size() * at_index(problem_.layers) > many_steps;
   if (!terms_.counts) {
     return is_afforded(step, &StageRelaxation::least_cost,
@@ -283,6 +312,7 @@ bool StageRelaxation::is_afforded(const Step& step, Cost least, PriceRounds roun
     }
     std::vector<double> used(prices_.size(), 0);
     const double cost = (this->*least)(step, used) / budget;
+    // The price of all devices is the budget: costs above 1 prove that T is impossible.
     if (cost > sum_slack) return false;
     if (cost > dearest) dearest = cost, best = prices_;
     double most_used = 0;
@@ -290,6 +320,7 @@ bool StageRelaxation::is_afforded(const Step& step, Cost least, PriceRounds roun
       const double devices = problem_.pools[p].devices;
       if (devices > 0) most_used = std::max(most_used, used[p] / devices);
     }
+    // Nothing is used too much, so these prices cannot prove more; or the proof is too far away.
     if (most_used <= 1 || cost < hopeless) break;
     const double rate = first_rate / (1 + rounds.decay * round);
     for (std::size_t p = 0; p < prices_.size(); ++p) {
@@ -344,7 +375,9 @@ double StageRelaxation::bound(double least_s, double most_s, double accuracy) {
     sizes.push_back({samples, 0, prices_});
   }
   double low = least_s, high = most_s;
+  // A known upper end may already be impossible.
   if (high < infinite && !is_any_possible(high, sizes)) return high;
+  // Without an upper end it is looked for in steps that grow twice as fast each time.
   for (double grow = 1.01; high == infinite; grow = 1 + 2 * (grow - 1)) {
     if (grow > most_growth) return infinite;
     (is_any_possible(least_s * grow, sizes) ? high : low) = least_s * grow;

@@ -69,6 +69,7 @@ class StageRelaxation {
   void set_least(std::size_t first);
   void set_heads();
   void set_links();
+  /// False is a proof that no plan takes the step; true says only that no proof was found.
   bool is_possible(const Step& step);
   using Cost = double (StageRelaxation::*)(const Step& step, std::vector<double>& used);
   /// Prices are changed so often, each time by less.
@@ -76,8 +77,11 @@ class StageRelaxation {
     int count = 1;
     double decay = 1;
   };
+  /// Asks `least` for the cheapest cuts at changing prices; false where they cost more than all
+  /// devices.
   bool is_afforded(const Step& step, Cost least, PriceRounds rounds);
   double least_cost(const Step& step, std::vector<double>& used);
+  /// least_cost() with the number of stages that follow each stage; slower and tighter.
   double least_counted_cost(const Step& step, std::vector<double>& used);
   using Covers = std::vector<Cover>;  ///< [layer]
   enum class MoreStages { one, any };
@@ -85,9 +89,13 @@ class StageRelaxation {
                 const Step& step);
   std::vector<double> least_costs_before(const Step& step) const;
   bool takes(const Choice& choice, LayerSums::Range range, const Step& step) const;
+  /// Seconds of the sums over replicas and of the optimizer after a stage's last pass, at the
+  /// least.
   double after_work(const Choice& choice, LayerSums::Range range, const Step& step) const;
+  /// True when the range's states and kept tensors, at their least, fit the choice's devices.
   bool has_memory(const Choice& choice, LayerSums::Range range, double period_s, const Step& step,
                   Recomputation recomputation) const;
+  /// Devices that a stage takes when all its replicas are of this choice; fractional.
   double devices(const Choice& choice, const Step& step) const;
   std::vector<double> seconds_of(const Choice& choice, std::size_t recomputation) const;
   std::vector<std::int64_t> micro_batch_sizes() const;
