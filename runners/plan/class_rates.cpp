@@ -1,3 +1,10 @@
+// What a class of devices does in a second, from the entries of an efficiency matrix.
+//
+// The entries of a class are sorted once into a *sheet*: general numbers (memory, launch, tiles)
+// and lists of entries by operation. A pass that was measured takes units / rate of the entry whose
+// shape is nearest, and nothing is added, because the measurement contains everything. Any other
+// pass follows the roofline: the longer of computing and moving bytes, and the launch. Distances of
+// shapes are logarithmic, so that half and double are equally far.
 #include "runners/plan/class_rates.hpp"
 
 #include <fmt/format.h>
@@ -15,6 +22,7 @@ namespace {
 constexpr double least_operations_per_byte = 4;
 
 /// The numbers of a shape ("1024x1024x1024").
+/// Any characters may stand between the numbers; a 0 counts as 1, because distances are ratios.
 std::vector<double> extents_of(const std::string& shape) {
   std::vector<double> extents;
   for (std::size_t i = 0; i < shape.size();) {
@@ -31,6 +39,7 @@ std::vector<double> extents_of(const std::string& shape) {
   return extents;
 }
 
+/// Devices compute products in whole tiles: a part of a tile takes as long as a whole one.
 double in_tiles(double extent, double tile) { return std::ceil(extent / tile) * tile; }
 
 /// The entry whose shape is nearest; of equally near ones the first.
@@ -91,6 +100,7 @@ const OpsPerSecond* ClassRates::rate(const std::string& name) const {
   return nullptr;
 }
 
+/// Requires a rate of the class: without one no operation has a time.
 ClassRates::Sheet ClassRates::make_sheet(const std::string& name) const {
   const OpsPerSecond* own = rate(name);
   HETEROPERF_EXPECT(own != nullptr);
@@ -103,6 +113,7 @@ ClassRates::Sheet ClassRates::make_sheet(const std::string& name) const {
     if (entry.operation == "memory") {
       if (sheet.bytes_per_s == 0) sheet.bytes_per_s = value;
     } else if (entry.operation == "launch") {
+      // Of several entries the first holds.
       if (sheet.launch_s == 0) sheet.launch_s = 1 / value;
     } else if (entry.precision != precision_) {
       continue;

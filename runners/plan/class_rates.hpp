@@ -60,6 +60,7 @@ struct PassWork {
 /// of operations: `memory` (bytes per second), `launch` (operators started per second), `gemm_tile`
 /// (shape rows x columns x summed: products are done in whole tiles, at that rate), those of one
 /// pass, named by measured_operation() (PassWork::units() per second), and of optimizers.
+/// Keeps what it has worked out, so it is not for several threads.
 class ClassRates {
  public:
   /// The cluster outlives it.

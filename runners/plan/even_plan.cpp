@@ -1,3 +1,10 @@
+// Plans of equal parts, from the degrees that are written on a command line.
+//
+// The graph's order is cut at places where as little as possible crosses. Of all such cuts those
+// are taken with the smallest largest stage, and among these those with the least sum of squares,
+// which evens out the other stages; both by one dynamic program over (stages, end) with another way
+// to join. The positions of the stages are asked of the schedule's own generator, so that every
+// schedule's plan has its stages where the schedule wants them.
 #include "runners/plan/even_plan.hpp"
 
 #include <fmt/format.h>
@@ -22,6 +29,7 @@ struct Cut {
   bool gradient = false;  ///< one of them has a gradient
 };
 
+/// All places of the graph's order where something with a gradient crosses.
 std::vector<Cut> cuts_of(const ModelGraph& graph) {
   const std::size_t count = graph.nodes().size();
   std::vector<std::size_t> last_use(count, 0);
@@ -92,6 +100,7 @@ class EvenCut {
   std::vector<std::size_t> ends_;  // 0, the cuts, all nodes
 };
 
+/// Strict training operations of every node, forward and both gradients.
 std::vector<double> node_work(const ModelGraph& graph) {
   std::vector<double> work;
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
@@ -150,6 +159,7 @@ class EvenPlan {
     }
   }
 
+  /// Attention gives every rank whole heads; the first layer that does not allow it is named.
   void check_heads() {
     if (request_.tensor == 1) return;
     for (const Node& node : graph_.nodes()) {
@@ -166,6 +176,7 @@ class EvenPlan {
     }
   }
 
+  /// Places where one tensor alone crosses, if there are enough; else all.
   std::vector<std::size_t> stage_ends() {
     const auto stages =
         static_cast<std::size_t>(request_.pipeline) * static_cast<std::size_t>(request_.chunks);
@@ -214,6 +225,7 @@ class EvenPlan {
       for (int replica = 0; replica < request_.data; ++replica) {
         StageReplica& copy = stage.replicas.emplace_back();
         copy.micro_batch = request_.micro_batch;
+        // A two-way schedule has a second copy of every stage, behind the first ones.
         copy.direction = static_cast<int>(segment / plan.stages.size());
         const int first =
             (placed.segments[segment].rank * request_.data + replica) * request_.tensor;

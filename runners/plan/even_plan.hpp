@@ -6,6 +6,7 @@
 namespace heteroperf {
 
 /// `--pp --tp --dp --chunks --micro-batch --micro-batches --schedule`.
+/// The ranks of the plan are pipeline × data × tensor, whatever the chunks.
 struct EvenPlanRequest {
   int pipeline = 1, tensor = 1, data = 1, chunks = 1;
   std::int64_t micro_batch = 1;  ///< samples per replica

@@ -1,6 +1,9 @@
 // Fusion joins a node with the cheap element-wise nodes behind it, so that one pass over the memory
 // does the work of several. The search walks the graph from its end: a chain is decided at its last
 // node, which makes the longest chain win. The rules stand in ChainFinder::find, one line per kind.
+//
+// A node may lie inside a chain only if nobody else needs its output: one consumer, in the same
+// branch and stage, and no sum over tensor-parallel ranks in between.
 #include "runners/plan/fusion.hpp"
 
 #include <algorithm>

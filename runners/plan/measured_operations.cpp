@@ -1,3 +1,10 @@
+// From a probe's times to entries of an efficiency matrix.
+//
+// A probe runs the operations of a model as one stage on one rank, and operations that are alike
+// only once. An entry has a rate, operations (or bytes) per second, because rates carry over to
+// other shapes better than times. Most schedules make both gradients at once and reuse what they
+// share; the joint time is split between B and W in the ratio of their separate times, so that
+// their sum is what a step takes.
 #include "runners/plan/measured_operations.hpp"
 
 #include <fmt/format.h>
@@ -14,6 +21,7 @@
 namespace heteroperf {
 namespace {
 
+/// The whole graph as a single stage.
 StagedGraph one_stage(const ModelGraph& graph) {
   Plan plan;
   PlanStage& stage = plan.stages.emplace_back();
@@ -35,6 +43,7 @@ std::string source_text(const ProbeSource& source, Precision precision, const st
 std::array<double, 3> seconds_by_pass(const OperationSeconds& seconds, const FusedWork& work) {
   const bool input = work.of(TrainingPass::input_gradient, 1).any();
   const bool weight = work.of(TrainingPass::weight_gradient, 1).any();
+  // An operation with one gradient alone takes all of the backward time for it.
   if (!input || !weight) return {seconds.forward_s, seconds.backward_s, seconds.backward_s};
   const double apart = seconds.input_gradient_s + seconds.weight_gradient_s;
   const double share = apart > 0 ? seconds.backward_s / apart : 0;
@@ -43,6 +52,7 @@ std::array<double, 3> seconds_by_pass(const OperationSeconds& seconds, const Fus
 
 bool is_time(double seconds) { return std::isfinite(seconds) && seconds > 0; }
 
+/// A time of zero, below zero or not a number would become a rate that spoils every plan.
 void refuse(const std::string& what, double seconds, const ProbeSource& source,
             ProblemList& problems) {
   problems.add(

@@ -1,3 +1,10 @@
+// What the operation of each fused chain keeps between its passes.
+//
+// This is the planner's account of the engine's operators: for every kind of node the tensors that
+// its forward pass saves, the statistics beside them, and what its backward pass does with
+// gradients. The table of saved tensors in the engine's README is the contract; a change of an
+// operator's `saved` has to be made here as well, or predicted memory is wrong. Tensors are named
+// by the node that made them, so one that two operations save is counted once.
 #include "runners/plan/memory_groups.hpp"
 
 #include <utility>
@@ -28,6 +35,7 @@ class Grouping {
   Grouping(const StagePart& part, Precision precision)
       : part_(part), graph_(part.shard.graph), rows_(part.rows()), precision_(precision) {}
 
+  /// All of one chain; describe_saved() has the rules by kind.
   MemoryGroup describe(const FusedNodes& chain) const {
     MemoryGroup group;
     group.nodes = positions(chain.nodes);
@@ -89,6 +97,8 @@ class Grouping {
     }
   }
 
+  /// Layer norm keeps two numbers per row, RMS norm one; under sequence parallelism of a rank's own
+  /// rows.
   std::uint64_t norm_statistics(std::size_t n) const {
     std::int64_t all = part_.samples * rows(n);
     if (!rows_.works.empty() && rows_.works[n]) {
@@ -97,6 +107,7 @@ class Grouping {
     return u((is<LayerNorm>(n) ? 2 : 1) * all) * statistic_bytes(precision_);
   }
 
+  /// A linear keeps its input; with a gelu behind it also the sum before the gelu.
   void describe_linear(MemoryGroup& group) const {
     const std::size_t first = group.nodes.front(), last = group.nodes.back();
     group.saved = {group.inputs[0]};
@@ -107,6 +118,8 @@ class Grouping {
     group.temporary = group.weight_temporary = bytes(last);
   }
 
+  /// Batch norm keeps mean and 1/deviation per channel; a ReLU behind it keeps the output, and
+  /// scale and shift.
   void describe_batch_norm(MemoryGroup& group) const {
     const std::size_t first = group.nodes.front(), last = group.nodes.back();
     const std::uint64_t channels = u(node(first).output[0]) * statistic_bytes(precision_);
@@ -117,6 +130,8 @@ class Grouping {
     group.saved_alone += 2 * channels;
   }
 
+  /// Attention keeps its input, its output and the logs of its softmax sums; under selective
+  /// recomputation the input alone.
   void describe_attention(MemoryGroup& group) const {
     const auto& attention = std::get<Attention>(node(group.nodes[0]).attributes);
     group.saved = {group.inputs[0], group.nodes[0]};
@@ -128,6 +143,8 @@ class Grouping {
     group.saved_alone = 0;
   }
 
+  /// A rank with a part of the vocabulary keeps indices of its own, else the tokens themselves are
+  /// kept.
   void describe_embedding(MemoryGroup& group) const {
     const std::size_t first = group.nodes.front();
     if (part_.shard.vocabulary[first] > 0 && part_.shard.degree > 1) {
@@ -138,7 +155,9 @@ class Grouping {
     group.gives = MemoryGroup::Gives::none;
   }
 
+  /// The loss keeps logits, targets and the log of each row's softmax sum.
   void describe_loss(MemoryGroup& group) const {
+    // Targets are 64-bit integers.
     const std::size_t logits = group.inputs[0];
     group.saved = {logits};
     group.saved_alone = statistics(rows(logits)) + targets_bytes(logits);

@@ -34,6 +34,7 @@ struct MemoryGroup {
 std::vector<std::vector<std::size_t>> fused_nodes(const StagePart& part);
 
 /// The groups of one stage, in the order in which they run.
+/// The same chains in the same order as fused_nodes().
 std::vector<MemoryGroup> memory_groups(const StagePart& part, Precision precision);
 
 }  // namespace heteroperf

@@ -1,3 +1,8 @@
+// The small questions that a plan answers about itself.
+//
+// Stages agree on the micro-batch, which the checks of a ReadyPlan enforce, so the first stage
+// stands for all. Only replicas of the downward direction count: in a two-way schedule the upward
+// copies take other micro-batches of the same size.
 #include "runners/plan/plan.hpp"
 
 #include <algorithm>
@@ -22,6 +27,7 @@ Recomputation parse_recomputation(const std::string& name) {
 }
 
 int Plan::ranks() const {
+  // Ranks are numbered without gaps, so the largest says how many there are.
   std::int32_t most = -1;
   for (const PlanStage& stage : stages) {
     for (const StageReplica& replica : stage.replicas) {

@@ -1,3 +1,9 @@
+// Bytes of tensors in memory and on the wire.
+//
+// bf16 trains with float32 master copies and sums, so some tensors have other sizes than the
+// precision's. Wire formats change float32 tensors alone: bf16 halves them, int8 takes a byte per
+// value and a float32 scale per block of values. Tokens travel as 64-bit integers whatever the
+// format.
 #include "runners/plan/plan_bytes.hpp"
 
 #include <variant>

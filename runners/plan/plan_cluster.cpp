@@ -1,3 +1,9 @@
+// Parts of a cluster, and plans that use a part.
+//
+// A plan's ranks are numbered from 0 without gaps, while a cluster may have devices that the plan
+// leaves idle. `devices` maps the one to the other. A part of a cluster has its ranks numbered anew
+// in the given order; links between pairs of ranks are renumbered with them, and pairs that lost an
+// end are dropped.
 #include "runners/plan/plan_cluster.hpp"
 
 #include <fmt/format.h>

@@ -6,6 +6,7 @@
 namespace heteroperf {
 
 /// Some ranks of a cluster, numbered anew in their order.
+/// Classes, efficiency and links between labels stay. `ranks` may be in any order, each once.
 Cluster part_of_cluster(const Cluster& cluster, const std::vector<RankId>& ranks);
 
 /// A plan for part_of_cluster(), as one for the whole cluster.

@@ -1,3 +1,10 @@
+// The file of a plan: reading and writing of plan.json.
+//
+// Reading is strict: unknown keys, wrong types and values outside their ranges are all collected,
+// each with its path, before one error names them. A planner writes notes beside the plan
+// (prediction, certificate, memory); these keys are known and passed over, since they follow from
+// the plan. Writing puts one stage to a line, so that two plans can be compared line by line, and
+// leaves out what has its default or is empty.
 #include "runners/plan/plan_json.hpp"
 
 #include <fmt/format.h>
@@ -51,6 +58,7 @@ class PlanReader {
   }
 
  private:
+  /// The matrix has a format of its own; its problems are reported with the plan's.
   void read_efficiency(ObjectReader& reader) {
     const Json* value = reader.value("efficiency");
     if (value == nullptr) return;
@@ -150,6 +158,7 @@ std::string text_of(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+/// A list with one value per line.
 std::string lines_of(const Json& list) {
   std::string text;
   for (const Json& value : list) text += (text.empty() ? "\n    " : ",\n    ") + text_of(value);

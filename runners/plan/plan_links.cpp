@@ -1,3 +1,11 @@
+// The times of a plan's messages and sums on the links of its cluster.
+//
+// Replicas of both ends of an edge split the same micro-batch in their order, so a sender and a
+// receiver share the overlap of their intervals of samples. The slowest pair decides, over the
+// slowest pair of their ranks. Sums are rings (Patarasuk and Yuan 2009), as slow as the slowest
+// link among neighbours. Links are given by labels of clusters or by pairs of ranks; where only
+// labels count, two ranks of each label show every link there is, which saves the square of
+// thousands of ranks.
 #include "runners/plan/plan_links.hpp"
 
 #include <algorithm>
@@ -15,6 +23,7 @@ double PlanLinks::ring_s(const std::vector<RankId>& ranks, double bytes) const {
   double latency = 0, seconds_per_byte = 0;
   for (std::size_t i = 0; i < n; ++i) {
     const RankId a = ranks[i], b = ranks[(i + 1) % n];
+    // A rank that is its own neighbour needs no link.
     if (a == b) continue;
     const LinkCurve& link = cluster_.link(a, b);
     latency = std::max(latency, link.latency().value());
@@ -70,6 +79,7 @@ double PlanLinks::message_s(const StageEdge& edge, const std::vector<NodeId>& no
                                                     plan_.wire(edge.from, edge.to)));
                     for (const RankId a : from.ranks) {
                       for (const RankId b : to.ranks) {
+                        // Nothing travels within a rank.
                         if (a == b) continue;
                         slowest = std::max(slowest, cluster_.link(a, b).time(bytes).value());
                       }

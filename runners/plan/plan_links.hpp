@@ -24,6 +24,7 @@ class PlanLinks {
   /// The largest message between two replicas of the edge's stages, over the slowest link.
   double message_s(const StageEdge& edge, const std::vector<NodeId>& nodes) const;
   /// Two float64 numbers, in as many rounds as a tree has levels.
+  /// Seconds; 0 for a plan of one rank.
   double agreement_s() const;
 
  private:

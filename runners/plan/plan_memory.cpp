@@ -1,3 +1,10 @@
+// The memory of every rank of a plan at its fullest moment.
+//
+// Parameters and their states are counted: each weight once, rounded up to cache lines as the
+// engine's arena does. Activations and messages are followed through the rank's program by
+// RankMemoryTrace, with the bytes of each pass from stage_memory(). The simulated timeline says
+// when other ranks fetch what this rank sends, because until then the tensors stay. Ranks in like
+// places of like replicas need the same, so each distinct combination is followed once.
 #include "runners/plan/plan_memory.hpp"
 
 #include <algorithm>
@@ -15,6 +22,7 @@
 namespace heteroperf {
 namespace {
 
+/// The engine's arena begins every tensor on a cache line.
 constexpr std::uint64_t arena_alignment_bytes = 64;
 
 class LedgerMaker {
@@ -93,6 +101,7 @@ class LedgerMaker {
     return memories_.emplace(key, stage_memory(stage, precision_)).first->second;
   }
 
+  /// Bytes of every message that begins or ends at the rank, for its own share of the samples.
   void set_edges(const RankRole& role, RankMemoryTrace& trace) {
     const std::size_t edges = schedule_.graph.edges.size();
     trace.activation_bytes.assign(edges, 0);

@@ -1,3 +1,14 @@
+// The lowered schedule of a plan.
+//
+// A schedule's generator knows chains of stages with costs and gives an order of passes. A plan has
+// stages with edges that may skip others, tied weights, replicas and two directions. So the
+// pipeline is described twice: to the generator as a chain (as it is where the plan's stages are
+// one), and with its true edges and costs as the graph of the result. The generator's order is then
+// completed (recomputation before the first gradient, fused pairs taken apart), lowered to sends,
+// receives and sums, and checked.
+//
+// A *position* is a place of the pipeline: its ranks run one program. A *segment* is a stage in one
+// direction; segments of the upward direction follow those of the downward one.
 #include "runners/plan/plan_schedule.hpp"
 
 #include <fmt/format.h>
@@ -30,6 +41,7 @@ std::vector<int> ranks_of(const PlanStage& stage, int direction) {
   return ranks;
 }
 
+/// Names the ranks in a message.
 std::string text_of(const std::vector<int>& ranks) {
   return ranks.empty() ? "no ranks" : fmt::format("ranks {}", fmt::join(ranks, ", "));
 }
@@ -72,6 +84,7 @@ struct StageCopy {
 };
 
 /// By segment.
+/// Downward copies first, so that segment and stage agree for them.
 std::vector<StageCopy> stage_copies(const Plan& plan, const StagePlaces& places) {
   std::vector<StageCopy> copies;
   for (const int direction : {0, 1}) {
@@ -84,6 +97,7 @@ std::vector<StageCopy> stage_copies(const Plan& plan, const StagePlaces& places)
   return copies;
 }
 
+/// Complains of numbers that no schedule could take, and of directions that this one does not have.
 void check_counts(const Plan& plan, const Generator& generator) {
   ProblemList problems;
   if (plan.stages.empty()) problems.add("a plan without stages", "", "Add at least one.");
@@ -152,6 +166,7 @@ void check_positions(const Plan& plan, const StagePlaces& places) {
   problems.throw_if_any();
 }
 
+/// A position runs at the speed of its slowest replica, pass by pass.
 StageTimes::Compute slowest_of(const Plan& plan, const StageTimes& times, const StageCopy& copy) {
   const auto stage = static_cast<std::size_t>(copy.stage);
   StageTimes::Compute most;
@@ -201,6 +216,8 @@ class PlanPipeline {
   }
 
  private:
+  /// In a two-way schedule each direction takes half of the micro-batches, the downward one the odd
+  /// one more.
   void add_segment(const StageCopy& copy) {
     Segment segment;
     segment.name = std::to_string(copy.stage);
@@ -252,6 +269,7 @@ class PlanPipeline {
   PipelineGraph result_;
 };
 
+/// True where every stage feeds the next one alone: one edge less than segments in each direction.
 bool is_chain(const PipelineGraph& graph, const StagePlaces& places) {
   const std::size_t chains = places.two_way ? 2 : 1;
   if (graph.edges.size() != graph.segments.size() - chains) return false;
@@ -293,6 +311,8 @@ Schedule generate_warm_ups(const Plan& plan, const PipelineGraph& graph) {
   for (int q = 0; q < positions; ++q) {
     const int own = plan.warm_up[static_cast<std::size_t>(q)];
     const int next = q + 1 < positions ? plan.warm_up[static_cast<std::size_t>(q) + 1] : -1;
+    // Fewer forwards than positions follow, or than the next position does, would stall the
+    // pipeline.
     if (own >= std::min(micro_batches, positions - 1 - q) && own >= next) continue;
     problems.add(fmt::format("position {} does {} forwards before its first backward", q, own),
                  fmt::format("{} positions follow, the next one does {}", positions - 1 - q, next),
@@ -342,6 +362,7 @@ void insert_recomputation(const Plan& plan, Schedule& schedule) {
   }
 }
 
+/// A schedule that breaks a rule is an error here, before anything runs.
 void require_sound(const Schedule& schedule) {
   const ScheduleChecks checks = check_schedule(schedule);
   if (!checks.ok()) throw UserError(checks.problems);

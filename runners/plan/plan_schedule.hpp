@@ -28,6 +28,7 @@ Schedule plan_schedule(const ModelGraph& graph, const StagedGraph& staged, const
                        const StageTimes* times = nullptr);
 
 /// The role of every rank of the plan. `schedule` is the plan's own.
+/// The result has an entry for every rank up to the plan's largest.
 std::vector<RankRole> rank_roles(const Plan& plan, const Schedule& schedule);
 
 }  // namespace heteroperf

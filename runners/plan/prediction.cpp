@@ -1,3 +1,10 @@
+// From the simulated pipeline to the time of a step.
+//
+// The simulator knows passes and messages. After them a step sums gradients over replicas, updates
+// the parameters, and agrees on loss and norm. A stage's sum starts when the last of its copies has
+// reached its REDUCE_GRAD, for all replicas take part; a tied weight's when the last holder has.
+// Sums of one position run one after the other, behind its computations where these still go on;
+// only what ends after the last computation is *exposed* and makes the step longer.
 #include "runners/plan/prediction.hpp"
 
 #include <algorithm>

@@ -1,3 +1,11 @@
+// The memory of one rank while it runs its program.
+//
+// Three kinds of bytes are followed. *Kept* ones belong to a micro-batch between its passes.
+// *Moving* ones have arrived and wait for the pass that uses them, or lie between two segments of
+// the same rank. *Unfetched* ones were made here and wait until another rank begins to receive
+// them, which FetchTimes reads from the simulated step. Around each pass the fullest moment is
+// noted: what is kept and under way, and what the pass needs itself. An instruction changes these
+// sums and nothing else, so a program is followed once from its beginning to its end.
 #include "runners/plan/rank_memory_trace.hpp"
 
 #include <algorithm>
@@ -26,6 +34,7 @@ double FetchTimes::of(EdgeMicroBatch key, std::size_t kind) const {
 void RankMemoryTrace::run(const std::vector<Instruction>& program,
                           const std::vector<TimeSpan>& spans) {
   for (std::size_t k = 0; k < program.size(); ++k) {
+    // Tensors are given back when a computation begins; between messages nothing is freed.
     if (is_compute(program[k].op)) retire(spans[k].start);
     step(program[k]);
   }
@@ -74,6 +83,7 @@ void RankMemoryTrace::arrive(Key key, std::map<Key, std::uint64_t>& where, std::
   note(0);
 }
 
+/// A second tensor under the same key takes the place of the first.
 void RankMemoryTrace::put(Key key, std::map<Key, std::uint64_t>& where, std::uint64_t bytes) {
   take(key, where);
   where.emplace(key, bytes);
@@ -87,6 +97,7 @@ void RankMemoryTrace::take(Key key, std::map<Key, std::uint64_t>& where) {
   where.erase(found);
 }
 
+/// Lets go of tensors that other ranks have fetched by now.
 void RankMemoryTrace::retire(double now) {
   for (PartState& part : parts_) {
     part.outputs.retire(now);
@@ -100,6 +111,8 @@ std::uint64_t RankMemoryTrace::unfetched() const {
   return sum;
 }
 
+/// Uses up the activations that arrived, runs the pass, and hands its outputs to a segment here or
+/// to those that fetch them.
 void RankMemoryTrace::forward(const Instruction& i) {
   PartState& part = part_of(i);
   for (int e = 0; e < static_cast<int>(schedule_.graph.edges.size()); ++e) {
@@ -116,6 +129,7 @@ void RankMemoryTrace::forward(const Instruction& i) {
       fetched = std::max(fetched.value_or(0), fetches_.of_activation({e, i.micro_batch}));
     }
   }
+  // All outputs leave together, when the last of their receivers has fetched them.
   if (fetched) part.outputs.add(part.memory.outputs, *fetched);
   note(0);
 }
@@ -158,6 +172,7 @@ void RankMemoryTrace::set_kept(PartState& part, int micro_batch, std::uint64_t b
   kept = bytes;
 }
 
+/// Looks whether this is the fullest moment so far; `running` are the bytes of the pass that runs.
 void RankMemoryTrace::note(std::uint64_t running) {
   most_kept_ = std::max(most_kept_, kept_);
   most_ = std::max(most_, kept_ + moving_ + unfetched() + running);

@@ -75,6 +75,7 @@ class RankMemoryTrace {
 
   /// `spans` [instruction] of the simulated step.
   void run(const std::vector<Instruction>& program, const std::vector<TimeSpan>& spans);
+  /// Bytes kept between passes at their most, and all bytes at theirs; the two moments may differ.
   std::uint64_t most_kept() const { return most_kept_; }
   std::uint64_t most() const { return most_; }
 

@@ -1,3 +1,9 @@
+// How much of a plan's predicted computing time rests on measurements.
+//
+// All passes of all stages and replicas over a step are timed as stage_times() does, and summed by
+// class, operation, shape and basis. Every rank of a replica counts, so the seconds are device
+// seconds, not the step's. A two-way schedule gives each direction its share of the micro-batches.
+// Recomputation is a second forward pass of what is made again.
 #include "runners/plan/rate_use.hpp"
 
 #include <algorithm>
@@ -25,6 +31,7 @@ class UseSum {
       const auto& replicas = plan_.stages[stage].replicas;
       std::set<int> directions;
       for (const StageReplica& replica : replicas) directions.insert(replica.direction);
+      // How often each replica of a direction runs a pass in a step.
       const double passes =
           static_cast<double>(plan_.micro_batches) / static_cast<double>(directions.size());
       for (const StageReplica& replica : replicas) add(static_cast<int>(stage), replica, passes);

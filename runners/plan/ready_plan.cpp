@@ -1,3 +1,10 @@
+// A plan made ready to run, and all the checks on the way.
+//
+// The steps depend on each other: a plan that is wrong by itself cannot be scheduled, and without a
+// schedule there is no memory to check. Still as many problems as possible are named at once. So
+// each step that may refuse is run inside collect_problems(), and steps that need a sound plan are
+// left out where there is none. What a cluster lacks for times (a rate, say) is no problem of the
+// plan: such a plan runs, only its prediction is missing, and the reason is kept in `unpredicted`.
 #include "runners/plan/ready_plan.hpp"
 
 #include <fmt/format.h>
@@ -23,6 +30,7 @@ class PlanCheck {
 
   ProblemList& problems() { return problems_; }
 
+  /// Everything that needs neither a cluster nor a schedule.
   void check_alone() {
     check_hash();
     check_numbers();
@@ -41,6 +49,7 @@ class PlanCheck {
     for (int stage = 0; stage < stages(); ++stage) check_classes(stage, cluster);
   }
 
+  /// A wire's format is for tensors that travel: there must be an edge, and one format for it.
   void check_wires(const StagedGraph& staged) {
     std::set<std::pair<int, int>> seen;
     for (const StageWire& wire : plan_.wires) {
@@ -58,6 +67,7 @@ class PlanCheck {
     }
   }
 
+  /// Names every rank whose ledger exceeds its device's memory; a limit of 0 is none.
   void check_memory(const Cluster& cluster, const std::vector<MemoryLedger>& ledgers,
                     const std::vector<RankRole>& roles) {
     for (std::size_t rank = 0; rank < ledgers.size(); ++rank) {
@@ -94,6 +104,7 @@ class PlanCheck {
     }
   }
 
+  /// All stages see the same micro-batches, so their replicas must take the same number of samples.
   void check_replicas(int stage) {
     const PlanStage& s = plan_.stages[at_index(stage)];
     std::int64_t samples[2] = {0, 0};
@@ -148,6 +159,7 @@ class PlanCheck {
                   "Number the ranks without gaps.");
   }
 
+  /// Asks for one shard of every degree, which says what the model does not allow.
   void check_degrees() {
     std::set<int> degrees;
     for (const PlanStage& stage : plan_.stages) {
@@ -162,6 +174,7 @@ class PlanCheck {
 
   void check_classes(int stage, const Cluster& cluster) {
     for (const StageReplica& replica : plan_.stages[at_index(stage)].replicas) {
+      // A plan that names no class runs on any.
       if (replica.device_class.empty()) continue;
       for (const RankId rank : replica.ranks) {
         if (at_index(rank.value()) >= cluster.ranks.size()) continue;
@@ -175,6 +188,7 @@ class PlanCheck {
     }
   }
 
+  /// The stages of a rank, as messages name them.
   static std::string stages_text(const RankRole& role) {
     std::vector<int> numbers;
     for (const RankRole::Part& part : role.parts) numbers.push_back(part.stage);

@@ -1,3 +1,10 @@
+// One rank's own way through a step.
+//
+// The simulator gives each position the time of its slowest replica. A faster replica ends its
+// passes sooner and then waits. Here the program of a position is run again for one rank with the
+// times of its own replica: inputs of other positions arrive when the simulated timeline has them,
+// results of its own position count only through the order of its program. This answers how busy
+// each rank is and how long it waits for messages, which the timeline of the position cannot.
 #include "runners/plan/replica_clock.hpp"
 
 #include <algorithm>
@@ -26,6 +33,7 @@ ReplicaClock::ReplicaClock(const StageTimes& times, const Schedule& schedule,
   }
 }
 
+/// A slot is a micro-batch in a segment; it has two values.
 std::size_t ReplicaClock::value(const Instruction& i) const {
   const auto slot = static_cast<std::size_t>(tasks_.slot(i.segment, i.micro_batch, i.part));
   return 2 * slot + (makes_gradient(i.op) ? 1 : 0);
@@ -85,6 +93,8 @@ ReplicaPass ReplicaClock::run(const RankRole& role) const {
     }
     const Arrival input = latest_input(i);
     const double start = std::max(free, input.time), taken = compute_s(i, role);
+    // A wait before the first computation is the pipeline's filling, and the part before the input
+    // was made is another rank's work.
     if (started) pass.communication_s += start - std::clamp(input.made, free, start);
     pass.spans.push_back({start, start + taken});
     pass.compute_s += taken;

@@ -26,6 +26,7 @@ class ReplicaClock {
   /// outlive the clock.
   ReplicaClock(const StageTimes& times, const Schedule& schedule, const Timeline& timeline);
 
+  /// The role is one of the schedule's ranks; its parts lie on one position.
   ReplicaPass run(const RankRole& role) const;
 
  private:

@@ -1,3 +1,11 @@
+// Which tensors a tensor-parallel rank keeps by rows.
+//
+// Between the layers that the ranks share, norms and sums would be done by every rank on whole
+// tensors. With sequence parallelism each rank does its rows: less memory and less work, for the
+// same bytes on the wire, since an all-reduce is a reduce-scatter and an all-gather. A tensor may
+// be kept by rows only where all its users work on rows, and a node works on rows only where all
+// its inputs are kept so. The search starts with everything that could and takes back what
+// contradicts, until nothing changes; what remains is the largest such set.
 #include "runners/plan/row_cuts.hpp"
 
 #include <algorithm>
@@ -33,6 +41,7 @@ class RowCutter {
   }
 
  private:
+  /// Only {positions, width} tensors that are whole on every rank have rows to share.
   bool is_rows(std::size_t n) const {
     return nodes_[n].output.size() == 2 && nodes_[n].differentiable && !shard_.output_is_sharded[n];
   }

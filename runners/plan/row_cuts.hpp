@@ -17,6 +17,7 @@ struct RowCuts {
   /// there works on rows, so gradients of it are of these rows too.
   std::vector<bool> keeps;
 
+  /// True when at least one tensor is kept by rows.
   bool any() const;
 };
 

@@ -13,6 +13,7 @@ class ShardTable {
   /// The graph outlives the table.
   explicit ShardTable(const ModelGraph& graph) : graph_(graph) {}
 
+  /// The reference stays valid as long as the table. Throws as tensor_shard().
   const TensorShard& of(int degree, int index) {
     const auto known = shards_.find({degree, index});
     if (known != shards_.end()) return known->second;

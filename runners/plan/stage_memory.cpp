@@ -1,3 +1,13 @@
+// The memory of one micro-batch in one stage, found by running its passes with sizes alone.
+//
+// A pool of numbered tensors plays the part of the allocator: a tensor lives while somebody holds
+// it, and the pool remembers its fullest moment. The forward pass goes through the groups of fused
+// nodes and holds what each saves; the backward passes go through them in reverse with the engine's
+// own rules for gradients: handed on, added in place where nobody else holds the memory, or written
+// to new memory. So the numbers are those of the engine without running it.
+//
+// B and W together (`backward`) and apart (`input_gradient`, then `weight_gradient`) need different
+// amounts. Both start from the same state after the forward pass, so one of them runs on a copy.
 #include "runners/plan/stage_memory.hpp"
 
 #include <algorithm>
@@ -19,6 +29,7 @@ class TensorPool {
     grow(bytes);
     return tensors_.size() - 1;
   }
+  /// One holder more; every holder calls drop() once.
   void hold(std::size_t tensor) { ++tensors_[tensor].holders; }
   void drop(std::size_t tensor) {
     if (--tensors_[tensor].holders == 0) live_ -= tensors_[tensor].bytes;
@@ -74,10 +85,12 @@ class StagePasses {
     pool_.take_peak();
     forward();
     memory.forward = memory.recompute = pool_.take_peak();
+    // Outputs for other stages are counted apart: they stay until somebody fetches them.
     const std::uint64_t with_outputs = pool_.live();
     drop_values();
     memory.outputs = with_outputs - pool_.live();
     memory.after_recompute = pool_.live();
+    // Without recomputation the stage keeps what its operators saved.
     if (!full) memory.after_forward = memory.after_recompute;
     pool_.take_peak();
     StagePasses(*this).run_backward(memory);
@@ -89,11 +102,13 @@ class StagePasses {
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
   enum class Gradients { input, both };
 
+  /// B and W in one pass per group.
   void run_backward(StageMemory& memory) {
     backward(Gradients::both);
     memory.backward = pool_.take_peak();
   }
 
+  /// All B first, then all W: what W needs stays between the two.
   void run_split(StageMemory& memory) {
     backward(Gradients::input);
     memory.input_gradient = pool_.take_peak();
@@ -131,6 +146,7 @@ class StagePasses {
     return std::holds_alternative<CrossEntropy>(graph_.nodes()[n].attributes);
   }
 
+  /// Tensors of earlier stages arrive before the first pass.
   void receive() {
     for (std::size_t n = 0; n < values_.size(); ++n) {
       if (last_use_[n] != none && !inside(n)) values_[n] = pool_.add(bytes(n));
@@ -142,6 +158,8 @@ class StagePasses {
     for (std::size_t g = 0; g < groups_.size(); ++g) forward_group(g);
   }
 
+  /// Runs one group: makes its output and what it saves, then lets go of inputs that nobody needs
+  /// again.
   void forward_group(std::size_t g) {
     const MemoryGroup& group = groups_[g];
     const std::size_t out = group.nodes.back();
@@ -165,6 +183,7 @@ class StagePasses {
     }
     pool_.grow(group.saved_alone);
     pool_.pass(group.recomputed);
+    // The saved list holds them now.
     for (const std::size_t n : made) drop(values_[n]);
     for (const std::size_t n : group.inputs) {
       if (last_use_[n] == g && values_[n] != none && !leaves(n)) drop(values_[n]);
@@ -173,6 +192,7 @@ class StagePasses {
   }
 
   /// True while another stage has still to take it.
+  /// Looks through the edges of the stage.
   bool leaves(std::size_t n) const {
     if (!inside(n)) return false;
     return std::any_of(
@@ -202,6 +222,7 @@ class StagePasses {
     for (std::size_t g = groups_.size(); g-- > 0;) backward_group(g, which);
   }
 
+  /// Takes the gradient of the group's output and gives those of its inputs.
   void backward_group(std::size_t g, Gradients which) {
     const MemoryGroup& group = groups_[g];
     if (group.differentiable) {
@@ -229,6 +250,7 @@ class StagePasses {
     gradient = other;
   }
 
+  /// What the group saved is freed once, by whichever of its passes needs it last.
   void clear_saved(std::size_t g) {
     if (saved_[g].empty() && cleared(g)) return;
     for (const std::size_t tensor : saved_[g]) pool_.drop(tensor);
@@ -276,6 +298,7 @@ class StagePasses {
     }
   }
 
+  /// W of one group; afterwards nothing of it is kept.
   void weight_gradient(std::size_t g) {
     if (output_gradients_[g] == none) return;
     pool_.pass(groups_[g].weight_temporary);

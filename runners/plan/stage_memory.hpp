@@ -34,6 +34,7 @@ struct StagePart {
   RowCuts rows() const;
 };
 
+/// All results are bytes of one rank. Parameters, their gradients and states are not among them.
 StageMemory stage_memory(const StagePart& part, Precision precision);
 
 }  // namespace heteroperf

@@ -1,3 +1,11 @@
+// The seconds of every piece of a plan, from the rates of a cluster's classes and its links.
+//
+// A stage's passes are the sum over its operations, each by a measured entry or by the roofline
+// (pass_time()). A replica with tensor parallelism is as slow as its slowest rank, and adds the
+// sums that its ranks share. Gradients of a stage are summed by a ring over its replicas; a weight
+// that several stages hold (a *tied* table) is summed over all of them, once. Ranks on like devices
+// and links take the same, so each distinct replica is timed once: plans have thousands of replicas
+// of a few kinds.
 #include "runners/plan/stage_times.hpp"
 
 #include <fmt/format.h>
@@ -51,6 +59,8 @@ class TimesMaker {
   }
 
  private:
+  /// A plan needs ranks that the cluster has, and a rate for each of their classes; all that is
+  /// missing is named at once.
   void check() const {
     ProblemList problems;
     const auto ranks = static_cast<int>(cluster_.ranks.size());
@@ -98,12 +108,14 @@ class TimesMaker {
       const bool known = std::any_of(done.begin(), done.end(), [&](const auto& one) {
         return one.first == &work && *one.second == device;
       });
+      // A rank with the same work on the same class would take the same.
       if (known) continue;
       done.emplace_back(&work, &device);
       add_slower(passes(stage, work, device, replica.micro_batch), most);
     }
     if (degree > 1) add_tensor_sums(works_.of(stage, degree, 0), replica, most);
     const bool full = plan_.stages[at_index(stage)].recomputation == Recomputation::full;
+    // Full recomputation is a forward pass of its own, before the backward.
     if (full) most.recompute_s = most.forward_s;
     return most;
   }
@@ -128,6 +140,7 @@ class TimesMaker {
       sum.forward_s += forward_s;
       sum.input_gradient_s += seconds(TrainingPass::input_gradient);
       sum.weight_gradient_s += seconds(TrainingPass::weight_gradient);
+      // Selective recomputation makes attention again within B.
       if (selective && one.attention) sum.input_gradient_s += forward_s;
     }
     return sum;
@@ -170,6 +183,7 @@ class TimesMaker {
 
   double master_bytes() const { return static_cast<double>(bytes_per_master(precision_)); }
 
+  /// Seconds of the sum of a stage's own gradients over its replicas.
   double reduction(int stage) {
     return links_.ring_s(links_.ring_of({stage}), parameters(stage) * master_bytes());
   }
@@ -183,8 +197,10 @@ class TimesMaker {
     for (const int stage : tied.stages) result_.reduction_s[at_index(stage)] += time;
   }
 
+  /// Seconds of the slowest rank's update; with ZeRO-1 a replica updates its share alone.
   double optimizer(int stage) {
     const PlanStage& s = plan_.stages[at_index(stage)];
+    // The stage's own parameters, and its share of every tied table that it holds a copy of.
     double elements = parameters(stage);
     for (const StagedGraph::Tied& tied : staged_.tied) {
       if (std::find(tied.stages.begin(), tied.stages.end(), stage) == tied.stages.end()) continue;

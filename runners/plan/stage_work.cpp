@@ -1,3 +1,11 @@
+// The operations and bytes of a stage on one rank, pass by pass.
+//
+// Operations are the strict counts of the graph. Bytes are what each node would read and write by
+// itself: inputs and parameters once, outputs once. What grows with the samples and what does not
+// (parameters) are kept apart, so that the work of any micro-batch follows from one pass over the
+// graph. Chains of fused nodes are grouped, since a probe measures them as one operation; without a
+// measurement their nodes are timed one by one. Ranks of one degree mostly have equal work; the
+// table keeps equal works once, so that callers may compare addresses.
 #include "runners/plan/stage_work.hpp"
 
 #include <algorithm>
@@ -82,6 +90,7 @@ class NodeWork {
   /// Rows of a table that a sample uses.
   double rows() const { return std::min(parameters_, output_); }
 
+  /// Strict operations of the three passes, and the extents of a linear's product.
   void set_operations() {
     const StrictOps ops = strict_node_ops(graph_, id_);
     work_.forward.operations = ops.forward.to_double();
@@ -97,6 +106,7 @@ class NodeWork {
 
   void take(const Shape& shape) { work_.extents.assign(shape.begin(), shape.end()); }
 
+  /// The shape by which a measured entry of the operation is looked up.
   void set_extents() {
     take(is<CrossEntropy>() ? graph_.node(node_.inputs[0]).output : node_.output);
     if (const auto* conv = std::get_if<Conv2d>(&node_.attributes)) {
@@ -197,6 +207,7 @@ const StageWork& StageWorkTable::of(int stage, int degree, int index) {
   const auto known = known_.find({stage, degree, index});
   if (known != known_.end()) return *known->second;
   StageWork made = make(stage, shards_.of(degree, index));
+  // An equal work of a lower index takes the place of this one.
   for (int other = 0; other < index; ++other) {
     const auto before = known_.find({stage, degree, other});
     if (before == known_.end() || !(*before->second == made)) continue;
@@ -207,6 +218,7 @@ const StageWork& StageWorkTable::of(int stage, int degree, int index) {
   return works_.back();
 }
 
+/// The chain's shape is that of its first node that computes; its name joins those of the nodes.
 FusedWork StageWorkTable::make_operation(const ModelGraph& graph,
                                          const std::vector<std::size_t>& nodes) const {
   FusedWork work;

@@ -17,6 +17,7 @@
 namespace heteroperf {
 
 /// The work of one node of a stage on one rank. README.md (Times) has the bytes.
+/// Units: strict operations and bytes, per sample where a sample is named.
 struct OperatorWork {
   /// A pass: what grows with the samples, and what does not (parameters).
   struct Pass {

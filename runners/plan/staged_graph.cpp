@@ -1,3 +1,10 @@
+// A model graph cut along the stages of a plan.
+//
+// A tensor crosses from one stage to a later one as soon as a node there uses it, and it crosses
+// once per target however many nodes use it. Its gradient comes back only where a consumer leads to
+// the loss and the tensor is differentiable. Edges go directly to the stage that needs them, past
+// those between. A head tied to an embedding in another stage needs a copy of the table there; such
+// pairs are listed, since their gradients have to be summed.
 #include "runners/plan/staged_graph.hpp"
 
 #include <fmt/format.h>
@@ -77,6 +84,7 @@ class Cutter {
     assigned = static_cast<int>(stage);
   }
 
+  /// Every node belongs to a stage; the first few that do not are named.
   void check_missing() {
     std::string missing;
     int count = 0;
@@ -89,6 +97,7 @@ class Cutter {
                   missing + (count > 4 ? ", …" : ""), "Give every node of the model one stage.");
   }
 
+  /// Lists the nodes of every stage in the order of the graph; a stage without any is a problem.
   void list_nodes() {
     result_.nodes.resize(plan_.stages.size());
     for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
@@ -102,6 +111,7 @@ class Cutter {
     }
   }
 
+  /// Collects the tensors by pair of stages, so that each crosses once.
   void find_edges() {
     const std::vector<bool> reaches = reaches_loss(graph_);
     // By (from, to): the nodes that cross, and whether a gradient comes back.
@@ -133,6 +143,7 @@ class Cutter {
                   fmt::format("Move '{}' to stage {} or before.", graph_.node(input).name, to));
   }
 
+  /// Lists the stages that hold a copy of a table, its owner first.
   void find_tied() {
     std::map<std::int32_t, std::set<int>> copies;
     for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {

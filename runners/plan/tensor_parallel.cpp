@@ -1,3 +1,11 @@
+// One rank's share of a model under tensor parallelism, as a graph of its own.
+//
+// TensorRoles says for every node what the ranks do with it: all the same, some columns, some rows.
+// Here these roles become local sizes. The local graph has the same nodes under the same ids, so
+// stages, fusion and schedules of the full graph apply to it without translation. Beside the sizes
+// the shard says where sums over the group are due: an output that is a *summand* (row linears, the
+// embedding) is summed in the forward pass, and a gradient that several ranks give a part of (in
+// front of column linears) in the backward pass.
 #include "runners/plan/tensor_parallel.hpp"
 
 #include <fmt/format.h>
@@ -83,6 +91,7 @@ class ShardMaker {
             heads(packing.heads + packing.kv_heads, packing.kv_heads)};
   }
 
+  /// Remembers which classes the embedding, the logits and the loss of this rank have.
   void note_vocabulary(NodeId id) {
     const Node& node = full_.node(id);
     const auto note = [&](NodeId whose, std::int64_t extent) {
@@ -105,6 +114,7 @@ class ShardMaker {
     if (auto* linear = std::get_if<Linear>(&attributes)) {
       if (role(id) == TensorRole::column)
         linear->out_features = total(shard_.columns[position(id)]);
+      // The bias is added once to the sum, not once per rank.
       if (role(id) == TensorRole::row) linear->bias = linear->bias && shard_.index == 0;
     } else if (auto* table = std::get_if<Embedding>(&attributes)) {
       table->vocabulary = part(table->vocabulary).count;
@@ -112,6 +122,7 @@ class ShardMaker {
       keep_heads(*rotary);
     } else if (auto* attention = std::get_if<Attention>(&attributes)) {
       if (attention->alibi) {
+        // The slopes of ALiBi depend on a head's number in the whole model.
         attention->all_heads = attention->heads;
         attention->first_head = part(attention->heads).first;
       }

@@ -1,3 +1,15 @@
+// Which layers the ranks of a tensor-parallel group share, and how.
+//
+// The layers are shared in pairs: a linear keeps some of its output columns, what follows works on
+// these columns alone, and a second linear takes them as some of its input rows, so that one sum
+// over the ranks ends the pair. The search for such pairs is optimistic. At first every linear is
+// cut; then nodes are found that would need whole columns but get cut ones (*misfits*), and the
+// linears of their *region*, the set of nodes connected through cut tensors, are kept whole. This
+// repeats until nothing changes. Each round only takes cuts back, so it ends.
+//
+// A cut tensor also has a *packing*: queries, keys and values lie side by side in one tensor, and
+// every rank must get the heads that belong together. The packing is decided by the consumers, so
+// it is found against the order of the graph.
 #include "runners/plan/tensor_roles.hpp"
 
 #include <fmt/format.h>
@@ -26,6 +38,7 @@ const Kind* as(const Node& node) {
   return std::get_if<Kind>(&node.attributes);
 }
 
+/// Operations that treat every element alike may work on any columns.
 bool works_on_elements(const Node& node) {
   return is_any<Relu, Gelu, Silu, Tanh, Dropout, Add, Multiply>(node);
 }
@@ -77,6 +90,8 @@ class RoleFinder {
     for (std::size_t n = 0; n < count(); ++n) roles_.role[n] = role(n);
   }
 
+  /// The role of a node, given the roles of its inputs; notes the inputs that it cannot take as
+  /// misfits.
   TensorRole role(std::size_t n) {
     const std::vector<NodeId>& inputs = node(n).inputs;
     const auto cut_inputs = static_cast<std::size_t>(
@@ -133,6 +148,7 @@ class RoleFinder {
   }
 
   /// False when there were none.
+  /// Keeps the column linears of every misfit's region whole for all later rounds.
   bool keep_misfits_whole() {
     if (misfits_.empty()) return keep_tied_alike();
     Regions regions(count());
@@ -198,6 +214,7 @@ class RoleFinder {
     return graph_.name.empty() ? "the model" : fmt::format("model '{}'", graph_.name);
   }
 
+  /// Complains of attention whose heads the degree does not divide, each combination of heads once.
   void check_heads(ProblemList& problems) const {
     std::map<std::pair<std::int64_t, std::int64_t>, std::vector<std::string>> unfit;
     for (std::size_t n = 0; n < count(); ++n) {
@@ -233,6 +250,7 @@ class RoleFinder {
     return fmt::format("'{}' and {} more", names[0], names.size() - 1);
   }
 
+  /// Complains of dropout on a cut tensor: every rank would need its part of the whole mask.
   void check_dropout(ProblemList& problems) const {
     std::vector<std::string> names;
     for (std::size_t n = 0; n < count(); ++n) {

@@ -23,6 +23,7 @@ struct HeadPacking {
   friend bool operator==(const HeadPacking&, const HeadPacking&) = default;
 };
 
+/// The lists have an entry for each node of the full graph.
 struct TensorRoles {
   std::vector<TensorRole> role;      ///< by node
   std::vector<HeadPacking> packing;  ///< by node, of an output that is cut
