@@ -118,8 +118,8 @@ class Grouping {
     group.temporary = group.weight_temporary = bytes(last);
   }
 
-  /// Batch norm keeps mean and 1/deviation per channel; a ReLU behind it keeps the output, and
-  /// scale and shift.
+  /// Batch norm keeps mean and 1/deviation per channel; with a ReLU behind it the output and a
+  /// scale and shift per channel are counted too.
   void describe_batch_norm(MemoryGroup& group) const {
     const std::size_t first = group.nodes.front(), last = group.nodes.back();
     const std::uint64_t channels = u(node(first).output[0]) * statistic_bytes(precision_);

@@ -230,6 +230,7 @@ class PlanPipeline {
       segment.micro_batches = copy.direction == 0 ? down : plan_.micro_batches - down;
     }
     segment.rank = copy.position;
+    // A segment's activations are counted in those of a position's whole share.
     segment.activation = 1.0 / plan_.chunks;
     segment.weights = copy.stage;
     if (times_ != nullptr) {

@@ -1,6 +1,11 @@
 // Attention over packed rows of queries, keys and values, and the rotation of queries and keys by
 // their position. On the host LibTorch's flash attention runs; on a device device_attention()
 // chooses.
+//
+// A row has all query heads, then all key heads, then all value heads, side by side, as one linear
+// makes them. Attention reads them as strided views, so nothing is copied on the way in; the
+// gradients of the three parts are packed back into rows. Tables that depend on positions alone
+// (ALiBi's biases, cosines and sines) are made for the first micro-batch of a length and kept.
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/empty.h>

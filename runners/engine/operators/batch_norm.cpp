@@ -1,6 +1,13 @@
 // Batch norm over channels-last images. Moments are made per block of rows and joined by Chan's
 // formula, so their bits do not depend on the number of threads. Relu and residual sum are fused,
 // because each alone would read and write the whole tensor once more.
+//
+// In training the statistics are those of the micro-batch, and the running ones follow them by the
+// momentum, except in a recomputed pass, which must not count the same data twice. The whole norm
+// is one line per channel, y = x · scale + shift. The backward pass needs two sums per channel, Σ g
+// and Σ g x̂, which are at the same time the gradients of bias and weight; so B and W together make
+// them once. The gradient behind a ReLU is masked on the way: by the output, or by computing the
+// line again.
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 

@@ -1,4 +1,8 @@
 // Operators that join several tensors: sums, products and concatenations.
+//
+// The gradient of a sum is the same tensor for each of its inputs, so nothing is copied: all inputs
+// get a handle of one tensor, and the sink decides who may write into it. A ReLU behind a sum is
+// fused, because it would read and write the whole tensor once more.
 #include <ATen/ops/cat.h>
 
 #include "runners/engine/operators/kernel_launch.hpp"
@@ -19,6 +23,7 @@ class AddOperator final : public Operator {
     at::Tensor y = uninitialised_like(left);
     for (std::size_t i = 1; i < inputs.size(); ++i) {
       sum(left, canonical(inputs[i]), i + 1 == inputs.size(), y);
+      // From the third input on the output is added to in place.
       left = y;
     }
     saved.clear();

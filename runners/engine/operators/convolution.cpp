@@ -1,5 +1,13 @@
 // Convolutions. LibTorch reorders the weights in every call, which costs more than the product
 // itself on small images; there the windows are gathered and multiplied as one matrix.
+//
+// Gathering writes every window as a row of {kernel height, kernel width, channels}, so that the
+// convolution is a product of the rows with the weights, which lie in the same order in memory. A
+// 1x1 window of stride 1 needs no gathering at all: the pixels are the rows. The batch is cut into
+// blocks of samples, because gathered windows take kernel-height times kernel-width the memory of
+// the image. The gradient of the input is the same way back: a product gives the gradient of every
+// window, and scatter() adds them to the pixels. The gradient of the weights is summed block by
+// block, in the order of the blocks.
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/mm.h>
@@ -180,6 +188,7 @@ class Conv2dOperator final : public Operator {
     blocks(x, w).run([&](std::int64_t first, std::int64_t count) {
       multiply_into(matrix, pixels(dy.narrow(0, first, count)).t(),
                     columns(x.narrow(0, first, count), w), how);
+      // The first block overwrites, if it may; all others add.
       how = Accumulation::add;
     });
     if (!direct) {

@@ -1,5 +1,9 @@
 // The loss over whole rows of logits. One pass over a row gives its loss and the log of its softmax
 // sum, from which the backward pass makes the gradient in a second pass.
+//
+// Nothing as large as the logits is saved beside them: softmax = exp(x − log sum) is made again.
+// Where nobody else holds the logits their gradient takes their memory, which for a language model
+// is the largest tensor of the step; the backward pass may then run once per forward pass.
 #include <ATen/ops/sum.h>
 
 #include "metrics/base/error.hpp"
@@ -10,6 +14,7 @@ namespace heteroperf {
 namespace {
 
 template <class Scalar>
+/// The sum of a host tensor in double, in the order of memory.
 double sum_of(const at::Tensor& values) {
   const auto* v = values.const_data_ptr<Scalar>();
   double sum = 0.0;

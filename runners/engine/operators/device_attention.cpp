@@ -1,6 +1,11 @@
 // Attention on a GPU. LibTorch's fused kernels are used where they exist: flash attention for bf16,
 // the memory-efficient one for fp32. Elsewhere (fp64, ALiBi, heads of other extents) the products
 // are written out; an observer is told that these are one operation, so that all ways count alike.
+//
+// The forward pass appends what its way needs to `saved`, behind the packed input that the caller
+// has put there, and the backward pass takes the same way again: way_for() depends on shapes and
+// types alone. Keys and values that several query heads share are repeated for the kernels, and
+// their gradients are summed over the heads that shared them.
 #include "runners/engine/operators/device_attention.hpp"
 
 #include <ATen/ops/_scaled_dot_product_efficient_attention.h>
@@ -29,10 +34,12 @@ Way way_for(const AttentionParts& parts, const std::optional<at::Tensor>& bias) 
   return type == at::kBFloat16 ? Way::flash : Way::efficient;
 }
 
+/// 1/√(extent of a head), as in the definition of scaled dot-product attention.
 double scale_of(const AttentionParts& parts) {
   return 1.0 / std::sqrt(static_cast<double>(parts.query.size(3)));
 }
 
+/// Query heads per head of keys and values; 1 unless these are grouped.
 std::int64_t sharers(const AttentionParts& parts) {
   return parts.query.size(1) / parts.key.size(1);
 }
@@ -44,6 +51,7 @@ AttentionParts spread(const AttentionParts& parts) {
   return {parts.query, parts.key.repeat_interleave(times, 1),
           parts.value.repeat_interleave(times, 1)};
 }
+/// Sums the gradients of the repeated heads; the opposite of spread().
 at::Tensor gather(const at::Tensor& gradient, std::int64_t times) {
   if (times == 1) return gradient;
   return gradient.reshape({gradient.size(0), -1, times, gradient.size(2), gradient.size(3)}).sum(2);
@@ -64,6 +72,7 @@ void as_one_operation(const char* name, std::initializer_list<at::Tensor> inputs
   body();
 }
 
+/// Softmax of the scaled scores, with the bias added and, where causal, later positions left out.
 at::Tensor probabilities(const AttentionParts& parts, bool causal,
                          const std::optional<at::Tensor>& bias) {
   at::Tensor scores = at::matmul(parts.query, parts.key.transpose(2, 3)).mul_(scale_of(parts));
@@ -134,6 +143,7 @@ AttentionParts device_attention_backward(const at::Tensor& gradient, const Atten
       as_one_operation(
           "heteroperf::attention_backward", {gradient, all.query, all.key, all.value}, causal, [&] {
             const at::Tensor& p = saved[1];
+            // The gradients of out = P · V and of P = softmax(scale · Q · Kᵀ).
             const at::Tensor dp = at::matmul(gradient, all.value.transpose(2, 3));
             const at::Tensor ds =
                 at::_softmax_backward_data(dp, p, -1, p.scalar_type()).mul_(scale_of(parts));

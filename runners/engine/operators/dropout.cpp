@@ -1,4 +1,9 @@
 // Dropout by counter: nothing is stored, the backward pass draws the same mask again.
+//
+// The mask of an element follows from seed, step, global number of the sample, node and place in
+// the sample. So it is the same however samples are spread over micro-batches, replicas and
+// threads, and a recomputed forward pass draws it again. At evaluation the operator hands its input
+// on.
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
 

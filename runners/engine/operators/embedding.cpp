@@ -1,5 +1,10 @@
 // Tables that tokens and positions look up. The gradient of a table is a sum of rows in the order
 // of the tokens, whatever the number of threads.
+//
+// A token may occur many times in a micro-batch, so threads that share rows would add to the same
+// row of the table. Instead they share columns: each goes through all tokens in order for its own
+// columns. With a cut vocabulary every rank has some rows of the table. Tokens of other ranks get
+// the index −1, give a row of zeros, and get no gradient; the sum over the ranks is the embedding.
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
 

@@ -1,5 +1,11 @@
 // The bridge from tensors to kernels on plain memory: it picks the table of kernels for the memory
 // and type of a tensor, splits rows between threads, and joins sums of blocks in a fixed order.
+//
+// Sums over rows are the part that needs care: floating-point sums depend on their order, and a run
+// must give the same bits with any number of threads. So rows are cut into blocks by the shape
+// alone, every block is summed by one thread, and the blocks' sums are joined in their order.
+// Gradient buffers may have another type than the sums (bf16 buffers, float32 sums); GradientTarget
+// lends a temporary then and rounds once at the end.
 #include "runners/engine/operators/kernel_launch.hpp"
 
 #include <ATen/ops/addmm.h>
@@ -139,6 +145,7 @@ GradientTarget::GradientTarget(const at::Tensor& buffer, at::ScalarType type,
   accumulation_ = Accumulation::overwrite;
 }
 
+/// Rounds the temporary into the buffer, once; nothing where kernels wrote straight into it.
 void GradientTarget::finish() {
   if (values_.is_same(buffer_)) return;
   if (wanted_ == Accumulation::add) {

@@ -110,6 +110,7 @@ struct RowBlocks {
 };
 
 /// One sum per column and block, of `like`'s accumulation type.
+/// The values are not initialised: every block has to be written before they are combined.
 class ColumnPartials {
  public:
   ColumnPartials(const RowBlocks& blocks, const at::Tensor& like);

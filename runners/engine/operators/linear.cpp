@@ -1,5 +1,12 @@
 // The linear layer. Its matrix products are LibTorch's; bias, gelu and residual are joined in one
 // pass of our kernels over the product.
+//
+// The passes around the products are bound by memory, so each value is touched once. The forward
+// pass adds the bias, keeps the sum where a gelu needs it for its slope, and writes the result. The
+// backward pass makes the gradient before the gelu and, in the same pass, the column sums that are
+// the bias's gradient. B and W together share this pass; apart each makes it again, because keeping
+// its result between them would cost a tensor. Gradients of weights and of inputs are added by the
+// product itself where their buffer allows.
 #include <ATen/ops/mm.h>
 
 #include "runners/engine/operators/kernel_launch.hpp"
@@ -61,6 +68,7 @@ class LinearOperator final : public Operator {
       for_rows(matrix_of(product), [&](RowRange r) {
         kernels.bias_gelu(r, gelu(), product.data_ptr(), bias, y.data_ptr());
       });
+      // The kernel has stored the sum with the bias in the product's own memory.
       saved.push_back(product);
       return y;
     }

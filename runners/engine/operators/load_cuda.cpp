@@ -1,4 +1,8 @@
 // The GPU side is a module of its own, so that a run on the host never loads the GPU's libraries.
+//
+// The module gives two things: the accelerator, which knows devices and their memory, and the table
+// of kernels. A machine without a driver, a module without a usable device, and a program built
+// without CUDA each end in an error that says which of them it is.
 #include "runners/engine/operators/load_cuda.hpp"
 
 #include <fmt/format.h>

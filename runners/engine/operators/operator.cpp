@@ -1,3 +1,4 @@
+// The defaults of the operators' interface, and the layouts that their parameters have.
 #include "runners/engine/operators/operator.hpp"
 
 #include "metrics/base/error.hpp"

@@ -32,6 +32,7 @@ OperatorPtr make_relu();
 OperatorPtr make_gelu(const Gelu& attributes);
 OperatorPtr make_silu();
 OperatorPtr make_tanh();
+/// Two or more inputs of one shape.
 OperatorPtr make_add(std::size_t inputs, Activation activation = Activation::none);
 OperatorPtr make_multiply();
 /// silu(first input) · second input.

@@ -1,5 +1,9 @@
 // Turns the chains that fuse_nodes() finds into operators. Which nodes are joined is decided there,
 // for the planner and the engine alike; this file only knows the operator of each kind of chain.
+//
+// Under tensor parallelism two things are added. Embedding and loss are told their part of the
+// vocabulary. And where the ranks sum the gradient of a tensor, a consumer that every rank runs
+// alike gives its gradient on one rank only, else the sum would have it once per rank.
 #include "runners/engine/operators/operator_group.hpp"
 
 #include <algorithm>
@@ -36,6 +40,8 @@ class GroupMaker {
     return std::get_if<Kind>(&graph_.node(id).attributes);
   }
 
+  /// The parameters of a node in the order in which its operator takes them; a tied linear takes
+  /// the embedding's weight.
   void add_parameters(NodeId id, OperatorGroup& group) const {
     const auto* linear = as<Linear>(id);
     if (linear != nullptr && !linear->tied_to.empty()) {

@@ -65,6 +65,7 @@ class MaxPoolOperator final : public Operator {
 };
 
 /// Saves nothing.
+/// LibTorch's own kernels. Padding does not count as pixels.
 class AvgPoolOperator final : public Operator {
  public:
   AvgPoolOperator(const AvgPool& attributes, Shape input)

@@ -1,4 +1,8 @@
 // Changes of shape between images, sequences and rows. Most of them are views of the same memory.
+//
+// Images are kept channels last, so an image is already a sequence of pixels and needs no copy to
+// become one. Flattening keeps the logical order {C, H, W}, which is another order in memory, and
+// copies where these differ.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
 
@@ -84,6 +88,7 @@ class ClassTokenOperator final : public Operator {
 };
 
 /// Saves nothing.
+/// Takes one position of every sequence; its gradient is zero everywhere else.
 class TakeTokenOperator final : public Operator {
  public:
   TakeTokenOperator(const TakeToken& attributes, Shape input)

@@ -1,4 +1,8 @@
 // Counts right predictions, where every rank has all classes and where each has some of them.
+//
+// With cut classes every rank finds its own best class. The ranks agree on the largest logit; those
+// that have it name their class, the others one that does not exist, and the smallest name wins. So
+// of equal logits the lowest class counts, as with whole rows.
 #include "runners/engine/operators/right_predictions.hpp"
 
 #include <ATen/ops/add.h>

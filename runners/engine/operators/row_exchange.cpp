@@ -1,5 +1,10 @@
 // Sequence parallelism: tensor-parallel ranks keep rows of a tensor instead of all of it. A sum
 // over the group becomes a reduce-scatter, and an operation that needs the whole tensor gathers it.
+//
+// The rows of all samples follow one another, and rank i has the i-th stretch of them
+// (rows_of_rank()), which may begin in the middle of a sample. Both collectives move what an
+// all-reduce of the whole tensor would move in one of its two phases. Tensors on a device go
+// through host memory unless the group's transport takes device memory.
 #include "runners/engine/operators/row_exchange.hpp"
 
 #include <ATen/ops/empty.h>

@@ -1,5 +1,10 @@
 // Layer norm and RMS norm. Both normalise every row by itself; they differ in the statistics and in
 // the kernels.
+//
+// The backward pass reads the row and its gradient once for everything that is wanted: the gradient
+// of the input, and the sums over rows that are the parameters' gradients. A norm's input is often
+// a residual stream whose gradient already has a part; where the sink offers that memory, the norm
+// adds to it in place instead of making a tensor.
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
 

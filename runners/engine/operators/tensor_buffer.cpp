@@ -1,5 +1,9 @@
-// Tensors as memory for communicators and for ordinary code. A device's tensors are copied to
-// page-locked memory of the host first, unless the communicator works on the device's memory.
+// Tensors as the plain memory that communicators take, and copies on the host where they need one.
+//
+// A group's transport either takes device memory or works on the host's. In the first case a call
+// only has to wait for the work that makes the tensor; in the second the tensor is copied to
+// page-locked memory, the call works there, and put_back() copies the results to the device.
+// HostCopies hides the difference from collectives.
 #include "runners/engine/operators/tensor_buffer.hpp"
 
 #include <ATen/ops/empty_like.h>

@@ -14,6 +14,7 @@ DataType data_type(at::ScalarType type);
 
 /// A dense tensor's elements in the order of memory, as communicators take them. Throws UserError
 /// for a type they cannot carry.
+/// The buffer shares the tensor's memory, which must outlive it.
 MutableBuffer buffer_of(const at::Tensor& tensor);
 
 /// The tensor itself where it is on the host, else a copy in page-locked memory. Waits for the

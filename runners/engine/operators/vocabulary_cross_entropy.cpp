@@ -1,4 +1,10 @@
 // The loss where every rank has the logits of some classes: README.md has the formula.
+//
+// No rank sees a whole row, so the softmax is made in two steps. The ranks agree on the largest
+// logit of every row, which keeps exponentials finite, and then add three sums per row. From these
+// every rank has the same loss and the log of the softmax sum; the gradient of its own logits
+// follows without another exchange. Sums are finished on the host, for there are only three numbers
+// per row.
 #include <cmath>
 
 #include "metrics/base/error.hpp"
@@ -59,6 +65,7 @@ class VocabularyCrossEntropyOperator final : public Operator {
  private:
   static constexpr std::int64_t sums_per_row = 3;  // of the kernel softmax_sums
 
+  /// The largest logit of every row over all classes. Collective.
   at::Tensor largest(const at::Tensor& logits) const {
     const Matrix m = matrix_of(logits);
     const at::Tensor tops = empty_accumulators({m.rows}, logits);
@@ -68,6 +75,7 @@ class VocabularyCrossEntropyOperator final : public Operator {
     return tops;
   }
 
+  /// The three sums of every row over all classes. Collective.
   at::Tensor sum(const at::Tensor& logits, const at::Tensor& targets,
                  const at::Tensor& tops) const {
     const Matrix m = matrix_of(logits);

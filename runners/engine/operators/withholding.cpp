@@ -1,6 +1,10 @@
 // Tensor-parallel ranks add up the gradients of some tensors. A consumer that every rank runs on
 // the whole tensor would be counted once per rank; this wrapper keeps its gradient back on all
 // ranks but one.
+//
+// The wrapped operator runs unchanged. It writes to a sink that says "not wanted" for the inputs
+// withheld, so products that nobody would count are not even made; and should the operator give
+// such a gradient all the same, the sink drops it.
 #include <utility>
 
 #include "runners/engine/operators/operator_factories.hpp"
