@@ -1,5 +1,8 @@
 #pragma once
 
+// Activation functions and their slopes at one value, for the kernels of the host and of a device
+// alike. Value and slope share their dear part (the normal distribution, the logistic function),
+// and a compiler drops the one that a kernel does not use.
 #include "runners/engine/kernels/kernel_table.hpp"
 #include "runners/engine/kernels/vector_math.hpp"
 
@@ -12,6 +15,7 @@ struct ValueAndSlope {
   A value, slope;
 };
 
+/// x · Φ(x), or its approximation by a hyperbolic tangent (Hendrycks and Gimpel, arXiv:1606.08415).
 template <GeluKind kind, class A>
 HETEROPERF_KERNEL ValueAndSlope<A> gelu_at(A x) {
   if constexpr (kind == GeluKind::erf) {
@@ -25,6 +29,7 @@ HETEROPERF_KERNEL ValueAndSlope<A> gelu_at(A x) {
   }
 }
 
+/// x · logistic(x).
 template <class A>
 HETEROPERF_KERNEL ValueAndSlope<A> silu_at(A x) {
   const A s = logistic(x);

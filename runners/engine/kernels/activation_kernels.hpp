@@ -47,6 +47,7 @@ HETEROPERF_KERNEL void bias_gelu_rows(RowRange r, void* x, const void* bias, voi
   }
 }
 
+/// The kind of gelu and the presence of a bias are decided outside the loops.
 template <class T>
 void bias_gelu(RowRange r, GeluKind kind, void* x, const void* bias, void* y) {
   using A = Acc<T>;
@@ -80,6 +81,7 @@ HETEROPERF_KERNEL void gelu_backward_rows(RowRange r, const void* dy, const void
   }
 }
 
+/// Without column sums the rows do not matter, and one long loop serves.
 template <class T>
 void gelu_backward(RowRange r, GeluKind kind, const void* dy, const void* x, void* dx, void* sum) {
   using A = Acc<T>;
@@ -136,6 +138,7 @@ void swiglu(RowRange r, const void* gate, const void* up, void* y) {
   map2<T>(r, gate, up, y, [](A g, A u) { return silu_at<A>(g).value * u; });
 }
 
+/// Both gradients of silu(gate) · up share the logistic function of the gate.
 template <class T>
 void swiglu_backward(RowRange r, const void* dy, const void* gate, const void* up, void* dgate,
                      void* dup) {
@@ -160,6 +163,7 @@ void multiply(RowRange r, const void* a, const void* b, void* y) {
   map2<T>(r, a, b, y, [](A u, A v) { return u * v; });
 }
 
+/// The sum is made in the accumulation type and rounded once.
 template <class T>
 void add(RowRange r, const void* a, const void* b, bool with_relu, void* y) {
   using A = Acc<T>;
@@ -216,6 +220,7 @@ void combine(RowRange r, std::int64_t blocks, const void* partials, Store store,
   using A = Acc<T>;
   const A* __restrict p = as<A>(partials);
   T* __restrict out = as<T>(target);
+  // The sums of so many columns stay in registers or in the first cache while the blocks pass.
   constexpr std::int64_t width = 64;
   for (std::int64_t first = r.begin; first < r.end; first += width) {
     const std::int64_t count = r.end - first < width ? r.end - first : width;

@@ -109,6 +109,7 @@ HETEROPERF_KERNEL void scale_shift_rows(RowRange r, const void* x, const void* s
   }
 }
 
+/// ReLU and residual are decided outside the loops: four loops without branches.
 template <class T>
 void scale_shift(RowRange r, const void* x, const void* scale, const void* shift,
                  BatchNormEpilogue epilogue, void* y) {
@@ -123,6 +124,8 @@ void scale_shift(RowRange r, const void* x, const void* scale, const void* shift
   }
 }
 
+/// The way in which the ReLU's mask is known: there is none, from its output, or from its input,
+/// made again.
 enum class Mask { none, output, recomputed };
 
 /// One row's gradient behind the relu, element by element.
@@ -149,6 +152,7 @@ struct MaskedGradient {
   }
 };
 
+/// Calls body with the gradient of the kind of mask that the pointers say.
 template <class T, class Body>
 HETEROPERF_KERNEL void with_mask(const void* dy, const void* x, const void* y, const void* scale,
                                  const void* shift, Body body) {
@@ -189,6 +193,7 @@ void batch_norm_sums(RowRange r, const void* dy, const void* x, const void* y, c
       });
 }
 
+/// One line per element, with factors per channel from batch_norm_coefficients().
 template <class T>
 void batch_norm_backward(RowRange r, const void* dy, const void* x, const void* y,
                          const void* scale, const void* shift, const void* mean, const void* a,

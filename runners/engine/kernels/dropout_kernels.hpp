@@ -1,5 +1,12 @@
 #pragma once
 
+// Dropout with masks that are drawn, not stored.
+//
+// A counter-based generator gives 64 bits for a key and a number; the key is made of seed, step,
+// sample and node, the number is that of a pair of elements in the sample. So an element's bits
+// depend on nothing but its name, and any thread, rank or second pass draws the same. Elements are
+// taken in blocks, first all bits of a block, then all comparisons, because each of these loops
+// becomes vector code.
 #include "metrics/base/random.hpp"
 #include "runners/engine/kernels/kernel_table.hpp"
 #include "runners/engine/kernels/scalar_types.hpp"
@@ -31,8 +38,12 @@ HETEROPERF_KERNEL void dropout_run(std::uint64_t key, std::int64_t begin, std::i
   }
 }
 
+/// A range may begin and end within a sample, and each sample has a key of its own, so the range is
+/// walked in stretches of one block of one sample. Kept values are divided by the probability of
+/// being kept, which leaves the expected value as it was.
 template <class T>
 void dropout(RowRange elements, DropoutKey k, const void* x, void* y) {
+  // A draw of 32 bits is kept when it is at most keep · 2³² − 1.
   const auto threshold = static_cast<std::uint32_t>(k.keep * 0x1.0p32 - 1.0);
   const auto scale = static_cast<Acc<T>>(1.0 / k.keep);
   for (std::int64_t at = elements.begin; at < elements.end;) {

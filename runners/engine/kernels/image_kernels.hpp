@@ -9,6 +9,7 @@
 namespace heteroperf {
 namespace {
 
+/// Sets elements to 0; a count below 0 is none.
 template <class T>
 HETEROPERF_KERNEL void clear(T* values, std::int64_t count) {
   __builtin_memset(values, 0, static_cast<std::size_t>(count > 0 ? count : 0) * sizeof(T));
@@ -75,8 +76,10 @@ HETEROPERF_KERNEL void take_larger(const T* __restrict x, std::uint8_t tap, std:
   }
 }
 
+/// The first tap inside the image starts the maximum, so no value below all others is needed.
 template <class T>
 void max_pool(RowRange pixels, const Window& w, const void* x, void* y, std::uint8_t* taps) {
+  // Channels are taken in chunks, so that the numbers of the taps fit on the stack.
   constexpr std::int64_t chunk = 256;
   std::uint8_t chosen[chunk];
   for (std::int64_t pixel = pixels.begin; pixel < pixels.end; ++pixel) {

@@ -29,6 +29,7 @@ struct Window {
   std::int64_t kernel[2] = {1, 1}, stride[2] = {1, 1}, padding[2] = {0, 0};
 };
 
+/// The numbers that a dropout mask is a function of, and how the flat batch is cut into samples.
 struct DropoutKey {
   std::uint64_t seed = 0, step = 0, node = 0, first_sample = 0;
   std::int64_t sample_elements = 0;

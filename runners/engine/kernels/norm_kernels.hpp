@@ -86,6 +86,8 @@ HETEROPERF_KERNEL void layer_norm_backward_rows(RowRange r, const void* dy, cons
     }
     if constexpr (want_input) {
       T* __restrict pdx = as<T>(dx) + row * n;
+      // The means of g and g x̂ go into two factors, so that the second loop is one line per
+      // element.
       const A slope = -rs * sum_xhat / static_cast<A>(n), offset = -rs * sum / static_cast<A>(n);
       const auto gradient = [&](std::int64_t c) __attribute__((always_inline)) {
         const A xhat = (widen(px[c]) - mu) * rs;
@@ -102,6 +104,7 @@ HETEROPERF_KERNEL void layer_norm_backward_rows(RowRange r, const void* dy, cons
   }
 }
 
+/// The gradients that nobody asked for are compiled out of the loops.
 template <class T>
 void layer_norm_backward(RowRange r, const void* dy, const void* x, const void* weight,
                          const void* mean, const void* rstd, Store store, void* dx,

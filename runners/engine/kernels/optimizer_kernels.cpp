@@ -1,5 +1,10 @@
 // The loops of the optimizer on the host. Each element is read and written once. Blocks have fixed
 // bounds, so that sums have the same bits with any number of threads.
+//
+// An update is bound by memory: per parameter it reads four values and writes three, and computes
+// little. So the whole formula is one loop over the arenas, and each loop is compiled for several
+// instruction sets, of which the loader takes the widest that the processor has. The blocks are
+// 16384 elements, enough to hide the cost of handing a block to a thread.
 #include "runners/engine/kernels/optimizer_kernels.hpp"
 
 #include <ATen/Parallel.h>
@@ -39,6 +44,7 @@ struct Adamw {
   T scale, keep, beta1, rest1, beta2, rest2, epsilon, step, root;
 };
 
+/// The same of stochastic gradient descent with momentum.
 template <class T>
 struct Sgd {
   explicit Sgd(const SgdScalars& s)
@@ -49,6 +55,7 @@ struct Sgd {
   T scale, decay, momentum, rate;
 };
 
+/// The formula of AdamwScalars, element by element.
 template <class T>
 [[gnu::always_inline]] inline void adamw_body(T* __restrict weight, const T* __restrict gradient,
                                               T* __restrict first, T* __restrict second,
@@ -63,6 +70,7 @@ template <class T>
   }
 }
 
+/// The formula of SgdScalars, element by element.
 template <class T>
 [[gnu::always_inline]] inline void sgd_body(T* __restrict weight, const T* __restrict gradient,
                                             T* __restrict velocity, std::int64_t count,
@@ -156,6 +164,7 @@ double sum_of_squares(const T* values, std::int64_t count) {
   for_blocks(0, count, [&](std::int64_t block, std::int64_t start, std::int64_t length) {
     sums[static_cast<std::size_t>(block)] = squares_block(values + start, length);
   });
+  // In the order of the blocks.
   return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 

@@ -19,7 +19,8 @@ template <class T>
 void adamw_update(T* weight, const T* gradient, T* first, T* second, std::int64_t begin,
                   std::int64_t end, const AdamwScalars& scalars);
 
-/// g ← scale·g + decay·w; b ← momentum·b + g; w ← w − learning_rate·b.
+/// Stochastic gradient descent with momentum, the decay added to the gradient: g ← scale·g +
+/// decay·w; b ← momentum·b + g; w ← w − learning_rate·b.
 struct SgdScalars {
   double gradient_scale = 1, decay = 0, momentum = 0, learning_rate = 0;
 };

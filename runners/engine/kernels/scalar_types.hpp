@@ -14,15 +14,18 @@
 namespace heteroperf {
 namespace {
 
+/// The upper half of a float: its sign, all of its exponent, and 7 bits of its fraction.
 struct Bf16 {
   std::uint16_t bits;
 };
 
+/// The type in which values of type T are computed and summed.
 template <class T>
 using Acc = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 HETEROPERF_KERNEL float widen(float value) { return value; }
 HETEROPERF_KERNEL double widen(double value) { return value; }
+/// Exact: every bfloat16 is a float.
 HETEROPERF_KERNEL float widen(Bf16 value) {
   return __builtin_bit_cast(float, static_cast<std::uint32_t>(value.bits) << 16);
 }
@@ -35,6 +38,7 @@ HETEROPERF_KERNEL Bf16 round_to_bf16(float value) {
   return {static_cast<std::uint16_t>(value != value ? quiet : rounded)};
 }
 
+/// The element type's nearest value to a computed one.
 template <class T>
 HETEROPERF_KERNEL T narrow(Acc<T> value) {
   if constexpr (std::is_same_v<T, Bf16>) {

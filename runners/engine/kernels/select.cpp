@@ -1,4 +1,9 @@
 // Picks the kernels for this processor when the first one is asked for.
+//
+// The kernels are compiled once per instruction set, and the tables of all builds are in the
+// program. The fastest that the processor can run is taken, or the one that the environment names,
+// if it can run here; another name is passed over. The choice is made once and holds for the whole
+// process.
 #include <cstdlib>
 #include <cstring>
 

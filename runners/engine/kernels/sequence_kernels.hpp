@@ -15,6 +15,7 @@ HETEROPERF_KERNEL void sum_row(const T* __restrict a, const T* __restrict b, T* 
   for (std::int64_t c = 0; c < n; ++c) y[c] = narrow<T>(widen(a[c]) + widen(b[c]));
 }
 
+/// The builtin keeps library templates out of a file that is compiled for several instruction sets.
 template <class T>
 HETEROPERF_KERNEL void copy_row(const T* __restrict a, T* __restrict y, std::int64_t n) {
   __builtin_memcpy(y, a, static_cast<std::size_t>(n) * sizeof(T));
@@ -29,6 +30,7 @@ void embedding(RowRange r, const std::int64_t* indices, const void* table, const
     const T* token = as<T>(table) + indices[row] * n;
     const T* position = positions == nullptr ? nullptr : as<T>(positions) + row % length * n;
     T* out = as<T>(y) + row * n;
+    // A token of another rank's part of the vocabulary.
     if (indices[row] < 0) {
       if (position == nullptr) {
         __builtin_memset(out, 0, static_cast<std::size_t>(n) * sizeof(T));
@@ -47,6 +49,7 @@ void embedding(RowRange r, const std::int64_t* indices, const void* table, const
 template <class T>
 void embedding_backward(RowRange r, std::int64_t rows, std::int64_t width,
                         const std::int64_t* indices, const void* dy, void* gradient) {
+  // All rows in order: the range is of columns, so threads never write to one element.
   for (std::int64_t row = 0; row < rows; ++row) {
     if (indices[row] < 0) continue;
     const T* __restrict g = as<T>(dy) + row * width;
@@ -89,6 +92,7 @@ void rotary(RowRange r, RotaryLayout layout, const void* x, const void* cosine, 
             void* y) {
   using A = Acc<T>;
   const std::int64_t half = layout.head_dim / 2, turned = layout.turned * layout.head_dim;
+  // The gradient turns by the opposite angle.
   const A sign = layout.inverse ? A(-1) : A(1);
   for (std::int64_t row = r.begin; row < r.end; ++row) {
     const A* __restrict cs = as<A>(cosine) + row % layout.length * half;

@@ -28,6 +28,7 @@ void cross_entropy(RowRange r, CrossEntropyTerms terms, const void* logits,
       total += widen(x[c]) - top;
     }
     const A log_sum = std::log(sum);
+    // In terms of x − top, which is at most 0, so that nothing large cancels.
     const A target_loss = log_sum - (widen(x[targets[row]]) - top);
     const A mean_loss = log_sum - total / static_cast<A>(n);
     as<A>(losses)[row] = target_loss + smoothing * (mean_loss - target_loss);
@@ -52,6 +53,8 @@ void cross_entropy_backward(RowRange r, CrossEntropyTerms terms, const void* log
     const A shift = as<A>(lse)[row];
     const std::int64_t target = targets[row] - terms.first;
     const bool here = target >= 0 && target < n;
+    // The gradient may take the logits' memory, so the target's value is worked out before the row
+    // is overwritten.
     const A at_target = here ? exponential(widen(x[target]) - shift) * scale - spread - hit : A(0);
 #pragma omp simd
     for (std::int64_t c = 0; c < n; ++c) {
@@ -61,6 +64,7 @@ void cross_entropy_backward(RowRange r, CrossEntropyTerms terms, const void* log
   }
 }
 
+/// The largest of each row, for ranks that have some of the classes.
 template <class T>
 void row_top(RowRange r, const void* values, void* tops) {
   using A = Acc<T>;
@@ -73,6 +77,7 @@ void row_top(RowRange r, const void* values, void* tops) {
   }
 }
 
+/// The three sums of each row over this rank's classes; see KernelTable::softmax_sums.
 template <class T>
 void softmax_sums(RowRange r, std::int64_t first, const void* logits, const std::int64_t* targets,
                   const void* tops, void* sums) {

@@ -1,5 +1,10 @@
 #pragma once
 
+// Exponentials and their relatives for kernels.
+//
+// A call to the C library ends vectorisation, so the float forms are written as polynomials without
+// branches, with errors of about the last bit or two of a float. Both sides of a choice are
+// computed and one is selected.
 #include <cmath>
 #include <cstdint>
 
@@ -41,6 +46,7 @@ HETEROPERF_KERNEL A magnitude(A x) {
   return x < A(0) ? -x : x;
 }
 
+/// Near 0 a polynomial, because 1 − 2 / (exp(2x) + 1) would cancel there; else the exponential.
 HETEROPERF_KERNEL float hyperbolic_tangent(float x) {
   const float a = magnitude(x), s = x * x;
   const float far = 1.0f - 2.0f / (exponential(2.0f * a) + 1.0f);
@@ -84,6 +90,7 @@ HETEROPERF_KERNEL Normal<double> normal(double x) {
           0.39894228040143267794 * std::exp(-0.5 * x * x)};
 }
 
+/// 1 / (1 + exp(−x)); the held argument of exponential() keeps it finite.
 template <class A>
 HETEROPERF_KERNEL A logistic(A x) {
   return A(1) / (A(1) + exponential(-x));

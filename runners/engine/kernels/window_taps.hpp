@@ -1,5 +1,9 @@
 #pragma once
 
+// The geometry of windows, for the kernels of the host and of a device alike.
+//
+// A *tap* is an element of a window, by its number along an axis. Windows at the edge reach into
+// the padding; only the taps inside the image are visited, so the inner loops need no test.
 #include "runners/engine/kernels/kernel_table.hpp"
 #include "runners/engine/kernels/scalar_types.hpp"
 
@@ -11,6 +15,8 @@ struct Taps {
   std::int64_t origin = 0, first = 0, last = 0;
 };
 
+/// The taps of output position `out` along an axis; an empty range where the whole window lies in
+/// the padding.
 HETEROPERF_KERNEL Taps taps_at(const Window& w, int axis, std::int64_t out) {
   Taps taps;
   taps.origin = out * w.stride[axis] - w.padding[axis];

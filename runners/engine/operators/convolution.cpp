@@ -4,10 +4,10 @@
 // Gathering writes every window as a row of {kernel height, kernel width, channels}, so that the
 // convolution is a product of the rows with the weights, which lie in the same order in memory. A
 // 1x1 window of stride 1 needs no gathering at all: the pixels are the rows. The batch is cut into
-// blocks of samples, because gathered windows take kernel-height times kernel-width the memory of
-// the image. The gradient of the input is the same way back: a product gives the gradient of every
-// window, and scatter() adds them to the pixels. The gradient of the weights is summed block by
-// block, in the order of the blocks.
+// blocks of samples, because gathered windows take kernel height × kernel width times the memory of
+// the image. The gradient of the input goes the same way back: a product gives the gradient of
+// every window, and scatter() adds them to the pixels. The gradient of the weights is summed block
+// by block, in the order of the blocks.
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/mm.h>

@@ -13,8 +13,8 @@
 namespace heteroperf {
 namespace {
 
-template <class Scalar>
 /// The sum of a host tensor in double, in the order of memory.
+template <class Scalar>
 double sum_of(const at::Tensor& values) {
   const auto* v = values.const_data_ptr<Scalar>();
   double sum = 0.0;

@@ -64,6 +64,7 @@ struct GeluGradient {
     return g * gelu_at<kind, A>(v).slope;
   }
 };
+/// g is the gate, u the value that it lets through.
 struct SwigluOf {
   template <class A>
   HETEROPERF_KERNEL A operator()(A g, A u) const {
@@ -82,6 +83,7 @@ struct SumOf {
     return a + b;
   }
 };
+/// A sum and the ReLU behind it in one pass.
 struct ReluOfSum {
   template <class A>
   HETEROPERF_KERNEL A operator()(A a, A b) const {
@@ -179,6 +181,7 @@ template <class T>
 void multiply(RowRange r, const void* a, const void* b, void* y) {
   map<T>(r, ProductOf(), a, b, y);
 }
+/// One kernel with a function for each of the two.
 template <class T>
 void add(RowRange r, const void* a, const void* b, bool with_relu, void* y) {
   with_relu ? map<T>(r, ReluOfSum(), a, b, y) : map<T>(r, SumOf(), a, b, y);
@@ -200,6 +203,7 @@ __global__ void swiglu_gradients(std::int64_t packs, const T* dy, const T* gate,
     keep<n>(dup, i, to_up);
   }
 }
+/// Packs where all five arrays allow them.
 template <class T>
 void swiglu_backward(RowRange r, const void* dy, const void* gate, const void* up, void* dgate,
                      void* dup) {
@@ -219,8 +223,10 @@ void swiglu_backward(RowRange r, const void* dy, const void* gate, const void* u
 template <class T, int n, GeluKind kind>
 __global__ void bias_gelu_rows(std::int64_t rows, std::int64_t packs, T* x, const T* bias, T* y) {
   HETEROPERF_FOR_MATRIX(row, rows, column, packs) {
+    // Packs do not cross rows: columns are a multiple of their width.
     const std::int64_t i = row * packs + column;
     Pack<T, n> sum = load<n>(x, i), to;
+    // The bias is the same for all rows.
     const Pack<T, n> b = load<n>(bias, column);
     for (int k = 0; k < n; ++k) {
       sum.at[k] = narrow<T>(widen(sum.at[k]) + widen(b.at[k]));
@@ -243,6 +249,7 @@ void bias_gelu_of(RowRange r, void* x, const void* bias, void* y) {
       },
       x, bias, y);
 }
+/// The kind of gelu is a template's parameter, so that no thread branches on it.
 template <class T>
 void bias_gelu(RowRange r, GeluKind kind, void* x, const void* bias, void* y) {
   kind == GeluKind::erf ? bias_gelu_of<T, GeluKind::erf>(r, x, bias, y)
@@ -273,6 +280,8 @@ void gelu_backward_of(RowRange r, const void* dy, const void* x, void* dx, void*
   launch(gelu_backward_tiles<T, kind>, over_tiles(r.columns, divided_up(r.end, per_block)), r.end,
          r.columns, per_block, as<T>(dy), as<T>(x), as<T>(dx), as<Acc<T>>(sums));
 }
+/// With sums a tile walks down the columns, so that each thread adds up one of them; without, packs
+/// are faster.
 template <class T>
 void gelu_backward(RowRange r, GeluKind kind, const void* dy, const void* x, void* dx, void* sums) {
   kind == GeluKind::erf ? gelu_backward_of<T, GeluKind::erf>(r, dy, x, dx, sums)
@@ -326,6 +335,7 @@ __global__ void column_sum_tiles(std::int64_t rows, std::int64_t columns,
   sum = sum_tile(sum);
   if (at.inside && threadIdx.y == 0) sums[blockIdx.y * columns + at.column] = sum;
 }
+/// A row of partial sums per block of rows.
 template <class T>
 void column_sum(RowRange r, const void* x, void* partials) {
   if (r.end * r.columns == 0) return;
@@ -338,6 +348,7 @@ void column_sum(RowRange r, const void* x, void* partials) {
 template <class T>
 __global__ void combine_tiles(std::int64_t columns, std::int64_t blocks, const Acc<T>* partials,
                               Store store, T* target) {
+  // The partial sums are a matrix of blocks × columns, summed by one tile per 32 columns.
   const TilePlace at = tile_place(blocks, columns, blocks);
   Acc<T> sum = 0;
   for (std::int64_t block = threadIdx.y; at.inside && block < blocks; block += tile_rows) {
@@ -348,6 +359,7 @@ __global__ void combine_tiles(std::int64_t columns, std::int64_t blocks, const A
   if (store == Store::add) sum += widen(target[at.column]);
   target[at.column] = narrow<T>(sum);
 }
+/// One tile of threads per 32 columns, each thread with every eighth block.
 template <class T>
 void combine(RowRange r, std::int64_t blocks, const void* partials, Store store, void* target) {
   if (r.columns == 0) return;

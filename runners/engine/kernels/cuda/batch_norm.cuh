@@ -22,6 +22,7 @@ __global__ void moment_tiles(std::int64_t rows, std::int64_t columns, std::int64
     sum += widen(x[row * columns + at.column]);
   }
   sum = sum_tile(sum);
+  // The first row of threads has the sum; all rows need the mean for the second pass.
   if (threadIdx.y == 0) center[threadIdx.x] = sum / static_cast<A>(at.last - at.first);
   __syncthreads();
   const A mean = center[threadIdx.x];
@@ -104,6 +105,7 @@ __global__ void coefficient_columns(std::int64_t columns, std::int64_t rows, con
     c[i] = -slope * sum[i] / static_cast<A>(rows);
   }
 }
+/// A thread per channel.
 template <class T>
 void batch_norm_coefficients(RowRange r, std::int64_t rows, const void* sum, const void* sum_xhat,
                              const void* rstd, const void* weight, void* a, void* b, void* c) {
@@ -132,6 +134,7 @@ __global__ void scale_shift_rows(std::int64_t rows, std::int64_t packs, const T*
     keep<n>(y, i, to);
   }
 }
+/// Channels that are no multiple of a pack are taken one by one.
 template <class T>
 void scale_shift(RowRange r, const void* x, const void* scale, const void* shift,
                  BatchNormEpilogue epilogue, void* y) {
@@ -214,6 +217,7 @@ __global__ void batch_norm_inputs(std::int64_t rows, std::int64_t columns,
         narrow<T>(a[column] * g + b[column] * (widen(gradient.x[i]) - mean[column]) + c[column]);
   }
 }
+/// A thread per element: the sums over rows are already in the factors.
 template <class T>
 void batch_norm_backward(RowRange r, const void* dy, const void* x, const void* y,
                          const void* scale, const void* shift, const void* mean, const void* a,

@@ -16,6 +16,7 @@ struct CoveringWindows {
 __device__ inline CoveringWindows windows_over(const Window& w, int axis, std::int64_t in) {
   const std::int64_t reach = in + w.padding[axis], over = reach - w.kernel[axis];
   CoveringWindows windows;
+  // The first window that still reaches the position, and the last that begins at or before it.
   windows.first = over < 0 ? 0 : over / w.stride[axis] + 1;
   windows.last = reach / w.stride[axis] + 1;
   if (windows.last > w.out[axis]) windows.last = w.out[axis];
@@ -42,12 +43,14 @@ __global__ void gather_windows(std::int64_t pixels, std::int64_t elements, Windo
     const std::int64_t height = within / w.out[1] * w.stride[0] - w.padding[0] + element / line;
     const std::int64_t width =
         within % w.out[1] * w.stride[1] - w.padding[1] + element % line / w.channels;
+    // Elements of a window's row come from the padding where it leaves the image.
     const bool inside = height >= 0 && height < w.in[0] && width >= 0 && width < w.in[1];
     columns[pixel * elements + element] =
         inside ? x[input_offset(w, pixel / per_sample, height, width) + element % w.channels]
                : narrow<T>(Acc<T>(0));
   }
 }
+/// The tensors of a launch are whole: ranges begin at 0 on a device.
 template <class T>
 void im2col(RowRange pixels, const Window& w, const void* x, void* columns) {
   const std::int64_t elements = w.kernel[0] * w.kernel[1] * w.channels;
@@ -75,6 +78,7 @@ __global__ void add_windows(std::int64_t count, Window w, const T* columns, T* d
     dx[i] = narrow<T>(sum);
   }
 }
+/// A thread per input element.
 template <class T>
 void col2im(RowRange samples, const Window& w, const void* columns, void* dx) {
   const std::int64_t count = samples.end * w.in[0] * w.in[1] * w.channels;
@@ -134,6 +138,7 @@ __global__ void max_pool_inputs(std::int64_t count, Window w, const T* dy, const
     dx[i] = narrow<T>(sum);
   }
 }
+/// `taps` as max_pool() wrote them.
 template <class T>
 void max_pool_backward(RowRange samples, const Window& w, const void* dy, const std::uint8_t* taps,
                        void* dx) {
@@ -153,6 +158,7 @@ __global__ void pixel_means(std::int64_t count, std::int64_t channels, std::int6
     y[i] = narrow<T>(sum / static_cast<Acc<T>>(pixels));
   }
 }
+/// A thread per sample and channel; neighbouring threads read neighbouring channels.
 template <class T>
 void mean_rows(RowRange samples, std::int64_t pixels, const void* x, void* y) {
   const std::int64_t count = samples.end * samples.columns;

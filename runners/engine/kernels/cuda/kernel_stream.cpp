@@ -1,5 +1,8 @@
 // The part of the GPU module that needs LibTorch's headers of CUDA: kernels are queued on
 // LibTorch's stream, behind the operations that made their inputs.
+//
+// Work on one stream runs in the order in which it was queued, so our kernels and LibTorch's
+// operations need no events between them. Waiting is for results that leave the device.
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 

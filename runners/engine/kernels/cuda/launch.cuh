@@ -1,7 +1,14 @@
 #pragma once
 
-// Compiled by nvcc, and by tests as plain C++ behind a header that plays the part of a device
-// (it defines HETEROPERF_CUDA_ON_HOST, the built-in variables and launch()).
+// How kernels are launched, and how threads share the elements.
+//
+// Every kernel walks its elements in strides of the whole grid, so any number of blocks is right
+// for any size, and grids stay small enough to be cheap to start. The macros write these loops:
+// over items in a row, over rows and columns of a matrix, over rows by blocks, and over the columns
+// of a row by the threads of a block.
+//
+// This file is compiled by nvcc, and by tests as plain C++ behind a header that plays the part of a
+// device (it defines HETEROPERF_CUDA_ON_HOST, the built-in variables and launch()).
 #include <cstdint>
 
 #include "runners/engine/kernels/scalar_types.hpp"
@@ -15,6 +22,7 @@
 
 namespace heteroperf {
 
+/// Blocks in the grid and threads in a block, each in two dimensions.
 struct LaunchShape {
   unsigned grid_x = 1, grid_y = 1, threads_x = 1, threads_y = 1;
 };
@@ -28,6 +36,8 @@ cudaStream_t kernel_stream();
 /// Throws SystemError for anything but success.
 void expect_launched(cudaError_t code);
 
+/// Queues the kernel on LibTorch's current stream and returns at once. Errors of the launch are
+/// thrown; those of the kernel show at the next wait.
 template <class... P, class... A>
 void launch(void (*kernel)(P...), LaunchShape shape, A... arguments) {
   kernel<<<dim3(shape.grid_x, shape.grid_y), dim3(shape.threads_x, shape.threads_y), 0,
@@ -40,7 +50,9 @@ namespace {
 
 constexpr unsigned most_threads = 256, most_grid_blocks = 4096, warp_width = 32;
 
+/// a / b, rounded up.
 inline std::int64_t divided_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+/// `wanted` held between 1 and `most`.
 inline unsigned at_most(std::int64_t wanted, unsigned most) {
   return wanted < static_cast<std::int64_t>(most) ? static_cast<unsigned>(wanted < 1 ? 1 : wanted)
                                                   : most;
@@ -58,12 +70,14 @@ inline LaunchShape over_items(std::int64_t items) {
 }
 /// x along the columns, y along the rows.
 inline LaunchShape over_matrix(std::int64_t rows, std::int64_t columns) {
+  // Narrow matrices get blocks of more rows, so that few threads are idle.
   const unsigned x = power_of_two(columns, 8, most_threads), y = most_threads / x;
   const unsigned grid_x = at_most(divided_up(columns, x), most_grid_blocks);
   return {grid_x, at_most(divided_up(rows, y), most_grid_blocks / grid_x), x, y};
 }
 /// A block per row.
 inline LaunchShape over_rows(std::int64_t rows, std::int64_t columns) {
+  // About four columns to a thread, at least a warp.
   return {at_most(rows, 1U << 20), 1, power_of_two(columns / 4, warp_width, 2 * most_threads), 1};
 }
 
@@ -72,18 +86,22 @@ template <class T, int n>
 struct alignas(n * sizeof(T)) Pack {
   T at[n];
 };
+/// Elements in 16 bytes, the widest load of a thread.
 template <class T>
 constexpr int pack_width = 16 / static_cast<int>(sizeof(T));
 
+/// True when all pointers lie on 16 bytes; null does.
 template <class... P>
 bool aligned_for_packs(const P*... pointers) {
   return (... && (reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0));
 }
 
+/// Pack number `pack` of an array. Requires aligned_for_packs() where n is not 1.
 template <int n, class T>
 HETEROPERF_KERNEL Pack<T, n> load(const T* from, std::int64_t pack) {
   return reinterpret_cast<const Pack<T, n>*>(from)[pack];
 }
+/// Stores pack number `pack`.
 template <int n, class T>
 HETEROPERF_KERNEL void keep(T* to, std::int64_t pack, const Pack<T, n>& values) {
   reinterpret_cast<Pack<T, n>*>(to)[pack] = values;

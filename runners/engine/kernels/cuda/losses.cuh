@@ -8,6 +8,7 @@
 namespace heteroperf {
 namespace {
 
+/// The largest of a row, on all threads of the block.
 template <class T>
 __device__ Acc<T> largest_of_row(const T* x, std::int64_t n) {
   Acc<T> top = widen(x[0]);
@@ -41,6 +42,7 @@ __global__ void cross_entropy_rows(std::int64_t rows, std::int64_t n, Acc<T> smo
   HETEROPERF_FOR_ROWS(row, rows) {
     const T* x = logits + row * n;
     const A top = largest_of_row(x, n);
+    // Both sums of a row are joined over the block, so all threads go through this together.
     const ExponentSums<A> sums = exponent_sums(x, n, top);
     if (threadIdx.x != 0) continue;
     const A log_sum = std::log(sums.exponentials);
@@ -50,6 +52,7 @@ __global__ void cross_entropy_rows(std::int64_t rows, std::int64_t n, Acc<T> smo
     lse[row] = top + log_sum;
   }
 }
+/// A block of threads per row, up to a grid's limit; blocks then take several rows.
 template <class T>
 void cross_entropy(RowRange r, CrossEntropyTerms terms, const void* logits,
                    const std::int64_t* targets, void* losses, void* lse) {
@@ -73,10 +76,12 @@ __global__ void cross_entropy_gradients(std::int64_t rows, std::int64_t n, std::
   HETEROPERF_FOR_MATRIX(row, rows, column, n) {
     const std::int64_t i = row * n + column;
     Acc<T> g = exponential(widen(logits[i]) - lse[row]) * terms.scale - terms.spread;
+    // Columns are counted from this rank's first class.
     if (column == targets[row] - first) g -= terms.hit;
     gradient[i] = narrow<T>(g);
   }
 }
+/// The terms are worked out in double and rounded once.
 template <class T>
 void cross_entropy_backward(RowRange r, CrossEntropyTerms terms, const void* logits,
                             const std::int64_t* targets, const void* lse, void* gradient) {
@@ -122,6 +127,7 @@ __global__ void softmax_sum_rows(std::int64_t rows, std::int64_t n, std::int64_t
     sums[3 * row + 2] = target >= 0 && target < n ? widen(x[target]) - top : A(0);
   }
 }
+/// Leaves the target's sum 0 where another rank has the target's class.
 template <class T>
 void softmax_sums(RowRange r, std::int64_t first, const void* logits, const std::int64_t* targets,
                   const void* tops, void* sums) {

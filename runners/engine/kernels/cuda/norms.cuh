@@ -56,6 +56,7 @@ __global__ void layer_norm_inputs(std::int64_t rows, std::int64_t n, const T* dy
       sum += g;
       sum_xhat += g * ((widen(x[row * n + c]) - mu) * rs);
     }
+    // All threads call sum_block(), and all get the sum.
     const A slope = -rs * sum_block(sum_xhat) / static_cast<A>(n);
     const A offset = -rs * sum_block(sum) / static_cast<A>(n);
     HETEROPERF_FOR_COLUMNS(c, n) {
@@ -87,6 +88,8 @@ __global__ void layer_norm_parameters(std::int64_t rows, std::int64_t columns,
   weight_sums[blockIdx.y * columns + at.column] = dw;
   bias_sums[blockIdx.y * columns + at.column] = db;
 }
+/// The input's gradient needs a block of threads per row, the parameters' tiles of columns: two
+/// kernels, each only where it is asked for.
 template <class T>
 void layer_norm_backward(RowRange r, const void* dy, const void* x, const void* weight,
                          const void* mean, const void* rstd, Store store, void* dx,
@@ -160,6 +163,7 @@ __global__ void rms_norm_parameters(std::int64_t rows, std::int64_t columns,
   dw = sum_tile(dw);
   if (at.inside && threadIdx.y == 0) weight_sums[blockIdx.y * columns + at.column] = dw;
 }
+/// As layer_norm_backward(), without a mean and a bias.
 template <class T>
 void rms_norm_backward(RowRange r, const void* dy, const void* x, const void* weight,
                        const void* rstd, Store store, void* dx, void* weight_partial) {

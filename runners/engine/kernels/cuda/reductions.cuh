@@ -1,16 +1,25 @@
 #pragma once
 
+// Sums of many threads in a fixed order.
+//
+// Floating-point sums depend on their order, and atomic additions have none. So every sum here is a
+// tree or a list whose shape follows from the launch alone: within a warp by exchanging registers,
+// between warps and between the rows of a tile through shared memory, and between blocks of threads
+// by a second kernel. A *tile* is 32 neighbouring columns by a block of rows; its 8 rows of threads
+// go down the rows, and neighbouring threads read neighbouring columns.
 #include "runners/engine/kernels/cuda/launch.cuh"
 
 namespace heteroperf {
 namespace {
 
+/// Ways to join two values, for join_block().
 struct PlusOf {
   template <class A>
   HETEROPERF_KERNEL A operator()(A a, A b) const {
     return a + b;
   }
 };
+/// The larger of two; a NaN on the left stays.
 struct LargerOf {
   template <class A>
   HETEROPERF_KERNEL A operator()(A a, A b) const {
@@ -23,6 +32,7 @@ struct LargerOf {
 template <class A, class Join>
 __device__ A join_block(A value, Join join) {
   HETEROPERF_SHARED A of_warp[2 * most_threads / warp_width];
+  // After five exchanges every thread of the warp has the sum of all of them.
   for (unsigned step = warp_width / 2; step > 0; step /= 2) {
     value = join(value, __shfl_xor_sync(0xffffffffU, value, static_cast<int>(step)));
   }
@@ -35,6 +45,7 @@ __device__ A join_block(A value, Join join) {
   for (unsigned warp = 1; warp < warps; ++warp) result = join(result, of_warp[warp]);
   return result;
 }
+/// join_block() for sums.
 template <class A>
 __device__ A sum_block(A value) {
   return join_block(value, PlusOf());
@@ -48,8 +59,8 @@ inline LaunchShape over_tiles(std::int64_t columns, std::int64_t blocks) {
           tile_columns, tile_rows};
 }
 
-/// Adds up, on the first row of threads of a tile, the values that each row has for a column, in the
-/// order of the rows.
+/// Adds up, on the first row of threads of a tile, the values that each row has for a column, in
+/// the order of the rows.
 template <class A>
 __device__ A sum_tile(A value) {
   HETEROPERF_SHARED A of_row[tile_rows][tile_columns];
@@ -70,9 +81,11 @@ struct TilePlace {
 __device__ inline TilePlace tile_place(std::int64_t rows, std::int64_t columns,
                                        std::int64_t rows_per_block) {
   TilePlace place;
+  // The y of the grid counts blocks of rows, the x tiles of columns.
   place.first = std::int64_t{blockIdx.y} * rows_per_block;
   place.last = place.first + rows_per_block < rows ? place.first + rows_per_block : rows;
   place.column = std::int64_t{blockIdx.x} * tile_columns + threadIdx.x;
+  // Threads beyond the last column take part in the sums of the tile with zeros.
   place.inside = place.column < columns;
   return place;
 }

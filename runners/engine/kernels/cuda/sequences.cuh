@@ -21,6 +21,7 @@ __global__ void embedding_rows(std::int64_t rows, std::int64_t columns, const st
     y[row * columns + column] = narrow<T>(token + position);
   }
 }
+/// Indices below 0 give zeros, plus the position's row where there is one.
 template <class T>
 void embedding(RowRange r, const std::int64_t* indices, const void* table, const void* positions,
                std::int64_t length, void* y) {
@@ -63,6 +64,7 @@ __global__ void embedding_gradient_rows(std::int64_t rows, std::int64_t width,
     }
   }
 }
+/// Requires a gradient that is already set: rows are added to what is there.
 template <class T>
 void embedding_backward(RowRange r, std::int64_t rows, std::int64_t width,
                         const std::int64_t* indices, const void* dy, void* gradient) {
@@ -97,6 +99,7 @@ __global__ void batch_sums(std::int64_t elements, std::int64_t batch, std::int64
     gradient[i] = sum;
   }
 }
+/// A thread per element of the table, which adds up the batch in order.
 template <class T>
 void sum_batch(RowRange r, std::int64_t batch, std::int64_t length, const void* dy, Store store,
                void* gradient) {
@@ -116,9 +119,11 @@ __global__ void rotary_rows(std::int64_t rows, std::int64_t columns, RotaryLayou
   HETEROPERF_FOR_MATRIX(row, rows, column, columns) {
     const T* px = x + row * columns;
     T* py = y + row * columns;
+    // Heads lie side by side; the values behind the turned heads are copied.
     const std::int64_t within = column % layout.head_dim;
     if (column >= turned) {
       py[column] = px[column];
+      // The thread of the first of a pair writes both; that of the second does nothing.
     } else if (within < half) {
       const std::int64_t at = row % layout.length * half + within;
       const A first = widen(px[column]), second = widen(px[column + half]);
@@ -136,6 +141,7 @@ void rotary(RowRange r, RotaryLayout layout, const void* x, const void* cosine, 
          as<A>(cosine), as<A>(sine), as<T>(y));
 }
 
+/// Three matrices and their widths, passed to the kernel by value.
 template <class T>
 struct PackedParts {
   const T* part[3];
@@ -147,6 +153,7 @@ __global__ void pack_rows(std::int64_t rows, std::int64_t columns, PackedParts<T
   HETEROPERF_FOR_MATRIX(row, rows, column, columns) {
     std::int64_t within = column;
     int part = 0;
+    // Finds the part that the column belongs to.
     while (within >= from.width[part]) within -= from.width[part++];
     packed[row * columns + column] = from.part[part][row * from.width[part] + within];
   }
@@ -175,6 +182,7 @@ __global__ void dropout_samples(std::int64_t samples, std::int64_t elements, Dro
     const std::uint64_t key = random_bits(
         mask.seed, mask.step, mask.first_sample + static_cast<std::uint64_t>(sample), mask.node);
     const std::uint64_t word = mix64(key ^ static_cast<std::uint64_t>(element / 2));
+    // A word serves two elements: the low half the even one, the high half the odd one.
     const auto bits = static_cast<std::uint32_t>(element % 2 == 0 ? word : word >> 32);
     const std::int64_t i = sample * elements + element;
     y[i] = narrow<T>(bits <= mask.threshold ? widen(x[i]) * scale : Acc<T>(0));
@@ -186,6 +194,7 @@ void dropout(RowRange r, DropoutKey k, const void* x, void* y) {
   if (count == 0) return;
   const DropoutMask mask{k.seed, k.step, k.node, k.first_sample,
                          static_cast<std::uint32_t>(k.keep * 0x1.0p32 - 1.0)};
+  // The mask is keyed by sample, so the flat batch is seen as samples × elements.
   const std::int64_t samples = count / k.sample_elements;
   launch(dropout_samples<T>, over_matrix(samples, k.sample_elements), samples, k.sample_elements,
          mask, static_cast<Acc<T>>(1.0 / k.keep), as<T>(x), as<T>(y));

@@ -1,3 +1,5 @@
+// The table of kernels of a CUDA device. All kernels are headers, and this is the only file that
+// includes them, so the device's code is compiled once and as one.
 #include "runners/engine/kernels/cuda/activations.cuh"
 #include "runners/engine/kernels/cuda/batch_norm.cuh"
 #include "runners/engine/kernels/cuda/device_kernels.hpp"

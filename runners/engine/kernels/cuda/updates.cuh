@@ -9,10 +9,12 @@
 namespace heteroperf {
 namespace {
 
+/// The factors of a step, rounded once to the type of the elements.
 template <class T>
 struct AdamwFactors {
   T scale, keep, beta1, rest1, beta2, rest2, epsilon, step, root;
 };
+/// A thread updates an element: reads four values and writes three.
 template <class T>
 __global__ void adamw_elements(std::int64_t count, AdamwFactors<T> k, T* weight, const T* gradient,
                                T* first, T* second) {
@@ -25,6 +27,7 @@ __global__ void adamw_elements(std::int64_t count, AdamwFactors<T> k, T* weight,
     weight[i] = k.keep * weight[i] - k.step * m / (std::sqrt(v) * k.root + k.epsilon);
   }
 }
+/// Scalars are rounded to the type of the elements on the host, as the host's kernels do.
 template <class T>
 void adamw_of(void* weight, const void* gradient, void* first, void* second, std::int64_t count,
               const AdamwScalars& s) {
@@ -42,6 +45,7 @@ inline void adamw(Element element, void* weight, const void* gradient, void* fir
                               : adamw_of<float>(weight, gradient, first, second, count, s);
 }
 
+/// The same of stochastic gradient descent.
 template <class T>
 struct SgdFactors {
   T scale, decay, momentum, rate;
@@ -82,12 +86,15 @@ __global__ void square_sums(std::int64_t count, const T* values, double* partial
   total = sum_block(total);
   if (threadIdx.x == 0) partials[blockIdx.x] = total;
 }
+/// Adds to what is there: a norm is summed over several arenas.
 __global__ void add_partials(std::int64_t count, const double* partials, double* sum) {
   double total = 0;
   HETEROPERF_FOR_COLUMNS(i, count) total += partials[i];
   total = sum_block(total);
   if (threadIdx.x == 0) *sum += total;
 }
+/// The grid is bounded by the room for partial sums. Its size depends on `count` alone, and with it
+/// the order of the sum.
 template <class T>
 void add_square_sum_of(const void* values, std::int64_t count, double* partials, double* sum) {
   if (count == 0) return;
@@ -98,6 +105,7 @@ void add_square_sum_of(const void* values, std::int64_t count, double* partials,
   launch(add_partials, LaunchShape{1, 1, most_threads, 1}, std::int64_t{shape.grid_x},
          static_cast<const double*>(partials), sum);
 }
+/// Values are float32 or float64; the sum is float64 in both cases.
 inline void add_square_sum(Element element, const void* values, std::int64_t count,
                            double* partials, double* sum) {
   element == Element::float64 ? add_square_sum_of<double>(values, count, partials, sum)
