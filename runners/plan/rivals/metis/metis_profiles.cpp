@@ -1,4 +1,9 @@
 // Reads a folder of Metis' profiles, one file for each (device class, degree, batch size).
+//
+// The file's name says what was measured, its content the times and the memory of every layer. All
+// files of a folder must be of one model: the same number of layers and, for each degree, the same
+// parameters. Times are milliseconds and memory mebibytes; where the layers' times and the whole
+// differ by a factor of ten, one of the two is in another unit and the file is refused.
 #include "runners/plan/rivals/metis/metis_profiles.hpp"
 
 #include <fmt/format.h>
@@ -106,6 +111,7 @@ class ProfileReader {
     for (const double layer : bytes) {
       parameters.emplace_back(static_cast<std::uint64_t>(std::clamp(layer, 0.0, most_amount)));
     }
+    // The first file of a degree says the parameters, the others must agree.
     const auto [known, is_new] = profiles_.parameters.emplace(tensor, parameters);
     const bool same_layers = parameters.size() == profiles_.parameters.begin()->second.size();
     if (same_layers && (is_new || known->second == parameters)) return;

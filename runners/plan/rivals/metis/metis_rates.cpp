@@ -60,6 +60,7 @@ std::vector<Entry> entries_of(const MetisProfiles& profiles, const std::string& 
   return entries;
 }
 
+/// Any rank of the class, for all of them are alike.
 std::optional<RankId> any_of_class(const Cluster& cluster, const std::string& name) {
   for (std::size_t r = 0; r < cluster.ranks.size(); ++r) {
     if (cluster.ranks[r].device_class == name) return RankId(static_cast<std::int32_t>(r));
@@ -104,6 +105,7 @@ ProfiledRates metis_rates(const MetisProfiles& profiles, const ModelGraph& graph
       fit.predicted_s += predicted_s.back();
       fit.profiled_s += entry.profiled_s;
     }
+    // Above 1 the device is faster than its description says.
     const double factor = fit.predicted_s / fit.profiled_s;
     if (!(factor >= 1 / most_factor && factor <= most_factor)) {
       throw UserError(

@@ -1,5 +1,9 @@
 // Everything that can be wrong with a plan for Sailor's inputs: first its shape, which the rest
 // relies on, then the profiles and links that it needs, then memory.
+//
+// A plan comes from a search, from a file, or from a planner of another project, so nothing about
+// it is taken for granted. Each of the three parts names all its problems at once, and the next
+// part is asked only of a plan that the one before found sound.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -77,6 +77,7 @@ void SailorCuts::add_combinations(double limit_s, int width,
     std::vector<std::vector<StageRule>> longer;
     for (const auto& rules : combined) {
       for (const StageRule& rule : rules_.within(s, limit_s, width)) {
+        // The number of combinations grows exponentially with the stages; the first ones serve.
         if (longer.size() == most_combinations) break;
         longer.push_back(rules);
         longer.back().push_back(rule);
@@ -224,6 +225,8 @@ std::optional<ScoredSailorPlan> SailorCuts::plan(const Frame& frame, int width, 
     const double middle = 0.5 * (low + high);
     (samples(middle) >= batch ? high : low) = middle;
   }
+  // The whole batch has to be shared exactly, which may need a little more time than the sum of
+  // what fits.
   for (const double slack : {0.0, 1e-3, 4e-3}) {
     const auto plan = shared(frame, counts, high * (1 + slack));
     if (plan) return ScoredSailorPlan{*plan, sailor_step_time_s(tables_, *plan)};
@@ -249,6 +252,7 @@ std::optional<SailorPlan> SailorCuts::shared(const Frame& frame, const std::vect
   if (excess < 0) return std::nullopt;
   for (Taken& taken : all) {
     if (excess == 0) break;
+    // The pipeline gives up as much of the excess as it can still share exactly.
     const std::int64_t full = taken.share.samples();
     for (std::int64_t less = std::max<std::int64_t>(1, full - excess); less < full; ++less) {
       const auto share = taken.pipeline->share(less, seconds);

@@ -41,13 +41,18 @@ class SailorCuts {
     double update_s = 0;  ///< at least
   };
 
+  /// Lists the frames: combinations of the stages' rules, each with the pipelines that keep them.
   void make_frames();
   void add_combinations(double reduction_s, int width, std::set<std::vector<StageRule>>& known);
   double reduction_s(const Frame& frame, int width) const;
+  /// Numbers of pipelines that are tried, ascending.
   std::vector<int> widths() const;
   PackingProblem packing(const Frame& frame, int width, double seconds) const;
+  /// The seconds of a step that are left for pipelines, without sums and updates; may be below 0.
   double pipeline_s(const Frame& frame, int width, double step_s) const;
+  /// True when fractions of the frame's pipelines do the whole batch within the step.
   bool enough(const Frame& frame, int width, double step_s);
+  /// A plan of whole pipelines for about that step; its own time may be a little longer.
   std::optional<ScoredSailorPlan> plan(const Frame& frame, int width, double step_s);
   std::optional<SailorPlan> shared(const Frame& frame, const std::vector<int>& counts,
                                    double seconds) const;

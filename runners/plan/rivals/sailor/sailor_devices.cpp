@@ -1,5 +1,11 @@
 // `plan --import sailor:…` names its machine as a list of devices, as a row of a trace, or as a
 // cluster; here all of them become counts of the places that Sailor's inputs know.
+//
+// A *trace* is a table of comma-separated values: a column per device and zone, a row per moment,
+// and in each cell how many devices were available then. A *place* is a device in a zone. The
+// labels of a cluster stand for zones where the inputs know such a place; otherwise all devices are
+// taken to be in the inputs' own zone. Unknown devices are named once each, with the nearest known
+// name.
 #include "runners/plan/rivals/sailor/sailor_devices.hpp"
 
 #include <fmt/format.h>
@@ -122,6 +128,7 @@ class CountedDevices {
   void add(const std::string& device, const std::string& zone, std::int64_t count) {
     try {
       int& sum = devices_[static_cast<std::size_t>(tables_.place(device, zone))];
+      // Counts are held at the bound instead of overflowing.
       sum = static_cast<int>(std::min<std::int64_t>(most_devices, sum + count));
     } catch (const UserError& error) {
       if (!unknown_.insert(device).second) return;

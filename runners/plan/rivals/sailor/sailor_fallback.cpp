@@ -1,4 +1,10 @@
 // Stand-ins for profiles that one device lacks and another has: `plan --fill-profiles`.
+//
+// Published profiles have gaps: a device was measured with some sizes of micro-batches and degrees
+// only. A search without stand-ins would never use the device where its profile is missing, however
+// good it might be. A stand-in scales the nearest measured profile of the same device in proportion
+// to the samples of a rank; it is marked as analytic in the report. A device that was never
+// measured gets none.
 #include "runners/plan/rivals/sailor/sailor_inputs.hpp"
 
 #include <fmt/format.h>

@@ -2,6 +2,11 @@
 // objects whose keys are data: models, devices, sizes of micro-batches, tensor-parallel degrees,
 // layers. A problem is noted with file and path and reading goes on, so that one run names them
 // all.
+//
+// Numbers are checked against each other wherever two files say the same in different units: bytes
+// must be four times the values, a profile must have as many layers as the model, memory must be in
+// bytes. A file in another unit would otherwise give plans that look plausible and are wrong by a
+// factor.
 #include "runners/plan/rivals/sailor/sailor_inputs.hpp"
 
 #include <fmt/format.h>
@@ -135,6 +140,7 @@ void read_profile(SailorTableFile& file, const std::string& device, const Json& 
       });
 }
 
+/// Reads the profiles of every device that was measured with the model.
 void read_profiles(const std::filesystem::path& path, SailorModel& model) {
   SailorTableFile file(path);
   if (const Json* devices = find_model(file, model.name)) {
@@ -187,6 +193,7 @@ std::vector<std::string> training_files(const std::filesystem::path& folder) {
   return names;
 }
 
+/// The folder's training configuration where it has exactly one; else the names that there are.
 std::filesystem::path only_training(const std::filesystem::path& folder) {
   const std::vector<std::string> names = training_files(folder);
   if (names.size() == 1) return names.front();

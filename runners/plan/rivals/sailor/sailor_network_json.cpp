@@ -1,5 +1,8 @@
 // Sailor's network file, zone → device → number of devices → the same of the receiver → a bandwidth
 // curve; and the parts of reading such files that need no template.
+//
+// A link is described for each number of devices of a node that send or receive together. Links
+// have a direction; some pairs have one direction only, and stay so.
 #include <fmt/format.h>
 
 #include <algorithm>

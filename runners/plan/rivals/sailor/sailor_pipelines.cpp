@@ -1,6 +1,12 @@
 // Pipelines for `sailor+`: one seat (place, degree) per stage. For every order of places, size of
 // micro-batch and *pace* (the computing time of some stage) a pipeline takes the least degrees that
 // keep the pace: higher ones would take more devices for no shorter period.
+//
+// A pipeline knows for each size of a micro-batch how long one takes alone (all stages) and how
+// much each further one adds (the slowest stage). From these two numbers follow the samples that it
+// does within a time, and the share of a batch that it can take. Time that is left over after the
+// last whole micro-batch is filled with smaller ones, the *tails*, so that few samples of the time
+// are lost.
 #include "runners/plan/rivals/sailor/sailor_pipelines.hpp"
 
 #include <algorithm>
@@ -145,6 +151,7 @@ std::int64_t SailorPipeline::samples_within(double seconds) const {
   for (std::size_t i = 0; i < sizes_.size(); ++i) {
     double rest = seconds - sizes_[i].single_s;
     if (rest < 0) continue;
+    // Further micro-batches of the same size.
     const double more = std::floor(rest / sizes_[i].period_s);
     std::int64_t samples = sizes_[i].samples * (1 + static_cast<std::int64_t>(more));
     rest -= more * sizes_[i].period_s;
@@ -171,6 +178,7 @@ std::optional<SailorShare> SailorPipeline::share(std::int64_t samples, double se
         share.tails.push_back(sizes_[tail].samples);
       }
     }
+    // The samples are not a sum of sizes that are profiled.
     if (rest > 0) continue;
     const double time = seconds_of(share);
     if (time > best_s) continue;

@@ -55,6 +55,7 @@ std::vector<int> steps_up_to(int count) {
 
 std::vector<int> even_bounds(int layers, int stages) {
   std::vector<int> bounds(1, 0);
+  // The last `more` stages have one layer more.
   const int least = layers / stages, more = layers % stages;
   for (int s = 0; s < stages; ++s) {
     bounds.push_back(bounds.back() + least + (s >= stages - more ? 1 : 0));
@@ -117,6 +118,7 @@ std::vector<SailorReplicas> SailorPlainSearch::seats_within(const Shape& shape,
   std::vector<SailorReplicas> result;
   for (std::size_t i = 0; i < seats_.size(); ++i) {
     if (!(table[s][i] <= pace)) continue;
+    // Seats stand by place, then degree, so the first that keeps the pace has the least degree.
     if (!result.empty() && result.back().place == seats_[i].place) continue;
     result.push_back({shape.width, seats_[i].place, seats_[i].tensor});
   }
@@ -295,12 +297,14 @@ void SailorPlainSearch::keep(const SailorPlan& plan) {
            kept.plan.micro_batch == plan.micro_batch &&
            kept.plan.stages.front().width() == plan.stages.front().width();
   };
+  // Enough like plans are faster already.
   if (std::count_if(kept_.begin(), place, alike) >= most_alike) return;
   if (place == kept_.end() && kept_.size() >= most_kept) return;
   kept_.insert(place, {plan, time});
   if (kept_.size() > most_kept) kept_.pop_back();
 }
 
+/// True when there are devices and memory for the plan.
 bool SailorPlainSearch::allowed(const SailorPlan& plan) const {
   const SailorDevices used = plan.devices(devices_.size());
   for (std::size_t p = 0; p < used.size(); ++p) {
@@ -382,11 +386,13 @@ bool SailorPlainSearch::improve(ScoredSailorPlan& plan) {
   return false;
 }
 
+/// The first call takes all plans kept so far as the list of those to improve.
 bool SailorPlainSearch::improve_next() {
   if (!std::exchange(improving_, true)) open_ = kept_;
   if (open_.empty()) return false;
   ScoredSailorPlan plan = std::move(open_.front());
   open_.erase(open_.begin());
+  // Until no move helps.
   while (improve(plan)) {
   }
   keep(plan.plan);

@@ -31,6 +31,7 @@ class SailorPlainSearch {
   std::uint64_t candidates() const { return candidates_; }
 
  private:
+  /// What all plans that are rounded from one linear program share.
   struct Shape {
     std::vector<int> bounds;
     int width = 1;
@@ -43,6 +44,7 @@ class SailorPlainSearch {
   /// does not fit.
   using PaceTable = std::vector<std::vector<double>>;
 
+  /// Seconds of every seat in every stage, the sends of a micro-batch included.
   PaceTable pace_table(const Shape& shape) const;
   void lay_out(const std::vector<int>& bounds, int least_width, int most_width);
   void lay_out(const Shape& shape);
@@ -51,6 +53,7 @@ class SailorPlainSearch {
   std::vector<SailorReplicas> seats_within(const Shape& shape, const PaceTable& table,
                                            std::size_t stage, double pace) const;
   PackingProblem packing(const Shape& shape, const PaceTable& table, double pace) const;
+  /// True when fractions of replicas fill every stage at that pace with the devices that there are.
   bool enough(const Shape& shape, const PaceTable& table, double pace) const;
   SailorPlan rounded(const Shape& shape, const PaceTable& table, double pace) const;
   bool allowed(const SailorPlan& plan) const;
@@ -59,6 +62,7 @@ class SailorPlainSearch {
   bool convert(ScoredSailorPlan& plan, std::size_t stage, std::size_t group);
   bool exchange(ScoredSailorPlan& plan, std::size_t stage, std::size_t group);
   bool shift(ScoredSailorPlan& plan, std::size_t cut);
+  /// Scores a plan and adds it to the list where it is good enough.
   void keep(const SailorPlan& plan);
 
   const SailorTables& tables_;

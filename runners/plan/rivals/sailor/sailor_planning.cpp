@@ -1,6 +1,12 @@
 // Planning for Sailor's inputs: reads them, searches by the cost model that is asked for, scores
 // the plan by every measure, compares it with each place alone and with plans of Sailor's own, and
 // notes what of the inputs no plan could use.
+//
+// Three measures stand side by side. `sailor` is the published formula, `sailor+` its extension to
+// pipelines with unequal shares, and the simulation is ours over the same profiles. A plan is found
+// by one of them and reported by all, because a plan that is good by the formula it was searched
+// with may be less so by another measure. Notes say which profiles and links are missing, since a
+// plan that would need them was left out without a trace otherwise.
 #include "runners/plan/rivals/sailor/sailor_planning.hpp"
 
 #include <fmt/format.h>
@@ -91,6 +97,8 @@ class SailorPlanner {
   }
 
  private:
+  /// A plan by both formulas and by simulation. A plan that cannot be simulated keeps its formula
+  /// and the reason.
   ScoredPeer scored(const SailorPlan& plan) const {
     ScoredPeer result;
     result.plan = plan;
@@ -131,6 +139,8 @@ class SailorPlanner {
     return result;
   }
 
+  /// Searches for every place alone, with all its devices, as the heterogeneous speed ratio needs
+  /// it.
   void compare(SailorPlanReport& report) const {
     for (std::size_t p = 0; p < report.devices.size(); ++p) {
       if (report.devices[p] == 0) continue;
@@ -147,6 +157,7 @@ class SailorPlanner {
     }
   }
 
+  /// Reads and scores a plan file of Sailor's.
   ScoredPeer peer(const std::string& file) const {
     const SailorPlan plan = read_sailor_plan(file, tables_);
     for (const auto& stage : plan.stages) {
@@ -161,6 +172,7 @@ class SailorPlanner {
     return result;
   }
 
+  /// Notes profiles that devices in use lack: filled by stand-ins, or not used.
   void note_missing_profiles(SailorPlanReport& report) const {
     std::vector<std::string> devices;
     for (std::size_t p = 0; p < report.devices.size(); ++p) {
@@ -175,6 +187,7 @@ class SailorPlanner {
                           listed(missing)));
   }
 
+  /// True when the cluster has devices at that end of a link.
   bool has_devices_at(const SailorLinkEnd& end, const SailorDevices& devices) const {
     const std::string name =
         end.zone == inputs_.zone ? end.device : fmt::format("{}@{}", end.device, end.zone);
@@ -183,6 +196,7 @@ class SailorPlanner {
     return place != places.end() && devices[static_cast<std::size_t>(place - places.begin())] > 0;
   }
 
+  /// Notes links between devices in use that exist in one direction only.
   void note_one_way_links(SailorPlanReport& report) const {
     for (const auto& [ends, curve] : inputs_.network) {
       const auto& [from, to] = ends;

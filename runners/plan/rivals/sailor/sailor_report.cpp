@@ -1,5 +1,11 @@
 // The output of `plan --import sailor:…` and its plan file; and the claims that `verify` recomputes
 // of such a file.
+//
+// The file holds the plan, the request that it was made for, and claims: predicted times, memory of
+// every device, the distance to the lower bound. Verification reads request and plan alone, scores
+// the plan anew from the inputs that the request names, and holds the result against each claim. So
+// the functions that write the claims are the ones that recompute them, and the two cannot drift
+// apart.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -15,6 +21,7 @@
 namespace heteroperf {
 namespace {
 
+/// The shares of neighbouring pipelines, in their order.
 Json shares_json(const SailorPlan& plan) {
   Json shares = Json::array();
   for (const SailorShare& share : plan.shares) {
@@ -44,6 +51,7 @@ Json stages_json(const SailorPlanReport& report, const SailorPlan& plan) {
   return stages;
 }
 
+/// A plan has shares of its own, or one size of micro-batches for all.
 Json plan_json(const SailorPlanReport& report, const SailorPlan& plan) {
   Json json{{"stages", stages_json(report, plan)}};
   if (plan.shares.empty()) {
@@ -54,6 +62,7 @@ Json plan_json(const SailorPlanReport& report, const SailorPlan& plan) {
   return json;
 }
 
+/// A plan with its times by both measures, or the reason why there is none.
 Json scored_json(const SailorPlanReport& report, const ScoredPeer& scored) {
   Json json{{"name", scored.name}};
   if (scored.plan.stages.empty()) {
@@ -218,6 +227,7 @@ std::string peer_row(const SailorPlanReport& report, const ScoredPeer& peer) {
 /// Names what takes most of the step: compute or messages of a stage, or sums over replicas.
 std::string limited_by(const SailorPlanReport& report) {
   const SailorReport& parts = report.parts;
+  // Sums count as the limit when they take more than half of the step.
   if (parts.reduction_s > 0.5 * parts.step_time_s) return "sums over replicas";
   const auto slowest =
       std::max_element(parts.stages.begin(), parts.stages.end(),

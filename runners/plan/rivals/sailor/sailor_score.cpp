@@ -18,10 +18,12 @@ struct Groups {
   std::vector<int> run_count;  ///< pipelines of a run
 };
 
+/// Shares are equal when each pipeline takes the same; the numbers of pipelines may differ.
 bool equal_share(const SailorShare& a, const SailorShare& b) {
   return a.micro_batch == b.micro_batch && a.micro_batches == b.micro_batches && a.tails == b.tails;
 }
 
+/// Distinct shares in the order of their first pipeline.
 Groups groups_of(const SailorTables& tables, const SailorPlan& plan) {
   Groups groups;
   for (const SailorShare& share : shares_of(tables, plan)) {
@@ -39,6 +41,7 @@ Groups groups_of(const SailorTables& tables, const SailorPlan& plan) {
 template <class Visit>
 void for_each_pair(const SailorStage& stage, const SailorStage& other, const Groups& groups,
                    Visit visit) {
+  // Without shares of their own all pipelines are one group.
   const bool shared = groups.of_run.size() > 1;
   std::size_t partner = 0, run = 0;
   int partner_left = other.replicas[0].count, run_left = groups.run_count[0];
@@ -48,6 +51,7 @@ void for_each_pair(const SailorStage& stage, const SailorStage& other, const Gro
       const int together =
           shared ? std::min({left, partner_left, run_left}) : std::min(left, partner_left);
       left -= together;
+      // Replica j talks to replica j modulo the other stage's width, so partners come around again.
       if ((partner_left -= together) == 0) {
         partner = (partner + 1) % other.replicas.size();
         partner_left = other.replicas[partner].count;
@@ -145,6 +149,7 @@ double PipelineTimes::slowest(std::size_t size) const {
 // The first micro-batch passes all stages; each further one takes the slowest stage, and so does
 // each tail at its own size.
 double PipelineTimes::seconds(std::size_t group) const {
+  // The group's own size comes first, its tails behind it.
   const std::size_t main = first_[group];
   const std::int64_t more = groups_.shares[group].micro_batches - 1;
   double time = more > 0 ? static_cast<double>(more) * slowest(main) : 0;
@@ -206,6 +211,7 @@ SailorReport::Stage memory_of(const SailorTables& tables, const Groups& groups,
     const double bytes = tables.memory_bytes(replica.tensor, size, stage.begin, stage.end,
                                              static_cast<int>(plan.stages.size() - s));
     const double limit = tables.memory_limit_bytes(replica.place);
+    // Compares bytes / limit of the two without dividing.
     if (fullest.memory_limit_bytes > 0 &&
         bytes * fullest.memory_limit_bytes <= fullest.memory_bytes * limit) {
       return;

@@ -1,6 +1,12 @@
 // The whole search. `sailor` lays out every number of even stages, then the cuts beside the best,
 // then improves. `sailor+` descends over the cuts by what fractions of pipelines would take, and
 // then looks for whole pipelines in the order of these bounds until none can be better.
+//
+// Fractions of pipelines are a relaxation: no plan of whole pipelines with the same cuts and rules
+// is faster. Cuts whose fractional time is no better than the best plan found can therefore be
+// passed over, and sorted by it the search ends early. The lower bound of a step is simpler still:
+// it shares the work of each layer over the places as fractions and knows nothing of stages,
+// messages or memory.
 #include "runners/plan/rivals/sailor/sailor_search.hpp"
 
 #include <fmt/format.h>
@@ -105,6 +111,7 @@ void SailorSearch::refuse() const {
             tables_.memory_bytes(tensor, sizes.front(), bounds[static_cast<std::size_t>(s)],
                                  bounds[static_cast<std::size_t>(s) + 1], stages - s);
         const double excess = bytes - tables_.memory_limit_bytes(place);
+        // The smallest excess is the nearest miss.
         if (excess <= 0 || excess >= best) continue;
         best = excess;
         why = fmt::format("the nearest misses by {:.2f} GiB: stage {} of {} on {} in degree {}",
@@ -190,6 +197,7 @@ void SailorSearch::search_extended() {
   if (!order.empty()) result_.fractional_s = order.front().first;
   double best = 1e6;
   for (const auto& [time, bounds] : order) {
+    // All others have higher bounds.
     if (time >= best || !has_time()) break;
     SailorCuts cuts(tables_, bounds, devices_);
     if (const auto plan = cuts.whole(best)) {

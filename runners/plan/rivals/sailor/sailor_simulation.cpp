@@ -44,6 +44,7 @@ std::vector<Pipeline> pipelines_of(const SailorPlan& plan, const SailorTables& t
     const int count = std::exchange(share.count, 1);
     for (int i = 0; i < count && j < all.size(); ++i) all[j++].share = share;
   }
+  // Only distinct pipelines are simulated: thousands of replicas are of a few kinds.
   std::vector<Pipeline> kinds;
   for (Pipeline& pipeline : all) {
     const bool known = std::find(kinds.begin(), kinds.end(), pipeline) != kinds.end();
@@ -148,6 +149,7 @@ double Simulation::pipeline_s(const Pipeline& pipeline) const {
   const Schedule schedule = lower(find_generator("1f1b").make(request));
   SimulationOptions options;
   options.model = NetworkModel::rendezvous;
+  // Edges already hold seconds.
   options.network.bandwidth = 1;
   const Timeline timeline = simulate(schedule, options);
   double end = 0;

@@ -15,6 +15,7 @@
 namespace heteroperf {
 
 /// Reads one file of nested objects whose keys are data.
+/// Keys of these files are data, so every object is walked instead of being asked for known keys.
 class SailorTableFile {
  public:
   explicit SailorTableFile(const std::filesystem::path& file)

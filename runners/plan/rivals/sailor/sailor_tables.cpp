@@ -1,5 +1,11 @@
 // Sums over layers are kept as running totals, profiles and links in flat arrays with an index, so
 // that no question searches or adds up.
+//
+// A search asks millions of times what layers [a, b) take on a place, so each question is two
+// look-ups and a difference. An index array maps every combination of device, degree and size to
+// its entry; −1 stands for one that has no profile, and questions about it are answered with
+// infinity, which every comparison then rejects by itself. The formulas are Sailor's own, in its
+// units: values of 4 bytes, sums in buckets, a fixed amount of memory for its runtime.
 #include "runners/plan/rivals/sailor/sailor_tables.hpp"
 
 #include <fmt/format.h>
@@ -125,6 +131,7 @@ void SailorTables::take_network(const SailorInputs& inputs) {
   }
 }
 
+/// Messages and sums follow the whole layers, memory the share of a rank of each degree.
 void SailorTables::take_layers(const SailorModel& model) {
   using Layer = SailorLayer;
   const std::vector<Layer>& whole = model.layers.at(1);
@@ -139,6 +146,7 @@ void SailorTables::take_layers(const SailorModel& model) {
   }
 }
 
+/// The place of a combination in the flat array; sizes lie closest together.
 std::size_t SailorTables::entry_slot(int device, int tensor, std::int64_t micro_batch) const {
   const auto row = static_cast<std::size_t>(device) * (static_cast<std::size_t>(most_tensor_) + 1) +
                    static_cast<std::size_t>(tensor);
@@ -154,6 +162,7 @@ std::size_t SailorTables::curve_slot(int from, int from_devices, int to, int to_
          static_cast<std::size_t>(to_devices);
 }
 
+/// Null where there is no such profile, or the numbers are outside of all profiles.
 const SailorTables::Entry* SailorTables::entry(int place, int tensor,
                                                std::int64_t micro_batch) const {
   if (tensor < 1 || tensor > most_tensor_ || micro_batch < 1 || micro_batch > most_micro_batch_) {
@@ -163,6 +172,7 @@ const SailorTables::Entry* SailorTables::entry(int place, int tensor,
   return index < 0 ? nullptr : &entries_[static_cast<std::size_t>(index)];
 }
 
+/// Null where there is no link of so many devices on both sides.
 const SailorCurve* SailorTables::curve(int from, int from_devices, int to, int to_devices) const {
   if (from_devices > most_devices_ || to_devices > most_devices_) return nullptr;
   const std::int32_t index = curve_of_[curve_slot(from, from_devices, to, to_devices)];

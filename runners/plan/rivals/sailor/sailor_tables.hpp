@@ -46,6 +46,7 @@ class SailorTables {
 
   /// Seconds of forward and backward of layers [begin, end).
   double compute_s(int place, int tensor, std::int64_t micro_batch, int begin, int end) const;
+  /// Seconds of the optimizer's update of one layer.
   double update_s(int place, int tensor, std::int64_t micro_batch, int layer) const;
   /// Seconds to send the output of `layer` for one micro-batch, between replicas of these degrees.
   double send_s(int from, int from_tensor, int to, int to_tensor, int layer,

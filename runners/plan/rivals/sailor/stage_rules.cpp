@@ -2,6 +2,10 @@
 // its least tensor-parallel degree. A search that bounds the length of all sums therefore has to
 // choose, stage by stage, which places and which degrees are allowed: a *rule*. Places are few, so
 // a set of them is the bits of a number and every set is tried.
+//
+// Rules that another one contains are left out, since whatever keeps the smaller rule keeps the
+// larger one too. The lengths that a sum may have are few; a search goes through them and asks for
+// the rules that keep each.
 #include "runners/plan/rivals/sailor/stage_rules.hpp"
 
 #include <algorithm>

@@ -76,6 +76,7 @@ class Simplex {
     for (std::size_t r = 0; r < rows_; ++r) sum -= prices_[r] * entry(column, r);
     return sum;
   }
+  /// Gains of rounding errors do not count; prices say the scale.
   double least_gain() const { return tiny * (1 + std::abs(prices_.empty() ? 0 : prices_[0])); }
 
   std::size_t best_column() const {
@@ -200,6 +201,7 @@ class WholePacking {
   void fill() {
     for (const std::size_t k : order_) {
       if (problem_.values[k] <= 0) continue;
+      // As many as the limits still allow.
       const int room = room_for(k);
       if (room > 0) take(k, room);
     }

@@ -8,6 +8,7 @@ namespace heteroperf {
 /// Kinds of things that take of some resources and are worth something: how many of each?
 /// Maximises Σ values[k] · n_k with Σ uses[k · rows + r] · n_k ≤ limits[r]. All numbers are 0 or
 /// more, and every kind takes of one resource at least.
+/// `uses` has the numbers of one kind next to each other.
 struct PackingProblem {
   std::vector<double> limits;
   std::vector<double> values;

@@ -2,6 +2,10 @@
 // files, so most keys mean nothing here; the reader looks for the few that describe meshes,
 // batches, layers and recomputation, and checks them against each other: a configuration that
 // FlagScale itself would refuse must not become a plan.
+//
+// All problems are noted with the path of their key. A value that is wrong is replaced by a
+// harmless one, so that later checks can go on and one run names everything. Numbers are bounded
+// before they are multiplied: a hostile file must not make the reader overflow or fill memory.
 #include "runners/plan/rivals/trainers/flagscale.hpp"
 
 #include <fmt/format.h>
@@ -36,6 +40,7 @@ class SetupReader {
   explicit SetupReader(std::string origin) : origin_(std::move(origin)) {}
 
   FlagScaleSetup read(const YAML::Node& document) {
+    // A launcher's merged file has the sections under `train`, a file by itself at its top.
     const YAML::Node root = child(document, "train") ? child(document, "train") : document;
     const YAML::Node system = child(root, "system"), model = child(root, "model");
     const YAML::Node hetero = child(system, "hetero");
@@ -83,6 +88,7 @@ class SetupReader {
     return std::nullopt;
   }
 
+  /// A number that has to be there; 1 where it is missing or wrong.
   std::int64_t required(const YAML::Node& parent, const char* name, const char* key) {
     const YAML::Node node = child(parent, key);
     const std::string path = fmt::format("{}.{}", name, key);
@@ -263,6 +269,7 @@ std::vector<std::vector<std::string>> nodes_of_stages(const FlagScaleSetup& setu
   for (const Node& node : graph.nodes()) {
     const int block = block_of_node(node.name);
     last = std::max(last, block);
+    // Nodes before the first block are in the first stage, those after the last one in the last.
     while (block >= end && stage + 1 < nodes.size()) end += setup.layer_split[++stage];
     nodes[stage].push_back(node.name);
   }
@@ -307,6 +314,7 @@ Plan plan_of(const FlagScaleSetup& setup, const ModelGraph& graph) {
   plan.zero_stage = setup.distributed_optimizer ? 1 : 0;
   const std::int64_t together = setup.micro_batch * setup.meshes.front().data;
   plan.micro_batches = static_cast<int>(setup.global_batch / together);
+  // Ranks are numbered as FlagScale does: tensor-parallel ranks, then replicas, then stages.
   int rank = 0;
   for (const FlagScaleMesh& mesh : setup.meshes) {
     for (int s = 0; s < mesh.pipeline; ++s) {

@@ -2,6 +2,9 @@
 // pipeline as a list of *meshes*, each of neighbouring stages with equal degrees on one device
 // type. A plan may be uneven in more ways than meshes can say; each of these ways is noted, and the
 // writer throws all notes at once.
+//
+// Nothing is rounded to what FlagScale can say: a configuration that trains something else than the
+// plan would make every comparison of the two worthless.
 #include "runners/plan/rivals/trainers/flagscale.hpp"
 
 #include <fmt/format.h>
@@ -118,6 +121,7 @@ class SetupWriter {
     }
   }
 
+  /// Every stage needs a transformer block, for the split counts blocks.
   void check_layers() {
     for (std::size_t s = 0; s < setup_.layer_split.size(); ++s) {
       if (setup_.layer_split[s] > 0) continue;
@@ -200,6 +204,7 @@ std::string flagscale_text(const FlagScaleSetup& setup) {
       first.tensor, setup.stages(), first.context, setup.distributed_optimizer,
       fmt::join(numbers, ", "), fmt::join(devices, ", "), fmt::join(setup.layer_split, ", "));
   if (std::count(setup.recomputed.begin(), setup.recomputed.end(), 1) > 0) {
+    // The rows count micro-batches of the first mesh's replicas.
     const std::int64_t micro_batches = setup.global_batch / (setup.micro_batch * first.data);
     text += fmt::format(
         "  recompute:\n"

@@ -1,6 +1,9 @@
 // Writes a plan as arguments of Megatron Core. Megatron knows one data-parallel degree, one
 // tensor-parallel degree and one micro-batch for all stages, so most of this file checks that the
 // plan is so even, and notes everything that is not before it throws.
+//
+// Cuts may be uneven: the pipeline layout says for each stage which blocks it has. Ranks must be
+// numbered as Megatron numbers its own, since the arguments name none.
 #include "runners/plan/rivals/trainers/megatron_arguments.hpp"
 
 #include <fmt/format.h>
@@ -30,6 +33,7 @@ class ArgumentWriter {
   /// The replica that all others must be like.
   const StageReplica& first() const { return plan_.stages.front().replicas.front(); }
 
+  /// The plan's schedule, chunks and wires.
   void check_whole() {
     const bool interleaved = plan_.schedule == "interleaved-1f1b";
     if (plan_.schedule != "1f1b" && !interleaved) {
@@ -52,6 +56,7 @@ class ArgumentWriter {
     }
   }
 
+  /// A stage must have the first one's replicas, recomputation and numbering of ranks.
   void check_stage(std::size_t s) {
     const PlanStage& stage = plan_.stages[s];
     const std::size_t width = plan_.stages.front().replicas.size();
@@ -113,6 +118,7 @@ class ArgumentWriter {
     return text;
   }
 
+  /// The arguments, one to a line.
   std::string text() const {
     int layers = 0;
     for (const int count : blocks_) layers += count;

@@ -1,6 +1,9 @@
 // Other trainers cut a model between transformer blocks and count blocks per stage; a plan cuts
 // between nodes and names them. This file counts a plan's blocks by the names of their nodes and
 // says where a cut is not between blocks.
+//
+// Nodes of block 12 are called "block12" or "block12.something". All others (embedding, head, loss)
+// surround the blocks and belong to the first or the last stage; anywhere else they are a problem.
 #include "runners/plan/rivals/trainers/stage_blocks.hpp"
 
 #include <fmt/format.h>
