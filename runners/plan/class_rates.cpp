@@ -1,4 +1,4 @@
-// What a class of devices does in a second, from the entries of an efficiency matrix.
+// The rates of a class of devices, from the entries of an efficiency matrix.
 //
 // The entries of a class are sorted once into a *sheet*: general numbers (memory, launch, tiles)
 // and lists of entries by operation. A pass that was measured takes units / rate of the entry whose
@@ -113,7 +113,7 @@ ClassRates::Sheet ClassRates::make_sheet(const std::string& name) const {
     if (entry.operation == "memory") {
       if (sheet.bytes_per_s == 0) sheet.bytes_per_s = value;
     } else if (entry.operation == "launch") {
-      // Of several entries the first holds.
+      // The first of several entries holds.
       if (sheet.launch_s == 0) sheet.launch_s = 1 / value;
     } else if (entry.precision != precision_) {
       continue;

@@ -1,6 +1,6 @@
-// What the operation of each fused chain keeps between its passes.
+// This file lists what the operation of each fused chain keeps between its passes.
 //
-// This is the planner's account of the engine's operators: for every kind of node the tensors that
+// It is the planner's account of the engine's operators: for every kind of node the tensors that
 // its forward pass saves, the statistics beside them, and what its backward pass does with
 // gradients. The table of saved tensors in the engine's README is the contract; a change of an
 // operator's `saved` has to be made here as well, or predicted memory is wrong. Tensors are named

@@ -1,4 +1,4 @@
-// How much of a plan's predicted computing time rests on measurements.
+// This file says how much of a plan's predicted computing time rests on measurements.
 //
 // All passes of all stages and replicas over a step are timed as stage_times() does, and summed by
 // class, operation, shape and basis. Every rank of a replica counts, so the seconds are device
@@ -31,7 +31,7 @@ class UseSum {
       const auto& replicas = plan_.stages[stage].replicas;
       std::set<int> directions;
       for (const StageReplica& replica : replicas) directions.insert(replica.direction);
-      // How often each replica of a direction runs a pass in a step.
+      // Each replica of a direction runs every pass so often in a step.
       const double passes =
           static_cast<double>(plan_.micro_batches) / static_cast<double>(directions.size());
       for (const StageReplica& replica : replicas) add(static_cast<int>(stage), replica, passes);

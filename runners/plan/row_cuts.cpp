@@ -1,4 +1,4 @@
-// Which tensors a tensor-parallel rank keeps by rows.
+// This file finds the tensors that a tensor-parallel rank keeps by rows.
 //
 // Between the layers that the ranks share, norms and sums would be done by every rank on whole
 // tensors. With sequence parallelism each rank does its rows: less memory and less work, for the

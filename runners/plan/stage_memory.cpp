@@ -250,7 +250,7 @@ class StagePasses {
     gradient = other;
   }
 
-  /// What the group saved is freed once, by whichever of its passes needs it last.
+  /// Frees the tensors that the group saved; only the first call does anything.
   void clear_saved(std::size_t g) {
     if (saved_[g].empty() && cleared(g)) return;
     for (const std::size_t tensor : saved_[g]) pool_.drop(tensor);

@@ -1,4 +1,4 @@
-// Which layers the ranks of a tensor-parallel group share, and how.
+// This file decides which layers the ranks of a tensor-parallel group share.
 //
 // The layers are shared in pairs: a linear keeps some of its output columns, what follows works on
 // these columns alone, and a second linear takes them as some of its input rows, so that one sum

@@ -1,5 +1,9 @@
 // Element-wise functions, and the gated product of Llama's feed-forward layer (swiglu). A function
 // keeps either its input or its output for the backward pass, whichever gives the slope.
+//
+// The functions differ in their kernels alone, so one operator serves all of them: a table entry
+// names the kernels of both passes and the tensor that is kept. Images keep their layout, because
+// an element-wise pass may go through memory in any order as long as all its tensors have the same.
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
 

@@ -1,4 +1,8 @@
 // One operator per node, without fusion. A new kind of node gets an overload here.
+//
+// The kinds are the alternatives of a variant, so the compiler complains when one of them has no
+// overload. Nodes that run as part of a chain, and those that work on a part of the vocabulary, get
+// their operators in operator_group.cpp.
 #include <fmt/format.h>
 
 #include "metrics/base/error.hpp"

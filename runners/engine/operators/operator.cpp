@@ -1,4 +1,8 @@
-// The defaults of the operators' interface, and the layouts that their parameters have.
+// The parts of the operators' interface that most operators share.
+//
+// The default of `backward` makes both gradients one after the other, and the default of
+// `weight_gradient` serves operators without parameters. The layout of a parameter is decided here
+// as well, because buffers of weights and gradients are made before any operator is.
 #include "runners/engine/operators/operator.hpp"
 
 #include "metrics/base/error.hpp"

@@ -1,4 +1,9 @@
 // The table of what `plan --import` can read. The verb walks it and knows no kind by name.
+//
+// A kind has up to three abilities: it reads a plan, it knows rates better than the cluster's
+// description, or it is a planner of its own that takes over the verb. Plans that are read are
+// given devices of the classes that they ask for, and are simulated with the cluster's rates, so
+// that plans of different makers are compared by one measure.
 #include "runners/plan/rivals/plan_imports.hpp"
 
 #include <fmt/format.h>

@@ -32,6 +32,7 @@ class ChunkSearch {
     PipelineDraft draft;
   };
   using Visit = std::function<void(PipelineDraft&&)>;
+  /// Keeps the number of seeds bounded.
   void forget_the_worst();
   std::vector<ScoredDraft> cut_seeds(double best_s, const std::function<bool()>& stop);
   /// Nothing where there are fewer layers than stages, or the schedule does not allow the numbers.

@@ -1,4 +1,4 @@
-// Whether the nodes of the pools have room for a draft's tensor-parallel groups.
+// The check that the nodes of the pools have room for a draft's tensor-parallel groups.
 //
 // A group of a degree stays within one node, so a draft may have enough devices in a pool and still
 // not fit: two groups of three do not share a node of four. The check packs groups as

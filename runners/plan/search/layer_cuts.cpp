@@ -1,4 +1,4 @@
-// Where a graph may be cut into layers, and which layers are alike.
+// This file finds the places where a graph may be cut into layers, and the layers that are alike.
 //
 // A stage sends its outputs to the next one, so a good place to cut is one that a single tensor
 // crosses, and a narrow one. The graph's order is walked once while the tensors that are still

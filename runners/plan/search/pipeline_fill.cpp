@@ -78,7 +78,7 @@ void PipelineFill::extend(std::size_t index, PoolSet group, int stages, double p
   }
   const std::size_t to = index_of(before + added, used | group);
   State& state = states_[to];
-  // Of two ways to the same state the one that leaves fewer layers open stays.
+  // Only the way to a state that leaves the fewest layers open stays.
   if (state.first >= 0 && state.first <= first) return;
   const PoolSet free = static_cast<PoolSet>(sets_ - 1) & ~(used | group);
   if (first > 0 && !can_finish(free, first, period_s, rules)) return;

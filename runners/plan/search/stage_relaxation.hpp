@@ -56,7 +56,7 @@ class StageRelaxation {
   struct SizeBound {
     std::int64_t samples = 1;
     double impossible_s = 0;
-    std::vector<double> prices;  ///< those that gave the highest bound
+    std::vector<double> prices;  ///< the ones that gave the highest bound
   };
   /// Where the cheapest stages to cover the layers from one on end, and of which choice they are.
   struct Cover {

@@ -1,6 +1,6 @@
 #pragma once
 
-// How kernels are launched, and how threads share the elements.
+// Launching of kernels, and the loops by which threads share the elements.
 //
 // Every kernel walks its elements in strides of the whole grid, so any number of blocks is right
 // for any size, and grids stay small enough to be cheap to start. The macros write these loops:

@@ -1,5 +1,6 @@
 // The table of kernels of a CUDA device. All kernels are headers, and this is the only file that
-// includes them, so the device's code is compiled once and as one.
+// includes them, so the device's code is compiled once and as one. The names are those of the
+// host's kernels, and the same list of entries makes both tables.
 #include "runners/engine/kernels/cuda/activations.cuh"
 #include "runners/engine/kernels/cuda/batch_norm.cuh"
 #include "runners/engine/kernels/cuda/device_kernels.hpp"

@@ -1,5 +1,9 @@
 // HexiScale (FlashFlex) describes machines by a list of how many there are of which devices; here
 // such a list becomes a cluster with one label per machine.
+//
+// The list gives rates, memory and the bandwidth within a machine; the links between machines come
+// from the command line. A label per machine lets each have its own inner links. All counts are
+// bounded before memory is taken, since links grow with the square of the machines.
 #include "runners/plan/rivals/hexiscale/hexiscale_machines.hpp"
 
 #include <fmt/format.h>

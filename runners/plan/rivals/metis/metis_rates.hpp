@@ -14,7 +14,7 @@ namespace heteroperf {
 struct ProfiledRates {
   struct ClassFit {
     std::string device_class;
-    int entries = 0;  ///< of degree 1: those of larger degrees hold their sums
+    int entries = 0;  ///< only degree 1: entries of larger degrees hold their sums
     double predicted_s = 0, profiled_s = 0;  ///< passes over the whole model, over the entries
     /// Mean of |predicted − profiled| / profiled over the entries, with the rates below.
     double error = 0;

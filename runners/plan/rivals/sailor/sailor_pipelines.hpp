@@ -18,8 +18,8 @@ class SailorPipeline {
   };
   struct Size {
     std::int64_t samples = 1;
-    double period_s = 0;  ///< of one more micro-batch: the slowest stage
-    double single_s = 0;  ///< of one alone: all stages
+    double period_s = 0;  ///< one more micro-batch: the slowest stage
+    double single_s = 0;  ///< one micro-batch alone: all stages
   };
 
   /// `bounds`: the first layer of every stage, and the end of the last.

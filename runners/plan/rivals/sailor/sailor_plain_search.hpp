@@ -31,7 +31,7 @@ class SailorPlainSearch {
   std::uint64_t candidates() const { return candidates_; }
 
  private:
-  /// What all plans that are rounded from one linear program share.
+  /// The numbers that all plans rounded from one linear program share.
   struct Shape {
     std::vector<int> bounds;
     int width = 1;
@@ -69,7 +69,7 @@ class SailorPlainSearch {
   const SailorDevices& devices_;
   std::vector<SailorReplicas> seats_;   ///< place and degree, count 0
   std::vector<ScoredSailorPlan> kept_;  ///< the best first
-  std::vector<ScoredSailorPlan> open_;  ///< those not yet improved
+  std::vector<ScoredSailorPlan> open_;  ///< kept plans that are not yet improved
   bool improving_ = false;
   std::uint64_t candidates_ = 0;
 };

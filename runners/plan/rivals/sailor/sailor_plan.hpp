@@ -42,7 +42,7 @@ struct SailorShare {
 /// A plan as Sailor's score sees it.
 struct SailorPlan {
   std::vector<SailorStage> stages;
-  std::int64_t micro_batch = 1;     ///< of every replica; unused where there are shares
+  std::int64_t micro_batch = 1;     ///< samples of every replica; unused where there are shares
   std::vector<SailorShare> shares;  ///< empty: as many equal micro-batches as the batch needs
   /// Devices that the plan takes, by place; `places` is their number.
   std::vector<int> devices(std::size_t places) const;

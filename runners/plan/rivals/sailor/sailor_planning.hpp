@@ -41,7 +41,7 @@ struct ScoredPeer {
   double simulated_s = 0;  ///< 0: cannot be simulated
   bool fits = true;
   std::string why_not;  ///< not empty: not scored
-  int devices = 0;      ///< of a place alone
+  int devices = 0;      ///< the number of a place alone
 };
 
 struct SailorPlanReport {

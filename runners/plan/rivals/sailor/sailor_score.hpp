@@ -23,11 +23,11 @@ bool fits_sailor_memory(const SailorTables& tables, const SailorPlan& plan);
 /// The parts of a plan's time and memory.
 struct SailorReport {
   struct Stage {
-    double compute_s = 0, communication_s = 0;  ///< of a micro-batch, in the slowest pipeline
+    double compute_s = 0, communication_s = 0;  ///< one micro-batch, in the slowest pipeline
     double update_s = 0, reduction_s = 0;
-    double memory_bytes = 0, memory_limit_bytes = 0;  ///< of the replica that is nearest its limit
+    double memory_bytes = 0, memory_limit_bytes = 0;  ///< the replica that is nearest its limit
   };
-  double pipeline_s = 0;  ///< of the slowest pipeline
+  double pipeline_s = 0;  ///< the slowest pipeline
   double update_s = 0, reduction_s = 0, step_time_s = 0;
   std::vector<Stage> stages;
 };

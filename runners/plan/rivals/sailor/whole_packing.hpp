@@ -20,7 +20,7 @@ struct PackingProblem {
 struct FractionalPacking {
   double value = 0;
   std::vector<double> counts;  ///< by kind; no more than rows() are positive
-  std::vector<double> prices;  ///< of one unit of each resource
+  std::vector<double> prices;  ///< the worth of one unit of each resource
 };
 FractionalPacking pack_fractions(const PackingProblem& problem);
 

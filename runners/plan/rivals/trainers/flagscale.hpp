@@ -22,7 +22,7 @@ struct FlagScaleSetup {
   std::vector<FlagScaleMesh> meshes;
   std::vector<int> layer_split;  ///< layers by stage
   std::vector<int> recomputed;   ///< 1: the stage recomputes in full; by stage
-  std::int64_t micro_batch = 1;  ///< of a replica of the first mesh
+  std::int64_t micro_batch = 1;  ///< samples of a replica of the first mesh
   std::int64_t global_batch = 1;
   bool distributed_optimizer = false;  ///< ZeRO-1
   int stages() const;
