@@ -154,7 +154,8 @@ std::optional<ClassRates::Measured> ClassRates::measured(const std::string& name
   return Measured{work.units() / entry.rate, entry.shape == work.shape, entry.source};
 }
 
-/// By the entry whose shape is nearest in size, else in whole tiles, else by the class's rate.
+/// Takes the entry whose shape is nearest; without one whole tiles count, and without those the
+/// class's rate.
 double ClassRates::compute_s(const Sheet& sheet, const char* operation, const PassWork& work) {
   if (work.operations <= 0) return 0;
   const auto found = sheet.operations.find(std::string_view(operation));

@@ -1,4 +1,4 @@
-// From a probe's times to entries of an efficiency matrix.
+// A probe's times become entries of an efficiency matrix.
 //
 // A probe runs the operations of a model as one stage on one rank, and operations that are alike
 // only once. An entry has a rate, operations (or bytes) per second, because rates carry over to
@@ -39,7 +39,7 @@ std::string source_text(const ProbeSource& source, Precision precision, const st
                      to_string(precision), how);
 }
 
-/// By pass. Gradients that are made at once take what they take together.
+/// Gives the seconds of each pass. Gradients that are made at once take their joint time.
 std::array<double, 3> seconds_by_pass(const OperationSeconds& seconds, const FusedWork& work) {
   const bool input = work.of(TrainingPass::input_gradient, 1).any();
   const bool weight = work.of(TrainingPass::weight_gradient, 1).any();

@@ -83,8 +83,7 @@ struct StageCopy {
   int stage, direction, position;
 };
 
-/// By segment.
-/// Downward copies first, so that segment and stage agree for them.
+/// Lists the copies by segment. Downward ones come first, so that segment and stage agree for them.
 std::vector<StageCopy> stage_copies(const Plan& plan, const StagePlaces& places) {
   std::vector<StageCopy> copies;
   for (const int direction : {0, 1}) {

@@ -1,4 +1,4 @@
-// From the simulated pipeline to the time of a step.
+// The simulated pipeline becomes the time of a step.
 //
 // The simulator knows passes and messages. After them a step sums gradients over replicas, updates
 // the parameters, and agrees on loss and norm. A stage's sum starts when the last of its copies has

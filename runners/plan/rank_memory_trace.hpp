@@ -36,7 +36,7 @@ class Unfetched {
     bytes_ += bytes;
     waiting_.push_back({bytes, fetched});
   }
-  /// In their order, as transfers are given back.
+  /// Tensors leave in their order, as transfers are given back.
   void retire(double now) {
     while (!waiting_.empty() && waiting_.front().fetched <= now) {
       bytes_ -= waiting_.front().bytes;

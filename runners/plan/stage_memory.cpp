@@ -36,7 +36,7 @@ class TensorPool {
   }
   bool alone(std::size_t tensor) const { return tensors_[tensor].holders == 1; }
   std::uint64_t bytes(std::size_t tensor) const { return tensors_[tensor].bytes; }
-  /// For the length of one operation.
+  /// Counts bytes that are live for the length of one operation.
   void pass(std::uint64_t bytes) { peak_ = std::max(peak_, live_ + bytes); }
   void grow(std::uint64_t bytes) {
     live_ += bytes;
@@ -132,7 +132,7 @@ class StagePasses {
   }
   bool keeps_rows(std::size_t n) const { return !rows_.keeps.empty() && rows_.keeps[n]; }
   bool works_on_rows(std::size_t n) const { return !rows_.works.empty() && rows_.works[n]; }
-  /// As it is kept, value or gradient.
+  /// The bytes of a value or gradient in the form in which it is kept.
   std::uint64_t bytes(std::size_t n) const { return keeps_rows(n) ? row_bytes(n) : whole_bytes(n); }
   bool inside(std::size_t n) const {
     return part_.staged.stage_of[n] == part_.stage &&
@@ -242,7 +242,8 @@ class StagePasses {
     clear_saved(g);
   }
 
-  /// From what the users of a node's output gave to what the operation needs that made it.
+  /// Brings a gradient from the form that the users gave to the form that the making operation
+  /// needs.
   void change_form(std::size_t n, std::size_t& gradient) {
     if (gradient == none || keeps_rows(n) == works_on_rows(n)) return;
     const std::size_t other = pool_.add(works_on_rows(n) ? row_bytes(n) : whole_bytes(n));

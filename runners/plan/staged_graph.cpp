@@ -21,7 +21,7 @@
 namespace heteroperf {
 namespace {
 
-/// By node: whether the loss depends on it.
+/// Marks the nodes that the loss depends on.
 std::vector<bool> reaches_loss(const ModelGraph& graph) {
   std::vector<bool> reaches(graph.nodes().size(), false);
   reaches[position(graph.loss())] = true;

@@ -164,7 +164,7 @@ double sum_of_squares(const T* values, std::int64_t count) {
   for_blocks(0, count, [&](std::int64_t block, std::int64_t start, std::int64_t length) {
     sums[static_cast<std::size_t>(block)] = squares_block(values + start, length);
   });
-  // In the order of the blocks.
+  // The blocks are added in their order.
   return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 

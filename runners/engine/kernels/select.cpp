@@ -18,7 +18,7 @@ struct Variant {
   bool (*runs_here)();
 };
 
-// From fastest to most general.
+// The builds stand from the fastest to the most general.
 const Variant variants[] = {
 #if defined(__x86_64__)
     {"avx512", avx512_kernels,

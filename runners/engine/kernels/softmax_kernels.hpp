@@ -28,7 +28,7 @@ void cross_entropy(RowRange r, CrossEntropyTerms terms, const void* logits,
       total += widen(x[c]) - top;
     }
     const A log_sum = std::log(sum);
-    // In terms of x − top, which is at most 0, so that nothing large cancels.
+    // All terms are differences x − top, which are at most 0, so that nothing large cancels.
     const A target_loss = log_sum - (widen(x[targets[row]]) - top);
     const A mean_loss = log_sum - total / static_cast<A>(n);
     as<A>(losses)[row] = target_loss + smoothing * (mean_loss - target_loss);

@@ -23,7 +23,7 @@ class AddOperator final : public Operator {
     at::Tensor y = uninitialised_like(left);
     for (std::size_t i = 1; i < inputs.size(); ++i) {
       sum(left, canonical(inputs[i]), i + 1 == inputs.size(), y);
-      // From the third input on the output is added to in place.
+      // The output is added to in place for every input after the second.
       left = y;
     }
     saved.clear();

@@ -13,7 +13,7 @@
 namespace heteroperf {
 namespace {
 
-/// Equal times: fewer stages, then any fixed order.
+/// Orders drafts by time; equal ones by the number of stages, then by any fixed order.
 bool faster(const ScoredDraft& a, const ScoredDraft& b) {
   if (a.score.step_time_s != b.score.step_time_s) {
     return a.score.step_time_s < b.score.step_time_s;

@@ -37,7 +37,7 @@ int least_layers(const PipelineDraft& draft) {
   return least;
 }
 
-/// Without the cuts.
+/// Describes a draft without its cuts and recomputation.
 std::string structure_of(const PipelineDraft& draft) {
   PipelineDraft bare = draft;
   for (DraftStage& stage : bare.stages) {
@@ -155,8 +155,8 @@ std::optional<PipelineDraft> ChunkSearch::balanced(const PipelineDraft& seed, co
   return best;
 }
 
-/// From the first stage on each takes what its position still has time for; false where one has
-/// more than the period.
+/// Gives each stage, from the first on, the layers that its position still has time for; false
+/// where one has more than the period.
 bool ChunkSearch::cut(PipelineDraft& draft, double period_s) const {
   const auto stages = static_cast<int>(draft.stages.size());
   std::vector<double> used(at_index(draft.positions()), 0);

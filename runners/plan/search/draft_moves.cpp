@@ -23,10 +23,10 @@
 namespace heteroperf {
 namespace {
 
-/// Less is noise of sums.
+/// A smaller gain is noise of sums.
 constexpr double least_gain = 1e-9;
-/// From so many stages on the exact clock is asked only of what the formula says is not slower,
-/// but for this.
+/// Pipelines of so many stages ask the exact clock only about drafts that the formula finds no
+/// slower, but for this factor.
 constexpr std::size_t many_stages = 12;
 constexpr double kept_estimate_room = 1.002;
 

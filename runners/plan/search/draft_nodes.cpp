@@ -21,7 +21,8 @@ class FreeNodes {
     ++count_[at_index(devices % per_node)];
   }
 
-  /// In the fullest nodes that have room, as plans take them; false where there are too few.
+  /// Takes groups from the fullest nodes that have room, as plans do; false where there are too
+  /// few.
   bool take(int groups, int degree) {
     for (std::size_t size = at_index(degree); size < count_.size() && groups > 0; ++size) {
       const int taken = std::min(groups, count_[size]);

@@ -202,7 +202,7 @@ double DraftScorer::agreement(const PipelineDraft& draft) const {
   return ranks > 1 ? slowest * std::ceil(std::log2(ranks)) : 0;
 }
 
-/// The tightest group's stays.
+/// Keeps the numbers of the group that has the least room.
 void DraftScorer::add_memory(double bytes, const ReplicaGroup& group, StageScore& score) const {
   const double limit = problem_.pools[at_index(group.pool)].memory_bytes;
   const auto room = [](double of, double need) { return of > 0 ? of - need : infinite; };

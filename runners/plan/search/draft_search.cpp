@@ -243,7 +243,8 @@ class DraftSearch {
     }
   }
 
-  /// In every schedule, with its shares balanced; by formula first.
+  /// Considers a draft in every schedule of one chunk, with its shares balanced; returns the
+  /// shortest step.
   double consider(PipelineDraft&& draft) {
     double shortest = infinite;
     for (const std::string& schedule : plain_schedules_) {

@@ -17,7 +17,7 @@ struct PlanSearchOptions {
   MoveRules moves;
 };
 
-/// The result of a search.
+/// The result of a search for drafts.
 struct SearchOutcome {
   std::vector<ScoredDraft> best;  ///< distinct, the fastest first; all fit
   std::uint64_t candidates = 0;   ///< drafts scored by formula or by the exact clock

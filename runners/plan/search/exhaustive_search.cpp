@@ -84,7 +84,7 @@ void ExhaustiveSearch::stages_before(int end) {
     DraftStage stage;
     stage.first = first;
     stage.end = end;
-    // As many forwards ahead as stages follow.
+    // The stage runs as many forwards ahead as stages follow.
     stage.warm_up = std::min<int>(draft_.micro_batches, static_cast<int>(draft_.stages.size()));
     choices_.for_each(samples_, [&](const std::vector<ReplicaGroup>& groups) {
       if (stopped_) return;

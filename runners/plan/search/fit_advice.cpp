@@ -49,7 +49,8 @@ PlanningProblem with_devices(PlanningProblem problem, int factor) {
   return problem;
 }
 
-/// To a part in a thousand; 0: no factor helps.
+/// The least factor on all memory with which the model fits, to a part in a thousand; 0 where no
+/// factor helps.
 double least_memory_factor(const PlanningProblem& problem) {
   double low = 1, high = 2;
   while (!fits(with_memory(problem, high))) {

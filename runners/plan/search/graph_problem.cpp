@@ -237,7 +237,7 @@ class ProblemMaker {
     LayerBytes bytes;
     for (const Recomputation r :
          {Recomputation::none, Recomputation::selective, Recomputation::full}) {
-      // By rows costs the same and takes less.
+      // Norms by rows cost the same and take less memory.
       const StagePart part{
           staged_, static_cast<int>(layer), works_.shards().of(degree, 0), samples, r, degree > 1};
       const StageMemory memory = stage_memory(part, request_.precision);

@@ -3,7 +3,8 @@
 // Times, kept tensors and parameters add up over a range, so the table holds at each layer the sum
 // of all before it. The largest pass does not add up, and a maximum over a range has no prefix
 // form. It is therefore taken from the layers at both ends and from the largest inner layer of the
-// whole model: an upper estimate, exact for models of like blocks, and on the safe side elsewhere.
+// whole model: an upper estimate, exact where the inner layers are alike, and on the safe side
+// elsewhere.
 #include "runners/plan/search/layer_sums.hpp"
 
 #include <algorithm>
@@ -108,7 +109,7 @@ double LayerSums::least_memory(int degree, std::int64_t samples, Range range,
          whole;
 }
 
-/// Both ways over both ends of the range.
+/// Counts messages in both directions over both ends of the range.
 double LayerSums::messages(std::int64_t samples, Range range) const {
   double boundary = 0;
   if (range.first > 0) {

@@ -129,7 +129,7 @@ void add_stages(const PlanningProblem& problem, PlanBound& bound) {
   bound.seconds = all;
 }
 
-/// On top of that.
+/// Adds the bound with counted stages, which is the tightest and the dearest.
 void add_counts(const PlanningProblem& problem, PlanBound& bound) {
   constexpr double accuracy = 6e-3;
   const double all =

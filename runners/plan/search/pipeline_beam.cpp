@@ -99,7 +99,7 @@ std::int64_t PipelineBeam::most_samples(ReplicaGroup group, LayerSums::Range ran
   return good;
 }
 
-/// Over 1 where the free devices could do the open layers if nothing were lost.
+/// The worth is above 1 where the free devices could do the open layers if nothing were lost.
 double PipelineBeam::worth(const Node& node, const Task& task) const {
   if (node.first == 0) return infinite;
   double samples = 0;

@@ -61,7 +61,7 @@ class PipelineClock {
   }
 
  private:
-  /// As far as position s gets; how many passes that were.
+  /// Runs position s as far as it gets and returns the number of passes.
   int advance(int s) {
     Progress& at = progress_[at_index(s)];
     int moved = 0;

@@ -127,7 +127,7 @@ std::optional<PipelineDraft> PipelineFill::tighten(const Structure& structure, d
   return best;
 }
 
-/// The same pools have covered as much with half the stages.
+/// True when the same pools have covered as much with less than half the stages.
 bool PipelineFill::is_dominated(std::size_t index) const {
   const std::size_t used = index % sets_;
   for (std::size_t stages = 0; 2 * stages < index / sets_; ++stages) {

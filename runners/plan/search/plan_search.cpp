@@ -1,4 +1,4 @@
-// From the best drafts to plans that are checked and predicted.
+// The best drafts become plans that are checked and predicted.
 //
 // The search for drafts knows memory as sums over layers, on the safe side nearly always but not by
 // proof. So its best drafts become plans one by one, and the exact ledger and the simulator judge

@@ -80,7 +80,7 @@ StageRelaxation::Covers StageRelaxation::covers(const std::vector<Covers>& lists
   return result;
 }
 
-/// From the last stage to the first, one more at a time: the k-th from the end keeps k
+/// Adds stages from the last to the first, one at a time: the k-th from the end keeps k
 /// micro-batches. More stages are of use where they cost less than fewer.
 double StageRelaxation::least_counted_cost(const Step& step, std::vector<double>& used) {
   const std::size_t layers = at_index(problem_.layers);
@@ -96,7 +96,7 @@ double StageRelaxation::least_counted_cost(const Step& step, std::vector<double>
   std::size_t best = 0;
   Step one = step;
   for (; one.followers < problem_.layers; ++one.followers) {
-    // From here on more of them change nothing.
+    // More stages than this change nothing.
     const bool all_kept = one.followers + 1 >= step.micro_batches;
     Covers next = covers(by_count, all_kept ? MoreStages::any : MoreStages::one, most, one);
     bool any = false;

@@ -18,7 +18,7 @@
 namespace heteroperf {
 namespace {
 
-/// Whole samples this many to a replica lose little.
+/// Replicas of so many samples lose little by whole numbers.
 constexpr std::int64_t fine_samples = 6;
 
 }  // namespace
@@ -38,7 +38,7 @@ StageFiller::StageFiller(const DraftScorer& scorer) : scorer_(scorer) {
   }
 }
 
-/// Time and memory grow with the samples.
+/// Bisects the sizes, because time and memory grow with the samples.
 StageFiller::Capacity StageFiller::capacity(ReplicaGroup group, LayerSums::Range range,
                                             const LayerSums::Holding& holding, double period_s,
                                             const FillRules& rules) const {

@@ -30,7 +30,7 @@ namespace {
 constexpr int price_rounds = 10, some_price_rounds = 6, few_price_rounds = 3;
 /// The step of the prices is divided by 1 + decay · round.
 constexpr double slow_decay = 0.3;
-/// Other prices do not add so much.
+/// Other prices do not raise a cost that is below this part of the budget over it.
 constexpr double hopeless = 0.85;
 /// Layers times choices from which on rounds are few.
 constexpr std::size_t many_steps = 50000;

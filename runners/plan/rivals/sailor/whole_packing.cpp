@@ -201,7 +201,7 @@ class WholePacking {
   void fill() {
     for (const std::size_t k : order_) {
       if (problem_.values[k] <= 0) continue;
-      // As many as the limits still allow.
+      // The limits still allow so many.
       const int room = room_for(k);
       if (room > 0) take(k, room);
     }
