@@ -3,9 +3,9 @@
 // are written out; an observer is told that these are one operation, so that all ways count alike.
 //
 // The forward pass appends what its way needs to `saved`, behind the packed input that the caller
-// has put there, and the backward pass takes the same way again: way_for() depends on shapes and
-// types alone. Keys and values that several query heads share are repeated for the kernels, and
-// their gradients are summed over the heads that shared them.
+// has put there, and the backward pass takes the same way again: way_for() depends on shapes,
+// types and the presence of a bias. Keys and values that several query heads share are repeated for
+// the kernels, and their gradients are summed over the heads that shared them.
 #include "runners/engine/operators/device_attention.hpp"
 
 #include <ATen/ops/_scaled_dot_product_efficient_attention.h>
