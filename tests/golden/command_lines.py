@@ -28,7 +28,7 @@ trained RUN, or one run for each of the sweep RUN, with invented dates, times, l
 so that comparisons, gates, rankings and reports have numbers that never change. `heteroperf
 recover` then makes their records.
 
-Ends with 1 where recordings differ or a set-up line fails, 2 where an option is wrong.
+Ends with 1 where recordings differ or none could be made, 2 where an option is wrong.
 """
 import argparse
 import concurrent.futures
