@@ -1,3 +1,13 @@
+// A *baseline* is one device class of a mixed cluster that trains the same workload alone. The
+// record sets the mixed run against the sum of its baselines, so each must be as good as that class
+// can be: it gets the best plan that the planner finds for it, with the samples per step of the
+// mixed run.
+//
+// Emulated devices can be played by any rank, so the first ranks of the world stand for a class of
+// them and rank 0 is always among them; real devices are the ranks that they are. A baseline reuses
+// the world of the mixed run, split into members and bystanders. Rank 0 writes the journal of every
+// baseline, whether it is a member or not. A class that cannot run the workload is no failure of
+// the run: its reason goes into the journal.
 #include "suite/run/baselines.hpp"
 
 #include <fmt/format.h>
@@ -28,6 +38,8 @@ Placement part_of_placement(const Placement& placement, const std::vector<RankId
   return part;
 }
 
+// Only an even plan can be said with the three degrees and a batch; its baseline can then be
+// repeated with flags alone.
 bool is_even(const Plan& plan) {
   const StageReplica& first = plan.stages.front().replicas.front();
   return std::all_of(plan.stages.begin(), plan.stages.end(), [&](const PlanStage& stage) {
@@ -41,6 +53,7 @@ bool is_even(const Plan& plan) {
 RunConfig config_of(const RunConfig& config, const ChosenPlan& chosen) {
   RunConfig own = config;
   const Plan& plan = chosen.plan;
+  // A baseline writes no trace and no checkpoints and has no baselines itself.
   own.with_baselines = false;
   own.trace.clear();
   own.checkpoint = {};
@@ -79,6 +92,7 @@ Baseline make_baseline(const PreparedRun& run, const ClassRanks& members) {
   PlanningRequest request;
   request.precision = run.workload.precision;
   request.optimizer = run.workload.recipe.kind;
+  // The comparison holds only for equal samples per step.
   request.batch = static_cast<std::int64_t>(mix.plan.samples_per_step());
   try {
     const Cluster part = part_of_cluster(known_better(*mix.cluster, mix.plan), members.ranks);
@@ -111,7 +125,7 @@ BaselineEvent event_of(const Baseline& baseline) {
   return event;
 }
 
-/// What a finished baseline did, or why that does not count.
+/// Takes over the throughput of a finished baseline, or the reason why it does not count.
 void read_result(const RunFiles& files, BaselineEvent& event) {
   event.record_sha256 = sha256_file_hex(files.record().string());
   const BaselineResult result = baseline_result(read_journal(files.journal().string()));
@@ -137,6 +151,8 @@ class BaselineRun {
     const RankId me = world_.communicator->rank();
     const std::vector<RankId>& ranks = baseline_.ranks;
     const bool member = std::find(ranks.begin(), ranks.end(), me) != ranks.end();
+    // The two halves of the split never exchange data; the control channel stays the world's, so
+    // that a member's events still reach rank 0.
     World own{world_.communicator->split(member ? 1 : 0, me.value()), world_.control};
     ProgramEnd end;
     if (member) {
@@ -146,6 +162,8 @@ class BaselineRun {
     } else {
       keep_journal();
     }
+    // Bystanders did not see the stop: the first member tells them, so that all ranks skip the
+    // baselines that follow.
     std::uint8_t interrupted = end.interrupted ? 1 : 0;
     world_.communicator->broadcast(std::span(&interrupted, 1), ranks.front());
     end.interrupted = interrupted != 0;
@@ -154,6 +172,7 @@ class BaselineRun {
   }
 
  private:
+  // Rank 0 serves the members' events here, until the barrier says that the run is over.
   void keep_journal() {
     std::optional<ServiceScope> service;
     if (recorder_) {

@@ -1,3 +1,8 @@
+// Saving is collective, so all ranks must agree on when it is due. Steps are counted alike
+// everywhere; the wall time is not, and rank 0's clock decides for all. The interval by time is
+// counted from the end of the last save, so that a slow disk cannot make a run save without pause.
+// Old checkpoints are removed only after the new one is whole, and by rank 0 alone. A failure to
+// remove them costs disk space and becomes a warning.
 #include "suite/run/checkpointing.hpp"
 
 #include <fmt/format.h>
@@ -11,7 +16,7 @@
 namespace heteroperf {
 namespace {
 
-/// Clocks differ: rank 0's counts.
+/// Replaces every rank's opinion by that of rank 0, because clocks of ranks differ.
 bool says_rank_0(Communicator& all, bool mine) {
   std::int32_t said = mine ? 1 : 0;
   all.broadcast(std::span(&said, 1), RankId(0));

@@ -1,3 +1,10 @@
+// Says before the first step how long a run will take, while the user can still change --duration.
+// A plan's prediction gives the modelled seconds of a step. Emulated devices sleep out the rest of
+// their modelled time, so they need real cores for only a part of it; where the machine is too slow
+// even for that, modelled time is stretched until it keeps up, and the estimate stretches with it.
+//
+// The numbers here are rough by intention: they choose between "20 s" and "5 min", and nothing is
+// derived from them.
 #include "suite/run/expectation.hpp"
 
 #include <fmt/format.h>
@@ -55,6 +62,7 @@ StepCounts count_steps(const RunConfig& config, double step_s) {
   if (measure.steps == 0) {
     return {static_cast<double>(measure.warmup_steps), std::ceil(measure.duration_s / step_s)};
   }
+  // --steps counts the steps of the whole training; warm-up takes half of what is left at most.
   const std::uint64_t all = measure.steps - done_before(config);
   const std::uint64_t warmup = std::min<std::uint64_t>(measure.warmup_steps, all / 2);
   return {static_cast<double>(warmup), static_cast<double>(all - warmup)};

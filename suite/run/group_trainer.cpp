@@ -1,3 +1,12 @@
+// The part of a training that its journal sees. The engine trains; this class posts each step,
+// evaluation and fingerprint as an event with times on rank 0's clock, and counts operations by the
+// one formula of the model graph. The first step is an *observed* one: the engine counts every
+// operator it calls, so the journal holds an independent witness of the counted operations.
+//
+// An evaluation goes over the validation split slice by slice, a micro-batch per rank each, so that
+// a stop signal is heard in between and a classifier can end early once it has given enough wrong
+// answers for its error to be known. The engine always evaluates the beginning of its split; a
+// window moves that beginning.
 #include "suite/run/group_trainer.hpp"
 
 #include <fmt/format.h>
@@ -47,6 +56,7 @@ TrainingSpec with_data(TrainingSpec spec, std::shared_ptr<const DataSource> data
   return spec;
 }
 
+// A language model predicts one token per position, a classifier one class per sample.
 std::uint64_t targets_per_sample(const DataSource& data) {
   const SampleSpec& spec = data.spec();
   return spec.kind == InputKind::tokens ? static_cast<std::uint64_t>(spec.length) : 1;
@@ -67,6 +77,7 @@ EvaluationExtent final_extent(const RunConfig& config, const Workload& workload,
   EvaluationExtent extent{search ? samples : 0, samples, samples, 0, true};
   const FinalEvaluation rule{workload.unit != "token", config.quick, !search && plan->emulated,
                              samples};
+  // Other models are judged on a fixed number of samples.
   if (!rule.goes_on_to_errors()) return extent;
   extent.wrong = enough_wrong_answers;
   extent.most = config.data.source == "generated" ? rule.most_generated_samples()
@@ -105,6 +116,7 @@ StepReport GroupTrainer::step() {
   }
   post_step(report);
   context_.log_step(report.step, report.loss);
+  // Watches run between steps, outside the times of a step.
   if (context_.look_around) context_.look_around();
   ++steps_done_;
   return report;
@@ -139,6 +151,7 @@ StepSplit GroupTrainer::mean_split(const TimeSplit& mine) {
 
 void GroupTrainer::post_step(const StepReport& report) {
   const StepSplit split = mean_split(report.split);
+  // One line per group; the split is the mean over its ranks.
   if (group_.rank() != RankId(0)) return;
   StepEvent event;
   event.group = group_number_;

@@ -1,3 +1,12 @@
+// Turns one `run` command into ranks and their results. There are three ways to have ranks: threads
+// of this process, processes of a launcher's world of which this is one, and a world that this
+// process starts by calling mpirun on its own command line. In the last case this process only
+// launches: the ranks come back here as a launched world.
+//
+// A command runs one workload or, as a *suite*, several in a row, each in a folder of its own with
+// a journal and a record; suite.json sums them up and is rewritten after every run, so that a suite
+// that breaks off still has a valid index. All output lies in RunOutput, which exists on rank 0
+// alone. Whatever ends a run, its record is made from the journal as far as that goes.
 #include "suite/run/launch.hpp"
 
 #include <fmt/format.h>
@@ -70,6 +79,7 @@ class RunOutput {
     if (turns_ != nullptr) turns_->require_steps(runs);
     if (runs.size() < 2) return;
     const RunName name = make_run_name("suite");
+    // One workload needs no suite: its run folder is what the user named.
     suite_ = {name.run_id, name.created_utc, {}};
     for (const PreparedRun& run : runs) suite_.workloads.push_back(run.workload.name);
     const std::filesystem::path folder = config.out.empty()
@@ -107,6 +117,7 @@ class RunOutput {
     if (suite_folder_.empty() && status == RunStatus::complete) {
       print_next(recorder_->files().folder);
     }
+    // A run that went through but broke a rule that makes it invalid is no success.
     const bool invalid = validity_class_of(finished.record) == "invalid";
     return code == ExitCode::ok && invalid ? ExitCode::invalid_result : code;
   }
@@ -115,6 +126,7 @@ class RunOutput {
   /// suite's from the records there are.
   void fail(const Error& error) noexcept {
     open_journal().set(nullptr);
+    // An error before the first run began leaves nothing to finish.
     const bool open = recorder_ != nullptr && !recorder_->finished();
     if (!open && suite_folder_.empty()) return;
     const std::string folder =
@@ -193,6 +205,7 @@ class RunOutput {
   std::unique_ptr<RunRecorder> recorder_;
 };
 
+/// The end of a run in the words of its record and of the process.
 struct RunEnd {
   RunStatus status;
   ExitCode code;
@@ -230,6 +243,8 @@ ExitCode run_all(const std::vector<PreparedRun>& runs, World& world, Engine& eng
       const ExitCode code = output->end(verdict.status, end.reason, verdict.code);
       if (code != ExitCode::ok) worst = code;
     }
+    // A stop is meant for the whole command, and so is a failure: later workloads of a suite do not
+    // begin.
     if (end.interrupted || end.failed) break;
   }
   if (output != nullptr) output->close_suite();
@@ -256,6 +271,7 @@ void find_gpus(const ScaleConfig& config, Placement& placement, Communicator* wo
   placement.bindings = gather_bindings(*world, own);
 }
 
+// The engine and the prepared runs are shared by all ranks of the process; both are read only.
 ExitCode run_as_threads(const RunConfig& config, const PlanSources& sources, Placement placement,
                         const RunIdentity& identity, const GlobalOptions& options,
                         TurnTaker* turns) {
@@ -290,6 +306,8 @@ ExitCode run_as_launched(const RunConfig& config, const PlanSources& sources,
   if (effective.scale.transport != "nccl") effective.scale.transport = "mpi";
   RankWork work;
   work.body = [&](World& world) {
+    // Every rank knows its own cores only. Collectives tell it who else shares the host, and give
+    // all ranks the bindings of all.
     const HostShare share = share_of_host(*world.communicator, cores);
     Placement placement = choose_launched_placement(config.scale, cores, launched.size, share);
     placement.bindings = gather_bindings(*world.communicator, placement.bindings.front());
@@ -297,6 +315,7 @@ ExitCode run_as_launched(const RunConfig& config, const PlanSources& sources,
     const auto runs = prepare_runs(effective, sources, placement, share.ranks_on_host);
     const auto engine = load_engine();
     if (launched.rank == 0) {
+      // Folders are made only when nothing can be refused any more.
       output = std::make_unique<RunOutput>(effective, identity, options, runs, turns);
     }
     return run_all(runs, world, *engine, output.get(), options);
@@ -354,6 +373,7 @@ ExitCode launch_run(const RunConfig& given, const RunIdentity& command,
   install_stop_signals(flush_open_journal);
   std::unique_ptr<TurnTaker> turns;
   RunIdentity identity = command;
+  // Only the rank that writes speaks with a gate and has a place in a sweep.
   if (!launched || launched->rank == 0) {
     turns = TurnTaker::from_environment();
     identity.sweep = place_in_sweep(given.out);

@@ -1,3 +1,11 @@
+// A record should say when something beside the run took its cores or slowed its GPU, even when the
+// run breaks off. So the watch posts lines while the run goes on and not only at its end. One rank
+// per host reads the host's counters; a clock of its own decides when it is time, because no rank
+// waits for another here.
+//
+// Looking costs time that belongs to measuring, not to training, and is charged to `measuring_s`.
+// With more than a hundred hosts the interval grows with their number: all lines end in one journal
+// on rank 0.
 #include "suite/run/live_watch.hpp"
 
 #include <algorithm>
@@ -34,6 +42,7 @@ LiveWatch::~LiveWatch() { context_.look_around = {}; }
 
 void LiveWatch::begin(std::unique_ptr<const GpuWatch> gpu) {
   const auto load = hosts_->so_far();
+  // A set-up of a few ticks of the kernel's counters says nothing.
   if (load && load->seconds >= shortest_setup_s_) context_.post(*load);
   gpu_ = std::move(gpu);
   watch_hosts();

@@ -15,7 +15,8 @@ namespace heteroperf {
 /// early and of a run that breaks off, and once more at its end.
 class LiveWatch {
  public:
-  /// How often lines come, more rarely on many hosts, and which set-up has none.
+  /// The interval of the lines, which is longer on many hosts, and the shortest set-up that gets a
+  /// line.
   struct Pace {
     double interval_s = 10;
     double shortest_setup_s = 1;  ///< the kernel counts in ticks of 10 ms

@@ -1,3 +1,7 @@
+// Refuses a run that would end in the out-of-memory killer before it has written anything. Memory
+// of a host is shared by its ranks: the mean demand is held against the mean share, so a pipeline
+// whose first stage is larger than its last passes as long as the host holds both. A GPU belongs to
+// its own ranks, so each of them is held against its device and the fullest is named.
 #include "suite/run/memory_check.hpp"
 
 #include <fmt/format.h>
@@ -11,7 +15,8 @@
 namespace heteroperf {
 namespace {
 
-/// A memory and what is to lie in it; of no bytes: its size is not known.
+/// A memory and what is to lie in it, in bytes. `available` is 0 where the size is not known;
+/// nothing is refused then.
 struct MemoryDemand {
   std::string where;
   double needed = 0, available = 0;
@@ -31,7 +36,8 @@ MemoryDemand host_demand(const std::vector<double>& needed_bytes,
   return demand;
 }
 
-/// Of the rank whose GPU is the fullest; of no GPU a demand of nothing.
+/// The demand of the rank whose GPU is the fullest. Without any GPU it is a demand of 0 bytes,
+/// which is never refused.
 MemoryDemand gpu_demand(const std::vector<double>& needed_bytes,
                         const std::vector<RankBinding>& bindings) {
   MemoryDemand fullest;

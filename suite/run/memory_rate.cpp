@@ -1,3 +1,15 @@
+// Measures the memory bandwidth of a host with the *triad* of STREAM, a[i] = b[i] + s·c[i], 24
+// bytes per element. All threads of all ranks of a host run it at the same time on arrays of their
+// own.
+//
+// Only work in the *common interval* counts, from the moment at which the last thread begins to the
+// one at which the first ends. In it the memory serves everybody; a thread that runs alone at
+// either end would see more than its share, and a sum of such rates would exceed the bandwidth.
+// Arrays are sized so that all of them together are four times the last-level caches, and each
+// thread fills its own first, so that the pages lie on its NUMA node.
+//
+// A plan comes before the measurement: where threads share CPUs, or the arrays would not fit, a
+// reason is told instead of a number that means something else.
 #include "suite/run/memory_rate.hpp"
 
 #include <fmt/format.h>
@@ -46,6 +58,8 @@ class Triad {
 
  private:
   void pass() {
+    // The sign alternates and the arrays swap, so that a pass undoes the one before it and values
+    // stay bounded.
     factor_ = -factor_;
     double* const a = a_.get();
     const double* const b = b_.get();
@@ -125,6 +139,8 @@ TriadHost look_at_host(Communicator& host, const CpuSet& cpus, int threads) {
   }
   std::int64_t all_threads = threads;
   host.all_reduce(std::span(&all_threads, 1));
+  // Ranks of a host could read slightly different free memory; one of them reads, so that all make
+  // the same plan.
   std::array<std::uint64_t, 2> memory{0, 0};
   auto cores = static_cast<double>(usable.size());
   if (host.rank() == RankId(0)) {
@@ -179,6 +195,7 @@ MemoryRate measure_triad(Communicator& host, std::size_t elements, int threads, 
     team.reset();
     refused = 1;
   }
+  // A rank that was refused must tell the others before they wait for it in the next collective.
   host.all_reduce(std::span(&refused, 1));
   if (refused > 0) {
     return {std::nullopt,
@@ -237,6 +254,8 @@ TimeWindow overlap_of(std::span<const TimeWindow> windows) {
   return common;
 }
 
+// One reduction finds both ends: the latest start is a maximum, the earliest end the maximum of the
+// negated ends. A rank without a window adds the smallest value to both.
 std::optional<TimeWindow> common_interval(Communicator& group,
                                           const std::optional<TimeWindow>& window) {
   std::array<std::int64_t, 2> latest{never_ns, never_ns};  // start, and the end's opposite

@@ -18,9 +18,9 @@ namespace heteroperf {
 
 /// The facts that decide whether, and on how much memory, the rate of a host is measured.
 struct TriadHost {
-  Bytes last_level_cache{0}, available{0};  ///< of the host; 0: not known
-  int threads = 1;                          ///< of all ranks there
-  int cpus = 1;                             ///< that they may use, or less by the group's limit
+  Bytes last_level_cache{0}, available{0};  ///< the host's; 0: not known
+  int threads = 1;                          ///< on all ranks there, together
+  int cpus = 1;                             ///< usable by them, or fewer by the group's limit
 };
 
 /// The arrays of every thread, or why the rate is not to be told.
@@ -35,7 +35,7 @@ struct TriadPlan {
 TriadPlan plan_triad(const TriadHost& host);
 
 struct MemoryRate {
-  std::optional<double> bytes_per_second;  ///< of this rank
+  std::optional<double> bytes_per_second;  ///< this rank's
   std::string reason;                      ///< why there is none
 };
 
@@ -56,7 +56,7 @@ MemoryRate measure_memory_rate(Communicator& host, const CpuSet& cpus, int threa
 /// The same call again and again on one thread.
 struct CallLog {
   std::int64_t start_ns = 0;
-  std::vector<std::int64_t> ends_ns;  ///< of each call, where the next one begins; not empty
+  std::vector<std::int64_t> ends_ns;  ///< end of each call, where the next begins; not empty
 
   TimeWindow window() const { return {start_ns, ends_ns.back()}; }
   /// Calls in the interval; of one that lies there in part, that share of its time.

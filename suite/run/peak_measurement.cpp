@@ -1,3 +1,12 @@
+// The *peak* of a run is the rate of the fastest matrix product that its machine reaches:
+// utilization in the record is relative to it. Each rank tries the products of its engine for half
+// of `measure.peak_s` and keeps the fastest, then all repeat theirs for the other half at the same
+// time, between two barriers. The rate that counts is the work inside the interval in which all of
+// them ran (memory_rate.hpp), so shared caches, memory and clocks limit it as they limit training.
+//
+// `other_load` says how far the number can be trusted: the share of the CPUs that other programs
+// had meanwhile, or the share of the time in which a measuring thread had no CPU, whichever is
+// worst on any rank.
 #include "suite/run/peak_measurement.hpp"
 
 #include <fmt/format.h>
@@ -85,6 +94,7 @@ std::vector<std::string> names_of(const RankPeak* peak, Communicator& all) {
 /// Measures the rate of the hosts' memory, by way of all ranks. Collective.
 void measure_memory(const PreparedRun& run, RankContext& context, PeakEvent& event) {
   Communicator& all = context.all_ranks();
+  // The triad runs on CPUs; where a rank trains on a GPU, the hosts' memory bounds nothing.
   double gpus = gpu_of(context) ? 1 : 0;
   all.all_reduce(std::span(&gpus, 1));
   if (gpus > 0) {
@@ -93,11 +103,13 @@ void measure_memory(const PreparedRun& run, RankContext& context, PeakEvent& eve
   }
   const auto& bindings = run.placement.bindings;
   const std::size_t own = own_index(context);
+  // Ranks of one host form a group, named by the first of them.
   const auto host = all.split(static_cast<int>(first_beside(bindings, own)), static_cast<int>(own));
   const MemoryRate memory = measure_memory_rate(
       *host, bindings[own].cpus, run.placement.threads_per_rank, run.config.measure.peak_s / 2);
   const std::vector<std::string> reasons = gather_texts(all, memory.reason);
   double rate = memory.bytes_per_second.value_or(0);
+  // One host without a number makes the sum meaningless: its reason is told instead.
   all.all_reduce(std::span(&rate, 1));
   const auto told = [](const std::string& reason) { return !reason.empty(); };
   const auto first = std::find_if(reasons.begin(), reasons.end(), told);

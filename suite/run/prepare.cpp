@@ -1,3 +1,13 @@
+// Makes the workloads of a configuration ready to run and refuses everything that cannot work, with
+// all problems at once, before a folder exists. The order is fixed: the catalog entry makes the
+// workload (data, graph, recipe), then the plan or the groups of a search follow, then memory and
+// the number of samples are checked, and at last the configuration is completed with what was
+// chosen.
+//
+// Two configurations leave here. `settled` has ranks, threads and model size filled in; the
+// reproduce line is written from it and stays short. `effective` has every value that the workload
+// chose; the journal keeps it. A process that only starts mpirun calls check_one() instead, which
+// opens no data: generated data of the same kind stand in.
 #include "suite/run/prepare.hpp"
 
 #include <fmt/format.h>
@@ -26,6 +36,7 @@ namespace heteroperf {
 namespace {
 
 template <class T>
+// Many keys use 0 for "the workload chooses"; a request says so with an absent value.
 std::optional<T> given(const T& value, bool is_given) {
   return is_given ? std::optional<T>(value) : std::nullopt;
 }
@@ -54,6 +65,7 @@ WorkloadRequest request_of(const RunConfig& config, const CatalogEntry& entry) {
   request.clip_norm = config.optimizer.clip_norm;
   request.warmup_steps = config.optimizer.warmup_steps;
   request.total_steps = decay_steps(config, entry.program);
+  // Without a last step there is nothing to decay to.
   if (request.total_steps == 0) request.schedule = "constant";
   request.seed = config.seed;
   return request;
@@ -84,6 +96,7 @@ std::vector<double> search_memory(const Workload& workload, const Placement& pla
   const MemoryEstimate trained =
       estimate_memory(workload.graph, static_cast<std::uint64_t>(workload.micro_batch),
                       workload.precision, workload.recipe.kind);
+  // A group keeps its best model for the last evaluation; it has no activations meanwhile.
   const Bytes kept = trained.total() - trained.activations;
   return std::vector<double>(placement.bindings.size(),
                              static_cast<double>((trained.total() + kept).value()));
@@ -209,11 +222,13 @@ PreparedRun prepare_one(const RunConfig& config, const PlanSources& sources,
       return;
     }
     make_plan(config, sources, machine, run, problems);
+    // Its problems are collected already.
     if (!run.plan) return;
     const Plan& plan = run.plan->plan;
     check_samples(run.workload, plan.samples_per_step(), summary_text(plan), problems);
   });
   problems.throw_if_any();
+  // A resumed training must be the one that its checkpoint belongs to; only now is all of it known.
   if (config.parent) check_continues(*config.parent, identity_of(run));
   const RunConfig chosen = settled(config, placement, run.workload);
   run.config = effective(chosen, run.workload, run.plan);
@@ -250,7 +265,7 @@ void check_one(const RunConfig& config, const PlanSources& sources, const Placem
   problems.throw_if_any();
 }
 
-/// Of a suite, every problem says whose it is.
+/// Makes the problem of a workload in a suite say whose it is, unless its first word does.
 std::string named(const std::string& problem, const char* workload) {
   const bool says_so = problem.rfind(workload + std::string(" "), 0) == 0;
   return says_so ? problem : fmt::format("{}: {}", workload, problem);

@@ -18,7 +18,8 @@ namespace heteroperf {
 
 class TurnTaker;
 
-/// What one rank of a run works with. References outlive the run.
+/// Everything that one rank of a run works with. References outlive the run. A pointer that belongs
+/// to rank 0 is null elsewhere.
 struct RankContext {
   const RunConfig& config;
   const Placement& placement;
@@ -26,11 +27,11 @@ struct RankContext {
   Engine& engine;
   RankLog* log_file = nullptr;       ///< with rank_logs only
   TurnTaker* turns = nullptr;        ///< rank 0 of a run in lockstep only
-  bool in_lockstep = false;          ///< of all ranks: the run moves by turns
+  bool in_lockstep = false;          ///< the same on all ranks: the run moves by turns
   ProgressLine* progress = nullptr;  ///< rank 0 only
   Communicator* devices = nullptr;   ///< all ranks over their GPUs' library, with nccl only
   std::string run_id = {};           ///< rank 0 only
-  std::string run_folder = {};       ///< of rank 0, absolute; with rank_logs or checkpoints only
+  std::string run_folder = {};       ///< rank 0's, absolute; with rank_logs or checkpoints only
   JournalWriter* journal = nullptr;  ///< rank 0 only: its own events take no detour
   std::function<void()> look_around = {};  ///< told after every step; LiveWatch sets it
   /// Add to this rank's clock to get the journal's: rank 0's without the time a run in lockstep
@@ -51,7 +52,7 @@ struct RankContext {
   void show(const ProgressState& state);
 };
 
-/// What a program's loop ends with.
+/// The result of a program's loop. `reason` is empty where all went well.
 struct ProgramEnd {
   bool interrupted = false, failed = false;
   std::string reason;

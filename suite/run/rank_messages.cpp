@@ -1,3 +1,7 @@
+// A message of the control channel is one byte that names its kind, then a body: a line of a
+// journal for an event, nothing for a flush or a question of the clock, the text of a question for
+// a master. Messages of one rank arrive in order, so an answered flush proves that all earlier
+// events have been handled. Whichever rank waits for a reply does not hold up the others.
 #include "suite/run/rank_messages.hpp"
 
 #include <fmt/format.h>
@@ -22,6 +26,7 @@ ControlChannel::Handler route_messages(RankMessageHandlers handlers) {
     const std::string body = message.substr(1);
     switch (message[0]) {
       case event_mark:
+        // The time in the line is replaced by the journal's own when it is appended.
         handlers.on_event(event_from_json_line(body).event);
         break;
       case flush_mark:

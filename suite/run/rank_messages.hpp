@@ -10,7 +10,7 @@
 
 namespace heteroperf {
 
-/// What ranks tell rank 0 over the control channel: events for the journal, the clock, and (in a
+/// Ranks talk to rank 0 over the control channel: events for the journal, the clock, and (in a
 /// search) questions to the trial master.
 
 /// Rank 0's side.

@@ -1,3 +1,11 @@
+// The life of a rank within one workload: bind to its CPUs, agree on a clock, measure the peak,
+// train or search, measure the peak again, and say how it ended. Rank 0 has a service beside this
+// that answers the messages of all ranks (rank_messages.hpp); it stands before the first message
+// and falls after the last.
+//
+// Every step of this order is collective. Where ranks could come to different opinions (whether a
+// stop came in time, whether the search failed), one of them decides and the others hear it,
+// because a rank that leaves alone would let its peers wait for good.
 #include "suite/run/rank_program.hpp"
 
 #include <fmt/format.h>
@@ -36,6 +44,8 @@ std::int64_t measure_clock_offset_ns(ControlChannel& control) {
     const std::int64_t sent = now_ns();
     const std::int64_t theirs = ask_clock(control);
     const std::int64_t received = now_ns();
+    // The true offset lies within half a round trip of this estimate; a shorter trip bounds it
+    // better.
     if (received - sent < shortest) {
       shortest = received - sent;
       offset = theirs - (sent + (received - sent) / 2);
@@ -72,7 +82,8 @@ void bind(const Placement& placement, int rank) {
   bind_this_thread(placement.cpus[static_cast<std::size_t>(rank) % placement.cpus.size()]);
 }
 
-/// Ranks of a modelled timeline sleep most of the time.
+/// Warns of more threads than cores. Ranks of a modelled timeline sleep most of the time and may be
+/// many.
 void warn_about_crowding(const PreparedRun& run, RankContext& context) {
   const Placement& placement = run.placement;
   const int cores = core_count(placement);
@@ -109,7 +120,8 @@ void post_overhead(RankContext& context) {
   context.post(OverheadEvent{busiest_s + context.journal->cost_s()});
 }
 
-/// How the workload ended, the same on every rank: a stop that came after the last step counts too.
+/// Agrees on how the workload ended, the same on every rank: a stop that came after the last step
+/// counts too.
 ProgramEnd agree_on_end(RankContext& context, const SearchService* search) {
   const bool stopped = stop_wanted(context);
   ProgramEnd end;
@@ -132,7 +144,7 @@ ProgramEnd agree_on_end(RankContext& context, const SearchService* search) {
   return end;
 }
 
-/// Where every rank writes, as rank 0 names it; nothing where only rank 0 does.
+/// Tells every rank the folder that rank 0 has made; the text is empty where only rank 0 writes.
 std::string share_run_folder(const PreparedRun& run, Communicator& all, FirstRank first) {
   if (!run.config.rank_logs && !run.config.checkpoint.any()) return {};
   std::filesystem::path folder;
@@ -154,7 +166,7 @@ void log_start(const PreparedRun& run, RankContext& context) {
                           binding.unbound.empty() ? "" : ", not bound: " + binding.unbound));
 }
 
-/// Of the GPU that this rank computes on; null without one.
+/// Opens a watch of the GPU that this rank computes on; null without one.
 std::unique_ptr<const GpuWatch> watch_gpu(const RankContext& context) {
   const std::optional<int> gpu = gpu_of(context);
   if (!gpu) return nullptr;
@@ -179,6 +191,7 @@ ProgramEnd work(const PreparedRun& run, RankContext& context, SearchService* sea
   warn_about_bf16(run, context);
   const RankProcesses processes =
       run.config.scale.transport == "threads" ? RankProcesses::one : RankProcesses::one_each;
+  // The set-up, with the peak in it, is watched apart from the training.
   LiveWatch watch(context, processes, {});
   if (context.progress != nullptr) context.progress->say(course_text(run));
   const double mm_rate = measure_peak(run, context, processes, PeakMoment::before_run);
@@ -193,6 +206,7 @@ ProgramEnd work(const PreparedRun& run, RankContext& context, SearchService* sea
     run_training(context, run.workload, *run.plan);
   }
   watch.close();
+  // Events of all ranks must be in the journal before the end is judged.
   flush_events(context.control());
   const ProgramEnd end = agree_on_end(context, search);
   if (!end.interrupted && !end.failed) {
@@ -218,6 +232,8 @@ ProgramEnd run_workload(const PreparedRun& run, World& world, Engine& engine, Fi
   std::optional<FirstRankService> service;
   if (first.recorder != nullptr) {
     JournalWriter& journal = first.recorder->journal();
+    // A disk that does not answer would hang rank 0 inside a write; then the run is given up from a
+    // thread of its own.
     journal.watch_disk(run.config.comm.timeout_s,
                        [control = std::weak_ptr(world.control)](const Error& hanging) {
                          abandon_run(control, hanging);

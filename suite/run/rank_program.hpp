@@ -7,11 +7,11 @@
 
 namespace heteroperf {
 
-/// What rank 0 keeps while a workload runs; null on other ranks.
+/// Things that rank 0 keeps while a workload runs; all null on other ranks.
 struct FirstRank {
   RunRecorder* recorder = nullptr;
   ProgressLine* progress = nullptr;
-  TurnTaker* turns = nullptr;  ///< of a run in lockstep
+  TurnTaker* turns = nullptr;  ///< null unless the run is in lockstep
 };
 
 /// Runs one workload on this rank, from measuring the peak to the last event. Collective over the

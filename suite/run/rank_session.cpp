@@ -1,3 +1,11 @@
+// A session gives a verb its ranks, and an orderly end when one of them fails. Threads are simple:
+// an exception of one is rethrown to the caller. A world of processes is not: MPI cannot be left
+// while peers wait in it, so a rank that fails tells the others over the control channel, rank 0
+// shows what it has, and every process ends at once with `_exit`.
+//
+// Only one error is told as the cause. The first failure that reached the control channel counts,
+// not what a rank met later because of it. When rank 0 is the one that vanished without a word,
+// rank 1 speaks in its place.
 #include "suite/run/rank_session.hpp"
 
 #include <fmt/format.h>
@@ -46,6 +54,7 @@ int rank_count(const RankSession& session, const UsableCores& cores) {
 
 void bind_if_they_fit(const UsableCores& cores, int ranks, int rank) {
   const auto cpus = place_ranks(cores, ranks, 1);
+  // More ranks than cores share all of them unbound.
   if (!cpus.empty()) bind_this_thread(cpus[static_cast<std::size_t>(rank) % cpus.size()]);
 }
 
@@ -76,8 +85,8 @@ ExitCode on_threads(const RankSession& session, const RankWork& work, const Usab
   return code;
 }
 
-/// What broke the world, of which every rank knows the same; it may be older than what this rank
-/// met.
+/// Finds the failure that broke the world, of which every rank knows the same; it may be older than
+/// the error that this rank met.
 RankFailure broken_by(const World& world, const Error& error) {
   const RankId rank = world.communicator->rank();
   const auto* peer = dynamic_cast<const PeerError*>(&error);
@@ -123,7 +132,7 @@ void tell_end(int rank, const Error& error) {
   end_process(rank.value(), error);
 }
 
-/// What rank 0 had to show is shown: what fails now is told on stderr alone.
+/// Leaves MPI. Results have been shown by now, so a failure here is told on stderr alone.
 void leave(World world, int rank) {
   try {
     leave_mpi_world(std::move(world));
@@ -146,6 +155,7 @@ World join_or_report(const CommConfig& comm) {
 
 void abandon_run(const std::weak_ptr<ControlChannel>& control, const Error& error) {
   if (const auto others = control.lock()) {
+    // The peers end by themselves once they hear of it.
     others->abort({RankId(0), error.kind(), error.what(), true});
   }
   const int code = static_cast<int>(exit_code_of(error.kind()));
@@ -204,6 +214,7 @@ RankDescriptor describe_rank(const Communicator& world) {
     library = version.substr(0, version.find('.'));
   }
   RankDescriptor mine = describe_this_rank(library, "");
+  // Modelled links say nothing of real hosts, so their cores are left out.
   if (pace_report(world)) mine.host_cores = 0;
   return mine;
 }
@@ -217,6 +228,7 @@ ExitCode run_session(const RankSession& session, const RankWork& work) {
   if (in_this_process) install_stop_signals([] {});
   if (launched) {
     RankWork checked = work;
+    // Different arguments would make ranks enter different collectives and hang.
     checked.body = [&](World& world) {
       check_same_command(*world.communicator, session.argv);
       return work.body(world);
@@ -244,6 +256,7 @@ ExitCode run_launched_rank(const LaunchedRank& launched, const CommConfig& comm,
     leave_broken_world(world, unexpected_failure(error), work);
   }
   const bool first = launched.rank == 0;
+  // Only rank 0's code is the launcher's result; the other ranks ended well.
   if (first && code != ExitCode::ok) report_exit(static_cast<int>(code), "");
   leave(std::move(world), launched.rank);
   report_exit(0, "");

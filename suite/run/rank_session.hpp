@@ -15,19 +15,19 @@ namespace heteroperf {
 struct RankSession {
   int ranks = 0;                  ///< 0: the launcher's world, or one per usable core
   std::string transport;          ///< "threads", "mpi", "nccl"; "": the launcher's, else threads
-  std::vector<std::string> argv;  ///< of this program, to start it again under mpirun
+  std::vector<std::string> argv;  ///< this program's words, to start it again under mpirun
   CommConfig comm;
 };
 
-/// What each rank does, and what rank 0 (the next one, where rank 0 is lost without a word) does
-/// with what it has when the ranks cannot go on: `keep` writes all that stdout gets; stderr is told
-/// here.
+/// The work of every rank, and of the rank that speaks when the ranks cannot go on: rank 0, or the
+/// next one where rank 0 is lost without a word. `keep` shows what there is and writes all that
+/// stdout gets; stderr is told here.
 struct RankWork {
   std::function<ExitCode(World&)> body;
   std::function<void(const Error&)> keep;
 };
 
-/// What this rank tells the others about itself, its library with the major version.
+/// Describes this rank to the others; its library is told with the major version.
 RankDescriptor describe_rank(const Communicator& world);
 
 /// Throws UserError for a transport that is not known, a count that is not positive or differs

@@ -1,3 +1,7 @@
+// Two summaries of the steps of one rank, in constant memory. ComputeSamples keeps a series that
+// shows drift and stragglers: when it is full, neighbouring values merge and each then stands for
+// twice as many steps. SplitSums keeps totals; what lies between the end of a step and the start of
+// the next is charged to `other_s`, so the parts always add up to the wall time.
 #include "suite/run/rank_times.hpp"
 
 #include <cmath>
@@ -8,6 +12,7 @@ namespace heteroperf {
 void ComputeSamples::add(const StepReport& report) {
   if (steps_ == 0) first_step_ = report.step;
   if (steps_ % steps_per_value_ == 0) {
+    // The last value is complete here, so all values merged have the same weight.
     if (sums_s_.size() == most_values) {
       for (std::size_t i = 0; i < most_values / 2; ++i) {
         sums_s_[i] = sums_s_[2 * i] + sums_s_[2 * i + 1];

@@ -10,8 +10,8 @@
 
 namespace heteroperf {
 
-/// How long this rank computed in each step. Once it holds `most_values`, neighbours become their
-/// mean: a run of any length leaves between half as many and that many values.
+/// Keeps the computing times of this rank's steps. Once it holds `most_values`, neighbours become
+/// their mean: a run of any length leaves between half as many and that many values.
 class ComputeSamples {
  public:
   static constexpr std::size_t most_values = 256;
@@ -23,7 +23,7 @@ class ComputeSamples {
 
  private:
   std::uint64_t first_step_ = 0, steps_ = 0, steps_per_value_ = 1;
-  std::vector<double> sums_s_;  ///< of steps_per_value_ steps each, the last of fewer
+  std::vector<double> sums_s_;  ///< each sums steps_per_value_ steps, the last one fewer
 };
 
 /// Sums where the time of this rank goes, step after step.

@@ -1,3 +1,14 @@
+// Plans a run that continues another one. It begins with the other run's journal: its
+// configuration, what it trains, and how many steps it did. Then the last good checkpoint is
+// chosen. The new settings are laid over the old configuration, after those keys that they replace
+// are cleared; a new degree of parallelism, for example, also lets go of the old plan's file.
+//
+// A *training identity* (graph, data, precision, seed, optimizer, samples per step) must not
+// change, or the curve would have a kink that no reader can see. Everything else may. Samples per
+// step stay because the micro-batches follow the new number of replicas.
+//
+// A training whose learning rate decays has a last step by its nature and cannot be made longer;
+// the refusal names the command that starts a longer one.
 #include "suite/run/resume.hpp"
 
 #include <fmt/format.h>
@@ -25,7 +36,7 @@ constexpr std::array<std::string_view, 12> changeable{
     "scale.", "batch.",      "plan.",       "cluster.", "pace.",     "measure.",
     "comm.",  "checkpoint.", "data.source", "out",      "rank_logs", "trace"};
 
-/// What the journal of the other run says of it.
+/// The facts that the journal of the other run tells.
 struct OtherRun {
   fs::path folder;
   StartEvent start;
@@ -78,7 +89,9 @@ RunConfig base_for(const OtherRun& other, const std::vector<Setting>& settings) 
   const bool degrees = given("plan.pipeline") || given("plan.tensor") || given("plan.data");
   const bool ranks = given("scale.ranks"), file = given("plan.file");
   if (file) base.batch = {};
+  // A plan file fixes all degrees, so new degrees or ranks cannot be mixed with it.
   if (file || (!base.plan.file.empty() && (degrees || ranks))) base.plan = {};
+  // The replicas follow from the ranks and the other degrees.
   if (degrees || ranks) base.plan.data = 0;
   if (!ranks && (file || given("plan.data") || given("cluster.file"))) base.scale.ranks = 0;
   // The plan as it ran, wherever its file has gone.
@@ -214,9 +227,11 @@ bool can_change_on_resume(const std::string& path) {
 ResumePlan plan_resume(const ResumeRequest& request) {
   const OtherRun other = read_other(request.run);
   ResumePlan plan;
+  // Checked first: without a checkpoint no setting can help.
   require_checkpoints(other);
   const CheckpointPlace place = last_good_checkpoint(other.folder, request.step, plan.warnings);
   const CheckpointReader checkpoint(place.folder);
+  // A folder can have been copied from elsewhere.
   checkpoint.expect_graph(other.workload.graph_hash);
 
   ProblemList problems;

@@ -10,11 +10,11 @@
 
 namespace heteroperf {
 
-/// What the user asked `resume` for.
+/// The wishes of the user of `resume`.
 struct ResumeRequest {
   std::filesystem::path run;          ///< its folder, or a file inside
-  std::optional<std::uint64_t> step;  ///< of the checkpoint; absent: the last good one
-  std::vector<Setting> settings;      ///< what is to be otherwise
+  std::optional<std::uint64_t> step;  ///< the checkpoint's; absent: the last good one
+  std::vector<Setting> settings;      ///< changes to the other run's configuration
 };
 
 /// A run that goes on where another stopped.
@@ -23,7 +23,8 @@ struct ResumePlan {
   std::vector<std::string> warnings;
 };
 
-/// Whether a run may go on with another value of this key: what it is trained on and how stays.
+/// True where a run may go on with another value of this key. The data, model and recipe of a
+/// training cannot change.
 bool can_change_on_resume(const std::string& path);
 
 /// Reads the run's journal and its checkpoints. Throws UserError with everything wrong: no such

@@ -1,3 +1,11 @@
+// Writes the lines that open a journal: start, configuration, system, plan, scale, workload. They
+// are what the record and `verify` judge a run by, so they are complete before the first step; a
+// copy of them stays here and is judged at once by the ruleset (`foresee`), which tells the user
+// that a run cannot be ranked before time is spent on it.
+//
+// While the run goes on, the journal's thread calls watch_rules() now and then, which warns of each
+// further rule as soon as it is broken. `closing_` keeps that thread from adding a line after the
+// stop line, which must be the last.
 #include "suite/run/run_recorder.hpp"
 
 #include <fmt/format.h>
@@ -44,6 +52,8 @@ WorkloadEvent workload_event(const PreparedRun& run) {
   }
   event.data = workload.data->description();
   event.data_fingerprint = workload.data->fingerprint();
+  // Generated data depend on the seed; the kind of data does not, and only the kind must match the
+  // rules.
   if (run.config.data.source == "generated") {
     const DataRequest request{run.config.data.source, workload.data->spec(), 0};
     event.data_kind = open_data(request)->fingerprint();
@@ -72,6 +82,7 @@ std::vector<DeviceCount> devices_of(const PreparedRun& run) {
     const std::string name = run.plan
                                  ? run.plan->device_class(rank)
                                  : run.placement.bindings[static_cast<std::size_t>(rank)].device;
+    // Classes are few, so a linear search is enough.
     const auto known = std::find_if(devices.begin(), devices.end(),
                                     [&](const DeviceCount& d) { return d.device_class == name; });
     if (known == devices.end()) {
@@ -100,6 +111,7 @@ RunRecorder::RunRecorder(const RunConfig& config, const RunIdentity& identity,
     : name_(make_run_name(workload)), files_(make_folder(name_, folder)) {
   JournalOptions options;
   if (turns != nullptr) options.clock = [turns] { return turns->clock().now_ns(); };
+  // The observers run on the journal's thread and see each line in its final order.
   options.on_line = [this](std::int64_t t_ns, const Event& event) { watch_.see(t_ns, event); };
   options.on_interval = [this] { watch_rules(); };
   {

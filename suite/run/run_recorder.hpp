@@ -19,7 +19,7 @@ namespace heteroperf {
 struct RunIdentity {
   std::vector<std::string> argv;         ///< as typed, with the program
   std::string reproduce = {};            ///< one that is the same run anywhere
-  std::optional<SuitePlan> suite = {};   ///< that the run is part of
+  std::optional<SuitePlan> suite = {};   ///< absent: the run is alone
   std::optional<SweepPlace> sweep = {};  ///< absent: no sweep started the run
 };
 

@@ -1,3 +1,8 @@
+// A search can start from the trials of an earlier one. That run may itself have started from
+// another, so the chain is followed back to its beginning and read oldest first: later trials have
+// earlier ones as parents. A chain that leads back to a folder already seen is refused. Every trial
+// must have the shapes of samples and classes of the new search, and no architecture may come
+// twice, which the search itself checks when it restores them.
 #include "suite/run/search_history.hpp"
 
 #include <fmt/format.h>
@@ -50,7 +55,7 @@ RunConfig config_of(const Journal& journal, const std::string& folder) {
   return read_or_refuse(folder, [&] { return run_config_from_json_text(event->config.text); });
 }
 
-/// What a classifier takes and gives.
+/// The shapes of a classifier's input and output.
 struct Sides {
   Shape sample, classes;
   friend bool operator==(const Sides&, const Sides&) = default;

@@ -1,3 +1,10 @@
+// Messages of a search are JSON texts, because a trial holds a graph and its hyper-parameters,
+// which have that form in journals already. A question is told by the keys it has: `end`,
+// `measures`, `report`, or none of them for a request. The reason of a lost group is the text of
+// any exception and may hold broken UTF-8, which is replaced.
+//
+// The second half reads trials back out of a journal. The line that begins a trial has the graph,
+// the line that ends it has the outcome, and its evaluations lie between them.
 #include "suite/run/search_messages_json.hpp"
 
 #include <map>
@@ -11,10 +18,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// What the journal tells of one trial, line by line.
+/// Collects what the journal tells of each trial, line by line.
 class HistoryReader {
  public:
   void take(const TrialEvent& event) {
+    // Only the first line with a graph has its text; later ones name the hash.
     if (!event.graph.text.empty()) graphs_[event.graph_hash] = event.graph.text;
     if (event.state == TrialStatus::running) return;
     HistoryEntry entry;

@@ -28,7 +28,7 @@ struct MeasureEntry {
 struct GroupEnd {
   GroupId group;
   std::string lost_reason;       ///< empty: it leaves in order
-  std::uint64_t steps_done = 0;  ///< of the trial that a lost group trained
+  std::uint64_t steps_done = 0;  ///< the lost group had done in its trial
 };
 using SearchQuestion = std::variant<TrialRequest, MilestoneReport, MeasureEntry, GroupEnd>;
 

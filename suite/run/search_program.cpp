@@ -1,3 +1,12 @@
+// One rank's part in an architecture search. Ranks form groups of `automl.group_ranks`; a group
+// trains one *trial* (an architecture with its hyper-parameters) at a time, data-parallel, and asks
+// the trial master on rank 0 what comes next. A trial is evaluated at *milestones*; the master then
+// lets it go on or ends it. The loop itself is automl's run_trials(); this file supplies how a
+// group trains (GroupTrialRunner) and how it asks (GroupLink).
+//
+// Only a group's leader, its rank 0, looks at clocks and talks to the master. Each decision is then
+// broadcast in the group, because all its ranks must enter the same collectives. After the search
+// the group with the best trial of all evaluates it once more, on samples that did not choose it.
 #include "suite/run/search_program.hpp"
 
 #include <fmt/format.h>
@@ -57,6 +66,7 @@ class GroupClock {
   std::optional<std::int64_t> end_ns_;  // on rank 0's clock
 };
 
+/// Trains the trials of one group. All calls are collective over the group.
 class GroupTrialRunner : public TrialRunner {
  public:
   GroupTrialRunner(RankContext& context, Communicator& group, int number, const Workload& workload)
@@ -83,9 +93,11 @@ class GroupTrialRunner : public TrialRunner {
     score_ = {};
     while (trainer_->steps_done() < until_step && may_go_on()) {
       const StepReport step = trainer_->step();
+      // The step budget of a group counts the steps of all its trials.
       if (++steps_ == context_.config.measure.steps) finish();
       show(step);
       if (!std::isfinite(step.loss) || !std::isfinite(step.gradient_norm)) {
+        // A diverged trial is a result of the search, not a failure of the run.
         report.health = TrialReport::Health::diverged;
         report.reason = fmt::format("the loss became {} at step {}", step.loss, step.step);
         break;
@@ -140,6 +152,7 @@ class GroupTrialRunner : public TrialRunner {
     TrainingSpec spec = training_spec(context_, workload_);
     spec.graph = trial.graph;
     spec.recipe.learning_rate = trial.hyper.learning_rate;
+    // Every trial decays as if it went to the last rung, so that equal steps are comparable.
     spec.recipe.total_steps = last_milestone();
     spec.use_plan(
         even_plan(trial.graph, {.data = group_.size(),
@@ -269,6 +282,7 @@ class GroupLink : public MasterLink {
 std::optional<int> rank_with_best(RankContext& context, const GroupTrialRunner& runner) {
   constexpr std::size_t width = 5;
   const Score& mine = runner.best_score();
+  // The fields travel as doubles in one all-gather: usable, steps, quality, loss, interrupted.
   const std::array<double, width> own{mine.usable ? 1.0 : 0.0, static_cast<double>(mine.steps),
                                       mine.quality, mine.loss, runner.interrupted() ? 1.0 : 0.0};
   std::vector<double> all(width * static_cast<std::size_t>(context.all_ranks().size()));
@@ -276,6 +290,7 @@ std::optional<int> rank_with_best(RankContext& context, const GroupTrialRunner& 
   Score best;
   std::optional<int> found;
   for (std::size_t i = 0; i < all.size(); i += width) {
+    // Every rank reads the same values, so all skip the evaluation together.
     if (all[i + 4] > 0) return std::nullopt;
     const Score theirs{all[i] > 0, static_cast<std::uint64_t>(all[i + 1]), all[i + 2], all[i + 3]};
     if (!better(theirs, best)) continue;

@@ -1,3 +1,11 @@
+// Connects the trial master to the outside: questions arrive as texts of the control channel,
+// outcomes leave as lines of the journal. The master calls back one call after another, in the
+// order in which it decides, so the journal has the trials in the master's order, and
+// `record_start` and `record_outcome` need no lock for `started_ns_`.
+//
+// A search by time ends at one moment for all groups. Each group that starts to measure, or leaves
+// before it could, is counted in; when the last one has come, the end is set to now plus the
+// duration. Until then no group may stop.
 #include "suite/run/search_service.hpp"
 
 #include <cmath>
@@ -106,6 +114,7 @@ void SearchService::answer(const std::string& text, ControlChannel::Reply reply)
   const SearchQuestion question = search_question_from_text(text);
   if (const auto* request = std::get_if<TrialRequest>(&question)) {
     const GroupId group = request->group;
+    // The reply may come much later, when the master has a trial for this group.
     master_->request_trial(group, [this, group, reply](Assignment assignment) {
       if (!assignment.trial) count_in(group);
       note_end(assignment);
@@ -152,6 +161,8 @@ SearchEnd SearchService::end() const {
   const std::lock_guard lock(end_mutex_);
   if (end_reason_.empty()) return {};
   if (failures_in_a_row_ >= most_failures_) return {SearchEnd::Kind::failed, end_reason_};
+  // A search by steps ends when they are used up; one by time that hands out no further trial ended
+  // too early.
   return {steps_per_group_ > 0 ? SearchEnd::Kind::ordinary : SearchEnd::Kind::early, end_reason_};
 }
 

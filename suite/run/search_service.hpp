@@ -40,7 +40,7 @@ class SearchService {
   void close(const std::string& reason);
   /// Writes the master's own numbers into the journal; once no group asks any more.
   void record_statistics();
-  /// Of the first group that was told; for when no group asks any more.
+  /// Why the first group that was told to end got no trial. Call it once no group asks any more.
   SearchEnd end() const;
 
  private:

@@ -1,3 +1,11 @@
+// A trace shows where the time of three steps went, on all ranks. Each rank writes its spans as
+// lines of four integers (lane, number, start, end, in nanoseconds of rank 0's clock); rank 0
+// gathers the texts and writes one file for a viewer. The zero of the trace is the earliest start
+// of any rank, so its times are small and positive.
+//
+// Tracing is limited to the first measured steps, so that a long run pays nothing for it; a run
+// that may end before it measures keeps its last steps instead. A trace that cannot be written does
+// not fail the run.
 #include "suite/run/step_trace.hpp"
 
 #include <fmt/format.h>
@@ -59,6 +67,7 @@ TraceOrigin trace_origin(TraceKind kind, const std::string& run_id) {
 }
 
 std::vector<LaneSpan>* StepTracer::before_step(bool measuring, std::uint64_t steps_done) {
+  // The same answer on every rank, since all count the same steps.
   const bool among_last = all_steps_ > 0 && steps_done + most_steps >= all_steps_;
   tracing_ = (measuring || among_last) && steps_.size() < most_steps;
   return tracing_ ? &lanes_ : nullptr;

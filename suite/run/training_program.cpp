@@ -1,3 +1,12 @@
+// The loop of a rank that trains one fixed model by a plan. Before each step rank 0 chooses a
+// *directive* (go on, measure from here, hold, end, stop) and broadcasts it, so that all ranks do
+// the same steps even though only rank 0 looks at the clock, at signals, and at how well the
+// throughput is known.
+//
+// Phases are warm-up, measure, finish, evaluate; rank 0 posts a line at the start of each, which is
+// what cuts the *steady window* out of the journal later. In lockstep, where a gate alternates
+// between two programs, the gate decides how many steps come next and the run stands still in
+// between.
 #include "suite/run/training_program.hpp"
 
 #include <fmt/format.h>
@@ -27,8 +36,12 @@ class MeasuredSteps {
 
   Directive next(std::uint64_t steps_done) {
     const std::uint64_t replayed = steps_done - first_step_;
+    // A replay repeats a known number of steps and leaves as if it were stopped, so it evaluates
+    // nothing.
     if (config_.replay_steps > 0 && replayed >= config_.replay_steps) return Directive::interrupt;
     if (config_.steps > 0 && steps_done >= config_.steps) return Directive::end;
+    // The clock of the measured phase starts when its directive is given, before the first of its
+    // steps.
     if (measure_start_ns_ == 0) {
       if (steps_done - first_step_ < warmup_steps()) return Directive::go_on;
       measure_start_ns_ = now_ns();
@@ -43,6 +56,8 @@ class MeasuredSteps {
   }
   bool measuring() const { return measure_start_ns_ != 0; }
   double elapsed_s() const { return static_cast<double>(now_ns() - measure_start_ns_) * 1e-9; }
+  // The share that is done, for the progress line alone: of all steps where their number is given,
+  // else of the current phase.
   double fraction(std::uint64_t steps_done) const {
     if (config_.steps > 0)
       return static_cast<double>(steps_done - first_step_) /
@@ -83,6 +98,7 @@ bool speaks_for_process(const RankContext& context) {
   return context.is_first() || context.config.scale.transport != "threads";
 }
 
+/// One rank of one training, from the first step to the last evaluation.
 class TrainingProgram {
  public:
   TrainingProgram(RankContext& context, const Workload& workload, const ChosenPlan& plan)

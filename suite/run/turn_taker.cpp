@@ -1,3 +1,13 @@
+// The side of a run in *lockstep*: a gate compares two programs by letting them advance in turns of
+// a few steps, only one of them at work at a time. The gate speaks to rank 0 through a pair of
+// pipes (program/turn_protocol.hpp). The other ranks ask rank 0 for order number n over the control
+// channel, and their question stays unanswered until the gate has spoken; so all ranks sleep
+// meanwhile.
+//
+// The clock of the journal stops while the run stands still, so that its times look like those of
+// an uninterrupted run. Each turn is reported with the CPU time it used, the time its threads
+// waited for a core, and the CPU time used while it should have slept: from these the gate sees
+// whether the other program or a third one disturbed it.
 #include "suite/run/turn_taker.hpp"
 
 #include <fmt/format.h>
@@ -62,6 +72,7 @@ std::optional<TurnOrder> order_of_line(const std::string& line) {
   return TurnOrder{TurnOrder::Kind::steps, static_cast<std::uint64_t>(*count), 0};
 }
 
+// An empty text means that such runs can stop between any two steps.
 std::string why_not_by_steps(const std::vector<PreparedRun>& runs) {
   if (runs.size() > 1) return "a suite runs one workload after another";
   const PreparedRun& run = runs.front();
@@ -75,6 +86,7 @@ std::string why_not_by_steps(const std::vector<PreparedRun>& runs) {
 
 std::int64_t StoppableClock::now_ns() const {
   const std::lock_guard lock(mutex_);
+  // While it is stopped the clock shows the moment of the stop.
   return (stopped_at_ns_ != 0 ? stopped_at_ns_ : heteroperf::now_ns()) - held_ns_;
 }
 
@@ -129,6 +141,7 @@ TurnOrder TurnTaker::next_order(const TurnUsage& usage, const std::function<bool
     pipe_.send(to_line(TurnReady{static_cast<std::uint64_t>(usage.peak_bytes), folder_}));
     told_ready_ = true;
   }
+  // The report leaves while the clock still runs; only the wait is cut out of the journal's time.
   step_ns_.clear();
   clock_.stop();
   const std::string line = wait_for_line(stop);
@@ -172,6 +185,7 @@ void TurnTaker::publish(const TurnOrder& order) {
   std::vector<ControlChannel::Reply> waiting;
   {
     const std::lock_guard lock(mutex_);
+    // Replies are sent without the lock, since a reply may lead to the next question.
     const auto [first, last] = asked_.equal_range(orders_.size());
     for (auto asked = first; asked != last; ++asked) waiting.push_back(std::move(asked->second));
     asked_.erase(first, last);
@@ -204,6 +218,7 @@ TurnUsage RankTurns::usage_of_turn() {
   auto now = thread_times();
   for (const auto& [thread, time] : now) {
     const ThreadTime& before = threads_[thread];
+    // A thread that is new since the last turn starts from 0.
     usage.wait_s += std::min(time.wait_s - before.wait_s, time.cpu_s - before.cpu_s);
   }
   threads_ = std::move(now);

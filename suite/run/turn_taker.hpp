@@ -35,16 +35,16 @@ class StoppableClock {
 struct TurnOrder {
   enum class Kind { steps, end, interrupt };
   Kind kind = Kind::end;
-  std::uint64_t steps = 0;   ///< of the next turn
+  std::uint64_t steps = 0;   ///< in the next turn
   std::int64_t held_ns = 0;  ///< for how long the run stood still
 };
 
 /// The processes of a run have used so much since they were asked last.
 struct TurnUsage {
-  double cpu_s = 0;  ///< of a turn, all threads
-  /// Of a turn: how long threads that could have run had no core, each at most as long as it ran. A
-  /// thread that sleeps most of the time and waits for a slice when it wakes says little of the
-  /// machine's load.
+  double cpu_s = 0;  ///< used in a turn by all threads
+  /// The time of a turn in which threads could have run but had no core, each at most as long as it
+  /// ran. A thread that sleeps most of the time and waits for a slice when it wakes says little of
+  /// the machine's load.
   double wait_s = 0;
   double idle_cpu_s = 0;  ///< CPU time while they stood still before that turn
   double peak_bytes = 0;  ///< resident memory
@@ -109,7 +109,7 @@ class RankTurns {
   /// `context` gives the steps that follow times that leave the wait out.
   TurnOrder stand_still();
 
-  /// What one thread has used so far.
+  /// The seconds that one thread has run and waited so far.
   struct ThreadTime {
     double cpu_s = 0, wait_s = 0;
   };
