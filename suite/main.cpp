@@ -1,3 +1,10 @@
+// The entry of the program: it declares all verbs, reads the command line, runs the one verb that
+// was named, and turns every error into a message and an exit code. Verbs throw; nothing else in
+// the program prints an error of its own.
+//
+// Under a launcher the same command line runs on every rank. A verb that works on all ranks runs on
+// all; any other runs everywhere but is heard from rank 0 alone, since the rest have their output
+// closed. Only the verb that runs reads its variables from the environment.
 #include <CLI/CLI.hpp>
 
 #include <fcntl.h>
@@ -99,7 +106,8 @@ struct Voice {
   bool first() const { return !launched || launched->rank == 0; }
 };
 
-/// What one rank alone can answer may not be heard from all of them.
+/// Closes the output of this process: an answer that rank 0 gives alone may not be heard from all
+/// ranks.
 void keep_silent() {
   const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
   if (nowhere < 0) return;
@@ -116,7 +124,8 @@ void let_first_rank_speak(const Voice& voice) {
 
 ExitCode report(const Error& error, const Voice& voice) {
   const ExitCode code = exit_code_of(error.kind());
-  // What a rank alone may find (its host, its libraries) is told with its number.
+  // An error of usage is the same on all ranks; others, such as a missing library, are told with
+  // the rank's number.
   if (!voice.first() && error.kind() == ErrorKind::usage) return code;
   if (voice.json && voice.first()) std::cout << error_report_text(error) << std::flush;
   const std::string who = voice.first() ? "" : fmt::format("rank {}: ", voice.launched->rank);
@@ -176,7 +185,7 @@ ExitCode run_verb(Verb& verb, const GlobalOptions& options, const Voice& voice) 
   return code;
 }
 
-/// What was printed may still be in a buffer, and the disk full.
+/// Flushes what was printed, which may still be in a buffer when the disk is full.
 bool output_arrived() {
   std::cout.flush();
   errno = 0;
@@ -186,7 +195,7 @@ bool output_arrived() {
   return false;
 }
 
-/// A disk that is full or broken is no matter of which path was given.
+/// A path that cannot be used is the user's mistake, unless the disk is full or broken.
 Error refused_path(const std::filesystem::filesystem_error& error) {
   const std::string path = error.path1().empty() ? "a file" : error.path1().string();
   const std::string problem = "cannot use " + path, why = error.code().message();
@@ -218,7 +227,8 @@ int parse_and_run(int argc, char** argv, Voice& voice) {
   use_help_pages(app);
 
   voice.json = wants_json(argc, argv);
-  // Of a tree with changes of its own nobody knows how it judges.
+  // Findings of verify are kept for one exact program. A tree with changes of its own has no name
+  // that says how it judges.
   const std::string commit = git_commit();
   if (commit != "unknown" && !commit.ends_with("-dirty")) {
     remember_findings(fmt::format("heteroperf {} {}", version_text(), commit));

@@ -1,3 +1,12 @@
+// Starts the commands that a gate compares and reads their records. A command is any shell line
+// that ends in a run; the gate gives it a new folder through HETEROPERF_OUT, which stands for
+// --out. What a run left is held against its own journal before it counts, since a gate that
+// believes an edited record proves nothing.
+//
+// Exit code 8 means that the run went through but breaks a rule; its record then says which, and
+// that is the better message. Every other code that is not 0 is a failure of the command, told with
+// its last words on stderr. A run_id that was seen before is refused on either side: it would be
+// one measurement that counts twice.
 #include "suite/gate/gate_runs.hpp"
 
 #include <fmt/format.h>
@@ -86,7 +95,9 @@ void GateRuns::check(const BegunRun& run, const CommandOutcome& outcome) const {
 
 RunDigest GateRuns::record_of(const BegunRun& run, const CommandOutcome& outcome) const {
   const fs::path folder = run.home / "run";
+  // The folder may hold a suite; find_runs looks inside.
   RunSet found = fs::exists(folder) ? find_runs({folder}) : RunSet{};
+  // Without a record the code alone can tell what went wrong.
   if (found.runs.empty() && outcome.exit_code != 0) throw_failed(run, outcome);
   if (!found.skipped.empty()) {
     throw Error(ErrorKind::environment,

@@ -1,3 +1,14 @@
+// The course of a gate with commands. A warm-up of both sides does not count: it fills caches and
+// shows whether the two are comparable at all. Then *blocks* follow, base, head, head, base, in
+// which a drift of the machine falls on both sides alike; or *pairs* of processes in lockstep.
+// After each block the verdict is asked for, and the gate ends when it is settled or the rules
+// allow no more blocks.
+//
+// Looking after every block is a sequential test, so the rules are told how often they are asked
+// (GateLooks). A regression in an exact metric needs no statistics: where it shows in every run of
+// the head, it ends the gate at once. An error on the way does not throw the blocks before it away;
+// the report has their verdict beside the error. Where a program cannot be moved in lockstep, the
+// same gate runs in blocks and says so.
 #include "suite/gate/gate_session.hpp"
 
 #include <fmt/format.h>
@@ -33,6 +44,7 @@ class GateSession {
     while (true) {
       add_block();
       GateReport report = judged(runs_);
+      // Fewer blocks than the rules want can only show what is certain.
       if (blocks_ < rules_.statistics.fewest_blocks && !is_certain(report)) continue;
       progress_(gate_headline(report));
       const bool open = report.verdict == GateVerdict::inconclusive;
@@ -40,12 +52,13 @@ class GateSession {
     }
   }
 
-  /// What the whole blocks before it say.
+  /// Reports the error with the verdict of the whole blocks before it.
   GateReport ended_by(const Error& error) const {
     GateReport report;
     if (blocks_ > 0) {
       RunPairs whole = runs_;
       const std::size_t runs = lockstep_ ? blocks_ : 2 * blocks_;
+      // Runs of a block that broke off have no counterpart and are left out.
       whole.base.runs.resize(runs);
       whole.head.runs.resize(runs);
       if (lockstep_) whole.turns.resize(blocks_);
@@ -88,6 +101,7 @@ class GateSession {
 
   void warm_up() {
     if (lockstep_) {
+      // The pair that is tried out shows at the same time whether lockstep works.
       const LockstepPair tried = lockstep_->try_out("tried-");
       warm_up_.base.runs = {tried.base};
       warm_up_.head.runs = {tried.head};
@@ -98,7 +112,7 @@ class GateSession {
     require_comparable(warm_up_.base, warm_up_.head, "--base-cmd", "--head-cmd");
   }
 
-  /// Whether the verdict needs no further blocks; then the report says why.
+  /// True where the verdict needs no further blocks; then the report says why.
   bool is_certain(GateReport& report) const {
     const auto worse = certain_regressions(report, runs_, warm_up_);
     if (worse.empty()) return false;
@@ -115,6 +129,7 @@ class GateSession {
     runs_.base.runs.push_back(pair.base);
     runs_.head.runs.push_back(pair.head);
     runs_.turns.push_back(pair.turns);
+    // Checked after every block: a command can change what it runs.
     require_comparable(runs_.base, runs_.head, "--base-cmd", "--head-cmd");
     ++blocks_;
   }

@@ -22,11 +22,11 @@ inline constexpr std::size_t fewest_lockstep_pairs = 6;
 struct GateCommands {
   std::string base, head;     ///< for /bin/sh
   std::filesystem::path out;  ///< a new folder; every run gets one in it, as HETEROPERF_OUT
-  double deadline_s = 3600;   ///< of one run
+  double deadline_s = 3600;   ///< limit of one run
   GateMode mode = GateMode::blocks;
   double pair_s = 10;          ///< for how long a pair in lockstep moves by turns
-  double turn_timeout_s = 60;  ///< of one turn
-  std::uint64_t seed = 1;      ///< of the orders drawn in lockstep
+  double turn_timeout_s = 60;  ///< limit of one turn
+  std::uint64_t seed = 1;      ///< draws the orders in lockstep
 };
 
 /// One run of each program that does not count (it loads files into caches, and shows whether the

@@ -1,3 +1,14 @@
+// Compares two programs while both are alive. They train by *turns* of a few steps, a tenth of a
+// second long, while the other one waits at a pipe; so both see the same machine within the same
+// second, which whole runs one after another never do. Four turns make a *quad*,
+// base-head-head-base or the mirrored order, drawn by chance; contrasts of its log times cancel a
+// linear drift (metrics/turn_pairs.hpp). Quads of one pair of processes become one value with its
+// error, because two processes keep the luck of their memory layout for life; a gate needs several
+// pairs.
+//
+// Every turn is weighed by its disturbance: the share of time in which its threads waited for a
+// core, or the share of all cores that anybody else used. Turns are written to
+// turns.csv as they come, with everything that the weights are made of.
 #include "suite/gate/lockstep_pairs.hpp"
 
 #include <fmt/format.h>
@@ -20,12 +31,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 namespace fs = std::filesystem;
 
-/// A program that speaks the protocol says so before it loads anything.
+/// The wait for a program's first line: one that speaks the protocol says so before it loads
+/// anything.
 constexpr double hello_s = 30;
 /// Short turns see the same machine: under another process that comes and goes every two seconds
 /// turns of one step of 80 ms leave a third of the error of turns of two.
 constexpr double turn_s = 0.1;
 constexpr int most_steps = 4;
+// The pair that is tried out moves this long at most.
 constexpr double try_out_s = 2;
 constexpr double memory_reserve = 1.1;
 /// The kernel counts busy CPUs in ticks.
@@ -187,7 +200,8 @@ LockstepPair LockstepPairs::try_out(const std::string& folder) {
   const TurnReady head_ready = head.await_ready();
   steps_per_turn_ = 1;
   std::vector<TurnQuad> quads;
-  // The steps of a warm-up tell little: a program alone at that moment, on a cold cache.
+  // The steps of a warm-up tell little: a program alone at that moment, on a cold cache. Two steps
+  // each are taken here; the slower program decides the length of a turn.
   const TurnDone base_turn = base.take_turn(2), head_turn = head.take_turn(2);
   steps_per_turn_ =
       steps_for(std::max(mean_step_s(base_turn.step_ns), mean_step_s(head_turn.step_ns)));
@@ -197,6 +211,7 @@ LockstepPair LockstepPairs::try_out(const std::string& folder) {
 
 LockstepPair LockstepPairs::run(const std::string& folder) {
   ++pair_;
+  // The process that starts first may get the better memory, so chance decides.
   const bool base_first = toss();
   std::optional<Side> base, head;
   const auto start_base = [&] {
@@ -211,6 +226,7 @@ LockstepPair LockstepPairs::run(const std::string& folder) {
   try {
     base->await_ready();
     head->await_ready();
+    // A refusal now is a failure: pairs that were measured cannot be mixed with blocks.
   } catch (const LockstepRefused& refused) {
     throw Error(ErrorKind::run_failed, {{refused.what(), "it took part in lockstep before", ""}});
   }
@@ -234,6 +250,7 @@ TurnQuad LockstepPairs::run_quad(Side& base, Side& head) {
   TurnQuad quad;
   quad.base_first = toss();
   for (std::size_t i = 0; i < quad.turns.size(); ++i) {
+    // Turns 0 and 3 belong to one program, 1 and 2 to the other.
     const bool is_base = (i == 0 || i == 3) == quad.base_first;
     const auto busy_before = read_host_counters(cpus_).busy_s;
     const Stopwatch stopwatch;
@@ -246,6 +263,7 @@ TurnQuad LockstepPairs::run_quad(Side& base, Side& head) {
     const double cores = static_cast<double>(cpus_.size());
     double other_s = 0;
     if (busy_before && busy_after) {
+      // Two readings in ticks may be off by one tick per core.
       other_s = std::max(0.0, *busy_after - *busy_before - cpu_s - cores * tick_s);
     }
     Turn& turn = quad.turns[i];
@@ -263,6 +281,7 @@ LockstepPair LockstepPairs::finish(Side& base, Side& head, const std::vector<Tur
   base.end();
   head.end();
   log_.flush();
+  // The pair that is tried out, number 0, does not count here.
   for (const Side* side : {&base, &head}) {
     if (pair_ > 0 && side->idle_s > 0) {
       idle_cpu_share_ = std::max(idle_cpu_share_, side->idle_cpu_s / side->idle_s);

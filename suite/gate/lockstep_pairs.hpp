@@ -21,10 +21,10 @@ class LockstepRefused : public std::runtime_error {
 
 struct LockstepSettings {
   std::string base, head;     ///< command lines for /bin/sh
-  std::filesystem::path out;  ///< of the gate
+  std::filesystem::path out;  ///< the gate's folder
   double pair_s = 0;          ///< for how long a pair moves by turns
-  double turn_timeout_s = 0;  ///< of one turn
-  std::uint64_t seed = 1;     ///< of the orders drawn
+  double turn_timeout_s = 0;  ///< limit of one turn
+  std::uint64_t seed = 1;     ///< draws the orders
 };
 
 /// One pair of fresh processes that moved by turns.
@@ -33,8 +33,8 @@ struct LockstepPair {
   TurnPair turns;
 };
 
-/// Runs pairs of processes by turns (suite/program/turn_protocol.hpp, metrics/turn_pairs.hpp). Every
-/// turn is a line of `turns.csv` in the gate's folder.
+/// Runs pairs of processes by turns (suite/program/turn_protocol.hpp, metrics/turn_pairs.hpp).
+/// Every turn is a line of `turns.csv` in the gate's folder.
 class LockstepPairs {
  public:
   LockstepPairs(const LockstepSettings& settings, GateRuns& runs);
@@ -60,11 +60,11 @@ class LockstepPairs {
   LockstepSettings settings_;
   GateRuns& runs_;
   RandomStream random_;
-  CpuSet cpus_;  ///< that the runs may use
+  CpuSet cpus_;  ///< usable by the runs
   std::ofstream log_;
   int steps_per_turn_ = 1;
   double idle_cpu_share_ = 0;
-  std::size_t pair_ = 0, quad_ = 0;  ///< of the line in the log
+  std::size_t pair_ = 0, quad_ = 0;  ///< numbers of the line in the log
 };
 
 }  // namespace heteroperf

@@ -1,3 +1,6 @@
+// A gate on a busy machine measures its neighbours. Before it begins it looks for a second at how
+// many of the usable cores were busy, and waits, a second at a time, until few enough are. It gives
+// up after its patience and lets the caller decide; a stop signal ends the wait too.
 #include "suite/gate/machine_load.hpp"
 
 #include <chrono>

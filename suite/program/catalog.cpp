@@ -1,3 +1,6 @@
+// The list of workloads. A new one is a line here: its name, what --help says of it, how it runs,
+// the function that makes it and the one that chooses its size. Everything else that depends on
+// workloads asks this list.
 #include "suite/program/catalog.hpp"
 
 #include <fmt/format.h>

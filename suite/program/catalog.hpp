@@ -7,7 +7,7 @@
 
 namespace heteroperf {
 
-/// How a workload runs: one model on all ranks, or a search that hands trials to groups.
+/// The course of a workload: one model on all ranks, or a search that hands trials to groups.
 enum class ProgramKind { training, search };
 
 /// One workload users can name.
@@ -16,7 +16,7 @@ struct CatalogEntry {
   const char* summary;
   ProgramKind program;
   Workload (*make)(const WorkloadRequest& request, const ScalingInput& machine);
-  /// What the scaling rule chooses for this workload.
+  /// Chooses the size of the model for a machine.
   ScalingChoice (*choose)(const ScalingInput& machine);
 };
 

@@ -1,3 +1,11 @@
+// Options can be given as variables, which containers and job scripts do more easily than words.
+// Each long option of a verb gets a name: HETEROPERF_ and the option in capitals for `run` and for
+// options that all verbs share, with the verb's name in between for others. The library that parses
+// the command line reads them.
+//
+// A misspelled variable would do nothing without a word. So every HETEROPERF_ variable that is set
+// is held against the names of all options of all verbs and those that other parts of the program
+// read, and an unknown one is warned of with the nearest name.
 #include "suite/program/environment.hpp"
 
 #include <fmt/format.h>
@@ -42,6 +50,7 @@ std::string prefix_of(const CLI::App& command) {
 
 std::string variable_of(const CLI::App& command, const CLI::Option& option) {
   const std::vector<std::string>& names = option.get_lnames();
+  // Options that print and end would make every command do so.
   if (names.empty() || names.front() == "help" || names.front() == "version") return {};
   const bool is_common = option.get_group() == common_options || names.front() == "set";
   return (is_common ? std::string(prefix) : prefix_of(command)) + in_capitals(names.front());

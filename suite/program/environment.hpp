@@ -34,7 +34,7 @@ struct ReadVariable {
 };
 std::span<const ReadVariable> read_variables();
 
-/// Whether a variable switches a flag on: set, and not to 0, false, off or no.
+/// True where a variable switches a flag on: it is set, and not to 0, false, off or no.
 bool environment_flag(const char* name);
 
 }  // namespace heteroperf

@@ -1,3 +1,5 @@
+// Messages quote files and commands of users, which may hold broken UTF-8; it is replaced, since a
+// report of an error may not fail itself.
 #include "suite/program/error_report_json.hpp"
 
 #include "metrics/base/strict_json.hpp"

@@ -1,3 +1,6 @@
+// Two tables about exit codes: the words that --help has for each, and the code that each kind of
+// error ends the program with. The switch has no default, so that a new kind of error without a
+// code is a warning of the compiler.
 #include "suite/program/exit_code.hpp"
 
 namespace heteroperf {

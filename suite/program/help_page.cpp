@@ -1,3 +1,6 @@
+// Lays out --help in two columns, at most 100 characters wide. The library's own pages do not wrap
+// descriptions under their column and show defaults that say nothing. A formatter replaces only the
+// lines of single options and verbs; headings and their order stay the library's.
 #include "suite/program/help_page.hpp"
 
 #include <CLI/CLI.hpp>
@@ -63,6 +66,7 @@ class HelpFormatter final : public CLI::Formatter {
     static const std::regex range(R"(\w+:\w+ in \[(\S+) - (\S+)\])");
     std::string text = std::regex_replace(option->get_type_name(), range, "$1..$2");
     if (!text.empty()) text = " " + text;
+    // An option that takes any number of values says so with dots.
     if (option->get_expected_max() == CLI::detail::expected_max_vector_size) text += " ...";
     return text;
   }

@@ -1,3 +1,6 @@
+// Turns the messages of the library that parses the command line into problems of this program:
+// what is wrong, why, and what to type instead. The library gives its sentences as text only, so
+// they are matched by patterns; one that no pattern knows is told as it is.
 #include "suite/program/parse_problems.hpp"
 
 #include <fmt/format.h>
@@ -57,7 +60,8 @@ constexpr Wording wordings[] = {
     {"(\\S+) is required", "the argument '$1' is missing", ""},
 };
 
-/// Of a single letter: the same one in the other case, or an option that begins with it.
+/// Finds an option for a single letter: the same letter in the other case, or a long option that
+/// begins with it. Empty where there is none.
 std::string option_of_letter(char letter, const CLI::App& command) {
   const auto same = [&](char other) { return std::tolower(other) == std::tolower(letter); };
   for (const CLI::Option* option : command.get_options()) {

@@ -10,11 +10,11 @@
 
 namespace heteroperf {
 
-/// That `command` has no such option, with the one that was probably meant.
+/// The problem that `command` has no such option, with the one that was probably meant.
 Problem unknown_option(const std::string& word, const CLI::App& command);
 
-/// What the parser of the command line has to say, as *problem (why) suggestion*; `command` is the
-/// verb whose options were meant, or the program.
+/// The problems that the parser of the command line found, as *problem (why) suggestion*; `command`
+/// is the verb whose options were meant, or the program.
 std::vector<Problem> parse_problems(const CLI::ParseError& error, const CLI::App& command);
 
 }  // namespace heteroperf

@@ -1,3 +1,12 @@
+// Starts a shell command so that it can be ended with everything it has started. The command leads
+// a process group of its own; a signal to the group reaches all of its descendants that did not
+// leave it. An end is asked for with SIGTERM, which lets a run write its record, and forced with
+// SIGKILL after five seconds.
+//
+// One case needs more: when this process itself is killed, nobody is left to send signals. A guard
+// process in the group then reads from a pipe that only this process holds open. Its read ends when
+// this process does, however it dies, and the guard ends the group. posix_spawn starts the shell,
+// because a fork of a process with many threads may inherit locked locks.
 #include "suite/program/shell_command.hpp"
 
 #include <fcntl.h>
@@ -107,6 +116,7 @@ struct SpawnSettings {
   }
 };
 
+// Settings of the command replace variables of the same name.
 std::vector<std::string> environment_with(const std::vector<std::string>& settings) {
   std::vector<std::string> all = settings;
   const auto is_set = [&](std::string_view entry) {
@@ -163,6 +173,7 @@ std::optional<int> wait_until(pid_t pid, Clock::time_point moment) {
 }
 
 int stop_group(pid_t pid) {
+  // A negative number names the group.
   kill(-pid, SIGTERM);
   if (const auto status = wait_until(pid, Clock::now() + grace)) return *status;
   kill(-pid, SIGKILL);
@@ -238,6 +249,7 @@ std::string last_words(const std::filesystem::path& err, const CommandOutcome& o
   constexpr std::size_t lines_shown = 5, longest_line = 200;
   std::ifstream stream(err, std::ios::binary);
   std::deque<std::string> lines;
+  // A shell that was killed says so itself; only words from before count.
   std::uintmax_t left = outcome.said_bytes.value_or(std::numeric_limits<std::uintmax_t>::max());
   for (std::string line; left > 0 && std::getline(stream, line);) {
     if (line.size() > left) line.resize(left);

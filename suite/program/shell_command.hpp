@@ -9,7 +9,7 @@
 
 namespace heteroperf {
 
-/// What becomes of a command when this process is killed.
+/// The fate of a command when this process is killed.
 enum class OrphanFate { runs_on, ends };
 
 /// A command line for /bin/sh, and what it is given.
@@ -27,7 +27,7 @@ struct CommandOutcome {
   CommandEnd end = CommandEnd::exited;
   int exit_code = 0;  ///< 128 + signal when it was killed
   double seconds = 0;
-  /// How much it had said on stderr when it was told to end; then shells add words of their own.
+  /// The length of its stderr when it was told to end; afterwards shells add words of their own.
   std::optional<std::uintmax_t> said_bytes;
 };
 
@@ -43,7 +43,8 @@ class StartedCommand {
   StartedCommand(const StartedCommand&) = delete;
   StartedCommand& operator=(const StartedCommand&) = delete;
 
-  /// How it ended, or null while it runs. Ends it at its deadline and on a stop signal.
+  /// Returns how the command ended, or null while it runs. Ends it at its deadline and on a stop
+  /// signal.
   const CommandOutcome* poll();
   const CommandOutcome& wait();
   /// Ends it now unless it is over; the outcome says `why`.

@@ -1,3 +1,10 @@
+// A first signal only sets a flag that the loop of a run looks at between steps, so that the run
+// ends in order. A user who signals again does not want to wait: then *last words* are said, which
+// flush the journal, and the process ends. A handler may do almost nothing, so a thread that was
+// started beforehand waits at a pipe for one byte and says the last words in its place. A third
+// signal ends the process without them, in case they hang.
+//
+// All state is atomic and lock-free, because handlers of several threads may run at the same time.
 #include "suite/program/signals.hpp"
 
 #include <fcntl.h>
@@ -37,6 +44,7 @@ static_assert(std::atomic<std::int64_t>::is_always_lock_free);
 bool counts() {
   const std::int64_t now = now_ns();
   std::int64_t last = last_ns.load();
+  // Of two signals at one moment only one can exchange the time; the other is its repeat.
   return (last == 0 || now - last >= repeat_ns) && last_ns.compare_exchange_strong(last, now);
 }
 
@@ -97,6 +105,8 @@ void end_with_parent() {
 }
 
 const char* stop_signal() {
+  // SIGUSR1 is what mpirun's ranks get; the launching process left a note of the signal that it
+  // stands for.
   int signal_number = received.load();
   if (signal_number == SIGUSR1) signal_number = passed_on_signal().value_or(SIGUSR1);
   switch (signal_number) {

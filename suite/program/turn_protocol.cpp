@@ -1,3 +1,10 @@
+// Lines of text over two named pipes, the transport of lockstep. Named pipes need no library on the
+// other side and vanish with the gate's folder. Reads do not block: a wait polls ten times a
+// second, so that it notices a deadline, a stop signal or the death of the other side. The gate
+// opens both ends of each pipe, which keeps a pipe alive while no run has opened it yet.
+//
+// A line from the other program is not trusted: numbers must be durations within three years,
+// counts must fit their lists, and a line without an end is cut at 64 KiB.
 #include "suite/program/turn_protocol.hpp"
 
 #include <fcntl.h>
@@ -104,6 +111,7 @@ std::optional<TurnDone> parse_done(const std::string& line) {
     if (!is_duration(ns)) return std::nullopt;
   }
   for (std::int64_t ns = 0; *words >> ns;) {
+    // A step takes time; 0 would make its logarithm infinite.
     if (ns == 0 || !is_duration(ns)) return std::nullopt;
     done.step_ns.push_back(ns);
   }

@@ -33,8 +33,8 @@ struct TurnAddress {
   static constexpr const char* variable = "HETEROPERF_TURNS";
 
   int version = turn_protocol_version;
-  double patience_s = 0;         ///< how long a run waits for a line of the gate
-  std::filesystem::path prefix;  ///< of both pipes' paths
+  double patience_s = 0;         ///< a run waits so long for a line of the gate
+  std::filesystem::path prefix;  ///< both pipes' paths begin so
 
   std::filesystem::path orders() const { return prefix.string() + ".orders"; }
   std::filesystem::path answers() const { return prefix.string() + ".answers"; }
@@ -43,11 +43,13 @@ struct TurnAddress {
   static TurnAddress parse(const std::string& text);
 };
 
+/// The first line of a run that is warm.
 struct TurnReady {
   std::uint64_t peak_bytes = 0;
   std::string folder;  ///< where the run writes, absolute
 };
 
+/// The line of a run after a turn, all times in nanoseconds.
 struct TurnDone {
   std::int64_t cpu_ns = 0, wait_ns = 0, idle_cpu_ns = 0;
   std::vector<std::int64_t> step_ns;

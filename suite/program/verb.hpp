@@ -31,9 +31,9 @@ class Verb {
   /// Two command lines, without the program's name.
   virtual std::vector<std::string> examples() const = 0;
   virtual void declare(CLI::App& command) = 0;
-  /// Whether it has the configuration that `--set` changes.
+  /// True where it has the configuration that `--set` changes.
   virtual bool configurable() const { return false; }
-  /// Whether every rank of a launcher's world takes part, not rank 0 alone.
+  /// True where every rank of a launcher's world takes part, not rank 0 alone.
   virtual bool on_every_rank() const { return false; }
   virtual ExitCode run(const GlobalOptions& options) = 0;
 };

@@ -1,3 +1,12 @@
+// Compares two runs of one training, A and B, of which B is the reference: step by step by their
+// losses and gradient norms, and tensor by tensor in the newest checkpoint that both have whole. It
+// answers whether another machine, plan or precision trains the same model.
+//
+// The training must be the same in every field except the precision. Differences are relative to B;
+// equal numbers have the difference 0 even where both are 0, and a number that is not finite is
+// infinitely far from any other. Optimizer states are left out of the tensors, since their meaning
+// depends on the optimizer's steps alone. The table shows the worst ten rows, the document all of
+// them.
 #include "suite/verification/align_runs.hpp"
 
 #include <fmt/format.h>
@@ -22,7 +31,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// One of the two.
+/// One of the two runs.
 struct Side {
   fs::path folder;
   Journal journal;
@@ -69,6 +78,7 @@ void align_steps(const Side& a, const Side& b, Alignment& result) {
     const auto other = steps_b.find(n);
     if (other == steps_b.end()) continue;
     const double loss_b = other->second->loss;
+    // A step that a journal has twice counts by its first line.
     const AlignedStep one{n, step->loss, loss_b, relative_difference(step->loss, loss_b),
                           relative_difference(step->gradient_norm, other->second->gradient_norm)};
     sum += one.relative;
@@ -87,6 +97,7 @@ void align_steps(const Side& a, const Side& b, Alignment& result) {
 std::optional<std::pair<CheckpointPlace, CheckpointPlace>> common_checkpoints(
     const Side& a, const Side& b, std::vector<std::string>& warnings) {
   const auto places_b = list_checkpoints(b.folder);
+  // The list begins with the newest one.
   for (const CheckpointPlace& place : list_checkpoints(a.folder)) {
     const auto other =
         std::find_if(places_b.begin(), places_b.end(),
@@ -106,6 +117,7 @@ std::optional<std::pair<CheckpointPlace, CheckpointPlace>> common_checkpoints(
 double bf16_value(const std::byte* at) {
   std::uint16_t bits = 0;
   std::memcpy(&bits, at, sizeof bits);
+  // A bf16 number is the upper half of a float.
   const std::uint32_t wide = std::uint32_t{bits} << 16;
   float value = 0;
   std::memcpy(&value, &wide, sizeof value);
@@ -145,7 +157,8 @@ std::vector<double> read_values(const CheckpointReader& reader, const StoredTens
   return values;
 }
 
-/// max|a − b| / max|b|
+/// Computes max|a − b| / max|b|: relative to the largest element, because small elements of a
+/// tensor are mostly rounding.
 double max_relative(const std::vector<double>& a, const std::vector<double>& b) {
   double difference = 0, largest = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {

@@ -8,9 +8,10 @@
 
 namespace heteroperf {
 
-/// When two trainings count as aligned: the mean over the common steps of |loss_a − loss_b| /
-/// |loss_b| is at most `limit` (1.5 % is the acceptance reported for H2, arXiv:2505.17548, across
-/// unlike chips). A loss that is not finite in either run is beyond every limit.
+/// The rule by which two trainings count as aligned: the mean over the common steps of |loss_a −
+/// loss_b| / |loss_b| is at most `limit` (1.5 % is the acceptance reported for H2,
+/// arXiv:2505.17548, across unlike chips). A loss that is not finite in either run is beyond every
+/// limit.
 struct AcceptanceRule {
   static constexpr const char* text =
       "mean over steps of |loss_a - loss_b| / |loss_b|, every loss finite";
@@ -31,14 +32,14 @@ struct AlignedParameter {
   double max_relative = 0;  ///< max|a − b| / max|b|
 };
 
-/// How far two runs of one training are apart; B is the reference.
+/// The distance of two runs of one training; B is the reference.
 struct Alignment {
   std::string run_a, run_b;  ///< run_id
   AcceptanceRule rule;
   std::vector<AlignedStep> steps;
   double mean_relative = 0, max_relative = 0;
   double gradient_norm_max_relative = 0;
-  std::optional<std::uint64_t> parameter_step;  ///< of the two checkpoints compared
+  std::optional<std::uint64_t> parameter_step;  ///< step of the two checkpoints compared
   std::vector<AlignedParameter> parameters;     ///< and buffers, by name
   std::string parameters_missing;               ///< why none were compared
   std::vector<std::string> warnings;

@@ -1,3 +1,7 @@
+// Holds every checkpoint of a run against the journal. The journal names each with its step and
+// bytes; the folder itself has checksums of its files and the hash of the model graph. A checkpoint
+// that passes belongs to this training and can be resumed from. Those that were pruned are no
+// failure: only folders that are still there are checked. A suite is checked workload by workload.
 #include "suite/verification/checkpoint_checks.hpp"
 
 #include <fmt/format.h>
@@ -15,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr const char* wanted = "a whole checkpoint that the journal names";
 
-/// Adds up all its files.
+/// Adds up the sizes of all files of a checkpoint.
 std::uint64_t bytes_in(const fs::path& folder) {
   std::uint64_t bytes = 0;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
@@ -24,7 +28,7 @@ std::uint64_t bytes_in(const fs::path& folder) {
   return bytes;
 }
 
-/// Empty where all is well.
+/// Says what is wrong with a checkpoint; empty where all is well.
 std::string problem_with(const CheckpointPlace& place, const Journal& journal) {
   const auto saved = journal.all<CheckpointEvent>();
   const auto named = std::find_if(saved.begin(), saved.end(), [&](const CheckpointEvent* event) {

@@ -60,7 +60,7 @@ Steps steps_of(const Journal& journal) {
   return steps;
 }
 
-/// The run that is looked at.
+/// The run whose losses are checked.
 struct Original {
   fs::path folder;
   Journal journal;
@@ -139,6 +139,8 @@ std::vector<ReplayedSteps> stretches_of(const Original& run, std::uint64_t steps
            "behind it");
   }
   std::vector<ReplayedSteps> all;
+  // A run that was resumed has no first steps of its own, so all steps are taken behind its
+  // checkpoint.
   std::uint64_t later = 0;
   if (checkpoint) {
     const std::uint64_t behind = run.steps.rbegin()->first.second + 1 - *checkpoint;
@@ -185,6 +187,7 @@ std::string training_words(const Original& run, const ReplayedSteps& stretch, Va
 /// Settings of this process that the run did not have, and the kernels that it had.
 std::string environment_words(const Original& run) {
   constexpr std::string_view own = "HETEROPERF_", modules = "HETEROPERF_MODULE_PATH";
+  // Variables of this process would change the run; "_" only gives the command a name to unset.
   std::string words = "unset -v _";
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view setting(*entry);
@@ -199,6 +202,7 @@ std::string environment_words(const Original& run) {
   return words;
 }
 
+// The seconds that the run itself took for these steps give the deadline its scale.
 double recorded_s(const Original& run, const ReplayedSteps& stretch) {
   const std::uint64_t first = stretch.checkpoint.value_or(0);
   double seconds = 0;
@@ -259,6 +263,7 @@ TrainedAgain train_again(const Original& run, const ReplayedSteps& stretch, Valu
           last_words(command.err, outcome), "Replay fewer steps."}});
   }
   const auto is = [&](ExitCode code) { return outcome.exit_code == static_cast<int>(code); };
+  // A replay ends as if interrupted, and breaks the rules for being short: both are expected.
   const bool trained = is(ExitCode::ok) || is(ExitCode::interrupted) ||
                        is(ExitCode::invalid_result) || is(ExitCode::run_failed);
   if (!trained || !trained_to_its_end(folder)) {
@@ -479,6 +484,7 @@ VerifyCheck replay(const Original& run, const ReplayedSteps& stretch) {
   const Comparison comparison(run, stretch, again, why);
   const VerifyCheck check = comparison.check(nullptr);
   if (check.ok || why.empty()) return check;
+  // Only a difference makes the third training necessary.
   const TrainedAgain moved = train_again(run, stretch, Values::moved);
   return comparison.check(&moved);
 }

@@ -1,3 +1,6 @@
+// The driver counts for how long heat or the power limit held a GPU below its clocks. Two readings
+// and their difference tell that of a run; a driver that counts neither gives no event, which is
+// something else than an event of 0 s.
 #include "suite/watch/gpu_watch.hpp"
 
 #include <utility>

@@ -9,7 +9,7 @@
 
 namespace heteroperf {
 
-/// How long one rank's GPU is held below its clocks, from construction on.
+/// Watches for how long one rank's GPU is held below its clocks, from construction on.
 class GpuWatch {
  public:
   /// `pci_bus_id` as CUDA writes it. `library` as GpuSlowdownReader takes it.

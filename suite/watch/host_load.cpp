@@ -1,3 +1,11 @@
+// Answers from the kernel's own files whether others used the CPUs of a run. The busy time of the
+// watched CPUs, minus what the run's processes took, is the load of others. Steal counts as busy: a
+// hypervisor that gives a CPU away disturbs a run as a neighbour does. Idle time and waiting for
+// disks do not count, and guest time is part of user time already.
+//
+// Heat is counted per CPU; throttling by a quota belongs to the control group of this process
+// (unified hierarchy, version 2). Any file may be missing in a container, so every number is
+// optional, and a sum over CPUs exists only where all of them have it.
 #include "suite/watch/host_load.hpp"
 
 #include <fmt/format.h>
@@ -42,6 +50,7 @@ std::optional<double> busy_seconds(const CpuSet& cpus, const fs::path& root) {
     if (!busy) return std::nullopt;
     ticks += *busy;
   }
+  // A CPU that is not listed is offline, or hidden from this container.
   if (cpus.empty() || !wanted.empty()) return std::nullopt;
   return ticks / static_cast<double>(ticks_per_second);
 }
@@ -156,10 +165,12 @@ std::optional<HostLoadEvent> host_load_between(const HostCounters& before,
                                                const HostCounters& after, double seconds,
                                                std::size_t cpus, double own_cpu_s) {
   const auto busy_s = difference(before.busy_s, after.busy_s);
+  // Without busy times there is nothing to tell; the other numbers only go with them.
   if (!busy_s || !(seconds > 0)) return std::nullopt;
   HostLoadEvent event;
   event.seconds = seconds;
   event.cpus = cpus;
+  // Ticks of both sides are rounded, so the difference may fall a little below 0.
   event.other_cpus = std::max(0.0, *busy_s - own_cpu_s) / seconds;
   event.thermal_events = difference(before.thermal_events, after.thermal_events);
   event.thermal_throttled_s = difference(before.thermal_throttled_s, after.thermal_throttled_s);

@@ -10,12 +10,12 @@
 
 namespace heteroperf {
 
-/// What the kernel has counted on some logical CPUs since it started.
+/// Counts of the kernel on some logical CPUs since it started.
 struct HostCounters {
   std::optional<double> busy_s;  ///< outside idle and waiting for disks, summed; steal counts
   std::optional<std::uint64_t> thermal_events;
   std::optional<double> thermal_throttled_s;  ///< summed
-  std::optional<double> quota_throttled_s;    ///< of this process's control group, summed
+  std::optional<double> quota_throttled_s;    ///< throttling of this process's control group
   std::optional<double> load = {};            ///< mean over a minute, of the whole host
 };
 
@@ -25,10 +25,11 @@ HostCounters read_host_counters(const CpuSet& cpus, const std::filesystem::path&
 
 /// CPU time of this process, all threads, user and system.
 double process_cpu_s();
-/// Of another one on this host (proc(5), /proc/PID/stat); nothing where it cannot be seen.
+/// CPU time of another process on this host (proc(5), /proc/PID/stat); nothing where it cannot be
+/// seen.
 std::optional<double> process_cpu_s(std::int64_t pid, const std::filesystem::path& root = "/");
 
-/// What happens on some CPUs from its construction on.
+/// Watches the load of some CPUs from its construction on.
 class HostLoadWatch {
  public:
   using Reader = std::function<HostCounters(const CpuSet& cpus)>;

@@ -1,3 +1,10 @@
+// A launcher may start several ranks on a host and may or may not bind them. Ranks that see the
+// same mask of CPUs were not told apart, so they divide it among themselves; a rank whose mask is
+// its own keeps all of it. Every rank gathers a hash of its host's name and of its mask from all,
+// and counts those that are equal to its own.
+//
+// The placement of a rank is then that of a small run on the mask alone, of which it takes the part
+// with its own index. Bindings travel as text, one field per line, because names have any length.
 #include "suite/watch/host_share.hpp"
 
 #include <fmt/format.h>
@@ -50,6 +57,7 @@ HostShare share_of_host(Communicator& world, const UsableCores& cores) {
   HostShare share{0, 0, 0};
   for (int rank = 0; rank < world.size(); ++rank) {
     const std::size_t at = 2 * static_cast<std::size_t>(rank);
+    // Equal masks on different hosts are different CPUs.
     if (all[at] != mine[0]) continue;
     ++share.ranks_on_host;
     if (all[at + 1] != mine[1]) continue;

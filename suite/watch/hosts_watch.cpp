@@ -1,3 +1,11 @@
+// Separates a run's own use of its hosts from that of others. The busy time of a host's CPUs is
+// read by the first rank on it; the CPU time of the run's own processes there is subtracted.
+//
+// There are two ways to learn that CPU time. At the end all ranks take part: each process reports
+// its own, and sums over the ranks give every host's. While the run goes on no collective is
+// possible, so the first rank reads the others' from /proc by their process numbers. Numbers mean
+// the same only inside one process namespace; a rank in another container counts as unseen, and
+// then nothing is told rather than too much.
 #include "suite/watch/hosts_watch.hpp"
 
 #include <sys/stat.h>
@@ -68,8 +76,8 @@ std::optional<HostLoadEvent> HostsWatch::with_own(double own_cpu_s) const {
   return load;
 }
 
-/// Of the ranks on this host, those in other containers as nobody's; the first rank there uses
-/// them.
+/// Finds the process numbers of the ranks on this host. A rank in another container counts as
+/// nobody's, which cannot be seen.
 std::vector<std::int64_t> HostsWatch::pids_beside() {
   HETEROPERF_EXPECT(bindings_.size() == static_cast<std::size_t>(all_.size()));
   std::vector<std::int64_t> pids(bindings_.size(), 0), spaces(bindings_.size(), 0);
@@ -90,6 +98,7 @@ std::vector<std::int64_t> HostsWatch::pids_beside() {
 double HostsWatch::own_cpu_s_here() {
   all_.barrier();  // one process counts what all its ranks have done
   std::vector<double> cpu_s(bindings_.size(), 0);  // by the first rank of a host
+  // Ranks that are threads share one process, whose time is counted once.
   if (rank_ == 0 || processes_ == RankProcesses::one_each) cpu_s[first_] = process_cpu_s();
   all_.all_reduce(std::span(cpu_s));
   return cpu_s[first_];

@@ -10,7 +10,7 @@
 
 namespace heteroperf {
 
-/// Whether all ranks are threads of one process, or each is a process.
+/// The processes of a run: all ranks are threads of one, or each rank is one.
 enum class RankProcesses { one, one_each };
 
 /// Every host of a run watches itself, through the first rank on it, from construction on.
@@ -20,8 +20,8 @@ class HostsWatch {
   /// of this rank's host.
   HostsWatch(Communicator& all, const std::vector<RankBinding>& bindings, RankProcesses processes,
              HostLoadWatch::Reader read = {});
-  /// Of this rank's host, on the first rank there; nothing on others, and where the kernel does not
-  /// tell. Collective: counts what all ranks have done until now.
+  /// Returns the load of this rank's host, on the first rank there; nothing on others, and where
+  /// the kernel does not tell. Collective: counts what all ranks have done until now.
   std::optional<HostLoadEvent> until_now();
   /// The same by this rank alone, while the others go on: what their processes took is read from
   /// the kernel. Nothing also where one of them cannot be seen, as from within a container.

@@ -1,3 +1,7 @@
+// A line of progress may cost nothing, so most updates return at once: a terminal gets three lines
+// a second at most, a log one every ten seconds. A new phase is shown at once, since it says that
+// the last one is over. On a terminal the line is erased and rewritten; whoever prints something
+// else calls finish() first, or the text would continue the line.
 #include "suite/watch/progress.hpp"
 
 #include <fmt/format.h>
@@ -28,6 +32,7 @@ std::string line_of(const ProgressState& state) {
   if (state.units_per_second > 0) {
     text += fmt::format("  {:.0f} {}/s", state.units_per_second, state.unit);
   }
+  // A state without steps has no loss yet.
   if (state.loss != 0) text += fmt::format("  loss {:.4f}", state.loss);
   if (!state.note.empty()) text += "  " + state.note;
   return text.empty() ? state.phase : fmt::format("{:<8}{}", state.phase, text);

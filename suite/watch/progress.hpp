@@ -7,7 +7,7 @@ namespace heteroperf {
 
 struct GlobalOptions;
 
-/// What the progress line shows.
+/// The content of the progress line.
 struct ProgressState {
   std::string phase;
   double fraction = 0;  ///< 0…1 of the phase; below 0.01 nothing is told of it

@@ -1,3 +1,7 @@
+// A log of one rank for people who look for the rank that hangs. Lines are flushed at once, so that
+// the last one is on the disk when the process dies. It repeats events of the journal in words, but
+// not those of every step. A log that cannot be written ends with one warning, because the journal
+// is what counts.
 #include "suite/watch/rank_log.hpp"
 
 #include <fmt/chrono.h>
@@ -17,7 +21,7 @@ namespace {
 
 constexpr std::int64_t step_period_ns = 10'000'000'000;
 
-/// What an event says in a log; empty: nothing.
+/// The words of an event in a log; an empty text leaves it out.
 struct EventWording {
   std::string operator()(const PhaseEvent& e) const {
     return e.group ? fmt::format("phase {} of group {}", to_string(e.phase), *e.group)

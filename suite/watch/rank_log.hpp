@@ -9,9 +9,9 @@
 
 namespace heteroperf {
 
-/// What one rank tells of itself: `rank-<n>.log` in the run folder, one line per event with the
-/// seconds since the rank's start, written at once. No part of the record: nothing is computed from
-/// it, `verify` does not look at it.
+/// The log of one rank: `rank-<n>.log` in the run folder, one line per event with the seconds since
+/// the rank's start, written at once. No part of the record: nothing is computed from it, `verify`
+/// does not look at it.
 class RankLog {
  public:
   /// Makes the folder where it is missing (a host of its own). Throws SystemError when the file
@@ -19,7 +19,7 @@ class RankLog {
   RankLog(const std::filesystem::path& folder, int rank);
 
   void write(const std::string& text);
-  /// What the rank told the journal, as far as it is not in every step.
+  /// Writes an event that the rank told the journal; one that comes with every step is left out.
   void note(const Event& event);
   /// The first step of a model, then one every ten seconds.
   void step(std::uint64_t n, double loss);
