@@ -1,3 +1,10 @@
+// Chooses the number of ranks, their threads and CPUs, and hands out GPUs. A launcher's count comes
+// first, then --ranks, then a list of devices, then the cores of this machine. Ranks are bound
+// where ranks times threads fit the cores, each to CPUs of its own; otherwise the system places
+// them, and the reason is kept for the record.
+//
+// GPUs are given per host in the order of ranks before anybody knows how many there are; the host
+// itself then folds the numbers into those it has, so that ranks share a GPU where there are fewer.
 #include "suite/config/placement.hpp"
 
 #include <fmt/format.h>
@@ -24,12 +31,13 @@ int choose_ranks(const ScaleConfig& config, int cores, int world_ranks) {
   if (world_ranks > 0) return world_ranks;
   if (config.ranks > 0) return config.ranks;
   const auto listed = static_cast<int>(config.devices().size());
+  // One rank per device that was listed; a single GPU is one rank.
   if (listed > 1 || config.devices().front() == "cuda") return listed;
   const int threads = std::max(1, config.threads_per_rank);
   return std::max(1, cores / threads);
 }
 
-/// Why nothing is bound; empty: `cpus` are there.
+/// Says why no rank is bound; empty where `cpus` are there.
 std::string reason_unbound(const ScaleConfig& config, const UsableCores& cores,
                            const Placement& placement) {
   if (config.bind == "none") return "scale.bind=none";
@@ -65,6 +73,8 @@ bool measures_cpus(const Placement& placement, int rank) {
   for (const RankBinding& other : all) {
     if (other.host == own.host) cpus.insert(other.cpus.begin(), other.cpus.end());
   }
+  // Ranks of a host measure as long as all threads up to theirs have a CPU; the first one always
+  // does.
   const auto before = std::count_if(all.begin(), all.begin() + rank, [&](const RankBinding& other) {
     return other.host == own.host;
   });

@@ -14,16 +14,16 @@ namespace heteroperf {
 /// Where one rank computes.
 struct RankBinding {
   std::string host;
-  CpuSet cpus;                         ///< that it is bound to, or may use
+  CpuSet cpus;                         ///< bound to these, or may use these
   std::string unbound;                 ///< why it is not bound; empty: it is
   std::string device = "cpu";          ///< or the GPU's name as its driver reports it
-  std::optional<int> gpu = {};         ///< that computes, among those its host shows
+  std::optional<int> gpu = {};         ///< number among those its host shows
   std::uint64_t gpu_memory_bytes = 0;  ///< all of that GPU's; 0: no GPU, or not known yet
 };
 
 /// Who computes where.
 struct Placement {
-  int ranks = 1;  ///< of the whole run
+  int ranks = 1;  ///< in the whole run
   int threads_per_rank = 1;
   std::vector<CpuSet> cpus;           ///< to bind to, per rank of this process; empty: not bound
   std::vector<RankBinding> bindings;  ///< by rank of the run
@@ -35,8 +35,8 @@ struct Placement {
 /// to be on this host.
 Placement choose_placement(const ScaleConfig& config, const UsableCores& cores, int world_ranks);
 
-/// Whether a rank measures what its host's CPUs can do at most: as many do as have CPUs of their
-/// own, for those that share one would each be measured as if they had it alone.
+/// True where a rank takes part in measuring what its host's CPUs can do at most: as many do as
+/// have CPUs of their own, for those that share one would each be measured as if they had it alone.
 bool measures_cpus(const Placement& placement, int rank);
 
 /// Logical CPUs that the ranks of the run may use together, over all hosts; at least 1.
@@ -45,8 +45,8 @@ int core_count(const Placement& placement);
 /// Ranks whose `scale.device` is cuda get their host's GPUs in turn, however many it has. Takes
 /// `bindings` of all ranks. Throws UserError for a list of another length.
 void give_gpus(const ScaleConfig& config, std::vector<RankBinding>& bindings);
-/// What its own host knows of a rank's GPU, if it has one: which of `devices` it is, shared where
-/// there are fewer than ranks, its name and memory.
+/// Completes a rank's GPU, if it has one, with what its own host knows: which of `devices` it is,
+/// shared where there are fewer than ranks, its name and memory.
 void name_gpu(const std::vector<CudaDevice>& devices, RankBinding& binding);
 
 std::string host_name();

@@ -1,3 +1,8 @@
+// Writes a command line from a configuration. Values that another machine would choose otherwise
+// (ranks, threads, size, length) are always spelled out; of the rest only those that differ from
+// their defaults, so that the line stays readable. Keys that have a flag are written as flags,
+// others with --set. A foreign launcher's line leaves ranks and transport to the launcher. Folders
+// and files of output are never part of it: a repeated run needs its own.
 #include "suite/config/reproduce.hpp"
 
 #include <fmt/format.h>
@@ -14,7 +19,7 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-/// What another machine would choose otherwise.
+/// Settings that another machine would choose otherwise.
 std::vector<Setting> spelled_out(const RunConfig& config, bool launched) {
   std::vector<Setting> settings;
   if (!launched) settings.push_back({"scale.ranks", fmt::format("{}", config.scale.ranks)});
@@ -53,6 +58,7 @@ std::string words_of(const RunConfig& config, bool launched) {
   if (config.quick) words += " --quick";
   for (const Setting& setting : spelled_out(config, launched)) words += as_words(setting);
   for (const Setting& setting : changed_settings(config, base_of(config))) {
+    // A key that the workload never reads would be refused when the line is run.
     const bool read = contains(workloads_with(setting.path), config.workload);
     if (read && !contains(settled_keys, setting.path)) words += as_words(setting);
   }
@@ -66,6 +72,8 @@ std::string shell_quoted(const std::string& word) {
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
   if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
   std::string quoted = "'";
+  // A quote cannot stand inside single quotes: it closes them, stands escaped, and opens them
+  // again.
   for (char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return quoted + "'";
 }

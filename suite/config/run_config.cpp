@@ -1,3 +1,10 @@
+// Checks a configuration as far as that is possible without data, machine or plan: ranges, names,
+// keys that exclude each other, and keys that would do nothing. Problems are collected, so that a
+// user sees all of them at once, and each names the setting as it was typed.
+//
+// A key that does nothing is an error, because a benchmark whose option was silently ignored
+// measures something else than its user believes. What counts as asked for is every key that
+// differs from its default and every key that the user gave, even with its default value.
 #include "suite/config/run_config.hpp"
 
 #include <fmt/format.h>
@@ -14,12 +21,13 @@
 namespace heteroperf {
 namespace {
 
+/// Collects problems in the words of the user's own settings.
 class Validation {
  public:
   Validation(const std::vector<Setting>& settings, ProblemList& problems)
       : settings_(settings), problems_(problems) {}
 
-  /// How the user gave the value of `path`: the last word counts.
+  /// Shows the value of `path` as the user gave it: the last word counts.
   std::string shown_value(const std::string& path, const std::string& value) const {
     Setting found{path, value};
     for (const Setting& setting : settings_) {
@@ -56,6 +64,7 @@ class Validation {
 
 constexpr double many = 1e9;
 
+// Limits lie far beyond any machine: they catch typing errors and overflows.
 void check_scale(const RunConfig& c, Validation& check) {
   check.choice("scale.transport", c.scale.transport, {"threads", "mpi", "nccl"});
   for (const std::string& device : c.scale.devices()) {
@@ -148,6 +157,7 @@ std::vector<Setting> asked_for(const RunConfig& config, const std::vector<Settin
 void check_applicable(const RunConfig& config, const std::vector<Setting>& settings,
                       const Validation& check, ProblemList& problems) {
   const std::vector<std::string> all = workload_names();
+  // A suite has no one workload, and each of its workloads reads what it knows.
   if (std::find(all.begin(), all.end(), config.workload) == all.end()) return;
   for (const Setting& asked : asked_for(config, settings)) {
     const std::vector<std::string> having = workloads_with(asked.path);

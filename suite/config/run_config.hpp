@@ -88,7 +88,7 @@ struct Percent {
 
 /// `measure.*`: how long, and what around it.
 struct MeasureConfig {
-  double duration_s = 60;          ///< of the measured phase
+  double duration_s = 60;          ///< length of the measured phase
   std::uint64_t steps = 0;         ///< optimizer steps per group; 0: by duration
   Percent until_percent;           ///< half width of the throughput's interval that ends the phase
                                    ///< before its duration; 0: none does
@@ -97,7 +97,7 @@ struct MeasureConfig {
   std::uint64_t evaluation_samples = 512;
   double peak_s = 0.5;             ///< measuring the peak of products, twice; 0: not measured
   std::uint64_t replay_steps = 0;  ///< after which a replay ends, as if interrupted; 0: it is none
-  bool replay_moved = false;       ///< of a replay: TrainingSpec::moved
+  bool replay_moved = false;       ///< in a replay: TrainingSpec::moved
 };
 
 /// `automl.*`
@@ -113,8 +113,8 @@ struct AutomlConfig {
 /// `checkpoint.*`: when a training of one model is saved, in `<run>/checkpoints/step-<n>`.
 struct CheckpointConfig {
   std::uint64_t every_steps = 0;  ///< 0: not by steps
-  double every_s = 0;             ///< of wall time since the last one; 0: not by time
-  std::uint64_t keep = 2;         ///< of the newest; 0: all
+  double every_s = 0;             ///< wall time since the last one; 0: not by time
+  std::uint64_t keep = 2;         ///< the newest that stay; 0: all
   bool at_end = false;            ///< after the last step, also of a run that is interrupted
 
   bool any() const { return every_steps > 0 || every_s > 0 || at_end; }
@@ -125,7 +125,7 @@ struct ParentRun {
   std::string run_id;
   std::string checkpoint;     ///< its folder
   std::uint64_t step = 0;     ///< steps done in it
-  TrainingIdentity training;  ///< what must be the same
+  TrainingIdentity training;  ///< must be the same here
 };
 
 /// The effective configuration of a run: stored in every record.
@@ -152,24 +152,25 @@ struct RunConfig {
   std::optional<ParentRun> parent;
 };
 
-/// What `--quick` starts from: every workload answers within seconds, and no result of it can be
-/// ranked.
+/// The configuration that `--quick` starts from: every workload answers within seconds, and no
+/// result of it can be ranked.
 RunConfig quick_config();
 /// Nothing where no precision ends the measurement.
 std::optional<PrecisionGoal> precision_goal(const MeasureConfig& config);
-/// What `config` was made from: quick_config() or the defaults.
+/// The configuration that `config` was made from: quick_config() or the defaults.
 RunConfig base_of(const RunConfig& config);
 
 /// One change to the tree: dotted path and value text ("scale.ranks", "4").
 struct Setting {
   std::string path, value;
-  std::string flag = {};  ///< that the user typed ("--ranks"); empty: --set
+  std::string flag = {};  ///< as the user typed it ("--ranks"); empty: --set
 };
 
 /// "path=value" of --set as one more setting; adds a problem when it is none.
 void add_set(const std::string& text, std::vector<Setting>& settings, ProblemList& problems);
 
-/// How messages name a setting: "--ranks 4" where the user typed a flag, else "scale.ranks = '4'".
+/// Names a setting for a message: "--ranks 4" where the user typed a flag, else "scale.ranks =
+/// '4'".
 std::string shown(const Setting& setting);
 
 /// Adds a problem unless `ranks` ranks can have these degrees.

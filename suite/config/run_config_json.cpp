@@ -1,3 +1,11 @@
+// Gives every member of RunConfig its dotted path, its meaning and its type, in one list that a
+// *visitor* walks. Writing the document, reading it back, --set, --help and the comparison with
+// defaults are all visitors of this list, so a new key is one line here.
+//
+// The document leaves out keys that mean nothing to the configuration, such as a search's keys in a
+// training; a reader gives them their defaults. Parsing is strict: unknown keys and values of
+// another type are problems that name the nearest key or the expected type. `quick` can be read
+// from a document but not be set, because the record marks a quick run as one that is never ranked.
 #include "suite/config/run_config_json.hpp"
 
 #include <fmt/format.h>
@@ -17,12 +25,12 @@ namespace {
 
 constexpr int config_version = 1;
 
-/// What there is to say about a key beside its value.
+/// The description of a key beside its value.
 struct KeyInfo {
   const char* path;
   const char* meaning;
   const char* default_text = nullptr;  ///< where the default value does not say it
-  const char* workloads = nullptr;     ///< that read it; null: all
+  const char* workloads = nullptr;     ///< the workloads that read it; null: all
 };
 
 // Reading, writing and the help walk the same list of members, so they cannot drift apart.
@@ -171,7 +179,7 @@ std::string to_words(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-/// Whether the key means something to the configuration.
+/// True where the key means something to the configuration.
 bool speaks(const RunConfig& config, const KeyInfo& key) {
   const std::string path = key.path;
   if (path == "measure.steps") return config.measure.steps > 0;
@@ -206,7 +214,7 @@ Json to_tree(const RunConfig& config) {
   return tree;
 }
 
-/// Those that begin so.
+/// Lists the paths of all keys that begin with `prefix`.
 std::vector<std::string> paths(const std::string& prefix) {
   std::vector<std::string> all;
   RunConfig config;
@@ -227,6 +235,7 @@ const char* type_name() {
 
 /// What to write for a value of this key.
 template <class T>
+/// Says which values this key takes.
 std::string expected_for(const std::string& path) {
   const bool seconds = path.size() > 2 && path.compare(path.size() - 2, 2, "_s") == 0;
   return seconds ? "expected a number of seconds, without a unit"
@@ -262,6 +271,7 @@ bool parse_value(const Json& value, std::string& out) {
 
 template <class T>
 bool parse_value(const Json& value, T& out) {
+  // A number in quotes is text, not a number.
   return !value.is_string() && !value.is_structured() && !value.is_null() &&
          parse_text(value.dump(), out);
 }

@@ -41,7 +41,8 @@ RunConfig apply_settings(const RunConfig& base, const std::vector<Setting>& sett
 /// Throws UserError with all of them.
 RunConfig apply_settings(const RunConfig& base, const std::vector<Setting>& settings);
 
-/// Of verbs that have the keys of `comm.*` alone: `flags`, then `sets` as --set has them.
+/// Makes the configuration of verbs that have the keys of `comm.*` alone: `flags`, then `sets` as
+/// --set has them.
 CommConfig comm_config_of(std::vector<Setting> flags, const std::vector<std::string>& sets,
                           ProblemList& problems);
 

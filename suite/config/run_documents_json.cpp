@@ -1,3 +1,6 @@
+// Parts of a record that describe the run around its numbers: the machine with each rank's binding,
+// the groups of a search, and the workload's settings as they were chosen. They are made when the
+// journal opens and are copied from there into the record, so both say the same.
 #include "suite/config/run_documents_json.hpp"
 
 #include <nlohmann/json.hpp>
@@ -39,6 +42,7 @@ std::string system_text(const Placement& placement, const std::string& libtorch_
 }
 
 std::string search_plan_text(int ranks, int groups) {
+  // Groups have equal sizes and take consecutive ranks.
   const int each = ranks / groups;
   Json list = Json::array();
   for (int group = 0; group < groups; ++group) {

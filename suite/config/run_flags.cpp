@@ -1,3 +1,7 @@
+// The flags of `run` that stand for keys of the configuration. They are data, so that --help, the
+// variables of the environment, `resume`, sweeps and the reproduce line all know the same ones. A
+// flag's value goes through the same parser as --set; `positive` refuses a 0 that a key would read
+// as "choose for me".
 #include "suite/config/run_flags.hpp"
 
 namespace heteroperf {

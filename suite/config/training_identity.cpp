@@ -1,3 +1,9 @@
+// A training is the same as another when these fields agree: the model graph, the data, the
+// precision, the samples of a step, the seed and the optimizer's recipe. Ranks, plan, micro-batches
+// and duration are no part of it, because they change only when and where numbers are computed. A
+// run states its identity twice: before it starts, from the workload that was made, and afterwards,
+// from the workload line of its journal. Both use the same text of the recipe, so they compare as
+// texts.
 #include "suite/config/training_identity.hpp"
 
 #include <nlohmann/json.hpp>
@@ -24,6 +30,7 @@ TrainingIdentity with_recipe(TrainingIdentity fields, const std::string& workloa
   if (!config.is_object() || !config.contains("optimizer")) return fields;
   const Json& recipe = config["optimizer"];
   if (!recipe.is_object()) return fields;
+  // A constant rate does not depend on the length of a training.
   const bool constant = recipe.value("schedule", Json()) == "constant";
   for (const auto& [key, value] : recipe.items()) {
     if (constant && key == "total_steps") continue;
@@ -54,12 +61,14 @@ std::vector<IdentityDifference> differences(const TrainingIdentity& a, const Tra
     compare(field.name, field.value, other == nullptr ? "" : other->value);
   }
   for (const IdentityField& field : b) {
+    // A field that one side lacks differs from any value.
     if (find(a, field.name) == nullptr) compare(field.name, "", field.value);
   }
   return found;
 }
 
 TrainingIdentity training_identity(const WorkloadEvent& workload) {
+  // Only a fixed model writes its graph and its samples per step into that line.
   if (workload.graph.text.empty() || !workload.samples_per_step) {
     throw UserError(workload.name + " has no one model that its runs train",
                     "a search trains a model per trial",

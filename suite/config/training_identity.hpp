@@ -9,8 +9,8 @@
 
 namespace heteroperf {
 
-/// What makes two trainings one and the same, whatever the machine and the plan: their losses agree
-/// step by step but for rounding.
+/// One of the fields that make two trainings one and the same, whatever the machine and the plan:
+/// where all are equal, losses agree step by step but for rounding.
 struct IdentityField {
   std::string name, value;  ///< "graph_hash", "optimizer.learning_rate", …
   friend bool operator==(const IdentityField&, const IdentityField&) = default;
@@ -25,10 +25,10 @@ struct IdentityDifference {
 std::vector<IdentityDifference> differences(const TrainingIdentity& a, const TrainingIdentity& b,
                                             const std::vector<std::string>& except = {});
 
-/// Of a run, as its journal's workload line has it. Throws UserError for a search: it has no one
-/// model.
+/// Reads the identity of a run from its journal's workload line. Throws UserError for a search: it
+/// has no one model.
 TrainingIdentity training_identity(const WorkloadEvent& workload);
-/// Of a training that is about to start.
+/// Makes the identity of a training that is about to start.
 TrainingIdentity training_identity(const Workload& workload, std::uint64_t samples_per_step,
                                    std::uint64_t seed);
 

@@ -1,3 +1,12 @@
+// Decides the plan of a run of one fixed model. A plan file brings its plan; otherwise the degrees
+// of the configuration make an *even* one: every position of the pipeline has the same number of
+// replicas, each with the same tensor degree and micro-batch. Either is then made ready, which
+// checks it against the model and the cluster, lowers its schedule and computes memory and, where
+// the cluster has rates, a prediction.
+//
+// On emulated devices the plan needs times too, since ranks sleep until the modelled end of each
+// instruction. Those times come from the cluster's description alone, while the prediction may use
+// better rates that the plan knows; otherwise a plan could change the machine that it runs on.
 #include "suite/planning/chosen_plan.hpp"
 
 #include <fmt/format.h>
@@ -65,8 +74,10 @@ void name_classes(Plan& plan, const Cluster& cluster) {
   for (PlanStage& stage : plan.stages) {
     for (StageReplica& replica : stage.replicas) {
       const auto rank = static_cast<std::size_t>(replica.ranks.front().value());
+      // A plan that names its classes is not corrected here.
       if (!replica.device_class.empty() || rank >= cluster.ranks.size()) continue;
       const std::string& name = cluster.ranks[rank].device_class;
+      // A replica over devices of two classes has no class name.
       const bool alike = std::all_of(replica.ranks.begin(), replica.ranks.end(), [&](RankId r) {
         const auto other = static_cast<std::size_t>(r.value());
         return other < cluster.ranks.size() && cluster.ranks[other].device_class == name;
@@ -113,6 +124,7 @@ PlanWorkload plan_workload(const Workload& workload) {
 
 std::string ChosenPlan::device_class(int rank) const {
   const auto r = static_cast<std::size_t>(rank);
+  // On a described cluster classes have the names of the description.
   if (cluster) return cluster->ranks[r].device_class;
   return r < devices.size() ? devices[r] : "cpu";
 }
@@ -148,6 +160,8 @@ std::string summary_text(const Plan& plan) {
   for (const PlanStage& stage : plan.stages) {
     std::size_t copies = 0;
     for (const StageReplica& replica : stage.replicas) {
+      // Bidirectional schedules hold each stage twice; the copies of one direction are the
+      // replicas.
       copies += replica.direction == 0 ? 1 : 0;
       shape.tensor.insert(replica.ranks.size());
       shape.batches.insert(replica.micro_batch);
@@ -177,6 +191,7 @@ std::vector<Event> plan_events(const ChosenPlan& chosen) {
   }
   if (!chosen.prediction) return events;
   const Prediction& prediction = *chosen.prediction;
+  // The bubble rate is the share of all ranks' time in which none of them computes.
   const double all_s = prediction.step_time_s * static_cast<double>(chosen.roles.size());
   const double busy = std::accumulate(busy_s.begin(), busy_s.end(), 0.0);
   events.emplace_back(PredictionEvent{prediction.step_time_s, prediction.throughput,

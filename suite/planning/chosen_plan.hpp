@@ -30,15 +30,15 @@ ChosenPlan choose_plan(const RunConfig& config, const PlanSources& sources,
                        const Workload& workload, const Placement& placement);
 /// As above, of a plan already made.
 ChosenPlan complete_plan(Plan plan, const Workload& workload, std::optional<Cluster> cluster);
-/// What a plan says of its workload, so that it can be simulated by itself.
+/// The description of its workload that a plan carries, so that it can be simulated by itself.
 PlanWorkload plan_workload(const Workload& workload);
 
 /// "pp 2 x tp 1 x dp 1, zb-h1, 8 micro-batches of 4"; uneven parts as they are ("dp 1..3").
 std::string summary_text(const Plan& plan);
-/// What a rank holds of the model: "stages 0,2; tensor 1 of 2"; empty: all of it.
+/// The part of the model that a rank holds: "stages 0,2; tensor 1 of 2"; empty: all of it.
 std::string held_share(const Plan& plan, const RankRole& role);
 
-/// What the journal says of every rank, and what the simulator says of all.
+/// The journal's lines about the plan: one for every rank, and the prediction or why there is none.
 std::vector<Event> plan_events(const ChosenPlan& chosen);
 
 }  // namespace heteroperf

@@ -1,3 +1,12 @@
+// Corrects the rates of a described machine by what a run on it measured. The plan of the run is
+// predicted with the description, and each class's predicted computing time per step is divided by
+// the one that its ranks measured. All rates of that class in the precision of the run are
+// multiplied by this factor and marked as probed. One factor per class is all that a run can teach:
+// it shows sums over operations, not single ones.
+//
+// Messages must not enter the comparison. The predicted side is computed on links without latency
+// and of nearly infinite rate; the measured side counts computing time only. A factor beyond a
+// hundred in either direction means that the run was made elsewhere, and is refused.
 #include "suite/planning/learned_run.hpp"
 
 #include <fmt/format.h>
@@ -19,6 +28,7 @@ namespace {
 /// Factors outside are no measurement of the same machine.
 constexpr double least_factor = 0.01, most_factor = 100;
 
+/// Reads one run and compares it with its prediction.
 class RunLearner {
  public:
   RunLearner(const std::filesystem::path& run, const Cluster& cluster)
@@ -90,6 +100,7 @@ class RunLearner {
     const std::vector<double> predicted = computing_s();
     const Cluster used = plan_cluster(result_.plan, cluster_);
     const PacingEvent* pacing = journal_.first<PacingEvent>();
+    // Emulated devices measure real seconds; modelled ones are that much shorter.
     const double dilation = pacing != nullptr ? pacing->dilation : 1;
     const std::set<int> sharing = tensor_parallel_ranks();
     std::map<std::string, LearnedRun::DeviceTime> classes;
@@ -130,6 +141,7 @@ class RunLearner {
     const EfficiencyMatrix known = matrix_of(cluster_);
     for (const auto& [key, rate] : known.rates()) {
       if (key.device_class != time.device_class) continue;
+      // Other precisions were not exercised by the run.
       if (key.precision != to_string(workload_.precision)) continue;
       result_.matrix.add(key, {OpsPerSecond(rate.rate.value() * factor), origin});
     }

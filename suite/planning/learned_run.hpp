@@ -9,7 +9,7 @@
 
 namespace heteroperf {
 
-/// What the times of a finished run say of the machine that was described.
+/// The lesson of a finished run about the machine that was described.
 struct LearnedRun {
   struct DeviceTime {
     std::string device_class;

@@ -1,3 +1,12 @@
+// Reads what a run measured from the folder in which its plan.json lies, in two ways.
+// measured_beside() takes the step time, to set it beside a prediction; machine_beside() takes the
+// measured peak and memory bandwidth and makes a small cluster description of them, for a plan that
+// names no cluster.
+//
+// Both must not be applied to another machine. A described cluster has the same classes with the
+// same counts, emulated or not; emulated ones also the same memory, for that changes which plans
+// fit. A run without a description is compared by host names, ranks and threads. Only the plan.json
+// of a run folder counts: a copy elsewhere has no journal beside it.
 #include "suite/planning/measured_plan.hpp"
 
 #include <fmt/format.h>
@@ -16,8 +25,10 @@
 namespace heteroperf {
 namespace {
 
-/// Of a copy: what is read, what is written, and what a cache reads before it writes.
+/// A copy of one byte moves three: the one that is read, the one that is written, and the one that
+/// a cache reads before it writes.
 constexpr double bytes_moved_per_byte = 3;
+/// The latency of a message between threads, which is assumed and not measured.
 constexpr Seconds hand_over{2e-6};
 
 std::optional<Journal> journal_beside(const std::filesystem::path& plan_file) {
@@ -88,6 +99,7 @@ const RankPlanEvent* rank_of_other_memory(const Journal& journal, const Cluster&
 
 void require_made_on(const Journal& journal, const Cluster& machine) {
   if (is_machine_of(journal, machine)) return;
+  // Both sides are described in the same words, so that a user sees the difference.
   const auto refuse = [&](const std::string& why) {
     throw UserError(
         fmt::format("{} was not made on {}", journal.first<StartEvent>()->run_id, machine.name),
@@ -151,6 +163,7 @@ std::optional<MeasuredPlan> measured_beside(const std::filesystem::path& plan_fi
   require_made_on(journal, machine);
   MeasuredPlan measured;
   measured.run_id = journal.first<StartEvent>()->run_id;
+  // Times of emulated devices are told in modelled seconds.
   const double dilation = summary.plan.pacing ? summary.plan.pacing->dilation : 1;
   measured.step_time_s = summary.step_time->median_s / dilation;
   measured.samples_per_s = summary.plan.samples_per_s;

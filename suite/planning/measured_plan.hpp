@@ -8,7 +8,7 @@
 
 namespace heteroperf {
 
-/// What a run of a plan measured, on modelled time where its devices were emulated.
+/// The measurements of a run of a plan, on modelled time where its devices were emulated.
 struct MeasuredPlan {
   std::string run_id;
   double step_time_s = 0;  ///< median of the steady window
@@ -16,10 +16,10 @@ struct MeasuredPlan {
   std::optional<double> bubble_rate;  ///< 1 − Σ compute / Σ wall over the ranks
 };
 
-/// Of the run whose `plan.json` this is; nothing where no journal with steps lies beside it. Throws
-/// UserError or JournalError where the journal cannot be read, and UserError where the run was not
-/// made on `machine`, the cluster as the plan uses it (plan_cluster()): what it measured says
-/// nothing of other devices.
+/// Reads the measurements of the run whose `plan.json` this is; nothing where no journal with steps
+/// lies beside it. Throws UserError or JournalError where the journal cannot be read, and UserError
+/// where the run was not made on `machine`, the cluster as the plan uses it (plan_cluster()): what
+/// it measured says nothing of other devices.
 std::optional<MeasuredPlan> measured_beside(const std::filesystem::path& plan_file,
                                             const Cluster& machine);
 

@@ -6,7 +6,7 @@
 
 namespace heteroperf {
 
-/// What a rank holds at its fullest moment, by use.
+/// Writes what a rank holds at its fullest moment, in bytes by use.
 inline nlohmann::ordered_json memory_ledger_json(const MemoryLedger& ledger) {
   return {{"weights_bytes", ledger.weights.value()},
           {"gradients_bytes", ledger.gradients.value()},

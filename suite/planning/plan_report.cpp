@@ -1,3 +1,10 @@
+// The text that `plan` prints: the stages with their replicas and their fullest rank, then a line
+// for each fact, with its name in a column of its own. The order is that of the questions of a
+// reader: how fast, limited by what, how far from the best possible, how sure are the rates,
+// compared with what. Lines without content are left out.
+//
+// HSR is the throughput of the mixed machine over the sum of its
+// classes alone; 1 means that mixing loses nothing.
 #include "suite/planning/plan_report.hpp"
 
 #include <fmt/format.h>
@@ -35,6 +42,8 @@ const PlanCertificate::RankMemory& fullest(const PlanReport& report, const PlanS
   const auto share = [](const PlanCertificate::RankMemory& memory) {
     const double limit = static_cast<double>(memory.limit.value());
     const double bytes = static_cast<double>(memory.ledger.total().value());
+    // Without limits the one with the most bytes is the fullest; any rank with a limit comes before
+    // it.
     return limit > 0 ? bytes / limit : bytes * 1e-18;
   };
   for (const StageReplica& replica : stage.replicas) {
@@ -90,6 +99,7 @@ std::string learned_text(const PlanReport& report) {
         fmt::format("                {} x {}: computes {:.6g} s of a step, predicted {:.6g} s\n",
                     one.ranks, one.device_class, one.measured_s, one.predicted_s);
   }
+  // Both throughputs use the learned rates, so the gain is that of the plan alone.
   const double gain = *report.replan_gain();
   return text +
          fmt::format(

@@ -25,19 +25,19 @@ struct ClassAlone {
   std::string why_not;  ///< where there is no plan
 };
 
-/// What `plan` found out.
+/// The findings of `plan`.
 struct PlanReport {
   Plan plan;
   std::string machine;
-  std::vector<std::string> assumptions;  ///< of the machine's description
-  int devices = 0;                       ///< of the machine
+  std::vector<std::string> assumptions;  ///< assumptions that the machine's description makes
+  int devices = 0;                       ///< in the machine
   std::string unit;                      ///< "token", "image"
   std::int64_t units_per_sample = 1;
   PlanCertificate certificate;
   PlanSearchResult search;
   std::string objective = "time";
   StepExpense expense;
-  RateUse rates;  ///< what the predicted computing time rests on
+  RateUse rates;  ///< the basis of the predicted computing time
   /// Precisions in which operations of the machine's classes are measured.
   std::vector<std::string> measured_precisions;
   std::uint64_t seed = 1;
@@ -46,7 +46,7 @@ struct PlanReport {
   std::vector<ImportedPlan> imported;
   std::optional<LearnedRun> learned;
   double replan_threshold = 0.05;  ///< gain over the learned run's plan from which it is suggested
-  std::vector<ProfiledRates::ClassFit> profiled;  ///< of --import metis
+  std::vector<ProfiledRates::ClassFit> profiled;  ///< the result of --import metis
 
   double throughput() const { return certificate.prediction.throughput; }
   /// Throughput / the sum of every class's alone; absent where not compared.

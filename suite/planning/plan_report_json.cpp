@@ -1,3 +1,12 @@
+// Writes a plan file with its *claims*, and verifies them. The file begins with the plan itself,
+// exactly as every plan file has it; the claims are added before its last brace: predicted times,
+// memory by rank, the certificate (a lower bound of the step time and what limits it), the search,
+// and comparisons.
+//
+// Verifying trusts nothing but the plan and the names of its workload and cluster. It makes the
+// plan ready again, certifies it again, and holds each claimed number against its own. The
+// comparison with classes alone is repeated for each of their plans, since HSR is a quotient over
+// them. How the search went cannot be recomputed from a plan and is not checked.
 #include <fmt/format.h>
 
 #include "metrics/base/strict_json.hpp"
@@ -220,12 +229,14 @@ void check_comparison(const Json& file, const PlanCertificate& mix, const Claime
 
 std::string plan_report_json_text(const PlanReport& report) {
   const std::string plan = plan_text(report.plan);
+  // The plan keeps its own text and order of keys.
   std::string text = plan.substr(0, plan.find_last_of('}'));
   while (!text.empty() && text.back() == '\n') text.pop_back();
   const auto add = [&](const char* key, const Json& value) {
     text += fmt::format(",\n  \"{}\":{}", key, value.dump());
   };
   Json predicted = predicted_json(report.plan, report.certificate, report.expense);
+  // A comparison that found no plan for any class has no quotient.
   if (const auto hsr = report.hsr()) predicted["hsr"] = *hsr;
   add("replicas", replicas_json(report.plan, report.certificate));
   add("predicted", predicted);
@@ -255,6 +266,7 @@ Verification verify_plan_file(const std::string& path) {
   Verification result;
   ClaimChecks checks(result);
   const auto mix = certified(plan, claimed, "plan", checks);
+  // An unsound plan has no numbers to compare with.
   if (!mix) return result;
   const PlanCertificate& certificate = mix->certificate;
   const StepExpense expense = step_expense(mix->ready, cluster);

@@ -1,3 +1,10 @@
+// Runs a plan on the virtual clock of the schedule simulator and tells each rank's part. The
+// simulator knows one timeline per position of the pipeline, at the speed of the slowest replica. A
+// rank of a faster replica waits more; its own times are found by going through the same timeline
+// at its own speed (ReplicaClock).
+//
+// A request may complete a plan that does not name its workload or cluster but may not contradict
+// it. Nothing is trained and no training data are read.
 #include "suite/planning/plan_simulation.hpp"
 
 #include <fmt/format.h>
@@ -22,6 +29,7 @@
 namespace heteroperf {
 namespace {
 
+// The request's word comes before the plan's.
 const std::string& first_of(const std::string& a, const std::string& b) {
   return a.empty() ? b : a;
 }
@@ -117,11 +125,13 @@ std::vector<PlanRankTimes> plan_rank_times(const PlanSimulation& simulation) {
     PlanRankTimes& times = result.emplace_back();
     times.compute_s = pass.compute_s;
     for (const RankRole::Part& part : role.parts) {
+      // The optimizer runs after the pipeline and is no part of its timeline.
       times.compute_s += simulation.times->optimizer_s[static_cast<std::size_t>(part.stage)];
     }
     times.communication_exposed_s =
         pass.communication_s +
         simulation.prediction->reduction_exposed_s[static_cast<std::size_t>(role.position)];
+    // Waiting for messages counts as idle here, too.
     times.idle_s = simulation.prediction->step_time_s - times.compute_s;
   }
   return result;

@@ -11,7 +11,7 @@
 
 namespace heteroperf {
 
-/// What a plan is simulated for; what is empty comes from the plan itself.
+/// The conditions that a plan is simulated under; an empty one comes from the plan itself.
 struct PlanSimulationRequest {
   std::string path;
   std::string workload, size, model, precision, cluster;
@@ -26,7 +26,7 @@ struct PlanSimulation : ReadyPlan {
   std::optional<MeasuredPlan> measured;  ///< where the request asks for it
 };
 
-/// Whether a file says that it is a plan; false for what cannot be read.
+/// True where a file says that it is a plan; false for one that cannot be read.
 bool is_plan_file(const std::string& path);
 
 /// The workload that a plan was made for, or that the request names instead. Throws UserError with
@@ -42,7 +42,7 @@ PlanSimulation simulate_plan(const PlanSimulationRequest& request);
 std::string plan_simulation_json_text(const PlanSimulation& simulation, double wall_s);
 std::string plan_simulation_table(const PlanSimulation& simulation, double wall_s);
 
-/// Of rank `rank`, in seconds of a step.
+/// The times of one rank, in seconds of a step.
 struct PlanRankTimes {
   double compute_s = 0;                ///< at its own replica's speed; the optimizer included
   double communication_exposed_s = 0;  ///< messages under way, and sums that nothing hides

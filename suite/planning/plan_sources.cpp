@@ -1,3 +1,10 @@
+// Several things may say how many ranks a run has: a launcher's world, a cluster, a plan, and
+// --ranks. Each is a *wish*; all must name the same number, and a contradiction names the two that
+// differ. Only where nobody asks do the degrees of parallelism decide: as many whole replicas as
+// the machine has cores for.
+//
+// A plan also names the cluster that it was made for. The name is looked up as the plan gives it,
+// then beside the plan's file, so that a folder with both can be moved. --cluster takes its place.
 #include "suite/planning/plan_sources.hpp"
 
 #include <fmt/format.h>
@@ -79,6 +86,7 @@ PlanSources read_plan_sources(const RunConfig& config) {
     collect_problems(problems, [&] { sources.cluster = find_machine(sources.cluster_file); });
   }
   problems.throw_if_any();
+  // A plan may use only some of the cluster's devices.
   if (sources.plan && sources.cluster) {
     sources.cluster = plan_cluster(*sources.plan, *sources.cluster);
   }
@@ -94,6 +102,7 @@ std::vector<Setting> with_workload_of_plan(std::vector<Setting> given) {
   std::optional<PlanWorkload> own;
   try {
     if (!value_of("plan.file").empty()) own = read_plan_file(value_of("plan.file")).workload;
+    // The same file is read again by read_plan_sources(), which tells the problem.
   } catch (const UserError&) {
     return given;
   }
@@ -106,6 +115,7 @@ std::vector<Setting> with_workload_of_plan(std::vector<Setting> given) {
                               {"model.sequence_length", length},
                               {"optimizer.name", own->optimizer}};
   for (const Setting& one : settings) {
+    // A setting of the user stays, and is compared with the plan later.
     if (!one.value.empty() && value_of(one.path).empty()) given.push_back(one);
   }
   return given;
@@ -141,6 +151,7 @@ ScalingInput scaling_input(const Cluster& cluster, Precision precision) {
   ScalingInput input;
   input.ranks = static_cast<int>(cluster.ranks.size());
   for (const DeviceClass& one : cluster.classes) {
+    // The smallest memory and the slowest class bound what fits everywhere.
     if (one.memory > Bytes(0) &&
         (input.memory_bytes == 0 || one.memory.value() < input.memory_bytes)) {
       input.memory_bytes = one.memory.value();

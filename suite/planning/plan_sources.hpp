@@ -12,7 +12,8 @@
 
 namespace heteroperf {
 
-/// What `--cluster` and `--plan` name, read. Without --cluster a plan's own cluster stands in.
+/// The contents of what `--cluster` and `--plan` name. Without --cluster a plan's own cluster
+/// stands in.
 struct PlanSources {
   std::string cluster_file = {};  ///< or a shipped name; empty without a cluster
   /// As the plan uses it, where there is one.

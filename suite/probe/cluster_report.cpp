@@ -1,3 +1,7 @@
+// Sorts the devices that ranks reported into classes. Devices are of one class when the words that
+// describe them are equal: vendor, model and threads, turned into a short name without what makers
+// write into every name. The rate of a class is the median of its devices', which one disturbed
+// rank does not move; its memory is the smallest, which every device has.
 #include "suite/probe/cluster_report.hpp"
 
 #include <fmt/format.h>
@@ -44,7 +48,7 @@ std::string ends_text(const Link& link) {
   return link.from == link.to ? "inside " + link.from : link.from + " - " + link.to;
 }
 
-/// What makers write into every name they give.
+/// Words that makers write into every name they give.
 constexpr std::array<const char*, 10> fillers{
     "AuthenticAMD", "GenuineIntel", "(R)", "(r)", "(TM)", "(tm)", "CPU", "Processor", "with", "@"};
 
@@ -83,6 +87,7 @@ std::map<std::string, Kind> kinds_of(const std::vector<std::string>& readings) {
         device_class_from_json(json.at("device"), "device of rank " + std::to_string(r));
     Kind& kind = kinds[class_name(json.at("kind"))];
     kind.ranks.push_back(r);
+    // The first device stands for its class.
     if (kind.ranks.size() == 1) kind.device = device;
     kind.device.memory = std::min(kind.device.memory, device.memory);
     for (const auto& [precision, rate] : device.rates) {

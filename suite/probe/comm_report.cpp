@@ -1,3 +1,11 @@
+// The three forms of what `comm` measured: a table for people, CSV for spreadsheets, and a JSON
+// document. *algbw* is the size of the buffers over the time of a call; *busbw* multiplies it by a
+// factor of the collective and the number of ranks (as nccl-tests), so that it compares with the
+// rate of a link whatever the collective. Both are in GB/s of 1e9 bytes.
+//
+// The verdict stands in one order: wrong elements make speed meaningless, so they come before a
+// bandwidth below --min-bw. A document of a session that failed names the failed ranks and keeps
+// the sizes that were measured.
 #include "suite/probe/comm_report.hpp"
 
 #include <fmt/format.h>
@@ -234,6 +242,7 @@ std::string comm_json_text(const CommReport& report) {
             {"status", report.status()},
             {"collective", to_string(shape.collective)},
             {"type", to_string(shape.type)}};
+  // Before all sizes are measured a verdict could still change.
   if (report.ended) {
     const CommReport::Verdict verdict = report.verdict();
     json["verdict"] = verdict.name;

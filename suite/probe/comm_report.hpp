@@ -18,21 +18,21 @@ struct CommTiming {
   std::optional<std::uint64_t> wrong;  ///< elements, over all ranks
 };
 
-/// What was measured at one size.
+/// The measurements at one size.
 struct CommResult {
   Bytes bytes{0};  ///< S after rounding
   std::size_t elements = 0;
   Choice choice;
-  WireFormat wire = WireFormat::fp32;  ///< what really travels between clusters
+  WireFormat wire = WireFormat::fp32;  ///< the format that really travels between clusters
   CommTiming timing;
   std::optional<CommTiming> in_place;
   /// Between clusters, of one call, all ranks together; absent with one cluster.
   std::optional<BridgeTraffic> traffic;
   std::optional<double> link_utilization;  ///< busiest cluster's bytes / time / its bridges' rate
-  std::optional<double> largest_error, rms_error;  ///< of a compressed wire
+  std::optional<double> largest_error, rms_error;  ///< with a compressed wire only
 };
 
-/// How well the ranks kept to modelled links, all of them together.
+/// The accuracy with which the ranks kept to modelled links, all of them together.
 struct PaceSummary {
   std::uint64_t waits = 0, late_waits = 0;
   Seconds greatest_lag{0};
@@ -43,7 +43,7 @@ struct PaceSummary {
   }
 };
 
-/// What one `comm` command found out.
+/// The findings of one `comm` command.
 struct CommReport {
   CommRequest request;
   int ranks = 0;

@@ -1,3 +1,7 @@
+// Reads the flags of `comm`, most of which are named as in nccl-tests, and refuses combinations
+// that cannot be measured, all at once. Sizes grow by a factor from the smallest to the largest; a
+// factor near 1 or a start of 0 would make no sweep. What depends on the number of ranks is checked
+// later, by the session, when the world exists.
 #include "suite/probe/comm_request.hpp"
 
 #include <fmt/format.h>
@@ -23,7 +27,7 @@ constexpr Named<Reduction> reductions[] = {{Reduction::sum, "sum"},
                                            {Reduction::max, "max"},
                                            {Reduction::average, "avg"}};
 
-/// Finer sweeps take longer than anybody waits.
+/// The least growth from one size to the next: finer sweeps take longer than anybody waits.
 constexpr double least_size_factor = 1.01;
 constexpr Bytes most_bytes{std::uint64_t{1} << 50};
 
@@ -154,6 +158,7 @@ std::vector<Bytes> CommFlags::sizes(ProblemList& problems) const {
     next *= factor_;
     if (next > static_cast<double>(last.value())) break;
     const Bytes size(static_cast<std::uint64_t>(next));
+    // A small factor may round to the same number of bytes twice.
     if (size > sizes.back()) sizes.push_back(size);
   }
   if (problems.empty() && first.value() == 0 && last.value() > 0) {
@@ -184,6 +189,7 @@ void CommFlags::set_way(CommRequest& request, ProblemList& problems) const {
                    "allreduce alone has a choice", "Leave it out.");
     }
   }
+  // The compressed formats round, which only sums of float32 allow for.
   const bool sums = reduces(shape.collective) && shape.type == DataType::f32 &&
                     (shape.reduction == Reduction::sum || shape.reduction == Reduction::average);
   if (request.wire != WireFormat::fp32 && !sums) {

@@ -14,7 +14,7 @@
 
 namespace heteroperf {
 
-/// What one `comm` command measures.
+/// The measurement that one `comm` command asks for.
 struct CommRequest {
   CaseShape shape;  ///< `bytes` is each size in turn
   std::vector<Bytes> sizes;

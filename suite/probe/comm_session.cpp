@@ -1,3 +1,14 @@
+// Measures collectives at every size on one communicator. Two communicators take part. The
+// *harness* is the world as it was joined; barriers, gathers of results and votes go over it. The
+// *group* under test is built from it in layers: paced links where a cluster is emulated, checksums
+// and agreement checks where they are wanted, and on top the hybrid that splits ranks into clusters
+// joined by bridges.
+//
+// Each size is timed out of place and, where the collective has that form, in place. A deadline
+// guards every call: it expects a time, from the cost model or from a first call, and names the
+// operation that hangs. Checks use fresh inputs with values whose sums are exact, so every element
+// has one right answer; a compressed wire has a bound in its place. Traffic between clusters is
+// counted in one call of its own, outside the timing.
 #include "suite/probe/comm_session.hpp"
 
 #include <fmt/format.h>
@@ -20,7 +31,7 @@ namespace heteroperf {
 namespace {
 
 constexpr double giga = 1e9;
-/// The result of an average is rounded once more.
+/// The division of an average rounds once more than its sum.
 constexpr int average_ulps = 2;
 
 /// Sums over all ranks; exact up to 2^63.
@@ -30,7 +41,8 @@ std::uint64_t total(Communicator& group, std::uint64_t mine) {
   return static_cast<std::uint64_t>(value);
 }
 
-/// Time of an unknown operation that is still worth waiting for, over 20: 100 Mbit/s.
+/// The time of an operation that nobody can predict: a twentieth of what 100 Mbit/s would take,
+/// which the deadline multiplies again.
 Seconds slowest(Bytes bytes) { return Seconds(static_cast<double>(bytes.value()) / 12.5e6 / 20); }
 
 bool is_on_devices(const CommRequest& request) { return request.session.transport == "nccl"; }
@@ -108,6 +120,7 @@ void CommSession::build_on_devices() {
 
 void CommSession::build_hybrid() {
   auto base = harness().split(0, harness().rank().value());
+  // Pacing lies at the bottom, so that checks travel over modelled links too.
   if (request_.pace) {
     base = make_paced_communicator(std::move(base), *request_.pace, world_.control);
     paced_ = base.get();
@@ -132,7 +145,8 @@ void CommSession::build_hybrid() {
   group_ = std::move(hybrid);
 }
 
-/// All ranks find the same: the tightest host decides.
+/// Refuses buffers that a host does not have. All ranks find the same, because the tightest host
+/// decides.
 void CommSession::check_memory() const {
   CaseShape shape = request_.shape;
   shape.bytes = request_.sizes.back();
@@ -176,6 +190,7 @@ CommResult CommSession::measure(Bytes size) {
   CommResult result;
   result.elements = elements_of(shape, harness().size());
   result.bytes = Bytes(result.elements * size_of(shape.type));
+  // Only an all-reduce has algorithms to choose from.
   result.choice.reason = "the transport's own";
   if (hybrid_ != nullptr && shape.collective == Collective::all_reduce) {
     result.choice = hybrid_->choice(result.bytes, shape.type, shape.reduction);
@@ -273,6 +288,7 @@ void CommSession::measure_traffic(CollectiveCase& one, CommResult& result) {
       bytes += static_cast<std::uint64_t>(sent[static_cast<std::size_t>(rank.value())]);
     }
     traffic.wire += Bytes(bytes);
+    // Without a measured rate the bytes are told, not the utilization.
     if (!model_ || model_->bridge_rate <= BytesPerSecond(0)) continue;
     const double rate = model_->bridge_rate.value() * static_cast<double>(cluster.bridges.size());
     busiest = std::max(busiest, static_cast<double>(bytes) / rate);
@@ -298,6 +314,7 @@ std::optional<PaceSummary> CommSession::pace() const {
 
 void CommSession::stop_if_asked() {
   std::int32_t stop = stop_signal() != nullptr ? 1 : 0;
+  // One rank's signal ends the session on all.
   harness().all_reduce(std::span(&stop, 1), Reduction::max);
   if (stop != 0) throw Error(ErrorKind::interrupted, {{"stopped by a signal", "", ""}});
 }

@@ -19,7 +19,7 @@ class CommSession {
   /// outlive it.
   CommSession(const CommRequest& request, World& world);
 
-  /// What is known before the first size.
+  /// Returns the report with everything that is known before the first size.
   CommReport heading() const;
   /// Collective.
   CommResult measure(Bytes size);
@@ -39,7 +39,7 @@ class CommSession {
   CommTiming time(const CaseShape& shape, const CommResult& result);
   std::uint64_t wrong_elements(CollectiveCase& one, const Tolerance& tolerance);
   Tolerance tolerance(WireFormat wire) const;
-  /// What travels between clusters when that case is called.
+  /// Returns the format in which values travel between clusters in that case.
   WireFormat wire_of(const CaseShape& shape, const Choice& choice) const;
   void measure_traffic(CollectiveCase& one, CommResult& result);
 
@@ -52,7 +52,7 @@ class CommSession {
   const Communicator* paced_ = nullptr;   ///< inside group_
   HybridCommunicator* hybrid_ = nullptr;  ///< group_, unless the native library does everything
   OperationDeadline deadline_;
-  Deviation deviation_;  ///< of the last check, all ranks together
+  Deviation deviation_;  ///< the last check's, all ranks together
   std::uint64_t seed_ = 0;
 };
 

@@ -1,3 +1,12 @@
+// Measures how long single operations of models take, so that a planner need not guess from one
+// peak rate. A *job* is one model in one precision at one micro-batch; operations are measured at
+// several micro-batches because small ones are slower per sample. All ranks measure the same job at
+// the same time, as they compute in a run, and each class keeps the median of its ranks.
+//
+// The time limit is shared out: each job may take an equal part of what is left, so that jobs that
+// need less leave more to the later ones. A job that could not finish its rounds on some rank of a
+// class is left out for that class and named. Results are entries of the cluster's efficiency
+// matrix.
 #include "suite/probe/operation_measurement.hpp"
 
 #include <fmt/format.h>
@@ -22,7 +31,7 @@ namespace {
 
 constexpr std::int64_t micro_batch_step = 4;
 constexpr std::int64_t most_samples = 1 << 16;
-constexpr std::size_t numbers_each = 5;  // of OperationSeconds
+constexpr std::size_t numbers_each = 5;  // fields of OperationSeconds
 
 /// One model in one precision at one micro-batch.
 struct MeasurementJob {
@@ -42,7 +51,8 @@ std::vector<std::string> trainings() {
   return names;
 }
 
-/// Weights, gradients and optimizer states of the operations, and what goes between them.
+/// Estimates the memory of a job: weights, gradients and optimizer states of the operations, and
+/// what goes between them.
 double bytes_of(const ModelOperations& model, std::int64_t samples) {
   constexpr double copies_of_weights = 4, copies_of_activations = 2;
   double sum = 0;
@@ -67,7 +77,7 @@ std::vector<std::vector<double>> gather(Communicator& world, const std::vector<d
   return result;
 }
 
-/// Of the ranks of a class, number by number.
+/// Takes the median over the ranks of a class, number by number.
 std::vector<double> medians_of(const std::string& device_class, const Cluster& cluster,
                                const std::vector<std::vector<double>>& by_rank) {
   std::vector<double> result;
@@ -135,6 +145,7 @@ class OperationMeasurement {
   }
 
  private:
+  // All ranks must have it, since all measure the same jobs.
   bool has_native_bf16() const {
     std::int32_t has = engine_.has_native_bf16() ? 1 : 0;
     world_.all_reduce(std::span(&has, 1), Reduction::min);
@@ -175,6 +186,7 @@ class OperationMeasurement {
   std::vector<std::int64_t> micro_batches(const Workload& workload) const {
     if (!request_.micro_batches.empty()) return request_.micro_batches;
     std::vector<std::int64_t> result;
+    // Powers of four and the workload's own.
     for (std::int64_t n = 1; n < workload.micro_batch; n *= micro_batch_step) result.push_back(n);
     result.push_back(workload.micro_batch);
     return result;
@@ -209,6 +221,7 @@ class OperationMeasurement {
     probe.seconds_each = request_.seconds_each;
     probe.deadline_s = seconds;
     probe.stop = [] { return stop_signal() != nullptr; };
+    // Ranks that begin together disturb each other as they do in a run.
     world_.barrier();
     const OperationProbeResult mine = engine_.measure_operations(probe);
     const auto by_rank = gather(world_, numbers_of(mine));
@@ -310,6 +323,7 @@ std::string measure_memory_of(Communicator& world, const std::vector<std::string
       const bool is_told = by_rank[r].front() > 0;
       if (is_told && cluster.ranks[r].device_class == one.name) rates.push_back(by_rank[r].front());
     }
+    // A class that has no rank with a number gets no entry rather than a guess.
     if (rates.empty()) continue;
     matrix.add({one.name, DeviceQuantity::memory_bytes_per_s},
                {median(rates),

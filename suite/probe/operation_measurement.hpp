@@ -14,7 +14,7 @@ namespace heteroperf {
 
 /// Whose operations `probe` measures, and for how long.
 struct OperationsRequest {
-  std::vector<std::string> workloads;   ///< of the catalog; empty: every training
+  std::vector<std::string> workloads;   ///< names of the catalog; empty: every training
   std::string size, model;              ///< empty: what the scaling rule chooses for the machine
   std::vector<std::string> precisions;  ///< empty: fp32, and bf16 where the devices have it
   std::vector<std::int64_t> micro_batches;  ///< empty: 1, 4, 16, … and the workload's own
