@@ -206,6 +206,7 @@ void check_until(const RunConfig& config, const std::vector<Setting>& settings,
                  "the suite has searches, whose throughput is of one model after another",
                  fmt::format("Name a workload: {}", fmt::join(workloads_with(path), " or ")));
   }
+  // By time the precision only ends the phase earlier.
   if (config.measure.steps == 0) return;
   const std::string steps =
       check.shown_value("measure.steps", fmt::format("{}", config.measure.steps));
@@ -344,6 +345,7 @@ void validate(const CommConfig& c, const std::vector<Setting>& settings, Problem
   check.range("comm.heartbeat_s", c.heartbeat_s, 0.01, 60);
   check.range("comm.join_timeout_s", c.join_timeout_s, 1, 86400);
   check.choice("comm.host_path", c.host_path, {"messages", "shared_memory", "single_copy"});
+  // One lost sign of life must not look like a lost rank.
   if (c.heartbeat_s * 3 <= c.timeout_s) return;
   problems.add(fmt::format("comm.heartbeat_s = {} is too long for comm.timeout_s = {}",
                            c.heartbeat_s, c.timeout_s),

@@ -207,6 +207,7 @@ Json& at_path(Json& tree, const std::string& path) {
 
 Json to_tree(const RunConfig& config) {
   Json tree{{"_format", "heteroperf-config"}, {"_version", config_version}};
+  // Folders and logs say where a run writes, not what it does, and are no change.
   RunConfig copy = config;
   visit_members(copy, [&](const KeyInfo& key, auto& member) {
     if (!is_empty(member) && speaks(config, key)) at_path(tree, key.path) = to_value(member);
@@ -302,6 +303,7 @@ void assign(RunConfig& config, const std::string& path, const Text& value,
             const std::string& shown_value, ProblemList& problems, Read&& read) {
   bool found = false;
   visit_members(config, [&](const KeyInfo& key, auto& member) {
+    // The visitor sees every member; only one has this path.
     if (path != key.path) return;
     found = true;
     ValueOf<decltype(member)> parsed{};
@@ -343,6 +345,7 @@ std::vector<std::string> workloads_with(const std::string& path) {
   visit_members(config, [&](const KeyInfo& key, auto&) {
     if (path != key.path || key.workloads == nullptr) return;
     std::istringstream words(key.workloads);
+    // The list is words in one text, because the table is constant.
     having.assign(std::istream_iterator<std::string>(words), {});
   });
   return having;

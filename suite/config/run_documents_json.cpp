@@ -24,6 +24,7 @@ Json bindings(const Placement& placement) {
                                          {"bound", binding.unbound.empty()}});
     if (!binding.unbound.empty()) entry["reason"] = binding.unbound;
     entry["device"] = binding.device;
+    // A rank on the host's cores has no more to tell.
     if (!binding.gpu) continue;
     entry["gpu"] = *binding.gpu;
     entry["gpu_name"] = binding.device;

@@ -60,6 +60,7 @@ class RunLearner {
     if (journal_.all<RankTimeEvent>().empty()) refuse("no times by rank");
     result_.run_id = measured->run_id;
     result_.measured_step_s = measured->step_time_s;
+    // The run was planned with these rates, so the correction starts from them.
     cluster_ = known_better(std::move(cluster_), result_.plan);
     PlanSimulationRequest request;
     request.path = plan_file;

@@ -125,6 +125,7 @@ Json imported_json(const PlanReport& report) {
   Json list = Json::array();
   for (const ImportedPlan& one : report.imported) {
     Json object{{"source", one.source}};
+    // A plan that could not be read has only the reason.
     if (!one.plan.stages.empty()) object["plan"] = Json::parse(plan_text(one.plan));
     if (one.why_not.empty()) {
       object["step_time_s"] = one.step_time_s;
@@ -153,6 +154,7 @@ Json rates_json(const RateUse& use) {
     operations.push_back(std::move(object));
   }
   Json rates;
+  // The three fractions add up to 1 where anything is computed.
   for (const RateBasis basis : {RateBasis::measured, RateBasis::other_shape, RateBasis::analytic}) {
     rates[fmt::format("{}_fraction", name_of_basis(basis))] = use.fraction(basis);
   }
@@ -192,6 +194,7 @@ struct Claimed {
   const Cluster& cluster;
 };
 
+/// Makes a claimed plan ready and certifies it; a plan that is not sound becomes a failed check.
 std::optional<CertifiedPlan> certified(const Plan& plan, const Claimed& claimed,
                                        const std::string& name, ClaimChecks& checks) {
   try {

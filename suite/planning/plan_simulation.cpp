@@ -42,6 +42,7 @@ Workload workload_of(const Plan& plan, const PlanSimulationRequest& request) {
   wanted.precision = parse_precision(first_of(request.precision, own.precision));
   if (own.sequence_length > 0) wanted.sequence_length = own.sequence_length;
   if (!own.optimizer.empty()) wanted.optimizer = own.optimizer;
+  // The plan's own size, so the machine's scale does not matter here.
   return find_workload(first_of(request.workload, own.name)).make(wanted, ScalingInput());
 }
 
@@ -76,6 +77,7 @@ Json rank_json(const PlanSimulation& simulation, const PlanRankTimes& times, std
           {"ledger", memory_ledger_json(memory)}};
 }
 
+/// The critical path names instructions of positions, since replicas share them.
 Json path_json(const PlanSimulation& simulation) {
   Json path = Json::array();
   for (const PathStep& step : simulation.prediction->pipeline.critical_path) {

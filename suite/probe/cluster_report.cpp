@@ -37,11 +37,13 @@ std::string efficiency_text(const Cluster& cluster, const std::string& device_cl
     if (entry.operation == "memory") {
       memory = fmt::format("{:.1f} GB/s", entry.rate.value() * 1e-9);
     }
+    // Single operations have names such as conv2d/forward.
     operations += entry.operation.find('/') != std::string::npos ? 1 : 0;
   }
   return fmt::format("memory {}, {} rates of single operations", memory, operations);
 }
 
+/// A link joins two ranks, or any two members of two clusters, or of one.
 std::string ends_text(const Link& link) {
   if (link.ranks)
     return fmt::format("rank {} - rank {}", link.ranks->first.value(), link.ranks->second.value());
@@ -89,6 +91,7 @@ std::map<std::string, Kind> kinds_of(const std::vector<std::string>& readings) {
     kind.ranks.push_back(r);
     // The first device stands for its class.
     if (kind.ranks.size() == 1) kind.device = device;
+    // A plan must fit every device of the class.
     kind.device.memory = std::min(kind.device.memory, device.memory);
     for (const auto& [precision, rate] : device.rates) {
       kind.rates[precision].push_back(rate.value());
@@ -137,6 +140,7 @@ void fill_classes(const std::vector<std::string>& readings, const std::string& w
     device.rates.clear();
     for (const auto& [precision, rates] : kind.rates) {
       device.rates[precision] = OpsPerSecond(median(rates));
+      // The entry repeats the rate with its date, which the class itself does not have.
       cluster.efficiency.push_back(
           {name, "gemm", "square", precision, device.rates[precision], "measured " + when});
     }

@@ -7,7 +7,7 @@
 
 namespace heteroperf {
 
-/// The cluster file.
+/// The cluster file as text, which --cluster reads.
 std::string cluster_json_text(const Cluster& cluster);
 /// Classes, clusters, cards and links as tables.
 std::string cluster_table(const Cluster& cluster, const std::string& reason);

@@ -113,6 +113,8 @@ Json result_json(const CommResult& result) {
     json["in_place"] = Json::object();
     put_timing(json["in_place"], *result.in_place);
   }
+  // Logical bytes are the values that cross between clusters; wire bytes what is left of them after
+  // compression.
   if (result.traffic) {
     json["logical_bytes"] = whole_number_json(result.traffic->logical.value());
     json["wire_bytes"] = whole_number_json(result.traffic->wire.value());
@@ -138,6 +140,8 @@ Json topology_json(const CommReport& report) {
     Json bridges = Json::array();
     for (const Bridge& bridge : cluster.bridges) {
       Json one{{"rank", bridge.rank.value()}, {"share", bridge.share}};
+      // A *bridge* is a rank that carries the traffic of its cluster to the others, for a share of
+      // it.
       if (!bridge.card.empty()) one["card"] = bridge.card;
       bridges.push_back(std::move(one));
     }
@@ -197,6 +201,7 @@ std::string comm_heading(const CommReport& report) {
       report.ranks, report.transport, report.emulated() ? " (paced: emulated links)" : "",
       to_string(report.request.wire), report.path, clusters_text(report.clusters));
   for (const Column& column : columns) text += fmt::format("{:>{}} ", column.title, column.width);
+  // The last blank of the row becomes the end of the line.
   text.back() = '\n';
   return text;
 }
@@ -211,6 +216,7 @@ std::string comm_row(const CommReport&, const CommResult& result) {
 }
 
 std::string comm_csv_heading() {
+  // Times are in seconds here, so that a spreadsheet needs no other unit.
   return "bytes,elements,algorithm,wire,median_s,min_s,p95_s,ci95_low_s,ci95_high_s,algbw_gbps,"
          "busbw_gbps,wrong,in_place_median_s,in_place_busbw_gbps,in_place_wrong,wire_bytes,"
          "predicted_s,link_utilization\n";
@@ -250,6 +256,7 @@ std::string comm_json_text(const CommReport& report) {
     if (!verdict.reason.empty()) json["reasons"].push_back(verdict.reason);
   }
   if (reduces(shape.collective)) json["reduction"] = reduction_name(shape.reduction);
+  // A session that failed while it was built knows neither ranks nor clusters.
   if (report.ranks > 0) json.update({{"ranks", report.ranks}, {"transport", report.transport}});
   json.update({{"emulated", report.emulated()},
                {"checksums", report.request.checksum},

@@ -110,12 +110,14 @@ CommRequest CommFlags::request(const std::vector<std::string>& sets) const {
   set_sum(request, problems);
   set_way(request, problems);
   request.session.transport = transport_;
+  // mpirun starts this same command again on every rank.
   request.session.argv = original_argv();
   std::vector<Setting> settings;
   for (const auto& [path, value, flag] :
        {Setting{"comm.timeout_s", timeout_s_, "--timeout"},
         {"comm.join_timeout_s", join_timeout_s_, "--join-timeout"},
         {"comm.host_path", host_path_, "--host-path"}}) {
+    // Only flags that were typed become settings, so --set can give the others.
     if (!value.empty()) settings.push_back({path, value, flag});
   }
   request.session.comm = comm_config_of(std::move(settings), sets, problems);
@@ -143,6 +145,7 @@ std::vector<Bytes> CommFlags::sizes(ProblemList& problems) const {
   if (last < first) {
     problems.add(fmt::format("-e {} is below -b {}", last_, first_), "", "Swap them.");
   }
+  // A factor that makes no sweep is no problem where there is only one size.
   const bool grows = factor_ >= least_size_factor && factor_ <= 1e6;
   if (!grows && first != last) {
     problems.add(fmt::format("-f {:g} makes no sweep", factor_),
@@ -161,6 +164,7 @@ std::vector<Bytes> CommFlags::sizes(ProblemList& problems) const {
     // A small factor may round to the same number of bytes twice.
     if (size > sizes.back()) sizes.push_back(size);
   }
+  // A single size of 0 is allowed: it measures the latency of an empty call.
   if (problems.empty() && first.value() == 0 && last.value() > 0) {
     problems.add("-b 0 makes no sweep", "0 times a factor stays 0", "Give -e 0 too, or -b 8.");
   }
@@ -182,6 +186,7 @@ void CommFlags::set_way(CommRequest& request, ProblemList& problems) const {
   const CaseShape& shape = request.shape;
   collect_problems(problems, [&] { request.wire = parse_wire_format(wire_); });
   request.algorithm = algorithm_;
+  // Rules choose an algorithm by size; without any the cost model does.
   if (algorithm_ != "auto") {
     collect_problems(problems, [&] { request.rules = parse_selection(algorithm_); });
     if (shape.collective != Collective::all_reduce) {
@@ -197,6 +202,7 @@ void CommFlags::set_way(CommRequest& request, ProblemList& problems) const {
                              collective_, type_),
                  "only float32 sums and averages travel compressed", "Leave --wire out.");
   }
+  // These layers lie between ranks and the transport, which NCCL passes by.
   if (transport_ == "nccl" && (!pace_.empty() || checksum_)) {
     problems.add("--pace and --checksum do not go with nccl",
                  "inside a cluster its library moves everything itself", "Use --transport mpi.");

@@ -76,6 +76,7 @@ void CommSession::check_fit() const {
   if (request_.shape.collective == Collective::send_receive && ranks < 2) {
     problems.add("sendrecv needs two ranks", "", "Give --ranks 2 or more.");
   }
+  // The factor is 0 where nothing has to travel.
   if (request_.least_busbw && bus_factor(request_.shape.collective, ranks) == 0) {
     problems.add("--min-bw needs two ranks", "the busbw of one rank is 0",
                  "Give --ranks 2 or more.");
@@ -131,12 +132,14 @@ void CommSession::build_hybrid() {
   } else if (request_.pace) {
     clusters_ = request_.pace->rank_clusters();
   } else {
+    // Over the layers below, so that paced links form the clusters that they model.
     clusters_ = discover_clusters(*base, descriptors_);
   }
   auto inside =
       base->split(static_cast<int>(clusters_.cluster_of(base->rank())), base->rank().value());
   HybridConfig config = hybrid_config();
   if (request_.shape.collective == Collective::all_reduce && harness().size() > 1) {
+    // Only an all-reduce chooses between algorithms, and only it needs the model.
     model_ = measure_cost_model(*base, *inside, clusters_, request_.sizes.back());
     config.model = model_;
   }
@@ -154,6 +157,7 @@ void CommSession::check_memory() const {
   const auto here = static_cast<std::uint64_t>(
       std::count_if(descriptors_.begin(), descriptors_.end(),
                     [&](const RankDescriptor& one) { return one.host == host; }));
+  // All ranks of a host need their buffers at the same time.
   const std::uint64_t need = memory_of(shape, harness().size()).value() * here;
   const Machine machine = probe_machine();
   const Bytes available = machine.memory_available.value.value_or(Bytes(~std::uint64_t{0}));
@@ -199,6 +203,7 @@ CommResult CommSession::measure(Bytes size) {
   result.timing = time(shape, result);
   if (request_.check && result.wire != WireFormat::fp32) {
     result.largest_error = deviation_.largest;
+    // The mean is over the elements of all ranks.
     const auto elements = static_cast<double>(result.elements) * harness().size();
     result.rms_error = std::sqrt(deviation_.sum_of_squares / std::max(elements, 1.0));
   }
@@ -208,6 +213,7 @@ CommResult CommSession::measure(Bytes size) {
   }
   if (clusters_.clusters.size() > 1) {
     CollectiveCase one(*group_, shape);
+    // Fresh values in every case, so that a result of the last one cannot pass for this one's.
     one.fill(++seed_);
     measure_traffic(one, result);
   }
@@ -237,6 +243,7 @@ CommTiming CommSession::time(const CaseShape& shape, const CommResult& result) {
   timing.time = time_calls(harness(), call, {request_.warmup, request_.iterations, Seconds(0.5)});
   deadline_.end();
   timing.algbw = static_cast<double>(one.bytes().value()) / timing.time.median.value() / giga;
+  // The factor of nccl-tests, which makes collectives comparable.
   timing.busbw = timing.algbw * bus_factor(shape.collective, harness().size());
   if (request_.check) timing.wrong = wrong_elements(one, tolerance(result.wire));
   return timing;
@@ -308,6 +315,7 @@ std::optional<PaceSummary> CommSession::pace() const {
   double lag_s = mine.greatest_lag.value();
   harness().all_reduce(std::span(&lag_s, 1), Reduction::max);
   all.greatest_lag = Seconds(lag_s);
+  // True for all where it is true for one.
   all.cards_divided = total(harness(), mine.cards_divided ? 1 : 0) > 0;
   return all;
 }

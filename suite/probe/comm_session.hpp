@@ -35,8 +35,11 @@ class CommSession {
   void build();
   void build_hybrid();
   void build_on_devices();
+  /// The settings of a hybrid that do not depend on the transport.
   HybridConfig hybrid_config() const;
   CommTiming time(const CaseShape& shape, const CommResult& result);
+  /// Runs the case once more on fresh inputs and counts, over all ranks, elements beyond the
+  /// tolerance.
   std::uint64_t wrong_elements(CollectiveCase& one, const Tolerance& tolerance);
   Tolerance tolerance(WireFormat wire) const;
   /// Returns the format in which values travel between clusters in that case.

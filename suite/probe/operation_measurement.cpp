@@ -43,6 +43,7 @@ struct MeasurementJob {
   }
 };
 
+/// A search has no one model whose operations could be measured.
 std::vector<std::string> trainings() {
   std::vector<std::string> names;
   for (const CatalogEntry& entry : catalog()) {
@@ -174,6 +175,7 @@ class OperationMeasurement {
         jobs_.push_back({workload.get(), samples});
       }
     }
+    // Before the first measurement: a job that cannot fit is the user's to change.
     check_memory();
   }
 
@@ -220,14 +222,17 @@ class OperationMeasurement {
     probe.threads = request_.threads;
     probe.seconds_each = request_.seconds_each;
     probe.deadline_s = seconds;
+    // A signal ends the job on this rank; the next step ends the probe on all.
     probe.stop = [] { return stop_signal() != nullptr; };
     // Ranks that begin together disturb each other as they do in a run.
     world_.barrier();
     const OperationProbeResult mine = engine_.measure_operations(probe);
+    // Every rank gets all numbers, so that all make the same matrix.
     const auto by_rank = gather(world_, numbers_of(mine));
     source_.workload = workload.name + " " + workload.size;
     for (const DeviceClass& one : cluster_.classes) {
       source_.device_class = one.name;
+      // A median over some of the ranks would hide the slow ones.
       if (!measured_by_all(one.name, by_rank)) {
         left_out_.push_back(fmt::format("{} on {}: no time for five rounds (--time-limit {:g})",
                                         job.name(), one.name, request_.time_limit_s));
@@ -311,6 +316,7 @@ std::string measure_memory_of(Communicator& world, const std::vector<std::string
                               int threads, double seconds, const std::string& date,
                               const std::string& machine, Cluster& cluster) {
   const auto rank = static_cast<std::size_t>(world.rank().value());
+  // Ranks of one host share its memory and are measured as one group.
   const auto first = std::find(hosts.begin(), hosts.end(), hosts[rank]) - hosts.begin();
   const auto host = world.split(static_cast<int>(first), world.rank().value());
   const MemoryRate mine = measure_memory_rate(*host, usable_cores().cpus, threads, seconds);

@@ -1,3 +1,6 @@
+// The verb `align`: sets two runs of one training side by side (verification/align_runs.cpp) and
+// says with its exit code whether they agree. It is how a port to another machine or plan is
+// accepted.
 #include <fmt/format.h>
 
 #include "metrics/base/error.hpp"
@@ -28,6 +31,7 @@ class AlignVerb : public Verb {
   }
 
   ExitCode run(const GlobalOptions& options) override {
+    // Written so that a number that is not one is refused, too.
     if (!(rule_.limit >= 0)) {
       throw UserError(fmt::format("--limit {} is out of range", rule_.limit), "0 or more");
     }
@@ -36,6 +40,7 @@ class AlignVerb : public Verb {
       fmt::print(stderr, "heteroperf: warning: {}\n", line_text(warning));
     }
     fmt::print("{}", options.json ? alignment_json_text(alignment) : alignment_table(alignment));
+    // A difference fails an acceptance, so it has the exit code of a failed verification.
     return alignment.ok() ? ExitCode::ok : ExitCode::verification;
   }
 

@@ -1,3 +1,11 @@
+// The verb `baseline`: keeps records under a name, as files in a folder that a repository can hold,
+// so that a later gate has something to compare with. The verb has four actions, which a table maps
+// to functions.
+//
+// A baseline that silently becomes slower hides the regression that it should show. So `save` first
+// judges the new runs against those that the name holds: where a metric is worse, or where that
+// cannot be told, the old baseline stays and the exit code says which.
+// --force replaces it all the same.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -46,6 +54,7 @@ std::string baseline_listing_text(const std::vector<SavedBaseline>& baselines) {
           run.ops_per_second ? with_prefix(*run.ops_per_second, operations_unit) : "no score",
           run.record.filename().string());
     }
+    // A file that cannot be read is named rather than left out, since a gate would miss it.
     for (const SkippedEntry& one : runs.skipped) {
       text += fmt::format("  NOT USABLE {}: {}\n", one.path.filename().string(), one.reason);
     }
@@ -53,7 +62,7 @@ std::string baseline_listing_text(const std::vector<SavedBaseline>& baselines) {
   return text;
 }
 
-/// `refusal` is of a save that was not done.
+/// Writes the document of all actions. `refusal` is given for a save that was not done.
 std::string baseline_listing_json_text(const std::vector<SavedBaseline>& baselines,
                                        const BaselineReplacement& refusal = {}) {
   Json json{{"_format", "heteroperf-baselines"}, {"_version", 1}};
@@ -74,6 +83,7 @@ std::string baseline_listing_json_text(const std::vector<SavedBaseline>& baselin
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+/// A metric with noise must be worse by this fraction to count.
 constexpr double least_loss = 0.02;
 
 ExitCode exit_code_for(ReplacementVerdict verdict) {
@@ -81,6 +91,7 @@ ExitCode exit_code_for(ReplacementVerdict verdict) {
   return verdict == ReplacementVerdict::inconclusive ? ExitCode::inconclusive : ExitCode::ok;
 }
 
+/// Reads the options of the verb and calls its action.
 class BaselineVerb : public Verb {
  public:
   const char* name() const override { return "baseline"; }
@@ -108,6 +119,7 @@ class BaselineVerb : public Verb {
   }
 
  private:
+  /// One word after `baseline`.
   struct BaselineAction {
     const char* name;
     ExitCode (BaselineVerb::*run)(const GlobalOptions& options);
@@ -119,6 +131,7 @@ class BaselineVerb : public Verb {
       throw UserError("baseline save takes a name and a run", "no run is given");
     }
     const RunSet runs = require_runs({runs_.begin(), runs_.end()});
+    // Checked before the comparison: only whole runs can be compared.
     require_whole(runs);
     if (!force_) {
       const auto judged = judge_replacement(home(), runs, least_loss);
@@ -164,6 +177,7 @@ class BaselineVerb : public Verb {
   }
 
   ExitCode remove(const GlobalOptions& options) {
+    // Counted first; throws for a name that is not saved.
     const std::size_t files = saved_baseline(folder_, name_).files.size();
     remove_baseline(folder_, name_);
     if (options.json) {

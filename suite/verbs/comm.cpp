@@ -1,3 +1,10 @@
+// The verb `comm`: measures collectives in the way of nccl-tests. All ranks run a session together
+// (probe/comm_session.cpp); rank 0 prints a row as soon as a size is measured, or one document at
+// the end, and rewrites the file of --out after every size.
+//
+// Output must survive the death of ranks. In a world of processes every process collects the
+// results, because the rank that speaks for a broken world may be another than rank 0. Threads
+// share one process and one output, so there rank 0 alone collects.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -40,6 +47,7 @@ class CommOutput {
   void fail(const Error& error) {
     report_.failure = error;
     if (const auto* peer = dynamic_cast<const PeerError*>(&error)) {
+      // A rank that was lost is named; any other error belongs to no rank.
       report_.failed_ranks = {peer->failure().rank.value()};
     }
     write_file();
@@ -76,6 +84,7 @@ class CommOutput {
   CommReport report_;
 };
 
+/// Reads the flags, runs the session and turns its verdict into an exit code.
 class CommVerb : public Verb {
  public:
   const char* name() const override { return "comm"; }
@@ -113,13 +122,14 @@ class CommVerb : public Verb {
                                 world.communicator->size(), request.sizes.size(),
                                 request.sizes.size() == 1 ? "" : "s"));
     }
-    // Threads share the output.
+    // Threads share the output, so only the first of them fills it.
     const bool holds_results = first || world.communicator->transport() != "threads";
     CommSession session(request, world);
     if (holds_results) output.begin(session.heading(), first);
     const std::int64_t start_ns = now_ns();
     std::size_t done = 0;
     for (const Bytes size : request.sizes) {
+      // Collective, so all ranks stop before the same size.
       session.stop_if_asked();
       // Rows that come as they are measured tell as much.
       if (progress && options.json) {
@@ -139,7 +149,8 @@ class CommVerb : public Verb {
     return exit_code_for(output.report());
   }
 
-  /// What a reader of the numbers should know.
+  /// Warns of what a reader of the numbers should know: links that were not kept to, and a wire
+  /// format that was never used.
   static void warn(const CommReport& report) {
     if (report.pace && report.pace->late_fraction() > 0.01) {
       fmt::print(stderr,
@@ -163,6 +174,7 @@ class CommVerb : public Verb {
     const CommReport::Verdict verdict = report.verdict();
     if (verdict.reason.empty()) return ExitCode::ok;
     fmt::print(stderr, "heteroperf: {}\n", verdict.reason);
+    // Wrong results weigh more than slow ones.
     return report.wrong_elements() > 0 ? ExitCode::verification : ExitCode::regression;
   }
 

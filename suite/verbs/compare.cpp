@@ -1,3 +1,10 @@
+// The verb `compare`: tells how much faster B is than A, with an interval, and what else differs
+// between them. Both sides may be single runs, folders of repeated runs, or two sweeps, which are
+// compared point by point. With --baseline homogeneous the first operand is a mixed cluster and the
+// others are its classes alone; the answer is then HSR, the throughput of the mix over the sum of
+// theirs.
+//
+// A comparison does not judge: its exit code is 0 whatever it finds. The verb `gate` judges.
 #include <fmt/format.h>
 
 #include "metrics/base/error.hpp"
@@ -11,6 +18,7 @@
 namespace heteroperf {
 namespace {
 
+/// The forms of the answer.
 enum class ComparisonForm { console, json, markdown };
 constexpr Named<ComparisonForm> forms[] = {{ComparisonForm::console, "console"},
                                            {ComparisonForm::json, "json"},
@@ -44,6 +52,7 @@ class CompareVerb : public Verb {
   ExitCode run(const GlobalOptions& options) override {
     const ComparisonForm named = parse_name(forms, "format", format_);
     const ComparisonForm form = options.json ? ComparisonForm::json : named;
+    // All problems of the options are told at once, before any folder is read.
     check_options();
     fmt::print("{}", baseline_.empty() ? compare(form) : against_classes(form));
     return ExitCode::ok;
@@ -72,7 +81,9 @@ class CompareVerb : public Verb {
 
   std::string compare(ComparisonForm form) const {
     const auto a = sweep_folder_of(runs_[0]), b = sweep_folder_of(runs_[1]);
+    // A sweep against a single run has no common points and is compared as a set of runs.
     if (a && b) return compare_points(*a, *b, form);
+    // Throws where the two sides are no measurement of the same thing.
     const RunPairs runs = require_pairs({runs_[0]}, {runs_[1]}, "A", "B");
     const RunComparison comparison = compare_runs(runs, threshold_percent_ / 100);
     if (form == ComparisonForm::json) return comparison_json_text(comparison);

@@ -1,3 +1,9 @@
+// The verb `count`: answers, from the graph alone and without training, how many operations a model
+// needs, how many parameters it has, and how much memory a training of it takes. Operations depend
+// on a *convention* of counting. `strict` counts what a step really computes and is the one that
+// records use; others (AIPerf, multiply-adds, PaLM, Megatron) are there to compare with numbers
+// that people publish. A convention has no answer for models that it does not define, and shows a
+// dash.
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -17,7 +23,7 @@
 namespace heteroperf {
 namespace {
 
-/// What `count` answers: the counts of one model for a batch.
+/// The answer of `count`: the counts of one model for a batch.
 struct CountReport {
   std::string model, graph_hash;
   Input input;
@@ -57,6 +63,7 @@ Json input_json(const CountReport& report) {
   return json;
 }
 
+/// Gradients of inputs and weights are counted apart, because schedules compute them apart.
 Json layer_json(const LayerCounts& layer) {
   Json json{{"name", layer.name},
             {"kind", layer.kind},
@@ -65,6 +72,7 @@ Json layer_json(const LayerCounts& layer) {
                     {"input_gradient", layer.strict.input_gradient.to_string()},
                     {"weight_gradient", layer.strict.weight_gradient.to_string()}};
   const Json aiperf = pass_json(layer.conventions[Convention::aiperf]);
+  // AIPerf counts only some kinds of layers.
   if (!aiperf.empty()) json["aiperf"] = aiperf;
   return json;
 }
@@ -81,6 +89,7 @@ std::string count_json_text(const CountReport& report) {
   Json forward = Json::object(), backward = Json::object(), train = Json::object();
   put(forward, "strict", strict.forward);
   put(forward, "aiperf", aiperf.forward);
+  // Multiply-adds are defined for the forward pass alone.
   put(forward, "mac", counts[Convention::mac].forward);
   put(backward, "strict", strict.backward);
   put(backward, "aiperf", aiperf.backward);
@@ -89,6 +98,7 @@ std::string count_json_text(const CountReport& report) {
   json["forward"] = forward;
   json["backward"] = backward;
   json["train"] = train;
+  // Memory is that of a training in fp32 with the usual optimizer of the family.
   json["memory"] = {{"weights_bytes", whole_number_json(report.memory.weights.value())},
                     {"gradients_bytes", whole_number_json(report.memory.gradients.value())},
                     {"optimizer_bytes", whole_number_json(report.memory.optimizer.value())},
@@ -108,6 +118,7 @@ std::string count_json_text(const CountReport& report) {
 
 std::string text_of(const std::optional<Ops>& count) { return count ? count->to_string() : "-"; }
 
+/// Memory is shown in MiB whatever its size, so that the columns compare.
 std::string mebibytes(Bytes bytes) {
   return fmt::format("{:.1f} MiB", static_cast<double>(bytes.value()) / (1 << 20));
 }
@@ -135,6 +146,7 @@ std::pair<std::int64_t, std::int64_t> parse_image(const std::string& text) {
   throw UserError("--image " + text + " is not usable", "expected HEIGHTxWIDTH, as 224x224");
 }
 
+/// The classes are the last dimension of the loss's input.
 std::int64_t classes_of(const ModelGraph& graph) {
   const Node& loss = graph.node(graph.loss());
   return graph.node(loss.inputs.front()).output.back();
@@ -145,6 +157,7 @@ std::string count_table(const CountReport& report) {
   std::string text = fmt::format("{}  {}\nparameters  {}\n", report.model, input_text(report),
                                  report.counts.parameters);
   std::vector<Convention> shown = report.conventions;
+  // Without --convention the table shows the three that most readers know.
   if (shown.empty()) shown = {Convention::strict, Convention::aiperf, Convention::mac};
   text += fmt::format("{:<16}{:>26}{:>26}{:>26}\n", "operations", "forward", "backward", "train");
   for (Convention convention : shown) {
@@ -205,6 +218,7 @@ class CountVerb : public Verb {
                       "See `heteroperf list models`.");
     }
     if (std::filesystem::path(model_).extension() == ".json") {
+      // A graph file has its shapes written out.
       if (length_ || !image_.empty()) {
         throw UserError("--seq and --image do not go with a graph file", "it fixes its own input");
       }
@@ -221,7 +235,7 @@ class CountVerb : public Verb {
     return build_model(model_, options);
   }
 
-  /// Of the two kinds of input a model has one.
+  /// Refuses the option that sets the other kind of input: a model reads tokens or images.
   void require_input_of(const ModelSpec& model) const {
     const bool images = model.input.kind == InputKind::images;
     const std::string given = !images && !image_.empty() ? "--image " + image_
@@ -246,7 +260,10 @@ class CountVerb : public Verb {
     report.model = graph.name;
     report.graph_hash = graph.hash();
     report.input = std::get<Input>(graph.node(graph.input()).attributes);
+    // A language model's classes are its vocabulary.
     report.classes = classes_of(graph);
+    // Language models are usually trained with AdamW, which keeps two states per weight;
+    // classifiers with SGD.
     report.optimizer =
         report.input.kind == InputKind::tokens ? OptimizerKind::adamw : OptimizerKind::sgd;
     report.counts = count_graph(graph, samples);

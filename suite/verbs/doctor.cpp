@@ -1,3 +1,10 @@
+// The verb `doctor`: says whether this machine can run the benchmark and what would make its
+// results bad. A check *fails* where no run is possible (no engine, too little memory); it *warns*
+// where results would be noisy or could not be written (load, frequency governor, disk). The exit
+// code follows failures only. Optional parts, such as MPI or CUDA, are listed with the reason why
+// they cannot be used, but none of them is needed.
+//
+// `version` shares the document of these parts, so both verbs are described in one header.
 #include <fmt/format.h>
 #include <unistd.h>
 #include <nlohmann/json.hpp>
@@ -52,6 +59,7 @@ std::string doctor_json_text(const DoctorReport& report) {
 
 std::string version_json_text(const Backends& parts) {
   Json formats = Json::object();
+  // Whoever reads documents of this program asks here which versions it writes.
   for (const DocumentKind& kind : document_kinds()) formats[kind.format] = kind.version;
   return Json{{"_format", "heteroperf-version"}, {"_version", 1},
               {"program", "heteroperf"},         {"version", version_text()},
@@ -71,6 +79,7 @@ constexpr double gib = 1024.0 * 1024.0 * 1024.0;
 constexpr double least_memory_gib = 1.0;
 constexpr double least_disk_gib = 0.1;
 
+/// Looks for the engine module without loading LibTorch.
 DoctorCheck check_engine() {
   const EngineStatus engine = engine_file_status();
   return {
@@ -96,6 +105,7 @@ DoctorCheck check_disk() {
   std::error_code error;
   const auto space = std::filesystem::space(".", error);
   const double found = error ? 0 : static_cast<double>(space.available) / gib;
+  // A folder that cannot be written is a warning, because --out can name another.
   const bool writable = access(".", W_OK) == 0;
   return {"results folder",
           writable && found >= least_disk_gib ? CheckStatus::ok : CheckStatus::warn,
@@ -106,9 +116,11 @@ DoctorCheck check_disk() {
 
 DoctorCheck check_load(const Machine& machine) {
   double load[1] = {0};
+  // Not knowing the load is a warning, too: nobody has shown that the machine is idle.
   if (getloadavg(load, 1) != 1)
     return {"load", CheckStatus::warn, "unknown", "an idle machine",
             "Look at the load by other means: other programs make results noisy"};
+  // Half of the cores is the limit that a gate sets by default, too.
   const bool busy = load[0] > 0.5 * machine.cores.count();
   return {"load", busy ? CheckStatus::warn : CheckStatus::ok, fmt::format("{:.2f}", load[0]),
           "below half of the cores",
@@ -116,6 +128,7 @@ DoctorCheck check_load(const Machine& machine) {
 }
 
 DoctorCheck check_governor(const Machine& machine) {
+  // A virtual machine hides it; that is no fault of its user.
   if (!machine.governor)
     return {"frequency governor", CheckStatus::ok, "not visible", "performance", ""};
   const bool steady = *machine.governor == "performance";
@@ -125,6 +138,7 @@ DoctorCheck check_governor(const Machine& machine) {
 
 BackendStatus hdf5_status() {
   BackendStatus status;
+  // The library is linked in, so what is built is usable.
   status.built = status.usable = samples_h5_built();
   status.version = hdf5_version();
   if (!status.built) status.reason = "not built with HDF5 (configure with -DHETEROPERF_HDF5=ON)";
@@ -141,6 +155,7 @@ BackendStatus cuda_status() {
   return status;
 }
 
+/// Looks at the machine; nothing here changes it or takes longer than reading files.
 DoctorReport examine() {
   const Machine machine = probe_machine();
   DoctorReport report;

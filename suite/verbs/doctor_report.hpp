@@ -7,6 +7,7 @@
 
 namespace heteroperf {
 
+/// The result of a check; only `fail` makes a run impossible.
 enum class CheckStatus { ok, warn, fail };
 
 /// One thing `doctor` looked at.
@@ -28,9 +29,11 @@ struct DoctorReport {
   bool run_possible() const;
 };
 
+/// "ok", "warn" or "fail".
 const char* to_string(CheckStatus status);
+/// The document of `doctor`, one object per check and per optional part.
 std::string doctor_json_text(const DoctorReport& report);
-/// Of `version`: program, commit, build, parts, formats.
+/// The document of `version`: program, commit, build, parts, formats.
 std::string version_json_text(const Backends& parts);
 
 }  // namespace heteroperf

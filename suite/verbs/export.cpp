@@ -1,3 +1,7 @@
+// The verb `export`: writes a run for other tools (CSV, Google Benchmark, MLPerf logs, OpenMetrics)
+// or a plan for other trainers. One option names the format; plan formats are listed here, run
+// formats belong to the results. A plan that a trainer cannot express is refused with everything
+// that does not fit, rather than written in part.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -24,6 +28,7 @@ std::string export_json_text(const std::string& format, const std::string& text)
   return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+/// A format of another trainer, and the function that writes a plan in it.
 struct PlanFormat {
   const char* name;
   const char* summary;
@@ -35,7 +40,7 @@ constexpr PlanFormat plan_formats[] = {
     {"megatron", "arguments with a layout string", megatron_arguments},
 };
 
-/// Null for a format of runs. Throws UserError for a name of neither.
+/// Finds a format of plans; null for a format of runs. Throws UserError for a name of neither.
 const PlanFormat* find_plan_format(const std::string& name) {
   std::vector<std::string> names;
   for (const PlanFormat& format : plan_formats) {
@@ -46,12 +51,14 @@ const PlanFormat* find_plan_format(const std::string& name) {
     if (name == format.name) return nullptr;
     names.emplace_back(format.name);
   }
+  // Formats of both kinds are candidates for what was meant.
   const std::string near = nearest_name(name, names);
   throw UserError(fmt::format("there is no export format '{}'", name),
                   fmt::format("there are {}", fmt::join(names, ", ")),
                   near.empty() ? "" : fmt::format("Did you mean '{}'?", near));
 }
 
+/// Both tables of formats have a name and a summary.
 void describe(const auto& formats, std::vector<std::string>& texts) {
   for (const auto& format : formats) {
     texts.push_back(fmt::format("{} ({})", format.name, format.summary));
@@ -87,7 +94,9 @@ class ExportVerb : public Verb {
 
   ExitCode run(const GlobalOptions& options) override {
     const PlanFormat* plan_format = find_plan_format(format_);
+    // A file that cannot be written is refused before any work.
     const OutputFile out(out_);
+    // An option that changes nothing is refused, as everywhere in the program.
     if (!table_.empty() && format_ != "csv") {
       throw UserError(fmt::format("--table {} changes nothing", table_), format_ + " has no tables",
                       "Leave it out, or export --to csv.");
@@ -98,6 +107,7 @@ class ExportVerb : public Verb {
       fmt::print("{}", options.json ? export_json_text(format_, text) : text);
       return ExitCode::ok;
     }
+    // With --json the document goes to stdout even where the text goes to a file.
     out.save(text);
     if (options.json) fmt::print("{}", export_json_text(format_, text));
     return ExitCode::ok;

@@ -16,7 +16,7 @@ class FlagOptions {
  public:
   /// Declares those whose configuration key `wanted` accepts.
   void declare(CLI::App& command, const std::function<bool(const std::string& path)>& wanted);
-  /// What was given, flag by flag; adds numbers that are not above 0 where they must be.
+  /// Returns what was given, flag by flag; adds numbers that are not above 0 where they must be.
   std::vector<Setting> settings(ProblemList& problems) const;
 
  private:

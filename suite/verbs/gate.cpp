@@ -1,3 +1,11 @@
+// The verb `gate`: answers whether the head is slower than the base, for a CI job. Exit code 0
+// means no regression beyond the threshold, 3 a regression, 4 that noise hides the answer; any
+// other code means that the gate itself did not come to an end. It judges stored records (--base,
+// --head) or runs commands by itself, in blocks or in lockstep (gate/gate_session.cpp).
+//
+// A gate always leaves its reports: JUnit, Markdown and gate.json are written even where an error
+// ended it, and tell that error. The threshold in percent becomes a *margin* on the logarithm of
+// the times, where a loss of x percent is -log(1 - x), so that ratios of runs add up.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -25,6 +33,7 @@ constexpr double usual_load = 0.5, usual_patience_s = 30;
 constexpr double longest_wait_s = 30 * 86400.0;
 constexpr std::int64_t most_blocks_allowed = 1000;
 
+/// Turns the verdict into the exit code that a CI job reads.
 ExitCode exit_code_for(GateVerdict verdict) {
   if (verdict == GateVerdict::regression) return ExitCode::regression;
   return verdict == GateVerdict::inconclusive ? ExitCode::inconclusive : ExitCode::ok;
@@ -100,6 +109,7 @@ class GateVerb : public Verb {
 
   ExitCode run(const GlobalOptions& options) override {
     check_options();
+    // Files that cannot be written are refused before hours of runs.
     const OutputFile junit(junit_, "--junit"), markdown(markdown_, "--markdown");
     rules_.statistics.margin = -std::log1p(-threshold_percent_ * percent);
     rules_.statistics.most_blocks = static_cast<std::size_t>(most_blocks_);
@@ -110,6 +120,7 @@ class GateVerb : public Verb {
       keep(report,
            [&] { write_file_atomically(commands_.out / "gate.json", gate_json_text(report)); });
     }
+    // The reports are written; now the error ends the program as any other does.
     if (report.error) throw Error(*report.error);
     fmt::print("{}", options.json ? gate_json_text(report) : gate_console_text(report));
     return exit_code_for(report.verdict);
@@ -120,6 +131,7 @@ class GateVerb : public Verb {
     ProblemList problems;
     const bool commands = !commands_.base.empty() || !commands_.head.empty();
     const bool records = !base_.empty() || !head_.empty();
+    // Either both are given or none is.
     if (commands == records) {
       problems.add("a gate needs a base and a head", "either as records or as commands",
                    "Give --base and --head, or --base-cmd and --head-cmd.");
@@ -168,13 +180,15 @@ class GateVerb : public Verb {
     }
   }
 
-  /// Never without a report: who reads the files learns what ended the gate.
+  /// Makes the report; never without one, so that whoever reads the files learns what ended the
+  /// gate.
   GateReport gate(const GlobalOptions& options) {
     GateReport report;
     try {
       report = commands_.base.empty() ? gate_records() : gate_commands(options);
     } catch (const Error& error) {
       report.error = error;
+      // Whatever happens, the reports must tell it.
     } catch (const std::exception& error) {
       report.error = Error(ErrorKind::internal, {{"unexpected failure", error.what(), ""}});
     }
@@ -185,6 +199,7 @@ class GateVerb : public Verb {
 
   static std::vector<std::filesystem::path> places_of(const std::vector<std::string>& names) {
     std::vector<std::filesystem::path> places;
+    // A name that is no path may be that of a saved baseline.
     for (const std::string& name : names) places.push_back(path_or_baseline(name));
     return places;
   }
@@ -201,11 +216,16 @@ class GateVerb : public Verb {
   }
 
   GateReport gate_commands(const GlobalOptions& options) {
+    // A stop signal ends the run that is under way and then the gate.
     install_stop_signals([] {});
+    // Other programs would be measured with the head and the base; so a busy machine is refused
+    // first.
     const std::string load = require_quiet_machine();
+    // A gate that nobody named still keeps its runs, so that they can be looked at.
     if (out_.empty()) out_ = "results/" + make_run_name("gate").run_id;
     commands_.out = create_run_folder(out_).folder;
     if (lockstep_) commands_.mode = GateMode::lockstep;
+    // Orders must not be known beforehand; no seed makes two gates alike.
     commands_.seed = unpredictable_bits();
     const GateProgress progress = [&](const std::string& line) {
       if (options.verbosity != Verbosity::quiet) fmt::print(stderr, "{}\n", line);
@@ -218,7 +238,9 @@ class GateVerb : public Verb {
   std::string require_quiet_machine() const {
     const int cores = usable_cores().count();
     const auto busy = wait_for_quiet(cores, max_load_, settle_s_);
+    // Some systems do not tell; then the report says so and the gate goes on.
     if (!busy) return "the system does not tell how busy it was before the gate";
+    // --max-load 1 allows any load.
     if (*busy > max_load_ * cores && max_load_ < 1) {
       throw Error(ErrorKind::environment,
                   {{fmt::format("the machine is busy: {:.1f} of {} cores are in use", *busy, cores),
@@ -228,6 +250,7 @@ class GateVerb : public Verb {
     return fmt::format("{:.1f} of {} cores were busy before the gate", *busy, cores);
   }
 
+  /// The command line of this gate, with the options that differ from their defaults.
   std::string reproduce() const {
     std::string line = fmt::format(
         "heteroperf gate --base-cmd {} --head-cmd {} --threshold {:g} --alpha "
@@ -247,7 +270,7 @@ class GateVerb : public Verb {
     return line;
   }
 
-  /// A gate's own error is not hidden by that of a file.
+  /// Writes one of the files. The gate's own error is not hidden by that of a file.
   static void keep(const GateReport& report, const std::function<void()>& write_it) {
     try {
       write_it();

@@ -1,3 +1,7 @@
+// The verb `help`: the help page of the program or of a verb, and *topics*, which are lists that
+// belong to no single verb: exit codes, variables, files, and the classes of validity with their
+// rules. Each topic is built from the table that the program itself uses, so it cannot disagree
+// with what the program does. A topic has the form of `list`, and the same JSON document.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -35,7 +39,7 @@ Items environment() {
   return items;
 }
 
-/// What the folders of runs, suites and sweeps hold, then every kind of document.
+/// Lists what the folders of runs, suites and sweeps hold, then every kind of document.
 Items files() {
   Items items{
       {"journal.jsonl", "everything that happened, as it happened; all else follows from it", {}},
@@ -52,6 +56,7 @@ Items files() {
       {"gate.json", "of `gate --base-cmd`, beside the runs", {}},
       {"results/latest", "a link to the newest folder", {}}};
   for (const DocumentKind& kind : document_kinds()) {
+    // Most documents say which command writes them.
     const std::string origin = kind.origin[0] == '\0' ? "" : fmt::format(": {}", kind.origin);
     items.push_back(
         {kind.format, fmt::format("version {}, {}{}", kind.version, kind.noun, origin), {}});
@@ -59,12 +64,14 @@ Items files() {
   return items;
 }
 
+/// Lists the classes of a run from the best to the worst, then the rules.
 Items validity() {
   Items items{{"closed", "no rule is broken: the run can be ranked", {}},
               {"review", "somebody has to look at it", {}},
               {"open", "a result, under other conditions than the closed ones", {}},
               {"invalid", "no result; no score is printed", {}}};
   for (ListItem& rule : list_rules()) {
+    // The first detail of a rule is its severity.
     rule.summary =
         fmt::format("{} when {}", std::get<std::string>(rule.details.front().second), rule.summary);
     items.push_back(std::move(rule));
@@ -72,6 +79,7 @@ Items validity() {
   return items;
 }
 
+/// One word that `help` knows beside the verbs.
 struct Topic {
   const char* name;
   const char* summary;
@@ -115,11 +123,13 @@ class HelpVerb : public Verb {
     std::vector<std::string> names;
     for (CLI::App* app : command_->get_parent()->get_subcommands({})) {
       names.push_back(app->get_name());
+      // Only the verb that is shown takes its variables, so that the page names them.
       if (names.back() != topic_) continue;
       mirror_in_environment(*app);
       return *app;
     }
     for (const Topic& topic : topics) names.emplace_back(topic.name);
+    // Verbs and topics are both candidates for what was meant.
     throw unknown_name("topic", topic_, names);
   }
 

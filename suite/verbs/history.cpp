@@ -1,3 +1,6 @@
+// The verb `history`: follows one metric over all runs in some folders and shows where its level
+// changed, with the commits and the environment on both sides of the change. Runs that measure
+// different things are different series. A metric that is no number has no level and is refused.
 #include <fmt/format.h>
 
 #include "metrics/base/error.hpp"
@@ -25,6 +28,7 @@ class HistoryVerb : public Verb {
 
   ExitCode run(const GlobalOptions& options) override {
     const ComparedMetric& metric = compared_metric(metric_);
+    // Metrics without a unit are no numbers.
     if (metric.unit[0] == '\0') {
       throw UserError(metric_ + " cannot be followed over time", "it is no number");
     }
@@ -33,6 +37,7 @@ class HistoryVerb : public Verb {
     require_some(runs, paths);
     const RunHistory history = run_history(std::move(runs), metric);
     fmt::print("{}", options.json ? history_json_text(history) : history_console_text(history));
+    // Folders without a usable run answer nothing, and scripts should notice.
     return history.series.empty() ? ExitCode::invalid_result : ExitCode::ok;
   }
 

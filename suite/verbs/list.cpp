@@ -1,3 +1,7 @@
+// The verb `list`: names what can be given to other verbs. Each listing is a function that returns
+// items with a name, a summary and details, and a table maps words to functions. Listings of
+// workloads and devices look at this machine: which size the scaling rule would choose on it, and
+// what kind of device its cores make.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,9 +36,10 @@ ListItem choice_item(const CatalogEntry& entry, const ScalingChoice& choice,
            {"reason", choice.reason}}};
 }
 
-/// With what the scaling rule would choose on this machine.
+/// Lists the workloads with what the scaling rule would choose on this machine.
 Items list_workloads() {
   const Placement placement = choose_placement({}, usable_cores(), 0);
+  // The same placement and rule as those of a run without options.
   const ScalingInput machine = scaling_input(placement, placement.ranks);
   Items items;
   for (const CatalogEntry& entry : catalog()) {
@@ -55,7 +60,7 @@ Items list_models() {
   return items;
 }
 
-/// Emulated devices of a description that `--cluster` finds by name.
+/// Describes the emulated devices of a cluster that `--cluster` finds by name.
 ListItem cluster_item(const std::string& name) {
   const Cluster cluster = shipped_cluster(name);
   std::string kinds;
@@ -64,15 +69,17 @@ ListItem cluster_item(const std::string& name) {
   }
   return {name,
           cluster.name,
+          // Shipped descriptions are there to be emulated: nobody has them all.
           {{"kind", "paced"},
            {"ranks", whole(static_cast<std::int64_t>(cluster.ranks.size()))},
            {"classes", kinds}}};
 }
 
-/// This machine's, then the shipped descriptions.
+/// Lists this machine's devices, then the shipped descriptions.
 Items list_devices() {
   const Machine machine = probe_machine();
   const Placement placement = choose_placement({}, machine.cores, 0);
+  // The class that a probe would make of this machine, without rates.
   const DeviceClass device = cpu_device_class(machine, placement.ranks, placement.threads_per_rank);
   Items items{{device.name,
                machine.cpu_model ? *machine.cpu_model : "CPU of this machine",
@@ -102,6 +109,7 @@ Items list_schedules() {
   return items;
 }
 
+/// One word that `list` knows.
 struct Listing {
   const char* name;
   Items (*make)();
@@ -116,9 +124,11 @@ std::vector<std::string> listing_names() {
   return names;
 }
 
+/// Details make a long list; they are shown where they are asked for.
 enum class Details { shown, left_out };
 
 void print(const Items& items, Details details) {
+  // Summaries begin in one column.
   std::size_t width = 0;
   for (const ListItem& item : items) width = std::max(width, item.name.size());
   for (const ListItem& item : items) {
@@ -126,6 +136,7 @@ void print(const Items& items, Details details) {
     if (details == Details::left_out) continue;
     for (const auto& [key, value] : item.details) {
       const std::string text =
+          // Each kind of value is shown as its own type prints.
           std::visit([](const auto& shown) { return fmt::format("{}", shown); }, value);
       fmt::print("{:<{}}    {}: {}\n", "", width, key, text);
     }

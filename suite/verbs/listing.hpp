@@ -8,6 +8,7 @@
 
 namespace heteroperf {
 
+/// A detail of an item: a text, a count or a measure.
 using ListValue = std::variant<std::string, std::uint64_t, double>;
 
 /// One thing `list` names. Details are shown by --json and by --details.
@@ -16,7 +17,7 @@ struct ListItem {
   std::vector<std::pair<std::string, ListValue>> details;
 };
 
-/// Of the ruleset, in the order in which a record lists its reasons; the first detail is the
+/// Lists the ruleset, in the order in which a record lists its reasons; the first detail is the
 /// severity.
 std::vector<ListItem> list_rules();
 

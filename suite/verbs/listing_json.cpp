@@ -1,3 +1,6 @@
+// The document of `list` and of the topics of `help`. Details become keys of their item, beside its
+// name and summary. Counts may exceed 2^53 and are written so that readers with doubles do not
+// round them.
 #include <nlohmann/json.hpp>
 
 #include "metrics/base/strict_json.hpp"

@@ -1,3 +1,8 @@
+// A file that a verb writes its result to. Whether it can be written is found out when the option
+// is read, because nobody wants to learn after a long measurement that a folder is missing. The
+// result is written to a new file that then takes the name, so a reader sees the old content or all
+// of the new. A pipe or a device cannot be replaced and is written to directly; a symbolic link
+// keeps its name, and its target is replaced.
 #include "suite/verbs/output_file.hpp"
 
 #include <fmt/format.h>
@@ -17,18 +22,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// In the system's words; empty where it can be written.
+/// Says in the system's words why a file cannot be written; empty where it can.
 std::string why_not_writable(const fs::path& path) {
   const bool exists = access(path.c_str(), F_OK) == 0;
+  // A folder on the way that may not be entered, for example.
   if (!exists && errno != ENOENT) return std::strerror(errno);
   std::error_code ignored;
+  // access() alone would call a folder writable.
   if (fs::is_directory(path, ignored)) return std::strerror(EISDIR);
   const bool writable =
       exists ? access(path.c_str(), W_OK) == 0 : access(home_of(path).c_str(), W_OK | X_OK) == 0;
   return writable ? "" : std::strerror(errno);
 }
 
-/// Whether a new file may take the name: no pipe or device has it, and the folder takes one.
+/// True where a new file may take the name: no pipe or device has it, and the folder takes one.
 bool can_be_replaced(const fs::path& path) {
   std::error_code ignored;
   const fs::file_status status = fs::status(path, ignored);
@@ -36,7 +43,7 @@ bool can_be_replaced(const fs::path& path) {
          access(home_of(path).c_str(), W_OK | X_OK) == 0;
 }
 
-/// What a link points to, so that the link stays.
+/// Returns what a link points to, so that the link stays.
 fs::path target_of(const fs::path& path) {
   std::error_code error;
   const fs::path target = fs::canonical(path, error);
@@ -64,8 +71,10 @@ bool OutputFile::write(const std::string& text) const {
       return false;
     }
   }
+  // A pipe, a device, or a file in a folder that takes no new ones.
   std::ofstream file(path_, std::ios::binary | std::ios::trunc);
   file << text << std::flush;
+  // The flush has told of a full disk.
   return static_cast<bool>(file);
 }
 

@@ -1,3 +1,8 @@
+// The verb `pack`: makes one archive of a run, a suite or a sweep, to be handed to somebody who
+// verifies it. What does not verify here would not verify there, so it is refused before an archive
+// is written. Checkpoints are large and left out unless they are asked for. An archive of the same
+// name is replaced; a device or a pipe is not, since an archive is written and then read again for
+// its hash.
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -15,7 +20,7 @@
 namespace heteroperf {
 namespace {
 
-/// What `pack --json` prints.
+/// Writes the document of `pack --json`.
 std::string pack_json_text(const PackedArchive& packed) {
   const nlohmann::ordered_json json{{"_format", "heteroperf-pack"},
                                     {"_version", 1},
@@ -46,7 +51,9 @@ class PackVerb : public Verb {
   }
 
   ExitCode run(const GlobalOptions& options) override {
+    // A sweep is packed with all of its runs.
     const auto sweep = sweep_folder_of(path_);
+    // `results/latest` is a link; the archive is named after the folder behind it.
     const fs::path folder = fs::canonical(sweep ? *sweep : open_run_folder(path_).folder);
     const fs::path archive =
         out_.empty() ? fs::path(folder.filename().string() + ".tar.gz") : fs::path(out_);
@@ -64,7 +71,7 @@ class PackVerb : public Verb {
   }
 
  private:
-  /// An archive takes the place of what has its name.
+  /// Refuses a name that an archive cannot take the place of.
   static void require_replaceable(const fs::path& archive) {
     const OutputFile file(archive.string());
     if (!fs::exists(archive) || fs::is_regular_file(archive)) return;
@@ -72,8 +79,10 @@ class PackVerb : public Verb {
                     "Give --out the path of a file.");
   }
 
+  /// Refuses a folder that lacks its record or fails a check, with the first check that fails.
   static void require_verified(const fs::path& folder) {
     const RunFiles files{folder};
+    // Recovering is another verb: packing changes nothing in a folder.
     if (fs::exists(files.journal()) && !fs::exists(files.record())) {
       throw Error(ErrorKind::verification,
                   {{folder.string() + " has no record.json", "the run did not end by itself",

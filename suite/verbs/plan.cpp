@@ -1,3 +1,12 @@
+// The verb `plan`: searches the fastest (or cheapest) plan for a workload on a described machine
+// and writes it with its certificate. The machine is put together first: the description, then
+// rates that a profile knows better, then what a finished run teaches (--learn), then rates fitted
+// to profiles of other planners. All of them are kept in the
+// plan as its efficiency matrix, so that the plan alone is enough to verify it.
+//
+// With --import plans of other planners are simulated on the same machine and set beside the own
+// one. One kind of import brings its own profiles and cost model in place of ours; then that
+// planner's path is taken, and no workload of the catalog plays a part.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -22,6 +31,7 @@
 namespace heteroperf {
 namespace {
 
+/// The largest memory of this process so far; the system tells it in KiB.
 std::uint64_t peak_rss_bytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -81,11 +91,13 @@ class PlanVerb : public Verb {
 
   ExitCode run(const GlobalOptions& options) override {
     const std::vector<PlanImport> imports = parse_imports(imports_);
+    // At most one import can plan in our place.
     const ImportKind* planner = planner_among(imports);
     check_flags(planner);
     const OutputFile out(out_);
     const PlanTexts texts =
         planner != nullptr ? planner->plan(rival_request(imports)) : own_texts(imports);
+    // The plan is kept before it is shown.
     out.save(texts.json);
     fmt::print("{}", options.json ? texts.json : texts.table);
     return ExitCode::ok;
@@ -143,6 +155,7 @@ class PlanVerb : public Verb {
                    "Give seconds above 0.");
     }
     problems.throw_if_any();
+    // A search without --schedule may choose any of them.
     if (!schedule_.empty()) options_.moves.schedules = {schedule_};
     if (!wire_.empty()) options_.moves.coarsest_wire = parse_wire_format(wire_);
     request_.precision = parse_precision(precision_);
@@ -153,9 +166,11 @@ class PlanVerb : public Verb {
     PlanReport report;
     Cluster cluster = planned_machine(report);
     const CatalogEntry& entry = find_workload(workload_);
+    // The size follows the described machine, not this one.
     const ScalingInput machine = scaling_input(cluster, request_.precision);
     WorkloadRequest request = request_;
     if (request.size.empty() && request.model.empty()) {
+      // A workload reads only one of the two.
       request.size = request.model = entry.choose(machine).size;
     }
     const Workload workload = entry.make(request, machine);
@@ -163,8 +178,10 @@ class PlanVerb : public Verb {
     PlanningRequest planning;
     planning.precision = workload.precision;
     planning.optimizer = workload.recipe.kind;
+    // Without --batch a step has as many samples as the ranks would train data-parallel.
     planning.batch = batch_.value_or(workload.micro_batch * workload.micro_batches *
                                      static_cast<std::int64_t>(cluster.ranks.size()));
+    // A re-plan is compared with the plan of the run, so it keeps its batch.
     if (report.learned && !batch_) {
       planning.batch = static_cast<std::int64_t>(report.learned->plan.samples_per_step());
     }
@@ -179,16 +196,19 @@ class PlanVerb : public Verb {
                                      planning, options_);
     const TrainingTask task{workload.graph, workload.precision, workload.recipe.kind};
     const ReadyPlan& best = report.search.plans.front();
+    // The certificate is computed apart from the search, by the code that verifies plan files.
     report.certificate = certify(task, best, cluster);
     report.rates =
         rate_use(workload.graph, best.staged, best.plan, *best.cluster, workload.precision);
     report.measured_precisions = measured_precisions(cluster);
     report.expense = step_expense(best, cluster);
+    // The search works on a cluster with the rates applied; the plan carries them along.
     EfficiencyMatrix known = std::move(report.plan.efficiency);
     report.plan = completed(best.plan, workload);
     report.plan.efficiency = std::move(known);
     if (!compare_.empty()) compare(workload, cluster, planning, report);
     for (const PlanImport& import : imports) {
+      // This kind brings rates, not a plan.
       if (import.kind->read == nullptr) continue;
       report.imported.push_back(score_import(import, workload, cluster));
     }
@@ -196,7 +216,7 @@ class PlanVerb : public Verb {
     return report;
   }
 
-  /// The description with what profile and run know better.
+  /// Reads the machine and applies what a profile and a run know better.
   Cluster planned_machine(PlanReport& report) const {
     Cluster cluster = find_machine(cluster_);
     if (!profile_.empty()) {
@@ -232,6 +252,7 @@ class PlanVerb : public Verb {
     for (const auto& [key, rate] : profile.rates()) known.insert(key.device_class);
     for (const auto& [key, value] : profile.values()) known.insert(key.first);
     for (const DeviceClass& one : cluster.classes) {
+      // One class in common is enough: a profile may know more classes, or fewer.
       if (known.contains(one.name)) return;
       here.insert(one.name);
     }
@@ -243,17 +264,20 @@ class PlanVerb : public Verb {
   static std::vector<std::string> measured_precisions(const Cluster& cluster) {
     std::set<std::string> found;
     for (const Efficiency& entry : cluster.efficiency) {
+      // Single operations have names such as conv2d/forward.
       if (entry.operation.find('/') != std::string::npos) found.insert(entry.precision);
     }
     return {found.begin(), found.end()};
   }
 
+  /// A plan that names its workload and cluster can be run and verified by itself.
   Plan completed(Plan plan, const Workload& workload) const {
     plan.workload = plan_workload(workload);
     plan.cluster = cluster_;
     return plan;
   }
 
+  /// Plans every class alone, with the same batch, for HSR.
   void compare(const Workload& workload, const Cluster& cluster, const PlanningRequest& planning,
                PlanReport& report) const {
     for (const ClassRanks& members : ranks_by_class(cluster)) {
@@ -267,6 +291,7 @@ class PlanVerb : public Verb {
         alone.plan = on_whole_cluster(completed(best.plan, workload), members.ranks);
         alone.step_time_s = best.predicted().step_time_s;
       } catch (const UserError& error) {
+        // A class that is too small for the model is no error of the comparison.
         alone.why_not = error.problems().front().text();
       }
     }

@@ -1,3 +1,11 @@
+// The verb `probe`: writes a cluster file of the machine that it runs on, from measurements. It
+// finds which ranks form a cluster by the bandwidth between them, measures every link and card,
+// then the rates of each device, its memory, and the operations of models. Every part is a step
+// that tells how far it is and can be stopped by a signal on any rank.
+//
+// Devices are measured all at once, because in a run they also compute at the same time and share
+// caches, memory and clocks. GPUs over NCCL are a path of their own: their links are measured,
+// their rates are not yet. Only operations take long; a time limit bounds them.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
@@ -30,8 +38,8 @@
 namespace heteroperf {
 namespace {
 
-constexpr double peak_s = 0.3;       // per precision
-constexpr double link_pair_s = 0.2;  // of all sizes between two ranks of a host, about
+constexpr double peak_s = 0.3;       // seconds per precision
+constexpr double link_pair_s = 0.2;  // about, for all sizes between two ranks of a host
 
 std::string utc_now() {
   return fmt::format(
@@ -39,7 +47,7 @@ std::string utc_now() {
       fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())));
 }
 
-/// What one rank's device achieves, and what kind of device it is.
+/// The rates of one rank's device, and its kind.
 struct DeviceReading {
   std::string kind;  ///< equal for devices of one class
   DeviceClass device;
@@ -53,7 +61,8 @@ DeviceReading read_device(const RankDescriptor& descriptor, int ranks_on_host, i
   return reading;
 }
 
-/// Null on every rank where one has none, which `why_not` then explains.
+/// Loads the engine. Returns null on every rank where one has none, and `why_not` then explains it
+/// on that one.
 std::shared_ptr<Engine> load_everywhere(Communicator& world, std::string& why_not) {
   std::shared_ptr<Engine> engine;
   try {
@@ -73,13 +82,15 @@ std::map<std::string, OpsPerSecond> measure_rates(Communicator& world, Engine& e
   std::map<std::string, OpsPerSecond> rates;
   for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp64}) {
     world.barrier();
+    // A barrier before each precision lets all ranks begin together.
     const FastestProduct found = engine.find_fastest_product(precision, threads, peak_s);
     rates[to_string(precision)] = OpsPerSecond(found.mm_ops_per_second);
   }
   return rates;
 }
 
-/// What a probe does now and how far it is, told by rank 0; ends it where the user wants that.
+/// Shows which step a probe is in and how far it is, on rank 0; ends the probe where the user wants
+/// that.
 class ProbeSteps {
  public:
   ProbeSteps(Communicator& world, const GlobalOptions& options) : world_(world), line_(options) {}
@@ -90,6 +101,7 @@ class ProbeSteps {
     world_.all_reduce(std::span(&stop, 1), Reduction::max);
     if (stop != 0) throw Error(ErrorKind::interrupted, {{"stopped by a signal", "", ""}});
     if (world_.rank() != RankId(0)) return;
+    // The time that is left is estimated within a step, since steps differ in length.
     if (step != step_) start_ns_ = now_ns();
     step_ = step;
     ProgressState state{step, done, static_cast<double>(now_ns() - start_ns_) * 1e-9};
@@ -99,7 +111,7 @@ class ProbeSteps {
   void say(const std::string& text) {
     if (world_.rank() == RankId(0)) line_.say(text);
   }
-  /// What comes next on the terminal starts on a line of its own.
+  /// Ends the progress line, so that the next text on the terminal starts on a line of its own.
   void finish() { line_.finish(); }
 
  private:
@@ -109,6 +121,7 @@ class ProbeSteps {
   std::int64_t start_ns_ = 0;
 };
 
+/// Reads the options and runs the parts of a probe on all ranks.
 class ProbeVerb : public Verb {
  public:
   const char* name() const override { return "probe"; }
@@ -141,6 +154,7 @@ class ProbeVerb : public Verb {
 
   ExitCode run(const GlobalOptions& options) override {
     ProblemList problems;
+    // Options of a part that is left out would change nothing.
     if (asks_for_operations() && (links_only_ || no_operations_)) {
       problems.add(fmt::format("{} and operations to measure",
                                links_only_ ? "--links-only" : "--no-operations"),
@@ -183,7 +197,7 @@ class ProbeVerb : public Verb {
   }
 
  private:
-  /// Opening it has made it.
+  /// Removes the file of --out where opening it has made it and nothing was written.
   void remove_empty_file() const {
     std::error_code ignored;
     if (!out_.empty() && std::filesystem::file_size(out_, ignored) == 0) {
@@ -193,6 +207,7 @@ class ProbeVerb : public Verb {
 
   /// The parts, and what each may take: only operations take long.
   std::string parts_text(int ranks) const {
+    // An upper bound: as if every pair of ranks were measured.
     const double pairs = ranks * (ranks - 1) / 2;
     std::string text = fmt::format("probing {} rank{}: links (about {:.0f} s)", ranks,
                                    ranks == 1 ? "" : "s", std::ceil(link_pair_s * pairs));
@@ -210,6 +225,8 @@ class ProbeVerb : public Verb {
     AgglomerationConfig config;
     config.gap = gap_;
     steps.at("clusters", 0);
+    // Clusters come first: with many ranks only representatives of each pair of clusters are
+    // measured.
     const RankClusters clusters = discover_clusters(world, descriptors, config);
     LinkSweep sweep;
     sweep.before_round = [&](std::size_t done, std::size_t all) {
@@ -237,20 +254,23 @@ class ProbeVerb : public Verb {
     fill_classes(
         gather_texts(hosts, device_reading_text(device.vendor + " " + device.model, reading)),
         utc_now(), measured.file);
+    // A plan needs rates, so their absence is told at once.
     if (!links_only_ && hosts.rank() == RankId(0)) {
       fmt::print(stderr, "heteroperf: warning: rates of devices are not measured\n");
     }
     return tell(hosts, measured.file, measured.clusters.reason, options);
   }
 
-  /// Rank 0 writes the file.
+  /// Checks the description and lets rank 0 write and print it.
   ExitCode tell(Communicator& world, Cluster& cluster, const std::string& reason,
                 const GlobalOptions& options) {
     cluster.name = name_;
+    // A description that this program could not read back must not be written.
     check_cluster(cluster);
     if (world.rank() != RankId(0)) return ExitCode::ok;
     const std::string text = cluster_json_text(cluster);
     file_.save(text);
+    // Without a file the description itself is the answer.
     if (options.json || out_.empty()) {
       fmt::print("{}", text);
     } else {
@@ -267,6 +287,7 @@ class ProbeVerb : public Verb {
     const auto here = std::count_if(descriptors.begin(), descriptors.end(), [&](const auto& one) {
       return one.host == descriptors[rank].host;
     });
+    // The same threads as a rank of a run would have here.
     const int threads = threads_per_rank_.value_or(
         std::max(1, usable_cores().count() / std::max(1, static_cast<int>(here))));
     DeviceReading reading = read_device(descriptors[rank], static_cast<int>(here), threads);
@@ -276,6 +297,7 @@ class ProbeVerb : public Verb {
     steps.finish();
     if (!why_not.empty()) warn(world, fmt::format("no rate was measured ({})", why_not));
     const auto readings = gather_texts(world, device_reading_text(reading.kind, reading.device));
+    // All ranks must build the same file, so rank 0's clock and model count.
     const std::string date = share_text(world, utc_now());
     fill_classes(readings, date, cluster);
     if (links_only_) return;
@@ -294,6 +316,7 @@ class ProbeVerb : public Verb {
       steps.at("operations", done, name);
     };
     OperationsRequest request = operations_;
+    // Operations are measured with the threads that the rates were measured with.
     request.threads = threads;
     const std::vector<std::string> left_out =
         measure_operations_of(request, world, *engine, date, machine, tell_model, cluster);

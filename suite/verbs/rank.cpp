@@ -1,3 +1,8 @@
+// The verb `rank`: orders records by a score. Only runs that are *closed*, which break no rule, get
+// a rank; the others are listed below with their reasons. Runs of different workloads or precisions
+// stand in different lists. A record cannot say everything that an order may need: watts come from
+// a meter and availability from the vendor, so both are read from tables that name runs by their
+// run_id. Results that others published can stand beside, without a rank.
 #include <fmt/format.h>
 
 #include "metrics/base/error.hpp"
@@ -16,7 +21,7 @@ constexpr Named<RankingText> forms[] = {{ranking_console_text, "console"},
                                         {ranking_json_text, "json"},
                                         {ranking_html_text, "html"}};
 
-/// CLI11 takes "-1" as the largest unsigned number.
+/// The range of a count: the parser takes "-1" as the largest unsigned number.
 const CLI::Range a_count(std::int64_t{0}, std::int64_t{1} << 40);
 
 class RankVerb : public Verb {
@@ -83,22 +88,26 @@ class RankVerb : public Verb {
     if (!systems_.empty()) tables.availability = read_availability_table(systems_);
     const std::vector<std::filesystem::path> paths(folders_.begin(), folders_.end());
     RunSet runs = find_runs(paths);
+    // Folders without any record are a mistake in the command.
     require_some(runs, paths);
     RankingReport ranking = rank_runs(std::move(runs), key, filter_, tables);
     if (!published_.empty()) ranking.published.push_back(read_aiperf_results(published_));
     fmt::print("{}", form(ranking));
+    // No run that can be ranked is a result that scripts must notice.
     return ranking.lists.empty() ? ExitCode::invalid_result : ExitCode::ok;
   }
 
  private:
   void check_filter() {
     if (!availability_.empty()) filter_.availability = parse_availability(availability_);
+    // Without the table every run would be filtered out.
     if (!availability_.empty() && systems_.empty()) {
       throw UserError("--availability " + availability_ + " without --systems",
                       "no record says whether others can have its system",
                       "Give --systems a CSV file run_id,availability.");
     }
     constexpr Named<int> kinds[] = {{0, "homogeneous"}, {1, "heterogeneous"}};
+    // A misspelled filter would give an empty ranking without a reason.
     if (!filter_.workload.empty()) find_workload(filter_.workload);
     if (!filter_.precision.empty()) parse_precision(filter_.precision);
     if (!filter_.kind.empty()) parse_name(kinds, "kind", filter_.kind);
@@ -106,6 +115,7 @@ class RankVerb : public Verb {
     check_range("nodes", filter_.fewest_nodes, filter_.most_nodes);
   }
 
+  /// Refuses a range that no run can lie in.
   static void check_range(const char* what, std::uint64_t fewest, std::uint64_t most) {
     if (fewest <= most) return;
     throw UserError(fmt::format("--min-{0} {1} is above --max-{0} {2}", what, fewest, most),

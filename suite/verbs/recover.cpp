@@ -1,3 +1,7 @@
+// The verb `recover`: makes the record of a run that was killed, from its journal. The journal is
+// written line by line and is whole up to the last line, which is all that a record needs. A suite
+// or a sweep is an index over its runs; a damaged index is rebuilt from their journals after their
+// records. The result is then printed as `show` would.
 #include "results/recover.hpp"
 
 #include <fmt/format.h>
@@ -28,6 +32,7 @@ class RecoverVerb : public Verb {
 
   ExitCode run(const GlobalOptions& options) override {
     if (const auto sweep = damaged_sweep_of(path_)) return run_of_sweep(*sweep, options);
+    // Warnings do not keep the record from being made.
     warn(recover(path_).warnings);
     fmt::print("{}", show(path_, options.json ? ShowFormat::json : ShowFormat::console,
                           options.color ? Colour::on : Colour::off));

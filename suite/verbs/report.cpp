@@ -1,3 +1,11 @@
+// The verb `report`: writes one HTML page of a run or of several. The page is made by the results;
+// this file adds what only the program can: the timeline of one step as the simulator predicts it
+// from the run's plan.json, and the one that a trace measured. A timeline that is not there is
+// replaced by the reason, which the page shows in its place.
+//
+// A trace counts only if it says that it is of this run (TraceOrigin holds the run_id), because a
+// page that mixes two runs would look right. With several runs the newest four get a part of their
+// own.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -23,6 +31,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Every reason is a sentence, because the page prints it as text.
 StepTimeline missing_step(const std::string& why) {
   StepTimeline none;
   none.missing = why;
@@ -35,8 +44,10 @@ StepTimeline predicted_step(const ReportRun& run) {
   try {
     PlanSimulationRequest request;
     request.path = plan.string();
+    // The cluster that the run itself was given comes before the plan's.
     request.cluster = configured_cluster(run.journal);
     const Plan own = read_plan_file(plan.string());
+    // A prediction would need flags that a report does not have.
     if (!own.workload) {
       return missing_step(
           "The plan.json does not say its workload, whose operations a prediction needs.");
@@ -47,6 +58,7 @@ StepTimeline predicted_step(const ReportRun& run) {
     const PlanSimulation simulation = simulate_plan(request);
     return step_timeline(plan_trace_text(simulation, {}),
                          fmt::format("plan.json simulated on {}", simulation.cluster->name), 1);
+    // A page with a reason is better than no page.
   } catch (const Error& error) {
     return missing_step(error.what());
   }
@@ -61,13 +73,14 @@ std::string trace_noun(const TraceOrigin& origin) {
                                : fmt::format("a {} trace of run {}", kind, origin.run_id);
 }
 
+/// A trace with what it says of its own origin.
 struct TraceFile {
   fs::path path;
   std::string text;
   TraceOrigin origin;
 };
 
-/// Throws UserError where the file is no trace, or none of the run.
+/// Reads a trace of the run. Throws UserError where the file is no trace, or one of another run.
 TraceFile read_trace_of(const ReportRun& run, const fs::path& file) {
   TraceFile trace{file, read_text_file(file.string(), "trace"), {}};
   trace.origin = read_trace_origin(trace.text, file.string());
@@ -84,6 +97,7 @@ StepTimeline timeline_of(const ReportRun& run, const TraceFile& trace) {
   if (trace.origin.kind == TraceKind::simulated) {
     return step_timeline(trace.text, fmt::format("the simulated trace {}", name), 1);
   }
+  // A measured trace of emulated devices is in real seconds; the page shows modelled ones.
   const double dilation = run.summary.plan.pacing ? run.summary.plan.pacing->dilation : 1;
   const std::string host =
       trace.origin.host.empty() ? "" : fmt::format(", written on {}", trace.origin.host);
@@ -93,7 +107,8 @@ StepTimeline timeline_of(const ReportRun& run, const TraceFile& trace) {
       1 / dilation);
 }
 
-/// Where the trace of a run may be: in its folder, or where its configuration says.
+/// Lists the files that may hold the trace of a run: in its folder, or where its configuration
+/// says.
 std::vector<fs::path> trace_files(const ReportRun& run) {
   std::vector<fs::path> files{run.folder / "trace.json"};
   const fs::path configured = configured_trace(run.journal);
@@ -137,6 +152,7 @@ void add_timelines(ReportRun& run, const std::string& trace) {
   }
   const TraceFile given = read_trace_of(run, trace);
   StepTimeline timeline = timeline_of(run, given);
+  // A trace that the user named must be usable, or the page would not show what was asked for.
   if (!timeline.missing.empty()) {
     throw UserError(timeline.missing, "", "`heteroperf run --trace FILE` writes one with them.");
   }
@@ -186,7 +202,7 @@ class ReportVerb : public Verb {
       throw UserError(fmt::format("--trace is given for {} runs", sources.folders.size()),
                       "a trace is of one run", "Report that run alone.");
     }
-    // What the user names may be a pipe or a device, which nothing may take the place of.
+    // The user may name a pipe or a device, which nothing may take the place of.
     const OutputFile file(output_.empty() ? default_output(sources).string() : output_, "--output");
     const std::string html = report_html(page_of(sources));
     file.save(html);
@@ -204,12 +220,14 @@ class ReportVerb : public Verb {
     const bool alone = sources.folders.size() == 1 && sources.records.runs.size() <= 1;
     ReportPage page;
     page.title = "HeteroPerf report";
+    // Several runs are first compared with each other.
     if (!alone) page.parts.push_back(runs_part(sources));
     const std::size_t total = sources.folders.size();
     for (std::size_t i = total; i-- > (total > most_run_parts ? total - most_run_parts : 0);) {
       try {
         add_run(sources.folders[i], page);
       } catch (const Error& error) {
+        // One broken run does not cost the page of many; alone it is the answer.
         if (alone || !trace_.empty()) throw;
         page.parts.front().sections.front().notices.push_back(
             {NoticeLevel::bad, fmt::format("No part for a run: {}", error.what())});

@@ -1,3 +1,7 @@
+// The verb `resume`: goes on from a checkpoint of a finished or interrupted training, in a new run
+// folder. All of the work is a plan of the new configuration (run/resume.cpp); what follows is an
+// ordinary run with a parent. The verb takes only those flags of `run` that leave the training the
+// same.
 #include "suite/run/resume.hpp"
 
 #include <fmt/format.h>
@@ -45,6 +49,7 @@ class ResumeVerb : public Verb {
     for (const std::string& warning : plan.warnings) {
       fmt::print(stderr, "heteroperf: warning: {}\n", warning);
     }
+    // Where a broken checkpoint was skipped this names the one that was taken.
     if (options.verbosity != Verbosity::quiet) {
       fmt::print(stderr, "heteroperf: going on from {}\n", plan.config.parent->checkpoint);
     }

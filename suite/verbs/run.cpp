@@ -1,3 +1,7 @@
+// The verb `run`: makes a configuration of the flags and then of --set, and starts the run. With
+// --repeat or --sweep it starts many runs instead, each as a process of its own, and hands over the
+// settings unparsed: every point of a sweep is a configuration by itself. Settings that a plan file
+// brings for its workload fill only what the user left open.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,10 +18,12 @@
 namespace heteroperf {
 namespace {
 
+/// Refuses --transport threads under a launcher.
 void check_transport(const std::vector<Setting>& settings, ProblemList& problems) {
   const auto launched = detect_launcher();
   if (!launched) return;
   for (const Setting& setting : settings) {
+    // Ranks that a launcher started are processes and cannot be threads of each other.
     if (setting.path != "scale.transport" || setting.value != "threads") continue;
     problems.add(fmt::format("{} does not fit the launcher's world", shown(setting)),
                  fmt::format("{} started {} processes", launched->launcher, launched->size),
@@ -25,6 +31,7 @@ void check_transport(const std::vector<Setting>& settings, ProblemList& problems
   }
 }
 
+/// Reads the options of `run` and launches one run or several.
 class RunVerb : public Verb {
  public:
   const char* name() const override { return "run"; }
@@ -71,6 +78,7 @@ class RunVerb : public Verb {
     if (repeat_option_->count() > 0 || sweep_option_->count() > 0) {
       return run_several(given, problems, options);
     }
+    // Settings change the quick configuration, not the other way round.
     const RunConfig config = apply_settings(quick_ ? quick_config() : RunConfig{}, given, problems);
     validate(config, given, problems);
     check_transport(given, problems);
@@ -82,6 +90,7 @@ class RunVerb : public Verb {
   ExitCode run_several(const std::vector<Setting>& given, ProblemList& problems,
                        const GlobalOptions& options) const {
     if (const auto launched = detect_launcher()) {
+      // Each run would need a world of its own from the launcher.
       problems.add("--repeat and --sweep do not work under a launcher",
                    fmt::format("{} started this process, and every run is one of its own",
                                launched->launcher),
@@ -95,6 +104,7 @@ class RunVerb : public Verb {
     SweepRequest request{{}, quick_, sweeps_, repeats_};
     SweepLimits limits{"", run_limit_s_};
     for (const Setting& setting : last_values(given)) {
+      // The folder is that of the whole sweep; its runs get folders inside.
       if (setting.path == "out") {
         limits.out = setting.value;
       } else {
@@ -120,11 +130,14 @@ class RunVerb : public Verb {
     for (Setting& setting : flags_.settings(problems)) list.push_back(std::move(setting));
     if (rank_logs_) list.push_back({"rank_logs", "true", "--rank-logs"});
     if (with_baselines_) list.push_back({"with_baselines", "true", "--with-baselines"});
+    // --set comes last and wins over a flag of the same key.
     for (const std::string& text : options.sets) add_set(text, list, problems);
     return with_workload_of_plan(std::move(list));
   }
 
   void add_workload(std::vector<Setting>& list, ProblemList& problems) const {
+    // An empty text is most likely a variable of a script that was not set; it does not mean a
+    // suite.
     if (!workload_.empty()) return list.push_back({"workload", workload_, "workload"});
     problems.add("the workload is empty text",
                  fmt::format("one of {}", fmt::join(workload_names(), " ")),

@@ -1,3 +1,11 @@
+// The verb `schedule`: generates or imports a pipeline schedule, checks it, times it on the virtual
+// clock and draws it. A schedule lists for each rank which pass of which micro-batch comes next. It
+// is *lowered* by adding the messages that it implies; checks and times belong to the lowered form,
+// while tables for other tools are written from the original. `all` runs every generator on the
+// same request, and `auto` searches an order by itself.
+//
+// A schedule that is imported has its own ranks and micro-batches, so flags that would set them are
+// excluded. Exit code 8 means that a schedule does not keep to --memory-limit.
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -26,14 +34,17 @@
 namespace heteroperf {
 namespace {
 
+/// The columns of the terminal; 100 where there is none or it is too narrow to draw in.
 int terminal_width() {
   winsize size{};
   const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40;
   return known ? size.ws_col : 100;
 }
 
+/// A name decides before the content, so that a broken JSON file is reported as one.
 bool is_json(const std::string& path) { return std::filesystem::path(path).extension() == ".json"; }
 
+/// Reads the flags, makes the schedule and prints it in one of its formats.
 class ScheduleVerb : public Verb {
  public:
   const char* name() const override { return "schedule"; }
@@ -77,6 +88,7 @@ class ScheduleVerb : public Verb {
 
   ExitCode run(const GlobalOptions& options) override {
     check_flags(options);
+    // A table of all schedules has no single result to fail by.
     if (name_ == "all") return run_all(options);
     const ScheduleResult result =
         import_.empty() ? generated(find_generator(name_), request()) : evaluated(imported());
@@ -107,6 +119,7 @@ class ScheduleVerb : public Verb {
       throw UserError(fmt::format("--evaluations {}", request_.most_evaluations), "",
                       "Give 1 or more.");
     }
+    // Only to refuse unknown names before a long search.
     parse_format();
     if (!spelling_.empty()) parse_spelling();
     request_.objective = parse_objective(objective_);
@@ -137,6 +150,7 @@ class ScheduleVerb : public Verb {
       request.graph = read_pipeline_graph_file(graph_);
       if (micro_batches_) {
         request.graph->micro_batches = *micro_batches_;
+        // Segments follow the new number unless they are given their own again.
         for (Segment& segment : request.graph->segments) segment.micro_batches = -1;
         normalise(*request.graph);
       }
@@ -148,6 +162,7 @@ class ScheduleVerb : public Verb {
       throw UserError("--ranks and --micro-batches are missing", "a schedule needs both",
                       "For example --ranks 4 --micro-batches 8.");
     }
+    // Checked before costs are made for so many ranks.
     if (*ranks_ < 1 || *ranks_ > most_ranks) {
       throw UserError(fmt::format("--ranks {} is out of range", *ranks_), "",
                       fmt::format("Give 1 to {}.", most_ranks));
@@ -162,6 +177,7 @@ class ScheduleVerb : public Verb {
     return evaluate_schedule(std::move(schedule), network_.options(), request_.memory_limit);
   }
 
+  /// Makes a schedule; a search also reports its effort.
   ScheduleResult generated(const Generator& generator, const ScheduleRequest& request) const {
     if (generator.name != std::string("auto")) return evaluated(generator.make(request));
     const Stopwatch stopwatch;
@@ -183,10 +199,12 @@ class ScheduleVerb : public Verb {
       if (costs_.given()) set_costs(schedule.graph, costs_.costs(schedule.graph.ranks));
       return schedule;
     }
+    // A binary file is told as such, not as a table with strange cells.
     if (text.find('\0') != std::string::npos) {
       throw UserError(import_ + " is no pipeline table", "it is no text");
     }
     CsvSchedule table = read_csv(text, parse_spelling(), {});
+    // A table is written back in the spelling that it came in.
     if (spelling_.empty()) spelling_ = table.spelling == CsvSpelling::iwb ? "iwb" : "bwbw";
     set_costs(table.schedule.graph, costs_.costs(table.schedule.graph.ranks));
     return std::move(table.schedule);
@@ -200,6 +218,7 @@ class ScheduleVerb : public Verb {
       try {
         ScheduleResult result = generated(generator, asked);
         if (!result.checks.memory_ok) {
+          // A generator that cannot serve the request is listed with its reason.
           skipped.push_back({generator.name, "does not fit the memory limit"});
           continue;
         }
@@ -220,6 +239,7 @@ class ScheduleVerb : public Verb {
   std::string text(const ScheduleResult& result, const GlobalOptions& options) const {
     GanttStyle style;
     style.width = terminal_width();
+    // A terminal without colours may be without box characters as well.
     style.colour = style.unicode = options.color;
     return gantt_text(result.lowered, result.timeline, style) + schedule_table(result);
   }

@@ -1,3 +1,7 @@
+// Flags that `schedule` and `simulate` share. Costs are the times of a forward, an input-gradient
+// and a weight-gradient pass of one micro-batch, and the latency of a message, in any unit of time;
+// the result has the same unit. Four numbers hold for all ranks, a file gives each rank its own.
+// The network model says how messages take their time.
 #include "suite/verbs/schedule_flags.hpp"
 
 #include <fmt/format.h>
@@ -12,12 +16,13 @@
 namespace heteroperf {
 namespace {
 
-/// "F,B,W,C".
+/// Parses "F,B,W,C".
 std::array<double, 4> parse_costs(const std::string& text) {
   std::array<double, 4> costs{};
   const char *at = text.data(), *end = at + text.size();
   for (std::size_t i = 0; i < costs.size(); ++i) {
     const auto [stop, error] = std::from_chars(at, end, costs[i]);
+    // Exactly four numbers: neither fewer nor text behind them.
     const bool separated = i + 1 < costs.size() ? stop != end && *stop == ',' : stop == end;
     if (error != std::errc{} || !separated || !(costs[i] >= 0 && costs[i] <= most_cost)) {
       throw UserError("--costs " + text + " is not usable",
@@ -65,6 +70,7 @@ StageCosts CostFlags::costs(int ranks) const {
     return uniform_costs(ranks, f, b, w, c);
   }
   StageCosts costs = read_costs_file(file_);
+  // A file for another number of ranks would shift costs between ranks.
   if (costs.forward.size() != static_cast<std::size_t>(ranks)) {
     throw UserError(fmt::format("{} gives costs of {} ranks", file_, costs.forward.size()),
                     fmt::format("the schedule has {}", ranks), "Give one cost per rank.");

@@ -9,7 +9,7 @@
 
 namespace heteroperf {
 
-/// How a message takes its time: `--model`, `--network`.
+/// The way in which a message takes its time: `--model`, `--network`.
 class NetworkFlags {
  public:
   void declare(CLI::App& command);
@@ -20,7 +20,7 @@ class NetworkFlags {
   std::string model_ = "latency", network_;
 };
 
-/// What costs what: `--costs`, `--costs-file`.
+/// The costs of passes and messages: `--costs`, `--costs-file`.
 class CostFlags {
  public:
   void declare(CLI::App& command);

@@ -1,3 +1,11 @@
+// Checks and times one schedule, and prints the result as a table or a document. A schedule that is
+// not complete, or that cannot end, has no times: it is refused with the checks' reasons and, for a
+// deadlock, the circle of instructions that wait for each other. Breaking the memory limit is
+// different: such a schedule can be timed and is shown as it is.
+//
+// The *bubble rate* is the share of time in which ranks do not compute, once over the makespan and
+// once over each rank's own span. The *lower bound* is what no order can beat; a timeline below it
+// would be a bug and ends the program.
 #include "suite/verbs/schedule_report.hpp"
 
 #include <fmt/format.h>
@@ -16,6 +24,7 @@ namespace {
 
 constexpr std::size_t most_rows = 32;
 
+/// Throws the reasons where the schedule cannot be timed.
 void require_runnable(const ScheduleChecks& checks) {
   const bool ends = checks.deadlock_free != DeadlockFreedom::none;
   if (checks.complete && checks.ordered && checks.placed && checks.matched && ends) return;
@@ -31,6 +40,7 @@ std::string checks_text(const ScheduleResult& result) {
       "deadlock-free   {}\n",
       verdict(c.complete), verdict(c.ordered), verdict(c.placed), verdict(c.matched),
       verdict(c.collectives), verdict(c.stepped), to_string(c.deadlock_free));
+  // The cycle that bars the next level of freedom from deadlock; a schedule that ends may have one.
   if (!c.cycle.empty()) text += fmt::format("  cycle         {}\n", fmt::join(c.cycle, " -> "));
   if (result.memory_limit) {
     text += fmt::format(
@@ -52,6 +62,7 @@ std::string ranks_text(const ScheduleReport& report) {
         r.busy, r.idle, r.warm_up, r.dependency, r.communication, r.imbalance,
         report.peak_activations[i], report.peak_memory[i]);
   }
+  // A terminal shows no more; the document has all.
   if (report.ranks.size() > most_rows) {
     text += fmt::format("… {} more ranks (--json shows them)\n", report.ranks.size() - most_rows);
   }
@@ -115,6 +126,7 @@ Json report_json(const ScheduleResult& result) {
   return json;
 }
 
+/// The critical path: the chain of instructions that makes the step as long as it is.
 Json path_json(const ScheduleResult& result) {
   Json path = Json::array();
   for (const PathStep& step : result.report.critical_path) {
@@ -133,6 +145,7 @@ ScheduleResult evaluate_schedule(Schedule schedule, const SimulationOptions& opt
   ScheduleResult result;
   result.model = options.model;
   result.memory_limit = memory_limit;
+  // An imported schedule may have its messages already.
   const bool lowered = schedule.level == ScheduleLevel::lowered;
   result.lowered = lowered ? schedule : lower(schedule);
   result.schedule = std::move(schedule);
@@ -140,6 +153,7 @@ ScheduleResult evaluate_schedule(Schedule schedule, const SimulationOptions& opt
   require_runnable(result.checks);
   result.timeline = simulate(result.lowered, options);
   result.report = report(result.lowered, result.timeline);
+  // Sums of doubles may round a little below the bound.
   HETEROPERF_ENSURE(result.report.makespan >= result.report.lower_bound * (1 - 1e-9));
   return result;
 }
@@ -202,6 +216,7 @@ std::string simulation_table(const ScheduleResult& result, double wall_s) {
 std::string schedule_json_text(const ScheduleResult& result) {
   // The programs may be long: the native form is put behind the report as it is.
   std::string text = report_json(result).dump(2);
+  // Removes the last brace, so that the keys of the native form can follow.
   text.erase(text.rfind('\n'));
   return text + ",\n" + schedule_to_text(result.schedule).substr(1);
 }

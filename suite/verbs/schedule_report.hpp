@@ -11,7 +11,7 @@
 
 namespace heteroperf {
 
-/// What finding a schedule took.
+/// The effort of finding a schedule.
 struct SearchEffort {
   long long evaluations = 0;
   double seconds = 0;        ///< wall time
@@ -24,11 +24,11 @@ struct ScheduleResult {
   Schedule schedule;  ///< as generated or imported
   Schedule lowered;
   NetworkModel model = NetworkModel::latency;
-  Timeline timeline;  ///< of `lowered`
+  Timeline timeline;  ///< times of `lowered`
   ScheduleReport report;
-  ScheduleChecks checks;  ///< of `lowered`
+  ScheduleChecks checks;  ///< results for `lowered`
   std::optional<double> memory_limit;
-  std::optional<SearchEffort> search;  ///< of `auto`
+  std::optional<SearchEffort> search;  ///< with `auto` only
 };
 
 /// Checks, lowers where it is not, and times. Throws UserError with the reasons and the

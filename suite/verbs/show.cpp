@@ -1,3 +1,7 @@
+// The verb `show`: prints the record of a run or suite, or the table of a sweep. Before a number is
+// shown the record is held against its journal; one that does not follow from it is refused,
+// because a screen gives an edited number the same authority as a true one. A record without a
+// journal is shown with a warning.
 #include "results/show.hpp"
 
 #include <fmt/format.h>
@@ -39,11 +43,12 @@ class ShowVerb : public Verb {
   }
 
  private:
-  /// A record says what its journal gives, or is not shown at all.
+  /// Refuses a record that says something else than its journal gives.
   void require_sound() const {
     std::error_code none;
     if (!std::filesystem::exists(path_, none)) return;  // show() says what is wrong
     const std::filesystem::path path(path_);
+    // A file inside a folder stands for the folder.
     const bool names_suite = path.filename() == RunFiles{}.suite();
     const std::filesystem::path folder = names_suite ? home_of(path) : path;
     RunSet found = find_runs({folder});
@@ -55,6 +60,7 @@ class ShowVerb : public Verb {
                         "heteroperf recover rebuilds a record from its journal.");
       }
     }
+    // All runs are checked before the first number is printed.
     const auto doubts = hold_to_journals(found.runs);
     for (std::size_t i = 0; i < doubts.size(); ++i) {
       if (!has_journal(found.runs[i])) {

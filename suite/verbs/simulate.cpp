@@ -1,3 +1,8 @@
+// The verb `simulate`: tells how long a schedule or a plan takes on the virtual clock. The file
+// says which of the two it is. A schedule has costs in any unit of time; a plan brings its workload
+// and cluster, from which times in seconds follow, and refuses costs. The plan of a finished run is
+// shown with what that run measured beside the prediction. A trace of the simulated step can be
+// written for a viewer.
 #include <fmt/format.h>
 
 #include "metrics/base/clock.hpp"
@@ -59,8 +64,10 @@ class SimulateVerb : public Verb {
       throw UserError("costs are given for a plan", "its workload and cluster say them",
                       "Leave them out, or simulate a schedule.");
     }
+    // The time of the simulation itself is part of the answer, as `wall_s`.
     const Stopwatch stopwatch;
     PlanSimulationRequest request = plan_;
+    // A plan without a cluster can be timed with what its run measured of the machine.
     request.machine = machine_beside(plan_.path);
     request.measured = PlanSimulationRequest::Measured::beside;
     const PlanSimulation simulation = simulate_plan(request);

@@ -1,4 +1,5 @@
-// The table of verbs. Each maker is defined in the file of its verb.
+// The table of verbs, in the order of --help: what a newcomer needs first comes first. Each maker
+// is defined in the file of its verb, so a new verb adds its maker here and nothing else.
 #include "suite/program/verb.hpp"
 
 namespace heteroperf {

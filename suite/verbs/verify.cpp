@@ -1,3 +1,10 @@
+// The verb `verify`: recomputes what a run, suite, sweep, plan or archive claims. A record must
+// follow from its journal, the journal's hashes must hold, checkpoints must be whole; a plan's
+// predictions are computed again. --replay also trains some steps once more, since a loss curve
+// cannot be recomputed in any other way (verification/replay.cpp).
+//
+// Each claim is a check with what was expected and what was found. Exit code 9 means that a check
+// failed; 10 that some claims could not be compared here and the others hold.
 #include "results/verify.hpp"
 
 #include <fmt/format.h>
@@ -54,6 +61,7 @@ class VerifyVerb : public Verb {
   Verification verify_path() const {
     const bool sailor = is_sailor_plan_file(path_), plan = !sailor && is_plan_file(path_);
     if ((sailor || plan) && replay_option_->count() > 0) refuse_replay("is a plan");
+    // Plans of another planner are verified by its own formulas.
     if (sailor) return verify_sailor_plan_file(path_);
     if (plan) return verify_plan_file(path_);
     return is_archive_file(path_) ? verify_archive() : verify_run(path_);
@@ -65,20 +73,23 @@ class VerifyVerb : public Verb {
   }
 
   Verification verify_run(const std::string& path) const {
+    // A folder of runs has no single journal that a replay could follow.
     const bool several = sweep_folder_of(path) || holds_runs_only(path);
     if (several && replay_option_->count() > 0) refuse_replay("holds several runs");
     Verification result = verify(path);
     // Checkpoints of a folder of runs are verified run by run.
     if (several) return result;
     for (VerifyCheck& check : check_checkpoints(path)) result.checks.push_back(std::move(check));
+    // A run that fails its cheap checks is not worth training again.
     if (replay_option_->count() > 0 && result.ok()) replay(path, result);
     return result;
   }
 
-  /// A suite has each of its workloads replayed.
+  /// Replays a run; a suite has each of its workloads replayed.
   void replay(const std::string& path, Verification& result) const {
     const RunFiles files = open_run_folder(path);
     if (!std::filesystem::exists(files.suite())) return replay_one(files.folder, "", result);
+    // Workloads of a suite lie in folders beside suite.json.
     for (const auto& entry : std::filesystem::directory_iterator(files.folder)) {
       if (!std::filesystem::exists(RunFiles{entry.path()}.journal())) continue;
       replay_one(entry.path(), entry.path().filename().string() + "/", result);
@@ -93,7 +104,7 @@ class VerifyVerb : public Verb {
     }
   }
 
-  /// What is in it is looked at where all of it could be unpacked.
+  /// Verifies an archive: first that all of it can be unpacked, then its content.
   Verification verify_archive() const {
     const UnpackedArchive unpacked(path_);
     const char* expected = "the files that were packed";
@@ -105,6 +116,7 @@ class VerifyVerb : public Verb {
     return result;
   }
 
+  /// True for a folder that is no run itself, whose runs are verified one by one.
   static bool holds_runs_only(const std::string& path) {
     const RunFiles files{path};
     return std::filesystem::is_directory(path) && !std::filesystem::exists(files.journal()) &&
@@ -115,6 +127,7 @@ class VerifyVerb : public Verb {
     for (const VerifyCheck& check : result.checks) {
       const bool passed = check.ok && check.compared;
       if (passed && options.verbosity == Verbosity::quiet) continue;
+      // A check can pass and still have found something else than its words expected.
       const bool remark = check.ok && check.expected != check.actual;
       fmt::print("{:<6} {}{}\n",
                  passed     ? "ok"

@@ -1,3 +1,6 @@
+// The verb `version`: everything that decides whether two installations do the same: the version
+// and commit, the build, the ruleset that judges runs, the optional parts, and the version of each
+// kind of document that this program writes and reads.
 #include "suite/program/version.hpp"
 
 #include <fmt/format.h>

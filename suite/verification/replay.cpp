@@ -413,6 +413,7 @@ class Comparison {
       check.expected += fmt::format("; of {} more, rounding alone makes over {:g} %",
                                     count - found.size(), 100 * widest);
     }
+    // A check that passes has found what it expected.
     check.actual = check.expected;
     if (const std::string wrong = first_wrong(found, count, bands, fixed > 0); !wrong.empty()) {
       check.ok = false;
