@@ -117,6 +117,7 @@ void check_lengths(const RunConfig& c, Validation& check) {
   check.range("automl.evaluation_samples", double(c.automl.evaluation_samples), 1, many);
 }
 
+/// The generators are the one list of schedules.
 std::vector<std::string> schedule_names() {
   std::vector<std::string> names;
   for (const Generator& generator : generators()) names.emplace_back(generator.name);
@@ -175,6 +176,7 @@ const Setting* last_of(const std::vector<Setting>& settings, const char* path) {
   return found == settings.rend() ? nullptr : &*found;
 }
 
+/// Two lengths exclude each other only where the user gave both.
 void check_one_length(const RunConfig& config, const std::vector<Setting>& settings,
                       ProblemList& problems) {
   const Setting* steps = last_of(settings, "measure.steps");

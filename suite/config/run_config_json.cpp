@@ -154,6 +154,7 @@ struct Value<std::optional<T>> {
 template <class Member>
 using ValueOf = typename Value<std::decay_t<Member>>::type;
 
+/// An empty member is left out of the document; numbers and truth values are never empty.
 bool is_empty(const std::string& value) { return value.empty(); }
 template <class T>
 bool is_empty(const std::optional<T>& value) {
@@ -175,6 +176,7 @@ Json to_value(const T& value) {
   return value;
 }
 
+/// The text that --set would take for this value.
 std::string to_words(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
@@ -186,6 +188,7 @@ bool speaks(const RunConfig& config, const KeyInfo& key) {
   if (path == "measure.duration_s") return config.measure.steps == 0;
   if (path.starts_with("measure.until_") && config.measure.until_percent.value == 0) return false;
   if (path.starts_with("measure.replay_") && config.measure.replay_steps == 0) return false;
+  // A plan file says all of these itself.
   const bool in_plan = path.starts_with("plan.") || path.starts_with("batch.");
   if (in_plan && path != "plan.file" && !config.plan.file.empty()) return false;
   if (config.workload.empty()) return true;
@@ -195,6 +198,7 @@ bool speaks(const RunConfig& config, const KeyInfo& key) {
   return std::find(having.begin(), having.end(), config.workload) != having.end();
 }
 
+/// Finds the place of a dotted path in the tree and makes the objects on the way.
 Json& at_path(Json& tree, const std::string& path) {
   Json* node = &tree;
   std::size_t begin = 0;
@@ -205,6 +209,7 @@ Json& at_path(Json& tree, const std::string& path) {
   return (*node)[path.substr(begin)];
 }
 
+/// The visitor takes members that can be changed, so it gets a copy.
 Json to_tree(const RunConfig& config) {
   Json tree{{"_format", "heteroperf-config"}, {"_version", config_version}};
   // Folders and logs say where a run writes, not what it does, and are no change.
@@ -234,9 +239,8 @@ const char* type_name() {
   return std::is_unsigned_v<T> ? "a whole number of at least 0" : "a whole number";
 }
 
-/// What to write for a value of this key.
-template <class T>
 /// Says which values this key takes.
+template <class T>
 std::string expected_for(const std::string& path) {
   const bool seconds = path.size() > 2 && path.compare(path.size() - 2, 2, "_s") == 0;
   return seconds ? "expected a number of seconds, without a unit"
@@ -277,6 +281,7 @@ bool parse_value(const Json& value, T& out) {
          parse_text(value.dump(), out);
 }
 
+/// Lists the leaves of the tree with their dotted paths.
 void flatten(const Json& tree, const std::string& prefix,
              std::vector<std::pair<std::string, Json>>& out) {
   for (const auto& [key, value] : tree.items()) {
@@ -289,6 +294,7 @@ void flatten(const Json& tree, const std::string& prefix,
   }
 }
 
+/// A prefix limits the suggestions to keys that the verb has.
 void report_unknown(ProblemList& problems, const std::string& path,
                     const std::string& prefix = "") {
   const std::string nearest = nearest_name(path, paths(prefix));
@@ -394,6 +400,7 @@ RunConfig apply_settings(const RunConfig& base, const std::vector<Setting>& sett
                          ProblemList& problems) {
   RunConfig config = base;
   for (const Setting& setting : settings) {
+    // It is a key only so that a document can tell it.
     if (setting.path == "quick") {
       problems.add(shown(setting) + " is not usable", "what --quick sets is marked in the record",
                    "Give --quick, or leave it out");

@@ -23,6 +23,7 @@ std::string replicas_text(const PlanStage& stage) {
   for (std::size_t i = 0; i < stage.replicas.size();) {
     const StageReplica& first = stage.replicas[i];
     std::size_t end = i;
+    // Equal neighbours are told once, with their number.
     while (end < stage.replicas.size() && stage.replicas[end].micro_batch == first.micro_batch &&
            stage.replicas[end].device_class == first.device_class &&
            stage.replicas[end].ranks.size() == first.ranks.size()) {
@@ -55,6 +56,7 @@ const PlanCertificate::RankMemory& fullest(const PlanReport& report, const PlanS
   return *result;
 }
 
+/// One stage: its nodes, recomputation, the fullest of its ranks, and its replicas.
 std::string stage_row(const PlanReport& report, std::size_t s) {
   const PlanStage& stage = report.plan.stages[s];
   const PlanCertificate::RankMemory& memory = fullest(report, stage);
@@ -70,6 +72,8 @@ std::string summary_of(const Plan& plan) {
                      plan.micro_batch_samples(), plan.ranks(), plan.schedule);
 }
 
+/// A class that cannot run the workload alone is listed with the reason and adds nothing to the
+/// sum.
 std::string comparison_text(const PlanReport& report) {
   std::string text;
   for (const ClassAlone& one : report.alone) {
@@ -84,6 +88,7 @@ std::string comparison_text(const PlanReport& report) {
   return text;
 }
 
+/// Shows how wrong the prediction was before and after learning, then whether a re-plan pays.
 std::string learned_text(const PlanReport& report) {
   if (!report.learned) return "";
   const LearnedRun& run = *report.learned;
@@ -135,6 +140,7 @@ std::string operations_text(const RateUse& use, RateBasis basis) {
                      more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
+/// Tells which share of the computing time rests on measured operations, and what the rest is.
 std::string rates_text(const PlanReport& report) {
   const RateUse& use = report.rates;
   const std::string& precision = report.plan.workload->precision;
@@ -157,6 +163,7 @@ std::string rates_text(const PlanReport& report) {
   return text + "\n";
 }
 
+/// The throughput of another planner's plan is told relative to the own one.
 std::string imported_text(const PlanReport& report) {
   std::string text;
   for (const ImportedPlan& one : report.imported) {
@@ -204,6 +211,7 @@ std::string plan_report_table(const PlanReport& report) {
     text += fmt::format("wire            {} between stages {} and {}\n", to_string(wire.format),
                         wire.from, wire.to);
   }
+  // The best plan may leave devices out that would slow it down.
   if (report.devices > plan.ranks()) {
     text += fmt::format("idle            {} of {} devices\n", report.devices - plan.ranks(),
                         report.devices);

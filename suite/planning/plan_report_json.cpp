@@ -35,6 +35,7 @@ Json memory_json(const PlanCertificate& certificate) {
   return ranks;
 }
 
+/// A replica's share of the batch is what mixed classes divide unevenly.
 Json replicas_json(const Plan& plan, const PlanCertificate& certificate) {
   Json replicas = Json::array();
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
@@ -62,6 +63,7 @@ Json predicted_json(const Plan& plan, const PlanCertificate& certificate,
   return predicted;
 }
 
+/// The bound is the largest of several constraints; the binding one is named.
 Json certificate_json(const PlanCertificate& certificate) {
   Json path = Json::array(), constraints = Json::array();
   for (const CriticalPart& part : certificate.critical_path) {
@@ -78,6 +80,7 @@ Json certificate_json(const PlanCertificate& certificate) {
           {"limited_by", certificate.limited_by},       {"critical_path", std::move(path)}};
 }
 
+/// These facts differ between two searches and are no claims.
 Json search_json(const PlanReport& report) {
   Json search{{"seconds", report.search.seconds},
               {"candidates", report.search.candidates},
@@ -121,6 +124,7 @@ Json profiled_json(const PlanReport& report) {
   return list;
 }
 
+/// `ratio` is the imported throughput over the own one.
 Json imported_json(const PlanReport& report) {
   Json list = Json::array();
   for (const ImportedPlan& one : report.imported) {
@@ -162,6 +166,7 @@ Json rates_json(const RateUse& use) {
   return rates;
 }
 
+/// Errors are relative to the measured step.
 Json learned_json(const PlanReport& report) {
   const LearnedRun& run = *report.learned;
   Json classes = Json::array();

@@ -46,6 +46,7 @@ Workload workload_of(const Plan& plan, const PlanSimulationRequest& request) {
   return find_workload(first_of(request.workload, own.name)).make(wanted, ScalingInput());
 }
 
+/// Adds up everything that neither the plan nor the request says.
 void require_sources(const Plan& plan, const PlanSimulationRequest& request) {
   ProblemList problems;
   if (request.workload.empty() && !plan.workload) {
@@ -66,6 +67,7 @@ void require_sources(const Plan& plan, const PlanSimulationRequest& request) {
   problems.throw_if_any();
 }
 
+/// Times are seconds of one step, memory is the fullest moment.
 Json rank_json(const PlanSimulation& simulation, const PlanRankTimes& times, std::size_t rank) {
   const MemoryLedger& memory = simulation.memory[rank];
   return {{"rank", rank},
@@ -152,6 +154,7 @@ std::string plan_trace_text(const PlanSimulation& simulation, const TraceOrigin&
   std::vector<TraceTrack> tracks;
   for (std::size_t rank = 0; rank < simulation.roles.size(); ++rank) {
     const RankRole& role = simulation.roles[rank];
+    // One track per rank, though replicas share a position.
     tracks.push_back({fmt::format("rank {}", rank), role.position, clock.run(role).spans});
     for (TimeSpan& span : tracks.back().spans)
       span = {second_us * span.start, second_us * span.end};

@@ -30,6 +30,7 @@ std::string cluster_text(const RankCluster& cluster) {
   return fmt::format("{} [{}]", cluster.label, fmt::join(ranks, " "));
 }
 
+/// The reason says whether clusters were given or found.
 std::string clusters_text(const RankClusters& clusters) {
   std::vector<std::string> texts;
   for (const RankCluster& cluster : clusters.clusters) texts.push_back(cluster_text(cluster));
@@ -95,6 +96,7 @@ Json time_json(const CallTime& time) {
           {"iterations", time.iterations}};
 }
 
+/// The same keys out of place and in place, the latter in an object of its own.
 void put_timing(Json& json, const CommTiming& timing) {
   json["time_s"] = time_json(timing.time);
   json["algbw"] = timing.algbw;
@@ -134,6 +136,7 @@ Json ranks_json(const std::vector<RankId>& ranks) {
   return json;
 }
 
+/// Clusters with their bridges, and where each rank runs.
 Json topology_json(const CommReport& report) {
   Json clusters = Json::array();
   for (const RankCluster& cluster : report.clusters.clusters) {

@@ -40,6 +40,7 @@ Bytes size_of_text(const std::string& text, const char* flag, ProblemList& probl
   return size.value_or(Bytes(0));
 }
 
+/// An empty label between two commas is kept, so that it can be refused.
 std::vector<std::string> split_labels(const std::string& text) {
   std::vector<std::string> labels;
   std::istringstream stream(text + ",");
@@ -171,6 +172,7 @@ std::vector<Bytes> CommFlags::sizes(ProblemList& problems) const {
   return sizes;
 }
 
+/// Reads what is summed: element type, operation, root.
 void CommFlags::set_sum(CommRequest& request, ProblemList& problems) const {
   collect_problems(problems, [&] { request.shape.type = parse_data_type(type_); });
   collect_problems(problems,
@@ -182,6 +184,7 @@ void CommFlags::set_sum(CommRequest& request, ProblemList& problems) const {
   }
 }
 
+/// Reads the way that data take: algorithm, wire format, clusters, pacing.
 void CommFlags::set_way(CommRequest& request, ProblemList& problems) const {
   const CaseShape& shape = request.shape;
   collect_problems(problems, [&] { request.wire = parse_wire_format(wire_); });

@@ -92,6 +92,8 @@ std::vector<double> medians_of(const std::string& device_class, const Cluster& c
   return result;
 }
 
+/// Flattens a result, so that ranks can exchange it in one gather; the optimizer's time is the last
+/// number.
 std::vector<double> numbers_of(const OperationProbeResult& result) {
   std::vector<double> numbers;
   for (const OperationSeconds& one : result.operations) {
@@ -102,6 +104,7 @@ std::vector<double> numbers_of(const OperationProbeResult& result) {
   return numbers;
 }
 
+/// Reads the numbers back; the last one, which is left over, is the optimizer's.
 std::vector<OperationSeconds> seconds_of(const std::vector<double>& numbers) {
   std::vector<OperationSeconds> result;
   for (std::size_t i = 0; i + numbers_each <= numbers.size(); i += numbers_each) {

@@ -13,6 +13,7 @@
 namespace heteroperf {
 namespace {
 
+/// The last resort of a suggestion: the page that lists what there is.
 std::string help_of(const CLI::App& command) {
   const CLI::App* parent = command.get_parent();
   return fmt::format("See `{}{} --help`.", parent == nullptr ? "" : parent->get_name() + " ",

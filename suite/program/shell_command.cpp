@@ -193,7 +193,7 @@ struct StartedCommand::State {
     pid = start(command, life);
   }
 
-  /// What is left running in the group is killed, so that nothing disturbs the next run.
+  /// Kills everything that still runs in the group, so that nothing disturbs the next run.
   const CommandOutcome& conclude(int status) {
     kill(-pid, SIGKILL);
     outcome.exit_code = exit_code_of_status(status);

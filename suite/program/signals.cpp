@@ -44,7 +44,7 @@ static_assert(std::atomic<std::int64_t>::is_always_lock_free);
 bool counts() {
   const std::int64_t now = now_ns();
   std::int64_t last = last_ns.load();
-  // Of two signals at one moment only one can exchange the time; the other is its repeat.
+  // Two signals at one moment are one wish: only one of them can exchange the time.
   return (last == 0 || now - last >= repeat_ns) && last_ns.compare_exchange_strong(last, now);
 }
 

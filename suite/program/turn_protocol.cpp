@@ -44,6 +44,7 @@ class BrokenPipeBlock {
   ~BrokenPipeBlock() {
     const int error = errno;
     const timespec at_once{};
+    // The signal that this write raised is taken away before it is let through again.
     if (error == EPIPE) sigtimedwait(&broken_pipe_, nullptr, &at_once);
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);
     errno = error;
@@ -98,6 +99,7 @@ std::optional<TurnReady> parse_ready(const std::string& line) {
   std::int64_t peak_bytes = 0;
   if (!words || !(*words >> peak_bytes >> std::ws) || peak_bytes < 0) return std::nullopt;
   ready.peak_bytes = static_cast<std::uint64_t>(peak_bytes);
+  // The folder is the rest of the line, blanks included.
   if (!std::getline(*words, ready.folder)) return std::nullopt;
   return ready;
 }

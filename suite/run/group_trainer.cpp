@@ -51,6 +51,8 @@ class ValidationWindow : public DataSource {
 
 namespace {
 
+/// The engine gets the window in place of the data, so that the window decides what an evaluation
+/// sees.
 TrainingSpec with_data(TrainingSpec spec, std::shared_ptr<const DataSource> data) {
   spec.data = std::move(data);
   return spec;
@@ -62,6 +64,7 @@ std::uint64_t targets_per_sample(const DataSource& data) {
   return spec.kind == InputKind::tokens ? static_cast<std::uint64_t>(spec.length) : 1;
 }
 
+/// Images have no tokens; their steps report 0.
 std::uint64_t tokens_of(const ModelGraph& graph) {
   const auto& input = std::get<Input>(graph.node(graph.input()).attributes);
   return input.kind == InputKind::tokens ? static_cast<std::uint64_t>(input.length) : 0;
@@ -181,6 +184,7 @@ std::optional<EvaluationReport> GroupTrainer::evaluate(const EvaluationExtent& e
   do {
     if (!go_on()) return std::nullopt;
     const std::uint64_t start = (extent.first + total.samples) % all;
+    // A slice ends where the split ends, since a window cannot wrap around.
     const std::uint64_t count = std::min({samples_per_slice_, end - total.samples, all - start});
     window_->show(start, count);
     const EvaluationReport slice = session_->evaluate(count);
@@ -191,6 +195,7 @@ std::optional<EvaluationReport> GroupTrainer::evaluate(const EvaluationExtent& e
     const auto slice_targets = static_cast<double>(slice.samples * targets_per_sample(*window_));
     targets += slice_targets;
     total.loss += slice.loss * slice_targets;
+    // The accuracy of a slice is a quotient; rounding gives back the whole number of right answers.
     right += std::round(slice.accuracy * slice_targets);
   } while (total.samples < end && !is_enough());
   total.loss /= targets;

@@ -35,6 +35,7 @@ WorkloadFamily family_of(const Workload& workload) {
   return workload.unit == "token" ? WorkloadFamily::language_model : WorkloadFamily::classifier;
 }
 
+/// Describes what is trained; `resume`, `align` and `verify` read their identity from this line.
 WorkloadEvent workload_event(const PreparedRun& run) {
   const Workload& workload = run.workload;
   WorkloadEvent event;
@@ -69,6 +70,7 @@ WorkloadEvent workload_event(const PreparedRun& run) {
   return event;
 }
 
+/// A search has no plan of one model; its line says which ranks train together.
 PlanEvent plan_event(const PreparedRun& run) {
   if (!run.plan) return {{search_plan_text(run.placement.ranks, run.groups)}, ""};
   return {{plan_text(run.plan->plan)}, summary_text(run.plan->plan)};
@@ -159,6 +161,7 @@ Validity RunRecorder::describe(const PreparedRun& run, const std::string& libtor
     open(UntilEvent{goal->fraction, goal->fewest_steps, goal->fewest_s, goal->blocks, goal->misses,
                     goal->fewest_blocks});
   }
+  // A search has a graph for each trial instead.
   if (run.plan) {
     for (const Event& event : plan_events(*run.plan)) journal_->append(event);
   }

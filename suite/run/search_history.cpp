@@ -35,6 +35,7 @@ auto read_or_refuse(const std::string& folder, Read&& read) {
   }
 }
 
+/// A suite is pointed to the folder of its search.
 RunFiles find_run(const std::string& folder) {
   RunFiles files = read_or_refuse(folder, [&] { return open_run_folder(folder); });
   if (!std::filesystem::exists(files.journal()) && std::filesystem::exists(files.suite())) {
@@ -44,6 +45,7 @@ RunFiles find_run(const std::string& folder) {
   return files;
 }
 
+/// Any failure to read becomes a refusal that names the key and the folder.
 Journal read_run(const std::string& folder) {
   const RunFiles files = find_run(folder);
   return read_or_refuse(folder, [&] { return read_journal(files.journal().string()); });

@@ -235,7 +235,7 @@ class GroupTrialRunner : public TrialRunner {
   const Workload& workload_;
   GroupClock clock_;
   Trial trial_;
-  Score score_, best_score_;  // of the running trial, as last evaluated, and of best_
+  Score score_, best_score_;  // the running trial's, as last evaluated, and best_'s
   std::unique_ptr<GroupTrainer> trainer_, best_;
   std::uint64_t steps_ = 0, peak_bytes_ = 0;
   double images_ = 0;

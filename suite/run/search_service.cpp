@@ -19,6 +19,7 @@
 namespace heteroperf {
 namespace {
 
+/// The batch sizes of the search lie around the workload's micro-batch.
 SearchOptions search_options(const RunConfig& config, const Workload& workload) {
   SearchOptions options;
   options.seed = config.seed;
@@ -26,6 +27,8 @@ SearchOptions search_options(const RunConfig& config, const Workload& workload) 
   return options;
 }
 
+/// A search by steps runs on counted operations, so that it repeats exactly; one by time on the
+/// wall clock.
 MasterOptions master_options(const RunConfig& config, int groups) {
   MasterOptions options;
   options.clock = config.measure.steps > 0 ? MasterClock::counted_operations : MasterClock::wall;
@@ -100,6 +103,7 @@ void SearchService::record_outcome(GroupId group, const Trial& trial, const Tria
   event.steps = outcome.steps;
   event.ops = outcome.ops;
   event.reason = outcome.reason;
+  // The rungs that the trial has passed, not the one that it was started for.
   event.rung = static_cast<std::uint32_t>(outcome.milestones.size());
   if (!outcome.milestones.empty()) {
     event.quality = outcome.quality;

@@ -73,6 +73,7 @@ class MeasuredSteps {
   std::int64_t measure_start_ns_ = 0;
 };
 
+/// A loss that is not finite never recovers, so the run ends at once with advice.
 void check_finite(const StepReport& report) {
   if (std::isfinite(report.loss) && std::isfinite(report.gradient_norm)) return;
   throw Error(ErrorKind::run_failed,
@@ -82,6 +83,7 @@ void check_finite(const StepReport& report) {
                 "Try --set optimizer.learning_rate=… lower, or --set optimizer.clip_norm=1"}});
 }
 
+/// Emulated ranks share the cores of their hosts, which the pacing must know.
 TrainingSpec planned_spec(const RankContext& context, const Workload& workload,
                           const ChosenPlan& chosen) {
   TrainingSpec spec = training_spec(context, workload);
@@ -124,6 +126,7 @@ class TrainingProgram {
     enter(Phase::warmup);
     ProgramEnd end;
     for (;;) {
+      // Exactly one directive per turn of this loop, the same on all ranks.
       const Directive directive = next();
       if (directive == Directive::end) break;
       if (directive == Directive::interrupt) {
@@ -133,10 +136,12 @@ class TrainingProgram {
       if (directive == Directive::next_phase) {
         measuring_ = true;
         enter(Phase::measure);
+        // The gate is asked first how many steps come next.
         if (context_.in_lockstep) continue;
       }
       if (directive == Directive::hold) {
         const TurnOrder order = turns_.stand_still();
+        // The time that the run stood still belongs to no step.
         times_.leave_out(order.held_ns);
         if (order.kind == TurnOrder::Kind::steps) continue;
         end.interrupted = order.kind == TurnOrder::Kind::interrupt;
@@ -145,7 +150,7 @@ class TrainingProgram {
       train_one();
       checkpoints_.after_step(trainer_.steps_done());
     }
-    // What follows is no training: the window of OPS ends here.
+    // Nothing that follows is training: the window of OPS ends here.
     enter(Phase::finish);
     checkpoints_.at_end(trainer_.steps_done(), end.interrupted ? Checkpointing::End::interrupted
                                                                : Checkpointing::End::complete);
@@ -220,6 +225,7 @@ class TrainingProgram {
     if (tracer_) tracer_->after_step(report);
     check_finite(report);
     if (context_.turns != nullptr) context_.turns->count_step();
+    // Only the measured phase is summed up.
     if (measuring_) {
       times_.add(report);
       computing_.add(report);

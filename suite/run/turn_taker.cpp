@@ -53,6 +53,7 @@ std::string to_text(const TurnOrder& order) {
   return fmt::format("{} {} {}", static_cast<int>(order.kind), order.steps, order.held_ns);
 }
 
+/// Reads what to_text() wrote; both ends are this program.
 TurnOrder parse_order(const std::string& text) {
   std::istringstream words(text);
   int kind = 0;
@@ -111,6 +112,7 @@ std::unique_ptr<TurnTaker> TurnTaker::from_environment() {
 
 TurnTaker::TurnTaker(const TurnAddress& address)
     : pipe_(TurnPipe::Side::run, address), patience_s_(address.patience_s) {
+  // Sent before the version is compared, so that the gate can name both versions.
   pipe_.send(fmt::format("turns {}", turn_protocol_version));
   if (address.version == turn_protocol_version) return;
   throw UserError(
@@ -145,6 +147,7 @@ TurnOrder TurnTaker::next_order(const TurnUsage& usage, const std::function<bool
   step_ns_.clear();
   clock_.stop();
   const std::string line = wait_for_line(stop);
+  // An empty line stands for a stop signal.
   TurnOrder order{TurnOrder::Kind::interrupt, 0, 0};
   if (!line.empty()) {
     const auto known = order_of_line(line);

@@ -101,6 +101,7 @@ DoctorCheck check_cores(const Machine& machine) {
           fmt::format("{} usable (cpus {})", count, to_list(machine.cores.cpus)), "1", ""};
 }
 
+/// Looks at the working directory, where results go unless --out says otherwise.
 DoctorCheck check_disk() {
   std::error_code error;
   const auto space = std::filesystem::space(".", error);
@@ -127,6 +128,7 @@ DoctorCheck check_load(const Machine& machine) {
           busy ? "Other processes compete for the cores: results will be noisy" : ""};
 }
 
+/// A governor that changes frequencies makes runs differ.
 DoctorCheck check_governor(const Machine& machine) {
   // A virtual machine hides it; that is no fault of its user.
   if (!machine.governor)

@@ -48,6 +48,8 @@ Items list_workloads() {
   return items;
 }
 
+/// Lists the models that `count` and `run` know, with the micro-batch that each is usually trained
+/// with.
 Items list_models() {
   Items items;
   for (const ModelSpec& model : models()) {
@@ -91,6 +93,7 @@ Items list_devices() {
   return items;
 }
 
+/// The form in which --data takes it.
 std::string usage_of(const DataKind& kind) {
   return kind.argument.empty() ? kind.prefix : kind.prefix + ":" + kind.argument;
 }

@@ -1,8 +1,8 @@
 // The verb `rank`: orders records by a score. Only runs that are *closed*, which break no rule, get
-// a rank; the others are listed below with their reasons. Runs of different workloads or precisions
-// stand in different lists. A record cannot say everything that an order may need: watts come from
-// a meter and availability from the vendor, so both are read from tables that name runs by their
-// run_id. Results that others published can stand beside, without a rank.
+// a rank; the others are listed below with their reasons. Each workload has a list of its own. A
+// record cannot say everything that an order may need: watts come from a meter and availability
+// from the vendor, so both are read from tables that name runs by their run_id. Results that others
+// published can stand beside, without a rank.
 #include <fmt/format.h>
 
 #include "metrics/base/error.hpp"

@@ -33,6 +33,7 @@ void require_runnable(const ScheduleChecks& checks) {
 
 const char* verdict(bool ok) { return ok ? "ok" : "FAILED"; }
 
+/// One line for all checks, then what is wrong, in words.
 std::string checks_text(const ScheduleResult& result) {
   const ScheduleChecks& c = result.checks;
   std::string text = fmt::format(
@@ -51,6 +52,7 @@ std::string checks_text(const ScheduleResult& result) {
   return text;
 }
 
+/// Idle time is split by its cause: warm-up, dependency, communication, imbalance.
 std::string ranks_text(const ScheduleReport& report) {
   std::string text = fmt::format("{:<5}{:>11}{:>11}{:>11}{:>11}{:>14}{:>11}{:>12}{:>12}\n", "rank",
                                  "busy", "idle", "warm-up", "dependency", "communication",
@@ -88,6 +90,7 @@ Json checks_json(const ScheduleChecks& checks) {
           {"problems", problems}};
 }
 
+/// Times have the unit of the costs; memory counts activations of a micro-batch.
 Json report_json(const ScheduleResult& result) {
   const Schedule& schedule = result.schedule;
   const ScheduleReport& report = result.report;

@@ -39,6 +39,7 @@ struct Side {
   std::string run_id;
 };
 
+/// Reads one run. A suite has several trainings and is refused.
 Side open_side(const fs::path& path) {
   const RunFiles files = open_run_folder(path);
   if (fs::exists(files.suite())) {
@@ -56,6 +57,7 @@ Side open_side(const fs::path& path) {
   return {files.folder, std::move(journal), std::move(training), std::move(run_id)};
 }
 
+/// The precision may differ: whether it matters is what `align` is asked.
 void check_same_training(const Side& a, const Side& b) {
   std::vector<Problem> problems;
   for (const IdentityDifference& one : differences(a.training, b.training, {"precision"})) {
@@ -65,6 +67,7 @@ void check_same_training(const Side& a, const Side& b) {
   if (!problems.empty()) throw Error(ErrorKind::not_comparable, std::move(problems));
 }
 
+/// Sorted by number, so that steps are compared in order.
 std::map<std::uint64_t, const StepEvent*> steps_by_number(const Journal& journal) {
   std::map<std::uint64_t, const StepEvent*> steps;
   for (const StepEvent* step : journal.all<StepEvent>()) steps.emplace(step->n, step);
@@ -145,6 +148,7 @@ double element(StoredType type, const std::byte* at) {
   return 0;
 }
 
+/// Reads a whole tensor, however many ranks' files it is spread over, as doubles.
 std::vector<double> read_values(const CheckpointReader& reader, const StoredTensor& tensor) {
   const Box box = whole_box(tensor.shape);
   const std::size_t width = element_bytes(tensor.type);
@@ -170,8 +174,10 @@ double max_relative(const std::vector<double>& a, const std::vector<double>& b) 
   return largest > 0 && std::isfinite(difference) ? difference / largest : infinite;
 }
 
+/// Names of the states begin so in every checkpoint.
 bool is_state_of_optimizer(const std::string& name) { return name.starts_with("optimizer."); }
 
+/// Compares the tensors of A that B has in the same shape; the others become warnings.
 void align_tensors(const CheckpointReader& a, const CheckpointReader& b, Alignment& result) {
   std::map<std::string, StoredTensor> tensors_b;
   for (const StoredTensor& tensor : b.tensors()) tensors_b[tensor.name] = tensor;
@@ -187,6 +193,7 @@ void align_tensors(const CheckpointReader& a, const CheckpointReader& b, Alignme
   }
 }
 
+/// Parameters are optional: without checkpoints the losses alone decide.
 void align_parameters(const Side& a, const Side& b, Alignment& result) {
   const bool some_a = !list_checkpoints(a.folder).empty();
   const bool some_b = !list_checkpoints(b.folder).empty();
@@ -247,6 +254,7 @@ std::string parameters_text(const Alignment& alignment) {
   return text;
 }
 
+/// JSON has no infinite numbers, so they are left out.
 void put(Json& json, const char* key, double value) {
   if (std::isfinite(value)) json[key] = value;
 }

@@ -360,7 +360,7 @@ Steps without_order(Steps found, const Original& run, const Journal& again) {
 /// ahead of it.
 std::map<StepKey, double> bands_of(const TrainedAgain& again, const TrainedAgain* moved,
                                    double fixed) {
-  constexpr double other_roundings = 10;  // of other kernels, that add up to more than one
+  constexpr double other_roundings = 10;  // other kernels round more than once
   std::map<StepKey, double> bands;
   std::map<std::optional<std::uint64_t>, double> spreads;  // so far, of each training
   for (const auto& [key, step] : again.steps) {

@@ -19,6 +19,7 @@ constexpr std::int64_t terminal_period_ns = 300'000'000;
 constexpr std::int64_t log_period_ns = 10'000'000'000;
 constexpr double least_fraction = 0.01;
 
+/// Assumes that the rest of the phase goes as its beginning did.
 std::string eta_text(const ProgressState& state) {
   const double rest_s = state.elapsed_s * (1 - state.fraction) / state.fraction;
   return fmt::format("  ETA {:.0f} s", std::max(0.0, rest_s));

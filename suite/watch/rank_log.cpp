@@ -54,6 +54,7 @@ RankLog::RankLog(const std::filesystem::path& folder, int rank)
     : path_(folder / fmt::format("rank-{}.log", rank)), start_ns_(now_ns()) {
   std::error_code ignored;  // opening the file tells
   std::filesystem::create_directories(folder, ignored);
+  // A stream does not promise to set it.
   errno = 0;
   file_.open(path_);
   if (!file_) {
@@ -80,6 +81,7 @@ void RankLog::note(const Event& event) {
 
 void RankLog::step(std::uint64_t n, double loss) {
   const std::int64_t now = now_ns();
+  // Step 0 of every model is written, so that a trial of a search shows.
   if (n > 0 && now < next_step_ns_) return;
   next_step_ns_ = now + step_period_ns;
   write(fmt::format("step {}, loss {:.4f}", n, loss));
