@@ -58,6 +58,7 @@ struct GlobalFlags {
   bool colour = false, plain = false, quiet = false, verbose = false;
 };
 
+/// Declares the options that all verbs share, in a group that --help prints last.
 void declare_global(CLI::App& command, const Verb& verb, GlobalOptions& options,
                     GlobalFlags& flags) {
   command.option_defaults()->group(common_options);
@@ -77,6 +78,7 @@ void declare_global(CLI::App& command, const Verb& verb, GlobalOptions& options,
   command.get_help_ptr()->group(common_options);
 }
 
+/// The flag that says less wins: --no-color over --color, --quiet over --verbose.
 void apply(const GlobalFlags& flags, GlobalOptions& options) {
   if (flags.colour) options.color = true;
   if (flags.plain) options.color = false;
@@ -90,6 +92,7 @@ std::string examples_text(const Verb& verb) {
   return text;
 }
 
+/// Looked up before the command line is parsed, since errors of parsing must be JSON, too.
 bool wants_json(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--json") == 0) return true;
@@ -136,6 +139,7 @@ ExitCode report(const Error& error, const Voice& voice) {
   return code;
 }
 
+/// Refuses --set on a verb without configuration, where it would change nothing.
 void require_no_sets(const Verb& verb, const GlobalOptions& options) {
   if (verb.configurable() || options.sets.empty()) return;
   throw UserError(fmt::format("--set {} changes nothing", options.sets.front()),
@@ -164,6 +168,7 @@ void require_known_verb(const std::string& name, const std::vector<std::string>&
                   nearest.empty() ? "" : "Did you mean '" + nearest + "'?");
 }
 
+/// Warns of variables that no option reads; with --verbose it names those that one did.
 void note_environment(const CLI::App& app, const CLI::App& command, const GlobalOptions& options) {
   for (const std::string& warning : environment_warnings(app)) {
     fmt::print(stderr, "heteroperf: warning: {}\n", warning);

@@ -20,6 +20,7 @@
 namespace heteroperf {
 namespace {
 
+/// Rates of products by precision; a probe of links alone has none.
 std::string rates_text(const DeviceClass& device) {
   std::vector<std::string> texts;
   for (const auto& [precision, rate] : device.rates) {

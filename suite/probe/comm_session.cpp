@@ -47,6 +47,7 @@ Seconds slowest(Bytes bytes) { return Seconds(static_cast<double>(bytes.value())
 
 bool is_on_devices(const CommRequest& request) { return request.session.transport == "nccl"; }
 
+/// A collective has one where its output can lie in its input's memory.
 bool has_in_place_form(Collective collective) {
   return collective == Collective::all_reduce || collective == Collective::reduce_scatter ||
          collective == Collective::all_gather || collective == Collective::reduce;
@@ -66,6 +67,7 @@ CommSession::CommSession(const CommRequest& request, World& world)
   build();
 }
 
+/// Everything about the request that depends on the number of ranks.
 void CommSession::check_fit() const {
   const int ranks = harness().size();
   ProblemList problems;
@@ -109,6 +111,8 @@ HybridConfig CommSession::hybrid_config() const {
   return config;
 }
 
+/// GPUs join by NCCL inside a cluster; between clusters the hybrid carries their data through the
+/// hosts.
 void CommSession::build_on_devices() {
   const auto library = open_nccl_device(world_);
   const RankDescriptor host = descriptors_[static_cast<std::size_t>(harness().rank().value())];
@@ -225,6 +229,7 @@ WireFormat CommSession::wire_of(const CaseShape& shape, const Choice& choice) co
   return shape.collective == Collective::all_reduce ? choice.wire : request_.wire;
 }
 
+/// Times one case. A call takes what its slowest rank takes.
 CommTiming CommSession::time(const CaseShape& shape, const CommResult& result) {
   CollectiveCase one(*group_, shape);
   CommTiming timing;

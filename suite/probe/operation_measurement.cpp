@@ -156,6 +156,7 @@ class OperationMeasurement {
     return has != 0;
   }
 
+  /// The precisions that were asked for, else those that the devices compute natively.
   std::vector<Precision> precisions() {
     std::vector<Precision> result;
     for (const std::string& name : request_.precisions) result.push_back(parse_precision(name));
@@ -166,6 +167,7 @@ class OperationMeasurement {
     return {Precision::fp32};
   }
 
+  /// All models in all precisions at all micro-batches.
   void make_jobs() {
     const std::vector<Precision> wanted = precisions();
     const std::vector<std::string> names =
@@ -214,6 +216,7 @@ class OperationMeasurement {
     problems.throw_if_any();
   }
 
+  /// Measures one job on all ranks and adds an entry per class.
   void measure(const MeasurementJob& job, double seconds) {
     const Workload& workload = *job.workload;
     const ModelOperations model = model_operations(workload.graph, workload.precision);

@@ -27,10 +27,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// The runs are read from the files each time: a baseline is nothing but its files.
 RunSet runs_of(const SavedBaseline& baseline) {
   return find_runs({baseline.files.begin(), baseline.files.end()});
 }
 
+/// The *key* of a run is what must agree before two runs are compared.
 Json run_json(const RunDigest& run) {
   Json json{{"file", utf8_text(run.record.string())},
             {"run_id", utf8_text(run.run_id)},
@@ -86,6 +88,7 @@ std::string baseline_listing_json_text(const std::vector<SavedBaseline>& baselin
 /// A metric with noise must be worse by this fraction to count.
 constexpr double least_loss = 0.02;
 
+/// The exit codes are those of a gate between the new runs and the old ones.
 ExitCode exit_code_for(ReplacementVerdict verdict) {
   if (verdict == ReplacementVerdict::regression) return ExitCode::regression;
   return verdict == ReplacementVerdict::inconclusive ? ExitCode::inconclusive : ExitCode::ok;
@@ -157,6 +160,7 @@ class BaselineVerb : public Verb {
 
   std::filesystem::path home() const { return std::filesystem::path(folder_) / name_; }
 
+  /// Says why the old baseline stays. With --json the document holds the refusal, too.
   ExitCode refuse(const BaselineReplacement& judged, const GlobalOptions& options) const {
     if (options.json) {
       fmt::print("{}", baseline_listing_json_text({saved_baseline(folder_, name_)}, judged));

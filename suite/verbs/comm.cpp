@@ -30,6 +30,7 @@ class CommOutput {
     report_.request = request;
   }
 
+  /// Called once the communicator stands, before the first size.
   void begin(CommReport report, bool speaks) {
     report_ = std::move(report);
     speaks_ = speaks;
@@ -44,6 +45,7 @@ class CommOutput {
     write_file();
   }
   void add(const PaceSummary& pace) { report_.pace = pace; }
+  /// Keeps what was measured and says what ended the session.
   void fail(const Error& error) {
     report_.failure = error;
     if (const auto* peer = dynamic_cast<const PeerError*>(&error)) {
@@ -112,6 +114,7 @@ class CommVerb : public Verb {
   }
 
  private:
+  /// The part of every rank. Threads share `output`; of processes each has its own.
   static ExitCode measure(const CommRequest& request, World& world, CommOutput& output,
                           const GlobalOptions& options) {
     const bool first = world.communicator->rank() == RankId(0);
@@ -170,6 +173,7 @@ class CommVerb : public Verb {
     }
   }
 
+  /// Tells the verdict on stderr, so that it is seen beside the table.
   static ExitCode exit_code_for(const CommReport& report) {
     const CommReport::Verdict verdict = report.verdict();
     if (verdict.reason.empty()) return ExitCode::ok;

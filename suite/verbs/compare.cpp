@@ -59,6 +59,7 @@ class CompareVerb : public Verb {
   }
 
  private:
+  /// The number of operands depends on the question.
   void check_options() const {
     ProblemList problems;
     if (!baseline_.empty() && baseline_ != "homogeneous") {
@@ -79,6 +80,7 @@ class CompareVerb : public Verb {
     problems.throw_if_any();
   }
 
+  /// Compares two sweeps by their points, everything else as two sets of runs.
   std::string compare(ComparisonForm form) const {
     const auto a = sweep_folder_of(runs_[0]), b = sweep_folder_of(runs_[1]);
     // A sweep against a single run has no common points and is compared as a set of runs.
@@ -99,6 +101,7 @@ class CompareVerb : public Verb {
                                             : sweep_comparison_console_text(comparison);
   }
 
+  /// The first operand is the mix; every other one holds the runs of one class.
   std::string against_classes(ComparisonForm form) const {
     std::vector<RunSet> alone;
     for (std::size_t i = 1; i < runs_.size(); ++i) alone.push_back(require_runs({runs_[i]}));

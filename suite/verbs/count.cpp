@@ -41,6 +41,7 @@ void put(Json& object, const char* key, const std::optional<Ops>& count) {
   if (count) object[key] = count->to_string();
 }
 
+/// Only passes that the convention defines have a key.
 Json pass_json(const PassOps& counts) {
   Json json = Json::object();
   put(json, "forward", counts.forward);
@@ -123,6 +124,7 @@ std::string mebibytes(Bytes bytes) {
   return fmt::format("{:.1f} MiB", static_cast<double>(bytes.value()) / (1 << 20));
 }
 
+/// Tokens are told with the vocabulary, images with their classes.
 std::string input_text(const CountReport& report) {
   const std::string sample =
       report.input.kind == InputKind::tokens
@@ -212,6 +214,7 @@ class CountVerb : public Verb {
   }
 
  private:
+  /// Reads a graph file, or builds a model of the catalog with the shapes that were asked for.
   ModelGraph load() const {
     if (std::filesystem::is_directory(model_)) {
       throw UserError("'" + model_ + "' is a folder", "expected a graph file or a model's name",
@@ -247,6 +250,7 @@ class CountVerb : public Verb {
                     images ? "Leave it out, or give --image." : "Leave it out, or give --seq.");
   }
 
+  /// The conventions beside the usual ones of the document.
   std::vector<Convention> extra_conventions() const {
     if (convention_.empty()) return {};
     if (convention_ == "all") return {all_conventions.begin(), all_conventions.end()};

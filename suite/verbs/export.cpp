@@ -34,6 +34,7 @@ struct PlanFormat {
   const char* summary;
   std::string (*text)(const Plan& plan);
 };
+/// A new trainer is a line here.
 constexpr PlanFormat plan_formats[] = {
     {"flagscale", "train configuration in YAML",
      [](const Plan& plan) { return flagscale_text(flagscale_setup(plan)); }},

@@ -15,6 +15,7 @@ bool is_zero_or_less(const std::string& text) {
   return !text.empty() && (text[0] == '-' || text.find_first_not_of("0.") == std::string::npos);
 }
 
+/// Turns one flag into a setting, or into a problem where its number may not be 0.
 void add_flag(const RunFlag& flag, const std::string& value, std::vector<Setting>& list,
               ProblemList& problems) {
   if (!flag.positive || !is_zero_or_less(value)) {

@@ -127,6 +127,7 @@ class GateVerb : public Verb {
   }
 
  private:
+  /// A gate runs for hours, so every option is checked before it begins.
   void check_options() const {
     ProblemList problems;
     const bool commands = !commands_.base.empty() || !commands_.head.empty();
@@ -204,6 +205,7 @@ class GateVerb : public Verb {
     return places;
   }
 
+  /// Judges runs that are over. Their order on the machine is known only from the records.
   GateReport gate_records() const {
     const RunPairs runs = require_pairs(places_of(base_), places_of(head_), "--base", "--head");
     GateReport report = judge_gate(runs, rules_);
@@ -215,6 +217,7 @@ class GateVerb : public Verb {
     return report;
   }
 
+  /// Waits for a quiet machine, makes the folder and lets the session run.
   GateReport gate_commands(const GlobalOptions& options) {
     // A stop signal ends the run that is under way and then the gate.
     install_stop_signals([] {});
@@ -235,6 +238,8 @@ class GateVerb : public Verb {
     return report;
   }
 
+  /// Returns a note for the report: how busy the machine was. Throws where it does not become
+  /// quiet.
   std::string require_quiet_machine() const {
     const int cores = usable_cores().count();
     const auto busy = wait_for_quiet(cores, max_load_, settle_s_);

@@ -25,6 +25,7 @@ Items exit_codes() {
   return items;
 }
 
+/// Lists the patterns of options first, then variables that are no option.
 Items environment() {
   Items items{{"HETEROPERF_<OPTION>", "a long option of `run`, or one that all verbs share", {}},
               {"HETEROPERF_<VERB>_<OPTION>", "a long option of another verb", {}},
@@ -119,6 +120,7 @@ class HelpVerb : public Verb {
   }
 
  private:
+  /// Finds the verb that the topic names. Throws UserError with the nearest word.
   const CLI::App& verb() const {
     std::vector<std::string> names;
     for (CLI::App* app : command_->get_parent()->get_subcommands({})) {
@@ -133,6 +135,7 @@ class HelpVerb : public Verb {
     throw unknown_name("topic", topic_, names);
   }
 
+  /// Two columns: the names, then the summaries.
   static std::string table(const Items& items) {
     std::size_t width = 0;
     for (const ListItem& item : items) width = std::max(width, item.name.size());

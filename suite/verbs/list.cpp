@@ -98,6 +98,7 @@ std::string usage_of(const DataKind& kind) {
   return kind.argument.empty() ? kind.prefix : kind.prefix + ":" + kind.argument;
 }
 
+/// The kinds of data that --data takes, each with its argument.
 Items list_datasets() {
   Items items;
   for (const DataKind& kind : data_kinds()) items.push_back({usage_of(kind), kind.summary, {}});
@@ -172,6 +173,7 @@ class ListVerb : public Verb {
   }
 
  private:
+  /// Throws UserError with the nearest word.
   const Listing& find() const {
     for (const Listing& listing : listings) {
       if (what_ == listing.name) return listing;

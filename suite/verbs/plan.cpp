@@ -104,6 +104,7 @@ class PlanVerb : public Verb {
   }
 
  private:
+  /// The options that a planner of another kind understands.
   RivalRequest rival_request(const std::vector<PlanImport>& imports) const {
     return {imports, request_.model,        cluster_,          cost_model_,
             batch_,  options_.time_limit_s, !compare_.empty(), fill_profiles_};
@@ -162,6 +163,7 @@ class PlanVerb : public Verb {
     if (sequence_length_ > 0) request_.sequence_length = sequence_length_;
   }
 
+  /// Plans the workload on the machine and gathers all that is told of the plan.
   PlanReport make_report(const std::vector<PlanImport>& imports) {
     PlanReport report;
     Cluster cluster = planned_machine(report);
@@ -234,6 +236,7 @@ class PlanVerb : public Verb {
     return cluster;
   }
 
+  /// Fits rates to imported profiles of the workload. Each fit sees those before it.
   void apply_profiles(const std::vector<PlanImport>& imports, const Workload& workload,
                       PlanReport& report, Cluster& cluster) const {
     for (const PlanImport& import : imports) {
@@ -261,6 +264,7 @@ class PlanVerb : public Verb {
                     "Name the classes alike.");
   }
 
+  /// The precisions that have measured operations, for the line about rates.
   static std::vector<std::string> measured_precisions(const Cluster& cluster) {
     std::set<std::string> found;
     for (const Efficiency& entry : cluster.efficiency) {

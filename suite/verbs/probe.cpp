@@ -53,6 +53,7 @@ struct DeviceReading {
   DeviceClass device;
 };
 
+/// Without rates, which are measured when all ranks are ready.
 DeviceReading read_device(const RankDescriptor& descriptor, int ranks_on_host, int threads) {
   DeviceReading reading;
   reading.device = cpu_device_class(probe_machine(), ranks_on_host, threads);
@@ -218,6 +219,7 @@ class ProbeVerb : public Verb {
     return text;
   }
 
+  /// The whole probe of ranks on CPUs. Collective, step by step.
   ExitCode probe(Communicator& world, const GlobalOptions& options) {
     ProbeSteps steps(world, options);
     steps.say(parts_text(world.size()));
@@ -240,6 +242,7 @@ class ProbeVerb : public Verb {
     return tell(world, cluster, clusters.reason, options);
   }
 
+  /// The probe of GPUs that NCCL joins; host ranks stand for their devices.
   ExitCode probe_devices(World& world, const GlobalOptions& options) {
     Communicator& hosts = *world.communicator;
     AgglomerationConfig config;
@@ -328,6 +331,7 @@ class ProbeVerb : public Verb {
     if (world.rank() == RankId(0)) fmt::print(stderr, "heteroperf: warning: {}\n", text);
   }
 
+  /// True where an option speaks of operations, which are measured without any as well.
   bool asks_for_operations() const {
     return !operations_.workloads.empty() || !operations_.size.empty() ||
            !operations_.model.empty() || !operations_.precisions.empty() ||

@@ -46,6 +46,7 @@ class RecoverVerb : public Verb {
     }
   }
 
+  /// Rebuilds the records of the runs first, then the index that is made of them.
   static ExitCode run_of_sweep(const std::filesystem::path& folder, const GlobalOptions& options) {
     const RecoveredSweep recovered = recover_sweep(folder);
     warn(recovered.warnings);

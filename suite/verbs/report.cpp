@@ -38,6 +38,7 @@ StepTimeline missing_step(const std::string& why) {
   return none;
 }
 
+/// Simulates the run's plan. Every way to fail becomes the reason that the page shows.
 StepTimeline predicted_step(const ReportRun& run) {
   const fs::path plan = RunFiles{run.folder}.plan();
   if (!is_plan_file(plan.string())) return missing_step("There is no plan.json of a fixed model.");
@@ -216,6 +217,7 @@ class ReportVerb : public Verb {
   }
 
  private:
+  /// The newest run comes first, since it is the one that is read most.
   ReportPage page_of(const ReportSources& sources) const {
     const bool alone = sources.folders.size() == 1 && sources.records.runs.size() <= 1;
     ReportPage page;
@@ -246,6 +248,7 @@ class ReportVerb : public Verb {
     page.parts.push_back(run_part(run, fmt::format("r{}-", page.parts.size())));
   }
 
+  /// The page lies with what it shows: beside one run, or in the folder that holds several.
   fs::path default_output(const ReportSources& sources) const {
     constexpr const char* name = "report.html";
     if (sources.folders.size() == 1) return sources.folders.front() / name;

@@ -87,6 +87,7 @@ class RunVerb : public Verb {
   }
 
  private:
+  /// A launcher's ranks cannot start runs of their own, so a sweep is refused there.
   ExitCode run_several(const std::vector<Setting>& given, ProblemList& problems,
                        const GlobalOptions& options) const {
     if (const auto launched = detect_launcher()) {
@@ -124,6 +125,7 @@ class RunVerb : public Verb {
     return last;
   }
 
+  /// Collects everything that the user gave, in the order of precedence.
   std::vector<Setting> settings(const GlobalOptions& options, ProblemList& problems) const {
     std::vector<Setting> list;
     if (workload_option_->count() > 0) add_workload(list, problems);

@@ -99,6 +99,7 @@ class ScheduleVerb : public Verb {
  private:
   using Render = std::string (ScheduleVerb::*)(const ScheduleResult&, const GlobalOptions&) const;
 
+  /// Flags that exclude each other are declared so; the rest is checked here.
   void check_flags(const GlobalOptions& options) {
     if (name_.empty() && import_.empty()) {
       throw UserError("no schedule is named", "", "Give a name of `list schedules`, or --import.");
@@ -192,6 +193,7 @@ class ScheduleVerb : public Verb {
     return result;
   }
 
+  /// Reads a schedule or a table. A table has no costs of its own, so the flags give them.
   Schedule imported() {
     const std::string text = read_text_file(import_, "table");
     if (is_json(import_) || !stated_format(text).empty()) {
@@ -210,6 +212,7 @@ class ScheduleVerb : public Verb {
     return std::move(table.schedule);
   }
 
+  /// Runs every generator on one request and compares their times in one table.
   ExitCode run_all(const GlobalOptions& options) const {
     const ScheduleRequest asked = request();
     std::vector<ScheduleResult> results;

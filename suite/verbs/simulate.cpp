@@ -59,6 +59,7 @@ class SimulateVerb : public Verb {
   }
 
  private:
+  /// Times are in seconds; the run beside the plan is shown with them where there is one.
   ExitCode run_plan(const OutputFile& trace, const GlobalOptions& options) const {
     if (costs_.given()) {
       throw UserError("costs are given for a plan", "its workload and cluster say them",
@@ -80,6 +81,7 @@ class SimulateVerb : public Verb {
     return ExitCode::ok;
   }
 
+  /// Times have the unit of the schedule's costs, which the flags can replace.
   ExitCode run_schedule(const OutputFile& trace, const GlobalOptions& options) const {
     Schedule schedule = read_schedule_file(plan_.path);
     if (costs_.given()) set_costs(schedule.graph, costs_.costs(schedule.graph.ranks));

@@ -58,6 +58,7 @@ class VerifyVerb : public Verb {
   }
 
  private:
+  /// Chooses by the kind of file: a plan, an archive, or else a folder of a run.
   Verification verify_path() const {
     const bool sailor = is_sailor_plan_file(path_), plan = !sailor && is_plan_file(path_);
     if ((sailor || plan) && replay_option_->count() > 0) refuse_replay("is a plan");
@@ -72,6 +73,7 @@ class VerifyVerb : public Verb {
                     "Give it a run or a suite.");
   }
 
+  /// Checks records and journals, then checkpoints, then a replay where it is asked for.
   Verification verify_run(const std::string& path) const {
     // A folder of runs has no single journal that a replay could follow.
     const bool several = sweep_folder_of(path) || holds_runs_only(path);
@@ -123,6 +125,7 @@ class VerifyVerb : public Verb {
            !std::filesystem::exists(files.record()) && !std::filesystem::exists(files.suite());
   }
 
+  /// Quiet output shows failures and open checks alone.
   static void print(const Verification& result, const GlobalOptions& options) {
     for (const VerifyCheck& check : result.checks) {
       const bool passed = check.ok && check.compared;

@@ -13,6 +13,7 @@
 namespace heteroperf {
 namespace {
 
+/// One fact a line, its name in front, so that scripts can cut it.
 std::string version_table(const Backends& parts) {
   std::string text = fmt::format("heteroperf {}\ncommit   {}\nbuild    {}\nruleset  {}\n",
                                  version_text(), git_commit(), build_text(), ruleset_version);
