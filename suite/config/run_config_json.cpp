@@ -212,7 +212,6 @@ Json& at_path(Json& tree, const std::string& path) {
 /// The visitor takes members that can be changed, so it gets a copy.
 Json to_tree(const RunConfig& config) {
   Json tree{{"_format", "heteroperf-config"}, {"_version", config_version}};
-  // Folders and logs say where a run writes, not what it does, and are no change.
   RunConfig copy = config;
   visit_members(copy, [&](const KeyInfo& key, auto& member) {
     if (!is_empty(member) && speaks(config, key)) at_path(tree, key.path) = to_value(member);
@@ -366,6 +365,7 @@ std::vector<Setting> changed_settings(const RunConfig& config, const RunConfig& 
   copy = config;
   visit_members(copy, [&](const KeyInfo& key, auto& member) {
     const std::string path = key.path;
+    // Folders and logs say where a run writes, not what it does, and are no change.
     if (path == "workload" || path == "quick" || path == "out" || path == "rank_logs" ||
         path == "trace") {
       return;

@@ -191,7 +191,7 @@ std::vector<Event> plan_events(const ChosenPlan& chosen) {
   }
   if (!chosen.prediction) return events;
   const Prediction& prediction = *chosen.prediction;
-  // The bubble rate is the share of all ranks' time in which none of them computes.
+  // The bubble rate is the share of all ranks' time in which they do not compute.
   const double all_s = prediction.step_time_s * static_cast<double>(chosen.roles.size());
   const double busy = std::accumulate(busy_s.begin(), busy_s.end(), 0.0);
   events.emplace_back(PredictionEvent{prediction.step_time_s, prediction.throughput,

@@ -115,7 +115,7 @@ std::vector<Setting> with_workload_of_plan(std::vector<Setting> given) {
                               {"model.sequence_length", length},
                               {"optimizer.name", own->optimizer}};
   for (const Setting& one : settings) {
-    // A setting of the user stays, and is compared with the plan later.
+    // A setting of the user stays as it is.
     if (!one.value.empty() && value_of(one.path).empty()) given.push_back(one);
   }
   return given;
