@@ -130,6 +130,7 @@ class BaselineVerb : public Verb {
   static const BaselineAction actions[4];
 
   ExitCode save(const GlobalOptions& options) {
+    require_name();
     if (runs_.empty()) {
       throw UserError("baseline save takes a name and a run", "no run is given");
     }
@@ -176,11 +177,13 @@ class BaselineVerb : public Verb {
   }
 
   ExitCode show(const GlobalOptions& options) {
+    require_name();
     print({saved_baseline(folder_, name_)}, options);
     return ExitCode::ok;
   }
 
   ExitCode remove(const GlobalOptions& options) {
+    require_name();
     // Counted first; throws for a name that is not saved.
     const std::size_t files = saved_baseline(folder_, name_).files.size();
     remove_baseline(folder_, name_);
