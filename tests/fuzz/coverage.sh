@@ -13,18 +13,17 @@ llvm() { local tool=$1; shift; "$(clang++ -print-prog-name="llvm-$tool")" "$@"; 
 readers=(
   metrics/base/strict_json.cpp
   results/{journal,events_json,stored_document_json,suite_record_json,graph_book}.cpp
-  results/{comparison/run_digest_json,sweep/sweep_index_json,report/step_trace_json}.cpp
+  results/{comparison/run_digest_json,sweep/sweep_index,report/step_trace_json}.cpp
   results/packing/unpacked_archive.cpp results/journal_checks/*.cpp
   results/ranking/{table_rows,power_table,availability_table,aiperf_results}.cpp
-  workloads/model_graph_json.cpp workloads/data/{idx_folder,cifar_folder,inflated_file}.cpp
-  workloads/data/{mapped_file,stored_images,token_windows}.cpp
-  runners/cluster/{cluster,machine,description,efficiency_matrix}_json.cpp
-  runners/schedule/formats/{csv,csv_cell,instruction_text,quoted_text}.cpp
-  runners/schedule/formats/{model_files,pipeline_graph,schedule}_json.cpp
+  workloads/graph/model_graph_json.cpp workloads/data/{image_files,input_file,token_windows}.cpp
+  runners/cluster/{cluster,machine,efficiency_matrix}_json.cpp
+  runners/schedule/formats/{csv,csv_cell,quoted_text}.cpp
+  runners/schedule/formats/{pipeline_graph,schedule}_json.cpp
   runners/plan/plan_json.cpp runners/plan/rivals/{hexiscale,metis,trainers}/*.cpp
   runners/plan/rivals/sailor/sailor_{inputs,network_json,tables,devices}.cpp
   runners/engine/checkpoint/checkpoint_{index,index_json,reader}.cpp
-  runners/comm/control/frame.cpp
+  runners/comm/control/connection.cpp
 )
 
 cd "$root"

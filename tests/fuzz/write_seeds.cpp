@@ -20,6 +20,7 @@
 #include "results/suite_record.hpp"
 #include "results/sweep/sweep_index.hpp"
 #include "runners/cluster/efficiency_matrix.hpp"
+#include "runners/comm/control/connection.hpp"
 #include "runners/comm/control/control_proof.hpp"
 #include "runners/engine/checkpoint/checkpoint.hpp"
 #include "runners/plan/even_plan.hpp"
