@@ -75,7 +75,9 @@ void declare_global(CLI::App& command, const Verb& verb, GlobalOptions& options,
   command.add_flag(
       "-v,--verbose", flags.verbose,
       "on stderr: options taken from the environment, the time it took, its exit code");
-  command.get_help_ptr()->group(common_options);
+  // The library prints groups in the order of their first options: --help is made anew, behind the
+  // verb's own ones.
+  command.set_help_flag("-h,--help", "print this help and exit")->group(common_options);
 }
 
 /// The flag that says less wins: --no-color over --color, --quiet over --verbose.

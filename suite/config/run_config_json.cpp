@@ -19,6 +19,7 @@
 
 #include "metrics/base/strict_json.hpp"
 #include "suite/program/catalog.hpp"
+#include "suite/program/help_page.hpp"
 
 namespace heteroperf {
 namespace {
@@ -339,7 +340,7 @@ std::string config_keys_text(const std::string& prefix) {
   std::string text = "Keys for --set KEY=VALUE (default) meaning:\n";
   for (const ConfigKey& key : config_keys()) {
     if (!key.path.starts_with(prefix)) continue;
-    text += fmt::format("  {:<28}({}) {}\n", key.path, key.default_text, key.meaning);
+    text += help_entry("  " + key.path, fmt::format("({}) {}", key.default_text, key.meaning));
   }
   return text;
 }

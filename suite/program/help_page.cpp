@@ -15,9 +15,42 @@ namespace {
 
 constexpr std::size_t page_width = 100, text_column = 28;
 
-/// `head` and, from `text_column` on, the words of `text`. A head that is too long for its column
-/// has a line of its own.
-std::string entry(const std::string& head, const std::string& text) {
+/// The default that a reader wants to know: not that of an empty text, nor one that the description
+/// tells already.
+std::string default_of(const CLI::Option& option) {
+  const std::string value = option.get_default_str();
+  if (value.empty() || value == "[]" || value == "{}" || value == "\"\"") return "";
+  if (option.get_description().find("default") != std::string::npos) return "";
+  return fmt::format(" (default {})", value);
+}
+
+class HelpFormatter final : public CLI::Formatter {
+ public:
+  std::string make_option(const CLI::Option* option, bool is_positional) const override {
+    return help_entry("  " + make_option_name(option, is_positional) + make_option_opts(option),
+                      make_option_desc(option) + default_of(*option));
+  }
+
+  std::string make_option_opts(const CLI::Option* option) const override {
+    if (option->get_type_size() == 0) return "";
+    // The library writes a range as "INT:INT in [1 - 8]".
+    static const std::regex range(R"(\w+:\w+ in \[(\S+) - (\S+)\])");
+    std::string text = std::regex_replace(option->get_type_name(), range, "$1..$2");
+    if (!text.empty()) text = " " + text;
+    // An option that takes any number of values says so with dots.
+    if (option->get_expected_max() == CLI::detail::expected_max_vector_size) text += " ...";
+    if (option->get_required()) text += " REQUIRED";
+    return text;
+  }
+
+  std::string make_subcommand(const CLI::App* verb) const override {
+    return help_entry("  " + verb->get_name(), verb->get_description());
+  }
+};
+
+}  // namespace
+
+std::string help_entry(const std::string& head, const std::string& text) {
   std::string page = head, line;
   if (head.size() + 2 > text_column) {
     page += '\n';
@@ -43,40 +76,6 @@ std::string entry(const std::string& head, const std::string& text) {
   }
   return page + line + '\n';
 }
-
-/// The default that a reader wants to know: not that of an empty text, nor one that the description
-/// tells already.
-std::string default_of(const CLI::Option& option) {
-  const std::string value = option.get_default_str();
-  if (value.empty() || value == "[]" || value == "{}" || value == "\"\"") return "";
-  if (option.get_description().find("default") != std::string::npos) return "";
-  return fmt::format(" (default {})", value);
-}
-
-class HelpFormatter final : public CLI::Formatter {
- public:
-  std::string make_option(const CLI::Option* option, bool is_positional) const override {
-    return entry("  " + make_option_name(option, is_positional) + make_option_opts(option),
-                 make_option_desc(option) + default_of(*option));
-  }
-
-  std::string make_option_opts(const CLI::Option* option) const override {
-    if (option->get_type_size() == 0) return "";
-    // The library writes a range as "INT:INT in [1 - 8]".
-    static const std::regex range(R"(\w+:\w+ in \[(\S+) - (\S+)\])");
-    std::string text = std::regex_replace(option->get_type_name(), range, "$1..$2");
-    if (!text.empty()) text = " " + text;
-    // An option that takes any number of values says so with dots.
-    if (option->get_expected_max() == CLI::detail::expected_max_vector_size) text += " ...";
-    return text;
-  }
-
-  std::string make_subcommand(const CLI::App* verb) const override {
-    return entry("  " + verb->get_name(), verb->get_description());
-  }
-};
-
-}  // namespace
 
 void use_help_pages(CLI::App& app) {
   const auto formatter = std::make_shared<HelpFormatter>();

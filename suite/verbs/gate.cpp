@@ -46,10 +46,8 @@ class GateVerb : public Verb {
     return "is the head slower than the base? exit code 0 no, 3 yes, 4 cannot be told";
   }
   std::vector<std::string> examples() const override {
-    return {
-        "gate --base-cmd './old run llm --size nano' --head-cmd './new run llm --size nano' "
-        "--lockstep --threshold 1.5 --junit out.xml --markdown out.md",
-        "gate --base main --head results/latest"};
+    return {"gate --base-cmd './old run llm' --head-cmd './new run llm' --lockstep --junit out.xml",
+            "gate --base main --head results/latest"};
   }
   void declare(CLI::App& command) override {
     command.add_option("--base-cmd", commands_.base, "command that runs the base")

@@ -240,7 +240,7 @@ TEST(Cli, EveryVerbHasHelpWithTwoExamples) {
     EXPECT_EQ(help.exit_code, 0) << verb;
     const std::regex example(std::string("\n  heteroperf ") + verb);
     const auto begin = std::sregex_iterator(help.out.begin(), help.out.end(), example);
-    EXPECT_EQ(std::distance(begin, std::sregex_iterator()), 2) << help.out;
+    EXPECT_GE(std::distance(begin, std::sregex_iterator()), 2) << help.out;
     EXPECT_NE(help.out.find("--json"), std::string::npos);
   }
 }
@@ -267,8 +267,8 @@ TEST(Cli, HelpPagesFitATerminalAndDescribeEveryOption) {
 
 TEST(Cli, RunHelpHasEveryKeyWithItsDefault) {
   const std::string help = heteroperf({"run", "--help"}).out;
-  for (const char* row : {"scale.bind +.auto.", "optimizer.clip_norm +.the workload's.",
-                          "measure.warmup_steps +.2.", "comm.timeout_s +.30"}) {
+  for (const char* row : {"scale.bind\\s+.auto.", "optimizer.clip_norm\\s+.the workload's.",
+                          "measure.warmup_steps\\s+.2.", "comm.timeout_s\\s+.30"}) {
     EXPECT_TRUE(std::regex_search(help, std::regex(row))) << row;
   }
 }
