@@ -15,6 +15,27 @@ namespace {
 
 constexpr std::size_t page_width = 100, text_column = 28;
 
+/// The words of `text` in lines that fit the page; all but the first begin with `indent`, which the
+/// caller has printed before the first.
+std::string wrapped(const std::string& text, const std::string& indent) {
+  std::string lines;
+  std::size_t width = indent.size();
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    const bool starts_line = width == indent.size();
+    if (!starts_line && width + 1 + word.size() > page_width) {
+      lines += '\n' + indent;
+      width = indent.size();
+    } else if (!starts_line) {
+      lines += ' ';
+      ++width;
+    }
+    lines += word;
+    width += word.size();
+  }
+  return lines;
+}
+
 /// The default that a reader wants to know: not that of an empty text, nor one that the description
 /// tells already.
 std::string default_of(const CLI::Option& option) {
@@ -43,6 +64,10 @@ class HelpFormatter final : public CLI::Formatter {
     return text;
   }
 
+  std::string make_description(const CLI::App* app) const override {
+    return wrapped(app->get_description(), "") + "\n";
+  }
+
   std::string make_subcommand(const CLI::App* verb) const override {
     return help_entry("  " + verb->get_name(), verb->get_description());
   }
@@ -51,30 +76,9 @@ class HelpFormatter final : public CLI::Formatter {
 }  // namespace
 
 std::string help_entry(const std::string& head, const std::string& text) {
-  std::string page = head, line;
-  if (head.size() + 2 > text_column) {
-    page += '\n';
-    line = std::string(text_column, ' ');
-  } else {
-    line = std::string(text_column - head.size(), ' ');
-  }
-  std::size_t width = text_column;
-  std::istringstream words(text);
-  for (std::string word; words >> word;) {
-    const bool first = width == text_column;
-    if (!first && width + 1 + word.size() > page_width) {
-      page += line + '\n';
-      line = std::string(text_column, ' ');
-      width = text_column;
-    }
-    if (width != text_column) {
-      line += ' ';
-      ++width;
-    }
-    line += word;
-    width += word.size();
-  }
-  return page + line + '\n';
+  const std::string gap(head.size() + 2 > text_column ? 0 : text_column - head.size(), ' ');
+  const std::string indent(text_column, ' ');
+  return head + (gap.empty() ? "\n" + indent : gap) + wrapped(text, indent) + '\n';
 }
 
 void use_help_pages(CLI::App& app) {

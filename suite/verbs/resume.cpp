@@ -36,7 +36,7 @@ class ResumeVerb : public Verb {
     command.footer(command.get_footer() +
                    "\nEverything else is as the run had it; --set takes the keys of these flags "
                    "and those of scale, batch,\nplan, cluster, pace, measure, checkpoint and comm. "
-                   "--steps counts those of the whole training; --duration\nstarts anew.\n");
+                   "--steps counts those of the whole training;\n--duration starts anew.\n");
   }
 
   ExitCode run(const GlobalOptions& options) override {
