@@ -24,7 +24,7 @@
 
 #include "metrics/base/clock.hpp"
 #include "results/comparison/journal_memory.hpp"
-#include "results/text_escapes.hpp"
+#include "results/text/text_escapes.hpp"
 #include "runners/comm/world.hpp"
 #include "suite/program/environment.hpp"
 #include "suite/program/error_report_json.hpp"

@@ -15,7 +15,7 @@
 #include "results/comparison/baseline_store.hpp"
 #include "results/comparison/metric_text.hpp"
 #include "results/comparison/run_comparison.hpp"
-#include "results/number_text.hpp"
+#include "results/text/number_text.hpp"
 
 namespace heteroperf {
 namespace {

@@ -13,8 +13,8 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/text_file.hpp"
-#include "results/run_folder.hpp"
-#include "results/sha256.hpp"
+#include "results/record/run_folder.hpp"
+#include "results/text/sha256.hpp"
 
 namespace heteroperf {
 namespace {

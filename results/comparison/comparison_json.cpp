@@ -5,11 +5,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "results/canonical_json.hpp"
 #include "results/comparison/hetero_ratio.hpp"
 #include "results/comparison/metric_value_json.hpp"
 #include "results/comparison/run_comparison.hpp"
-#include "results/text_escapes.hpp"
+#include "results/text/canonical_json.hpp"
+#include "results/text/text_escapes.hpp"
 
 namespace heteroperf {
 namespace {

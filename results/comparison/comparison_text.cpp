@@ -7,8 +7,8 @@
 
 #include "results/comparison/metric_text.hpp"
 #include "results/comparison/run_comparison.hpp"
-#include "results/number_text.hpp"
-#include "results/text_escapes.hpp"
+#include "results/text/number_text.hpp"
+#include "results/text/text_escapes.hpp"
 
 namespace heteroperf {
 namespace {

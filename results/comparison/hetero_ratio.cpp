@@ -19,8 +19,8 @@
 #include "metrics/base/error.hpp"
 #include "metrics/log_ratio.hpp"
 #include "metrics/statistics.hpp"
-#include "results/number_text.hpp"
-#include "results/text_escapes.hpp"
+#include "results/text/number_text.hpp"
+#include "results/text/text_escapes.hpp"
 
 namespace heteroperf {
 namespace {

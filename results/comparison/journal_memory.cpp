@@ -9,7 +9,7 @@
 #include <iterator>
 
 #include "metrics/base/cache_folder.hpp"
-#include "results/sha256.hpp"
+#include "results/text/sha256.hpp"
 
 namespace heteroperf {
 namespace {

@@ -9,7 +9,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "results/number_text.hpp"
+#include "results/text/number_text.hpp"
 
 namespace heteroperf {
 

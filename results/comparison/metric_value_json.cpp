@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "results/comparison/whole_count.hpp"
-#include "results/text_escapes.hpp"
+#include "results/text/text_escapes.hpp"
+#include "results/text/whole_count.hpp"
 
 namespace heteroperf {
 namespace {

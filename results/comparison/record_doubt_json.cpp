@@ -11,11 +11,11 @@
 #include "metrics/base/strict_json.hpp"
 #include "results/comparison/journal_memory.hpp"
 #include "results/comparison/parallel_rows.hpp"
-#include "results/record.hpp"
-#include "results/run_folder.hpp"
-#include "results/sha256.hpp"
-#include "results/stored_document_json.hpp"
-#include "results/verify.hpp"
+#include "results/record/record.hpp"
+#include "results/record/run_folder.hpp"
+#include "results/record/stored_document_json.hpp"
+#include "results/record/verify.hpp"
+#include "results/text/sha256.hpp"
 
 namespace heteroperf {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "metrics/statistics.hpp"
 #include "results/comparison/compared_metric.hpp"
-#include "results/ruleset.hpp"
+#include "results/record/ruleset.hpp"
 
 namespace heteroperf {
 

@@ -21,10 +21,10 @@
 #include "metrics/score.hpp"
 #include "results/comparison/run_digest.hpp"
 #include "results/journal_checks/run_outline.hpp"
-#include "results/record.hpp"
-#include "results/run_folder.hpp"
-#include "results/sha256.hpp"
-#include "results/stored_document_json.hpp"
+#include "results/record/record.hpp"
+#include "results/record/run_folder.hpp"
+#include "results/record/stored_document_json.hpp"
+#include "results/text/sha256.hpp"
 
 namespace heteroperf {
 namespace {

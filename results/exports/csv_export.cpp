@@ -11,10 +11,10 @@
 
 #include "metrics/base/name_table.hpp"
 #include "metrics/ops.hpp"
-#include "results/canonical_json.hpp"
 #include "results/exports/run_export.hpp"
-#include "results/sample_columns.hpp"
-#include "results/text_escapes.hpp"
+#include "results/record/sample_columns.hpp"
+#include "results/text/canonical_json.hpp"
+#include "results/text/text_escapes.hpp"
 
 namespace heteroperf {
 namespace {

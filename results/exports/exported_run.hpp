@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "metrics/statistics.hpp"
-#include "results/journal.hpp"
+#include "results/journal/journal.hpp"
 
 namespace heteroperf {
 

@@ -7,13 +7,13 @@
 #include <nlohmann/json.hpp>
 
 #include "metrics/base/error.hpp"
-#include "results/canonical_json.hpp"
 #include "results/comparison/record_doubt.hpp"
 #include "results/comparison/run_set.hpp"
 #include "results/exports/exported_run.hpp"
-#include "results/record.hpp"
-#include "results/run_folder.hpp"
-#include "results/stored_document_json.hpp"
+#include "results/record/record.hpp"
+#include "results/record/run_folder.hpp"
+#include "results/record/stored_document_json.hpp"
+#include "results/text/canonical_json.hpp"
 
 namespace heteroperf {
 namespace {

@@ -15,10 +15,10 @@
 
 #include "metrics/base/strict_json.hpp"
 #include "metrics/statistics.hpp"
-#include "results/canonical_json.hpp"
 #include "results/exports/run_export.hpp"
-#include "results/stored_document_json.hpp"
-#include "results/text_escapes.hpp"
+#include "results/record/stored_document_json.hpp"
+#include "results/text/canonical_json.hpp"
+#include "results/text/text_escapes.hpp"
 
 namespace heteroperf {
 namespace {

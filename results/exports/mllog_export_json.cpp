@@ -14,10 +14,10 @@
 
 #include "metrics/base/quantity.hpp"
 #include "metrics/base/strict_json.hpp"
-#include "results/canonical_json.hpp"
 #include "results/exports/run_export.hpp"
-#include "results/stored_document_json.hpp"
-#include "results/text_escapes.hpp"
+#include "results/record/stored_document_json.hpp"
+#include "results/text/canonical_json.hpp"
+#include "results/text/text_escapes.hpp"
 
 namespace heteroperf {
 namespace {

@@ -20,7 +20,7 @@
 #include "metrics/sequential_test.hpp"
 #include "metrics/statistics.hpp"
 #include "results/comparison/metric_text.hpp"
-#include "results/number_text.hpp"
+#include "results/text/number_text.hpp"
 
 namespace heteroperf {
 namespace {

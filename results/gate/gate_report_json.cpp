@@ -7,12 +7,12 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "results/canonical_json.hpp"
 #include "results/comparison/metric_value_json.hpp"
-#include "results/error_object_json.hpp"
 #include "results/gate/gate_report.hpp"
-#include "results/stored_document_json.hpp"
-#include "results/text_escapes.hpp"
+#include "results/record/stored_document_json.hpp"
+#include "results/text/canonical_json.hpp"
+#include "results/text/error_object_json.hpp"
+#include "results/text/text_escapes.hpp"
 
 namespace heteroperf {
 namespace {

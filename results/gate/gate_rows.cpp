@@ -12,7 +12,7 @@
 #include <cmath>
 
 #include "results/comparison/metric_text.hpp"
-#include "results/number_text.hpp"
+#include "results/text/number_text.hpp"
 
 namespace heteroperf {
 namespace {

@@ -9,7 +9,7 @@
 #include <algorithm>
 
 #include "results/gate/gate_rows.hpp"
-#include "results/text_escapes.hpp"
+#include "results/text/text_escapes.hpp"
 
 namespace heteroperf {
 namespace {

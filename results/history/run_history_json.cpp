@@ -3,9 +3,9 @@
 // UTF-8, so that the document can always be written.
 #include <nlohmann/json.hpp>
 
-#include "results/canonical_json.hpp"
 #include "results/history/run_history.hpp"
-#include "results/text_escapes.hpp"
+#include "results/text/canonical_json.hpp"
+#include "results/text/text_escapes.hpp"
 
 namespace heteroperf {
 namespace {

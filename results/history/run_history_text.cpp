@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "results/history/run_history.hpp"
-#include "results/number_text.hpp"
-#include "results/text_escapes.hpp"
+#include "results/text/number_text.hpp"
+#include "results/text/text_escapes.hpp"
 
 namespace heteroperf {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "results/journal.hpp"
-#include "results/verify.hpp"
+#include "results/journal/journal.hpp"
+#include "results/record/verify.hpp"
 
 namespace heteroperf {
 

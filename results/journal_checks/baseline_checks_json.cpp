@@ -13,11 +13,11 @@
 #include "metrics/base/strict_json.hpp"
 #include "results/journal_checks/baseline_checks.hpp"
 #include "results/journal_checks/line_check.hpp"
-#include "results/ruleset.hpp"
-#include "results/run_folder.hpp"
-#include "results/run_summary.hpp"
-#include "results/sha256.hpp"
-#include "results/stored_document_json.hpp"
+#include "results/record/ruleset.hpp"
+#include "results/record/run_folder.hpp"
+#include "results/record/run_summary.hpp"
+#include "results/record/stored_document_json.hpp"
+#include "results/text/sha256.hpp"
 
 namespace heteroperf {
 namespace {

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "results/graph_book.hpp"
 #include "results/journal_checks/line_check.hpp"
 #include "results/journal_checks/run_outline.hpp"
+#include "results/record/graph_book.hpp"
 #include "workloads/data/data_source.hpp"
 
 namespace heteroperf {

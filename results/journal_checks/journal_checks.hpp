@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "results/journal.hpp"
-#include "results/verify.hpp"
+#include "results/journal/journal.hpp"
+#include "results/record/verify.hpp"
 
 namespace heteroperf {
 

@@ -9,8 +9,8 @@
 #include <utility>
 #include <variant>
 
-#include "results/journal.hpp"
-#include "results/verify.hpp"
+#include "results/journal/journal.hpp"
+#include "results/record/verify.hpp"
 
 namespace heteroperf {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "results/journal.hpp"
+#include "results/journal/journal.hpp"
 #include "results/journal_checks/plan_outline.hpp"
 #include "workloads/search_space.hpp"
 

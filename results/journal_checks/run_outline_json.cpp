@@ -10,7 +10,7 @@
 
 #include "metrics/base/strict_json.hpp"
 #include "results/journal_checks/run_outline.hpp"
-#include "results/stored_document_json.hpp"
+#include "results/record/stored_document_json.hpp"
 
 namespace heteroperf {
 namespace {

@@ -19,7 +19,7 @@
 #include "metrics/precision_goal.hpp"
 #include "metrics/score.hpp"
 #include "results/journal_checks/checked_journal.hpp"
-#include "results/run_summary.hpp"
+#include "results/record/run_summary.hpp"
 
 namespace heteroperf {
 namespace {

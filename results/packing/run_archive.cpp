@@ -22,7 +22,7 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/text_file.hpp"
-#include "results/sha256.hpp"
+#include "results/text/sha256.hpp"
 
 namespace heteroperf {
 namespace {

@@ -22,7 +22,7 @@
 
 #include "metrics/base/error.hpp"
 #include "results/packing/run_archive.hpp"
-#include "results/run_folder.hpp"
+#include "results/record/run_folder.hpp"
 #include "results/sweep/sweep_index.hpp"
 
 namespace heteroperf {

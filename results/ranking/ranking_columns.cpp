@@ -8,9 +8,9 @@
 
 #include <fmt/format.h>
 
-#include "results/canonical_json.hpp"
 #include "results/comparison/devices_text.hpp"
-#include "results/number_text.hpp"
+#include "results/text/canonical_json.hpp"
+#include "results/text/number_text.hpp"
 
 namespace heteroperf {
 namespace {

@@ -7,9 +7,9 @@
 
 #include <map>
 
-#include "results/canonical_json.hpp"
 #include "results/ranking/ranking_columns.hpp"
-#include "results/text_escapes.hpp"
+#include "results/text/canonical_json.hpp"
+#include "results/text/text_escapes.hpp"
 
 namespace heteroperf {
 namespace {

@@ -7,9 +7,9 @@
 
 #include <string_view>
 
-#include "results/number_text.hpp"
 #include "results/ranking/ranking_columns.hpp"
-#include "results/text_escapes.hpp"
+#include "results/text/number_text.hpp"
+#include "results/text/text_escapes.hpp"
 
 namespace heteroperf {
 namespace {

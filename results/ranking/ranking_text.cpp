@@ -8,10 +8,10 @@
 #include <algorithm>
 
 #include "results/comparison/run_machines.hpp"
-#include "results/number_text.hpp"
 #include "results/ranking/ranking_columns.hpp"
-#include "results/text_escapes.hpp"
-#include "results/text_table.hpp"
+#include "results/text/number_text.hpp"
+#include "results/text/text_escapes.hpp"
+#include "results/text/text_table.hpp"
 
 namespace heteroperf {
 namespace {

@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "results/number_text.hpp"
 #include "results/report/run_sections.hpp"
+#include "results/text/number_text.hpp"
 
 namespace heteroperf {
 namespace {

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "results/report/report_page.hpp"
-#include "results/text_escapes.hpp"
+#include "results/text/text_escapes.hpp"
 
 namespace heteroperf {
 namespace {

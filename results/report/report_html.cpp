@@ -13,10 +13,10 @@
 #include <charconv>
 #include <cmath>
 
-#include "results/number_text.hpp"
 #include "results/report/report_assets.hpp"
 #include "results/report/report_page.hpp"
-#include "results/text_escapes.hpp"
+#include "results/text/number_text.hpp"
+#include "results/text/text_escapes.hpp"
 
 namespace heteroperf {
 namespace {

@@ -7,9 +7,9 @@
 #include "results/report/report_run.hpp"
 
 #include "metrics/base/error.hpp"
-#include "results/record.hpp"
-#include "results/run_folder.hpp"
-#include "results/verify.hpp"
+#include "results/record/record.hpp"
+#include "results/record/run_folder.hpp"
+#include "results/record/verify.hpp"
 
 namespace heteroperf {
 

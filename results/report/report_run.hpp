@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "results/journal.hpp"
-#include "results/ruleset.hpp"
-#include "results/run_summary.hpp"
+#include "results/journal/journal.hpp"
+#include "results/record/ruleset.hpp"
+#include "results/record/run_summary.hpp"
 
 namespace heteroperf {
 

@@ -14,9 +14,9 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/name_table.hpp"
-#include "results/graph_book.hpp"
-#include "results/number_text.hpp"
+#include "results/record/graph_book.hpp"
 #include "results/report/run_sections.hpp"
+#include "results/text/number_text.hpp"
 #include "workloads/graph_memory.hpp"
 
 namespace heteroperf {

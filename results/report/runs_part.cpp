@@ -18,9 +18,9 @@
 #include "results/comparison/devices_text.hpp"
 #include "results/comparison/hetero_ratio.hpp"
 #include "results/history/run_history.hpp"
-#include "results/number_text.hpp"
-#include "results/run_folder.hpp"
+#include "results/record/run_folder.hpp"
 #include "results/sweep/sweep_index.hpp"
+#include "results/text/number_text.hpp"
 
 namespace heteroperf {
 namespace {

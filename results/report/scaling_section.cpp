@@ -17,9 +17,9 @@
 #include <string_view>
 
 #include "results/comparison/run_machines.hpp"
-#include "results/number_text.hpp"
 #include "results/report/runs_part.hpp"
 #include "results/scaling/scale_curve.hpp"
+#include "results/text/number_text.hpp"
 
 namespace heteroperf {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "metrics/base/error.hpp"
 #include "results/scaling/sweep_report.hpp"
-#include "results/text_escapes.hpp"
+#include "results/text/text_escapes.hpp"
 
 namespace heteroperf {
 namespace {

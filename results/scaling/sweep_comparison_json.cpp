@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "metrics/base/strict_json.hpp"
-#include "results/canonical_json.hpp"
 #include "results/scaling/sweep_comparison.hpp"
-#include "results/text_escapes.hpp"
+#include "results/text/canonical_json.hpp"
+#include "results/text/text_escapes.hpp"
 
 namespace heteroperf {
 

@@ -4,9 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "results/canonical_json.hpp"
 #include "results/scaling/sweep_report.hpp"
-#include "results/text_escapes.hpp"
+#include "results/text/canonical_json.hpp"
+#include "results/text/text_escapes.hpp"
 
 namespace heteroperf {
 namespace {

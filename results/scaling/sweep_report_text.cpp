@@ -7,10 +7,10 @@
 
 #include <algorithm>
 
-#include "results/number_text.hpp"
 #include "results/scaling/sweep_report.hpp"
-#include "results/text_escapes.hpp"
-#include "results/text_table.hpp"
+#include "results/text/number_text.hpp"
+#include "results/text/text_escapes.hpp"
+#include "results/text/text_table.hpp"
 
 namespace heteroperf {
 namespace {

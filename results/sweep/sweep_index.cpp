@@ -14,11 +14,11 @@
 #include "metrics/base/name_table.hpp"
 #include "metrics/base/strict_json.hpp"
 #include "metrics/base/text_file.hpp"
-#include "results/canonical_text_json.hpp"
-#include "results/run_folder.hpp"
-#include "results/sha256.hpp"
-#include "results/stored_document_json.hpp"
-#include "results/text_escapes.hpp"
+#include "results/record/run_folder.hpp"
+#include "results/record/stored_document_json.hpp"
+#include "results/text/canonical_text_json.hpp"
+#include "results/text/sha256.hpp"
+#include "results/text/text_escapes.hpp"
 
 namespace heteroperf {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "results/events.hpp"
+#include "results/journal/events.hpp"
 
 namespace heteroperf {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "results/events.hpp"
+#include "results/journal/events.hpp"
 #include "workloads/workload.hpp"
 
 namespace heteroperf {

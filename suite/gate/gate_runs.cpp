@@ -13,7 +13,7 @@
 
 #include "metrics/base/error.hpp"
 #include "results/comparison/record_doubt.hpp"
-#include "results/text_escapes.hpp"
+#include "results/text/text_escapes.hpp"
 #include "suite/program/exit_code.hpp"
 #include "suite/program/signals.hpp"
 

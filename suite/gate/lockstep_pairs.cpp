@@ -20,10 +20,10 @@
 #include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
 #include "metrics/base/quantity.hpp"
-#include "results/text_escapes.hpp"
+#include "results/text/text_escapes.hpp"
 #include "runners/cluster/cgroup.hpp"
-#include "suite/watch/host_load.hpp"
 #include "suite/program/turn_protocol.hpp"
+#include "suite/watch/host_load.hpp"
 
 namespace heteroperf {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "results/events.hpp"
+#include "results/journal/events.hpp"
 #include "runners/plan/even_plan.hpp"
 #include "runners/plan/ready_plan.hpp"
 #include "suite/config/placement.hpp"

@@ -15,7 +15,7 @@
 #include <set>
 
 #include "metrics/base/error.hpp"
-#include "results/run_folder.hpp"
+#include "results/record/run_folder.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/plan_json.hpp"
 #include "runners/plan/ready_plan.hpp"

@@ -16,8 +16,8 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/quantity.hpp"
-#include "results/run_folder.hpp"
-#include "results/run_summary.hpp"
+#include "results/record/run_folder.hpp"
+#include "results/record/run_summary.hpp"
 #include "runners/cluster/efficiency_matrix.hpp"
 #include "runners/plan/plan_json.hpp"
 #include "suite/planning/plan_sources.hpp"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "results/verify.hpp"
+#include "results/record/verify.hpp"
 #include "runners/plan/rate_use.hpp"
 #include "runners/plan/rivals/metis/metis_rates.hpp"
 #include "runners/plan/rivals/plan_imports.hpp"

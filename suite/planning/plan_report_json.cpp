@@ -11,7 +11,7 @@
 
 #include "metrics/base/strict_json.hpp"
 #include "metrics/base/text_file.hpp"
-#include "results/claim_checks_json.hpp"
+#include "results/verify/claim_checks_json.hpp"
 #include "runners/cluster/cluster.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/plan_json.hpp"

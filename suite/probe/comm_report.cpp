@@ -16,7 +16,7 @@
 
 #include "metrics/base/quantity.hpp"
 #include "metrics/base/strict_json.hpp"
-#include "results/error_object_json.hpp"
+#include "results/text/error_object_json.hpp"
 #include "runners/comm/element_types.hpp"
 
 namespace heteroperf {

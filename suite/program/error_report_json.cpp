@@ -3,7 +3,7 @@
 #include "suite/program/error_report_json.hpp"
 
 #include "metrics/base/strict_json.hpp"
-#include "results/error_object_json.hpp"
+#include "results/text/error_object_json.hpp"
 
 namespace heteroperf {
 

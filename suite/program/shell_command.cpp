@@ -28,7 +28,7 @@
 
 #include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
-#include "results/text_escapes.hpp"
+#include "results/text/text_escapes.hpp"
 #include "suite/program/signals.hpp"
 
 namespace heteroperf {

@@ -16,7 +16,7 @@
 
 #include "metrics/base/error.hpp"
 #include "results/journal_checks/baseline_checks.hpp"
-#include "results/sha256.hpp"
+#include "results/text/sha256.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/search/class_alone.hpp"
 #include "suite/run/rank_messages.hpp"

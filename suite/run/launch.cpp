@@ -20,9 +20,9 @@
 #include <span>
 #include <string>
 
-#include "results/run_folder.hpp"
-#include "results/show.hpp"
-#include "results/suite_record.hpp"
+#include "results/record/run_folder.hpp"
+#include "results/record/show.hpp"
+#include "results/record/suite_record.hpp"
 #include "results/sweep/sweep_index.hpp"
 #include "runners/comm/mpi_launch.hpp"
 #include "suite/config/reproduce.hpp"

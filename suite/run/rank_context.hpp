@@ -4,14 +4,14 @@
 #include <functional>
 #include <string>
 
-#include "results/events.hpp"
-#include "results/journal.hpp"
+#include "results/journal/events.hpp"
+#include "results/journal/journal.hpp"
 #include "runners/comm/world.hpp"
 #include "runners/engine/engine.hpp"
 #include "suite/config/placement.hpp"
+#include "suite/config/run_config.hpp"
 #include "suite/watch/progress.hpp"
 #include "suite/watch/rank_log.hpp"
-#include "suite/config/run_config.hpp"
 #include "workloads/workload.hpp"
 
 namespace heteroperf {

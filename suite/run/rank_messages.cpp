@@ -8,8 +8,8 @@
 
 #include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
-#include "results/events_json.hpp"
-#include "results/journal.hpp"
+#include "results/journal/events_json.hpp"
+#include "results/journal/journal.hpp"
 
 namespace heteroperf {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "results/events.hpp"
+#include "results/journal/events.hpp"
 #include "runners/comm/control_channel.hpp"
 
 namespace heteroperf {

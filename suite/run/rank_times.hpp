@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "results/events.hpp"
+#include "results/journal/events.hpp"
 #include "runners/engine/training.hpp"
 
 namespace heteroperf {

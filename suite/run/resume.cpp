@@ -17,7 +17,7 @@
 #include <array>
 #include <utility>
 
-#include "results/run_folder.hpp"
+#include "results/record/run_folder.hpp"
 #include "runners/comm/world.hpp"
 #include "runners/engine/checkpoint/checkpoint.hpp"
 #include "runners/engine/checkpoint/checkpoint_folder.hpp"

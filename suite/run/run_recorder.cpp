@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "metrics/precision_goal.hpp"
-#include "results/sha256.hpp"
+#include "results/text/sha256.hpp"
 #include "runners/cluster/shared_module.hpp"
 #include "runners/plan/plan_json.hpp"
 #include "suite/config/run_config_json.hpp"

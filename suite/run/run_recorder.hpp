@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "results/journal.hpp"
-#include "results/rule_watch.hpp"
-#include "results/run_folder.hpp"
+#include "results/journal/journal.hpp"
+#include "results/record/rule_watch.hpp"
+#include "results/record/run_folder.hpp"
 #include "suite/run/prepared_run.hpp"
 #include "suite/run/turn_taker.hpp"
 

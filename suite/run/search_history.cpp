@@ -12,7 +12,7 @@
 
 #include "automl/search.hpp"
 #include "metrics/base/error.hpp"
-#include "results/run_folder.hpp"
+#include "results/record/run_folder.hpp"
 #include "suite/config/run_config_json.hpp"
 #include "suite/run/search_messages_json.hpp"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "automl/trial_master.hpp"
-#include "results/journal.hpp"
+#include "results/journal/journal.hpp"
 
 namespace heteroperf {
 

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "automl/trial_master.hpp"
-#include "results/journal.hpp"
+#include "results/journal/journal.hpp"
 #include "runners/comm/control_channel.hpp"
 #include "suite/config/run_config.hpp"
 #include "workloads/workload.hpp"

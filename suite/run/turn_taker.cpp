@@ -24,11 +24,11 @@
 
 #include "metrics/base/clock.hpp"
 #include "metrics/base/quantity.hpp"
-#include "results/journal.hpp"
+#include "results/journal/journal.hpp"
 #include "runners/cluster/system_files.hpp"
-#include "suite/watch/host_load.hpp"
 #include "suite/run/rank_context.hpp"
 #include "suite/run/rank_messages.hpp"
+#include "suite/watch/host_load.hpp"
 
 namespace heteroperf {
 namespace {

@@ -12,8 +12,8 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/text_file.hpp"
 #include "results/comparison/run_digest.hpp"
-#include "results/recover.hpp"
-#include "results/run_folder.hpp"
+#include "results/record/recover.hpp"
+#include "results/record/run_folder.hpp"
 #include "suite/sweep/sweep_folder.hpp"
 
 namespace heteroperf {

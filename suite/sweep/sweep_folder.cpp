@@ -14,9 +14,9 @@
 
 #include "metrics/base/error.hpp"
 #include "results/comparison/run_set.hpp"
-#include "results/journal.hpp"
-#include "results/run_folder.hpp"
-#include "results/suite_record.hpp"
+#include "results/journal/journal.hpp"
+#include "results/record/run_folder.hpp"
+#include "results/record/suite_record.hpp"
 #include "suite/program/exit_code.hpp"
 
 namespace heteroperf {

@@ -10,7 +10,7 @@
 #include <limits>
 #include <set>
 
-#include "results/run_folder.hpp"
+#include "results/record/run_folder.hpp"
 #include "suite/config/reproduce.hpp"
 #include "suite/config/run_config_json.hpp"
 #include "suite/config/run_flags.hpp"

@@ -1,7 +1,7 @@
 // The runs of a sweep, one process after another. sweep.json says what is to run and how far it is;
 // it is written before the first run and again before and after each, so that a sweep that is
 // killed goes on where it was. A run reads its own entry there when it begins and writes its place
-// into the first line of its journal (results/events.hpp, SweepPlace).
+// into the first line of its journal (results/journal/events.hpp, SweepPlace).
 #include "suite/sweep/sweep_session.hpp"
 
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 #include <algorithm>
 
 #include "metrics/base/error.hpp"
-#include "results/run_folder.hpp"
+#include "results/record/run_folder.hpp"
 #include "results/scaling/sweep_report.hpp"
 #include "runners/cluster/shared_module.hpp"
 #include "suite/config/reproduce.hpp"

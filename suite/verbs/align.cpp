@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include "metrics/base/error.hpp"
-#include "results/text_escapes.hpp"
-#include "suite/verification/align_runs.hpp"
+#include "results/text/text_escapes.hpp"
 #include "suite/program/verb.hpp"
+#include "suite/verification/align_runs.hpp"
 
 namespace heteroperf {
 namespace {

@@ -18,8 +18,8 @@
 #include "results/comparison/baseline_replacement.hpp"
 #include "results/comparison/baseline_store.hpp"
 #include "results/comparison/run_set.hpp"
-#include "results/number_text.hpp"
-#include "results/text_escapes.hpp"
+#include "results/text/number_text.hpp"
+#include "results/text/text_escapes.hpp"
 #include "suite/program/verb.hpp"
 
 namespace heteroperf {

@@ -14,8 +14,8 @@
 
 #include "metrics/base/document_kind.hpp"
 #include "metrics/base/name_table.hpp"
-#include "results/ruleset.hpp"
-#include "results/samples_h5.hpp"
+#include "results/record/ruleset.hpp"
+#include "results/record/samples_h5.hpp"
 #include "runners/cluster/machine.hpp"
 #include "runners/comm/nccl/nccl_group.hpp"
 #include "runners/engine/engine.hpp"

@@ -16,14 +16,14 @@
 #include "metrics/base/text_file.hpp"
 #include "results/comparison/baseline_store.hpp"
 #include "results/gate/gate_report.hpp"
-#include "results/run_folder.hpp"
+#include "results/record/run_folder.hpp"
 #include "runners/cluster/cpu_set.hpp"
 #include "suite/config/reproduce.hpp"
-#include "suite/program/signals.hpp"
 #include "suite/gate/gate_session.hpp"
 #include "suite/gate/machine_load.hpp"
-#include "suite/verbs/output_file.hpp"
+#include "suite/program/signals.hpp"
 #include "suite/program/verb.hpp"
+#include "suite/verbs/output_file.hpp"
 
 namespace heteroperf {
 namespace {

@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "metrics/base/error.hpp"
-#include "results/ruleset.hpp"
+#include "results/record/ruleset.hpp"
 #include "runners/cluster/cluster.hpp"
 #include "runners/cluster/machine.hpp"
 #include "runners/schedule/generators/generator.hpp"

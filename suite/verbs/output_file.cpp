@@ -15,7 +15,7 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/text_file.hpp"
-#include "results/run_folder.hpp"
+#include "results/record/run_folder.hpp"
 
 namespace heteroperf {
 namespace {

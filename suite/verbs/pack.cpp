@@ -9,13 +9,13 @@
 #include <string>
 
 #include "metrics/base/error.hpp"
-#include "results/packing/run_archive.hpp"
-#include "results/run_folder.hpp"
-#include "results/sweep/sweep_index.hpp"
-#include "results/verify.hpp"
-#include "suite/verbs/output_file.hpp"
-#include "suite/program/verb.hpp"
 #include "metrics/base/strict_json.hpp"
+#include "results/packing/run_archive.hpp"
+#include "results/record/run_folder.hpp"
+#include "results/record/verify.hpp"
+#include "results/sweep/sweep_index.hpp"
+#include "suite/program/verb.hpp"
+#include "suite/verbs/output_file.hpp"
 
 namespace heteroperf {
 namespace {

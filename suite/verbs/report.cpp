@@ -14,17 +14,17 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/text_file.hpp"
-#include "results/canonical_json.hpp"
+#include "results/record/run_folder.hpp"
 #include "results/report/report_run.hpp"
 #include "results/report/run_sections.hpp"
 #include "results/report/runs_part.hpp"
-#include "results/run_folder.hpp"
+#include "results/text/canonical_json.hpp"
 #include "runners/plan/plan_json.hpp"
 #include "runners/schedule/formats/trace_json.hpp"
 #include "suite/planning/plan_simulation.hpp"
+#include "suite/program/verb.hpp"
 #include "suite/run/step_trace.hpp"
 #include "suite/verbs/output_file.hpp"
-#include "suite/program/verb.hpp"
 
 namespace heteroperf {
 namespace {

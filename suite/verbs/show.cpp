@@ -2,13 +2,13 @@
 // shown the record is held against its journal; one that does not follow from it is refused,
 // because a screen gives an edited number the same authority as a true one. A record without a
 // journal is shown with a warning.
-#include "results/show.hpp"
+#include "results/record/show.hpp"
 
 #include <fmt/format.h>
 
 #include "results/comparison/record_doubt.hpp"
 #include "results/comparison/run_set.hpp"
-#include "results/run_folder.hpp"
+#include "results/record/run_folder.hpp"
 #include "results/scaling/sweep_report.hpp"
 #include "suite/program/verb.hpp"
 

@@ -5,20 +5,20 @@
 //
 // Each claim is a check with what was expected and what was found. Exit code 9 means that a check
 // failed; 10 that some claims could not be compared here and the others hold.
-#include "results/verify.hpp"
+#include "results/record/verify.hpp"
 
 #include <fmt/format.h>
 
 #include "results/packing/unpacked_archive.hpp"
-#include "results/run_folder.hpp"
+#include "results/record/run_folder.hpp"
 #include "results/sweep/sweep_index.hpp"
-#include "results/text_escapes.hpp"
+#include "results/text/text_escapes.hpp"
 #include "runners/plan/rivals/sailor/sailor_planning.hpp"
-#include "suite/verification/replay.hpp"
-#include "suite/verification/checkpoint_checks.hpp"
 #include "suite/planning/plan_report.hpp"
 #include "suite/planning/plan_simulation.hpp"
 #include "suite/program/verb.hpp"
+#include "suite/verification/checkpoint_checks.hpp"
+#include "suite/verification/replay.hpp"
 
 namespace heteroperf {
 namespace {

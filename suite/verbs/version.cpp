@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 
 #include "metrics/base/document_kind.hpp"
-#include "results/ruleset.hpp"
-#include "suite/verbs/doctor_report.hpp"
+#include "results/record/ruleset.hpp"
 #include "suite/program/verb.hpp"
+#include "suite/verbs/doctor_report.hpp"
 
 namespace heteroperf {
 namespace {

@@ -9,7 +9,7 @@
 #include <algorithm>
 
 #include "metrics/base/error.hpp"
-#include "results/run_folder.hpp"
+#include "results/record/run_folder.hpp"
 #include "runners/engine/checkpoint/checkpoint.hpp"
 #include "runners/engine/checkpoint/checkpoint_folder.hpp"
 

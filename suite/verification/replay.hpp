@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "results/verify.hpp"
+#include "results/record/verify.hpp"
 
 namespace heteroperf {
 

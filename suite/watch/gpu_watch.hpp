@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "results/events.hpp"
+#include "results/journal/events.hpp"
 #include "runners/cluster/gpu_slowdown.hpp"
 
 namespace heteroperf {

@@ -5,7 +5,7 @@
 #include <functional>
 #include <optional>
 
-#include "results/events.hpp"
+#include "results/journal/events.hpp"
 #include "runners/cluster/cpu_set.hpp"
 
 namespace heteroperf {

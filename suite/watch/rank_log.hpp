@@ -5,7 +5,7 @@
 #include <fstream>
 #include <string>
 
-#include "results/events.hpp"
+#include "results/journal/events.hpp"
 
 namespace heteroperf {
 

@@ -60,8 +60,9 @@ class Planted : public ::testing::Test {
 TEST_F(Planted, ASoundHouseHasNoViolation) { EXPECT_EQ(violations(), Violations{}); }
 
 TEST_F(Planted, AnIncludeUpwards) {
-  write("workloads/bad.cpp", "\n#include \"results/record.hpp\"\n");
-  expect_only("workloads/bad.cpp:2: workloads may not include results (\"results/record.hpp\")");
+  write("workloads/bad.cpp", "\n#include \"results/record/record.hpp\"\n");
+  expect_only(
+      "workloads/bad.cpp:2: workloads may not include results (\"results/record/record.hpp\")");
 }
 
 TEST_F(Planted, AnIncludeSidewards) {
@@ -234,7 +235,7 @@ TEST(Patterns, StarsStopAtFoldersUnlessDoubled) {
   EXPECT_TRUE(matches("a/*.cpp", "a/b.cpp"));
   EXPECT_FALSE(matches("a/*.cpp", "a/b/c.cpp"));
   EXPECT_TRUE(matches("a/**", "a/b/c.cpp"));
-  EXPECT_TRUE(matches("**/*_json.cpp", "results/record_json.cpp"));
+  EXPECT_TRUE(matches("**/*_json.cpp", "results/record/record_json.cpp"));
   EXPECT_TRUE(matches("**/*_json.cpp", "record_json.cpp"));
   EXPECT_FALSE(matches("**/*_json.cpp", "results/json.cpp"));
   EXPECT_TRUE(matches("build-*", "build-x"));

@@ -15,8 +15,8 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/random.hpp"
 #include "metrics/statistics.hpp"
-#include "results/journal.hpp"
-#include "results/run_folder.hpp"
+#include "results/journal/journal.hpp"
+#include "results/record/run_folder.hpp"
 #include "tests/unit/metrics/precision_replay.hpp"
 
 namespace heteroperf {

@@ -12,7 +12,7 @@ build=$root/build/coverage more=${1:+$(cd "$1" && pwd)}
 llvm() { local tool=$1; shift; "$(clang++ -print-prog-name="llvm-$tool")" "$@"; }
 readers=(
   metrics/base/strict_json.cpp
-  results/{journal,events_json,stored_document_json,suite_record_json,graph_book}.cpp
+  results/journal/{journal,events_json}.cpp results/record/{stored_document_json,suite_record_json,graph_book}.cpp
   results/{comparison/run_digest_json,sweep/sweep_index,report/step_trace_json}.cpp
   results/packing/unpacked_archive.cpp results/journal_checks/*.cpp
   results/ranking/{table_rows,power_table,availability_table,aiperf_results}.cpp

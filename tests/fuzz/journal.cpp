@@ -3,13 +3,13 @@
 #include <algorithm>
 
 #include "results/comparison/run_digest.hpp"
-#include "results/events_json.hpp"
-#include "results/journal.hpp"
-#include "results/record.hpp"
-#include "results/sample_columns.hpp"
-#include "results/sha256.hpp"
-#include "results/show.hpp"
-#include "results/verify.hpp"
+#include "results/journal/events_json.hpp"
+#include "results/journal/journal.hpp"
+#include "results/record/record.hpp"
+#include "results/record/sample_columns.hpp"
+#include "results/record/show.hpp"
+#include "results/record/verify.hpp"
+#include "results/text/sha256.hpp"
 #include "tests/fuzz/hostile_input.hpp"
 
 namespace heteroperf {

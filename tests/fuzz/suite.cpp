@@ -1,8 +1,8 @@
 // suite.json and sweep.json of a folder that holds nothing else.
 #include "metrics/base/document_kind.hpp"
-#include "results/suite_record.hpp"
+#include "results/record/suite_record.hpp"
+#include "results/record/verify.hpp"
 #include "results/sweep/sweep_index.hpp"
-#include "results/verify.hpp"
 #include "tests/fuzz/hostile_input.hpp"
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -10,7 +10,7 @@
 
 #include "metrics/base/text_file.hpp"
 #include "results/journal_checks/plan_outline.hpp"
-#include "results/run_folder.hpp"
+#include "results/record/run_folder.hpp"
 #include "tests/golden/python_reader.hpp"
 #include "tests/unit/results/stored_runs.hpp"
 

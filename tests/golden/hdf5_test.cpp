@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "metrics/base/text_file.hpp"
-#include "results/journal.hpp"
-#include "results/run_folder.hpp"
-#include "results/sha256.hpp"
+#include "results/journal/journal.hpp"
+#include "results/record/run_folder.hpp"
+#include "results/text/sha256.hpp"
 #include "tests/golden/python_reader.hpp"
 #include "tests/unit/results/stored_runs.hpp"
 

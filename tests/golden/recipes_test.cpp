@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "metrics/base/text_file.hpp"
-#include "results/run_folder.hpp"
+#include "results/record/run_folder.hpp"
 #include "tests/golden/python_reader.hpp"
 #include "tests/unit/metrics/noise.hpp"
 #include "tests/unit/results/stored_runs.hpp"

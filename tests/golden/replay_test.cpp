@@ -6,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "results/journal.hpp"
+#include "results/journal/journal.hpp"
 #include "tests/golden/command.hpp"
 #include "tests/unit/results/sample_run.hpp"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "metrics/base/text_file.hpp"
-#include "results/run_folder.hpp"
+#include "results/record/run_folder.hpp"
 #include "tests/golden/command.hpp"
 #include "tests/unit/metrics/noise.hpp"
 #include "tests/unit/results/stored_runs.hpp"

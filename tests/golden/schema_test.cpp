@@ -10,8 +10,8 @@
 
 #include "metrics/base/document_kind.hpp"
 #include "metrics/base/text_file.hpp"
-#include "results/run_folder.hpp"
-#include "results/suite_record.hpp"
+#include "results/record/run_folder.hpp"
+#include "results/record/suite_record.hpp"
 #include "results/sweep/sweep_index.hpp"
 #include "tests/golden/python_reader.hpp"
 #include "tests/unit/results/stored_runs.hpp"

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "results/suite_record.hpp"
+#include "results/record/suite_record.hpp"
 #include "tests/golden/result_verbs.hpp"
 
 namespace heteroperf::testing {

@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "results/comparison/baseline_store.hpp"
-#include "results/run_folder.hpp"
+#include "results/record/run_folder.hpp"
 #include "tests/unit/results/stored_runs.hpp"
 
 namespace heteroperf {

@@ -7,7 +7,7 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/text_file.hpp"
 #include "results/comparison/run_set.hpp"
-#include "results/run_folder.hpp"
+#include "results/record/run_folder.hpp"
 #include "tests/unit/results/stored_runs.hpp"
 
 namespace heteroperf {

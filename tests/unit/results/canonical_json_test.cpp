@@ -1,4 +1,4 @@
-#include "results/canonical_json.hpp"
+#include "results/text/canonical_json.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/random.hpp"
-#include "results/sha256.hpp"
+#include "results/text/sha256.hpp"
 
 namespace heteroperf {
 namespace {

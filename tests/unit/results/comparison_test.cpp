@@ -12,9 +12,9 @@
 #include "results/comparison/hetero_ratio.hpp"
 #include "results/comparison/journal_memory.hpp"
 #include "results/comparison/record_doubt.hpp"
-#include "results/record.hpp"
-#include "results/run_folder.hpp"
-#include "results/sha256.hpp"
+#include "results/record/record.hpp"
+#include "results/record/run_folder.hpp"
+#include "results/text/sha256.hpp"
 #include "tests/unit/results/stored_runs.hpp"
 
 namespace heteroperf {

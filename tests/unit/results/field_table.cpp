@@ -3,7 +3,7 @@
 #include <sstream>
 
 #include "metrics/base/text_file.hpp"
-#include "results/event_fields.hpp"
+#include "results/journal/event_fields.hpp"
 
 namespace heteroperf {
 namespace {

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "metrics/base/error.hpp"
-#include "results/record.hpp"
+#include "results/record/record.hpp"
 #include "tests/unit/metrics/noise.hpp"
 #include "tests/unit/results/stored_runs.hpp"
 

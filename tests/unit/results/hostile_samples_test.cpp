@@ -12,9 +12,9 @@
 #include <string_view>
 #include <vector>
 
-#include "results/record.hpp"
-#include "results/sample_chunk.hpp"
-#include "results/samples_h5.hpp"
+#include "results/record/record.hpp"
+#include "results/record/sample_chunk.hpp"
+#include "results/record/samples_h5.hpp"
 #include "tests/unit/results/sample_run.hpp"
 
 namespace heteroperf {

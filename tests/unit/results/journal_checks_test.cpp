@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "metrics/precision_goal.hpp"
-#include "results/run_summary.hpp"
+#include "results/record/run_summary.hpp"
 #include "tests/unit/results/agreeing_run.hpp"
 #include "workloads/graph/graph_counts.hpp"
 #include "workloads/graph/model_graph_json.hpp"

@@ -1,4 +1,4 @@
-#include "results/journal.hpp"
+#include "results/journal/journal.hpp"
 #include "metrics/base/clock.hpp"
 
 #include <fmt/format.h>
@@ -18,9 +18,9 @@
 #include <thread>
 
 #include "metrics/base/random.hpp"
-#include "results/events_json.hpp"
-#include "results/run_folder.hpp"
-#include "results/sha256.hpp"
+#include "results/journal/events_json.hpp"
+#include "results/record/run_folder.hpp"
+#include "results/text/sha256.hpp"
 #include "tests/unit/results/sample_run.hpp"
 
 namespace heteroperf {

@@ -16,8 +16,8 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/text_file.hpp"
 #include "results/comparison/run_set.hpp"
-#include "results/recover.hpp"
-#include "results/verify.hpp"
+#include "results/record/recover.hpp"
+#include "results/record/verify.hpp"
 #include "tests/unit/results/agreeing_run.hpp"
 
 namespace heteroperf {

@@ -5,7 +5,7 @@
 #include "results/comparison/metric_text.hpp"
 #include "results/comparison/run_comparison.hpp"
 #include "results/gate/gate_report.hpp"
-#include "results/record.hpp"
+#include "results/record/record.hpp"
 #include "tests/unit/results/stored_runs.hpp"
 
 namespace heteroperf {

@@ -13,7 +13,7 @@
 #include "metrics/base/text_file.hpp"
 #include "results/packing/run_archive.hpp"
 #include "results/packing/unpacked_archive.hpp"
-#include "results/verify.hpp"
+#include "results/record/verify.hpp"
 #include "tests/unit/results/stored_runs.hpp"
 
 namespace heteroperf {

@@ -1,4 +1,4 @@
-#include "results/plan_summary.hpp"
+#include "results/record/plan_summary.hpp"
 
 #include <gtest/gtest.h>
 
@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "metrics/base/text_file.hpp"
-#include "results/record.hpp"
-#include "results/sha256.hpp"
-#include "results/verify.hpp"
+#include "results/record/record.hpp"
+#include "results/record/verify.hpp"
+#include "results/text/sha256.hpp"
 #include "tests/unit/results/sample_run.hpp"
 
 namespace heteroperf {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "results/ranking/ranking.hpp"
-#include "results/run_folder.hpp"
+#include "results/record/run_folder.hpp"
 #include "tests/unit/results/stored_runs.hpp"
 
 namespace heteroperf {

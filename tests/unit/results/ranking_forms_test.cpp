@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "metrics/base/error.hpp"
-#include "results/number_text.hpp"
+#include "results/text/number_text.hpp"
 #include "tests/unit/results/rank_fixture.hpp"
 
 namespace heteroperf {

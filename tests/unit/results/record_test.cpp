@@ -1,4 +1,4 @@
-#include "results/record.hpp"
+#include "results/record/record.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "metrics/score.hpp"
-#include "results/canonical_json.hpp"
-#include "results/run_summary.hpp"
+#include "results/record/run_summary.hpp"
+#include "results/text/canonical_json.hpp"
 #include "tests/unit/results/sample_run.hpp"
 #include "workloads/graph/graph_counts.hpp"
 

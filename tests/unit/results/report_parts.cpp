@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "results/record.hpp"
+#include "results/record/record.hpp"
 
 namespace heteroperf {
 

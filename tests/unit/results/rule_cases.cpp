@@ -1,6 +1,6 @@
 #include "tests/unit/results/rule_cases.hpp"
 
-#include "results/run_summary.hpp"
+#include "results/record/run_summary.hpp"
 
 namespace heteroperf {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "results/ruleset.hpp"
+#include "results/record/ruleset.hpp"
 #include "tests/unit/results/sample_run.hpp"
 
 namespace heteroperf {

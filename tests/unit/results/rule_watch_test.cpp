@@ -1,4 +1,4 @@
-#include "results/rule_watch.hpp"
+#include "results/record/rule_watch.hpp"
 
 #include <gtest/gtest.h>
 

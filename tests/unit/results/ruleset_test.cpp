@@ -1,10 +1,10 @@
-#include "results/ruleset.hpp"
+#include "results/record/ruleset.hpp"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "results/record.hpp"
+#include "results/record/record.hpp"
 #include "tests/unit/results/rule_cases.hpp"
 
 namespace heteroperf {

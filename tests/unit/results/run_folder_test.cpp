@@ -1,4 +1,4 @@
-#include "results/run_folder.hpp"
+#include "results/record/run_folder.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

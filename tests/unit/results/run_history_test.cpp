@@ -5,7 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "results/run_folder.hpp"
+#include "results/record/run_folder.hpp"
 #include "tests/unit/metrics/noise.hpp"
 #include "tests/unit/results/stored_runs.hpp"
 

@@ -10,8 +10,8 @@
 #include "results/comparison/baseline_store.hpp"
 #include "results/comparison/record_doubt.hpp"
 #include "results/comparison/run_evidence.hpp"
-#include "results/run_folder.hpp"
-#include "results/suite_record.hpp"
+#include "results/record/run_folder.hpp"
+#include "results/record/suite_record.hpp"
 #include "tests/unit/results/stored_runs.hpp"
 
 namespace heteroperf {

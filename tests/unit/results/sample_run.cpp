@@ -7,11 +7,11 @@
 #include <limits>
 
 #include "metrics/base/clock.hpp"
-#include "results/events_json.hpp"
+#include "results/journal/events_json.hpp"
 #include "results/journal_checks/baseline_checks.hpp"
-#include "results/ruleset.hpp"
-#include "results/sha256.hpp"
-#include "results/suite_record.hpp"
+#include "results/record/ruleset.hpp"
+#include "results/record/suite_record.hpp"
+#include "results/text/sha256.hpp"
 #include "tests/unit/results/agreeing_run.hpp"
 #include "workloads/graph/graph_counts.hpp"
 #include "workloads/graph/model_graph_json.hpp"

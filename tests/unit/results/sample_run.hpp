@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "results/journal.hpp"
-#include "results/run_folder.hpp"
+#include "results/journal/journal.hpp"
+#include "results/record/run_folder.hpp"
 #include "workloads/graph/model_graph.hpp"
 
 namespace heteroperf {

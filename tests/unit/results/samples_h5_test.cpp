@@ -1,4 +1,4 @@
-#include "results/samples_h5.hpp"
+#include "results/record/samples_h5.hpp"
 
 #include <gtest/gtest.h>
 
@@ -13,9 +13,9 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/text_file.hpp"
-#include "results/record.hpp"
-#include "results/run_folder.hpp"
-#include "results/sample_columns.hpp"
+#include "results/record/record.hpp"
+#include "results/record/run_folder.hpp"
+#include "results/record/sample_columns.hpp"
 #include "tests/unit/results/sample_run.hpp"
 
 namespace heteroperf {

@@ -1,4 +1,4 @@
-#include "results/show.hpp"
+#include "results/record/show.hpp"
 
 #include <gtest/gtest.h>
 
@@ -6,10 +6,10 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/text_file.hpp"
-#include "results/record.hpp"
-#include "results/recover.hpp"
-#include "results/run_folder.hpp"
-#include "results/suite_record.hpp"
+#include "results/record/record.hpp"
+#include "results/record/recover.hpp"
+#include "results/record/run_folder.hpp"
+#include "results/record/suite_record.hpp"
 #include "tests/unit/results/sample_run.hpp"
 
 namespace heteroperf {

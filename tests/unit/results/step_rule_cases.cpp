@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "results/run_summary.hpp"
+#include "results/record/run_summary.hpp"
 
 namespace heteroperf {
 namespace {

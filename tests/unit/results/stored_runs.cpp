@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "metrics/base/text_file.hpp"
-#include "results/run_folder.hpp"
+#include "results/record/run_folder.hpp"
 
 namespace heteroperf {
 

@@ -1,4 +1,4 @@
-#include "results/suite_record.hpp"
+#include "results/record/suite_record.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/text_file.hpp"
-#include "results/ruleset.hpp"
-#include "results/run_folder.hpp"
+#include "results/record/ruleset.hpp"
+#include "results/record/run_folder.hpp"
 #include "tests/unit/results/stored_runs.hpp"
 
 namespace heteroperf {

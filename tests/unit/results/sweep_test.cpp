@@ -10,11 +10,11 @@
 
 #include "metrics/base/error.hpp"
 #include "results/history/run_history.hpp"
-#include "results/number_text.hpp"
+#include "results/record/verify.hpp"
 #include "results/report/runs_part.hpp"
 #include "results/scaling/sweep_comparison.hpp"
 #include "results/scaling/sweep_report.hpp"
-#include "results/verify.hpp"
+#include "results/text/number_text.hpp"
 #include "tests/unit/results/stored_runs.hpp"
 
 namespace heteroperf {

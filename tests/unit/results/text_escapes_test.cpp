@@ -1,4 +1,4 @@
-#include "results/text_escapes.hpp"
+#include "results/text/text_escapes.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "results/text_table.hpp"
+#include "results/text/text_table.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "results/verify.hpp"
+#include "results/record/verify.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -10,11 +10,11 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/text_file.hpp"
 #include "results/journal_checks/plan_outline.hpp"
-#include "results/recover.hpp"
-#include "results/ruleset.hpp"
-#include "results/samples_h5.hpp"
-#include "results/show.hpp"
-#include "results/suite_record.hpp"
+#include "results/record/recover.hpp"
+#include "results/record/ruleset.hpp"
+#include "results/record/samples_h5.hpp"
+#include "results/record/show.hpp"
+#include "results/record/suite_record.hpp"
 #include "tests/unit/results/sample_run.hpp"
 
 namespace heteroperf {

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <thread>
 
-#include "results/journal.hpp"
+#include "results/journal/journal.hpp"
 #include "runners/engine/checkpoint/checkpoint_folder.hpp"
 #include "tests/unit/results/sample_run.hpp"
 #include "tests/unit/suite/no_engine.hpp"

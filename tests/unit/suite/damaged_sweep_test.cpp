@@ -8,9 +8,9 @@
 
 #include "metrics/base/text_file.hpp"
 #include "results/comparison/run_set.hpp"
+#include "results/record/verify.hpp"
 #include "results/scaling/sweep_report.hpp"
-#include "results/sha256.hpp"
-#include "results/verify.hpp"
+#include "results/text/sha256.hpp"
 #include "suite/sweep/sweep_folder.hpp"
 #include "suite/sweep/sweep_session.hpp"
 #include "tests/unit/suite/lost_sweep.hpp"

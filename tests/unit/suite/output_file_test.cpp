@@ -10,7 +10,7 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/text_file.hpp"
-#include "results/run_folder.hpp"
+#include "results/record/run_folder.hpp"
 #include "tests/unit/results/sample_run.hpp"
 
 namespace heteroperf {

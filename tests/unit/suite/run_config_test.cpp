@@ -2,10 +2,10 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/precision_goal.hpp"
-#include "results/suite_journals.hpp"
-#include "suite/program/catalog.hpp"
+#include "results/record/suite_journals.hpp"
 #include "suite/config/reproduce.hpp"
 #include "suite/config/run_config_json.hpp"
+#include "suite/program/catalog.hpp"
 
 namespace heteroperf {
 namespace {

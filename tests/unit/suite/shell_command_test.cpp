@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "metrics/base/text_file.hpp"
-#include "results/run_folder.hpp"
+#include "results/record/run_folder.hpp"
 #include "tests/unit/results/sample_run.hpp"
 
 namespace heteroperf {

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "results/verify.hpp"
+#include "results/record/verify.hpp"
 #include "runners/plan/rivals/sailor/sailor_score.hpp"
 #include "runners/plan/rivals/sailor/sailor_search.hpp"
 

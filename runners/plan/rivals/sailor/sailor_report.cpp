@@ -15,7 +15,7 @@
 #include "metrics/base/document_kind.hpp"
 #include "metrics/base/strict_json.hpp"
 #include "metrics/base/text_file.hpp"
-#include "results/claim_checks_json.hpp"
+#include "results/verify/claim_checks_json.hpp"
 #include "runners/plan/rivals/sailor/sailor_planning.hpp"
 
 namespace heteroperf {

@@ -1,0 +1,101 @@
+// The model graphs of a journal, and the operations that a pass through them takes. A journal has
+// the text of a graph on the first line that names its hash, and later lines name the hash alone.
+// No hash is believed: every graph is built from its text, and its own hash is compared. Operations
+// are proportional to the samples, so each graph is counted once per kind of pass, for one sample,
+// and multiplied.
+#include "results/record/graph_book.hpp"
+
+#include <fmt/format.h>
+
+#include "metrics/base/error.hpp"
+#include "workloads/graph/graph_counts.hpp"
+#include "workloads/graph/model_graph_json.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// Counts beyond this are no honest line's; below it, sums of them fit into the 128 bits of an Ops.
+constexpr double most_counted = 0x1p100;
+
+}  // namespace
+
+GraphBook::GraphBook(const Journal& journal) {
+  for (std::size_t i = 0; i < journal.lines.size(); ++i) {
+    const Event& event = journal.lines[i].event;
+    if (const auto* workload = std::get_if<WorkloadEvent>(&event)) {
+      workload_hash_ = workload->graph_hash;
+      add(workload->graph_hash, workload->graph, i + 1);
+    } else if (const auto* trial = std::get_if<TrialEvent>(&event)) {
+      trial_hash_[trial->id] = trial->graph_hash;
+      add(trial->graph_hash, trial->graph, i + 1);
+    }
+  }
+}
+
+/// A graph that cannot be read is a problem to tell, not an error: the journal's other lines may
+/// still be checked.
+void GraphBook::add(const std::string& hash, const JsonText& graph, std::size_t line) {
+  if (graph.text.empty() || graphs_.contains(hash)) return;
+  try {
+    ModelGraph model = graph_from_text(graph.text, "the graph");
+    if (const std::string actual = model.hash(); actual != hash) {
+      problems_.push_back(
+          fmt::format("line {}: the graph has the hash {}, not {}", line, actual, hash));
+      return;
+    }
+    graphs_.emplace(hash, std::move(model));
+  } catch (const Error& error) {
+    problems_.push_back(fmt::format("line {}: {}", line, error.what()));
+  }
+}
+
+const ModelGraph* GraphBook::find(const std::string& hash) const {
+  const auto found = graphs_.find(hash);
+  return found == graphs_.end() ? nullptr : &found->second;
+}
+
+/// A trial's graph is the one that its latest line names.
+const ModelGraph* GraphBook::of(std::optional<std::uint64_t> trial) const {
+  if (!trial) return find(workload_hash_);
+  const auto found = trial_hash_.find(*trial);
+  return found == trial_hash_.end() ? nullptr : find(found->second);
+}
+
+std::optional<Ops> GraphBook::count(std::optional<std::uint64_t> trial, std::uint64_t samples,
+                                    Pass pass) {
+  const ModelGraph* graph = of(trial);
+  if (graph == nullptr) return std::nullopt;
+  const auto [entry, added] = per_sample_.try_emplace({graph, pass});
+  std::optional<Ops>& one = entry->second;
+  if (added) {
+    switch (pass) {
+      case Pass::strict_train:
+        one = strict_train_ops(*graph, 1);
+        break;
+      case Pass::strict_forward:
+        one = strict_forward_ops(*graph, 1);
+        break;
+      case Pass::aiperf_train:
+        one = count_graph(*graph).conventions[Convention::aiperf].train();
+        break;
+    }
+  }
+  // No line may claim so many.
+  if (!one || one->to_double() * static_cast<double>(samples) > most_counted) return std::nullopt;
+  return *one * samples;
+}
+
+std::optional<Ops> GraphBook::strict_train(std::optional<std::uint64_t> trial,
+                                           std::uint64_t samples) {
+  return count(trial, samples, Pass::strict_train);
+}
+std::optional<Ops> GraphBook::strict_forward(std::optional<std::uint64_t> trial,
+                                             std::uint64_t samples) {
+  return count(trial, samples, Pass::strict_forward);
+}
+std::optional<Ops> GraphBook::aiperf_train(std::optional<std::uint64_t> trial,
+                                           std::uint64_t samples) {
+  return count(trial, samples, Pass::aiperf_train);
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "results/journal/journal.hpp"
+#include "workloads/graph/model_graph.hpp"
+
+namespace heteroperf {
+
+/// The model graphs that a journal holds, by the hash under which its lines name them.
+class GraphBook {
+ public:
+  explicit GraphBook(const Journal& journal);
+
+  /// Null when the journal has no readable graph of this hash.
+  const ModelGraph* find(const std::string& hash) const;
+  /// The faults of the graphs, each with its line: text that cannot be read, or another hash than
+  /// the line says. Empty where there is none.
+  const std::vector<std::string>& problems() const { return problems_; }
+  /// Returns the number of graphs that could be read and have their hash.
+  std::size_t size() const { return graphs_.size(); }
+
+  /// The graph a step trained: its trial's (latest) one, or the workload's.
+  const ModelGraph* of(std::optional<std::uint64_t> trial) const;
+
+  /// Strict operations of one training pass; nothing without the graph.
+  std::optional<Ops> strict_train(std::optional<std::uint64_t> trial, std::uint64_t samples);
+  /// Strict operations of a forward pass.
+  std::optional<Ops> strict_forward(std::optional<std::uint64_t> trial, std::uint64_t samples);
+  /// In AIPerf's convention; nothing where it is not defined.
+  std::optional<Ops> aiperf_train(std::optional<std::uint64_t> trial, std::uint64_t samples);
+
+ private:
+  enum class Pass { strict_train, strict_forward, aiperf_train };
+  void add(const std::string& hash, const JsonText& graph, std::size_t line);
+  std::optional<Ops> count(std::optional<std::uint64_t> trial, std::uint64_t samples, Pass pass);
+
+  std::map<std::string, ModelGraph> graphs_;
+  std::string workload_hash_;
+  std::map<std::uint64_t, std::string> trial_hash_;
+  std::map<std::pair<const ModelGraph*, Pass>, std::optional<Ops>> per_sample_;
+  std::vector<std::string> problems_;
+};
+
+}  // namespace heteroperf

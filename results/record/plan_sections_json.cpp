@@ -1,0 +1,203 @@
+// The sections of record.json that speak of a plan: where the time of each rank, stage and device
+// class went, the memory that the plan foresaw beside the measured peaks, the simulator's
+// prediction beside the measured step, the lateness of emulated devices, and a mix of device
+// classes against its classes alone. A value that the journal cannot give is left out; no key is
+// ever null.
+#include "results/record/plan_sections_json.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "results/record/stored_document_json.hpp"
+
+namespace heteroperf {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Seconds by use, then what was done in them.
+void put_time(Json& json, const RankTimeGroup& group) {
+  json["steps"] = group.steps;
+  json["wall"] = group.wall_s;
+  json["compute"] = group.split.compute_s;
+  json["communication_exposed"] = group.split.communication_s;
+  json["bubble"] = group.split.bubble_s;
+  json["data"] = group.split.data_s;
+  json["other"] = group.split.other_s;
+  json["strict"] = group.strict.to_string();
+  if (group.recompute != Ops()) json["recompute"] = group.recompute.to_string();
+  json["ops_per_second"] = group.ops_per_second();
+}
+
+/// Returns a rank's place in the plan; its number comes first.
+Json place_of(const RankUse& use) {
+  Json json{{"rank", use.rank}};
+  if (!use.plan) return json;
+  json["position"] = use.plan->position;
+  json["stages"] = use.plan->stages;
+  if (use.plan->tensor_degree > 1) {
+    json["tensor"] = {{"index", use.plan->tensor_index}, {"degree", use.plan->tensor_degree}};
+  }
+  if (!use.plan->device_class.empty()) json["device_class"] = use.plan->device_class;
+  return json;
+}
+
+/// Returns one entry per value of `key`, in the order of the keys. `begin` makes the entry's first
+/// keys from the first of its ranks; the times of all its ranks follow.
+template <class Key>
+Json grouped(const std::vector<RankUse>& ranks, Key&& key,
+             const std::function<Json(const RankPlanEvent&)>& begin) {
+  using KeyOf = std::decay_t<decltype(key(*ranks.front().plan))>;
+  std::map<KeyOf, std::pair<Json, RankTimeGroup>> groups;
+  for (const RankUse& use : ranks) {
+    if (!use.plan || !use.time) continue;
+    auto& [json, group] = groups[key(*use.plan)];
+    if (group.ranks == 0) json = begin(*use.plan);
+    group.add(*use.time);
+  }
+  Json list = Json::array();
+  for (auto& [unused, entry] : groups) {
+    entry.first["ranks"] = entry.second.ranks;
+    put_time(entry.first, entry.second);
+    list.push_back(std::move(entry.first));
+  }
+  return list;
+}
+
+/// Returns all that the plan says a rank holds at its fullest moment.
+std::uint64_t planned_bytes(const RankPlanEvent& plan) {
+  return plan.weights_bytes + plan.gradients_bytes + plan.optimizer_bytes + plan.activations_bytes +
+         plan.buffers_bytes;
+}
+
+/// Writes the parts of a rank's planned memory and their sum, in bytes.
+Json ledger(const RankPlanEvent& plan) {
+  return {{"weights", plan.weights_bytes},     {"gradients", plan.gradients_bytes},
+          {"optimizer", plan.optimizer_bytes}, {"activations", plan.activations_bytes},
+          {"buffers", plan.buffers_bytes},     {"total", planned_bytes(plan)}};
+}
+
+/// Throughputs are samples per second inside the program; `units` turns them into the record's
+/// unit.
+void put_figures(Json& json, const std::optional<HeteroFigures>& figures, double units) {
+  if (!figures) return;
+  json["hsr"] = figures->hsr();
+  json["gain"] = figures->gain();
+  json["mix"] = figures->mix * units;
+  json["best_single"] = figures->best_single * units;
+  json["best_class"] = figures->best_class;
+  json["ideal_sum"] = figures->ideal_sum * units;
+}
+
+/// One class of devices alone: its plan, its numbers, and its own run or why it has none.
+Json baseline_json(const BaselineEvent& baseline, double units) {
+  Json json{{"device_class", baseline.device_class}, {"count", baseline.count}};
+  if (!baseline.plan.empty()) json["plan"] = baseline.plan;
+  if (baseline.samples_per_s) json["throughput"] = *baseline.samples_per_s * units;
+  if (baseline.planned_samples_per_s) {
+    json["planned_throughput"] = *baseline.planned_samples_per_s * units;
+  }
+  if (!baseline.folder.empty()) json["folder"] = baseline.folder;
+  if (!baseline.record_sha256.empty()) json["record_sha256"] = baseline.record_sha256;
+  if (!baseline.reason.empty()) json["reason"] = baseline.reason;
+  return json;
+}
+
+}  // namespace
+
+void put_rank_times(Json& split, const PlanSummary& plan) {
+  Json ranks = Json::array();
+  for (const RankUse& use : plan.ranks) {
+    if (!use.time) continue;
+    RankTimeGroup alone;
+    alone.add(*use.time);
+    put_time(ranks.emplace_back(place_of(use)), alone);
+  }
+  if (ranks.empty()) return;
+  split["per_rank"] = std::move(ranks);
+  // Ranks of one place in the pipeline hold the same stages, whatever their replica.
+  const auto by_stage = [](const RankPlanEvent& p) { return std::pair(p.position, p.stages); };
+  split["per_stage"] = grouped(plan.ranks, by_stage, [](const RankPlanEvent& p) {
+    return Json{{"position", p.position}, {"stages", p.stages}};
+  });
+  const auto by_class = [](const RankPlanEvent& p) { return p.device_class; };
+  split["per_class"] = grouped(plan.ranks, by_class, [](const RankPlanEvent& p) {
+    return Json{{"device_class", p.device_class}};
+  });
+}
+
+/// A list is written only where it has a value for every rank, so that its index is the rank.
+void put_planned_memory(Json& memory, const RunSummary& summary) {
+  Json planned = Json::array(), limits = Json::array(), ledgers = Json::array();
+  std::optional<double> worst;
+  for (const RankUse& use : summary.plan.ranks) {
+    if (!use.plan) return;
+    const std::uint64_t bytes = planned_bytes(*use.plan);
+    if (bytes > 0) {
+      planned.push_back(bytes);
+      ledgers.push_back(ledger(*use.plan));
+    }
+    if (use.plan->limit_bytes) limits.push_back(*use.plan->limit_bytes);
+    const auto rank = static_cast<std::size_t>(use.rank);
+    if (bytes == 0 || rank >= summary.peak_bytes.size()) continue;
+    const double error =
+        static_cast<double>(summary.peak_bytes[rank]) / static_cast<double>(bytes) - 1;
+    // A plan is judged by the rank that it foresaw worst, in either direction.
+    if (!worst || std::fabs(error) > std::fabs(*worst)) worst = error;
+  }
+  const std::size_t ranks = summary.plan.ranks.size();
+  if (ranks == 0) return;
+  if (planned.size() == ranks) {
+    memory["planned_per_rank"] = std::move(planned);
+    put_finite(memory, "worst_error_fraction", worst);
+    memory["ledger_per_rank"] = std::move(ledgers);
+  }
+  if (limits.size() == ranks) memory["limit_per_rank"] = std::move(limits);
+}
+
+Json prediction_section(const PlanSummary& plan) {
+  if (!plan.prediction) return {};
+  const PredictionEvent& predicted = plan.prediction->predicted;
+  Json json{{"step_time_s", predicted.step_time_s}};
+  put_finite(json, "error_fraction", plan.prediction->error_fraction);
+  json["samples_per_s"] = predicted.samples_per_s;
+  json["bubble_rate"] = predicted.bubble_rate;
+  json["pipeline_bubble_rate"] = predicted.pipeline_bubble_rate;
+  Json measured;
+  put_finite(measured, "step_time_s", plan.prediction->step_time_s);
+  put_finite(measured, "samples_per_s", plan.samples_per_s);
+  put_finite(measured, "bubble_rate", plan.bubble_rate);
+  if (!measured.empty()) json["measured"] = std::move(measured);
+  return json;
+}
+
+Json pacing_section(const PlanSummary& plan) {
+  if (!plan.pacing) return {};
+  return {{"dilation", plan.pacing->dilation},
+          {"operations", plan.pacing->operations},
+          {"late", plan.pacing->late},
+          {"late_fraction", plan.pacing->late_fraction()},
+          {"worst_lateness_s", plan.pacing->worst_lateness_s}};
+}
+
+/// A token workload counts tokens per second here, as its throughput does.
+Json hetero_section(const Journal& journal, const HeteroSummary& hetero) {
+  const auto* workload = journal.first<WorkloadEvent>();
+  const bool tokens = workload != nullptr && workload->unit == "token";
+  const auto units = static_cast<double>(tokens ? workload->units_per_sample : 1);
+  Json json;
+  put_figures(json, hetero.measured, units);
+  if (workload != nullptr) json["unit"] = workload->unit + "/s";
+  if (hetero.planned) put_figures(json["planned"], hetero.planned, units);
+  json["baselines"] = Json::array();
+  for (const BaselineEvent* baseline : journal.all<BaselineEvent>()) {
+    json["baselines"].push_back(baseline_json(*baseline, units));
+  }
+  return json;
+}
+
+}  // namespace heteroperf

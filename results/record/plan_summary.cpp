@@ -1,0 +1,142 @@
+// Sums up the lines of a journal that single ranks wrote, and sets them beside the simulator's
+// prediction. Emulated devices keep to a *modelled* timeline, which is stretched by a factor, the
+// *dilation*, so that the host can keep pace. Measured seconds are divided by it before they are
+// compared with predicted ones. Figures that need all ranks or all classes are absent until each of
+// them has reported.
+#include "results/record/plan_summary.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace heteroperf {
+namespace {
+
+/// Joins the plan and the time of each rank by its number; of several lines of a rank the last
+/// counts.
+std::vector<RankUse> rank_uses(const Journal& journal) {
+  std::map<std::int32_t, RankUse> uses;
+  for (const RankPlanEvent* plan : journal.all<RankPlanEvent>()) uses[plan->rank].plan = *plan;
+  for (const RankTimeEvent* time : journal.all<RankTimeEvent>()) uses[time->rank].time = *time;
+  std::vector<RankUse> list;
+  for (auto& [rank, use] : uses) {
+    use.rank = rank;
+    list.push_back(std::move(use));
+  }
+  return list;
+}
+
+/// Returns the share of the ranks' time in which they did not compute, for whatever reason.
+std::optional<double> bubble_rate(const std::vector<RankUse>& ranks) {
+  double compute_s = 0, wall_s = 0;
+  for (const RankUse& use : ranks) {
+    if (!use.time) return std::nullopt;
+    compute_s += use.time->split.compute_s;
+    wall_s += use.time->wall_s;
+  }
+  if (wall_s <= 0) return std::nullopt;
+  return 1 - compute_s / wall_s;
+}
+
+/// Operations add up over the ranks; dilation and lateness are those of the worst one.
+std::optional<PacingSummary> pacing_of(const Journal& journal) {
+  const auto events = journal.all<PacingEvent>();
+  if (events.empty()) return std::nullopt;
+  PacingSummary sum{0, 0, 0, 0};
+  for (const PacingEvent* event : events) {
+    sum.dilation = std::max(sum.dilation, event->dilation);
+    sum.operations += event->operations;
+    sum.late += event->late;
+    sum.worst_lateness_s = std::max(sum.worst_lateness_s, event->worst_lateness_s);
+  }
+  return sum;
+}
+
+std::optional<PredictionSummary> prediction_of(const Journal& journal,
+                                               std::optional<double> step_time_s) {
+  const auto* predicted = journal.last<PredictionEvent>();
+  if (predicted == nullptr) return std::nullopt;
+  PredictionSummary summary{*predicted, step_time_s, std::nullopt};
+  if (step_time_s && predicted->step_time_s > 0) {
+    summary.error_fraction = *step_time_s / predicted->step_time_s - 1;
+  }
+  return summary;
+}
+
+/// The mix is measured by this run and planned by its prediction; each class has its own line.
+std::optional<HeteroSummary> hetero_of(const Journal& journal,
+                                       std::optional<double> samples_per_s) {
+  const auto baselines = journal.all<BaselineEvent>();
+  if (baselines.empty()) return std::nullopt;
+  std::vector<ClassThroughput> measured, planned;
+  for (const BaselineEvent* baseline : baselines) {
+    measured.push_back({baseline->device_class, baseline->samples_per_s});
+    planned.push_back({baseline->device_class, baseline->planned_samples_per_s});
+  }
+  const auto* predicted = journal.last<PredictionEvent>();
+  const auto planned_mix =
+      predicted == nullptr ? std::nullopt : std::optional(predicted->samples_per_s);
+  return HeteroSummary{hetero_figures(samples_per_s, measured),
+                       hetero_figures(planned_mix, planned)};
+}
+
+}  // namespace
+
+void RankTimeGroup::add(const RankTimeEvent& time) {
+  // The running mean lets ranks be added one by one.
+  const auto mean = [n = static_cast<double>(ranks)](double& value, double one) {
+    value = (value * n + one) / (n + 1);
+  };
+  mean(wall_s, time.wall_s);
+  mean(split.compute_s, time.split.compute_s);
+  mean(split.communication_s, time.split.communication_s);
+  mean(split.bubble_s, time.split.bubble_s);
+  mean(split.data_s, time.split.data_s);
+  mean(split.other_s, time.split.other_s);
+  steps = std::max(steps, time.steps);
+  strict += time.strict;
+  recompute += time.recompute;
+  ++ranks;
+}
+
+double RankTimeGroup::ops_per_second() const {
+  return wall_s > 0 ? strict.to_double() / wall_s : 0;
+}
+
+/// A class without a number, or with none above 0, leaves no figures: a sum without it would
+/// flatter the mix.
+std::optional<HeteroFigures> hetero_figures(std::optional<double> mix,
+                                            const std::vector<ClassThroughput>& alone) {
+  if (!mix || alone.empty()) return std::nullopt;
+  HeteroFigures figures;
+  figures.mix = *mix;
+  for (const ClassThroughput& one : alone) {
+    if (!one.samples_per_s || !(*one.samples_per_s > 0)) return std::nullopt;
+    figures.ideal_sum += *one.samples_per_s;
+    if (*one.samples_per_s <= figures.best_single) continue;
+    figures.best_single = *one.samples_per_s;
+    figures.best_class = one.device_class;
+  }
+  return figures;
+}
+
+PlanSummary summarize_plan(const Journal& journal, std::optional<double> median_step_s,
+                           std::optional<double> samples_per_s) {
+  PlanSummary summary;
+  summary.ranks = rank_uses(journal);
+  summary.bubble_rate = bubble_rate(summary.ranks);
+  summary.pacing = pacing_of(journal);
+  summary.samples_per_s = samples_per_s;
+  if (summary.pacing && median_step_s && summary.pacing->dilation > 0) {
+    *median_step_s /= summary.pacing->dilation;
+    const auto* workload = journal.first<WorkloadEvent>();
+    if (workload != nullptr && workload->samples_per_step) {
+      summary.samples_per_s = static_cast<double>(*workload->samples_per_step) / *median_step_s;
+    }
+  }
+  summary.prediction = prediction_of(journal, median_step_s);
+  summary.hetero = hetero_of(journal, summary.samples_per_s);
+  return summary;
+}
+
+}  // namespace heteroperf

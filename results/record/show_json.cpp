@@ -1,0 +1,459 @@
+// Shows a stored record or suite: the table at the end of a run, and its forms in CSV and Markdown.
+// A row is a label and a function that reads the record's JSON; a function with nothing to say
+// returns an empty text, and the row is left out. So one table of rows serves records of all
+// workloads and of earlier versions. Records may be a stranger's: every text is cleaned before it
+// is printed, and a document that lacks a key it must have is a UserError with its path.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
+#include "metrics/base/strict_json.hpp"
+#include "metrics/base/text_file.hpp"
+#include "results/record/plan_rows_json.hpp"
+#include "results/record/run_folder.hpp"
+#include "results/record/show.hpp"
+#include "results/record/stored_document_json.hpp"
+#include "results/text/number_text.hpp"
+#include "results/text/text_escapes.hpp"
+#include "results/text/whole_count.hpp"
+
+namespace heteroperf {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct FormatName {
+  const char* name;
+  ShowFormat format;
+};
+constexpr std::array format_table{
+    FormatName{"console", ShowFormat::console}, FormatName{"json", ShowFormat::json},
+    FormatName{"csv", ShowFormat::csv}, FormatName{"md", ShowFormat::markdown}};
+
+/// One line of the table; empty value: the record has nothing to say.
+struct Row {
+  std::string label, value;
+};
+
+// ---------------------------------------------------------------- numbers
+
+/// "48.12 ± 0.31 Gop/s", the half width of the 95 % interval in the same prefix.
+std::string rate(const Json& metric, const std::string& unit) {
+  if (metric.is_null()) return {};
+  const double value = metric.at("value");
+  if (!metric.contains("ci95")) return with_prefix(value, unit) + " (too short for an interval)";
+  const double low = metric.at("ci95").at(0), high = metric.at("ci95").at(1);
+  const Scaled scaled = scale_of(value);
+  return fmt::format("{:.4g} ± {:.2g} {} (95 % CI {:.4g} to {:.4g})", value / scaled.factor,
+                     (high - low) / 2 / scaled.factor, prefixed(scaled, unit), low / scaled.factor,
+                     high / scaled.factor);
+}
+
+/// Returns a text without its quotes, any other value as JSON, and nothing for an absent one.
+std::string shown_text(const Json& json) {
+  if (json.is_null()) return {};
+  return json.is_string() ? json.get<std::string>() : json.dump();
+}
+
+// ---------------------------------------------------------------- rows of a record
+
+constexpr std::size_t most_digits = 30;  // longer counts get no prefix
+
+/// Writes a row such as "llm nano, 123 k parameters, fp32".
+std::string workload(const Json& r) {
+  const std::string name = shown_text(value_at(r, "/workload/name"));
+  if (name.empty()) return {};
+  const std::string size = shown_text(value_at(r, "/workload/size"));
+  const std::string count = shown_text(value_at(r, "/workload/parameters"));
+  const bool counted = is_whole_count(count) && count.size() <= most_digits;
+  const std::string parameters =
+      count.empty() ? ""
+                    : ", " + (counted ? with_prefix(std::stod(count), "") : count) + " parameters";
+  return fmt::format("{}{}{}{}, {}", name, size.empty() ? "" : " ", size, parameters,
+                     shown_text(value_at(r, "/workload/precision")));
+}
+
+/// Writes a row such as "2 ranks, 2 × cpu with 1 thread, transport mpi".
+std::string scale(const Json& r) {
+  const Json ranks = value_at(r, "/scale/ranks");
+  if (ranks.is_null()) return {};
+  std::string line = fmt::format("{} rank{}", ranks.dump(), ranks == 1 ? "" : "s");
+  for (const Json& device : value_at(r, "/scale/devices")) {
+    line += fmt::format(", {} × {} with {} thread{}{}", device.at("count").dump(),
+                        shown_text(device.at("class")), device.at("threads").dump(),
+                        device.at("threads") == 1 ? "" : "s",
+                        device.at("emulated") == true ? " (emulated)" : "");
+  }
+  return line + ", transport " + shown_text(value_at(r, "/scale/transport"));
+}
+
+/// Writes samples or tokens per second, with their interval.
+std::string throughput(const Json& r) {
+  const Json metric = value_at(r, "/metrics/throughput");
+  return metric.is_null() ? "" : rate(metric, shown_text(metric.at("unit")));
+}
+
+std::string ops(const Json& r) {
+  return rate(value_at(r, "/metrics/ops_per_second"), operations_unit);
+}
+
+/// Writes the rate as a share of the measured peak.
+std::string utilization(const Json& r) {
+  const Json metric = value_at(r, "/metrics/utilization");
+  if (metric.is_null()) return {};
+  return fmt::format("{:.1f} % of {} ({} peak)", 100 * metric.at("value").get<double>(),
+                     with_prefix(metric.at("peak_ops_per_second"), operations_unit),
+                     shown_text(metric.at("peak_source")));
+}
+
+/// The interval is of the error, from which the score follows.
+std::string regulated(const Json& r) {
+  const Json metric = value_at(r, "/metrics/regulated_score");
+  if (metric.is_null()) return {};
+  const std::string value = with_prefix(metric.at("value"), "");
+  if (!metric.contains("error_ci95")) return value;  // as written before ruleset 1.8
+  const Json& error = metric.at("error_ci95");
+  return fmt::format("{} (error {:.3g} to {:.3g}: {} of {} answers wrong)", value,
+                     error.at(0).get<double>(), error.at(1).get<double>(),
+                     metric.at("wrong").dump(), metric.at("answers").dump());
+}
+
+/// The measure, its value, the samples behind it, and the target where there is one.
+std::string quality(const Json& r) {
+  const Json metric = value_at(r, "/metrics/quality");
+  if (metric.is_null()) return {};
+  std::string line =
+      fmt::format("{} {:.4f}", shown_text(metric.at("name")), metric.at("value").get<double>());
+  if (metric.contains("samples")) line += " on " + metric.at("samples").dump() + " samples";
+  if (!metric.contains("target")) return line;
+  return line + fmt::format(" (target {:.6g}: {})", metric.at("target").get<double>(),
+                            metric.at("met") == true ? "met" : "not met");
+}
+
+/// Writes the steps of the window, its length, and the time of one step.
+std::string steps(const Json& r) {
+  std::string line = fmt::format(
+      "{} in {:.1f} s after {} of warm-up", shown_text(value_at(r, "/metrics/steps")),
+      value_at(r, "/metrics/window_s").is_null() ? 0.0
+                                                 : value_at(r, "/metrics/window_s").get<double>(),
+      shown_text(value_at(r, "/metrics/warmup_steps")));
+  const Json time = value_at(r, "/metrics/step_time_s");
+  if (time.is_null()) return line;
+  return line + fmt::format(", median {:.4g} ms, p95 {:.4g} ms",
+                            1e3 * time.at("median").get<double>(),
+                            1e3 * time.at("p95").get<double>());
+}
+
+/// The progress of a run that was to end once its throughput is known well enough.
+std::string until(const Json& r) {
+  const Json json = value_at(r, "/metrics/until");
+  if (json.is_null()) return {};
+  const Json& looks = json.at("looks");
+  const std::string when = fmt::format("look {} at {:.1f} s", looks.size(),
+                                       looks.at(looks.size() - 1).at("window_s").get<double>());
+  const double asked = 100 * json.at("requested_fraction").get<double>();
+  if (!json.contains("half_width_fraction")) {
+    return fmt::format("± {:.3g} % not reached: too few steps for an interval ({})", asked, when);
+  }
+  const double half_width = 100 * json.at("half_width_fraction").get<double>();
+  if (json.at("reached") == true) {
+    return fmt::format("± {:.3g} % reached: ± {:.2g} % at {}", asked, half_width, when);
+  }
+  const std::string missed =
+      fmt::format("± {:.3g} % not reached: ± {:.2g} % at {}", asked, half_width, when);
+  if (!json.contains("needed_s")) return missed + ", whose steps still became faster";
+  const double needed_s = std::ceil(json.at("needed_s").get<double>());
+  constexpr double longest_s = 30 * 86400.0;  // the most that --duration takes
+  if (needed_s > longest_s) {
+    return fmt::format("{}; it takes longer than a run may (30 days)", missed);
+  }
+  return fmt::format("{}; it takes {} {:.0f} s (--duration {:.0f})", missed,
+                     json.at("needed_at_least") == true ? "at least" : "some", needed_s, needed_s);
+}
+
+/// Counts the trials by their outcome.
+std::string search(const Json& r) {
+  const Json json = value_at(r, "/search");
+  if (json.is_null()) return {};
+  return fmt::format("{} trials of {} graphs: {} completed, {} stopped, {} diverged, {} failed",
+                     json.at("trials").dump(), json.at("unique_graphs").dump(),
+                     json.at("completed").dump(), json.at("stopped").dump(),
+                     json.at("diverged").dump(), json.at("failed").dump());
+}
+
+/// Tells what the search's master did and how long groups waited for it.
+std::string master(const Json& r) {
+  const Json json = value_at(r, "/search/master");
+  if (json.is_null()) return {};
+  std::string line =
+      fmt::format("{} proposals, median {:.4g} ms, p99 {:.4g} ms", json.at("proposals").dump(),
+                  1e3 * json.at("proposal_s").at("median").get<double>(),
+                  1e3 * json.at("proposal_s").at("p99").get<double>());
+  if (!json.contains("idle_fraction")) return line;
+  return line + fmt::format("; groups waited {:.2f} % of their time",
+                            100 * json.at("idle_fraction").get<double>());
+}
+
+/// Writes the memory of the fullest rank, and the greatest error of the plan.
+std::string memory(const Json& r) {
+  const Json peak = value_at(r, "/metrics/peak_memory_bytes/max");
+  if (peak.is_null()) return {};
+  const Json error = value_at(r, "/metrics/peak_memory_bytes/worst_error_fraction");
+  return rounded_byte_size(peak) + " at most per rank" +
+         (error.is_null() ? ""
+                          : fmt::format(" ({:+.1f} % against the plan where that is worst)",
+                                        100 * error.get<double>()));
+}
+
+std::string overhead(const Json& r) {
+  const Json fraction = value_at(r, "/metrics/measurement_overhead_fraction");
+  return fraction.is_null() ? ""
+                            : fmt::format("{:.2f} % of wall time", 100 * fraction.get<double>());
+}
+
+/// A complete run has no such row.
+std::string status(const Json& r) {
+  const std::string name = shown_text(value_at(r, "/status"));
+  if (name == "complete") return {};
+  return name + ": " + shown_text(value_at(r, "/status_reason"));
+}
+
+/// The class of the run; only `closed` runs are rankable.
+std::string validity(const Json& r) {
+  return fmt::format("{}, {}", shown_text(value_at(r, "/validity/class")),
+                     value_at(r, "/validity/rankable") == true ? "rankable" : "not rankable");
+}
+
+/// A row of the table, made of a record.
+struct RowRule {
+  const char* label;
+  std::string (*value)(const Json& record);
+};
+/// The rows are shown in this order.
+constexpr std::array record_table{RowRule{"workload", workload},
+                                  RowRule{"scale", scale},
+                                  RowRule{"plan", plan_row},
+                                  RowRule{"status", status},
+                                  RowRule{"throughput", throughput},
+                                  RowRule{"OPS", ops},
+                                  RowRule{"utilization", utilization},
+                                  RowRule{"quality", quality},
+                                  RowRule{"regulated score", regulated},
+                                  RowRule{"steps", steps},
+                                  RowRule{"until", until},
+                                  RowRule{"prediction", prediction_row},
+                                  RowRule{"bubble", bubble_row},
+                                  RowRule{"mixed classes", hetero_row},
+                                  RowRule{"pacing", pacing_row},
+                                  RowRule{"search", search},
+                                  RowRule{"search master", master},
+                                  RowRule{"peak memory", memory},
+                                  RowRule{"measuring", overhead},
+                                  RowRule{"validity", validity}};
+
+/// A suite's rule `workload` names in `parameter` which of them it is about.
+std::string rule_name(const Json& reason) {
+  const std::string rule = shown_text(reason.at("rule"));
+  return rule == "workload" ? rule + " " + shown_text(reason.at("parameter")) : rule;
+}
+
+/// Adds a line per broken rule: what was expected, what was found, and a hint.
+void add_reasons(const Json& document, std::vector<Row>& rows) {
+  for (const Json& reason : value_at(document, "/validity/reasons")) {
+    rows.push_back(
+        {"", fmt::format("{} ({}): expected {}, found {}. {}", rule_name(reason),
+                         shown_text(reason.at("severity")), shown_text(reason.at("expected")),
+                         shown_text(reason.at("actual")), shown_text(reason.at("hint")))});
+  }
+}
+
+/// True when a warning on the way is among the reasons at the end.
+bool is_reason(const Json& rule, const Json& record) {
+  const Json reasons = value_at(record, "/validity/reasons");
+  return std::any_of(reasons.begin(), reasons.end(),
+                     [&](const Json& reason) { return reason.at("rule") == rule; });
+}
+
+void add_row(std::vector<Row>& rows, const std::string& label, const std::string& value) {
+  if (!value.empty()) rows.push_back({label, value});
+}
+
+std::vector<Row> record_rows(const Json& record, const std::string& folder) {
+  std::vector<Row> rows;
+  for (const RowRule& rule : record_table) add_row(rows, rule.label, rule.value(record));
+  add_reasons(record, rows);
+  for (const Json& warning : value_at(record, "/warnings")) {
+    if (!is_reason(value_at(warning, "/rule"), record)) {
+      rows.push_back({"warning", shown_text(warning.at("text"))});
+    }
+  }
+  rows.push_back({"record", (std::filesystem::path(folder) / "record.json").string()});
+  add_row(rows, "reproduce", shown_text(value_at(record, "/reproduce")));
+  return rows;
+}
+
+std::vector<Row> suite_rows(const Json& suite, const std::string& folder) {
+  std::vector<Row> rows;
+  for (const Json& part : suite.at("workloads")) {
+    const std::string score = rate(value_at(part, "/ops_per_second"), operations_unit);
+    rows.push_back(
+        {shown_text(part.at("folder")),
+         fmt::format("{}, {}, {}", score.empty() ? "no score" : score,
+                     shown_text(value_at(part, "/status")),
+                     part.contains("class") ? shown_text(part.at("class")) : "no record")});
+  }
+  add_row(rows, "suite OPS", ops(suite));
+  rows.push_back({"validity", validity(suite)});
+  add_reasons(suite, rows);
+  rows.push_back({"record", (std::filesystem::path(folder) / "suite.json").string()});
+  return rows;
+}
+
+// ---------------------------------------------------------------- layouts
+
+constexpr const char* bold = "\x1b[1m";
+constexpr const char* plain_style = "\x1b[0m";
+
+/// Labels are as wide as the widest; a value is always one line.
+std::string console_table(const std::vector<Row>& rows, Colour colour) {
+  std::size_t width = 0;
+  for (const Row& row : rows) width = std::max(width, row.label.size());
+  std::string table;
+  for (const Row& row : rows) {
+    const std::string label = fmt::format("{:<{}}", row.label, width);
+    table += colour == Colour::on ? bold + label + plain_style : label;
+    table += "  " + line_text(row.value) + '\n';
+  }
+  return table;
+}
+
+std::string markdown_table(const std::vector<Row>& rows) {
+  std::string table = "| | |\n|---|---|\n";
+  for (const Row& row : rows) {
+    table += fmt::format("| {} | {} |\n", row.label, markdown_cell(row.value));
+  }
+  return table;
+}
+
+/// Columns of the CSV form, raw values in base units.
+constexpr std::array csv_columns{"/run_id",
+                                 "/created_utc",
+                                 "/status",
+                                 "/validity/class",
+                                 "/validity/rankable",
+                                 "/workload/name",
+                                 "/workload/size",
+                                 "/workload/precision",
+                                 "/scale/ranks",
+                                 "/scale/transport",
+                                 "/metrics/ops_per_second/value",
+                                 "/metrics/ops_per_second/ci95/0",
+                                 "/metrics/ops_per_second/ci95/1",
+                                 "/metrics/throughput/value",
+                                 "/metrics/throughput/ci95/0",
+                                 "/metrics/throughput/ci95/1",
+                                 "/metrics/throughput/unit",
+                                 "/metrics/regulated_score/value",
+                                 "/metrics/quality/name",
+                                 "/metrics/quality/value",
+                                 "/metrics/step_time_s/median",
+                                 "/metrics/step_time_s/p95",
+                                 "/metrics/steps",
+                                 "/metrics/warmup_steps",
+                                 "/metrics/window_s",
+                                 "/metrics/utilization/value",
+                                 "/metrics/peak_memory_bytes/max",
+                                 "/operations/strict"};
+
+/// Column names are the record's paths with dots.
+std::string csv_header() {
+  std::string line;
+  for (const char* pointer : csv_columns) {
+    std::string name(pointer + 1);
+    std::replace(name.begin(), name.end(), '/', '.');
+    line += (line.empty() ? "" : ",") + name;
+  }
+  return line + '\n';
+}
+
+std::string csv_line(const Json& record) {
+  std::string line;
+  for (const char* pointer : csv_columns) {
+    if (pointer != csv_columns.front()) line += ',';
+    line += csv_cell(shown_text(value_at(record, pointer)));
+  }
+  return line + '\n';
+}
+
+/// A suite's CSV has a line per workload that has a record.
+std::string suite_csv(const Json& suite, const std::filesystem::path& folder) {
+  std::string lines = csv_header();
+  for (const Json& part : suite.at("workloads")) {
+    const RunFiles files{part_of(folder, shown_text(part.at("folder")))};
+    if (!std::filesystem::exists(files.record())) continue;
+    lines += csv_line(read_stored_document(files.record(), record_format));
+  }
+  return lines;
+}
+
+std::string layout(const std::vector<Row>& rows, ShowFormat format, Colour colour) {
+  return format == ShowFormat::markdown ? markdown_table(rows) : console_table(rows, colour);
+}
+
+/// Runs `make`; a document that lacks a key it must have is the user's file, not our bug.
+std::string guarded(const std::string& origin, const char* format, auto&& make) {
+  try {
+    return make();
+  } catch (const Json::exception& error) {
+    throw UserError(origin + " misses a key or has a wrong type", plain_json_words(error.what()),
+                    way_out(format, origin));
+  } catch (const UserError& error) {
+    throw UserError(origin + " is not usable", error.what(), way_out(format, origin));
+  }
+}
+
+}  // namespace
+
+ShowFormat parse_show_format(const std::string& name) {
+  std::vector<std::string> names;
+  for (const FormatName& entry : format_table) {
+    if (name == entry.name) return entry.format;
+    names.emplace_back(entry.name);
+  }
+  const std::string nearest = nearest_name(name, names);
+  throw UserError("unknown format '" + name + "'", "one of console, json, csv, md",
+                  nearest.empty() ? "" : "Did you mean '" + nearest + "'?");
+}
+
+std::string show_record(const std::string& record_text, const std::string& folder,
+                        ShowFormat format, Colour colour) {
+  const std::string origin = (std::filesystem::path(folder) / "record.json").string();
+  const Json record = parse_stored_document(record_text, origin, record_format);
+  if (format == ShowFormat::json) return record_text;
+  return guarded(origin, record_format, [&] {
+    if (format == ShowFormat::csv) return csv_header() + csv_line(record);
+    return layout(record_rows(record, folder), format, colour);
+  });
+}
+
+std::string show(const std::filesystem::path& path, ShowFormat format, Colour colour) {
+  const RunFiles files = open_run_folder(path);
+  if (!std::filesystem::exists(files.suite())) {
+    return show_record(read_run_file(files.record()), files.folder.string(), format, colour);
+  }
+  const std::string suite_text = read_regular_file(files.suite());
+  const Json suite = parse_stored_document(suite_text, files.suite().string(), suite_format);
+  if (format == ShowFormat::json) return suite_text;
+  return guarded(files.suite().string(), suite_format, [&] {
+    if (format == ShowFormat::csv) return suite_csv(suite, files.folder);
+    return layout(suite_rows(suite, files.folder.string()), format, colour);
+  });
+}
+
+}  // namespace heteroperf
