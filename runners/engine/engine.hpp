@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runners/engine/training.hpp"
-#include "runners/plan/measured_operations.hpp"
+#include "runners/plan/times/measured_operations.hpp"
 #include "workloads/data/data_source.hpp"
 #include "workloads/graph/model_graph.hpp"
 #include "workloads/recipe.hpp"

@@ -10,7 +10,7 @@
 
 #include "metrics/ops.hpp"
 #include "runners/engine/checkpoint/checkpoint.hpp"
-#include "runners/plan/ready_plan.hpp"
+#include "runners/plan/ready/ready_plan.hpp"
 #include "workloads/data/data_source.hpp"
 #include "workloads/graph/model_graph.hpp"
 #include "workloads/recipe.hpp"

@@ -15,8 +15,8 @@
 
 #include "metrics/precision_goal.hpp"
 #include "runners/schedule/generators/generator.hpp"
-#include "suite/program/catalog.hpp"
 #include "suite/config/run_config_json.hpp"
+#include "suite/program/catalog.hpp"
 
 namespace heteroperf {
 namespace {

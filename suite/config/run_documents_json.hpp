@@ -3,8 +3,8 @@
 #include <string>
 
 #include "runners/cluster/machine.hpp"
-#include "suite/program/catalog.hpp"
 #include "suite/config/placement.hpp"
+#include "suite/program/catalog.hpp"
 #include "workloads/workload.hpp"
 
 namespace heteroperf {

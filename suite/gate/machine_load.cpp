@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "metrics/base/clock.hpp"
-#include "suite/watch/host_load.hpp"
 #include "suite/program/signals.hpp"
+#include "suite/watch/host_load.hpp"
 
 namespace heteroperf {
 namespace {

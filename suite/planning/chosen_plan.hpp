@@ -6,7 +6,7 @@
 
 #include "results/journal/events.hpp"
 #include "runners/plan/even_plan.hpp"
-#include "runners/plan/ready_plan.hpp"
+#include "runners/plan/ready/ready_plan.hpp"
 #include "suite/config/placement.hpp"
 #include "suite/planning/plan_sources.hpp"
 #include "workloads/workload.hpp"

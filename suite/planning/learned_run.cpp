@@ -18,7 +18,7 @@
 #include "results/record/run_folder.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/plan_json.hpp"
-#include "runners/plan/ready_plan.hpp"
+#include "runners/plan/ready/ready_plan.hpp"
 #include "suite/planning/measured_plan.hpp"
 #include "suite/planning/plan_simulation.hpp"
 

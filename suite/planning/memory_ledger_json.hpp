@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runners/plan/plan_memory.hpp"
+#include "runners/plan/ready/plan_memory.hpp"
 
 namespace heteroperf {
 

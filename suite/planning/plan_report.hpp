@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "results/record/verify.hpp"
-#include "runners/plan/rate_use.hpp"
 #include "runners/plan/rivals/metis/metis_rates.hpp"
 #include "runners/plan/rivals/plan_imports.hpp"
-#include "runners/plan/search/certificate.hpp"
+#include "runners/plan/search/bounds/certificate.hpp"
 #include "runners/plan/search/plan_objective.hpp"
+#include "runners/plan/times/rate_use.hpp"
 #include "suite/planning/learned_run.hpp"
 #include "workloads/workload.hpp"
 

@@ -20,7 +20,7 @@
 #include "runners/cluster/cluster.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/plan_json.hpp"
-#include "runners/plan/replica_clock.hpp"
+#include "runners/plan/ready/replica_clock.hpp"
 #include "runners/plan/rivals/hexiscale/hexiscale_machines.hpp"
 #include "suite/planning/memory_ledger_json.hpp"
 #include "suite/planning/plan_report.hpp"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "runners/plan/ready_plan.hpp"
+#include "runners/plan/ready/ready_plan.hpp"
 #include "runners/schedule/formats/trace_json.hpp"
 #include "suite/planning/measured_plan.hpp"
 #include "workloads/workload.hpp"

@@ -19,12 +19,12 @@
 #include "metrics/statistics.hpp"
 #include "runners/cluster/efficiency_matrix.hpp"
 #include "runners/comm/communicator.hpp"
-#include "runners/plan/measured_operations.hpp"
-#include "suite/program/catalog.hpp"
-#include "suite/run/memory_rate.hpp"
-#include "suite/planning/plan_sources.hpp"
+#include "runners/plan/times/measured_operations.hpp"
 #include "suite/config/run_config_json.hpp"
+#include "suite/planning/plan_sources.hpp"
+#include "suite/program/catalog.hpp"
 #include "suite/program/signals.hpp"
+#include "suite/run/memory_rate.hpp"
 
 namespace heteroperf {
 namespace {

@@ -4,9 +4,9 @@
 #include <memory>
 #include <optional>
 
+#include "suite/run/rank_context.hpp"
 #include "suite/watch/gpu_watch.hpp"
 #include "suite/watch/hosts_watch.hpp"
-#include "suite/run/rank_context.hpp"
 
 namespace heteroperf {
 

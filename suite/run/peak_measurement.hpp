@@ -1,8 +1,8 @@
 #pragma once
 
-#include "suite/watch/hosts_watch.hpp"
 #include "suite/run/prepared_run.hpp"
 #include "suite/run/rank_context.hpp"
+#include "suite/watch/hosts_watch.hpp"
 
 namespace heteroperf {
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "suite/planning/chosen_plan.hpp"
 #include "suite/config/placement.hpp"
 #include "suite/config/run_config.hpp"
+#include "suite/planning/chosen_plan.hpp"
 #include "workloads/workload.hpp"
 
 namespace heteroperf {

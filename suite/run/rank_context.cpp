@@ -6,8 +6,8 @@
 #include <span>
 
 #include "metrics/base/clock.hpp"
-#include "suite/run/rank_messages.hpp"
 #include "suite/program/signals.hpp"
+#include "suite/run/rank_messages.hpp"
 
 namespace heteroperf {
 

@@ -25,11 +25,11 @@
 #include "suite/run/expectation.hpp"
 #include "suite/run/live_watch.hpp"
 #include "suite/run/peak_measurement.hpp"
-#include "suite/watch/rank_log.hpp"
 #include "suite/run/rank_messages.hpp"
 #include "suite/run/rank_session.hpp"
 #include "suite/run/search_program.hpp"
 #include "suite/run/training_program.hpp"
+#include "suite/watch/rank_log.hpp"
 
 namespace heteroperf {
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "runners/comm/control_channel.hpp"
-#include "suite/run/prepared_run.hpp"
 #include "suite/program/turn_protocol.hpp"
+#include "suite/run/prepared_run.hpp"
 
 namespace heteroperf {
 

@@ -12,11 +12,11 @@
 #include <optional>
 
 #include "metrics/base/clock.hpp"
-#include "suite/watch/progress.hpp"
 #include "suite/config/run_config_json.hpp"
 #include "suite/probe/comm_session.hpp"
-#include "suite/verbs/output_file.hpp"
 #include "suite/program/verb.hpp"
+#include "suite/verbs/output_file.hpp"
+#include "suite/watch/progress.hpp"
 
 namespace heteroperf {
 namespace {

@@ -9,8 +9,8 @@
 #include "metrics/base/document_kind.hpp"
 #include "metrics/base/name_table.hpp"
 #include "suite/program/environment.hpp"
-#include "suite/verbs/listing.hpp"
 #include "suite/program/verb.hpp"
+#include "suite/verbs/listing.hpp"
 
 namespace heteroperf {
 namespace {

@@ -24,16 +24,16 @@
 #include "runners/comm/nccl/device_world.hpp"
 #include "runners/comm/nccl/nccl_group.hpp"
 #include "runners/engine/engine.hpp"
-#include "suite/program/error_report_json.hpp"
-#include "suite/watch/progress.hpp"
-#include "suite/run/rank_session.hpp"
 #include "suite/config/run_config_json.hpp"
-#include "suite/program/signals.hpp"
 #include "suite/probe/cluster_report.hpp"
 #include "suite/probe/operation_measurement.hpp"
-#include "suite/verbs/output_file.hpp"
 #include "suite/program/environment.hpp"
+#include "suite/program/error_report_json.hpp"
+#include "suite/program/signals.hpp"
 #include "suite/program/verb.hpp"
+#include "suite/run/rank_session.hpp"
+#include "suite/verbs/output_file.hpp"
+#include "suite/watch/progress.hpp"
 
 namespace heteroperf {
 namespace {

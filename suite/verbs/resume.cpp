@@ -6,11 +6,11 @@
 
 #include <fmt/format.h>
 
-#include "suite/run/launch.hpp"
 #include "suite/config/run_config_json.hpp"
-#include "suite/verbs/flag_options.hpp"
 #include "suite/program/environment.hpp"
 #include "suite/program/verb.hpp"
+#include "suite/run/launch.hpp"
+#include "suite/verbs/flag_options.hpp"
 
 namespace heteroperf {
 namespace {

@@ -26,10 +26,10 @@
 #include "runners/schedule/generators/generator.hpp"
 #include "runners/schedule/ir/placement.hpp"
 #include "runners/schedule/search/search.hpp"
+#include "suite/program/verb.hpp"
 #include "suite/run/step_trace.hpp"
 #include "suite/verbs/schedule_flags.hpp"
 #include "suite/verbs/schedule_report.hpp"
-#include "suite/program/verb.hpp"
 
 namespace heteroperf {
 namespace {

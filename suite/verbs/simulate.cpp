@@ -10,12 +10,12 @@
 #include "runners/schedule/formats/schedule_json.hpp"
 #include "runners/schedule/formats/trace_json.hpp"
 #include "runners/schedule/ir/placement.hpp"
+#include "suite/planning/plan_simulation.hpp"
+#include "suite/program/verb.hpp"
 #include "suite/run/step_trace.hpp"
 #include "suite/verbs/output_file.hpp"
-#include "suite/planning/plan_simulation.hpp"
 #include "suite/verbs/schedule_flags.hpp"
 #include "suite/verbs/schedule_report.hpp"
-#include "suite/program/verb.hpp"
 
 namespace heteroperf {
 namespace {

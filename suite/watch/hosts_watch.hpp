@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "runners/comm/communicator.hpp"
-#include "suite/watch/host_load.hpp"
 #include "suite/config/placement.hpp"
+#include "suite/watch/host_load.hpp"
 
 namespace heteroperf {
 

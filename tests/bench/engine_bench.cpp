@@ -18,7 +18,7 @@
 #include "runners/comm/world.hpp"
 #include "runners/engine/module/torch_engine.hpp"
 #include "runners/plan/even_plan.hpp"
-#include "runners/plan/plan_schedule.hpp"
+#include "runners/plan/ready/plan_schedule.hpp"
 #include "runners/plan/staged_graph.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"
 #include "workloads/graph/graph_counts.hpp"

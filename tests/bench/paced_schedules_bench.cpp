@@ -24,9 +24,9 @@
 #include "runners/comm/world.hpp"
 #include "runners/engine/module/torch_engine.hpp"
 #include "runners/plan/even_plan.hpp"
-#include "runners/plan/plan_schedule.hpp"
-#include "runners/plan/prediction.hpp"
-#include "runners/plan/stage_times.hpp"
+#include "runners/plan/ready/plan_schedule.hpp"
+#include "runners/plan/ready/prediction.hpp"
+#include "runners/plan/times/stage_times.hpp"
 #include "runners/schedule/generators/generator.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "runners/plan/search/draft_search.hpp"
-#include "runners/plan/search/graph_problem.hpp"
+#include "runners/plan/search/problem/graph_problem.hpp"
 #include "tests/unit/runners/plan/search/random_cluster.hpp"
 #include "workloads/models/models.hpp"
 

@@ -24,7 +24,10 @@ std::string as_archive(std::string_view bytes) {
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace heteroperf;
-  constexpr UnpackingLimits small{.least_entries = 100, .bytes_per_entry = 1 << 20, .least_bytes = 1 << 20, .times_archive = 10};
+  constexpr UnpackingLimits small{.least_entries = 100,
+                                  .bytes_per_entry = 1 << 20,
+                                  .least_bytes = 1 << 20,
+                                  .times_archive = 10};
   const std::string path = as_archive(text_of(data, size));
   read_hostile([&] {
     const UnpackedArchive unpacked(path, small);

@@ -1,5 +1,6 @@
-// gate --lockstep over programs of /bin/sh that speak the protocol (suite/program/turn_protocol.hpp)
-// and leave runs that were made before: their times are as wanted, so every verdict is certain.
+// gate --lockstep over programs of /bin/sh that speak the protocol
+// (suite/program/turn_protocol.hpp) and leave runs that were made before: their times are as
+// wanted, so every verdict is certain.
 #include <filesystem>
 #include <nlohmann/json.hpp>
 

@@ -6,11 +6,11 @@
 
 #include "runners/comm/communicator.hpp"
 #include "runners/engine/operators/operator.hpp"
-#include "runners/plan/fusion.hpp"
+#include "runners/plan/memory/fusion.hpp"
 
 namespace heteroperf {
 
-/// A chain of nodes (runners/plan/fusion.hpp) with the Operator that runs it.
+/// A chain of nodes (runners/plan/memory/fusion.hpp) with the Operator that runs it.
 struct OperatorGroup {
   std::vector<NodeId> nodes;   ///< in topological order; the last gives the group its output
   std::vector<NodeId> inputs;  ///< nodes outside the group, in the order the operator takes them

@@ -11,7 +11,7 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/engine/operators/tensor_buffer.hpp"
-#include "runners/plan/row_cuts.hpp"
+#include "runners/plan/tensor/row_cuts.hpp"
 
 namespace heteroperf {
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "runners/plan/tensor_parallel.hpp"
+#include "runners/plan/tensor/tensor_parallel.hpp"
 #include "workloads/graph/model_graph.hpp"
 
 namespace heteroperf {

@@ -3,9 +3,9 @@
 #include <vector>
 
 #include "runners/plan/plan.hpp"
-#include "runners/plan/plan_schedule.hpp"
+#include "runners/plan/ready/plan_schedule.hpp"
 #include "runners/plan/staged_graph.hpp"
-#include "runners/plan/tensor_parallel.hpp"
+#include "runners/plan/tensor/tensor_parallel.hpp"
 
 namespace heteroperf {
 

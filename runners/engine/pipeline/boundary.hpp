@@ -12,7 +12,7 @@
 #include "runners/engine/operators/operator.hpp"
 #include "runners/plan/plan.hpp"
 #include "runners/plan/staged_graph.hpp"
-#include "runners/plan/tensor_parallel.hpp"
+#include "runners/plan/tensor/tensor_parallel.hpp"
 
 namespace heteroperf {
 

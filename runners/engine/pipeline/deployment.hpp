@@ -1,7 +1,7 @@
 #pragma once
 
 #include "runners/engine/parameters/rank_share.hpp"
-#include "runners/plan/ready_plan.hpp"
+#include "runners/plan/ready/ready_plan.hpp"
 
 namespace heteroperf {
 

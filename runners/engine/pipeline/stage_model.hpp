@@ -9,8 +9,8 @@
 #include "runners/engine/parameters/rank_share.hpp"
 #include "runners/engine/pipeline/step_clock.hpp"
 #include "runners/plan/plan.hpp"
-#include "runners/plan/row_cuts.hpp"
 #include "runners/plan/staged_graph.hpp"
+#include "runners/plan/tensor/row_cuts.hpp"
 
 namespace heteroperf {
 

@@ -13,7 +13,7 @@
 #include <map>
 
 #include "runners/plan/plan_json.hpp"
-#include "runners/plan/ready_plan.hpp"
+#include "runners/plan/ready/ready_plan.hpp"
 #include "runners/plan/rivals/sailor/sailor_planning.hpp"
 #include "runners/plan/rivals/trainers/flagscale.hpp"
 

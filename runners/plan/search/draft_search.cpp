@@ -27,11 +27,11 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/quantity.hpp"
 #include "runners/plan/search/best_drafts.hpp"
+#include "runners/plan/search/bounds/lower_bound.hpp"
 #include "runners/plan/search/chunk_search.hpp"
 #include "runners/plan/search/exhaustive_chunks.hpp"
 #include "runners/plan/search/exhaustive_search.hpp"
 #include "runners/plan/search/fit_advice.hpp"
-#include "runners/plan/search/lower_bound.hpp"
 #include "runners/plan/search/pipeline_beam.hpp"
 #include "runners/plan/search/pipeline_fill.hpp"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "runners/plan/search/draft_moves.hpp"
-#include "runners/plan/search/replica_choices.hpp"
+#include "runners/plan/search/problem/replica_choices.hpp"
 
 namespace heteroperf {
 

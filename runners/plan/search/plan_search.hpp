@@ -2,9 +2,9 @@
 
 #include <vector>
 
-#include "runners/plan/ready_plan.hpp"
+#include "runners/plan/ready/ready_plan.hpp"
 #include "runners/plan/search/draft_search.hpp"
-#include "runners/plan/search/graph_problem.hpp"
+#include "runners/plan/search/problem/graph_problem.hpp"
 
 namespace heteroperf {
 

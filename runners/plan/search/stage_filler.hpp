@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "runners/plan/search/draft_scorer.hpp"
+#include "runners/plan/search/score/draft_scorer.hpp"
 
 namespace heteroperf {
 

@@ -5,9 +5,9 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/comm/world.hpp"
-#include "suite/watch/host_share.hpp"
 #include "suite/config/placement.hpp"
 #include "suite/config/run_documents_json.hpp"
+#include "suite/watch/host_share.hpp"
 
 namespace heteroperf {
 namespace {

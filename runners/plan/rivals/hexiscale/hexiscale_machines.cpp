@@ -19,8 +19,8 @@
 #include "metrics/base/document_kind.hpp"
 #include "metrics/base/strict_json.hpp"
 #include "metrics/base/text_file.hpp"
-#include "runners/cluster/cluster_json.hpp"
 #include "runners/cluster/cluster.hpp"
+#include "runners/cluster/cluster_json.hpp"
 
 namespace heteroperf {
 namespace {

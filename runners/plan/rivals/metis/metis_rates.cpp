@@ -13,8 +13,8 @@
 #include "metrics/base/error.hpp"
 #include "runners/plan/even_plan.hpp"
 #include "runners/plan/plan_cluster.hpp"
-#include "runners/plan/stage_times.hpp"
 #include "runners/plan/staged_graph.hpp"
+#include "runners/plan/times/stage_times.hpp"
 
 namespace heteroperf {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runners/plan/plan_schedule.hpp"
+#include "runners/plan/ready/plan_schedule.hpp"
 #include "runners/plan/staged_graph.hpp"
 #include "tests/unit/runners/plan/plan_cases.hpp"
 #include "workloads/graph/graph_counts.hpp"

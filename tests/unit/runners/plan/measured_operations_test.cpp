@@ -1,13 +1,13 @@
-#include "runners/plan/measured_operations.hpp"
+#include "runners/plan/times/measured_operations.hpp"
 
 #include <cmath>
 #include <limits>
 #include <set>
 
 #include "runners/cluster/cluster_json.hpp"
-#include "runners/plan/memory_groups.hpp"
-#include "runners/plan/rate_use.hpp"
-#include "runners/plan/stage_times.hpp"
+#include "runners/plan/memory/memory_groups.hpp"
+#include "runners/plan/times/rate_use.hpp"
+#include "runners/plan/times/stage_times.hpp"
 #include "tests/unit/runners/plan/plan_cases.hpp"
 #include "workloads/models/models.hpp"
 

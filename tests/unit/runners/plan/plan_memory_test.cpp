@@ -1,6 +1,6 @@
-#include "runners/plan/plan_memory.hpp"
+#include "runners/plan/ready/plan_memory.hpp"
 
-#include "runners/plan/plan_schedule.hpp"
+#include "runners/plan/ready/plan_schedule.hpp"
 #include "tests/unit/runners/plan/plan_cases.hpp"
 #include "workloads/graph_memory.hpp"
 #include "workloads/models/models.hpp"

@@ -1,4 +1,4 @@
-#include "runners/plan/plan_schedule.hpp"
+#include "runners/plan/ready/plan_schedule.hpp"
 
 #include <algorithm>
 #include <map>

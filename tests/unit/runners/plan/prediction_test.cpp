@@ -1,5 +1,6 @@
-#include "runners/plan/prediction.hpp"
+#include "runners/plan/ready/prediction.hpp"
 
+#include "runners/plan/ready/plan_schedule.hpp"
 #include "tests/unit/runners/plan/plan_cases.hpp"
 
 namespace heteroperf {

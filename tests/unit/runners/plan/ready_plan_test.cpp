@@ -1,4 +1,4 @@
-#include "runners/plan/ready_plan.hpp"
+#include "runners/plan/ready/ready_plan.hpp"
 
 #include "tests/unit/runners/plan/plan_cases.hpp"
 #include "workloads/models/models.hpp"

@@ -1,4 +1,4 @@
-#include "runners/plan/replica_clock.hpp"
+#include "runners/plan/ready/replica_clock.hpp"
 
 #include "tests/unit/runners/plan/plan_cases.hpp"
 

@@ -1,4 +1,4 @@
-#include "runners/plan/row_cuts.hpp"
+#include "runners/plan/tensor/row_cuts.hpp"
 
 #include <gtest/gtest.h>
 

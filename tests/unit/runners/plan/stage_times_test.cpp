@@ -1,10 +1,10 @@
-#include "runners/plan/stage_times.hpp"
+#include "runners/plan/times/stage_times.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 #include "runners/cluster/cluster.hpp"
-#include "runners/plan/tensor_parallel.hpp"
+#include "runners/plan/tensor/tensor_parallel.hpp"
 #include "tests/unit/runners/plan/plan_cases.hpp"
 #include "workloads/graph/graph_counts.hpp"
 #include "workloads/models/models.hpp"

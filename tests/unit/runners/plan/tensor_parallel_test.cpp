@@ -1,4 +1,4 @@
-#include "runners/plan/tensor_parallel.hpp"
+#include "runners/plan/tensor/tensor_parallel.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "metrics/base/error.hpp"
-#include "runners/plan/ready_plan.hpp"
+#include "runners/plan/ready/ready_plan.hpp"
 #include "workloads/models/models.hpp"
 
 namespace heteroperf {

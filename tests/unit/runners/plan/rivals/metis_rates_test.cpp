@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "runners/plan/stage_times.hpp"
+#include "runners/plan/times/stage_times.hpp"
 #include "tests/unit/runners/plan/plan_cases.hpp"
 
 namespace heteroperf {

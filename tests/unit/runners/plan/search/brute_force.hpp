@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runners/plan/search/planning_problem.hpp"
+#include "runners/plan/search/problem/planning_problem.hpp"
 
 namespace heteroperf {
 

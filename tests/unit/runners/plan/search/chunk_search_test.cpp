@@ -4,8 +4,8 @@
 
 #include "metrics/base/quantity.hpp"
 #include "runners/plan/plan_cluster.hpp"
-#include "runners/plan/ready_plan.hpp"
-#include "runners/plan/search/certificate.hpp"
+#include "runners/plan/ready/ready_plan.hpp"
+#include "runners/plan/search/bounds/certificate.hpp"
 #include "runners/plan/search/draft_search.hpp"
 #include "runners/plan/search/plan_search.hpp"
 #include "tests/unit/runners/plan/search/search_cases.hpp"

@@ -1,7 +1,7 @@
-#include "runners/plan/search/draft_scorer.hpp"
+#include "runners/plan/search/score/draft_scorer.hpp"
 
 #include "runners/plan/plan_cluster.hpp"
-#include "runners/plan/ready_plan.hpp"
+#include "runners/plan/ready/ready_plan.hpp"
 #include "tests/unit/runners/plan/search/search_cases.hpp"
 #include "workloads/models/models.hpp"
 

@@ -4,7 +4,7 @@
 #include <set>
 #include <string>
 
-#include "runners/plan/search/lower_bound.hpp"
+#include "runners/plan/search/bounds/lower_bound.hpp"
 #include "tests/unit/runners/plan/search/brute_force.hpp"
 #include "tests/unit/runners/plan/search/random_cluster.hpp"
 #include "tests/unit/runners/plan/search/search_cases.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "runners/cluster/cluster.hpp"
-#include "runners/plan/search/lower_bound.hpp"
+#include "runners/plan/search/bounds/lower_bound.hpp"
 #include "runners/plan/search/plan_search.hpp"
 #include "tests/unit/runners/plan/search/search_cases.hpp"
 #include "tests/unit/runners/plan/search/small_problems.hpp"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runners/cluster/cluster.hpp"
-#include "runners/plan/search/graph_problem.hpp"
+#include "runners/plan/search/problem/graph_problem.hpp"
 #include "tests/unit/runners/plan/plan_cases.hpp"
 
 namespace heteroperf {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <random>
 
-#include "runners/plan/search/planning_problem.hpp"
+#include "runners/plan/search/problem/planning_problem.hpp"
 
 namespace heteroperf {
 

@@ -1,0 +1,191 @@
+// This file lists what the operation of each fused chain keeps between its passes.
+//
+// It is the planner's account of the engine's operators: for every kind of node the tensors that
+// its forward pass saves, the statistics beside them, and what its backward pass does with
+// gradients. The table of saved tensors in the engine's README is the contract; a change of an
+// operator's `saved` has to be made here as well, or predicted memory is wrong. Tensors are named
+// by the node that made them, so one that two operations save is counted once.
+#include "runners/plan/memory/memory_groups.hpp"
+
+#include <utility>
+#include <variant>
+
+#include "metrics/base/quantity.hpp"
+#include "runners/plan/memory/fusion.hpp"
+#include "runners/plan/plan_bytes.hpp"
+
+namespace heteroperf {
+namespace {
+
+std::uint64_t u(std::int64_t value) { return static_cast<std::uint64_t>(value); }
+
+std::vector<std::size_t> positions(const std::vector<NodeId>& nodes) {
+  std::vector<std::size_t> result;
+  for (const NodeId id : nodes) result.push_back(position(id));
+  return result;
+}
+
+std::vector<FusedNodes> chains_of(const StagePart& part) {
+  return fuse_nodes(part.shard.graph, {&part.staged.stage_of, part.stage, &part.shard});
+}
+
+/// Describes what the operators of one stage keep.
+class Grouping {
+ public:
+  Grouping(const StagePart& part, Precision precision)
+      : part_(part), graph_(part.shard.graph), rows_(part.rows()), precision_(precision) {}
+
+  /// All of one chain; describe_saved() has the rules by kind.
+  MemoryGroup describe(const FusedNodes& chain) const {
+    MemoryGroup group;
+    group.nodes = positions(chain.nodes);
+    group.inputs = positions(chain.inputs);
+    const std::size_t first = group.nodes.front(), last = group.nodes.back();
+    group.differentiable = node(last).differentiable;
+    for (const std::size_t n : group.nodes) {
+      const auto* linear = std::get_if<Linear>(&node(n).attributes);
+      group.parameters = group.parameters || !node(n).parameters.empty() ||
+                         (linear != nullptr && !linear->tied_to.empty());
+    }
+    describe_saved(group, first, last);
+    if (chain.kind == FusedKind::loss_over_logits) group.gives = MemoryGroup::Gives::overwrite;
+    return group;
+  }
+
+ private:
+  const Node& node(std::size_t n) const { return graph_.nodes()[n]; }
+  template <class Kind>
+  bool is(std::size_t n) const {
+    return std::holds_alternative<Kind>(node(n).attributes);
+  }
+
+  std::uint64_t bytes(std::size_t n) const {
+    return u(part_.samples * element_count(node(n).output)) * bytes_per_output(node(n), precision_);
+  }
+  std::uint64_t statistics(std::int64_t per_sample) const {
+    return u(part_.samples * per_sample) * statistic_bytes(precision_);
+  }
+  std::int64_t rows(std::size_t n) const {
+    return element_count(node(n).output) / node(n).output.back();
+  }
+
+  /// The tensors that the engine's operators save (runners/engine/operators/README.md, Saved).
+  void describe_saved(MemoryGroup& group, std::size_t first, std::size_t last) const {
+    if (is<Linear>(first)) return describe_linear(group);
+    if (is<BatchNorm>(first)) return describe_batch_norm(group);
+    if (is<LayerNorm>(first) || is<RmsNorm>(first)) {
+      group.saved = {group.inputs[0]};
+      group.saved_alone = norm_statistics(first);
+      group.gives = MemoryGroup::Gives::in_place;
+    } else if (is<Conv2d>(first) || is<Gelu>(first) || (is<Silu>(first) && first == last)) {
+      group.saved = {group.inputs[0]};
+    } else if (is<Multiply>(last)) {
+      group.saved = {group.inputs[0], group.inputs[1]};
+    } else if (is<Relu>(last) || is<Tanh>(last)) {
+      group.saved = {last};
+    } else if (is<Attention>(first)) {
+      describe_attention(group);
+    } else if (is<MaxPool>(first)) {
+      group.saved_alone = u(part_.samples * element_count(node(last).output));
+    } else if (is<Embedding>(first)) {
+      describe_embedding(group);
+    } else if (is<CrossEntropy>(first)) {
+      describe_loss(group);
+    } else if (is<Add>(last) || is<PositionEmbedding>(last) || is<TypeEmbedding>(last) ||
+               is<Flatten>(last) || is<ToSequence>(last)) {
+      group.gives = MemoryGroup::Gives::same;
+    }
+  }
+
+  /// Layer norm keeps two numbers per row, RMS norm one; under sequence parallelism of a rank's own
+  /// rows.
+  std::uint64_t norm_statistics(std::size_t n) const {
+    std::int64_t all = part_.samples * rows(n);
+    if (!rows_.works.empty() && rows_.works[n]) {
+      all = rows_of_rank(all, part_.shard.index, part_.shard.degree).count;
+    }
+    return u((is<LayerNorm>(n) ? 2 : 1) * all) * statistic_bytes(precision_);
+  }
+
+  /// A linear keeps its input; with a gelu behind it also the sum before the gelu.
+  void describe_linear(MemoryGroup& group) const {
+    const std::size_t first = group.nodes.front(), last = group.nodes.back();
+    group.saved = {group.inputs[0]};
+    group.gives = MemoryGroup::Gives::in_place;
+    group.passes_residual = is<Add>(last);
+    if (!is<Gelu>(last)) return;
+    group.saved.push_back(first);
+    group.temporary = group.weight_temporary = bytes(last);
+  }
+
+  /// Batch norm keeps mean and 1/deviation per channel; with a ReLU behind it the output and a
+  /// scale and shift per channel are counted too.
+  void describe_batch_norm(MemoryGroup& group) const {
+    const std::size_t first = group.nodes.front(), last = group.nodes.back();
+    const std::uint64_t channels = u(node(first).output[0]) * statistic_bytes(precision_);
+    group.saved = {group.inputs[0]};
+    group.saved_alone = 2 * channels;
+    if (!is<Relu>(last)) return;
+    group.saved.push_back(last);
+    group.saved_alone += 2 * channels;
+  }
+
+  /// Attention keeps its input, its output and the logs of its softmax sums; under selective
+  /// recomputation the input alone.
+  void describe_attention(MemoryGroup& group) const {
+    const auto& attention = std::get<Attention>(node(group.nodes[0]).attributes);
+    group.saved = {group.inputs[0], group.nodes[0]};
+    group.saved_alone = statistics(attention.heads * node(group.nodes[0]).output[0]);
+    group.temporary = bytes(group.inputs[0]);  // gradients of queries, keys, values apart
+    if (part_.recomputation != Recomputation::selective) return;
+    group.saved.pop_back();
+    group.recomputed = group.saved_alone + bytes(group.nodes[0]);
+    group.saved_alone = 0;
+  }
+
+  /// A rank with a part of the vocabulary keeps indices of its own, else the tokens themselves are
+  /// kept.
+  void describe_embedding(MemoryGroup& group) const {
+    const std::size_t first = group.nodes.front();
+    if (part_.shard.vocabulary[first] > 0 && part_.shard.degree > 1) {
+      group.saved_alone = bytes(group.inputs[0]);
+    } else {
+      group.saved = {group.inputs[0]};
+    }
+    group.gives = MemoryGroup::Gives::none;
+  }
+
+  /// The loss keeps logits, targets and the log of each row's softmax sum.
+  void describe_loss(MemoryGroup& group) const {
+    // Targets are 64-bit integers.
+    const std::size_t logits = group.inputs[0];
+    group.saved = {logits};
+    group.saved_alone = statistics(rows(logits)) + targets_bytes(logits);
+  }
+
+  std::uint64_t targets_bytes(std::size_t logits) const {
+    return u(part_.samples * rows(logits)) * 8;
+  }
+
+  const StagePart& part_;
+  const ModelGraph& graph_;
+  RowCuts rows_;
+  Precision precision_;
+};
+
+}  // namespace
+
+std::vector<std::vector<std::size_t>> fused_nodes(const StagePart& part) {
+  std::vector<std::vector<std::size_t>> nodes;
+  for (const FusedNodes& chain : chains_of(part)) nodes.push_back(positions(chain.nodes));
+  return nodes;
+}
+
+std::vector<MemoryGroup> memory_groups(const StagePart& part, Precision precision) {
+  const Grouping grouping(part, precision);
+  std::vector<MemoryGroup> groups;
+  for (const FusedNodes& chain : chains_of(part)) groups.push_back(grouping.describe(chain));
+  return groups;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,410 @@
+// The lowered schedule of a plan.
+//
+// A schedule's generator knows chains of stages with costs and gives an order of passes. A plan has
+// stages with edges that may skip others, tied weights, replicas and two directions. So the
+// pipeline is described twice: to the generator as a chain (as it is where the plan's stages are
+// one), and with its true edges and costs as the graph of the result. The generator's order is then
+// completed (recomputation before the first gradient, fused pairs taken apart), lowered to sends,
+// receives and sums, and checked.
+//
+// A *position* is a place of the pipeline: its ranks run one program. A *segment* is a stage in one
+// direction; segments of the upward direction follow those of the downward one.
+#include "runners/plan/ready/plan_schedule.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "metrics/base/error.hpp"
+#include "runners/schedule/check/validator.hpp"
+#include "runners/schedule/generators/generator.hpp"
+#include "runners/schedule/ir/placement.hpp"
+#include "runners/schedule/lower/lowering.hpp"
+#include "runners/schedule/simulate/simulator.hpp"
+
+namespace heteroperf {
+namespace {
+
+int stage_count(const Plan& plan) { return static_cast<int>(plan.stages.size()); }
+
+/// Ascending ranks of the replicas that run a stage in a direction.
+std::vector<int> ranks_of(const PlanStage& stage, int direction) {
+  std::vector<int> ranks;
+  for (const StageReplica& replica : stage.replicas) {
+    if (replica.direction != direction) continue;
+    for (const RankId rank : replica.ranks) ranks.push_back(rank.value());
+  }
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
+/// Names the ranks in a message.
+std::string text_of(const std::vector<int>& ranks) {
+  return ranks.empty() ? "no ranks" : fmt::format("ranks {}", fmt::join(ranks, ", "));
+}
+
+/// Which position of the pipeline every stage has, in each direction.
+struct StagePlaces {
+  int positions = 1;
+  bool two_way = false;
+  std::vector<int> down, up;  ///< [stage]; up: empty unless two ways
+};
+
+/// Positions of `auto`: stages on the same ranks are on one position.
+std::vector<int> places_by_ranks(const Plan& plan) {
+  std::map<std::vector<int>, int> number;
+  std::vector<int> places;
+  for (const PlanStage& stage : plan.stages) {
+    const auto next = static_cast<int>(number.size());
+    places.push_back(number.emplace(ranks_of(stage, 0), next).first->second);
+  }
+  return places;
+}
+
+StagePlaces stage_places(const Plan& plan, StageOrder order) {
+  StagePlaces places;
+  places.positions = stage_count(plan) / plan.chunks;
+  places.two_way = order == StageOrder::two_way;
+  const auto placement =
+      order == StageOrder::zig_zag ? ChainPlacement::zig_zag : ChainPlacement::looped;
+  for (int stage = 0; stage < stage_count(plan); ++stage) {
+    places.down.push_back(rank_of_stage(stage, places.positions, placement));
+    if (places.two_way) places.up.push_back(places.positions - 1 - stage);
+  }
+  if (order == StageOrder::any) places.down = places_by_ranks(plan);
+  return places;
+}
+
+/// A stage in a direction, as segment of the schedule.
+struct StageCopy {
+  int stage, direction, position;
+};
+
+/// Lists the copies by segment. Downward ones come first, so that segment and stage agree for them.
+std::vector<StageCopy> stage_copies(const Plan& plan, const StagePlaces& places) {
+  std::vector<StageCopy> copies;
+  for (const int direction : {0, 1}) {
+    if (direction == 1 && !places.two_way) break;
+    const std::vector<int>& places_of = direction == 0 ? places.down : places.up;
+    for (int stage = 0; stage < stage_count(plan); ++stage) {
+      copies.push_back({stage, direction, places_of[static_cast<std::size_t>(stage)]});
+    }
+  }
+  return copies;
+}
+
+/// Complains of numbers that no schedule could take, and of directions that this one does not have.
+void check_counts(const Plan& plan, const Generator& generator) {
+  ProblemList problems;
+  if (plan.stages.empty()) problems.add("a plan without stages", "", "Add at least one.");
+  if (plan.micro_batches < 1) {
+    problems.add(fmt::format("a plan of {} micro-batches", plan.micro_batches), "",
+                 "Give at least 1.");
+  }
+  if (plan.chunks < 1 || (!plan.stages.empty() && stage_count(plan) % plan.chunks != 0)) {
+    problems.add(
+        fmt::format("{} stages with {} chunks per position", stage_count(plan), plan.chunks),
+        "every position has as many stages as there are chunks",
+        "Give a number of chunks that divides the stages.");
+  }
+  for (int stage = 0; stage < stage_count(plan); ++stage) {
+    const bool two_way = generator.order == StageOrder::two_way;
+    const PlanStage& s = plan.stages[static_cast<std::size_t>(stage)];
+    if (ranks_of(s, 0).empty() || (two_way && ranks_of(s, 1).empty())) {
+      problems.add(fmt::format("stage {} has no replica{}", stage,
+                               two_way ? " in one of the two directions" : ""),
+                   fmt::format("{} needs one", generator.name), "Add one.");
+    }
+    for (const StageReplica& replica : s.replicas) {
+      if (replica.direction == 0 || (replica.direction == 1 && two_way)) continue;
+      problems.add(fmt::format("stage {} has a replica of direction {}", stage, replica.direction),
+                   two_way ? "directions are 0 (down) and 1 (up)"
+                           : fmt::format("{} has one direction", generator.name),
+                   two_way ? "Give 0 or 1." : "Give 0, or use chimera or dualpipe.");
+    }
+  }
+  problems.throw_if_any();
+}
+
+/// All copies on one position name the same ranks, those on two positions different ones.
+void check_positions(const Plan& plan, const StagePlaces& places) {
+  ProblemList problems;
+  if (*std::max_element(places.down.begin(), places.down.end()) >= places.positions) {
+    problems.add(fmt::format("{} stages with {} chunks lie on more than {} sets of ranks",
+                             stage_count(plan), plan.chunks, places.positions),
+                 "stages share a position only where they name the same ranks",
+                 "Give the stages of one position the same ranks.");
+  }
+  problems.throw_if_any();
+  std::vector<std::optional<StageCopy>> first(static_cast<std::size_t>(places.positions));
+  std::map<int, int> position_of;  // rank
+  for (const StageCopy& copy : stage_copies(plan, places)) {
+    const auto ranks = [&](const StageCopy& c) {
+      return ranks_of(plan.stages[static_cast<std::size_t>(c.stage)], c.direction);
+    };
+    for (const int rank : ranks(copy)) {
+      const int other = position_of.emplace(rank, copy.position).first->second;
+      if (other == copy.position) continue;
+      problems.add(fmt::format("rank {} of stage {} is on positions {} and {}", rank, copy.stage,
+                               other, copy.position),
+                   fmt::format("{} puts that stage on position {}", plan.schedule, copy.position),
+                   "Give every rank one position.");
+    }
+    auto& holder = first[static_cast<std::size_t>(copy.position)];
+    if (!holder) holder = copy;
+    if (ranks(*holder) == ranks(copy)) continue;
+    problems.add(fmt::format("stages {} and {} lie on {} and on {}", holder->stage, copy.stage,
+                             text_of(ranks(*holder)), text_of(ranks(copy))),
+                 fmt::format("{} puts both on position {}, whose ranks run one program",
+                             plan.schedule, copy.position),
+                 "Give both the same ranks.");
+  }
+  problems.throw_if_any();
+}
+
+/// A position runs at the speed of its slowest replica, pass by pass.
+StageTimes::Compute slowest_of(const Plan& plan, const StageTimes& times, const StageCopy& copy) {
+  const auto stage = static_cast<std::size_t>(copy.stage);
+  StageTimes::Compute most;
+  for (std::size_t i = 0; i < plan.stages[stage].replicas.size(); ++i) {
+    if (plan.stages[stage].replicas[i].direction != copy.direction) continue;
+    const StageTimes::Compute& one = times.compute[stage][i];
+    most.forward_s = std::max(most.forward_s, one.forward_s);
+    most.input_gradient_s = std::max(most.input_gradient_s, one.input_gradient_s);
+    most.weight_gradient_s = std::max(most.weight_gradient_s, one.weight_gradient_s);
+    most.recompute_s = std::max(most.recompute_s, one.recompute_s);
+  }
+  return most;
+}
+
+double bytes_per_element(WireFormat format) {
+  return format == WireFormat::fp32 ? 4 : format == WireFormat::bf16 ? 2 : 1;
+}
+
+/// The bytes that an edge of a staged graph carries per micro-batch.
+double edge_bytes(const ModelGraph& graph, const Plan& plan, const StageEdge& edge) {
+  double elements = 0;
+  for (const NodeId node : edge.nodes) {
+    elements += static_cast<double>(element_count(graph.node(node).output));
+  }
+  return elements * static_cast<double>(plan.micro_batch_samples()) *
+         bytes_per_element(plan.wire(edge.from, edge.to));
+}
+
+/// The pipeline that a plan says, with its true edges and costs.
+class PlanPipeline {
+ public:
+  PlanPipeline(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan,
+               const StageTimes* times, const StagePlaces& places)
+      : graph_(graph), staged_(staged), plan_(plan), times_(times), places_(places) {}
+
+  PipelineGraph run() {
+    result_.ranks = places_.positions;
+    result_.micro_batches = plan_.micro_batches;
+    for (const StageCopy& copy : stage_copies(plan_, places_)) add_segment(copy);
+    for (const int direction : {0, 1}) {
+      if (direction == 1 && !places_.two_way) break;
+      for (std::size_t e = 0; e < staged_.edges.size(); ++e) add_edge(e, direction);
+    }
+    for (const StagedGraph::Tied& tied : staged_.tied) add_tied(tied);
+    normalise(result_);
+    return std::move(result_);
+  }
+
+ private:
+  /// In a two-way schedule each direction takes half of the micro-batches, the downward one the odd
+  /// one more.
+  void add_segment(const StageCopy& copy) {
+    Segment segment;
+    segment.name = std::to_string(copy.stage);
+    if (places_.two_way) {
+      const char* branch = copy.direction == 0 ? "down" : "up";
+      const int down = (plan_.micro_batches + 1) / 2;
+      segment.name = fmt::format("{} {}", branch, copy.stage);
+      segment.branch = branch;
+      segment.first_micro_batch = copy.direction == 0 ? 0 : down;
+      segment.micro_batches = copy.direction == 0 ? down : plan_.micro_batches - down;
+    }
+    segment.rank = copy.position;
+    // A segment's activations are counted in those of a position's whole share.
+    segment.activation = 1.0 / plan_.chunks;
+    segment.weights = copy.stage;
+    if (times_ != nullptr) {
+      const StageTimes::Compute compute = slowest_of(plan_, *times_, copy);
+      segment.forward = compute.forward_s;
+      segment.input_gradient = compute.input_gradient_s;
+      segment.weight_gradient = compute.weight_gradient_s;
+    }
+    result_.segments.push_back(segment);
+  }
+
+  void add_edge(std::size_t e, int direction) {
+    const StageEdge& from = staged_.edges[e];
+    const int shift = direction * staged_.stages();
+    Edge edge{from.from + shift, from.to + shift, edge_bytes(graph_, plan_, from),
+              !from.with_gradient.empty()};
+    if (times_ != nullptr) {
+      edge.activation_time = times_->activation_s[e];
+      edge.gradient_time = times_->gradient_s[e];
+    }
+    result_.edges.push_back(edge);
+  }
+
+  void add_tied(const StagedGraph::Tied& tied) {
+    std::vector<int>& set = result_.tied.emplace_back();
+    for (const int shift : {0, staged_.stages()}) {
+      if (shift > 0 && !places_.two_way) break;
+      for (const int stage : tied.stages) set.push_back(stage + shift);
+    }
+  }
+
+  const ModelGraph& graph_;
+  const StagedGraph& staged_;
+  const Plan& plan_;
+  const StageTimes* times_;
+  const StagePlaces& places_;
+  PipelineGraph result_;
+};
+
+/// True where every stage feeds the next one alone: one edge less than segments in each direction.
+bool is_chain(const PipelineGraph& graph, const StagePlaces& places) {
+  const std::size_t chains = places.two_way ? 2 : 1;
+  if (graph.edges.size() != graph.segments.size() - chains) return false;
+  return std::all_of(graph.edges.begin(), graph.edges.end(),
+                     [](const Edge& edge) { return edge.to == edge.from + 1; });
+}
+
+/// The generator's order, for the chain of the plan's stages: as it is where its stages are one.
+Schedule generate(const Plan& plan, const Generator& generator, const PipelineGraph& graph,
+                  const StagePlaces& places) {
+  ScheduleRequest request;
+  request.ranks = places.positions;
+  request.micro_batches = plan.micro_batches;
+  PipelineGraph wanted = graph;
+  if (generator.order != StageOrder::any && !is_chain(graph, places)) {
+    wanted.edges.clear();
+    for (int s = 0; s + 1 < static_cast<int>(graph.segments.size()); ++s) {
+      if (s + 1 != stage_count(plan)) wanted.edges.push_back({s, s + 1, 0, true});
+    }
+  }
+  request.graph = std::move(wanted);
+  request.chunks = plan.chunks;
+  return generator.make(request);
+}
+
+/// The order of `1f1b` with the plan's own warm-ups.
+Schedule generate_warm_ups(const Plan& plan, const PipelineGraph& graph) {
+  const int positions = stage_count(plan), micro_batches = plan.micro_batches;
+  ProblemList problems;
+  if (plan.schedule != "1f1b" || plan.chunks != 1) {
+    problems.add(fmt::format("warm-ups for {} with {} chunks", plan.schedule, plan.chunks), "",
+                 "Leave warm_up out, or use 1f1b with one chunk.");
+  }
+  if (static_cast<int>(plan.warm_up.size()) != positions) {
+    problems.add(fmt::format("{} warm-ups for {} positions", plan.warm_up.size(), positions), "",
+                 "Give one for each.");
+  }
+  problems.throw_if_any();
+  for (int q = 0; q < positions; ++q) {
+    const int own = plan.warm_up[static_cast<std::size_t>(q)];
+    const int next = q + 1 < positions ? plan.warm_up[static_cast<std::size_t>(q) + 1] : -1;
+    // Fewer forwards than positions follow, or than the next position does, would stall the
+    // pipeline.
+    if (own >= std::min(micro_batches, positions - 1 - q) && own >= next) continue;
+    problems.add(fmt::format("position {} does {} forwards before its first backward", q, own),
+                 fmt::format("{} positions follow, the next one does {}", positions - 1 - q, next),
+                 "Give as many as positions follow, and as many as the next one.");
+  }
+  problems.throw_if_any();
+  Schedule schedule;
+  schedule.graph = graph;
+  for (int q = 0; q < positions; ++q) {
+    std::vector<Instruction>& program = schedule.programs.emplace_back();
+    const int ahead = std::min(micro_batches, plan.warm_up[static_cast<std::size_t>(q)]);
+    int forwards = 0;
+    for (; forwards < ahead; ++forwards) program.push_back(compute(Op::forward, q, forwards));
+    for (int backwards = 0; backwards < micro_batches; ++backwards) {
+      if (forwards < micro_batches) program.push_back(compute(Op::forward, q, forwards++));
+      program.push_back(compute(Op::backward, q, backwards));
+    }
+  }
+  return schedule;
+}
+
+/// A rank runs one computation at a time: what the schedule pairs runs one after the other, each as
+/// soon as it can.
+void part_pairs(Schedule& schedule) {
+  for (std::vector<Instruction>& program : schedule.programs) {
+    for (Instruction& i : program) i.fused_with_next = false;
+  }
+}
+
+/// Before the first gradient of every micro-batch of a stage that keeps nothing.
+void insert_recomputation(const Plan& plan, Schedule& schedule) {
+  const int stages = stage_count(plan);
+  std::set<std::pair<int, int>> done;
+  for (std::vector<Instruction>& program : schedule.programs) {
+    std::vector<Instruction> result;
+    for (const Instruction& i : program) {
+      const bool recomputes =
+          is_gradient(i.op) &&
+          plan.stages[static_cast<std::size_t>(i.segment % stages)].recomputation ==
+              Recomputation::full;
+      if (recomputes && done.emplace(i.segment, i.micro_batch).second) {
+        result.push_back(compute(Op::recompute, i.segment, i.micro_batch, i.part));
+      }
+      result.push_back(i);
+    }
+    program = std::move(result);
+  }
+}
+
+/// A schedule that breaks a rule is an error here, before anything runs.
+void require_sound(const Schedule& schedule) {
+  const ScheduleChecks checks = check_schedule(schedule);
+  if (!checks.ok()) throw UserError(checks.problems);
+}
+
+}  // namespace
+
+Schedule plan_schedule(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan,
+                       const StageTimes* times) {
+  const Generator& generator = find_generator(plan.schedule);
+  check_counts(plan, generator);
+  const StagePlaces places = stage_places(plan, generator.order);
+  check_positions(plan, places);
+  PipelineGraph pipeline = PlanPipeline(graph, staged, plan, times, places).run();
+  Schedule schedule = plan.warm_up.empty() ? generate(plan, generator, pipeline, places)
+                                           : generate_warm_ups(plan, pipeline);
+  schedule.graph = std::move(pipeline);
+  schedule.name = plan.schedule;
+  schedule.chunks = plan.chunks;
+  part_pairs(schedule);
+  insert_recomputation(plan, schedule);
+  schedule = lower(schedule);
+  require_sound(schedule);
+  return schedule;
+}
+
+std::vector<RankRole> rank_roles(const Plan& plan, const Schedule& schedule) {
+  const int stages = stage_count(plan);
+  std::vector<RankRole> roles(static_cast<std::size_t>(plan.ranks()));
+  for (int segment = 0; segment < static_cast<int>(schedule.graph.segments.size()); ++segment) {
+    const int stage = segment % stages, direction = segment / stages;
+    const auto& replicas = plan.stages[static_cast<std::size_t>(stage)].replicas;
+    for (std::size_t r = 0; r < replicas.size(); ++r) {
+      if (replicas[r].direction != direction) continue;
+      for (std::size_t t = 0; t < replicas[r].ranks.size(); ++t) {
+        RankRole& role = roles[static_cast<std::size_t>(replicas[r].ranks[t].value())];
+        role.position = schedule.graph.segments[static_cast<std::size_t>(segment)].rank;
+        role.parts.push_back({segment, stage, static_cast<int>(r), static_cast<int>(t)});
+      }
+    }
+  }
+  return roles;
+}
+
+}  // namespace heteroperf

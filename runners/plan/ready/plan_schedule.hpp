@@ -1,0 +1,34 @@
+#pragma once
+
+#include "runners/plan/plan.hpp"
+#include "runners/plan/staged_graph.hpp"
+#include "runners/plan/times/stage_times.hpp"
+#include "runners/schedule/ir/schedule.hpp"
+
+namespace heteroperf {
+
+/// Where in the pipeline a rank of a plan works, and as what.
+struct RankRole {
+  int position = 0;  ///< rank of the schedule: which program it runs
+  /// A segment of the schedule that lies on its position.
+  struct Part {
+    int segment = 0, stage = 0;
+    int replica = 0;       ///< index into PlanStage::replicas
+    int tensor_index = 0;  ///< within the replica
+  };
+  std::vector<Part> parts;  ///< by segment
+};
+
+/// The lowered schedule of a plan. Segment s < stages is stage s going down; in a two-way schedule
+/// segment stages + s is its copy going up. RECOMPUTE stands before the first gradient of every
+/// micro-batch of a stage that recomputes in full. Without times every stage costs the same.
+/// Throws UserError where generator or lowering refuse, or where schedule and plan do not fit
+/// (number of stages, replicas of one position on different ranks).
+Schedule plan_schedule(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan,
+                       const StageTimes* times = nullptr);
+
+/// The role of every rank of the plan. `schedule` is the plan's own.
+/// The result has an entry for every rank up to the plan's largest.
+std::vector<RankRole> rank_roles(const Plan& plan, const Schedule& schedule);
+
+}  // namespace heteroperf

@@ -1,0 +1,274 @@
+// A plan made ready to run, and all the checks on the way.
+//
+// The steps depend on each other: a plan that is wrong by itself cannot be scheduled, and without a
+// schedule there is no memory to check. Still as many problems as possible are named at once. So
+// each step that may refuse is run inside collect_problems(), and steps that need a sound plan are
+// left out where there is none. What a cluster lacks for times (a rate, say) is no problem of the
+// plan: such a plan runs, only its prediction is missing, and the reason is kept in `unpredicted`.
+#include "runners/plan/ready/ready_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <variant>
+
+#include "metrics/base/quantity.hpp"
+#include "runners/plan/plan_cluster.hpp"
+#include "runners/plan/tensor/tensor_parallel.hpp"
+#include "runners/schedule/generators/generator.hpp"
+#include "runners/schedule/simulate/simulator.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// Collects everything that is wrong with a plan, before and after it is cut and scheduled.
+class PlanCheck {
+ public:
+  PlanCheck(const Plan& plan, const ModelGraph& graph) : plan_(plan), graph_(graph) {}
+
+  ProblemList& problems() { return problems_; }
+
+  /// Everything that needs neither a cluster nor a schedule.
+  void check_alone() {
+    check_hash();
+    check_numbers();
+    for (int stage = 0; stage < stages(); ++stage) check_replicas(stage);
+    check_ranks();
+    check_degrees();
+  }
+
+  void check_on(const Cluster& cluster) {
+    const auto ranks = static_cast<int>(cluster.ranks.size());
+    if (plan_.ranks() > ranks) {
+      problems_.add(
+          fmt::format("a plan of {} ranks on the cluster '{}'", plan_.ranks(), cluster.name),
+          fmt::format("it has {}", ranks), "Use a larger cluster or fewer ranks.");
+    }
+    for (int stage = 0; stage < stages(); ++stage) check_classes(stage, cluster);
+  }
+
+  /// A wire's format is for tensors that travel: there must be an edge, and one format for it.
+  void check_wires(const StagedGraph& staged) {
+    std::set<std::pair<int, int>> seen;
+    for (const StageWire& wire : plan_.wires) {
+      const bool edge =
+          std::any_of(staged.edges.begin(), staged.edges.end(),
+                      [&](const StageEdge& e) { return e.from == wire.from && e.to == wire.to; });
+      if (!edge) {
+        problems_.add(fmt::format("a wire format between stages {} and {}", wire.from, wire.to),
+                      "nothing goes from the one to the other", "Remove it.");
+      }
+      if (!seen.emplace(wire.from, wire.to).second) {
+        problems_.add(fmt::format("two wire formats between stages {} and {}", wire.from, wire.to),
+                      "", "Give one.");
+      }
+    }
+  }
+
+  /// Names every rank whose ledger exceeds its device's memory; a limit of 0 is none.
+  void check_memory(const Cluster& cluster, const std::vector<MemoryLedger>& ledgers,
+                    const std::vector<RankRole>& roles) {
+    for (std::size_t rank = 0; rank < ledgers.size(); ++rank) {
+      const DeviceClass& device = class_of(cluster, RankId(static_cast<std::int32_t>(rank)));
+      if (device.memory == Bytes(0) || ledgers[rank].total() <= device.memory) continue;
+      problems_.add(fmt::format("{} needs {} on rank {}, {} ({} available)",
+                                stages_text(roles[rank]), rounded_byte_size(ledgers[rank].total()),
+                                rank, device.name, rounded_byte_size(device.memory)),
+                    "", "Try a smaller micro-batch, more stages or recomputation full.");
+    }
+  }
+
+ private:
+  int stages() const { return static_cast<int>(plan_.stages.size()); }
+
+  void check_hash() {
+    if (plan_.graph_hash.empty()) return;
+    const std::string hash = graph_.hash();
+    if (plan_.graph_hash == hash) return;
+    problems_.add(fmt::format("the plan is for the graph {}", plan_.graph_hash),
+                  fmt::format("the model '{}' is {}", graph_.name, hash),
+                  "Use the plan's own workload, or leave graph_hash out.");
+  }
+
+  void check_numbers() {
+    if (plan_.zero_stage < 0 || plan_.zero_stage > 1) {
+      problems_.add(fmt::format("ZeRO stage {}", plan_.zero_stage),
+                    "0 keeps all optimizer states everywhere, 1 spreads them", "Give 0 or 1.");
+    }
+    if (plan_.micro_batches < 1 || plan_.chunks < 1) {
+      problems_.add(fmt::format("a plan of {} micro-batches and {} chunks", plan_.micro_batches,
+                                plan_.chunks),
+                    "both are 1 or more");
+    }
+  }
+
+  /// All stages see the same micro-batches, so their replicas must take the same number of samples.
+  void check_replicas(int stage) {
+    const PlanStage& s = plan_.stages[at_index(stage)];
+    std::int64_t samples[2] = {0, 0};
+    for (std::size_t i = 0; i < s.replicas.size(); ++i) {
+      const StageReplica& replica = s.replicas[i];
+      if (replica.ranks.empty()) {
+        problems_.add(fmt::format("replica {} of stage {} has no ranks", i, stage), "",
+                      "Give it one or more.");
+      }
+      if (replica.micro_batch < 1) {
+        problems_.add(
+            fmt::format("replica {} of stage {} takes {} samples", i, stage, replica.micro_batch),
+            "", "Give 1 or more.");
+      }
+      if (replica.direction == 0 || replica.direction == 1) {
+        samples[replica.direction] += replica.micro_batch;
+      }
+    }
+    const std::int64_t wanted = plan_.micro_batch_samples();
+    for (const int direction : {0, 1}) {
+      if (samples[direction] == wanted || (direction == 1 && samples[1] == 0)) continue;
+      problems_.add(fmt::format("the replicas of stage {} take {} samples of a micro-batch", stage,
+                                samples[direction]),
+                    fmt::format("those of stage 0 take {}", wanted),
+                    "Give every stage the same micro-batch.");
+    }
+  }
+
+  /// Every rank has work, and works in one replica of a stage.
+  void check_ranks() {
+    std::set<int> named;
+    for (int stage = 0; stage < stages(); ++stage) {
+      std::set<std::pair<int, int>> here;  // direction, rank
+      for (const StageReplica& replica : plan_.stages[at_index(stage)].replicas) {
+        for (const RankId rank : replica.ranks) {
+          if (rank.value() < 0) problems_.add(fmt::format("rank {}", rank.value()));
+          named.insert(rank.value());
+          if (here.emplace(replica.direction, rank.value()).second) continue;
+          problems_.add(fmt::format("stage {} names rank {} twice", stage, rank.value()),
+                        "a rank has one place in a stage", "Name it once.");
+        }
+      }
+    }
+    std::vector<int> missing;
+    for (int rank = 0, end = plan_.ranks(); rank < end && missing.size() < 8; ++rank) {
+      if (!named.contains(rank)) missing.push_back(rank);
+    }
+    if (missing.empty()) return;
+    problems_.add(fmt::format("no stage names rank{} {}", missing.size() == 1 ? "" : "s",
+                              fmt::join(missing, ", ")),
+                  fmt::format("ranks go up to {}", plan_.ranks() - 1),
+                  "Number the ranks without gaps.");
+  }
+
+  /// Asks for one shard of every degree, which says what the model does not allow.
+  void check_degrees() {
+    std::set<int> degrees;
+    for (const PlanStage& stage : plan_.stages) {
+      for (const StageReplica& replica : stage.replicas) {
+        if (replica.ranks.size() > 1) degrees.insert(static_cast<int>(replica.ranks.size()));
+      }
+    }
+    for (const int degree : degrees) {
+      collect_problems(problems_, [&] { tensor_shard(graph_, degree, 0); });
+    }
+  }
+
+  void check_classes(int stage, const Cluster& cluster) {
+    for (const StageReplica& replica : plan_.stages[at_index(stage)].replicas) {
+      // A plan that names no class runs on any.
+      if (replica.device_class.empty()) continue;
+      for (const RankId rank : replica.ranks) {
+        if (at_index(rank.value()) >= cluster.ranks.size()) continue;
+        const std::string& is = cluster.ranks[at_index(rank.value())].device_class;
+        if (is == replica.device_class) continue;
+        problems_.add(fmt::format("stage {} wants rank {} to be a '{}'", stage, rank.value(),
+                                  replica.device_class),
+                      fmt::format("in the cluster '{}' it is a '{}'", cluster.name, is),
+                      "Use the cluster that the plan was made for.");
+      }
+    }
+  }
+
+  /// The stages of a rank, as messages name them.
+  static std::string stages_text(const RankRole& role) {
+    std::vector<int> numbers;
+    for (const RankRole::Part& part : role.parts) numbers.push_back(part.stage);
+    std::sort(numbers.begin(), numbers.end());
+    return fmt::format("stage{} {}", numbers.size() == 1 ? "" : "s", fmt::join(numbers, " and "));
+  }
+
+  const Plan& plan_;
+  const ModelGraph& graph_;
+  ProblemList problems_;
+};
+
+}  // namespace
+
+ReadyPlan::ReadyPlan(const TrainingTask& task, Plan given, std::optional<Cluster> used)
+    : plan(std::move(given)), cluster(std::move(used)) {
+  const ModelGraph& graph = task.graph;
+  PlanCheck check(plan, graph);
+  ProblemList& problems = check.problems();
+  check.check_alone();
+  collect_problems(problems, [&] {
+    staged = cut_graph(graph, plan);
+    check.check_wires(staged);
+  });
+  // Only a sound plan has a schedule; of another one at least the name of its schedule is looked
+  // at.
+  const bool sound = problems.empty();
+  if (!sound) collect_problems(problems, [&] { find_generator(plan.schedule); });
+  const bool fits = cluster && plan.ranks() <= static_cast<int>(cluster->ranks.size());
+  if (sound && fits) {
+    try {
+      times = stage_times(graph, staged, plan, known_better(*cluster, plan), task.precision,
+                          task.optimizer);
+    } catch (const UserError& error) {
+      unpredicted = error.problems();
+    }
+  }
+  if (sound) {
+    collect_problems(problems, [&] {
+      schedule = plan_schedule(graph, staged, plan, times ? &*times : nullptr);
+      timeline = simulate(schedule);
+      roles = rank_roles(plan, schedule);
+      memory = plan_memory(graph, staged, plan, schedule, timeline, task.precision, task.optimizer);
+    });
+  }
+  if (cluster) check.check_on(*cluster);
+  if (fits) check.check_memory(*cluster, memory, roles);
+  problems.throw_if_any();
+  if (times) prediction = predict(staged, plan, *times, schedule, timeline);
+}
+
+const Prediction& ReadyPlan::predicted() const {
+  if (!unpredicted.empty()) throw UserError(unpredicted);
+  return prediction.value();
+}
+
+std::vector<double> ReadyPlan::busy_s() const {
+  HETEROPERF_EXPECT(times.has_value());
+  std::vector<double> busy;
+  for (const RankRole& role : roles) {
+    double& sum = busy.emplace_back(0);
+    for (const RankRole::Part& part : role.parts) {
+      const StageTimes::Compute& pass =
+          times->compute[at_index(part.stage)][at_index(part.replica)];
+      for (const Instruction& i : schedule.programs[at_index(role.position)]) {
+        if (i.segment != part.segment) continue;
+        if (i.op == Op::forward) sum += pass.forward_s;
+        if (i.op == Op::recompute) sum += pass.recompute_s;
+        if (i.op == Op::input_gradient || i.op == Op::backward) sum += pass.input_gradient_s;
+        if (i.op == Op::weight_gradient || i.op == Op::backward) sum += pass.weight_gradient_s;
+      }
+      sum += times->optimizer_s[at_index(part.stage)];
+    }
+  }
+  return busy;
+}
+
+ReadyPlan ready_on(const TrainingTask& task, Plan plan, const Cluster& whole) {
+  Cluster used = plan_cluster(plan, whole);
+  return ReadyPlan(task, std::move(plan), std::move(used));
+}
+
+}  // namespace heteroperf

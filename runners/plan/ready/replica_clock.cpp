@@ -1,0 +1,107 @@
+// One rank's own way through a step.
+//
+// The simulator gives each position the time of its slowest replica. A faster replica ends its
+// passes sooner and then waits. Here the program of a position is run again for one rank with the
+// times of its own replica: inputs of other positions arrive when the simulated timeline has them,
+// results of its own position count only through the order of its program. This answers how busy
+// each rank is and how long it waits for messages, which the timeline of the position cannot.
+#include "runners/plan/ready/replica_clock.hpp"
+
+#include <algorithm>
+
+#include "metrics/base/error.hpp"
+
+namespace heteroperf {
+namespace {
+
+bool makes_gradient(Op op) { return op == Op::input_gradient || op == Op::backward; }
+
+}  // namespace
+
+ReplicaClock::ReplicaClock(const StageTimes& times, const Schedule& schedule,
+                           const Timeline& timeline)
+    : times_(times),
+      schedule_(schedule),
+      timeline_(timeline),
+      tasks_(schedule.graph),
+      made_(2 * static_cast<std::size_t>(tasks_.slots())) {
+  for (std::size_t q = 0; q < schedule.programs.size(); ++q) {
+    for (std::size_t k = 0; k < schedule.programs[q].size(); ++k) {
+      const Instruction& i = schedule.programs[q][k];
+      if (i.op == Op::forward || makes_gradient(i.op)) made_[value(i)] = timeline.spans[q][k].end;
+    }
+  }
+}
+
+/// A slot is a micro-batch in a segment; it has two values.
+std::size_t ReplicaClock::value(const Instruction& i) const {
+  const auto slot = static_cast<std::size_t>(tasks_.slot(i.segment, i.micro_batch, i.part));
+  return 2 * slot + (makes_gradient(i.op) ? 1 : 0);
+}
+
+/// Inputs that other positions make; for the rest the order of the program holds.
+ReplicaClock::Arrival ReplicaClock::latest_input(const Instruction& i) const {
+  Arrival latest;
+  const PipelineGraph& graph = schedule_.graph;
+  const int position = graph.segments[static_cast<std::size_t>(i.segment)].rank;
+  const auto need = [&](std::int32_t slot, int edge, std::size_t gradient) {
+    const auto maker = static_cast<std::size_t>(tasks_.segment_of(slot));
+    if (edge < 0 || graph.segments[maker].rank == position) return;
+    const double made = made_[2 * static_cast<std::size_t>(slot) + gradient];
+    const double time =
+        made + (gradient == 1 ? graph.gradient_delay(edge) : graph.activation_delay(edge));
+    if (time > latest.time) latest = {made, time};
+  };
+  const std::int32_t slot = tasks_.slot(i.segment, i.micro_batch, i.part);
+  if (i.op == Op::forward) {
+    tasks_.for_each_forward_input(slot, [&](std::int32_t from, int edge) { need(from, edge, 0); });
+  } else if (makes_gradient(i.op)) {
+    tasks_.for_each_gradient_input(slot, [&](std::int32_t from, int edge) { need(from, edge, 1); });
+  }
+  return latest;
+}
+
+double ReplicaClock::compute_s(const Instruction& i, const RankRole& role) const {
+  const auto part =
+      std::find_if(role.parts.begin(), role.parts.end(),
+                   [&](const RankRole::Part& one) { return one.segment == i.segment; });
+  HETEROPERF_EXPECT(part != role.parts.end());
+  const StageTimes::Compute& cost =
+      times_
+          .compute[static_cast<std::size_t>(part->stage)][static_cast<std::size_t>(part->replica)];
+  switch (i.op) {
+    case Op::forward:
+    case Op::recompute:
+      return cost.forward_s;
+    case Op::input_gradient:
+      return cost.input_gradient_s;
+    case Op::weight_gradient:
+      return cost.weight_gradient_s;
+    default:
+      return cost.input_gradient_s + cost.weight_gradient_s;
+  }
+}
+
+ReplicaPass ReplicaClock::run(const RankRole& role) const {
+  ReplicaPass pass;
+  double free = 0;
+  bool started = false;
+  for (const Instruction& i : schedule_.programs[static_cast<std::size_t>(role.position)]) {
+    if (!is_compute(i.op)) {
+      pass.spans.push_back({free, free});
+      continue;
+    }
+    const Arrival input = latest_input(i);
+    const double start = std::max(free, input.time), taken = compute_s(i, role);
+    // A wait before the first computation is the pipeline's filling, and the part before the input
+    // was made is another rank's work.
+    if (started) pass.communication_s += start - std::clamp(input.made, free, start);
+    pass.spans.push_back({start, start + taken});
+    pass.compute_s += taken;
+    free = start + taken;
+    started = true;
+  }
+  return pass;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,392 @@
+// A lower bound of the step's time for plans with one stage per position.
+//
+// The question is_possible() is asked of one step time T and one size of micro-batches: could any
+// plan do it? Devices get prices, and a dynamic program over layers finds the cheapest cuts, where
+// a stage of layers [i, j) costs the price of the fractional replicas that do it within what T
+// leaves. If even the cheapest cuts cost more than all devices together, the answer is no, at any
+// prices; so every set of prices gives a valid bound, and changing them can only improve it. Prices
+// rise where more of a pool is used than exists and fall elsewhere (a subgradient method with
+// exponential steps). bound() bisects T and asks for every size of a micro-batch that divides the
+// batch.
+//
+// A *choice* is a kind of replica: pool, degree and samples. Choices of one pool and degree stand
+// next to each other, with growing samples, so that `next` can jump over all of those that cannot
+// take a layer. Everything that would need rounding up (devices, replicas) stays fractional, and
+// everything that depends on the rest of the plan takes its least value, for a bound must never be
+// above any plan.
+#include "runners/plan/search/bounds/stage_relaxation.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "metrics/base/quantity.hpp"
+#include "runners/plan/plan_bytes.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// Rounds of changing prices: usual ones; under counted stages on large problems; on other large
+/// problems.
+constexpr int price_rounds = 10, some_price_rounds = 6, few_price_rounds = 3;
+/// The step of the prices is divided by 1 + decay · round.
+constexpr double slow_decay = 0.3;
+/// Other prices do not raise a cost that is below this part of the budget over it.
+constexpr double hopeless = 0.85;
+/// Layers times choices from which on rounds are few.
+constexpr std::size_t many_steps = 50000;
+constexpr double first_rate = 0.1;  ///< step of the prices in the first
+constexpr double most_growth = 1e6;
+/// The exact ledger of a stage may be less than the sum over its layers.
+constexpr double memory_margin = 0.98;
+
+}  // namespace
+
+StageRelaxation::StageRelaxation(const PlanningProblem& problem, const RelaxationTerms& terms)
+    : problem_(problem), terms_(terms), sums_(problem), devices_(problem.devices()) {
+  add_choices();
+  set_heads();
+  set_links();
+}
+
+/// The first price of a pool is the samples that its best replica does per device-second, so that
+/// equal work costs about the same everywhere.
+void StageRelaxation::add_choices() {
+  prices_.assign(problem_.pools.size(), 0);
+  for (std::size_t p = 0; p < problem_.pools.size(); ++p) {
+    if (problem_.pools[p].devices == 0) continue;
+    for (std::size_t d = 0; d < problem_.degrees.size(); ++d) {
+      if (problem_.degrees[d] > problem_.pools[p].devices_per_node) continue;
+      const std::size_t first = choices_.size();
+      add_samples(static_cast<int>(p), static_cast<int>(d));
+      set_least(first);
+    }
+  }
+}
+
+void StageRelaxation::add_samples(int pool, int degree) {
+  for (std::int64_t samples = 1; samples <= problem_.most_samples; ++samples) {
+    if (!sums_.known(pool, degree, samples)) continue;
+    Choice choice;
+    choice.pool = pool;
+    choice.degree = degree;
+    choice.samples = samples;
+    for (std::size_t r = 0; r < 3; ++r) choice.seconds[r] = seconds_of(choice, r);
+    const double seconds =
+        std::max(choice.seconds[0].back(), 1e-300) * problem_.degrees[at_index(degree)];
+    double& price = prices_[at_index(pool)];
+    price = std::max(price, static_cast<double>(samples) / seconds);
+    choices_.push_back(std::move(choice));
+  }
+}
+
+/// Looks at the choices from `first` on, which are of one pool and degree.
+void StageRelaxation::set_least(std::size_t first) {
+  std::vector<double> least(at_index(problem_.layers), infinite);
+  // From the most samples down, so that `least` is the minimum over this choice and those after it.
+  for (std::size_t c = choices_.size(); c-- > first;) {
+    Choice& choice = choices_[c];
+    const double limit = problem_.pools[at_index(choice.pool)].memory_bytes;
+    for (int layer = 0; layer < problem_.layers; ++layer) {
+      const LayerSums::Range range{layer, layer + 1};
+      LayerSums::Holding holding;
+      holding.recomputation = Recomputation::full;
+      // Full recomputation and states over all devices: no plan holds less.
+      holding.state_replicas = devices_;
+      const bool fits =
+          !terms_.memory || limit <= 0 ||
+          memory_margin * sums_.least_memory(choice.degree, choice.samples, range, holding) <=
+              limit;
+      const double own =
+          choice.seconds[0][at_index(layer) + 1] - choice.seconds[0][at_index(layer)];
+      if (fits) least[at_index(layer)] = std::min(least[at_index(layer)], own);
+    }
+    choice.least_s = least;
+    choice.next = choices_.size();
+  }
+}
+
+/// [layer]: of the layers before it.
+std::vector<double> StageRelaxation::seconds_of(const Choice& choice,
+                                                std::size_t recomputation) const {
+  const auto& layers = problem_.pools[at_index(choice.pool)]
+                           .times[at_index(choice.degree)][at_index(choice.samples - 1)];
+  std::vector<double> sums(1, 0);
+  for (const LayerTimes& t : layers) {
+    const double again = recomputation == 0 ? 0 : recomputation == 1 ? t.attention_s : t.forward_s;
+    sums.push_back(sums.back() + t.forward_s + t.input_gradient_s + t.weight_gradient_s + again);
+  }
+  return sums;
+}
+
+/// The time of all replicas, if they are of this choice alone.
+double StageRelaxation::devices(const Choice& choice, const Step& step) const {
+  return static_cast<double>(step.samples) / static_cast<double>(choice.samples) *
+         problem_.degrees[at_index(choice.degree)];
+}
+
+/// One sample's way there, and there and back, each layer on its fastest replica; and a replica's
+/// least seconds for a sample of each layer.
+void StageRelaxation::set_heads() {
+  heads_.assign(1, 0);
+  ways_.assign(1, 0);
+  replica_s_.assign(1, 0);
+  for (int layer = 0; layer < problem_.layers; ++layer) {
+    double forward = infinite, way = infinite, all = infinite;
+    for (const DevicePool& pool : problem_.pools) {
+      for (std::size_t d = 0; d < problem_.degrees.size() && pool.devices > 0; ++d) {
+        if (problem_.degrees[d] > pool.devices_per_node) continue;
+        for (std::size_t m = 0; m < pool.times[d].size(); ++m) {
+          if (pool.times[d][m].empty()) continue;
+          const LayerTimes& t = pool.times[d][m][at_index(layer)];
+          forward = std::min(forward, t.forward_s);
+          way = std::min(way, t.forward_s + t.input_gradient_s);
+          all = std::min(all, (t.forward_s + t.input_gradient_s + t.weight_gradient_s) /
+                                  static_cast<double>(m + 1));
+        }
+      }
+    }
+    heads_.push_back(heads_.back() + (forward < infinite && terms_.filling ? forward : 0));
+    ways_.push_back(ways_.back() + (way < infinite && terms_.filling ? way : 0));
+    replica_s_.push_back(replica_s_.back() + (all < infinite ? all : 0));
+  }
+}
+
+/// The best that a ring with a rank of the pool can have.
+void StageRelaxation::set_links() {
+  for (std::size_t p = 0; p < problem_.pools.size(); ++p) {
+    std::array<double, 2> best{infinite, infinite};
+    for (std::size_t q = 0; q < problem_.pools.size(); ++q) {
+      for (const LinkCurve* link : {&problem_.links[p][q], &problem_.links[q][p]}) {
+        if (link->empty() || problem_.pools[q].devices < (p == q ? 2 : 1)) continue;
+        best[0] = std::min(best[0], link->latency().value());
+        best[1] = std::min(best[1], 1 / link->bandwidth().value());
+      }
+    }
+    links_.push_back(best[1] < infinite ? best : std::array<double, 2>{0, 0});
+  }
+}
+
+/// Sum over the stage's replicas, and the optimizer with its states spread over as many as can be.
+double StageRelaxation::after_work(const Choice& choice, LayerSums::Range range,
+                                   const Step& step) const {
+  if (!terms_.sums) return 0;
+  // All replicas together do the batch; none is faster than the fastest.
+  const double least_replicas =
+      std::ceil((replica_s_[at_index(range.end)] - replica_s_[at_index(range.first)]) *
+                static_cast<double>(problem_.batch) / step.seconds / sum_slack);
+  const bool cut = range.first > 0 || range.end < problem_.layers;
+  const bool shares_table = cut && !problem_.tied_parameters.empty() &&
+                            (range.first == 0 || range.end == problem_.layers);
+  double elements = sums_.parameters(choice.degree, range);
+  if (shares_table && range.first == 0) {
+    elements -= problem_.tied_parameters[at_index(choice.degree)];
+  }
+  const std::array<double, 2>& link = links_[at_index(choice.pool)];
+  const double latency = link[0], seconds_per_byte = link[1];
+  const auto ring = [&](double replicas, double count) {
+    if (replicas < 2) return 0.0;
+    return 2 * (replicas - 1) / replicas * count * problem_.master_bytes * seconds_per_byte +
+           2 * (replicas - 1) * latency;
+  };
+  double seconds = ring(least_replicas, elements);
+  // First and last stage hold the table: a ring of two at the least.
+  if (shares_table) {
+    seconds += ring(2, problem_.tied_parameters.front() / problem_.degrees.back());
+  }
+  const double rate = problem_.pools[at_index(choice.pool)].optimizer_rate;
+  if (rate > 0) {
+    const auto most_replicas = static_cast<double>(std::min<std::int64_t>(step.samples, devices_));
+    seconds += optimizer_words * elements / most_replicas * problem_.master_bytes / rate;
+  }
+  return seconds;
+}
+
+/// True when a replica of the choice can do the range within the step. Cheap tests go first, for
+/// this is the inner loop.
+bool StageRelaxation::takes(const Choice& choice, LayerSums::Range range, const Step& step) const {
+  // The stage waits until a micro-batch has come through the layers before it.
+  const double left = step.seconds - heads_[at_index(range.first)];
+  const auto& sums = choice.seconds[0];
+  const double work_s = (sums[at_index(range.end)] - sums[at_index(range.first)]) *
+                        static_cast<double>(step.micro_batches) / sum_slack;
+  if (work_s > left) return false;
+  if (!has_memory(choice, range, left / static_cast<double>(step.micro_batches), step,
+                  Recomputation::full))
+    return false;
+  const double period_s = (left - after_work(choice, range, step)) /
+                          static_cast<double>(step.micro_batches) * sum_slack;
+  for (const Recomputation r :
+       // Any kind that has time and memory is enough. Full recomputation needs the least memory, so
+       // it is asked first.
+       {Recomputation::full, Recomputation::none, Recomputation::selective}) {
+    const auto& with = choice.seconds[static_cast<std::size_t>(r)];
+    if (with[at_index(range.end)] - with[at_index(range.first)] > period_s) continue;
+    if (has_memory(choice, range, period_s, step, r)) return true;
+  }
+  return false;
+}
+
+/// Tensors that passes hold beside the kept ones are left out, and states are spread over all
+/// replicas. Full recomputation needs the least. A micro-batch is kept while it goes through the
+/// stages that follow and comes back: so many of them at once as that takes periods (Little 1961).
+bool StageRelaxation::has_memory(const Choice& choice, LayerSums::Range range, double period_s,
+                                 const Step& step, Recomputation recomputation) const {
+  const double limit = problem_.pools[at_index(choice.pool)].memory_bytes;
+  if (!terms_.memory || limit <= 0) return true;
+  LayerSums::Holding holding;
+  holding.recomputation = recomputation;
+  const double way_s = ways_.back() - ways_[at_index(range.first)];
+  const double kept =
+      std::min(way_s / period_s / sum_slack, static_cast<double>(step.micro_batches));
+  const std::int64_t counted = std::min<std::int64_t>(step.followers + 1, step.micro_batches);
+  holding.in_flight = std::max(static_cast<int>(counted), static_cast<int>(std::ceil(kept)));
+  holding.state_replicas = static_cast<int>(std::min<std::int64_t>(step.samples, devices_));
+  return memory_margin * sums_.least_memory(choice.degree, choice.samples, range, holding) <= limit;
+}
+
+/// The value of the cheapest cuts at the prices as they are; infinite where there are none. `used`:
+/// devices of each pool that these take.
+double StageRelaxation::least_cost(const Step& step, std::vector<double>& used) {
+  const int layers = problem_.layers;
+  std::vector<double> cost(at_index(layers) + 1, infinite);
+  std::vector<int> from(at_index(layers) + 1, -1), by(at_index(layers) + 1, -1);
+  std::vector<int> ends(choices_.size(), 0);  // the longest range from the layer at hand
+  cost[0] = 0;
+  for (int first = 0; first < layers; ++first) {
+    // Covering more layers never costs less: the best way to here or beyond.
+    if (cost[at_index(first)] == infinite) return infinite;
+    const double left = (step.seconds - heads_[at_index(first)]) * sum_slack;
+    for (std::size_t c = 0; c < choices_.size(); ++c) {
+      const Choice& choice = choices_[c];
+      // Neither these samples nor more of them take a layer.
+      if (choice.samples > step.samples ||
+          choice.least_s[at_index(first)] * static_cast<double>(step.micro_batches) > left) {
+        c = choice.next - 1;
+        continue;
+      }
+      const double taken = devices(choice, step) * prices_[at_index(choice.pool)];
+      const double sum = cost[at_index(first)] + taken;
+      if (sum >= cost.back()) continue;
+      int& end = ends[c];
+      end = std::max(end, first);
+      while (end < layers && takes(choice, {first, end + 1}, step)) ++end;
+      // A stage of all that is left may need less: nothing follows it.
+      const bool all = end < layers && takes(choice, {first, layers}, step);
+      for (int to = all ? layers : end; to > first && sum < cost[at_index(to)]; --to) {
+        cost[at_index(to)] = sum;
+        from[at_index(to)] = first;
+        by[at_index(to)] = static_cast<int>(c);
+      }
+    }
+  }
+  if (cost[at_index(layers)] == infinite) return infinite;
+  for (int at = layers; at > 0; at = from[at_index(at)]) {
+    const Choice& choice = choices_[at_index(by[at_index(at)])];
+    used[at_index(choice.pool)] += devices(choice, step);
+  }
+  return cost[at_index(layers)];
+}
+
+/// Prices go up where too much is used, down elsewhere; those that said the most stay for the next
+/// step.
+bool StageRelaxation::is_possible(const Step& step) {
+  // Large problems get fewer rounds: a worse bound, but still a valid one.
+  const bool many = choices_.size() * at_index(problem_.layers) > many_steps;
+  if (!terms_.counts) {
+    return is_afforded(step, &StageRelaxation::least_cost,
+                       {many ? few_price_rounds : price_rounds, 1});
+  }
+  // The cheap tests come first.
+  return is_afforded(step, &StageRelaxation::least_cost, {1, 1}) &&
+         is_afforded(step, &StageRelaxation::least_counted_cost,
+                     {many ? some_price_rounds : price_rounds, slow_decay});
+}
+
+bool StageRelaxation::is_afforded(const Step& step, Cost least, PriceRounds rounds) {
+  std::vector<double> best = prices_;
+  double dearest = 0;
+  for (int round = 0; round < rounds.count; ++round) {
+    double budget = 0;
+    for (std::size_t p = 0; p < prices_.size(); ++p) {
+      budget += prices_[p] * problem_.pools[p].devices;
+    }
+    std::vector<double> used(prices_.size(), 0);
+    const double cost = (this->*least)(step, used) / budget;
+    // The price of all devices is the budget: costs above 1 prove that T is impossible.
+    if (cost > sum_slack) return false;
+    if (cost > dearest) dearest = cost, best = prices_;
+    double most_used = 0;
+    for (std::size_t p = 0; p < prices_.size(); ++p) {
+      const double devices = problem_.pools[p].devices;
+      if (devices > 0) most_used = std::max(most_used, used[p] / devices);
+    }
+    // Nothing is used too much, so these prices cannot prove more; or the proof is too far away.
+    if (most_used <= 1 || cost < hopeless) break;
+    const double rate = first_rate / (1 + rounds.decay * round);
+    for (std::size_t p = 0; p < prices_.size(); ++p) {
+      const double devices = problem_.pools[p].devices;
+      if (devices > 0) prices_[p] *= std::exp(rate * (std::min(2.0, used[p] / devices) - 1));
+    }
+  }
+  prices_ = best;
+  return true;
+}
+
+/// About 200 micro-batches first: the sooner a good step is known, the fewer others need a search.
+std::vector<std::int64_t> StageRelaxation::micro_batch_sizes() const {
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t d = 1; d * d <= problem_.batch; ++d) {
+    if (problem_.batch % d != 0) continue;
+    sizes.push_back(d);
+    if (d != problem_.batch / d) sizes.push_back(problem_.batch / d);
+  }
+  const auto away = [&](std::int64_t samples) {
+    constexpr double likely = 200;
+    return std::abs(std::log(static_cast<double>(problem_.batch / samples) / likely));
+  };
+  std::sort(sizes.begin(), sizes.end(), [&](std::int64_t a, std::int64_t b) {
+    return std::pair(away(a), a) < std::pair(away(b), b);
+  });
+  return sizes;
+}
+
+/// True when micro-batches of any size may do it; of a size that cannot, `impossible_s` says so.
+bool StageRelaxation::is_any_possible(double seconds, std::vector<SizeBound>& sizes) {
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (seconds <= sizes[i].impossible_s) continue;
+    prices_ = sizes[i].prices;
+    const bool possible =
+        is_possible({seconds, sizes[i].samples, problem_.batch / sizes[i].samples, 0});
+    sizes[i].prices = prices_;
+    if (possible) {
+      // It is the likeliest for less, too.
+      std::rotate(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(i),
+                  sizes.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+      return true;
+    }
+    sizes[i].impossible_s = seconds;
+  }
+  return false;
+}
+
+double StageRelaxation::bound(double least_s, double most_s, double accuracy) {
+  std::vector<SizeBound> sizes;
+  for (const std::int64_t samples : micro_batch_sizes()) {
+    sizes.push_back({samples, 0, prices_});
+  }
+  double low = least_s, high = most_s;
+  // A known upper end may already be impossible.
+  if (high < infinite && !is_any_possible(high, sizes)) return high;
+  // Without an upper end it is looked for in steps that grow twice as fast each time.
+  for (double grow = 1.01; high == infinite; grow = 1 + 2 * (grow - 1)) {
+    if (grow > most_growth) return infinite;
+    (is_any_possible(least_s * grow, sizes) ? high : low) = least_s * grow;
+  }
+  while (high > low * (1 + accuracy)) {
+    const double middle = (low + high) / 2;
+    (is_any_possible(middle, sizes) ? high : low) = middle;
+  }
+  return low;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,133 @@
+// A draft in numbers becomes a plan that names nodes and ranks.
+//
+// The draft says how many devices of a pool each group of replicas has; here they become devices of
+// the cluster. Tensor-parallel groups have to stay within a node, so places are served in falling
+// order of their degree, and each takes the fullest node that still has room for it. Large groups
+// first, tight nodes first: this leaves the least scattered remainder. Ranks of the plan are then
+// the devices used, in the order of the cluster, so that a plan of all devices needs no list of
+// them.
+//
+// Warm-ups are written only where they differ from the schedule's own.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
+#include "runners/plan/search/problem/graph_problem.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// Gives devices to replicas.
+class DeviceGiver {
+ public:
+  explicit DeviceGiver(const std::vector<std::vector<std::vector<RankId>>>& nodes) : free_(nodes) {}
+
+  /// The first node that can hold the group; of those the one with the fewest free devices.
+  std::vector<RankId> take(int pool, int count) {
+    auto& nodes = free_[at_index(pool)];
+    auto best = nodes.end();
+    for (auto node = nodes.begin(); node != nodes.end(); ++node) {
+      if (static_cast<int>(node->size()) < count) continue;
+      if (best == nodes.end() || node->size() < best->size()) best = node;
+      if (static_cast<int>(best->size()) == count) break;
+    }
+    if (best == nodes.end()) return {};
+    std::vector<RankId> ranks(best->begin(), best->begin() + count);
+    best->erase(best->begin(), best->begin() + count);
+    if (best->empty()) nodes.erase(best);
+    return ranks;
+  }
+
+ private:
+  std::vector<std::vector<std::vector<RankId>>> free_;
+};
+
+}  // namespace
+
+Plan GraphProblem::plan(const PipelineDraft& draft) const {
+  Plan plan;
+  plan.graph_hash = graph_.hash();
+  plan.cluster = cluster_.name;
+  plan.schedule = draft.schedule;
+  plan.chunks = draft.chunks;
+  plan.micro_batches = draft.micro_batches;
+  plan.zero_stage = draft.zero_stage;
+  std::size_t node = 0;
+  // Stages get their nodes, their warm-up and their wire.
+  for (std::size_t s = 0; s < draft.stages.size(); ++s) {
+    const DraftStage& from = draft.stages[s];
+    PlanStage& stage = plan.stages.emplace_back();
+    stage.recomputation = from.recomputation;
+    for (const std::size_t end = layer_ends_[at_index(from.end - 1)]; node < end; ++node) {
+      stage.nodes.push_back(graph_.nodes()[node].name);
+    }
+    if (draft.schedule == "1f1b") plan.warm_up.push_back(from.warm_up);
+    if (from.wire == WireFormat::fp32 || s + 1 == draft.stages.size()) continue;
+    plan.wires.push_back({static_cast<int>(s), static_cast<int>(s) + 1, from.wire});
+  }
+  PipelineDraft least = draft;
+  set_schedule(least, draft.schedule);
+  if (least == draft) plan.warm_up.clear();
+
+  struct Place {
+    int degree;
+    std::size_t stage;
+    const ReplicaGroup* group;
+    int number;
+  };
+  std::vector<Place> places;
+  // Chunks after the first are on the devices of their position's first.
+  for (std::size_t s = 0; s < at_index(draft.positions()); ++s) {
+    for (const ReplicaGroup& group : draft.stages[s].groups) {
+      for (int r = 0; r < group.replicas; ++r) {
+        places.push_back(
+            {problem_.degrees[at_index(group.degree)], s, &group, static_cast<int>(places.size())});
+      }
+    }
+  }
+  std::vector<std::vector<RankId>> taken(places.size());
+  std::vector<Place> by_size = places;
+  std::stable_sort(by_size.begin(), by_size.end(),
+                   [](const Place& a, const Place& b) { return a.degree > b.degree; });
+  DeviceGiver devices(nodes_);
+  for (const Place& place : by_size) {
+    auto& ranks = taken[at_index(place.number)] = devices.take(place.group->pool, place.degree);
+    if (ranks.empty()) {
+      throw UserError(
+          fmt::format("a tensor-parallel group of {} on '{}' finds no node with as many "
+                      "free devices",
+                      place.degree, problem_.pools[at_index(place.group->pool)].name),
+          "groups stay within a node", "Use smaller degrees.");
+    }
+  }
+  // Ranks in the order of the cluster's, so that a plan of all devices needs no list of them.
+  std::vector<RankId> used;
+  for (const auto& ranks : taken) used.insert(used.end(), ranks.begin(), ranks.end());
+  std::sort(used.begin(), used.end());
+  const auto rank_of = [&](RankId device) {
+    return RankId(static_cast<std::int32_t>(std::lower_bound(used.begin(), used.end(), device) -
+                                            used.begin()));
+  };
+  for (const Place& place : places) {
+    plan.sequence_parallel = plan.sequence_parallel || place.degree > 1;
+    StageReplica replica;
+    for (const RankId device : taken[at_index(place.number)]) {
+      replica.ranks.push_back(rank_of(device));
+    }
+    replica.micro_batch = place.group->samples;
+    replica.device_class = problem_.pools[at_index(place.group->pool)].device_class;
+    plan.stages[place.stage].replicas.push_back(std::move(replica));
+  }
+  for (int s = draft.positions(); s < static_cast<int>(draft.stages.size()); ++s) {
+    plan.stages[at_index(s)].replicas = plan.stages[at_index(draft.position_of(s))].replicas;
+  }
+  // A plan of the cluster's first ranks needs no list of devices.
+  const bool first_ones = used.empty() || used.back().value() + 1 == static_cast<int>(used.size());
+  if (!first_ones) plan.devices = used;
+  return plan;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,357 @@
+// The tables of a PlanningProblem, worked out for a model on a machine.
+//
+// The planner knows neither graphs nor clusters: it sees layers, pools and tables. A *layer* is
+// made a stage of its own, and the functions that time and measure a plan's stages
+// (replica_times(), stage_memory()) are asked about it, so that the tables follow the same rules as
+// the prediction. Layers that are alike (layer_kinds()) are asked about once. A *pool* is the set
+// of ranks of one class under one label, which makes a cluster of thousands of ranks a few columns.
+//
+// Times are asked for every micro-batch, since rates depend on shapes. Memory is linear in the
+// samples, so two micro-batches are enough. Between two pools the slowest link counts, for the
+// planner does not yet know which of their devices will talk.
+#include "runners/plan/search/problem/graph_problem.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <variant>
+
+#include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
+#include "runners/plan/memory/stage_memory.hpp"
+#include "runners/plan/plan_bytes.hpp"
+#include "runners/plan/search/problem/layer_cuts.hpp"
+#include "runners/plan/staged_graph.hpp"
+#include "runners/plan/times/stage_times.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// Ranks of one class under one label, node by node.
+struct PoolRanks {
+  std::string device_class, label;
+  std::vector<std::vector<RankId>> nodes;
+  std::vector<RankId> all() const {
+    std::vector<RankId> ranks;
+    for (const auto& node : nodes) ranks.insert(ranks.end(), node.begin(), node.end());
+    return ranks;
+  }
+};
+
+/// Fastest class first, then by name; nodes by host name. Ranks without a host are on one node.
+std::vector<PoolRanks> pools_of(const Cluster& cluster, Precision precision) {
+  std::map<std::pair<std::string, std::string>, std::map<std::string, std::vector<RankId>>> found;
+  for (std::size_t r = 0; r < cluster.ranks.size(); ++r) {
+    const RankPlace& place = cluster.ranks[r];
+    found[{place.device_class, place.cluster}][place.host].emplace_back(
+        static_cast<std::int32_t>(r));
+  }
+  std::vector<PoolRanks> pools;
+  for (auto& [key, hosts] : found) {
+    PoolRanks& pool = pools.emplace_back(PoolRanks{key.first, key.second, {}});
+    for (auto& [host, ranks] : hosts) pool.nodes.push_back(std::move(ranks));
+  }
+  const auto rate = [&](const PoolRanks& pool) {
+    const auto& rates = class_of(cluster, pool.device_class).rates;
+    const auto own = rates.find(to_string(precision));
+    return own == rates.end() ? 0 : own->second.value();
+  };
+  std::stable_sort(pools.begin(), pools.end(),
+                   [&](const PoolRanks& a, const PoolRanks& b) { return rate(a) > rate(b); });
+  return pools;
+}
+
+void check_rates(const Cluster& cluster, Precision precision) {
+  ProblemList problems;
+  if (cluster.ranks.empty()) {
+    problems.add(fmt::format("the cluster '{}' has no devices", cluster.name), "",
+                 "Describe at least one rank.");
+  }
+  std::set<std::string> missing;
+  for (const RankPlace& place : cluster.ranks) {
+    if (!class_of(cluster, place.device_class).rates.contains(to_string(precision))) {
+      missing.insert(place.device_class);
+    }
+  }
+  for (const std::string& name : missing) {
+    problems.add(fmt::format("device class '{}' has no rate for {}", name, to_string(precision)),
+                 "times are operations / rate",
+                 "Probe it, or write the rate into the cluster file.");
+  }
+  problems.throw_if_any();
+}
+
+/// Fills the tables of one problem.
+class ProblemMaker {
+ public:
+  ProblemMaker(const ModelGraph& graph, const Cluster& cluster, const PlanningRequest& request,
+               const std::vector<PoolRanks>& pools, const std::vector<std::size_t>& ends)
+      : graph_(graph),
+        cluster_(cluster),
+        request_(request),
+        pools_(pools),
+        kinds_(layer_kinds(graph, ends)),
+        plan_(layer_plan(ends)),
+        staged_(cut_graph(graph, plan_)),
+        works_(graph, staged_, request.precision) {}
+
+  PlanningProblem run() {
+    result_.layers = static_cast<int>(kinds_.size());
+    result_.batch = request_.batch;
+    result_.most_samples =
+        std::min(request_.most_samples, std::max<std::int64_t>(1, request_.batch));
+    set_degrees();
+    for (const PoolRanks& pool : pools_) add_pool(pool);
+    set_memory();
+    for (const int degree : result_.degrees) add_parameters(degree);
+    set_cuts();
+    set_links();
+    return std::move(result_);
+  }
+
+ private:
+  /// A stage per layer.
+  Plan layer_plan(const std::vector<std::size_t>& ends) const {
+    Plan plan;
+    std::size_t node = 0;
+    for (const std::size_t end : ends) {
+      PlanStage& stage = plan.stages.emplace_back();
+      for (; node < end; ++node) stage.nodes.push_back(graph_.nodes()[node].name);
+      stage.replicas.push_back({{RankId(0)}, 1, "", 0});
+    }
+    return plan;
+  }
+
+  void set_degrees() {
+    std::size_t widest = 1;
+    for (const PoolRanks& pool : pools_) {
+      for (const auto& node : pool.nodes) widest = std::max(widest, node.size());
+    }
+    const int most = std::min(request_.most_degree, static_cast<int>(widest));
+    for (int degree = 1; degree <= most; ++degree) {
+      if (degree == 1 || can_share(degree)) result_.degrees.push_back(degree);
+    }
+  }
+
+  /// True when the heads divide and the model can be cut for the degree at all.
+  bool can_share(int degree) {
+    for (const Node& node : graph_.nodes()) {
+      const auto* attention = std::get_if<Attention>(&node.attributes);
+      if (attention == nullptr) continue;
+      if (attention->heads % degree != 0 || attention->kv_heads % degree != 0) return false;
+    }
+    try {
+      works_.shards().of(degree, 0);
+      return true;
+    } catch (const UserError&) {
+      return false;
+    }
+  }
+
+  void add_pool(const PoolRanks& ranks) {
+    DevicePool& pool = result_.pools.emplace_back();
+    const DeviceClass& device = class_of(cluster_, ranks.device_class);
+    pool.device_class = ranks.device_class;
+    pool.name = ranks.device_class;
+    for (const PoolRanks& other : pools_) {
+      const bool shared = &other != &ranks && other.device_class == ranks.device_class;
+      if (shared) pool.name = fmt::format("{} of {}", ranks.device_class, ranks.label);
+    }
+    for (const auto& node : ranks.nodes) {
+      pool.devices += static_cast<int>(node.size());
+      pool.devices_per_node = std::max(pool.devices_per_node, static_cast<int>(node.size()));
+    }
+    pool.memory_bytes = static_cast<double>(device.memory.value());
+    pool.optimizer_rate = ClassRates(cluster_, request_.precision)
+                              .optimizer_bytes_per_s(ranks.device_class, request_.optimizer);
+    for (const int degree : result_.degrees) pool.times.push_back(times(ranks, degree));
+  }
+
+  /// [micro-batch − 1][layer]; lists are empty where no node holds so many ranks.
+  std::vector<std::vector<LayerTimes>> times(const PoolRanks& ranks, int degree) {
+    std::vector<std::vector<LayerTimes>> result(at_index(result_.most_samples));
+    // Groups stay within a node, and the largest node holds the largest groups.
+    const auto node = std::max_element(ranks.nodes.begin(), ranks.nodes.end(),
+                                       [](auto& a, auto& b) { return a.size() < b.size(); });
+    if (static_cast<int>(node->size()) < degree) return result;
+    StageReplica replica;
+    // The ranks of a pool are alike, so any of the node's stand for all.
+    replica.ranks.assign(node->begin(), node->begin() + degree);
+    for (std::int64_t samples = 1; samples <= result_.most_samples; ++samples) {
+      replica.micro_batch = samples;
+      std::map<int, LayerTimes> of_kind;
+      for (std::size_t layer = 0; layer < kinds_.size(); ++layer) {
+        const auto known = of_kind.find(kinds_[layer]);
+        const LayerTimes one =
+            known != of_kind.end() ? known->second : layer_times(static_cast<int>(layer), replica);
+        of_kind.emplace(kinds_[layer], one);
+        result[at_index(samples - 1)].push_back(one);
+      }
+    }
+    return result;
+  }
+
+  /// The attention that selective recomputation does again is the difference of two timings.
+  LayerTimes layer_times(int layer, const StageReplica& replica) {
+    const auto with = [&](Recomputation recomputation) {
+      plan_.stages[at_index(layer)].recomputation = recomputation;
+      return replica_times(graph_, staged_, plan_, layer, replica, cluster_, request_.precision,
+                           works_);
+    };
+    const StageTimes::Compute none = with(Recomputation::none),
+                              selective = with(Recomputation::selective);
+    return {none.forward_s, none.input_gradient_s, none.weight_gradient_s,
+            std::max(0.0, selective.input_gradient_s - none.input_gradient_s)};
+  }
+
+  /// Linear in the samples of a micro-batch, from those of one and two.
+  void set_memory() {
+    for (const int degree : result_.degrees) {
+      auto& by_samples = result_.bytes.emplace_back(at_index(result_.most_samples));
+      std::map<int, std::pair<LayerBytes, LayerBytes>> of_kind;
+      for (std::size_t layer = 0; layer < kinds_.size(); ++layer) {
+        if (!of_kind.contains(kinds_[layer])) {
+          of_kind[kinds_[layer]] = {layer_bytes(layer, degree, 1), layer_bytes(layer, degree, 2)};
+        }
+        const auto& [one, two] = of_kind[kinds_[layer]];
+        for (std::size_t m = 0; m < by_samples.size(); ++m) {
+          LayerBytes& bytes = by_samples[m].emplace_back();
+          const auto more = static_cast<double>(m);
+          for (std::size_t r = 0; r < 3; ++r) {
+            bytes.kept[r] = one.kept[r] + more * (two.kept[r] - one.kept[r]);
+            bytes.split[r] = one.split[r] + more * (two.split[r] - one.split[r]);
+            bytes.extra[r] = one.extra[r] + more * (two.extra[r] - one.extra[r]);
+          }
+        }
+      }
+    }
+  }
+
+  /// The bytes of one layer by itself, by recomputation. `extra` is the fullest pass less what is
+  /// kept.
+  LayerBytes layer_bytes(std::size_t layer, int degree, std::int64_t samples) {
+    LayerBytes bytes;
+    for (const Recomputation r :
+         {Recomputation::none, Recomputation::selective, Recomputation::full}) {
+      // Norms by rows cost the same and take less memory.
+      const StagePart part{
+          staged_, static_cast<int>(layer), works_.shards().of(degree, 0), samples, r, degree > 1};
+      const StageMemory memory = stage_memory(part, request_.precision);
+      const std::uint64_t most = std::max({memory.forward, memory.recompute, memory.backward,
+                                           memory.input_gradient, memory.weight_gradient});
+      bytes.kept[static_cast<std::size_t>(r)] = static_cast<double>(memory.after_forward);
+      bytes.split[static_cast<std::size_t>(r)] = static_cast<double>(memory.after_input_gradient);
+      bytes.extra[static_cast<std::size_t>(r)] =
+          static_cast<double>(most - std::min(most, memory.after_forward));
+    }
+    return bytes;
+  }
+
+  /// Elements by layer, each on the fullest rank of a group; tables shared by first and last layer
+  /// apart.
+  void add_parameters(int degree) {
+    std::vector<double>& layers = result_.parameters.emplace_back();
+    for (const auto& nodes : staged_.nodes) {
+      double most = 0;
+      for (int index = 0; index < degree; ++index) {
+        double sum = 0;
+        for (const NodeId id : nodes) {
+          sum += parameter_elements(works_.shards().of(degree, index).graph.node(id));
+        }
+        most = std::max(most, sum);
+      }
+      layers.push_back(most);
+    }
+    // cut_graph() names a table only where its head is in another layer.
+    for (const StagedGraph::Tied& tied : staged_.tied) {
+      double most = 0;
+      for (int index = 0; index < degree; ++index) {
+        most = std::max(
+            most, parameter_elements(works_.shards().of(degree, index).graph.node(tied.owner)));
+      }
+      result_.tied_parameters.push_back(most);
+    }
+  }
+
+  /// Bytes per sample over each border, by wire format. layer_ends() sees to it that one tensor
+  /// crosses.
+  void set_cuts() {
+    for (int layer = 0; layer + 1 < result_.layers; ++layer) {
+      const auto edge =
+          std::find_if(staged_.edges.begin(), staged_.edges.end(),
+                       [&](const StageEdge& e) { return e.from == layer && e.to == layer + 1; });
+      HETEROPERF_EXPECT(edge != staged_.edges.end());
+      std::array<double, 3> forward{}, backward{};
+      for (const WireFormat format : {WireFormat::fp32, WireFormat::bf16, WireFormat::int8}) {
+        const auto f = static_cast<std::size_t>(format);
+        forward[f] =
+            static_cast<double>(message_bytes(graph_, edge->nodes, 1, request_.precision, format));
+        backward[f] = static_cast<double>(
+            message_bytes(graph_, edge->with_gradient, 1, request_.precision, format));
+      }
+      result_.activation_bytes.push_back(forward);
+      result_.gradient_bytes.push_back(backward);
+    }
+  }
+
+  /// The slowest of the pairs, by a message of a MiB; one pair says all where labels have links.
+  void set_links() {
+    const bool pairs = std::any_of(cluster_.links.begin(), cluster_.links.end(),
+                                   [](const Link& link) { return link.ranks.has_value(); });
+    for (const PoolRanks& from : pools_) {
+      auto& row = result_.links.emplace_back();
+      for (const PoolRanks& to : pools_) row.push_back(slowest_link(from, to, pairs));
+    }
+  }
+
+  LinkCurve slowest_link(const PoolRanks& from, const PoolRanks& to, bool all_pairs) const {
+    const LinkCurve* slowest = nullptr;
+    for (const RankId a : from.all()) {
+      for (const RankId b : to.all()) {
+        if (a == b) continue;
+        const LinkCurve& link = cluster_.link(a, b);
+        if (slowest == nullptr || link.time(Bytes(1 << 20)) > slowest->time(Bytes(1 << 20))) {
+          slowest = &link;
+        }
+        if (!all_pairs) return *slowest;
+      }
+    }
+    return slowest != nullptr ? *slowest : LinkCurve();
+  }
+
+  const ModelGraph& graph_;
+  const Cluster& cluster_;
+  const PlanningRequest& request_;
+  const std::vector<PoolRanks>& pools_;
+  std::vector<int> kinds_;
+  Plan plan_;
+  StagedGraph staged_;
+  StageWorkTable works_;
+  PlanningProblem result_;
+};
+
+}  // namespace
+
+GraphProblem::GraphProblem(const ModelGraph& graph, const Cluster& cluster,
+                           const PlanningRequest& request)
+    : graph_(graph), cluster_(cluster), request_(request), layer_ends_(layer_ends(graph)) {
+  check_rates(cluster, request.precision);
+  const std::vector<PoolRanks> pools = pools_of(cluster, request.precision);
+  problem_ = ProblemMaker(graph, cluster, request, pools, layer_ends_).run();
+  const std::uint64_t small = bytes_per_element(request.precision),
+                      master = bytes_per_master(request.precision);
+  const std::uint64_t states = request.optimizer == OptimizerKind::adamw ? 2 : 1;
+  const std::uint64_t copies = small != master ? master : 0;
+  // Weights and gradients in the precision of the training; under bf16 master copies of both.
+  problem_.weight_bytes = static_cast<double>(small + small + copies + copies);
+  problem_.optimizer_bytes = static_cast<double>(states * master);
+  problem_.master_bytes = static_cast<double>(master);
+  for (const PoolRanks& pool : pools) nodes_.push_back(pool.nodes);
+  check_problem(problem_);
+}
+
+}  // namespace heteroperf

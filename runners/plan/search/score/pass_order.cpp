@@ -1,0 +1,104 @@
+// The order of the passes of a schedule of several chunks.
+//
+// The schedule's own generator makes the programs, with equal costs for all passes, and join()
+// merges them into one list in which every pass stands after those that it needs. The list serves
+// chunk_ends(), which times it with any costs without asking the generator again: the search times
+// many drafts with the same numbers of positions, chunks and micro-batches.
+//
+// Memory needs the moments at which a position keeps the most. A moment counts the micro-batches of
+// each chunk between F and B and between B and W. Which moment is the fullest depends on the sizes
+// of the chunks, so all are kept that no other exceeds in every count.
+#include "runners/plan/search/score/pass_order.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
+#include "runners/schedule/generators/generator.hpp"
+
+namespace heteroperf {
+namespace {
+
+bool is_within(const std::vector<int>& a, const std::vector<int>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), [](int x, int y) { return x <= y; });
+}
+
+}  // namespace
+
+PassOrder::PassOrder(const std::string& schedule, int positions, int chunks, int micro_batches)
+    : micro_batches_(micro_batches), stages_of_(at_index(positions)) {
+  ScheduleRequest request;
+  request.ranks = positions;
+  request.micro_batches = micro_batches;
+  request.chunks = chunks;
+  request.costs = uniform_costs(positions, 1, 1, 1, 0);
+  const Schedule made = find_generator(schedule).make(request);
+  // Segments stand in the model's order, so the chunks of a position are numbered along the model.
+  for (const Segment& segment : made.graph.segments) {
+    auto& stages = stages_of_[at_index(segment.rank)];
+    chunk_of_.push_back(static_cast<int>(stages.size()));
+    stages.push_back(static_cast<int>(position_of_.size()));
+    position_of_.push_back(segment.rank);
+  }
+  join(made.programs);
+  for (const Program& program : made.programs) fullest_.push_back(fullest_of(program));
+}
+
+/// Goes down and up the positions, each as far as it gets.
+void PassOrder::join(const std::vector<Program>& programs) {
+  const auto stages = static_cast<int>(position_of_.size());
+  std::vector<std::size_t> next(programs.size(), 0);
+  std::vector<char> forward(at_index(stages) * at_index(micro_batches_), 0), gradient = forward;
+  const auto slot = [&](int stage, int micro_batch) {
+    return at_index(stage) * at_index(micro_batches_) + at_index(micro_batch);
+  };
+  const auto can = [&](const Instruction& i) {
+    if (i.op == Op::weight_gradient) return true;
+    if (i.op == Op::forward)
+      return i.segment == 0 || forward[slot(i.segment - 1, i.micro_batch)] != 0;
+    return i.segment + 1 == stages || gradient[slot(i.segment + 1, i.micro_batch)] != 0;
+  };
+  const auto advance = [&](std::size_t q) {
+    const std::size_t from = next[q];
+    for (; next[q] < programs[q].size() && can(programs[q][next[q]]); ++next[q]) {
+      const Instruction& i = programs[q][next[q]];
+      passes_.push_back({i.op, i.segment, i.micro_batch});
+      if (i.op == Op::weight_gradient) continue;
+      (i.op == Op::forward ? forward : gradient)[slot(i.segment, i.micro_batch)] = 1;
+    }
+    return next[q] > from;
+  };
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t q = 0; q < programs.size(); ++q) moved = advance(q) || moved;
+    for (std::size_t q = programs.size(); q-- > 0;) moved = advance(q) || moved;
+  }
+  for (std::size_t q = 0; q < programs.size(); ++q) {
+    // A program that stops half-way would be a deadlock of the generator.
+    HETEROPERF_ENSURE(next[q] == programs[q].size());
+  }
+}
+
+std::vector<std::vector<int>> PassOrder::fullest_of(const Program& program) const {
+  const std::size_t chunks = position_of_.size() / stages_of_.size();
+  std::vector<int> kept(2 * chunks, 0);
+  std::set<std::vector<int>> moments;
+  for (const Instruction& i : program) {
+    const std::size_t chunk = at_index(chunk_of_[at_index(i.segment)]);
+    kept[chunk] += i.op == Op::forward ? 1 : i.op == Op::weight_gradient ? 0 : -1;
+    if (i.op == Op::input_gradient) ++kept[chunks + chunk];
+    if (i.op == Op::weight_gradient) --kept[chunks + chunk];
+    if (i.op == Op::forward || i.op == Op::input_gradient) moments.insert(kept);
+  }
+  std::vector<std::vector<int>> result;
+  // In falling lexicographic order a moment comes after all those that exceed it.
+  for (auto one = moments.rbegin(); one != moments.rend(); ++one) {
+    const bool less = std::any_of(result.begin(), result.end(),
+                                  [&](const auto& other) { return is_within(*one, other); });
+    if (!less) result.push_back(*one);
+  }
+  return result;
+}
+
+}  // namespace heteroperf

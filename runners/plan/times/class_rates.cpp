@@ -1,0 +1,180 @@
+// The rates of a class of devices, from the entries of an efficiency matrix.
+//
+// The entries of a class are sorted once into a *sheet*: general numbers (memory, launch, tiles)
+// and lists of entries by operation. A pass that was measured takes units / rate of the entry whose
+// shape is nearest, and nothing is added, because the measurement contains everything. Any other
+// pass follows the roofline: the longer of computing and moving bytes, and the launch. Distances of
+// shapes are logarithmic, so that half and double are equally far.
+#include "runners/plan/times/class_rates.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "metrics/base/error.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// Operations that the least balanced device does while it moves a byte.
+constexpr double least_operations_per_byte = 4;
+
+/// The numbers of a shape ("1024x1024x1024").
+/// Any characters may stand between the numbers; a 0 counts as 1, because distances are ratios.
+std::vector<double> extents_of(const std::string& shape) {
+  std::vector<double> extents;
+  for (std::size_t i = 0; i < shape.size();) {
+    if (shape[i] < '0' || shape[i] > '9') {
+      ++i;
+      continue;
+    }
+    double number = 0;
+    for (; i < shape.size() && shape[i] >= '0' && shape[i] <= '9'; ++i) {
+      number = 10 * number + (shape[i] - '0');
+    }
+    extents.push_back(std::max(1.0, number));
+  }
+  return extents;
+}
+
+/// Devices compute products in whole tiles: a part of a tile takes as long as a whole one.
+double in_tiles(double extent, double tile) { return std::ceil(extent / tile) * tile; }
+
+/// The entry whose shape is nearest; of equally near ones the first.
+template <class Entries>
+const auto& nearest(const Entries& entries, const WorkShape& shape) {
+  const auto distance = [&](const auto& entry) { return entry.shape.distance(shape); };
+  return *std::min_element(entries.begin(), entries.end(),
+                           [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
+}
+
+/// Entries of operations whose shapes nobody names are compared by multiply-adds.
+WorkShape shape_of(const PassWork& work) {
+  return work.shape.empty() ? WorkShape({work.operations / 2}) : work.shape;
+}
+
+}  // namespace
+
+WorkShape::WorkShape(const std::vector<double>& extents)
+    : count_(std::min(extents.size(), most_extents)) {
+  std::copy_n(extents.begin(), count_, extents_.begin());
+}
+
+double WorkShape::size() const {
+  double product = count_ > 0 ? 1 : 0;
+  for (std::size_t i = 0; i < count_; ++i) product *= extents_[i];
+  return product;
+}
+
+std::string WorkShape::text() const {
+  return fmt::format("{:.0f}", fmt::join(extents_.begin(), extents_.begin() + count_, "x"));
+}
+
+double WorkShape::distance(const WorkShape& other) const {
+  if (empty() || other.empty()) return std::numeric_limits<double>::max();
+  if (count_ != other.count_) return std::abs(std::log(size() / other.size()));
+  double sum = 0;
+  for (std::size_t i = 0; i < count_; ++i) {
+    if (extents_[i] != other.extents_[i])
+      sum += std::abs(std::log(extents_[i] / other.extents_[i]));
+  }
+  return sum;
+}
+
+std::string measured_operation(const std::string& operation, TrainingPass pass) {
+  return fmt::format("{}/{}", operation, value_names(pass)[static_cast<std::size_t>(pass)]);
+}
+
+std::string optimizer_operation(OptimizerKind optimizer) {
+  return fmt::format("optimizer/{}", to_string(optimizer));
+}
+
+const OpsPerSecond* ClassRates::rate(const std::string& name) const {
+  for (const DeviceClass& one : cluster_.classes) {
+    if (one.name != name) continue;
+    const auto found = one.rates.find(precision_);
+    return found == one.rates.end() ? nullptr : &found->second;
+  }
+  return nullptr;
+}
+
+/// Requires a rate of the class: without one no operation has a time.
+ClassRates::Sheet ClassRates::make_sheet(const std::string& name) const {
+  const OpsPerSecond* own = rate(name);
+  HETEROPERF_EXPECT(own != nullptr);
+  Sheet sheet;
+  sheet.name = name;
+  sheet.rate = own->value();
+  for (const Efficiency& entry : cluster_.efficiency) {
+    if (entry.device_class != name) continue;
+    const double value = entry.rate.value();
+    if (entry.operation == "memory") {
+      if (sheet.bytes_per_s == 0) sheet.bytes_per_s = value;
+    } else if (entry.operation == "launch") {
+      // The first of several entries holds.
+      if (sheet.launch_s == 0) sheet.launch_s = 1 / value;
+    } else if (entry.precision != precision_) {
+      continue;
+    } else if (entry.operation == "gemm_tile") {
+      const std::vector<double> extents = extents_of(entry.shape);
+      if (extents.size() != 3) continue;
+      std::copy(extents.begin(), extents.end(), sheet.tile.begin());
+      sheet.tile_rate = value;
+    } else {
+      const WorkShape shape(extents_of(entry.shape));
+      sheet.operations[entry.operation].push_back({shape, value, &entry});
+    }
+  }
+  if (sheet.bytes_per_s == 0) sheet.bytes_per_s = sheet.rate / least_operations_per_byte;
+  return sheet;
+}
+
+const ClassRates::Sheet& ClassRates::sheet(const std::string& name) const {
+  for (const Sheet& one : sheets_) {
+    if (one.name == name) return one;
+  }
+  return sheets_.emplace_back(make_sheet(name));
+}
+
+double ClassRates::optimizer_bytes_per_s(const std::string& name, OptimizerKind optimizer) const {
+  const Sheet& own = sheet(name);
+  const auto found = own.operations.find(optimizer_operation(optimizer));
+  return found == own.operations.end() ? own.bytes_per_s : found->second.front().rate;
+}
+
+std::optional<ClassRates::Measured> ClassRates::measured(const std::string& name,
+                                                         const std::string& operation,
+                                                         const PassWork& work) const {
+  const Sheet& own = sheet(name);
+  const auto found = own.operations.find(operation);
+  if (found == own.operations.end() || !work.any()) return std::nullopt;
+  const Entry& entry = nearest(found->second, work.shape);
+  return Measured{work.units() / entry.rate, entry.shape == work.shape, entry.source};
+}
+
+/// Takes the entry whose shape is nearest; without one whole tiles count, and without those the
+/// class's rate.
+double ClassRates::compute_s(const Sheet& sheet, const char* operation, const PassWork& work) {
+  if (work.operations <= 0) return 0;
+  const auto found = sheet.operations.find(std::string_view(operation));
+  if (found != sheet.operations.end()) {
+    return work.operations / nearest(found->second, shape_of(work)).rate;
+  }
+  if (sheet.tile_rate > 0 && work.extents[0] > 0) {
+    double product = 2;
+    for (std::size_t i = 0; i < 3; ++i) product *= in_tiles(work.extents[i], sheet.tile[i]);
+    return product / sheet.tile_rate;
+  }
+  return work.operations / sheet.rate;
+}
+
+double ClassRates::pass_s(const std::string& name, const char* operation,
+                          const PassWork& work) const {
+  if (!work.any()) return 0;
+  const Sheet& own = sheet(name);
+  return std::max(compute_s(own, operation, work), work.bytes / own.bytes_per_s) + own.launch_s;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,110 @@
+// This file says how much of a plan's predicted computing time rests on measurements.
+//
+// All passes of all stages and replicas over a step are timed as stage_times() does, and summed by
+// class, operation, shape and basis. Every rank of a replica counts, so the seconds are device
+// seconds, not the step's. A two-way schedule gives each direction its share of the micro-batches.
+// Recomputation is a second forward pass of what is made again.
+#include "runners/plan/times/rate_use.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "runners/plan/times/stage_work.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// Sums the passes of one plan.
+class UseSum {
+ public:
+  UseSum(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan,
+         const Cluster& cluster, Precision precision)
+      : plan_(plan),
+        cluster_(cluster),
+        rates_(cluster, precision),
+        works_(graph, staged, precision) {}
+
+  RateUse run() {
+    for (std::size_t stage = 0; stage < plan_.stages.size(); ++stage) {
+      const auto& replicas = plan_.stages[stage].replicas;
+      std::set<int> directions;
+      for (const StageReplica& replica : replicas) directions.insert(replica.direction);
+      // Each replica of a direction runs every pass so often in a step.
+      const double passes =
+          static_cast<double>(plan_.micro_batches) / static_cast<double>(directions.size());
+      for (const StageReplica& replica : replicas) add(static_cast<int>(stage), replica, passes);
+    }
+    RateUse use;
+    for (auto& [key, operation] : sums_) use.operations.push_back(std::move(operation));
+    std::stable_sort(use.operations.begin(), use.operations.end(),
+                     [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+    return use;
+  }
+
+ private:
+  void add(int stage, const StageReplica& replica, double passes) {
+    const auto degree = static_cast<int>(replica.ranks.size());
+    const Recomputation again = plan_.stages[static_cast<std::size_t>(stage)].recomputation;
+    for (int index = 0; index < degree; ++index) {
+      const RankId rank = replica.ranks[static_cast<std::size_t>(index)];
+      const std::string& device =
+          cluster_.ranks[static_cast<std::size_t>(rank.value())].device_class;
+      for (const FusedWork& work : works_.of(stage, degree, index).operations) {
+        const bool twice =
+            again == Recomputation::full || (again == Recomputation::selective && work.attention);
+        for (const TrainingPass pass : training_passes) {
+          const double times = pass == TrainingPass::forward && twice ? 2 * passes : passes;
+          add(device, work, pass, static_cast<double>(replica.micro_batch), times);
+        }
+      }
+    }
+  }
+
+  void add(const std::string& device, const FusedWork& work, TrainingPass pass, double samples,
+           double times) {
+    const PassTime time = pass_time(rates_, device, work, pass, samples);
+    if (time.seconds <= 0) return;
+    const RateBasis basis = !time.measured              ? RateBasis::analytic
+                            : time.measured->same_shape ? RateBasis::measured
+                                                        : RateBasis::other_shape;
+    const std::string& name = work.pass_entries[static_cast<std::size_t>(pass)];
+    const std::string shape = work.of(pass, samples).shape.text();
+    RateUse::Operation& sum = sums_[{device, name, shape, basis}];
+    sum.device_class = device;
+    sum.operation = name;
+    sum.basis = basis;
+    sum.shape = shape;
+    sum.seconds += time.seconds * times;
+    if (time.measured) sum.source = time.measured->entry->source;
+  }
+
+  const Plan& plan_;
+  const Cluster& cluster_;
+  ClassRates rates_;
+  StageWorkTable works_;
+  std::map<std::tuple<std::string, std::string, std::string, RateBasis>, RateUse::Operation> sums_;
+};
+
+}  // namespace
+
+double RateUse::seconds() const {
+  double sum = 0;
+  for (const Operation& one : operations) sum += one.seconds;
+  return sum;
+}
+
+double RateUse::fraction(RateBasis basis) const {
+  double sum = 0;
+  for (const Operation& one : operations) sum += one.basis == basis ? one.seconds : 0;
+  const double all = seconds();
+  return all > 0 ? sum / all : 0;
+}
+
+RateUse rate_use(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan,
+                 const Cluster& cluster, Precision precision) {
+  return UseSum(graph, staged, plan, cluster, precision).run();
+}
+
+}  // namespace heteroperf
