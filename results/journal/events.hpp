@@ -164,7 +164,7 @@ struct LookEvent {
 /// (`diverged`), met an error (`failed`), or the search ended first (`truncated`).
 enum class TrialStatus { running, completed, stopped, diverged, failed, truncated };
 
-/// A trial starts (`running`), or reaches an outcome. May run again with a higher rung.
+/// A trial starts (`running`) or reaches an outcome; each once.
 struct TrialEvent {
   std::uint64_t id = 0;
   std::optional<std::uint64_t> parent;

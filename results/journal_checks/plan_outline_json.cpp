@@ -133,11 +133,18 @@ void read_stages(ObjectReader& reader, PlanOutline& plan, DocumentProblems& prob
   reader.for_each("stages", [&](const Json& json, const std::string& path) {
     ObjectReader stage(json, path, problems);
     OutlinedStage& replicas = plan.stages.emplace_back();
+    std::set<std::pair<std::int32_t, std::int32_t>> seen;  // a direction's ranks
+    bool twice = false;
     stage.for_each("replicas", [&](const Json& replica, const std::string& where) {
       replicas.push_back(outlined_replica(replica, where, problems));
-      ranks.insert(replicas.back().ranks.begin(), replicas.back().ranks.end());
+      const OutlinedReplica& copy = replicas.back();
+      for (const std::int32_t rank : copy.ranks) {
+        twice = !seen.emplace(copy.direction, rank).second || twice;
+        ranks.insert(rank);
+      }
     });
     if (replicas.empty()) problems.add(path + " has no replicas");
+    if (twice) problems.add(path + " has a rank twice in one direction");
   });
   if (plan.stages.empty()) problems.add("it has no stages");
   plan.groups.emplace_back(ranks.begin(), ranks.end());

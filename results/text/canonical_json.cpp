@@ -26,7 +26,7 @@ constexpr int compact = -1;
 
 /// True for text that can stand between quotes as it is, as nearly all text can.
 bool is_plain(std::string_view text) {
-  for (const char c : text) {
+  for (const signed char c : text) {  // bytes beyond ASCII are negative: the library checks them
     if (c < 0x20 || c == '"' || c == '\\' || c == 0x7f) return false;
   }
   return true;

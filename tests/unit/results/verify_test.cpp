@@ -193,6 +193,21 @@ TEST(PlanOutline, PlacesTheRanksOfTwoWays) {
   EXPECT_EQ(plan.replica_of(2), nullptr);
 }
 
+TEST(PlanOutline, ARankComputesAStageOncePerDirection) {
+  const auto outline = [](const char* replicas) {
+    return read_plan_outline(R"({"_format":"heteroperf-plan","schedule":"x","micro_batches":1,)"
+                             R"("workload":{"name":"llm"},"stages":[{"replicas":[)" +
+                             std::string(replicas) + "]}]}");
+  };
+  EXPECT_EQ(outline(R"({"ranks":[0],"micro_batch":1},{"ranks":[0],"micro_batch":1,"direction":1})")
+                .stages_of(0)
+                .size(),
+            2u);
+  EXPECT_THROW(outline(R"({"ranks":[0],"micro_batch":1},{"ranks":[0],"micro_batch":1})"),
+               UserError);
+  EXPECT_THROW(outline(R"({"ranks":[1,1],"micro_batch":1})"), UserError);
+}
+
 TEST(PlanOutline, OfVeryManyRanksOrStages) {
   const auto outline = [](int stages, int replicas, int ranks) {
     std::string text;
