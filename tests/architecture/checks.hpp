@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,12 @@ Violations check_targets(const SourceTree& tree, const LayerTable& table);
 /// No number of the house is worse than its limit, and every limit names a number.
 Violations check_limits(const HouseCount& house, const LayerTable& table);
 
-/// All of the above but the limits, which hold for this repository alone.
+/// Every source file that a page names in backquotes is there. In the chapters of CONTRIBUTING.md
+/// that lead through the code, "Your first hour" and "Glossary", so is every function `name()` and
+/// every type `Name`, declared in the file that is named last before it.
+Violations check_pages(const std::filesystem::path& root, const SourceTree& tree);
+
+/// All of the above but limits and pages, which hold for this repository alone.
 Violations check_all(const SourceTree& tree, const LayerTable& table);
 
 }  // namespace heteroperf::architecture

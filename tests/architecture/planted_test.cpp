@@ -211,6 +211,56 @@ TEST_F(Planted, ATargetThatLinksUpwards) {
   expect_only("metrics/CMakeLists.txt: metrics may not link heteroperf::workloads");
 }
 
+/// A house whose pages name only what is there; `tell` writes another walk through its code.
+class PlantedPage : public Planted {
+ protected:
+  PlantedPage() {
+    write("metrics/b.cpp",
+          "int f(int x) { return g(x); }\nA::A(int x) : x_(h(x)), y_{1} {}\n"
+          "using Name = int;\nclass Both final : public Name {\n  void m();\n};\n");
+    write("README.md", "`b.cpp` calls `g()`, and this page need not say where it is.\n");
+    tell("1. `metrics/b.cpp`:\n   `f()`, `A::A()`, `Both::m()`, `gone`\n\n    `in/a/block.cpp`");
+  }
+
+  void tell(const std::string& walk) {
+    write("CONTRIBUTING.md", "## Your first hour\n\n" + walk +
+                                 "\n\n## Glossary\n\n| both | `b.cpp` `Both`, `Name` |\n");
+  }
+
+  void expect_broken(const Violations& expected) const {
+    EXPECT_EQ(check_pages(root_, read_source_tree(root_, table_)), expected);
+  }
+};
+
+TEST_F(PlantedPage, NamesWhatIsThere) { expect_broken({}); }
+
+TEST_F(PlantedPage, AFileThatIsGone) {
+  write("metrics/README.md", "\n`b.cpp`, `../metrics/b.cpp`, `NAME.cpp` and `metrics/c.cpp`\n");
+  expect_broken({"metrics/README.md:2: metrics/c.cpp is not there"});
+}
+
+TEST_F(PlantedPage, AFunctionThatIsOnlyCalled) {
+  tell("`metrics/b.cpp` has `f()`, `g()`\nand `h()`");
+  expect_broken({"CONTRIBUTING.md:3: g() is not declared in metrics/b.cpp",
+                 "CONTRIBUTING.md:4: h() is not declared in metrics/b.cpp"});
+}
+
+TEST_F(PlantedPage, ATypeThatIsOnlyUsed) {
+  tell("`metrics/b.cpp` `Gone::f()` `A`\n- `metrics/a.hpp` `Both`");
+  expect_broken({"CONTRIBUTING.md:3: Gone::f() is not declared in metrics/b.cpp",
+                 "CONTRIBUTING.md:4: Both is not declared in metrics/a.hpp"});
+}
+
+TEST_F(PlantedPage, ANameWithoutAFile) {
+  tell("`metrics/b.cpp`\n\n`f()`");
+  expect_broken({"CONTRIBUTING.md:5: f() has no file before it"});
+}
+
+TEST_F(PlantedPage, AChapterThatIsGone) {
+  write("CONTRIBUTING.md", "## Your first hour\n\n`metrics/b.cpp`\n");
+  expect_broken({"CONTRIBUTING.md: has no chapter \"Glossary\""});
+}
+
 TEST(LayerTableFile, RefusesATableThatIsNotLayered) {
   std::string name = (fs::temp_directory_path() / "heteroperf-table-XXXXXX").string();
   const fs::path folder = mkdtemp(name.data());
