@@ -1,4 +1,4 @@
-#include "runners/comm/threads/thread_world.hpp"
+#include "runners/comm/threads/thread_group.hpp"
 
 #include <fmt/format.h>
 #include <sched.h>
