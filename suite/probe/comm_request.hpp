@@ -10,7 +10,7 @@
 #include "runners/cluster/link_curve.hpp"
 #include "runners/comm/benchmark/collective_case.hpp"
 #include "runners/comm/selection/selection.hpp"
-#include "suite/run/rank_session.hpp"
+#include "suite/ranks/rank_session.hpp"
 
 namespace heteroperf {
 

@@ -24,7 +24,7 @@
 #include "suite/planning/plan_sources.hpp"
 #include "suite/program/catalog.hpp"
 #include "suite/program/signals.hpp"
-#include "suite/run/memory_rate.hpp"
+#include "suite/watch/memory_rate.hpp"
 
 namespace heteroperf {
 namespace {

@@ -19,7 +19,7 @@
 #include "results/text/sha256.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/search/class_alone.hpp"
-#include "suite/run/rank_messages.hpp"
+#include "suite/ranks/rank_messages.hpp"
 
 namespace heteroperf {
 namespace {

@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "suite/run/group_trainer.hpp"
+#include "suite/training/group_trainer.hpp"
 #include "workloads/graph/graph_counts.hpp"
 
 namespace heteroperf {

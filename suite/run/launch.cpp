@@ -28,10 +28,10 @@
 #include "suite/config/reproduce.hpp"
 #include "suite/program/error_report_json.hpp"
 #include "suite/program/signals.hpp"
+#include "suite/ranks/host_share.hpp"
+#include "suite/ranks/rank_session.hpp"
 #include "suite/run/baselines.hpp"
 #include "suite/run/prepare.hpp"
-#include "suite/run/rank_session.hpp"
-#include "suite/watch/host_share.hpp"
 
 namespace heteroperf {
 namespace {
@@ -69,6 +69,16 @@ OpenJournal& open_journal() {
 
 void flush_open_journal() { open_journal().flush(); }
 
+/// An empty text means that such runs can stop between any two steps.
+std::string why_not_by_steps(const std::vector<PreparedRun>& runs) {
+  if (runs.size() > 1) return "a suite runs one workload after another";
+  const PreparedRun& run = runs.front();
+  if (!run.plan) return run.workload.name + " is a search, which has no steps of its own";
+  if (run.plan->emulated) return "emulated devices follow a clock that does not stand still";
+  if (run.config.with_baselines) return "--with-baselines runs other trainings after it";
+  return "";
+}
+
 /// Where the runs of one command go, and what was printed of them. Lives on rank 0 alone.
 class RunOutput {
  public:
@@ -76,7 +86,9 @@ class RunOutput {
   RunOutput(const RunConfig& config, const RunIdentity& identity, const GlobalOptions& options,
             const std::vector<PreparedRun>& runs, TurnTaker* turns)
       : config_(config), identity_(identity), options_(options), turns_(turns) {
-    if (turns_ != nullptr) turns_->require_steps(runs);
+    if (turns_ != nullptr) {
+      if (const std::string why = why_not_by_steps(runs); !why.empty()) turns_->refuse(why);
+    }
     if (runs.size() < 2) return;
     const RunName name = make_run_name("suite");
     // One workload needs no suite: its run folder is what the user named.

@@ -28,8 +28,8 @@
 #include "suite/run/baselines.hpp"
 #include "suite/run/memory_check.hpp"
 #include "suite/run/resume.hpp"
-#include "suite/run/search_history.hpp"
-#include "suite/run/search_program.hpp"
+#include "suite/search/search_history.hpp"
+#include "suite/search/search_program.hpp"
 #include "workloads/graph_memory.hpp"
 
 namespace heteroperf {

@@ -22,14 +22,14 @@
 #include "runners/comm/communicator.hpp"
 #include "runners/comm/nccl/device_world.hpp"
 #include "runners/comm/nccl/nccl_group.hpp"
+#include "suite/ranks/rank_log.hpp"
+#include "suite/ranks/rank_messages.hpp"
+#include "suite/ranks/rank_session.hpp"
 #include "suite/run/expectation.hpp"
-#include "suite/run/live_watch.hpp"
-#include "suite/run/peak_measurement.hpp"
-#include "suite/run/rank_messages.hpp"
-#include "suite/run/rank_session.hpp"
-#include "suite/run/search_program.hpp"
-#include "suite/run/training_program.hpp"
-#include "suite/watch/rank_log.hpp"
+#include "suite/search/search_program.hpp"
+#include "suite/training/training_program.hpp"
+#include "suite/watch/live_watch.hpp"
+#include "suite/watch/peak_measurement.hpp"
 
 namespace heteroperf {
 namespace {
@@ -88,7 +88,7 @@ void warn_about_crowding(const PreparedRun& run, RankContext& context) {
   const Placement& placement = run.placement;
   const int cores = core_count(placement);
   const bool emulated = run.plan && run.plan->emulated;
-  if (!context.is_first() || emulated || gpu_of(context) ||
+  if (!context.is_first() || emulated || context.gpu() ||
       placement.ranks * placement.threads_per_rank <= cores) {
     return;
   }
@@ -102,7 +102,7 @@ void warn_about_crowding(const PreparedRun& run, RankContext& context) {
 }
 
 void warn_about_bf16(const PreparedRun& run, RankContext& context) {
-  if (!context.is_first() || run.workload.precision != Precision::bf16 || gpu_of(context) ||
+  if (!context.is_first() || run.workload.precision != Precision::bf16 || context.gpu() ||
       context.engine.has_native_bf16()) {
     return;
   }
@@ -168,7 +168,7 @@ void log_start(const PreparedRun& run, RankContext& context) {
 
 /// Opens a watch of the GPU that this rank computes on; null without one.
 std::unique_ptr<const GpuWatch> watch_gpu(const RankContext& context) {
-  const std::optional<int> gpu = gpu_of(context);
+  const std::optional<int> gpu = context.gpu();
   if (!gpu) return nullptr;
   const std::vector<CudaDevice> devices = context.engine.cuda_devices();
   return std::make_unique<const GpuWatch>(devices.at(static_cast<std::size_t>(*gpu)).pci_bus_id);
@@ -194,7 +194,8 @@ ProgramEnd work(const PreparedRun& run, RankContext& context, SearchService* sea
   // The set-up, with the peak in it, is watched apart from the training.
   LiveWatch watch(context, processes, {});
   if (context.progress != nullptr) context.progress->say(course_text(run));
-  const double mm_rate = measure_peak(run, context, processes, PeakMoment::before_run);
+  const double mm_rate =
+      measure_peak(context, run.workload.precision, processes, PeakMoment::before_run);
   if (context.progress != nullptr) {
     for (const std::string& line : prediction_lines(run, mm_rate)) context.progress->say(line);
   }
@@ -210,7 +211,7 @@ ProgramEnd work(const PreparedRun& run, RankContext& context, SearchService* sea
   flush_events(context.control());
   const ProgramEnd end = agree_on_end(context, search);
   if (!end.interrupted && !end.failed) {
-    measure_peak(run, context, processes, PeakMoment::after_run);
+    measure_peak(context, run.workload.precision, processes, PeakMoment::after_run);
   }
   post_overhead(context);
   return end;

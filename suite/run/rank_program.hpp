@@ -1,9 +1,9 @@
 #pragma once
 
+#include "suite/ranks/rank_context.hpp"
 #include "suite/run/prepared_run.hpp"
-#include "suite/run/rank_context.hpp"
 #include "suite/run/run_recorder.hpp"
-#include "suite/run/turn_taker.hpp"
+#include "suite/training/turn_taker.hpp"
 
 namespace heteroperf {
 

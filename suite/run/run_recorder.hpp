@@ -11,7 +11,7 @@
 #include "results/record/rule_watch.hpp"
 #include "results/record/run_folder.hpp"
 #include "suite/run/prepared_run.hpp"
-#include "suite/run/turn_taker.hpp"
+#include "suite/training/turn_taker.hpp"
 
 namespace heteroperf {
 

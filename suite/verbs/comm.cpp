@@ -15,8 +15,8 @@
 #include "suite/config/run_config_json.hpp"
 #include "suite/probe/comm_session.hpp"
 #include "suite/program/verb.hpp"
+#include "suite/ranks/progress.hpp"
 #include "suite/verbs/output_file.hpp"
-#include "suite/watch/progress.hpp"
 
 namespace heteroperf {
 namespace {

@@ -23,7 +23,7 @@
 #include "runners/schedule/formats/trace_json.hpp"
 #include "suite/planning/plan_simulation.hpp"
 #include "suite/program/verb.hpp"
-#include "suite/run/step_trace.hpp"
+#include "suite/training/step_trace.hpp"
 #include "suite/verbs/output_file.hpp"
 
 namespace heteroperf {

@@ -27,7 +27,7 @@
 #include "runners/schedule/ir/placement.hpp"
 #include "runners/schedule/search/search.hpp"
 #include "suite/program/verb.hpp"
-#include "suite/run/step_trace.hpp"
+#include "suite/training/step_trace.hpp"
 #include "suite/verbs/schedule_flags.hpp"
 #include "suite/verbs/schedule_report.hpp"
 

@@ -12,7 +12,7 @@
 #include "runners/schedule/ir/placement.hpp"
 #include "suite/planning/plan_simulation.hpp"
 #include "suite/program/verb.hpp"
-#include "suite/run/step_trace.hpp"
+#include "suite/training/step_trace.hpp"
 #include "suite/verbs/output_file.hpp"
 #include "suite/verbs/schedule_flags.hpp"
 #include "suite/verbs/schedule_report.hpp"

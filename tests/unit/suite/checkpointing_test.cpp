@@ -1,4 +1,4 @@
-#include "suite/run/checkpointing.hpp"
+#include "suite/training/checkpointing.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "suite/run/memory_rate.hpp"
+#include "suite/watch/memory_rate.hpp"
 
 #include <gtest/gtest.h>
 

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "suite/run/group_trainer.hpp"
 #include "suite/run/prepare.hpp"
+#include "suite/training/group_trainer.hpp"
 #include "workloads/workload_factories.hpp"
 
 namespace heteroperf {

@@ -1,4 +1,4 @@
-#include "suite/run/live_watch.hpp"
+#include "suite/watch/live_watch.hpp"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "suite/run/rank_messages.hpp"
+#include "suite/ranks/rank_messages.hpp"
 #include "tests/unit/results/sample_run.hpp"
 #include "tests/unit/suite/no_engine.hpp"
 

@@ -1,4 +1,4 @@
-#include "suite/run/peak_measurement.hpp"
+#include "suite/watch/peak_measurement.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "suite/run/rank_messages.hpp"
+#include "suite/ranks/rank_messages.hpp"
 #include "tests/unit/results/sample_run.hpp"
 #include "tests/unit/suite/no_engine.hpp"
 
@@ -46,9 +46,9 @@ class TwoProducts : public test::NoEngine {
 class PeakMeasurement : public ::testing::Test {
  protected:
   PeakMeasurement() {
-    run_.placement.ranks = 3;
-    for (int rank = 0; rank < 3; ++rank) run_.placement.bindings.push_back({"a", {0, 1}, ""});
-    run_.config.measure.peak_s = 0.004;
+    placement_.ranks = 3;
+    for (int rank = 0; rank < 3; ++rank) placement_.bindings.push_back({"a", {0, 1}, ""});
+    config_.measure.peak_s = 0.004;
   }
 
   /// The `peak` lines of both moments.
@@ -66,13 +66,14 @@ class PeakMeasurement : public ::testing::Test {
     return peaks;
   }
 
-  PreparedRun run_;
+  RunConfig config_;
+  Placement placement_;
   TwoProducts engine_;
 
  private:
   void work(World& world, JournalWriter& journal, bool in_lockstep) {
     std::optional<ServiceScope> service;
-    RankContext context{run_.config, run_.placement, world, engine_};
+    RankContext context{config_, placement_, world, engine_};
     context.in_lockstep = in_lockstep;
     if (context.is_first()) {
       context.journal = &journal;
@@ -80,8 +81,8 @@ class PeakMeasurement : public ::testing::Test {
                       route_messages({[&](const Event& event) { journal.append(event); }, {}}));
     }
     for (const PeakMoment moment : {PeakMoment::before_run, PeakMoment::after_run}) {
-      const double mm_rate = measure_peak(run_, context, RankProcesses::one, moment);
-      EXPECT_EQ(mm_rate, in_lockstep || run_.config.measure.peak_s <= 0 ? 0 : 10);
+      const double mm_rate = measure_peak(context, Precision::fp32, RankProcesses::one, moment);
+      EXPECT_EQ(mm_rate, in_lockstep || config_.measure.peak_s <= 0 ? 0 : 10);
     }
     world.communicator->barrier();
   }
@@ -106,7 +107,7 @@ TEST_F(PeakMeasurement, IsWhatTheRanksWithCpusReachTogether) {
 
 TEST_F(PeakMeasurement, IsNotMadeInLockstepOrWhereItIsNotWanted) {
   EXPECT_TRUE(measured(true).empty());
-  run_.config.measure.peak_s = 0;
+  config_.measure.peak_s = 0;
   EXPECT_TRUE(measured().empty());
   EXPECT_EQ(engine_.asked(), 0u);
 }

@@ -1,4 +1,4 @@
-#include "suite/watch/rank_log.hpp"
+#include "suite/ranks/rank_log.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "suite/run/rank_times.hpp"
+#include "suite/training/rank_times.hpp"
 
 #include <gtest/gtest.h>
 

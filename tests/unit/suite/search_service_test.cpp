@@ -1,4 +1,4 @@
-#include "suite/run/search_service.hpp"
+#include "suite/search/search_service.hpp"
 #include "metrics/base/clock.hpp"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 
 #include <filesystem>
 
-#include "suite/run/search_messages_json.hpp"
+#include "suite/search/search_messages_json.hpp"
 #include "workloads/workload_factories.hpp"
 
 namespace heteroperf {

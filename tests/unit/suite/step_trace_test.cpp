@@ -1,4 +1,4 @@
-#include "suite/run/step_trace.hpp"
+#include "suite/training/step_trace.hpp"
 
 #include <gtest/gtest.h>
 

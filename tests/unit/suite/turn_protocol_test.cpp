@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "metrics/base/error.hpp"
-#include "suite/run/turn_taker.hpp"
+#include "suite/training/turn_taker.hpp"
 #include "tests/unit/results/sample_run.hpp"
 
 namespace heteroperf {

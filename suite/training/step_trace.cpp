@@ -6,7 +6,7 @@
 // Tracing is limited to the first measured steps, so that a long run pays nothing for it; a run
 // that may end before it measures keeps its last steps instead. A trace that cannot be written does
 // not fail the run.
-#include "suite/run/step_trace.hpp"
+#include "suite/training/step_trace.hpp"
 
 #include <fmt/format.h>
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <optional>
 
-#include "suite/run/rank_context.hpp"
+#include "suite/ranks/rank_context.hpp"
 #include "suite/watch/gpu_watch.hpp"
 #include "suite/watch/hosts_watch.hpp"
 

@@ -3,7 +3,7 @@
 // counted from the end of the last save, so that a slow disk cannot make a run save without pause.
 // Old checkpoints are removed only after the new one is whole, and by rank 0 alone. A failure to
 // remove them costs disk space and becomes a warning.
-#include "suite/run/checkpointing.hpp"
+#include "suite/training/checkpointing.hpp"
 
 #include <fmt/format.h>
 

@@ -6,7 +6,7 @@
 // Only one error is told as the cause. The first failure that reached the control channel counts,
 // not what a rank met later because of it. When rank 0 is the one that vanished without a word,
 // rank 1 speaks in its place.
-#include "suite/run/rank_session.hpp"
+#include "suite/ranks/rank_session.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>

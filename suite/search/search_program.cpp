@@ -7,7 +7,7 @@
 // Only a group's leader, its rank 0, looks at clocks and talks to the master. Each decision is then
 // broadcast in the group, because all its ranks must enter the same collectives. After the search
 // the group with the best trial of all evaluates it once more, on samples that did not choose it.
-#include "suite/run/search_program.hpp"
+#include "suite/search/search_program.hpp"
 
 #include <fmt/format.h>
 
@@ -24,10 +24,10 @@
 #include "metrics/base/clock.hpp"
 #include "metrics/score.hpp"
 #include "runners/comm/communicator.hpp"
-#include "suite/run/group_trainer.hpp"
-#include "suite/run/rank_messages.hpp"
-#include "suite/run/search_messages_json.hpp"
-#include "suite/run/training_program.hpp"
+#include "suite/ranks/rank_messages.hpp"
+#include "suite/search/search_messages_json.hpp"
+#include "suite/training/group_trainer.hpp"
+#include "suite/training/training_program.hpp"
 
 namespace heteroperf {
 namespace {
@@ -212,7 +212,7 @@ class GroupTrialRunner : public TrialRunner {
 
   /// The best trial's bytes, where the peak does not count them: a GPU's counts all that it holds.
   std::uint64_t kept_bytes() const {
-    return best_ && !gpu_of(context_) ? best_->memory().current_bytes : 0;
+    return best_ && !context_.gpu() ? best_->memory().current_bytes : 0;
   }
 
   bool is_leader() const { return group_.rank() == RankId(0); }

@@ -7,7 +7,7 @@
 // what cuts the *steady window* out of the journal later. In lockstep, where a gate alternates
 // between two programs, the gate decides how many steps come next and the run stands still in
 // between.
-#include "suite/run/training_program.hpp"
+#include "suite/training/training_program.hpp"
 
 #include <fmt/format.h>
 
@@ -16,11 +16,11 @@
 #include "metrics/base/clock.hpp"
 #include "metrics/precision_goal.hpp"
 #include "metrics/steady_window.hpp"
-#include "suite/run/checkpointing.hpp"
-#include "suite/run/group_trainer.hpp"
-#include "suite/run/rank_times.hpp"
-#include "suite/run/step_trace.hpp"
-#include "suite/run/turn_taker.hpp"
+#include "suite/training/checkpointing.hpp"
+#include "suite/training/group_trainer.hpp"
+#include "suite/training/rank_times.hpp"
+#include "suite/training/step_trace.hpp"
+#include "suite/training/turn_taker.hpp"
 
 namespace heteroperf {
 namespace {
@@ -292,11 +292,6 @@ class TrainingProgram {
 
 }  // namespace
 
-std::optional<int> gpu_of(const RankContext& context) {
-  return context.placement.bindings[static_cast<std::size_t>(context.all_ranks().rank().value())]
-      .gpu;
-}
-
 TrainingSpec training_spec(const RankContext& context, const Workload& workload) {
   TrainingSpec spec;
   spec.graph = workload.graph;
@@ -307,7 +302,7 @@ TrainingSpec training_spec(const RankContext& context, const Workload& workload)
   spec.clock_offset_ns = context.clock_offset_ns;
   spec.seed = context.config.seed;
   spec.threads = context.placement.threads_per_rank;
-  spec.gpu = gpu_of(context);
+  spec.gpu = context.gpu();
   spec.moved = context.config.measure.replay_moved;
   return spec;
 }

@@ -7,7 +7,7 @@
 // `other_load` says how far the number can be trusted: the share of the CPUs that other programs
 // had meanwhile, or the share of the time in which a measuring thread had no CPU, whichever is
 // worst on any rank.
-#include "suite/run/peak_measurement.hpp"
+#include "suite/watch/peak_measurement.hpp"
 
 #include <fmt/format.h>
 
@@ -19,8 +19,7 @@
 
 #include "metrics/base/quantity.hpp"
 #include "runners/comm/communicator.hpp"
-#include "suite/run/memory_rate.hpp"
-#include "suite/run/training_program.hpp"
+#include "suite/watch/memory_rate.hpp"
 
 namespace heteroperf {
 namespace {
@@ -42,29 +41,29 @@ std::size_t own_index(const RankContext& context) {
   return static_cast<std::size_t>(context.all_ranks().rank().value());
 }
 
-FastestProduct find_product(const PreparedRun& run, RankContext& context, double seconds) {
-  const Precision precision = run.workload.precision;
-  const std::optional<int> gpu = gpu_of(context);
+FastestProduct find_product(RankContext& context, Precision precision, double seconds) {
+  const std::optional<int> gpu = context.gpu();
   if (gpu) return context.engine.find_fastest_cuda_product(precision, *gpu, seconds);
-  return context.engine.find_fastest_product(precision, run.placement.threads_per_rank, seconds);
+  return context.engine.find_fastest_product(precision, context.placement.threads_per_rank,
+                                             seconds);
 }
 
 /// Half of the seconds finds the fastest product, half repeats it. Collective, also where this rank
 /// does not take part.
-std::optional<RankPeak> measure_rank(const PreparedRun& run, RankContext& context) {
+std::optional<RankPeak> measure_rank(RankContext& context, Precision precision) {
   const bool takes_part =
-      gpu_of(context) || measures_cpus(run.placement, context.all_ranks().rank().value());
-  const double seconds = run.config.measure.peak_s / 2;
+      context.gpu() || measures_cpus(context.placement, context.all_ranks().rank().value());
+  const double seconds = context.config.measure.peak_s / 2;
   std::optional<RankPeak> peak;
   context.all_ranks().barrier();
-  if (takes_part) peak.emplace().product = find_product(run, context, seconds);
+  if (takes_part) peak.emplace().product = find_product(context, precision, seconds);
   context.all_ranks().barrier();
   if (!takes_part) return peak;
   const double before_s = thread_cpu_s();
   peak->calls = call_repeatedly(peak->product.multiply, seconds);
   const double busy_s = thread_cpu_s() - before_s;
   // Whoever computes on a GPU waits for it.
-  if (!gpu_of(context)) peak->waited = std::max(0.0, 1 - busy_s / peak->calls.window().seconds());
+  if (!context.gpu()) peak->waited = std::max(0.0, 1 - busy_s / peak->calls.window().seconds());
   return peak;
 }
 
@@ -92,21 +91,22 @@ std::vector<std::string> names_of(const RankPeak* peak, Communicator& all) {
 }
 
 /// Measures the rate of the hosts' memory, by way of all ranks. Collective.
-void measure_memory(const PreparedRun& run, RankContext& context, PeakEvent& event) {
+void measure_memory(RankContext& context, PeakEvent& event) {
   Communicator& all = context.all_ranks();
   // The triad runs on CPUs; where a rank trains on a GPU, the hosts' memory bounds nothing.
-  double gpus = gpu_of(context) ? 1 : 0;
+  double gpus = context.gpu() ? 1 : 0;
   all.all_reduce(std::span(&gpus, 1));
   if (gpus > 0) {
     event.memory_reason = "ranks compute in the memory of GPUs";
     return;
   }
-  const auto& bindings = run.placement.bindings;
+  const auto& bindings = context.placement.bindings;
   const std::size_t own = own_index(context);
   // Ranks of one host form a group, named by the first of them.
   const auto host = all.split(static_cast<int>(first_beside(bindings, own)), static_cast<int>(own));
-  const MemoryRate memory = measure_memory_rate(
-      *host, bindings[own].cpus, run.placement.threads_per_rank, run.config.measure.peak_s / 2);
+  const MemoryRate memory =
+      measure_memory_rate(*host, bindings[own].cpus, context.placement.threads_per_rank,
+                          context.config.measure.peak_s / 2);
   const std::vector<std::string> reasons = gather_texts(all, memory.reason);
   double rate = memory.bytes_per_second.value_or(0);
   // One host without a number makes the sum meaningless: its reason is told instead.
@@ -129,30 +129,30 @@ double other_share(const std::optional<HostLoadEvent>& load) {
 
 }  // namespace
 
-double measure_peak(const PreparedRun& run, RankContext& context, RankProcesses processes,
+double measure_peak(RankContext& context, Precision precision, RankProcesses processes,
                     PeakMoment moment) {
-  const double seconds = run.config.measure.peak_s;
+  const double seconds = context.config.measure.peak_s;
   if (seconds <= 0 || context.in_lockstep) return 0;
   const bool before = moment == PeakMoment::before_run;
   context.show(beginning(before ? "set-up" : "finish",
                          before ? fmt::format("peak rate and memory, {:.1f} s", 1.5 * seconds)
                                 : fmt::format("peak rate, {:.1f} s", seconds)));
   Communicator& all = context.all_ranks();
-  HostsWatch hosts(all, run.placement.bindings, processes);
-  const std::optional<RankPeak> mine = measure_rank(run, context);
+  HostsWatch hosts(all, context.placement.bindings, processes);
+  const std::optional<RankPeak> mine = measure_rank(context, precision);
   const RankPeak* peak = mine ? &*mine : nullptr;
   double load = other_share(hosts.until_now());
-  if (peak != nullptr && !gpu_of(context)) load = std::max(load, peak->waited);
+  if (peak != nullptr && !context.gpu()) load = std::max(load, peak->waited);
   all.all_reduce(std::span(&load, 1), Reduction::max);
   std::array<double, 2> rates{share_of_rate(peak, context),
                               peak != nullptr ? peak->product.mm_ops_per_second : 0};
   all.all_reduce(std::span(rates));
-  PeakEvent event{rates[0], to_string(run.workload.precision)};
+  PeakEvent event{rates[0], to_string(precision)};
   event.mm_ops_per_second = rates[1];
   event.products = names_of(peak, all);
   if (peak != nullptr) event.tried = peak->product.tried;
   if (load >= 0) event.other_load = load;
-  if (before) measure_memory(run, context, event);
+  if (before) measure_memory(context, event);
   if (context.is_first()) context.post(event);
   return rates[1];
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "suite/run/rank_context.hpp"
-#include "suite/run/search_service.hpp"
+#include "suite/ranks/rank_context.hpp"
+#include "suite/search/search_service.hpp"
 
 namespace heteroperf {
 

@@ -10,7 +10,7 @@
 //
 // A plan comes before the measurement: where threads share CPUs, or the arrays would not fit, a
 // reason is told instead of a number that means something else.
-#include "suite/run/memory_rate.hpp"
+#include "suite/watch/memory_rate.hpp"
 
 #include <fmt/format.h>
 

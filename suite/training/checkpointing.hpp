@@ -6,7 +6,7 @@
 #include <string>
 
 #include "runners/engine/checkpoint/checkpoint.hpp"
-#include "suite/run/rank_context.hpp"
+#include "suite/ranks/rank_context.hpp"
 
 namespace heteroperf {
 

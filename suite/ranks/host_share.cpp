@@ -5,7 +5,7 @@
 //
 // The placement of a rank is then that of a small run on the mask alone, of which it takes the part
 // with its own index. Bindings travel as text, one field per line, because names have any length.
-#include "suite/watch/host_share.hpp"
+#include "suite/ranks/host_share.hpp"
 
 #include <fmt/format.h>
 

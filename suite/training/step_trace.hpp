@@ -6,7 +6,7 @@
 #include "runners/engine/training.hpp"
 #include "runners/schedule/formats/trace_json.hpp"
 #include "suite/planning/chosen_plan.hpp"
-#include "suite/run/rank_context.hpp"
+#include "suite/ranks/rank_context.hpp"
 
 namespace heteroperf {
 

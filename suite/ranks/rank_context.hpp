@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "results/journal/events.hpp"
@@ -10,8 +11,8 @@
 #include "runners/engine/engine.hpp"
 #include "suite/config/placement.hpp"
 #include "suite/config/run_config.hpp"
-#include "suite/watch/progress.hpp"
-#include "suite/watch/rank_log.hpp"
+#include "suite/ranks/progress.hpp"
+#include "suite/ranks/rank_log.hpp"
 #include "workloads/workload.hpp"
 
 namespace heteroperf {
@@ -42,6 +43,10 @@ struct RankContext {
 
   Communicator& all_ranks() const { return *world.communicator; }
   ControlChannel& control() const { return *world.control; }
+  /// The GPU that this rank computes on; none: the host's cores.
+  std::optional<int> gpu() const {
+    return placement.bindings[static_cast<std::size_t>(all_ranks().rank().value())].gpu;
+  }
   bool is_first() const { return all_ranks().rank() == RankId(0); }
   /// Appends an event to the run's journal, from any rank.
   void post(const Event& event);

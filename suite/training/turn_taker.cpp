@@ -8,7 +8,7 @@
 // an uninterrupted run. Each turn is reported with the CPU time it used, the time its threads
 // waited for a core, and the CPU time used while it should have slept: from these the gate sees
 // whether the other program or a third one disturbed it.
-#include "suite/run/turn_taker.hpp"
+#include "suite/training/turn_taker.hpp"
 
 #include <fmt/format.h>
 
@@ -26,8 +26,8 @@
 #include "metrics/base/quantity.hpp"
 #include "results/journal/journal.hpp"
 #include "runners/cluster/system_files.hpp"
-#include "suite/run/rank_context.hpp"
-#include "suite/run/rank_messages.hpp"
+#include "suite/ranks/rank_context.hpp"
+#include "suite/ranks/rank_messages.hpp"
 #include "suite/watch/host_load.hpp"
 
 namespace heteroperf {
@@ -73,16 +73,6 @@ std::optional<TurnOrder> order_of_line(const std::string& line) {
   return TurnOrder{TurnOrder::Kind::steps, static_cast<std::uint64_t>(*count), 0};
 }
 
-// An empty text means that such runs can stop between any two steps.
-std::string why_not_by_steps(const std::vector<PreparedRun>& runs) {
-  if (runs.size() > 1) return "a suite runs one workload after another";
-  const PreparedRun& run = runs.front();
-  if (!run.plan) return run.workload.name + " is a search, which has no steps of its own";
-  if (run.plan->emulated) return "emulated devices follow a clock that does not stand still";
-  if (run.config.with_baselines) return "--with-baselines runs other trainings after it";
-  return "";
-}
-
 }  // namespace
 
 std::int64_t StoppableClock::now_ns() const {
@@ -121,9 +111,7 @@ TurnTaker::TurnTaker(const TurnAddress& address)
       "Run both programs alone.");
 }
 
-void TurnTaker::require_steps(const std::vector<PreparedRun>& runs) {
-  const std::string why = why_not_by_steps(runs);
-  if (why.empty()) return;
+void TurnTaker::refuse(const std::string& why) {
   pipe_.send("refused " + why);
   throw UserError("this run cannot advance in lockstep", why, "Run it alone.");
 }

@@ -10,7 +10,6 @@
 
 #include "runners/comm/control_channel.hpp"
 #include "suite/program/turn_protocol.hpp"
-#include "suite/run/prepared_run.hpp"
 
 namespace heteroperf {
 
@@ -59,8 +58,8 @@ class TurnTaker {
   static std::unique_ptr<TurnTaker> from_environment();
   explicit TurnTaker(const TurnAddress& address);
 
-  /// Throws UserError, and tells the gate, where these runs cannot stop between two steps.
-  void require_steps(const std::vector<PreparedRun>& runs);
+  /// Throws UserError, and tells the gate, why the runs cannot stop between two steps.
+  [[noreturn]] void refuse(const std::string& why);
 
   /// The journal's clock.
   const StoppableClock& clock() const { return clock_; }

@@ -6,14 +6,14 @@
 // A search by time ends at one moment for all groups. Each group that starts to measure, or leaves
 // before it could, is counted in; when the last one has come, the end is set to now plus the
 // duration. Until then no group may stop.
-#include "suite/run/search_service.hpp"
+#include "suite/search/search_service.hpp"
 
 #include <cmath>
 
 #include "metrics/base/clock.hpp"
 #include "metrics/base/quantity.hpp"
-#include "suite/run/search_history.hpp"
-#include "suite/run/search_messages_json.hpp"
+#include "suite/search/search_history.hpp"
+#include "suite/search/search_messages_json.hpp"
 #include "workloads/graph/model_graph_json.hpp"
 
 namespace heteroperf {

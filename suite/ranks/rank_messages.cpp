@@ -2,7 +2,7 @@
 // journal for an event, nothing for a flush or a question of the clock, the text of a question for
 // a master. Messages of one rank arrive in order, so an answered flush proves that all earlier
 // events have been handled. Whichever rank waits for a reply does not hold up the others.
-#include "suite/run/rank_messages.hpp"
+#include "suite/ranks/rank_messages.hpp"
 
 #include <fmt/format.h>
 

@@ -6,7 +6,7 @@
 // Looking costs time that belongs to measuring, not to training, and is charged to `measuring_s`.
 // With more than a hundred hosts the interval grows with their number: all lines end in one journal
 // on rank 0.
-#include "suite/run/live_watch.hpp"
+#include "suite/watch/live_watch.hpp"
 
 #include <algorithm>
 #include <set>

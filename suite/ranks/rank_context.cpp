@@ -1,13 +1,13 @@
 // Everything that a rank does for the sake of measuring (events, log lines, the progress line) is
 // timed here, once, and summed in `measuring_s`; the record reports it as overhead. The journal's
 // writer on rank 0 counts its own cost, so an event that goes there directly is not counted twice.
-#include "suite/run/rank_context.hpp"
+#include "suite/ranks/rank_context.hpp"
 
 #include <span>
 
 #include "metrics/base/clock.hpp"
 #include "suite/program/signals.hpp"
-#include "suite/run/rank_messages.hpp"
+#include "suite/ranks/rank_messages.hpp"
 
 namespace heteroperf {
 

@@ -2,7 +2,7 @@
 // a second at most, a log one every ten seconds. A new phase is shown at once, since it says that
 // the last one is over. On a terminal the line is erased and rewritten; whoever prints something
 // else calls finish() first, or the text would continue the line.
-#include "suite/watch/progress.hpp"
+#include "suite/ranks/progress.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>

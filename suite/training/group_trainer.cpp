@@ -7,7 +7,7 @@
 // a stop signal is heard in between and a classifier can end early once it has given enough wrong
 // answers for its error to be known. The engine always evaluates the beginning of its split; a
 // window moves that beginning.
-#include "suite/run/group_trainer.hpp"
+#include "suite/training/group_trainer.hpp"
 
 #include <fmt/format.h>
 

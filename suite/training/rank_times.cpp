@@ -2,7 +2,7 @@
 // shows drift and stragglers: when it is full, neighbouring values merge and each then stands for
 // twice as many steps. SplitSums keeps totals; what lies between the end of a step and the start of
 // the next is charged to `other_s`, so the parts always add up to the wall time.
-#include "suite/run/rank_times.hpp"
+#include "suite/training/rank_times.hpp"
 
 #include <cmath>
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "suite/planning/chosen_plan.hpp"
-#include "suite/run/rank_context.hpp"
+#include "suite/ranks/rank_context.hpp"
 
 namespace heteroperf {
 
@@ -9,9 +9,6 @@ namespace heteroperf {
 /// warm-up then measured phase, then evaluation. Throws Error{run_failed} when the loss is not
 /// finite.
 ProgramEnd run_training(RankContext& context, const Workload& workload, const ChosenPlan& plan);
-
-/// The GPU that this rank computes on; none: the host's cores.
-std::optional<int> gpu_of(const RankContext& context);
 
 /// The engine's view of a workload on this configuration, without a plan.
 TrainingSpec training_spec(const RankContext& context, const Workload& workload);

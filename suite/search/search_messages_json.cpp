@@ -5,7 +5,7 @@
 //
 // The second half reads trials back out of a journal. The line that begins a trial has the graph,
 // the line that ends it has the outcome, and its evaluations lie between them.
-#include "suite/run/search_messages_json.hpp"
+#include "suite/search/search_messages_json.hpp"
 
 #include <map>
 #include <nlohmann/json.hpp>

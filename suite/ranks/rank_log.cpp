@@ -2,7 +2,7 @@
 // the last one is on the disk when the process dies. It repeats events of the journal in words, but
 // not those of every step. A log that cannot be written ends with one warning, because the journal
 // is what counts.
-#include "suite/watch/rank_log.hpp"
+#include "suite/ranks/rank_log.hpp"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>

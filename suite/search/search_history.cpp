@@ -3,7 +3,7 @@
 // earlier ones as parents. A chain that leads back to a folder already seen is refused. Every trial
 // must have the shapes of samples and classes of the new search, and no architecture may come
 // twice, which the search itself checks when it restores them.
-#include "suite/run/search_history.hpp"
+#include "suite/search/search_history.hpp"
 
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@
 #include "metrics/base/error.hpp"
 #include "results/record/run_folder.hpp"
 #include "suite/config/run_config_json.hpp"
-#include "suite/run/search_messages_json.hpp"
+#include "suite/search/search_messages_json.hpp"
 
 namespace heteroperf {
 namespace {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "suite/run/rank_context.hpp"
+#include "suite/ranks/rank_context.hpp"
 
 namespace heteroperf {
 
