@@ -1,5 +1,9 @@
-// A session gives a verb its ranks, and an orderly end when one of them fails. Threads are simple:
-// an exception of one is rethrown to the caller. A world of processes is not: MPI cannot be left
+// The one way in which commands get ranks, and an orderly end when one of them fails. There are
+// three kinds of ranks: processes of a launcher's world of which this is one, threads of this
+// process, and a world that this process starts by calling mpirun on its own command line. In the
+// last case this process only launches: the ranks come back here as a launched world.
+//
+// Threads are simple: the first exception ends all. Processes are not: MPI cannot be left
 // while peers wait in it, so a rank that fails tells the others over the control channel, rank 0
 // shows what it has, and every process ends at once with `_exit`.
 //
@@ -19,6 +23,7 @@
 #include <optional>
 #include <thread>
 
+#include "results/text/text_escapes.hpp"
 #include "runners/cluster/cpu_set.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/comm/mpi_launch.hpp"
@@ -48,8 +53,8 @@ void check_same_command(Communicator& world, const std::vector<std::string>& arg
   problems.throw_if_any();
 }
 
-int rank_count(const RankSession& session, const UsableCores& cores) {
-  return session.ranks > 0 ? session.ranks : cores.count();
+bool has_threads(const RankSession& session) {
+  return session.transport.empty() || session.transport == "threads";
 }
 
 void bind_if_they_fit(const UsableCores& cores, int ranks, int rank) {
@@ -62,20 +67,18 @@ void bind_if_they_fit(const UsableCores& cores, int ranks, int rank) {
 ExitCode failed(const Error& error, const RankWork& work) {
   work.keep(error);
   for (const Problem& problem : error.problems()) {
-    fmt::print(stderr, "heteroperf: {}\n", problem.text());
+    // Files of others speak here too: nothing of theirs steers the terminal.
+    fmt::print(stderr, "heteroperf: {}\n", utf8_text(problem.text()));
   }
   return exit_code_of(error.kind());
 }
 
-ExitCode on_threads(const RankSession& session, const RankWork& work, const UsableCores& cores) {
-  const int ranks = rank_count(session, cores);
+ExitCode on_threads(int ranks, const CommConfig& comm, const RankWork& work) {
   std::atomic<ExitCode> code{ExitCode::ok};
   try {
-    run_on_threads(ranks, session.comm, [&](World& world) {
-      const int rank = world.communicator->rank().value();
-      bind_if_they_fit(cores, ranks, rank);
+    run_on_threads(ranks, comm, [&](World& world) {
       const ExitCode mine = work.body(world);
-      if (rank == 0) code = mine;
+      if (world.communicator->rank() == RankId(0)) code = mine;
     });
   } catch (const Error& error) {
     return failed(error, work);
@@ -151,6 +154,26 @@ World join_or_report(const CommConfig& comm) {
   }
 }
 
+/// One rank of a launcher's world.
+ExitCode run_launched_rank(int rank, const CommConfig& comm, const RankWork& work) {
+  die_with_launcher();
+  World world = join_or_report(comm);
+  ExitCode code = ExitCode::ok;
+  try {
+    code = work.body(world);
+  } catch (const Error& error) {
+    leave_broken_world(world, error, work);
+  } catch (const std::exception& error) {
+    leave_broken_world(world, unexpected_failure(error), work);
+  }
+  const bool first = rank == 0;
+  // Only rank 0's code is the launcher's result; the other ranks ended well.
+  if (first && code != ExitCode::ok) report_exit(static_cast<int>(code), "");
+  leave(std::move(world), rank);
+  report_exit(0, "");
+  return first ? code : ExitCode::ok;
+}
+
 }  // namespace
 
 void abandon_run(const std::weak_ptr<ControlChannel>& control, const Error& error) {
@@ -194,7 +217,7 @@ void check_session(const RankSession& session) {
                  "Leave --ranks out.");
   }
   const int most = most_threads(usable_cores());
-  if (!launched && session.ranks > most && (transport.empty() || transport == "threads")) {
+  if (!launched && session.ranks > most && has_threads(session)) {
     problems.add(fmt::format("--ranks {} does not fit this machine", session.ranks),
                  fmt::format("{} threads for its cores at most", most),
                  "Give fewer, or start ranks on more hosts with mpirun.");
@@ -219,48 +242,36 @@ RankDescriptor describe_rank(const Communicator& world) {
   return mine;
 }
 
-ExitCode run_session(const RankSession& session, const RankWork& work) {
-  check_session(session);
-  const UsableCores cores = usable_cores();
-  const auto launched = detect_launcher();
-  const bool in_this_process =
-      launched || session.transport.empty() || session.transport == "threads";
-  if (in_this_process) install_stop_signals([] {});
-  if (launched) {
-    RankWork checked = work;
-    // Different arguments would make ranks enter different collectives and hang.
-    checked.body = [&](World& world) {
-      check_same_command(*world.communicator, session.argv);
-      return work.body(world);
-    };
-    return run_launched_rank(*launched, session.comm, checked);
+ExitCode start_ranks(const RankSession& session, const RankWork& work) {
+  if (const auto launched = detect_launcher()) {
+    return run_launched_rank(launched->rank, session.comm, work);
   }
-  if (in_this_process) return on_threads(session, work, cores);
+  const int cores = usable_cores().count();
+  const int ranks = session.ranks > 0 ? session.ranks : cores;
+  if (has_threads(session)) return on_threads(ranks, session.comm, work);
   LaunchConfig launch;
-  launch.cores = cores.count();
+  launch.cores = cores;
   launch.deadline_s = session.comm.timeout_s;
   const std::vector<std::string> arguments(session.argv.begin() + 1, session.argv.end());
-  return static_cast<ExitCode>(launch_under_mpirun(rank_count(session, cores), arguments, launch));
+  return static_cast<ExitCode>(launch_under_mpirun(ranks, arguments, launch));
 }
 
-ExitCode run_launched_rank(const LaunchedRank& launched, const CommConfig& comm,
-                           const RankWork& work) {
-  die_with_launcher();
-  World world = join_or_report(comm);
-  ExitCode code = ExitCode::ok;
-  try {
-    code = work.body(world);
-  } catch (const Error& error) {
-    leave_broken_world(world, error, work);
-  } catch (const std::exception& error) {
-    leave_broken_world(world, unexpected_failure(error), work);
-  }
-  const bool first = launched.rank == 0;
-  // Only rank 0's code is the launcher's result; the other ranks ended well.
-  if (first && code != ExitCode::ok) report_exit(static_cast<int>(code), "");
-  leave(std::move(world), launched.rank);
-  report_exit(0, "");
-  return first ? code : ExitCode::ok;
+ExitCode run_session(const RankSession& session, const RankWork& work) {
+  check_session(session);
+  const bool launched = detect_launcher().has_value();
+  if (launched || has_threads(session)) install_stop_signals([] {});
+  RankWork checked = work;
+  checked.body = [&, cores = usable_cores()](World& world) {
+    Communicator& all = *world.communicator;
+    if (launched) {
+      // Different arguments would make ranks enter different collectives and hang.
+      check_same_command(all, session.argv);
+    } else {
+      bind_if_they_fit(cores, all.size(), all.rank().value());
+    }
+    return work.body(world);
+  };
+  return start_ranks(session, checked);
 }
 
 }  // namespace heteroperf

@@ -11,7 +11,7 @@
 
 namespace heteroperf {
 
-/// Who takes part in a verb that works on several ranks.
+/// Who takes part in a command that works on several ranks.
 struct RankSession {
   int ranks = 0;                  ///< 0: the launcher's world, or one per usable core
   std::string transport;          ///< "threads", "mpi", "nccl"; "": the launcher's, else threads
@@ -30,19 +30,21 @@ struct RankWork {
 /// Describes this rank to the others; its library is told with the major version.
 RankDescriptor describe_rank(const Communicator& world);
 
+/// Runs `work` on every rank: in the launcher's world, on threads of this process, or in this
+/// program again under mpirun. Returns rank 0's exit code, or that of what a rank threw; stop
+/// signals are the caller's. Throws SystemError{environment} without MPI. In a launcher's world a
+/// rank that cannot go on tells the others, runs `keep` on rank 0 and ends the process at once: MPI
+/// cannot be left in order without its peers.
+ExitCode start_ranks(const RankSession& session, const RankWork& work);
+
 /// Throws UserError for a transport that is not known, a count that is not positive or differs
 /// from the launcher's world; all at once.
 void check_session(const RankSession& session);
 
-/// Runs `work` on every rank: threads of this process, this program again under mpirun, or the
-/// launcher's world. Returns rank 0's exit code, or that of what a rank threw. Throws before the
-/// ranks begin: what check_session() finds, SystemError{environment} without MPI.
+/// Calls start_ranks() for a verb whose ranks have no placement of their own: hears stop signals,
+/// binds threads where they fit the cores, and holds launched ranks to one command. Throws what
+/// check_session() finds.
 ExitCode run_session(const RankSession& session, const RankWork& work);
-
-/// The same for one rank of a launcher's world. A rank that cannot go on tells the others, runs
-/// `keep` on rank 0 and ends the process at once: MPI cannot be left in order without its peers.
-ExitCode run_launched_rank(const LaunchedRank& launched, const CommConfig& comm,
-                           const RankWork& work);
 
 /// Ends rank 0's process at once, and tells the other ranks why: for a rank of which a thread hangs
 /// where nothing can end it. `control`: of the run that goes on, where there is one.

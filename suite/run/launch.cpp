@@ -1,7 +1,6 @@
-// Turns one `run` command into ranks and their results. There are three ways to have ranks: threads
-// of this process, processes of a launcher's world of which this is one, and a world that this
-// process starts by calling mpirun on its own command line. In the last case this process only
-// launches: the ranks come back here as a launched world.
+// Turns one `run` command into ranks (ranks/rank_session.hpp) and their results. Where the ranks
+// are threads, the runs are prepared once before there are any; ranks of a launcher's world prepare
+// them each for itself; and where this process only starts mpirun, it checks them.
 //
 // A command runs one workload or, as a *suite*, several in a row, each in a folder of its own with
 // a journal and a record; suite.json sums them up and is rewritten after every run, so that a suite
@@ -13,10 +12,10 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -24,7 +23,6 @@
 #include "results/record/show.hpp"
 #include "results/record/suite_record.hpp"
 #include "results/sweep/sweep_index.hpp"
-#include "runners/comm/mpi_launch.hpp"
 #include "suite/config/reproduce.hpp"
 #include "suite/program/error_report_json.hpp"
 #include "suite/program/signals.hpp"
@@ -229,27 +227,28 @@ RunEnd verdict_on(const ProgramEnd& end) {
   return {RunStatus::complete, ExitCode::ok};
 }
 
-/// The classes run alone after the run itself, so that the run loses nothing where they fail.
-ProgramEnd run_with_baselines(const PreparedRun& run, World& world, Engine& engine,
-                              FirstRank first) {
-  const ProgramEnd end = run_workload(run, world, engine, first);
-  if (end.interrupted || end.failed) return end;
-  return run_baselines(run, world, engine, first);
-}
+/// The runs of a command; ranks that are threads share them, and both are read only.
+struct ReadyRuns {
+  std::vector<PreparedRun> runs;
+  std::shared_ptr<Engine> engine;
+};
 
 /// All runs of the command on this rank; `output` is rank 0's, else null.
-ExitCode run_all(const std::vector<PreparedRun>& runs, World& world, Engine& engine,
-                 RunOutput* output, const GlobalOptions& options) {
+ExitCode run_all(const ReadyRuns& ready, World& world, RunOutput* output,
+                 const GlobalOptions& options) {
   ExitCode worst = ExitCode::ok;
-  for (const PreparedRun& run : runs) {
-    ProgramEnd end;
-    if (output == nullptr) {
-      end = run_with_baselines(run, world, engine, {});
-    } else {
-      RunRecorder& recorder = output->begin(run, engine.libtorch_version());
-      ProgressLine progress(options);
-      end = run_with_baselines(run, world, engine, {&recorder, &progress, output->turns()});
-      progress.finish();
+  for (const PreparedRun& run : ready.runs) {
+    FirstRank first;
+    std::optional<ProgressLine> progress;
+    if (output != nullptr) {
+      RunRecorder& recorder = output->begin(run, ready.engine->libtorch_version());
+      first = {&recorder, &progress.emplace(options), output->turns()};
+    }
+    ProgramEnd end = run_workload(run, world, *ready.engine, first);
+    // The classes run alone after the run itself, so that the run loses nothing where they fail.
+    if (!end.interrupted && !end.failed) end = run_baselines(run, world, *ready.engine, first);
+    if (output != nullptr) {
+      progress->finish();
       const RunEnd verdict = verdict_on(end);
       if (end.failed) fmt::print(stderr, "heteroperf: {}\n", end.reason);
       const ExitCode code = output->end(verdict.status, end.reason, verdict.code);
@@ -283,72 +282,14 @@ void find_gpus(const ScaleConfig& config, Placement& placement, Communicator* wo
   placement.bindings = gather_bindings(*world, own);
 }
 
-// The engine and the prepared runs are shared by all ranks of the process; both are read only.
-ExitCode run_as_threads(const RunConfig& config, const PlanSources& sources, Placement placement,
-                        const RunIdentity& identity, const GlobalOptions& options,
-                        TurnTaker* turns) {
-  find_gpus(config.scale, placement, nullptr);
-  const auto runs = prepare_runs(config, sources, placement, placement.ranks);
-  const auto engine = load_engine();
-  RunOutput output(config, identity, options, runs, turns);
-  std::atomic<ExitCode> code{ExitCode::ok};
-  try {
-    run_on_threads(placement.ranks, config.comm, [&](World& world) {
-      const bool first = world.communicator->rank() == RankId(0);
-      const ExitCode mine = run_all(runs, world, *engine, first ? &output : nullptr, options);
-      if (first) code = mine;
-    });
-  } catch (const Error& error) {
-    output.fail(error);
-    throw;
-  } catch (const std::exception& error) {
-    const SystemError failure = unexpected_failure(error);
-    output.fail(failure);
-    throw failure;
-  }
-  return code;
-}
-
-ExitCode run_as_launched(const RunConfig& config, const PlanSources& sources,
-                         const UsableCores& cores, const LaunchedRank& launched,
-                         const RunIdentity& identity, const GlobalOptions& options,
-                         TurnTaker* turns) {
-  std::unique_ptr<RunOutput> output;
-  RunConfig effective = config;
-  if (effective.scale.transport != "nccl") effective.scale.transport = "mpi";
-  RankWork work;
-  work.body = [&](World& world) {
-    // Every rank knows its own cores only. Collectives tell it who else shares the host, and give
-    // all ranks the bindings of all.
-    const HostShare share = share_of_host(*world.communicator, cores);
-    Placement placement = choose_launched_placement(config.scale, cores, launched.size, share);
-    placement.bindings = gather_bindings(*world.communicator, placement.bindings.front());
-    find_gpus(config.scale, placement, world.communicator.get());
-    const auto runs = prepare_runs(effective, sources, placement, share.ranks_on_host);
-    const auto engine = load_engine();
-    if (launched.rank == 0) {
-      // Folders are made only when nothing can be refused any more.
-      output = std::make_unique<RunOutput>(effective, identity, options, runs, turns);
-    }
-    return run_all(runs, world, *engine, output.get(), options);
-  };
-  work.keep = [&](const Error& error) {
-    if (output) output->fail(error);
-    if (options.json) fmt::print("{}", error_report_text(error));
-  };
-  return run_launched_rank(launched, config.comm, work);
-}
-
-ExitCode run_under_mpirun(const RunConfig& config, const PlanSources& sources, Placement placement,
-                          const UsableCores& cores, const RunIdentity& identity) {
-  give_gpus(config.scale, placement.bindings);
-  // This process refuses all that can be seen without reading data; rank 0 refuses the rest.
-  check_runs(config, sources, placement, placement.ranks);
-  const std::vector<std::string> arguments(identity.argv.begin() + 1, identity.argv.end());
-  LaunchConfig launch;
-  launch.cores = cores.count();
-  launch.deadline_s = config.comm.timeout_s;
-  return static_cast<ExitCode>(launch_under_mpirun(placement.ranks, arguments, launch));
+/// The placement of a rank in a launcher's world, where every rank knows its own cores only:
+/// collectives tell it who else shares the host, and give all ranks the bindings of all.
+Placement place_among_ranks(const ScaleConfig& config, const UsableCores& cores,
+                            const HostShare& share, Communicator& world) {
+  Placement placement = choose_launched_placement(config, cores, world.size(), share);
+  placement.bindings = gather_bindings(world, placement.bindings.front());
+  find_gpus(config, placement, &world);
+  return placement;
 }
 
 /// Finds the place of this run in the sweep that started it; nothing where none did. Throws
@@ -376,24 +317,56 @@ ExitCode launch_run(const RunConfig& given, const RunIdentity& command,
   const auto launched = detect_launcher();
   const int world_ranks = launched ? launched->size : 0;
   const PlanSources sources = read_plan_sources(given);
-  const RunConfig config = with_ranks(given, sources, cores.count(), world_ranks);
-  const Placement placement = choose_placement(config.scale, cores, world_ranks);
+  RunConfig config = with_ranks(given, sources, cores.count(), world_ranks);
+  Placement placement = choose_placement(config.scale, cores, world_ranks);
   end_with_parent();
+  const RankSession session{placement.ranks, config.scale.transport, command.argv, config.comm};
   if (!launched && config.scale.transport != "threads") {
-    return run_under_mpirun(config, sources, placement, cores, command);
+    give_gpus(config.scale, placement.bindings);
+    // This process refuses all that can be seen without reading data; rank 0 refuses the rest.
+    check_runs(config, sources, placement, placement.ranks);
+    return start_ranks(session, {});
   }
   install_stop_signals(flush_open_journal);
   std::unique_ptr<TurnTaker> turns;
   RunIdentity identity = command;
-  // Only the rank that writes speaks with a gate and has a place in a sweep.
-  if (!launched || launched->rank == 0) {
+  // Only the process that writes speaks with a gate and has a place in a sweep.
+  const bool writes = !launched || launched->rank == 0;
+  if (writes) {
     turns = TurnTaker::from_environment();
     identity.sweep = place_in_sweep(given.out);
   }
+  if (launched && config.scale.transport != "nccl") config.scale.transport = "mpi";
+  std::unique_ptr<RunOutput> output;
+  const auto make_ready = [&](const Placement& placed, int ranks_on_host) {
+    ReadyRuns ready{prepare_runs(config, sources, placed, ranks_on_host), load_engine()};
+    // Folders are made only when nothing can be refused any more.
+    if (writes) {
+      output = std::make_unique<RunOutput>(config, identity, options, ready.runs, turns.get());
+    }
+    return ready;
+  };
+  RankWork work;
+  work.keep = [&](const Error& error) {
+    if (output) output->fail(error);
+    if (options.json) fmt::print("{}", error_report_text(error));
+  };
   if (launched) {
-    return run_as_launched(config, sources, cores, *launched, identity, options, turns.get());
+    work.body = [&](World& world) {
+      const HostShare share = share_of_host(*world.communicator, cores);
+      const Placement placed = place_among_ranks(config.scale, cores, share, *world.communicator);
+      const ReadyRuns ready = make_ready(placed, share.ranks_on_host);
+      return run_all(ready, world, output.get(), options);
+    };
+    return start_ranks(session, work);
   }
-  return run_as_threads(config, sources, placement, identity, options, turns.get());
+  find_gpus(config.scale, placement, nullptr);
+  const ReadyRuns ready = make_ready(placement, placement.ranks);
+  work.body = [&](World& world) {
+    const bool first = world.communicator->rank() == RankId(0);
+    return run_all(ready, world, first ? output.get() : nullptr, options);
+  };
+  return start_ranks(session, work);
 }
 
 }  // namespace heteroperf
