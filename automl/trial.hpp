@@ -53,8 +53,9 @@ struct TrialReport {
   double quality = 0.0;                                    ///< validation accuracy, 0 … 1
   double loss = std::numeric_limits<double>::quiet_NaN();  ///< validation loss
   std::uint64_t steps = 0;                                 ///< steps done since the trial's start
-  enum class Health { fine, diverged, failed } health = Health::fine;
-  std::string reason;  ///< words for a divergence or failure
+  /// truncated: the run was stopped before the quality was known
+  enum class Health { fine, diverged, failed, truncated } health = Health::fine;
+  std::string reason;  ///< words for whatever is not fine
 };
 
 /// The end of a trial.

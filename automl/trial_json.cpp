@@ -76,6 +76,7 @@ constexpr Named<TrialReport::Health> health_names[] = {
     {TrialReport::Health::fine, "fine"},
     {TrialReport::Health::diverged, "diverged"},
     {TrialReport::Health::failed, "failed"},
+    {TrialReport::Health::truncated, "truncated"},
 };
 
 void read_health(ObjectReader& reader, TrialReport::Health& health) {

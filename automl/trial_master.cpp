@@ -196,6 +196,7 @@ class TrialMaster::Impl {
     statistics.idle = Seconds(static_cast<double>(idle_ns_) * 1e-9);
     statistics.answers = answers_;
     statistics.groups_lost = groups_lost_;
+    statistics.gave_up = gave_up_;
     return statistics;
   }
 
@@ -368,6 +369,7 @@ class TrialMaster::Impl {
     std::string& reason = training.outcome.reason;
     const TrialReport& report = group.report;
     if (report.health == TrialReport::Health::failed) return TrialState::failed;
+    if (report.health == TrialReport::Health::truncated) return TrialState::truncated;
     if (report.health == TrialReport::Health::diverged || !std::isfinite(report.quality)) {
       if (reason.empty()) reason = fmt::format("loss {}, quality {}", report.loss, report.quality);
       return TrialState::diverged;
@@ -433,6 +435,7 @@ class TrialMaster::Impl {
   void count_failures(const TrialOutcome& outcome) {
     failures_ = outcome.state == TrialState::failed ? failures_ + 1 : 0;
     if (failures_ < options_.failures_in_a_row || !no_more_.empty()) return;
+    gave_up_ = true;
     no_more_ = fmt::format("{} trials in a row failed (the last: {})", failures_, outcome.reason);
   }
 
@@ -459,6 +462,7 @@ class TrialMaster::Impl {
   bool closed_ = false;
   std::string no_more_;  ///< the reason why no further trial is handed out; empty while they are
   std::uint32_t failures_ = 0;
+  bool gave_up_ = false;
   CallbackQueue calls_;
   std::vector<double> latencies_;
   std::size_t next_latency_ = 0;

@@ -59,6 +59,7 @@ struct MasterStatistics {
   Seconds idle;  ///< waiting of groups at the master, from arrival to answer, summed
   std::uint64_t answers = 0;
   std::uint64_t groups_lost = 0;
+  bool gave_up = false;  ///< so many trials failed in a row that no more are handed out
 };
 
 /// Hands trials to groups of ranks as they become free.

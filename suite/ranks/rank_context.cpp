@@ -12,29 +12,30 @@
 namespace heteroperf {
 
 void RankContext::show(const ProgressState& state) {
-  if (progress == nullptr) return;
+  if (first.progress == nullptr) return;
   const ScopedSeconds measured(&measuring_s);
-  progress->update(state);
+  first.progress->update(state);
 }
 
 void RankContext::log(const std::string& text) {
-  if (log_file == nullptr) return;
+  if (!log_file) return;
   const ScopedSeconds measured(&measuring_s);
   log_file->write(text);
 }
 
 void RankContext::log_step(std::uint64_t n, double loss) {
-  if (log_file == nullptr) return;
+  if (!log_file) return;
   const ScopedSeconds measured(&measuring_s);
   log_file->step(n, loss);
 }
 
 void RankContext::post(const Event& event) {
-  if (log_file != nullptr) {
+  if (log_file) {
     const ScopedSeconds measured(&measuring_s);
     log_file->note(event);
   }
-  if (journal != nullptr) return journal->append(event);  // which keeps account of itself
+  if (first.journal != nullptr)
+    return first.journal->append(event);  // which keeps account of itself
   const ScopedSeconds measured(&measuring_s);
   post_event(control(), event);
 }

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -19,21 +21,26 @@ namespace heteroperf {
 
 class TurnTaker;
 
-/// Everything that one rank of a run works with. References outlive the run. A pointer that belongs
-/// to rank 0 is null elsewhere.
+/// The things that rank 0 keeps while a workload runs; all null or empty on the other ranks.
+struct FirstRank {
+  JournalWriter* journal = nullptr;  ///< rank 0's own events take no detour
+  ProgressLine* progress = nullptr;
+  TurnTaker* turns = nullptr;  ///< in lockstep only
+  std::string run_id = {};
+  std::filesystem::path folder = {};  ///< of the run
+};
+
+/// Everything that one rank of a run works with. References outlive the run.
 struct RankContext {
   const RunConfig& config;
   const Placement& placement;
   World& world;
   Engine& engine;
-  RankLog* log_file = nullptr;       ///< with rank_logs only
-  TurnTaker* turns = nullptr;        ///< rank 0 of a run in lockstep only
-  bool in_lockstep = false;          ///< the same on all ranks: the run moves by turns
-  ProgressLine* progress = nullptr;  ///< rank 0 only
-  Communicator* devices = nullptr;   ///< all ranks over their GPUs' library, with nccl only
-  std::string run_id = {};           ///< rank 0 only
-  std::string run_folder = {};       ///< rank 0's, absolute; with rank_logs or checkpoints only
-  JournalWriter* journal = nullptr;  ///< rank 0 only: its own events take no detour
+  FirstRank first = {};
+  bool in_lockstep = false;                    ///< the same on all ranks: the run moves by turns
+  std::unique_ptr<Communicator> devices = {};  ///< all ranks by the GPUs' library, with nccl only
+  std::string run_folder = {};           ///< rank 0's, absolute; with rank_logs or checkpoints only
+  std::optional<RankLog> log_file = {};  ///< with rank_logs only
   std::function<void()> look_around = {};  ///< told after every step; LiveWatch sets it
   /// Add to this rank's clock to get the journal's: rank 0's without the time a run in lockstep
   /// stood still.

@@ -20,6 +20,7 @@
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/search/class_alone.hpp"
 #include "suite/ranks/rank_messages.hpp"
+#include "suite/run/run_recorder.hpp"
 
 namespace heteroperf {
 namespace {
@@ -137,13 +138,13 @@ void read_result(const RunFiles& files, BaselineEvent& event) {
 /// not.
 class BaselineRun {
  public:
-  BaselineRun(const Baseline& baseline, World& world, Engine& engine, FirstRank mix)
+  BaselineRun(const Baseline& baseline, World& world, Engine& engine, const FirstRank& mix)
       : baseline_(baseline), world_(world), engine_(engine), mix_(mix) {
-    if (mix.recorder == nullptr) return;
+    if (mix.journal == nullptr) return;
     const RunConfig& config = baseline.run->config;
     folder_ = "baseline-" + baseline.device_class;
     recorder_.emplace(config, RunIdentity{{}, baseline.run->reproduce}, baseline.run->workload.name,
-                      mix.recorder->files().folder / folder_);
+                      mix.folder / folder_);
     recorder_->describe(*baseline.run, engine.libtorch_version());
   }
 
@@ -157,7 +158,7 @@ class BaselineRun {
     ProgramEnd end;
     if (member) {
       end = run_workload(*baseline_.run, own, engine_,
-                         {recorder_ ? &*recorder_ : nullptr, mix_.progress});
+                         recorder_ ? recorder_->first_rank(mix_.progress, nullptr) : FirstRank{});
       world_.communicator->barrier();
     } else {
       keep_journal();
@@ -189,13 +190,13 @@ class BaselineRun {
     BaselineEvent event = event_of(baseline_);
     event.folder = folder_;
     if (!end.interrupted) read_result(recorder_->files(), event);
-    mix_.recorder->journal().append(event);
+    mix_.journal->append(event);
   }
 
   const Baseline& baseline_;
   World& world_;
   Engine& engine_;
-  FirstRank mix_;
+  const FirstRank& mix_;
   std::string folder_;
   std::optional<RunRecorder> recorder_;
 };
@@ -212,13 +213,14 @@ std::vector<Baseline> choose_baselines(const PreparedRun& run) {
   return baselines;
 }
 
-ProgramEnd run_baselines(const PreparedRun& run, World& world, Engine& engine, FirstRank first) {
+ProgramEnd run_baselines(const PreparedRun& run, World& world, Engine& engine,
+                         const FirstRank& first) {
   for (const Baseline& baseline : run.baselines) {
     if (run.config.with_baselines && baseline.run) {
       const ProgramEnd end = BaselineRun(baseline, world, engine, first).run();
       if (end.interrupted) return end;
-    } else if (first.recorder != nullptr) {
-      first.recorder->journal().append(event_of(baseline));
+    } else if (first.journal != nullptr) {
+      first.journal->append(event_of(baseline));
     }
   }
   return {};

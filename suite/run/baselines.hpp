@@ -17,6 +17,7 @@ std::vector<Baseline> choose_baselines(const PreparedRun& run);
 /// Runs the baselines one after another, each in a folder of its own below the run's, and puts what
 /// they did into the run's journal; without `with_baselines` only what is predicted of them.
 /// Collective over the world, after run_workload().
-ProgramEnd run_baselines(const PreparedRun& run, World& world, Engine& engine, FirstRank first);
+ProgramEnd run_baselines(const PreparedRun& run, World& world, Engine& engine,
+                         const FirstRank& first);
 
 }  // namespace heteroperf

@@ -242,7 +242,7 @@ ExitCode run_all(const ReadyRuns& ready, World& world, RunOutput* output,
     std::optional<ProgressLine> progress;
     if (output != nullptr) {
       RunRecorder& recorder = output->begin(run, ready.engine->libtorch_version());
-      first = {&recorder, &progress.emplace(options), output->turns()};
+      first = recorder.first_rank(&progress.emplace(options), output->turns());
     }
     ProgramEnd end = run_workload(run, world, *ready.engine, first);
     // The classes run alone after the run itself, so that the run loses nothing where they fail.

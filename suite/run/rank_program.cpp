@@ -28,6 +28,7 @@
 #include "suite/run/expectation.hpp"
 #include "suite/search/search_program.hpp"
 #include "suite/training/training_program.hpp"
+#include "suite/training/turn_taker.hpp"
 #include "suite/watch/live_watch.hpp"
 #include "suite/watch/peak_measurement.hpp"
 
@@ -58,12 +59,12 @@ std::int64_t measure_clock_offset_ns(ControlChannel& control) {
 /// say.
 class FirstRankService {
  public:
-  FirstRankService(const PreparedRun& run, World& world, JournalWriter& journal, TurnTaker* turns) {
-    if (run.groups > 0) search_.emplace(run.config, run.workload, run.groups, journal);
+  FirstRankService(const PreparedRun& run, World& world, const FirstRank& first) {
+    if (run.groups > 0) search_.emplace(run.config, run.workload, run.groups, *first.journal);
     RankMessageHandlers handlers;
-    handlers.on_event = [&journal](const Event& event) { journal.append(event); };
-    handlers.on_question = [this, turns](RankId, const std::string& question,
-                                         ControlChannel::Reply reply) {
+    handlers.on_event = [journal = first.journal](const Event& event) { journal->append(event); };
+    handlers.on_question = [this, turns = first.turns](RankId, const std::string& question,
+                                                       ControlChannel::Reply reply) {
       if (turns != nullptr) return turns->answer(question, std::move(reply));
       search_->answer(question, std::move(reply));
     };
@@ -116,8 +117,8 @@ void warn_about_bf16(const PreparedRun& run, RankContext& context) {
 void post_overhead(RankContext& context) {
   double busiest_s = context.measuring_s;
   context.all_ranks().all_reduce(std::span(&busiest_s, 1), Reduction::max);
-  if (context.journal == nullptr) return;
-  context.post(OverheadEvent{busiest_s + context.journal->cost_s()});
+  if (context.first.journal == nullptr) return;
+  context.post(OverheadEvent{busiest_s + context.first.journal->cost_s()});
 }
 
 /// Agrees on how the workload ended, the same on every rank: a stop that came after the last step
@@ -145,17 +146,11 @@ ProgramEnd agree_on_end(RankContext& context, const SearchService* search) {
 }
 
 /// Tells every rank the folder that rank 0 has made; the text is empty where only rank 0 writes.
-std::string share_run_folder(const PreparedRun& run, Communicator& all, FirstRank first) {
+std::string share_run_folder(const PreparedRun& run, Communicator& all, const FirstRank& first) {
   if (!run.config.rank_logs && !run.config.checkpoint.any()) return {};
   std::filesystem::path folder;
-  if (first.recorder != nullptr) folder = std::filesystem::absolute(first.recorder->files().folder);
+  if (first.journal != nullptr) folder = std::filesystem::absolute(first.folder);
   return share_text(all, folder.string());
-}
-
-/// This rank's log in the run folder; nothing unless asked for.
-std::optional<RankLog> open_log(const PreparedRun& run, const RankContext& context) {
-  if (!run.config.rank_logs) return std::nullopt;
-  return std::make_optional<RankLog>(context.run_folder, context.all_ranks().rank().value());
 }
 
 void log_start(const PreparedRun& run, RankContext& context) {
@@ -176,7 +171,7 @@ std::unique_ptr<const GpuWatch> watch_gpu(const RankContext& context) {
 
 /// Only rank 0 hears of the gate.
 bool agree_on_lockstep(RankContext& context) {
-  std::uint8_t in_lockstep = context.turns != nullptr ? 1 : 0;
+  std::uint8_t in_lockstep = context.first.turns != nullptr ? 1 : 0;
   context.all_ranks().broadcast(std::span(&in_lockstep, 1), RankId(0));
   return in_lockstep != 0;
 }
@@ -186,18 +181,19 @@ ProgramEnd work(const PreparedRun& run, RankContext& context, SearchService* sea
   bind(run.placement, context.all_ranks().rank().value());
   context.all_ranks().barrier();
   context.clock_offset_ns =
-      context.journal != nullptr ? 0 : measure_clock_offset_ns(context.control());
+      context.first.journal != nullptr ? 0 : measure_clock_offset_ns(context.control());
   warn_about_crowding(run, context);
   warn_about_bf16(run, context);
   const RankProcesses processes =
       run.config.scale.transport == "threads" ? RankProcesses::one : RankProcesses::one_each;
   // The set-up, with the peak in it, is watched apart from the training.
   LiveWatch watch(context, processes, {});
-  if (context.progress != nullptr) context.progress->say(course_text(run));
+  if (context.first.progress != nullptr) context.first.progress->say(course_text(run));
   const double mm_rate =
       measure_peak(context, run.workload.precision, processes, PeakMoment::before_run);
-  if (context.progress != nullptr) {
-    for (const std::string& line : prediction_lines(run, mm_rate)) context.progress->say(line);
+  if (context.first.progress != nullptr) {
+    for (const std::string& line : prediction_lines(run, mm_rate))
+      context.first.progress->say(line);
   }
   watch.begin(watch_gpu(context));
   context.show(beginning("build", "weights, data, operators"));
@@ -229,32 +225,26 @@ std::unique_ptr<Communicator> open_devices(const RunConfig& config, World& world
 
 }  // namespace
 
-ProgramEnd run_workload(const PreparedRun& run, World& world, Engine& engine, FirstRank first) {
+ProgramEnd run_workload(const PreparedRun& run, World& world, Engine& engine,
+                        const FirstRank& first) {
   std::optional<FirstRankService> service;
-  if (first.recorder != nullptr) {
-    JournalWriter& journal = first.recorder->journal();
+  if (first.journal != nullptr) {
     // A disk that does not answer would hang rank 0 inside a write; then the run is given up from a
     // thread of its own.
-    journal.watch_disk(run.config.comm.timeout_s,
-                       [control = std::weak_ptr(world.control)](const Error& hanging) {
-                         abandon_run(control, hanging);
-                       });
-    service.emplace(run, world, journal, first.turns);
+    first.journal->watch_disk(run.config.comm.timeout_s,
+                              [control = std::weak_ptr(world.control)](const Error& hanging) {
+                                abandon_run(control, hanging);
+                              });
+    service.emplace(run, world, first);
   }
-  RankContext context{run.config, run.placement, world, engine};
-  const std::unique_ptr<Communicator> devices = open_devices(run.config, world);
-  context.devices = devices.get();
-  context.turns = first.turns;
+  RankContext context{run.config, run.placement, world, engine, first};
+  context.devices = open_devices(run.config, world);
   context.in_lockstep = agree_on_lockstep(context);
-  if (first.recorder != nullptr) {
-    context.progress = first.progress;
-    context.journal = &first.recorder->journal();
-    context.run_id = first.recorder->name().run_id;
-    context.post(PhaseEvent{Phase::setup, std::nullopt});
-  }
+  if (first.journal != nullptr) context.post(PhaseEvent{Phase::setup, std::nullopt});
   context.run_folder = share_run_folder(run, context.all_ranks(), first);
-  std::optional<RankLog> log = open_log(run, context);
-  context.log_file = log ? &*log : nullptr;
+  if (run.config.rank_logs) {
+    context.log_file.emplace(context.run_folder, context.all_ranks().rank().value());
+  }
   log_start(run, context);
   try {
     const ProgramEnd end = work(run, context, service ? service->search() : nullptr);

@@ -10,6 +10,7 @@
 #include "results/journal/journal.hpp"
 #include "results/record/rule_watch.hpp"
 #include "results/record/run_folder.hpp"
+#include "suite/ranks/rank_context.hpp"
 #include "suite/run/prepared_run.hpp"
 #include "suite/training/turn_taker.hpp"
 
@@ -36,7 +37,10 @@ class RunRecorder {
 
   JournalWriter& journal() { return *journal_; }
   const RunFiles& files() const { return files_; }
-  const RunName& name() const { return name_; }
+  /// Rank 0's part in a run of which this is the recorder.
+  FirstRank first_rank(ProgressLine* progress, TurnTaker* turns) {
+    return {journal_.get(), progress, turns, name_.run_id, files_.folder};
+  }
 
   /// The lines that say what runs where. What the ruleset says of such a run already.
   Validity describe(const PreparedRun& run, const std::string& libtorch_version);

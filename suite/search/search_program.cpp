@@ -27,44 +27,11 @@
 #include "suite/ranks/rank_messages.hpp"
 #include "suite/search/search_messages_json.hpp"
 #include "suite/training/group_trainer.hpp"
+#include "suite/training/measure_phases.hpp"
 #include "suite/training/training_program.hpp"
 
 namespace heteroperf {
 namespace {
-
-/// Knows, on its leader, how far this group is in its warm-up and its share of the time. A search
-/// by time ends at one moment in all groups, which rank 0 tells once the last of them measures:
-/// whoever stopped earlier would be idle in the others' time.
-class GroupClock {
- public:
-  GroupClock(RankContext& context, GroupId group) : context_(context), group_(group) {}
-
-  bool measuring() const { return start_ns_ != 0; }
-  void start() { start_ns_ = now_ns(); }
-  /// Asks rank 0 before each step until the end is known. Clocks of two hosts drift apart by
-  /// milliseconds in minutes, so rank 0 has the last word on whether it has come.
-  bool over() {
-    if (config().steps > 0 || !measuring()) return false;
-    if (!end_ns_) {
-      end_ns_ = end_from_text(ask_master(context_.control(), to_text(MeasureEntry{group_})));
-    }
-    return end_ns_ && now_ns() + context_.clock_offset_ns >= *end_ns_ &&
-           ask_clock(context_.control()) >= *end_ns_;
-  }
-  double fraction(std::uint64_t steps) const {
-    if (config().steps > 0) return static_cast<double>(steps) / static_cast<double>(config().steps);
-    if (!measuring()) return 0;
-    return std::min(1.0, static_cast<double>(now_ns() - start_ns_) * 1e-9 / config().duration_s);
-  }
-
- private:
-  const MeasureConfig& config() const { return context_.config.measure; }
-
-  RankContext& context_;
-  GroupId group_;
-  std::int64_t start_ns_ = 0;
-  std::optional<std::int64_t> end_ns_;  // on rank 0's clock
-};
 
 /// Trains the trials of one group. All calls are collective over the group.
 class GroupTrialRunner : public TrialRunner {
@@ -74,7 +41,8 @@ class GroupTrialRunner : public TrialRunner {
         group_(group),
         number_(number),
         workload_(workload),
-        clock_(context, GroupId(number)) {
+        phases_(context.config.measure, context.config.measure.warmup_steps, 0,
+                {now_ns, [this] { return common_end_has_come(); }}) {
     enter(Phase::warmup);
   }
 
@@ -132,7 +100,7 @@ class GroupTrialRunner : public TrialRunner {
   /// Evaluates the best trial, which is this group's: the run's quality and score go by it.
   void evaluate_best(const EvaluationExtent& extent) {
     if (is_leader()) context_.post(PhaseEvent{Phase::evaluate, std::nullopt});
-    if (!best_->evaluate(extent, going_on())) interrupted_ = true;
+    if (!best_->evaluate(extent)) interrupted_ = true;
   }
 
   std::uint64_t steps_done() const override { return trainer_ ? trainer_->steps_done() : 0; }
@@ -172,15 +140,11 @@ class GroupTrialRunner : public TrialRunner {
     Directive mine = Directive::go_on;
     const bool stop = stop_wanted(context_);
     if (is_leader()) {
-      if (!clock_.measuring() && steps_ >= context_.config.measure.warmup_steps) {
-        clock_.start();
+      mine = stop ? Directive::interrupt : phases_.next(steps_);
+      if (mine == Directive::next_phase) {
         enter(Phase::measure);  // before rank 0 is asked when it ends
+        mine = phases_.next(steps_);
       }
-      const std::uint64_t replayed = context_.config.measure.replay_steps;
-      const bool enough = replayed > 0 && steps_ >= replayed;
-      mine = stop || enough  ? Directive::interrupt
-             : clock_.over() ? Directive::end
-                             : Directive::go_on;
     }
     const Directive agreed = agree(group_, mine);
     interrupted_ = agreed == Directive::interrupt;
@@ -189,20 +153,26 @@ class GroupTrialRunner : public TrialRunner {
     return !over_;
   }
 
-  std::function<bool()> going_on() {
-    return [this] {
-      const Directive mine = stop_wanted(context_) ? Directive::interrupt : Directive::go_on;
-      return agree(group_, mine) == Directive::go_on;
-    };
+  /// A search by time ends at one moment in all groups, which rank 0 tells once the last of them
+  /// measures: whoever stopped earlier would be idle in the others' time. Rank 0 is asked before
+  /// each step until the end is known. Clocks of two hosts drift apart by milliseconds in minutes,
+  /// so rank 0 has the last word on whether it has come.
+  bool common_end_has_come() {
+    ControlChannel& control = context_.control();
+    if (!end_ns_) {
+      end_ns_ = end_from_text(ask_master(control, to_text(MeasureEntry{GroupId(number_)})));
+    }
+    return end_ns_ && now_ns() + context_.clock_offset_ns >= *end_ns_ &&
+           ask_clock(control) >= *end_ns_;
   }
 
   void evaluate(TrialReport& report) {
     const std::uint64_t samples = context_.config.automl.evaluation_samples;
-    const auto result = trainer_->evaluate({.fewest = samples, .most = samples}, going_on());
+    const auto result = trainer_->evaluate({.fewest = samples, .most = samples});
     if (!result) {
       interrupted_ = over_ = true;
-      report.health = TrialReport::Health::failed;  // all its steps are done, its quality unknown
-      report.reason = evaluation_interrupted;
+      report.health = TrialReport::Health::truncated;
+      report.reason = "interrupted during its evaluation";
       return;
     }
     report.quality = result->accuracy;
@@ -221,11 +191,14 @@ class GroupTrialRunner : public TrialRunner {
   }
 
   void show(const StepReport& step) {
-    if (context_.progress == nullptr) return;
+    if (context_.first.progress == nullptr) return;
     images_ += static_cast<double>(step.samples);
     if (first_ns_ == 0) first_ns_ = step.t_start_ns;
     const double seconds = static_cast<double>(step.t_end_ns - first_ns_) * 1e-9;
-    context_.show({"search", clock_.fraction(steps_), seconds, images_ / seconds,
+    // The phases of a search share one line, which tells nothing of a warm-up whose end is not
+    // near.
+    const bool is_told = phases_.measuring() || context_.config.measure.steps > 0;
+    context_.show({"search", is_told ? phases_.fraction(steps_) : 0, seconds, images_ / seconds,
                    workload_.unit + " (group 0)", step.loss, fmt::format("trial {}", trial_.id)});
   }
 
@@ -233,7 +206,8 @@ class GroupTrialRunner : public TrialRunner {
   Communicator& group_;
   int number_;
   const Workload& workload_;
-  GroupClock clock_;
+  MeasurePhases phases_;                // asked on the leader
+  std::optional<std::int64_t> end_ns_;  // of all groups, on rank 0's clock
   Trial trial_;
   Score score_, best_score_;  // the running trial's, as last evaluated, and best_'s
   std::unique_ptr<GroupTrainer> trainer_, best_;

@@ -9,6 +9,7 @@
 #include "suite/search/search_service.hpp"
 
 #include <cmath>
+#include <string_view>
 
 #include "metrics/base/clock.hpp"
 #include "metrics/base/quantity.hpp"
@@ -52,18 +53,11 @@ TrialEvent trial_event(GroupId group, const Trial& trial) {
   return event;
 }
 
+/// A trial's end has the same name in the journal.
 TrialStatus status_of(TrialState state) {
-  switch (state) {
-    case TrialState::completed:
-      return TrialStatus::completed;
-    case TrialState::stopped:
-      return TrialStatus::stopped;
-    case TrialState::diverged:
-      return TrialStatus::diverged;
-    case TrialState::failed:
-      return TrialStatus::failed;
-    case TrialState::truncated:
-      return TrialStatus::truncated;
+  for (const auto status : {TrialStatus::completed, TrialStatus::stopped, TrialStatus::diverged,
+                            TrialStatus::failed, TrialStatus::truncated}) {
+    if (std::string_view(to_string(status)) == to_string(state)) return status;
   }
   return TrialStatus::failed;
 }
@@ -75,8 +69,7 @@ SearchService::SearchService(const RunConfig& config, const Workload& workload, 
     : journal_(journal),
       groups_(static_cast<std::size_t>(groups)),
       duration_s_(config.measure.duration_s),
-      steps_per_group_(config.measure.steps),
-      most_failures_(MasterOptions().failures_in_a_row) {
+      steps_per_group_(config.measure.steps) {
   MasterObserver observer;
   observer.on_trial = [this](GroupId group, const Trial& trial) { record_start(group, trial); };
   observer.on_outcome = [this](GroupId group, const Trial& trial, const TrialOutcome& outcome) {
@@ -96,10 +89,8 @@ void SearchService::record_start(GroupId group, const Trial& trial) {
 }
 
 void SearchService::record_outcome(GroupId group, const Trial& trial, const TrialOutcome& outcome) {
-  count_failure(outcome);
   TrialEvent event = trial_event(group, trial);
-  event.state =
-      outcome.reason == evaluation_interrupted ? TrialStatus::truncated : status_of(outcome.state);
+  event.state = status_of(outcome.state);
   event.steps = outcome.steps;
   event.ops = outcome.ops;
   event.reason = outcome.reason;
@@ -149,12 +140,6 @@ std::optional<std::int64_t> SearchService::count_in(GroupId group) {
   return common_end_ns_;
 }
 
-void SearchService::count_failure(const TrialOutcome& outcome) {
-  const std::lock_guard lock(end_mutex_);
-  if (failures_in_a_row_ >= most_failures_) return;  // the search has ended by them
-  failures_in_a_row_ = outcome.state == TrialState::failed ? failures_in_a_row_ + 1 : 0;
-}
-
 void SearchService::note_end(const Assignment& assignment) {
   if (assignment.trial) return;
   const std::lock_guard lock(end_mutex_);
@@ -164,7 +149,7 @@ void SearchService::note_end(const Assignment& assignment) {
 SearchEnd SearchService::end() const {
   const std::lock_guard lock(end_mutex_);
   if (end_reason_.empty()) return {};
-  if (failures_in_a_row_ >= most_failures_) return {SearchEnd::Kind::failed, end_reason_};
+  if (master_->statistics().gave_up) return {SearchEnd::Kind::failed, end_reason_};
   // A search by steps ends when they are used up; one by time that hands out no further trial ended
   // too early.
   return {steps_per_group_ > 0 ? SearchEnd::Kind::ordinary : SearchEnd::Kind::early, end_reason_};

@@ -16,9 +16,6 @@
 
 namespace heteroperf {
 
-/// A trial's reason when its group was stopped while it evaluated.
-inline constexpr const char* evaluation_interrupted = "interrupted during its evaluation";
-
 /// Why a group got no further trial.
 struct SearchEnd {
   enum class Kind { ordinary, early, failed };
@@ -46,7 +43,6 @@ class SearchService {
  private:
   std::optional<std::int64_t> count_in(GroupId group);
   void note_end(const Assignment& assignment);
-  void count_failure(const TrialOutcome& outcome);
   void record_start(GroupId group, const Trial& trial);
   void record_outcome(GroupId group, const Trial& trial, const TrialOutcome& outcome);
 
@@ -54,10 +50,8 @@ class SearchService {
   const std::size_t groups_;
   const double duration_s_;
   const std::uint64_t steps_per_group_;
-  const std::uint32_t most_failures_;
-  mutable std::mutex end_mutex_;  // guards the next four
+  mutable std::mutex end_mutex_;  // guards the next three
   std::string end_reason_;
-  std::uint32_t failures_in_a_row_ = 0;
   std::set<std::int32_t> counted_in_;  // groups that measure, or ask for no trial any more
   std::optional<std::int64_t> common_end_ns_;
   std::map<std::uint64_t, std::int64_t> started_ns_;

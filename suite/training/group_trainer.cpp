@@ -99,8 +99,8 @@ GroupTrainer::GroupTrainer(RankContext& context, Communicator& group, int group_
       group_number_(group_number),
       trial_(trial),
       window_(std::make_shared<ValidationWindow>(spec.data)),
-      session_(
-          context.engine.start(with_data(spec, window_), group, trial ? nullptr : context.devices)),
+      session_(context.engine.start(with_data(spec, window_), group,
+                                    trial ? nullptr : context.devices.get())),
       samples_per_slice_(static_cast<std::uint64_t>(spec.plan().micro_batch_samples())),
       samples_per_step_(spec.plan().samples_per_step()),
       tokens_per_sample_(tokens_of(spec.graph)),
@@ -171,8 +171,7 @@ void GroupTrainer::post_step(const StepReport& report) {
   context_.post(event);
 }
 
-std::optional<EvaluationReport> GroupTrainer::evaluate(const EvaluationExtent& extent,
-                                                       const std::function<bool()>& go_on) {
+std::optional<EvaluationReport> GroupTrainer::evaluate(const EvaluationExtent& extent) {
   const std::uint64_t all = window_->size(Split::validation);
   HETEROPERF_EXPECT(all > 0 && extent.most > 0);
   const std::uint64_t end = std::min(extent.most, all);
@@ -182,7 +181,8 @@ std::optional<EvaluationReport> GroupTrainer::evaluate(const EvaluationExtent& e
     return total.samples >= extent.fewest && targets - right >= static_cast<double>(extent.wrong);
   };
   do {
-    if (!go_on()) return std::nullopt;
+    const Directive mine = stop_wanted(context_) ? Directive::interrupt : Directive::go_on;
+    if (agree(group_, mine) == Directive::interrupt) return std::nullopt;
     const std::uint64_t start = (extent.first + total.samples) % all;
     // A slice ends where the split ends, since a window cannot wrap around.
     const std::uint64_t count = std::min({samples_per_slice_, end - total.samples, all - start});

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -41,10 +40,9 @@ class GroupTrainer {
   void trace_to(std::vector<LaneSpan>* lanes) { session_->trace_to(lanes); }
   /// One optimizer step; the first one is observed at the dispatcher on every rank.
   StepReport step();
-  /// A micro-batch per rank at a time. Asks `go_on` (collective, the same answer on every rank)
-  /// before each; nothing, and no line in the journal, once it says no.
-  std::optional<EvaluationReport> evaluate(const EvaluationExtent& extent,
-                                           const std::function<bool()>& go_on);
+  /// A micro-batch per rank at a time; nothing, and no line in the journal, once the run is to
+  /// stop.
+  std::optional<EvaluationReport> evaluate(const EvaluationExtent& extent);
   /// Parameter fingerprints of every rank; `share` names what this one holds, empty: all.
   void post_checksums(const std::string& share = "");
 

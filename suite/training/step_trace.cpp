@@ -125,7 +125,7 @@ void write_step_trace(RankContext& context, const ChosenPlan& chosen,
     return;
   }
   try {
-    write_file_atomically(context.config.trace, trace_of(chosen, texts, context.run_id));
+    write_file_atomically(context.config.trace, trace_of(chosen, texts, context.first.run_id));
   } catch (const SystemError& error) {
     context.post(WarningEvent{fmt::format("no trace: {}", error.what()), ""});
   }

@@ -3,10 +3,10 @@
 // the same steps even though only rank 0 looks at the clock, at signals, and at how well the
 // throughput is known.
 //
-// Phases are warm-up, measure, finish, evaluate; rank 0 posts a line at the start of each, which is
-// what cuts the *steady window* out of the journal later. In lockstep, where a gate alternates
-// between two programs, the gate decides how many steps come next and the run stands still in
-// between.
+// Phases are warm-up and measure (measure_phases.hpp), finish, evaluate; rank 0 posts a line at the
+// start of each, which is what cuts the *steady window* out of the journal later. In lockstep,
+// where a gate alternates between two programs, the gate decides how many steps come next and the
+// run stands still in between.
 #include "suite/training/training_program.hpp"
 
 #include <fmt/format.h>
@@ -14,10 +14,10 @@
 #include <cmath>
 
 #include "metrics/base/clock.hpp"
-#include "metrics/precision_goal.hpp"
 #include "metrics/steady_window.hpp"
 #include "suite/training/checkpointing.hpp"
 #include "suite/training/group_trainer.hpp"
+#include "suite/training/measure_phases.hpp"
 #include "suite/training/rank_times.hpp"
 #include "suite/training/step_trace.hpp"
 #include "suite/training/turn_taker.hpp"
@@ -26,52 +26,6 @@ namespace heteroperf {
 namespace {
 
 constexpr const char* warmup_name = "warm-up";
-
-/// Warm-up then measurement, by steps or by time; decided by the group's leader.
-class MeasuredSteps {
- public:
-  /// `first_step`: steps that were done before this run.
-  MeasuredSteps(const MeasureConfig& config, std::uint64_t first_step)
-      : config_(config), first_step_(first_step) {}
-
-  Directive next(std::uint64_t steps_done) {
-    const std::uint64_t replayed = steps_done - first_step_;
-    // A replay repeats a known number of steps and leaves as if it were stopped, so it evaluates
-    // nothing.
-    if (config_.replay_steps > 0 && replayed >= config_.replay_steps) return Directive::interrupt;
-    if (config_.steps > 0 && steps_done >= config_.steps) return Directive::end;
-    // The clock of the measured phase starts when its directive is given, before the first of its
-    // steps.
-    if (measure_start_ns_ == 0) {
-      if (steps_done - first_step_ < warmup_steps()) return Directive::go_on;
-      measure_start_ns_ = now_ns();
-      return Directive::next_phase;
-    }
-    return config_.steps == 0 && elapsed_s() >= config_.duration_s ? Directive::end
-                                                                   : Directive::go_on;
-  }
-
-  std::uint64_t warmup_steps() const {
-    return warmup_steps_of_run(config_.warmup_steps, config_.steps, first_step_);
-  }
-  bool measuring() const { return measure_start_ns_ != 0; }
-  double elapsed_s() const { return static_cast<double>(now_ns() - measure_start_ns_) * 1e-9; }
-  // The share that is done, for the progress line alone: of all steps where their number is given,
-  // else of the current phase.
-  double fraction(std::uint64_t steps_done) const {
-    if (config_.steps > 0)
-      return static_cast<double>(steps_done - first_step_) /
-             static_cast<double>(config_.steps - first_step_);
-    if (measuring()) return std::min(1.0, elapsed_s() / config_.duration_s);
-    return static_cast<double>(steps_done - first_step_) /
-           static_cast<double>(std::max<std::uint64_t>(1, warmup_steps()));
-  }
-
- private:
-  const MeasureConfig& config_;
-  std::uint64_t first_step_;
-  std::int64_t measure_start_ns_ = 0;
-};
 
 /// A loss that is not finite never recovers, so the run ends at once with advice.
 void check_finite(const StepReport& report) {
@@ -95,6 +49,16 @@ TrainingSpec planned_spec(const RankContext& context, const Workload& workload,
   return spec;
 }
 
+/// Steps of the training that earlier runs did.
+std::uint64_t steps_before(const RunConfig& config) {
+  return config.parent ? config.parent->step : 0;
+}
+
+std::uint64_t warmup_steps(const RunConfig& config) {
+  const MeasureConfig& measure = config.measure;
+  return warmup_steps_of_run(measure.warmup_steps, measure.steps, steps_before(config));
+}
+
 /// One rank of every process says what it uses.
 bool speaks_for_process(const RankContext& context) {
   return context.is_first() || context.config.scale.transport != "threads";
@@ -111,15 +75,12 @@ class TrainingProgram {
         trainer_(context, context.all_ranks(), 0, std::nullopt,
                  planned_spec(context, workload, plan)),
         checkpoints_(context, [this](const std::string& folder) { return trainer_.save(folder); }),
-        schedule_(context.config.measure, context.config.parent ? context.config.parent->step : 0),
+        phases_(context.config.measure, warmup_steps(context.config), steps_before(context.config)),
         turns_(context, speaks_for_process(context)) {
     if (!context.config.trace.empty()) tracer_.emplace(context.config.measure.steps);
   }
 
   ProgramEnd run() {
-    if (const auto goal = precision_goal(context_.config.measure); goal && context_.is_first()) {
-      precision_.emplace(*goal);
-    }
     if (const auto& parent = context_.config.parent) {
       trainer_.restore(parent->checkpoint, parent->step);
     }
@@ -176,31 +137,27 @@ class TrainingProgram {
 
   /// The first rank's wish. In lockstep the gate says how long the run is.
   Directive wanted() {
-    if (!context_.in_lockstep || !schedule_.measuring()) {
-      const Directive directive = next_by_schedule();
-      if (context_.in_lockstep && directive == Directive::next_phase) context_.turns->begin();
+    if (!context_.in_lockstep || !phases_.measuring()) {
+      const Directive directive = next_by_phases();
+      if (context_.in_lockstep && directive == Directive::next_phase) context_.first.turns->begin();
       return directive;
     }
-    return context_.turns->is_over() ? Directive::hold : Directive::go_on;
+    return context_.first.turns->is_over() ? Directive::hold : Directive::go_on;
   }
 
-  /// The first rank's, which alone looks how well the throughput is known.
-  Directive next_by_schedule() {
-    const Directive directive = schedule_.next(trainer_.steps_done());
-    if (!precision_) return directive;
-    if (directive == Directive::next_phase) precision_->begin();
-    if (!measuring_) return directive;
-    const std::int64_t start_ns = now_ns();
-    const auto look =
-        precision_->look(directive == Directive::end ? PrecisionWatch::Moment::last
-                                                     : PrecisionWatch::Moment::after_step);
-    context_.measuring_s += static_cast<double>(now_ns() - start_ns) * 1e-9;
-    if (!look) return directive;
-    context_.post(LookEvent{look->window.start_ns, look->window.end_ns, look->settled});
-    if (look->half_width_fraction) {
-      note_ = fmt::format("± {:.2g} %", 100 * *look->half_width_fraction);
+  Directive next_by_phases() {
+    Directive directive = Directive::go_on;
+    {
+      const ScopedSeconds measured(&context_.measuring_s);
+      directive = phases_.next(trainer_.steps_done());
     }
-    return look->reached ? Directive::end : directive;
+    if (const auto& look = phases_.look()) {
+      context_.post(LookEvent{look->window.start_ns, look->window.end_ns, look->settled});
+      if (look->half_width_fraction) {
+        note_ = fmt::format("± {:.2g} %", 100 * *look->half_width_fraction);
+      }
+    }
+    return directive;
   }
 
   void enter(Phase phase) {
@@ -212,7 +169,7 @@ class TrainingProgram {
     const std::string length = measure.steps > 0 ? fmt::format("to step {}", measure.steps)
                                                  : fmt::format("{:g} s", measure.duration_s);
     context_.show(beginning(warmup ? warmup_name : to_string(phase),
-                            warmup ? fmt::format("{} steps", schedule_.warmup_steps())
+                            warmup ? fmt::format("{} steps", phases_.warmup_steps())
                             : phase == Phase::evaluate ? samples_text(final_)
                                                        : length));
   }
@@ -224,7 +181,7 @@ class TrainingProgram {
     const StepReport report = trainer_.step();
     if (tracer_) tracer_->after_step(report);
     check_finite(report);
-    if (context_.turns != nullptr) context_.turns->count_step();
+    if (context_.first.turns != nullptr) context_.first.turns->count_step();
     // Only the measured phase is summed up.
     if (measuring_) {
       times_.add(report);
@@ -232,19 +189,17 @@ class TrainingProgram {
     }
     const auto units = static_cast<double>(report.samples *
                                            static_cast<std::uint64_t>(workload_.units_per_sample));
-    if (precision_) {
-      precision_->add({report.t_start_ns + context_.clock_offset_ns,
-                       report.t_end_ns + context_.clock_offset_ns, units});
-    }
-    if (context_.progress == nullptr) return;
+    if (!context_.is_first()) return;
+    phases_.add({report.t_start_ns + context_.clock_offset_ns,
+                 report.t_end_ns + context_.clock_offset_ns, units});
+    if (context_.first.progress == nullptr) return;
     units_ += units;
     const double seconds = static_cast<double>(report.t_end_ns - first_start_ns(report)) * 1e-9;
-    const bool measuring = schedule_.measuring();
+    const bool measuring = phases_.measuring();
     const bool by_time = measuring && context_.config.measure.steps == 0;
     context_.show({measuring ? to_string(Phase::measure) : warmup_name,
-                   schedule_.fraction(trainer_.steps_done()),
-                   by_time ? schedule_.elapsed_s() : seconds, units_ / seconds, workload_.unit,
-                   report.loss, note_});
+                   phases_.fraction(trainer_.steps_done()), by_time ? phases_.elapsed_s() : seconds,
+                   units_ / seconds, workload_.unit, report.loss, note_});
   }
 
   std::int64_t first_start_ns(const StepReport& report) {
@@ -265,11 +220,7 @@ class TrainingProgram {
   /// False when it was interrupted.
   bool evaluate() {
     enter(Phase::evaluate);
-    const auto go_on = [this] {
-      const Directive mine = stop_wanted(context_) ? Directive::interrupt : Directive::go_on;
-      return agree(context_.all_ranks(), mine) == Directive::go_on;
-    };
-    return trainer_.evaluate(final_, go_on).has_value();
+    return trainer_.evaluate(final_).has_value();
   }
 
   RankContext& context_;
@@ -278,14 +229,13 @@ class TrainingProgram {
   EvaluationExtent final_;
   GroupTrainer trainer_;
   Checkpointing checkpoints_;
-  MeasuredSteps schedule_;
-  std::optional<PrecisionWatch> precision_;  // on the first rank, where a precision is asked for
-  std::string note_;                         // what its last look saw, for the progress line
+  MeasurePhases phases_;  // asked on the first rank
+  std::string note_;      // what the last look saw, for the progress line
   SplitSums times_;
   ComputeSamples computing_;
   RankTurns turns_;
   std::optional<StepTracer> tracer_;
-  bool measuring_ = false;  // on every rank; schedule_ knows on the first
+  bool measuring_ = false;  // on every rank; phases_ know on the first
   double units_ = 0;
   std::int64_t first_start_ns_ = 0;
 };

@@ -222,9 +222,9 @@ TurnOrder RankTurns::stand_still() {
   if (context_.all_ranks().size() > 1) context_.all_ranks().all_reduce(std::span(sums));
   const double stopped_cpu_s = process_cpu_s();
   TurnOrder order;
-  if (context_.turns != nullptr) {
-    order = context_.turns->next_order({sums[0], sums[1], sums[2], sums[3]},
-                                       [this] { return stop_wanted(context_); });
+  if (context_.first.turns != nullptr) {
+    order = context_.first.turns->next_order({sums[0], sums[1], sums[2], sums[3]},
+                                             [this] { return stop_wanted(context_); });
   } else {
     order = parse_order(ask_master(context_.control(), std::to_string(number_)));
   }

@@ -34,7 +34,7 @@ class CheckpointingTest : public ::testing::Test {
       const auto rank = static_cast<std::size_t>(world.communicator->rank().value());
       RankContext context{config_, placement_, world, engine};
       context.run_folder = folder_.path().string();
-      if (rank == 0) context.journal = &journal;
+      if (rank == 0) context.first.journal = &journal;
       Checkpointing checkpoints(context, [&](const std::string& folder) {
         {
           const std::lock_guard lock(saved_.mutex);

@@ -40,7 +40,7 @@ class LiveWatchTest : public ::testing::Test {
     test::NoEngine engine;
     RankContext context{config_, placement_, world, engine};
     if (context.is_first()) {
-      context.journal = &journal;
+      context.first.journal = &journal;
       service.emplace(*world.control,
                       route_messages({[&](const Event& event) { journal.append(event); }, {}}));
     }

@@ -76,7 +76,7 @@ class PeakMeasurement : public ::testing::Test {
     RankContext context{config_, placement_, world, engine_};
     context.in_lockstep = in_lockstep;
     if (context.is_first()) {
-      context.journal = &journal;
+      context.first.journal = &journal;
       service.emplace(*world.control,
                       route_messages({[&](const Event& event) { journal.append(event); }, {}}));
     }

@@ -169,7 +169,7 @@ TEST_F(SearchServiceTest, AnInterruptedEvaluationIsATruncatedTrial) {
   start();
   const Assignment assignment = ask();
   ASSERT_TRUE(assignment.trial);
-  report(*assignment.trial, TrialReport::Health::failed, evaluation_interrupted);
+  report(*assignment.trial, TrialReport::Health::truncated, "interrupted");
   journal_->flush_now();
   const Journal journal = read_journal((folder_ / "journal.jsonl").string());
   EXPECT_EQ(journal.last<TrialEvent>()->state, TrialStatus::truncated);
