@@ -8,7 +8,7 @@
 // the world of the mixed run, split into members and bystanders. Rank 0 writes the journal of every
 // baseline, whether it is a member or not. A class that cannot run the workload is no failure of
 // the run: its reason goes into the journal.
-#include "suite/run/baselines.hpp"
+#include "suite/run/rank_program.hpp"
 
 #include <fmt/format.h>
 

@@ -28,8 +28,8 @@
 #include "suite/program/signals.hpp"
 #include "suite/ranks/host_share.hpp"
 #include "suite/ranks/rank_session.hpp"
-#include "suite/run/baselines.hpp"
 #include "suite/run/prepare.hpp"
+#include "suite/run/rank_program.hpp"
 
 namespace heteroperf {
 namespace {
@@ -324,7 +324,7 @@ ExitCode launch_run(const RunConfig& given, const RunIdentity& command,
   if (!launched && config.scale.transport != "threads") {
     give_gpus(config.scale, placement.bindings);
     // This process refuses all that can be seen without reading data; rank 0 refuses the rest.
-    check_runs(config, sources, placement, placement.ranks);
+    prepare_runs(config, sources, placement, placement.ranks, Reading::nothing);
     return start_ranks(session, {});
   }
   install_stop_signals(flush_open_journal);

@@ -4,10 +4,15 @@
 // the number of samples are checked, and at last the configuration is completed with what was
 // chosen.
 //
+// A workload that needs more memory than there is would end in the out-of-memory killer. Memory of
+// a host is shared by its ranks: the mean demand is held against the mean share, so a pipeline
+// whose first stage is larger than its last passes as long as the host holds both. A GPU belongs to
+// its own ranks, so each of them is held against its device and the fullest is named.
+//
 // Two configurations leave here. `settled` has ranks, threads and model size filled in; the
 // reproduce line is written from it and stays short. `effective` has every value that the workload
-// chose; the journal keeps it. A process that only starts mpirun calls check_one() instead, which
-// opens no data: generated data of the same kind stand in.
+// chose; the journal keeps it. A process that only starts mpirun opens no data (Reading::nothing):
+// generated data of the same kind stand in.
 #include "suite/run/prepare.hpp"
 
 #include <fmt/format.h>
@@ -16,20 +21,20 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
+#include <utility>
 
 #include "automl/rungs.hpp"
 #include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/cluster/machine.hpp"
 #include "runners/comm/mpi_launch.hpp"
 #include "suite/config/reproduce.hpp"
 #include "suite/config/run_config_json.hpp"
 #include "suite/config/training_identity.hpp"
 #include "suite/program/catalog.hpp"
-#include "suite/run/baselines.hpp"
-#include "suite/run/memory_check.hpp"
+#include "suite/run/rank_program.hpp"
 #include "suite/run/resume.hpp"
-#include "suite/search/search_history.hpp"
-#include "suite/search/search_program.hpp"
+#include "suite/search/search_service.hpp"
 #include "workloads/graph_memory.hpp"
 
 namespace heteroperf {
@@ -88,6 +93,43 @@ void check_search_samples(const Workload& workload, int ranks, ProblemList& prob
                 fmt::format("{} ranks x {} micro-batches of {}", ranks, workload.micro_batches,
                             workload.micro_batch),
                 problems);
+}
+
+/// A memory and what is to lie in it, in bytes. `available` is 0 where the size is not known;
+/// nothing is refused then.
+struct MemoryDemand {
+  std::string where;
+  double needed = 0, available = 0;
+  double fullness() const { return available > 0 ? needed / available : 0; }
+};
+
+MemoryDemand host_demand(const std::vector<double>& needed_bytes,
+                         const std::vector<RankBinding>& bindings, std::uint64_t host_bytes) {
+  MemoryDemand demand{"per rank", 0, static_cast<double>(host_bytes)};
+  std::size_t ranks = 0;
+  for (std::size_t r = 0; r < bindings.size(); ++r) {
+    if (bindings[r].gpu) continue;
+    demand.needed += needed_bytes[r];
+    ++ranks;
+  }
+  demand.needed /= static_cast<double>(std::max<std::size_t>(1, ranks));
+  return demand;
+}
+
+/// The demand of the rank whose GPU is the fullest. Without any GPU it is a demand of 0 bytes,
+/// which is never refused.
+MemoryDemand gpu_demand(const std::vector<double>& needed_bytes,
+                        const std::vector<RankBinding>& bindings) {
+  MemoryDemand fullest;
+  for (std::size_t r = 0; r < bindings.size(); ++r) {
+    const RankBinding& binding = bindings[r];
+    if (!binding.gpu) continue;
+    MemoryDemand demand{
+        fmt::format("on the GPU of rank {} ({} of {})", r, binding.device, binding.host),
+        needed_bytes[r], static_cast<double>(binding.gpu_memory_bytes)};
+    if (demand.fullness() > fullest.fullness()) fullest = std::move(demand);
+  }
+  return fullest;
 }
 
 /// The memory of a search's ranks, each of which trains by itself or in step with its group, beside
@@ -163,12 +205,16 @@ std::string foreign_launcher() {
   return launched && std::getenv(LaunchFolder::variable) == nullptr ? launched->launcher : "";
 }
 
-void check_search(const RunConfig& config, PreparedRun& run, ProblemList& problems) {
+/// The groups of a search, and the trials that it starts from.
+void check_search(const RunConfig& config, Reading reading, PreparedRun& run,
+                  ProblemList& problems) {
   collect_problems(problems, [&] { run.groups = search_groups(config, run.placement.ranks); });
   const std::string& history = config.automl.history;
   if (history.empty()) return;
-  collect_problems(
-      problems, [&] { check_search_history(read_search_history(history), run.workload, history); });
+  collect_problems(problems, [&] {
+    if (reading == Reading::nothing) return expect_search_history(history);
+    check_search_history(history, run.workload);
+  });
 }
 
 TrainingIdentity identity_of(const PreparedRun& run) {
@@ -205,29 +251,44 @@ void make_plan(const RunConfig& config, const PlanSources& sources, const Scalin
   });
 }
 
+/// What the ranks need of a machine and of the data; the plan of a fixed model is made on the way.
+void check_sizes(const RunConfig& config, const PlanSources& sources, ProgramKind program,
+                 const ScalingInput& machine, PreparedRun& run, ProblemList& problems) {
+  if (program == ProgramKind::search) {
+    check_search_samples(run.workload, run.placement.ranks, problems);
+    check_memory(run.workload, search_memory(run.workload, run.placement), run.placement.bindings,
+                 machine.memory_bytes, problems);
+    return;
+  }
+  make_plan(config, sources, machine, run, problems);
+  // Its problems are collected already.
+  if (!run.plan) return;
+  const Plan& plan = run.plan->plan;
+  check_samples(run.workload, plan.samples_per_step(), summary_text(plan), problems);
+}
+
 PreparedRun prepare_one(const RunConfig& config, const PlanSources& sources,
                         const Placement& placement, const CatalogEntry& entry,
-                        const ScalingInput& machine) {
+                        const ScalingInput& machine, Reading reading) {
+  const std::string generated = DataConfig().source;
   ProblemList problems;
   PreparedRun run{config, placement, {}, 0, ""};
   check_schedule(config, entry, problems);
   check_transport(config, entry, problems);
   collect_problems(problems, [&] {
-    run.workload = entry.make(request_of(config, entry), machine);
-    if (entry.program == ProgramKind::search) {
-      check_search(config, run, problems);
-      check_search_samples(run.workload, placement.ranks, problems);
-      check_memory(run.workload, search_memory(run.workload, placement), placement.bindings,
-                   machine.memory_bytes, problems);
-      return;
+    WorkloadRequest request = request_of(config, entry);
+    // Generated data stand in for what is not read; their kind is the workload's, not their size.
+    if (reading == Reading::nothing) request.data = generated;
+    run.workload = entry.make(request, machine);
+    if (entry.program == ProgramKind::search) check_search(config, reading, run, problems);
+    if (reading == Reading::nothing) {
+      check_data(config.data.source, run.workload.data->spec().kind);
+      if (config.data.source != generated) return;
     }
-    make_plan(config, sources, machine, run, problems);
-    // Its problems are collected already.
-    if (!run.plan) return;
-    const Plan& plan = run.plan->plan;
-    check_samples(run.workload, plan.samples_per_step(), summary_text(plan), problems);
+    check_sizes(config, sources, entry.program, machine, run, problems);
   });
   problems.throw_if_any();
+  if (reading == Reading::nothing) return run;
   // A resumed training must be the one that its checkpoint belongs to; only now is all of it known.
   if (config.parent) check_continues(*config.parent, identity_of(run));
   const RunConfig chosen = settled(config, placement, run.workload);
@@ -237,54 +298,10 @@ PreparedRun prepare_one(const RunConfig& config, const PlanSources& sources,
   return run;
 }
 
-/// Generated data stands in for what is not read; its kind is the workload's.
-void check_one(const RunConfig& config, const PlanSources& sources, const Placement& placement,
-               const CatalogEntry& entry, const ScalingInput& machine) {
-  const std::string generated = DataConfig().source;
-  ProblemList problems;
-  check_schedule(config, entry, problems);
-  check_transport(config, entry, problems);
-  collect_problems(problems, [&] {
-    WorkloadRequest request = request_of(config, entry);
-    request.data = generated;
-    PreparedRun run{config, placement, entry.make(request, machine), 0, ""};
-    check_data(config.data.source, run.workload.data->spec().kind);
-    if (config.data.source != generated) return;
-    if (entry.program == ProgramKind::training) {
-      make_plan(config, sources, machine, run, problems);
-    } else {
-      check_memory(run.workload, search_memory(run.workload, placement), placement.bindings,
-                   machine.memory_bytes, problems);
-    }
-  });
-  if (entry.program == ProgramKind::search) {
-    collect_problems(problems, [&] { search_groups(config, placement.ranks); });
-    const std::string& history = config.automl.history;
-    if (!history.empty()) collect_problems(problems, [&] { expect_search_history(history); });
-  }
-  problems.throw_if_any();
-}
-
 /// Makes the problem of a workload in a suite say whose it is, unless its first word does.
 std::string named(const std::string& problem, const char* workload) {
   const bool says_so = problem.rfind(workload + std::string(" "), 0) == 0;
   return says_so ? problem : fmt::format("{}: {}", workload, problem);
-}
-
-/// Calls `work` for every workload that `config` names; throws the problems of all.
-template <class Work>
-void for_each_workload(const RunConfig& config, Work&& work) {
-  const bool alone = !config.workload.empty();
-  ProblemList all;
-  for (const CatalogEntry& entry : catalog()) {
-    if (alone && config.workload != entry.name) continue;
-    ProblemList problems;
-    collect_problems(problems, [&] { work(entry); });
-    for (const Problem& one : problems.problems()) {
-      all.add(alone ? one.problem : named(one.problem, entry.name), one.why, one.suggestion);
-    }
-  }
-  all.throw_if_any();
 }
 
 }  // namespace
@@ -298,22 +315,39 @@ ScalingInput scaling_input(const Placement& placement, int ranks_on_host) {
   return machine;
 }
 
-std::vector<PreparedRun> prepare_runs(const RunConfig& config, const PlanSources& sources,
-                                      const Placement& placement, int ranks_on_host) {
-  const ScalingInput machine = scaling_input(placement, ranks_on_host);
-  std::vector<PreparedRun> runs;
-  for_each_workload(config, [&](const CatalogEntry& entry) {
-    runs.push_back(prepare_one(config, sources, placement, entry, machine));
-  });
-  return runs;
+void check_memory(const Workload& workload, const std::vector<double>& needed_bytes,
+                  const std::vector<RankBinding>& bindings, std::uint64_t host_bytes,
+                  ProblemList& problems) {
+  HETEROPERF_EXPECT(needed_bytes.size() == bindings.size());
+  for (const MemoryDemand& demand :
+       {host_demand(needed_bytes, bindings, host_bytes), gpu_demand(needed_bytes, bindings)}) {
+    if (demand.fullness() <= 1) continue;
+    problems.add(fmt::format("{} of size {} needs {} {}", workload.name, workload.size,
+                             rounded_byte_size(demand.needed), demand.where),
+                 rounded_byte_size(demand.available) + " available",
+                 "Use fewer --ranks, a smaller --micro-batch or a smaller --size");
+  }
 }
 
-void check_runs(const RunConfig& config, const PlanSources& sources, const Placement& placement,
-                int ranks_on_host) {
+std::vector<PreparedRun> prepare_runs(const RunConfig& config, const PlanSources& sources,
+                                      const Placement& placement, int ranks_on_host,
+                                      Reading reading) {
   const ScalingInput machine = scaling_input(placement, ranks_on_host);
-  for_each_workload(config, [&](const CatalogEntry& entry) {
-    check_one(config, sources, placement, entry, machine);
-  });
+  const bool alone = !config.workload.empty();
+  std::vector<PreparedRun> runs;
+  ProblemList all;
+  for (const CatalogEntry& entry : catalog()) {
+    if (alone && config.workload != entry.name) continue;
+    ProblemList problems;
+    collect_problems(problems, [&] {
+      runs.push_back(prepare_one(config, sources, placement, entry, machine, reading));
+    });
+    for (const Problem& one : problems.problems()) {
+      all.add(alone ? one.problem : named(one.problem, entry.name), one.why, one.suggestion);
+    }
+  }
+  all.throw_if_any();
+  return runs;
 }
 
 }  // namespace heteroperf

@@ -3,21 +3,72 @@
 // earlier ones as parents. A chain that leads back to a folder already seen is refused. Every trial
 // must have the shapes of samples and classes of the new search, and no architecture may come
 // twice, which the search itself checks when it restores them.
-#include "suite/search/search_history.hpp"
+#include "suite/search/search_service.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
 
 #include "automl/search.hpp"
+#include "automl/trial_json.hpp"
 #include "metrics/base/error.hpp"
 #include "results/record/run_folder.hpp"
 #include "suite/config/run_config_json.hpp"
-#include "suite/search/search_messages_json.hpp"
+#include "workloads/graph/model_graph_json.hpp"
 
 namespace heteroperf {
 namespace {
+
+Trial trial_of(const TrialEvent& event, const std::string& graph) {
+  Trial trial;
+  trial.id = event.id;
+  trial.parent = event.parent;
+  trial.morph = event.morph;
+  trial.graph = graph_from_text(graph, "trial graph");
+  trial.hyper =
+      hyper_parameters_from_json(nlohmann::ordered_json::parse(event.hyper_parameters.text));
+  trial.rung = event.rung;
+  trial.steps = event.steps;
+  return trial;
+}
+
+TrialOutcome outcome_of(const TrialEvent& event) {
+  TrialOutcome outcome;
+  outcome.id = event.id;
+  outcome.state = parse_trial_state(to_string(event.state));
+  outcome.quality = event.quality.value_or(0.0);
+  if (event.loss) outcome.loss = *event.loss;
+  outcome.steps = event.steps;
+  outcome.ops = event.ops;
+  outcome.reason = event.reason;
+  return outcome;
+}
+
+/// The trials of one run in its order of outcomes. The line that begins a trial has the graph, the
+/// line that ends it has the outcome, and its evaluations lie between them.
+std::vector<HistoryEntry> history_from_journal(const Journal& journal) {
+  std::map<std::string, std::string> graphs;
+  std::map<std::uint64_t, std::vector<TrialOutcome::Milestone>> milestones;
+  std::vector<HistoryEntry> entries;
+  for (const JournalLine& line : journal.lines) {
+    const auto* eval = std::get_if<EvalEvent>(&line.event);
+    if (eval != nullptr && eval->trial) {
+      milestones[*eval->trial].push_back({eval->accuracy, eval->loss});
+    }
+    const auto* trial = std::get_if<TrialEvent>(&line.event);
+    if (trial == nullptr) continue;
+    // Only the first line with a graph has its text; later ones name the hash.
+    if (!trial->graph.text.empty()) graphs[trial->graph_hash] = trial->graph.text;
+    if (trial->state == TrialStatus::running) continue;
+    HistoryEntry entry{trial_of(*trial, graphs.at(trial->graph_hash)), outcome_of(*trial)};
+    entry.outcome->milestones = milestones[trial->id];
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}
 
 constexpr const char* searching = "automl-image";
 
@@ -100,8 +151,8 @@ std::vector<HistoryEntry> read_search_history(const std::string& folder) {
 
 void expect_search_history(const std::string& folder) { find_run(folder); }
 
-void check_search_history(const std::vector<HistoryEntry>& history, const Workload& workload,
-                          const std::string& folder) {
+void check_search_history(const std::string& folder, const Workload& workload) {
+  const std::vector<HistoryEntry> history = read_search_history(folder);
   if (history.empty()) refuse(folder, "none of its trials has ended");
   const Sides wanted = sides_of(workload.graph);
   for (const HistoryEntry& entry : history) {

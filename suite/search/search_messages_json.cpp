@@ -2,69 +2,16 @@
 // which have that form in journals already. A question is told by the keys it has: `end`,
 // `measures`, `report`, or none of them for a request. The reason of a lost group is the text of
 // any exception and may hold broken UTF-8, which is replaced.
-//
-// The second half reads trials back out of a journal. The line that begins a trial has the graph,
-// the line that ends it has the outcome, and its evaluations lie between them.
 #include "suite/search/search_messages_json.hpp"
 
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "automl/trial_json.hpp"
-#include "workloads/graph/model_graph_json.hpp"
 
 namespace heteroperf {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-/// Collects what the journal tells of each trial, line by line.
-class HistoryReader {
- public:
-  void take(const TrialEvent& event) {
-    // Only the first line with a graph has its text; later ones name the hash.
-    if (!event.graph.text.empty()) graphs_[event.graph_hash] = event.graph.text;
-    if (event.state == TrialStatus::running) return;
-    HistoryEntry entry;
-    entry.trial = trial_of(event);
-    entry.outcome = outcome_of(event);
-    entries_.push_back(std::move(entry));
-  }
-  void take(const EvalEvent& event) {
-    if (event.trial) milestones_[*event.trial].push_back({event.accuracy, event.loss});
-  }
-  std::vector<HistoryEntry> entries() && { return std::move(entries_); }
-
- private:
-  Trial trial_of(const TrialEvent& event) const {
-    Trial trial;
-    trial.id = event.id;
-    trial.parent = event.parent;
-    trial.morph = event.morph;
-    trial.graph = graph_from_text(graphs_.at(event.graph_hash), "trial graph");
-    trial.hyper = hyper_parameters_from_json(Json::parse(event.hyper_parameters.text));
-    trial.rung = event.rung;
-    trial.steps = event.steps;
-    return trial;
-  }
-
-  TrialOutcome outcome_of(const TrialEvent& event) {
-    TrialOutcome outcome;
-    outcome.id = event.id;
-    outcome.state = parse_trial_state(to_string(event.state));
-    outcome.quality = event.quality.value_or(0.0);
-    if (event.loss) outcome.loss = *event.loss;
-    outcome.steps = event.steps;
-    outcome.ops = event.ops;
-    outcome.reason = event.reason;
-    outcome.milestones = milestones_[event.id];
-    return outcome;
-  }
-
-  std::map<std::string, std::string> graphs_;
-  std::map<std::uint64_t, std::vector<TrialOutcome::Milestone>> milestones_;
-  std::vector<HistoryEntry> entries_;
-};
 
 }  // namespace
 
@@ -114,14 +61,5 @@ std::optional<std::int64_t> end_from_text(const std::string& text) {
 }
 
 std::string to_text(const HyperParameters& hyper) { return hyper_parameters_to_json(hyper).dump(); }
-
-std::vector<HistoryEntry> history_from_journal(const Journal& journal) {
-  HistoryReader reader;
-  for (const JournalLine& line : journal.lines) {
-    if (const auto* trial = std::get_if<TrialEvent>(&line.event)) reader.take(*trial);
-    if (const auto* eval = std::get_if<EvalEvent>(&line.event)) reader.take(*eval);
-  }
-  return std::move(reader).entries();
-}
 
 }  // namespace heteroperf

@@ -4,10 +4,8 @@
 #include <optional>
 #include <string>
 #include <variant>
-#include <vector>
 
 #include "automl/trial_master.hpp"
-#include "results/journal/journal.hpp"
 
 namespace heteroperf {
 
@@ -46,8 +44,5 @@ std::optional<std::int64_t> end_from_text(const std::string& text);
 
 /// The hyper-parameters as a journal line keeps them.
 std::string to_text(const HyperParameters& hyper);
-
-/// The trials of an earlier run in its order of outcomes, for TrialMaster::restore.
-std::vector<HistoryEntry> history_from_journal(const Journal& journal);
 
 }  // namespace heteroperf

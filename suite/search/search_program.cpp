@@ -7,7 +7,7 @@
 // Only a group's leader, its rank 0, looks at clocks and talks to the master. Each decision is then
 // broadcast in the group, because all its ranks must enter the same collectives. After the search
 // the group with the best trial of all evaluates it once more, on samples that did not choose it.
-#include "suite/search/search_program.hpp"
+#include "suite/search/search_service.hpp"
 
 #include <fmt/format.h>
 
@@ -24,11 +24,11 @@
 #include "metrics/base/clock.hpp"
 #include "metrics/score.hpp"
 #include "runners/comm/communicator.hpp"
+#include "runners/plan/even_plan.hpp"
 #include "suite/ranks/rank_messages.hpp"
 #include "suite/search/search_messages_json.hpp"
 #include "suite/training/group_trainer.hpp"
 #include "suite/training/measure_phases.hpp"
-#include "suite/training/training_program.hpp"
 
 namespace heteroperf {
 namespace {

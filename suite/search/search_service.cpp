@@ -13,7 +13,6 @@
 
 #include "metrics/base/clock.hpp"
 #include "metrics/base/quantity.hpp"
-#include "suite/search/search_history.hpp"
 #include "suite/search/search_messages_json.hpp"
 #include "workloads/graph/model_graph_json.hpp"
 

@@ -7,11 +7,12 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "automl/trial_master.hpp"
 #include "results/journal/journal.hpp"
 #include "runners/comm/control_channel.hpp"
-#include "suite/config/run_config.hpp"
+#include "suite/ranks/rank_context.hpp"
 #include "workloads/workload.hpp"
 
 namespace heteroperf {
@@ -57,5 +58,23 @@ class SearchService {
   std::map<std::uint64_t, std::int64_t> started_ns_;
   std::unique_ptr<TrialMaster> master_;
 };
+
+/// Groups of a search: ranks / automl.group_ranks. Throws UserError when they do not divide.
+int search_groups(const RunConfig& config, int ranks);
+
+/// The body of one rank of a search: its group asks the master for trials and trains them until the
+/// duration or the steps are used up. `service` is rank 0's, else null.
+ProgramEnd run_search(RankContext& context, const Workload& workload, SearchService* service);
+
+/// The trials of an earlier search and of those it started from itself, oldest first. Throws
+/// UserError when `folder`, or one that its run names, is no run folder of a search or is damaged.
+std::vector<HistoryEntry> read_search_history(const std::string& folder);
+
+/// Throws UserError where there is no journal in the folder of a history, which is not read here.
+void expect_search_history(const std::string& folder);
+
+/// Throws UserError unless a search of `workload` can start from the trials of `folder`: at least
+/// one, all on samples and classes like the workload's, no architecture twice.
+void check_search_history(const std::string& folder, const Workload& workload);
 
 }  // namespace heteroperf

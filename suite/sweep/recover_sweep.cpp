@@ -3,7 +3,6 @@
 // (number, point, repetition, seed) and what all runs share (id, date, command, axes). An index
 // that was made so lists the runs that are there and says what they cannot tell, above all runs
 // that were never started; nothing is made up. The old file stays in aside/.
-#include "suite/sweep/recover_sweep.hpp"
 
 #include <fmt/format.h>
 

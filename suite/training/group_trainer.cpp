@@ -92,6 +92,21 @@ std::string samples_text(const EvaluationExtent& extent) {
   return fmt::format("{} samples{}", extent.fewest, extent.most > extent.fewest ? " or more" : "");
 }
 
+TrainingSpec training_spec(const RankContext& context, const Workload& workload) {
+  TrainingSpec spec;
+  spec.graph = workload.graph;
+  spec.data = workload.data;
+  spec.recipe = workload.recipe;
+  spec.precision = workload.precision;
+  spec.timeout_s = context.config.comm.timeout_s;
+  spec.clock_offset_ns = context.clock_offset_ns;
+  spec.seed = context.config.seed;
+  spec.threads = context.placement.threads_per_rank;
+  spec.gpu = context.gpu();
+  spec.moved = context.config.measure.replay_moved;
+  return spec;
+}
+
 GroupTrainer::GroupTrainer(RankContext& context, Communicator& group, int group_number,
                            std::optional<std::uint64_t> trial, const TrainingSpec& spec)
     : context_(context),

@@ -28,6 +28,14 @@ EvaluationExtent final_extent(const RunConfig& config, const Workload& workload,
 /// "512 samples", or "512 samples or more".
 std::string samples_text(const EvaluationExtent& extent);
 
+/// The engine's view of a workload on this configuration, without a plan.
+TrainingSpec training_spec(const RankContext& context, const Workload& workload);
+
+/// The body of one rank for a workload with one fixed model: all ranks train it by the plan,
+/// warm-up then measured phase, then evaluation. Throws Error{run_failed} when the loss is not
+/// finite.
+ProgramEnd run_training(RankContext& context, const Workload& workload, const ChosenPlan& plan);
+
 /// Trains one model on one group of ranks and reports every step to the journal. All calls are
 /// collective over the group.
 class GroupTrainer {

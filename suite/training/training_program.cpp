@@ -7,7 +7,6 @@
 // start of each, which is what cuts the *steady window* out of the journal later. In lockstep,
 // where a gate alternates between two programs, the gate decides how many steps come next and the
 // run stands still in between.
-#include "suite/training/training_program.hpp"
 
 #include <fmt/format.h>
 
@@ -241,21 +240,6 @@ class TrainingProgram {
 };
 
 }  // namespace
-
-TrainingSpec training_spec(const RankContext& context, const Workload& workload) {
-  TrainingSpec spec;
-  spec.graph = workload.graph;
-  spec.data = workload.data;
-  spec.recipe = workload.recipe;
-  spec.precision = workload.precision;
-  spec.timeout_s = context.config.comm.timeout_s;
-  spec.clock_offset_ns = context.clock_offset_ns;
-  spec.seed = context.config.seed;
-  spec.threads = context.placement.threads_per_rank;
-  spec.gpu = context.gpu();
-  spec.moved = context.config.measure.replay_moved;
-  return spec;
-}
 
 ProgramEnd run_training(RankContext& context, const Workload& workload, const ChosenPlan& plan) {
   TrainingProgram program(context, workload, plan);

@@ -10,7 +10,6 @@
 #include "results/scaling/sweep_report.hpp"
 #include "results/text/text_escapes.hpp"
 #include "suite/program/verb.hpp"
-#include "suite/sweep/recover_sweep.hpp"
 #include "suite/sweep/sweep_folder.hpp"
 
 namespace heteroperf {

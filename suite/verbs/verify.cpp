@@ -17,8 +17,7 @@
 #include "suite/planning/plan_report.hpp"
 #include "suite/planning/plan_simulation.hpp"
 #include "suite/program/verb.hpp"
-#include "suite/verification/checkpoint_checks.hpp"
-#include "suite/verification/replay.hpp"
+#include "suite/verification/run_checks.hpp"
 
 namespace heteroperf {
 namespace {

@@ -2,7 +2,7 @@
 // bytes; the folder itself has checksums of its files and the hash of the model graph. A checkpoint
 // that passes belongs to this training and can be resumed from. Those that were pruned are no
 // failure: only folders that are still there are checked. A suite is checked workload by workload.
-#include "suite/verification/checkpoint_checks.hpp"
+#include "suite/verification/run_checks.hpp"
 
 #include <fmt/format.h>
 

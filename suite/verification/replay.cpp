@@ -18,7 +18,7 @@
 // may lie within a band of the journal's, and where one lies outside, the steps are trained a third
 // time from values moved by as much as rounding may: that shows how far rounding alone carries this
 // training, and from which step on nothing can be held against it.
-#include "suite/verification/replay.hpp"
+#include "suite/verification/run_checks.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>

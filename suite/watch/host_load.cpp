@@ -18,9 +18,6 @@
 #include <sstream>
 #include <string>
 
-#include "metrics/base/clock.hpp"
-#include "metrics/base/quantity.hpp"
-
 namespace heteroperf {
 namespace {
 
@@ -148,17 +145,6 @@ std::optional<double> process_cpu_s(std::int64_t pid, const fs::path& root) {
   double user = 0, system = 0;
   if (!(fields >> user >> system)) return std::nullopt;
   return (user + system) / static_cast<double>(ticks_per_second);
-}
-
-HostLoadWatch::HostLoadWatch(CpuSet cpus, Reader read)
-    : cpus_(std::move(cpus)),
-      read_(read ? std::move(read) : [](const CpuSet& of) { return read_host_counters(of); }),
-      start_ns_(now_ns()),
-      start_(read_(cpus_)) {}
-
-std::optional<HostLoadEvent> HostLoadWatch::until_now(double own_cpu_s) const {
-  const double seconds = static_cast<double>(now_ns() - start_ns_) * nanosecond;
-  return host_load_between(start_, read_(cpus_), seconds, cpus_.size(), own_cpu_s);
 }
 
 std::optional<HostLoadEvent> host_load_between(const HostCounters& before,

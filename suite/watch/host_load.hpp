@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <optional>
 
 #include "results/journal/events.hpp"
@@ -29,24 +28,8 @@ double process_cpu_s();
 /// seen.
 std::optional<double> process_cpu_s(std::int64_t pid, const std::filesystem::path& root = "/");
 
-/// Watches the load of some CPUs from its construction on.
-class HostLoadWatch {
- public:
-  using Reader = std::function<HostCounters(const CpuSet& cpus)>;
-
-  explicit HostLoadWatch(CpuSet cpus, Reader read = {});
-  /// `own_cpu_s`: what the run's own processes on this host took of it. Nothing where the kernel
-  /// does not tell how busy the CPUs are.
-  std::optional<HostLoadEvent> until_now(double own_cpu_s) const;
-
- private:
-  CpuSet cpus_;
-  Reader read_;
-  std::int64_t start_ns_;
-  HostCounters start_;
-};
-
-/// The event of two readings `seconds` apart.
+/// The event of two readings `seconds` apart. `own_cpu_s`: what the run's own processes on this
+/// host took of it. Nothing where the kernel does not tell how busy the CPUs are.
 std::optional<HostLoadEvent> host_load_between(const HostCounters& before,
                                                const HostCounters& after, double seconds,
                                                std::size_t cpus, double own_cpu_s);

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <span>
 
+#include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
 
 namespace heteroperf {
@@ -45,7 +46,7 @@ CpuSet cpus_beside(const std::vector<RankBinding>& bindings, std::size_t rank) {
 }
 
 HostsWatch::HostsWatch(Communicator& all, const std::vector<RankBinding>& bindings,
-                       RankProcesses processes, HostLoadWatch::Reader read)
+                       RankProcesses processes, Reader read)
     : all_(all),
       bindings_(bindings),
       processes_(processes),
@@ -54,7 +55,11 @@ HostsWatch::HostsWatch(Communicator& all, const std::vector<RankBinding>& bindin
       beside_pids_(pids_beside()),
       cpu_before_s_(own_cpu_s_here()),
       seen_before_s_(seen_cpu_s()) {
-  if (rank_ == first_) watch_.emplace(cpus_beside(bindings, rank_), std::move(read));
+  if (rank_ != first_) return;
+  cpus_ = cpus_beside(bindings, rank_);
+  read_ = read ? std::move(read) : [](const CpuSet& cpus) { return read_host_counters(cpus); };
+  start_ns_ = now_ns();
+  start_ = read_(cpus_);
 }
 
 std::optional<HostLoadEvent> HostsWatch::until_now() {
@@ -68,8 +73,9 @@ std::optional<HostLoadEvent> HostsWatch::so_far() const {
 }
 
 std::optional<HostLoadEvent> HostsWatch::with_own(double own_cpu_s) const {
-  if (!watch_) return std::nullopt;
-  std::optional<HostLoadEvent> load = watch_->until_now(own_cpu_s);
+  if (rank_ != first_) return std::nullopt;
+  const double seconds = seconds_since(start_ns_);
+  auto load = host_load_between(start_, read_(cpus_), seconds, cpus_.size(), own_cpu_s);
   if (!load) return std::nullopt;
   load->host = bindings_[rank_].host;
   load->first_rank = static_cast<std::int32_t>(rank_);

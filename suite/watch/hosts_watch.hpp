@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -16,10 +17,12 @@ enum class RankProcesses { one, one_each };
 /// Every host of a run watches itself, through the first rank on it, from construction on.
 class HostsWatch {
  public:
+  using Reader = std::function<HostCounters(const CpuSet& cpus)>;
+
   /// Collective. `bindings` of all ranks, by rank, which must outlive it. `read` reads the counters
   /// of this rank's host.
   HostsWatch(Communicator& all, const std::vector<RankBinding>& bindings, RankProcesses processes,
-             HostLoadWatch::Reader read = {});
+             Reader read = {});
   /// Returns the load of this rank's host, on the first rank there; nothing on others, and where
   /// the kernel does not tell. Collective: counts what all ranks have done until now.
   std::optional<HostLoadEvent> until_now();
@@ -40,7 +43,11 @@ class HostsWatch {
   std::vector<std::int64_t> beside_pids_;  ///< processes of the run on this host
   double cpu_before_s_;
   std::optional<double> seen_before_s_;
-  std::optional<HostLoadWatch> watch_;  ///< on the first rank
+  // On the first rank, which reads the counters:
+  CpuSet cpus_;
+  Reader read_;
+  std::int64_t start_ns_ = 0;
+  HostCounters start_;
 };
 
 /// The first rank on the host of that rank.

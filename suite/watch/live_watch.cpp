@@ -2,6 +2,9 @@
 // run breaks off. So the watch posts lines while the run goes on and not only at its end. One rank
 // per host reads the host's counters; a clock of its own decides when it is time, because no rank
 // waits for another here.
+// The driver counts for how long heat or the power limit held a GPU below its clocks; the
+// difference of two readings is a run's. One that counts neither gives no line, which is something
+// else than a line of 0 s.
 //
 // Looking costs time that belongs to measuring, not to training, and is charged to `measuring_s`.
 // With more than a hundred hosts the interval grows with their number: all lines end in one journal
@@ -28,6 +31,20 @@ double times_rarer(const std::vector<RankBinding>& bindings) {
 }
 
 }  // namespace
+
+GpuWatch::GpuWatch(std::string pci_bus_id, const std::string& library)
+    : pci_bus_id_(std::move(pci_bus_id)),
+      reader_(library),
+      start_ns_(now_ns()),
+      start_(reader_.read(pci_bus_id_)) {}
+
+std::optional<GpuSlowdownEvent> GpuWatch::until_now(std::string host, int rank) const {
+  const GpuSlowdown slowdown = reader_.read(pci_bus_id_) - start_;
+  if (!slowdown.thermal_s && !slowdown.power_s) return std::nullopt;
+  const double seconds = static_cast<double>(now_ns() - start_ns_) * nanosecond;
+  return GpuSlowdownEvent{std::move(host), pci_bus_id_,        rank,
+                          seconds,         slowdown.thermal_s, slowdown.power_s};
+}
 
 LiveWatch::LiveWatch(RankContext& context, RankProcesses processes, const Pace& pace)
     : context_(context),

@@ -1,4 +1,4 @@
-#include "suite/run/expectation.hpp"
+#include "suite/run/prepared_run.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "suite/watch/gpu_watch.hpp"
+#include "suite/watch/live_watch.hpp"
 
 #include <gtest/gtest.h>
 

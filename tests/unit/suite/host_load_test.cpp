@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "metrics/base/clock.hpp"
 #include "tests/unit/results/sample_run.hpp"
 
 namespace heteroperf {
@@ -110,11 +111,14 @@ TEST_F(HostLoadTest, TheKernelTellsOfThisProcessAsItDoesItself) {
 }
 
 TEST_F(HostLoadTest, ThisMachineTellsOfItself) {
-  const HostLoadWatch watch(usable_cores().cpus);
+  const CpuSet cpus = usable_cores().cpus;
+  const HostCounters before = read_host_counters(cpus);
+  const std::int64_t start_ns = now_ns();
   const double before_s = process_cpu_s();
   while (process_cpu_s() < before_s + 0.05) {
   }
-  const auto load = watch.until_now(process_cpu_s() - before_s);
+  const auto load = host_load_between(before, read_host_counters(cpus), seconds_since(start_ns),
+                                      cpus.size(), process_cpu_s() - before_s);
   if (!load) GTEST_SKIP() << "/proc/stat does not tell of these CPUs";
   EXPECT_GE(load->other_cpus, 0);
   EXPECT_GT(load->seconds, 0.04);

@@ -18,7 +18,7 @@ std::vector<RankBinding> two_hosts(int ranks) {
 int ranks_beside(int rank, int ranks) { return (ranks - rank % 2 + 1) / 2; }
 
 /// Counters that tell of the given busy time from the second reading on. Even hosts get hot.
-HostLoadWatch::Reader told(double busy_s, bool is_even) {
+HostsWatch::Reader told(double busy_s, bool is_even) {
   return [busy_s, is_even, readings = 0](const CpuSet&) mutable {
     HostCounters counters;
     const bool after = readings++ > 0;

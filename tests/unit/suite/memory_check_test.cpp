@@ -1,4 +1,4 @@
-#include "suite/run/memory_check.hpp"
+#include "suite/run/prepare.hpp"
 
 #include <gtest/gtest.h>
 

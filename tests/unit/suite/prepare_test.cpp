@@ -18,7 +18,7 @@ std::string problems_of(const std::string& out, const std::string& trace) {
   placement.ranks = 1;
   placement.bindings.resize(1);
   try {
-    check_runs(config, {}, placement, 1);
+    prepare_runs(config, {}, placement, 1, Reading::nothing);
   } catch (const UserError& error) {
     return error.what();
   }
@@ -26,13 +26,13 @@ std::string problems_of(const std::string& out, const std::string& trace) {
 }
 
 /// The run makes its own folder before it writes there.
-TEST(CheckRuns, ATraceMayLieInTheFolderOfTheRun) {
+TEST(PrepareRuns, ATraceMayLieInTheFolderOfTheRun) {
   EXPECT_EQ(problems_of("not-yet", "not-yet/trace.json"), "");
   EXPECT_EQ(problems_of("not-yet/", "./not-yet/trace.json"), "");
   EXPECT_EQ(problems_of("", "trace.json"), "");
 }
 
-TEST(CheckRuns, AnotherFolderMustBeThere) {
+TEST(PrepareRuns, AnotherFolderMustBeThere) {
   for (const char* trace : {"elsewhere/trace.json", "not-yet/below/trace.json"}) {
     const std::string problems = problems_of("not-yet", trace);
     EXPECT_NE(problems.find("cannot be written"), std::string::npos) << trace << problems;
