@@ -73,21 +73,6 @@ ExitCode failed(const Error& error, const RankWork& work) {
   return exit_code_of(error.kind());
 }
 
-ExitCode on_threads(int ranks, const CommConfig& comm, const RankWork& work) {
-  std::atomic<ExitCode> code{ExitCode::ok};
-  try {
-    run_on_threads(ranks, comm, [&](World& world) {
-      const ExitCode mine = work.body(world);
-      if (world.communicator->rank() == RankId(0)) code = mine;
-    });
-  } catch (const Error& error) {
-    return failed(error, work);
-  } catch (const std::exception& error) {
-    return failed(unexpected_failure(error), work);
-  }
-  return code;
-}
-
 /// Finds the failure that broke the world, of which every rank knows the same; it may be older than
 /// the error that this rank met.
 RankFailure broken_by(const World& world, const Error& error) {
@@ -248,12 +233,25 @@ ExitCode start_ranks(const RankSession& session, const RankWork& work) {
   }
   const int cores = usable_cores().count();
   const int ranks = session.ranks > 0 ? session.ranks : cores;
-  if (has_threads(session)) return on_threads(ranks, session.comm, work);
-  LaunchConfig launch;
-  launch.cores = cores;
-  launch.deadline_s = session.comm.timeout_s;
-  const std::vector<std::string> arguments(session.argv.begin() + 1, session.argv.end());
-  return static_cast<ExitCode>(launch_under_mpirun(ranks, arguments, launch));
+  if (!has_threads(session)) {
+    LaunchConfig launch;
+    launch.cores = cores;
+    launch.deadline_s = session.comm.timeout_s;
+    const std::vector<std::string> arguments(session.argv.begin() + 1, session.argv.end());
+    return static_cast<ExitCode>(launch_under_mpirun(ranks, arguments, launch));
+  }
+  std::atomic<ExitCode> code{ExitCode::ok};
+  try {
+    run_on_threads(ranks, session.comm, [&](World& world) {
+      const ExitCode mine = work.body(world);
+      if (world.communicator->rank() == RankId(0)) code = mine;
+    });
+  } catch (const Error& error) {
+    return failed(error, work);
+  } catch (const std::exception& error) {
+    return failed(unexpected_failure(error), work);
+  }
+  return code;
 }
 
 ExitCode run_session(const RankSession& session, const RankWork& work) {

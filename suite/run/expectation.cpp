@@ -13,6 +13,7 @@
 #include <cmath>
 
 #include "suite/training/group_trainer.hpp"
+#include "suite/training/measure_phases.hpp"
 #include "workloads/graph/graph_counts.hpp"
 
 namespace heteroperf {
@@ -47,11 +48,6 @@ double wall_step_s(const PreparedRun& run, double mm_ops_per_second) {
   return std::max(modelled_s, needed_s / emulation_share);
 }
 
-/// Steps that a resumed training has behind it; --steps counts them too.
-std::uint64_t done_before(const RunConfig& config) {
-  return config.parent ? config.parent->step : 0;
-}
-
 /// Steps of a run; by time as many as begin within it.
 struct StepCounts {
   double warmup = 0, measured = 0;
@@ -59,13 +55,11 @@ struct StepCounts {
 
 StepCounts count_steps(const RunConfig& config, double step_s) {
   const MeasureConfig& measure = config.measure;
-  if (measure.steps == 0) {
-    return {static_cast<double>(measure.warmup_steps), std::ceil(measure.duration_s / step_s)};
-  }
-  // --steps counts the steps of the whole training; warm-up takes half of what is left at most.
-  const std::uint64_t all = measure.steps - done_before(config);
-  const std::uint64_t warmup = std::min<std::uint64_t>(measure.warmup_steps, all / 2);
-  return {static_cast<double>(warmup), static_cast<double>(all - warmup)};
+  const std::uint64_t warmup = warmup_steps_of(config);
+  const double measured = measure.steps == 0
+                              ? std::ceil(measure.duration_s / step_s)
+                              : static_cast<double>(measure.steps - steps_before(config) - warmup);
+  return {static_cast<double>(warmup), measured};
 }
 
 }  // namespace
@@ -95,7 +89,7 @@ std::vector<std::string> prediction_lines(const PreparedRun& run, double mm_ops_
     lines.push_back(fmt::format(
         "{:.0f} measured of {:.0f} that tell enough: --duration {:g} has them, or --steps {:.0f}",
         steps.measured, enough_steps, round_up(step_s * enough_steps),
-        static_cast<double>(done_before(run.config)) + enough_steps +
+        static_cast<double>(steps_before(run.config)) + enough_steps +
             static_cast<double>(run.config.measure.warmup_steps)));
   }
   return lines;

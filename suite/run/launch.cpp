@@ -116,9 +116,17 @@ class RunOutput {
   TurnTaker* turns() const { return turns_; }
 
   /// Makes the record; prints it unless it is part of a suite's one document.
-  ExitCode end(RunStatus status, const std::string& reason, ExitCode code) {
+  ExitCode end(const ProgramEnd& end) {
     open_journal().set(nullptr);
-    const FinishedRun finished = recorder_->finish(status, reason, static_cast<std::int32_t>(code));
+    if (end.failed) fmt::print(stderr, "heteroperf: {}\n", end.reason);
+    const RunStatus status = end.interrupted ? RunStatus::partial
+                             : end.failed    ? RunStatus::failed
+                                             : RunStatus::complete;
+    const ExitCode code = end.interrupted ? ExitCode::interrupted
+                          : end.failed    ? ExitCode::run_failed
+                                          : ExitCode::ok;
+    const FinishedRun finished =
+        recorder_->finish(status, end.reason, static_cast<std::int32_t>(code));
     for (const std::string& warning : finished.warnings) {
       fmt::print(stderr, "heteroperf: warning: {}\n", warning);
     }
@@ -215,18 +223,6 @@ class RunOutput {
   std::unique_ptr<RunRecorder> recorder_;
 };
 
-/// The end of a run in the words of its record and of the process.
-struct RunEnd {
-  RunStatus status;
-  ExitCode code;
-};
-
-RunEnd verdict_on(const ProgramEnd& end) {
-  if (end.interrupted) return {RunStatus::partial, ExitCode::interrupted};
-  if (end.failed) return {RunStatus::failed, ExitCode::run_failed};
-  return {RunStatus::complete, ExitCode::ok};
-}
-
 /// The runs of a command; ranks that are threads share them, and both are read only.
 struct ReadyRuns {
   std::vector<PreparedRun> runs;
@@ -249,9 +245,7 @@ ExitCode run_all(const ReadyRuns& ready, World& world, RunOutput* output,
     if (!end.interrupted && !end.failed) end = run_baselines(run, world, *ready.engine, first);
     if (output != nullptr) {
       progress->finish();
-      const RunEnd verdict = verdict_on(end);
-      if (end.failed) fmt::print(stderr, "heteroperf: {}\n", end.reason);
-      const ExitCode code = output->end(verdict.status, end.reason, verdict.code);
+      const ExitCode code = output->end(end);
       if (code != ExitCode::ok) worst = code;
     }
     // A stop is meant for the whole command, and so is a failure: later workloads of a suite do not

@@ -60,6 +60,12 @@ std::int64_t measure_clock_offset_ns(ControlChannel& control) {
 class FirstRankService {
  public:
   FirstRankService(const PreparedRun& run, World& world, const FirstRank& first) {
+    // A disk that does not answer would hang rank 0 inside a write; then the run is given up from a
+    // thread of its own.
+    first.journal->watch_disk(run.config.comm.timeout_s,
+                              [control = std::weak_ptr(world.control)](const Error& hanging) {
+                                abandon_run(control, hanging);
+                              });
     if (run.groups > 0) search_.emplace(run.config, run.workload, run.groups, *first.journal);
     RankMessageHandlers handlers;
     handlers.on_event = [journal = first.journal](const Event& event) { journal->append(event); };
@@ -83,6 +89,11 @@ void bind(const Placement& placement, int rank) {
   bind_this_thread(placement.cpus[static_cast<std::size_t>(rank) % placement.cpus.size()]);
 }
 
+void warn(RankContext& context, const std::string& text) {
+  fmt::print(stderr, "heteroperf: warning: {}\n", text);
+  context.post(WarningEvent{text, ""});
+}
+
 /// Warns of more threads than cores. Ranks of a modelled timeline sleep most of the time and may be
 /// many.
 void warn_about_crowding(const PreparedRun& run, RankContext& context) {
@@ -98,8 +109,7 @@ void warn_about_crowding(const PreparedRun& run, RankContext& context) {
       "Use --ranks {}",
       placement.ranks, placement.threads_per_rank, placement.threads_per_rank == 1 ? "" : "s",
       cores, cores == 1 ? "" : "s", std::max(1, cores / placement.threads_per_rank));
-  fmt::print(stderr, "heteroperf: warning: {}\n", text);
-  context.post(WarningEvent{text, ""});
+  warn(context, text);
 }
 
 void warn_about_bf16(const PreparedRun& run, RankContext& context) {
@@ -107,10 +117,9 @@ void warn_about_bf16(const PreparedRun& run, RankContext& context) {
       context.engine.has_native_bf16()) {
     return;
   }
-  const std::string text =
-      "bf16 runs without native support on this CPU (no AVX-512 BF16 or AMX): expect it to be slow";
-  fmt::print(stderr, "heteroperf: warning: {}\n", text);
-  context.post(WarningEvent{text, ""});
+  warn(context,
+       "bf16 runs without native support on this CPU (no AVX-512 BF16 or AMX): expect it to be "
+       "slow");
 }
 
 /// The busiest rank's own share and the journal's, on all its threads.
@@ -176,43 +185,6 @@ bool agree_on_lockstep(RankContext& context) {
   return in_lockstep != 0;
 }
 
-/// From the peak to the last event.
-ProgramEnd work(const PreparedRun& run, RankContext& context, SearchService* search) {
-  bind(run.placement, context.all_ranks().rank().value());
-  context.all_ranks().barrier();
-  context.clock_offset_ns =
-      context.first.journal != nullptr ? 0 : measure_clock_offset_ns(context.control());
-  warn_about_crowding(run, context);
-  warn_about_bf16(run, context);
-  const RankProcesses processes =
-      run.config.scale.transport == "threads" ? RankProcesses::one : RankProcesses::one_each;
-  // The set-up, with the peak in it, is watched apart from the training.
-  LiveWatch watch(context, processes, {});
-  if (context.first.progress != nullptr) context.first.progress->say(course_text(run));
-  const double mm_rate =
-      measure_peak(context, run.workload.precision, processes, PeakMoment::before_run);
-  if (context.first.progress != nullptr) {
-    for (const std::string& line : prediction_lines(run, mm_rate))
-      context.first.progress->say(line);
-  }
-  watch.begin(watch_gpu(context));
-  context.show(beginning("build", "weights, data, operators"));
-  if (run.groups > 0) {
-    run_search(context, run.workload, search);
-  } else {
-    run_training(context, run.workload, *run.plan);
-  }
-  watch.close();
-  // Events of all ranks must be in the journal before the end is judged.
-  flush_events(context.control());
-  const ProgramEnd end = agree_on_end(context, search);
-  if (!end.interrupted && !end.failed) {
-    measure_peak(context, run.workload.precision, processes, PeakMoment::after_run);
-  }
-  post_overhead(context);
-  return end;
-}
-
 /// All ranks over NCCL; null for other transports. Collective.
 std::unique_ptr<Communicator> open_devices(const RunConfig& config, World& world) {
   if (config.scale.transport != "nccl") return nullptr;
@@ -223,20 +195,9 @@ std::unique_ptr<Communicator> open_devices(const RunConfig& config, World& world
   return make_device_group(world, devices, std::move(hybrid));
 }
 
-}  // namespace
-
-ProgramEnd run_workload(const PreparedRun& run, World& world, Engine& engine,
-                        const FirstRank& first) {
-  std::optional<FirstRankService> service;
-  if (first.journal != nullptr) {
-    // A disk that does not answer would hang rank 0 inside a write; then the run is given up from a
-    // thread of its own.
-    first.journal->watch_disk(run.config.comm.timeout_s,
-                              [control = std::weak_ptr(world.control)](const Error& hanging) {
-                                abandon_run(control, hanging);
-                              });
-    service.emplace(run, world, first);
-  }
+/// Everything that this rank works with, and the first lines on it. Collective.
+RankContext open_context(const PreparedRun& run, World& world, Engine& engine,
+                         const FirstRank& first) {
   RankContext context{run.config, run.placement, world, engine, first};
   context.devices = open_devices(run.config, world);
   context.in_lockstep = agree_on_lockstep(context);
@@ -246,8 +207,54 @@ ProgramEnd run_workload(const PreparedRun& run, World& world, Engine& engine,
     context.log_file.emplace(context.run_folder, context.all_ranks().rank().value());
   }
   log_start(run, context);
+  return context;
+}
+
+/// Binds this rank and brings its clock in line with rank 0's. Collective.
+void set_up(const PreparedRun& run, RankContext& context) {
+  bind(run.placement, context.all_ranks().rank().value());
+  context.all_ranks().barrier();
+  context.clock_offset_ns =
+      context.first.journal != nullptr ? 0 : measure_clock_offset_ns(context.control());
+  warn_about_crowding(run, context);
+  warn_about_bf16(run, context);
+}
+
+}  // namespace
+
+ProgramEnd run_workload(const PreparedRun& run, World& world, Engine& engine,
+                        const FirstRank& first) {
+  std::optional<FirstRankService> service;
+  if (first.journal != nullptr) service.emplace(run, world, first);
+  RankContext context = open_context(run, world, engine, first);
   try {
-    const ProgramEnd end = work(run, context, service ? service->search() : nullptr);
+    set_up(run, context);
+    const RankProcesses processes =
+        run.config.scale.transport == "threads" ? RankProcesses::one : RankProcesses::one_each;
+    // The set-up, with the peak in it, is watched apart from the training.
+    LiveWatch watch(context, processes, {});
+    if (first.progress != nullptr) first.progress->say(course_text(run));
+    const double mm_rate =
+        measure_peak(context, run.workload.precision, processes, PeakMoment::before_run);
+    if (first.progress != nullptr) {
+      for (const std::string& line : prediction_lines(run, mm_rate)) first.progress->say(line);
+    }
+    watch.begin(watch_gpu(context));
+    context.show(beginning("build", "weights, data, operators"));
+    SearchService* const search = service ? service->search() : nullptr;
+    if (run.groups > 0) {
+      run_search(context, run.workload, search);
+    } else {
+      run_training(context, run.workload, *run.plan);
+    }
+    watch.close();
+    // Events of all ranks must be in the journal before the end is judged.
+    flush_events(context.control());
+    const ProgramEnd end = agree_on_end(context, search);
+    if (!end.interrupted && !end.failed) {
+      measure_peak(context, run.workload.precision, processes, PeakMoment::after_run);
+    }
+    post_overhead(context);
     context.log(end.reason.empty() ? "done" : "done: " + end.reason);
     return end;
   } catch (const std::exception& error) {

@@ -15,7 +15,18 @@
 #include <algorithm>
 #include <utility>
 
+#include "metrics/steady_window.hpp"
+
 namespace heteroperf {
+
+std::uint64_t steps_before(const RunConfig& config) {
+  return config.parent ? config.parent->step : 0;
+}
+
+std::uint64_t warmup_steps_of(const RunConfig& config) {
+  const MeasureConfig& measure = config.measure;
+  return warmup_steps_of_run(measure.warmup_steps, measure.steps, steps_before(config));
+}
 
 MeasurePhases::MeasurePhases(const MeasureConfig& config, std::uint64_t warmup_steps,
                              std::uint64_t steps_before, PhaseClock clock)

@@ -11,6 +11,11 @@
 
 namespace heteroperf {
 
+/// Steps of the training that earlier runs did; those of --steps count them too.
+std::uint64_t steps_before(const RunConfig& config);
+/// Steps of warm-up of a training of one model: at most half of those that this run does.
+std::uint64_t warmup_steps_of(const RunConfig& config);
+
 /// The time that phases go by.
 struct PhaseClock {
   std::function<std::int64_t()> nanoseconds = now_ns;

@@ -13,11 +13,10 @@
 #include <cmath>
 
 #include "metrics/base/clock.hpp"
-#include "metrics/steady_window.hpp"
 #include "suite/training/checkpointing.hpp"
 #include "suite/training/group_trainer.hpp"
 #include "suite/training/measure_phases.hpp"
-#include "suite/training/rank_times.hpp"
+#include "suite/training/step_times.hpp"
 #include "suite/training/step_trace.hpp"
 #include "suite/training/turn_taker.hpp"
 
@@ -48,16 +47,6 @@ TrainingSpec planned_spec(const RankContext& context, const Workload& workload,
   return spec;
 }
 
-/// Steps of the training that earlier runs did.
-std::uint64_t steps_before(const RunConfig& config) {
-  return config.parent ? config.parent->step : 0;
-}
-
-std::uint64_t warmup_steps(const RunConfig& config) {
-  const MeasureConfig& measure = config.measure;
-  return warmup_steps_of_run(measure.warmup_steps, measure.steps, steps_before(config));
-}
-
 /// One rank of every process says what it uses.
 bool speaks_for_process(const RankContext& context) {
   return context.is_first() || context.config.scale.transport != "threads";
@@ -74,7 +63,8 @@ class TrainingProgram {
         trainer_(context, context.all_ranks(), 0, std::nullopt,
                  planned_spec(context, workload, plan)),
         checkpoints_(context, [this](const std::string& folder) { return trainer_.save(folder); }),
-        phases_(context.config.measure, warmup_steps(context.config), steps_before(context.config)),
+        phases_(context.config.measure, warmup_steps_of(context.config),
+                steps_before(context.config)),
         turns_(context, speaks_for_process(context)) {
     if (!context.config.trace.empty()) tracer_.emplace(context.config.measure.steps);
   }
@@ -107,7 +97,8 @@ class TrainingProgram {
         end.interrupted = order.kind == TurnOrder::Kind::interrupt;
         break;
       }
-      train_one();
+      if (tracer_) trainer_.trace_to(tracer_->before_step(measuring_, trainer_.steps_done()));
+      note(trainer_.step());
       checkpoints_.after_step(trainer_.steps_done());
     }
     // Nothing that follows is training: the window of OPS ends here.
@@ -175,17 +166,12 @@ class TrainingProgram {
 
   std::int32_t rank() const { return context_.all_ranks().rank().value(); }
 
-  void train_one() {
-    if (tracer_) trainer_.trace_to(tracer_->before_step(measuring_, trainer_.steps_done()));
-    const StepReport report = trainer_.step();
+  void note(const StepReport& report) {
     if (tracer_) tracer_->after_step(report);
     check_finite(report);
     if (context_.first.turns != nullptr) context_.first.turns->count_step();
     // Only the measured phase is summed up.
-    if (measuring_) {
-      times_.add(report);
-      computing_.add(report);
-    }
+    if (measuring_) times_.add(report);
     const auto units = static_cast<double>(report.samples *
                                            static_cast<std::uint64_t>(workload_.units_per_sample));
     if (!context_.is_first()) return;
@@ -207,9 +193,9 @@ class TrainingProgram {
   }
 
   void post_times() {
-    const auto times = times_.event(rank(), trainer_.session().operations());
+    const auto times = times_.time_event(rank(), trainer_.session().operations());
     if (times) context_.post(*times);
-    if (const auto steps = computing_.event(rank())) context_.post(*steps);
+    if (const auto steps = times_.compute_event(rank())) context_.post(*steps);
     const auto pacing = trainer_.session().pacing();
     if (!pacing) return;
     context_.post(PacingEvent{rank(), pacing->dilation, pacing->operations, pacing->late,
@@ -230,8 +216,7 @@ class TrainingProgram {
   Checkpointing checkpoints_;
   MeasurePhases phases_;  // asked on the first rank
   std::string note_;      // what the last look saw, for the progress line
-  SplitSums times_;
-  ComputeSamples computing_;
+  StepTimes times_;
   RankTurns turns_;
   std::optional<StepTracer> tracer_;
   bool measuring_ = false;  // on every rank; phases_ know on the first

@@ -1,4 +1,4 @@
-#include "suite/training/rank_times.hpp"
+#include "suite/training/step_times.hpp"
 
 #include <gtest/gtest.h>
 
@@ -17,13 +17,13 @@ StepReport step(std::uint64_t n, std::int64_t start_ns, std::int64_t end_ns, Tim
   return report;
 }
 
-TEST(SplitSums, SayNothingWithoutAStep) { EXPECT_FALSE(SplitSums().event(0, {})); }
+TEST(SplitSums, SayNothingWithoutAStep) { EXPECT_FALSE(StepTimes().time_event(0, {})); }
 
 TEST(SplitSums, AddUpToTheWallWithTheGapsAsOther) {
-  SplitSums times;
+  StepTimes times;
   times.add(step(5, 1'000'000'000, 2'000'000'000, {0.5, 0.25, 0.125, 0.0625, 0.0625}));
   times.add(step(6, 2'500'000'000, 3'000'000'000, {0.25, 0.125, 0.125, 0, 0}));
-  const auto event = times.event(3, {Ops(100), Ops(7)});
+  const auto event = times.time_event(3, {Ops(100), Ops(7)});
   ASSERT_TRUE(event);
   EXPECT_EQ(event->rank, 3);
   EXPECT_EQ(event->first_step, 5u);
@@ -38,14 +38,14 @@ TEST(SplitSums, AddUpToTheWallWithTheGapsAsOther) {
   EXPECT_EQ(event->recompute, Ops(14));
 }
 
-TEST(ComputeSamples, SayNothingWithoutAStep) { EXPECT_FALSE(ComputeSamples().event(0)); }
+TEST(ComputeSamples, SayNothingWithoutAStep) { EXPECT_FALSE(StepTimes().compute_event(0)); }
 
 TEST(ComputeSamples, KeepEveryStepOfAShortRun) {
-  ComputeSamples samples;
+  StepTimes samples;
   for (std::uint64_t n = 0; n < 3; ++n) {
     samples.add(step(7 + n, 0, 1, {0.001 * static_cast<double>(n + 1), 1, 1, 1, 1}));
   }
-  const auto event = samples.event(2);
+  const auto event = samples.compute_event(2);
   ASSERT_TRUE(event);
   EXPECT_EQ(event->rank, 2);
   EXPECT_EQ(event->first_step, 7u);
@@ -56,14 +56,14 @@ TEST(ComputeSamples, KeepEveryStepOfAShortRun) {
 
 TEST(ComputeSamples, AreMeansOfNeighboursInALongRun) {
   for (const std::uint64_t steps : {256u, 257u, 1000u, 12345u}) {
-    ComputeSamples samples;
+    StepTimes samples;
     for (std::uint64_t n = 0; n < steps; ++n) {
       samples.add(step(n, 0, 1, {1e-6 * static_cast<double>(n), 0, 0, 0, 0}));
     }
-    const auto event = samples.event(0);
+    const auto event = samples.compute_event(0);
     ASSERT_TRUE(event);
     const std::uint64_t each = event->steps_per_value;
-    EXPECT_LE(event->compute_ns.size(), ComputeSamples::most_values);
+    EXPECT_LE(event->compute_ns.size(), StepTimes::most_values);
     EXPECT_EQ(event->compute_ns.size(), (steps + each - 1) / each);
     for (std::uint64_t i = 0; i < event->compute_ns.size(); ++i) {
       const std::uint64_t first = i * each, last = std::min(steps, first + each) - 1;

@@ -1,0 +1,76 @@
+// Two summaries of the steps of one rank, in constant memory. The computing times are a series that
+// shows drift and stragglers: when it is full, neighbouring values merge and each then stands for
+// twice as many steps. The others are totals; what lies between the end of a step and the start of
+// the next is charged to `other_s`, so the parts always add up to the wall time.
+#include "suite/training/step_times.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "metrics/base/quantity.hpp"
+
+namespace heteroperf {
+
+void StepTimes::add(const StepReport& report) {
+  if (steps_ == 0) {
+    first_step_ = report.step;
+    start_ns_ = end_ns_ = report.t_start_ns;
+  }
+  sums_.compute_s += report.split.compute_s;
+  sums_.communication_s += report.split.communication_s;
+  sums_.bubble_s += report.split.bubble_s;
+  sums_.data_s += report.split.data_s;
+  sums_.other_s += report.split.other_s;
+  sums_.other_s += static_cast<double>(report.t_start_ns - end_ns_) * nanosecond;
+  end_ns_ = report.t_end_ns;
+  keep_compute(report.split.compute_s);
+  ++steps_;
+}
+
+void StepTimes::keep_compute(double compute_s) {
+  std::vector<double>& sums_s = compute_sums_s_;
+  if (steps_ % steps_per_value_ == 0) {
+    // The last value is complete here, so all values merged have the same weight.
+    if (sums_s.size() == most_values) {
+      for (std::size_t i = 0; i < most_values / 2; ++i) {
+        sums_s[i] = sums_s[2 * i] + sums_s[2 * i + 1];
+      }
+      sums_s.resize(most_values / 2);
+      steps_per_value_ *= 2;
+    }
+    sums_s.push_back(0);
+  }
+  sums_s.back() += compute_s;
+}
+
+std::optional<RankStepsEvent> StepTimes::compute_event(std::int32_t rank) const {
+  if (steps_ == 0) return std::nullopt;
+  RankStepsEvent event;
+  event.rank = rank;
+  event.first_step = first_step_;
+  event.steps = steps_;
+  event.steps_per_value = steps_per_value_;
+  std::uint64_t left = steps_;
+  for (const double sum_s : compute_sums_s_) {
+    const std::uint64_t steps = std::min(left, steps_per_value_);
+    event.compute_ns.push_back(std::llround(sum_s / static_cast<double>(steps) / nanosecond));
+    left -= steps;
+  }
+  return event;
+}
+
+std::optional<RankTimeEvent> StepTimes::time_event(std::int32_t rank,
+                                                   const StepOperations& operations) const {
+  if (steps_ == 0) return std::nullopt;
+  RankTimeEvent event;
+  event.rank = rank;
+  event.first_step = first_step_;
+  event.steps = steps_;
+  event.wall_s = static_cast<double>(end_ns_ - start_ns_) * nanosecond;
+  event.split = sums_;
+  event.strict = operations.strict * steps_;
+  event.recompute = operations.recompute * steps_;
+  return event;
+}
+
+}  // namespace heteroperf
