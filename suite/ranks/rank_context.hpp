@@ -27,7 +27,7 @@ struct FirstRank {
   ProgressLine* progress = nullptr;
   TurnTaker* turns = nullptr;  ///< in lockstep only
   std::string run_id = {};
-  std::filesystem::path folder = {};  ///< of the run
+  std::filesystem::path folder = {};  ///< the run writes there
 };
 
 /// Everything that one rank of a run works with. References outlive the run.

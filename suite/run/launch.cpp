@@ -43,29 +43,20 @@ std::string validity_class_of(const std::string& document) {
 
 constexpr double counted_duration_s = 300;  // the shortest that rules call closed
 
-/// The journal that the last words of an impatient user's interrupt save.
-class OpenJournal {
- public:
-  void set(JournalWriter* journal) {
-    const std::lock_guard lock(mutex_);
-    journal_ = journal;
-  }
-  void flush() {
-    const std::lock_guard lock(mutex_);
-    if (journal_ != nullptr) journal_->flush_now();
-  }
+/// The journal that the last words of an impatient user's interrupt save. A mutex needs no
+/// destructor, so the thread of these words may lock it whenever the process ends.
+std::mutex open_journal_mutex;
+JournalWriter* open_journal = nullptr;
 
- private:
-  std::mutex mutex_;
-  JournalWriter* journal_ = nullptr;
-};
-
-OpenJournal& open_journal() {
-  static auto* journal = new OpenJournal;  // outlives the thread of the last words
-  return *journal;
+void set_open_journal(JournalWriter* journal) {
+  const std::lock_guard lock(open_journal_mutex);
+  open_journal = journal;
 }
 
-void flush_open_journal() { open_journal().flush(); }
+void flush_open_journal() {
+  const std::lock_guard lock(open_journal_mutex);
+  if (open_journal != nullptr) open_journal->flush_now();
+}
 
 /// An empty text means that such runs can stop between any two steps.
 std::string why_not_by_steps(const std::vector<PreparedRun>& runs) {
@@ -108,7 +99,7 @@ class RunOutput {
     if (!suite_folder_.empty()) identity.suite = suite_;
     recorder_ = std::make_unique<RunRecorder>(config_, identity, run.workload.name, folder, turns_);
     if (suite_folder_.empty()) point_latest(recorder_->files().folder);
-    open_journal().set(&recorder_->journal());
+    set_open_journal(&recorder_->journal());
     tell_foreseen(recorder_->describe(run, libtorch_version));
     return *recorder_;
   }
@@ -117,7 +108,7 @@ class RunOutput {
 
   /// Makes the record; prints it unless it is part of a suite's one document.
   ExitCode end(const ProgramEnd& end) {
-    open_journal().set(nullptr);
+    set_open_journal(nullptr);
     if (end.failed) fmt::print(stderr, "heteroperf: {}\n", end.reason);
     const RunStatus status = end.interrupted ? RunStatus::partial
                              : end.failed    ? RunStatus::failed
@@ -143,7 +134,7 @@ class RunOutput {
   /// A failure: the record of the run that was open is made from what its journal holds, and the
   /// suite's from the records there are.
   void fail(const Error& error) noexcept {
-    open_journal().set(nullptr);
+    set_open_journal(nullptr);
     // An error before the first run began leaves nothing to finish.
     const bool open = recorder_ != nullptr && !recorder_->finished();
     if (!open && suite_folder_.empty()) return;

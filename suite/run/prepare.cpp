@@ -251,7 +251,7 @@ void make_plan(const RunConfig& config, const PlanSources& sources, const Scalin
   });
 }
 
-/// What the ranks need of a machine and of the data; the plan of a fixed model is made on the way.
+/// Holds the needs of the ranks to the machine and the data; makes the plan of a fixed model.
 void check_sizes(const RunConfig& config, const PlanSources& sources, ProgramKind program,
                  const ScalingInput& machine, PreparedRun& run, ProblemList& problems) {
   if (program == ProgramKind::search) {

@@ -158,15 +158,13 @@ void SearchService::close(const std::string& reason) { master_->close(reason); }
 
 void SearchService::record_statistics() {
   const MasterStatistics statistics = master_->statistics();
-  SearchEvent event;
-  event.proposals = statistics.search.proposals;
-  event.duplicates = statistics.search.duplicates;
-  event.answers = statistics.answers;
-  event.groups_lost = statistics.groups_lost;
-  event.proposal_p50_s = statistics.proposal_p50.value();
-  event.proposal_p99_s = statistics.proposal_p99.value();
-  event.idle_s = statistics.idle.value();
-  journal_.append(event);
+  journal_.append(SearchEvent{.proposals = statistics.search.proposals,
+                              .duplicates = statistics.search.duplicates,
+                              .answers = statistics.answers,
+                              .groups_lost = statistics.groups_lost,
+                              .proposal_p50_s = statistics.proposal_p50.value(),
+                              .proposal_p99_s = statistics.proposal_p99.value(),
+                              .idle_s = statistics.idle.value()});
 }
 
 }  // namespace heteroperf

@@ -146,18 +146,16 @@ void GroupTrainer::restore(const std::string& folder, std::uint64_t step) {
 }
 
 void GroupTrainer::post_observed(const StepReport& report, const ObservedOperations& observed) {
-  ObservedEvent event;
-  event.rank = context_.all_ranks().rank().value();
-  event.group = group_number_;
-  event.trial = trial_;
-  event.n = report.step;
-  event.executed = observed.executed;
   const StepOperations operations = session_->operations();
-  event.strict = operations.strict;
-  event.recompute = operations.recompute;
-  event.calls = observed.calls;
-  event.unknown = observed.unknown;
-  context_.post(event);
+  context_.post(ObservedEvent{.rank = context_.all_ranks().rank().value(),
+                              .group = group_number_,
+                              .trial = trial_,
+                              .n = report.step,
+                              .executed = observed.executed,
+                              .strict = operations.strict,
+                              .recompute = operations.recompute,
+                              .calls = observed.calls,
+                              .unknown = observed.unknown});
 }
 
 StepSplit GroupTrainer::mean_split(const TimeSplit& mine) {
@@ -171,19 +169,17 @@ void GroupTrainer::post_step(const StepReport& report) {
   const StepSplit split = mean_split(report.split);
   // One line per group; the split is the mean over its ranks.
   if (group_.rank() != RankId(0)) return;
-  StepEvent event;
-  event.group = group_number_;
-  event.trial = trial_;
-  event.n = report.step;
-  event.t_start_ns = report.t_start_ns + context_.clock_offset_ns;
-  event.t_end_ns = report.t_end_ns + context_.clock_offset_ns;
-  event.samples = report.samples;
-  event.tokens = report.samples * tokens_per_sample_;
-  event.ops_strict = ops_per_step_;
-  event.loss = report.loss;
-  event.gradient_norm = report.gradient_norm;
-  event.split = split;
-  context_.post(event);
+  context_.post(StepEvent{.group = group_number_,
+                          .trial = trial_,
+                          .n = report.step,
+                          .t_start_ns = report.t_start_ns + context_.clock_offset_ns,
+                          .t_end_ns = report.t_end_ns + context_.clock_offset_ns,
+                          .samples = report.samples,
+                          .tokens = report.samples * tokens_per_sample_,
+                          .ops_strict = ops_per_step_,
+                          .loss = report.loss,
+                          .gradient_norm = report.gradient_norm,
+                          .split = split});
 }
 
 std::optional<EvaluationReport> GroupTrainer::evaluate(const EvaluationExtent& extent) {
@@ -215,33 +211,23 @@ std::optional<EvaluationReport> GroupTrainer::evaluate(const EvaluationExtent& e
   } while (total.samples < end && !is_enough());
   total.loss /= targets;
   total.accuracy = right / targets;
-  if (group_.rank() == RankId(0)) post_evaluation(total, extent);
+  if (group_.rank() != RankId(0)) return total;
+  EvalEvent event{.group = group_number_,
+                  .trial = trial_,
+                  .samples = total.samples,
+                  .loss = total.loss,
+                  .accuracy = total.accuracy,
+                  .ops_strict = evaluation_ops_per_sample_ * total.samples,
+                  .t_start_ns = total.t_start_ns + context_.clock_offset_ns,
+                  .t_end_ns = total.t_end_ns + context_.clock_offset_ns};
+  if (extent.is_final) event.is_final = true;
+  context_.post(event);
   return total;
 }
 
-void GroupTrainer::post_evaluation(const EvaluationReport& report, const EvaluationExtent& extent) {
-  EvalEvent event;
-  event.group = group_number_;
-  event.trial = trial_;
-  event.samples = report.samples;
-  event.loss = report.loss;
-  event.accuracy = report.accuracy;
-  event.ops_strict = evaluation_ops_per_sample_ * report.samples;
-  event.t_start_ns = report.t_start_ns + context_.clock_offset_ns;
-  event.t_end_ns = report.t_end_ns + context_.clock_offset_ns;
-  if (extent.is_final) event.is_final = true;
-  context_.post(event);
-}
-
 void GroupTrainer::post_checksums(const std::string& share) {
-  ChecksumEvent event;
-  event.rank = context_.all_ranks().rank().value();
-  event.group = group_number_;
-  event.trial = trial_;
-  event.n = steps_done_;
-  event.share = share;
-  event.fingerprint = session_->parameter_fingerprint();
-  context_.post(event);
+  context_.post(ChecksumEvent{context_.all_ranks().rank().value(), group_number_, trial_,
+                              steps_done_, session_->parameter_fingerprint(), share});
 }
 
 }  // namespace heteroperf

@@ -68,7 +68,6 @@ class GroupTrainer {
   const TrainingSession& session() const { return *session_; }
 
  private:
-  void post_evaluation(const EvaluationReport& report, const EvaluationExtent& extent);
   void post_step(const StepReport& report);
   void post_observed(const StepReport& report, const ObservedOperations& observed);
   StepSplit mean_split(const TimeSplit& mine);

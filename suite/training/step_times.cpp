@@ -45,11 +45,7 @@ void StepTimes::keep_compute(double compute_s) {
 
 std::optional<RankStepsEvent> StepTimes::compute_event(std::int32_t rank) const {
   if (steps_ == 0) return std::nullopt;
-  RankStepsEvent event;
-  event.rank = rank;
-  event.first_step = first_step_;
-  event.steps = steps_;
-  event.steps_per_value = steps_per_value_;
+  RankStepsEvent event{rank, 0, first_step_, steps_, steps_per_value_, {}};
   std::uint64_t left = steps_;
   for (const double sum_s : compute_sums_s_) {
     const std::uint64_t steps = std::min(left, steps_per_value_);
@@ -62,15 +58,15 @@ std::optional<RankStepsEvent> StepTimes::compute_event(std::int32_t rank) const 
 std::optional<RankTimeEvent> StepTimes::time_event(std::int32_t rank,
                                                    const StepOperations& operations) const {
   if (steps_ == 0) return std::nullopt;
-  RankTimeEvent event;
-  event.rank = rank;
-  event.first_step = first_step_;
-  event.steps = steps_;
-  event.wall_s = static_cast<double>(end_ns_ - start_ns_) * nanosecond;
-  event.split = sums_;
-  event.strict = operations.strict * steps_;
-  event.recompute = operations.recompute * steps_;
-  return event;
+  const double wall_s = static_cast<double>(end_ns_ - start_ns_) * nanosecond;
+  return RankTimeEvent{rank,
+                       0,
+                       first_step_,
+                       steps_,
+                       wall_s,
+                       sums_,
+                       operations.strict * steps_,
+                       operations.recompute * steps_};
 }
 
 }  // namespace heteroperf

@@ -54,21 +54,29 @@ namespace fs = std::filesystem;
 using StepKey = std::pair<std::optional<std::uint64_t>, std::uint64_t>;
 using Steps = std::map<StepKey, const StepEvent*>;
 
-Steps steps_of(const Journal& journal) {
-  Steps steps;
-  for (const StepEvent* step : journal.all<StepEvent>()) steps[{step->trial, step->n}] = step;
-  return steps;
-}
-
-/// The run whose losses are checked.
-struct Original {
-  fs::path folder;
-  Journal journal;
-  RunConfig config;
-  RunDigest digest;
-  Steps steps;
+/// A run, or a stretch of one as it was trained here.
+struct TrainedRun {
+  explicit TrainedRun(const RunFiles& files)
+      : folder(files.folder),
+        journal(read_journal(files.journal().string())),
+        digest(read_run_digest(files.record())) {
+    for (const StepEvent* step : journal.all<StepEvent>()) steps[{step->trial, step->n}] = step;
+  }
 
   const WorkloadEvent& workload() const { return *journal.first<WorkloadEvent>(); }
+
+  fs::path folder;
+  Journal journal;
+  RunDigest digest;
+  Steps steps;  ///< point to lines of the journal, which must stay where they are
+};
+
+/// The run whose losses are checked.
+struct Original : TrainedRun {
+  using TrainedRun::TrainedRun;
+
+  RunConfig config;
+
   bool is_search() const { return workload().graph.text.empty(); }
   /// 1 of what is no search.
   int groups() const { return is_search() ? journal.last<ScaleEvent>()->groups : 1; }
@@ -82,11 +90,8 @@ struct Original {
 }
 
 Original read_original(const fs::path& folder) {
-  const RunFiles files = open_run_folder(folder);
-  Original run{files.folder, read_journal(files.journal().string()), {}, {}, {}};
-  run.digest = read_run_digest(files.record());
+  Original run(open_run_folder(folder));
   const auto* config = run.journal.last<ConfigEvent>();
-  run.steps = steps_of(run.journal);
   if (config == nullptr || run.journal.first<WorkloadEvent>() == nullptr ||
       run.journal.first<ScaleEvent>() == nullptr || run.steps.empty()) {
     refuse(run, "it ended before its first step");
@@ -230,16 +235,7 @@ void require_same_data(const Original& run, const WorkloadEvent& again) {
          "Put them where its configuration says: data.source.");
 }
 
-/// A stretch as it was trained here.
-struct TrainedAgain {
-  Journal journal;
-  RunDigest digest;
-  Steps steps;
-
-  const WorkloadEvent* workload() const { return journal.first<WorkloadEvent>(); }
-};
-
-TrainedAgain train_again(const Original& run, const ReplayedSteps& stretch, Values values) {
+TrainedRun train_again(const Original& run, const ReplayedSteps& stretch, Values values) {
   constexpr double start_s = 300, slower_machine = 50;
   const PrivateFolder place("replay-");
   const fs::path& home = place.path();
@@ -274,12 +270,9 @@ TrainedAgain train_again(const Original& run, const ReplayedSteps& stretch, Valu
                                 home.parent_path().string())
                   : "");
   }
-  TrainedAgain again;
-  again.journal = read_journal(RunFiles{folder}.journal().string());
-  again.digest = read_run_digest(RunFiles{folder}.record());
-  again.steps = steps_of(again.journal);
-  if (again.workload() == nullptr) refuse(run, "it does not begin here");
-  require_same_data(run, *again.workload());
+  TrainedRun again(RunFiles{folder});
+  if (again.journal.first<WorkloadEvent>() == nullptr) refuse(run, "it does not begin here");
+  require_same_data(run, again.workload());
   return again;
 }
 
@@ -358,8 +351,7 @@ Steps without_order(Steps found, const Original& run, const Journal& again) {
 /// one step to the next), until nothing can be told from a loss. `moved` shows how far it has come:
 /// the same training from values moved by as much as rounding may. Other kernels may be a step
 /// ahead of it.
-std::map<StepKey, double> bands_of(const TrainedAgain& again, const TrainedAgain* moved,
-                                   double fixed) {
+std::map<StepKey, double> bands_of(const TrainedRun& again, const TrainedRun* moved, double fixed) {
   constexpr double other_roundings = 10;  // other kernels round more than once
   std::map<StepKey, double> bands;
   std::map<std::optional<std::uint64_t>, double> spreads;  // so far, of each training
@@ -388,11 +380,11 @@ std::map<StepKey, double> bands_of(const TrainedAgain& again, const TrainedAgain
 /// (empty: they may not).
 class Comparison {
  public:
-  Comparison(const Original& run, const ReplayedSteps& stretch, const TrainedAgain& again,
+  Comparison(const Original& run, const ReplayedSteps& stretch, const TrainedRun& again,
              const std::string& why)
       : run_(run), stretch_(stretch), again_(again), why_(why) {}
 
-  VerifyCheck check(const TrainedAgain* moved) const {
+  VerifyCheck check(const TrainedRun* moved) const {
     VerifyCheck check{stretch_.name(), true, "", "", CheckText::words};
     Steps found = again_.steps;
     const bool all = !depends_on_order();
@@ -452,7 +444,7 @@ class Comparison {
 
   std::string first_wrong(const Steps& found, std::size_t count,
                           const std::map<StepKey, double>& bands, bool rounded) const {
-    if (again_.workload()->graph_hash != run_.workload().graph_hash) {
+    if (again_.workload().graph_hash != run_.workload().graph_hash) {
       if (rounded) refuse(run_, "this program makes another graph of its configuration");
       return "its configuration gives another graph than the journal's";
     }
@@ -475,18 +467,18 @@ class Comparison {
 
   const Original& run_;
   const ReplayedSteps& stretch_;
-  const TrainedAgain& again_;
+  const TrainedRun& again_;
   std::string why_;
 };
 
 VerifyCheck replay(const Original& run, const ReplayedSteps& stretch) {
-  const TrainedAgain again = train_again(run, stretch, Values::recorded);
+  const TrainedRun again = train_again(run, stretch, Values::recorded);
   const std::string why = why_rounded(run.digest, again.digest);
   const Comparison comparison(run, stretch, again, why);
   const VerifyCheck check = comparison.check(nullptr);
   if (check.ok || why.empty()) return check;
   // Only a difference makes the third training necessary.
-  const TrainedAgain moved = train_again(run, stretch, Values::moved);
+  const TrainedRun moved = train_again(run, stretch, Values::moved);
   return comparison.check(&moved);
 }
 
