@@ -245,7 +245,7 @@ int parse_and_run(int argc, char** argv, Voice& voice) {
     voice.launched = detect_launcher();
     const std::string name = argc > 1 && argv[1][0] != '\0' ? argv[1] : "--help";
     const auto verb = std::find_if(verbs.begin(), verbs.end(),
-                                   [&](const auto& one) { return one->name() == name; });
+                                   [&](const auto& known) { return known->name() == name; });
     const bool on_every_rank = verb != verbs.end() && (*verb)->on_every_rank();
     if (!voice.first() && !on_every_rank) keep_silent();
     // mpirun gives its first rank a terminal whatever its own output is.

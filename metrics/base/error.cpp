@@ -89,7 +89,7 @@ SystemError unexpected_failure(const std::exception& error) {
 void ProblemList::add(std::string problem, std::string why, std::string suggestion) {
   // A problem that several checks notice is told once.
   Problem added{std::move(problem), std::move(why), std::move(suggestion)};
-  const auto same = [&](const Problem& other) { return other.text() == added.text(); };
+  const auto same = [&](const Problem& known) { return known.text() == added.text(); };
   if (std::none_of(problems_.begin(), problems_.end(), same)) problems_.push_back(std::move(added));
 }
 

@@ -102,8 +102,8 @@ std::vector<std::string> csv_table_names() {
 
 std::string csv_export_text(const ExportedRun& run, const std::string& table) {
   if (table.empty() || table == metrics_table) return metrics_csv(run);
-  for (const SampleTable& one : sample_tables(run.journal)) {
-    if (table == one.name) return sample_csv(one);
+  for (const SampleTable& samples : sample_tables(run.journal)) {
+    if (table == samples.name) return sample_csv(samples);
   }
   throw unknown_name("table", table, csv_table_names());
 }

@@ -111,17 +111,17 @@ std::optional<std::int64_t> ExportedRun::epoch_ns(std::int64_t t_ns) const {
 }
 
 std::vector<ExportedRun> read_exported_runs(const std::filesystem::path& path) {
-  RunSet found = find_runs({path});
-  for (const SkippedEntry& skipped : found.skipped) {
+  RunSet set = find_runs({path});
+  for (const SkippedEntry& skipped : set.skipped) {
     if (!skipped.problems.empty()) throw Error(skipped.kind, skipped.problems);
     throw UserError("cannot use " + skipped.path.string(), skipped.reason);
   }
-  if (found.runs.empty()) {
+  if (set.runs.empty()) {
     throw UserError(path.string() + " holds no record",
                     "neither it nor the folders in it have a record.json");
   }
   std::vector<ExportedRun> runs;
-  for (RunDigest& digest : found.runs) {
+  for (RunDigest& digest : set.runs) {
     if (!has_journal(digest)) {
       throw UserError("cannot export " + digest.record.string(), "there is no journal beside it");
     }

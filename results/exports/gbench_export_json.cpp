@@ -206,8 +206,8 @@ void add_aggregates(const Family& family, std::size_t index, const Json& iterati
     entry["iterations"] = iterations.size();
     for (const char* key : {"real_time", "cpu_time", "items_per_second", "ops_per_second"}) {
       std::vector<double> values;
-      for (const Json& one : iterations) {
-        if (one.contains(key)) values.push_back(one.at(key).get<double>());
+      for (const Json& iteration : iterations) {
+        if (iteration.contains(key)) values.push_back(iteration.at(key).get<double>());
       }
       if (values.size() == iterations.size()) entry[key] = aggregate.of(values);
     }
@@ -222,10 +222,10 @@ std::vector<Family> families_of(const std::vector<ExportedRun>& runs) {
   for (const ExportedRun& run : runs) {
     Json record = Json::parse(run.record);
     const std::string name = name_of_run(record);
-    auto found = std::find_if(families.begin(), families.end(),
-                              [&](const Family& family) { return family.name == name; });
-    if (found == families.end()) found = families.insert(families.end(), Family{name, {}});
-    found->repetitions.push_back({&run, std::move(record)});
+    auto same_name = std::find_if(families.begin(), families.end(),
+                                  [&](const Family& family) { return family.name == name; });
+    if (same_name == families.end()) same_name = families.insert(families.end(), Family{name, {}});
+    same_name->repetitions.push_back({&run, std::move(record)});
   }
   return families;
 }

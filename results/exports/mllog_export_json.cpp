@@ -116,9 +116,9 @@ class MlperfLog {
     point("submission_org", "");
     point("submission_division", "open");  // closed is MLPerf's own models alone
     point("submission_status", "research");
-    for (const LoggedValue& one : logged_values) {
-      const Json value = value_at(record_, one.pointer);
-      if (!value.is_null()) point(one.key, value);
+    for (const LoggedValue& logged : logged_values) {
+      const Json value = value_at(record_, logged.pointer);
+      if (!value.is_null()) point(logged.key, value);
     }
     const PlanDegrees degrees = plan_degrees(record_);
     if (degrees.micro_batch.size() == 1) point("micro_batch_size", *degrees.micro_batch.begin());

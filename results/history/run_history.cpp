@@ -64,9 +64,9 @@ bool is_mark(const std::string& path) {
 /// Lists what differs between two runs of a series as "path: before -> after".
 std::vector<std::string> environment_changes(const RunDigest& before, const RunDigest& after) {
   std::vector<std::string> changes;
-  for (const EnvironmentDifference& one : environment_differences(before, after)) {
-    if (!is_mark(one.path)) continue;
-    changes.push_back(fmt::format("{}: {} -> {}", one.path, or_none(one.a), or_none(one.b)));
+  for (const EnvironmentDifference& mark : environment_differences(before, after)) {
+    if (!is_mark(mark.path)) continue;
+    changes.push_back(fmt::format("{}: {} -> {}", mark.path, or_none(mark.a), or_none(mark.b)));
   }
   return changes;
 }
@@ -94,8 +94,8 @@ void find_changes(HistorySeries& series, const ComparedMetric& metric) {
 SetupLeaves request_of(const RunDigest& run) {
   constexpr const char* transport = "/scale/transport";
   SetupLeaves request = configuration_of(run);
-  const auto found = run.environment.find(transport);
-  if (found != run.environment.end()) request.insert(*found);
+  const auto value = run.environment.find(transport);
+  if (value != run.environment.end()) request.insert(*value);
   return request;
 }
 
@@ -112,9 +112,9 @@ std::optional<std::size_t> foreign_keys(const OpenSeries& open, const RunDigest&
                                         const SetupLeaves& request) {
   std::size_t shared = 0;
   for (const auto& [path, value] : request) {
-    const auto other = open.request.find(path);
-    if (other == open.request.end()) continue;
-    if (other->second != value) return std::nullopt;
+    const auto asked = open.request.find(path);
+    if (asked == open.request.end()) continue;
+    if (asked->second != value) return std::nullopt;
     ++shared;
   }
   const std::size_t foreign = open.request.size() + request.size() - 2 * shared;
@@ -130,12 +130,12 @@ OpenSeries* series_for(std::vector<OpenSeries>& open, const RunDigest& run,
                        const SetupLeaves& request) {
   OpenSeries* best = nullptr;
   std::size_t fewest = 0;
-  for (OpenSeries& one : open) {
-    const auto foreign = foreign_keys(one, run, request);
+  for (OpenSeries& series : open) {
+    const auto foreign = foreign_keys(series, run, request);
     if (!foreign) continue;
     const bool better = best == nullptr || *foreign < fewest ||
-                        (*foreign == fewest && one.last->created_utc >= best->last->created_utc);
-    if (better) best = &one, fewest = *foreign;
+                        (*foreign == fewest && series.last->created_utc >= best->last->created_utc);
+    if (better) best = &series, fewest = *foreign;
   }
   return best;
 }
@@ -155,17 +155,17 @@ void add_point(std::vector<OpenSeries>& open, const RunDigest& run, const Compar
                      interval_of(run, metric),
                      {}};
   SetupLeaves request = request_of(run);
-  OpenSeries* found = series_for(open, run, request);
-  if (found == nullptr) {
-    found = &open.emplace_back();
-    found->series.label = label_of(run);
-    found->series.key = run.key;
+  OpenSeries* continued = series_for(open, run, request);
+  if (continued == nullptr) {
+    continued = &open.emplace_back();
+    continued->series.label = label_of(run);
+    continued->series.key = run.key;
   } else {
-    point.environment_changes = environment_changes(*found->last, run);
+    point.environment_changes = environment_changes(*continued->last, run);
   }
-  found->series.points.push_back(std::move(point));
-  found->last = &run;
-  found->request = std::move(request);
+  continued->series.points.push_back(std::move(point));
+  continued->last = &run;
+  continued->request = std::move(request);
 }
 
 /// "plan.pipeline" of "/config/plan/pipeline".
@@ -176,9 +176,9 @@ std::string short_name(const std::string& path) {
 }
 
 /// All that may tell a series from one with the same label.
-SetupLeaves traits_of(const OpenSeries& one) {
-  SetupLeaves traits = one.request;
-  for (const KeyField& field : one.series.key) traits["/key/" + field.name] = field.value;
+SetupLeaves traits_of(const OpenSeries& open_series) {
+  SetupLeaves traits = open_series.request;
+  for (const KeyField& field : open_series.series.key) traits["/key/" + field.name] = field.value;
   return traits;
 }
 
@@ -187,7 +187,7 @@ SetupLeaves traits_of(const OpenSeries& one) {
 std::vector<SetupLeaves> distinctions(const std::vector<OpenSeries*>& alike) {
   std::vector<SetupLeaves> traits, told(alike.size());
   std::set<std::string> paths;
-  for (const OpenSeries* one : alike) traits.push_back(traits_of(*one));
+  for (const OpenSeries* open_series : alike) traits.push_back(traits_of(*open_series));
   for (const SetupLeaves& leaves : traits) {
     for (const auto& [path, value] : leaves) paths.insert(path);
   }
@@ -218,7 +218,7 @@ std::string setup_text(const SetupLeaves& setup) {
 /// Series with equal labels get the traits behind it that tell them apart.
 void tell_apart(std::vector<OpenSeries>& open) {
   std::map<std::string, std::vector<OpenSeries*>> by_label;
-  for (OpenSeries& one : open) by_label[one.series.label].push_back(&one);
+  for (OpenSeries& open_series : open) by_label[open_series.series.label].push_back(&open_series);
   for (auto& [label, alike] : by_label) {
     std::vector<SetupLeaves> told = distinctions(alike);
     for (std::size_t i = 0; i < alike.size(); ++i) {
@@ -248,9 +248,9 @@ RunHistory run_history(RunSet runs, const ComparedMetric& metric) {
   std::vector<OpenSeries> all;
   for (auto& [unused, open] : by_key) std::move(open.begin(), open.end(), std::back_inserter(all));
   tell_apart(all);
-  for (OpenSeries& one : all) {
-    find_changes(one.series, metric);
-    history.series.push_back(std::move(one.series));
+  for (OpenSeries& open_series : all) {
+    find_changes(open_series.series, metric);
+    history.series.push_back(std::move(open_series.series));
   }
   return history;
 }

@@ -50,9 +50,9 @@ std::string history_json_text(const RunHistory& history) {
                                        {"worse", change.worse}});
     }
   }
-  for (const SkippedEntry& one : history.skipped) {
+  for (const SkippedEntry& run : history.skipped) {
     json["skipped"].push_back(
-        {{"record", utf8_text(one.path.string())}, {"reason", utf8_text(one.reason)}});
+        {{"record", utf8_text(run.path.string())}, {"reason", utf8_text(run.reason)}});
   }
   return json_indented(json.dump(-1, ' ', false, Json::error_handler_t::replace), "the history");
 }

@@ -59,8 +59,8 @@ std::string series_text(const HistorySeries& series, const ComparedMetric& metri
 std::string history_console_text(const RunHistory& history) {
   std::string text;
   for (const HistorySeries& series : history.series) text += series_text(series, *history.metric);
-  for (const SkippedEntry& one : history.skipped) {
-    text += fmt::format("skipped {}: {}\n", line_text(one.path.string()), line_text(one.reason));
+  for (const SkippedEntry& run : history.skipped) {
+    text += fmt::format("skipped {}: {}\n", line_text(run.path.string()), line_text(run.reason));
   }
   if (history.foreign > 0) text += fmt::format("{} other files passed over\n", history.foreign);
   return text;

@@ -245,10 +245,10 @@ class FieldReader {
 
   /// Returns null where the key is absent; a key that is there counts as taken.
   const Json* find(const std::string& name) {
-    const auto found = object_.find(name);
-    if (found == object_.end()) return nullptr;
+    const auto field = object_.find(name);
+    if (field == object_.end()) return nullptr;
     used_.insert(name);
-    return &*found;
+    return &*field;
   }
   const Json& required(const std::string& name) {
     const Json* json = find(name);

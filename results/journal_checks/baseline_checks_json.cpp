@@ -40,9 +40,9 @@ std::uint64_t devices_of_class(const Journal& journal, const std::string& name) 
 /// Holds the line to the numbers that the baseline's own journal gives. The measured one is
 /// computed again only where that run is complete and its record was judged by this program's
 /// ruleset, since another ruleset may find it invalid, and an invalid run has no number.
-void hold_to_own_run(const BaselineEvent& baseline, const RunFiles& own, const Json& record,
+void hold_to_own_run(const BaselineEvent& baseline, const RunFiles& run, const Json& record,
                      std::size_t line, LineCheck& check) {
-  const Journal journal = read_journal(own.journal().string());
+  const Journal journal = read_journal(run.journal().string());
   check.equal(line, "journal of " + baseline.folder, value_at(record, "/hashes/journal").dump(),
               '"' + journal.sha256 + '"');
   const auto* plan = journal.first<PlanEvent>();
@@ -71,10 +71,10 @@ void hold_baseline(const BaselineEvent& baseline, const std::filesystem::path& f
     return;
   }
   check.equal(line, "folder", "baseline-" + baseline.device_class, baseline.folder);
-  const RunFiles own{part_of(folder, baseline.folder)};
+  const RunFiles run{part_of(folder, baseline.folder)};
   check.equal(line, "record of " + baseline.folder, baseline.record_sha256,
-              sha256_file_hex(own.record().string()));
-  hold_to_own_run(baseline, own, read_stored_document(own.record(), record_format), line, check);
+              sha256_file_hex(run.record().string()));
+  hold_to_own_run(baseline, run, read_stored_document(run.record(), record_format), line, check);
 }
 
 }  // namespace

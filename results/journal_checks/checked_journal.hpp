@@ -35,11 +35,11 @@ struct CheckedJournal {
   /// The first event of this kind with its line.
   template <class E>
   At<E> first() const {
-    At<E> found;
+    At<E> first_event;
     for_lines<E>(journal, [&](std::size_t line, const E& event) {
-      if (!found) found = {&event, line};
+      if (!first_event) first_event = {&event, line};
     });
-    return found;
+    return first_event;
   }
 
   // Neither graphs nor documents that cannot be read throw: the outline and the book name the

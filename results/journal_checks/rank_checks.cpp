@@ -88,8 +88,8 @@ class EachTraining {
             std::optional<std::uint64_t> trial, LineCheck& check) {
     hold_group(run_, line, rank, group, check);
     const bool is_new = seen_.emplace(rank, trial).second;
-    const auto found = trial ? group_of_trial_.find(*trial) : group_of_trial_.end();
-    const bool of_group = !trial || (found != group_of_trial_.end() && found->second == group);
+    const auto place = trial ? group_of_trial_.find(*trial) : group_of_trial_.end();
+    const bool of_group = !trial || (place != group_of_trial_.end() && place->second == group);
     check.hold(
         line, is_new && of_group && trial.has_value() == run_.is_search(),
         [&] { return fmt::format("one line of a training of group {}", group); },
@@ -266,13 +266,13 @@ class ObservedSteps {
     });
   }
   void hold(std::size_t line, const RankTimeEvent& time, LineCheck& check) const {
-    const auto found = by_rank_.find(time.rank);
-    if (found == by_rank_.end()) return;
+    const auto seen = by_rank_.find(time.rank);
+    if (seen == by_rank_.end()) return;
     const auto text = [](const Ops& strict, const Ops& recompute) {
       return fmt::format("{} strict, {} recomputed", strict.to_string(), recompute.to_string());
     };
     check.equal(line, "operations",
-                text(found->second->strict * time.steps, found->second->recompute * time.steps),
+                text(seen->second->strict * time.steps, seen->second->recompute * time.steps),
                 text(time.strict, time.recompute));
   }
 
@@ -357,8 +357,8 @@ class StepsDone {
     });
   }
   std::uint64_t of(std::int32_t group, std::optional<std::uint64_t> trial) const {
-    const auto found = done_.find({trial ? 0 : group, trial});
-    return found != done_.end() ? found->second : trial ? 0 : first_;
+    const auto steps = done_.find({trial ? 0 : group, trial});
+    return steps != done_.end() ? steps->second : trial ? 0 : first_;
   }
 
  private:

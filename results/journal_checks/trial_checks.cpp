@@ -166,15 +166,15 @@ void check_trial_quality(const CheckedJournal& run, LineCheck& check) {
     if (eval != nullptr && eval->trial) last[*eval->trial] = eval;
     const auto* trial = std::get_if<TrialEvent>(&event);
     if (trial == nullptr) continue;
-    const auto found = last.find(trial->id);
+    const auto entry = last.find(trial->id);
     const std::string said = found_text(*trial);
     const std::string nothing = found_text(0, std::nan(""));
     if (trial->rung == 0) {
       check.equal(i + 1, "it found", std::string("no quality"), said);
-    } else if (said != nothing || found == last.end()) {
+    } else if (said != nothing || entry == last.end()) {
       check.equal(
           i + 1, "it found",
-          found == last.end() ? nothing : found_text(found->second->accuracy, found->second->loss),
+          entry == last.end() ? nothing : found_text(entry->second->accuracy, entry->second->loss),
           said);
     }
   }

@@ -50,15 +50,15 @@ void GraphBook::add(const std::string& hash, const JsonText& graph, std::size_t 
 }
 
 const ModelGraph* GraphBook::find(const std::string& hash) const {
-  const auto found = graphs_.find(hash);
-  return found == graphs_.end() ? nullptr : &found->second;
+  const auto entry = graphs_.find(hash);
+  return entry == graphs_.end() ? nullptr : &entry->second;
 }
 
 /// A trial's graph is the one that its latest line names.
 const ModelGraph* GraphBook::of(std::optional<std::uint64_t> trial) const {
   if (!trial) return find(workload_hash_);
-  const auto found = trial_hash_.find(*trial);
-  return found == trial_hash_.end() ? nullptr : find(found->second);
+  const auto hash = trial_hash_.find(*trial);
+  return hash == trial_hash_.end() ? nullptr : find(hash->second);
 }
 
 std::optional<Ops> GraphBook::count(std::optional<std::uint64_t> trial, std::uint64_t samples,
@@ -66,23 +66,23 @@ std::optional<Ops> GraphBook::count(std::optional<std::uint64_t> trial, std::uin
   const ModelGraph* graph = of(trial);
   if (graph == nullptr) return std::nullopt;
   const auto [entry, added] = per_sample_.try_emplace({graph, pass});
-  std::optional<Ops>& one = entry->second;
+  std::optional<Ops>& ops = entry->second;
   if (added) {
     switch (pass) {
       case Pass::strict_train:
-        one = strict_train_ops(*graph, 1);
+        ops = strict_train_ops(*graph, 1);
         break;
       case Pass::strict_forward:
-        one = strict_forward_ops(*graph, 1);
+        ops = strict_forward_ops(*graph, 1);
         break;
       case Pass::aiperf_train:
-        one = count_graph(*graph).conventions[Convention::aiperf].train();
+        ops = count_graph(*graph).conventions[Convention::aiperf].train();
         break;
     }
   }
   // No line may claim so many.
-  if (!one || one->to_double() * static_cast<double>(samples) > most_counted) return std::nullopt;
-  return *one * samples;
+  if (!ops || ops->to_double() * static_cast<double>(samples) > most_counted) return std::nullopt;
+  return *ops * samples;
 }
 
 std::optional<Ops> GraphBook::strict_train(std::optional<std::uint64_t> trial,

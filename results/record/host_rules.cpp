@@ -23,10 +23,10 @@ constexpr std::size_t most_named = 5;
 template <class Told, class WordOf>
 void add_words(std::vector<std::string>& words, const std::vector<const Told*>& all,
                WordOf word_of) {
-  for (const Told* one : all) {
-    std::string word = word_of(*one);
+  for (const Told* told : all) {
+    std::string word = word_of(*told);
     if (word.empty()) continue;
-    words.push_back(one->host.empty() ? word : one->host + ": " + word);
+    words.push_back(told->host.empty() ? word : told->host + ": " + word);
   }
 }
 

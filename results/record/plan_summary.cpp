@@ -84,8 +84,8 @@ std::optional<HeteroSummary> hetero_of(const Journal& journal,
 
 void RankTimeGroup::add(const RankTimeEvent& time) {
   // The running mean lets ranks be added one by one.
-  const auto mean = [n = static_cast<double>(ranks)](double& value, double one) {
-    value = (value * n + one) / (n + 1);
+  const auto mean = [n = static_cast<double>(ranks)](double& value, double value_of_rank) {
+    value = (value * n + value_of_rank) / (n + 1);
   };
   mean(wall_s, time.wall_s);
   mean(split.compute_s, time.split.compute_s);
@@ -110,12 +110,12 @@ std::optional<HeteroFigures> hetero_figures(std::optional<double> mix,
   if (!mix || alone.empty()) return std::nullopt;
   HeteroFigures figures;
   figures.mix = *mix;
-  for (const ClassThroughput& one : alone) {
-    if (!one.samples_per_s || !(*one.samples_per_s > 0)) return std::nullopt;
-    figures.ideal_sum += *one.samples_per_s;
-    if (*one.samples_per_s <= figures.best_single) continue;
-    figures.best_single = *one.samples_per_s;
-    figures.best_class = one.device_class;
+  for (const ClassThroughput& side : alone) {
+    if (!side.samples_per_s || !(*side.samples_per_s > 0)) return std::nullopt;
+    figures.ideal_sum += *side.samples_per_s;
+    if (*side.samples_per_s <= figures.best_single) continue;
+    figures.best_single = *side.samples_per_s;
+    figures.best_class = side.device_class;
   }
   return figures;
 }

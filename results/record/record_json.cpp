@@ -299,7 +299,7 @@ Json checkpoints_section(const Journal& journal) {
   const auto saved = journal.all<CheckpointEvent>();
   if (saved.empty()) return {};
   double seconds = 0;
-  for (const CheckpointEvent* one : saved) seconds += one->seconds;
+  for (const CheckpointEvent* checkpoint : saved) seconds += checkpoint->seconds;
   return {{"count", saved.size()},
           {"last_step", saved.back()->n},
           {"last_bytes", saved.back()->bytes},

@@ -75,8 +75,8 @@ FinishedRun recover_suite(const RunFiles& files, const StoredSuite& suite) {
       finished.warnings.push_back(fmt::format("{} was not started", workload));
       continue;
     }
-    FinishedRun one = recover_run(part);
-    for (std::string& warning : one.warnings) finished.warnings.push_back(std::move(warning));
+    FinishedRun run = recover_run(part);
+    for (std::string& warning : run.warnings) finished.warnings.push_back(std::move(warning));
   }
   finished.record = write_suite_record(files.folder, plan);
   return finished;

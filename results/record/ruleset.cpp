@@ -121,12 +121,12 @@ Verdict checksums(const Journal& journal, const RunSummary&) {
   for (const JournalLine& line : journal.lines) {
     const auto* event = std::get_if<ChecksumEvent>(&line.event);
     if (event == nullptr) continue;
-    const ChecksumEvent* one =
+    const ChecksumEvent* known =
         first.try_emplace({event->group, event->trial, event->n, event->share}, event)
             .first->second;
-    if (one->fingerprint == event->fingerprint) continue;
-    return Finding{fmt::format("{} on rank {} of {}{}{} after {} steps", one->fingerprint,
-                               one->rank, training_name(event->group, event->trial),
+    if (known->fingerprint == event->fingerprint) continue;
+    return Finding{fmt::format("{} on rank {} of {}{}{} after {} steps", known->fingerprint,
+                               known->rank, training_name(event->group, event->trial),
                                event->share.empty() ? "" : ", ", event->share, event->n),
                    fmt::format("{} on rank {}", event->fingerprint, event->rank)};
   }
@@ -250,14 +250,14 @@ Verdict quality_target(const Journal& journal, const RunSummary& summary) {
   if (workload == nullptr || !workload->quality_target) return {};
   if (summary.quality && summary.quality->met == true) return {};
   const bool higher = workload->quality == QualityMeasure::accuracy;
-  const auto& found = summary.quality;
+  const auto& reached = summary.quality;
   return Finding{fmt::format("{} {} {:.6g} in a final evaluation on {} samples or more",
                              to_string(workload->quality), higher ? "at least" : "at most",
                              *workload->quality_target, fewest_quality_samples),
-                 !found ? "never evaluated"
-                 : found->is_final
-                     ? fmt::format("{:.6g} on {} samples", found->value, found->samples)
-                     : fmt::format("{:.6g} at best, no final evaluation", found->value)};
+                 !reached ? "never evaluated"
+                 : reached->is_final
+                     ? fmt::format("{:.6g} on {} samples", reached->value, reached->samples)
+                     : fmt::format("{:.6g} at best, no final evaluation", reached->value)};
 }
 
 /// Returns the distance below its floor that chance alone may bring a result. An error rate f
@@ -302,8 +302,8 @@ Verdict lockstep(const Journal& journal, const RunSummary&) {
 Verdict precision(const Journal& journal, const RunSummary&) {
   const auto* workload = journal.first<WorkloadEvent>();
   if (workload == nullptr) return {};
-  const std::string& own = workload->precision;
-  if (own == "fp32" || own == "bf16") return {};
+  const std::string& precision_name = workload->precision;
+  if (precision_name == "fp32" || precision_name == "bf16") return {};
   return Finding{"fp32 or bf16", workload->precision};
 }
 
@@ -398,11 +398,11 @@ Validity judge_if(auto&& judged, const Journal& journal, const RunSummary& summa
   Validity validity;
   for (const Rule& rule : rule_table) {
     if (!judged(rule)) continue;
-    const Verdict found = rule.check(journal, summary);
-    if (!found) continue;
+    const Verdict finding = rule.check(journal, summary);
+    if (!finding) continue;
     validity.severity = std::max(validity.severity, rule.severity);
     validity.reasons.push_back(
-        {rule.id, rule.severity, rule.parameter, found->expected, found->actual, rule.hint});
+        {rule.id, rule.severity, rule.parameter, finding->expected, finding->actual, rule.hint});
   }
   return validity;
 }

@@ -126,7 +126,7 @@ fs::path part_of(const fs::path& home, const std::string& name) {
 /// Entries that cannot be read are passed over.
 std::vector<fs::path> journals_in(const fs::path& folder) {
   std::error_code error;
-  if (const fs::path own = RunFiles{folder}.journal(); fs::exists(own, error)) return {own};
+  if (const fs::path file = RunFiles{folder}.journal(); fs::exists(file, error)) return {file};
   std::vector<fs::path> journals;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const fs::path journal = RunFiles{entry.path()}.journal();

@@ -91,13 +91,14 @@ void find_window(const Journal& journal, const Steps& steps, RunSummary& summary
   std::int64_t start_ns = phase.start_ns.value_or(steps.front()->t_start_ns);
   std::int64_t last_end_ns = steps.front()->t_end_ns;
   const std::int64_t measure_start_ns = start_ns;
-  for (const auto& [group, own] : by_group(steps)) {
-    const SteadyWindow steady = find_steady_window(first_durations(own));
-    const std::int64_t warm_ns =
-        steady.warmup_steps == 0 ? own.front()->t_start_ns : own[steady.warmup_steps - 1]->t_end_ns;
+  for (const auto& [group, group_steps] : by_group(steps)) {
+    const SteadyWindow steady = find_steady_window(first_durations(group_steps));
+    const std::int64_t warm_ns = steady.warmup_steps == 0
+                                     ? group_steps.front()->t_start_ns
+                                     : group_steps[steady.warmup_steps - 1]->t_end_ns;
     if (steady.end == WarmupEnd::still_warming) summary.warmup_end = steady.end;
     start_ns = std::max(start_ns, warm_ns);
-    last_end_ns = std::max(last_end_ns, own.back()->t_end_ns);
+    last_end_ns = std::max(last_end_ns, group_steps.back()->t_end_ns);
   }
   const std::int64_t end_ns = phase.first_end_after(start_ns).value_or(last_end_ns);
   summary.measured_s =
@@ -220,11 +221,11 @@ void find_step_time(const Steps& steps, RunSummary& summary) {
 
 /// The last evaluation that calls itself final; null where the run did not come to it.
 const EvalEvent* final_evaluation(const Journal& journal) {
-  const EvalEvent* found = nullptr;
+  const EvalEvent* last_final = nullptr;
   for (const EvalEvent* eval : journal.all<EvalEvent>()) {
-    if (eval->is_final.value_or(false)) found = eval;
+    if (eval->is_final.value_or(false)) last_final = eval;
   }
-  return found;
+  return last_final;
 }
 
 /// The best value of all evaluations and trials; nothing where there is none.
@@ -365,21 +366,21 @@ void extrapolate(const Steps& steps, const std::map<StepKey, ObservedStep>& obse
   });
   Ops executed, recompute;
   for (const auto& [key, count] : samples) {
-    const auto found = observed.find(key);
+    const auto observation = observed.find(key);
     const auto step =
-        found == observed.end()
+        observation == observed.end()
             ? steps.end()
             : std::find_if(steps.begin(), steps.end(), [&, place = key](const StepEvent* s) {
                 return s->group == std::get<0>(place) && s->trial == std::get<1>(place) &&
-                       s->n == found->second.n;
+                       s->n == observation->second.n;
               });
     if (step == steps.end() || (*step)->samples == 0) {
       if (recomputes) return;
       executed += strict[key];
       continue;
     }
-    executed += found->second.executed * count / (*step)->samples;
-    recompute += found->second.recompute * count / (*step)->samples;
+    executed += observation->second.executed * count / (*step)->samples;
+    recompute += observation->second.recompute * count / (*step)->samples;
   }
   totals.executed = executed;
   totals.recompute = recompute;

@@ -76,19 +76,19 @@ constexpr const char* plain_count = "1";
 /// all groups.
 std::vector<std::uint8_t> phases_of_steps(const Journal& journal) {
   Phase all = Phase::setup;
-  std::map<std::int32_t, Phase> own;
+  std::map<std::int32_t, Phase> current;
   std::vector<std::uint8_t> phases;
   for (const JournalLine& line : journal.lines) {
     if (const auto* phase = std::get_if<PhaseEvent>(&line.event)) {
       if (phase->group) {
-        own[*phase->group] = phase->phase;
+        current[*phase->group] = phase->phase;
       } else {
         all = phase->phase;
-        own.clear();
+        current.clear();
       }
     } else if (const auto* step = std::get_if<StepEvent>(&line.event)) {
-      const auto found = own.find(step->group);
-      phases.push_back(static_cast<std::uint8_t>(found == own.end() ? all : found->second));
+      const auto known = current.find(step->group);
+      phases.push_back(static_cast<std::uint8_t>(known == current.end() ? all : known->second));
     }
   }
   return phases;

@@ -120,9 +120,9 @@ std::optional<Finding> non_finite_loss(const Journal& journal, const RunSummary&
                                                   training_name(event.group, event.trial))};
     };
     if (const auto* step = std::get_if<StepEvent>(&line.event)) {
-      if (Verdict found = judge_loss(*step, "a step")) return found;
+      if (Verdict broken = judge_loss(*step, "a step")) return broken;
     } else if (const auto* eval = std::get_if<EvalEvent>(&line.event)) {
-      if (Verdict found = judge_loss(*eval, "an evaluation")) return found;
+      if (Verdict broken = judge_loss(*eval, "an evaluation")) return broken;
     }
   }
   return {};

@@ -241,10 +241,10 @@ Json validity_section(const std::vector<Part>& parts, const SuiteRules& rules) {
   Json reasons = class_reasons(parts);
   std::vector<Json> of_suite = rules.reasons;
   if (auto windows = unequal_windows(parts)) of_suite.push_back(std::move(*windows));
-  for (Json& one : of_suite) {
+  for (Json& reason : of_suite) {
     severity = std::max(severity, Severity::open);
     rankable = rankable && rules.earlier;
-    reasons.push_back(std::move(one));
+    reasons.push_back(std::move(reason));
   }
   return {{"class", to_string(severity)},
           {"rankable", rankable},

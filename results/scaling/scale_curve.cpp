@@ -33,13 +33,13 @@ std::size_t scales_of(const std::vector<std::size_t>& part, const std::vector<Sc
 /// second run of a seed is paired with the second one of the other side.
 std::map<std::pair<std::uint64_t, std::size_t>, double> by_seed(const Repetitions& runs,
                                                                 const std::vector<double>& logs) {
-  std::map<std::pair<std::uint64_t, std::size_t>, double> found;
+  std::map<std::pair<std::uint64_t, std::size_t>, double> values;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     std::size_t which = 0;
-    while (found.contains({runs[i]->seed, which})) ++which;
-    found[{runs[i]->seed, which}] = logs[i];
+    while (values.contains({runs[i]->seed, which})) ++which;
+    values[{runs[i]->seed, which}] = logs[i];
   }
-  return found;
+  return values;
 }
 
 /// The logarithm of the rate per device for each run.
@@ -54,10 +54,10 @@ std::vector<double> logs_per_device(const Repetitions& runs, RunRate rate) {
 
 }  // namespace
 
-RepeatedRate repeated_rate(const std::vector<double>& values, const std::optional<Interval>& own) {
+RepeatedRate repeated_rate(const std::vector<double>& values, const std::optional<Interval>& ci95) {
   std::vector<double> logs;
   for (const double value : values) logs.push_back(std::log(value));
-  if (logs.size() < 2) return {values.front(), own};
+  if (logs.size() < 2) return {values.front(), ci95};
   return {std::exp(mean(logs)), exponential(paired_log_ratio(logs).interval(interval_coverage))};
 }
 
@@ -67,8 +67,8 @@ RepeatedRate efficiency_against(const Repetitions& base, const Repetitions& runs
   const auto of_base = by_seed(base, base_logs);
   std::vector<double> differences;
   for (const auto& [seed, log] : by_seed(runs, logs)) {
-    const auto other = of_base.find(seed);
-    if (other != of_base.end()) differences.push_back(log - other->second);
+    const auto same_seed = of_base.find(seed);
+    if (same_seed != of_base.end()) differences.push_back(log - same_seed->second);
   }
   // A single pair, or none, gives the ratio of the means and no interval.
   if (differences.size() < 2) return {std::exp(mean(logs) - mean(base_logs)), std::nullopt};

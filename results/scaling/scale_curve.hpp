@@ -22,7 +22,7 @@ using Repetitions = std::vector<const RunDigest*>;
 using RunRate = double (*)(const RunDigest& run);
 
 /// The mean of values that were measured independently, at least one.
-RepeatedRate repeated_rate(const std::vector<double>& values, const std::optional<Interval>& own);
+RepeatedRate repeated_rate(const std::vector<double>& values, const std::optional<Interval>& ci95);
 
 /// Rate per device over the base's. With an interval where both sides have two runs or more that
 /// can be paired: repetitions of one seed lie side by side in time.

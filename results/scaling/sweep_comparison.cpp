@@ -31,8 +31,8 @@ std::map<std::string, RunSet> by_workload(const RunSet& runs) {
 SpeedVerdict overall(const std::vector<PointComparison>& points) {
   for (const SpeedVerdict verdict :
        {SpeedVerdict::slower, SpeedVerdict::inconclusive, SpeedVerdict::faster}) {
-    for (const PointComparison& one : points) {
-      if (one.comparison.verdict == verdict) return verdict;
+    for (const PointComparison& compared : points) {
+      if (compared.comparison.verdict == verdict) return verdict;
     }
   }
   return SpeedVerdict::same;
@@ -60,15 +60,15 @@ void compare_point(const PointRuns& runs, double margin, SweepComparison& compar
 /// All points together, as a run may have been copied to another point.
 void require_two_sweeps(const std::vector<PointRuns>& points) {
   RunSet a, b;
-  for (const PointRuns& one : points) {
-    a.runs.insert(a.runs.end(), one.a.runs.begin(), one.a.runs.end());
-    b.runs.insert(b.runs.end(), one.b.runs.begin(), one.b.runs.end());
+  for (const PointRuns& runs : points) {
+    a.runs.insert(a.runs.end(), runs.a.runs.begin(), runs.a.runs.end());
+    b.runs.insert(b.runs.end(), runs.b.runs.begin(), runs.b.runs.end());
   }
   require_disjoint(a, b, "A", "B");
 }
 
-std::string title(const PointComparison& one) {
-  return fmt::format("{}, {}", utf8_text(one.workload), utf8_text(one.point));
+std::string title(const PointComparison& compared) {
+  return fmt::format("{}, {}", utf8_text(compared.workload), utf8_text(compared.point));
 }
 
 /// Points that could not be compared, by the side that has them.
@@ -87,18 +87,18 @@ SweepComparison compare_sweeps(const fs::path& a, const fs::path& b, double marg
   SweepComparison comparison;
   std::vector<PointRuns> shared;
   std::map<std::string, std::vector<fs::path>> points_b;
-  for (PointFolders& one : complete_points(b)) points_b[one.point] = std::move(one.folders);
-  for (const PointFolders& one : complete_points(a)) {
-    const auto other = points_b.find(one.point);
-    if (other == points_b.end()) {
-      comparison.only_a.push_back(one.point);
+  for (PointFolders& runs : complete_points(b)) points_b[runs.point] = std::move(runs.folders);
+  for (const PointFolders& runs : complete_points(a)) {
+    const auto in_b = points_b.find(runs.point);
+    if (in_b == points_b.end()) {
+      comparison.only_a.push_back(runs.point);
       continue;
     }
-    shared.push_back({one.point, require_runs(one.folders), require_runs(other->second)});
-    points_b.erase(other);
+    shared.push_back({runs.point, require_runs(runs.folders), require_runs(in_b->second)});
+    points_b.erase(in_b);
   }
   require_two_sweeps(shared);
-  for (const PointRuns& one : shared) compare_point(one, margin, comparison);
+  for (const PointRuns& runs : shared) compare_point(runs, margin, comparison);
   for (const auto& [point, folders] : points_b) comparison.only_b.push_back(point);
   if (comparison.points.empty()) {
     throw Error(ErrorKind::not_comparable,
@@ -114,8 +114,8 @@ SweepComparison compare_sweeps(const fs::path& a, const fs::path& b, double marg
 std::string sweep_comparison_console_text(const SweepComparison& comparison) {
   std::string text =
       fmt::format("{} points: {}\n", comparison.points.size(), to_string(comparison.verdict));
-  for (const PointComparison& one : comparison.points) {
-    text += fmt::format("\n{}\n{}", title(one), comparison_console_text(one.comparison));
+  for (const PointComparison& compared : comparison.points) {
+    text += fmt::format("\n{}\n{}", title(compared), comparison_console_text(compared.comparison));
   }
   return text + missing_text(comparison);
 }
@@ -123,9 +123,9 @@ std::string sweep_comparison_console_text(const SweepComparison& comparison) {
 std::string sweep_comparison_markdown_text(const SweepComparison& comparison) {
   std::string text =
       fmt::format("## {} points: {}\n", comparison.points.size(), to_string(comparison.verdict));
-  for (const PointComparison& one : comparison.points) {
-    text += fmt::format("\n**{}**\n\n{}", markdown_cell(title(one)),
-                        comparison_markdown_text(one.comparison));
+  for (const PointComparison& compared : comparison.points) {
+    text += fmt::format("\n**{}**\n\n{}", markdown_cell(title(compared)),
+                        comparison_markdown_text(compared.comparison));
   }
   return text + '\n' + missing_text(comparison);
 }

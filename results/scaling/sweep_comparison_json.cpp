@@ -18,10 +18,10 @@ std::string sweep_comparison_json_text(const SweepComparison& comparison) {
             {"points", Json::array()},
             {"only_a", Json::array()},
             {"only_b", Json::array()}};
-  for (const PointComparison& one : comparison.points) {
+  for (const PointComparison& compared : comparison.points) {
     Json& entry = json["points"].emplace_back(
-        Json{{"point", utf8_text(one.point)}, {"workload", utf8_text(one.workload)}});
-    entry.update(Json::parse(comparison_json_text(one.comparison)));
+        Json{{"point", utf8_text(compared.point)}, {"workload", utf8_text(compared.workload)}});
+    entry.update(Json::parse(comparison_json_text(compared.comparison)));
   }
   for (const std::string& point : comparison.only_a) json["only_a"].push_back(utf8_text(point));
   for (const std::string& point : comparison.only_b) json["only_b"].push_back(utf8_text(point));

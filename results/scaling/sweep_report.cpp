@@ -75,10 +75,10 @@ class Gathering {
     ++report_.complete;
     // Rows point at digests, so the sets are kept as long as this object.
     sets_.push_back(find_runs({folder_ / run.folder}));
-    RunSet& found = sets_.back();
-    for (const SkippedEntry& one : found.skipped) unscored(one.reason);
-    if (found.runs.empty() && found.skipped.empty()) unscored("it has no record any more");
-    for (RunDigest& digest : found.runs) {
+    RunSet& set = sets_.back();
+    for (const SkippedEntry& entry : set.skipped) unscored(entry.reason);
+    if (set.runs.empty() && set.skipped.empty()) unscored("it has no record any more");
+    for (RunDigest& digest : set.runs) {
       if (const auto why = why_unscored(digest)) {
         unscored(digest.workload + ": " + *why);
       } else {
@@ -188,12 +188,12 @@ std::vector<PointFolders> complete_points(const std::filesystem::path& folder) {
   const SweepIndex index = read_sweep(folder);
   std::vector<PointFolders> points;
   for (std::size_t point = 0; point < index.points.size(); ++point) {
-    PointFolders found{point_text(index.points[point]), {}};
+    PointFolders at_point{point_text(index.points[point]), {}};
     for (const SweepRun& run : index.runs) {
       const bool here = run.point == point && run.state == SweepRunState::complete;
-      if (here) found.folders.push_back(folder / run.folder);
+      if (here) at_point.folders.push_back(folder / run.folder);
     }
-    if (!found.folders.empty()) points.push_back(std::move(found));
+    if (!at_point.folders.empty()) points.push_back(std::move(at_point));
   }
   return points;
 }

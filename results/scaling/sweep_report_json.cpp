@@ -48,10 +48,10 @@ std::string sweep_report_json_text(const SweepReport& report) {
   json["results"] = Json::array();
   for (const SweepRow& row : report.rows) json["results"].push_back(row_json(report, row));
   json["unscored"] = Json::array();
-  for (const UnscoredRun& one : report.unscored) {
-    json["unscored"].push_back({{"folder", utf8_text(one.folder)},
-                                {"state", one.state},
-                                {"reason", utf8_text(one.reason)}});
+  for (const UnscoredRun& run : report.unscored) {
+    json["unscored"].push_back({{"folder", utf8_text(run.folder)},
+                                {"state", run.state},
+                                {"reason", utf8_text(run.reason)}});
   }
   return json_indented(json.dump(-1, ' ', false, Json::error_handler_t::replace),
                        "the sweep's report");

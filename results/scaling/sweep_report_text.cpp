@@ -86,12 +86,12 @@ std::string heading(const SweepReport& report) {
 /// Facts that the tables do not show, a line each.
 std::vector<std::string> remarks(const SweepReport& report) {
   std::vector<std::string> lines;
-  for (const UnscoredRun& one : report.unscored) {
-    lines.push_back(fmt::format("without a score: {} ({}){}", line_text(one.folder), one.state,
-                                one.reason.empty() ? "" : ": " + line_text(one.reason)));
+  for (const UnscoredRun& run : report.unscored) {
+    lines.push_back(fmt::format("without a score: {} ({}){}", line_text(run.folder), run.state,
+                                run.reason.empty() ? "" : ": " + line_text(run.reason)));
   }
-  for (const std::string& one : report.index.unknown) {
-    lines.push_back("not known: " + line_text(one));
+  for (const std::string& fact : report.index.unknown) {
+    lines.push_back("not known: " + line_text(fact));
   }
   return lines;
 }

@@ -148,9 +148,9 @@ void check_samples(const RunFiles& files, const Journal& journal, const std::str
                    Checks& checks) {
   constexpr const char* wanted = "columns of the journal, or no file";
   if (!std::filesystem::exists(files.samples())) {
-    const char* found =
+    const char* actual =
         samples_h5_built() ? "absent: `heteroperf recover` makes it again" : "absent";
-    checks.push_back({"samples_h5", true, wanted, found});
+    checks.push_back({"samples_h5", true, wanted, actual});
     return;
   }
   if (!samples_h5_built()) {
@@ -237,7 +237,7 @@ void check_content(const RunFiles& files, const Journal& journal, RunPart part, 
   if (!text) return;
   try {
     const Json stored = parse_strict_json(*text, "record.json", {}, run_file_limits);
-    if (auto other = other_rules(stored)) return checks.push_back(std::move(*other));
+    if (auto ruleset = other_rules(stored)) return checks.push_back(std::move(*ruleset));
     check_claims(Json::parse(rebuilt), stored, checks);
   } catch (const Error& error) {
     checks.push_back({"record_json", false, "valid JSON", error.what()});
@@ -283,9 +283,9 @@ void check_suite(const RunFiles& files, Checks& checks) {
     if (!std::filesystem::exists(part.journal()) && !std::filesystem::exists(part.record())) {
       continue;  // not run; suite.json says so, or its bytes differ
     }
-    Checks own;
-    check_run(part, RunPart::whole, own);
-    for (VerifyCheck& check : own) {
+    Checks part_checks;
+    check_run(part, RunPart::whole, part_checks);
+    for (VerifyCheck& check : part_checks) {
       check.name = workload + "/" + check.name;
       checks.push_back(std::move(check));
     }
@@ -298,22 +298,22 @@ void check_suite(const RunFiles& files, Checks& checks) {
 /// Verifies each of these folders in `folder`, in their order.
 void check_parts(const std::filesystem::path& folder, const std::vector<std::string>& parts,
                  Checks& checks) {
-  std::vector<Checks> found(parts.size());
+  std::vector<Checks> checks_of_part(parts.size());
   in_parallel(parts.size(), [&](std::size_t i) {
     constexpr const char* wanted = "the folder of a complete run";
     try {
       const std::filesystem::path part = part_of(folder, parts[i]);
       if (std::filesystem::exists(part)) {
-        found[i] = verify(part).checks;
+        checks_of_part[i] = verify(part).checks;
       } else {
-        found[i].push_back({"folder", false, wanted, "it is not there"});
+        checks_of_part[i].push_back({"folder", false, wanted, "it is not there"});
       }
     } catch (const UserError& error) {
-      found[i].push_back({"folder", false, wanted, error.what()});
+      checks_of_part[i].push_back({"folder", false, wanted, error.what()});
     }
   });
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    for (VerifyCheck& check : found[i]) {
+    for (VerifyCheck& check : checks_of_part[i]) {
       check.name = parts[i] + "/" + check.name;
       checks.push_back(std::move(check));
     }

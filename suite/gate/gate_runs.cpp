@@ -96,25 +96,25 @@ void GateRuns::check(const BegunRun& run, const CommandOutcome& outcome) const {
 RunDigest GateRuns::record_of(const BegunRun& run, const CommandOutcome& outcome) const {
   const fs::path folder = run.home / "run";
   // The folder may hold a suite; find_runs looks inside.
-  RunSet found = fs::exists(folder) ? find_runs({folder}) : RunSet{};
+  RunSet set = fs::exists(folder) ? find_runs({folder}) : RunSet{};
   // Without a record the code alone can tell what went wrong.
-  if (found.runs.empty() && outcome.exit_code != 0) throw_failed(run, outcome);
-  if (!found.skipped.empty()) {
+  if (set.runs.empty() && outcome.exit_code != 0) throw_failed(run, outcome);
+  if (!set.skipped.empty()) {
     throw Error(ErrorKind::environment,
-                {{run.name() + " left no usable record", found.skipped.front().reason, ""}});
+                {{run.name() + " left no usable record", set.skipped.front().reason, ""}});
   }
-  if (found.runs.size() != 1) {
-    const bool none = found.runs.empty();
+  if (set.runs.size() != 1) {
+    const bool none = set.runs.empty();
     throw Error(ErrorKind::environment,
-                {{fmt::format("{} left {} records", run.name(), found.runs.size()),
+                {{fmt::format("{} left {} records", run.name(), set.runs.size()),
                   none ? fmt::format("it ended well, but {} has no record.json", folder.string())
                        : "a gate is about one workload",
                   none ? "Leave --out out of the command: the gate sets HETEROPERF_OUT."
                        : "Name one workload after `run`."}});
   }
-  require_sound(found.runs.front(), run.name());
+  require_sound(set.runs.front(), run.name());
   if (outcome.exit_code != 0) throw_failed(run, outcome);
-  return found.runs.front();
+  return set.runs.front();
 }
 
 /// One run counted twice has no noise: its copies would prove anything.

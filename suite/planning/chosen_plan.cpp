@@ -48,8 +48,8 @@ int own_chunks(const EvenPlanRequest& request) {
 
 /// Without --micro-batches a step has as many samples as the ranks would train data-parallel.
 int micro_batches_of(const RunConfig& config, const Workload& workload) {
-  const std::int64_t own = workload.micro_batches * config.plan.pipeline * config.plan.tensor;
-  return static_cast<int>(config.batch.micro_batches > 0 ? config.batch.micro_batches : own);
+  const std::int64_t usual = workload.micro_batches * config.plan.pipeline * config.plan.tensor;
+  return static_cast<int>(config.batch.micro_batches > 0 ? config.batch.micro_batches : usual);
 }
 
 Plan even_plan_of(const RunConfig& config, const Workload& workload, int ranks) {
@@ -79,8 +79,8 @@ void name_classes(Plan& plan, const Cluster& cluster) {
       const std::string& name = cluster.ranks[rank].device_class;
       // A replica over devices of two classes has no class name.
       const bool alike = std::all_of(replica.ranks.begin(), replica.ranks.end(), [&](RankId r) {
-        const auto other = static_cast<std::size_t>(r.value());
-        return other < cluster.ranks.size() && cluster.ranks[other].device_class == name;
+        const auto member = static_cast<std::size_t>(r.value());
+        return member < cluster.ranks.size() && cluster.ranks[member].device_class == name;
       });
       if (alike) replica.device_class = name;
     }
@@ -113,13 +113,13 @@ RankPlanEvent rank_event(const ChosenPlan& chosen, int rank, const std::vector<d
 PlanWorkload plan_workload(const Workload& workload) {
   const SampleSpec& spec = workload.data->spec();
   const bool tokens = spec.kind == InputKind::tokens;
-  PlanWorkload own;
-  own.name = workload.name;
-  (tokens ? own.size : own.model) = workload.size;
-  own.precision = to_string(workload.precision);
-  own.optimizer = to_string(workload.recipe.kind);
-  if (tokens) own.sequence_length = spec.length;
-  return own;
+  PlanWorkload result;
+  result.name = workload.name;
+  (tokens ? result.size : result.model) = workload.size;
+  result.precision = to_string(workload.precision);
+  result.optimizer = to_string(workload.recipe.kind);
+  if (tokens) result.sequence_length = spec.length;
+  return result;
 }
 
 std::string ChosenPlan::device_class(int rank) const {

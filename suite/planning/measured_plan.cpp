@@ -77,8 +77,8 @@ bool is_machine_of(const Journal& journal, const Cluster& machine) {
   std::set<std::string> ran_on, here;
   for (const HostLoadEvent* load : journal.all<HostLoadEvent>()) ran_on.insert(load->host);
   for (std::size_t rank = 0; rank < machine.ranks.size(); ++rank) {
-    const DeviceClass& own = class_of(machine, RankId(static_cast<std::int32_t>(rank)));
-    if (own.kind != DeviceKind::cpu || own.threads != static_cast<int>(device.threads))
+    const DeviceClass& described = class_of(machine, RankId(static_cast<std::int32_t>(rank)));
+    if (described.kind != DeviceKind::cpu || described.threads != static_cast<int>(device.threads))
       return false;
     const std::string& host = machine.ranks[rank].host;
     here.insert(host.substr(0, host.find(':')));
@@ -155,9 +155,9 @@ std::optional<Cluster> machine_beside(const std::filesystem::path& plan_file) {
 
 std::optional<MeasuredPlan> measured_beside(const std::filesystem::path& plan_file,
                                             const Cluster& machine) {
-  const auto found = journal_beside(plan_file);
-  if (!found) return std::nullopt;
-  const Journal& journal = *found;
+  const auto read = journal_beside(plan_file);
+  if (!read) return std::nullopt;
+  const Journal& journal = *read;
   const RunSummary summary = summarize(journal);
   if (!summary.step_time) return std::nullopt;
   require_made_on(journal, machine);

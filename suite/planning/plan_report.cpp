@@ -49,8 +49,8 @@ const PlanCertificate::RankMemory& fullest(const PlanReport& report, const PlanS
   };
   for (const StageReplica& replica : stage.replicas) {
     for (const RankId rank : replica.ranks) {
-      const auto& one = report.certificate.memory[static_cast<std::size_t>(rank.value())];
-      if (result == nullptr || share(one) > share(*result)) result = &one;
+      const auto& memory = report.certificate.memory[static_cast<std::size_t>(rank.value())];
+      if (result == nullptr || share(memory) > share(*result)) result = &memory;
     }
   }
   return *result;
@@ -76,11 +76,11 @@ std::string summary_of(const Plan& plan) {
 /// sum.
 std::string comparison_text(const PlanReport& report) {
   std::string text;
-  for (const ClassAlone& one : report.alone) {
-    text += one.plan ? fmt::format("alone           {} x {}: {:.6g} s ({})\n", one.devices,
-                                   one.device_class, one.step_time_s, summary_of(*one.plan))
-                     : fmt::format("alone           {} x {}: no plan ({})\n", one.devices,
-                                   one.device_class, one.why_not);
+  for (const ClassAlone& side : report.alone) {
+    text += side.plan ? fmt::format("alone           {} x {}: {:.6g} s ({})\n", side.devices,
+                                    side.device_class, side.step_time_s, summary_of(*side.plan))
+                      : fmt::format("alone           {} x {}: no plan ({})\n", side.devices,
+                                    side.device_class, side.why_not);
   }
   if (const auto hsr = report.hsr()) {
     text += fmt::format("HSR             {:.4f} of the sum of the classes alone\n", *hsr);
@@ -99,10 +99,10 @@ std::string learned_text(const PlanReport& report) {
       "rates {:.6g} s ({:+.2f} %)\n",
       run.run_id, run.measured_step_s, run.predicted_step_s, error(run.predicted_step_s),
       run.relearned_step_s, error(run.relearned_step_s));
-  for (const LearnedRun::DeviceTime& one : run.classes) {
+  for (const LearnedRun::DeviceTime& device : run.classes) {
     text +=
         fmt::format("                {} x {}: computes {:.6g} s of a step, predicted {:.6g} s\n",
-                    one.ranks, one.device_class, one.measured_s, one.predicted_s);
+                    device.ranks, device.device_class, device.measured_s, device.predicted_s);
   }
   // Both throughputs use the learned rates, so the gain is that of the plan alone.
   const double gain = *report.replan_gain();
@@ -115,11 +115,11 @@ std::string learned_text(const PlanReport& report) {
 
 std::string profiled_text(const PlanReport& report) {
   std::string text;
-  for (const ProfiledRates::ClassFit& one : report.profiled) {
+  for (const ProfiledRates::ClassFit& fit : report.profiled) {
     text += fmt::format(
         "profile         {}: {} entries, {:.6g} s, predicted {:.6g} s; with the new rates {:.1f} % "
         "off\n",
-        one.device_class, one.entries, one.profiled_s, one.predicted_s, 100 * one.error);
+        fit.device_class, fit.entries, fit.profiled_s, fit.predicted_s, 100 * fit.error);
   }
   return text;
 }
@@ -128,10 +128,10 @@ std::string profiled_text(const PlanReport& report) {
 std::string operations_text(const RateUse& use, RateBasis basis) {
   constexpr std::size_t most_named = 4;
   std::vector<std::string> names;
-  for (const RateUse::Operation& one : use.operations) {
-    if (one.basis != basis) continue;
-    if (std::find(names.begin(), names.end(), one.operation) == names.end()) {
-      names.push_back(one.operation);
+  for (const RateUse::Operation& entry : use.operations) {
+    if (entry.basis != basis) continue;
+    if (std::find(names.begin(), names.end(), entry.operation) == names.end()) {
+      names.push_back(entry.operation);
     }
   }
   const std::size_t more = names.size() > most_named ? names.size() - most_named : 0;
@@ -166,14 +166,15 @@ std::string rates_text(const PlanReport& report) {
 /// The throughput of another planner's plan is told relative to the own one.
 std::string imported_text(const PlanReport& report) {
   std::string text;
-  for (const ImportedPlan& one : report.imported) {
-    if (!one.why_not.empty()) {
-      text += fmt::format("imported        {}: cannot run here ({})\n", one.source, one.why_not);
+  for (const ImportedPlan& rival : report.imported) {
+    if (!rival.why_not.empty()) {
+      text +=
+          fmt::format("imported        {}: cannot run here ({})\n", rival.source, rival.why_not);
       continue;
     }
-    text +=
-        fmt::format("imported        {}: {:.6g} s, {:.3f} of our throughput ({})\n", one.source,
-                    one.step_time_s, one.throughput() / report.throughput(), summary_of(one.plan));
+    text += fmt::format("imported        {}: {:.6g} s, {:.3f} of our throughput ({})\n",
+                        rival.source, rival.step_time_s, rival.throughput() / report.throughput(),
+                        summary_of(rival.plan));
   }
   return text;
 }
@@ -189,8 +190,8 @@ std::optional<double> PlanReport::replan_gain() const {
 
 std::optional<double> PlanReport::hsr() const {
   double sum = 0;
-  for (const ClassAlone& one : alone) {
-    if (one.plan) sum += static_cast<double>(one.plan->samples_per_step()) / one.step_time_s;
+  for (const ClassAlone& side : alone) {
+    if (side.plan) sum += static_cast<double>(side.plan->samples_per_step()) / side.step_time_s;
   }
   if (sum == 0) return std::nullopt;
   return throughput() / sum;
@@ -236,8 +237,8 @@ std::string plan_report_table(const PlanReport& report) {
   }
   text += comparison_text(report) + profiled_text(report) + imported_text(report) +
           learned_text(report);
-  for (const std::string& one : report.assumptions) {
-    text += fmt::format("assumed         {}\n", one);
+  for (const std::string& assumption : report.assumptions) {
+    text += fmt::format("assumed         {}\n", assumption);
   }
   text += fmt::format("search          {:.2f} s, {} candidates, {} simulated{}\n",
                       report.search.seconds, report.search.candidates, report.search.simulated,

@@ -26,10 +26,10 @@ namespace {
 Json memory_json(const PlanCertificate& certificate) {
   Json ranks = Json::array();
   for (std::size_t rank = 0; rank < certificate.memory.size(); ++rank) {
-    const PlanCertificate::RankMemory& one = certificate.memory[rank];
-    Json object{{"rank", rank}, {"bytes", one.ledger.total().value()}};
-    if (one.limit > Bytes(0)) object["limit_bytes"] = one.limit.value();
-    object["ledger"] = memory_ledger_json(one.ledger);
+    const PlanCertificate::RankMemory& memory = certificate.memory[rank];
+    Json object{{"rank", rank}, {"bytes", memory.ledger.total().value()}};
+    if (memory.limit > Bytes(0)) object["limit_bytes"] = memory.limit.value();
+    object["ledger"] = memory_ledger_json(memory.ledger);
     ranks.push_back(std::move(object));
   }
   return ranks;
@@ -72,8 +72,8 @@ Json certificate_json(const PlanCertificate& certificate) {
                     {"start_s", part.start_s},
                     {"end_s", part.end_s}});
   }
-  for (const PlanBound::Constraint& one : certificate.bound.constraints) {
-    constraints.push_back({{"name", one.name}, {"seconds", one.seconds}});
+  for (const PlanBound::Constraint& constraint : certificate.bound.constraints) {
+    constraints.push_back({{"name", constraint.name}, {"seconds", constraint.seconds}});
   }
   return {{"lower_bound_s", certificate.bound.seconds}, {"gap", certificate.gap},
           {"binding", certificate.bound.binding},       {"constraints", std::move(constraints)},
@@ -98,14 +98,14 @@ Json search_json(const PlanReport& report) {
 
 Json comparison_json(const PlanReport& report) {
   Json list = Json::array();
-  for (const ClassAlone& one : report.alone) {
-    Json object{{"device_class", one.device_class}, {"devices", one.devices}};
-    if (one.plan) {
-      object["step_time_s"] = one.step_time_s;
-      object["throughput"] = static_cast<double>(one.plan->samples_per_step()) / one.step_time_s;
-      object["plan"] = Json::parse(plan_text(*one.plan));
+  for (const ClassAlone& side : report.alone) {
+    Json object{{"device_class", side.device_class}, {"devices", side.devices}};
+    if (side.plan) {
+      object["step_time_s"] = side.step_time_s;
+      object["throughput"] = static_cast<double>(side.plan->samples_per_step()) / side.step_time_s;
+      object["plan"] = Json::parse(plan_text(*side.plan));
     } else {
-      object["why_not"] = one.why_not;
+      object["why_not"] = side.why_not;
     }
     list.push_back(std::move(object));
   }
@@ -114,12 +114,12 @@ Json comparison_json(const PlanReport& report) {
 
 Json profiled_json(const PlanReport& report) {
   Json list = Json::array();
-  for (const ProfiledRates::ClassFit& one : report.profiled) {
-    list.push_back({{"class", one.device_class},
-                    {"entries", one.entries},
-                    {"predicted_s", one.predicted_s},
-                    {"profiled_s", one.profiled_s},
-                    {"error", one.error}});
+  for (const ProfiledRates::ClassFit& fit : report.profiled) {
+    list.push_back({{"class", fit.device_class},
+                    {"entries", fit.entries},
+                    {"predicted_s", fit.predicted_s},
+                    {"profiled_s", fit.profiled_s},
+                    {"error", fit.error}});
   }
   return list;
 }
@@ -127,16 +127,16 @@ Json profiled_json(const PlanReport& report) {
 /// `ratio` is the imported throughput over the own one.
 Json imported_json(const PlanReport& report) {
   Json list = Json::array();
-  for (const ImportedPlan& one : report.imported) {
-    Json object{{"source", one.source}};
+  for (const ImportedPlan& imported : report.imported) {
+    Json object{{"source", imported.source}};
     // A plan that could not be read has only the reason.
-    if (!one.plan.stages.empty()) object["plan"] = Json::parse(plan_text(one.plan));
-    if (one.why_not.empty()) {
-      object["step_time_s"] = one.step_time_s;
-      object["throughput"] = one.throughput();
-      object["ratio"] = one.throughput() / report.throughput();
+    if (!imported.plan.stages.empty()) object["plan"] = Json::parse(plan_text(imported.plan));
+    if (imported.why_not.empty()) {
+      object["step_time_s"] = imported.step_time_s;
+      object["throughput"] = imported.throughput();
+      object["ratio"] = imported.throughput() / report.throughput();
     } else {
-      object["why_not"] = one.why_not;
+      object["why_not"] = imported.why_not;
     }
     list.push_back(std::move(object));
   }
@@ -148,13 +148,13 @@ Json rates_json(const RateUse& use) {
   const auto name_of_basis = [](RateBasis basis) {
     return value_names(basis)[static_cast<std::size_t>(basis)];
   };
-  for (const RateUse::Operation& one : use.operations) {
-    Json object{{"device_class", one.device_class},
-                {"operation", one.operation},
-                {"shape", one.shape},
-                {"basis", name_of_basis(one.basis)},
-                {"seconds", one.seconds}};
-    if (!one.source.empty()) object["source"] = one.source;
+  for (const RateUse::Operation& entry : use.operations) {
+    Json object{{"device_class", entry.device_class},
+                {"operation", entry.operation},
+                {"shape", entry.shape},
+                {"basis", name_of_basis(entry.basis)},
+                {"seconds", entry.seconds}};
+    if (!entry.source.empty()) object["source"] = entry.source;
     operations.push_back(std::move(object));
   }
   Json rates;
@@ -170,11 +170,11 @@ Json rates_json(const RateUse& use) {
 Json learned_json(const PlanReport& report) {
   const LearnedRun& run = *report.learned;
   Json classes = Json::array();
-  for (const LearnedRun::DeviceTime& one : run.classes) {
-    classes.push_back({{"device_class", one.device_class},
-                       {"ranks", one.ranks},
-                       {"measured_compute_s", one.measured_s},
-                       {"predicted_compute_s", one.predicted_s}});
+  for (const LearnedRun::DeviceTime& device : run.classes) {
+    classes.push_back({{"device_class", device.device_class},
+                       {"ranks", device.ranks},
+                       {"measured_compute_s", device.measured_s},
+                       {"predicted_compute_s", device.predicted_s}});
   }
   return {{"run_id", run.run_id},
           {"measured_step_time_s", run.measured_step_s},

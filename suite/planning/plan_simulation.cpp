@@ -35,15 +35,15 @@ const std::string& first_of(const std::string& a, const std::string& b) {
 }
 
 Workload workload_of(const Plan& plan, const PlanSimulationRequest& request) {
-  const PlanWorkload own = plan.workload.value_or(PlanWorkload());
+  const PlanWorkload planned = plan.workload.value_or(PlanWorkload());
   WorkloadRequest wanted;
-  wanted.size = first_of(request.size, own.size);
-  wanted.model = first_of(request.model, own.model);
-  wanted.precision = parse_precision(first_of(request.precision, own.precision));
-  if (own.sequence_length > 0) wanted.sequence_length = own.sequence_length;
-  if (!own.optimizer.empty()) wanted.optimizer = own.optimizer;
+  wanted.size = first_of(request.size, planned.size);
+  wanted.model = first_of(request.model, planned.model);
+  wanted.precision = parse_precision(first_of(request.precision, planned.precision));
+  if (planned.sequence_length > 0) wanted.sequence_length = planned.sequence_length;
+  if (!planned.optimizer.empty()) wanted.optimizer = planned.optimizer;
   // The plan's own size, so the machine's scale does not matter here.
-  return find_workload(first_of(request.workload, own.name)).make(wanted, ScalingInput());
+  return find_workload(first_of(request.workload, planned.name)).make(wanted, ScalingInput());
 }
 
 /// Adds up everything that neither the plan nor the request says.
@@ -143,7 +143,7 @@ std::vector<PlanRankTimes> plan_rank_times(const PlanSimulation& simulation) {
 
 double not_computing(const PlanSimulation& simulation, const std::vector<PlanRankTimes>& times) {
   double busy = 0;
-  for (const PlanRankTimes& one : times) busy += one.compute_s;
+  for (const PlanRankTimes& rank : times) busy += rank.compute_s;
   const double all_s = simulation.prediction->step_time_s * static_cast<double>(times.size());
   return all_s > 0 ? 1 - busy / all_s : 0;
 }

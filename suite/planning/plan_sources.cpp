@@ -96,27 +96,27 @@ PlanSources read_plan_sources(const RunConfig& config) {
 std::vector<Setting> with_workload_of_plan(std::vector<Setting> given) {
   const auto value_of = [&](const std::string& path) {
     const auto last = std::find_if(given.rbegin(), given.rend(),
-                                   [&](const Setting& one) { return one.path == path; });
+                                   [&](const Setting& setting) { return setting.path == path; });
     return last == given.rend() ? std::string() : last->value;
   };
-  std::optional<PlanWorkload> own;
+  std::optional<PlanWorkload> planned;
   try {
-    if (!value_of("plan.file").empty()) own = read_plan_file(value_of("plan.file")).workload;
+    if (!value_of("plan.file").empty()) planned = read_plan_file(value_of("plan.file")).workload;
     // The same file is read again by read_plan_sources(), which tells the problem.
   } catch (const UserError&) {
     return given;
   }
-  if (!own || value_of("workload") != own->name) return given;
+  if (!planned || value_of("workload") != planned->name) return given;
   const std::string length =
-      own->sequence_length > 0 ? std::to_string(own->sequence_length) : std::string();
-  const Setting settings[] = {{"model.size", own->size},
-                              {"model.name", own->model},
-                              {"model.precision", own->precision},
+      planned->sequence_length > 0 ? std::to_string(planned->sequence_length) : std::string();
+  const Setting settings[] = {{"model.size", planned->size},
+                              {"model.name", planned->model},
+                              {"model.precision", planned->precision},
                               {"model.sequence_length", length},
-                              {"optimizer.name", own->optimizer}};
-  for (const Setting& one : settings) {
+                              {"optimizer.name", planned->optimizer}};
+  for (const Setting& setting : settings) {
     // A setting of the user stays as it is.
-    if (!one.value.empty() && value_of(one.path).empty()) given.push_back(one);
+    if (!setting.value.empty() && value_of(setting.path).empty()) given.push_back(setting);
   }
   return given;
 }
@@ -133,10 +133,10 @@ RunConfig with_ranks(const RunConfig& config, const PlanSources& sources, int co
   }
   ProblemList problems;
   const RankWish& first = asked.front();
-  for (const RankWish& other : asked) {
-    if (other.ranks == first.ranks) continue;
-    problems.add(fmt::format("{} does not fit {}", other.who, first.who),
-                 fmt::format("{} and {} ranks", other.ranks, first.ranks),
+  for (const RankWish& wish : asked) {
+    if (wish.ranks == first.ranks) continue;
+    problems.add(fmt::format("{} does not fit {}", wish.who, first.who),
+                 fmt::format("{} and {} ranks", wish.ranks, first.ranks),
                  "Leave --ranks out, or give the same number everywhere");
   }
   if (!sources.plan && config.scale.ranks != first.ranks) {
@@ -150,16 +150,16 @@ RunConfig with_ranks(const RunConfig& config, const PlanSources& sources, int co
 ScalingInput scaling_input(const Cluster& cluster, Precision precision) {
   ScalingInput input;
   input.ranks = static_cast<int>(cluster.ranks.size());
-  for (const DeviceClass& one : cluster.classes) {
+  for (const DeviceClass& device : cluster.classes) {
     // The smallest memory and the slowest class bound what fits everywhere.
-    if (one.memory > Bytes(0) &&
-        (input.memory_bytes == 0 || one.memory.value() < input.memory_bytes)) {
-      input.memory_bytes = one.memory.value();
+    if (device.memory > Bytes(0) &&
+        (input.memory_bytes == 0 || device.memory.value() < input.memory_bytes)) {
+      input.memory_bytes = device.memory.value();
     }
-    const auto rate = one.rates.find(to_string(precision));
-    if (rate == one.rates.end()) continue;
-    const double own = rate->second.value();
-    input.ops_per_second = input.ops_per_second == 0 ? own : std::min(input.ops_per_second, own);
+    const auto rate = device.rates.find(to_string(precision));
+    if (rate == device.rates.end()) continue;
+    const double ops = rate->second.value();
+    input.ops_per_second = input.ops_per_second == 0 ? ops : std::min(input.ops_per_second, ops);
   }
   return input;
 }

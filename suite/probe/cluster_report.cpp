@@ -112,10 +112,10 @@ std::string cluster_table(const Cluster& cluster, const std::string& reason) {
   }
   const RankClusters clusters = cluster.rank_clusters();
   text += fmt::format("clusters ({}):\n", reason);
-  for (const RankCluster& one : clusters.clusters) {
+  for (const RankCluster& rank_cluster : clusters.clusters) {
     std::vector<int> ranks;
-    for (const RankId rank : one.ranks) ranks.push_back(rank.value());
-    text += fmt::format("  {}: ranks {}\n", one.label, fmt::join(ranks, " "));
+    for (const RankId rank : rank_cluster.ranks) ranks.push_back(rank.value());
+    text += fmt::format("  {}: ranks {}\n", rank_cluster.label, fmt::join(ranks, " "));
   }
   text += fmt::format("{:<24} {:>14} {:>16}\n", "link", "latency", "bandwidth");
   for (const Link& link : cluster.links) {

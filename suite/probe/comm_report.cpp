@@ -142,11 +142,11 @@ Json topology_json(const CommReport& report) {
   for (const RankCluster& cluster : report.clusters.clusters) {
     Json bridges = Json::array();
     for (const Bridge& bridge : cluster.bridges) {
-      Json one{{"rank", bridge.rank.value()}, {"share", bridge.share}};
+      Json entry{{"rank", bridge.rank.value()}, {"share", bridge.share}};
       // A *bridge* is a rank that carries the traffic of its cluster to the others, for a share of
       // it.
-      if (!bridge.card.empty()) one["card"] = bridge.card;
-      bridges.push_back(std::move(one));
+      if (!bridge.card.empty()) entry["card"] = bridge.card;
+      bridges.push_back(std::move(entry));
     }
     clusters.push_back({{"label", cluster.label},
                         {"ranks", ranks_json(cluster.ranks)},

@@ -35,8 +35,8 @@ constexpr double giga = 1e9;
 constexpr int average_ulps = 2;
 
 /// Sums over all ranks; exact up to 2^63.
-std::uint64_t total(Communicator& group, std::uint64_t mine) {
-  auto value = static_cast<std::int64_t>(mine);
+std::uint64_t total(Communicator& group, std::uint64_t count) {
+  auto value = static_cast<std::int64_t>(count);
   group.all_reduce(std::span(&value, 1));
   return static_cast<std::uint64_t>(value);
 }
@@ -160,7 +160,7 @@ void CommSession::check_memory() const {
   const std::string& host = descriptors_[static_cast<std::size_t>(harness().rank().value())].host;
   const auto here = static_cast<std::uint64_t>(
       std::count_if(descriptors_.begin(), descriptors_.end(),
-                    [&](const RankDescriptor& one) { return one.host == host; }));
+                    [&](const RankDescriptor& rank) { return rank.host == host; }));
   // All ranks of a host need their buffers at the same time.
   const std::uint64_t need = memory_of(shape, harness().size()).value() * here;
   const Machine machine = probe_machine();
@@ -183,11 +183,11 @@ CommReport CommSession::heading() const {
   report.transport = on_devices ? request_.session.transport : harness().transport();
   report.path = on_devices ? group_->path() : harness().path();
   report.clusters = clusters_;
-  for (const RankDescriptor& one : descriptors_) {
-    report.hosts.push_back(one.host);
+  for (const RankDescriptor& rank : descriptors_) {
+    report.hosts.push_back(rank.host);
     if (!on_devices) continue;
     report.devices.push_back(
-        fmt::format("{} {}, {} ({})", one.vendor, one.model, one.library, one.library_version));
+        fmt::format("{} {}, {} ({})", rank.vendor, rank.model, rank.library, rank.library_version));
   }
   return report;
 }
@@ -216,10 +216,10 @@ CommResult CommSession::measure(Bytes size) {
     result.in_place = time(shape, result);
   }
   if (clusters_.clusters.size() > 1) {
-    CollectiveCase one(*group_, shape);
+    CollectiveCase test(*group_, shape);
     // Fresh values in every case, so that a result of the last one cannot pass for this one's.
-    one.fill(++seed_);
-    measure_traffic(one, result);
+    test.fill(++seed_);
+    measure_traffic(test, result);
   }
   return result;
 }
@@ -231,36 +231,36 @@ WireFormat CommSession::wire_of(const CaseShape& shape, const Choice& choice) co
 
 /// Times one case. A call takes what its slowest rank takes.
 CommTiming CommSession::time(const CaseShape& shape, const CommResult& result) {
-  CollectiveCase one(*group_, shape);
+  CollectiveCase test(*group_, shape);
   CommTiming timing;
   const auto& predicted = result.choice.predicted;
   const std::string operation =
-      fmt::format("{} of {} bytes", to_string(shape.collective), one.bytes().value());
+      fmt::format("{} of {} bytes", to_string(shape.collective), test.bytes().value());
   const auto call = [&] {
     deadline_.begin();
-    one.run();
+    test.run();
   };
-  one.fill(++seed_);
-  deadline_.expect(operation, strict_limit(predicted.value_or(slowest(one.bytes()))));
+  test.fill(++seed_);
+  deadline_.expect(operation, strict_limit(predicted.value_or(slowest(test.bytes()))));
   // Without a prediction a first call tells what to expect of the others.
   const CallTime first = time_calls(harness(), call, {1, 1, Seconds(0)});
   deadline_.expect(operation, strict_limit(predicted.value_or(first.median)));
   timing.time = time_calls(harness(), call, {request_.warmup, request_.iterations, Seconds(0.5)});
   deadline_.end();
-  timing.algbw = static_cast<double>(one.bytes().value()) / timing.time.median.value() / giga;
+  timing.algbw = static_cast<double>(test.bytes().value()) / timing.time.median.value() / giga;
   // The factor of nccl-tests, which makes collectives comparable.
   timing.busbw = timing.algbw * bus_factor(shape.collective, harness().size());
-  if (request_.check) timing.wrong = wrong_elements(one, tolerance(result.wire));
+  if (request_.check) timing.wrong = wrong_elements(test, tolerance(result.wire));
   return timing;
 }
 
-std::uint64_t CommSession::wrong_elements(CollectiveCase& one, const Tolerance& tolerance) {
-  one.fill(++seed_);
+std::uint64_t CommSession::wrong_elements(CollectiveCase& test, const Tolerance& tolerance) {
+  test.fill(++seed_);
   harness().barrier();
   deadline_.begin();
-  one.run();
+  test.run();
   deadline_.end();
-  deviation_ = one.check(tolerance);
+  deviation_ = test.check(tolerance);
   double largest = deviation_.largest, squares = deviation_.sum_of_squares;
   harness().all_reduce(std::span(&largest, 1), Reduction::max);
   harness().all_reduce(std::span(&squares, 1));
@@ -282,15 +282,15 @@ Tolerance CommSession::tolerance(WireFormat wire) const {
   return tolerance;
 }
 
-void CommSession::measure_traffic(CollectiveCase& one, CommResult& result) {
+void CommSession::measure_traffic(CollectiveCase& test, CommResult& result) {
   const BridgeTraffic before = hybrid_->traffic();
   deadline_.begin();
-  one.run();
+  test.run();
   deadline_.end();
   const BridgeTraffic after = hybrid_->traffic();
   std::vector<std::int64_t> sent(static_cast<std::size_t>(harness().size()));
-  const auto mine = static_cast<std::int64_t>(after.wire.value() - before.wire.value());
-  harness().all_gather(std::span(&mine, 1), std::span(sent));
+  const auto sent_here = static_cast<std::int64_t>(after.wire.value() - before.wire.value());
+  harness().all_gather(std::span(&sent_here, 1), std::span(sent));
   BridgeTraffic traffic;
   traffic.logical = Bytes(total(harness(), after.logical.value() - before.logical.value()));
   double busiest = 0;
@@ -313,15 +313,15 @@ void CommSession::measure_traffic(CollectiveCase& one, CommResult& result) {
 
 std::optional<PaceSummary> CommSession::pace() const {
   if (paced_ == nullptr) return std::nullopt;
-  const PaceReport mine = pace_report(*paced_).value();
+  const PaceReport of_rank = pace_report(*paced_).value();
   PaceSummary all;
-  all.waits = total(harness(), mine.waits);
-  all.late_waits = total(harness(), mine.late_waits);
-  double lag_s = mine.greatest_lag.value();
+  all.waits = total(harness(), of_rank.waits);
+  all.late_waits = total(harness(), of_rank.late_waits);
+  double lag_s = of_rank.greatest_lag.value();
   harness().all_reduce(std::span(&lag_s, 1), Reduction::max);
   all.greatest_lag = Seconds(lag_s);
   // True for all where it is true for one.
-  all.cards_divided = total(harness(), mine.cards_divided ? 1 : 0) > 0;
+  all.cards_divided = total(harness(), of_rank.cards_divided ? 1 : 0) > 0;
   return all;
 }
 

@@ -40,11 +40,11 @@ class CommSession {
   CommTiming time(const CaseShape& shape, const CommResult& result);
   /// Runs the case once more on fresh inputs and counts, over all ranks, elements beyond the
   /// tolerance.
-  std::uint64_t wrong_elements(CollectiveCase& one, const Tolerance& tolerance);
+  std::uint64_t wrong_elements(CollectiveCase& test, const Tolerance& tolerance);
   Tolerance tolerance(WireFormat wire) const;
   /// Returns the format in which values travel between clusters in that case.
   WireFormat wire_of(const CaseShape& shape, const Choice& choice) const;
-  void measure_traffic(CollectiveCase& one, CommResult& result);
+  void measure_traffic(CollectiveCase& test, CommResult& result);
 
   const CommRequest& request_;
   World& world_;

@@ -67,13 +67,13 @@ double bytes_of(const ModelOperations& model, std::int64_t samples) {
 }
 
 /// A number of every rank, on every rank: [rank][i].
-std::vector<std::vector<double>> gather(Communicator& world, const std::vector<double>& mine) {
-  std::vector<double> all(mine.size() * static_cast<std::size_t>(world.size()));
-  world.all_gather(std::span<const double>(mine), std::span<double>(all));
+std::vector<std::vector<double>> gather(Communicator& world, const std::vector<double>& numbers) {
+  std::vector<double> all(numbers.size() * static_cast<std::size_t>(world.size()));
+  world.all_gather(std::span<const double>(numbers), std::span<double>(all));
   std::vector<std::vector<double>> result;
-  for (std::size_t begin = 0; begin < all.size(); begin += mine.size()) {
+  for (std::size_t begin = 0; begin < all.size(); begin += numbers.size()) {
     const auto first = all.begin() + static_cast<std::ptrdiff_t>(begin);
-    result.emplace_back(first, first + static_cast<std::ptrdiff_t>(mine.size()));
+    result.emplace_back(first, first + static_cast<std::ptrdiff_t>(numbers.size()));
   }
   return result;
 }
@@ -96,9 +96,9 @@ std::vector<double> medians_of(const std::string& device_class, const Cluster& c
 /// number.
 std::vector<double> numbers_of(const OperationProbeResult& result) {
   std::vector<double> numbers;
-  for (const OperationSeconds& one : result.operations) {
-    numbers.insert(numbers.end(), {one.forward_s, one.input_gradient_s, one.weight_gradient_s,
-                                   one.backward_s, static_cast<double>(one.repetitions)});
+  for (const OperationSeconds& op : result.operations) {
+    numbers.insert(numbers.end(), {op.forward_s, op.input_gradient_s, op.weight_gradient_s,
+                                   op.backward_s, static_cast<double>(op.repetitions)});
   }
   numbers.push_back(result.optimizer_s);
   return numbers;
@@ -232,21 +232,21 @@ class OperationMeasurement {
     probe.stop = [] { return stop_signal() != nullptr; };
     // Ranks that begin together disturb each other as they do in a run.
     world_.barrier();
-    const OperationProbeResult mine = engine_.measure_operations(probe);
+    const OperationProbeResult measured = engine_.measure_operations(probe);
     // Every rank gets all numbers, so that all make the same matrix.
-    const auto by_rank = gather(world_, numbers_of(mine));
+    const auto by_rank = gather(world_, numbers_of(measured));
     source_.workload = workload.name + " " + workload.size;
-    for (const DeviceClass& one : cluster_.classes) {
-      source_.device_class = one.name;
+    for (const DeviceClass& device : cluster_.classes) {
+      source_.device_class = device.name;
       // A median over some of the ranks would hide the slow ones.
-      if (!measured_by_all(one.name, by_rank)) {
+      if (!measured_by_all(device.name, by_rank)) {
         left_out_.push_back(fmt::format("{} on {}: no time for five rounds (--time-limit {:g})",
-                                        job.name(), one.name, request_.time_limit_s));
+                                        job.name(), device.name, request_.time_limit_s));
         continue;
       }
-      const std::vector<double> numbers = medians_of(one.name, cluster_, by_rank);
+      const std::vector<double> numbers = medians_of(device.name, cluster_, by_rank);
       add_measured(model, job.samples, workload.precision, seconds_of(numbers), source_, matrix_);
-      add_measured_optimizer(workload.recipe.kind, mine.optimizer_elements, workload.precision,
+      add_measured_optimizer(workload.recipe.kind, measured.optimizer_elements, workload.precision,
                              numbers.back(), source_, matrix_);
     }
   }
@@ -325,19 +325,20 @@ std::string measure_memory_of(Communicator& world, const std::vector<std::string
   // Ranks of one host share its memory and are measured as one group.
   const auto first = std::find(hosts.begin(), hosts.end(), hosts[rank]) - hosts.begin();
   const auto host = world.split(static_cast<int>(first), world.rank().value());
-  const MemoryRate mine = measure_memory_rate(*host, usable_cores().cpus, threads, seconds);
-  const std::vector<std::string> reasons = gather_texts(world, mine.reason);
-  const auto by_rank = gather(world, {mine.bytes_per_second.value_or(0)});
+  const MemoryRate memory = measure_memory_rate(*host, usable_cores().cpus, threads, seconds);
+  const std::vector<std::string> reasons = gather_texts(world, memory.reason);
+  const auto by_rank = gather(world, {memory.bytes_per_second.value_or(0)});
   EfficiencyMatrix matrix;
-  for (const DeviceClass& one : cluster.classes) {
+  for (const DeviceClass& device : cluster.classes) {
     std::vector<double> rates;
     for (std::size_t r = 0; r < by_rank.size(); ++r) {
       const bool is_told = by_rank[r].front() > 0;
-      if (is_told && cluster.ranks[r].device_class == one.name) rates.push_back(by_rank[r].front());
+      if (is_told && cluster.ranks[r].device_class == device.name)
+        rates.push_back(by_rank[r].front());
     }
     // A class that has no rank with a number gets no entry rather than a guess.
     if (rates.empty()) continue;
-    matrix.add({one.name, DeviceQuantity::memory_bytes_per_s},
+    matrix.add({device.name, DeviceQuantity::memory_bytes_per_s},
                {median(rates),
                 {Provenance::probe, fmt::format("measured {} on {}, triad", date, machine)}});
   }

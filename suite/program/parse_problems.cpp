@@ -64,7 +64,7 @@ constexpr Wording wordings[] = {
 /// Finds an option for a single letter: the same letter in the other case, or a long option that
 /// begins with it. Empty where there is none.
 std::string option_of_letter(char letter, const CLI::App& command) {
-  const auto same = [&](char other) { return std::tolower(other) == std::tolower(letter); };
+  const auto same = [&](char c) { return std::tolower(c) == std::tolower(letter); };
   for (const CLI::Option* option : command.get_options()) {
     for (const std::string& name : option->get_snames()) {
       if (same(name.front())) return "-" + name;

@@ -122,7 +122,7 @@ std::vector<std::string> environment_with(const std::vector<std::string>& settin
   const auto is_set = [&](std::string_view entry) {
     const std::string_view name = entry.substr(0, entry.find('=') + 1);
     return std::any_of(settings.begin(), settings.end(),
-                       [&](const std::string& one) { return one.starts_with(name); });
+                       [&](const std::string& variable) { return variable.starts_with(name); });
   };
   for (char** entry = environ; *entry != nullptr; ++entry) {
     if (!is_set(*entry)) all.emplace_back(*entry);

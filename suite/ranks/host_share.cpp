@@ -50,17 +50,17 @@ RankBinding binding_from_text(const std::string& text) {
 }  // namespace
 
 HostShare share_of_host(Communicator& world, const UsableCores& cores) {
-  const std::array<std::int64_t, 2> mine{static_cast<std::int64_t>(hash_text(host_name())),
+  const std::array<std::int64_t, 2> keys{static_cast<std::int64_t>(hash_text(host_name())),
                                          static_cast<std::int64_t>(hash_text(to_list(cores.cpus)))};
   std::vector<std::int64_t> all(2 * static_cast<std::size_t>(world.size()));
-  world.all_gather(std::span<const std::int64_t>(mine), std::span<std::int64_t>(all));
+  world.all_gather(std::span<const std::int64_t>(keys), std::span<std::int64_t>(all));
   HostShare share{0, 0, 0};
   for (int rank = 0; rank < world.size(); ++rank) {
     const std::size_t at = 2 * static_cast<std::size_t>(rank);
     // Equal masks on different hosts are different CPUs.
-    if (all[at] != mine[0]) continue;
+    if (all[at] != keys[0]) continue;
     ++share.ranks_on_host;
-    if (all[at + 1] != mine[1]) continue;
+    if (all[at + 1] != keys[1]) continue;
     if (rank < world.rank().value()) ++share.index_on_mask;
     ++share.ranks_on_mask;
   }
@@ -80,9 +80,9 @@ Placement choose_launched_placement(const ScaleConfig& config, const UsableCores
   return placement;
 }
 
-std::vector<RankBinding> gather_bindings(Communicator& world, const RankBinding& mine) {
+std::vector<RankBinding> gather_bindings(Communicator& world, const RankBinding& binding) {
   std::vector<RankBinding> bindings;
-  for (const std::string& text : gather_texts(world, text_of(mine))) {
+  for (const std::string& text : gather_texts(world, text_of(binding))) {
     bindings.push_back(binding_from_text(text));
   }
   return bindings;

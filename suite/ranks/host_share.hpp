@@ -22,6 +22,6 @@ Placement choose_launched_placement(const ScaleConfig& config, const UsableCores
                                     int world_ranks, const HostShare& share);
 
 /// Gathers the bindings of all ranks of the world, in rank order, on every rank. Collective.
-std::vector<RankBinding> gather_bindings(Communicator& world, const RankBinding& mine);
+std::vector<RankBinding> gather_bindings(Communicator& world, const RankBinding& binding);
 
 }  // namespace heteroperf

@@ -60,9 +60,9 @@ Side open_side(const fs::path& path) {
 /// The precision may differ: whether it matters is what `align` is asked.
 void check_same_training(const Side& a, const Side& b) {
   std::vector<Problem> problems;
-  for (const IdentityDifference& one : differences(a.training, b.training, {"precision"})) {
-    problems.push_back(
-        {fmt::format("{} differs", one.name), fmt::format("{} in A, {} in B", one.a, one.b), ""});
+  for (const IdentityDifference& difference : differences(a.training, b.training, {"precision"})) {
+    problems.push_back({fmt::format("{} differs", difference.name),
+                        fmt::format("{} in A, {} in B", difference.a, difference.b), ""});
   }
   if (!problems.empty()) throw Error(ErrorKind::not_comparable, std::move(problems));
 }
@@ -78,17 +78,17 @@ void align_steps(const Side& a, const Side& b, Alignment& result) {
   const auto steps_b = steps_by_number(b.journal);
   double sum = 0;
   for (const auto& [n, step] : steps_by_number(a.journal)) {
-    const auto other = steps_b.find(n);
-    if (other == steps_b.end()) continue;
-    const double loss_b = other->second->loss;
+    const auto step_b = steps_b.find(n);
+    if (step_b == steps_b.end()) continue;
+    const double loss_b = step_b->second->loss;
     // A step that a journal has twice counts by its first line.
-    const AlignedStep one{n, step->loss, loss_b, relative_difference(step->loss, loss_b),
-                          relative_difference(step->gradient_norm, other->second->gradient_norm)};
-    sum += one.relative;
-    result.max_relative = std::max(result.max_relative, one.relative);
+    const AlignedStep row{n, step->loss, loss_b, relative_difference(step->loss, loss_b),
+                          relative_difference(step->gradient_norm, step_b->second->gradient_norm)};
+    sum += row.relative;
+    result.max_relative = std::max(result.max_relative, row.relative);
     result.gradient_norm_max_relative =
-        std::max(result.gradient_norm_max_relative, one.gradient_norm_relative);
-    result.steps.push_back(one);
+        std::max(result.gradient_norm_max_relative, row.gradient_norm_relative);
+    result.steps.push_back(row);
   }
   if (result.steps.empty()) {
     throw Error(ErrorKind::not_comparable, {{"the runs have no step in common", "", ""}});
@@ -102,14 +102,14 @@ std::optional<std::pair<CheckpointPlace, CheckpointPlace>> common_checkpoints(
   const auto places_b = list_checkpoints(b.folder);
   // The list begins with the newest one.
   for (const CheckpointPlace& place : list_checkpoints(a.folder)) {
-    const auto other =
-        std::find_if(places_b.begin(), places_b.end(),
-                     [&](const CheckpointPlace& one) { return one.step == place.step; });
-    if (other == places_b.end()) continue;
+    const auto place_b = std::find_if(
+        places_b.begin(), places_b.end(),
+        [&](const CheckpointPlace& candidate) { return candidate.step == place.step; });
+    if (place_b == places_b.end()) continue;
     try {
       CheckpointReader(place.folder).verify();
-      CheckpointReader(other->folder).verify();
-      return std::pair(place, *other);
+      CheckpointReader(place_b->folder).verify();
+      return std::pair(place, *place_b);
     } catch (const UserError& error) {
       warnings.emplace_back(error.what());
     }
@@ -183,13 +183,13 @@ void align_tensors(const CheckpointReader& a, const CheckpointReader& b, Alignme
   for (const StoredTensor& tensor : b.tensors()) tensors_b[tensor.name] = tensor;
   for (const StoredTensor& tensor : a.tensors()) {
     if (is_state_of_optimizer(tensor.name)) continue;
-    const auto other = tensors_b.find(tensor.name);
-    if (other == tensors_b.end() || other->second.shape != tensor.shape) {
+    const auto tensor_b = tensors_b.find(tensor.name);
+    if (tensor_b == tensors_b.end() || tensor_b->second.shape != tensor.shape) {
       result.warnings.push_back(tensor.name + " is not in both checkpoints in one shape");
       continue;
     }
     result.parameters.push_back(
-        {tensor.name, max_relative(read_values(a, tensor), read_values(b, other->second))});
+        {tensor.name, max_relative(read_values(a, tensor), read_values(b, tensor_b->second))});
   }
 }
 
@@ -247,9 +247,9 @@ std::string parameters_text(const Alignment& alignment) {
   std::string text = fmt::format("parameters after {} steps, max|a-b|/max|b| of {} tensors\n",
                                  *alignment.parameter_step, alignment.parameters.size());
   const auto rows =
-      largest(alignment.parameters, [](const AlignedParameter& one) { return one.max_relative; });
-  for (const AlignedParameter& one : rows) {
-    text += fmt::format("  {:<12.3g} {}\n", one.max_relative, line_text(one.name));
+      largest(alignment.parameters, [](const AlignedParameter& row) { return row.max_relative; });
+  for (const AlignedParameter& row : rows) {
+    text += fmt::format("  {:<12.3g} {}\n", row.max_relative, line_text(row.name));
   }
   return text;
 }
@@ -280,8 +280,8 @@ Json steps(const Alignment& alignment) {
 
 Json parameters(const Alignment& alignment) {
   Json list = Json::array();
-  for (const AlignedParameter& one : alignment.parameters) {
-    put(list.emplace_back(Json{{"name", one.name}}), "max_relative", one.max_relative);
+  for (const AlignedParameter& row : alignment.parameters) {
+    put(list.emplace_back(Json{{"name", row.name}}), "max_relative", row.max_relative);
   }
   return list;
 }

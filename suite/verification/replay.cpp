@@ -191,13 +191,13 @@ std::string training_words(const Original& run, const ReplayedSteps& stretch, Va
 
 /// Settings of this process that the run did not have, and the kernels that it had.
 std::string environment_words(const Original& run) {
-  constexpr std::string_view own = "HETEROPERF_", modules = "HETEROPERF_MODULE_PATH";
+  constexpr std::string_view prefix = "HETEROPERF_", modules = "HETEROPERF_MODULE_PATH";
   // Variables of this process would change the run; "_" only gives the command a name to unset.
   std::string words = "unset -v _";
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view setting(*entry);
     const std::string_view name = setting.substr(0, setting.find('='));
-    if (name.starts_with(own) && name != modules) words += fmt::format(" {}", name);
+    if (name.starts_with(prefix) && name != modules) words += fmt::format(" {}", name);
   }
   words += fmt::format("; {}={} ", parent_variable, getpid());
   const auto kernels = run.digest.environment.find("/environment/HETEROPERF_KERNELS");
@@ -282,11 +282,11 @@ std::string why_rounded(const RunDigest& run, const RunDigest& again) {
     return fmt::format("of commit {}", run.git_commit);
   }
   const auto variables = [](const RunDigest& digest) {
-    std::map<std::string, std::string> found;
+    std::map<std::string, std::string> settings;
     for (const auto& [path, value] : digest.environment) {
-      if (path.starts_with("/environment/")) found[path] = value;
+      if (path.starts_with("/environment/")) settings[path] = value;
     }
-    return found;
+    return settings;
   };
   if (variables(run) != variables(again)) return "other variables of kernels and libraries";
   RunPairs both;
@@ -297,19 +297,19 @@ std::string why_rounded(const RunDigest& run, const RunDigest& again) {
 
 /// Tells how a step of the journal differs from the one that was trained again; nothing where it
 /// agrees.
-std::optional<std::string> difference(const StepEvent& said, const StepEvent& found, double band) {
-  if (said.samples != found.samples) {
-    return fmt::format("{} samples, trained {}", said.samples, found.samples);
+std::optional<std::string> difference(const StepEvent& said, const StepEvent& again, double band) {
+  if (said.samples != again.samples) {
+    return fmt::format("{} samples, trained {}", said.samples, again.samples);
   }
-  if (said.ops_strict != found.ops_strict) {
+  if (said.ops_strict != again.ops_strict) {
     return fmt::format("{} operations, trained {}", said.ops_strict.to_string(),
-                       found.ops_strict.to_string());
+                       again.ops_strict.to_string());
   }
-  const bool same = band > 0 ? std::fabs(found.loss - said.loss) <= band * std::fabs(said.loss)
-                             : found.loss == said.loss;
+  const bool same = band > 0 ? std::fabs(again.loss - said.loss) <= band * std::fabs(said.loss)
+                             : again.loss == said.loss;
   // Not finite where it was not finite.
-  if (same || (!std::isfinite(said.loss) && !std::isfinite(found.loss))) return std::nullopt;
-  return fmt::format("loss {}, trained {}", said.loss, found.loss);
+  if (same || (!std::isfinite(said.loss) && !std::isfinite(again.loss))) return std::nullopt;
+  return fmt::format("loss {}, trained {}", said.loss, again.loss);
 }
 
 /// By so much, relative to it, a loss may differ from that of another processor, other kernels or
@@ -330,20 +330,20 @@ std::set<std::uint64_t> first_trials(const Journal& journal) {
 }
 
 /// Leaves out what depends on the order of outcomes, and what the run had no time for.
-Steps without_order(Steps found, const Original& run, const Journal& again) {
+Steps without_order(Steps steps, const Original& run, const Journal& again) {
   const std::set<std::uint64_t> here = first_trials(again), there = first_trials(run.journal);
-  std::erase_if(found, [&](const auto& step) {
+  std::erase_if(steps, [&](const auto& step) {
     const auto& [trial, n] = step.first;
     if (!trial || !here.contains(*trial) || !there.contains(*trial)) return true;
     const auto next = run.steps.lower_bound(step.first);
     return n >= run.config.automl.first_rung_steps || next == run.steps.end() ||
            next->first.first != trial;
   });
-  if (found.empty()) {
+  if (steps.empty()) {
     refuse(run,
            fmt::format("all that its {} groups trained depends on which was first", run.groups()));
   }
-  return found;
+  return steps;
 }
 
 /// Returns how far each step's loss, relative to it, may lie from the journal's. A training may be
@@ -358,10 +358,10 @@ std::map<StepKey, double> bands_of(const TrainedRun& again, const TrainedRun* mo
   for (const auto& [key, step] : again.steps) {
     double& spread = spreads[key.first];
     if (moved != nullptr) {
-      const auto other = moved->steps.find(key);
-      const double apart = other == moved->steps.end()
+      const auto moved_step = moved->steps.find(key);
+      const double apart = moved_step == moved->steps.end()
                                ? std::numeric_limits<double>::infinity()
-                               : std::fabs(other->second->loss - step->loss);
+                               : std::fabs(moved_step->second->loss - step->loss);
       const double relative = apart / std::fabs(step->loss);
       spread = std::max(spread, std::isnan(relative) ? 0 : relative);
     }
@@ -386,28 +386,28 @@ class Comparison {
 
   VerifyCheck check(const TrainedRun* moved) const {
     VerifyCheck check{stretch_.name(), true, "", "", CheckText::words};
-    Steps found = again_.steps;
+    Steps steps = again_.steps;
     const bool all = !depends_on_order();
-    if (!all && !found.empty()) found = without_order(std::move(found), run_, again_.journal);
+    if (!all && !steps.empty()) steps = without_order(std::move(steps), run_, again_.journal);
     const double fixed = why_.empty() ? 0 : replay_band(run_.workload().precision);
     const std::map<StepKey, double> bands = bands_of(again_, moved, fixed);
-    const std::size_t count = found.size();
+    const std::size_t count = steps.size();
     const double widest = 10 * fixed;  // beyond it a loss says nothing
     if (fixed > 0) {
-      std::erase_if(found, [&](const auto& step) { return bands.at(step.first) > widest; });
-      if (found.empty() && count > 0) refuse_chaos(widest);
+      std::erase_if(steps, [&](const auto& step) { return bands.at(step.first) > widest; });
+      if (steps.empty() && count > 0) refuse_chaos(widest);
     }
     check.expected =
-        fmt::format("{} loss{}{}", found.size(), found.size() == 1 ? "" : "es", all ? "" : scope());
-    check.expected += fixed > 0 ? fmt::format(" within {} ({})", range(found, bands), why_)
+        fmt::format("{} loss{}{}", steps.size(), steps.size() == 1 ? "" : "es", all ? "" : scope());
+    check.expected += fixed > 0 ? fmt::format(" within {} ({})", range(steps, bands), why_)
                                 : ", equal in every bit";
-    if (found.size() < count) {
+    if (steps.size() < count) {
       check.expected += fmt::format("; of {} more, rounding alone makes over {:g} %",
-                                    count - found.size(), 100 * widest);
+                                    count - steps.size(), 100 * widest);
     }
     // A check that passes has found what it expected.
     check.actual = check.expected;
-    if (const std::string wrong = first_wrong(found, count, bands, fixed > 0); !wrong.empty()) {
+    if (const std::string wrong = first_wrong(steps, count, bands, fixed > 0); !wrong.empty()) {
       check.ok = false;
       check.actual = wrong;
     }
@@ -431,9 +431,9 @@ class Comparison {
                      run_.groups())
                : " before the first rung (the rest depends on its outcome)";
   }
-  static std::string range(const Steps& found, const std::map<StepKey, double>& bands) {
+  static std::string range(const Steps& steps, const std::map<StepKey, double>& bands) {
     double least = std::numeric_limits<double>::infinity(), most = 0;
-    for (const auto& [key, step] : found) {
+    for (const auto& [key, step] : steps) {
       least = std::min(least, bands.at(key));
       most = std::max(most, bands.at(key));
     }
@@ -442,18 +442,18 @@ class Comparison {
     return from == to ? from + " %" : fmt::format("{} to {} %", from, to);
   }
 
-  std::string first_wrong(const Steps& found, std::size_t count,
+  std::string first_wrong(const Steps& steps, std::size_t count,
                           const std::map<StepKey, double>& bands, bool rounded) const {
     if (again_.workload().graph_hash != run_.workload().graph_hash) {
       if (rounded) refuse(run_, "this program makes another graph of its configuration");
       return "its configuration gives another graph than the journal's";
     }
     // Other roundings may also make it diverge, where nothing can be told from its losses.
-    const bool chaotic = found.size() < count;
+    const bool chaotic = steps.size() < count;
     if (count == 0 || (!run_.is_search() && !chaotic && count < stretch_.steps)) {
       return fmt::format("only {} of {} steps could be trained", count, stretch_.steps);
     }
-    for (const auto& [key, step] : found) {
+    for (const auto& [key, step] : steps) {
       const std::string name = key.first ? fmt::format("trial {}, step {}", *key.first, key.second)
                                          : fmt::format("step {}", key.second);
       const auto said = run_.steps.find(key);

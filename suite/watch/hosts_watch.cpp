@@ -29,7 +29,7 @@ std::int64_t process_number_space() {
 }  // namespace
 
 std::size_t first_beside(const std::vector<RankBinding>& bindings, std::size_t rank) {
-  const auto here = [&](const RankBinding& other) { return other.host == bindings[rank].host; };
+  const auto here = [&](const RankBinding& binding) { return binding.host == bindings[rank].host; };
   return static_cast<std::size_t>(std::find_if(bindings.begin(), bindings.end(), here) -
                                   bindings.begin());
 }

@@ -37,24 +37,24 @@ Groups groups_of(const SailorTables& tables, const SailorPlan& plan) {
 }
 
 /// Calls `visit(replica, of, group)` for every distinct neighbourhood: replica j of `stage`,
-/// replica j mod width of `other`, the group of pipeline j.
+/// replica j mod width of `partner_stage`, the group of pipeline j.
 template <class Visit>
-void for_each_pair(const SailorStage& stage, const SailorStage& other, const Groups& groups,
+void for_each_pair(const SailorStage& stage, const SailorStage& partner_stage, const Groups& groups,
                    Visit visit) {
   // Without shares of their own all pipelines are one group.
   const bool shared = groups.of_run.size() > 1;
   std::size_t partner = 0, run = 0;
-  int partner_left = other.replicas[0].count, run_left = groups.run_count[0];
+  int partner_left = partner_stage.replicas[0].count, run_left = groups.run_count[0];
   for (const SailorReplicas& replica : stage.replicas) {
     for (int left = replica.count; left > 0;) {
-      visit(replica, other.replicas[partner], groups.of_run[run]);
+      visit(replica, partner_stage.replicas[partner], groups.of_run[run]);
       const int together =
           shared ? std::min({left, partner_left, run_left}) : std::min(left, partner_left);
       left -= together;
       // Replica j talks to replica j modulo the other stage's width, so partners come around again.
       if ((partner_left -= together) == 0) {
-        partner = (partner + 1) % other.replicas.size();
-        partner_left = other.replicas[partner].count;
+        partner = (partner + 1) % partner_stage.replicas.size();
+        partner_left = partner_stage.replicas[partner].count;
       }
       if (shared && (run_left -= together) == 0) {
         run = std::min(run + 1, groups.of_run.size() - 1);
@@ -97,7 +97,7 @@ class PipelineTimes {
     return size * plan_.stages.size() + stage;
   }
   void fill(std::size_t stage);
-  void add_sends(std::size_t stage, std::size_t other, int layer, double times);
+  void add_sends(std::size_t stage, std::size_t neighbour, int layer, double times);
   double slowest(std::size_t size) const;
 
   const SailorTables& tables_;
@@ -125,8 +125,8 @@ void PipelineTimes::fill(std::size_t s) {
   if (sends.to_previous > 0) add_sends(s, s - 1, stage.begin, sends.to_previous);
 }
 
-/// Adds the slowest of the stage's sends to `other`, `times` over.
-void PipelineTimes::add_sends(std::size_t s, std::size_t other, int layer, double times) {
+/// Adds the slowest of the stage's sends to `neighbour`, `times` over.
+void PipelineTimes::add_sends(std::size_t s, std::size_t neighbour, int layer, double times) {
   sends_.assign(sizes_.size(), 0);
   const auto visit = [&](const SailorReplicas& from, const SailorReplicas& to, std::size_t group) {
     for (std::size_t i = first_[group]; i < first_[group + 1]; ++i) {
@@ -134,7 +134,7 @@ void PipelineTimes::add_sends(std::size_t s, std::size_t other, int layer, doubl
                                                      layer, sizes_[i]));
     }
   };
-  for_each_pair(plan_.stages[s], plan_.stages[other], groups_, visit);
+  for_each_pair(plan_.stages[s], plan_.stages[neighbour], groups_, visit);
   for (std::size_t i = 0; i < sizes_.size(); ++i) communication_[slot(i, s)] += times * sends_[i];
 }
 

@@ -79,9 +79,9 @@ class BlockCount {
   /// True where a block of the stage comes after this node.
   bool has_block_after(std::size_t stage, const std::string& node) const {
     bool after = false;
-    for (const std::string& other : plan_.stages[stage].nodes) {
-      if (after && block_of_node(other) >= 0) return true;
-      after |= other == node;
+    for (const std::string& name : plan_.stages[stage].nodes) {
+      if (after && block_of_node(name) >= 0) return true;
+      after |= name == node;
     }
     return false;
   }
