@@ -35,7 +35,7 @@ struct Fact {
   Observed<std::variant<std::int64_t, double, std::string>> value;
 };
 
-/// The node that a process runs on, as far as an ordinary user can read it.
+/// The host that a process runs on, as far as an ordinary user can read it.
 struct Machine {
   Observed<std::string> host, os, kernel, cpu_model;
   Observed<std::string> governor;   ///< frequency governor of the first CPU

@@ -21,7 +21,7 @@ std::size_t element_bytes(StoredType type);
 struct TensorPiece {
   using Strides = std::array<std::int64_t, max_layout_dims>;
 
-  std::string tensor;  ///< "h0.attention.weight", "optimizer.first/h0.attention.weight"
+  std::string tensor;  ///< "h0.qkv.weight", "optimizer.first_moment/h0.qkv.weight"
   StoredType type = StoredType::f32;
   std::vector<std::int64_t> shape;  ///< the whole tensor's
   Box box;                          ///< within the whole tensor; may be empty

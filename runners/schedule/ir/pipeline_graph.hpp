@@ -6,7 +6,7 @@
 namespace heteroperf {
 
 /// A piece of a model on one rank; a stage of a pipeline is one. Copies of the same weights
-/// (replicas) are segments of their own with the same `weights`.
+/// are segments of their own with the same `weights`.
 struct Segment {
   std::string name;    ///< "3", or as the graph's file says
   std::string branch;  ///< empty where the model has only one
