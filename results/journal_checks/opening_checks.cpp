@@ -85,8 +85,8 @@ void hold_start(const CheckedJournal& run, LineCheck& check) {
   }
   if (start.reproduce.empty()) return;
   const std::string command = "heteroperf run " + asked.workload + (asked.quick ? " --quick" : "");
-  const auto verb = start.reproduce.find(command);
-  const auto behind = verb == std::string::npos ? verb : verb + command.size();
+  const auto begin = start.reproduce.find(command);
+  const auto behind = begin == std::string::npos ? begin : begin + command.size();
   // The command's words must end there: "run llm" is not the begin of "run llm-large".
   const bool whole = behind == start.reproduce.size() ||
                      (behind < start.reproduce.size() && start.reproduce[behind] == ' ');

@@ -205,7 +205,7 @@ std::uint64_t read_through(const fs::path& path, auto&& take) {
 /// An archive that lies in its own folder would be packed into itself.
 void refuse_inside(const fs::path& archive, const fs::path& folder) {
   const fs::path parent = fs::weakly_canonical(fs::absolute(archive)).parent_path();
-  const auto [end, text_end] =
+  const auto [end, parent_end] =
       std::mismatch(folder.begin(), folder.end(), parent.begin(), parent.end());
   if (end != folder.end()) return;
   throw UserError(archive.string() + " lies in the folder that it is made of", "",

@@ -155,9 +155,9 @@ std::optional<Cluster> machine_beside(const std::filesystem::path& plan_file) {
 
 std::optional<MeasuredPlan> measured_beside(const std::filesystem::path& plan_file,
                                             const Cluster& machine) {
-  const auto read = journal_beside(plan_file);
-  if (!read) return std::nullopt;
-  const Journal& journal = *read;
+  const auto beside = journal_beside(plan_file);
+  if (!beside) return std::nullopt;
+  const Journal& journal = *beside;
   const RunSummary summary = summarize(journal);
   if (!summary.step_time) return std::nullopt;
   require_made_on(journal, machine);

@@ -191,13 +191,13 @@ std::string training_words(const Original& run, const ReplayedSteps& stretch, Va
 
 /// Settings of this process that the run did not have, and the kernels that it had.
 std::string environment_words(const Original& run) {
-  constexpr std::string_view prefix = "HETEROPERF_", modules = "HETEROPERF_MODULE_PATH";
+  constexpr std::string_view settings_prefix = "HETEROPERF_", modules = "HETEROPERF_MODULE_PATH";
   // Variables of this process would change the run; "_" only gives the command a name to unset.
   std::string words = "unset -v _";
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view setting(*entry);
     const std::string_view name = setting.substr(0, setting.find('='));
-    if (name.starts_with(prefix) && name != modules) words += fmt::format(" {}", name);
+    if (name.starts_with(settings_prefix) && name != modules) words += fmt::format(" {}", name);
   }
   words += fmt::format("; {}={} ", parent_variable, getpid());
   const auto kernels = run.digest.environment.find("/environment/HETEROPERF_KERNELS");
