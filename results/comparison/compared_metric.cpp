@@ -9,7 +9,7 @@
 #include <array>
 
 #include "metrics/base/name_table.hpp"
-#include "results/text/whole_count.hpp"
+#include "results/text/number_text.hpp"
 
 namespace heteroperf {
 namespace {

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "results/text/text_escapes.hpp"
-#include "results/text/whole_count.hpp"
+#include "results/text/number_text.hpp"
 
 namespace heteroperf {
 namespace {

@@ -3,11 +3,12 @@
 #include <filesystem>
 #include <string>
 
+#include "results/text/document.hpp"
+
 namespace heteroperf {
 
 /// A table for a terminal, the stored document, one line per record in CSV, or a table of Markdown.
 enum class ShowFormat { console, json, csv, markdown };
-enum class Colour { off, on };
 
 /// Reads "console", "json", "csv" or "md". Throws UserError that names the nearest valid name.
 ShowFormat parse_show_format(const std::string& name);

@@ -21,7 +21,6 @@
 #include "results/record/stored_document_json.hpp"
 #include "results/text/number_text.hpp"
 #include "results/text/text_escapes.hpp"
-#include "results/text/whole_count.hpp"
 
 namespace heteroperf {
 namespace {

@@ -27,7 +27,8 @@ Scaled scale_of(double value) {
 }
 
 std::string prefixed(Scaled scaled, const std::string& unit) {
-  const bool apart = *scaled.prefix != '\0' && !unit.empty() && unit != operations_unit;
+  const bool symbol = unit.starts_with("op") || unit.starts_with("B/") || unit.size() == 1;
+  const bool apart = *scaled.prefix != '\0' && !unit.empty() && !symbol;
   return fmt::format("{}{}{}", scaled.prefix, apart ? " " : "", unit);
 }
 
@@ -35,6 +36,26 @@ std::string with_prefix(double value, const std::string& unit) {
   const Scaled scaled = scale_of(value);
   const std::string suffix = prefixed(scaled, unit);
   return fmt::format("{:.4g}{}{}", value / scaled.factor, suffix.empty() ? "" : " ", suffix);
+}
+
+std::string seconds_text(double seconds) {
+  struct Step {
+    double from, length;
+    const char* unit;
+  };
+  constexpr Step steps[] = {{7200, 3600, "h"},  {600, 60, "min"},   {1, 1, "s"},
+                            {1e-3, 1e-3, "ms"}, {1e-6, 1e-6, "µs"}, {0, 1e-9, "ns"}};
+  if (seconds == 0) return "0 s";
+  for (const Step& step : steps) {
+    if (std::fabs(seconds) >= step.from)
+      return fmt::format("{:.4g} {}", seconds / step.length, step.unit);
+  }
+  return fmt::format("{} s", seconds);
+}
+
+bool is_whole_count(const std::string& text) {
+  const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  return digits && (text[0] != '0' || text.size() == 1);
 }
 
 bool is_useful(const Interval& interval) {

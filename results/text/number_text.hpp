@@ -17,11 +17,17 @@ struct Scaled {
 };
 Scaled scale_of(double value);
 
-/// "Gop/s", but "k token/s": only the symbol of operations takes a prefix.
+/// "Gop/s", "GB/s", but "k token/s": only symbols take a prefix.
 std::string prefixed(Scaled scaled, const std::string& unit);
 
 /// 4 significant digits: "48.12 Gop/s".
 std::string with_prefix(double value, const std::string& unit);
+/// 4 significant digits in the unit that people would take: "12.5 ms", "23.19 s", "1.5 h".
+std::string seconds_text(double seconds);
+
+/// True when the text is a count as a record has them: decimal digits, none of them a leading zero.
+/// Longer ones are larger, and equal counts have equal texts.
+bool is_whole_count(const std::string& text);
 
 /// True when an interval says more than that there were too few runs: its ends differ by no more
 /// than a factor of 2.

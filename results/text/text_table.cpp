@@ -14,7 +14,7 @@ namespace heteroperf {
 namespace {
 
 /// The width of well-formed text: every byte but those that continue a character.
-std::size_t places_of(const std::string& text) {
+std::size_t places_in(const std::string& text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char byte) {
     return (static_cast<unsigned char>(byte) & 0xc0) != 0x80;
   }));
@@ -41,14 +41,14 @@ std::string TextTable::text(const std::string& indent) const {
   std::vector<std::size_t> widths(columns_.size());
   for (const auto& cells : lines) {
     for (std::size_t i = 0; i < cells.size(); ++i)
-      widths[i] = std::max(widths[i], places_of(cells[i]));
+      widths[i] = std::max(widths[i], places_in(cells[i]));
   }
   std::string all;
   for (const auto& cells : lines) {
     std::string line = indent;
     for (std::size_t i = 0; i < cells.size(); ++i) {
       if (widths[i] == 0) continue;
-      const std::string padding(widths[i] - places_of(cells[i]), ' ');
+      const std::string padding(widths[i] - places_in(cells[i]), ' ');
       line += line.size() == indent.size() ? "" : "  ";
       line += columns_[i].side == CellSide::left ? cells[i] + padding : padding + cells[i];
     }

@@ -1,0 +1,501 @@
+// A document is what a verb answers, told once: keys with labels, units and values, tables, and
+// sentences. All forms are printed from it. JSON has every value in full in the base unit, and
+// leaves out what is absent or not finite. Texts for people write a number the way its unit is
+// read, align labels and columns, and break lines at the width of the terminal. Widths are counted
+// in characters and not in bytes, so that "±" or "×" does not shift a column; characters that are
+// wider than one place are not known. Values may be a stranger's, so every text is made safe for
+// the place where it is printed, and nobody who fills a document has to think of it.
+#include "results/text/document.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
+#include "metrics/base/strict_json.hpp"
+#include "results/text/canonical_json.hpp"
+#include "results/text/canonical_text_json.hpp"
+#include "results/text/number_text.hpp"
+#include "results/text/text_escapes.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr const char* bold = "\x1b[1m";
+constexpr const char* plain_style = "\x1b[0m";
+constexpr std::array tone_styles{"", "\x1b[32m", "\x1b[33m", "\x1b[31m"};
+
+template <class... Visitors>
+struct Overloaded : Visitors... {
+  using Visitors::operator()...;
+};
+
+bool is_for(Audience reader, Audience audience) {
+  return audience == Audience::everyone || audience == reader;
+}
+
+// ---------------------------------------------------------------- values
+
+std::optional<double> number_of(const Datum& value) {
+  return std::visit(
+      [](const auto& data) -> std::optional<double> {
+        using Data = std::decay_t<decltype(data)>;
+        if constexpr (std::is_same_v<Data, std::string>) {
+          return is_whole_count(data) ? std::optional(std::stod(data)) : std::nullopt;
+        } else if constexpr (std::is_arithmetic_v<Data> && !std::is_same_v<Data, bool>) {
+          return static_cast<double>(data);
+        } else {
+          return std::nullopt;
+        }
+      },
+      value.data);
+}
+
+/// Text stands at the left side of a column, numbers at the right.
+bool is_left(const Datum& value) {
+  return std::holds_alternative<std::string>(value.data) && !number_of(value);
+}
+
+std::string number_text(double number, Unit unit) {
+  switch (unit) {
+    case Unit::seconds:
+      return seconds_text(number);
+    case Unit::bytes:
+      return rounded_byte_size(number);
+    case Unit::operations:
+    case Unit::operations_per_second:
+    case Unit::operations_per_joule:
+    case Unit::bytes_per_second:
+    case Unit::watts:
+    case Unit::joules:
+      return with_prefix(number, unit == Unit::bytes_per_second ? "B/s" : short_name(unit));
+    case Unit::fraction:
+      return fmt::format("{:.1f} %", 100 * number);
+    case Unit::change:
+      return change_text(number);
+    case Unit::unstated:
+    case Unit::none:
+    case Unit::ratio:
+      break;
+  }
+  return fmt::format("{:.4g}", number);
+}
+
+/// The value in full, as a cell of a table for programs.
+std::string raw_text(const Datum& value) {
+  return std::visit(
+      Overloaded{[](std::monostate) { return std::string(); },
+                 [](double number) { return std::isfinite(number) ? json_number(number) : ""; },
+                 [](const std::string& text) { return text; },
+                 [](const std::vector<Member>&) { return std::string(); },
+                 [](const std::vector<Datum>& list) {
+                   std::string text;
+                   for (const Datum& one : list) text += (text.empty() ? "" : " ") + raw_text(one);
+                   return text;
+                 },
+                 [](auto scalar) { return fmt::format("{}", scalar); }},
+      value.data);
+}
+
+Json json_of(const Datum& value) {
+  return std::visit(Overloaded{[](std::monostate) { return Json(); },
+                               [](const std::string& text) { return Json(utf8_text(text)); },
+                               [](const std::vector<Datum>& list) {
+                                 Json json = Json::array();
+                                 for (const Datum& one : list) json.push_back(json_of(one));
+                                 return json;
+                               },
+                               [](const std::vector<Member>& members) {
+                                 Json json = Json::object();
+                                 for (const Member& member : members) {
+                                   if (!member.value.absent())
+                                     json[member.key] = json_of(member.value);
+                                 }
+                                 return json;
+                               },
+                               [](auto scalar) { return Json(scalar); }},
+                    value.data);
+}
+
+/// Sets the value at a path with dots.
+void put(Json& json, const std::string& path, Json value) {
+  const std::size_t dot = path.find('.');
+  if (dot == std::string::npos) {
+    json[path] = std::move(value);
+  } else {
+    put(json[path.substr(0, dot)], path.substr(dot + 1), std::move(value));
+  }
+}
+
+Json json_of(const Table& table) {
+  Json list = Json::array();
+  for (const auto& row : table.rows) {
+    Json& object = list.emplace_back(Json::object());
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const TableColumn& column = table.columns[i];
+      const bool told = is_for(Audience::programs, column.audience) && !row[i].absent();
+      if (told) put(object, column.key, json_of(row[i]));
+    }
+  }
+  return list;
+}
+
+// ---------------------------------------------------------------- tables for people
+
+/// The width of well-formed text: every byte but those that continue a character.
+std::size_t places_of(const std::string& text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char byte) {
+    return (static_cast<unsigned char>(byte) & 0xc0) != 0x80;
+  }));
+}
+
+/// Cuts a text to so many places, the last of which then is "…".
+std::string cut(const std::string& text, std::size_t places) {
+  if (places_of(text) <= places) return text;
+  std::size_t end = 0, used = 0;
+  for (; end < text.size(); ++end) {
+    if ((static_cast<unsigned char>(text[end]) & 0xc0) != 0x80 && ++used == places) break;
+  }
+  return text.substr(0, end) + "…";
+}
+
+std::string painted(const std::string& text, const char* paint, const TextStyle& style) {
+  return style.colour == Colour::off || *paint == '\0' ? text : paint + text + plain_style;
+}
+std::string painted(const std::string& text, Tone tone, const TextStyle& style) {
+  return painted(text, tone_styles[static_cast<std::size_t>(tone)], style);
+}
+
+/// A column as people see it: its name, its cells, and their side.
+struct ShownColumn {
+  std::size_t place;
+  std::string name;
+  bool left;
+  std::vector<std::string> cells = {};
+};
+
+/// An absent value is a dash between others; a column of nothing else is left out.
+std::vector<ShownColumn> shown_columns(const Table& table) {
+  std::vector<ShownColumn> columns;
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    const TableColumn& column = table.columns[i];
+    if (!is_for(Audience::people, column.audience)) continue;
+    ShownColumn shown{i, column.label, true};
+    bool any = false;
+    for (const auto& row : table.rows) {
+      const std::string text = line_text(value_text(row[i], column.unit));
+      any = any || !text.empty();
+      shown.left = shown.left && (row[i].absent() || is_left(row[i]));
+      shown.cells.push_back(row[i].absent() && row[i].shown.empty() ? "-" : text);
+    }
+    if (any) columns.push_back(std::move(shown));
+  }
+  return columns;
+}
+
+std::size_t width_of(const ShownColumn& column) {
+  std::size_t width = places_of(column.name);
+  for (const std::string& cell : column.cells) width = std::max(width, places_of(cell));
+  return width;
+}
+
+/// The widths of the columns. Where a line would be too long for the terminal, the widest columns
+/// of words become narrower, down to a least width.
+std::vector<std::size_t> fitting_widths(const std::vector<ShownColumn>& columns,
+                                        const TextStyle& style) {
+  constexpr std::size_t gap = 2, least = 12;
+  std::vector<std::size_t> widths;
+  std::size_t line = style.indent.size();
+  for (const ShownColumn& column : columns) {
+    widths.push_back(width_of(column));
+    line += widths.back() + gap;
+  }
+  for (; style.width > 0 && line > style.width + gap; --line) {
+    std::size_t* widest = nullptr;
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      const bool can_shrink = columns[i].left && widths[i] > least;
+      if (can_shrink && (widest == nullptr || widths[i] > *widest)) widest = &widths[i];
+    }
+    if (widest == nullptr) break;
+    --*widest;
+  }
+  return widths;
+}
+
+// ---------------------------------------------------------------- lines for people
+
+/// Breaks a line between words; later lines begin at `indent`.
+std::string wrapped(const std::string& line, std::size_t indent, std::size_t width) {
+  if (width <= 2 * indent || places_of(line) <= width) return line + '\n';
+  std::size_t end = std::string::npos, places = 0;
+  for (std::size_t i = 0; i < line.size() && places <= width; ++i) {
+    places += (static_cast<unsigned char>(line[i]) & 0xc0) != 0x80 ? 1 : 0;
+    if (line[i] == ' ' && i > indent && places <= width + 1) end = i;
+  }
+  if (end == std::string::npos) return line + '\n';
+  const std::string rest = std::string(indent, ' ') + line.substr(end + 1);
+  return line.substr(0, end) + '\n' + wrapped(rest, indent, width);
+}
+
+/// The value with what people should know beside it.
+std::string told(const DocumentField& field) {
+  return line_text(value_text(field.value, field.unit) +
+                   (field.hint.empty() ? "" : " (" + field.hint + ")"));
+}
+
+bool is_shown(const DocumentField& field) {
+  return is_for(Audience::people, field.audience) && !value_text(field.value, field.unit).empty();
+}
+
+/// Fields that follow each other, with labels as wide as the widest.
+std::string aligned_fields(const std::vector<const DocumentField*>& fields,
+                           const TextStyle& style) {
+  std::size_t width = 0;
+  for (const DocumentField* field : fields) width = std::max(width, places_of(field->label));
+  std::string text;
+  for (const DocumentField* field : fields) {
+    const std::string label = field->label + std::string(width - places_of(field->label), ' ');
+    const std::string line = wrapped(label + "  " + told(*field), width + 2, style.width);
+    text += style.indent + painted(label, bold, style) +
+            painted(line.substr(label.size()), field->value.tone, style);
+  }
+  return text;
+}
+
+/// Calls `print` with every run of fields, and with every table and line, that people see.
+template <class Print>
+std::string printed(const Document& document, Print print) {
+  std::string text;
+  std::vector<const DocumentField*> fields;
+  const auto flush = [&] {
+    if (!fields.empty()) text += print(fields);
+    fields.clear();
+  };
+  for (const auto& part : document.parts) {
+    if (const auto* field = std::get_if<DocumentField>(&part)) {
+      if (is_shown(*field)) fields.push_back(field);
+      continue;
+    }
+    const auto* table = std::get_if<Table>(&part);
+    if (table != nullptr && (!is_for(Audience::people, table->audience) || table->rows.empty())) {
+      continue;
+    }
+    flush();
+    text += table != nullptr ? print(*table) : print(std::get<Line>(part));
+  }
+  flush();
+  return text;
+}
+
+/// True where the end of a key's name promises another unit.
+bool contradicts_name(const std::string& key, Unit unit) {
+  const std::pair<const char*, Unit> endings[] = {{"ops_per_second", Unit::operations_per_second},
+                                                  {"_bytes", Unit::bytes},
+                                                  {"_fraction", Unit::fraction},
+                                                  {"_s", Unit::seconds}};
+  return std::any_of(std::begin(endings), std::end(endings), [&](const auto& ending) {
+    return key.ends_with(ending.first) && unit != ending.second;
+  });
+}
+
+}  // namespace
+
+bool Datum::absent() const {
+  const auto* number = std::get_if<double>(&data);
+  return std::holds_alternative<std::monostate>(data) ||
+         (number != nullptr && !std::isfinite(*number));
+}
+
+void Table::add(std::vector<Datum> row) {
+  HETEROPERF_EXPECT(row.size() == columns.size());
+  rows.push_back(std::move(row));
+}
+
+void Document::field(std::string key, std::string label, Unit unit, Datum value, std::string hint) {
+  parts.emplace_back(
+      DocumentField{std::move(key), std::move(label), unit, std::move(value), std::move(hint)});
+}
+
+void Document::data(std::string key, std::string label, Unit unit, Datum value) {
+  parts.emplace_back(DocumentField{
+      std::move(key), std::move(label), unit, std::move(value), {}, Audience::programs});
+}
+
+void Document::line(std::string text) {
+  if (!text.empty()) parts.emplace_back(Line{std::move(text)});
+}
+
+void Document::heading(std::string text) {
+  parts.emplace_back(Line{std::move(text), Line::Kind::heading});
+}
+
+void Document::table(Table table) { parts.emplace_back(std::move(table)); }
+
+const char* short_name(Unit unit) {
+  constexpr std::array names{"",  "",  "s", "byte", "op", operations_unit, "op/s/W", "byte/s",
+                             "W", "J", "1", "1",    "1"};
+  return names[static_cast<std::size_t>(unit)];
+}
+
+std::string value_text(const Datum& value, Unit unit) {
+  if (!value.shown.empty() || value.absent()) return value.shown;
+  if (const auto* list = std::get_if<std::vector<Datum>>(&value.data)) {
+    std::string text;
+    for (const Datum& one : *list) text += (text.empty() ? "" : ", ") + value_text(one, unit);
+    return text;
+  }
+  if (const auto* flag = std::get_if<bool>(&value.data)) return *flag ? "yes" : "no";
+  const auto number = number_of(value);
+  const bool digits = unit == Unit::none && !std::holds_alternative<double>(value.data);
+  return number && !digits ? number_text(*number, unit) : raw_text(value);
+}
+
+std::string json_text(const Document& document) {
+  Json json = new_document(document.format);
+  for (const auto& part : document.parts) {
+    if (const auto* table = std::get_if<Table>(&part)) {
+      if (is_for(Audience::programs, table->audience)) put(json, table->key, json_of(*table));
+    } else if (const auto* field = std::get_if<DocumentField>(&part)) {
+      const bool told = is_for(Audience::programs, field->audience) && !field->value.absent();
+      if (told) put(json, field->key, json_of(field->value));
+    }
+  }
+  return json_indented(json);
+}
+
+std::string console_text(const Document& document, const TextStyle& style) {
+  return printed(document,
+                 Overloaded{[&](const std::vector<const DocumentField*>& fields) {
+                              return aligned_fields(fields, style);
+                            },
+                            [&](const Table& table) { return console_text(table, style); },
+                            [&](const Line& line) {
+                              const bool heading = line.kind == Line::Kind::heading;
+                              return style.indent +
+                                     painted(wrapped(line_text(line.text), 2, style.width),
+                                             heading ? bold : "", style);
+                            }});
+}
+
+std::string markdown_text(const Document& document) {
+  return printed(document,
+                 Overloaded{[](const std::vector<const DocumentField*>& fields) {
+                              std::string text = "| | |\n|---|---|\n";
+                              for (const DocumentField* field : fields) {
+                                text += fmt::format("| {} | {} |\n", markdown_cell(field->label),
+                                                    markdown_cell(told(*field)));
+                              }
+                              return text + '\n';
+                            },
+                            [](const Table& table) { return markdown_text(table) + '\n'; },
+                            [](const Line& line) {
+                              const bool heading = line.kind == Line::Kind::heading;
+                              return (heading ? "### " : "") + markdown_cell(line.text) + "\n\n";
+                            }});
+}
+
+/// No spaces stand at the end of a line.
+std::string console_text(const Table& table, const TextStyle& style) {
+  const std::vector<ShownColumn> columns = shown_columns(table);
+  const std::vector<std::size_t> widths = fitting_widths(columns, style);
+  std::string all = table.label.empty() ? "" : style.indent + line_text(table.label) + '\n';
+  for (std::size_t line = 0; line <= table.rows.size(); ++line) {
+    std::string text, padding;
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      const ShownColumn& column = columns[i];
+      const std::string cell = cut(line == 0 ? column.name : column.cells[line - 1], widths[i]);
+      const std::string space(widths[i] - places_of(cell), ' ');
+      const Tone tone = line == 0 ? Tone::plain : table.rows[line - 1][column.place].tone;
+      if (i > 0) padding += "  ";
+      if (!column.left) padding += space;
+      if (!cell.empty()) text += std::exchange(padding, "") + painted(cell, tone, style);
+      if (column.left) padding += space;
+    }
+    all += style.indent + (line == 0 ? painted(text, bold, style) : text) + '\n';
+  }
+  return all;
+}
+
+/// The second line says on which side the cells of each column stand.
+std::string markdown_text(const Table& table) {
+  const std::vector<ShownColumn> columns = shown_columns(table);
+  std::string all = table.label.empty() ? "" : "**" + markdown_cell(table.label) + "**\n\n";
+  std::string names = "|", sides = "|";
+  for (const ShownColumn& column : columns) {
+    names += fmt::format(" {} |", markdown_cell(column.name));
+    sides += column.left ? "---|" : "--:|";
+  }
+  all += names + '\n' + sides + '\n';
+  for (std::size_t row = 0; row < table.rows.size(); ++row) {
+    all += '|';
+    for (const ShownColumn& column : columns) {
+      all += fmt::format(" {} |", markdown_cell(column.cells[row]));
+    }
+    all += '\n';
+  }
+  return all;
+}
+
+std::string csv_text(const Table& table) {
+  std::string all;
+  const auto add_line = [&](const auto& cell_of) {
+    std::string line;
+    for (std::size_t i = 0; i < table.columns.size(); ++i) {
+      if (!is_for(Audience::programs, table.columns[i].audience)) continue;
+      line += ',' + csv_cell(cell_of(i));
+    }
+    all += line.substr(std::min<std::size_t>(1, line.size())) + '\n';
+  };
+  add_line([&](std::size_t i) { return table.columns[i].key; });
+  for (const auto& row : table.rows) add_line([&](std::size_t i) { return raw_text(row[i]); });
+  return all;
+}
+
+std::string html_table(const Table& table) {
+  const std::vector<ShownColumn> columns = shown_columns(table);
+  std::string text = "<table>\n<thead><tr>";
+  for (const ShownColumn& column : columns) {
+    text += fmt::format("<th scope=\"col\">{}</th>", html_text(column.name));
+  }
+  text += "</tr></thead>\n<tbody>\n";
+  for (std::size_t row = 0; row < table.rows.size(); ++row) {
+    text += "<tr>";
+    for (const ShownColumn& column : columns) {
+      const std::string raw = raw_text(table.rows[row][column.place]), &cell = column.cells[row];
+      const bool says_more = !raw.empty() && raw != cell;
+      text += fmt::format("<td{}{}>{}</td>", column.left ? "" : " class=\"n\"",
+                          says_more ? " title=\"" + html_text(raw) + "\"" : "", html_text(cell));
+    }
+    text += "</tr>\n";
+  }
+  return text + "</tbody></table>\n";
+}
+
+std::vector<std::string> unstated_keys(const Document& document) {
+  std::vector<std::string> wrong;
+  std::set<std::string> seen;
+  const auto look = [&](const std::string& key, const std::string& label, Unit unit) {
+    if (key.empty()) return;
+    const bool stated = !label.empty() && unit != Unit::unstated;
+    if (!stated || contradicts_name(key, unit) || !seen.insert(key).second) wrong.push_back(key);
+  };
+  for (const auto& part : document.parts) {
+    if (const auto* field = std::get_if<DocumentField>(&part))
+      look(field->key, field->label, field->unit);
+    const auto* table = std::get_if<Table>(&part);
+    if (table == nullptr) continue;
+    if (table->audience != Audience::people) look(table->key, "a list", Unit::none);
+    for (const TableColumn& column : table->columns) {
+      if (column.key.empty()) continue;
+      look(table->key + "[]." + column.key, column.label, column.unit);
+    }
+  }
+  return wrong;
+}
+
+}  // namespace heteroperf

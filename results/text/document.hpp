@@ -1,0 +1,165 @@
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "metrics/statistics.hpp"
+
+namespace heteroperf {
+
+/// Says what a number counts and thereby how a person writes it. Programs get every number in full
+/// and in the base unit.
+enum class Unit {
+  unstated,               ///< unstated_keys() refuses it
+  none,                   ///< words, and counts of what the label names
+  seconds,                ///< "23.19 s"
+  bytes,                  ///< "1.2 GiB"
+  operations,             ///< "412 Gop"; as decimal text where a double would round
+  operations_per_second,  ///< "412 Gop/s"
+  operations_per_joule,   ///< "412 Gop/s/W"
+  bytes_per_second,       ///< "3.1 GB/s"
+  watts,
+  joules,
+  fraction,  ///< of 1; "75.1 %"
+  change,    ///< a ratio to what was before; "-6.0 %" for 0.94
+  ratio,     ///< "1.234"
+};
+/// The unit as a column or a document names it: "s", "byte", "op/s"; "1" for fractions and ratios;
+/// empty where the label says it all.
+const char* short_name(Unit unit);
+
+/// Judges a value, for a terminal with colours.
+enum class Tone { plain, good, doubtful, bad };
+
+struct Member;
+/// A value of a document: nothing, a scalar, a list, or an object of members.
+struct Datum {
+  std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string,
+               std::vector<Datum>, std::vector<Member>>
+      data;
+  std::string shown = {};  ///< what people read instead of `data` in its unit
+  Tone tone = Tone::plain;
+
+  Datum() = default;
+  Datum(const char* text) : data(std::string(text)) {}
+  Datum(std::string text) : data(std::move(text)) {}
+  Datum(double number) : data(number) {}
+  template <std::integral T>
+  Datum(T number) {
+    if constexpr (std::is_same_v<T, bool>) {
+      data = number;
+    } else if constexpr (std::is_signed_v<T>) {
+      data = std::int64_t{number};
+    } else {
+      data = std::uint64_t{number};
+    }
+  }
+  Datum(const Interval& interval) : data(std::vector<Datum>{interval.low, interval.high}) {}
+  Datum(std::vector<Datum> list) : data(std::move(list)) {}
+  Datum(std::vector<Member> object);
+  template <class T>
+  Datum(const std::vector<T>& list) : data(std::vector<Datum>(list.begin(), list.end())) {}
+  template <class T>
+  Datum(const std::optional<T>& value) {
+    if (value) *this = Datum(*value);
+  }
+
+  /// True where there is nothing, or a number that is not finite: such a key is left out.
+  bool absent() const;
+  /// The same value with other words for people.
+  Datum as(std::string text) && { return shown = std::move(text), std::move(*this); }
+  Datum judged(Tone judgement) && { return tone = judgement, std::move(*this); }
+};
+
+/// A key of an object and its value.
+struct Member {
+  std::string key;
+  Datum value;
+};
+inline Datum::Datum(std::vector<Member> object) : data(std::move(object)) {}
+
+/// Who reads a key: a text shows no keys that are for programs, a JSON none that are for people.
+enum class Audience { everyone, programs, people };
+
+/// One value of a document.
+struct DocumentField {
+  std::string key;    ///< its path in the JSON, with dots
+  std::string label;  ///< the words for people
+  Unit unit = Unit::unstated;
+  Datum value;
+  std::string hint = {};  ///< what people should know beside the value
+  Audience audience = Audience::everyone;
+};
+
+struct TableColumn {
+  std::string key, label;  ///< as a field's, within the object of a row
+  Unit unit = Unit::unstated;
+  Audience audience = Audience::everyone;
+};
+
+/// A list of objects with the same keys; for people a table. Columns in which no row has any text
+/// are not shown.
+struct Table {
+  std::string key, label;
+  std::vector<TableColumn> columns;
+  std::vector<std::vector<Datum>> rows = {};
+  Audience audience = Audience::everyone;
+
+  /// As many values as there are columns.
+  void add(std::vector<Datum> row);
+};
+
+/// A sentence or heading for people alone.
+struct Line {
+  std::string text;
+  enum class Kind { sentence, heading } kind = Kind::sentence;
+};
+
+/// What a verb answers, once for all forms. Its parts are printed in their order.
+struct Document {
+  std::string format;  ///< one of document_kinds(): "heteroperf-gate"
+  std::vector<std::variant<DocumentField, Table, Line>> parts = {};
+
+  void field(std::string key, std::string label, Unit unit, Datum value, std::string hint = {});
+  /// Adds a field for programs alone. It has a label and a unit all the same.
+  void data(std::string key, std::string label, Unit unit, Datum value);
+  /// Adds a sentence; an empty one is left out.
+  void line(std::string text);
+  void heading(std::string text);
+  void table(Table table);
+};
+
+enum class Colour { off, on };
+struct TextStyle {
+  Colour colour = Colour::off;
+  std::size_t width = 0;  ///< places of a line of the terminal; 0: as long as need be
+  std::string indent = {};
+};
+
+/// "23.19 s", "412 Gop/s", "yes": how people read a value. A list is joined by commas.
+std::string value_text(const Datum& value, Unit unit);
+
+std::string json_text(const Document& document);
+std::string console_text(const Document& document, const TextStyle& style = {});
+std::string markdown_text(const Document& document);
+
+/// The labels, then the rows; every column as wide as its widest cell, two spaces between.
+std::string console_text(const Table& table, const TextStyle& style = {});
+std::string markdown_text(const Table& table);
+/// The keys that are for programs, then the rows, with raw values; a list's elements are apart by
+/// spaces.
+std::string csv_text(const Table& table);
+/// A `<table>` of what people read, where a cell's title is its raw value if that says more.
+std::string html_table(const Table& table);
+
+/// The keys that lack a label or a unit, or have another unit than their name says (`_s`, `_bytes`,
+/// `_per_second`), or stand there twice. Tests hold every document to it.
+std::vector<std::string> unstated_keys(const Document& document);
+
+}  // namespace heteroperf
