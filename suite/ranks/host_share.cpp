@@ -4,13 +4,13 @@
 // and counts those that are equal to its own.
 //
 // The placement of a rank is then that of a small run on the mask alone, of which it takes the part
-// with its own index. Bindings travel as text, one field per line, because names have any length.
+// with its own index. Bindings travel as JSON texts, because names have any length.
 #include "suite/ranks/host_share.hpp"
 
 #include <fmt/format.h>
 
 #include <array>
-#include <sstream>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "metrics/base/random.hpp"
@@ -19,32 +19,26 @@
 namespace heteroperf {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 std::uint64_t hash_text(const std::string& text) {
   std::uint64_t hash = text.size();
   for (unsigned char c : text) hash = mix64(hash ^ c);
   return hash;
 }
 
-// A line each: host, cpus, reason, device, GPU, its memory.
 std::string text_of(const RankBinding& binding) {
-  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}", binding.host, to_list(binding.cpus), binding.unbound,
-                     binding.device, binding.gpu ? std::to_string(*binding.gpu) : std::string(),
-                     binding.gpu_memory_bytes);
+  return Json{binding.host,   to_list(binding.cpus),    binding.unbound,
+              binding.device, binding.gpu.value_or(-1), binding.gpu_memory_bytes}
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 RankBinding binding_from_text(const std::string& text) {
-  std::istringstream lines(text);
-  RankBinding binding;
-  std::string cpus, gpu;
-  std::getline(lines, binding.host);
-  std::getline(lines, cpus);
-  std::getline(lines, binding.unbound);
-  std::getline(lines, binding.device);
-  std::getline(lines, gpu);
-  lines >> binding.gpu_memory_bytes;
-  if (!cpus.empty()) binding.cpus = parse_cpu_list(cpus);
-  if (!gpu.empty()) binding.gpu = std::stoi(gpu);
-  return binding;
+  const Json json = Json::parse(text);
+  const std::string cpus = json[1];
+  const int gpu = json[4];
+  return {json[0], cpus.empty() ? CpuSet() : parse_cpu_list(cpus), json[2],
+          json[3], gpu < 0 ? std::nullopt : std::optional(gpu),    json[5]};
 }
 
 }  // namespace

@@ -51,6 +51,12 @@ bool stop_wanted(const RankContext& context) {
   return true;
 }
 
+bool share_answer(Communicator& group, bool mine, RankId root) {
+  std::uint8_t answer = mine ? 1 : 0;
+  group.broadcast(std::span(&answer, 1), root);
+  return answer != 0;
+}
+
 Directive agree(Communicator& group, Directive of_leader) {
   std::uint8_t byte = static_cast<std::uint8_t>(of_leader);
   group.broadcast(std::span(&byte, 1), RankId(0));

@@ -74,6 +74,10 @@ struct ProgramEnd {
 /// PeerError once a rank is known to have failed.
 bool stop_wanted(const RankContext& context);
 
+/// Returns what `root` says on every rank of the group, because the ranks' clocks and what they
+/// hear differ. Collective.
+bool share_answer(Communicator& group, bool mine, RankId root = RankId(0));
+
 /// The leader's decision, agreed on in its group: one byte from group rank 0. `hold`: a turn in
 /// lockstep is over.
 enum class Directive : std::uint8_t { go_on, next_phase, hold, end, interrupt };

@@ -8,7 +8,7 @@
 // the world of the mixed run, split into members and bystanders. Rank 0 writes the journal of every
 // baseline, whether it is a member or not. A class that cannot run the workload is no failure of
 // the run: its reason goes into the journal.
-#include "suite/run/rank_program.hpp"
+#include "suite/run/prepared_run.hpp"
 
 #include <fmt/format.h>
 
@@ -165,9 +165,7 @@ class BaselineRun {
     }
     // Bystanders did not see the stop: the first member tells them, so that all ranks skip the
     // baselines that follow.
-    std::uint8_t interrupted = end.interrupted ? 1 : 0;
-    world_.communicator->broadcast(std::span(&interrupted, 1), ranks.front());
-    end.interrupted = interrupted != 0;
+    end.interrupted = share_answer(*world_.communicator, end.interrupted, ranks.front());
     record(end);
     return end;
   }

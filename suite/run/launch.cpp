@@ -29,7 +29,7 @@
 #include "suite/ranks/host_share.hpp"
 #include "suite/ranks/rank_session.hpp"
 #include "suite/run/prepare.hpp"
-#include "suite/run/rank_program.hpp"
+#include "suite/run/prepared_run.hpp"
 
 namespace heteroperf {
 namespace {

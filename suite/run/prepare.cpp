@@ -32,7 +32,7 @@
 #include "suite/config/run_config_json.hpp"
 #include "suite/config/training_identity.hpp"
 #include "suite/program/catalog.hpp"
-#include "suite/run/rank_program.hpp"
+#include "suite/run/prepared_run.hpp"
 #include "suite/run/resume.hpp"
 #include "suite/search/search_service.hpp"
 #include "workloads/graph_memory.hpp"
@@ -40,10 +40,9 @@
 namespace heteroperf {
 namespace {
 
-template <class T>
-// Many keys use 0 for "the workload chooses"; a request says so with an absent value.
-std::optional<T> given(const T& value, bool is_given) {
-  return is_given ? std::optional<T>(value) : std::nullopt;
+/// Many keys use 0 for "the workload chooses"; a request says so with an absent value.
+std::optional<std::int64_t> given(std::int64_t value) {
+  return value > 0 ? std::optional(value) : std::nullopt;
 }
 
 /// Steps to which a learning rate can decay; 0: a training by time has no last step.
@@ -60,9 +59,9 @@ WorkloadRequest request_of(const RunConfig& config, const CatalogEntry& entry) {
   request.model = config.model.name;
   request.data = config.data.source;
   request.precision = parse_precision(config.model.precision);
-  request.micro_batch = given(config.batch.micro_batch, config.batch.micro_batch > 0);
-  request.micro_batches = given(config.batch.micro_batches, config.batch.micro_batches > 0);
-  request.sequence_length = given(config.model.sequence_length, config.model.sequence_length > 0);
+  request.micro_batch = given(config.batch.micro_batch);
+  request.micro_batches = given(config.batch.micro_batches);
+  request.sequence_length = given(config.model.sequence_length);
   request.optimizer = config.optimizer.name;
   request.schedule = config.optimizer.schedule;
   request.learning_rate = config.optimizer.learning_rate;
@@ -85,14 +84,6 @@ void check_samples(const Workload& workload, std::uint64_t wanted, const std::st
                              workload.data->description(), available),
                  "Use fewer --ranks or a smaller --micro-batch");
   }
-}
-
-void check_search_samples(const Workload& workload, int ranks, ProblemList& problems) {
-  check_samples(workload,
-                static_cast<std::uint64_t>(workload.micro_batch * workload.micro_batches * ranks),
-                fmt::format("{} ranks x {} micro-batches of {}", ranks, workload.micro_batches,
-                            workload.micro_batch),
-                problems);
 }
 
 /// A memory and what is to lie in it, in bytes. `available` is 0 where the size is not known;
@@ -255,7 +246,13 @@ void make_plan(const RunConfig& config, const PlanSources& sources, const Scalin
 void check_sizes(const RunConfig& config, const PlanSources& sources, ProgramKind program,
                  const ScalingInput& machine, PreparedRun& run, ProblemList& problems) {
   if (program == ProgramKind::search) {
-    check_search_samples(run.workload, run.placement.ranks, problems);
+    const Workload& workload = run.workload;
+    const int ranks = run.placement.ranks;
+    check_samples(workload,
+                  static_cast<std::uint64_t>(workload.micro_batch * workload.micro_batches * ranks),
+                  fmt::format("{} ranks x {} micro-batches of {}", ranks, workload.micro_batches,
+                              workload.micro_batch),
+                  problems);
     check_memory(run.workload, search_memory(run.workload, run.placement), run.placement.bindings,
                  machine.memory_bytes, problems);
     return;

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "suite/run/rank_program.hpp"
+#include "suite/run/prepared_run.hpp"
 
 namespace heteroperf {
 

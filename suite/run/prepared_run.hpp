@@ -8,6 +8,7 @@
 #include "suite/config/placement.hpp"
 #include "suite/config/run_config.hpp"
 #include "suite/planning/chosen_plan.hpp"
+#include "suite/ranks/rank_context.hpp"
 #include "workloads/workload.hpp"
 
 namespace heteroperf {
@@ -33,6 +34,22 @@ struct PreparedRun {
   std::optional<ChosenPlan> plan = {};   ///< for a fixed model
   std::vector<Baseline> baselines = {};  ///< on a mixed cluster
 };
+
+/// Runs one workload on this rank, from measuring the peak to the last event. Collective over the
+/// world. The stop line is left to the caller.
+ProgramEnd run_workload(const PreparedRun& run, World& world, Engine& engine,
+                        const FirstRank& first);
+
+/// Each class of the run's cluster alone, where there are several: as many devices, the same
+/// samples per step, its own best plan. Empty where nothing is predicted and no baselines are
+/// wanted.
+std::vector<Baseline> choose_baselines(const PreparedRun& run);
+
+/// Runs the baselines one after another, each in a folder of its own below the run's, and puts what
+/// they did into the run's journal; without `with_baselines` only what is predicted of them.
+/// Collective over the world, after run_workload().
+ProgramEnd run_baselines(const PreparedRun& run, World& world, Engine& engine,
+                         const FirstRank& first);
 
 /// "llm micro on 2 ranks: set-up, 2 steps of warm-up, 60 s measured, 512 samples evaluated".
 std::string course_text(const PreparedRun& run);

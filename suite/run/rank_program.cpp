@@ -6,13 +6,13 @@
 // Every step of this order is collective. Where ranks could come to different opinions (whether a
 // stop came in time, whether the search failed), one of them decides and the others hear it,
 // because a rank that leaves alone would let its peers wait for good.
-#include "suite/run/rank_program.hpp"
+#include "suite/run/prepared_run.hpp"
 
 #include <fmt/format.h>
-#include <limits>
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -22,10 +22,8 @@
 #include "runners/comm/communicator.hpp"
 #include "runners/comm/nccl/device_world.hpp"
 #include "runners/comm/nccl/nccl_group.hpp"
-#include "suite/ranks/rank_log.hpp"
 #include "suite/ranks/rank_messages.hpp"
 #include "suite/ranks/rank_session.hpp"
-#include "suite/run/prepared_run.hpp"
 #include "suite/search/search_service.hpp"
 #include "suite/training/group_trainer.hpp"
 #include "suite/training/turn_taker.hpp"
@@ -178,13 +176,6 @@ std::unique_ptr<const GpuWatch> watch_gpu(const RankContext& context) {
   return std::make_unique<const GpuWatch>(devices.at(static_cast<std::size_t>(*gpu)).pci_bus_id);
 }
 
-/// Only rank 0 hears of the gate.
-bool agree_on_lockstep(RankContext& context) {
-  std::uint8_t in_lockstep = context.first.turns != nullptr ? 1 : 0;
-  context.all_ranks().broadcast(std::span(&in_lockstep, 1), RankId(0));
-  return in_lockstep != 0;
-}
-
 /// All ranks over NCCL; null for other transports. Collective.
 std::unique_ptr<Communicator> open_devices(const RunConfig& config, World& world) {
   if (config.scale.transport != "nccl") return nullptr;
@@ -200,7 +191,8 @@ RankContext open_context(const PreparedRun& run, World& world, Engine& engine,
                          const FirstRank& first) {
   RankContext context{run.config, run.placement, world, engine, first};
   context.devices = open_devices(run.config, world);
-  context.in_lockstep = agree_on_lockstep(context);
+  // Only rank 0 hears of the gate.
+  context.in_lockstep = share_answer(context.all_ranks(), first.turns != nullptr);
   if (first.journal != nullptr) context.post(PhaseEvent{Phase::setup, std::nullopt});
   context.run_folder = share_run_folder(run, context.all_ranks(), first);
   if (run.config.rank_logs) {

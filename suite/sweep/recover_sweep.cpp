@@ -4,6 +4,8 @@
 // that was made so lists the runs that are there and says what they cannot tell, above all runs
 // that were never started; nothing is made up. The old file stays in aside/.
 
+#include "suite/sweep/sweep_folder.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +15,6 @@
 #include "results/comparison/run_digest.hpp"
 #include "results/record/recover.hpp"
 #include "results/record/run_folder.hpp"
-#include "suite/sweep/sweep_folder.hpp"
 
 namespace heteroperf {
 namespace {
@@ -293,11 +294,7 @@ class SweepRecovery {
   void keep_old_file(SweepIndex& index) const {
     const fs::path file = sweep_file(folder_);
     if (!fs::exists(file) || (fs::is_regular_file(file) && fs::is_empty(file))) return;
-    fs::create_directories(folder_ / "aside");
-    std::string name;
-    for (int i = 1; name.empty() || fs::exists(folder_ / name); ++i) {
-      name = fmt::format("aside/sweep.json-{}", i);
-    }
+    const std::string name = free_name_aside(folder_, "sweep.json");
     keep_file(file, folder_ / name);
     index.set_aside.push_back({name, "damaged", "sweep.json " + damage_});
   }

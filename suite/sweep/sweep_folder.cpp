@@ -140,6 +140,14 @@ std::optional<fs::path> damaged_sweep_of(const fs::path& path) {
   return std::nullopt;
 }
 
+std::string free_name_aside(const fs::path& sweep, const std::string& name) {
+  fs::create_directories(sweep / "aside");
+  for (int i = 1;; ++i) {
+    const std::string path = fmt::format("aside/{}-{}", name, i);
+    if (!fs::exists(sweep / path)) return path;
+  }
+}
+
 std::string why_unreadable(const fs::path& folder) {
   std::error_code error;
   if (fs::exists(RunFiles{folder}.journal(), error) || !error) return "";

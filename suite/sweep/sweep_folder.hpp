@@ -39,6 +39,10 @@ std::vector<SweptRun> swept_runs(const std::filesystem::path& folder);
 /// the sweep.json of such a folder.
 std::optional<std::filesystem::path> damaged_sweep_of(const std::filesystem::path& path);
 
+/// Makes `aside/` in a sweep and gives the path in the sweep at which `name` may be put aside:
+/// "aside/NAME-1", or the next number that is free.
+std::string free_name_aside(const std::filesystem::path& sweep, const std::string& name);
+
 /// Says why a folder cannot be looked into; empty where it can, or is not there.
 std::string why_unreadable(const std::filesystem::path& folder);
 

@@ -136,15 +136,11 @@ class SweepSession {
   /// Moves a run's folder to aside/, because the run that is begun anew needs an empty one. Nothing
   /// that was measured is deleted.
   void set_aside(const SweepRun& run, const std::string& why) {
-    fs::create_directories(folder_ / "aside");
-    fs::path target;
-    for (int i = 1; target.empty() || fs::exists(target); ++i) {
-      target = folder_ / "aside" / fmt::format("{}-{}", run.folder, i);
-    }
-    fs::rename(folder_ / run.folder, target);
-    index_.set_aside.push_back({fs::relative(target, folder_).string(), to_string(run.state), why});
+    const std::string name = free_name_aside(folder_, run.folder);
+    fs::rename(folder_ / run.folder, folder_ / name);
+    index_.set_aside.push_back({name, to_string(run.state), why});
     program_.say(fmt::format("{} was {} ({}): it is in {} now", run.folder, to_string(run.state),
-                             why, target.string()));
+                             why, (folder_ / name).string()));
   }
 
   /// Runs one process to its end. The index says `running` meanwhile, so that whoever reads it

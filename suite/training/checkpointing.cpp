@@ -7,23 +7,12 @@
 
 #include <fmt/format.h>
 
-#include <span>
 #include <utility>
 
 #include "metrics/base/clock.hpp"
 #include "runners/engine/checkpoint/checkpoint_folder.hpp"
 
 namespace heteroperf {
-namespace {
-
-/// Replaces every rank's opinion by that of rank 0, because clocks of ranks differ.
-bool says_rank_0(Communicator& all, bool mine) {
-  std::int32_t said = mine ? 1 : 0;
-  all.broadcast(std::span(&said, 1), RankId(0));
-  return said != 0;
-}
-
-}  // namespace
 
 Checkpointing::Checkpointing(RankContext& context, Save save)
     : context_(context),
@@ -43,7 +32,7 @@ void Checkpointing::at_end(std::uint64_t steps_done, End end) {
 bool Checkpointing::is_due(std::uint64_t steps_done) {
   if (config_.every_steps > 0 && steps_done % config_.every_steps == 0) return true;
   if (config_.every_s <= 0) return false;
-  return says_rank_0(context_.all_ranks(), seconds_since(last_ns_) >= config_.every_s);
+  return share_answer(context_.all_ranks(), seconds_since(last_ns_) >= config_.every_s);
 }
 
 void Checkpointing::save(std::uint64_t steps_done) {

@@ -8,13 +8,14 @@
 // where a gate alternates between two programs, the gate decides how many steps come next and the
 // run stands still in between.
 
+#include "suite/training/group_trainer.hpp"
+
 #include <fmt/format.h>
 
 #include <cmath>
 
 #include "metrics/base/clock.hpp"
 #include "suite/training/checkpointing.hpp"
-#include "suite/training/group_trainer.hpp"
 #include "suite/training/measure_phases.hpp"
 #include "suite/training/step_times.hpp"
 #include "suite/training/step_trace.hpp"

@@ -13,10 +13,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <set>
 #include <sstream>
 #include <string>
+
+#include "runners/cluster/system_files.hpp"
 
 namespace heteroperf {
 namespace {
@@ -31,12 +32,12 @@ std::optional<double> busy_ticks(std::istringstream& line) {
   return user + nice + system + irq + softirq + steal;
 }
 
-std::optional<double> busy_seconds(const CpuSet& cpus, const fs::path& root) {
+std::optional<double> busy_seconds(const CpuSet& cpus, const SystemFiles& files) {
   const long ticks_per_second = sysconf(_SC_CLK_TCK);
   if (ticks_per_second <= 0) return std::nullopt;
   std::set<std::string> wanted;
   for (const int cpu : cpus) wanted.insert(fmt::format("cpu{}", cpu));
-  std::ifstream stat(root / "proc/stat");
+  std::istringstream stat(files.text("proc/stat").value.value_or(""));
   double ticks = 0;
   for (std::string text; !wanted.empty() && std::getline(stat, text);) {
     std::istringstream line(text);
@@ -52,51 +53,35 @@ std::optional<double> busy_seconds(const CpuSet& cpus, const fs::path& root) {
   return ticks / static_cast<double>(ticks_per_second);
 }
 
-std::optional<std::uint64_t> number_in(const fs::path& file) {
-  std::ifstream stream(file);
-  std::uint64_t value = 0;
-  if (!(stream >> value)) return std::nullopt;
-  return value;
-}
-
 /// The sum over the CPUs of a file of each; nothing where any lacks it.
-std::optional<std::uint64_t> sum_of(const CpuSet& cpus, const fs::path& root, const char* name) {
+std::optional<std::uint64_t> sum_of(const CpuSet& cpus, const SystemFiles& files,
+                                    const char* name) {
   std::uint64_t sum = 0;
   for (const int cpu : cpus) {
-    const auto value = number_in(
-        root / fmt::format("sys/devices/system/cpu/cpu{}/thermal_throttle/{}", cpu, name));
+    const auto value =
+        files.integer(fmt::format("sys/devices/system/cpu/cpu{}/thermal_throttle/{}", cpu, name));
     if (!value) return std::nullopt;
-    sum += *value;
+    sum += static_cast<std::uint64_t>(*value);
   }
   return cpus.empty() ? std::nullopt : std::optional(sum);
 }
 
-/// The path of the process's group in the unified hierarchy: the line "0::/path".
-std::string control_group(const fs::path& root) {
-  std::ifstream groups(root / "proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    if (line.starts_with("0::/")) return line.substr(4);
-  }
-  return "";
-}
-
-std::optional<double> quota_throttled_seconds(const fs::path& root) {
-  std::ifstream stat(root / "sys/fs/cgroup" / control_group(root) / "cpu.stat");
-  for (std::string line; std::getline(stat, line);) {
-    std::istringstream words(line);
-    std::string name;
-    double value = 0;
-    if (words >> name >> value && name == "throttled_usec") return value / microseconds_per_second;
-  }
-  return std::nullopt;
-}
-
-/// The first of "0.20 0.18 0.12 1/80 11206": runnable and waiting for disks.
-std::optional<double> load_average(const fs::path& root) {
-  std::ifstream stream(root / "proc/loadavg");
+/// The first number of a text.
+std::optional<double> number_in(const Observed<std::string>& text) {
+  std::istringstream words(text.value.value_or(""));
   double value = 0;
-  if (!(stream >> value)) return std::nullopt;
+  if (!(words >> value)) return std::nullopt;
   return value;
+}
+
+std::optional<double> quota_throttled_seconds(const SystemFiles& files) {
+  // The line "0::/path" names the process's group in the unified hierarchy.
+  const auto group = files.field("proc/self/cgroup", "0", ':');
+  const std::string path = group ? group.value->substr(1) : "";
+  const auto us =
+      number_in(files.field(fmt::format("sys/fs/cgroup{}/cpu.stat", path), "throttled_usec", ' '));
+  if (!us) return std::nullopt;
+  return *us / microseconds_per_second;
 }
 
 /// After minus before; a counter that was reset counts as nothing.
@@ -109,14 +94,15 @@ std::optional<T> difference(const std::optional<T>& before, const std::optional<
 }  // namespace
 
 HostCounters read_host_counters(const CpuSet& cpus, const fs::path& root) {
+  const SystemFiles files(root);
   HostCounters counters;
-  counters.busy_s = busy_seconds(cpus, root);
-  counters.thermal_events = sum_of(cpus, root, "core_throttle_count");
-  if (const auto ms = sum_of(cpus, root, "core_throttle_total_time_ms")) {
+  counters.busy_s = busy_seconds(cpus, files);
+  counters.thermal_events = sum_of(cpus, files, "core_throttle_count");
+  if (const auto ms = sum_of(cpus, files, "core_throttle_total_time_ms")) {
     counters.thermal_throttled_s = static_cast<double>(*ms) / milliseconds_per_second;
   }
-  counters.quota_throttled_s = quota_throttled_seconds(root);
-  counters.load = load_average(root);
+  counters.quota_throttled_s = quota_throttled_seconds(files);
+  counters.load = number_in(files.text("proc/loadavg"));  // of the last minute, runnable or waiting
   return counters;
 }
 
@@ -132,9 +118,8 @@ double process_cpu_s() {
 
 std::optional<double> process_cpu_s(std::int64_t pid, const fs::path& root) {
   const long ticks_per_second = sysconf(_SC_CLK_TCK);
-  std::ifstream file(root / fmt::format("proc/{}/stat", pid));
-  std::string text;
-  std::getline(file, text);
+  const std::string text =
+      SystemFiles(root).text(fmt::format("proc/{}/stat", pid)).value.value_or("");
   // The second field, the program's name in parentheses, may hold anything; eleven fields follow
   // before utime and stime.
   const auto name_end = text.rfind(')');
