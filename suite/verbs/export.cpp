@@ -13,8 +13,7 @@
 #include "metrics/base/strict_json.hpp"
 #include "results/exports/run_export.hpp"
 #include "runners/plan/plan_json.hpp"
-#include "runners/plan/rivals/trainers/flagscale.hpp"
-#include "runners/plan/rivals/trainers/megatron_arguments.hpp"
+#include "runners/plan/rivals/trainers/trainer_plans.hpp"
 #include "suite/program/verb.hpp"
 #include "suite/verbs/output_file.hpp"
 

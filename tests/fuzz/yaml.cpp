@@ -1,5 +1,5 @@
 // FlagScale's configurations, and the plan that they are for a model of twelve blocks.
-#include "runners/plan/rivals/trainers/flagscale.hpp"
+#include "runners/plan/rivals/trainers/trainer_plans.hpp"
 #include "tests/fuzz/hostile_input.hpp"
 #include "workloads/models/models.hpp"
 

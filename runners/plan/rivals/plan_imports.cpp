@@ -15,7 +15,7 @@
 #include "runners/plan/plan_json.hpp"
 #include "runners/plan/ready/ready_plan.hpp"
 #include "runners/plan/rivals/sailor/sailor_planning.hpp"
-#include "runners/plan/rivals/trainers/flagscale.hpp"
+#include "runners/plan/rivals/trainers/trainer_plans.hpp"
 
 namespace heteroperf {
 namespace {

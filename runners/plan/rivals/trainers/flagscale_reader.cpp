@@ -6,8 +6,6 @@
 // All problems are noted with the path of their key. A value that is wrong is replaced by a
 // harmless one, so that later checks can go on and one run names everything. Numbers are bounded
 // before they are multiplied: a hostile file must not make the reader overflow or fill memory.
-#include "runners/plan/rivals/trainers/flagscale.hpp"
-
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
 
@@ -18,7 +16,7 @@
 #include "metrics/base/document_kind.hpp"
 #include "metrics/base/error.hpp"
 #include "metrics/base/text_file.hpp"
-#include "runners/plan/rivals/trainers/stage_blocks.hpp"
+#include "runners/plan/rivals/trainers/trainer_plans.hpp"
 
 namespace heteroperf {
 namespace {
@@ -28,7 +26,7 @@ constexpr int most_of_a_mesh = 1 << 20;
 constexpr std::size_t numbers_of_a_mesh = 5;
 
 /// A node as text for a message, cut where it is long.
-std::string shown(const YAML::Node& node) {
+std::string yaml_text(const YAML::Node& node) {
   YAML::Emitter out;
   out << YAML::Flow << node;
   const std::string text = out.c_str();
@@ -57,7 +55,7 @@ class SetupReader {
     check_stages(system);
     if (const YAML::Node flag = child(system, "use_distributed_optimizer")) {
       if (!YAML::convert<bool>::decode(flag, setup_.distributed_optimizer)) {
-        problem("system.use_distributed_optimizer is " + shown(flag), "must be true or false");
+        problem("system.use_distributed_optimizer is " + yaml_text(flag), "must be true or false");
       }
     }
     read_recomputation(system);
@@ -83,7 +81,7 @@ class SetupReader {
     std::int64_t value = 0;
     const bool whole = node.IsScalar() && YAML::convert<std::int64_t>::decode(node, value);
     if (whole && value >= least && value <= most) return value;
-    problem(fmt::format("{} is {}", path, shown(node)),
+    problem(fmt::format("{} is {}", path, yaml_text(node)),
             fmt::format("must be a whole number from {} to {}", least, most));
     return std::nullopt;
   }
@@ -101,7 +99,7 @@ class SetupReader {
   std::vector<int> numbers(const YAML::Node& node, const std::string& path, int least) {
     std::vector<int> list;
     if (!node.IsSequence()) {
-      problem(fmt::format("{} is {}", path, shown(node)), "must be a list of whole numbers");
+      problem(fmt::format("{} is {}", path, yaml_text(node)), "must be a list of whole numbers");
       return list;
     }
     for (std::size_t i = 0; i < node.size(); ++i) {
@@ -145,7 +143,7 @@ class SetupReader {
     const YAML::Node node = child(hetero, "hetero_device_types");
     if (!node) return;
     if (!node.IsSequence() || node.size() != setup_.meshes.size()) {
-      problem(fmt::format("{} is {}", path, shown(node)),
+      problem(fmt::format("{} is {}", path, yaml_text(node)),
               fmt::format("must be one name for each of {} meshes", setup_.meshes.size()));
       return;
     }
@@ -153,7 +151,7 @@ class SetupReader {
       if (node[i].IsScalar()) {
         setup_.meshes[i].device = node[i].Scalar();
       } else {
-        problem(fmt::format("{}[{}] is {}", path, i, shown(node[i])), "must be a name");
+        problem(fmt::format("{}[{}] is {}", path, i, yaml_text(node[i])), "must be a name");
       }
     }
   }
@@ -189,8 +187,7 @@ class SetupReader {
         return problem(fmt::format("{} layers in {} stages", *layers, stages),
                        "uneven stages need a split", fmt::format("Give `{}`.", path));
       }
-      setup_.layer_split.assign(static_cast<std::size_t>(stages),
-                                static_cast<int>(*layers / stages));
+      setup_.layer_split.assign(at_index(stages), static_cast<int>(*layers / stages));
       return;
     }
     setup_.layer_split = numbers(split, path, 1);
@@ -224,7 +221,7 @@ class SetupReader {
     const YAML::Node granularity = child(recompute, "recompute_granularity");
     if (!granularity || granularity.IsNull()) return;
     if (!granularity.IsScalar() || granularity.Scalar() != "full") {
-      return problem("system.recompute.recompute_granularity is " + shown(granularity),
+      return problem("system.recompute.recompute_granularity is " + yaml_text(granularity),
                      "full is read");
     }
     const YAML::Node rows = child(recompute, "recompute_granularity_per_stage_micro_batch");
@@ -238,7 +235,7 @@ class SetupReader {
       const std::string where = fmt::format("{}[{}]", path, i);
       const std::vector<int> row = numbers(rows[i], where, 0);
       if (row.size() < 3 || row.size() % 2 == 0) {
-        problem(where + " is " + shown(rows[i]), "must be [stages, micro-batches, 0 or 1, …]");
+        problem(where + " is " + yaml_text(rows[i]), "must be [stages, micro-batches, 0 or 1, …]");
         continue;
       }
       for (std::size_t k = 4; k < row.size(); k += 2) {

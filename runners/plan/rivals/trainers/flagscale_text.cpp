@@ -5,14 +5,12 @@
 //
 // Nothing is rounded to what FlagScale can say: a configuration that trains something else than the
 // plan would make every comparison of the two worthless.
-#include "runners/plan/rivals/trainers/flagscale.hpp"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
-#include "runners/plan/rivals/trainers/stage_blocks.hpp"
+#include "runners/plan/rivals/trainers/trainer_plans.hpp"
 
 namespace heteroperf {
 namespace {
@@ -70,42 +68,37 @@ class SetupWriter {
     }
     const StageReplica& first = stage.replicas.front();
     check_replicas(s, first);
-    FlagScaleMesh mesh;
-    mesh.tensor = static_cast<int>(first.ranks.size());
-    mesh.data = static_cast<int>(stage.replicas.size());
-    mesh.device = first.device_class;
+    const FlagScaleMesh mesh{.tensor = static_cast<int>(first.ranks.size()),
+                             .data = static_cast<int>(stage.replicas.size()),
+                             .device = first.device_class};
     FlagScaleMesh* last = setup_.meshes.empty() ? nullptr : &setup_.meshes.back();
-    const bool same = last != nullptr && last->tensor == mesh.tensor && last->data == mesh.data &&
-                      last->device == mesh.device;
-    if (same) {
+    if (last != nullptr && last->tensor == mesh.tensor && last->data == mesh.data &&
+        last->device == mesh.device) {
       ++last->pipeline;
     } else {
-      setup_.meshes.push_back(std::move(mesh));
+      setup_.meshes.push_back(mesh);
     }
   }
 
   /// Compares the replicas of a stage with its first one.
   void check_replicas(std::size_t s, const StageReplica& first) {
+    const auto compare = [&](const auto& a, const auto& b, auto text, const char* why) {
+      if (a != b) problems_.add(fmt::format(text, s, a, b), why);
+    };
     for (const StageReplica& replica : plan_.stages[s].replicas) {
       check_ranks(s, replica);
       if (replica.direction != 0) {
         problems_.add(fmt::format("stage {} has replicas of two directions", s));
       }
-      if (replica.micro_batch != first.micro_batch) {
-        problems_.add(fmt::format("replicas of stage {} take {} and {} samples", s,
-                                  first.micro_batch, replica.micro_batch),
-                      "FlagScale splits a micro-batch evenly");
-      }
-      if (replica.ranks.size() != first.ranks.size()) {
-        problems_.add(fmt::format("replicas of stage {} have {} and {} tensor-parallel ranks", s,
-                                  first.ranks.size(), replica.ranks.size()),
-                      "FlagScale has one degree per mesh");
-      }
-      if (replica.device_class != first.device_class) {
-        problems_.add(fmt::format("replicas of stage {} are on {} and {}", s, first.device_class,
-                                  replica.device_class),
-                      "FlagScale has one device type per mesh");
-      }
+      compare(first.micro_batch, replica.micro_batch,
+              FMT_STRING("replicas of stage {} take {} and {} samples"),
+              "FlagScale splits a micro-batch evenly");
+      compare(first.ranks.size(), replica.ranks.size(),
+              FMT_STRING("replicas of stage {} have {} and {} tensor-parallel ranks"),
+              "FlagScale has one degree per mesh");
+      compare(first.device_class, replica.device_class,
+              FMT_STRING("replicas of stage {} are on {} and {}"),
+              "FlagScale has one device type per mesh");
     }
   }
 
@@ -132,10 +125,9 @@ class SetupWriter {
 
   /// FlagScale needs the device type of every mesh.
   void check_classes() {
-    const auto named =
-        std::count_if(setup_.meshes.begin(), setup_.meshes.end(),
-                      [](const FlagScaleMesh& mesh) { return !mesh.device.empty(); });
-    if (named == static_cast<std::ptrdiff_t>(setup_.meshes.size())) return;
+    const bool named = std::none_of(setup_.meshes.begin(), setup_.meshes.end(),
+                                    [](const FlagScaleMesh& mesh) { return mesh.device.empty(); });
+    if (named) return;
     problems_.add("some replicas do not say their device class",
                   "FlagScale places meshes by device type", "Give device_class in the plan.");
   }

@@ -4,16 +4,12 @@
 //
 // Cuts may be uneven: the pipeline layout says for each stage which blocks it has. Ranks must be
 // numbered as Megatron numbers its own, since the arguments name none.
-#include "runners/plan/rivals/trainers/megatron_arguments.hpp"
-
 #include <fmt/format.h>
 
-#include "runners/plan/rivals/trainers/stage_blocks.hpp"
+#include "runners/plan/rivals/trainers/trainer_plans.hpp"
 
 namespace heteroperf {
 namespace {
-
-constexpr const char* megatron_name = "Megatron";
 
 class ArgumentWriter {
  public:
@@ -22,8 +18,8 @@ class ArgumentWriter {
   std::string write() {
     check_whole();
     problems_.throw_if_any();
-    positions_ = plan_.stages.size() / static_cast<std::size_t>(plan_.chunks);
-    blocks_ = stage_blocks(plan_, megatron_name, problems_);
+    positions_ = plan_.stages.size() / at_index(plan_.chunks);
+    blocks_ = stage_blocks(plan_, "Megatron", problems_);
     for (std::size_t s = 0; s < plan_.stages.size(); ++s) check_stage(s);
     problems_.throw_if_any();
     return text();
@@ -51,7 +47,7 @@ class ArgumentWriter {
     }
     if (plan_.stages.empty() || plan_.stages.front().replicas.empty()) {
       problems_.add("the plan has no stage with replicas");
-    } else if (plan_.stages.size() % static_cast<std::size_t>(plan_.chunks) != 0) {
+    } else if (plan_.stages.size() % at_index(plan_.chunks) != 0) {
       problems_.add(fmt::format("{} stages in {} chunks", plan_.stages.size(), plan_.chunks));
     }
   }

@@ -3,9 +3,7 @@
 #include <functional>
 
 #include "metrics/base/error.hpp"
-#include "runners/plan/rivals/trainers/flagscale.hpp"
-#include "runners/plan/rivals/trainers/megatron_arguments.hpp"
-#include "runners/plan/rivals/trainers/stage_blocks.hpp"
+#include "runners/plan/rivals/trainers/trainer_plans.hpp"
 #include "tests/unit/runners/plan/rivals/block_plan.hpp"
 
 namespace heteroperf {

@@ -1,4 +1,4 @@
-#include "runners/plan/rivals/trainers/flagscale.hpp"
+#include "runners/plan/rivals/trainers/trainer_plans.hpp"
 
 #include <gtest/gtest.h>
 

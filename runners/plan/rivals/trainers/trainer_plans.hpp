@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "metrics/base/error.hpp"
 #include "runners/plan/plan.hpp"
 #include "workloads/graph/model_graph.hpp"
 
@@ -50,5 +51,22 @@ FlagScaleSetup read_flagscale_file(const std::string& path);
 /// the model does not fit: context or expert parallelism, batches that do not divide, another
 /// number of layers.
 Plan plan_of(const FlagScaleSetup& setup, const ModelGraph& graph);
+
+/// A plan as Megatron Core's command line says it, one argument a line: parallel degrees, batch
+/// sizes, recomputation, and the stages as the string of `--pipeline-model-parallel-layout`
+/// ("Et*3|t*4,L": E embedding, t transformer layer, L loss, | between stages). Device classes are
+/// not said: ranks are to be started in the plan's order. Throws UserError with everything that it
+/// cannot say: replicas or stages of different degrees, counts or batches, other schedules than
+/// 1f1b and interleaved-1f1b, stages that recompute differently, compressed wires, blocks cut in
+/// two, ranks in another order.
+std::string megatron_arguments(const Plan& plan);
+
+/// The number of a transformer block's node ("block12.attn.qkv": 12); −1 for other nodes.
+int block_of_node(const std::string& node);
+
+/// Transformer blocks of every stage, as other trainers count layers: what comes before the first
+/// block in the first stage, what comes after the last one in the last. Notes, naming `trainer`,
+/// blocks that two stages share, are out of order or missing, and other nodes elsewhere.
+std::vector<int> stage_blocks(const Plan& plan, const char* trainer, ProblemList& problems);
 
 }  // namespace heteroperf
