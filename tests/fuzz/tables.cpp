@@ -1,7 +1,7 @@
 // Tables that others measured: Sailor's traces of machines, power and availability of ranked
 // systems, AIPerf's results.
 #include "results/ranking/ranking.hpp"
-#include "runners/plan/rivals/sailor/sailor_devices.hpp"
+#include "runners/plan/rivals/sailor/sailor_tables.hpp"
 #include "tests/fuzz/hostile_input.hpp"
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

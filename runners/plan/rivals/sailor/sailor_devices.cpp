@@ -6,8 +6,6 @@
 // labels of a cluster stand for zones where the inputs know such a place; otherwise all devices are
 // taken to be in the inputs' own zone. Unknown devices are named once each, with the nearest known
 // name.
-#include "runners/plan/rivals/sailor/sailor_devices.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,6 +18,7 @@
 #include "metrics/base/text_file.hpp"
 #include "runners/cluster/system_files.hpp"
 #include "runners/plan/rivals/hexiscale/hexiscale_machines.hpp"
+#include "runners/plan/rivals/sailor/sailor_tables.hpp"
 
 namespace heteroperf {
 namespace {
@@ -127,9 +126,9 @@ class CountedDevices {
 
   void add(const std::string& device, const std::string& zone, std::int64_t count) {
     try {
-      int& sum = devices_[static_cast<std::size_t>(tables_.place(device, zone))];
+      int& sum = devices_[at_index(tables_.place(device, zone))];
       // Counts are held at the bound instead of overflowing.
-      sum = static_cast<int>(std::min<std::int64_t>(most_devices, sum + count));
+      sum = static_cast<int>(std::min(most_devices, sum + count));
     } catch (const UserError& error) {
       if (!unknown_.insert(device).second) return;
       for (const Problem& p : error.problems()) problems_.add(p.problem, p.why, p.suggestion);
@@ -137,11 +136,41 @@ class CountedDevices {
   }
   /// Takes the label as the zone where the inputs have that place, else the inputs' own zone.
   void add_labelled(const std::string& device, const std::string& label, std::int64_t count) {
-    const auto& names = tables_.places();
-    const bool zone = std::find(names.begin(), names.end(), device + "@" + label) != names.end();
-    add(device, zone ? label : "", count);
+    add(device, tables_.find_place(device, label) >= 0 ? label : "", count);
   }
-  ProblemList& problems() { return problems_; }
+
+  /// Adds "A100-40=32,V100-16@zone=96".
+  void add_list(const std::string& text) {
+    for (const std::string& item : cells_of(text)) {
+      const std::string name = item.substr(0, item.find('='));
+      const auto number = name == item
+                              ? std::nullopt
+                              : parse_integer(std::string_view(item).substr(name.size() + 1));
+      if (!number || *number < 0 || *number > most_devices) {
+        problems_.add(fmt::format("--cluster has \"{}\"", item),
+                      fmt::format("a device and 0 to {} of it, as in A100-40=32", most_devices));
+        continue;
+      }
+      const std::string device = name.substr(0, name.find('@'));
+      add(device, device == name ? "" : name.substr(device.size() + 1), *number);
+    }
+  }
+
+  /// Adds the row of a trace that follows its name, "trace.csv:1", or the first.
+  void add_trace(const std::string& text) {
+    const std::size_t end = text.rfind(".csv") + 4;
+    const auto row = end == text.size() ? std::optional<long long>(0)
+                                        : parse_integer(std::string_view(text).substr(end + 1));
+    const auto rows = read_sailor_trace(text.substr(0, end));
+    if (!row || *row < 0 || *row >= std::ssize(rows)) {
+      throw UserError(fmt::format("--cluster {} names no row", text),
+                      fmt::format("the trace has rows 0 to {}", rows.size() - 1));
+    }
+    for (const auto& [key, number] : rows[at_index(*row)].devices) {
+      if (number > 0) add_labelled(key.first, key.second, number);
+    }
+  }
+
   SailorDevices take() {
     problems_.throw_if_any();
     return std::move(devices_);
@@ -153,43 +182,6 @@ class CountedDevices {
   std::set<std::string> unknown_;
   ProblemList problems_;
 };
-
-/// Adds "A100-40=32,V100-16@zone=96".
-void add_list(const std::string& text, CountedDevices& count) {
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const std::string item = text.substr(begin, end - begin);
-    const std::size_t equals = item.find('=');
-    const auto number = equals == std::string::npos
-                            ? std::nullopt
-                            : parse_integer(std::string_view(item).substr(equals + 1));
-    if (!number || *number < 0 || *number > most_devices) {
-      count.problems().add(
-          fmt::format("--cluster has \"{}\"", item),
-          fmt::format("a device and 0 to {} of it, as in A100-40=32", most_devices));
-    } else {
-      const std::string name = item.substr(0, equals);
-      const std::size_t at = name.find('@');
-      count.add(name.substr(0, at), at == std::string::npos ? "" : name.substr(at + 1), *number);
-    }
-    begin = end + 1;
-  }
-}
-
-/// Adds the row of a trace that follows its name, "trace.csv:1", or the first.
-void add_trace(const std::string& text, CountedDevices& count) {
-  const std::size_t end = text.rfind(".csv") + 4;
-  const auto row = end == text.size() ? std::optional<long long>(0)
-                                      : parse_integer(std::string_view(text).substr(end + 1));
-  const auto rows = read_sailor_trace(text.substr(0, end));
-  if (!row || *row < 0 || *row >= static_cast<std::int64_t>(rows.size())) {
-    throw UserError(fmt::format("--cluster {} names no row", text),
-                    fmt::format("the trace has rows 0 to {}", rows.size() - 1));
-  }
-  for (const auto& [key, number] : rows[static_cast<std::size_t>(*row)].devices) {
-    if (number > 0) count.add_labelled(key.first, key.second, number);
-  }
-}
 
 /// True for "….csv" and "….csv:ROW".
 bool is_trace(const std::string& text) {
@@ -207,9 +199,9 @@ std::vector<SailorAvailability> read_sailor_trace(const std::filesystem::path& f
 SailorDevices sailor_devices(const SailorTables& tables, const std::string& cluster) {
   CountedDevices count(tables);
   if (is_trace(cluster)) {
-    add_trace(cluster, count);
+    count.add_trace(cluster);
   } else if (cluster.find('=') != std::string::npos) {
-    add_list(cluster, count);
+    count.add_list(cluster);
   } else {
     for (const RankPlace& rank : find_machine(cluster).ranks) {
       count.add_labelled(rank.device_class, rank.cluster, 1);

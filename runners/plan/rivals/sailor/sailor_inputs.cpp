@@ -13,41 +13,151 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <functional>
+#include <optional>
+#include <span>
 
-#include "runners/plan/rivals/sailor/sailor_table_json.hpp"
+#include "metrics/base/document_kind.hpp"
+#include "metrics/base/strict_json.hpp"
+#include "metrics/base/text_file.hpp"
 
 namespace heteroperf {
 namespace {
 
 /// Bounds that real files stay far below, and hostile ones meet early.
-constexpr int most_tensor = 64, most_devices_of_node = 64;
-constexpr std::int64_t most_micro_batch = 4096;
+constexpr int most_tensor = 64, most_devices_of_node = 64, most_micro_batch = 4096;
+constexpr int most_layer = 100000;
 constexpr std::int64_t largest_size = std::int64_t{1} << 40;
 constexpr double bytes_per_value = 4;
 constexpr std::uint64_t least_device_bytes = 100'000'000;
+/// A bandwidth curve and the peak beside it say the same within this factor, measured at 1 GB.
+constexpr double same_unit = 5;
 
-/// Finds the object of `model` in a file of many models. Notes a model that is not there and
-/// returns null.
-const Json* find_model(SailorTableFile& file, const std::string& model) {
-  std::vector<std::string> known;
-  const Json* named = nullptr;
-  file.for_each(file.document(), "",
-                [&](const std::string& key, const Json& value, const std::string&) {
-                  known.push_back(key);
-                  if (key == model) named = &value;
-                });
-  if (named == nullptr) {
-    file.problems().add(fmt::format("there is no model \"{}\"", model),
-                        fmt::format("these are there: {}", fmt::join(known, ", ")),
-                        did_you_mean(model, known));
+/// The keys of an object: names, or whole numbers within bounds.
+struct KeyRange {
+  int least = 0, most = 0;
+  bool names() const { return most == 0; }
+};
+constexpr KeyRange name_keys{}, degree_keys{1, most_tensor}, size_keys{1, most_micro_batch},
+    layer_keys{0, most_layer}, count_keys{1, most_devices_of_node};
+
+struct Key {
+  std::string name;
+  int number = 0;
+};
+using Keys = std::vector<Key>;
+
+/// One file of nested objects whose keys are data, so that objects are walked instead of being
+/// asked for known keys.
+class TableFile {
+ public:
+  explicit TableFile(const std::filesystem::path& file)
+      : problems(file.string()),
+        document(parse_strict_json(read_sailor_text(file), file.string())) {}
+
+  /// Calls `visit(keys, value, path)` with each value that is as many objects down as there are
+  /// ranges. Entries whose key is out of its range are noted and passed over.
+  using Visit = std::function<void(const Keys& keys, const Json& value, const std::string& path)>;
+  void for_each(const Json& object, const std::string& path, std::span<const KeyRange> ranges,
+                const Visit& visit, Keys keys = {}) {
+    if (!object.is_object()) {
+      note_wrong(object, path.empty() ? "the document" : path, "an object", problems);
+      return;
+    }
+    keys.emplace_back();
+    for (const auto& [key, value] : object.items()) {
+      if (problems.full()) return;
+      const std::string at = path.empty() ? key : path + "." + key;
+      const std::optional<int> number = ranges[0].names() ? 0 : number_of(key, at, ranges[0]);
+      if (!number) continue;
+      keys.back() = {key, *number};
+      if (ranges.size() == 1) {
+        visit(keys, value, at);
+      } else {
+        for_each(value, at, ranges.subspan(1), visit, keys);
+      }
+    }
   }
-  return named;
+
+  /// Finds the object of `model` in a file of many models. Notes a model that is not there and
+  /// returns null.
+  const Json* find_model(const std::string& model) {
+    std::vector<std::string> known;
+    const Json* object = nullptr;
+    for_each(document, "", {&name_keys, 1}, [&](const Keys& keys, const Json& value, const auto&) {
+      known.push_back(keys[0].name);
+      if (known.back() == model) object = &value;
+    });
+    if (object == nullptr) {
+      problems.add(fmt::format("there is no model \"{}\"", model),
+                   fmt::format("these are there: {}", fmt::join(known, ", ")),
+                   did_you_mean(model, known));
+    }
+    return object;
+  }
+
+  /// Reads an object whose keys are the layers 0 … n−1, each once; a layer left out is noted.
+  template <class Element>
+  std::vector<Element> layers(const Json& object, const std::string& path,
+                              Element (*read)(const Json&, const std::string&, DocumentProblems&)) {
+    std::map<int, Element> by_layer;
+    for_each(object, path, {&layer_keys, 1},
+             [&](const Keys& keys, const Json& value, const std::string& at) {
+               by_layer.emplace(keys[0].number, read(value, at, problems));
+             });
+    std::vector<Element> list;
+    for (const auto& [layer, element] : by_layer) {
+      if (layer != std::ssize(list)) {
+        problems.add(fmt::format("{} has no layer {}", path, list.size()));
+        break;
+      }
+      list.push_back(element);
+    }
+    if (object.is_object() && by_layer.empty()) problems.add(path + " has no layers");
+    return list;
+  }
+
+  DocumentProblems problems;
+  const Json document;
+
+ private:
+  /// The whole number that a key is; nothing, and a note, where it is none.
+  std::optional<int> number_of(const std::string& key, const std::string& path,
+                               const KeyRange& range) {
+    const bool digits =
+        !key.empty() && key.size() <= 9 &&
+        std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; });
+    const int value = digits ? std::stoi(key) : -1;
+    if (value >= range.least && value <= range.most) return value;
+    problems.add(fmt::format("{} is named {}", path, shown(Json(key))),
+                 fmt::format("must be a whole number from {} to {}", range.least, range.most));
+    return std::nullopt;
+  }
+};
+
+/// Reads a list of three finite numbers, none below `least`. Anything else is noted and gives
+/// zeros.
+std::array<double, 3> read_three(const Json& value, const std::string& path, double least,
+                                 DocumentProblems& problems) {
+  if (!value.is_array() || value.size() != 3) {
+    note_wrong(value, path, "a list of 3 numbers", problems);
+    return {};
+  }
+  std::vector<double> numbers;
+  read_value(value, path, numbers, problems);
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    if (numbers[i] >= least) continue;
+    problems.add(fmt::format("{} is {}", element_path(path, i), numbers[i]),
+                 fmt::format("must be {} or more", least));
+  }
+  return {numbers[0], numbers[1], numbers[2]};
 }
 
 /// Reads the training configuration, the only document whose keys are fixed.
 SailorTraining read_training(const std::filesystem::path& file) {
-  SailorTableFile table(file);
-  ObjectReader reader(table.document(), "", table.problems());
+  TableFile table(file);
+  ObjectReader reader(table.document, "", table.problems);
   SailorTraining training;
   reader.require({"model", "global_batch_size"});
   reader.read("model", training.model);
@@ -59,7 +169,7 @@ SailorTraining read_training(const std::filesystem::path& file) {
     reader.value(unused);
   }
   reader.finish();
-  table.problems().throw_if_any();
+  table.problems.throw_if_any();
   return training;
 }
 
@@ -88,94 +198,109 @@ SailorLayer read_layer(const Json& value, const std::string& path, DocumentProbl
 
 /// Reads a model's layers for every degree. Degree 1 must be there, and all have as many layers.
 void read_layers(const std::filesystem::path& path, SailorModel& model) {
-  SailorTableFile file(path);
-  const Json* degrees = find_model(file, model.name);
-  file.problems().throw_if_any();
-  const auto each = [&](const std::string& key, const Json& value, const std::string& at) {
-    const auto tensor = file.number(key, at, 1, most_tensor);
-    if (!tensor) return;
-    model.layers[static_cast<int>(*tensor)] =
-        file.layers<SailorLayer>(value, at, [&](const Json& layer, const std::string& where) {
-          return read_layer(layer, where, file.problems());
-        });
-  };
-  file.for_each(*degrees, model.name, each);
-  if (model.layers.count(1) == 0) {
-    file.problems().add(fmt::format("{} has no tensor-parallel degree 1", model.name),
-                        "messages and sums are counted by it");
+  TableFile file(path);
+  const Json* object = file.find_model(model.name);
+  file.problems.throw_if_any();
+  file.for_each(*object, model.name, {&degree_keys, 1},
+                [&](const Keys& keys, const Json& value, const std::string& at) {
+                  model.layers[keys[0].number] = file.layers<SailorLayer>(value, at, read_layer);
+                });
+  if (!model.layers.contains(1)) {
+    file.problems.add(fmt::format("{} has no tensor-parallel degree 1", model.name),
+                      "messages and sums are counted by it");
   }
   for (const auto& [tensor, layers] : model.layers) {
-    if (layers.size() == model.layers.begin()->second.size()) continue;
-    file.problems().add(fmt::format("{}.{} has {} layers", model.name, tensor, layers.size()),
-                        fmt::format("degree {} has {}", model.layers.begin()->first,
-                                    model.layers.begin()->second.size()));
+    const auto& [first, expected] = *model.layers.begin();
+    if (layers.size() == expected.size()) continue;
+    file.problems.add(fmt::format("{}.{} has {} layers", model.name, tensor, layers.size()),
+                      fmt::format("degree {} has {}", first, expected.size()));
   }
-  file.problems().throw_if_any();
+  file.problems.throw_if_any();
 }
 
-/// Reads the profiles of one device: size → degree → layer → three times.
-void read_profile(SailorTableFile& file, const std::string& device, const Json& sizes,
-                  const std::string& path, SailorModel& model) {
-  const auto read_timing = [&](const Json& value, const std::string& at) {
-    const std::vector<double> times = read_numbers(value, at, 3, 0, file.problems());
-    return SailorTiming{times[0], times[1], times[2]};
-  };
-  file.for_each(
-      sizes, path, [&](const std::string& size, const Json& degrees, const std::string& at) {
-        const auto micro_batch = file.number(size, at, 1, most_micro_batch);
-        file.for_each(
-            degrees, at,
-            [&](const std::string& degree, const Json& layers, const std::string& where) {
-              const auto tensor = file.number(degree, where, 1, most_tensor);
-              auto list = file.layers<SailorTiming>(layers, where, read_timing);
-              if (!micro_batch || !tensor) return;
-              if (static_cast<int>(list.size()) != model.size()) {
-                file.problems().add(
-                    fmt::format("{} has {} layers", where, list.size()),
-                    fmt::format("the model has {}: a profile of another one?", model.size()));
-                return;
-              }
-              model.profiles[device][{*micro_batch, static_cast<int>(*tensor)}] = std::move(list);
-            });
-      });
+SailorTiming read_timing(const Json& value, const std::string& path, DocumentProblems& problems) {
+  const auto [forward, backward, update] = read_three(value, path, 0, problems);
+  return {forward, backward, update};
 }
 
 /// Reads the profiles of every device that was measured with the model.
 void read_profiles(const std::filesystem::path& path, SailorModel& model) {
-  SailorTableFile file(path);
-  if (const Json* devices = find_model(file, model.name)) {
-    file.for_each(*devices, model.name,
-                  [&](const std::string& device, const Json& sizes, const std::string& at) {
-                    read_profile(file, device, sizes, at, model);
-                  });
-  }
-  file.problems().throw_if_any();
+  TableFile file(path);
+  const Json* object = file.find_model(model.name);
+  file.problems.throw_if_any();
+  constexpr KeyRange levels[] = {name_keys, size_keys, degree_keys};
+  file.for_each(
+      *object, model.name, levels, [&](const Keys& keys, const Json& value, const std::string& at) {
+        auto list = file.layers<SailorTiming>(value, at, read_timing);
+        if (std::ssize(list) == model.size()) {
+          model.profiles[keys[0].name][{keys[1].number, keys[2].number}] = std::move(list);
+          return;
+        }
+        file.problems.add(fmt::format("{} has {} layers", at, list.size()),
+                          fmt::format("the model has {}: a profile of another one?", model.size()));
+      });
+  file.problems.throw_if_any();
 }
 
 /// Reads devices per node and memory; the key "zone" among them names the machines' zone.
 void read_devices(const std::filesystem::path& path, SailorInputs& inputs) {
-  SailorTableFile file(path);
-  file.for_each(file.document(), "",
-                [&](const std::string& key, const Json& value, const std::string& at) {
-                  if (key == "zone") {
-                    read_value(value, at, inputs.zone, file.problems());
-                    return;
-                  }
-                  ObjectReader reader(value, at, file.problems());
-                  SailorDevice device;
-                  std::uint64_t bytes = least_device_bytes;
-                  reader.require({"gpus_per_node", "mem_per_gpu"});
-                  reader.read("gpus_per_node", device.per_node, 1, most_devices_of_node);
-                  reader.read("mem_per_gpu", bytes);
-                  reader.finish();
-                  if (bytes < least_device_bytes) {
-                    file.problems().add(fmt::format("{}.mem_per_gpu is {} bytes", at, bytes),
-                                        "less than any accelerator has", "Is it in GB?");
-                  }
-                  device.memory = Bytes(bytes);
-                  inputs.devices.emplace(key, device);
-                });
-  file.problems().throw_if_any();
+  TableFile file(path);
+  const auto read = [&](const Keys& keys, const Json& value, const std::string& at) {
+    if (keys[0].name == "zone") {
+      read_value(value, at, inputs.zone, file.problems);
+      return;
+    }
+    ObjectReader reader(value, at, file.problems);
+    SailorDevice device;
+    std::uint64_t bytes = least_device_bytes;
+    reader.require({"gpus_per_node", "mem_per_gpu"});
+    reader.read("gpus_per_node", device.per_node, 1, most_devices_of_node);
+    reader.read("mem_per_gpu", bytes);
+    reader.finish();
+    if (bytes < least_device_bytes) {
+      file.problems.add(fmt::format("{}.mem_per_gpu is {} bytes", at, bytes),
+                        "less than any accelerator has", "Is it in GB?");
+    }
+    device.memory = Bytes(bytes);
+    inputs.devices.emplace(keys[0].name, device);
+  };
+  file.for_each(file.document, "", {&name_keys, 1}, read);
+  file.problems.throw_if_any();
+}
+
+/// Reads [[a, b, c], peak]: the curve is in GB/s and the peak in bytes per second.
+SailorCurve read_curve(const Json& value, const std::string& path, DocumentProblems& problems) {
+  if (!value.is_array() || value.empty() || value.size() > 2) {
+    note_wrong(value, path, "[[a, b, c], peak]", problems);
+    return {};
+  }
+  const double any = -1e300;
+  const auto [a, b, c] = read_three(value[0], path + "[0]", any, problems);
+  const SailorCurve curve{a, b, c};
+  double peak = 0;
+  if (value.size() < 2 || !read_value(value[1], path + "[1]", peak, problems)) return curve;
+  const double rate = curve.bytes_per_second(1e9);
+  if (!(rate > 0) || !(peak > 0) || rate > same_unit * peak || peak > same_unit * rate) {
+    problems.add(fmt::format("{} gives {:.3g} bytes/s at 1 GB and a peak of {:.3g} bytes/s", path,
+                             rate, peak),
+                 "the curve is in GB/s, the peak in bytes/s");
+  }
+  return curve;
+}
+
+/// Reads the bandwidths between nodes. A link is described for each number of devices of a node
+/// that send or receive together. Links have a direction; some pairs have one only, and stay so.
+void read_network(const std::filesystem::path& path, SailorInputs& inputs) {
+  TableFile file(path);
+  constexpr KeyRange levels[] = {name_keys, name_keys, count_keys,
+                                 name_keys, name_keys, count_keys};
+  file.for_each(
+      file.document, "", levels, [&](const Keys& keys, const Json& value, const std::string& at) {
+        inputs.network.emplace(std::pair(SailorLinkEnd{keys[0].name, keys[1].name, keys[2].number},
+                                         SailorLinkEnd{keys[3].name, keys[4].name, keys[5].number}),
+                               read_curve(value, at, file.problems));
+      });
+  file.problems.throw_if_any();
 }
 
 /// Names of the folder's training configurations, in order.
@@ -205,30 +330,28 @@ std::filesystem::path only_training(const std::filesystem::path& folder) {
 
 }  // namespace
 
+std::string read_sailor_text(const std::filesystem::path& file) {
+  std::string text = read_text_file(file);
+  require_stated_format(text, file.string(), "file of Sailor's");
+  return text;
+}
+
 // Layers and profiles need the model that the training names, so that chain ends at its first bad
 // file; the other files are read in any case.
 SailorInputs read_sailor_inputs(const SailorFiles& files) {
-  const auto in_folder = [&](const std::filesystem::path& file) {
-    return file.has_parent_path() ? file : files.folder / file;
-  };
-  ProblemList problems;
-  const auto attempt = [&](auto&& read) {
-    try {
-      read();
-    } catch (const UserError& error) {
-      for (const Problem& p : error.problems()) problems.add(p.problem, p.why, p.suggestion);
-    }
-  };
+  const std::filesystem::path& folder = files.folder;
   SailorInputs inputs;
-  attempt([&] {
-    const auto name = files.training.empty() ? only_training(files.folder) : files.training;
-    inputs.training = read_training(in_folder(name));
+  ProblemList problems;
+  collect_problems(problems, [&] {
+    inputs.training =
+        read_training(folder / (files.training.empty() ? only_training(folder) : files.training));
     inputs.model.name = inputs.training.model;
-    read_layers(in_folder(files.layers), inputs.model);
-    read_profiles(in_folder(files.profiles), inputs.model);
+    read_layers(folder / "llm_info.json", inputs.model);
+    read_profiles(folder / "profiles.json", inputs.model);
   });
-  attempt([&] { read_devices(in_folder(files.devices), inputs); });
-  attempt([&] { read_sailor_network(in_folder(files.network), inputs); });
+  collect_problems(problems, [&] { read_devices(folder / "basic_cluster_config.json", inputs); });
+  collect_problems(problems,
+                   [&] { read_network(folder / "multizone_bandwidths_het.json", inputs); });
   problems.throw_if_any();
   return inputs;
 }

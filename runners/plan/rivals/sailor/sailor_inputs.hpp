@@ -81,14 +81,12 @@ struct SailorInputs {
   std::map<std::pair<SailorLinkEnd, SailorLinkEnd>, SailorCurve> network;
 };
 
-/// The places of Sailor's files; a name without a folder is looked for in `folder`.
+/// A folder of Sailor's files: `profiles.json`, `llm_info.json`, `multizone_bandwidths_het.json`,
+/// `basic_cluster_config.json` and a training configuration.
 struct SailorFiles {
   std::filesystem::path folder;
   /// Empty: the folder's only training_config*.json.
   std::filesystem::path training;
-  std::filesystem::path profiles = "profiles.json", layers = "llm_info.json";
-  std::filesystem::path network = "multizone_bandwidths_het.json";
-  std::filesystem::path devices = "basic_cluster_config.json";
 };
 
 /// Throws UserError with everything wrong, each with file and path in it: missing and unreadable
@@ -102,24 +100,7 @@ SailorInputs read_sailor_inputs(const SailorFiles& files);
 std::filesystem::path sailor_training_of(const std::filesystem::path& folder,
                                          const std::string& model);
 
-/// A profile that one device lacks and another has, of the same model.
-struct MissingProfile {
-  std::string device;
-  std::int64_t micro_batch = 1;
-  int tensor = 1;
-  friend auto operator<=>(const MissingProfile&, const MissingProfile&) = default;
-};
-/// "V100-16 tp1 micro-batch 8".
-std::string to_string(const MissingProfile& missing);
-
-/// The profiles that some of the named devices have and others lack, in the degrees that a node has
-/// room for and that the layers are described for.
-std::vector<MissingProfile> missing_profiles(const SailorInputs& inputs,
-                                             const std::vector<std::string>& devices);
-
-/// Adds analytic stand-ins: the device's profile of the same degree and the nearest size, with
-/// times in proportion to the samples; else its profile of the nearest degree, divided by the ratio
-/// of the degrees. A device without any profile gets none.
-void fill_profiles(const std::vector<MissingProfile>& missing, SailorInputs& inputs);
+/// The text of a file of Sailor's. Throws UserError also for a file of ours.
+std::string read_sailor_text(const std::filesystem::path& file);
 
 }  // namespace heteroperf

@@ -16,38 +16,21 @@
 namespace heteroperf {
 namespace {
 
-using Seat = SailorPipeline::Seat;
-
 /// Stages and places with more orders than these get no pipelines.
 constexpr double most_orders = 4096;
 constexpr double pace_rounding = 1e-12;
 
-/// Seconds of the sends of one micro-batch that a stage waits for, with one replica in every stage.
-double communication_s(const SailorTables& tables, const std::vector<int>& bounds,
-                       const std::vector<Seat>& seats, std::size_t s, std::int64_t samples) {
-  const auto send = [&](std::size_t to, int layer) {
-    return tables.send_s(seats[s].place, seats[s].tensor, seats[to].place, seats[to].tensor, layer,
-                         samples);
-  };
-  const SailorSends sends = sailor_sends(s, seats.size());
-  double sum = 0;
-  if (sends.to_next > 0) sum += sends.to_next * send(s + 1, bounds[s + 1] - 1);
-  if (sends.to_previous > 0) sum += sends.to_previous * send(s - 1, bounds[s]);
-  return sum;
-}
-
 /// True where a stage of this seat is within the memory of its device.
-bool fits(const SailorTables& tables, const std::vector<int>& bounds, const Seat& seat,
+bool fits(const SailorTables& tables, const std::vector<int>& bounds, const SailorSeat& seat,
           std::size_t s, std::int64_t samples) {
-  const auto to_end = static_cast<int>(bounds.size() - 1 - s);
-  return tables.fits(seat.place, seat.tensor, samples, bounds[s], bounds[s + 1], to_end);
+  return tables.fits(seat, samples, layers_between(bounds, s), bounds.size() - 1 - s);
 }
 
 /// Makes the pipelines of one order of places.
 class PipelineMaker {
  public:
   PipelineMaker(const SailorTables& tables, const std::vector<int>& bounds,
-                std::set<std::vector<Seat>>& pipelines)
+                std::set<std::vector<SailorSeat>>& pipelines)
       : tables_(tables), bounds_(bounds), pipelines_(pipelines) {}
 
   /// Adds the pipelines of one order of places, for every size and pace, none below the degree.
@@ -57,7 +40,7 @@ class PipelineMaker {
     std::set<std::int64_t> sizes;
     for (const int place : places) {
       for (const int tensor : tables_.degrees(place)) {
-        for (const std::int64_t size : tables_.micro_batches(place, tensor)) sizes.insert(size);
+        for (const std::int64_t size : tables_.micro_batches({place, tensor})) sizes.insert(size);
       }
     }
     for (const std::int64_t size : sizes) {
@@ -68,7 +51,7 @@ class PipelineMaker {
  private:
   /// Seconds that stage s computes for a micro-batch on its place in that degree.
   double compute_s(std::size_t s, int tensor, std::int64_t size) const {
-    return tables_.compute_s(places_[s], tensor, size, bounds_[s], bounds_[s + 1]);
+    return tables_.compute_s({places_[s], tensor}, size, layers_between(bounds_, s));
   }
 
   /// Only these computing times can be the slowest stage's, so no other pace needs a try.
@@ -86,7 +69,7 @@ class PipelineMaker {
   /// Takes the least degree of every stage that keeps the pace and fits; gives up where there is
   /// none.
   void add_at(std::int64_t size, double pace) {
-    std::vector<Seat> seats;
+    std::vector<SailorSeat> seats;
     for (std::size_t s = 0; s < places_.size(); ++s) {
       const std::vector<int> degrees = tables_.degrees(places_[s]);
       const auto fit = std::find_if(degrees.begin(), degrees.end(), [&](int tensor) {
@@ -102,7 +85,7 @@ class PipelineMaker {
 
   const SailorTables& tables_;
   const std::vector<int>& bounds_;
-  std::set<std::vector<Seat>>& pipelines_;
+  std::set<std::vector<SailorSeat>>& pipelines_;
   std::vector<int> places_;
   int least_tensor_ = 1;
 };
@@ -125,17 +108,19 @@ void for_each_order(const std::vector<int>& places, std::size_t stages, Visit vi
 
 // Sizes are those of the first seat's profiles that all seats have, with links and memory for them.
 SailorPipeline::SailorPipeline(const SailorTables& tables, const std::vector<int>& bounds,
-                               std::vector<Seat> seats)
+                               std::vector<SailorSeat> seats)
     : seats_(std::move(seats)), devices_(tables.places().size(), 0) {
-  for (const Seat& seat : seats_) devices_[static_cast<std::size_t>(seat.place)] += seat.tensor;
-  for (const std::int64_t samples :
-       tables.micro_batches(seats_.front().place, seats_.front().tensor)) {
+  for (const SailorSeat& seat : seats_) devices_[at_index(seat.place)] += seat.tensor;
+  for (const std::int64_t samples : tables.micro_batches(seats_.front())) {
     Size size{samples, 0, 0};
     bool possible = true;
     for (std::size_t s = 0; s < seats_.size() && possible; ++s) {
-      const double time =
-          tables.compute_s(seats_[s].place, seats_[s].tensor, samples, bounds[s], bounds[s + 1]) +
-          communication_s(tables, bounds, seats_, s, samples);
+      const SailorLayers layers = layers_between(bounds, s);
+      double sends = 0;
+      for_each_send(s, seats_.size(), layers, [&](std::size_t other, int layer, int times) {
+        sends += times * tables.send_s(seats_[s], seats_[other], layer, samples);
+      });
+      const double time = tables.compute_s(seats_[s], samples, layers) + sends;
       possible = std::isfinite(time) && fits(tables, bounds, seats_[s], s, samples);
       size.period_s = std::max(size.period_s, time);
       size.single_s += time;
@@ -170,47 +155,32 @@ std::optional<SailorShare> SailorPipeline::share(std::int64_t samples, double se
   std::optional<SailorShare> best;
   double best_s = seconds * (1 + pace_rounding);
   for (std::size_t i = 0; i < sizes_.size(); ++i) {
-    if (sizes_[i].samples > samples) continue;
-    SailorShare share{1, sizes_[i].samples, samples / sizes_[i].samples, {}};
+    const Size& main = sizes_[i];
+    if (main.samples > samples) continue;
+    SailorShare share{1, main.samples, samples / main.samples, {}};
+    double time = main.single_s + static_cast<double>(share.micro_batches - 1) * main.period_s;
     std::int64_t rest = samples - share.micro_batch * share.micro_batches;
     for (std::size_t tail = i; tail-- > 0;) {
       for (; rest >= sizes_[tail].samples; rest -= sizes_[tail].samples) {
         share.tails.push_back(sizes_[tail].samples);
+        time += sizes_[tail].period_s;
       }
     }
-    // The samples are not a sum of sizes that are profiled.
-    if (rest > 0) continue;
-    const double time = seconds_of(share);
-    if (time > best_s) continue;
+    // The samples may be no sum of sizes that are profiled.
+    if (rest > 0 || time > best_s) continue;
     best_s = time;
     best = std::move(share);
   }
   return best;
 }
 
-double SailorPipeline::seconds_of(const SailorShare& share) const {
-  const Size& main = *size(share.micro_batch);
-  double sum = main.single_s + static_cast<double>(share.micro_batches - 1) * main.period_s;
-  for (const std::int64_t tail : share.tails) sum += size(tail)->period_s;
-  return sum;
-}
-
-const SailorPipeline::Size* SailorPipeline::size(std::int64_t samples) const {
-  const auto known = std::find_if(sizes_.begin(), sizes_.end(),
-                                  [&](const Size& size) { return size.samples == samples; });
-  return known == sizes_.end() ? nullptr : &*known;
-}
-
 std::vector<SailorPipeline> sailor_pipelines(const SailorTables& tables,
                                              const std::vector<int>& bounds,
                                              const SailorDevices& devices,
-                                             const std::vector<int>& least_tensors) {
-  std::vector<int> places;
-  for (std::size_t p = 0; p < devices.size(); ++p) {
-    if (devices[p] > 0) places.push_back(static_cast<int>(p));
-  }
+                                             const std::set<int>& least_tensors) {
+  const std::vector<int> places = places_in_use(devices);
   const std::size_t stages = bounds.size() - 1;
-  std::set<std::vector<Seat>> distinct;
+  std::set<std::vector<SailorSeat>> distinct;
   if (std::pow(static_cast<double>(places.size()), static_cast<double>(stages)) <= most_orders) {
     PipelineMaker maker(tables, bounds, distinct);
     for_each_order(places, stages, [&](const std::vector<int>& order) {
@@ -218,11 +188,12 @@ std::vector<SailorPipeline> sailor_pipelines(const SailorTables& tables,
     });
   }
   std::vector<SailorPipeline> result;
-  for (const std::vector<Seat>& seats : distinct) {
+  for (const std::vector<SailorSeat>& seats : distinct) {
     SailorPipeline pipeline(tables, bounds, seats);
     bool possible = !pipeline.sizes().empty();
-    for (std::size_t p = 0; p < devices.size(); ++p)
+    for (std::size_t p = 0; p < devices.size(); ++p) {
       possible &= pipeline.devices()[p] <= devices[p];
+    }
     if (possible) result.push_back(std::move(pipeline));
   }
   return result;

@@ -2,20 +2,16 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <vector>
 
-#include "runners/plan/rivals/sailor/sailor_devices.hpp"
-#include "runners/plan/rivals/sailor/sailor_plan.hpp"
+#include "runners/plan/rivals/sailor/sailor_search.hpp"
 
 namespace heteroperf {
 
 /// One replica of every stage, and what micro-batches of each size take there by `sailor+`.
 class SailorPipeline {
  public:
-  struct Seat {
-    int place = 0, tensor = 1;
-    friend auto operator<=>(const Seat&, const Seat&) = default;
-  };
   struct Size {
     std::int64_t samples = 1;
     double period_s = 0;  ///< one more micro-batch: the slowest stage
@@ -24,13 +20,13 @@ class SailorPipeline {
 
   /// `bounds`: the first layer of every stage, and the end of the last.
   SailorPipeline(const SailorTables& tables, const std::vector<int>& bounds,
-                 std::vector<Seat> seats);
+                 std::vector<SailorSeat> seats);
 
-  const std::vector<Seat>& seats() const { return seats_; }
+  const std::vector<SailorSeat>& seats() const { return seats_; }
   /// Profiled everywhere and within every device's memory, ascending; empty: cannot run.
   const std::vector<Size>& sizes() const { return sizes_; }
   /// Devices that it takes, by place.
-  const std::vector<int>& devices() const { return devices_; }
+  const SailorDevices& devices() const { return devices_; }
 
   /// The most samples within `seconds`, with micro-batches of one size and smaller ones after.
   std::int64_t samples_within(double seconds) const;
@@ -39,12 +35,9 @@ class SailorPipeline {
   std::optional<SailorShare> share(std::int64_t samples, double seconds) const;
 
  private:
-  double seconds_of(const SailorShare& share) const;
-  const Size* size(std::int64_t samples) const;
-
-  std::vector<Seat> seats_;
+  std::vector<SailorSeat> seats_;
   std::vector<Size> sizes_;
-  std::vector<int> devices_;
+  SailorDevices devices_;
 };
 
 /// The pipelines that a plan of these cuts may be made of: for every order of places and every pace
@@ -53,6 +46,6 @@ class SailorPipeline {
 std::vector<SailorPipeline> sailor_pipelines(const SailorTables& tables,
                                              const std::vector<int>& bounds,
                                              const SailorDevices& devices,
-                                             const std::vector<int>& least_tensors);
+                                             const std::set<int>& least_tensors);
 
 }  // namespace heteroperf

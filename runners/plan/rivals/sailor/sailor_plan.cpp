@@ -8,8 +8,7 @@
 
 #include <numeric>
 
-#include "runners/plan/rivals/sailor/sailor_table_json.hpp"
-#include "runners/plan/rivals/sailor/sailor_tables.hpp"
+#include "metrics/base/strict_json.hpp"
 
 namespace heteroperf {
 
@@ -20,9 +19,7 @@ int SailorStage::width() const {
 }
 
 void SailorStage::append(const SailorReplicas& group) {
-  const bool same = !replicas.empty() && replicas.back().place == group.place &&
-                    replicas.back().tensor == group.tensor;
-  if (same) {
+  if (!replicas.empty() && replicas.back().seat == group.seat) {
     replicas.back().count += group.count;
   } else {
     replicas.push_back(group);
@@ -33,11 +30,11 @@ std::int64_t SailorShare::samples() const {
   return std::accumulate(tails.begin(), tails.end(), micro_batch * micro_batches);
 }
 
-std::vector<int> SailorPlan::devices(std::size_t places) const {
-  std::vector<int> taken(places, 0);
+SailorDevices SailorPlan::devices(std::size_t places) const {
+  SailorDevices taken(places, 0);
   for (const SailorStage& stage : stages) {
     for (const SailorReplicas& group : stage.replicas) {
-      taken[static_cast<std::size_t>(group.place)] += group.count * group.tensor;
+      taken[at_index(group.seat.place)] += group.count * group.seat.tensor;
     }
   }
   return taken;
@@ -50,11 +47,13 @@ constexpr std::int64_t most_samples = std::int64_t{1} << 40;
 /// Reads Sailor's plan file: a list of pipelines, of which only one may be there.
 class PlanReader {
  public:
-  PlanReader(const std::filesystem::path& file, const SailorTables& tables)
-      : tables_(tables), file_(file) {}
+  PlanReader(const std::string& file, const SailorTables& tables)
+      : tables_(tables),
+        document_(parse_strict_json(read_sailor_text(file), file)),
+        problems_(file) {}
 
   SailorPlan read() {
-    ObjectReader reader(file_.document(), "", problems());
+    ObjectReader reader(document_, "", problems_);
     reader.require({"pipeline_list", "mbs"});
     reader.read("mbs", plan_.micro_batch, 1, most_samples);
     reader.read("zone", zone_);
@@ -62,20 +61,18 @@ class PlanReader {
     if (pipelines != nullptr && pipelines->size() == 1) {
       read_pipeline(pipelines->front(), "pipeline_list[0]");
     } else if (pipelines != nullptr) {
-      problems().add(fmt::format("pipeline_list has {} pipelines", pipelines->size()),
-                     "plans of one are read");
+      problems_.add(fmt::format("pipeline_list has {} pipelines", pipelines->size()),
+                    "plans of one are read");
     }
-    problems().throw_if_any();
+    problems_.throw_if_any();
     return std::move(plan_);
   }
 
  private:
-  DocumentProblems& problems() { return file_.problems(); }
-
   /// Reads stages from two lists of the same length, layers and replicas; `dp` repeats the number
   /// of replicas and must agree.
   void read_pipeline(const Json& value, const std::string& path) {
-    ObjectReader reader(value, path, problems());
+    ObjectReader reader(value, path, problems_);
     reader.require({"layers_per_stage", "tmp_per_stage"});
     reader.for_each("layers_per_stage",
                     [&](const Json& layers, const std::string& at) { read_layers(layers, at); });
@@ -89,36 +86,34 @@ class PlanReader {
     for (std::size_t s = 0; s < plan_.stages.size(); ++s) {
       const int width = plan_.stages[s].width();
       if (s < widths.size() && widths[s] == width) continue;
-      problems().add(fmt::format("{}.tmp_per_stage[{}] has {} replicas", path, s, width),
-                     s < widths.size() ? fmt::format("dp says {}", widths[s]) : "dp says nothing");
+      problems_.add(fmt::format("{}.tmp_per_stage[{}] has {} replicas", path, s, width),
+                    s < widths.size() ? fmt::format("dp says {}", widths[s]) : "dp says nothing");
     }
   }
 
-  /// Begins a stage with a list of layer numbers, which must follow each other.
+  /// Begins a stage with a list of layer numbers, which must follow each other. Published files
+  /// have slips between; first layer, last layer and count agree all the same.
   void read_layers(const Json& value, const std::string& path) {
     std::vector<int> layers;
-    read_value(value, path, layers, problems(), std::int64_t{0}, std::int64_t{1} << 20);
-    SailorStage& stage = plan_.stages.emplace_back();
-    stage.begin = layers.empty() ? 0 : layers.front();
-    stage.end = stage.begin + static_cast<int>(layers.size());
-    for (std::size_t i = 0; i < layers.size(); ++i) {
-      const int expected = stage.begin + static_cast<int>(i);
-      if (layers[i] == expected) continue;
-      // Published files have such slips; first layer, last layer and count agree all the same.
-      if (layers.back() == stage.end - 1) continue;
-      problems().add(path + " skips a layer",
-                     fmt::format("{} comes after {}", layers[i], expected - 1));
-      return;
-    }
+    read_value(value, path, layers, problems_, std::int64_t{0}, std::int64_t{1} << 20);
+    const int begin = layers.empty() ? 0 : layers.front();
+    const int end = begin + static_cast<int>(layers.size());
+    plan_.stages.push_back({{begin, end}, {}});
+    if (layers.empty() || layers.back() == end - 1) return;
+    int expected = begin;
+    while (layers[at_index(expected - begin)] == expected) ++expected;
+    problems_.add(
+        path + " skips a layer",
+        fmt::format("{} comes after {}", layers[at_index(expected - begin)], expected - 1));
   }
 
   /// Reads [[[[device, how many, zone]], degree], …], an entry per replica.
   void read_replicas(const Json& value, const std::string& path, SailorStage& stage) {
     if (!value.is_array()) {
-      note_wrong(value, path, "a list of replicas", problems());
+      note_wrong(value, path, "a list of replicas", problems_);
       return;
     }
-    for (std::size_t i = 0; i < value.size() && !problems().full(); ++i) {
+    for (std::size_t i = 0; i < value.size() && !problems_.full(); ++i) {
       read_replica(value[i], element_path(path, i), stage);
     }
   }
@@ -128,33 +123,34 @@ class PlanReader {
   void read_replica(const Json& value, const std::string& path, SailorStage& stage) {
     const bool pair = value.is_array() && value.size() == 2 && value[0].is_array();
     if (!pair || value[0].size() != 1 || !value[0][0].is_array() || value[0][0].size() != 3) {
-      note_wrong(value, path, "[[[device, how many, zone]], degree]", problems());
+      note_wrong(value, path, "[[[device, how many, zone]], degree]", problems_);
       return;
     }
     const Json& devices = value[0][0];
     std::string device, zone = zone_;
     int count = 0;
     SailorReplicas replica;
-    const bool fits = read_value(devices[0], path + "[0][0][0]", device, problems()) &&
-                      read_value(devices[1], path + "[0][0][1]", count, problems(), 1, 1 << 20) &&
-                      read_value(devices[2], path + "[0][0][2]", zone, problems()) &&
-                      read_value(value[1], path + "[1]", replica.tensor, problems(), 1, 1 << 10);
+    const bool fits =
+        read_value(devices[0], path + "[0][0][0]", device, problems_) &&
+        read_value(devices[1], path + "[0][0][1]", count, problems_, 1, 1 << 20) &&
+        read_value(devices[2], path + "[0][0][2]", zone, problems_) &&
+        read_value(value[1], path + "[1]", replica.seat.tensor, problems_, 1, 1 << 10);
     if (!fits) return;
-    if (count != replica.tensor) {
-      problems().add(fmt::format("{} has {} devices and degree {}", path, count, replica.tensor));
+    if (count != replica.seat.tensor) {
+      problems_.add(
+          fmt::format("{} has {} devices and degree {}", path, count, replica.seat.tensor));
     }
     try {
-      replica.place = tables_.place(device, zone);
+      replica.seat.place = tables_.place(device, zone);
+      stage.append(replica);
     } catch (const UserError& error) {
-      problems().add(fmt::format("{}: {}", path, error.problems()[0].problem),
-                     error.problems()[0].why, error.problems()[0].suggestion);
-      return;
+      problems_.add_all(error, path + ": ");
     }
-    stage.append(replica);
   }
 
   const SailorTables& tables_;
-  SailorTableFile file_;
+  const Json document_;
+  DocumentProblems problems_;
   SailorPlan plan_;
   std::string zone_;
 };
@@ -171,8 +167,8 @@ std::string text_of(const SailorShare& share) {
 std::string replicas_text(const SailorStage& stage, const std::vector<std::string>& places) {
   std::vector<std::string> groups;
   for (const SailorReplicas& group : stage.replicas) {
-    groups.push_back(fmt::format("{}x{} tp{}", group.count,
-                                 places.at(static_cast<std::size_t>(group.place)), group.tensor));
+    groups.push_back(fmt::format("{}x{} tp{}", group.count, places.at(at_index(group.seat.place)),
+                                 group.seat.tensor));
   }
   return fmt::format("{}", fmt::join(groups, ", "));
 }
@@ -187,14 +183,14 @@ std::string shares_text(const SailorPlan& plan) {
 std::string to_string(const SailorPlan& plan, const std::vector<std::string>& places) {
   std::vector<std::string> stages;
   for (const SailorStage& stage : plan.stages) {
-    stages.push_back(
-        fmt::format("[{},{}) {}", stage.begin, stage.end, replicas_text(stage, places)));
+    stages.push_back(fmt::format("[{},{}) {}", stage.layers.begin, stage.layers.end,
+                                 replicas_text(stage, places)));
   }
   return fmt::format("{}; {}", fmt::join(stages, " | "), shares_text(plan));
 }
 
 SailorPlan read_sailor_plan(const std::filesystem::path& file, const SailorTables& tables) {
-  return PlanReader(file, tables).read();
+  return PlanReader(file.string(), tables).read();
 }
 
 }  // namespace heteroperf

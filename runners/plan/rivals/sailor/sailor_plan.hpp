@@ -5,25 +5,24 @@
 #include <string>
 #include <vector>
 
+#include "runners/plan/rivals/sailor/sailor_tables.hpp"
+
 namespace heteroperf {
 
-class SailorTables;
-
-/// Neighbours among the replicas of a stage that have the same place and degree.
+/// Neighbours among the replicas of a stage that have the same seat.
 struct SailorReplicas {
   int count = 1;
-  int place = 0;   ///< index of SailorTables::places()
-  int tensor = 1;  ///< tensor-parallel degree of each: it takes that many devices
+  SailorSeat seat;
   friend bool operator==(const SailorReplicas&, const SailorReplicas&) = default;
 };
 
-/// Layers begin … end−1 and the replicas that run them.
+/// Some layers and the replicas that run them.
 struct SailorStage {
-  int begin = 0, end = 0;
+  SailorLayers layers;
   std::vector<SailorReplicas> replicas;
   /// The data-parallel degree: the number of all replicas.
   int width() const;
-  /// Appends replicas; those of the last group's place and degree join it.
+  /// Appends replicas; those of the last group's seat join it.
   void append(const SailorReplicas& group);
   friend bool operator==(const SailorStage&, const SailorStage&) = default;
 };
@@ -44,8 +43,8 @@ struct SailorPlan {
   std::vector<SailorStage> stages;
   std::int64_t micro_batch = 1;     ///< samples of every replica; unused where there are shares
   std::vector<SailorShare> shares;  ///< empty: as many equal micro-batches as the batch needs
-  /// Devices that the plan takes, by place; `places` is their number.
-  std::vector<int> devices(std::size_t places) const;
+  /// Devices that the plan takes, of so many places.
+  SailorDevices devices(std::size_t places) const;
   friend bool operator==(const SailorPlan&, const SailorPlan&) = default;
 };
 

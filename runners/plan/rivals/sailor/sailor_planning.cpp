@@ -7,14 +7,20 @@
 // by one of them and reported by all, because a plan that is good by the formula it was searched
 // with may be less so by another measure. Notes say which profiles and links are missing, since a
 // plan that would need them was left out without a trace otherwise.
+//
+// Published profiles have gaps: a device was measured with some sizes of micro-batches and degrees
+// only. `--fill-profiles` makes stand-ins of what the same device was measured with; the report
+// marks them as analytic. A device that was never measured gets none.
 #include "runners/plan/rivals/sailor/sailor_planning.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <iterator>
+#include <set>
 
 #include "metrics/base/error.hpp"
 
@@ -39,22 +45,83 @@ SailorInputs read_inputs(const SailorPlanningRequest& request) {
   return inputs;
 }
 
-/// The inputs with stand-ins for missing profiles where the request wants them.
-SailorInputs filled_inputs(SailorInputs inputs, const SailorPlanningRequest& request) {
-  if (request.fill_profiles) {
-    std::vector<std::string> devices;
-    for (const auto& [name, profiles] : inputs.model.profiles) devices.push_back(name);
-    fill_profiles(missing_profiles(inputs, devices), inputs);
+/// A profile that one device lacks and another has, of the same model.
+struct MissingProfile {
+  std::string device;
+  std::int64_t micro_batch = 1;
+  int tensor = 1;
+  friend auto operator<=>(const MissingProfile&, const MissingProfile&) = default;
+};
+
+/// Another degree is a worse model than another size by more than any ratio of sizes.
+constexpr double weight_of_degree = 100;
+
+/// Measures how unlike two profiles of one device are. Ratios count, not differences: 8 is as far
+/// from 4 as from 16.
+double distance(const std::pair<std::int64_t, int>& entry, const MissingProfile& to) {
+  const auto ratio = [](double a, double b) { return std::abs(std::log(a / b)); };
+  return ratio(static_cast<double>(entry.first), static_cast<double>(to.micro_batch)) +
+         weight_of_degree * ratio(entry.second, to.tensor);
+}
+
+/// The profiles that some of the named devices have and others lack, in the degrees that a node has
+/// room for and that the layers are described for; what no device has is not missed.
+std::set<MissingProfile> missing_profiles(const SailorInputs& inputs,
+                                          const std::set<std::string>& devices) {
+  std::set<MissingProfile> missing;
+  for (const auto& [profiled, profiles] : inputs.model.profiles) {
+    if (!devices.contains(profiled)) continue;
+    for (const auto& [key, timings] : profiles) {
+      if (!inputs.model.layers.contains(key.second)) continue;
+      for (const std::string& device : devices) missing.insert({device, key.first, key.second});
+    }
+  }
+  std::erase_if(missing, [&](const MissingProfile& entry) {
+    const auto profiles = inputs.model.profiles.find(entry.device);
+    const auto given = inputs.devices.find(entry.device);
+    return (given != inputs.devices.end() && entry.tensor > given->second.per_node) ||
+           (profiles != inputs.model.profiles.end() &&
+            profiles->second.contains({entry.micro_batch, entry.tensor}));
+  });
+  return missing;
+}
+
+/// Adds analytic stand-ins: the device's profile of the same degree and the nearest size, else its
+/// profile of the nearest degree. Stand-ins are made of what was measured alone, never of other
+/// stand-ins. Computing time follows the samples of a rank; updates follow its parameters, that is
+/// the degree.
+SailorInputs filled(SailorInputs inputs) {
+  const auto measured = inputs.model.profiles;
+  std::set<std::string> devices;
+  for (const auto& [name, profiles] : measured) devices.insert(name);
+  for (const MissingProfile& wanted : missing_profiles(inputs, devices)) {
+    const auto& profiles = measured.at(wanted.device);
+    if (profiles.empty()) continue;
+    const auto nearest =
+        std::min_element(profiles.begin(), profiles.end(), [&](const auto& a, const auto& b) {
+          return distance(a.first, wanted) < distance(b.first, wanted);
+        });
+    const auto& [size, tensor] = nearest->first;
+    const double factor = static_cast<double>(wanted.micro_batch) / static_cast<double>(size) *
+                          tensor / wanted.tensor;
+    std::vector<SailorTiming> timings = nearest->second;
+    for (SailorTiming& timing : timings) {
+      timing.forward_s *= factor;
+      timing.backward_s *= factor;
+      timing.update_s *= static_cast<double>(tensor) / wanted.tensor;
+    }
+    inputs.model.profiles[wanted.device][{wanted.micro_batch, wanted.tensor}] = std::move(timings);
   }
   return inputs;
 }
 
 /// Lists missing profiles by name, no more than twelve.
-std::string listed(const std::vector<MissingProfile>& missing) {
+std::string listed(const std::set<MissingProfile>& missing) {
   constexpr std::size_t most = 12;
   std::vector<std::string> names;
-  for (std::size_t i = 0; i < std::min(most, missing.size()); ++i) {
-    names.push_back(to_string(missing[i]));
+  for (const auto& [device, micro_batch, tensor] : missing) {
+    if (names.size() == most) break;
+    names.push_back(fmt::format("{} tp{} micro-batch {}", device, tensor, micro_batch));
   }
   if (missing.size() > most) names.push_back(fmt::format("{} more", missing.size() - most));
   return fmt::format("{}", fmt::join(names, "; "));
@@ -66,7 +133,7 @@ class SailorPlanner {
   explicit SailorPlanner(const SailorPlanningRequest& request)
       : request_(request),
         given_(read_inputs(request)),
-        inputs_(filled_inputs(given_, request)),
+        inputs_(request.fill_profiles ? filled(given_) : given_),
         tables_(inputs_) {}
 
   const SailorTables& tables() const { return tables_; }
@@ -142,18 +209,17 @@ class SailorPlanner {
   /// Searches for every place alone, with all its devices, as the heterogeneous speed ratio needs
   /// it.
   void compare(SailorPlanReport& report) const {
-    for (std::size_t p = 0; p < report.devices.size(); ++p) {
-      if (report.devices[p] == 0) continue;
+    for (const int place : places_in_use(report.devices)) {
       SailorDevices devices(report.devices.size(), 0);
-      devices[p] = report.devices[p];
+      const int count = devices[at_index(place)] = report.devices[at_index(place)];
       ScoredPeer& alone = report.alone.emplace_back();
       try {
         search(devices, alone);
       } catch (const UserError& error) {
         alone.why_not = error.problems().front().text();
       }
-      alone.name = tables_.places()[p];
-      alone.devices = report.devices[p];
+      alone.name = tables_.name(place);
+      alone.devices = count;
     }
   }
 
@@ -161,8 +227,8 @@ class SailorPlanner {
   ScoredPeer peer(const std::string& file) const {
     const SailorPlan plan = read_sailor_plan(file, tables_);
     for (const auto& stage : plan.stages) {
-      if (stage.end <= tables_.layers()) continue;
-      throw UserError(fmt::format("{} has a stage up to layer {}", file, stage.end - 1),
+      if (stage.layers.end <= tables_.layers()) continue;
+      throw UserError(fmt::format("{} has a stage up to layer {}", file, stage.layers.end - 1),
                       fmt::format("{} has {} layers", tables_.model(), tables_.layers()),
                       "Choose the model that it was made for with --model.");
     }
@@ -174,10 +240,8 @@ class SailorPlanner {
 
   /// Notes profiles that devices in use lack: filled by stand-ins, or not used.
   void note_missing_profiles(SailorPlanReport& report) const {
-    std::vector<std::string> devices;
-    for (std::size_t p = 0; p < report.devices.size(); ++p) {
-      if (report.devices[p] > 0) devices.push_back(tables_.device(static_cast<int>(p)));
-    }
+    std::set<std::string> devices;
+    for (const int place : places_in_use(report.devices)) devices.insert(tables_.device(place));
     const auto missing = missing_profiles(given_, devices);
     if (missing.empty()) return;
     report.notes.push_back(
@@ -189,11 +253,8 @@ class SailorPlanner {
 
   /// True when the cluster has devices at that end of a link.
   bool has_devices_at(const SailorLinkEnd& end, const SailorDevices& devices) const {
-    const std::string name =
-        end.zone == inputs_.zone ? end.device : fmt::format("{}@{}", end.device, end.zone);
-    const auto& places = tables_.places();
-    const auto place = std::find(places.begin(), places.end(), name);
-    return place != places.end() && devices[static_cast<std::size_t>(place - places.begin())] > 0;
+    const int place = tables_.find_place(end.device, end.zone);
+    return place >= 0 && devices[at_index(place)] > 0;
   }
 
   /// Notes links between devices in use that exist in one direction only.
@@ -224,7 +285,7 @@ PlanCostModel parse_cost_model(const std::string& text) {
                   fmt::format("one of {}", fmt::join(cost_models, ", ")));
 }
 
-const char* to_string(PlanCostModel model) { return cost_models[static_cast<std::size_t>(model)]; }
+const char* to_string(PlanCostModel model) { return cost_models[static_cast<int>(model)]; }
 
 double SailorPlanReport::seconds(const ScoredPeer& scored) const {
   return request.cost_model == PlanCostModel::own ? scored.simulated_s : scored.formula_s;

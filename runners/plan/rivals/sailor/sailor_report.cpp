@@ -38,14 +38,13 @@ Json stages_json(const SailorPlanReport& report, const SailorPlan& plan) {
   Json stages = Json::array();
   for (const SailorStage& stage : plan.stages) {
     Json replicas = Json::array();
-    for (const SailorReplicas& group : stage.replicas) {
-      replicas.push_back(
-          {{"count", group.count},
-           {"device_class", report.tables.places()[static_cast<std::size_t>(group.place)]},
-           {"tensor_parallel", group.tensor}});
+    for (const auto& [count, seat] : stage.replicas) {
+      replicas.push_back({{"count", count},
+                          {"device_class", report.tables.name(seat.place)},
+                          {"tensor_parallel", seat.tensor}});
     }
-    stages.push_back({{"first_layer", stage.begin},
-                      {"last_layer", stage.end - 1},
+    stages.push_back({{"first_layer", stage.layers.begin},
+                      {"last_layer", stage.layers.end - 1},
                       {"replicas", std::move(replicas)}});
   }
   return stages;
@@ -81,31 +80,30 @@ Json scored_json(const SailorPlanReport& report, const ScoredPeer& scored) {
 /// An entry per device: replica after replica, stage after stage.
 Json memory_json(const SailorPlanReport& report) {
   Json ranks = Json::array();
+  const SailorTables& tables = report.tables;
   const SailorPlan& plan = report.chosen.plan;
+  std::vector<std::int64_t> sizes;  // of micro-batches, by pipeline
+  for (const SailorShare& share : shares_of(tables, plan)) {
+    sizes.insert(sizes.end(), at_index(share.count), share.micro_batch);
+  }
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    const SailorStage& stage = plan.stages[s];
-    std::size_t share = 0;
-    int left = plan.shares.empty() ? 0 : plan.shares[0].count;
-    for (const SailorReplicas& group : stage.replicas) {
-      for (int i = 0; i < group.count; ++i) {
-        if (!plan.shares.empty() && left == 0) left = plan.shares[++share].count;
-        --left;
-        const std::int64_t size =
-            plan.shares.empty() ? plan.micro_batch : plan.shares[share].micro_batch;
-        const auto bytes = [&](std::int64_t samples) {
-          return report.tables.memory_bytes(group.tensor, samples, stage.begin, stage.end,
-                                            static_cast<int>(plan.stages.size() - s));
-        };
-        for (int t = 0; t < group.tensor; ++t) {
+    const auto& [layers, replicas] = plan.stages[s];
+    std::size_t replica = 0;
+    for (const auto& [count, seat] : replicas) {
+      for (int i = 0; i < count; ++i, ++replica) {
+        const std::size_t to_end = plan.stages.size() - s;
+        const double states = tables.memory_bytes(seat.tensor, 0, layers, to_end);
+        const double bytes =
+            tables.memory_bytes(seat.tensor, sizes[replica % sizes.size()], layers, to_end);
+        for (int t = 0; t < seat.tensor; ++t) {
           ranks.push_back(
               {{"rank", ranks.size()},
                {"stage", s},
-               {"device_class", report.tables.places()[static_cast<std::size_t>(group.place)]},
-               {"bytes", bytes(size)},
-               {"limit_bytes", report.tables.memory_limit_bytes(group.place)},
+               {"device_class", tables.name(seat.place)},
+               {"bytes", bytes},
+               {"limit_bytes", tables.memory_limit_bytes(seat.place)},
                {"ledger",
-                {{"states_and_runtime_bytes", bytes(0)},
-                 {"activations_bytes", bytes(size) - bytes(0)}}}});
+                {{"states_and_runtime_bytes", states}, {"activations_bytes", bytes - states}}}});
         }
       }
     }
@@ -177,9 +175,9 @@ class SailorPlanReader {
     reader.for_each("stages", [&](const Json& value, const std::string& path) {
       SailorStage& stage = plan.stages.emplace_back();
       ObjectReader of_stage(value, path, problems_);
-      of_stage.read("first_layer", stage.begin, 0, most_numbered);
-      of_stage.read("last_layer", stage.end, 0, most_numbered);
-      ++stage.end;
+      of_stage.read("first_layer", stage.layers.begin, 0, most_numbered);
+      of_stage.read("last_layer", stage.layers.end, 0, most_numbered);
+      ++stage.layers.end;
       of_stage.for_each("replicas", [&](const Json& group, const std::string& at) {
         stage.replicas.push_back(replicas(group, at, tables));
       });
@@ -203,10 +201,10 @@ class SailorPlanReader {
     ObjectReader reader(value, path, problems_);
     reader.read("count", group.count, 1, most_numbered);
     reader.read("device_class", place);
-    reader.read("tensor_parallel", group.tensor, 1, most_numbered);
-    const std::size_t at = place.find('@');
-    group.place =
-        tables.place(place.substr(0, at), at == std::string::npos ? "" : place.substr(at + 1));
+    reader.read("tensor_parallel", group.seat.tensor, 1, most_numbered);
+    const std::size_t at = std::min(place.find('@'), place.size());
+    group.seat.place =
+        tables.place(place.substr(0, at), place.substr(std::min(at + 1, place.size())));
     return group;
   }
 
@@ -308,12 +306,12 @@ std::string sailor_plan_table(const SailorPlanReport& report) {
   text += "stage  layers   compute s   messages s  sum s     fullest device      replicas\n";
   for (std::size_t s = 0; s < report.parts.stages.size(); ++s) {
     const SailorReport::Stage& stage = report.parts.stages[s];
-    const SailorStage& layers = report.chosen.plan.stages[s];
+    const SailorStage& planned = report.chosen.plan.stages[s];
     text += fmt::format(
         "{:>5}  {:>2}-{:<4}  {:<10.4g}  {:<10.4g}  {:<8.4g}  {:.2f} of {:.2f} GiB   {}\n", s,
-        layers.begin, layers.end - 1, stage.compute_s, stage.communication_s, stage.reduction_s,
-        stage.memory_bytes / (1 << 30), stage.memory_limit_bytes / (1 << 30),
-        replicas_text(layers, report.tables.places()));
+        planned.layers.begin, planned.layers.end - 1, stage.compute_s, stage.communication_s,
+        stage.reduction_s, stage.memory_bytes / (1 << 30), stage.memory_limit_bytes / (1 << 30),
+        replicas_text(planned, report.tables.places()));
   }
   text += fmt::format("shares          {}\n", shares_text(report.chosen.plan));
   text += fmt::format("step time       {:.6g} s  throughput {:.6g} samples/s\n", step_s,

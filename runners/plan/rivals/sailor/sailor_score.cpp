@@ -1,60 +1,75 @@
-// Sailor's formulas for a step, `sailor` and `sailor+` (README.md has them as a table).
+// Sailor's formulas for a step, `sailor` and `sailor+` (README.md has them as a table), and
+// everything that can be wrong with a plan that is to be scored.
 //
 // A plan has thousands of replicas and few that differ, and the search scores millions of plans, so
 // nothing here visits replicas one by one. Pipelines with equal shares are a *group*: the formulas
 // take the slowest replica of each stage among them. A walk over *neighbourhoods* (one kind of
 // replica, the kind it sends to, the group of its pipeline) meets every distinct combination once.
+//
+// A plan comes from a search, from a file, or from a planner of another project, so the checks take
+// nothing for granted: first its shape, then the profiles and links that it needs, then memory.
+// Each of the three names all its problems at once, and the next is asked only of a plan that the
+// one before found sound.
 #include "runners/plan/rivals/sailor/sailor_score.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 namespace {
 
 /// The groups of a plan's pipelines. A run is one entry of shares_of(): neighbouring pipelines.
 struct Groups {
-  std::vector<SailorShare> shares;  ///< distinct
+  std::vector<SailorShare> shares;  ///< distinct; counts are 1
   std::vector<std::size_t> of_run;
   std::vector<int> run_count;  ///< pipelines of a run
-};
 
-/// Shares are equal when each pipeline takes the same; the numbers of pipelines may differ.
-bool equal_share(const SailorShare& a, const SailorShare& b) {
-  return a.micro_batch == b.micro_batch && a.micro_batches == b.micro_batches && a.tails == b.tails;
-}
+  /// The sizes of a group's micro-batches: its own first, then its tails'.
+  std::vector<std::int64_t> sizes(std::size_t group) const {
+    std::vector<std::int64_t> sizes(1, shares[group].micro_batch);
+    sizes.insert(sizes.end(), shares[group].tails.begin(), shares[group].tails.end());
+    return sizes;
+  }
+};
 
 /// Distinct shares in the order of their first pipeline.
 Groups groups_of(const SailorTables& tables, const SailorPlan& plan) {
   Groups groups;
-  for (const SailorShare& share : shares_of(tables, plan)) {
-    const auto known = std::find_if(groups.shares.begin(), groups.shares.end(),
-                                    [&](const SailorShare& s) { return equal_share(s, share); });
-    groups.of_run.push_back(static_cast<std::size_t>(known - groups.shares.begin()));
-    groups.run_count.push_back(share.count);
-    if (known == groups.shares.end()) groups.shares.push_back(share);
+  for (SailorShare share : shares_of(tables, plan)) {
+    groups.run_count.push_back(std::exchange(share.count, 1));
+    const auto known = std::find(groups.shares.begin(), groups.shares.end(), share);
+    groups.of_run.push_back(at_index(known - groups.shares.begin()));
+    if (known == groups.shares.end()) groups.shares.push_back(std::move(share));
   }
   return groups;
 }
 
-/// Calls `visit(replica, of, group)` for every distinct neighbourhood: replica j of `stage`,
-/// replica j mod width of `partner_stage`, the group of pipeline j.
+/// Calls `visit(seat, of, group)` for every distinct neighbourhood: replica j of `stage`, replica j
+/// mod width of `other`, the group of pipeline j.
 template <class Visit>
-void for_each_pair(const SailorStage& stage, const SailorStage& partner_stage, const Groups& groups,
+void for_each_pair(const SailorStage& stage, const SailorStage& other, const Groups& groups,
                    Visit visit) {
   // Without shares of their own all pipelines are one group.
   const bool shared = groups.of_run.size() > 1;
   std::size_t partner = 0, run = 0;
-  int partner_left = partner_stage.replicas[0].count, run_left = groups.run_count[0];
+  int partner_left = other.replicas[0].count, run_left = groups.run_count[0];
   for (const SailorReplicas& replica : stage.replicas) {
     for (int left = replica.count; left > 0;) {
-      visit(replica, partner_stage.replicas[partner], groups.of_run[run]);
+      visit(replica.seat, other.replicas[partner].seat, groups.of_run[run]);
       const int together =
           shared ? std::min({left, partner_left, run_left}) : std::min(left, partner_left);
       left -= together;
       // Replica j talks to replica j modulo the other stage's width, so partners come around again.
       if ((partner_left -= together) == 0) {
-        partner = (partner + 1) % partner_stage.replicas.size();
-        partner_left = partner_stage.replicas[partner].count;
+        partner = (partner + 1) % other.replicas.size();
+        partner_left = other.replicas[partner].count;
       }
       if (shared && (run_left -= together) == 0) {
         run = std::min(run + 1, groups.of_run.size() - 1);
@@ -68,9 +83,9 @@ void for_each_pair(const SailorStage& stage, const SailorStage& partner_stage, c
 /// own size first, then its tails'.
 class PipelineTimes {
  public:
-  PipelineTimes(const SailorTables& tables, const SailorPlan& plan)
-      : tables_(tables), plan_(plan), groups_(groups_of(tables, plan)) {
-    for (const SailorShare& share : groups_.shares) {
+  PipelineTimes(const SailorTables& tables, const SailorPlan& plan, const Groups& groups)
+      : tables_(tables), plan_(plan), groups_(groups) {
+    for (const SailorShare& share : groups.shares) {
       first_.push_back(sizes_.size());
       sizes_.push_back(share.micro_batch);
       sizes_.insert(sizes_.end(), share.tails.begin(), share.tails.end());
@@ -81,9 +96,23 @@ class PipelineTimes {
     for (std::size_t s = 0; s < plan.stages.size(); ++s) fill(s);
   }
 
-  const Groups& groups() const { return groups_; }
-  double seconds(std::size_t group) const;
-  std::size_t slowest_group() const;
+  /// The first micro-batch passes all stages; each further one takes the slowest stage, and so does
+  /// each tail at its own size.
+  double seconds(std::size_t group) const {
+    const std::size_t main = first_[group];
+    const std::int64_t more = groups_.shares[group].micro_batches - 1;
+    double time = more > 0 ? static_cast<double>(more) * slowest(main) : 0;
+    for (std::size_t s = 0; s < plan_.stages.size(); ++s) time += stage_s(main, s);
+    for (std::size_t i = main + 1; i < first_[group + 1]; ++i) time += slowest(i);
+    return time;
+  }
+  std::size_t slowest_group() const {
+    std::size_t most = 0;
+    for (std::size_t g = 1; g < groups_.shares.size(); ++g) {
+      if (seconds(g) > seconds(most)) most = g;
+    }
+    return most;
+  }
   /// Seconds of a micro-batch of the group's own size.
   double compute(std::size_t group, std::size_t stage) const {
     return compute_[slot(first_[group], stage)];
@@ -96,121 +125,99 @@ class PipelineTimes {
   std::size_t slot(std::size_t size, std::size_t stage) const {
     return size * plan_.stages.size() + stage;
   }
-  void fill(std::size_t stage);
-  void add_sends(std::size_t stage, std::size_t neighbour, int layer, double times);
-  double slowest(std::size_t size) const;
+  double stage_s(std::size_t size, std::size_t stage) const {
+    return compute_[slot(size, stage)] + communication_[slot(size, stage)];
+  }
+  double slowest(std::size_t size) const {
+    double most = 0;
+    for (std::size_t s = 0; s < plan_.stages.size(); ++s) most = std::max(most, stage_s(size, s));
+    return most;
+  }
+
+  /// The slowest replica of each group counts, and so does the slowest of its sends.
+  void fill(std::size_t s) {
+    const SailorStage& stage = plan_.stages[s];
+    for_each_pair(stage, stage, groups_,
+                  [&](const SailorSeat& seat, const SailorSeat&, std::size_t group) {
+                    for (std::size_t i = first_[group]; i < first_[group + 1]; ++i) {
+                      double& most = compute_[slot(i, s)];
+                      most = std::max(most, tables_.compute_s(seat, sizes_[i], stage.layers));
+                    }
+                  });
+    for_each_send(s, plan_.stages.size(), stage.layers,
+                  [&](std::size_t other, int layer, int times) {
+                    sends_.assign(sizes_.size(), 0);
+                    add_sends(stage, plan_.stages[other], layer);
+                    for (std::size_t i = 0; i < sizes_.size(); ++i) {
+                      communication_[slot(i, s)] += times * sends_[i];
+                    }
+                  });
+  }
+
+  void add_sends(const SailorStage& stage, const SailorStage& other, int layer) {
+    for_each_pair(stage, other, groups_,
+                  [&](const SailorSeat& from, const SailorSeat& to, std::size_t group) {
+                    for (std::size_t i = first_[group]; i < first_[group + 1]; ++i) {
+                      sends_[i] = std::max(sends_[i], tables_.send_s(from, to, layer, sizes_[i]));
+                    }
+                  });
+  }
 
   const SailorTables& tables_;
   const SailorPlan& plan_;
-  Groups groups_;
+  const Groups& groups_;
   std::vector<std::int64_t> sizes_;
   std::vector<std::size_t> first_;  ///< by group, and the end
   std::vector<double> compute_, communication_;
-  std::vector<double> sends_;
+  std::vector<double> sends_;  ///< by size, of the stage and neighbour that are looked at
 };
-
-// The slowest replica of each group counts, and so does the slowest of its sends.
-void PipelineTimes::fill(std::size_t s) {
-  const SailorStage& stage = plan_.stages[s];
-  for_each_pair(stage, stage, groups_,
-                [&](const SailorReplicas& replica, const SailorReplicas&, std::size_t group) {
-                  for (std::size_t i = first_[group]; i < first_[group + 1]; ++i) {
-                    double& most = compute_[slot(i, s)];
-                    most = std::max(most, tables_.compute_s(replica.place, replica.tensor,
-                                                            sizes_[i], stage.begin, stage.end));
-                  }
-                });
-  const SailorSends sends = sailor_sends(s, plan_.stages.size());
-  if (sends.to_next > 0) add_sends(s, s + 1, stage.end - 1, sends.to_next);
-  if (sends.to_previous > 0) add_sends(s, s - 1, stage.begin, sends.to_previous);
-}
-
-/// Adds the slowest of the stage's sends to `neighbour`, `times` over.
-void PipelineTimes::add_sends(std::size_t s, std::size_t neighbour, int layer, double times) {
-  sends_.assign(sizes_.size(), 0);
-  const auto visit = [&](const SailorReplicas& from, const SailorReplicas& to, std::size_t group) {
-    for (std::size_t i = first_[group]; i < first_[group + 1]; ++i) {
-      sends_[i] = std::max(sends_[i], tables_.send_s(from.place, from.tensor, to.place, to.tensor,
-                                                     layer, sizes_[i]));
-    }
-  };
-  for_each_pair(plan_.stages[s], plan_.stages[neighbour], groups_, visit);
-  for (std::size_t i = 0; i < sizes_.size(); ++i) communication_[slot(i, s)] += times * sends_[i];
-}
-
-double PipelineTimes::slowest(std::size_t size) const {
-  double most = 0;
-  for (std::size_t s = 0; s < plan_.stages.size(); ++s) {
-    most = std::max(most, compute_[slot(size, s)] + communication_[slot(size, s)]);
-  }
-  return most;
-}
-
-// The first micro-batch passes all stages; each further one takes the slowest stage, and so does
-// each tail at its own size.
-double PipelineTimes::seconds(std::size_t group) const {
-  // The group's own size comes first, its tails behind it.
-  const std::size_t main = first_[group];
-  const std::int64_t more = groups_.shares[group].micro_batches - 1;
-  double time = more > 0 ? static_cast<double>(more) * slowest(main) : 0;
-  for (std::size_t s = 0; s < plan_.stages.size(); ++s) {
-    time += compute_[slot(main, s)] + communication_[slot(main, s)];
-  }
-  for (std::size_t i = main + 1; i < first_[group + 1]; ++i) time += slowest(i);
-  return time;
-}
-
-std::size_t PipelineTimes::slowest_group() const {
-  std::size_t most = 0;
-  for (std::size_t g = 1; g < groups_.shares.size(); ++g) {
-    if (seconds(g) > seconds(most)) most = g;
-  }
-  return most;
-}
 
 /// Update times in the profiles hardly depend on the size of the micro-batch; each replica's are
 /// taken at its own.
 double update_s(const SailorTables& tables, const Groups& groups, const SailorStage& stage) {
   double most = 0;
-  for_each_pair(stage, stage, groups,
-                [&](const SailorReplicas& replica, const SailorReplicas&, std::size_t group) {
-                  most = std::max(most,
-                                  tables.update_s(replica.place, replica.tensor,
-                                                  groups.shares[group].micro_batch, stage.begin));
-                });
+  for_each_pair(
+      stage, stage, groups, [&](const SailorSeat& seat, const SailorSeat&, std::size_t group) {
+        most = std::max(
+            most, tables.update_s(seat, groups.shares[group].micro_batch, stage.layers.begin));
+      });
   return most;
 }
 
-/// A ring passes from replica to replica in their order, so the pairs are those of neighbouring
-/// groups, and a group with itself where it has several.
+/// Calls `visit(place, neighbour)` for the pairs of a stage's ring. It passes from replica to
+/// replica in their order, so the pairs are those of neighbouring kinds, and a kind with itself
+/// where it has several.
+template <class Visit>
+void for_each_neighbour(const SailorStage& stage, Visit visit) {
+  for (std::size_t i = 0; i < stage.replicas.size(); ++i) {
+    const auto& [count, seat] = stage.replicas[i];
+    if (count > 1) visit(seat.place, seat.place);
+    if (i + 1 < stage.replicas.size()) visit(seat.place, stage.replicas[i + 1].seat.place);
+  }
+}
+
 double reduction_s(const SailorTables& tables, const SailorStage& stage) {
   const int width = stage.width();
-  int least = stage.replicas.front().tensor;
-  for (const SailorReplicas& group : stage.replicas) least = std::min(least, group.tensor);
+  int least = stage.replicas.front().seat.tensor;
+  for (const SailorReplicas& group : stage.replicas) least = std::min(least, group.seat.tensor);
   double most = 0;
-  const auto add = [&](int a, int b) {
-    most = std::max(most, tables.reduction_s(a, b, width, least, stage.begin, stage.end));
-  };
-  for (std::size_t i = 0; i < stage.replicas.size(); ++i) {
-    const SailorReplicas& group = stage.replicas[i];
-    if (group.count > 1) add(group.place, group.place);
-    if (i + 1 < stage.replicas.size()) add(group.place, stage.replicas[i + 1].place);
-  }
+  for_each_neighbour(stage, [&](int a, int b) {
+    most = std::max(most, tables.reduction_s(a, b, width, least, stage.layers));
+  });
   return most;
 }
 
 /// Finds the replica of a stage that is nearest its memory limit.
-SailorReport::Stage memory_of(const SailorTables& tables, const Groups& groups,
-                              const SailorPlan& plan, std::size_t s) {
+void find_fullest(const SailorTables& tables, const Groups& groups, const SailorPlan& plan,
+                  std::size_t s, SailorReport::Stage& fullest) {
   const SailorStage& stage = plan.stages[s];
-  SailorReport::Stage fullest;
-  const auto visit = [&](const SailorReplicas& replica, const SailorReplicas&, std::size_t group) {
+  const auto visit = [&](const SailorSeat& seat, const SailorSeat&, std::size_t group) {
     const SailorShare& share = groups.shares[group];
     std::int64_t size = share.micro_batch;
     for (const std::int64_t tail : share.tails) size = std::max(size, tail);
-    const double bytes = tables.memory_bytes(replica.tensor, size, stage.begin, stage.end,
-                                             static_cast<int>(plan.stages.size() - s));
-    const double limit = tables.memory_limit_bytes(replica.place);
+    const double bytes =
+        tables.memory_bytes(seat.tensor, size, stage.layers, plan.stages.size() - s);
+    const double limit = tables.memory_limit_bytes(seat.place);
     // Compares bytes / limit of the two without dividing.
     if (fullest.memory_limit_bytes > 0 &&
         bytes * fullest.memory_limit_bytes <= fullest.memory_bytes * limit) {
@@ -220,24 +227,195 @@ SailorReport::Stage memory_of(const SailorTables& tables, const Groups& groups,
     fullest.memory_limit_bytes = limit;
   };
   for_each_pair(stage, stage, groups, visit);
-  return fullest;
 }
 
-/// The slowest update of all stages.
-double update_s(const SailorTables& tables, const SailorPlan& plan, const Groups& groups) {
-  double most = 0;
-  for (const SailorStage& stage : plan.stages) {
-    most = std::max(most, update_s(tables, groups, stage));
+/// All of a report but memory.
+SailorReport times_of(const SailorTables& tables, const SailorPlan& plan, const Groups& groups) {
+  const PipelineTimes times(tables, plan, groups);
+  const std::size_t slowest = times.slowest_group();
+  SailorReport report;
+  report.pipeline_s = times.seconds(slowest);
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    SailorReport::Stage& stage = report.stages.emplace_back();
+    stage.compute_s = times.compute(slowest, s);
+    stage.communication_s = times.communication(slowest, s);
+    stage.update_s = update_s(tables, groups, plan.stages[s]);
+    stage.reduction_s = reduction_s(tables, plan.stages[s]);
+    report.update_s = std::max(report.update_s, stage.update_s);
+    report.reduction_s = std::max(report.reduction_s, stage.reduction_s);
   }
-  return most;
+  report.step_time_s = report.pipeline_s + report.update_s + report.reduction_s;
+  return report;
 }
 
-/// The slowest sum of all stages.
-double reduction_s(const SailorTables& tables, const SailorPlan& plan) {
-  double most = 0;
-  for (const SailorStage& stage : plan.stages) most = std::max(most, reduction_s(tables, stage));
-  return most;
-}
+class SailorCheck {
+ public:
+  SailorCheck(const SailorTables& tables, const SailorPlan& plan) : tables_(tables), plan_(plan) {}
+
+  void run() {
+    check_layers();
+    for (std::size_t s = 0; s < plan_.stages.size(); ++s) check_replicas(s);
+    check_shares();
+    problems_.throw_if_any();
+    check_entries();
+    check_memory();
+    problems_.throw_if_any();
+  }
+
+  /// Notes profiles and links that are missing: the tables answer with infinity there.
+  void check_entries() {
+    const Groups groups = groups_of(tables_, plan_);
+    std::set<std::string> profiles, links;
+    for (std::size_t s = 0; s < plan_.stages.size(); ++s) {
+      find_missing_profiles(plan_.stages[s], groups, profiles);
+      find_missing_links(s, groups, links);
+    }
+    if (!profiles.empty()) {
+      problems_.add(
+          fmt::format("no profile of {} for {}", tables_.model(), fmt::join(profiles, "; ")), "",
+          "Take sizes that are profiled, or --fill-profiles for analytic times.");
+    }
+    if (!links.empty()) {
+      problems_.add(
+          fmt::format("no link, or none that carries such a message: {}", fmt::join(links, "; ")));
+    }
+    problems_.throw_if_any();
+  }
+
+ private:
+  /// Stages cover the model without gaps: each begins where the one before ends.
+  void check_layers() {
+    if (plan_.stages.empty()) problems_.add("the plan has no stages");
+    int next = 0;
+    for (std::size_t s = 0; s < plan_.stages.size(); ++s) {
+      const auto [begin, end] = plan_.stages[s].layers;
+      if (begin != next || end <= begin) {
+        problems_.add(fmt::format("stage {} has layers {} to {}", s, begin, end - 1),
+                      fmt::format("must begin with layer {} and have one or more", next));
+      }
+      next = end;
+    }
+    if (plan_.stages.empty() || next == tables_.layers()) return;
+    problems_.add(fmt::format("the stages have {} layers", next),
+                  fmt::format("{} has {}", tables_.model(), tables_.layers()));
+  }
+
+  /// A replica is a tensor-parallel group of one node, so its degree is bounded by the node.
+  void check_replicas(std::size_t s) {
+    const SailorStage& stage = plan_.stages[s];
+    if (stage.replicas.empty()) problems_.add(fmt::format("stage {} has no replicas", s));
+    for (const auto& [count, seat] : stage.replicas) {
+      const auto places = std::ssize(tables_.places());
+      if (count < 1) {
+        problems_.add(fmt::format("stage {} has {} replicas of a kind", s, count),
+                      "must be one or more");
+      }
+      if (seat.place < 0 || seat.place >= places) {
+        problems_.add(fmt::format("stage {} runs on place {}", s, seat.place),
+                      fmt::format("there are {}", places));
+      } else if (seat.tensor < 1 || seat.tensor > tables_.per_node(seat.place)) {
+        problems_.add(fmt::format("stage {} has tensor-parallel degree {} on {}", s, seat.tensor,
+                                  tables_.name(seat.place)),
+                      fmt::format("a node has {} devices", tables_.per_node(seat.place)));
+      }
+    }
+  }
+
+  /// A plan with shares gives every pipeline its own samples, which must add up to the batch; then
+  /// all stages have one replica per pipeline.
+  void check_shares() {
+    if (plan_.stages.empty()) return;
+    if (plan_.shares.empty()) {
+      if (plan_.micro_batch < 1) problems_.add(fmt::format("micro-batch of {}", plan_.micro_batch));
+      return;
+    }
+    int pipelines = 0;
+    std::int64_t samples = 0;
+    for (const SailorShare& share : plan_.shares) {
+      bool sound = share.count >= 1 && share.micro_batch >= 1 && share.micro_batches >= 1;
+      for (const std::int64_t tail : share.tails) sound &= tail >= 1 && tail < share.micro_batch;
+      if (!sound) {
+        problems_.add(
+            fmt::format("{} pipelines take {} micro-batches of {} and tails of [{}]", share.count,
+                        share.micro_batches, share.micro_batch, fmt::join(share.tails, ", ")),
+            "all are one or more, and tails are smaller than the rest");
+      }
+      pipelines += share.count;
+      samples += share.count * share.samples();
+    }
+    if (samples != tables_.global_batch()) {
+      problems_.add(fmt::format("the pipelines take {} samples together", samples),
+                    fmt::format("the global batch is {}", tables_.global_batch()));
+    }
+    for (std::size_t s = 0; s < plan_.stages.size(); ++s) {
+      const int width = plan_.stages[s].width();
+      if (width == pipelines) continue;
+      problems_.add(fmt::format("stage {} has {} replicas and there are shares for {} pipelines", s,
+                                width, pipelines),
+                    "pipelines with shares of their own have one replica of every stage");
+    }
+  }
+
+  /// Every size of a replica's pipeline is asked.
+  void find_missing_profiles(const SailorStage& stage, const Groups& groups,
+                             std::set<std::string>& missing) const {
+    for_each_pair(
+        stage, stage, groups, [&](const SailorSeat& seat, const SailorSeat&, std::size_t group) {
+          for (const std::int64_t size : groups.sizes(group)) {
+            if (std::isfinite(tables_.update_s(seat, size, stage.layers.begin))) continue;
+            missing.insert(
+                fmt::format("{} tp{} micro-batch {}", tables_.name(seat.place), seat.tensor, size));
+          }
+        });
+  }
+
+  /// Links are needed between neighbours of a stage, for the ring of its sum, and in both
+  /// directions between the replicas of neighbouring stages that exchange messages.
+  void find_missing_links(std::size_t s, const Groups& groups,
+                          std::set<std::string>& missing) const {
+    const SailorStage& stage = plan_.stages[s];
+    const auto note = [&](double time, int from, int to) {
+      if (std::isfinite(time)) return;
+      missing.insert(fmt::format("{} to {}", tables_.name(from), tables_.name(to)));
+    };
+    const int width = stage.width();
+    for_each_neighbour(stage, [&](int here, int next) {
+      note(tables_.reduction_s(here, next, width, 1, stage.layers), here, next);
+    });
+    if (s + 1 == plan_.stages.size()) return;
+    const SailorStage& next = plan_.stages[s + 1];
+    const auto exchange = [&](const SailorSeat& a, const SailorSeat& b, std::size_t group) {
+      for (const std::int64_t size : groups.sizes(group)) {
+        note(tables_.send_s(a, b, stage.layers.end - 1, size), a.place, b.place);
+        note(tables_.send_s(b, a, stage.layers.end, size), b.place, a.place);
+      }
+    };
+    // Replicas of the wider stage share those of the narrower one.
+    if (width >= next.width()) return for_each_pair(stage, next, groups, exchange);
+    for_each_pair(next, stage, groups,
+                  [&](const SailorSeat& b, const SailorSeat& a, std::size_t group) {
+                    exchange(a, b, group);
+                  });
+  }
+
+  /// The report has the replica of each stage that is nearest its limit.
+  void check_memory() {
+    const SailorReport report = sailor_report(tables_, plan_);
+    for (std::size_t s = 0; s < report.stages.size(); ++s) {
+      const SailorReport::Stage& stage = report.stages[s];
+      if (stage.memory_bytes <= stage.memory_limit_bytes) continue;
+      problems_.add(fmt::format("stage {} needs {} on a device of {}", s,
+                                rounded_byte_size(stage.memory_bytes),
+                                rounded_byte_size(stage.memory_limit_bytes)),
+                    "by Sailor's memory formula",
+                    "Smaller micro-batches, fewer layers or a higher degree need less.");
+    }
+  }
+
+  const SailorTables& tables_;
+  const SailorPlan& plan_;
+  ProblemList problems_;
+};
 
 }  // namespace
 
@@ -249,37 +427,34 @@ std::vector<SailorShare> shares_of(const SailorTables& tables, const SailorPlan&
 }
 
 double sailor_step_time_s(const SailorTables& tables, const SailorPlan& plan) {
-  const PipelineTimes times(tables, plan);
-  return times.seconds(times.slowest_group()) + update_s(tables, plan, times.groups()) +
-         reduction_s(tables, plan);
+  return times_of(tables, plan, groups_of(tables, plan)).step_time_s;
 }
 
 bool fits_sailor_memory(const SailorTables& tables, const SailorPlan& plan) {
   const Groups groups = groups_of(tables, plan);
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    const SailorReport::Stage fullest = memory_of(tables, groups, plan, s);
+    SailorReport::Stage fullest;
+    find_fullest(tables, groups, plan, s, fullest);
     if (fullest.memory_bytes > fullest.memory_limit_bytes) return false;
   }
   return true;
 }
 
 SailorReport sailor_report(const SailorTables& tables, const SailorPlan& plan) {
-  const PipelineTimes times(tables, plan);
-  const std::size_t slowest = times.slowest_group();
-  SailorReport report;
+  const Groups groups = groups_of(tables, plan);
+  SailorReport report = times_of(tables, plan, groups);
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    SailorReport::Stage& stage = report.stages.emplace_back();
-    stage = memory_of(tables, times.groups(), plan, s);
-    stage.compute_s = times.compute(slowest, s);
-    stage.communication_s = times.communication(slowest, s);
-    stage.update_s = update_s(tables, times.groups(), plan.stages[s]);
-    stage.reduction_s = reduction_s(tables, plan.stages[s]);
+    find_fullest(tables, groups, plan, s, report.stages[s]);
   }
-  report.pipeline_s = times.seconds(slowest);
-  report.update_s = update_s(tables, plan, times.groups());
-  report.reduction_s = reduction_s(tables, plan);
-  report.step_time_s = report.pipeline_s + report.update_s + report.reduction_s;
   return report;
+}
+
+void check_sailor_plan(const SailorTables& tables, const SailorPlan& plan) {
+  SailorCheck(tables, plan).run();
+}
+
+void check_sailor_entries(const SailorTables& tables, const SailorPlan& plan) {
+  SailorCheck(tables, plan).check_entries();
 }
 
 }  // namespace heteroperf

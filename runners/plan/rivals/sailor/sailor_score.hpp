@@ -3,22 +3,12 @@
 #include <vector>
 
 #include "runners/plan/rivals/sailor/sailor_plan.hpp"
-#include "runners/plan/rivals/sailor/sailor_tables.hpp"
 
 namespace heteroperf {
 
 /// The plan's shares; of a plan without them one for all pipelines: as many equal micro-batches as
 /// the global batch needs.
 std::vector<SailorShare> shares_of(const SailorTables& tables, const SailorPlan& plan);
-
-/// Seconds of an optimizer step by Sailor's published formulas: `sailor` for a plan without shares,
-/// our extension `sailor+` for one with them (README.md). Infinity where a profile or a link is
-/// missing. Memory is a question of its own. The plan is one that check_sailor_plan() takes, but
-/// for missing profiles and links.
-double sailor_step_time_s(const SailorTables& tables, const SailorPlan& plan);
-
-/// True where every replica is within its device's memory.
-bool fits_sailor_memory(const SailorTables& tables, const SailorPlan& plan);
 
 /// The parts of a plan's time and memory.
 struct SailorReport {
@@ -31,7 +21,15 @@ struct SailorReport {
   double update_s = 0, reduction_s = 0, step_time_s = 0;
   std::vector<Stage> stages;
 };
+/// Scores by Sailor's published formulas: `sailor` for a plan without shares, our extension
+/// `sailor+` for one with them (README.md). Times are infinite where a profile or a link is
+/// missing. The plan is one that check_sailor_plan() takes, but for missing profiles and links, and
+/// for memory.
 SailorReport sailor_report(const SailorTables& tables, const SailorPlan& plan);
+/// The report's seconds of an optimizer step alone.
+double sailor_step_time_s(const SailorTables& tables, const SailorPlan& plan);
+/// True where every replica is within its device's memory.
+bool fits_sailor_memory(const SailorTables& tables, const SailorPlan& plan);
 
 /// Seconds of an optimizer step by exact simulation: the longest makespan of a pipeline, the sums
 /// over replicas and the update (README.md). Throws UserError where check_sailor_entries() does, or

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
-#include "runners/plan/rivals/sailor/sailor_cuts.hpp"
+#include "metrics/base/clock.hpp"
+#include "runners/plan/rivals/sailor/sailor_plan.hpp"
 
 namespace heteroperf {
 
@@ -40,5 +42,31 @@ SailorSearchResult search_sailor(const SailorTables& tables, const SailorDevices
 /// device-seconds per sample, for any slowness s_p of the places and λ_l = min_p u_pl / s_p:
 /// T ≥ batch · Σ_l λ_l / Σ_p n_p / s_p; the result is the best of some s.
 double sailor_work_bound_s(const SailorTables& tables, const SailorDevices& devices);
+
+/// One search: what it is for, how long it may still take, and its result so far.
+struct SailorSearch {
+  const SailorTables& tables;
+  const SailorDevices& devices;
+  double time_limit_s = 10;
+  Stopwatch stopwatch;
+  SailorSearchResult result;
+
+  /// False, and noted in the result, after the time limit.
+  bool has_time();
+  int all_devices() const;
+  /// The most stages of a plan that are of use: none without a layer or a device.
+  int most_stages(int most) const;
+};
+/// The two searches that search_sailor() chooses from. They leave the result without stages where
+/// nothing fits.
+void search_published(SailorSearch& search);
+void search_extended(SailorSearch& search);
+
+/// Spreads layers as Sailor does: evenly, the rest to the last stages. Bounds are the first layer
+/// of every stage, and the layers' number.
+std::vector<int> even_bounds(int layers, int stages);
+inline SailorLayers layers_between(const std::vector<int>& bounds, std::size_t stage) {
+  return {bounds[stage], bounds[stage + 1]};
+}
 
 }  // namespace heteroperf

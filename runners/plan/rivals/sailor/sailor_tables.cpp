@@ -2,8 +2,7 @@
 // that no question searches or adds up.
 //
 // A search asks millions of times what layers [a, b) take on a place, so each question is two
-// look-ups and a difference. An index array maps every combination of device, degree and size to
-// its entry; −1 stands for one that has no profile, and questions about it are answered with
+// look-ups and a difference. Questions about what has no profile or link are answered with
 // infinity, which every comparison then rejects by itself. The formulas are Sailor's own, in its
 // units: values of 4 bytes, sums in buckets, a fixed amount of memory for its runtime.
 #include "runners/plan/rivals/sailor/sailor_tables.hpp"
@@ -15,8 +14,7 @@
 #include <cmath>
 #include <set>
 
-#include "metrics/base/error.hpp"
-#include "metrics/base/quantity.hpp"
+#include "metrics/base/strict_json.hpp"
 
 namespace heteroperf {
 namespace {
@@ -31,38 +29,34 @@ constexpr double runtime_bytes = 2e9, runtime_bytes_tensor_parallel = 3e9;
 /// Neighbours' links that the parts of a tensor-parallel replica share at most.
 constexpr int most_shared_links = 4;
 
-/// The published table, in GiB; the smaller of it and the cluster file holds.
-/// A device and its memory in Sailor's own table.
-struct KnownMemory {
-  const char* device;
-  double gib;
-};
-constexpr KnownMemory known_memory[] = {{"A100-40", 40}, {"V100-16", 16}, {"GH-96", 96}};
+/// The memory of devices in Sailor's published table; the smaller of it and the cluster file holds.
+constexpr std::pair<const char*, double> known_memory_gib[] = {
+    {"A100-40", 40}, {"V100-16", 16}, {"GH-96", 96}};
 
 double memory_limit(const std::string& device, const SailorDevice& given) {
   double limit = static_cast<double>(given.memory.value());
-  for (const KnownMemory& known : known_memory) {
-    if (device == known.device) limit = std::min(limit, known.gib * 1073741824.0);
+  for (const auto& [name, gib] : known_memory_gib) {
+    if (device == name) limit = std::min(limit, gib * 1073741824.0);
   }
   return limit;
 }
 
-/// Running totals: element i is the sum of the first i values.
-template <class Value>
-std::vector<double> summed(const std::vector<Value>& values, double (*of)(const Value&)) {
-  std::vector<double> sums(1, 0.0);
-  for (const Value& value : values) sums.push_back(sums.back() + of(value));
-  return sums;
-}
-
 }  // namespace
+
+std::vector<int> places_in_use(const SailorDevices& devices) {
+  std::vector<int> places;
+  for (int place = 0; place < std::ssize(devices); ++place) {
+    if (devices[at_index(place)] > 0) places.push_back(place);
+  }
+  return places;
+}
 
 SailorTables::SailorTables(const SailorInputs& inputs)
     : layers_(inputs.model.size()),
       global_batch_(inputs.training.global_batch),
       home_zone_(inputs.zone),
       model_(inputs.model.name) {
-  take_profiles(inputs);
+  take_profiles(inputs.model);
   take_places(inputs);
   take_network(inputs);
   take_layers(inputs.model);
@@ -71,25 +65,27 @@ SailorTables::SailorTables(const SailorInputs& inputs)
                   "none has a profile of it, a memory size and links");
 }
 
-// Slots of missing profiles stay −1. The bounds of sizes and degrees are those that occur.
-void SailorTables::take_profiles(const SailorInputs& inputs) {
-  for (const auto& [device, profiles] : inputs.model.profiles) {
-    devices_.push_back(device);
+// The bounds of sizes and degrees are those that occur. Devices are numbered as they come.
+void SailorTables::take_profiles(const SailorModel& model) {
+  int most_tensor = 0;
+  for (const auto& [device, profiles] : model.profiles) {
     for (const auto& [key, ignored] : profiles) {
       most_micro_batch_ = std::max(most_micro_batch_, key.first);
-      most_tensor_ = std::max(most_tensor_, key.second);
+      most_tensor = std::max(most_tensor, key.second);
     }
   }
-  entry_of_.assign(entry_slot(static_cast<int>(devices_.size()), 0, 0), -1);
-  for (std::size_t d = 0; d < devices_.size(); ++d) {
-    for (const auto& [key, timings] : inputs.model.profiles.at(devices_[d])) {
-      entry_of_[entry_slot(static_cast<int>(d), key.second, key.first)] =
-          static_cast<std::int32_t>(entries_.size());
-      Entry& entry = entries_.emplace_back();
-      entry.computed = summed<SailorTiming>(
-          timings, [](const SailorTiming& t) { return t.forward_s + t.backward_s; });
-      for (const SailorTiming& timing : timings) entry.update.push_back(timing.update_s);
+  entries_ =
+      FlatTable<Entry, 3>({std::ssize(model.profiles), most_tensor + 1, most_micro_batch_ + 1});
+  std::int64_t number = 0;
+  for (const auto& [device, profiles] : model.profiles) {
+    for (const auto& [key, timings] : profiles) {
+      Entry& entry = entries_.add({number, key.second, key.first});
+      for (const SailorTiming& timing : timings) {
+        entry.computed.add(timing.forward_s + timing.backward_s);
+        entry.update.push_back(timing.update_s);
+      }
     }
+    ++number;
   }
 }
 
@@ -98,147 +94,115 @@ void SailorTables::take_profiles(const SailorInputs& inputs) {
 void SailorTables::take_places(const SailorInputs& inputs) {
   std::set<std::pair<std::string, std::string>> ends;  // zone, device: the inputs' zone first
   for (const auto& [pair, ignored] : inputs.network) {
-    const SailorLinkEnd& end = pair.first;
-    ends.emplace(end.zone == home_zone_ ? "" : end.zone, end.device);
-    most_devices_ = std::max({most_devices_, pair.first.devices, pair.second.devices});
+    const auto& [from, to] = pair;
+    ends.emplace(from.zone == home_zone_ ? "" : from.zone, from.device);
   }
+  const auto& profiles = inputs.model.profiles;
   for (const auto& [zone, device] : ends) {
-    const auto known = std::find(devices_.begin(), devices_.end(), device);
+    const auto profile = profiles.find(device);
     const auto given = inputs.devices.find(device);
-    if (known == devices_.end() || given == inputs.devices.end()) continue;
-    places_.push_back({device, zone.empty() ? home_zone_ : zone,
-                       static_cast<int>(known - devices_.begin()), given->second.per_node,
-                       memory_limit(device, given->second)});
+    if (profile == profiles.end() || given == inputs.devices.end()) continue;
+    places_.push_back({device, static_cast<int>(std::distance(profiles.begin(), profile)),
+                       given->second.per_node, memory_limit(device, given->second)});
     names_.push_back(zone.empty() ? device : device + "@" + zone);
   }
 }
 
 // Links of devices that are no places are left out.
 void SailorTables::take_network(const SailorInputs& inputs) {
-  curve_of_.assign(curve_slot(static_cast<int>(places_.size()), 0, 0, 0), -1);
-  const auto index_of = [&](const SailorLinkEnd& end) {
-    const auto known = std::find_if(places_.begin(), places_.end(), [&](const Place& place) {
-      return place.device == end.device && place.zone == end.zone;
-    });
-    return known == places_.end() ? -1 : static_cast<int>(known - places_.begin());
-  };
+  int most = 0;
+  for (const auto& [pair, ignored] : inputs.network) {
+    most = std::max({most, pair.first.devices, pair.second.devices});
+  }
+  curves_ =
+      FlatTable<SailorCurve, 4>({std::ssize(places_), most + 1, std::ssize(places_), most + 1});
   for (const auto& [pair, curve] : inputs.network) {
-    const int from = index_of(pair.first), to = index_of(pair.second);
-    if (from < 0 || to < 0) continue;
-    curve_of_[curve_slot(from, pair.first.devices, to, pair.second.devices)] =
-        static_cast<std::int32_t>(curves_.size());
-    curves_.push_back(curve);
+    const auto& [from, to] = pair;
+    const int sender = find_place(from.device, from.zone),
+              receiver = find_place(to.device, to.zone);
+    if (sender < 0 || receiver < 0) continue;
+    curves_.add({sender, from.devices, receiver, to.devices}) = curve;
   }
 }
 
 /// Messages and sums follow the whole layers, memory the share of a rank of each degree.
 void SailorTables::take_layers(const SailorModel& model) {
-  using Layer = SailorLayer;
-  const std::vector<Layer>& whole = model.layers.at(1);
-  for (const Layer& layer : whole) output_bytes_.push_back(layer.output * bytes_per_float);
-  parameter_bytes_ =
-      summed<Layer>(whole, [](const Layer& l) { return l.parameters * bytes_per_float; });
-  held_.resize(static_cast<std::size_t>(model.layers.rbegin()->first) + 1);
+  for (const SailorLayer& layer : model.layers.at(1)) {
+    output_bytes_.push_back(layer.output * bytes_per_float);
+    parameter_bytes_.add(layer.parameters * bytes_per_float);
+  }
+  held_ = FlatTable<Held, 1>({model.layers.rbegin()->first + 1});
   for (const auto& [tensor, layers] : model.layers) {
-    held_[static_cast<std::size_t>(tensor)] = {
-        summed<Layer>(layers, [](const Layer& l) { return l.parameters; }),
-        summed<Layer>(layers, [](const Layer& l) { return l.kept * bytes_per_float; })};
+    Held& held = held_.add({tensor});
+    for (const SailorLayer& layer : layers) {
+      held.parameters.add(layer.parameters);
+      held.kept.add(layer.kept * bytes_per_float);
+    }
   }
 }
 
-/// The place of a combination in the flat array; sizes lie closest together.
-std::size_t SailorTables::entry_slot(int device, int tensor, std::int64_t micro_batch) const {
-  const auto row = static_cast<std::size_t>(device) * (static_cast<std::size_t>(most_tensor_) + 1) +
-                   static_cast<std::size_t>(tensor);
-  return row * (static_cast<std::size_t>(most_micro_batch_) + 1) +
-         static_cast<std::size_t>(micro_batch);
+std::string SailorTables::place_name(const std::string& device, const std::string& zone) const {
+  return zone.empty() || zone == home_zone_ ? device : fmt::format("{}@{}", device, zone);
 }
 
-std::size_t SailorTables::curve_slot(int from, int from_devices, int to, int to_devices) const {
-  const std::size_t counts = static_cast<std::size_t>(most_devices_) + 1;
-  const std::size_t sender =
-      static_cast<std::size_t>(from) * counts + static_cast<std::size_t>(from_devices);
-  return (sender * places_.size() + static_cast<std::size_t>(to)) * counts +
-         static_cast<std::size_t>(to_devices);
-}
-
-/// Null where there is no such profile, or the numbers are outside of all profiles.
-const SailorTables::Entry* SailorTables::entry(int place, int tensor,
-                                               std::int64_t micro_batch) const {
-  if (tensor < 1 || tensor > most_tensor_ || micro_batch < 1 || micro_batch > most_micro_batch_) {
-    return nullptr;
-  }
-  const std::int32_t index = entry_of_[entry_slot(at(place).device_index, tensor, micro_batch)];
-  return index < 0 ? nullptr : &entries_[static_cast<std::size_t>(index)];
-}
-
-/// Null where there is no link of so many devices on both sides.
-const SailorCurve* SailorTables::curve(int from, int from_devices, int to, int to_devices) const {
-  if (from_devices > most_devices_ || to_devices > most_devices_) return nullptr;
-  const std::int32_t index = curve_of_[curve_slot(from, from_devices, to, to_devices)];
-  return index < 0 ? nullptr : &curves_[static_cast<std::size_t>(index)];
+int SailorTables::find_place(const std::string& device, const std::string& zone) const {
+  const auto known = std::find(names_.begin(), names_.end(), place_name(device, zone));
+  return known == names_.end() ? -1 : static_cast<int>(known - names_.begin());
 }
 
 int SailorTables::place(const std::string& device, const std::string& zone) const {
-  const std::string name =
-      zone.empty() || zone == home_zone_ ? device : fmt::format("{}@{}", device, zone);
-  const auto known = std::find(names_.begin(), names_.end(), name);
-  if (known != names_.end()) return static_cast<int>(known - names_.begin());
-  const std::string near = nearest_name(name, names_);
+  const int known = find_place(device, zone);
+  if (known >= 0) return known;
+  const std::string name = place_name(device, zone);
   throw UserError(
       fmt::format("no device \"{}\" can run {}", name, model_),
       fmt::format("a profile, a memory size and links have {}", fmt::join(names_, ", ")),
-      near.empty() ? "" : fmt::format("Did you mean \"{}\"?", near));
+      did_you_mean(name, names_));
 }
 
 std::vector<int> SailorTables::degrees(int place) const {
   std::vector<int> degrees;
-  for (int tensor = 1; tensor <= std::min(most_tensor_, per_node(place)); ++tensor) {
-    if (!micro_batches(place, tensor).empty()) degrees.push_back(tensor);
+  for (int tensor = 1; tensor <= per_node(place); ++tensor) {
+    if (!micro_batches({place, tensor}).empty()) degrees.push_back(tensor);
   }
   return degrees;
 }
 
-std::vector<std::int64_t> SailorTables::micro_batches(int place, int tensor) const {
+std::vector<std::int64_t> SailorTables::micro_batches(const SailorSeat& seat) const {
   std::vector<std::int64_t> sizes;
   for (std::int64_t size = 1; size <= most_micro_batch_; ++size) {
-    if (entry(place, tensor, size) != nullptr) sizes.push_back(size);
+    if (entry(seat, size) != nullptr) sizes.push_back(size);
   }
   return sizes;
 }
 
-double SailorTables::compute_s(int place, int tensor, std::int64_t micro_batch, int begin,
-                               int end) const {
-  const Entry* profile = entry(place, tensor, micro_batch);
-  if (profile == nullptr) return infinite;
-  return profile->computed[static_cast<std::size_t>(end)] -
-         profile->computed[static_cast<std::size_t>(begin)];
+double SailorTables::compute_s(const SailorSeat& seat, std::int64_t micro_batch,
+                               const SailorLayers& layers) const {
+  const Entry* profile = entry(seat, micro_batch);
+  return profile == nullptr ? infinite : profile->computed.over(layers);
 }
 
-double SailorTables::update_s(int place, int tensor, std::int64_t micro_batch, int layer) const {
-  const Entry* profile = entry(place, tensor, micro_batch);
-  return profile == nullptr ? infinite : profile->update[static_cast<std::size_t>(layer)];
+double SailorTables::update_s(const SailorSeat& seat, std::int64_t micro_batch, int layer) const {
+  const Entry* profile = entry(seat, micro_batch);
+  return profile == nullptr ? infinite : profile->update[at_index(layer)];
 }
 
-double SailorTables::send_s(int from, int from_tensor, int to, int to_tensor, int layer,
+double SailorTables::send_s(const SailorSeat& from, const SailorSeat& to, int layer,
                             std::int64_t micro_batch) const {
-  const SailorCurve* link =
-      curve(from, std::min(from_tensor, per_node(from)), to, std::min(to_tensor, per_node(to)));
+  const SailorCurve* link = curves_.find({from.place, std::min(from.tensor, per_node(from.place)),
+                                          to.place, std::min(to.tensor, per_node(to.place))});
   if (link == nullptr) return infinite;
-  return link->seconds(output_bytes_[static_cast<std::size_t>(layer)] *
-                       static_cast<double>(micro_batch));
+  return link->seconds(output_bytes_[at_index(layer)] * static_cast<double>(micro_batch));
 }
 
 // Gradients are summed in buckets; each takes 2(width − 1) messages of bucket / width around the
 // ring. Full buckets take the same time, and the rest is one smaller one.
-double SailorTables::reduction_s(int place, int neighbour, int width, int least_tensor, int begin,
-                                 int end) const {
+double SailorTables::reduction_s(int place, int neighbour, int width, int least_tensor,
+                                 const SailorLayers& layers) const {
   if (width <= 1) return 0;
-  const SailorCurve* link = curve(place, 1, neighbour, 1);
+  const SailorCurve* link = curves_.find({place, 1, neighbour, 1});
   if (link == nullptr) return infinite;
-  const double bytes = (parameter_bytes_[static_cast<std::size_t>(end)] -
-                        parameter_bytes_[static_cast<std::size_t>(begin)]) /
-                       std::min(most_shared_links, least_tensor);
+  const double bytes = parameter_bytes_.over(layers) / std::min(most_shared_links, least_tensor);
   const double full = std::floor(bytes / bucket_bytes), rest = bytes - full * bucket_bytes;
   double time = 0;
   if (full > 0) time += full * link->seconds(bucket_bytes / width);
@@ -247,15 +211,13 @@ double SailorTables::reduction_s(int place, int neighbour, int width, int least_
 }
 
 // A stage keeps the activations of as many micro-batches as there are stages from it to the end.
-double SailorTables::memory_bytes(int tensor, std::int64_t micro_batch, int begin, int end,
-                                  int stages_to_end) const {
-  const auto degree = static_cast<std::size_t>(tensor);
-  if (tensor < 1 || degree >= held_.size() || held_[degree].kept.empty()) return infinite;
-  const auto of = [&](const std::vector<double>& sums) {
-    return sums[static_cast<std::size_t>(end)] - sums[static_cast<std::size_t>(begin)];
-  };
-  return state_bytes_per_parameter * of(held_[degree].parameters) +
-         of(held_[degree].kept) * static_cast<double>(micro_batch) * stages_to_end +
+double SailorTables::memory_bytes(int tensor, std::int64_t micro_batch, const SailorLayers& layers,
+                                  std::size_t stages_to_end) const {
+  const Held* held = held_.find({tensor});
+  if (held == nullptr) return infinite;
+  return state_bytes_per_parameter * held->parameters.over(layers) +
+         held->kept.over(layers) * static_cast<double>(micro_batch) *
+             static_cast<double>(stages_to_end) +
          (tensor == 1 ? runtime_bytes : runtime_bytes_tensor_parallel);
 }
 

@@ -1,22 +1,44 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <filesystem>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "metrics/base/quantity.hpp"
 #include "runners/plan/rivals/sailor/sailor_inputs.hpp"
 
 namespace heteroperf {
 
-/// The times that the two messages of a micro-batch are counted in a stage's time by Sailor's
-/// formula: the activation that goes to the next stage and the gradient that goes to the one
-/// before.
-struct SailorSends {
-  int to_next = 0, to_previous = 0;
+/// Layers begin … end−1.
+struct SailorLayers {
+  int begin = 0, end = 0;
+  friend bool operator==(const SailorLayers&, const SailorLayers&) = default;
 };
-constexpr SailorSends sailor_sends(std::size_t stage, std::size_t stages) {
+
+/// Where a replica runs: on that many devices of one place, its tensor-parallel degree.
+struct SailorSeat {
+  int place = 0;  ///< index of SailorTables::places()
+  int tensor = 1;
+  friend auto operator<=>(const SailorSeat&, const SailorSeat&) = default;
+};
+
+/// Devices that may be used, by SailorTables::places().
+using SailorDevices = std::vector<int>;
+/// The places that have a device.
+std::vector<int> places_in_use(const SailorDevices& devices);
+
+/// Calls `visit(neighbour, layer, times)` for the two messages of a micro-batch that Sailor's
+/// formula counts in a stage's time: the activation that goes to the next stage and the gradient
+/// that goes to the one before.
+template <class Visit>
+void for_each_send(std::size_t stage, std::size_t stages, const SailorLayers& layers, Visit visit) {
   const bool first = stage == 0, last = stage + 1 == stages;
-  return {last ? 0 : (first && stages > 3 ? 2 : 1), first ? 0 : (last ? 2 : 1)};
+  if (!last) visit(stage + 1, layers.end - 1, first && stages > 3 ? 2 : 1);
+  if (!first) visit(stage - 1, layers.begin, last ? 2 : 1);
 }
 
 /// The pieces of Sailor's cost formulas (README.md), prepared once: every question after that takes
@@ -30,8 +52,11 @@ class SailorTables {
   /// A place is a device in a zone: "A100-40" or, elsewhere than in the inputs' own zone,
   /// "A100-40@zone".
   const std::vector<std::string>& places() const { return names_; }
-  /// An empty zone is the inputs' own. Throws UserError naming the nearest.
+  /// An empty zone is the inputs' own. −1: there is no such place.
+  int find_place(const std::string& device, const std::string& zone = "") const;
+  /// The same; throws UserError naming the nearest.
   int place(const std::string& device, const std::string& zone = "") const;
+  const std::string& name(int place) const { return names_[at_index(place)]; }
   const std::string& device(int place) const { return at(place).device; }
   int per_node(int place) const { return at(place).per_node; }
   double memory_limit_bytes(int place) const { return at(place).memory_limit_bytes; }
@@ -42,65 +67,126 @@ class SailorTables {
   /// The degrees of tensor parallelism that have a profile, none beyond one node, and the sizes of
   /// micro-batches that have one; both ascending.
   std::vector<int> degrees(int place) const;
-  std::vector<std::int64_t> micro_batches(int place, int tensor) const;
+  std::vector<std::int64_t> micro_batches(const SailorSeat& seat) const;
 
-  /// Seconds of forward and backward of layers [begin, end).
-  double compute_s(int place, int tensor, std::int64_t micro_batch, int begin, int end) const;
+  /// Seconds of forward and backward of some layers.
+  double compute_s(const SailorSeat& seat, std::int64_t micro_batch,
+                   const SailorLayers& layers) const;
   /// Seconds of the optimizer's update of one layer.
-  double update_s(int place, int tensor, std::int64_t micro_batch, int layer) const;
-  /// Seconds to send the output of `layer` for one micro-batch, between replicas of these degrees.
-  double send_s(int from, int from_tensor, int to, int to_tensor, int layer,
+  double update_s(const SailorSeat& seat, std::int64_t micro_batch, int layer) const;
+  /// Seconds to send the output of `layer` for one micro-batch.
+  double send_s(const SailorSeat& from, const SailorSeat& to, int layer,
                 std::int64_t micro_batch) const;
-  /// Seconds of a ring all-reduce of the gradients of layers [begin, end) over `width` replicas at
-  /// the pace of the link between two neighbours; `least_tensor` is the least degree in the stage.
-  double reduction_s(int place, int neighbour, int width, int least_tensor, int begin,
-                     int end) const;
+  /// Seconds of a ring all-reduce of the gradients of some layers over `width` replicas at the pace
+  /// of the link between two neighbours; `least_tensor` is the least degree in the stage.
+  double reduction_s(int place, int neighbour, int width, int least_tensor,
+                     const SailorLayers& layers) const;
   /// Bytes on a device of a replica, `stages_to_end` before the end: 1 in the last stage.
-  double memory_bytes(int tensor, std::int64_t micro_batch, int begin, int end,
-                      int stages_to_end) const;
-  bool fits(int place, int tensor, std::int64_t micro_batch, int begin, int end,
-            int stages_to_end) const {
-    return memory_bytes(tensor, micro_batch, begin, end, stages_to_end) <=
-           memory_limit_bytes(place);
+  double memory_bytes(int tensor, std::int64_t micro_batch, const SailorLayers& layers,
+                      std::size_t stages_to_end) const;
+  bool fits(const SailorSeat& seat, std::int64_t micro_batch, const SailorLayers& layers,
+            std::size_t stages_to_end) const {
+    return memory_bytes(seat.tensor, micro_batch, layers, stages_to_end) <=
+           memory_limit_bytes(seat.place);
   }
 
  private:
+  /// Values by a few small numbers, found by one look-up in a flat array.
+  template <class Value, std::size_t keys>
+  class FlatTable {
+   public:
+    using Key = std::array<std::int64_t, keys>;
+    FlatTable() = default;
+    /// Every number of a key is below its bound.
+    explicit FlatTable(const Key& bounds) : bounds_(bounds) {
+      std::int64_t slots = 1;
+      for (const std::int64_t bound : bounds) slots *= bound;
+      index_.assign(at_index(slots), -1);
+    }
+    Value& add(const Key& key) {
+      index_[at_index(slot(key))] = static_cast<std::int32_t>(values_.size());
+      return values_.emplace_back();
+    }
+    /// Null where there is none, or where a number is beyond its bound.
+    const Value* find(const Key& key) const {
+      const std::int64_t at = slot(key);
+      const std::int32_t index = at < 0 ? -1 : index_[at_index(at)];
+      return index < 0 ? nullptr : &values_[at_index(index)];
+    }
+
+   private:
+    std::int64_t slot(const Key& key) const {
+      std::int64_t slot = 0;
+      for (std::size_t i = 0; i < keys; ++i) {
+        if (key[i] < 0 || key[i] >= bounds_[i]) return -1;
+        slot = slot * bounds_[i] + key[i];
+      }
+      return slot;
+    }
+    Key bounds_{};
+    std::vector<std::int32_t> index_;  ///< −1: none
+    std::vector<Value> values_;
+  };
+  /// Values by layer, kept as running totals: a sum over layers is a difference.
+  class LayerSums {
+   public:
+    void add(double value) { totals_.push_back(totals_.back() + value); }
+    double over(const SailorLayers& layers) const {
+      return totals_[at_index(layers.end)] - totals_[at_index(layers.begin)];
+    }
+
+   private:
+    std::vector<double> totals_ = {0.0};
+  };
   struct Place {
-    std::string device, zone;
-    int device_index = 0, per_node = 1;
+    std::string device;
+    int profile = 0, per_node = 1;
     double memory_limit_bytes = 0;
   };
-  struct Entry {                   ///< the profile of a device, degree and micro-batch
-    std::vector<double> computed;  ///< [layer + 1], seconds of all layers before
-    std::vector<double> update;    ///< [layer]
+  struct Entry {                 ///< the profile of a device, degree and micro-batch
+    LayerSums computed;          ///< forward and backward
+    std::vector<double> update;  ///< [layer]
+  };
+  struct Held {  ///< values that a rank holds
+    LayerSums parameters, kept;
   };
 
-  const Place& at(int place) const { return places_[static_cast<std::size_t>(place)]; }
-  std::size_t entry_slot(int device, int tensor, std::int64_t micro_batch) const;
-  std::size_t curve_slot(int from, int from_devices, int to, int to_devices) const;
-  const Entry* entry(int place, int tensor, std::int64_t micro_batch) const;
-  const SailorCurve* curve(int from, int from_devices, int to, int to_devices) const;
-  void take_profiles(const SailorInputs& inputs);
+  std::string place_name(const std::string& device, const std::string& zone) const;
+  const Place& at(int place) const { return places_[at_index(place)]; }
+  const Entry* entry(const SailorSeat& seat, std::int64_t micro_batch) const {
+    return entries_.find({at(seat.place).profile, seat.tensor, micro_batch});
+  }
+  void take_profiles(const SailorModel& model);
   void take_places(const SailorInputs& inputs);
   void take_network(const SailorInputs& inputs);
   void take_layers(const SailorModel& model);
 
-  int layers_ = 0, most_tensor_ = 0, most_devices_ = 0;
+  int layers_ = 0;
   std::int64_t global_batch_ = 1, most_micro_batch_ = 0;
   std::string home_zone_, model_;
-  std::vector<std::string> devices_;  ///< with a profile
   std::vector<Place> places_;
   std::vector<std::string> names_;
-  std::vector<Entry> entries_;
-  std::vector<std::int32_t> entry_of_;  ///< [device][degree][micro-batch], −1: none
-  std::vector<SailorCurve> curves_;
-  std::vector<std::int32_t> curve_of_;   ///< [from][its devices][to][its devices], −1: none
-  std::vector<double> output_bytes_;     ///< [layer], per sample
-  std::vector<double> parameter_bytes_;  ///< [layer + 1], of all layers before, degree 1
-  struct Held {  ///< values that a rank holds of all layers before: [layer + 1]
-    std::vector<double> parameters, kept;
-  };
-  std::vector<Held> held_;  ///< [degree]; empty where the degree is not described
+  FlatTable<Entry, 3> entries_;       ///< by device, degree, micro-batch
+  FlatTable<SailorCurve, 4> curves_;  ///< by sender, its devices, receiver, its devices
+  FlatTable<Held, 1> held_;           ///< by degree
+  std::vector<double> output_bytes_;  ///< [layer], per sample
+  LayerSums parameter_bytes_;         ///< of degree 1
 };
+
+/// Devices there are at one time of a trace.
+struct SailorAvailability {
+  double time_s = 0;
+  std::map<std::pair<std::string, std::string>, int> devices;  ///< by (device, zone)
+};
+/// A trace of available devices: comma-separated, with a heading row; a column "Timestamp" in
+/// seconds, and one per device and zone, "A100-40_us-central1-a"; a column without a heading is
+/// passed over. Throws UserError with everything wrong, each with its line.
+std::vector<SailorAvailability> read_sailor_trace(const std::filesystem::path& file);
+
+/// Devices of a cluster by the names of Sailor's inputs: "A100-40=32,V100-16=96", a row of a trace
+/// ("trace.csv:1", the first without a number), or a cluster file whose classes have these names;
+/// a cluster label that is a zone of the inputs is taken as that zone. Throws UserError naming the
+/// nearest place for names that the inputs do not have.
+SailorDevices sailor_devices(const SailorTables& tables, const std::string& cluster);
 
 }  // namespace heteroperf

@@ -20,15 +20,11 @@ constexpr double limit_rounding = 1e-9;
 
 StageRules::StageRules(const SailorTables& tables, const std::vector<int>& bounds,
                        const SailorDevices& devices)
-    : tables_(tables), bounds_(bounds) {
-  std::set<int> degrees;
-  for (std::size_t p = 0; p < devices.size(); ++p) {
-    if (devices[p] == 0) continue;
-    places_.push_back(static_cast<int>(p));
-    all_ |= 1u << p;
-    for (const int tensor : tables.degrees(static_cast<int>(p))) degrees.insert(tensor);
+    : tables_(tables), bounds_(bounds), places_(places_in_use(devices)) {
+  for (const int place : places_) {
+    all_ |= 1u << place;
+    for (const int tensor : tables.degrees(place)) degrees_.insert(tensor);
   }
-  degrees_.assign(degrees.begin(), degrees.end());
 }
 
 // Any two allowed places may become neighbours in the ring, a place and itself included, so the
@@ -37,9 +33,9 @@ double StageRules::reduction_s(std::size_t s, const StageRule& rule, int width) 
   double most = 0;
   for (const int a : places_) {
     for (const int b : places_) {
-      if (!rule.allows(a, rule.least_tensor) || !rule.allows(b, rule.least_tensor)) continue;
+      if (!rule.allows({a, rule.least_tensor}) || !rule.allows({b, rule.least_tensor})) continue;
       most = std::max(
-          most, tables_.reduction_s(a, b, width, rule.least_tensor, bounds_[s], bounds_[s + 1]));
+          most, tables_.reduction_s(a, b, width, rule.least_tensor, layers_between(bounds_, s)));
     }
   }
   return most;

@@ -4,7 +4,7 @@
 #include <set>
 #include <vector>
 
-#include "runners/plan/rivals/sailor/sailor_pipelines.hpp"
+#include "runners/plan/rivals/sailor/sailor_search.hpp"
 
 namespace heteroperf {
 
@@ -13,8 +13,8 @@ namespace heteroperf {
 struct StageRule {
   std::uint32_t places = 0;
   int least_tensor = 1;
-  bool allows(int place, int tensor) const {
-    return (places >> place & 1) != 0 && tensor >= least_tensor;
+  bool allows(const SailorSeat& seat) const {
+    return (places >> seat.place & 1) != 0 && seat.tensor >= least_tensor;
   }
   friend auto operator<=>(const StageRule&, const StageRule&) = default;
 };
@@ -32,11 +32,14 @@ class StageRules {
   std::vector<StageRule> within(std::size_t stage, double limit_s, int width) const;
   /// Every length that the sum of a stage may have.
   std::set<double> lengths(int width) const;
+  /// Every degree that a device has a profile of.
+  const std::set<int>& degrees() const { return degrees_; }
 
  private:
   const SailorTables& tables_;
   const std::vector<int>& bounds_;
-  std::vector<int> places_, degrees_;
+  std::vector<int> places_;
+  std::set<int> degrees_;
   std::uint32_t all_ = 0;
 };
 

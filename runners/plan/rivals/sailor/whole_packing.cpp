@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <numeric>
 
@@ -34,7 +35,7 @@ class Simplex {
   FractionalPacking run() {
     for (int pivot = 0; pivot < most_pivots; ++pivot) {
       price();
-      const std::size_t entering = pivot < most_pivots / 2 ? best_column() : first_column();
+      const std::size_t entering = entering_column(pivot < most_pivots / 2);
       if (entering == none || !bring_in(entering)) break;
     }
     price();
@@ -50,14 +51,14 @@ class Simplex {
   }
 
  private:
-  static constexpr std::size_t none = static_cast<std::size_t>(-1);
+  static constexpr std::size_t none = SIZE_MAX;
 
   double value(std::size_t column) const {
     return column < problem_.values.size() ? problem_.values[column] : 0;
   }
   double entry(std::size_t column, std::size_t row) const {
     if (column >= problem_.values.size()) return column - problem_.values.size() == row ? 1 : 0;
-    return problem_.uses[column * rows_ + row];
+    return problem_.use(column, row);
   }
 
   /// The price of a resource is what one more unit of it would be worth to the present basis.
@@ -79,25 +80,19 @@ class Simplex {
   /// Gains of rounding errors do not count; prices say the scale.
   double least_gain() const { return tiny * (1 + std::abs(prices_.empty() ? 0 : prices_[0])); }
 
-  std::size_t best_column() const {
-    std::size_t best = none;
+  /// The column that gains most; or the first that gains, Bland's rule, under which the method
+  /// never runs in a circle.
+  std::size_t entering_column(bool best) const {
+    std::size_t entering = none;
     double most = least_gain();
     for (std::size_t c = 0; c < problem_.values.size() + rows_; ++c) {
       const double gained = gain(c);
-      if (gained > most) {
-        most = gained;
-        best = c;
-      }
+      if (!(gained > most)) continue;
+      entering = c;
+      most = gained;
+      if (!best) break;
     }
-    return best;
-  }
-
-  /// Chooses by Bland's rule, under which the method never runs in a circle.
-  std::size_t first_column() const {
-    for (std::size_t c = 0; c < problem_.values.size() + rows_; ++c) {
-      if (gain(c) > least_gain()) return c;
-    }
-    return none;
+    return entering;
   }
 
   /// Enters a column as far as the limits allow: the row whose level reaches zero first leaves.
@@ -150,8 +145,8 @@ class Simplex {
 class WholePacking {
  public:
   WholePacking(const PackingProblem& problem, const FractionalPacking& fractions)
-      : problem_(problem), counts_(problem.values.size()), left_(problem.limits) {
-    for (std::size_t k = 0; k < counts_.size(); ++k) {
+      : problem_(problem), now_{std::vector<int>(problem.values.size()), problem.limits, 0} {
+    for (std::size_t k = 0; k < problem.values.size(); ++k) {
       take(k, static_cast<int>(std::floor(fractions.counts[k] + tiny)));
     }
     set_order(fractions.prices);
@@ -161,38 +156,44 @@ class WholePacking {
     fill();
     while (exchange()) {
     }
-    return counts_;
+    return now_.counts;
   }
 
  private:
+  /// Things that are taken, what they leave of the limits, and their worth.
+  struct Taken {
+    std::vector<int> counts;
+    std::vector<double> left;
+    double value = 0;
+  };
+
   /// The most worth per price first.
   void set_order(const std::vector<double>& prices) {
-    std::vector<double> worth(counts_.size());
-    for (std::size_t k = 0; k < counts_.size(); ++k) {
+    std::vector<double> worth(problem_.values.size());
+    for (std::size_t k = 0; k < worth.size(); ++k) {
       double price = tiny;
-      for (std::size_t r = 0; r < problem_.rows(); ++r) price += prices[r] * use(k, r);
+      for (std::size_t r = 0; r < problem_.rows(); ++r) price += prices[r] * problem_.use(k, r);
       worth[k] = problem_.values[k] / price;
     }
-    order_.resize(counts_.size());
+    order_.resize(worth.size());
     std::iota(order_.begin(), order_.end(), std::size_t{0});
     std::stable_sort(order_.begin(), order_.end(),
                      [&](std::size_t a, std::size_t b) { return worth[a] > worth[b]; });
     order_.resize(std::min(order_.size(), most_kinds));
   }
 
-  double use(std::size_t k, std::size_t r) const { return problem_.uses[k * problem_.rows() + r]; }
-
   void take(std::size_t k, int count) {
-    counts_[k] += count;
-    value_ += count * problem_.values[k];
-    for (std::size_t r = 0; r < problem_.rows(); ++r) left_[r] -= count * use(k, r);
+    now_.counts[k] += count;
+    now_.value += count * problem_.values[k];
+    for (std::size_t r = 0; r < problem_.rows(); ++r) now_.left[r] -= count * problem_.use(k, r);
   }
 
   /// The number of further things of a kind that the limits allow.
   int room_for(std::size_t k) const {
     double room = std::numeric_limits<int>::max();
     for (std::size_t r = 0; r < problem_.rows(); ++r) {
-      if (use(k, r) > 0) room = std::min(room, std::floor((left_[r] + tiny) / use(k, r)));
+      const double use = problem_.use(k, r);
+      if (use > 0) room = std::min(room, std::floor((now_.left[r] + tiny) / use));
     }
     return static_cast<int>(std::max(0.0, room));
   }
@@ -200,9 +201,7 @@ class WholePacking {
   /// Takes as many as fit of every kind, the best worth per price first.
   void fill() {
     for (const std::size_t k : order_) {
-      if (problem_.values[k] <= 0) continue;
-      // The limits still allow so many.
-      const int room = room_for(k);
+      const int room = problem_.values[k] > 0 ? room_for(k) : 0;
       if (room > 0) take(k, room);
     }
   }
@@ -210,13 +209,13 @@ class WholePacking {
   /// Gives up one thing, or two, for others in their room.
   bool exchange() {
     std::vector<std::size_t> used;
-    for (std::size_t k = 0; k < counts_.size(); ++k) {
-      if (counts_[k] > 0) used.push_back(k);
+    for (std::size_t k = 0; k < now_.counts.size(); ++k) {
+      if (now_.counts[k] > 0) used.push_back(k);
     }
     for (std::size_t i = 0; i < used.size(); ++i) {
       if (improves({used[i]})) return true;
       for (std::size_t j = i; j < used.size(); ++j) {
-        if (j == i && counts_[used[i]] < 2) continue;
+        if (j == i && now_.counts[used[i]] < 2) continue;
         if (improves({used[i], used[j]})) return true;
       }
     }
@@ -225,31 +224,23 @@ class WholePacking {
 
   /// Gives things up, takes one of another kind and fills up; keeps that where it is worth more.
   bool improves(const std::vector<std::size_t>& given_up) {
-    const WholePacking before = *this;
+    const Taken before = now_;
     for (const std::size_t k : given_up) take(k, -1);
-    const std::vector<int> counts = counts_;
-    const std::vector<double> left = left_;
-    const double value = value_;
+    const Taken room = now_;
     for (const std::size_t first : order_) {
       if (room_for(first) == 0) continue;
       take(first, 1);
       fill();
-      if (value_ > before.value_ + tiny) return true;
-      counts_ = counts;
-      left_ = left;
-      value_ = value;
+      if (now_.value > before.value + tiny) return true;
+      now_ = room;
     }
-    counts_ = before.counts_;
-    left_ = before.left_;
-    value_ = before.value_;
+    now_ = before;
     return false;
   }
 
   const PackingProblem& problem_;
-  std::vector<int> counts_;
-  std::vector<double> left_;
+  Taken now_;
   std::vector<std::size_t> order_;
-  double value_ = 0;
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 namespace heteroperf {
@@ -14,6 +15,15 @@ struct PackingProblem {
   std::vector<double> values;
   std::vector<double> uses;
   std::size_t rows() const { return limits.size(); }
+  double use(std::size_t kind, std::size_t resource) const {
+    return uses[kind * rows() + resource];
+  }
+  /// Adds a kind that takes nothing yet, and returns what it takes of each resource.
+  std::span<double> add(double value) {
+    values.push_back(value);
+    uses.resize(uses.size() + rows(), 0);
+    return std::span(uses).last(rows());
+  }
 };
 
 /// With fractions of things: the linear program's optimum, by the simplex method (Dantzig 1951).

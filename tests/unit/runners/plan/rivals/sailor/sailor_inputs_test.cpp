@@ -2,7 +2,6 @@
 
 #include <functional>
 
-#include "runners/plan/rivals/sailor/sailor_devices.hpp"
 #include "runners/plan/rivals/sailor/sailor_plan.hpp"
 #include "tests/unit/runners/plan/rivals/sailor/small_sailor.hpp"
 #include "tests/unit/workloads/data/shared_data.hpp"
@@ -182,7 +181,7 @@ TEST(SailorPlanFile, ASlipBetweenFirstAndLastLayerIsRead) {
   Json run = small_run();
   run["pipeline_list"][0]["layers_per_stage"] = {{0, 2, 2}, {3}};
   SmallSailor::write(small.folder / "run.json", run.dump());
-  EXPECT_EQ(read_sailor_plan(small.folder / "run.json", tables).stages[0].end, 3);
+  EXPECT_EQ(read_sailor_plan(small.folder / "run.json", tables).stages[0].layers.end, 3);
 }
 
 TEST(SailorPlanFile, NamesWhatIsWrong) {

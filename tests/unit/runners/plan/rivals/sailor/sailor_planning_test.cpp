@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "metrics/base/error.hpp"
-#include "runners/plan/rivals/sailor/sailor_devices.hpp"
+#include "runners/plan/rivals/sailor/sailor_score.hpp"
 #include "tests/unit/runners/plan/rivals/sailor/small_sailor.hpp"
 
 namespace heteroperf {
@@ -132,16 +132,16 @@ TEST(SailorPlanning, MissingProfilesAreNamedAndCanBeFilled) {
             std::string::npos)
       << without.notes[0];
   const int slow = without.tables.place("slow");
-  EXPECT_TRUE(std::isinf(without.tables.compute_s(slow, 2, 4, 0, 4)));
+  EXPECT_TRUE(std::isinf(without.tables.compute_s({slow, 2}, 4, {0, 4})));
   request.fill_profiles = true;
   const SailorPlanReport with = plan_sailor(request);
   EXPECT_NE(with.notes[0].find("analytic"), std::string::npos);
   EXPECT_LE(with.chosen.formula_s, without.chosen.formula_s);
   // The sample's times are in proportion to the samples, so that scaling is exact.
-  EXPECT_DOUBLE_EQ(with.tables.compute_s(slow, 2, 4, 0, 4),
-                   2 * with.tables.compute_s(slow, 2, 2, 0, 4));
-  EXPECT_DOUBLE_EQ(with.tables.compute_s(slow, 1, 1, 0, 4),
-                   0.5 * with.tables.compute_s(slow, 1, 2, 0, 4));
+  EXPECT_DOUBLE_EQ(with.tables.compute_s({slow, 2}, 4, {0, 4}),
+                   2 * with.tables.compute_s({slow, 2}, 2, {0, 4}));
+  EXPECT_DOUBLE_EQ(with.tables.compute_s({slow, 1}, 1, {0, 4}),
+                   0.5 * with.tables.compute_s({slow, 1}, 2, {0, 4}));
 }
 
 TEST(SailorPlanning, AHundredThousandDevicesEnd) {

@@ -101,24 +101,23 @@ double plain_score(const SailorTables& tables, const SailorPlan& plan) {
     int least = 64;
     for (std::size_t j = 0; j < replicas[s].size(); ++j) {
       const SailorReplicas& r = replicas[s][j];
-      least = std::min(least, r.tensor);
-      compute =
-          std::max(compute, tables.compute_s(r.place, r.tensor, size, stage.begin, stage.end));
-      update = std::max(update, tables.update_s(r.place, r.tensor, size, stage.begin));
+      least = std::min(least, r.seat.tensor);
+      compute = std::max(compute, tables.compute_s(r.seat, size, stage.layers));
+      update = std::max(update, tables.update_s(r.seat, size, stage.layers.begin));
       const auto send = [&](std::size_t other, int layer) {
         const SailorReplicas& to = replicas[other][j % replicas[other].size()];
-        return tables.send_s(r.place, r.tensor, to.place, to.tensor, layer, size);
+        return tables.send_s(r.seat, to.seat, layer, size);
       };
-      if (s + 1 < stages) act = std::max(act, send(s + 1, stage.end - 1));
-      if (s > 0) grad = std::max(grad, send(s - 1, stage.begin));
+      if (s + 1 < stages) act = std::max(act, send(s + 1, stage.layers.end - 1));
+      if (s > 0) grad = std::max(grad, send(s - 1, stage.layers.begin));
     }
     double communication = act + grad;
     if (s == 0 && stages > 3) communication = 2 * act;
     if (s + 1 == stages) communication = 2 * grad;
     for (std::size_t j = 0; j + 1 < replicas[s].size(); ++j) {
-      sync = std::max(sync, tables.reduction_s(replicas[s][j].place, replicas[s][j + 1].place,
-                                               static_cast<int>(replicas[s].size()), least,
-                                               stage.begin, stage.end));
+      sync = std::max(
+          sync, tables.reduction_s(replicas[s][j].seat.place, replicas[s][j + 1].seat.place,
+                                   static_cast<int>(replicas[s].size()), least, stage.layers));
     }
     slowest = std::max(slowest, compute + communication);
     sum += compute + communication;
@@ -131,8 +130,7 @@ SailorPlan random_plan(RandomStream& random, int most_width) {
   const int stages = 1 + static_cast<int>(random.below(4));
   for (int s = 0; s < stages; ++s) {
     SailorStage& stage = plan.stages.emplace_back();
-    stage.begin = s;
-    stage.end = s + 1 == stages ? 4 : s + 1;
+    stage.layers = {s, s + 1 == stages ? 4 : s + 1};
     const int groups = 1 + static_cast<int>(random.below(3));
     for (int g = 0; g < groups; ++g) {
       stage.replicas.push_back(
@@ -205,10 +203,10 @@ TEST(SailorScore, WhatIsNoPlanIsRefused) {
     EXPECT_NE(message.find(words), std::string::npos) << words << "\nnot in: " << message;
   };
   expect("has no stages", [](SailorPlan& p) { p.stages.clear(); });
-  expect("the stages have 3 layers", [](SailorPlan& p) { p.stages[1].end = 3; });
-  expect("stage 1 has layers 1 to 3", [](SailorPlan& p) { p.stages[1].begin = 1; });
+  expect("the stages have 3 layers", [](SailorPlan& p) { p.stages[1].layers.end = 3; });
+  expect("stage 1 has layers 1 to 3", [](SailorPlan& p) { p.stages[1].layers.begin = 1; });
   expect("stage 1 has no replicas", [](SailorPlan& p) { p.stages[1].replicas.clear(); });
-  expect("degree 4 on fast", [](SailorPlan& p) { p.stages[1].replicas[0].tensor = 4; });
+  expect("degree 4 on fast", [](SailorPlan& p) { p.stages[1].replicas[0].seat.tensor = 4; });
   expect("0 replicas of a kind", [](SailorPlan& p) { p.stages[0].replicas[0].count = 0; });
   expect("micro-batch of 0", [](SailorPlan& p) { p.micro_batch = 0; });
   expect("no profile of tiny for fast tp1 micro-batch 3; fast tp2 micro-batch 3",
@@ -240,11 +238,11 @@ TEST(SailorTables, PlacesDegreesAndSizes) {
   const SailorTables tables(small.read());
   EXPECT_EQ(tables.places(), (std::vector<std::string>{"fast", "slow"}));
   EXPECT_EQ(tables.degrees(0), (std::vector<int>{1, 2}));
-  EXPECT_EQ(tables.micro_batches(1, 2), (std::vector<std::int64_t>{1, 2, 4}));
-  EXPECT_TRUE(std::isinf(tables.compute_s(0, 1, 3, 0, 1)));
-  EXPECT_TRUE(std::isinf(tables.memory_bytes(3, 1, 0, 1, 1)));
+  EXPECT_EQ(tables.micro_batches({1, 2}), (std::vector<std::int64_t>{1, 2, 4}));
+  EXPECT_TRUE(std::isinf(tables.compute_s({0, 1}, 3, {0, 1})));
+  EXPECT_TRUE(std::isinf(tables.memory_bytes(3, 1, {0, 1}, 1)));
   // 24 B × 2·10⁶ parameters, 4 B × 6·10⁶ values × 2 samples × 3 in flight, 2 GB.
-  EXPECT_DOUBLE_EQ(tables.memory_bytes(1, 2, 0, 2, 3), 48e6 + 144e6 + 2e9);
+  EXPECT_DOUBLE_EQ(tables.memory_bytes(1, 2, {0, 2}, 3), 48e6 + 144e6 + 2e9);
   EXPECT_THROW(tables.place("fsat"), UserError);
   EXPECT_THROW(tables.place("fast", "there"), UserError);
 }

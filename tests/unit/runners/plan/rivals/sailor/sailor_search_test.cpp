@@ -46,7 +46,7 @@ class EveryPlan {
   /// Seats in order, so that every multiset comes once.
   void add_replicas(int open, int seat) {
     if (open == 0) {
-      add_stage(plan_.stages.back().end);
+      add_stage(plan_.stages.back().layers.end);
       return;
     }
     if (seat == 4) return;
@@ -81,7 +81,7 @@ SailorSearchResult found(const SailorTables& tables, const SailorDevices& device
   SailorDevices used(devices.size(), 0);
   for (const SailorStage& stage : result.plan.stages) {
     for (const SailorReplicas& group : stage.replicas) {
-      used[static_cast<std::size_t>(group.place)] += group.count * group.tensor;
+      used[static_cast<std::size_t>(group.seat.place)] += group.count * group.seat.tensor;
     }
   }
   for (std::size_t p = 0; p < devices.size(); ++p) EXPECT_LE(used[p], devices[p]);

@@ -85,7 +85,7 @@ class MeasuredRuns : public testing::Test {
   /// A run whose sums alone take as long as the step, or that lacks layers of its model.
   bool inconsistent(const Measured& one) const {
     return one.reduction_s >= one.step_time_s ||
-           one.plan.stages.back().end != tables_[one.is_opt].layers();
+           one.plan.stages.back().layers.end != tables_[one.is_opt].layers();
   }
 
   std::vector<SailorInputs> inputs_;
@@ -129,7 +129,7 @@ TEST(SailorSimulation, OneStageTakesItsMicroBatchesOneByOne) {
   const SailorPlan plan{{{0, 4, {{3, tables.place("fast"), 1}}}}, 2, {}};
   const SailorReport parts = sailor_report(tables, plan);
   EXPECT_NEAR(simulated_sailor_step_s(inputs, tables, plan),
-              8 * tables.compute_s(0, 1, 2, 0, 4) + parts.reduction_s + parts.update_s, 1e-9);
+              8 * tables.compute_s({0, 1}, 2, {0, 4}) + parts.reduction_s + parts.update_s, 1e-9);
 }
 
 TEST(SailorSimulation, TheSlowestPipelineCounts) {
