@@ -1,27 +1,12 @@
 #include "workloads/recipe.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numbers>
-#include <utility>
-#include <vector>
 
 #include "metrics/base/name_table.hpp"
 
 namespace heteroperf {
-namespace {
-
-constexpr Named<Precision> precisions[] = {
-    {Precision::fp32, "fp32"}, {Precision::bf16, "bf16"}, {Precision::fp64, "fp64"}};
-constexpr Named<OptimizerKind> optimizers[] = {{OptimizerKind::sgd, "sgd"},
-                                               {OptimizerKind::adamw, "adamw"}};
-constexpr Named<LearningRateSchedule> schedules[] = {{LearningRateSchedule::constant, "constant"},
-                                                     {LearningRateSchedule::linear, "linear"},
-                                                     {LearningRateSchedule::cosine, "cosine"}};
-
-}  // namespace
-
 /// The rate rises linearly over the warm-up, and then follows the schedule to its final share.
 double learning_rate_at(const OptimizerRecipe& recipe, std::uint64_t step) {
   const double peak = recipe.learning_rate;
@@ -40,18 +25,15 @@ double learning_rate_at(const OptimizerRecipe& recipe, std::uint64_t step) {
   return peak * (recipe.final_fraction + (1.0 - recipe.final_fraction) * shape);
 }
 
-const char* to_string(Precision precision) { return name_of(precisions, precision); }
-const char* to_string(OptimizerKind kind) { return name_of(optimizers, kind); }
-const char* to_string(LearningRateSchedule schedule) { return name_of(schedules, schedule); }
+const char* to_string(Precision precision) { return value_name(precision); }
+const char* to_string(OptimizerKind kind) { return value_name(kind); }
+const char* to_string(LearningRateSchedule schedule) { return value_name(schedule); }
 
 Precision parse_precision(const std::string& name) {
-  return parse_name(precisions, "precision", name);
+  return parse_value_name<Precision>("precision", name);
 }
 OptimizerKind parse_optimizer_kind(const std::string& name) {
-  return parse_name(optimizers, "optimizer", name);
-}
-LearningRateSchedule parse_learning_rate_schedule(const std::string& name) {
-  return parse_name(schedules, "learning-rate schedule", name);
+  return parse_value_name<OptimizerKind>("optimizer", name);
 }
 
 }  // namespace heteroperf

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -7,11 +8,16 @@ namespace heteroperf {
 
 /// The number format of weights and activations.
 enum class Precision { fp32, bf16, fp64 };
+constexpr std::array<const char*, 3> value_names(Precision) { return {"fp32", "bf16", "fp64"}; }
 
 enum class OptimizerKind { sgd, adamw };
+constexpr std::array<const char*, 2> value_names(OptimizerKind) { return {"sgd", "adamw"}; }
 
 /// The course of the learning rate after the warm-up, which is linear from 0 over `warmup_steps`.
 enum class LearningRateSchedule { constant, linear, cosine };
+constexpr std::array<const char*, 3> value_names(LearningRateSchedule) {
+  return {"constant", "linear", "cosine"};
+}
 
 /// The optimizer and its schedule, the same on every rank.
 struct OptimizerRecipe {
@@ -40,6 +46,5 @@ const char* to_string(LearningRateSchedule schedule);
 /// These throw UserError naming the nearest valid name.
 Precision parse_precision(const std::string& name);
 OptimizerKind parse_optimizer_kind(const std::string& name);
-LearningRateSchedule parse_learning_rate_schedule(const std::string& name);
 
 }  // namespace heteroperf

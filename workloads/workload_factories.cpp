@@ -102,8 +102,8 @@ Workload assemble(Workload workload, const WorkloadRequest& request) {
   override_with(workload.recipe.weight_decay, request.weight_decay);
   override_with(workload.recipe.clip_norm, request.clip_norm);
   override_with(workload.recipe.warmup_steps, request.warmup_steps);
-  if (request.optimizer) workload.recipe.kind = parse_optimizer_kind(*request.optimizer);
-  if (request.schedule) workload.recipe.schedule = parse_learning_rate_schedule(*request.schedule);
+  if (request.optimizer) workload.recipe.kind = *request.optimizer;
+  if (request.schedule) workload.recipe.schedule = *request.schedule;
   workload.recipe.total_steps = request.total_steps;
   workload.precision = request.precision;
   return workload;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
@@ -51,6 +52,15 @@ constexpr auto values_of(const Row (&table)[size]) {
 template <class Enum>
 constexpr auto value_name(Enum value) {
   return value_names(value)[static_cast<std::size_t>(value)];
+}
+
+/// Finds the value of such an enum by its name. Throws unknown_name().
+template <class Enum>
+Enum parse_value_name(const std::string& what, const std::string& name) {
+  const auto names = value_names(Enum{});
+  const auto place = std::find(names.begin(), names.end(), name);
+  if (place == names.end()) throw unknown_name(what, name, {names.begin(), names.end()});
+  return static_cast<Enum>(place - names.begin());
 }
 
 /// Finds the value with that name. Throws unknown_name(), which calls the table's subject `what`.

@@ -16,10 +16,6 @@
 namespace heteroperf {
 namespace {
 
-constexpr Named<HostPath> host_paths[] = {{HostPath::messages, "messages"},
-                                          {HostPath::shared_memory, "shared_memory"},
-                                          {HostPath::single_copy, "single_copy"}};
-
 /// The environment variables by which a launcher tells a process its place.
 struct Launcher {
   const char* name;
@@ -74,15 +70,8 @@ std::optional<LaunchedRank> slurm_place() {
 
 }  // namespace
 
-const char* to_string(HostPath path) { return name_of(host_paths, path); }
-
-HostPath parse_host_path(const std::string& text) {
-  return parse_name(host_paths, "comm.host_path", text);
-}
-
 void check_comm_config(const CommConfig& config) {
   ProblemList problems;
-  parse_host_path(config.host_path);
   const auto check_positive = [&problems](const char* key, double value) {
     if (!(value > 0)) problems.add(fmt::format("{}={}", key, value), "must be positive");
   };

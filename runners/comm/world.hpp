@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -17,11 +18,13 @@ enum class HostPath {
   shared_memory,  ///< copies through memory that the ranks share
   single_copy,    ///< the same, and large data straight between the ranks' buffers
 };
+constexpr std::array<const char*, 3> value_names(HostPath) {
+  return {"messages", "shared_memory", "single_copy"};
+}
 
-/// "messages", "shared_memory", "single_copy".
-const char* to_string(HostPath path);
-/// Throws UserError that names the paths when `text` is none.
-HostPath parse_host_path(const std::string& text);
+/// What joins the ranks of a run: the memory of one process, MPI, or NCCL beside MPI.
+enum class Transport { threads, mpi, nccl };
+constexpr std::array<const char*, 3> value_names(Transport) { return {"threads", "mpi", "nccl"}; }
 
 /// The part `comm.*` of the configuration.
 struct CommConfig {
@@ -29,7 +32,7 @@ struct CommConfig {
   double heartbeat_s = 0.5;  ///< period of the sign of life
   /// Until all ranks of the launcher have come: those of a large job start minutes apart.
   double join_timeout_s = 300.0;
-  std::string host_path = "single_copy";  ///< the widest HostPath allowed
+  HostPath host_path = HostPath::single_copy;  ///< the widest that is allowed
   bool check = false;  ///< ranks that disagree are found and named, whatever the transport
 };
 

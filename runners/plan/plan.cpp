@@ -10,21 +10,7 @@
 #include "metrics/base/name_table.hpp"
 
 namespace heteroperf {
-namespace {
-
-constexpr Named<Recomputation> recomputations[] = {{Recomputation::none, "none"},
-                                                   {Recomputation::selective, "selective"},
-                                                   {Recomputation::full, "full"}};
-
-}  // namespace
-
-const char* to_string(Recomputation recomputation) {
-  return name_of(recomputations, recomputation);
-}
-
-Recomputation parse_recomputation(const std::string& name) {
-  return parse_name(recomputations, "recomputation", name);
-}
+const char* to_string(Recomputation recomputation) { return value_name(recomputation); }
 
 int Plan::ranks() const {
   // Ranks are numbered without gaps, so the largest says how many there are.

@@ -14,10 +14,12 @@ namespace heteroperf {
 /// A stage's backward computes this a second time instead of keeping it: nothing, attention, or the
 /// whole stage from its inputs.
 enum class Recomputation { none, selective, full };
+constexpr std::array<const char*, 3> value_names(Recomputation) {
+  return {"none", "selective", "full"};
+}
 
 const char* to_string(Recomputation recomputation);
 /// Throws UserError naming the nearest.
-Recomputation parse_recomputation(const std::string& name);
 
 /// One copy of a stage. Its ranks share every layer (tensor parallelism of degree `ranks.size()`).
 struct StageReplica {

@@ -85,11 +85,7 @@ class PlanReader {
     PlanStage& stage = plan_.stages.emplace_back();
     reader.require({"nodes", "replicas"});
     reader.read("nodes", stage.nodes);
-    if (const Json* name = reader.value("recomputation")) {
-      const int index = read_choice(*name, reader.path_of("recomputation"),
-                                    {"none", "selective", "full"}, problems_);
-      if (index >= 0) stage.recomputation = static_cast<Recomputation>(index);
-    }
+    reader.read("recomputation", stage.recomputation);
     reader.for_each("replicas", [&](const Json& replica, const std::string& where) {
       read_replica(replica, where, stage);
     });

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "metrics/base/error.hpp"
+#include "metrics/base/name_table.hpp"
 
 namespace heteroperf {
 namespace {
@@ -30,9 +31,9 @@ int choose_ranks(const ScaleConfig& config, int cores, int world_ranks) {
   }
   if (world_ranks > 0) return world_ranks;
   if (config.ranks > 0) return config.ranks;
-  const auto listed = static_cast<int>(config.devices().size());
+  const auto listed = static_cast<int>(config.device.size());
   // One rank per device that was listed; a single GPU is one rank.
-  if (listed > 1 || config.devices().front() == "cuda") return listed;
+  if (listed > 1 || config.device.front() == RankDevice::cuda) return listed;
   const int threads = std::max(1, config.threads_per_rank);
   return std::max(1, cores / threads);
 }
@@ -40,7 +41,7 @@ int choose_ranks(const ScaleConfig& config, int cores, int world_ranks) {
 /// Says why no rank is bound; empty where `cpus` are there.
 std::string reason_unbound(const ScaleConfig& config, const UsableCores& cores,
                            const Placement& placement) {
-  if (config.bind == "none") return "scale.bind=none";
+  if (config.bind == CoreBinding::none) return "scale.bind=none";
   if (!placement.cpus.empty()) return "";
   return fmt::format("{} ranks x {} threads on {} cores", placement.ranks,
                      placement.threads_per_rank, cores.count());
@@ -54,7 +55,7 @@ Placement choose_placement(const ScaleConfig& config, const UsableCores& cores, 
   placement.threads_per_rank = config.threads_per_rank > 0
                                    ? config.threads_per_rank
                                    : std::max(1, cores.count() / placement.ranks);
-  if (config.bind != "none") {
+  if (config.bind != CoreBinding::none) {
     placement.cpus = place_ranks(cores, placement.ranks, placement.threads_per_rank);
   }
   const std::string unbound = reason_unbound(config, cores, placement);
@@ -91,16 +92,17 @@ int core_count(const Placement& placement) {
 }
 
 void give_gpus(const ScaleConfig& config, std::vector<RankBinding>& bindings) {
-  const std::vector<std::string> devices = config.devices();
+  const std::vector<RankDevice>& devices = config.device;
   if (devices.size() > 1 && devices.size() != bindings.size()) {
-    throw UserError(fmt::format("--device {} names {} devices", config.device, devices.size()),
+    throw UserError(fmt::format("--device {} names {} devices", to_string(devices), devices.size()),
                     fmt::format("the run has {} ranks", bindings.size()),
                     "Name one for all, or one per rank");
   }
   std::map<std::string, int> taken;
   for (std::size_t rank = 0; rank < bindings.size(); ++rank) {
-    bindings[rank].device = devices[devices.size() == 1 ? 0 : rank];
-    if (bindings[rank].device == "cuda") bindings[rank].gpu = taken[bindings[rank].host]++;
+    const RankDevice device = devices[devices.size() == 1 ? 0 : rank];
+    bindings[rank].device = value_name(device);
+    if (device == RankDevice::cuda) bindings[rank].gpu = taken[bindings[rank].host]++;
   }
 }
 

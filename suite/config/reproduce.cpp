@@ -9,8 +9,8 @@
 
 #include <algorithm>
 
+#include "metrics/base/name_table.hpp"
 #include "suite/config/run_config_json.hpp"
-#include "suite/config/run_flags.hpp"
 
 namespace heteroperf {
 namespace {
@@ -24,7 +24,7 @@ std::vector<Setting> spelled_out(const RunConfig& config, bool launched) {
   std::vector<Setting> settings;
   if (!launched) settings.push_back({"scale.ranks", fmt::format("{}", config.scale.ranks)});
   settings.push_back({"scale.threads_per_rank", fmt::format("{}", config.scale.threads_per_rank)});
-  if (!launched) settings.push_back({"scale.transport", config.scale.transport});
+  if (!launched) settings.push_back({"scale.transport", value_name(config.scale.transport)});
   if (contains(workloads_with("model.size"), config.workload)) {
     settings.push_back({"model.size", config.model.size});
   }
@@ -45,11 +45,11 @@ const std::vector<std::string> settled_keys{
     "model.name",  "measure.steps",          "measure.duration_s"};
 
 std::string as_words(const Setting& setting) {
-  for (const RunFlag& flag : run_flags()) {
-    if (setting.path == flag.path)
-      return fmt::format(" {} {}", flag.flag, shell_quoted(setting.value));
+  for (const ConfigKey& key : config_keys()) {
+    if (setting.path != key.path || key.flag.empty()) continue;
+    const bool is_switch = key.value_name.empty();
+    return " " + key.flag + (is_switch ? "" : " " + shell_quoted(setting.value));
   }
-  if (setting.path == "with_baselines") return " --with-baselines";
   return " --set " + shell_quoted(setting.path + "=" + setting.value);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -7,7 +8,9 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/comm/world.hpp"
+#include "runners/plan/plan.hpp"
 #include "suite/config/training_identity.hpp"
+#include "workloads/recipe.hpp"
 
 namespace heteroperf {
 
@@ -17,7 +20,7 @@ struct PrecisionGoal;
 struct ModelConfig {
   std::string size = "auto";      ///< llm: a ladder name, or auto: the scaling rule
   std::string name = "resnet18";  ///< image: a name of `list models`
-  std::string precision = "fp32";
+  Precision precision = Precision::fp32;
   std::int64_t sequence_length = 0;  ///< tokens; 0: the size's own
 };
 
@@ -27,16 +30,24 @@ struct DataConfig {
       "generated";  ///< generated | idx:DIR | cifar10:DIR | text:FILE | tokens:FILE
 };
 
+/// Where a rank computes.
+enum class RankDevice { cpu, cuda };
+constexpr std::array<const char*, 2> value_names(RankDevice) { return {"cpu", "cuda"}; }
+/// As `scale.device` has them: "cpu", or by rank "cuda,cpu".
+std::string to_string(const std::vector<RankDevice>& devices);
+
+/// Whether ranks get cores of their own: where ranks times threads fit them, or never.
+enum class CoreBinding { automatic, none };
+constexpr std::array<const char*, 2> value_names(CoreBinding) { return {"auto", "none"}; }
+
 /// `scale.*`: who works.
 struct ScaleConfig {
   int ranks = 0;             ///< 0: one per usable core, or the launcher's world
   int threads_per_rank = 0;  ///< 0: usable cores / ranks
-  std::string transport = "threads";
-  std::string device = "cpu";  ///< cpu or cuda, of all ranks or a list by rank: "cuda,cpu"
-  std::string bind = "auto";   ///< auto: where ranks × threads fit the cores; none
+  Transport transport = Transport::threads;
+  std::vector<RankDevice> device{RankDevice::cpu};  ///< one for all ranks, or one per rank
+  CoreBinding bind = CoreBinding::automatic;
 
-  /// One for all ranks, or one per rank.
-  std::vector<std::string> devices() const;
   bool uses_gpus() const;
   bool uses_only_gpus() const;
 };
@@ -49,12 +60,12 @@ struct BatchConfig {
 
 /// `plan.*`: who computes which piece of a fixed model, in which order.
 struct PlanConfig {
-  int pipeline = 1;                ///< positions of the pipeline
-  int tensor = 1;                  ///< ranks that share every layer
-  int data = 0;                    ///< replicas; 0: what is left of the ranks
-  int chunks = 0;                  ///< stages per position; 0: the schedule's own
-  std::string schedule = "1f1b";   ///< a name of `list schedules`
-  std::string recompute = "none";  ///< none, selective, full
+  int pipeline = 1;               ///< positions of the pipeline
+  int tensor = 1;                 ///< ranks that share every layer
+  int data = 0;                   ///< replicas; 0: what is left of the ranks
+  int chunks = 0;                 ///< stages per position; 0: the schedule's own
+  std::string schedule = "1f1b";  ///< a name of `list schedules`
+  Recomputation recompute = Recomputation::none;
   int zero_stage = 0;              ///< 1: optimizer states are spread over the replicas
   bool sequence_parallel = false;  ///< norms and sums of tensor-parallel ranks by rows
   std::string file;                ///< a plan, in place of all the others and of `batch.*`
@@ -72,8 +83,8 @@ struct PaceConfig {
 
 /// `optimizer.*`: absent: the workload's own.
 struct OptimizerConfig {
-  std::optional<std::string> name;
-  std::optional<std::string> schedule;
+  std::optional<OptimizerKind> name;
+  std::optional<LearningRateSchedule> schedule;
   std::optional<double> learning_rate;
   std::optional<double> weight_decay;
   std::optional<double> clip_norm;  ///< 0: no clipping
@@ -172,6 +183,9 @@ void add_set(const std::string& text, std::vector<Setting>& settings, ProblemLis
 /// Names a setting for a message: "--ranks 4" where the user typed a flag, else "scale.ranks =
 /// '4'".
 std::string shown(const Setting& setting);
+/// Shows the value of `path` as the user gave it: the last of `settings` counts.
+std::string shown_value(const std::vector<Setting>& settings, const std::string& path,
+                        const std::string& value);
 
 /// Adds a problem unless `ranks` ranks can have these degrees.
 void check_degrees(const PlanConfig& plan, int ranks, ProblemList& problems);
@@ -182,7 +196,5 @@ void validate(const RunConfig& config, const std::vector<Setting>& settings, Pro
 /// `comm.*` alone.
 void validate(const CommConfig& config, const std::vector<Setting>& settings,
               ProblemList& problems);
-/// Throws UserError with all of them.
-void validate(const RunConfig& config);
 
 }  // namespace heteroperf

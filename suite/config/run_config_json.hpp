@@ -9,14 +9,22 @@
 
 namespace heteroperf {
 
-/// One key of the tree, for people.
+/// One key of the tree, as flags, help pages, sweeps and the README show it.
 struct ConfigKey {
-  std::string path, default_text, meaning;
+  std::string path;
+  std::string flag;           ///< of `run`, "--ranks"; empty: --set alone
+  std::string value_name;     ///< stands behind the flag: "N"; empty: the flag is a switch
+  std::string least_of_flag;  ///< why the flag refuses 0: "at least 1"; empty: it does not
+  std::string values;         ///< "0 to 60 s", "fp32, bf16, fp64"
+  std::string default_text, help;
 };
 /// Every key that --set takes, in the tree's order.
-std::vector<ConfigKey> config_keys();
+const std::vector<ConfigKey>& config_keys();
 /// A line for each of those that begin so, for --help.
 std::string config_keys_text(const std::string& prefix = "");
+/// Adds every value of a key that begins so and is out of its range, or no name of its table.
+void check_values(const RunConfig& config, const std::vector<Setting>& settings,
+                  const std::string& prefix, ProblemList& problems);
 /// The workloads that read the key.
 std::vector<std::string> workloads_with(const std::string& path);
 
@@ -38,8 +46,9 @@ RunConfig run_config_from_json_text(const std::string& text);
 /// then.
 RunConfig apply_settings(const RunConfig& base, const std::vector<Setting>& settings,
                          ProblemList& problems);
-/// Throws UserError with all of them.
-RunConfig apply_settings(const RunConfig& base, const std::vector<Setting>& settings);
+
+/// Reads the --transport of verbs that have no other key of `scale.*`; nothing where it is empty.
+std::optional<Transport> transport_named(const std::string& text, ProblemList& problems);
 
 /// Makes the configuration of verbs that have the keys of `comm.*` alone: `flags`, then `sets` as
 /// --set has them.

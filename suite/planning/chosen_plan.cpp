@@ -63,7 +63,7 @@ Plan even_plan_of(const RunConfig& config, const Workload& workload, int ranks) 
   request.micro_batch = workload.micro_batch;
   request.micro_batches = micro_batches_of(config, workload);
   request.schedule = config.plan.schedule;
-  request.recomputation = parse_recomputation(config.plan.recompute);
+  request.recomputation = config.plan.recompute;
   request.zero_stage = config.plan.zero_stage;
   request.sequence_parallel = config.plan.sequence_parallel;
   request.chunks = config.plan.chunks > 0 ? config.plan.chunks : own_chunks(request);

@@ -109,8 +109,8 @@ CommRequest CommFlags::request(const std::vector<std::string>& sets) const {
   collect_problems(problems, [&] { request.shape.collective = parse_collective(collective_); });
   request.sizes = sizes(problems);
   set_sum(request, problems);
+  request.session.transport = transport_named(transport_, problems);
   set_way(request, problems);
-  request.session.transport = transport_;
   // mpirun starts this same command again on every rank.
   request.session.argv = original_argv();
   std::vector<Setting> settings;
@@ -206,7 +206,7 @@ void CommFlags::set_way(CommRequest& request, ProblemList& problems) const {
                  "only float32 sums and averages travel compressed", "Leave --wire out.");
   }
   // These layers lie between ranks and the transport, which NCCL passes by.
-  if (transport_ == "nccl" && (!pace_.empty() || checksum_)) {
+  if (request.session.transport == Transport::nccl && (!pace_.empty() || checksum_)) {
     problems.add("--pace and --checksum do not go with nccl",
                  "inside a cluster its library moves everything itself", "Use --transport mpi.");
   }

@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "metrics/base/name_table.hpp"
 #include "metrics/base/quantity.hpp"
 #include "runners/cluster/machine.hpp"
 #include "runners/comm/checked/checked_communicator.hpp"
@@ -45,7 +46,9 @@ std::uint64_t total(Communicator& group, std::uint64_t count) {
 /// which the deadline multiplies again.
 Seconds slowest(Bytes bytes) { return Seconds(static_cast<double>(bytes.value()) / 12.5e6 / 20); }
 
-bool is_on_devices(const CommRequest& request) { return request.session.transport == "nccl"; }
+bool is_on_devices(const CommRequest& request) {
+  return request.session.transport == Transport::nccl;
+}
 
 /// A collective has one where its output can lie in its input's memory.
 bool has_in_place_form(Collective collective) {
@@ -180,7 +183,7 @@ CommReport CommSession::heading() const {
   report.request = request_;
   report.ranks = harness().size();
   const bool on_devices = is_on_devices(request_);
-  report.transport = on_devices ? request_.session.transport : harness().transport();
+  report.transport = on_devices ? value_name(Transport::nccl) : harness().transport();
   report.path = on_devices ? group_->path() : harness().path();
   report.clusters = clusters_;
   for (const RankDescriptor& rank : descriptors_) {

@@ -54,7 +54,7 @@ void check_same_command(Communicator& world, const std::vector<std::string>& arg
 }
 
 bool has_threads(const RankSession& session) {
-  return session.transport.empty() || session.transport == "threads";
+  return session.transport.value_or(Transport::threads) == Transport::threads;
 }
 
 void bind_if_they_fit(const UsableCores& cores, int ranks, int rank) {
@@ -187,11 +187,6 @@ void abandon_run(const std::weak_ptr<ControlChannel>& control, const Error& erro
 
 void check_session(const RankSession& session) {
   ProblemList problems;
-  const std::string& transport = session.transport;
-  if (!transport.empty() && transport != "threads" && transport != "mpi" && transport != "nccl") {
-    problems.add(fmt::format("--transport {} is not known", session.transport), "",
-                 "Use threads, mpi or nccl.");
-  }
   if (session.ranks < 0) {
     problems.add(fmt::format("--ranks {} is not usable", session.ranks), "must be positive");
   }
@@ -207,7 +202,7 @@ void check_session(const RankSession& session) {
                  fmt::format("{} threads for its cores at most", most),
                  "Give fewer, or start ranks on more hosts with mpirun.");
   }
-  if (launched && transport == "threads") {
+  if (launched && session.transport == Transport::threads) {
     problems.add("--transport threads does not fit the launcher's world",
                  fmt::format("{} started {} processes", launched->launcher, launched->size),
                  "Leave it out, or start heteroperf without a launcher.");

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,9 +14,9 @@ namespace heteroperf {
 
 /// Who takes part in a command that works on several ranks.
 struct RankSession {
-  int ranks = 0;                  ///< 0: the launcher's world, or one per usable core
-  std::string transport;          ///< "threads", "mpi", "nccl"; "": the launcher's, else threads
-  std::vector<std::string> argv;  ///< this program's words, to start it again under mpirun
+  int ranks = 0;                       ///< 0: the launcher's world, or one per usable core
+  std::optional<Transport> transport;  ///< empty: the launcher's, else threads
+  std::vector<std::string> argv;       ///< this program's words, to start it again under mpirun
   CommConfig comm;
 };
 
@@ -37,8 +38,8 @@ RankDescriptor describe_rank(const Communicator& world);
 /// cannot be left in order without its peers.
 ExitCode start_ranks(const RankSession& session, const RankWork& work);
 
-/// Throws UserError for a transport that is not known, a count that is not positive or differs
-/// from the launcher's world; all at once.
+/// Throws UserError for a count that is not positive or differs from the launcher's world, and for
+/// threads under a launcher; all at once.
 void check_session(const RankSession& session);
 
 /// Calls start_ranks() for a verb whose ranks have no placement of their own: hears stop signals,

@@ -306,7 +306,7 @@ ExitCode launch_run(const RunConfig& given, const RunIdentity& command,
   Placement placement = choose_placement(config.scale, cores, world_ranks);
   end_with_parent();
   const RankSession session{placement.ranks, config.scale.transport, command.argv, config.comm};
-  if (!launched && config.scale.transport != "threads") {
+  if (!launched && config.scale.transport != Transport::threads) {
     give_gpus(config.scale, placement.bindings);
     // This process refuses all that can be seen without reading data; rank 0 refuses the rest.
     prepare_runs(config, sources, placement, placement.ranks, Reading::nothing);
@@ -321,7 +321,8 @@ ExitCode launch_run(const RunConfig& given, const RunIdentity& command,
     turns = TurnTaker::from_environment();
     identity.sweep = place_in_sweep(given.out);
   }
-  if (launched && config.scale.transport != "nccl") config.scale.transport = "mpi";
+  if (launched && config.scale.transport != Transport::nccl)
+    config.scale.transport = Transport::mpi;
   std::unique_ptr<RunOutput> output;
   const auto make_ready = [&](const Placement& placed, int ranks_on_host) {
     ReadyRuns ready{prepare_runs(config, sources, placed, ranks_on_host), load_engine()};

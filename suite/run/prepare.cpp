@@ -58,7 +58,7 @@ WorkloadRequest request_of(const RunConfig& config, const CatalogEntry& entry) {
   request.size = config.model.size;
   request.model = config.model.name;
   request.data = config.data.source;
-  request.precision = parse_precision(config.model.precision);
+  request.precision = config.model.precision;
   request.micro_batch = given(config.batch.micro_batch);
   request.micro_batches = given(config.batch.micro_batches);
   request.sequence_length = given(config.model.sequence_length);
@@ -70,7 +70,7 @@ WorkloadRequest request_of(const RunConfig& config, const CatalogEntry& entry) {
   request.warmup_steps = config.optimizer.warmup_steps;
   request.total_steps = decay_steps(config, entry.program);
   // Without a last step there is nothing to decay to.
-  if (request.total_steps == 0) request.schedule = "constant";
+  if (request.total_steps == 0) request.schedule = LearningRateSchedule::constant;
   request.seed = config.seed;
   return request;
 }
@@ -144,15 +144,16 @@ std::vector<double> plan_memory_of(const ChosenPlan& chosen) {
 }
 
 void check_schedule(const RunConfig& config, const CatalogEntry& entry, ProblemList& problems) {
-  const std::string schedule = config.optimizer.schedule.value_or("constant");
-  if (schedule == "constant" || decay_steps(config, entry.program) > 0) return;
-  problems.add(fmt::format("optimizer.schedule = {} changes nothing in {}", schedule, entry.name),
-               "a training by time has no last step to decay to", "Use --steps, or leave it out");
+  const auto schedule = config.optimizer.schedule.value_or(LearningRateSchedule::constant);
+  if (schedule == LearningRateSchedule::constant || decay_steps(config, entry.program) > 0) return;
+  problems.add(
+      fmt::format("optimizer.schedule = {} changes nothing in {}", to_string(schedule), entry.name),
+      "a training by time has no last step to decay to", "Use --steps, or leave it out");
 }
 
 /// Groups of a search come and go: their sums go through the hosts.
 void check_transport(const RunConfig& config, const CatalogEntry& entry, ProblemList& problems) {
-  if (config.scale.transport != "nccl" || entry.program != ProgramKind::search) return;
+  if (config.scale.transport != Transport::nccl || entry.program != ProgramKind::search) return;
   problems.add(fmt::format("--transport nccl does not go with {}", entry.name),
                "a search's groups sum through the hosts", "Use --transport mpi");
 }
@@ -184,9 +185,9 @@ RunConfig effective(const RunConfig& config, const Workload& workload,
   if (config.plan.file.empty()) {
     result.batch = {workload.micro_batch, plan ? plan->plan.micro_batches : workload.micro_batches};
   }
-  result.optimizer = {to_string(recipe.kind), to_string(recipe.schedule),
-                      recipe.learning_rate,   recipe.weight_decay,
-                      recipe.clip_norm,       static_cast<std::int64_t>(recipe.warmup_steps)};
+  result.optimizer = {recipe.kind,          recipe.schedule,
+                      recipe.learning_rate, recipe.weight_decay,
+                      recipe.clip_norm,     static_cast<std::int64_t>(recipe.warmup_steps)};
   return result;
 }
 

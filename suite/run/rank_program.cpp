@@ -178,7 +178,7 @@ std::unique_ptr<const GpuWatch> watch_gpu(const RankContext& context) {
 
 /// All ranks over NCCL; null for other transports. Collective.
 std::unique_ptr<Communicator> open_devices(const RunConfig& config, World& world) {
-  if (config.scale.transport != "nccl") return nullptr;
+  if (config.scale.transport != Transport::nccl) return nullptr;
   const auto library = open_nccl_device(world);
   DeviceWorld devices = make_device_world(world, library, describe_rank(*world.communicator), {});
   HybridConfig hybrid;
@@ -221,8 +221,9 @@ ProgramEnd run_workload(const PreparedRun& run, World& world, Engine& engine,
   RankContext context = open_context(run, world, engine, first);
   try {
     set_up(run, context);
-    const RankProcesses processes =
-        run.config.scale.transport == "threads" ? RankProcesses::one : RankProcesses::one_each;
+    const RankProcesses processes = run.config.scale.transport == Transport::threads
+                                        ? RankProcesses::one
+                                        : RankProcesses::one_each;
     // The set-up, with the peak in it, is watched apart from the training.
     LiveWatch watch(context, processes, {});
     if (first.progress != nullptr) first.progress->say(course_text(run));

@@ -126,7 +126,9 @@ void keep_batch(const OtherRun& other, const std::vector<Setting>& settings, Run
 
 /// Its learning rate falls to a last step: the length belongs to what is trained.
 bool decays(const RunConfig& config) {
-  return config.measure.steps > 0 && config.optimizer.schedule.value_or("constant") != "constant";
+  return config.measure.steps > 0 &&
+         config.optimizer.schedule.value_or(LearningRateSchedule::constant) !=
+             LearningRateSchedule::constant;
 }
 
 /// The command line that repeats a run and leaves checkpoints, with another number of steps; 0: its

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "metrics/base/name_table.hpp"
 #include "metrics/precision_goal.hpp"
 #include "results/text/sha256.hpp"
 #include "runners/cluster/shared_module.hpp"
@@ -100,7 +101,7 @@ ScaleEvent scale_event(const PreparedRun& run) {
   ScaleEvent scale;
   scale.ranks = run.placement.ranks;
   scale.groups = std::max(1, run.groups);
-  scale.transport = run.config.scale.transport;
+  scale.transport = value_name(run.config.scale.transport);
   scale.devices = devices_of(run);
   return scale;
 }

@@ -13,7 +13,6 @@
 #include "results/record/run_folder.hpp"
 #include "suite/config/reproduce.hpp"
 #include "suite/config/run_config_json.hpp"
-#include "suite/config/run_flags.hpp"
 
 namespace heteroperf {
 namespace {
@@ -48,11 +47,8 @@ std::vector<std::string> split(const std::string& text, char separator) {
 /// The configuration key that a flag without its dashes, or the key itself, stands for; empty where
 /// there is none.
 std::string path_of(const std::string& name) {
-  for (const RunFlag& flag : run_flags()) {
-    if ("--" + name == flag.flag) return flag.path;
-  }
   for (const ConfigKey& key : config_keys()) {
-    if (key.path == name) return name;
+    if (key.path == name || key.flag == "--" + name) return key.path;
   }
   return {};
 }
@@ -60,8 +56,10 @@ std::string path_of(const std::string& name) {
 /// Lists every name that --sweep may mean, for the hint at the nearest one.
 std::vector<std::string> sweepable_names() {
   std::vector<std::string> names;
-  for (const RunFlag& flag : run_flags()) names.emplace_back(flag.flag + 2);
-  for (const ConfigKey& key : config_keys()) names.push_back(key.path);
+  for (const ConfigKey& key : config_keys()) {
+    names.push_back(key.path);
+    if (!key.flag.empty()) names.push_back(key.flag.substr(2));
+  }
   return names;
 }
 

@@ -50,7 +50,7 @@ TrainingSpec planned_spec(const RankContext& context, const Workload& workload,
 
 /// One rank of every process says what it uses.
 bool speaks_for_process(const RankContext& context) {
-  return context.is_first() || context.config.scale.transport != "threads";
+  return context.is_first() || context.config.scale.transport != Transport::threads;
 }
 
 /// One rank of one training, from the first step to the last evaluation.

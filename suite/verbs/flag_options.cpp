@@ -6,49 +6,48 @@
 
 #include <fmt/format.h>
 
-#include "suite/config/run_flags.hpp"
+#include "suite/config/run_config_json.hpp"
 
 namespace heteroperf {
 namespace {
 
 bool is_zero_or_less(const std::string& text) {
-  return !text.empty() && (text[0] == '-' || text.find_first_not_of("0.") == std::string::npos);
+  return !text.empty() && (text[0] == '-' || text.find_first_not_of("0.%") == std::string::npos);
 }
 
-/// Turns one flag into a setting, or into a problem where its number may not be 0.
-void add_flag(const RunFlag& flag, const std::string& value, std::vector<Setting>& list,
-              ProblemList& problems) {
-  if (!flag.positive || !is_zero_or_less(value)) {
-    return list.push_back({flag.path, value, flag.flag});
-  }
-  const bool seconds = flag.path == std::string("measure.duration_s");
-  problems.add(fmt::format("{} {} is out of range", flag.flag, value),
-               seconds ? "above 0 seconds" : "at least 1");
+/// The help of a flag. The key in brackets tells how --set and a record name the same thing.
+std::string help_of(const ConfigKey& key) {
+  const bool says_default = key.default_text != "none" && !key.value_name.empty();
+  return fmt::format("{}{}  [{}]", key.help,
+                     says_default ? fmt::format(" (default {})", key.default_text) : "", key.path);
 }
 
 }  // namespace
 
 void FlagOptions::declare(CLI::App& command,
                           const std::function<bool(const std::string& path)>& wanted) {
-  const auto& all = run_flags();
-  // The parser keeps references into this list, so it may not grow later.
-  values_.resize(all.size());
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (!wanted(all[i].path)) continue;
-    // The key in brackets tells how --set and a record name the same thing.
-    const std::string help = std::string(all[i].help) + "  [" + all[i].path + "]";
-    options_.push_back(
-        command.add_option(all[i].flag, values_[i], help)->type_name(all[i].value_name));
-    flags_.push_back(i);
+  for (const ConfigKey& key : config_keys()) {
+    if (key.flag.empty() || !wanted(key.path)) continue;
+    const std::string help = help_of(key);
+    CLI::Option* const option = key.value_name.empty() ? command.add_flag(key.flag, help)
+                                                       : command.add_option(key.flag, help);
+    flags_.push_back({&key, option->type_name(key.value_name)});
   }
 }
 
 std::vector<Setting> FlagOptions::settings(ProblemList& problems) const {
   std::vector<Setting> list;
-  for (std::size_t i = 0; i < flags_.size(); ++i) {
-    const std::size_t flag = flags_[i];
+  for (const auto& [key, option] : flags_) {
     // An option that was given by a variable counts as given.
-    if (options_[i]->count() > 0) add_flag(run_flags()[flag], values_[flag], list, problems);
+    if (option->count() == 0) continue;
+    const std::string value = !key->value_name.empty() ? option->as<std::string>()
+                              : option->as<bool>()     ? "true"
+                                                       : "false";
+    if (key->least_of_flag.empty() || !is_zero_or_less(value)) {
+      list.push_back({key->path, value, key->flag});
+    } else {
+      problems.add(fmt::format("{} {} is out of range", key->flag, value), key->least_of_flag);
+    }
   }
   return list;
 }

@@ -4,12 +4,15 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "metrics/base/error.hpp"
 #include "suite/config/run_config.hpp"
 
 namespace heteroperf {
+
+struct ConfigKey;
 
 /// The flags of `run` that a verb takes, and what the user gave of them.
 class FlagOptions {
@@ -20,9 +23,7 @@ class FlagOptions {
   std::vector<Setting> settings(ProblemList& problems) const;
 
  private:
-  std::vector<std::size_t> flags_;  ///< into run_flags()
-  std::vector<std::string> values_;
-  std::vector<CLI::Option*> options_;
+  std::vector<std::pair<const ConfigKey*, CLI::Option*>> flags_;
 };
 
 }  // namespace heteroperf

@@ -8,6 +8,7 @@
 
 #include "metrics/base/document_kind.hpp"
 #include "metrics/base/name_table.hpp"
+#include "suite/config/run_config_json.hpp"
 #include "suite/program/environment.hpp"
 #include "suite/program/verb.hpp"
 #include "suite/verbs/listing.hpp"
@@ -80,13 +81,47 @@ Items validity() {
   return items;
 }
 
+/// Lists the keys of the configuration.
+Items keys() {
+  Items items;
+  for (const ConfigKey& key : config_keys()) {
+    items.push_back({key.path,
+                     key.help,
+                     {{"flag", key.flag}, {"values", key.values}, {"default", key.default_text}}});
+  }
+  return items;
+}
+
+/// Two columns: the names, then the summaries.
+std::string table(const Items& items) {
+  std::size_t width = 0;
+  for (const ListItem& item : items) width = std::max(width, item.name.size());
+  std::string text;
+  for (const ListItem& item : items) {
+    text += fmt::format("{:<{}}  {}\n", item.name, width, item.summary);
+  }
+  return text;
+}
+
+/// The keys as a table of Markdown, which suite/README.md has, too.
+std::string table_of_keys(const Items&) {
+  std::string text = "| key | flag | values | default | meaning |\n|---|---|---|---|---|\n";
+  for (const ConfigKey& key : config_keys()) {
+    text += fmt::format("| `{}` | {} | {} | `{}` | {} |\n", key.path, key.flag, key.values,
+                        key.default_text, key.help);
+  }
+  return text;
+}
+
 /// One word that `help` knows beside the verbs.
 struct Topic {
   const char* name;
   const char* summary;
   Items (*items)();
+  std::string (*text)(const Items&) = table;
 };
 constexpr Topic topics[] = {
+    {"keys", "every key of the configuration, as a table of Markdown", keys, table_of_keys},
     {"exit-codes", "what each exit code means", exit_codes},
     {"environment", "variables that are read", environment},
     {"files", "what the folder of a run holds, and the kinds of documents", files},
@@ -108,7 +143,8 @@ class HelpVerb : public Verb {
     const Topic* const topic = std::find_if(std::begin(topics), std::end(topics),
                                             [&](const Topic& row) { return topic_ == row.name; });
     if (topic != std::end(topics)) {
-      fmt::print("{}", options.json ? listing_json_text(topic->items()) : table(topic->items()));
+      fmt::print("{}",
+                 options.json ? listing_json_text(topic->items()) : topic->text(topic->items()));
       return ExitCode::ok;
     }
     const CLI::App& app = topic_.empty() ? *command_->get_parent() : verb();
@@ -133,17 +169,6 @@ class HelpVerb : public Verb {
     for (const Topic& topic : topics) names.emplace_back(topic.name);
     // Verbs and topics are both candidates for what was meant.
     throw unknown_name("topic", topic_, names);
-  }
-
-  /// Two columns: the names, then the summaries.
-  static std::string table(const Items& items) {
-    std::size_t width = 0;
-    for (const ListItem& item : items) width = std::max(width, item.name.size());
-    std::string text;
-    for (const ListItem& item : items) {
-      text += fmt::format("{:<{}}  {}\n", item.name, width, item.summary);
-    }
-    return text;
   }
 
   std::string topic_;

@@ -174,10 +174,10 @@ class ProbeVerb : public Verb {
       problems.add(fmt::format("--gap {:g} is not usable", gap_), "must be above 1", "Give 2.");
     RankSession session;
     session.comm = comm_config_of({}, options.sets, problems);
+    session.transport = transport_named(transport_, problems);
     problems.throw_if_any();
     file_ = OutputFile(out_);
     session.ranks = ranks_.value_or(0);
-    session.transport = transport_;
     session.argv = original_argv();
     RankWork work;
     work.body = [&](World& world) {
@@ -185,8 +185,8 @@ class ProbeVerb : public Verb {
       const OperationDeadline watch(*world.control, world.communicator->rank(),
                                     world.communicator->size(),
                                     [] { return stop_signal() != nullptr; });
-      return transport_ == "nccl" ? probe_devices(world, options)
-                                  : probe(*world.communicator, options);
+      return session.transport == Transport::nccl ? probe_devices(world, options)
+                                                  : probe(*world.communicator, options);
     };
     work.keep = [&](const Error& error) {
       remove_empty_file();

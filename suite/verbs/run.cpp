@@ -10,6 +10,7 @@
 #include "suite/config/run_config_json.hpp"
 #include "suite/planning/plan_sources.hpp"
 #include "suite/program/catalog.hpp"
+#include "suite/program/environment.hpp"
 #include "suite/program/verb.hpp"
 #include "suite/run/launch.hpp"
 #include "suite/sweep/sweep_session.hpp"
@@ -48,12 +49,6 @@ class RunVerb : public Verb {
         "workload", workload_,
         fmt::format("{} (none: every one of them, as a suite)", fmt::join(workload_names(), ", ")));
     command.add_flag("--quick", quick_, "seconds instead of minutes; never ranked");
-    command.add_flag("--rank-logs", rank_logs_,
-                     "a log of every rank in the run folder, rank-0.log and on: phases, progress, "
-                     "warnings, errors  [rank_logs]");
-    command.add_flag("--with-baselines", with_baselines_,
-                     "also run each class of a mixed --cluster alone, and compare  "
-                     "[with_baselines]");
     flags_.declare(command, [](const std::string&) { return true; });
     repeat_option_ =
         command.add_option("--repeat", repeats_, "runs of each point, every one with its own seed")
@@ -130,8 +125,6 @@ class RunVerb : public Verb {
     std::vector<Setting> list;
     if (workload_option_->count() > 0) add_workload(list, problems);
     for (Setting& setting : flags_.settings(problems)) list.push_back(std::move(setting));
-    if (rank_logs_) list.push_back({"rank_logs", "true", "--rank-logs"});
-    if (with_baselines_) list.push_back({"with_baselines", "true", "--with-baselines"});
     // --set comes last and wins over a flag of the same key.
     for (const std::string& text : options.sets) add_set(text, list, problems);
     return with_workload_of_plan(std::move(list));
@@ -148,7 +141,7 @@ class RunVerb : public Verb {
 
   std::string workload_;
   CLI::Option* workload_option_ = nullptr;
-  bool quick_ = false, rank_logs_ = false, with_baselines_ = false;
+  bool quick_ = false;
   FlagOptions flags_;
   CLI::Option* repeat_option_ = nullptr;
   CLI::Option* sweep_option_ = nullptr;

@@ -210,7 +210,7 @@ int main(int argc, char** argv) {
   using namespace heteroperf;
   try {
     const Settings settings = parse(argc, argv);
-    World world = join_mpi_world({.host_path = to_string(settings.path)});
+    World world = join_mpi_world({.host_path = settings.path});
     measure(settings, *world.communicator);
     leave_mpi_world(std::move(world));
     return 0;

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
@@ -271,6 +273,13 @@ TEST(Cli, RunHelpHasEveryKeyWithItsDefault) {
                           "measure.warmup_steps\\s+.2.", "comm.timeout_s\\s+.30"}) {
     EXPECT_TRUE(std::regex_search(help, std::regex(row))) << row;
   }
+}
+
+TEST(Cli, TheReadmesTableOfKeysIsThatOfTheProgram) {
+  std::ifstream file(HETEROPERF_CHECKOUT "/suite/README.md");
+  const std::string readme(std::istreambuf_iterator<char>(file), {});
+  EXPECT_NE(readme.find("\n\n" + heteroperf({"help", "keys"}).out + "\n"), std::string::npos)
+      << "put what `heteroperf help keys` prints in place of the table in suite/README.md";
 }
 
 TEST(Cli, HelpNamesEveryExitCode) {

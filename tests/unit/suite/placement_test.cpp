@@ -96,7 +96,7 @@ TEST(Placement, NamesTheBindingOfEveryRank) {
   EXPECT_EQ(placement.bindings[2].unbound, "");
   EXPECT_EQ(placement.bindings[2].host, host_name());
   ScaleConfig config;
-  config.bind = "none";
+  config.bind = CoreBinding::none;
   EXPECT_EQ(choose_placement(config, four_cores(), 0).bindings[0].unbound, "scale.bind=none");
 }
 
@@ -109,7 +109,7 @@ std::vector<RankBinding> on_hosts(const std::vector<std::string>& hosts) {
 TEST(Placement, RanksOfAHostTakeItsGpusInTurn) {
   std::vector<RankBinding> bindings = on_hosts({"a", "b", "a", "b"});
   ScaleConfig config;
-  config.device = "cuda";
+  config.device = {RankDevice::cuda};
   give_gpus(config, bindings);
   EXPECT_EQ(bindings[0].gpu, 0);
   EXPECT_EQ(bindings[1].gpu, 0);
@@ -120,14 +120,14 @@ TEST(Placement, RanksOfAHostTakeItsGpusInTurn) {
 TEST(Placement, RanksOfOneRunComputeOnUnlikeDevices) {
   std::vector<RankBinding> bindings = on_hosts({"a", "a", "a"});
   ScaleConfig config;
-  config.device = "cuda,cpu,cuda";
+  config.device = {RankDevice::cuda, RankDevice::cpu, RankDevice::cuda};
   give_gpus(config, bindings);
   EXPECT_EQ(bindings[0].gpu, 0);
   EXPECT_EQ(bindings[1].gpu, std::nullopt);
   EXPECT_EQ(bindings[1].device, "cpu");
   EXPECT_EQ(bindings[2].gpu, 1);
   EXPECT_EQ(choose_placement(config, four_cores(), 0).ranks, 3);
-  config.device = "cuda,cpu";
+  config.device = {RankDevice::cuda, RankDevice::cpu};
   EXPECT_THROW(give_gpus(config, bindings), UserError);
 }
 
@@ -136,7 +136,7 @@ TEST(Placement, ARankHasTheModelAndMemoryOfItsGpu) {
                                         {"NVIDIA A100", 80'000'000'000}};
   std::vector<RankBinding> bindings = on_hosts({"a", "a", "a", "a"});
   ScaleConfig config;
-  config.device = "cuda,cuda,cuda,cpu";
+  config.device = {RankDevice::cuda, RankDevice::cuda, RankDevice::cuda, RankDevice::cpu};
   give_gpus(config, bindings);
   for (RankBinding& binding : bindings) name_gpu(devices, binding);
   EXPECT_EQ(bindings[1].device, "NVIDIA A100");
@@ -161,7 +161,7 @@ TEST(Placement, TheRecordNamesTheGpuOfEveryRankThatHasOne) {
 
 TEST(Placement, OneRankTakesAGpuUnlessToldOtherwise) {
   ScaleConfig config;
-  config.device = "cuda";
+  config.device = {RankDevice::cuda};
   EXPECT_EQ(choose_placement(config, four_cores(), 0).ranks, 1);
   config.ranks = 2;
   EXPECT_EQ(choose_placement(config, four_cores(), 0).ranks, 2);
