@@ -58,7 +58,10 @@ struct GlobalFlags {
   bool colour = false, plain = false, quiet = false, verbose = false;
 };
 
-/// Declares the options that all verbs share, in a group that --help prints last.
+/// The group of the options that all verbs share; --help prints it last.
+constexpr const char* common_options = "Common options";
+
+/// Declares the options that all verbs share.
 void declare_global(CLI::App& command, const Verb& verb, GlobalOptions& options,
                     GlobalFlags& flags) {
   command.option_defaults()->group(common_options);
@@ -227,6 +230,7 @@ int parse_and_run(int argc, char** argv, Voice& voice) {
   for (const auto& verb : verbs) {
     CLI::App* command = app.add_subcommand(verb->name(), verb->summary());
     command->footer(examples_text(*verb) + environment_text(*command));
+    command->option_defaults()->always_capture_default();
     verb->declare(*command);
     declare_global(*command, *verb, options, flags);
     names.emplace_back(verb->name());
@@ -267,7 +271,7 @@ int parse_and_run(int argc, char** argv, Voice& voice) {
         static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
     return static_cast<int>(run_verb(*verbs.at(index), options, voice));
   } catch (const CLI::CallForHelp&) {
-    if (voice.first()) std::cout << chosen->help();
+    if (voice.first()) std::cout << app.help();
     return 0;
   } catch (const CLI::CallForVersion&) {
     if (voice.first()) std::cout << "heteroperf " << version_text() << "\n";

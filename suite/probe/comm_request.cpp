@@ -64,28 +64,22 @@ void CommFlags::declare(CLI::App& command) {
   command.add_option("--ranks", ranks_, "ranks to start (default: one per core)");
   command.add_option("--transport", transport_,
                      "threads, mpi or nccl (default: the launcher's, else threads)");
-  command
-      .add_option(
-          "--host-path", host_path_,
-          "inside a host over mpi, at most: messages, shared_memory or single_copy (default)")
-      ->type_name("NAME");
-  command.add_option("--type", type_, "f32, f64, bf16, f16, i32, i64 or u8")->capture_default_str();
-  command.add_option("--op", reduction_, "sum, min, max or avg")->capture_default_str();
-  command.add_option("--root", root_, "rank of broadcast and reduce")->capture_default_str();
-  command
-      .add_option("--algorithm", algorithm_,
-                  "of allreduce: a name, auto (fastest by the measured model), or ranges: "
-                  "recursive_doubling:0-8K;ring:8193-max")
-      ->capture_default_str();
-  command.add_option("--wire", wire_, "between clusters: fp32, bf16 or int8 (f32 sums only)")
-      ->capture_default_str();
-  command.add_option("--clusters", clusters_, "a label per rank (a,b,b,a), or auto: found out")
-      ->capture_default_str();
+  command.add_option(
+      "--host-path", host_path_,
+      "inside a host over mpi, at most: messages, shared_memory or single_copy (default)");
+  command.add_option("--type", type_, "f32, f64, bf16, f16, i32, i64 or u8");
+  command.add_option("--op", reduction_, "sum, min, max or avg");
+  command.add_option("--root", root_, "rank of broadcast and reduce");
+  command.add_option("--algorithm", algorithm_,
+                     "of allreduce: a name, auto (fastest by the measured model), or ranges: "
+                     "recursive_doubling:0-8K;ring:8193-max");
+  command.add_option("--wire", wire_, "between clusters: fp32, bf16 or int8 (f32 sums only)");
+  command.add_option("--clusters", clusters_, "a label per rank (a,b,b,a), or auto: found out");
   command.add_option("--pace", pace_, "behave like the links of this cluster file")
       ->type_name("FILE");
   command.add_option("--iters", iterations_,
                      "timed calls per size (default: as fit half a second)");
-  command.add_option("--warmup", warmup_, "calls before them")->capture_default_str();
+  command.add_option("--warmup", warmup_, "calls before them");
   command.add_flag("--check", check_, "verify every element of a call with fresh inputs");
   command.add_flag("--checksum", checksum_,
                    "a checksum beside every message, and agreement checks");
@@ -93,11 +87,11 @@ void CommFlags::declare(CLI::App& command) {
   command
       .add_option("--timeout", timeout_s_,
                   "a peer without a sign of life for so long is lost  [comm.timeout_s]")
-      ->type_name("SECONDS");
+      ->type_name("S");
   command
       .add_option("--join-timeout", join_timeout_s_,
                   "until all ranks of the launcher have come  [comm.join_timeout_s]")
-      ->type_name("SECONDS");
+      ->type_name("S");
   command.add_flag("--csv", csv_, "one line per size, comma-separated");
   command.add_option("-o,--out", out_, "also write the JSON document here, after every size")
       ->type_name("FILE");

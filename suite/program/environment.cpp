@@ -18,7 +18,6 @@
 #include <string_view>
 
 #include "metrics/base/error.hpp"
-#include "suite/program/help_page.hpp"
 
 namespace heteroperf {
 namespace {
@@ -52,7 +51,8 @@ std::string variable_of(const CLI::App& command, const CLI::Option& option) {
   const std::vector<std::string>& names = option.get_lnames();
   // Options that print and end would make every command do so.
   if (names.empty() || names.front() == "help" || names.front() == "version") return {};
-  const bool is_common = option.get_group() == common_options || names.front() == "set";
+  // A verb declares its options in the library's own group; all others are common.
+  const bool is_common = option.get_group() != "Options";
   return (is_common ? std::string(prefix) : prefix_of(command)) + in_capitals(names.front());
 }
 

@@ -40,7 +40,8 @@ std::string wrapped(const std::string& text, const std::string& indent) {
 /// tells already.
 std::string default_of(const CLI::Option& option) {
   const std::string value = option.get_default_str();
-  if (value.empty() || value == "[]" || value == "{}" || value == "\"\"") return "";
+  static const std::regex says_nothing(R"(|0|false|\[\]|\{\}|"")");
+  if (std::regex_match(value, says_nothing)) return "";
   if (option.get_description().find("default") != std::string::npos) return "";
   return fmt::format(" (default {})", value);
 }
@@ -52,11 +53,19 @@ class HelpFormatter final : public CLI::Formatter {
                       make_option_desc(option) + default_of(*option));
   }
 
+  /// A further long name is an alias from before, which still works but is not shown.
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
+    const std::string names = CLI::Formatter::make_option_name(option, is_positional);
+    const std::size_t first = names.find("--");
+    return names.substr(0, first == std::string::npos ? first : names.find(',', first));
+  }
+
   std::string make_option_opts(const CLI::Option* option) const override {
     if (option->get_type_size() == 0) return "";
     // The library writes a range as "INT:INT in [1 - 8]".
     static const std::regex range(R"(\w+:\w+ in \[(\S+) - (\S+)\])");
-    std::string text = std::regex_replace(option->get_type_name(), range, "$1..$2");
+    std::string text = std::regex_replace(get_label(option->get_type_name()), range, "$1..$2");
+    if (!option->nonpositional()) text.clear();
     if (!text.empty()) text = " " + text;
     // An option that takes any number of values says so with dots.
     if (option->get_expected_max() == CLI::detail::expected_max_vector_size) text += " ...";
@@ -83,6 +92,10 @@ std::string help_entry(const std::string& head, const std::string& text) {
 
 void use_help_pages(CLI::App& app) {
   const auto formatter = std::make_shared<HelpFormatter>();
+  formatter->label("TEXT", "NAME");
+  formatter->label("INT", "N");
+  formatter->label("UINT", "N");
+  formatter->label("FLOAT", "X");
   app.formatter(formatter);
   for (CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
     verb->formatter(formatter);

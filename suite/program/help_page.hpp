@@ -6,9 +6,6 @@
 
 namespace heteroperf {
 
-/// The group of the options that all verbs share; --help prints it last.
-inline constexpr const char* common_options = "Common options";
-
 /// `head` and, in a column of their own, the words of `text`, wrapped. A head that is too long for
 /// its column has a line of its own.
 std::string help_entry(const std::string& head, const std::string& text);

@@ -26,8 +26,7 @@ class AlignVerb : public Verb {
     command
         .add_option("--limit", rule_.limit,
                     fmt::format("largest {}; 0: equal bit for bit", AcceptanceRule::text))
-        ->type_name("FRACTION")
-        ->capture_default_str();
+        ->type_name("FRACTION");
   }
 
   ExitCode run(const GlobalOptions& options) override {

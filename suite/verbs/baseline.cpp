@@ -108,9 +108,7 @@ class BaselineVerb : public Verb {
     command.add_option("action", action_, "save, list, show or rm")->required();
     command.add_option("name", name_, "of the baseline");
     command.add_option("runs", runs_, "save: run folders, or folders of them");
-    command.add_option("--dir", folder_, "where baselines are kept")
-        ->type_name("DIR")
-        ->capture_default_str();
+    command.add_option("--dir", folder_, "where baselines are kept")->type_name("DIR");
     command.add_flag("--force", force_, "save: also in place of one that may be better");
   }
 

@@ -14,6 +14,7 @@
 #include "results/scaling/sweep_comparison.hpp"
 #include "results/sweep/sweep_index.hpp"
 #include "suite/program/verb.hpp"
+#include "suite/verbs/flag_options.hpp"
 
 namespace heteroperf {
 namespace {
@@ -40,18 +41,18 @@ class CompareVerb : public Verb {
                     "A and B: runs, folders of repeated runs, or two sweeps (point by point); with "
                     "--baseline the mix, then one per class")
         ->required();
-    command.add_option("--baseline", baseline_, "homogeneous: HSR of the first against the others")
-        ->type_name("KIND");
+    command.add_option("--baseline", baseline_, "homogeneous: HSR of the first against the others");
     command
         .add_option("--threshold", threshold_percent_, "a change below this is none, in percent")
-        ->type_name("PCT")
-        ->capture_default_str();
-    command.add_option("--format", format_, "console, json or md")->type_name("NAME");
+        ->type_name("PCT");
+    add_parsed_option(
+        command, "--format", form_,
+        [](const std::string& name) { return parse_name(forms, "format", name); },
+        "console, json or md");
   }
 
   ExitCode run(const GlobalOptions& options) override {
-    const ComparisonForm named = parse_name(forms, "format", format_);
-    const ComparisonForm form = options.json ? ComparisonForm::json : named;
+    const ComparisonForm form = options.json ? ComparisonForm::json : form_;
     // All problems of the options are told at once, before any folder is read.
     check_options();
     fmt::print("{}", baseline_.empty() ? compare(form) : against_classes(form));
@@ -112,7 +113,8 @@ class CompareVerb : public Verb {
   }
 
   std::vector<std::string> runs_;
-  std::string baseline_, format_ = "console";
+  std::string baseline_;
+  ComparisonForm form_ = ComparisonForm::console;
   double threshold_percent_ = 2;
 };
 

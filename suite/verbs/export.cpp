@@ -82,13 +82,9 @@ class ExportVerb : public Verb {
     std::vector<std::string> texts;
     describe(run_export_formats(), texts);
     describe(plan_formats, texts);
-    command.add_option("--to", format_, fmt::format("{}", fmt::join(texts, ", ")))
-        ->required()
-        ->type_name("FORMAT");
-    command
-        .add_option("--table", table_,
-                    fmt::format("csv: one of {}", fmt::join(csv_table_names(), ", ")))
-        ->type_name("NAME");
+    command.add_option("--to", format_, fmt::format("{}", fmt::join(texts, ", ")))->required();
+    command.add_option("--table", table_,
+                       fmt::format("csv: one of {}", fmt::join(csv_table_names(), ", ")));
     command.add_option("-o,--out", out_, "a file instead of stdout")->type_name("FILE");
   }
 

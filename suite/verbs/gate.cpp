@@ -66,26 +66,19 @@ class GateVerb : public Verb {
     command
         .add_option("--pair-seconds", commands_.pair_s,
                     "how long a pair of processes in lockstep moves by turns")
-        ->type_name("S")
-        ->capture_default_str();
+        ->type_name("S");
     command
         .add_option("--turn-timeout", commands_.turn_timeout_s,
                     "seconds that a turn in lockstep may take")
-        ->type_name("S")
-        ->capture_default_str();
+        ->type_name("S");
     command.add_option("--threshold", threshold_percent_, "smallest loss that counts, in percent")
-        ->type_name("PCT")
-        ->capture_default_str();
+        ->type_name("PCT");
     command.add_option("--alpha", rules_.statistics.alpha, "chance of a false alarm")
-        ->type_name("P")
-        ->capture_default_str();
-    command
-        .add_option(
-            "--max-blocks", most_blocks_,
-            "blocks of base, head, head, base (5 to 1000), or pairs in lockstep (6 to 1000), to "
-            "run at most")
-        ->type_name("N")
-        ->capture_default_str();
+        ->type_name("P");
+    command.add_option(
+        "--max-blocks", most_blocks_,
+        "blocks of base, head, head, base (5 to 1000), or pairs in lockstep (6 to 1000), to "
+        "run at most");
     command.add_option("--ignore", rules_.ignored, "metrics that are not gated")
         ->type_name("METRIC");
     command.add_option("--junit", junit_, "write JUnit XML")->type_name("FILE");
@@ -93,16 +86,12 @@ class GateVerb : public Verb {
     command.add_option("--out", out_, "new folder for the runs of --base-cmd and --head-cmd")
         ->type_name("DIR");
     command.add_option("--timeout", commands_.deadline_s, "seconds that one run may take")
-        ->type_name("S")
-        ->capture_default_str();
+        ->type_name("S");
     command
         .add_option("--max-load", max_load_,
                     "share of the cores that others may use before it begins; 1: any load")
-        ->type_name("SHARE")
-        ->capture_default_str();
-    command.add_option("--settle", settle_s_, "seconds to wait for that")
-        ->type_name("S")
-        ->capture_default_str();
+        ->type_name("SHARE");
+    command.add_option("--settle", settle_s_, "seconds to wait for that")->type_name("S");
   }
 
   ExitCode run(const GlobalOptions& options) override {

@@ -149,7 +149,9 @@ class HelpVerb : public Verb {
     }
     const CLI::App& app = topic_.empty() ? *command_->get_parent() : verb();
     // App::help() of the program is that of the verb that was given.
-    const std::string text = app.get_formatter()->make_help(&app, "", CLI::AppFormatMode::Normal);
+    const std::string words = topic_.empty() ? "" : command_->get_parent()->get_name() + " ";
+    const std::string text =
+        app.get_formatter()->make_help(&app, words + app.get_name(), CLI::AppFormatMode::Normal);
     const ListItem item{app.get_name(), app.get_description(), {{"help", text}}};
     fmt::print("{}", options.json ? listing_json_text({item}) : text);
     return ExitCode::ok;

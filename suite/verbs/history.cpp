@@ -21,9 +21,7 @@ class HistoryVerb : public Verb {
   }
   void declare(CLI::App& command) override {
     command.add_option("folders", folders_, "folders of runs")->required();
-    command.add_option("--metric", metric_, "what is followed")
-        ->type_name("NAME")
-        ->capture_default_str();
+    command.add_option("--metric", metric_, "what is followed");
   }
 
   ExitCode run(const GlobalOptions& options) override {

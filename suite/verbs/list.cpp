@@ -157,8 +157,7 @@ class ListVerb : public Verb {
     return {"list models", "list workloads --json"};
   }
   void declare(CLI::App& command) override {
-    command.add_option("what", what_, fmt::format("{}", fmt::join(listing_names(), ", ")))
-        ->capture_default_str();
+    command.add_option("what", what_, fmt::format("{}", fmt::join(listing_names(), ", ")));
     command.add_flag("--details", details_, "everything that --json tells");
   }
 

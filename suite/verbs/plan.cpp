@@ -26,6 +26,7 @@
 #include "suite/planning/plan_sources.hpp"
 #include "suite/program/catalog.hpp"
 #include "suite/program/verb.hpp"
+#include "suite/verbs/flag_options.hpp"
 #include "suite/verbs/output_file.hpp"
 
 namespace heteroperf {
@@ -52,26 +53,28 @@ class PlanVerb : public Verb {
   void declare(CLI::App& command) override {
     command.add_option("workload", workload_, "of `list workloads`; not with --import sailor");
     const std::pair<const char*, std::string&> texts[] = {
-        {"--cluster", cluster_},     {"--size", request_.size},  {"--model", request_.model},
-        {"--precision", precision_}, {"--schedule", schedule_},  {"--compare", compare_},
-        {"--objective", objective_}, {"--coarsest-wire", wire_}, {"--cost-model", cost_model_},
-        {"--profile", profile_},     {"--learn", learn_}};
+        {"--cluster", cluster_},       {"--size", request_.size}, {"--model", request_.model},
+        {"--schedule", schedule_},     {"--compare", compare_},   {"--objective", objective_},
+        {"--cost-model", cost_model_}, {"--profile", profile_},   {"--learn", learn_}};
     constexpr const char* help[] = {
         "a file, one of the shipped descriptions, or hexiscale:FILE@B[,L[,W]] (a machine list; B "
         "GB/s and L µs between machines, W µs within)",
         "of the workload, or auto",
         "of the workload",
-        "fp32, bf16, fp64",
         "1f1b, zb-h1, zb-h2, interleaved-1f1b, zb-v, v-half, v-min; any by default",
         "homogeneous: also every class alone, with its own best plan",
         "time, cost or energy of a step; the cluster's classes give prices or watts",
-        "fp32, bf16, int8: how coarse activations may travel over slow links (fp32)",
         "own; of --import sailor also sailor, its published formulas, and sailor+ (uneven shares)",
         "efficiency matrix with rates, bandwidths, prices and watts of the cluster's classes",
         "a run on this cluster, else it is refused: its measured times correct the rates"};
     for (std::size_t i = 0; i < std::size(texts); ++i) {
       command.add_option(texts[i].first, texts[i].second, help[i]);
     }
+    add_parsed_option(command, "--precision", request_.precision, parse_precision,
+                      "fp32, bf16, fp64 (default fp32)");
+    add_parsed_option(
+        command, "--coarsest-wire", options_.moves.coarsest_wire, parse_wire_format,
+        "fp32, bf16, int8: how coarse activations may travel over slow links (default fp32)");
     command.add_option("--import", imports_,
                        "KIND:PATH, repeatable. sailor:DIR plans for Sailor's profiles, "
                        "sailor-plan:FILE is scored beside; flagscale:FILE and plan:FILE are "
@@ -80,13 +83,13 @@ class PlanVerb : public Verb {
     command.add_flag("--fill-profiles", fill_profiles_,
                      "with --import sailor: analytic times for what is not profiled");
     command.add_option("--batch", batch_, "samples of a step; the workload's own by default");
-    command.add_option("--sequence-length", sequence_length_, "of a language model");
+    command.add_option("--seq,--sequence-length", sequence_length_, "of a language model");
     command.add_option("--time-limit", options_.time_limit_s,
                        "seconds; then the best plan so far, with its gap");
     command.add_option("--replan-threshold", replan_threshold_,
                        "with --learn: gain from which a re-plan is suggested (0.05)");
     command.add_option("--seed", options_.seed, "of the local search");
-    command.add_option("-o,--out", out_, "write the plan here");
+    command.add_option("-o,--out", out_, "write the plan here")->type_name("FILE");
   }
 
   ExitCode run(const GlobalOptions& options) override {
@@ -158,8 +161,6 @@ class PlanVerb : public Verb {
     problems.throw_if_any();
     // A search without --schedule may choose any of them.
     if (!schedule_.empty()) options_.moves.schedules = {schedule_};
-    if (!wire_.empty()) options_.moves.coarsest_wire = parse_wire_format(wire_);
-    request_.precision = parse_precision(precision_);
     if (sequence_length_ > 0) request_.sequence_length = sequence_length_;
   }
 
@@ -303,8 +304,8 @@ class PlanVerb : public Verb {
 
   static constexpr std::int64_t most_batch = std::int64_t{1} << 24;
   WorkloadRequest request_;
-  std::string workload_, cluster_, precision_ = "fp32", schedule_, compare_, objective_ = "time";
-  std::string wire_, out_, cost_model_, profile_, learn_;
+  std::string workload_, cluster_, schedule_, compare_, objective_ = "time";
+  std::string out_, cost_model_, profile_, learn_;
   double replan_threshold_ = 0.05;
   bool fill_profiles_ = false;
   std::vector<std::string> imports_;

@@ -145,9 +145,8 @@ class ProbeVerb : public Verb {
                        "threads, mpi or nccl (default: the launcher's, else threads)");
     command.add_option("--threads-per-rank", threads_per_rank_,
                        "of one device (default: usable cores of its host / ranks, as in a run)");
-    command.add_option("--name", name_, "of the cluster")->capture_default_str();
-    command.add_option("--gap", gap_, "ratio of bandwidths that parts two clusters")
-        ->capture_default_str();
+    command.add_option("--name", name_, "of the cluster");
+    command.add_option("--gap", gap_, "ratio of bandwidths that parts two clusters");
     command.add_flag("--links-only", links_only_, "leave the devices' rates out");
     command.add_flag("--no-operations", no_operations_, "leave the rates of single operations out");
     command.footer(command.get_footer() + "\n" + config_keys_text("comm."));
@@ -352,13 +351,10 @@ class ProbeVerb : public Verb {
         .add_option("--micro-batch", operations_.micro_batches,
                     "samples (default: 1, 4, 16, ... and the workload's own)")
         ->delimiter(',');
-    command
-        .add_option("--seconds-each", operations_.seconds_each,
-                    "for an operation of a model, about")
-        ->capture_default_str();
-    command
-        .add_option("--time-limit", operations_.time_limit_s, "seconds for all operations together")
-        ->capture_default_str();
+    command.add_option("--seconds-each", operations_.seconds_each,
+                       "for an operation of a model, about");
+    command.add_option("--time-limit", operations_.time_limit_s,
+                       "seconds for all operations together");
   }
 
   OutputFile file_;

@@ -10,6 +10,7 @@
 #include "results/ranking/ranking.hpp"
 #include "suite/program/catalog.hpp"
 #include "suite/program/verb.hpp"
+#include "suite/verbs/flag_options.hpp"
 #include "workloads/recipe.hpp"
 
 namespace heteroperf {
@@ -35,34 +36,23 @@ class RankVerb : public Verb {
   }
   void declare(CLI::App& command) override {
     command.add_option("folders", folders_, "run folders, or folders of them")->required();
-    command
-        .add_option("--by", by_,
-                    "ops, ops_per_device, ops_per_peak, ops_per_watt, regulated or hsr")
-        ->type_name("NAME")
-        ->capture_default_str();
-    command.add_option("--format", format_, "console, csv, json or html")->type_name("NAME");
-    command.add_option("--kind", filter_.kind, "only homogeneous or heterogeneous runs")
-        ->type_name("NAME");
-    command.add_option("--precision", filter_.precision, "only runs in this precision")
-        ->type_name("NAME");
-    command.add_option("--workload", filter_.workload, "only runs of this workload")
-        ->type_name("NAME");
+    add_parsed_option(command, "--by", key_, parse_rank_key,
+                      "ops, ops_per_device, ops_per_peak, ops_per_watt, regulated or hsr")
+        ->default_str("ops");
+    command.add_option("--format", format_, "console, csv, json or html");
+    command.add_option("--kind", filter_.kind, "only homogeneous or heterogeneous runs");
+    command.add_option("--precision", filter_.precision, "only runs in this precision");
+    command.add_option("--workload", filter_.workload, "only runs of this workload");
     command.add_option("--min-devices", filter_.fewest_devices, "only runs on so many or more")
-        ->type_name("N")
         ->check(a_count);
     command.add_option("--max-devices", filter_.most_devices, "only runs on so many or fewer")
-        ->type_name("N")
         ->check(a_count);
     command.add_option("--min-nodes", filter_.fewest_nodes, "only runs on so many hosts or more")
-        ->type_name("N")
         ->check(a_count);
     command.add_option("--max-nodes", filter_.most_nodes, "only runs on so many hosts or fewer")
-        ->type_name("N")
         ->check(a_count);
-    command
-        .add_option("--availability", availability_,
-                    "only available, preview or research systems, as --systems says")
-        ->type_name("NAME");
+    command.add_option("--availability", availability_,
+                       "only available, preview or research systems, as --systems says");
     command
         .add_option("--systems", systems_,
                     "CSV run_id,availability: whether others can have such a system")
@@ -81,7 +71,6 @@ class RankVerb : public Verb {
   ExitCode run(const GlobalOptions& options) override {
     const RankingText named = parse_name(forms, "format", format_);
     const RankingText form = options.json ? ranking_json_text : named;
-    const RankKey key = parse_rank_key(by_);
     check_filter();
     RankTables tables;
     if (!power_.empty()) tables.power = read_power_table(power_);
@@ -90,7 +79,7 @@ class RankVerb : public Verb {
     RunSet runs = find_runs(paths);
     // Folders without any record are a mistake in the command.
     require_some(runs, paths);
-    RankingReport ranking = rank_runs(std::move(runs), key, filter_, tables);
+    RankingReport ranking = rank_runs(std::move(runs), key_, filter_, tables);
     if (!published_.empty()) ranking.published.push_back(read_aiperf_results(published_));
     fmt::print("{}", form(ranking));
     // No run that can be ranked is a result that scripts must notice.
@@ -126,7 +115,8 @@ class RankVerb : public Verb {
   RankFilter filter_;
   std::string power_, systems_, availability_;
   std::vector<std::string> folders_;
-  std::string by_ = "ops", format_ = "console", published_;
+  RankKey key_ = RankKey::ops;
+  std::string format_ = "console", published_;
 };
 
 }  // namespace

@@ -186,7 +186,7 @@ class ReportVerb : public Verb {
                     "mixed against homogeneous, and trend")
         ->required();
     command
-        .add_option("-o,--output", output_,
+        .add_option("-o,--out,--output", output_,
                     "the file to write (default: report.html in the run's folder, of several runs "
                     "in the folder that holds them)")
         ->type_name("FILE");

@@ -30,8 +30,7 @@ class ResumeVerb : public Verb {
   void declare(CLI::App& command) override {
     command.add_option("run", path_, "run folder with checkpoints")->required();
     step_option_ =
-        command.add_option("--from-step", step_, "that checkpoint, not the last good one")
-            ->type_name("N");
+        command.add_option("--from-step", step_, "that checkpoint, not the last good one");
     flags_.declare(command, can_change_on_resume);
     command.footer(command.get_footer() +
                    "\nEverything else is as the run had it; --set takes the keys of these flags "

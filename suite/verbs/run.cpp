@@ -51,8 +51,7 @@ class RunVerb : public Verb {
     command.add_flag("--quick", quick_, "seconds instead of minutes; never ranked");
     flags_.declare(command, [](const std::string&) { return true; });
     repeat_option_ =
-        command.add_option("--repeat", repeats_, "runs of each point, every one with its own seed")
-            ->type_name("N");
+        command.add_option("--repeat", repeats_, "runs of each point, every one with its own seed");
     sweep_option_ =
         command
             .add_option("--sweep", sweeps_,
@@ -62,8 +61,7 @@ class RunVerb : public Verb {
             ->take_all()
             ->allow_extra_args(false);
     command.add_option("--run-limit", run_limit_s_, "seconds that one run of several may take")
-        ->type_name("S")
-        ->capture_default_str();
+        ->type_name("S");
     command.footer(command.get_footer() + "\n" + config_keys_text());
   }
 

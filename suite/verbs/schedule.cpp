@@ -28,6 +28,7 @@
 #include "runners/schedule/search/search.hpp"
 #include "suite/program/verb.hpp"
 #include "suite/training/step_trace.hpp"
+#include "suite/verbs/flag_options.hpp"
 #include "suite/verbs/schedule_flags.hpp"
 #include "suite/verbs/schedule_report.hpp"
 
@@ -77,13 +78,13 @@ class ScheduleVerb : public Verb {
     network_.declare(command);
     command.add_option("--memory-limit", request_.memory_limit,
                        "activations of a micro-batch that a rank may hold");
-    command.add_option("--objective", objective_, "of auto: makespan (default) or span");
+    add_parsed_option(command, "--objective", request_.objective, parse_objective,
+                      "of auto: makespan (default) or span");
     command.add_option("--seed", request_.seed, "of the search (default 1)");
     command.add_option("--evaluations", request_.most_evaluations, "budget of the search");
-    command.add_option("--format", format_, "text, json, csv, csv-comms, svg or trace")
-        ->type_name("FORMAT");
-    command.add_option("--spelling", spelling_,
-                       "of gradients in tables: iwb (I, W, B both) or bwbw (B, W, BW both)");
+    command.add_option("--format", format_, "text, json, csv, csv-comms, svg or trace");
+    add_parsed_option(command, "--spelling", spelling_, parse_spelling,
+                      "of gradients in tables: iwb (I, W, B both) or bwbw (B, W, BW both)");
   }
 
   ExitCode run(const GlobalOptions& options) override {
@@ -122,8 +123,6 @@ class ScheduleVerb : public Verb {
     }
     // Only to refuse unknown names before a long search.
     parse_format();
-    if (!spelling_.empty()) parse_spelling();
-    request_.objective = parse_objective(objective_);
   }
 
   Render parse_format() const {
@@ -135,11 +134,10 @@ class ScheduleVerb : public Verb {
     return parse_name(formats, "format", format_);
   }
 
-  std::optional<CsvSpelling> parse_spelling() const {
-    if (spelling_.empty()) return {};
+  static CsvSpelling parse_spelling(const std::string& name) {
     static constexpr Named<CsvSpelling> spellings[] = {{CsvSpelling::iwb, "iwb"},
                                                        {CsvSpelling::bwbw, "bwbw"}};
-    return parse_name(spellings, "spelling", spelling_);
+    return parse_name(spellings, "spelling", name);
   }
 
   /// The request of the flags; costs are given once the number of ranks is known to be sane.
@@ -205,9 +203,9 @@ class ScheduleVerb : public Verb {
     if (text.find('\0') != std::string::npos) {
       throw UserError(import_ + " is no pipeline table", "it is no text");
     }
-    CsvSchedule table = read_csv(text, parse_spelling(), {});
+    CsvSchedule table = read_csv(text, spelling_, {});
     // A table is written back in the spelling that it came in.
-    if (spelling_.empty()) spelling_ = table.spelling == CsvSpelling::iwb ? "iwb" : "bwbw";
+    if (!spelling_) spelling_ = table.spelling;
     set_costs(table.schedule.graph, costs_.costs(table.schedule.graph.ranks));
     return std::move(table.schedule);
   }
@@ -261,9 +259,10 @@ class ScheduleVerb : public Verb {
   std::string trace(const ScheduleResult& result, const GlobalOptions&) const {
     return trace_text(result.lowered, result.timeline, trace_origin(TraceKind::simulated, ""));
   }
-  CsvSpelling written_spelling() const { return parse_spelling().value_or(CsvSpelling::iwb); }
+  CsvSpelling written_spelling() const { return spelling_.value_or(CsvSpelling::iwb); }
 
-  std::string name_, import_, graph_, objective_ = "makespan", format_ = "text", spelling_;
+  std::string name_, import_, graph_, format_ = "text";
+  std::optional<CsvSpelling> spelling_;
   std::optional<int> ranks_, micro_batches_;
   ScheduleRequest request_;
   CostFlags costs_;

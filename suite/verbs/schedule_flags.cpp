@@ -3,6 +3,7 @@
 // the result has the same unit. Four numbers hold for all ranks, a file gives each rank its own.
 // The network model says how messages take their time.
 #include "suite/verbs/schedule_flags.hpp"
+#include "suite/verbs/flag_options.hpp"
 
 #include <fmt/format.h>
 
@@ -37,15 +38,15 @@ std::array<double, 4> parse_costs(const std::string& text) {
 }  // namespace
 
 void NetworkFlags::declare(CLI::App& command) {
-  command.add_option("--model", model_,
-                     "latency: messages never block (default); links: they occupy links and cards; "
-                     "rendezvous: sends wait for receives");
+  add_parsed_option(command, "--model", model_, parse_network_model,
+                    "latency: messages never block (default); links: they occupy links and cards; "
+                    "rendezvous: sends wait for receives");
   command.add_option("--network", network_, "links and cards (JSON), for links and rendezvous");
 }
 
 SimulationOptions NetworkFlags::options() const {
   SimulationOptions options;
-  options.model = parse_network_model(model_);
+  options.model = model_;
   if (network_.empty()) return options;
   if (options.model == NetworkModel::latency) {
     throw UserError("--network does not go with --model latency", "that model has no links",

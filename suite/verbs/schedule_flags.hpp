@@ -17,7 +17,8 @@ class NetworkFlags {
   SimulationOptions options() const;
 
  private:
-  std::string model_ = "latency", network_;
+  NetworkModel model_ = NetworkModel::latency;
+  std::string network_;
 };
 
 /// The costs of passes and messages: `--costs`, `--costs-file`.

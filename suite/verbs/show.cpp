@@ -11,6 +11,7 @@
 #include "results/record/run_folder.hpp"
 #include "results/scaling/sweep_report.hpp"
 #include "suite/program/verb.hpp"
+#include "suite/verbs/flag_options.hpp"
 
 namespace heteroperf {
 namespace {
@@ -27,12 +28,11 @@ class ShowVerb : public Verb {
   void declare(CLI::App& command) override {
     command.add_option("run", path_, "run, suite or sweep folder, or a file inside one")
         ->required();
-    command.add_option("--format", format_, "console, json, csv or md")->type_name("NAME");
+    add_parsed_option(command, "--format", format_, parse_show_format, "console, json, csv or md");
   }
 
   ExitCode run(const GlobalOptions& options) override {
-    const ShowFormat named = parse_show_format(format_);
-    const ShowFormat format = options.json ? ShowFormat::json : named;
+    const ShowFormat format = options.json ? ShowFormat::json : format_;
     if (const auto sweep = sweep_folder_of(path_)) {
       fmt::print("{}", sweep_text(report_sweep(*sweep), format));
       return ExitCode::ok;
@@ -85,7 +85,8 @@ class ShowVerb : public Verb {
     return sweep_report_console_text(report);
   }
 
-  std::string path_, format_ = "console";
+  std::string path_;
+  ShowFormat format_ = ShowFormat::console;
 };
 
 }  // namespace

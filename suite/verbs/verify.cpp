@@ -41,7 +41,6 @@ class VerifyVerb : public Verb {
             .add_option("--replay", replay_steps_,
                         "also train so many of a run's steps again, up to half of them behind its "
                         "last checkpoint, and hold their losses to the journal")
-            ->type_name("N")
             ->check(CLI::Range(1, 1'000'000));
   }
 
