@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "results/record/verify.hpp"
-#include "runners/plan/rivals/metis/metis_rates.hpp"
+#include "runners/plan/rivals/metis/metis.hpp"
 #include "runners/plan/rivals/plan_imports.hpp"
 #include "runners/plan/search/bounds/certificate.hpp"
 #include "runners/plan/search/plan_objective.hpp"

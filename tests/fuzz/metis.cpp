@@ -1,5 +1,5 @@
 // A folder of one Metis profile.
-#include "runners/plan/rivals/metis/metis_profiles.hpp"
+#include "runners/plan/rivals/metis/metis.hpp"
 #include "tests/fuzz/hostile_input.hpp"
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -9,7 +9,7 @@
 #include "metrics/base/error.hpp"
 #include "runners/cluster/cluster.hpp"
 #include "runners/plan/plan.hpp"
-#include "runners/plan/rivals/metis/metis_rates.hpp"
+#include "runners/plan/rivals/metis/metis.hpp"
 #include "workloads/workload.hpp"
 
 namespace heteroperf {

@@ -21,6 +21,7 @@
 #include "metrics/base/text_file.hpp"
 #include "runners/cluster/cluster.hpp"
 #include "runners/cluster/cluster_json.hpp"
+#include "runners/cluster/system_files.hpp"
 
 namespace heteroperf {
 namespace {
@@ -115,9 +116,7 @@ class MachineReader {
   /// allocated.
   void add_machines(const std::string& name, const std::string& devices, const Json& count,
                     const std::string& path) {
-    const bool digits = !devices.empty() && devices.size() <= 4 &&
-                        devices.find_first_not_of("0123456789") == std::string::npos;
-    const int each = digits ? std::stoi(devices) : 0;
+    const auto each = parse_integer(devices).value_or(0);
     if (each < 1 || each > most_of_a_machine) {
       problems_.add(fmt::format("{} is named {}", path, shown(Json(devices))),
                     fmt::format("must be a number of devices from 1 to {}", most_of_a_machine));
@@ -127,7 +126,7 @@ class MachineReader {
     if (!read_value(count, path, machines, problems_, 0, most_machines)) return;
     machines_ += machines;
     if (machines_ > most_machines ||
-        cluster_.ranks.size() + static_cast<std::size_t>(machines * each) > most_cluster_ranks) {
+        cluster_.ranks.size() + at_index(machines * each) > most_cluster_ranks) {
       problems_.add(
           fmt::format("{} is machine {}", path, machines_),
           fmt::format("at most {} machines and {} devices", most_machines, most_cluster_ranks));
@@ -137,7 +136,7 @@ class MachineReader {
       const std::string label = fmt::format("machine{}", labels_.size());
       labels_.push_back(label);
       within_.push_back(specs_[name].within_gb_per_s);
-      cluster_.ranks.insert(cluster_.ranks.end(), static_cast<std::size_t>(each),
+      cluster_.ranks.insert(cluster_.ranks.end(), at_index(each),
                             RankPlace{name, label, label, {}});
     }
   }

@@ -15,7 +15,6 @@
 
 #include "runners/plan/rivals/sailor/sailor_pipelines.hpp"
 #include "runners/plan/rivals/sailor/sailor_score.hpp"
-#include "runners/plan/rivals/sailor/stage_rules.hpp"
 #include "runners/plan/rivals/sailor/whole_packing.hpp"
 
 namespace heteroperf {

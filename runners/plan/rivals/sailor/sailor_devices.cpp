@@ -45,78 +45,44 @@ std::optional<double> number_in(const std::string& cell) {
   return value;
 }
 
-/// Reads a trace line by line. Column headings say device and zone, so a bad heading ends the
-/// reading at once; bad rows are noted, up to twenty.
-class TraceReader {
- public:
-  explicit TraceReader(std::string name) : name_(std::move(name)) {}
-
-  std::vector<SailorAvailability> read(std::istream& in) {
-    std::string line;
-    std::getline(in, line);
-    read_heading(cells_of(line));
-    while (problems_.problems().size() < 20 && std::getline(in, line)) {
-      ++line_;
-      if (!line.empty()) read_row(cells_of(line));
-    }
-    if (rows_.empty()) problems_.add(fmt::format("{} has no rows", name_));
-    problems_.throw_if_any();
-    return std::move(rows_);
-  }
-
- private:
-  void read_heading(const std::vector<std::string>& cells) {
-    headings_ = cells;
-    bool any = false;
-    for (const std::string& heading : headings_) {
-      if (heading.empty() || heading == "Timestamp") continue;
-      any = true;
-      const std::size_t bar = heading.find('_');
-      if (bar != std::string::npos && bar > 0 && bar + 1 < heading.size()) continue;
-      problems_.add(fmt::format("{}: the column \"{}\" is no device and zone", name_, heading),
-                    "as in \"A100-40_us-central1-a\"");
-    }
-    if (!any) problems_.add(fmt::format("{} names no device in its first line", name_));
-    problems_.throw_if_any();
-  }
-
-  void read_row(const std::vector<std::string>& cells) {
-    if (cells.size() != headings_.size()) {
-      problems_.add(fmt::format("{}: line {} has {} cells", name_, line_, cells.size()),
-                    fmt::format("the first line has {}", headings_.size()));
-      return;
-    }
-    SailorAvailability row;
-    for (std::size_t i = 0; i < cells.size(); ++i) read_cell(headings_[i], cells[i], row);
-    rows_.push_back(std::move(row));
-  }
-
-  /// A cell is a time, a whole number of devices, or in a column without a heading.
-  void read_cell(const std::string& heading, const std::string& cell, SailorAvailability& row) {
-    if (heading.empty()) return;
-    const std::optional<double> value = number_in(cell);
-    const bool time = heading == "Timestamp";
-    const bool count =
-        value && *value >= 0 && *value <= most_of_a_row && *value == std::floor(*value);
-    if (!value || (!time && !count)) {
-      problems_.add(fmt::format("{}: line {}: \"{}\" is {}", name_, line_, heading, cell),
-                    time ? "must be a number" : "must be a whole number of devices");
-      return;
-    }
-    if (time) {
-      row.time_s = *value;
-      return;
-    }
-    const std::size_t bar = heading.find('_');
-    row.devices[{heading.substr(0, bar), heading.substr(bar + 1)}] = static_cast<int>(*value);
-  }
-
-  std::string name_;
-  std::vector<std::string> headings_;
-  int line_ = 1;
-  std::vector<SailorAvailability> rows_;
-  ProblemList problems_;
+/// A column of a trace: the time, devices of a zone, or nothing where it has no heading.
+struct TraceColumn {
+  std::string heading, device, zone;
+  bool is_time() const { return heading == "Timestamp"; }
 };
+
+/// A trace whose columns are not understood is read no further.
+std::vector<TraceColumn> columns_of(const std::string& line, const std::string& file) {
+  ProblemList problems;
+  bool any = false;
+  std::vector<TraceColumn> columns;
+  for (const std::string& heading : cells_of(line)) {
+    const std::size_t bar = heading.find('_');
+    columns.push_back(
+        {heading, heading.substr(0, bar), bar == std::string::npos ? "" : heading.substr(bar + 1)});
+    if (heading.empty() || columns.back().is_time()) continue;
+    any = true;
+    if (!columns.back().device.empty() && !columns.back().zone.empty()) continue;
+    problems.add(fmt::format("{}: the column \"{}\" is no device and zone", file, heading),
+                 "as in \"A100-40_us-central1-a\"");
+  }
+  if (!any) problems.add(fmt::format("{} names no device in its first line", file));
+  problems.throw_if_any();
+  return columns;
+}
+
+/// Reads a cell: a time, or a whole number of devices. False for any other.
+bool read_cell(const TraceColumn& column, const std::string& cell, SailorAvailability& row) {
+  const std::optional<double> value = number_in(cell);
+  if (!value) return false;
+  if (column.is_time()) {
+    row.time_s = *value;
+    return true;
+  }
+  row.devices[{column.device, column.zone}] =
+      static_cast<int>(std::clamp(*value, 0.0, most_of_a_row));
+  return *value >= 0 && *value <= most_of_a_row && *value == std::floor(*value);
+}
 
 /// Adds up devices by place.
 class CountedDevices {
@@ -191,9 +157,34 @@ bool is_trace(const std::string& text) {
 
 }  // namespace
 
+// Bad rows are noted, up to twenty.
 std::vector<SailorAvailability> read_sailor_trace(const std::filesystem::path& file) {
+  const std::string name = file.string();
   std::istringstream in(read_text_file(file));
-  return TraceReader(file.string()).read(in);
+  std::string line;
+  std::getline(in, line);
+  const std::vector<TraceColumn> columns = columns_of(line, name);
+  ProblemList problems;
+  std::vector<SailorAvailability> rows;
+  for (int number = 2; problems.problems().size() < 20 && std::getline(in, line); ++number) {
+    if (line.empty()) continue;
+    const std::vector<std::string> cells = cells_of(line);
+    if (cells.size() != columns.size()) {
+      problems.add(fmt::format("{}: line {} has {} cells", name, number, cells.size()),
+                   fmt::format("the first line has {}", columns.size()));
+      continue;
+    }
+    SailorAvailability& row = rows.emplace_back();
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      if (columns[i].heading.empty() || read_cell(columns[i], cells[i], row)) continue;
+      problems.add(
+          fmt::format("{}: line {}: \"{}\" is {}", name, number, columns[i].heading, cells[i]),
+          columns[i].is_time() ? "must be a number" : "must be a whole number of devices");
+    }
+  }
+  if (rows.empty()) problems.add(fmt::format("{} has no rows", name));
+  problems.throw_if_any();
+  return rows;
 }
 
 SailorDevices sailor_devices(const SailorTables& tables, const std::string& cluster) {

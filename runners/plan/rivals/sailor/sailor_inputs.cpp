@@ -21,6 +21,7 @@
 #include "metrics/base/document_kind.hpp"
 #include "metrics/base/strict_json.hpp"
 #include "metrics/base/text_file.hpp"
+#include "runners/cluster/system_files.hpp"
 
 namespace heteroperf {
 namespace {
@@ -125,11 +126,8 @@ class TableFile {
   /// The whole number that a key is; nothing, and a note, where it is none.
   std::optional<int> number_of(const std::string& key, const std::string& path,
                                const KeyRange& range) {
-    const bool digits =
-        !key.empty() && key.size() <= 9 &&
-        std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; });
-    const int value = digits ? std::stoi(key) : -1;
-    if (value >= range.least && value <= range.most) return value;
+    const auto value = parse_integer(key);
+    if (value && *value >= range.least && *value <= range.most) return static_cast<int>(*value);
     problems.add(fmt::format("{} is named {}", path, shown(Json(key))),
                  fmt::format("must be a whole number from {} to {}", range.least, range.most));
     return std::nullopt;

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 namespace heteroperf {
@@ -26,69 +27,42 @@ bool fits(const SailorTables& tables, const std::vector<int>& bounds, const Sail
   return tables.fits(seat, samples, layers_between(bounds, s), bounds.size() - 1 - s);
 }
 
-/// Makes the pipelines of one order of places.
-class PipelineMaker {
- public:
-  PipelineMaker(const SailorTables& tables, const std::vector<int>& bounds,
-                std::set<std::vector<SailorSeat>>& pipelines)
-      : tables_(tables), bounds_(bounds), pipelines_(pipelines) {}
-
-  /// Adds the pipelines of one order of places, for every size and pace, none below the degree.
-  void add(const std::vector<int>& places, int least_tensor) {
-    places_ = places;
-    least_tensor_ = least_tensor;
-    std::set<std::int64_t> sizes;
-    for (const int place : places) {
-      for (const int tensor : tables_.degrees(place)) {
-        for (const std::int64_t size : tables_.micro_batches({place, tensor})) sizes.insert(size);
+/// Adds the pipelines of one order of places, none below the degree: for every size and pace the
+/// least degree of every stage that keeps the pace and fits, where each stage has one.
+void add_pipelines(const SailorTables& tables, const std::vector<int>& bounds,
+                   const std::vector<int>& places, int least_tensor,
+                   std::set<std::vector<SailorSeat>>& pipelines) {
+  // Only computing times of some stage can be the slowest stage's, so no neighbour pace needs a
+  // try.
+  std::map<std::int64_t, std::set<double>> paces;  // by size of micro-batch
+  const auto compute_s = [&](std::size_t s, int tensor, std::int64_t size) {
+    return tables.compute_s({places[s], tensor}, size, layers_between(bounds, s));
+  };
+  std::vector<std::vector<int>> degrees;
+  for (std::size_t s = 0; s < places.size(); ++s) {
+    degrees.push_back(tables.degrees(places[s]));
+    for (const int tensor : degrees[s]) {
+      for (const std::int64_t size : tables.micro_batches({places[s], tensor})) {
+        paces[size].insert(compute_s(s, tensor, size));
       }
     }
-    for (const std::int64_t size : sizes) {
-      for (const double pace : paces(size)) add_at(size, pace);
-    }
   }
-
- private:
-  /// Seconds that stage s computes for a micro-batch on its place in that degree.
-  double compute_s(std::size_t s, int tensor, std::int64_t size) const {
-    return tables_.compute_s({places_[s], tensor}, size, layers_between(bounds_, s));
-  }
-
-  /// Only these computing times can be the slowest stage's, so no other pace needs a try.
-  std::set<double> paces(std::int64_t size) const {
-    std::set<double> result;
-    for (std::size_t s = 0; s < places_.size(); ++s) {
-      for (const int tensor : tables_.degrees(places_[s])) {
-        const double pace = compute_s(s, tensor, size);
-        if (std::isfinite(pace)) result.insert(pace);
+  for (const auto& [size, of_size] : paces) {
+    for (const double pace : of_size) {
+      std::vector<SailorSeat> seats;
+      for (std::size_t s = 0; s < places.size() && seats.size() == s; ++s) {
+        const auto keeps = [&, samples = size](int tensor) {
+          return tensor >= least_tensor &&
+                 compute_s(s, tensor, samples) <= pace * (1 + pace_rounding) &&
+                 fits(tables, bounds, {places[s], tensor}, s, samples);
+        };
+        const auto least = std::find_if(degrees[s].begin(), degrees[s].end(), keeps);
+        if (least != degrees[s].end()) seats.push_back({places[s], *least});
       }
+      if (seats.size() == places.size()) pipelines.insert(std::move(seats));
     }
-    return result;
   }
-
-  /// Takes the least degree of every stage that keeps the pace and fits; gives up where there is
-  /// none.
-  void add_at(std::int64_t size, double pace) {
-    std::vector<SailorSeat> seats;
-    for (std::size_t s = 0; s < places_.size(); ++s) {
-      const std::vector<int> degrees = tables_.degrees(places_[s]);
-      const auto fit = std::find_if(degrees.begin(), degrees.end(), [&](int tensor) {
-        return tensor >= least_tensor_ &&
-               compute_s(s, tensor, size) <= pace * (1 + pace_rounding) &&
-               fits(tables_, bounds_, {places_[s], tensor}, s, size);
-      });
-      if (fit == degrees.end()) return;
-      seats.push_back({places_[s], *fit});
-    }
-    pipelines_.insert(std::move(seats));
-  }
-
-  const SailorTables& tables_;
-  const std::vector<int>& bounds_;
-  std::set<std::vector<SailorSeat>>& pipelines_;
-  std::vector<int> places_;
-  int least_tensor_ = 1;
-};
+}
 
 /// Calls visit(places) with every order of these places over the stages.
 template <class Visit>
@@ -117,8 +91,8 @@ SailorPipeline::SailorPipeline(const SailorTables& tables, const std::vector<int
     for (std::size_t s = 0; s < seats_.size() && possible; ++s) {
       const SailorLayers layers = layers_between(bounds, s);
       double sends = 0;
-      for_each_send(s, seats_.size(), layers, [&](std::size_t other, int layer, int times) {
-        sends += times * tables.send_s(seats_[s], seats_[other], layer, samples);
+      for_each_send(s, seats_.size(), layers, [&](std::size_t neighbour, int layer, int times) {
+        sends += times * tables.send_s(seats_[s], seats_[neighbour], layer, samples);
       });
       const double time = tables.compute_s(seats_[s], samples, layers) + sends;
       possible = std::isfinite(time) && fits(tables, bounds, seats_[s], s, samples);
@@ -182,9 +156,8 @@ std::vector<SailorPipeline> sailor_pipelines(const SailorTables& tables,
   const std::size_t stages = bounds.size() - 1;
   std::set<std::vector<SailorSeat>> distinct;
   if (std::pow(static_cast<double>(places.size()), static_cast<double>(stages)) <= most_orders) {
-    PipelineMaker maker(tables, bounds, distinct);
     for_each_order(places, stages, [&](const std::vector<int>& order) {
-      for (const int least : least_tensors) maker.add(order, least);
+      for (const int least : least_tensors) add_pipelines(tables, bounds, order, least, distinct);
     });
   }
   std::vector<SailorPipeline> result;

@@ -136,9 +136,8 @@ class SailorPlanner {
         inputs_(request.fill_profiles ? filled(given_) : given_),
         tables_(inputs_) {}
 
-  const SailorTables& tables() const { return tables_; }
-
-  SailorPlanReport score(const SailorPlan& plan) const {
+  SailorPlanReport score(const std::function<SailorPlan(const SailorTables&)>& read) const {
+    const SailorPlan plan = read(tables_);
     SailorPlanReport report(request_, tables_);
     check_sailor_plan(tables_, plan);
     const SailorDevices used = plan.devices(report.devices.size());
@@ -251,18 +250,15 @@ class SailorPlanner {
                           listed(missing)));
   }
 
-  /// True when the cluster has devices at that end of a link.
-  bool has_devices_at(const SailorLinkEnd& end, const SailorDevices& devices) const {
-    const int place = tables_.find_place(end.device, end.zone);
-    return place >= 0 && devices[at_index(place)] > 0;
-  }
-
   /// Notes links between devices in use that exist in one direction only.
   void note_one_way_links(SailorPlanReport& report) const {
+    const auto in_use = [&](const SailorLinkEnd& end) {
+      const int place = tables_.find_place(end.device, end.zone);
+      return place >= 0 && report.devices[at_index(place)] > 0;
+    };
     for (const auto& [ends, curve] : inputs_.network) {
       const auto& [from, to] = ends;
-      if (inputs_.network.contains({to, from})) continue;
-      if (!has_devices_at(from, report.devices) || !has_devices_at(to, report.devices)) continue;
+      if (inputs_.network.contains({to, from}) || !in_use(from) || !in_use(to)) continue;
       report.notes.push_back(
           fmt::format("no link from {} of {} to {} of {} (there is one the other way): plans that "
                       "need it are left out",
@@ -304,12 +300,9 @@ SailorPlanReport plan_sailor(const SailorPlanningRequest& request) {
   return SailorPlanner(request).run();
 }
 
-SailorTables sailor_tables_of(const SailorPlanningRequest& request) {
-  return SailorPlanner(request).tables();
-}
-
-SailorPlanReport score_sailor(const SailorPlanningRequest& request, const SailorPlan& plan) {
-  return SailorPlanner(request).score(plan);
+SailorPlanReport score_sailor(const SailorPlanningRequest& request,
+                              const std::function<SailorPlan(const SailorTables&)>& read) {
+  return SailorPlanner(request).score(read);
 }
 
 }  // namespace heteroperf

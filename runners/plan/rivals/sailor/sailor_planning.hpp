@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -68,11 +69,11 @@ struct SailorPlanReport {
 /// Throws UserError with everything wrong of inputs and cluster, and where nothing fits.
 SailorPlanReport plan_sailor(const SailorPlanningRequest& request);
 
-/// Reads and prepares the request's inputs.
-SailorTables sailor_tables_of(const SailorPlanningRequest& request);
-/// Scores a given plan by the request's inputs: all of the report but search, comparison and peers.
-/// Throws UserError as check_sailor_plan() does, and where the cluster has not the devices.
-SailorPlanReport score_sailor(const SailorPlanningRequest& request, const SailorPlan& plan);
+/// Scores the plan that `read` gives by the request's inputs: all of the report but search,
+/// comparison and peers. Throws UserError as check_sailor_plan() does, and where the cluster has
+/// not the devices.
+SailorPlanReport score_sailor(const SailorPlanningRequest& request,
+                              const std::function<SailorPlan(const SailorTables&)>& read);
 
 /// True where a file says that it is a plan that sailor_plan_json_text() wrote.
 bool is_sailor_plan_file(const std::string& path);

@@ -179,7 +179,14 @@ class SailorPlanReader {
       of_stage.read("last_layer", stage.layers.end, 0, most_numbered);
       ++stage.layers.end;
       of_stage.for_each("replicas", [&](const Json& group, const std::string& at) {
-        stage.replicas.push_back(replicas(group, at, tables));
+        auto& [count, seat] = stage.replicas.emplace_back();
+        std::string place;
+        ObjectReader of_group(group, at, problems_);
+        of_group.read("count", count, 1, most_numbered);
+        of_group.read("device_class", place);
+        of_group.read("tensor_parallel", seat.tensor, 1, most_numbered);
+        const std::size_t zone = std::min(place.find('@'), place.size());
+        seat.place = tables.place(place.substr(0, zone), place.substr(zone).erase(0, 1));
       });
     });
     reader.for_each("shares", [&](const Json& value, const std::string& path) {
@@ -195,19 +202,6 @@ class SailorPlanReader {
   }
 
  private:
-  SailorReplicas replicas(const Json& value, const std::string& path, const SailorTables& tables) {
-    SailorReplicas group;
-    std::string place;
-    ObjectReader reader(value, path, problems_);
-    reader.read("count", group.count, 1, most_numbered);
-    reader.read("device_class", place);
-    reader.read("tensor_parallel", group.seat.tensor, 1, most_numbered);
-    const std::size_t at = std::min(place.find('@'), place.size());
-    group.seat.place =
-        tables.place(place.substr(0, at), place.substr(std::min(at + 1, place.size())));
-    return group;
-  }
-
   const Json& file_;
   DocumentProblems problems_;
 };
@@ -254,7 +248,8 @@ Verification verify_sailor_plan_file(const std::string& path) {
   Verification result;
   ClaimChecks checks(result);
   try {
-    const SailorPlanReport report = score_sailor(request, reader.plan(sailor_tables_of(request)));
+    const SailorPlanReport report =
+        score_sailor(request, [&](const SailorTables& tables) { return reader.plan(tables); });
     checks.sound("plan", "");
     const Json predicted = predicted_json(report);
     for (const auto& [key, value] : predicted.items()) {

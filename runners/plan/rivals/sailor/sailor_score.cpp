@@ -52,24 +52,25 @@ Groups groups_of(const SailorTables& tables, const SailorPlan& plan) {
 }
 
 /// Calls `visit(seat, of, group)` for every distinct neighbourhood: replica j of `stage`, replica j
-/// mod width of `other`, the group of pipeline j.
+/// mod width of `partner_stage`, the group of pipeline j.
 template <class Visit>
-void for_each_pair(const SailorStage& stage, const SailorStage& other, const Groups& groups,
+void for_each_pair(const SailorStage& stage, const SailorStage& partner_stage, const Groups& groups,
                    Visit visit) {
   // Without shares of their own all pipelines are one group.
   const bool shared = groups.of_run.size() > 1;
   std::size_t partner = 0, run = 0;
-  int partner_left = other.replicas[0].count, run_left = groups.run_count[0];
+  int partner_left = partner_stage.replicas[0].count, run_left = groups.run_count[0];
   for (const SailorReplicas& replica : stage.replicas) {
     for (int left = replica.count; left > 0;) {
-      visit(replica.seat, other.replicas[partner].seat, groups.of_run[run]);
+      visit(replica.seat, partner_stage.replicas[partner].seat, groups.of_run[run]);
       const int together =
           shared ? std::min({left, partner_left, run_left}) : std::min(left, partner_left);
       left -= together;
-      // Replica j talks to replica j modulo the other stage's width, so partners come around again.
+      // Replica j talks to replica j modulo the partner_stage stage's width, so partners come
+      // around again.
       if ((partner_left -= together) == 0) {
-        partner = (partner + 1) % other.replicas.size();
-        partner_left = other.replicas[partner].count;
+        partner = (partner + 1) % partner_stage.replicas.size();
+        partner_left = partner_stage.replicas[partner].count;
       }
       if (shared && (run_left -= together) == 0) {
         run = std::min(run + 1, groups.of_run.size() - 1);
@@ -79,98 +80,49 @@ void for_each_pair(const SailorStage& stage, const SailorStage& other, const Gro
   }
 }
 
-/// Computing and sending of one micro-batch, for every size that the plan has: of each group its
-/// own size first, then its tails'.
-class PipelineTimes {
- public:
-  PipelineTimes(const SailorTables& tables, const SailorPlan& plan, const Groups& groups)
-      : tables_(tables), plan_(plan), groups_(groups) {
-    for (const SailorShare& share : groups.shares) {
-      first_.push_back(sizes_.size());
-      sizes_.push_back(share.micro_batch);
-      sizes_.insert(sizes_.end(), share.tails.begin(), share.tails.end());
-    }
-    first_.push_back(sizes_.size());
-    compute_.assign(sizes_.size() * plan.stages.size(), 0);
-    communication_ = compute_;
-    for (std::size_t s = 0; s < plan.stages.size(); ++s) fill(s);
-  }
-
-  /// The first micro-batch passes all stages; each further one takes the slowest stage, and so does
-  /// each tail at its own size.
-  double seconds(std::size_t group) const {
-    const std::size_t main = first_[group];
-    const std::int64_t more = groups_.shares[group].micro_batches - 1;
-    double time = more > 0 ? static_cast<double>(more) * slowest(main) : 0;
-    for (std::size_t s = 0; s < plan_.stages.size(); ++s) time += stage_s(main, s);
-    for (std::size_t i = main + 1; i < first_[group + 1]; ++i) time += slowest(i);
-    return time;
-  }
-  std::size_t slowest_group() const {
-    std::size_t most = 0;
-    for (std::size_t g = 1; g < groups_.shares.size(); ++g) {
-      if (seconds(g) > seconds(most)) most = g;
-    }
-    return most;
-  }
-  /// Seconds of a micro-batch of the group's own size.
-  double compute(std::size_t group, std::size_t stage) const {
-    return compute_[slot(first_[group], stage)];
-  }
-  double communication(std::size_t group, std::size_t stage) const {
-    return communication_[slot(first_[group], stage)];
-  }
-
- private:
-  std::size_t slot(std::size_t size, std::size_t stage) const {
-    return size * plan_.stages.size() + stage;
-  }
-  double stage_s(std::size_t size, std::size_t stage) const {
-    return compute_[slot(size, stage)] + communication_[slot(size, stage)];
-  }
-  double slowest(std::size_t size) const {
-    double most = 0;
-    for (std::size_t s = 0; s < plan_.stages.size(); ++s) most = std::max(most, stage_s(size, s));
-    return most;
-  }
-
-  /// The slowest replica of each group counts, and so does the slowest of its sends.
-  void fill(std::size_t s) {
-    const SailorStage& stage = plan_.stages[s];
-    for_each_pair(stage, stage, groups_,
-                  [&](const SailorSeat& seat, const SailorSeat&, std::size_t group) {
-                    for (std::size_t i = first_[group]; i < first_[group + 1]; ++i) {
-                      double& most = compute_[slot(i, s)];
-                      most = std::max(most, tables_.compute_s(seat, sizes_[i], stage.layers));
-                    }
-                  });
-    for_each_send(s, plan_.stages.size(), stage.layers,
-                  [&](std::size_t other, int layer, int times) {
-                    sends_.assign(sizes_.size(), 0);
-                    add_sends(stage, plan_.stages[other], layer);
-                    for (std::size_t i = 0; i < sizes_.size(); ++i) {
-                      communication_[slot(i, s)] += times * sends_[i];
-                    }
-                  });
-  }
-
-  void add_sends(const SailorStage& stage, const SailorStage& other, int layer) {
-    for_each_pair(stage, other, groups_,
-                  [&](const SailorSeat& from, const SailorSeat& to, std::size_t group) {
-                    for (std::size_t i = first_[group]; i < first_[group + 1]; ++i) {
-                      sends_[i] = std::max(sends_[i], tables_.send_s(from, to, layer, sizes_[i]));
-                    }
-                  });
-  }
-
-  const SailorTables& tables_;
-  const SailorPlan& plan_;
-  const Groups& groups_;
-  std::vector<std::int64_t> sizes_;
-  std::vector<std::size_t> first_;  ///< by group, and the end
-  std::vector<double> compute_, communication_;
-  std::vector<double> sends_;  ///< by size, of the stage and neighbour that are looked at
+/// One size of a group's micro-batches, and what the slowest replicas of the group take for one.
+struct MicroBatch {
+  std::size_t group = 0;
+  std::int64_t samples = 1;
+  std::vector<double> compute_s, communication_s;  ///< [stage]
+  double stage_s(std::size_t stage) const { return compute_s[stage] + communication_s[stage]; }
 };
+
+/// Every size that the plan has: of each group its own first, then its tails'.
+std::vector<MicroBatch> micro_batches_of(const SailorTables& tables, const SailorPlan& plan,
+                                         const Groups& groups) {
+  const std::size_t stages = plan.stages.size();
+  std::vector<MicroBatch> all;
+  for (std::size_t group = 0; group < groups.shares.size(); ++group) {
+    for (const std::int64_t samples : groups.sizes(group)) {
+      all.push_back({group, samples, std::vector<double>(stages), std::vector<double>(stages)});
+    }
+  }
+  std::vector<double> sends_s;
+  for (std::size_t s = 0; s < stages; ++s) {
+    const SailorStage& stage = plan.stages[s];
+    const auto compute = [&](const SailorSeat& seat, const SailorSeat&, std::size_t group) {
+      for (MicroBatch& each : all) {
+        if (each.group != group) continue;
+        const double time = tables.compute_s(seat, each.samples, stage.layers);
+        each.compute_s[s] = std::max(each.compute_s[s], time);
+      }
+    };
+    for_each_pair(stage, stage, groups, compute);
+    for_each_send(s, stages, stage.layers, [&](std::size_t neighbour, int layer, int times) {
+      sends_s.assign(all.size(), 0);
+      const auto send = [&](const SailorSeat& from, const SailorSeat& to, std::size_t group) {
+        for (std::size_t i = 0; i < all.size(); ++i) {
+          if (all[i].group != group) continue;
+          sends_s[i] = std::max(sends_s[i], tables.send_s(from, to, layer, all[i].samples));
+        }
+      };
+      for_each_pair(stage, plan.stages[neighbour], groups, send);
+      for (std::size_t i = 0; i < all.size(); ++i) all[i].communication_s[s] += times * sends_s[i];
+    });
+  }
+  return all;
+}
 
 /// Update times in the profiles hardly depend on the size of the micro-batch; each replica's are
 /// taken at its own.
@@ -229,16 +181,32 @@ void find_fullest(const SailorTables& tables, const Groups& groups, const Sailor
   for_each_pair(stage, stage, groups, visit);
 }
 
-/// All of a report but memory.
+/// All of a report but memory. A group's first micro-batch passes all stages; each further one
+/// takes the slowest stage, and so does each tail at its own size.
 SailorReport times_of(const SailorTables& tables, const SailorPlan& plan, const Groups& groups) {
-  const PipelineTimes times(tables, plan, groups);
-  const std::size_t slowest = times.slowest_group();
+  const std::vector<MicroBatch> micro_batches = micro_batches_of(tables, plan, groups);
+  const MicroBatch* of_slowest = nullptr;
   SailorReport report;
-  report.pipeline_s = times.seconds(slowest);
+  for (auto each = micro_batches.begin(); each != micro_batches.end();) {
+    const MicroBatch& main = *each;
+    const auto slowest = [&] {
+      double most = 0;
+      for (std::size_t s = 0; s < plan.stages.size(); ++s) most = std::max(most, each->stage_s(s));
+      return most;
+    };
+    const std::int64_t more = groups.shares[main.group].micro_batches - 1;
+    double time = more > 0 ? static_cast<double>(more) * slowest() : 0;
+    for (std::size_t s = 0; s < plan.stages.size(); ++s) time += main.stage_s(s);
+    for (++each; each != micro_batches.end() && each->group == main.group; ++each)
+      time += slowest();
+    if (of_slowest != nullptr && time <= report.pipeline_s) continue;
+    of_slowest = &main;
+    report.pipeline_s = time;
+  }
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     SailorReport::Stage& stage = report.stages.emplace_back();
-    stage.compute_s = times.compute(slowest, s);
-    stage.communication_s = times.communication(slowest, s);
+    stage.compute_s = of_slowest->compute_s[s];
+    stage.communication_s = of_slowest->communication_s[s];
     stage.update_s = update_s(tables, groups, plan.stages[s]);
     stage.reduction_s = reduction_s(tables, plan.stages[s]);
     report.update_s = std::max(report.update_s, stage.update_s);
@@ -305,15 +273,12 @@ class SailorCheck {
     const SailorStage& stage = plan_.stages[s];
     if (stage.replicas.empty()) problems_.add(fmt::format("stage {} has no replicas", s));
     for (const auto& [count, seat] : stage.replicas) {
-      const auto places = std::ssize(tables_.places());
       if (count < 1) {
         problems_.add(fmt::format("stage {} has {} replicas of a kind", s, count),
                       "must be one or more");
       }
-      if (seat.place < 0 || seat.place >= places) {
-        problems_.add(fmt::format("stage {} runs on place {}", s, seat.place),
-                      fmt::format("there are {}", places));
-      } else if (seat.tensor < 1 || seat.tensor > tables_.per_node(seat.place)) {
+      HETEROPERF_EXPECT(at_index(seat.place) < tables_.places().size());
+      if (seat.tensor < 1 || seat.tensor > tables_.per_node(seat.place)) {
         problems_.add(fmt::format("stage {} has tensor-parallel degree {} on {}", s, seat.tensor,
                                   tables_.name(seat.place)),
                       fmt::format("a node has {} devices", tables_.per_node(seat.place)));

@@ -6,7 +6,7 @@
 // Rules that another one contains are left out, since whatever keeps the smaller rule keeps the
 // larger one too. The lengths that a sum may have are few; a search goes through them and asks for
 // the rules that keep each.
-#include "runners/plan/rivals/sailor/stage_rules.hpp"
+#include "runners/plan/rivals/sailor/sailor_search.hpp"
 
 #include <algorithm>
 

@@ -9,12 +9,12 @@
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
 
-#include <functional>
 #include <numeric>
 #include <optional>
 
 #include "metrics/base/document_kind.hpp"
 #include "metrics/base/error.hpp"
+#include "metrics/base/strict_json.hpp"
 #include "metrics/base/text_file.hpp"
 #include "runners/plan/rivals/trainers/trainer_plans.hpp"
 
@@ -25,133 +25,122 @@ constexpr std::int64_t most_number = std::int64_t{1} << 40;
 constexpr int most_of_a_mesh = 1 << 20;
 constexpr std::size_t numbers_of_a_mesh = 5;
 
-/// A node as text for a message, cut where it is long.
-std::string yaml_text(const YAML::Node& node) {
-  YAML::Emitter out;
-  out << YAML::Flow << node;
-  const std::string text = out.c_str();
-  return text.size() > 60 ? text.substr(0, 57) + "..." : text;
-}
+/// A node, and its path in the configuration.
+struct Value {
+  YAML::Node node;
+  std::string path;
+  explicit operator bool() const { return static_cast<bool>(node); }
+
+  /// The value of a key; undefined where this is none or has no such key.
+  Value operator[](const char* key) const {
+    const YAML::Node undefined(YAML::NodeType::Undefined);
+    return {node && node.IsMap() && node[key] ? node[key] : undefined,
+            path.empty() ? key : fmt::format("{}.{}", path, key)};
+  }
+  Value operator[](std::size_t i) const { return {node[i], fmt::format("{}[{}]", path, i)}; }
+};
 
 class SetupReader {
  public:
-  explicit SetupReader(std::string origin) : origin_(std::move(origin)) {}
+  explicit SetupReader(const std::string& origin) : problems_(origin) {}
 
   FlagScaleSetup read(const YAML::Node& document) {
     // A launcher's merged file has the sections under `train`, a file by itself at its top.
-    const YAML::Node root = child(document, "train") ? child(document, "train") : document;
-    const YAML::Node system = child(root, "system"), model = child(root, "model");
-    const YAML::Node hetero = child(system, "hetero");
+    const Value top{document, ""}, train{top["train"].node, ""};
+    const Value& root = train ? train : top;
+    const Value system = root["system"], model = root["model"], hetero = system["hetero"];
     if (!hetero) {
-      problem("no `system.hetero`", "it holds the meshes of a heterogeneous training");
+      problems_.add("no `system.hetero`", "it holds the meshes of a heterogeneous training");
       problems_.throw_if_any();
     }
-    read_meshes(hetero);
-    read_devices(hetero);
-    setup_.micro_batch = required(model, "model", "micro_batch_size");
-    setup_.global_batch = required(model, "model", "global_batch_size");
+    read_meshes(hetero["hetero_process_meshes"]);
+    read_devices(hetero["hetero_device_types"]);
+    setup_.micro_batch = required(model["micro_batch_size"]);
+    setup_.global_batch = required(model["global_batch_size"]);
     check_batches();
-    read_layers(hetero, model);
-    check_stages(system);
-    if (const YAML::Node flag = child(system, "use_distributed_optimizer")) {
-      if (!YAML::convert<bool>::decode(flag, setup_.distributed_optimizer)) {
-        problem("system.use_distributed_optimizer is " + yaml_text(flag), "must be true or false");
-      }
+    read_layers(hetero["hetero_pipeline_layer_split"], model["num_layers"]);
+    check_stages(system["pipeline_model_parallel_size"]);
+    const Value flag = system["use_distributed_optimizer"];
+    if (flag && !YAML::convert<bool>::decode(flag.node, setup_.distributed_optimizer)) {
+      note_wrong_value(flag, "must be true or false");
     }
-    read_recomputation(system);
+    read_recomputation(system["recompute"]);
     problems_.throw_if_any();
     return std::move(setup_);
   }
 
  private:
-  /// The value of a key; undefined where the parent is none or has no such key.
-  static YAML::Node child(const YAML::Node& node, const char* key) {
-    const YAML::Node undefined(YAML::NodeType::Undefined);
-    return node && node.IsMap() && node[key] ? node[key] : undefined;
+  /// Says what a value is, cut where it is long.
+  void note_wrong_value(const Value& value, const std::string& why) {
+    YAML::Emitter out;
+    out << YAML::Flow << value.node;
+    const std::string text = out.c_str();
+    problems_.add(
+        fmt::format("{} is {}", value.path, text.size() > 60 ? text.substr(0, 57) + "..." : text),
+        why);
   }
 
-  void problem(const std::string& text, const std::string& why = "",
-               const std::string& suggestion = "") {
-    problems_.add(fmt::format("{}: {}", origin_, text), why, suggestion);
-  }
-
-  /// A whole number within bounds; anything else is noted with its path.
-  std::optional<std::int64_t> number(const YAML::Node& node, const std::string& path,
-                                     std::int64_t least, std::int64_t most) {
-    std::int64_t value = 0;
-    const bool whole = node.IsScalar() && YAML::convert<std::int64_t>::decode(node, value);
-    if (whole && value >= least && value <= most) return value;
-    problem(fmt::format("{} is {}", path, yaml_text(node)),
-            fmt::format("must be a whole number from {} to {}", least, most));
+  /// A whole number within bounds; anything else is noted.
+  std::optional<std::int64_t> number(const Value& value, std::int64_t least, std::int64_t most) {
+    std::int64_t result = 0;
+    const YAML::Node& node = value.node;
+    const bool whole = node.IsScalar() && YAML::convert<std::int64_t>::decode(node, result);
+    if (whole && result >= least && result <= most) return result;
+    note_wrong_value(value, fmt::format("must be a whole number from {} to {}", least, most));
     return std::nullopt;
   }
 
   /// A number that has to be there; 1 where it is missing or wrong.
-  std::int64_t required(const YAML::Node& parent, const char* name, const char* key) {
-    const YAML::Node node = child(parent, key);
-    const std::string path = fmt::format("{}.{}", name, key);
-    if (node) return number(node, path, 1, most_number).value_or(1);
-    problem(fmt::format("no `{}`", path));
+  std::int64_t required(const Value& value) {
+    if (value) return number(value, 1, most_number).value_or(1);
+    problems_.add(fmt::format("no `{}`", value.path));
     return 1;
   }
 
   /// A list of whole numbers. Elements that are none become 1, so that later checks can go on.
-  std::vector<int> numbers(const YAML::Node& node, const std::string& path, int least) {
+  std::vector<int> numbers(const Value& value, int least) {
     std::vector<int> list;
-    if (!node.IsSequence()) {
-      problem(fmt::format("{} is {}", path, yaml_text(node)), "must be a list of whole numbers");
-      return list;
-    }
-    for (std::size_t i = 0; i < node.size(); ++i) {
-      const auto value = number(node[i], fmt::format("{}[{}]", path, i), least, most_of_a_mesh);
-      list.push_back(static_cast<int>(value.value_or(1)));
+    if (!value.node.IsSequence()) note_wrong_value(value, "must be a list of whole numbers");
+    for (std::size_t i = 0; value.node.IsSequence() && i < value.node.size(); ++i) {
+      list.push_back(static_cast<int>(number(value[i], least, most_of_a_mesh).value_or(1)));
     }
     return list;
   }
 
   /// Five numbers for each mesh: tensor, context, expert, data, pipeline. The ranks are summed up
   /// in doubles first: hostile numbers must not overflow.
-  void read_meshes(const YAML::Node& hetero) {
-    const std::string path = "system.hetero.hetero_process_meshes";
-    const YAML::Node node = child(hetero, "hetero_process_meshes");
-    if (!node) return problem(fmt::format("no `{}`", path));
-    const std::vector<int> all = numbers(node, path, 1);
+  void read_meshes(const Value& meshes) {
+    if (!meshes) return problems_.add(fmt::format("no `{}`", meshes.path));
+    const std::vector<int> all = numbers(meshes, 1);
     if (all.empty() || all.size() % numbers_of_a_mesh != 0) {
-      problem(fmt::format("{} has {} numbers", path, all.size()),
-              "five for each mesh: tensor, context, expert, data, pipeline");
-      return;
+      return problems_.add(fmt::format("{} has {} numbers", meshes.path, all.size()),
+                           "five for each mesh: tensor, context, expert, data, pipeline");
     }
     double ranks = 0;
     for (std::size_t i = 0; i < all.size(); i += numbers_of_a_mesh) {
-      ranks += std::accumulate(all.begin() + static_cast<std::ptrdiff_t>(i),
-                               all.begin() + static_cast<std::ptrdiff_t>(i + numbers_of_a_mesh),
-                               1.0, std::multiplies<>());
-    }
-    if (ranks > most_of_a_mesh) {
-      problem(fmt::format("{} asks for {:g} ranks", path, ranks),
-              fmt::format("at most {} are read", most_of_a_mesh));
-      problems_.throw_if_any();
-    }
-    for (std::size_t i = 0; i < all.size(); i += numbers_of_a_mesh) {
+      double product = 1;
+      for (std::size_t k = i; k < i + numbers_of_a_mesh; ++k) product *= all[k];
+      ranks += product;
       setup_.meshes.push_back({all[i], all[i + 1], all[i + 2], all[i + 3], all[i + 4], ""});
     }
+    if (ranks <= most_of_a_mesh) return;
+    problems_.add(fmt::format("{} asks for {:g} ranks", meshes.path, ranks),
+                  fmt::format("at most {} are read", most_of_a_mesh));
+    problems_.throw_if_any();
   }
 
   /// Device types are optional, but then there is one for each mesh.
-  void read_devices(const YAML::Node& hetero) {
-    const std::string path = "system.hetero.hetero_device_types";
-    const YAML::Node node = child(hetero, "hetero_device_types");
-    if (!node) return;
-    if (!node.IsSequence() || node.size() != setup_.meshes.size()) {
-      problem(fmt::format("{} is {}", path, yaml_text(node)),
-              fmt::format("must be one name for each of {} meshes", setup_.meshes.size()));
-      return;
+  void read_devices(const Value& types) {
+    if (!types) return;
+    if (!types.node.IsSequence() || types.node.size() != setup_.meshes.size()) {
+      const std::size_t meshes = setup_.meshes.size();
+      return note_wrong_value(types, fmt::format("must be one name for each of {} meshes", meshes));
     }
-    for (std::size_t i = 0; i < node.size(); ++i) {
-      if (node[i].IsScalar()) {
-        setup_.meshes[i].device = node[i].Scalar();
+    for (std::size_t i = 0; i < types.node.size(); ++i) {
+      if (types.node[i].IsScalar()) {
+        setup_.meshes[i].device = types.node[i].Scalar();
       } else {
-        problem(fmt::format("{}[{}] is {}", path, i, yaml_text(node[i])), "must be a name");
+        note_wrong_value(types[i], "must be a name");
       }
     }
   }
@@ -162,97 +151,88 @@ class SetupReader {
     const std::int64_t together = setup_.micro_batch * setup_.meshes.front().data;
     for (std::size_t i = 0; i < setup_.meshes.size(); ++i) {
       if (together % setup_.meshes[i].data == 0) continue;
-      problem(fmt::format("mesh {} has {} replicas", i, setup_.meshes[i].data),
-              fmt::format("the first mesh's micro-batch of {} samples does not divide by that",
-                          together));
+      problems_.add(fmt::format("mesh {} has {} replicas", i, setup_.meshes[i].data),
+                    fmt::format("the first mesh's micro-batch of {} samples does not divide by "
+                                "that",
+                                together));
     }
     if (setup_.global_batch % together == 0) return;
-    problem(fmt::format("model.global_batch_size is {}", setup_.global_batch),
-            fmt::format("a micro-batch over all replicas has {} samples", together));
+    problems_.add(fmt::format("model.global_batch_size is {}", setup_.global_batch),
+                  fmt::format("a micro-batch over all replicas has {} samples", together));
   }
 
   /// The split gives layers by stage. Without it `model.num_layers` is divided evenly; where both
   /// are there they must agree.
-  void read_layers(const YAML::Node& hetero, const YAML::Node& model) {
-    const std::string path = "system.hetero.hetero_pipeline_layer_split";
-    const YAML::Node split = child(hetero, "hetero_pipeline_layer_split");
-    const YAML::Node count = child(model, "num_layers");
+  void read_layers(const Value& split, const Value& count) {
     std::optional<std::int64_t> layers;
-    if (count) layers = number(count, "model.num_layers", 1, most_of_a_mesh);
+    if (count) layers = number(count, 1, most_of_a_mesh);
     const int stages = setup_.stages();
     if (!split) {
-      if (!count) return problem(fmt::format("neither `{}` nor `model.num_layers`", path));
+      if (!count)
+        return problems_.add(fmt::format("neither `{}` nor `{}`", split.path, count.path));
       if (!layers || stages == 0) return;
       if (*layers % stages != 0) {
-        return problem(fmt::format("{} layers in {} stages", *layers, stages),
-                       "uneven stages need a split", fmt::format("Give `{}`.", path));
+        return problems_.add(fmt::format("{} layers in {} stages", *layers, stages),
+                             "uneven stages need a split", fmt::format("Give `{}`.", split.path));
       }
       setup_.layer_split.assign(at_index(stages), static_cast<int>(*layers / stages));
       return;
     }
-    setup_.layer_split = numbers(split, path, 1);
-    if (stages > 0 && static_cast<int>(setup_.layer_split.size()) != stages) {
-      problem(fmt::format("{} has {} stages", path, setup_.layer_split.size()),
-              fmt::format("the meshes have {}", stages));
+    setup_.layer_split = numbers(split, 1);
+    if (stages > 0 && std::ssize(setup_.layer_split) != stages) {
+      problems_.add(fmt::format("{} has {} stages", split.path, setup_.layer_split.size()),
+                    fmt::format("the meshes have {}", stages));
     }
-    std::int64_t sum = 0;
-    for (const int of_stage : setup_.layer_split) sum += of_stage;
+    const std::int64_t sum =
+        std::accumulate(setup_.layer_split.begin(), setup_.layer_split.end(), std::int64_t{0});
     if (layers && sum != *layers) {
-      problem(fmt::format("{} adds up to {}", path, sum),
-              fmt::format("model.num_layers is {}", *layers));
+      problems_.add(fmt::format("{} adds up to {}", split.path, sum),
+                    fmt::format("{} is {}", count.path, *layers));
     }
   }
 
   /// The pipeline size is redundant, and checked.
-  void check_stages(const YAML::Node& system) {
-    const YAML::Node node = child(system, "pipeline_model_parallel_size");
-    if (!node || setup_.meshes.empty()) return;
-    const auto stages = number(node, "system.pipeline_model_parallel_size", 1, most_of_a_mesh);
+  void check_stages(const Value& size) {
+    if (!size || setup_.meshes.empty()) return;
+    const auto stages = number(size, 1, most_of_a_mesh);
     if (!stages || *stages == setup_.stages()) return;
-    problem(fmt::format("system.pipeline_model_parallel_size is {}", *stages),
-            fmt::format("the meshes have {} stages", setup_.stages()));
+    problems_.add(fmt::format("{} is {}", size.path, *stages),
+                  fmt::format("the meshes have {} stages", setup_.stages()));
   }
 
   /// Rows of [stages, micro-batches, 0 or 1, micro-batches, 0 or 1, …].
-  void read_recomputation(const YAML::Node& system) {
+  void read_recomputation(const Value& recompute) {
     const std::size_t stages = setup_.layer_split.size();
     setup_.recomputed.assign(stages, 0);
-    const YAML::Node recompute = child(system, "recompute");
-    const YAML::Node granularity = child(recompute, "recompute_granularity");
-    if (!granularity || granularity.IsNull()) return;
-    if (!granularity.IsScalar() || granularity.Scalar() != "full") {
-      return problem("system.recompute.recompute_granularity is " + yaml_text(granularity),
-                     "full is read");
+    const Value granularity = recompute["recompute_granularity"];
+    if (!granularity || granularity.node.IsNull()) return;
+    if (!granularity.node.IsScalar() || granularity.node.Scalar() != "full") {
+      return note_wrong_value(granularity, "full is read");
     }
-    const YAML::Node rows = child(recompute, "recompute_granularity_per_stage_micro_batch");
-    if (!rows) {
-      setup_.recomputed.assign(stages, 1);
-      return;
-    }
-    const std::string path = "system.recompute.recompute_granularity_per_stage_micro_batch";
+    const Value rows = recompute["recompute_granularity_per_stage_micro_batch"];
+    if (!rows) return setup_.recomputed.assign(stages, 1);
     std::size_t next = 0;
-    for (std::size_t i = 0; rows.IsSequence() && i < rows.size(); ++i) {
-      const std::string where = fmt::format("{}[{}]", path, i);
-      const std::vector<int> row = numbers(rows[i], where, 0);
+    for (std::size_t i = 0; rows.node.IsSequence() && i < rows.node.size(); ++i) {
+      const std::vector<int> row = numbers(rows[i], 0);
       if (row.size() < 3 || row.size() % 2 == 0) {
-        problem(where + " is " + yaml_text(rows[i]), "must be [stages, micro-batches, 0 or 1, …]");
+        note_wrong_value(rows[i], "must be [stages, micro-batches, 0 or 1, …]");
         continue;
       }
-      for (std::size_t k = 4; k < row.size(); k += 2) {
-        if (row[k] == row[2]) continue;
-        problem(where + " recomputes some of the micro-batches alone", "a plan recomputes all");
-        break;
+      bool alike = true;
+      for (std::size_t k = 4; k < row.size(); k += 2) alike &= row[k] == row[2];
+      if (!alike) {
+        problems_.add(rows[i].path + " recomputes some of the micro-batches alone",
+                      "a plan recomputes all");
       }
       for (int s = 0; s < row[0] && next < stages; ++s) setup_.recomputed[next++] = row[2] != 0;
     }
     if (next == stages) return;
-    problem(fmt::format("{} has rows for {} stages", path, next),
-            fmt::format("there are {}", stages));
+    problems_.add(fmt::format("{} has rows for {} stages", rows.path, next),
+                  fmt::format("there are {}", stages));
   }
 
-  std::string origin_;
   FlagScaleSetup setup_;
-  ProblemList problems_;
+  DocumentProblems problems_;
 };
 
 /// Node names of every stage: the blocks by the split, what surrounds them at both ends.

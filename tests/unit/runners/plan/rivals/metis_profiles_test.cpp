@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "metrics/base/strict_json.hpp"
-#include "runners/plan/rivals/metis/metis_profiles.hpp"
+#include "runners/plan/rivals/metis/metis.hpp"
 
 namespace heteroperf {
 namespace {

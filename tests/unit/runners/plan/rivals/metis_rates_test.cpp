@@ -1,4 +1,4 @@
-#include "runners/plan/rivals/metis/metis_rates.hpp"
+#include "runners/plan/rivals/metis/metis.hpp"
 
 #include <gtest/gtest.h>
 
