@@ -169,8 +169,8 @@ class ShapePaces {
   }
 
  private:
-  /// What a seat computes, and what it sends if its neighbours have the same seat. A seat that no
-  /// rule allows, or that does not fit, takes for ever.
+  /// A seat computes, and sends as if its neighbours had the same seat. A seat that no rule allows,
+  /// or that does not fit, takes for ever.
   double seconds(std::size_t s, const SailorSeat& seat) const {
     const SailorTables& tables = search_.tables;
     const SailorLayers layers = layers_between(shape_.bounds, s);
@@ -403,7 +403,7 @@ class PublishedSearch {
   const SailorTables& tables_;
   const SailorDevices& devices_;
   std::vector<SailorSeat> seats_;  ///< by place, then degree
-  std::set<std::int64_t> sizes_;   ///< of micro-batches
+  std::set<std::int64_t> sizes_;   ///< samples of a micro-batch that a seat has a profile of
   std::vector<ScoredPlan> kept_;   ///< the best first
 };
 

@@ -197,8 +197,9 @@ SailorReport times_of(const SailorTables& tables, const SailorPlan& plan, const 
     const std::int64_t more = groups.shares[main.group].micro_batches - 1;
     double time = more > 0 ? static_cast<double>(more) * slowest() : 0;
     for (std::size_t s = 0; s < plan.stages.size(); ++s) time += main.stage_s(s);
-    for (++each; each != micro_batches.end() && each->group == main.group; ++each)
+    for (++each; each != micro_batches.end() && each->group == main.group; ++each) {
       time += slowest();
+    }
     if (of_slowest != nullptr && time <= report.pipeline_s) continue;
     of_slowest = &main;
     report.pipeline_s = time;

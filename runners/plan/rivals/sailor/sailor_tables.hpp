@@ -170,7 +170,7 @@ class SailorTables {
   FlatTable<SailorCurve, 4> curves_;  ///< by sender, its devices, receiver, its devices
   FlatTable<Held, 1> held_;           ///< by degree
   std::vector<double> output_bytes_;  ///< [layer], per sample
-  LayerSums parameter_bytes_;         ///< of degree 1
+  LayerSums parameter_bytes_;         ///< in degree 1
 };
 
 /// Devices there are at one time of a trace.
