@@ -10,6 +10,8 @@
 
 namespace heteroperf {
 
+struct Document;
+
 enum class Verbosity { quiet, normal, verbose };
 
 /// The options every verb takes.
@@ -37,6 +39,11 @@ class Verb {
   virtual bool on_every_rank() const { return false; }
   virtual ExitCode run(const GlobalOptions& options) = 0;
 };
+
+/// Prints what a verb answers, as JSON or for people, with lines that fit the terminal.
+void print(const Document& document, const GlobalOptions& options);
+/// The columns of the terminal; 0 where there is none or it is too narrow to show anything.
+int terminal_width();
 
 /// Every verb, in the order of `heteroperf --help`.
 std::vector<std::unique_ptr<Verb>> all_verbs();

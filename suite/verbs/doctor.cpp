@@ -4,76 +4,37 @@
 // code follows failures only. Optional parts, such as MPI or CUDA, are listed with the reason why
 // they cannot be used, but none of them is needed.
 //
-// `version` shares the document of these parts, so both verbs are described in one header.
+// `version` lists the same parts.
 #include <fmt/format.h>
 #include <unistd.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <filesystem>
 
-#include "metrics/base/document_kind.hpp"
 #include "metrics/base/name_table.hpp"
-#include "results/record/ruleset.hpp"
 #include "results/record/samples_h5.hpp"
+#include "results/text/document.hpp"
 #include "runners/cluster/machine.hpp"
 #include "runners/comm/nccl/nccl_group.hpp"
 #include "runners/engine/engine.hpp"
 #include "suite/program/verb.hpp"
-#include "suite/program/version.hpp"
-#include "suite/verbs/doctor_report.hpp"
+#include "suite/verbs/backends.hpp"
 
 namespace heteroperf {
 namespace {
 
-using Json = nlohmann::ordered_json;
+/// The result of a check; only `fail` makes a run impossible.
+enum class CheckStatus { ok, warn, fail };
 
-Json backends_json(const Backends& backends) {
-  Json json = Json::object();
-  for (const auto& [name, status] : backends) {
-    Json one{{"built", status.built}, {"usable", status.usable}, {"version", status.version}};
-    if (!status.reason.empty()) one["reason"] = status.reason;
-    json[name] = std::move(one);
-  }
-  return json;
-}
-
-}  // namespace
-
-std::string doctor_json_text(const DoctorReport& report) {
-  Json checks = Json::array();
-  for (const DoctorCheck& check : report.checks) {
-    checks.push_back({{"name", check.name},
-                      {"status", to_string(check.status)},
-                      {"found", check.found},
-                      {"need", check.need},
-                      {"hint", check.hint}});
-  }
-  return Json{{"_format", "heteroperf-doctor"},
-              {"_version", 1},
-              {"checks", checks},
-              {"backends", backends_json(report.backends)}}
-             .dump(2) +
-         "\n";
-}
-
-std::string version_json_text(const Backends& parts) {
-  Json formats = Json::object();
-  // Whoever reads documents of this program asks here which versions it writes.
-  for (const DocumentKind& kind : document_kinds()) formats[kind.format] = kind.version;
-  return Json{{"_format", "heteroperf-version"}, {"_version", 1},
-              {"program", "heteroperf"},         {"version", version_text()},
-              {"commit", git_commit()},          {"build", build_text()},
-              {"ruleset", ruleset_version},      {"parts", backends_json(parts)},
-              {"formats", std::move(formats)}}
-             .dump(2) +
-         "\n";
-}
-
-namespace {
-
-constexpr Named<CheckStatus> statuses[] = {
+constexpr Named<CheckStatus> status_names[] = {
     {CheckStatus::ok, "ok"}, {CheckStatus::warn, "warn"}, {CheckStatus::fail, "fail"}};
+
+/// One thing `doctor` looked at.
+struct DoctorCheck {
+  std::string name;
+  CheckStatus status = CheckStatus::ok;
+  std::string found, need, hint;
+};
 
 constexpr double gib = 1024.0 * 1024.0 * 1024.0;
 constexpr double least_memory_gib = 1.0;
@@ -158,13 +119,43 @@ BackendStatus cuda_status() {
 }
 
 /// Looks at the machine; nothing here changes it or takes longer than reading files.
-DoctorReport examine() {
+std::vector<DoctorCheck> examine() {
   const Machine machine = probe_machine();
-  DoctorReport report;
-  report.checks = {check_engine(), check_cores(machine), check_memory(machine),
-                   check_disk(),   check_load(machine),  check_governor(machine)};
-  report.backends = find_backends();
-  return report;
+  return {check_engine(), check_cores(machine), check_memory(machine),
+          check_disk(),   check_load(machine),  check_governor(machine)};
+}
+
+/// The fields for people have all that is in the table for programs, and hints where they are asked
+/// for.
+Document doctor_document(const std::vector<DoctorCheck>& checks, const Backends& backends,
+                         bool with_hints) {
+  Document document{"heteroperf-doctor"};
+  Table table{"checks",
+              "",
+              {{"name", "check", Unit::none},
+               {"status", "status", Unit::none},
+               {"found", "found", Unit::none},
+               {"need", "needs", Unit::none},
+               {"hint", "hint", Unit::none}},
+              {},
+              Audience::programs};
+  constexpr Tone tones[] = {Tone::good, Tone::doubtful, Tone::bad};
+  for (const DoctorCheck& check : checks) {
+    const char* status = name_of(status_names, check.status);
+    table.add({check.name, status, check.found, check.need, check.hint});
+    document.field("", check.name, Unit::none,
+                   Datum(fmt::format("{:<4}  {}", status, check.found))
+                       .judged(tones[static_cast<std::size_t>(check.status)]),
+                   "needs " + check.need);
+    if (with_hints) document.field("", "", Unit::none, check.hint);
+  }
+  document.table(std::move(table));
+  add_backends(document, "backends", backends);
+  for (const auto& [name, status] : backends) {
+    document.field("", name, Unit::none,
+                   status.usable ? "ok    " + status.version : "-     " + status.reason);
+  }
+  return document;
 }
 
 class DoctorVerb : public Verb {
@@ -179,34 +170,19 @@ class DoctorVerb : public Verb {
   }
 
   ExitCode run(const GlobalOptions& options) override {
-    const DoctorReport report = examine();
-    if (options.json) {
-      fmt::print("{}", doctor_json_text(report));
-    } else {
-      print(report);
-    }
-    return report.run_possible() ? ExitCode::ok : ExitCode::environment;
+    const std::vector<DoctorCheck> checks = examine();
+    print(doctor_document(checks, find_backends(), fix_hints_), options);
+    const bool failed = std::any_of(checks.begin(), checks.end(), [](const DoctorCheck& check) {
+      return check.status == CheckStatus::fail;
+    });
+    return failed ? ExitCode::environment : ExitCode::ok;
   }
 
  private:
-  void print(const DoctorReport& report) const {
-    for (const DoctorCheck& check : report.checks) {
-      fmt::print("{:<5} {:<20} {}  (needs {})\n", to_string(check.status), check.name, check.found,
-                 check.need);
-      if (fix_hints_ && !check.hint.empty()) fmt::print("      {:<20} {}\n", "", check.hint);
-    }
-    for (const auto& [backend, status] : report.backends) {
-      fmt::print("{:<5} {:<20} {}\n", status.usable ? "ok" : "-", backend,
-                 status.usable ? status.version : status.reason);
-    }
-  }
-
   bool fix_hints_ = false;
 };
 
 }  // namespace
-
-const char* to_string(CheckStatus status) { return name_of(statuses, status); }
 
 Backends find_backends() {
   return {{"mpi", mpi_status()},
@@ -215,9 +191,15 @@ Backends find_backends() {
           {"hdf5", hdf5_status()}};
 }
 
-bool DoctorReport::run_possible() const {
-  return std::none_of(checks.begin(), checks.end(),
-                      [](const DoctorCheck& check) { return check.status == CheckStatus::fail; });
+void add_backends(Document& document, const std::string& key, const Backends& backends) {
+  for (const auto& [name, status] : backends) {
+    const std::string path = fmt::format("{}.{}.", key, name);
+    document.data(path + "built", name + " is built", Unit::none, status.built);
+    document.data(path + "usable", name + " is usable", Unit::none, status.usable);
+    document.data(path + "version", name + "'s version", Unit::none, status.version);
+    if (status.reason.empty()) continue;
+    document.data(path + "reason", "why it is not usable", Unit::none, status.reason);
+  }
 }
 
 std::unique_ptr<Verb> make_doctor_verb() { return std::make_unique<DoctorVerb>(); }

@@ -16,95 +16,84 @@
 namespace heteroperf {
 namespace {
 
-using Items = std::vector<ListItem>;
-
-Items exit_codes() {
-  Items items;
+Table exit_codes() {
+  Table items = items_with({});
   for (const ExitCodeMeaning& row : exit_code_meanings()) {
-    items.push_back({fmt::format("{}", static_cast<int>(row.code)), row.meaning, {}});
+    items.add({fmt::format("{}", static_cast<int>(row.code)), row.meaning});
   }
   return items;
 }
 
 /// Lists the patterns of options first, then variables that are no option.
-Items environment() {
-  Items items{{"HETEROPERF_<OPTION>", "a long option of `run`, or one that all verbs share", {}},
-              {"HETEROPERF_<VERB>_<OPTION>", "a long option of another verb", {}},
-              {"NO_COLOR", "plain text, as --no-color", {}},
-              {"XDG_CACHE_HOME",
-               "an absolute path, whose folder heteroperf is for temporary files, and for what "
-               "journals gave when they were read",
-               {}}};
+Table environment() {
+  Table items =
+      items_of({{"HETEROPERF_<OPTION>", "a long option of `run`, or one that all verbs share"},
+                {"HETEROPERF_<VERB>_<OPTION>", "a long option of another verb"},
+                {"NO_COLOR", "plain text, as --no-color"},
+                {"XDG_CACHE_HOME",
+                 "an absolute path, whose folder heteroperf is for temporary files, and for what "
+                 "journals gave when they were read"}});
   for (const ReadVariable& variable : read_variables()) {
-    items.push_back({variable.name, variable.meaning, {}});
+    items.add({variable.name, variable.meaning});
   }
   return items;
 }
 
 /// Lists what the folders of runs, suites and sweeps hold, then every kind of document.
-Items files() {
-  Items items{
-      {"journal.jsonl", "everything that happened, as it happened; all else follows from it", {}},
-      {"record.json", "validity, metrics, configuration, system: what `show` prints", {}},
-      {"samples.h5", "every step as columns", {}},
-      {"config.json", "the configuration as it took effect", {}},
-      {"plan.json", "who computed what; `run --plan` runs it again", {}},
-      {"environment.json", "the machine and its software", {}},
-      {"report.html", "what `report` makes of it", {}},
-      {"checkpoints/", "what `resume` goes on from", {}},
-      {"rank-N.log", "of each rank, with --rank-logs", {}},
-      {"suite.json", "of a run of all workloads, beside a folder each", {}},
-      {"sweep.json", "of `run --sweep` or --repeat, beside a folder for each run", {}},
-      {"gate.json", "of `gate --base-cmd`, beside the runs", {}},
-      {"results/latest", "a link to the newest folder", {}}};
+Table files() {
+  Table items = items_of(
+      {{"journal.jsonl", "everything that happened, as it happened; all else follows from it"},
+       {"record.json", "validity, metrics, configuration, system: what `show` prints"},
+       {"samples.h5", "every step as columns"},
+       {"config.json", "the configuration as it took effect"},
+       {"plan.json", "who computed what; `run --plan` runs it again"},
+       {"environment.json", "the machine and its software"},
+       {"report.html", "what `report` makes of it"},
+       {"checkpoints/", "what `resume` goes on from"},
+       {"rank-N.log", "of each rank, with --rank-logs"},
+       {"suite.json", "of a run of all workloads, beside a folder each"},
+       {"sweep.json", "of `run --sweep` or --repeat, beside a folder for each run"},
+       {"gate.json", "of `gate --base-cmd`, beside the runs"},
+       {"results/latest", "a link to the newest folder"}});
   for (const DocumentKind& kind : document_kinds()) {
     // Most documents say which command writes them.
     const std::string origin = kind.origin[0] == '\0' ? "" : fmt::format(": {}", kind.origin);
-    items.push_back(
-        {kind.format, fmt::format("version {}, {}{}", kind.version, kind.noun, origin), {}});
+    items.add({kind.format, fmt::format("version {}, {}{}", kind.version, kind.noun, origin)});
   }
   return items;
 }
 
 /// Lists the classes of a run from the best to the worst, then the rules.
-Items validity() {
-  Items items{{"closed", "no rule is broken: the run can be ranked", {}},
-              {"review", "somebody has to look at it", {}},
-              {"open", "a result, under other conditions than the closed ones", {}},
-              {"invalid", "no result; no score is printed", {}}};
-  for (ListItem& rule : list_rules()) {
+Table validity() {
+  Table items = items_of({{"closed", "no rule is broken: the run can be ranked"},
+                          {"review", "somebody has to look at it"},
+                          {"open", "a result, under other conditions than the closed ones"},
+                          {"invalid", "no result; no score is printed"}});
+  const Table rules = list_rules();
+  items.columns = rules.columns;
+  for (auto& row : items.rows) row.resize(items.columns.size());
+  for (std::vector<Datum> row : rules.rows) {
     // The first detail of a rule is its severity.
-    rule.summary =
-        fmt::format("{} when {}", std::get<std::string>(rule.details.front().second), rule.summary);
-    items.push_back(std::move(rule));
+    row[1] =
+        fmt::format("{} when {}", value_text(row[2], Unit::none), value_text(row[1], Unit::none));
+    items.add(std::move(row));
   }
   return items;
 }
 
 /// Lists the keys of the configuration.
-Items keys() {
-  Items items;
+Table keys() {
+  Table items = items_with({{"flag", "flag", Unit::none},
+                            {"values", "values", Unit::none},
+                            {"default", "default", Unit::none}});
   for (const ConfigKey& key : config_keys()) {
-    items.push_back({key.path,
-                     key.help,
-                     {{"flag", key.flag}, {"values", key.values}, {"default", key.default_text}}});
+    items.add({key.path, key.help, key.flag, key.values, key.default_text});
   }
   return items;
 }
 
-/// Two columns: the names, then the summaries.
-std::string table(const Items& items) {
-  std::size_t width = 0;
-  for (const ListItem& item : items) width = std::max(width, item.name.size());
-  std::string text;
-  for (const ListItem& item : items) {
-    text += fmt::format("{:<{}}  {}\n", item.name, width, item.summary);
-  }
-  return text;
-}
-
 /// The keys as a table of Markdown, which suite/README.md has, too.
-std::string table_of_keys(const Items&) {
+std::string table_of_keys() {
   std::string text = "| key | flag | values | default | meaning |\n|---|---|---|---|---|\n";
   for (const ConfigKey& key : config_keys()) {
     text += fmt::format("| `{}` | {} | {} | `{}` | {} |\n", key.path, key.flag, key.values,
@@ -117,8 +106,8 @@ std::string table_of_keys(const Items&) {
 struct Topic {
   const char* name;
   const char* summary;
-  Items (*items)();
-  std::string (*text)(const Items&) = table;
+  Table (*items)();
+  std::string (*text)() = nullptr;  ///< null: that of the items
 };
 constexpr Topic topics[] = {
     {"keys", "every key of the configuration, as a table of Markdown", keys, table_of_keys},
@@ -143,8 +132,11 @@ class HelpVerb : public Verb {
     const Topic* const topic = std::find_if(std::begin(topics), std::end(topics),
                                             [&](const Topic& row) { return topic_ == row.name; });
     if (topic != std::end(topics)) {
-      fmt::print("{}",
-                 options.json ? listing_json_text(topic->items()) : topic->text(topic->items()));
+      if (topic->text != nullptr && !options.json) {
+        fmt::print("{}", topic->text());
+      } else {
+        print(listing_document(topic->items(), Details::left_out), options);
+      }
       return ExitCode::ok;
     }
     const CLI::App& app = topic_.empty() ? *command_->get_parent() : verb();
@@ -152,8 +144,9 @@ class HelpVerb : public Verb {
     const std::string words = topic_.empty() ? "" : command_->get_parent()->get_name() + " ";
     const std::string text =
         app.get_formatter()->make_help(&app, words + app.get_name(), CLI::AppFormatMode::Normal);
-    const ListItem item{app.get_name(), app.get_description(), {{"help", text}}};
-    fmt::print("{}", options.json ? listing_json_text({item}) : text);
+    Table page = items_with({{"help", "help", Unit::none}});
+    page.add({app.get_name(), app.get_description(), text});
+    fmt::print("{}", options.json ? json_text(listing_document(page, Details::shown)) : text);
     return ExitCode::ok;
   }
 

@@ -1,7 +1,7 @@
 // The verb `list`: names what can be given to other verbs. Each listing is a function that returns
-// items with a name, a summary and details, and a table maps words to functions. Listings of
-// workloads and devices look at this machine: which size the scaling rule would choose on it, and
-// what kind of device its cores make.
+// a table of items with a name, a summary and details, and a table maps words to functions.
+// Listings of workloads and devices look at this machine: which size the scaling rule would choose
+// on it, and what kind of device its cores make.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,103 +20,95 @@
 namespace heteroperf {
 namespace {
 
-using Items = std::vector<ListItem>;
-
-std::uint64_t whole(std::int64_t count) { return static_cast<std::uint64_t>(count); }
-
-ListItem choice_item(const CatalogEntry& entry, const ScalingChoice& choice,
-                     const Placement& placement) {
-  return {entry.name,
-          entry.summary,
-          {{"size", choice.size},
-           {"ranks", whole(placement.ranks)},
-           {"threads_per_rank", whole(placement.threads_per_rank)},
-           {"memory_bytes", choice.memory_bytes},
-           {"expected_step_s", choice.step_s},
-           {"reason", choice.reason}}};
-}
-
 /// Lists the workloads with what the scaling rule would choose on this machine.
-Items list_workloads() {
+Table list_workloads() {
   const Placement placement = choose_placement({}, usable_cores(), 0);
   // The same placement and rule as those of a run without options.
   const ScalingInput machine = scaling_input(placement, placement.ranks);
-  Items items;
+  Table items = items_with({{"size", "size", Unit::none},
+                            {"ranks", "ranks", Unit::none},
+                            {"threads_per_rank", "threads per rank", Unit::none},
+                            {"memory_bytes", "memory", Unit::bytes},
+                            {"expected_step_s", "expected step", Unit::seconds},
+                            {"reason", "reason", Unit::none}});
   for (const CatalogEntry& entry : catalog()) {
-    items.push_back(choice_item(entry, entry.choose(machine), placement));
+    const ScalingChoice choice = entry.choose(machine);
+    items.add({entry.name, entry.summary, choice.size, placement.ranks, placement.threads_per_rank,
+               choice.memory_bytes, choice.step_s, choice.reason});
   }
   return items;
 }
 
 /// Lists the models that `count` and `run` know, with the micro-batch that each is usually trained
 /// with.
-Items list_models() {
-  Items items;
+Table list_models() {
+  Table items = items_with({{"family", "family", Unit::none},
+                            {"input", "input", Unit::none},
+                            {"micro_batch", "micro-batch", Unit::none}});
   for (const ModelSpec& model : models()) {
-    items.push_back({model.name,
-                     model.summary,
-                     {{"family", model.family},
-                      {"input", model.input.kind == InputKind::tokens ? "tokens" : "images"},
-                      {"micro_batch", whole(model.micro_batch)}}});
+    items.add({model.name, model.summary, model.family,
+               model.input.kind == InputKind::tokens ? "tokens" : "images", model.micro_batch});
   }
   return items;
 }
 
-/// Describes the emulated devices of a cluster that `--cluster` finds by name.
-ListItem cluster_item(const std::string& name) {
-  const Cluster cluster = shipped_cluster(name);
-  std::string kinds;
-  for (const DeviceClass& one : cluster.classes) {
-    kinds += fmt::format("{}{} {}", kinds.empty() ? "" : ", ", one.count, one.name);
+/// "4 a100, 8 v100" of the emulated devices of a cluster.
+std::string classes_text(const Cluster& cluster) {
+  std::string text;
+  for (const DeviceClass& device : cluster.classes) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", device.count, device.name);
   }
-  return {name,
-          cluster.name,
-          // Shipped descriptions are there to be emulated: nobody has them all.
-          {{"kind", "paced"},
-           {"ranks", whole(static_cast<std::int64_t>(cluster.ranks.size()))},
-           {"classes", kinds}}};
+  return text;
 }
 
-/// Lists this machine's devices, then the shipped descriptions.
-Items list_devices() {
+/// Lists this machine's devices, then the shipped descriptions that `--cluster` finds by name.
+Table list_devices() {
   const Machine machine = probe_machine();
   const Placement placement = choose_placement({}, machine.cores, 0);
   // The class that a probe would make of this machine, without rates.
   const DeviceClass device = cpu_device_class(machine, placement.ranks, placement.threads_per_rank);
-  Items items{{device.name,
-               machine.cpu_model ? *machine.cpu_model : "CPU of this machine",
-               {{"kind", to_string(device.kind)},
-                {"count", whole(device.count)},
-                {"threads", whole(device.threads)},
-                {"memory_bytes", device.memory.value()}}}};
-  for (const std::string& name : shipped_cluster_names()) items.push_back(cluster_item(name));
-  return items;
-}
-
-/// The form in which --data takes it.
-std::string usage_of(const DataKind& kind) {
-  return kind.argument.empty() ? kind.prefix : kind.prefix + ":" + kind.argument;
-}
-
-/// The kinds of data that --data takes, each with its argument.
-Items list_datasets() {
-  Items items;
-  for (const DataKind& kind : data_kinds()) items.push_back({usage_of(kind), kind.summary, {}});
-  return items;
-}
-
-Items list_schedules() {
-  Items items;
-  for (const Generator& generator : generators()) {
-    items.push_back({generator.name, generator.summary, {}});
+  Table items = items_with({{"kind", "kind", Unit::none},
+                            {"count", "count", Unit::none},
+                            {"threads", "threads", Unit::none},
+                            {"memory_bytes", "memory", Unit::bytes},
+                            {"ranks", "ranks", Unit::none},
+                            {"classes", "classes", Unit::none}});
+  items.add({device.name,
+             machine.cpu_model ? *machine.cpu_model : "CPU of this machine",
+             to_string(device.kind),
+             device.count,
+             device.threads,
+             device.memory.value(),
+             {},
+             {}});
+  for (const std::string& name : shipped_cluster_names()) {
+    const Cluster cluster = shipped_cluster(name);
+    // Shipped descriptions are there to be emulated: nobody has them all.
+    items.add(
+        {name, cluster.name, "paced", {}, {}, {}, cluster.ranks.size(), classes_text(cluster)});
   }
+  return items;
+}
+
+/// Lists the kinds of data in the form in which --data takes them, each with its argument.
+Table list_datasets() {
+  Table items = items_with({});
+  for (const DataKind& kind : data_kinds()) {
+    items.add({kind.prefix + (kind.argument.empty() ? "" : ":" + kind.argument), kind.summary});
+  }
+  return items;
+}
+
+Table list_schedules() {
+  Table items = items_with({});
+  for (const Generator& generator : generators()) items.add({generator.name, generator.summary});
   return items;
 }
 
 /// One word that `list` knows.
 struct Listing {
   const char* name;
-  Items (*make)();
+  Table (*make)();
 };
 constexpr Listing listings[] = {{"workloads", list_workloads}, {"models", list_models},
                                 {"schedules", list_schedules}, {"devices", list_devices},
@@ -126,25 +118,6 @@ std::vector<std::string> listing_names() {
   std::vector<std::string> names;
   for (const Listing& listing : listings) names.emplace_back(listing.name);
   return names;
-}
-
-/// Details make a long list; they are shown where they are asked for.
-enum class Details { shown, left_out };
-
-void print(const Items& items, Details details) {
-  // Summaries begin in one column.
-  std::size_t width = 0;
-  for (const ListItem& item : items) width = std::max(width, item.name.size());
-  for (const ListItem& item : items) {
-    fmt::print("{:<{}}  {}\n", item.name, width, item.summary);
-    if (details == Details::left_out) continue;
-    for (const auto& [key, value] : item.details) {
-      const std::string text =
-          // Each kind of value is shown as its own type prints.
-          std::visit([](const auto& shown) { return fmt::format("{}", shown); }, value);
-      fmt::print("{:<{}}    {}: {}\n", "", width, key, text);
-    }
-  }
 }
 
 class ListVerb : public Verb {
@@ -162,12 +135,8 @@ class ListVerb : public Verb {
   }
 
   ExitCode run(const GlobalOptions& options) override {
-    const Items items = find().make();
-    if (options.json) {
-      fmt::print("{}", listing_json_text(items));
-    } else {
-      print(items, details_ ? Details::shown : Details::left_out);
-    }
+    const Details details = details_ ? Details::shown : Details::left_out;
+    print(listing_document(find().make(), details), options);
     return ExitCode::ok;
   }
 
@@ -189,17 +158,29 @@ class ListVerb : public Verb {
 
 }  // namespace
 
-std::vector<ListItem> list_rules() {
-  std::vector<ListItem> items;
+Table list_rules() {
+  Table items = items_with({{"severity", "severity", Unit::none},
+                            {"known", "known", Unit::none},
+                            {"parameter", "parameter", Unit::none},
+                            {"hint", "hint", Unit::none}});
   for (const Rule& rule : all_rules()) {
-    items.push_back({rule.id,
-                     rule.broken_by,
-                     {{"severity", to_string(rule.severity)},
-                      {"known", to_string(rule.moment)},
-                      {"parameter", rule.parameter},
-                      {"hint", rule.hint}}});
+    items.add({rule.id, rule.broken_by, to_string(rule.severity), to_string(rule.moment),
+               rule.parameter, rule.hint});
   }
   return items;
+}
+
+Document listing_document(const Table& items, Details details) {
+  Document document{"heteroperf-list"};
+  document.table(items);
+  constexpr std::size_t name = 0, summary = 1;
+  for (const auto& row : items.rows) {
+    document.field("", value_text(row[name], Unit::none), Unit::none, row[summary]);
+    for (std::size_t i = summary + 1; details == Details::shown && i < row.size(); ++i) {
+      document.field("", "  " + items.columns[i].label, items.columns[i].unit, row[i]);
+    }
+  }
+  return document;
 }
 
 std::unique_ptr<Verb> make_list_verb() { return std::make_unique<ListVerb>(); }

@@ -6,9 +6,6 @@
 //
 // A schedule that is imported has its own ranks and micro-batches, so flags that would set them are
 // excluded. Exit code 8 means that a schedule does not keep to --memory-limit.
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <fmt/format.h>
 
 #include <array>
@@ -34,13 +31,6 @@
 
 namespace heteroperf {
 namespace {
-
-/// The columns of the terminal; 100 where there is none or it is too narrow to draw in.
-int terminal_width() {
-  winsize size{};
-  const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40;
-  return known ? size.ws_col : 100;
-}
 
 /// A name decides before the content, so that a broken JSON file is reported as one.
 bool is_json(const std::string& path) { return std::filesystem::path(path).extension() == ".json"; }
@@ -239,7 +229,7 @@ class ScheduleVerb : public Verb {
   }
   std::string text(const ScheduleResult& result, const GlobalOptions& options) const {
     GanttStyle style;
-    style.width = terminal_width();
+    style.width = terminal_width() > 0 ? terminal_width() : 100;
     // A terminal without colours may be without box characters as well.
     style.colour = style.unicode = options.color;
     return gantt_text(result.lowered, result.timeline, style) + schedule_table(result);

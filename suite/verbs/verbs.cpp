@@ -1,6 +1,14 @@
 // The table of verbs, in the order of --help: what a newcomer needs first comes first. Each maker
-// is defined in the file of its verb, so a new verb adds its maker here and nothing else.
+// is defined in the file of its verb, so a new verb adds its maker here and nothing else. All of
+// them print their answers in the same way.
 #include "suite/program/verb.hpp"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "metrics/base/error.hpp"
+#include "results/text/document.hpp"
 
 namespace heteroperf {
 
@@ -23,6 +31,21 @@ std::vector<std::unique_ptr<Verb>> all_verbs() {
     verbs.push_back(make());
   }
   return verbs;
+}
+
+int terminal_width() {
+  constexpr int least = 40;
+  winsize size{};
+  const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= least;
+  return known ? size.ws_col : 0;
+}
+
+/// Tests run every verb, so no document with a key that says nothing gets past them.
+void print(const Document& document, const GlobalOptions& options) {
+  HETEROPERF_ENSURE(unstated_keys(document).empty());
+  const TextStyle style{options.color ? Colour::on : Colour::off,
+                        static_cast<std::size_t>(terminal_width())};
+  fmt::print("{}", options.json ? json_text(document) : console_text(document, style));
 }
 
 }  // namespace heteroperf

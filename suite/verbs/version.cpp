@@ -8,25 +8,33 @@
 #include "metrics/base/document_kind.hpp"
 #include "results/record/ruleset.hpp"
 #include "suite/program/verb.hpp"
-#include "suite/verbs/doctor_report.hpp"
+#include "suite/verbs/backends.hpp"
 
 namespace heteroperf {
 namespace {
 
-/// One fact a line, its name in front, so that scripts can cut it.
-std::string version_table(const Backends& parts) {
-  std::string text = fmt::format("heteroperf {}\ncommit   {}\nbuild    {}\nruleset  {}\n",
-                                 version_text(), git_commit(), build_text(), ruleset_version);
+/// For people one fact a line, its name in front, so that scripts can cut it.
+Document version_document() {
+  Document document{"heteroperf-version"};
+  document.data("program", "program", Unit::none, "heteroperf");
+  document.field("version", "heteroperf", Unit::none, version_text());
+  document.field("commit", "commit", Unit::none, git_commit());
+  document.field("build", "build", Unit::none, build_text());
+  document.field("ruleset", "ruleset", Unit::none, ruleset_version);
+  const Backends parts = find_backends();
+  add_backends(document, "parts", parts);
   for (const auto& [name, part] : parts) {
-    text += fmt::format("{:<8} {}\n", name,
-                        !part.built            ? "not built"
-                        : part.version.empty() ? "built"
-                                               : part.version);
+    document.field("", name, Unit::none,
+                   !part.built            ? "not built"
+                   : part.version.empty() ? "built"
+                                          : part.version);
   }
+  // Whoever reads documents of this program asks here which versions it writes.
   for (const DocumentKind& kind : document_kinds()) {
-    text += fmt::format("format   {} {}\n", kind.format, kind.version);
+    document.field(std::string("formats.") + kind.format, "format", Unit::none,
+                   Datum(kind.version).as(fmt::format("{} {}", kind.format, kind.version)));
   }
-  return text;
+  return document;
 }
 
 class VersionVerb : public Verb {
@@ -39,8 +47,7 @@ class VersionVerb : public Verb {
   void declare(CLI::App&) override {}
 
   ExitCode run(const GlobalOptions& options) override {
-    const Backends parts = find_backends();
-    fmt::print("{}", options.json ? version_json_text(parts) : version_table(parts));
+    print(version_document(), options);
     return ExitCode::ok;
   }
 };
