@@ -5,7 +5,6 @@
 // that people publish. A convention has no answer for models that it does not define, and shows a
 // dash.
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <charconv>
 #include <filesystem>
@@ -13,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/base/strict_json.hpp"
+#include "results/text/document.hpp"
 #include "suite/program/verb.hpp"
 #include "workloads/graph/graph_counts.hpp"
 #include "workloads/graph/model_graph_json.hpp"
@@ -35,95 +34,6 @@ struct CountReport {
   bool per_layer = false;
 };
 
-using Json = nlohmann::ordered_json;
-
-void put(Json& object, const char* key, const std::optional<Ops>& count) {
-  if (count) object[key] = count->to_string();
-}
-
-/// Only passes that the convention defines have a key.
-Json pass_json(const PassOps& counts) {
-  Json json = Json::object();
-  put(json, "forward", counts.forward);
-  put(json, "backward", counts.backward);
-  put(json, "train", counts.train());
-  return json;
-}
-
-Json input_json(const CountReport& report) {
-  Json json{{"samples", whole_number_json(report.counts.samples)}};
-  if (report.input.kind == InputKind::tokens) {
-    json.update({{"kind", "tokens"}, {"length", report.input.length}});
-  } else {
-    json.update({{"kind", "images"},
-                 {"channels", report.input.channels},
-                 {"height", report.input.height},
-                 {"width", report.input.width}});
-  }
-  json["classes"] = report.classes;
-  return json;
-}
-
-/// Gradients of inputs and weights are counted apart, because schedules compute them apart.
-Json layer_json(const LayerCounts& layer) {
-  Json json{{"name", layer.name},
-            {"kind", layer.kind},
-            {"parameters", whole_number_json(layer.parameters)}};
-  json["strict"] = {{"forward", layer.strict.forward.to_string()},
-                    {"input_gradient", layer.strict.input_gradient.to_string()},
-                    {"weight_gradient", layer.strict.weight_gradient.to_string()}};
-  const Json aiperf = pass_json(layer.conventions[Convention::aiperf]);
-  // AIPerf counts only some kinds of layers.
-  if (!aiperf.empty()) json["aiperf"] = aiperf;
-  return json;
-}
-
-/// The document of `count --json`.
-std::string count_json_text(const CountReport& report) {
-  const ConventionCounts& counts = report.counts.conventions;
-  const PassOps& strict = counts[Convention::strict];
-  const PassOps& aiperf = counts[Convention::aiperf];
-  Json json{
-      {"_format", "heteroperf-count"}, {"_version", 1},
-      {"model", report.model},         {"graph_hash", report.graph_hash},
-      {"input", input_json(report)},   {"parameters", whole_number_json(report.counts.parameters)}};
-  Json forward = Json::object(), backward = Json::object(), train = Json::object();
-  put(forward, "strict", strict.forward);
-  put(forward, "aiperf", aiperf.forward);
-  // Multiply-adds are defined for the forward pass alone.
-  put(forward, "mac", counts[Convention::mac].forward);
-  put(backward, "strict", strict.backward);
-  put(backward, "aiperf", aiperf.backward);
-  put(train, "strict", strict.train());
-  put(train, "aiperf", aiperf.train());
-  json["forward"] = forward;
-  json["backward"] = backward;
-  json["train"] = train;
-  // Memory is that of a training in fp32 with the usual optimizer of the family.
-  json["memory"] = {{"weights_bytes", whole_number_json(report.memory.weights.value())},
-                    {"gradients_bytes", whole_number_json(report.memory.gradients.value())},
-                    {"optimizer_bytes", whole_number_json(report.memory.optimizer.value())},
-                    {"activations_bytes", whole_number_json(report.memory.activations.value())}};
-  if (!report.conventions.empty()) json["conventions"] = Json::object();
-  for (Convention convention : report.conventions) {
-    const Json pass = pass_json(counts[convention]);
-    if (!pass.empty()) json["conventions"][to_string(convention)] = pass;
-  }
-  if (report.per_layer) {
-    json["layers"] = Json::array();
-    for (const LayerCounts& layer : report.counts.layers)
-      json["layers"].push_back(layer_json(layer));
-  }
-  return json.dump(2) + "\n";
-}
-
-std::string text_of(const std::optional<Ops>& count) { return count ? count->to_string() : "-"; }
-
-/// Memory is shown in MiB whatever its size, so that the columns compare.
-std::string mebibytes(Bytes bytes) {
-  return fmt::format("{:.1f} MiB", static_cast<double>(bytes.value()) / (1 << 20));
-}
-
 /// Tokens are told with the vocabulary, images with their classes.
 std::string input_text(const CountReport& report) {
   const std::string sample =
@@ -132,6 +42,110 @@ std::string input_text(const CountReport& report) {
           : fmt::format("{}x{}x{} image, {} classes", report.input.channels, report.input.height,
                         report.input.width, report.classes);
   return fmt::format("{} of {}", report.counts.samples, sample);
+}
+
+/// Counts are exact, so people and programs read all digits; programs read them as text.
+Datum digits(const std::optional<Ops>& count) {
+  return count ? Datum(count->to_string()).as(count->to_string()) : Datum();
+}
+
+/// The counts of the passes that a convention defines.
+std::vector<Member> passes_of(const PassOps& counts) {
+  return {{"forward", digits(counts.forward)},
+          {"backward", digits(counts.backward)},
+          {"train", digits(counts.train())}};
+}
+bool is_defined(const PassOps& counts) { return counts.forward || counts.backward; }
+
+void add_input(Document& document, const CountReport& report) {
+  const Input& input = report.input;
+  document.data("input.samples", "samples", Unit::none, report.counts.samples);
+  if (input.kind == InputKind::tokens) {
+    document.data("input.kind", "kind of the input", Unit::none, "tokens");
+    document.data("input.length", "tokens of a sample", Unit::none, input.length);
+  } else {
+    document.data("input.kind", "kind of the input", Unit::none, "images");
+    document.data("input.channels", "channels of an image", Unit::none, input.channels);
+    document.data("input.height", "its height", Unit::none, input.height);
+    document.data("input.width", "its width", Unit::none, input.width);
+  }
+  document.data("input.classes", "classes, or words of the vocabulary", Unit::none, report.classes);
+}
+
+/// People see the conventions that they asked for, else the three that most readers know, in rows.
+void add_operations(Document& document, const CountReport& report) {
+  const ConventionCounts& counts = report.counts.conventions;
+  const std::vector<Convention> usual{Convention::strict, Convention::aiperf, Convention::mac};
+  Table table{"", "", {{"", "operations", Unit::none}}, {}, Audience::people};
+  for (const std::size_t pass : {0, 1, 2}) {
+    std::vector<Member> by_convention;
+    for (const Convention convention : usual) {
+      by_convention.push_back({to_string(convention), passes_of(counts[convention])[pass].value});
+    }
+    const std::string name = passes_of({})[pass].key;
+    document.data(name, name + " by convention", Unit::operations, std::move(by_convention));
+    table.columns.push_back({"", name, Unit::operations});
+  }
+  for (const Convention convention : report.conventions.empty() ? usual : report.conventions) {
+    const PassOps& pass = counts[convention];
+    // One that was asked for by itself is shown to be without an answer.
+    if (report.conventions.size() == all_conventions.size() && !is_defined(pass)) continue;
+    table.add(
+        {to_string(convention), digits(pass.forward), digits(pass.backward), digits(pass.train())});
+  }
+  document.table(std::move(table));
+}
+
+/// Gradients of inputs and weights are counted apart, because schedules compute them apart.
+Table layers_table(const CountReport& report) {
+  Table table{"layers",
+              "",
+              {{"name", "layer", Unit::none},
+               {"kind", "kind", Unit::none},
+               {"parameters", "parameters", Unit::none},
+               {"strict.forward", "strict forward", Unit::operations},
+               {"strict.input_gradient", "input gradient", Unit::operations},
+               {"strict.weight_gradient", "weight gradient", Unit::operations},
+               // AIPerf counts only some kinds of layers.
+               {"aiperf", "aiperf by pass", Unit::operations, Audience::programs}}};
+  for (const LayerCounts& layer : report.counts.layers) {
+    const PassOps& aiperf = layer.conventions[Convention::aiperf];
+    table.add({layer.name, layer.kind, layer.parameters, digits(layer.strict.forward),
+               digits(layer.strict.input_gradient), digits(layer.strict.weight_gradient),
+               is_defined(aiperf) ? Datum(passes_of(aiperf)) : Datum()});
+  }
+  return table;
+}
+
+Document count_document(const CountReport& report) {
+  Document document{"heteroperf-count"};
+  document.field("model", "model", Unit::none, report.model);
+  document.data("graph_hash", "hash of the graph", Unit::none, report.graph_hash);
+  document.field("", "input", Unit::none, input_text(report));
+  add_input(document, report);
+  document.field("parameters", "parameters", Unit::none, report.counts.parameters);
+  add_operations(document, report);
+  // Memory is that of a training in fp32 with the usual optimizer of the family.
+  const std::pair<const char*, Bytes> uses[] = {{"weights", report.memory.weights},
+                                                {"gradients", report.memory.gradients},
+                                                {"optimizer", report.memory.optimizer},
+                                                {"activations", report.memory.activations}};
+  for (const auto& [use, bytes] : uses) {
+    const bool optimizer = use == std::string("optimizer");
+    document.field(fmt::format("memory.{}_bytes", use), fmt::format("fp32 {}", use), Unit::bytes,
+                   bytes.value(), optimizer ? to_string(report.optimizer) : "");
+  }
+  if (!report.conventions.empty()) {
+    std::vector<Member> conventions;
+    for (const Convention convention : report.conventions) {
+      const PassOps& counts = report.counts.conventions[convention];
+      if (is_defined(counts)) conventions.push_back({to_string(convention), passes_of(counts)});
+    }
+    document.data("conventions", "operations by convention and pass", Unit::operations,
+                  std::move(conventions));
+  }
+  if (report.per_layer) document.table(layers_table(report));
+  return document;
 }
 
 /// "HxW".
@@ -152,38 +166,6 @@ std::pair<std::int64_t, std::int64_t> parse_image(const std::string& text) {
 std::int64_t classes_of(const ModelGraph& graph) {
   const Node& loss = graph.node(graph.loss());
   return graph.node(loss.inputs.front()).output.back();
-}
-
-/// The document as a table.
-std::string count_table(const CountReport& report) {
-  std::string text = fmt::format("{}  {}\nparameters  {}\n", report.model, input_text(report),
-                                 report.counts.parameters);
-  std::vector<Convention> shown = report.conventions;
-  // Without --convention the table shows the three that most readers know.
-  if (shown.empty()) shown = {Convention::strict, Convention::aiperf, Convention::mac};
-  text += fmt::format("{:<16}{:>26}{:>26}{:>26}\n", "operations", "forward", "backward", "train");
-  for (Convention convention : shown) {
-    const PassOps& counts = report.counts.conventions[convention];
-    // One that was asked for by itself is shown to be without an answer.
-    if (shown.size() == all_conventions.size() && !counts.forward && !counts.backward) continue;
-    text += fmt::format("{:<16}{:>26}{:>26}{:>26}\n", to_string(convention),
-                        text_of(counts.forward), text_of(counts.backward), text_of(counts.train()));
-  }
-  text +=
-      fmt::format("memory fp32     weights {}, gradients {}, optimizer {} ({}), activations {}\n",
-                  mebibytes(report.memory.weights), mebibytes(report.memory.gradients),
-                  mebibytes(report.memory.optimizer), to_string(report.optimizer),
-                  mebibytes(report.memory.activations));
-  if (!report.per_layer) return text;
-  text += fmt::format("{:<36}{:<18}{:>12}{:>20}{:>20}{:>20}\n", "layer", "kind", "parameters",
-                      "strict forward", "input gradient", "weight gradient");
-  for (const LayerCounts& layer : report.counts.layers) {
-    text += fmt::format("{:<36}{:<18}{:>12}{:>20}{:>20}{:>20}\n", layer.name, layer.kind,
-                        layer.parameters, layer.strict.forward.to_string(),
-                        layer.strict.input_gradient.to_string(),
-                        layer.strict.weight_gradient.to_string());
-  }
-  return text;
 }
 
 class CountVerb : public Verb {
@@ -208,8 +190,7 @@ class CountVerb : public Verb {
   }
 
   ExitCode run(const GlobalOptions& options) override {
-    const CountReport report = make_report();
-    fmt::print("{}", options.json ? count_json_text(report) : count_table(report));
+    print(count_document(make_report()), options);
     return ExitCode::ok;
   }
 
