@@ -171,13 +171,4 @@ std::optional<MeasuredPlan> measured_beside(const std::filesystem::path& plan_fi
   return measured;
 }
 
-std::string measured_text(const MeasuredPlan& measured, double predicted_step_s) {
-  std::string text = fmt::format("measured        {:.6g} s ({:+.2f} %)", measured.step_time_s,
-                                 100 * (measured.step_time_s / predicted_step_s - 1));
-  if (measured.samples_per_s)
-    text += fmt::format("  throughput {:.6g} samples/s", *measured.samples_per_s);
-  if (measured.bubble_rate) text += fmt::format("  not computing {:.4f}", *measured.bubble_rate);
-  return text + fmt::format("  in {}\n", measured.run_id);
-}
-
 }  // namespace heteroperf

@@ -30,7 +30,4 @@ std::optional<MeasuredPlan> measured_beside(const std::filesystem::path& plan_fi
 /// the journal has other ranks than the plan.
 std::optional<Cluster> machine_beside(const std::filesystem::path& plan_file);
 
-/// Lines that set it beside the prediction.
-std::string measured_text(const MeasuredPlan& measured, double predicted_step_s);
-
 }  // namespace heteroperf

@@ -16,20 +16,24 @@
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/plan_json.hpp"
 #include "runners/plan/rivals/hexiscale/hexiscale_machines.hpp"
-#include "suite/planning/memory_ledger_json.hpp"
 #include "suite/planning/plan_report.hpp"
 #include "suite/planning/plan_simulation.hpp"
 
 namespace heteroperf {
 namespace {
 
+/// What each rank holds at its fullest moment, in bytes by use.
 Json memory_json(const PlanCertificate& certificate) {
   Json ranks = Json::array();
   for (std::size_t rank = 0; rank < certificate.memory.size(); ++rank) {
     const PlanCertificate::RankMemory& memory = certificate.memory[rank];
     Json object{{"rank", rank}, {"bytes", memory.ledger.total().value()}};
     if (memory.limit > Bytes(0)) object["limit_bytes"] = memory.limit.value();
-    object["ledger"] = memory_ledger_json(memory.ledger);
+    object["ledger"] = {{"weights_bytes", memory.ledger.weights.value()},
+                        {"gradients_bytes", memory.ledger.gradients.value()},
+                        {"optimizer_bytes", memory.ledger.optimizer.value()},
+                        {"activations_bytes", memory.ledger.activations.value()},
+                        {"buffers_bytes", memory.ledger.buffers.value()}};
     ranks.push_back(std::move(object));
   }
   return ranks;

@@ -8,22 +8,18 @@
 #include "suite/planning/plan_simulation.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <filesystem>
 
 #include "metrics/base/document_kind.hpp"
 #include "metrics/base/error.hpp"
-#include "metrics/base/strict_json.hpp"
 #include "metrics/base/text_file.hpp"
 #include "runners/cluster/cluster.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/plan_json.hpp"
 #include "runners/plan/ready/replica_clock.hpp"
 #include "runners/plan/rivals/hexiscale/hexiscale_machines.hpp"
-#include "suite/planning/memory_ledger_json.hpp"
-#include "suite/planning/plan_report.hpp"
 #include "suite/program/catalog.hpp"
 
 namespace heteroperf {
@@ -65,32 +61,6 @@ void require_sources(const Plan& plan, const PlanSimulationRequest& request) {
                              fmt::join(shipped_cluster_names(), ", ")));
   }
   problems.throw_if_any();
-}
-
-/// Times are seconds of one step, memory is the fullest moment.
-Json rank_json(const PlanSimulation& simulation, const PlanRankTimes& times, std::size_t rank) {
-  const MemoryLedger& memory = simulation.memory[rank];
-  return {{"rank", rank},
-          {"position", simulation.roles[rank].position},
-          {"compute_s", times.compute_s},
-          {"communication_exposed_s", times.communication_exposed_s},
-          {"idle_s", times.idle_s},
-          {"peak_bytes", memory.total().value()},
-          {"ledger", memory_ledger_json(memory)}};
-}
-
-/// The critical path names instructions of positions, since replicas share them.
-Json path_json(const PlanSimulation& simulation) {
-  Json path = Json::array();
-  for (const PathStep& step : simulation.prediction->pipeline.critical_path) {
-    const auto position = static_cast<std::size_t>(step.rank);
-    const auto index = static_cast<std::size_t>(step.index);
-    path.push_back({{"position", step.rank},
-                    {"instruction", to_text(simulation.schedule.programs[position][index])},
-                    {"start", step.span.start},
-                    {"end", step.span.end}});
-  }
-  return path;
 }
 
 }  // namespace
@@ -160,61 +130,6 @@ std::string plan_trace_text(const PlanSimulation& simulation, const TraceOrigin&
       span = {second_us * span.start, second_us * span.end};
   }
   return trace_text(simulation.schedule, tracks, origin);
-}
-
-std::string plan_simulation_table(const PlanSimulation& simulation, double wall_s) {
-  const Prediction& p = *simulation.prediction;
-  const std::vector<PlanRankTimes> ranks = plan_rank_times(simulation);
-  std::string text = fmt::format(
-      "{} on {}: {} stages, {} ranks, {} instructions in {:.3f} s\n"
-      "step time       {:.6g} s  throughput {:.6g} samples/s\n"
-      "not computing   {:.4f} of all ranks' time\n"
-      "bubble rate     {:.4f} of the makespan, {:.4f} of the longest span, slowest replicas\n"
-      "rank  position   compute s  exposed s     idle s    peak MiB\n",
-      simulation.plan.schedule, simulation.cluster->name, simulation.plan.stages.size(),
-      simulation.roles.size(), instruction_count(simulation.schedule), wall_s, p.step_time_s,
-      p.throughput, not_computing(simulation, ranks), p.pipeline.bubble_rate_makespan,
-      p.pipeline.bubble_rate_span);
-  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    const PlanRankTimes& times = ranks[rank];
-    text += fmt::format("{:>4}  {:>8}  {:>10.6g} {:>10.6g} {:>10.6g}  {:>10.1f}\n", rank,
-                        simulation.roles[rank].position, times.compute_s,
-                        times.communication_exposed_s, times.idle_s,
-                        static_cast<double>(simulation.memory[rank].total().value()) / (1 << 20));
-  }
-  if (simulation.measured) text += measured_text(*simulation.measured, p.step_time_s);
-  return text;
-}
-
-std::string plan_simulation_json_text(const PlanSimulation& simulation, double wall_s) {
-  const Prediction& p = *simulation.prediction;
-  const std::vector<PlanRankTimes> times = plan_rank_times(simulation);
-  Json ranks = Json::array();
-  for (std::size_t rank = 0; rank < times.size(); ++rank) {
-    ranks.push_back(rank_json(simulation, times[rank], rank));
-  }
-  Json json = new_document("heteroperf-simulation");
-  json.update({{"name", simulation.plan.schedule},
-               {"model", "latency"},
-               {"cluster", simulation.cluster->name},
-               {"step_time_s", p.step_time_s},
-               {"throughput", p.throughput},
-               {"bubble_rate", not_computing(simulation, times)},
-               {"bubble_rate_makespan", p.pipeline.bubble_rate_makespan},
-               {"bubble_rate_span", p.pipeline.bubble_rate_span},
-               {"per_rank", ranks},
-               {"critical_path", path_json(simulation)},
-               {"instructions", instruction_count(simulation.schedule)},
-               {"wall_s", wall_s}});
-  if (simulation.measured) {
-    const MeasuredPlan& measured = *simulation.measured;
-    json["measured"] = {{"run_id", measured.run_id},
-                        {"step_time_s", measured.step_time_s},
-                        {"error_fraction", measured.step_time_s / p.step_time_s - 1}};
-    if (measured.samples_per_s) json["measured"]["throughput"] = *measured.samples_per_s;
-    if (measured.bubble_rate) json["measured"]["bubble_rate"] = *measured.bubble_rate;
-  }
-  return json.dump(2) + "\n";
 }
 
 }  // namespace heteroperf

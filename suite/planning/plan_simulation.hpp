@@ -38,10 +38,6 @@ Workload simulated_workload(const Plan& plan, const PlanSimulationRequest& reque
 /// plan.
 PlanSimulation simulate_plan(const PlanSimulationRequest& request);
 
-/// The keys of `simulate --json`. `wall_s`: of the simulation.
-std::string plan_simulation_json_text(const PlanSimulation& simulation, double wall_s);
-std::string plan_simulation_table(const PlanSimulation& simulation, double wall_s);
-
 /// The times of one rank, in seconds of a step.
 struct PlanRankTimes {
   double compute_s = 0;                ///< at its own replica's speed; the optimizer included

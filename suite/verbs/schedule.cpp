@@ -218,9 +218,9 @@ class ScheduleVerb : public Verb {
         skipped.push_back({generator.name, error.problems().front().text()});
       }
     }
-    const bool json = options.json || format_ == "json";
-    fmt::print("{}",
-               json ? schedules_json_text(results, skipped) : schedules_table(results, skipped));
+    GlobalOptions shown = options;
+    shown.json = options.json || format_ == "json";
+    print(schedules_document(results, skipped), shown);
     return ExitCode::ok;
   }
 
@@ -232,7 +232,8 @@ class ScheduleVerb : public Verb {
     style.width = terminal_width() > 0 ? terminal_width() : 100;
     // A terminal without colours may be without box characters as well.
     style.colour = style.unicode = options.color;
-    return gantt_text(result.lowered, result.timeline, style) + schedule_table(result);
+    return gantt_text(result.lowered, result.timeline, style) +
+           console_text(schedule_document(result));
   }
   std::string json(const ScheduleResult& result, const GlobalOptions&) const {
     return schedule_json_text(result);

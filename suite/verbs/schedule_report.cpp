@@ -1,4 +1,4 @@
-// Checks and times one schedule, and prints the result as a table or a document. A schedule that is
+// Checks and times one schedule, and makes a document of the result. A schedule that is
 // not complete, or that cannot end, has no times: it is refused with the checks' reasons and, for a
 // deadlock, the circle of instructions that wait for each other. Breaking the memory limit is
 // different: such a schedule can be timed and is shown as it is.
@@ -10,12 +10,12 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <set>
 
 #include "metrics/base/error.hpp"
-#include "metrics/base/strict_json.hpp"
+#include "results/text/number_text.hpp"
 #include "runners/schedule/formats/schedule_json.hpp"
 #include "runners/schedule/lower/lowering.hpp"
 
@@ -31,114 +31,127 @@ void require_runnable(const ScheduleChecks& checks) {
   throw UserError(checks.problems);
 }
 
-const char* verdict(bool ok) { return ok ? "ok" : "FAILED"; }
+Datum verdict(bool ok) {
+  return Datum(ok).as(ok ? "ok" : "FAILED").judged(ok ? Tone::good : Tone::bad);
+}
 
-/// One line for all checks, then what is wrong, in words.
-std::string checks_text(const ScheduleResult& result) {
-  const ScheduleChecks& c = result.checks;
-  std::string text = fmt::format(
-      "checks          complete {}, ordered {}, placed {}, matched {}, collectives {}, steps {}\n"
-      "deadlock-free   {}\n",
-      verdict(c.complete), verdict(c.ordered), verdict(c.placed), verdict(c.matched),
-      verdict(c.collectives), verdict(c.stepped), to_string(c.deadlock_free));
+/// A time in the unit of the costs, or a number of activations of a micro-batch.
+Datum in_costs(double number) {
+  constexpr double long_number = 1e6;
+  return Datum(number).as(number < long_number ? fmt::format("{:.6g}", number)
+                                               : fmt::format("{:.0f}", number));
+}
+
+/// The numbers of all ranks; people see the largest.
+Datum largest(const std::vector<double>& values) {
+  const auto most = std::max_element(values.begin(), values.end());
+  return Datum(values).as(most == values.end() ? "" : in_costs(*most).shown);
+}
+
+/// All checks, then what is wrong, in words.
+void add_checks(Document& document, const ScheduleResult& result) {
+  const ScheduleChecks& checks = result.checks;
+  const auto add = [&](const char* key, const char* label, Datum value, std::string hint = {}) {
+    document.field(std::string("checks.") + key, label, Unit::none, std::move(value),
+                   std::move(hint));
+  };
+  add("complete", "complete", verdict(checks.complete));
+  add("ordered", "ordered", verdict(checks.ordered));
+  add("placed", "placed", verdict(checks.placed));
+  add("matched", "matched", verdict(checks.matched));
+  add("deadlock_free", "deadlock-free", to_string(checks.deadlock_free));
+  add("collectives_ordered", "collectives", verdict(checks.collectives));
+  add("stepped", "steps", verdict(checks.stepped));
+  add("memory_ok", "memory", verdict(checks.memory_ok),
+      result.memory_limit ? fmt::format("limit {:g}", *result.memory_limit) : "");
   // The cycle that bars the next level of freedom from deadlock; a schedule that ends may have one.
-  if (!c.cycle.empty()) text += fmt::format("  cycle         {}\n", fmt::join(c.cycle, " -> "));
-  if (result.memory_limit) {
-    text += fmt::format(
-        "memory          {} (limit {:g}, peak {:g})\n", verdict(c.memory_ok), *result.memory_limit,
-        *std::max_element(result.report.peak_memory.begin(), result.report.peak_memory.end()));
-  }
-  for (const Problem& problem : c.problems) text += "  " + problem.text() + "\n";
-  return text;
+  add("cycle", "cycle", Datum(checks.cycle).as(fmt::format("{}", fmt::join(checks.cycle, " -> "))));
+  std::vector<Datum> problems;
+  for (const Problem& problem : checks.problems) problems.emplace_back(problem.text());
+  add("problems", "problems", std::move(problems));
 }
 
 /// Idle time is split by its cause: warm-up, dependency, communication, imbalance.
-std::string ranks_text(const ScheduleReport& report) {
-  std::string text = fmt::format("{:<5}{:>11}{:>11}{:>11}{:>11}{:>14}{:>11}{:>12}{:>12}\n", "rank",
-                                 "busy", "idle", "warm-up", "dependency", "communication",
-                                 "imbalance", "activations", "peak memory");
-  for (std::size_t i = 0; i < std::min(most_rows, report.ranks.size()); ++i) {
-    const RankTimes& r = report.ranks[i];
-    text += fmt::format(
-        "{:<5}{:>11.6g}{:>11.6g}{:>11.6g}{:>11.6g}{:>14.6g}{:>11.6g}{:>12.5g}{:>12.5g}\n", i,
-        r.busy, r.idle, r.warm_up, r.dependency, r.communication, r.imbalance,
-        report.peak_activations[i], report.peak_memory[i]);
+Table rank_times(const ScheduleReport& report) {
+  constexpr Audience people = Audience::people;
+  Table table{"per_rank",
+              "",
+              {{"", "rank", Unit::none, people},
+               {"compute_s", "busy", Unit::seconds},
+               {"communication_exposed_s", "communication", Unit::seconds},
+               {"idle_s", "idle", Unit::seconds},
+               {"", "warm-up", Unit::seconds, people},
+               {"", "dependency", Unit::seconds, people},
+               {"", "imbalance", Unit::seconds, people},
+               {"peak_activations", "activations", Unit::none},
+               {"peak_memory", "peak memory", Unit::none}},
+              {},
+              Audience::programs};
+  for (std::size_t i = 0; i < report.ranks.size(); ++i) {
+    const RankTimes& rank = report.ranks[i];
+    table.add({i, in_costs(rank.busy), in_costs(rank.communication), in_costs(rank.idle),
+               in_costs(rank.warm_up), in_costs(rank.dependency), in_costs(rank.imbalance),
+               in_costs(report.peak_activations[i]), in_costs(report.peak_memory[i])});
   }
-  // A terminal shows no more; the document has all.
-  if (report.ranks.size() > most_rows) {
-    text += fmt::format("… {} more ranks (--json shows them)\n", report.ranks.size() - most_rows);
+  return table;
+}
+
+/// A terminal shows only the first ranks; JSON documents have all.
+void show_ranks(Document& document, Table table) {
+  const std::size_t ranks = table.rows.size();
+  table.rows.resize(std::min(most_rows, ranks));
+  table.key.clear();
+  table.audience = Audience::people;
+  document.table(std::move(table));
+  if (ranks > most_rows) {
+    document.line(fmt::format("… {} more ranks (--json shows them)", ranks - most_rows));
   }
-  return text;
 }
 
-double largest(const std::vector<double>& values) {
-  return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
-}
-
-Json checks_json(const ScheduleChecks& checks) {
-  Json problems = Json::array();
-  for (const Problem& problem : checks.problems) problems.push_back(problem.text());
-  return {{"complete", checks.complete},
-          {"ordered", checks.ordered},
-          {"placed", checks.placed},
-          {"matched", checks.matched},
-          {"deadlock_free", to_string(checks.deadlock_free)},
-          {"collectives_ordered", checks.collectives},
-          {"stepped", checks.stepped},
-          {"memory_ok", checks.memory_ok},
-          {"cycle", checks.cycle},
-          {"problems", problems}};
-}
-
-/// Times have the unit of the costs; memory counts activations of a micro-batch.
-Json report_json(const ScheduleResult& result) {
-  const Schedule& schedule = result.schedule;
+/// Times have the unit of the costs; memory counts activations of a micro-batch. All schedules have
+/// the same fields, of which some may be absent.
+void add_report(Document& document, const ScheduleResult& result) {
+  const PipelineGraph& graph = result.schedule.graph;
   const ScheduleReport& report = result.report;
-  Json json{{"ranks", schedule.graph.ranks},
-            {"micro_batches", schedule.graph.micro_batches},
-            {"parts", schedule.graph.parts},
-            {"instructions", instruction_count(schedule)},
-            {"instructions_lowered", instruction_count(result.lowered)},
-            {"model", to_string(result.model)},
-            {"makespan", report.makespan},
-            {"longest_span", report.longest_span},
-            {"bubble_rate_makespan", report.bubble_rate_makespan},
-            {"bubble_rate_span", report.bubble_rate_span}};
-  Json idle = Json::array(), split = Json::array();
+  document.data("ranks", "ranks", Unit::none, graph.ranks);
+  document.data("micro_batches", "micro-batches", Unit::none, graph.micro_batches);
+  document.data("parts", "parts", Unit::none, graph.parts);
+  document.data("instructions", "instructions", Unit::none, instruction_count(result.schedule));
+  document.data("instructions_lowered", "instructions with messages", Unit::none,
+                instruction_count(result.lowered));
+  document.data("model", "model of the network", Unit::none, to_string(result.model));
+  document.field("makespan", "makespan", Unit::none, in_costs(report.makespan));
+  document.field("longest_span", "longest span", Unit::none, in_costs(report.longest_span));
+  document.field("bubble_rate_makespan", "bubble rate", Unit::fraction,
+                 report.bubble_rate_makespan);
+  document.field("bubble_rate_span", "bubble of span", Unit::fraction, report.bubble_rate_span);
+  std::vector<Datum> idle, split;
   for (const RankTimes& rank : report.ranks) {
-    idle.push_back(rank.idle);
-    split.push_back({{"warm_up", rank.warm_up},
-                     {"dependency", rank.dependency},
-                     {"communication", rank.communication},
-                     {"imbalance", rank.imbalance}});
+    idle.emplace_back(rank.idle);
+    split.emplace_back(std::vector<Member>{{"warm_up", rank.warm_up},
+                                           {"dependency", rank.dependency},
+                                           {"communication", rank.communication},
+                                           {"imbalance", rank.imbalance}});
   }
-  json["idle"] = idle;
-  json["idle_split"] = split;
-  json["peak_activations"] = report.peak_activations;
-  json["peak_memory"] = report.peak_memory;
-  json["weight_copies"] = schedule.graph.weight_copies();
-  json["lower_bound"] = report.lower_bound;
-  if (result.memory_limit) json["memory_limit"] = *result.memory_limit;
-  if (result.search) {
-    json["search"] = {{"evaluations", result.search->evaluations},
-                      {"wall_s", result.search->seconds},
-                      {"proven", result.search->proven},
-                      {"out_of_time", result.search->out_of_time}};
-  }
-  json["checks"] = checks_json(result.checks);
-  return json;
-}
-
-/// The critical path: the chain of instructions that makes the step as long as it is.
-Json path_json(const ScheduleResult& result) {
-  Json path = Json::array();
-  for (const PathStep& step : result.report.critical_path) {
-    path.push_back({{"rank", step.rank},
-                    {"instruction", to_text(result.lowered.programs[step.rank][step.index])},
-                    {"start", step.span.start},
-                    {"end", step.span.end}});
-  }
-  return path;
+  document.data("idle", "idle time by rank", Unit::none, std::move(idle));
+  document.data("idle_split", "idle time by rank and cause", Unit::none, std::move(split));
+  document.field("peak_activations", "activations", Unit::none, largest(report.peak_activations));
+  document.field("peak_memory", "peak memory", Unit::none, largest(report.peak_memory));
+  document.field("weight_copies", "weight copies", Unit::none, graph.weight_copies());
+  const double above = report.lower_bound > 0 ? report.makespan / report.lower_bound : 1;
+  document.field("lower_bound", "lower bound", Unit::none, in_costs(report.lower_bound),
+                 change_text(std::max(1.0, above)) + " to the makespan");
+  document.data("memory_limit", "limit of the memory", Unit::none, result.memory_limit);
+  const auto effort = [&](auto member) {
+    return result.search ? Datum((*result.search).*member) : Datum();
+  };
+  document.field("search.evaluations", "orders timed", Unit::none,
+                 effort(&SearchEffort::evaluations));
+  document.field("search.wall_s", "search", Unit::seconds, effort(&SearchEffort::seconds));
+  document.field("search.proven", "bound reached", Unit::none, effort(&SearchEffort::proven));
+  document.field("search.out_of_time", "cut by its time limit", Unit::none,
+                 effort(&SearchEffort::out_of_time));
+  add_checks(document, result);
 }
 
 }  // namespace
@@ -161,110 +174,107 @@ ScheduleResult evaluate_schedule(Schedule schedule, const SimulationOptions& opt
   return result;
 }
 
-std::string schedule_table(const ScheduleResult& result) {
-  const Schedule& s = result.schedule;
-  const ScheduleReport& r = result.report;
-  std::string text = fmt::format(
-      "{}  {} ranks, {} micro-batches, {} chunks, {} parts, {} instructions ({} lowered)\n", s.name,
-      s.graph.ranks, s.graph.micro_batches, s.chunks, s.graph.parts, instruction_count(s),
-      instruction_count(result.lowered));
-  text += fmt::format(
-      "makespan        {:.6g}  bubble rate {:.4f}  lower bound {:.6g} (+{:.2f} %)\n"
-      "longest span    {:.6g}  bubble rate {:.4f}\n"
-      "weight copies   {:g}\n",
-      r.makespan, r.bubble_rate_makespan, r.lower_bound,
-      r.lower_bound > 0 ? std::max(0.0, 100 * (r.makespan / r.lower_bound - 1)) : 0, r.longest_span,
-      r.bubble_rate_span, s.graph.weight_copies());
-  if (result.search) {
-    text +=
-        fmt::format("search          {} orders timed in {:.2f} s{}{}\n", result.search->evaluations,
-                    result.search->seconds, result.search->proven ? ", the bound is reached" : "",
-                    result.search->out_of_time ? ", cut short by its time limit" : "");
-  }
-  return text + ranks_text(r) + checks_text(result);
-}
-
-std::string schedules_table(const std::vector<ScheduleResult>& results,
-                            const std::vector<SkippedSchedule>& skipped) {
-  std::string text = fmt::format("{:<18}{:>7}{:>12}{:>10}{:>12}{:>10}{:>13}{:>10}{:>9}  {}\n",
-                                 "schedule", "chunks", "makespan", "bubble", "span", "bubble",
-                                 "activations", "memory", "weights", "deadlock-free");
-  for (const ScheduleResult& result : results) {
-    const ScheduleReport& r = result.report;
-    text += fmt::format(
-        "{:<18}{:>7}{:>12.6g}{:>10.4f}{:>12.6g}{:>10.4f}{:>13.5g}{:>10.5g}{:>9g}  {}\n",
-        result.schedule.name, result.schedule.chunks, r.makespan, r.bubble_rate_makespan,
-        r.longest_span, r.bubble_rate_span, largest(r.peak_activations), largest(r.peak_memory),
-        result.schedule.graph.weight_copies(), to_string(result.checks.deadlock_free));
-  }
-  for (const SkippedSchedule& one : skipped) {
-    text += fmt::format("{:<18}left out: {}\n", one.name, one.reason);
-  }
-  return text;
-}
-
-std::string simulation_table(const ScheduleResult& result, double wall_s) {
-  const ScheduleReport& r = result.report;
-  return fmt::format(
-             "{}  model {}, {} instructions in {:.3f} s\n"
-             "step time       {:.6g}  throughput {:.6g} micro-batches per unit of time\n"
-             "bubble rate     {:.4f} of the makespan, {:.4f} of the longest span\n",
-             result.schedule.name, to_string(result.model), instruction_count(result.lowered),
-             wall_s, r.makespan,
-             r.makespan > 0 ? result.schedule.graph.micro_batches / r.makespan : 0,
-             r.bubble_rate_makespan, r.bubble_rate_span) +
-         ranks_text(r) + checks_text(result);
+Document schedule_document(const ScheduleResult& result) {
+  const Schedule& schedule = result.schedule;
+  Document document{"heteroperf-schedule"};
+  document.line(fmt::format(
+      "{}  {} ranks, {} micro-batches, {} chunks, {} parts, {} instructions ({} lowered)",
+      schedule.name, schedule.graph.ranks, schedule.graph.micro_batches, schedule.chunks,
+      schedule.graph.parts, instruction_count(schedule), instruction_count(result.lowered)));
+  add_report(document, result);
+  show_ranks(document, rank_times(result.report));
+  return document;
 }
 
 std::string schedule_json_text(const ScheduleResult& result) {
-  // The programs may be long: the native form is put behind the report as it is.
-  std::string text = report_json(result).dump(2);
-  // Removes the last brace, so that the keys of the native form can follow.
-  text.erase(text.rfind('\n'));
+  std::string text = json_text(schedule_document(result));
+  // The programs may be long: the native form, which has the document's `_format`, is put behind
+  // the report as it is.
+  text.erase(2, text.find("  \"ranks\"") - 2);
+  text.erase(text.rfind("\n}"));
   return text + ",\n" + schedule_to_text(result.schedule).substr(1);
 }
 
-std::string schedules_json_text(const std::vector<ScheduleResult>& results,
-                                const std::vector<SkippedSchedule>& skipped) {
-  Json json = new_document("heteroperf-schedules");
-  json.update({{"schedules", Json::array()}, {"skipped", Json::array()}});
+/// The fields of each schedule are a row; people see those that schedules differ in.
+Document schedules_document(const std::vector<ScheduleResult>& results,
+                            const std::vector<SkippedSchedule>& skipped) {
+  const std::set<std::string> compared{"name",          "chunks",
+                                       "makespan",      "bubble_rate_makespan",
+                                       "longest_span",  "bubble_rate_span",
+                                       "peak_memory",   "peak_activations",
+                                       "weight_copies", "checks.deadlock_free"};
+  Table table{"schedules", "", {}};
   for (const ScheduleResult& result : results) {
-    Json one{{"name", result.schedule.name},
-             {"chunks", result.schedule.chunks},
-             {"hash", schedule_hash(result.schedule).hex()}};
-    one.update(report_json(result));
-    json["schedules"].push_back(one);
+    Document row;
+    row.field("name", "schedule", Unit::none, result.schedule.name);
+    row.field("chunks", "chunks", Unit::none, result.schedule.chunks);
+    row.field("hash", "hash", Unit::none, schedule_hash(result.schedule).hex());
+    add_report(row, result);
+    table.columns.clear();
+    std::vector<Datum>& values = table.rows.emplace_back();
+    for (const auto& part : row.parts) {
+      const auto& field = std::get<DocumentField>(part);
+      const bool shown = compared.contains(field.key);
+      table.columns.push_back(
+          {field.key, field.label, field.unit, shown ? Audience::everyone : Audience::programs});
+      values.push_back(field.value);
+    }
   }
-  for (const SkippedSchedule& one : skipped) {
-    json["skipped"].push_back({{"name", one.name}, {"reason", one.reason}});
+  Document document{"heteroperf-schedules"};
+  document.table(std::move(table));
+  Table left_out{"skipped",
+                 "",
+                 {{"name", "schedule", Unit::none}, {"reason", "left out", Unit::none}},
+                 {},
+                 Audience::programs};
+  for (const SkippedSchedule& schedule : skipped) {
+    left_out.add({schedule.name, schedule.reason});
+    document.field("", schedule.name, Unit::none, "left out: " + schedule.reason);
   }
-  return json.dump(2) + "\n";
+  document.table(std::move(left_out));
+  return document;
 }
 
-std::string simulation_json_text(const ScheduleResult& result, double wall_s) {
-  const ScheduleReport& report = result.report;
-  Json ranks = Json::array();
-  for (std::size_t i = 0; i < report.ranks.size(); ++i) {
-    ranks.push_back({{"compute_s", report.ranks[i].busy},
-                     {"communication_exposed_s", report.ranks[i].communication},
-                     {"idle_s", report.ranks[i].idle},
-                     {"peak_activations", report.peak_activations[i]},
-                     {"peak_memory", report.peak_memory[i]}});
+Table critical_path_table(const char* place, const std::vector<PathStep>& path,
+                          const Schedule& schedule) {
+  Table table{"critical_path",
+              "",
+              {{place, place, Unit::none},
+               {"instruction", "instruction", Unit::none},
+               {"start", "start", Unit::seconds},
+               {"end", "end", Unit::seconds}},
+              {},
+              Audience::programs};
+  for (const PathStep& step : path) {
+    const auto& program = schedule.programs[static_cast<std::size_t>(step.rank)];
+    table.add({step.rank, to_text(program[static_cast<std::size_t>(step.index)]), step.span.start,
+               step.span.end});
   }
+  return table;
+}
+
+Document simulation_document(const ScheduleResult& result, double wall_s) {
+  const ScheduleReport& report = result.report;
   const double step = report.makespan;
-  Json json = new_document("heteroperf-simulation");
-  json.update({{"name", result.schedule.name},
-               {"model", to_string(result.model)},
-               {"step_time_s", step},
-               {"throughput", step > 0 ? result.schedule.graph.micro_batches / step : 0},
-               {"bubble_rate_makespan", report.bubble_rate_makespan},
-               {"bubble_rate_span", report.bubble_rate_span},
-               {"per_rank", ranks},
-               {"critical_path", path_json(result)},
-               {"instructions", instruction_count(result.lowered)},
-               {"checks", checks_json(result.checks)},
-               {"wall_s", wall_s}});
-  return json.dump(2) + "\n";
+  const double throughput = step > 0 ? result.schedule.graph.micro_batches / step : 0;
+  Document document{"heteroperf-simulation"};
+  document.field("name", "schedule", Unit::none, result.schedule.name);
+  document.field("model", "model", Unit::none, to_string(result.model));
+  document.field("step_time_s", "step time", Unit::seconds, in_costs(step));
+  document.field("throughput", "throughput", Unit::none, throughput,
+                 "micro-batches per unit of time");
+  document.field("bubble_rate_makespan", "bubble rate", Unit::fraction, report.bubble_rate_makespan,
+                 "of the makespan");
+  document.field("bubble_rate_span", "bubble of span", Unit::fraction, report.bubble_rate_span,
+                 "of the longest span");
+  const Table ranks = rank_times(report);
+  document.table(ranks);
+  document.table(critical_path_table("rank", report.critical_path, result.lowered));
+  document.field("instructions", "instructions", Unit::none, instruction_count(result.lowered));
+  add_checks(document, result);
+  document.field("wall_s", "simulated in", Unit::seconds, wall_s);
+  show_ranks(document, ranks);
+  return document;
 }
 
 }  // namespace heteroperf

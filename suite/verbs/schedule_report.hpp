@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "results/text/document.hpp"
 #include "runners/schedule/check/validator.hpp"
 #include "runners/schedule/ir/schedule.hpp"
 #include "runners/schedule/simulate/report.hpp"
@@ -41,16 +42,17 @@ struct SkippedSchedule {
   std::string name, reason;
 };
 
-/// The native form of the schedule with the report's keys in it.
+/// Everything but the programs.
+Document schedule_document(const ScheduleResult& result);
+/// The native form of the schedule with the document's keys in it.
 std::string schedule_json_text(const ScheduleResult& result);
-std::string schedules_json_text(const std::vector<ScheduleResult>& results,
-                                const std::vector<SkippedSchedule>& skipped);
-/// The keys of `simulate --json`. `wall_s`: of the simulation.
-std::string simulation_json_text(const ScheduleResult& result, double wall_s);
-
-std::string schedule_table(const ScheduleResult& result);
-std::string schedules_table(const std::vector<ScheduleResult>& results,
+Document schedules_document(const std::vector<ScheduleResult>& results,
                             const std::vector<SkippedSchedule>& skipped);
-std::string simulation_table(const ScheduleResult& result, double wall_s);
+/// What `simulate` answers. `wall_s`: of the simulation.
+Document simulation_document(const ScheduleResult& result, double wall_s);
+
+/// The chain of instructions that makes the step as long as it is; `place` says what runs them.
+Table critical_path_table(const char* place, const std::vector<PathStep>& path,
+                          const Schedule& schedule);
 
 }  // namespace heteroperf

@@ -7,6 +7,8 @@
 
 #include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
+#include "results/text/document.hpp"
+#include "results/text/number_text.hpp"
 #include "runners/schedule/formats/schedule_json.hpp"
 #include "runners/schedule/formats/trace_json.hpp"
 #include "runners/schedule/ir/placement.hpp"
@@ -19,6 +21,69 @@
 
 namespace heteroperf {
 namespace {
+
+/// Times are seconds of one step, memory is that of the fullest moment.
+Table rank_table(const PlanSimulation& simulation, const std::vector<PlanRankTimes>& times) {
+  Table table{"per_rank",
+              "",
+              {{"rank", "rank", Unit::none},
+               {"position", "position", Unit::none},
+               {"compute_s", "compute", Unit::seconds},
+               {"communication_exposed_s", "exposed", Unit::seconds},
+               {"idle_s", "idle", Unit::seconds},
+               {"peak_bytes", "peak", Unit::bytes}}};
+  for (const char* use : {"weights", "gradients", "optimizer", "activations", "buffers"}) {
+    table.columns.push_back(
+        {fmt::format("ledger.{}_bytes", use), use, Unit::bytes, Audience::programs});
+  }
+  for (std::size_t rank = 0; rank < times.size(); ++rank) {
+    const MemoryLedger& memory = simulation.memory[rank];
+    table.add({rank, simulation.roles[rank].position, times[rank].compute_s,
+               times[rank].communication_exposed_s, times[rank].idle_s, memory.total().value(),
+               memory.weights.value(), memory.gradients.value(), memory.optimizer.value(),
+               memory.activations.value(), memory.buffers.value()});
+  }
+  return table;
+}
+
+/// The critical path names instructions of positions, since replicas share them.
+Document plan_simulation_document(const PlanSimulation& simulation, double wall_s) {
+  const Prediction& predicted = *simulation.prediction;
+  const std::vector<PlanRankTimes> times = plan_rank_times(simulation);
+  const auto samples = [](double rate) { return Datum(rate).as(with_prefix(rate, "samples/s")); };
+  Document document{"heteroperf-simulation"};
+  document.field("name", "schedule", Unit::none, simulation.plan.schedule,
+                 fmt::format("{} stages, {} ranks", simulation.plan.stages.size(), times.size()));
+  document.data("model", "model of the network", Unit::none, "latency");
+  document.field("cluster", "cluster", Unit::none, simulation.cluster->name);
+  document.field("step_time_s", "step time", Unit::seconds, predicted.step_time_s);
+  document.field("throughput", "throughput", Unit::none, samples(predicted.throughput));
+  document.field("bubble_rate", "not computing", Unit::fraction, not_computing(simulation, times),
+                 "of all ranks' time");
+  document.field("bubble_rate_makespan", "bubble rate", Unit::fraction,
+                 predicted.pipeline.bubble_rate_makespan, "of the makespan, slowest replicas");
+  document.field("bubble_rate_span", "bubble of span", Unit::fraction,
+                 predicted.pipeline.bubble_rate_span, "of the longest span, slowest replicas");
+  document.table(rank_table(simulation, times));
+  document.table(
+      critical_path_table("position", predicted.pipeline.critical_path, simulation.schedule));
+  document.field("instructions", "instructions", Unit::none,
+                 instruction_count(simulation.schedule));
+  document.field("wall_s", "simulated in", Unit::seconds, wall_s);
+  if (!simulation.measured) return document;
+  const MeasuredPlan& measured = *simulation.measured;
+  const double error = measured.step_time_s / predicted.step_time_s - 1;
+  document.field("measured.run_id", "measured in", Unit::none, measured.run_id);
+  document.field("measured.step_time_s", "step time", Unit::seconds, measured.step_time_s);
+  document.field("measured.error_fraction", "to the predicted", Unit::fraction,
+                 Datum(error).as(change_text(1 + error)));
+  if (measured.samples_per_s) {
+    document.field("measured.throughput", "throughput", Unit::none,
+                   samples(*measured.samples_per_s));
+  }
+  document.field("measured.bubble_rate", "not computing", Unit::fraction, measured.bubble_rate);
+  return document;
+}
 
 class SimulateVerb : public Verb {
  public:
@@ -76,8 +141,7 @@ class SimulateVerb : public Verb {
       const std::string run_id = simulation.measured ? simulation.measured->run_id : "";
       trace.save(plan_trace_text(simulation, trace_origin(TraceKind::simulated, run_id)));
     }
-    fmt::print("{}", options.json ? plan_simulation_json_text(simulation, stopwatch.elapsed_s())
-                                  : plan_simulation_table(simulation, stopwatch.elapsed_s()));
+    print(plan_simulation_document(simulation, stopwatch.elapsed_s()), options);
     return ExitCode::ok;
   }
 
@@ -92,8 +156,7 @@ class SimulateVerb : public Verb {
       trace.save(
           trace_text(result.lowered, result.timeline, trace_origin(TraceKind::simulated, "")));
     }
-    fmt::print("{}", options.json ? simulation_json_text(result, stopwatch.elapsed_s())
-                                  : simulation_table(result, stopwatch.elapsed_s()));
+    print(simulation_document(result, stopwatch.elapsed_s()), options);
     return ExitCode::ok;
   }
 
