@@ -38,7 +38,7 @@ class AlignVerb : public Verb {
     for (const std::string& warning : alignment.warnings) {
       fmt::print(stderr, "heteroperf: warning: {}\n", line_text(warning));
     }
-    fmt::print("{}", options.json ? alignment_json_text(alignment) : alignment_table(alignment));
+    print(alignment_document(alignment), options);
     // A difference fails an acceptance, so it has the exit code of a failed verification.
     return alignment.ok() ? ExitCode::ok : ExitCode::verification;
   }

@@ -10,7 +10,6 @@
 #include "suite/verification/align_runs.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -19,9 +18,7 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/quantity.hpp"
-#include "metrics/base/strict_json.hpp"
 #include "results/record/run_folder.hpp"
-#include "results/text/text_escapes.hpp"
 #include "runners/engine/checkpoint/checkpoint.hpp"
 #include "runners/engine/checkpoint/checkpoint_folder.hpp"
 #include "suite/config/training_identity.hpp"
@@ -214,76 +211,54 @@ void align_parameters(const Side& a, const Side& b, Alignment& result) {
                 result);
 }
 
-constexpr std::size_t rows_shown = 10;
+/// A difference that is not finite is told to people; JSON has no such numbers.
+Datum apart(double difference) { return Datum(difference).as(fmt::format("{:.3g}", difference)); }
 
-/// The first `rows_shown` of `rows` by falling `value`.
-template <class Row, class Value>
-std::vector<Row> largest(std::vector<Row> rows, Value value) {
-  std::stable_sort(rows.begin(), rows.end(),
-                   [&](const Row& a, const Row& b) { return value(a) > value(b); });
-  rows.resize(std::min(rows.size(), rows_shown));
-  return rows;
-}
-
-std::string steps_text(const Alignment& alignment) {
-  std::string text = fmt::format("{:>8} {:>16} {:>16} {:>12} {:>14}\n", "step", "loss A", "loss B",
-                                 "relative", "gradient norm");
-  const auto rows = largest(alignment.steps, [](const AlignedStep& step) { return step.relative; });
-  for (const AlignedStep& step : rows) {
-    text += fmt::format("{:>8} {:>16.9g} {:>16.9g} {:>12.3g} {:>14.3g}\n", step.n, step.loss_a,
-                        step.loss_b, step.relative, step.gradient_norm_relative);
-  }
-  if (alignment.steps.size() > rows.size()) {
-    text +=
-        fmt::format("  the {} steps furthest apart of {}\n", rows.size(), alignment.steps.size());
-  }
-  return text;
-}
-
-std::string parameters_text(const Alignment& alignment) {
-  if (!alignment.parameter_step) {
-    return fmt::format("parameters were not compared: {}\n", alignment.parameters_missing);
-  }
-  std::string text = fmt::format("parameters after {} steps, max|a-b|/max|b| of {} tensors\n",
-                                 *alignment.parameter_step, alignment.parameters.size());
-  const auto rows =
-      largest(alignment.parameters, [](const AlignedParameter& row) { return row.max_relative; });
-  for (const AlignedParameter& row : rows) {
-    text += fmt::format("  {:<12.3g} {}\n", row.max_relative, line_text(row.name));
-  }
-  return text;
-}
-
-/// JSON has no infinite numbers, so they are left out.
-void put(Json& json, const char* key, double value) {
-  if (std::isfinite(value)) json[key] = value;
-}
-
-Json acceptance(const Alignment& alignment) {
-  Json json{{"rule", AcceptanceRule::text}, {"limit", alignment.rule.limit}};
-  put(json, "value", alignment.mean_relative);
-  put(json, "max_relative", alignment.max_relative);
-  return json;
-}
-
-Json steps(const Alignment& alignment) {
-  Json list = Json::array();
+Table steps_table(const Alignment& alignment) {
+  const auto loss = [](double value) { return Datum(value).as(fmt::format("{:.9g}", value)); };
+  Table table{"steps",
+              "",
+              {{"n", "step", Unit::none},
+               {"loss_a", "loss A", Unit::none},
+               {"loss_b", "loss B", Unit::none},
+               {"relative", "relative", Unit::ratio},
+               {"gradient_norm_relative", "gradient norm", Unit::ratio}},
+              {},
+              Audience::programs};
   for (const AlignedStep& step : alignment.steps) {
-    Json& entry = list.emplace_back(Json{{"n", step.n}});
-    put(entry, "loss_a", step.loss_a);
-    put(entry, "loss_b", step.loss_b);
-    put(entry, "relative", step.relative);
-    put(entry, "gradient_norm_relative", step.gradient_norm_relative);
+    table.add({step.n, loss(step.loss_a), loss(step.loss_b), apart(step.relative),
+               apart(step.gradient_norm_relative)});
   }
-  return list;
+  return table;
 }
 
-Json parameters(const Alignment& alignment) {
-  Json list = Json::array();
-  for (const AlignedParameter& row : alignment.parameters) {
-    put(list.emplace_back(Json{{"name", row.name}}), "max_relative", row.max_relative);
+Table parameters_table(const Alignment& alignment) {
+  Table table{"parameters",
+              "",
+              {{"name", "tensor", Unit::none}, {"max_relative", "max|a-b|/max|b|", Unit::ratio}},
+              {},
+              Audience::programs};
+  for (const AlignedParameter& tensor : alignment.parameters) {
+    table.add({tensor.name, apart(tensor.max_relative)});
   }
-  return list;
+  return table;
+}
+
+/// Adds all rows for programs; people see those with the largest values in a column.
+void add_table(Document& document, Table table, std::size_t column, const char* noun) {
+  constexpr std::size_t most_rows = 10;
+  document.table(table);
+  std::stable_sort(table.rows.begin(), table.rows.end(), [&](const auto& a, const auto& b) {
+    return std::get<double>(a[column].data) > std::get<double>(b[column].data);
+  });
+  const std::size_t all = table.rows.size();
+  table.rows.resize(std::min(all, most_rows));
+  table.key.clear();
+  table.audience = Audience::people;
+  document.table(std::move(table));
+  if (all > most_rows) {
+    document.line(fmt::format("the {} {} furthest apart of {}", most_rows, noun, all));
+  }
 }
 
 }  // namespace
@@ -313,34 +288,37 @@ Alignment align_runs(const fs::path& a, const fs::path& b, const AcceptanceRule&
   return result;
 }
 
-std::string alignment_table(const Alignment& alignment) {
-  return fmt::format("A {}\nB {}\n", line_text(alignment.run_a), line_text(alignment.run_b)) +
-         steps_text(alignment) +
-         fmt::format("gradient norm: at most {:.3g} apart\n",
-                     alignment.gradient_norm_max_relative) +
-         parameters_text(alignment) +
-         fmt::format("{}: {} is {:.3g}, at most {:.3g} wanted (largest {:.3g})\n",
-                     alignment.ok() ? "aligned" : "NOT ALIGNED", AcceptanceRule::text,
-                     alignment.mean_relative, alignment.rule.limit, alignment.max_relative);
-}
-
-std::string alignment_json_text(const Alignment& alignment) {
-  Json json = new_document("heteroperf-alignment");
-  json.update({{"ok", alignment.ok()},
-               {"a", alignment.run_a},
-               {"b", alignment.run_b},
-               {"acceptance", acceptance(alignment)},
-               {"steps", steps(alignment)},
-               {"gradient_norm", Json::object()}});
-  put(json["gradient_norm"], "max_relative", alignment.gradient_norm_max_relative);
+Document alignment_document(const Alignment& alignment) {
+  Document document{"heteroperf-alignment"};
+  document.data("ok", "aligned", Unit::none, alignment.ok());
+  document.field("a", "A", Unit::none, alignment.run_a);
+  document.field("b", "B", Unit::none, alignment.run_b);
+  document.data("acceptance.rule", "rule", Unit::none, AcceptanceRule::text);
+  document.data("acceptance.limit", "limit", Unit::ratio, alignment.rule.limit);
+  document.data("acceptance.value", "difference", Unit::ratio, alignment.mean_relative);
+  document.data("acceptance.max_relative", "largest of a step", Unit::ratio,
+                alignment.max_relative);
+  add_table(document, steps_table(alignment), 3, "steps");
+  const double norms = alignment.gradient_norm_max_relative;
+  document.field("gradient_norm", "gradient norm", Unit::ratio,
+                 Datum(std::vector<Member>{{"max_relative", norms}})
+                     .as(fmt::format("at most {:.3g} apart", norms)));
   if (alignment.parameter_step) {
-    json["parameter_step"] = *alignment.parameter_step;
-    json["parameters"] = parameters(alignment);
+    document.field("parameter_step", "parameters after step", Unit::none,
+                   *alignment.parameter_step);
+    add_table(document, parameters_table(alignment), 1, "tensors");
   } else {
-    json["parameters_missing"] = alignment.parameters_missing;
+    document.data("parameters_missing", "why no parameters were compared", Unit::none,
+                  alignment.parameters_missing);
+    document.line("parameters were not compared: " + alignment.parameters_missing);
   }
-  if (!alignment.warnings.empty()) json["warnings"] = alignment.warnings;
-  return json.dump(2) + "\n";
+  if (!alignment.warnings.empty()) {
+    document.data("warnings", "warnings", Unit::none, alignment.warnings);
+  }
+  document.line(fmt::format("{}: {} is {:.3g}, at most {:.3g} wanted (largest {:.3g})",
+                            alignment.ok() ? "aligned" : "NOT ALIGNED", AcceptanceRule::text,
+                            alignment.mean_relative, alignment.rule.limit, alignment.max_relative));
+  return document;
 }
 
 }  // namespace heteroperf

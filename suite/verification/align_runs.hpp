@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "results/text/document.hpp"
+
 namespace heteroperf {
 
 /// The rule by which two trainings count as aligned: the mean over the common steps of |loss_a −
@@ -56,11 +58,7 @@ double relative_difference(double a, double b);
 Alignment align_runs(const std::filesystem::path& a, const std::filesystem::path& b,
                      const AcceptanceRule& rule);
 
-/// The alignment as a table for people: the acceptance, the steps and the parameters furthest
-/// apart.
-std::string alignment_table(const Alignment& alignment);
-
-/// The document of `align --json`. Numbers that are not finite are absent.
-std::string alignment_json_text(const Alignment& alignment);
+/// What `align` answers; people see the steps and the parameters furthest apart.
+Document alignment_document(const Alignment& alignment);
 
 }  // namespace heteroperf

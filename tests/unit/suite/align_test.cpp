@@ -82,7 +82,7 @@ TEST_F(Align, ALossThatIsNotFiniteIsNeverAligned) {
     });
     const Alignment found = align({1e300});
     EXPECT_FALSE(found.ok());
-    const auto json = nlohmann::json::parse(alignment_json_text(found));
+    const auto json = nlohmann::json::parse(json_text(alignment_document(found)));
     EXPECT_EQ(json["ok"], false);
     EXPECT_FALSE(json["acceptance"].contains("value"));
     EXPECT_FALSE(json["steps"][31].contains("relative"));
@@ -124,7 +124,7 @@ TEST_F(Align, ParametersOfTheNewestCommonCheckpointAreCompared) {
   EXPECT_EQ(found.parameters[0].max_relative, 0.125);
   EXPECT_EQ(found.parameters[1].max_relative, 0.0);
 
-  const auto json = nlohmann::json::parse(alignment_json_text(found));
+  const auto json = nlohmann::json::parse(json_text(alignment_document(found)));
   EXPECT_EQ(json["parameters"][0]["max_relative"], 0.125);
   EXPECT_EQ(json["acceptance"]["limit"], 0.015);
   EXPECT_EQ(json["steps"].size(), 32u);
@@ -146,7 +146,7 @@ TEST_F(Align, ABrokenCheckpointIsSkippedWithAWarning) {
 
 TEST_F(Align, TheTableSaysWhatDecided) {
   change_steps(a_, [](StepEvent& step) { step.loss *= 1.1; });
-  const std::string table = alignment_table(align());
+  const std::string table = console_text(alignment_document(align()));
   EXPECT_NE(table.find("NOT ALIGNED: mean over steps"), std::string::npos) << table;
   EXPECT_NE(table.find("the 10 steps furthest apart of 32"), std::string::npos) << table;
   EXPECT_NE(table.find("parameters were not compared: the runs have no checkpoints"),
