@@ -13,6 +13,7 @@
 #include <map>
 
 #include "metrics/base/quantity.hpp"
+#include "results/text/number_text.hpp"
 
 namespace heteroperf {
 namespace {
@@ -77,10 +78,11 @@ std::string summary_of(const Plan& plan) {
 std::string comparison_text(const PlanReport& report) {
   std::string text;
   for (const ClassAlone& side : report.alone) {
-    text += side.plan ? fmt::format("alone           {} x {}: {:.6g} s ({})\n", side.devices,
-                                    side.device_class, side.step_time_s, summary_of(*side.plan))
-                      : fmt::format("alone           {} x {}: no plan ({})\n", side.devices,
-                                    side.device_class, side.why_not);
+    text += side.plan
+                ? fmt::format("alone           {} x {}: {} ({})\n", side.devices, side.device_class,
+                              seconds_text(side.step_time_s), summary_of(*side.plan))
+                : fmt::format("alone           {} x {}: no plan ({})\n", side.devices,
+                              side.device_class, side.why_not);
   }
   if (const auto hsr = report.hsr()) {
     text += fmt::format("HSR             {:.4f} of the sum of the classes alone\n", *hsr);
@@ -92,34 +94,34 @@ std::string comparison_text(const PlanReport& report) {
 std::string learned_text(const PlanReport& report) {
   if (!report.learned) return "";
   const LearnedRun& run = *report.learned;
-  const auto error = [&](double predicted) { return 100 * (predicted / run.measured_step_s - 1); };
-  std::string text = fmt::format(
-      "learned         {}: step measured {:.6g} s, predicted {:.6g} s ({:+.2f} %), with the "
-      "learned "
-      "rates {:.6g} s ({:+.2f} %)\n",
-      run.run_id, run.measured_step_s, run.predicted_step_s, error(run.predicted_step_s),
-      run.relearned_step_s, error(run.relearned_step_s));
+  const auto compared = [&](double predicted_s) {
+    return fmt::format("{} ({})", seconds_text(predicted_s),
+                       change_text(predicted_s / run.measured_step_s));
+  };
+  std::string text =
+      fmt::format("learned         {}: step measured {}, predicted {}, with the learned rates {}\n",
+                  run.run_id, seconds_text(run.measured_step_s), compared(run.predicted_step_s),
+                  compared(run.relearned_step_s));
   for (const LearnedRun::DeviceTime& device : run.classes) {
-    text +=
-        fmt::format("                {} x {}: computes {:.6g} s of a step, predicted {:.6g} s\n",
-                    device.ranks, device.device_class, device.measured_s, device.predicted_s);
+    text += fmt::format("                {} x {}: computes {} of a step, predicted {}\n",
+                        device.ranks, device.device_class, seconds_text(device.measured_s),
+                        seconds_text(device.predicted_s));
   }
   // Both throughputs use the learned rates, so the gain is that of the plan alone.
   const double gain = *report.replan_gain();
   return text +
-         fmt::format(
-             "re-plan         {}: {:+.1f} % throughput over the plan of the run (from {:.1f} %)\n",
-             gain > report.replan_threshold ? "suggested" : "not needed", 100 * gain,
-             100 * report.replan_threshold);
+         fmt::format("re-plan         {}: {} throughput over the plan of the run (from {:.1f} %)\n",
+                     gain > report.replan_threshold ? "suggested" : "not needed",
+                     change_text(1 + gain), 100 * report.replan_threshold);
 }
 
 std::string profiled_text(const PlanReport& report) {
   std::string text;
   for (const ProfiledRates::ClassFit& fit : report.profiled) {
     text += fmt::format(
-        "profile         {}: {} entries, {:.6g} s, predicted {:.6g} s; with the new rates {:.1f} % "
-        "off\n",
-        fit.device_class, fit.entries, fit.profiled_s, fit.predicted_s, 100 * fit.error);
+        "profile         {}: {} entries, {}, predicted {}; with the new rates {:.1f} % off\n",
+        fit.device_class, fit.entries, seconds_text(fit.profiled_s), seconds_text(fit.predicted_s),
+        100 * fit.error);
   }
   return text;
 }
@@ -172,8 +174,8 @@ std::string imported_text(const PlanReport& report) {
           fmt::format("imported        {}: cannot run here ({})\n", rival.source, rival.why_not);
       continue;
     }
-    text += fmt::format("imported        {}: {:.6g} s, {:.3f} of our throughput ({})\n",
-                        rival.source, rival.step_time_s, rival.throughput() / report.throughput(),
+    text += fmt::format("imported        {}: {}, {:.3f} of our throughput ({})\n", rival.source,
+                        seconds_text(rival.step_time_s), rival.throughput() / report.throughput(),
                         summary_of(rival.plan));
   }
   return text;
@@ -218,21 +220,23 @@ std::string plan_report_table(const PlanReport& report) {
                         report.devices);
   }
   text += fmt::format(
-      "step time       {:.6g} s  throughput {:.6g} samples/s, {:.6g} {}s/s\n"
-      "operations      {:.6g} per second (strict)\n"
+      "step time       {}  throughput {}, {}\n"
+      "operations      {} (strict)\n"
       "limited by      {}\n"
-      "lower bound     {:.6g} s ({}), {:.1f} % below\n",
-      c.prediction.step_time_s, report.throughput(),
-      report.throughput() * static_cast<double>(report.units_per_sample), report.unit,
-      c.operations_per_s, c.limited_by, c.bound.seconds, c.bound.binding, 100 * c.gap);
+      "lower bound     {} ({}), {:.1f} % below\n",
+      seconds_text(c.prediction.step_time_s), with_prefix(report.throughput(), "samples/s"),
+      with_prefix(report.throughput() * static_cast<double>(report.units_per_sample),
+                  report.unit + "s/s"),
+      with_prefix(c.operations_per_s, operations_unit), c.limited_by, seconds_text(c.bound.seconds),
+      c.bound.binding, 100 * c.gap);
   text += rates_text(report);
   if (report.expense.cost)
     text += fmt::format("cost            {:.6g} per step\n", *report.expense.cost);
   if (report.expense.joules)
-    text += fmt::format("energy          {:.6g} J per step\n", *report.expense.joules);
+    text += fmt::format("energy          {} per step\n", with_prefix(*report.expense.joules, "J"));
   if (report.search.plans.size() > 1) {
     const ReadyPlan& second = report.search.plans[1];
-    text += fmt::format("runner-up       {:.6g} s ({})\n", second.predicted().step_time_s,
+    text += fmt::format("runner-up       {} ({})\n", seconds_text(second.predicted().step_time_s),
                         summary_of(second.plan));
   }
   text += comparison_text(report) + profiled_text(report) + imported_text(report) +
@@ -240,8 +244,9 @@ std::string plan_report_table(const PlanReport& report) {
   for (const std::string& assumption : report.assumptions) {
     text += fmt::format("assumed         {}\n", assumption);
   }
-  text += fmt::format("search          {:.2f} s, {} candidates, {} simulated{}\n",
-                      report.search.seconds, report.search.candidates, report.search.simulated,
+  text += fmt::format("search          {}, {} candidates, {} simulated{}\n",
+                      seconds_text(report.search.seconds), report.search.candidates,
+                      report.search.simulated,
                       report.search.exhaustive ? ", every draft looked at"
                       : report.search.complete ? ""
                                                : ", ended by the time limit");

@@ -14,6 +14,8 @@
 
 #include "metrics/base/quantity.hpp"
 #include "metrics/statistics.hpp"
+#include "results/text/document.hpp"
+#include "results/text/number_text.hpp"
 #include "runners/cluster/cluster_json.hpp"
 #include "runners/cluster/machine_json.hpp"
 
@@ -24,7 +26,7 @@ namespace {
 std::string rates_text(const DeviceClass& device) {
   std::vector<std::string> texts;
   for (const auto& [precision, rate] : device.rates) {
-    texts.push_back(fmt::format("{} {:.1f} GOPS", precision, rate.value() * 1e-9));
+    texts.push_back(fmt::format("{} {}", precision, with_prefix(rate.value(), operations_unit)));
   }
   return texts.empty() ? "rate not measured" : fmt::format("{}", fmt::join(texts, ", "));
 }
@@ -36,7 +38,7 @@ std::string efficiency_text(const Cluster& cluster, const std::string& device_cl
   for (const Efficiency& entry : cluster.efficiency) {
     if (entry.device_class != device_class) continue;
     if (entry.operation == "memory") {
-      memory = fmt::format("{:.1f} GB/s", entry.rate.value() * 1e-9);
+      memory = with_prefix(entry.rate.value(), "B/s");
     }
     // Single operations have names such as conv2d/forward.
     operations += entry.operation.find('/') != std::string::npos ? 1 : 0;
@@ -117,12 +119,15 @@ std::string cluster_table(const Cluster& cluster, const std::string& reason) {
     for (const RankId rank : rank_cluster.ranks) ranks.push_back(rank.value());
     text += fmt::format("  {}: ranks {}\n", rank_cluster.label, fmt::join(ranks, " "));
   }
-  text += fmt::format("{:<24} {:>14} {:>16}\n", "link", "latency", "bandwidth");
+  Table links{"",
+              "",
+              {{"", "link", Unit::none},
+               {"", "latency", Unit::seconds},
+               {"", "bandwidth", Unit::bytes_per_second}}};
   for (const Link& link : cluster.links) {
-    text += fmt::format("{:<24} {:>11.2f} us {:>11.3f} GB/s\n", ends_text(link),
-                        link.curve.latency().value() * 1e6, link.curve.bandwidth().value() * 1e-9);
+    links.add({ends_text(link), link.curve.latency().value(), link.curve.bandwidth().value()});
   }
-  return text;
+  return text + console_text(links);
 }
 
 std::string cluster_json_text(const Cluster& cluster) { return to_json(cluster).dump(2) + "\n"; }

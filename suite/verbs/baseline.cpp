@@ -8,7 +8,6 @@
 // --force replaces it all the same.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
 #include <string>
 #include <vector>
@@ -18,71 +17,55 @@
 #include "results/comparison/baseline_replacement.hpp"
 #include "results/comparison/baseline_store.hpp"
 #include "results/comparison/run_set.hpp"
-#include "results/text/number_text.hpp"
-#include "results/text/text_escapes.hpp"
+#include "results/text/document.hpp"
 #include "suite/program/verb.hpp"
 
 namespace heteroperf {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-/// The runs are read from the files each time: a baseline is nothing but its files.
-RunSet runs_of(const SavedBaseline& baseline) {
-  return find_runs({baseline.files.begin(), baseline.files.end()});
-}
-
-/// The *key* of a run is what must agree before two runs are compared.
-Json run_json(const RunDigest& run) {
-  Json json{{"file", utf8_text(run.record.string())},
-            {"run_id", utf8_text(run.run_id)},
-            {"created_utc", utf8_text(run.created_utc)},
-            {"commit", utf8_text(run.git_commit)},
-            {"key", Json::object()}};
-  for (const KeyField& field : run.key) json["key"][field.name] = utf8_text(field.value);
-  if (run.ops_per_second) json["ops_per_second"] = *run.ops_per_second;
-  return json;
-}
-
-/// Saved baselines with the runs in them; files that cannot be read are named with the reason.
-std::string baseline_listing_text(const std::vector<SavedBaseline>& baselines) {
-  std::string text;
+/// Saved baselines with the runs in them. The runs are read from the files each time: a baseline is
+/// nothing but its files. `refusal` is given for a save that was not done.
+Document baselines_document(const std::vector<SavedBaseline>& baselines,
+                            const BaselineReplacement& refusal = {}) {
+  Document document{"heteroperf-baselines"};
+  if (refusal.verdict != ReplacementVerdict::allowed) {
+    document.data("refused.verdict", "verdict", Unit::none, to_string(refusal.verdict));
+    document.data("refused.reasons", "reasons", Unit::none, refusal.reasons);
+  }
+  std::vector<Datum> list;
   for (const SavedBaseline& baseline : baselines) {
-    const RunSet runs = runs_of(baseline);
-    text += baseline.name + '\n';
+    const RunSet runs = find_runs({baseline.files.begin(), baseline.files.end()});
+    std::vector<Datum> used, skipped;
+    document.line(baseline.name);
     for (const RunDigest& run : runs.runs) {
-      text += fmt::format(
-          "  {}  {} {} {}  {}\n", run.created_utc, run.workload, run.size,
-          run.ops_per_second ? with_prefix(*run.ops_per_second, operations_unit) : "no score",
-          run.record.filename().string());
+      // The *key* of a run is what must agree before two runs are compared.
+      std::vector<Member> key;
+      for (const KeyField& field : run.key) key.push_back({field.name, field.value});
+      used.emplace_back(std::vector<Member>{{"file", run.record.string()},
+                                            {"run_id", run.run_id},
+                                            {"created_utc", run.created_utc},
+                                            {"commit", run.git_commit},
+                                            {"key", std::move(key)},
+                                            {"ops_per_second", run.ops_per_second}});
+      const Datum score = Datum(run.ops_per_second);
+      document.line(
+          fmt::format("  {}  {} {} {}  {}", run.created_utc, run.workload, run.size,
+                      score.absent() ? "no score" : value_text(score, Unit::operations_per_second),
+                      run.record.filename().string()));
     }
     // A file that cannot be read is named rather than left out, since a gate would miss it.
-    for (const SkippedEntry& one : runs.skipped) {
-      text += fmt::format("  NOT USABLE {}: {}\n", one.path.filename().string(), one.reason);
+    for (const SkippedEntry& file : runs.skipped) {
+      skipped.emplace_back(
+          std::vector<Member>{{"file", file.path.string()}, {"reason", file.reason}});
+      document.line(fmt::format("  NOT USABLE {}: {}", file.path.filename().string(), file.reason));
     }
+    list.emplace_back(
+        std::vector<Member>{{"name", baseline.name},
+                            {"runs", std::move(used)},
+                            {"skipped", skipped.empty() ? Datum() : Datum(std::move(skipped))}});
   }
-  return text;
-}
-
-/// Writes the document of all actions. `refusal` is given for a save that was not done.
-std::string baseline_listing_json_text(const std::vector<SavedBaseline>& baselines,
-                                       const BaselineReplacement& refusal = {}) {
-  Json json{{"_format", "heteroperf-baselines"}, {"_version", 1}};
-  if (refusal.verdict != ReplacementVerdict::allowed) {
-    json["refused"] = {{"verdict", to_string(refusal.verdict)}, {"reasons", refusal.reasons}};
-  }
-  json["baselines"] = Json::array();
-  for (const SavedBaseline& baseline : baselines) {
-    const RunSet runs = runs_of(baseline);
-    Json entry{{"name", utf8_text(baseline.name)}, {"runs", Json::array()}};
-    for (const RunDigest& run : runs.runs) entry["runs"].push_back(run_json(run));
-    for (const SkippedEntry& one : runs.skipped) {
-      entry["skipped"].push_back(
-          {{"file", utf8_text(one.path.string())}, {"reason", utf8_text(one.reason)}});
-    }
-    json["baselines"].push_back(std::move(entry));
-  }
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  document.data("baselines", "baselines", Unit::none, std::move(list));
+  return document;
 }
 
 /// A metric with noise must be worse by this fraction to count.
@@ -141,7 +124,7 @@ class BaselineVerb : public Verb {
     }
     const auto files = save_baseline(folder_, name_, runs.runs);
     if (options.json) {
-      fmt::print("{}", baseline_listing_json_text({{name_, files}}));
+      print(baselines_document({{name_, files}}), options);
     } else {
       for (const auto& file : files) fmt::print("saved {}\n", file.string());
     }
@@ -161,22 +144,20 @@ class BaselineVerb : public Verb {
 
   /// Says why the old baseline stays. With --json the document holds the refusal, too.
   ExitCode refuse(const BaselineReplacement& judged, const GlobalOptions& options) const {
-    if (options.json) {
-      fmt::print("{}", baseline_listing_json_text({saved_baseline(folder_, name_)}, judged));
-    }
+    if (options.json) print(baselines_document({saved_baseline(folder_, name_)}, judged), options);
     fmt::print(stderr, "heteroperf: the baseline '{}' stays ({}). --force replaces it.\n", name_,
                fmt::join(judged.reasons, "; "));
     return exit_code_for(judged.verdict);
   }
 
   ExitCode list(const GlobalOptions& options) {
-    print(saved_baselines(folder_), options);
+    print(baselines_document(saved_baselines(folder_)), options);
     return ExitCode::ok;
   }
 
   ExitCode show(const GlobalOptions& options) {
     require_name();
-    print({saved_baseline(folder_, name_)}, options);
+    print(baselines_document({saved_baseline(folder_, name_)}), options);
     return ExitCode::ok;
   }
 
@@ -186,16 +167,11 @@ class BaselineVerb : public Verb {
     const std::size_t files = saved_baseline(folder_, name_).files.size();
     remove_baseline(folder_, name_);
     if (options.json) {
-      fmt::print("{}", baseline_listing_json_text(saved_baselines(folder_)));
+      print(baselines_document(saved_baselines(folder_)), options);
     } else {
       fmt::print("removed {}: {} file{}\n", home().string(), files, files == 1 ? "" : "s");
     }
     return ExitCode::ok;
-  }
-
-  static void print(const std::vector<SavedBaseline>& baselines, const GlobalOptions& options) {
-    fmt::print("{}", options.json ? baseline_listing_json_text(baselines)
-                                  : baseline_listing_text(baselines));
   }
 
   void require_name() const {

@@ -4,32 +4,20 @@
 // name is replaced; a device or a pipe is not, since an archive is written and then read again for
 // its hash.
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <string>
 
 #include "metrics/base/error.hpp"
-#include "metrics/base/strict_json.hpp"
 #include "results/packing/run_archive.hpp"
 #include "results/record/run_folder.hpp"
 #include "results/record/verify.hpp"
 #include "results/sweep/sweep_index.hpp"
+#include "results/text/document.hpp"
 #include "suite/program/verb.hpp"
 #include "suite/verbs/output_file.hpp"
 
 namespace heteroperf {
 namespace {
-
-/// Writes the document of `pack --json`.
-std::string pack_json_text(const PackedArchive& packed) {
-  const nlohmann::ordered_json json{{"_format", "heteroperf-pack"},
-                                    {"_version", 1},
-                                    {"archive", packed.file.string()},
-                                    {"files", packed.files},
-                                    {"bytes", whole_number_json(packed.bytes)},
-                                    {"sha256", packed.sha256}};
-  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-}
 
 namespace fs = std::filesystem;
 
@@ -61,12 +49,12 @@ class PackVerb : public Verb {
     require_verified(folder);
     const PackedArchive packed = pack_folder(
         folder, archive, checkpoints_ ? PackedCheckpoints::all : PackedCheckpoints::none);
-    if (options.json) {
-      fmt::print("{}", pack_json_text(packed));
-    } else {
-      fmt::print("{}: {} files, {} bytes, sha256 {}\n", packed.file.string(), packed.files,
-                 packed.bytes, packed.sha256);
-    }
+    Document document{"heteroperf-pack"};
+    document.field("archive", "archive", Unit::none, packed.file.string());
+    document.field("files", "files", Unit::none, packed.files);
+    document.field("bytes", "size", Unit::bytes, packed.bytes);
+    document.field("sha256", "sha256", Unit::none, packed.sha256);
+    print(document, options);
     return ExitCode::ok;
   }
 
