@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "automl/channel_classes.hpp"
 #include "automl/graph_rebuild.hpp"
 #include "metrics/base/error.hpp"
 #include "workloads/graph/graph_counts.hpp"

@@ -28,7 +28,7 @@ enum class DeeperForm {
 /// Inserts layers of the same width after the ReLU `relu`; all its consumers move behind them.
 Morphed deepen(const ModelGraph& graph, NodeId relu, DeeperForm form);
 
-/// Widens the whole channel class (channel_classes.hpp) of the convolution or linear node `member`
+/// Widens the whole channel class (graph_rebuild.hpp) of the convolution or linear node `member`
 /// to `width` channels: every producer changes, and consumers follow by inference.
 Morphed widen(const ModelGraph& graph, NodeId member, std::int64_t width);
 

@@ -6,8 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "metrics/base/name_table.hpp"
 #include "metrics/base/quantity.hpp"
 #include "metrics/ops.hpp"
+#include "workloads/graph/graph_counts.hpp"
 #include "workloads/graph/model_graph.hpp"
 
 namespace heteroperf {
@@ -43,9 +45,16 @@ enum class TrialState {
   truncated,  ///< the run's own budget ended first
 };
 
-const char* to_string(TrialState state);
+inline constexpr Named<TrialState> trial_state_names[] = {{TrialState::completed, "completed"},
+                                                          {TrialState::stopped, "stopped"},
+                                                          {TrialState::diverged, "diverged"},
+                                                          {TrialState::failed, "failed"},
+                                                          {TrialState::truncated, "truncated"}};
+inline const char* to_string(TrialState state) { return name_of(trial_state_names, state); }
 /// Throws UserError naming the nearest valid name.
-TrialState parse_trial_state(const std::string& name);
+inline TrialState parse_trial_state(const std::string& name) {
+  return parse_name(trial_state_names, "trial state", name);
+}
 
 /// The report of a group at the end of a segment.
 struct TrialReport {
@@ -83,6 +92,8 @@ struct HistoryEntry {
 };
 
 /// Counts the strict operations of one optimizer step of `trial` on a group of `ranks` ranks.
-Ops ops_per_step(const Trial& trial, std::uint32_t ranks);
+inline Ops ops_per_step(const Trial& trial, std::uint32_t ranks) {
+  return strict_train_ops(trial.graph, static_cast<std::uint64_t>(trial.hyper.batch)) * ranks;
+}
 
 }  // namespace heteroperf

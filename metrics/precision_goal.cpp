@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "metrics/base/error.hpp"
+#include "metrics/rate.hpp"
 #include "metrics/statistics.hpp"
-#include "metrics/steady_window.hpp"
 
 // `run --until 1%` looks at the rate's interval at doubling numbers of steps and ends once it is
 // narrow enough. Each *look* gets a smaller share of the allowed chance to miss the true rate, so

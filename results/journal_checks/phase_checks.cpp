@@ -16,7 +16,7 @@
 #include <string>
 #include <string_view>
 
-#include "metrics/steady_window.hpp"
+#include "metrics/rate.hpp"
 #include "results/journal_checks/checked_journal.hpp"
 
 namespace heteroperf {

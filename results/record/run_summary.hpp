@@ -9,7 +9,6 @@
 #include "metrics/precision_goal.hpp"
 #include "metrics/rate.hpp"
 #include "metrics/statistics.hpp"
-#include "metrics/steady_window.hpp"
 #include "results/journal/journal.hpp"
 #include "results/record/plan_summary.hpp"
 

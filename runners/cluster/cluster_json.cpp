@@ -12,7 +12,6 @@
 #include "metrics/base/strict_json.hpp"
 #include "metrics/base/text_file.hpp"
 #include "runners/cluster/cluster.hpp"
-#include "runners/cluster/machine_json.hpp"
 
 // ClusterReader builds a Cluster key by key and notes every problem with the path of its key. The
 // checks that look at the cluster as a whole come from check_cluster(), whose problems are added to

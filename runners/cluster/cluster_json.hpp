@@ -8,6 +8,7 @@
 #include "metrics/base/strict_json.hpp"
 #include "runners/cluster/cluster.hpp"
 #include "runners/cluster/link_curve.hpp"
+#include "runners/cluster/machine.hpp"
 
 namespace heteroperf {
 
@@ -22,5 +23,19 @@ Cluster read_cluster(const std::filesystem::path& file);
 /// Reads the points of a link's curve, "points": [{"bytes", "time_s"}], as cluster and efficiency
 /// files have them.
 std::vector<LinkCurve::Point> read_link_points(ObjectReader& reader, DocumentProblems& problems);
+
+/// Writes the `system` object of a record. Every value is {"value","source"}, or
+/// {"status":"unavailable|denied","source","reason"}: no empty text and no zero stands for
+/// "unknown".
+nlohmann::json to_json(const Machine& machine);
+
+/// Writes {"libraries":[{"path","build_id"}],"environment":{NAME:value}}.
+nlohmann::json to_json(const ProcessContext& context);
+
+/// Writes {"name","kind","memory_bytes","count","threads","rates_ops_per_second":{precision:rate}}.
+nlohmann::json to_json(const DeviceClass& device);
+/// Reads it back. Throws UserError with every unknown key, wrong type and value out of range;
+/// `where` names the object in the messages ("devices[0]").
+DeviceClass device_class_from_json(const nlohmann::json& json, const std::string& where);
 
 }  // namespace heteroperf

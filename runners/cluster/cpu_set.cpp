@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "metrics/base/error.hpp"
-#include "runners/cluster/cgroup.hpp"
+#include "runners/cluster/system_files.hpp"
 
 namespace heteroperf {
 namespace {

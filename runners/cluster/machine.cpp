@@ -13,7 +13,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "runners/cluster/cgroup.hpp"
+#include "runners/cluster/system_files.hpp"
 
 // Every fact of a record's `system` is read here, as an Observed value: with its source, or with
 // the reason why there is none. The table lists the details that are only kept; the rest is read by

@@ -1,4 +1,4 @@
-#include "runners/cluster/machine_json.hpp"
+#include "runners/cluster/cluster_json.hpp"
 
 #include <cmath>
 #include <string_view>

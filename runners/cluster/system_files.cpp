@@ -1,5 +1,6 @@
 #include "runners/cluster/system_files.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include "metrics/base/name_table.hpp"
 
 namespace heteroperf {
+
 namespace {
 
 constexpr Named<Availability> availabilities[] = {{Availability::ok, "ok"},
@@ -106,6 +108,153 @@ Observed<Bytes> SystemFiles::memory(const std::string& path, std::string_view ke
 bool SystemFiles::exists(const std::string& path) const {
   std::error_code ignored;
   return std::filesystem::exists(root_ / path, ignored);
+}
+
+// A control group is a folder of files in a mounted *hierarchy*. Two tables of the kernel tell
+// where this process's group is: /proc/self/cgroup names the group, /proc/self/mountinfo the folder
+// under which the hierarchy is mounted. Limits hold for a group and all below it, so every folder
+// from the group up to the root counts, and the tightest limit wins.
+
+namespace {
+
+/// A mounted hierarchy: it is seen at `mount`, and the group `root` is the one that is seen there.
+struct Hierarchy {
+  std::string mount, root;
+  std::string group;  ///< this process's group, as the kernel names it
+};
+
+/// Returns this process's group; an empty `controller` stands for version 2.
+std::optional<std::string> group_of_process(const SystemFiles& files,
+                                            const std::string& controller) {
+  const Observed<std::string> content = files.text("proc/self/cgroup");
+  if (!content) return std::nullopt;
+  for (const std::string& line : split_words(*content, "\n")) {  // id:controllers:path
+    const std::size_t first = line.find(':');
+    const std::size_t second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string names = line.substr(first + 1, second - first - 1);
+    const auto controllers = split_words(names, ",");
+    const bool is_listed = controller.empty()
+                               ? names.empty()
+                               : std::ranges::find(controllers, controller) != controllers.end();
+    if (is_listed) return line.substr(second + 1);
+  }
+  return std::nullopt;
+}
+
+/// Finds a hierarchy in /proc/self/mountinfo, whose lines read "id parent dev root mount options… -
+/// type source super-options" (proc(5)).
+std::optional<Hierarchy> find_hierarchy(const SystemFiles& files, const std::string& controller) {
+  const auto group = group_of_process(files, controller);
+  const Observed<std::string> mounts = files.text("proc/self/mountinfo");
+  if (!group || !mounts) return std::nullopt;
+  const std::string wanted = controller.empty() ? "cgroup2" : "cgroup";
+  for (const std::string& line : split_words(*mounts, "\n")) {
+    const auto words = split_words(line, " ");
+    const auto dash = std::ranges::find(words, "-");
+    if (words.size() < 6 || words.end() - dash < 4 || dash[1] != wanted) continue;
+    const auto options = split_words(dash[3], ",");
+    if (controller.empty() || std::ranges::find(options, controller) != options.end()) {
+      return Hierarchy{words[4].substr(1), words[3], *group};
+    }
+  }
+  return std::nullopt;
+}
+
+/// Lists the folders from the process's group up to the root of the mounted hierarchy.
+std::vector<std::string> folders_upwards(const Hierarchy& hierarchy) {
+  std::string path = hierarchy.group;
+  if (hierarchy.root != "/" && path.starts_with(hierarchy.root)) {
+    path.erase(0, hierarchy.root.size());
+  }
+  std::vector<std::string> folders;
+  for (; path.size() > 1; path.erase(path.rfind('/'))) folders.push_back(hierarchy.mount + path);
+  folders.push_back(hierarchy.mount);
+  return folders;
+}
+
+/// Keeps the tighter one of two limits, with its source.
+template <class T>
+void keep_tighter(Observed<T>& limit, T value, const std::string& path) {
+  if (!limit || value < *limit) limit = Observed<T>::of(value, "/" + path);
+}
+
+/// Reads a group's quota of CPU time in version 2.
+void read_cpu_v2(const SystemFiles& files, const std::string& folder, Observed<double>& cores) {
+  const std::string path = folder + "/cpu.max";  // "max 100000" or "150000 100000"
+  const Observed<std::string> content = files.text(path);
+  if (!content) return;
+  const auto words = split_words(*content);
+  if (words.size() != 2) return;
+  const auto quota = parse_integer(words[0]), period = parse_integer(words[1]);
+  if (quota && period && *quota > 0 && *period > 0) {
+    keep_tighter(cores, static_cast<double>(*quota) / static_cast<double>(*period), path);
+  }
+}
+
+/// Reads a group's quota of CPU time in version 1.
+void read_cpu_v1(const SystemFiles& files, const std::string& folder, Observed<double>& cores) {
+  const std::string path = folder + "/cpu.cfs_quota_us";  // -1: none
+  const auto quota = files.integer(path), period = files.integer(folder + "/cpu.cfs_period_us");
+  if (quota && period && *quota > 0 && *period > 0) {
+    keep_tighter(cores, static_cast<double>(*quota) / static_cast<double>(*period), path);
+  }
+}
+
+/// The files of one group; their names differ between the versions.
+struct MemoryFiles {
+  const char* limit;
+  const char* usage;
+  const char* inactive;  ///< a field of memory.stat
+};
+
+/// Reads a group's memory. "No limit" is "max" in version 2 and a number near 2^63 in version 1.
+void read_memory(const SystemFiles& files, const std::string& folder, const MemoryFiles& names,
+                 CgroupLimits& limits) {
+  constexpr long long beyond_any_machine = 1LL << 62;
+  const std::string path = folder + names.limit;
+  const auto limit = files.integer(path);
+  if (!limit || *limit <= 0 || *limit >= beyond_any_machine) return;
+  keep_tighter(limits.memory, Bytes(static_cast<std::uint64_t>(*limit)), path);
+  const auto usage = files.integer(folder + names.usage);
+  if (!usage) return;
+  const auto kept = files.field(folder + "/memory.stat", names.inactive, ' ');
+  const long long kept_bytes = kept ? parse_integer(*kept).value_or(0) : 0;
+  const long long left = std::clamp(*limit - *usage + kept_bytes, 0LL, *limit);
+  keep_tighter(limits.memory_left, Bytes(static_cast<std::uint64_t>(left)), folder + names.usage);
+}
+
+}  // namespace
+
+CgroupLimits read_cgroup_limits(const SystemFiles& files) {
+  CgroupLimits limits{Observed<double>::none("/proc/self/cgroup", "no limit"),
+                      Observed<Bytes>::none("/proc/self/cgroup", "no limit"),
+                      Observed<Bytes>::none("/proc/self/cgroup", "no limit")};
+  if (const auto unified = find_hierarchy(files, "")) {
+    for (const std::string& folder : folders_upwards(*unified)) {
+      read_cpu_v2(files, folder, limits.cores);
+      read_memory(files, folder, {"/memory.max", "/memory.current", "inactive_file"}, limits);
+    }
+  }
+  if (const auto cpu = find_hierarchy(files, "cpu")) {
+    for (const std::string& folder : folders_upwards(*cpu))
+      read_cpu_v1(files, folder, limits.cores);
+  }
+  if (const auto memory = find_hierarchy(files, "memory")) {
+    for (const std::string& folder : folders_upwards(*memory)) {
+      read_memory(files, folder,
+                  {"/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file"},
+                  limits);
+    }
+  }
+  return limits;
+}
+
+Observed<Bytes> available_memory(const SystemFiles& files) {
+  const Observed<Bytes> of_system = files.memory("proc/meminfo", "MemAvailable");
+  const Observed<Bytes> of_groups = read_cgroup_limits(files).memory_left;
+  if (!of_system || !of_groups) return of_system ? of_system : of_groups;
+  return *of_groups < *of_system ? of_groups : of_system;
 }
 
 }  // namespace heteroperf

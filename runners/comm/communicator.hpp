@@ -121,4 +121,31 @@ std::string share_text(Communicator& group, std::string text);
 /// Returns the texts of all ranks in rank order, on every rank. Collective.
 std::vector<std::string> gather_texts(Communicator& group, const std::string& text);
 
+/// A second interface of communicators that model time (paced ones). Between begin and end, a rank
+/// makes up for the time by which its waits ended late, so that lateness does not add up over the
+/// messages of one collective.
+class TimedOperations {
+ public:
+  virtual ~TimedOperations() = default;
+  virtual void begin_operation() = 0;
+  virtual void end_operation() = 0;
+};
+
+/// While this object lives, this rank's messages over `group` belong to one collective of a
+/// communicator on top of it. Most groups take no notice.
+class OperationScope {
+ public:
+  explicit OperationScope(Communicator& group) : timed_(dynamic_cast<TimedOperations*>(&group)) {
+    if (timed_ != nullptr) timed_->begin_operation();
+  }
+  ~OperationScope() {
+    if (timed_ != nullptr) timed_->end_operation();
+  }
+  OperationScope(const OperationScope&) = delete;
+  OperationScope& operator=(const OperationScope&) = delete;
+
+ private:
+  TimedOperations* timed_;
+};
+
 }  // namespace heteroperf

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runners/cluster/machine_json.hpp"
+#include "runners/cluster/cluster_json.hpp"
 #include "runners/comm/world.hpp"
 
 namespace heteroperf {

@@ -21,7 +21,7 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/quantity.hpp"
 #include "results/text/text_escapes.hpp"
-#include "runners/cluster/cgroup.hpp"
+#include "runners/cluster/system_files.hpp"
 #include "suite/program/turn_protocol.hpp"
 #include "suite/watch/host_load.hpp"
 

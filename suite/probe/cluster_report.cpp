@@ -17,7 +17,6 @@
 #include "results/text/document.hpp"
 #include "results/text/number_text.hpp"
 #include "runners/cluster/cluster_json.hpp"
-#include "runners/cluster/machine_json.hpp"
 
 namespace heteroperf {
 namespace {

@@ -20,7 +20,6 @@
 #include "results/record/run_folder.hpp"
 #include "runners/comm/world.hpp"
 #include "runners/engine/checkpoint/checkpoint.hpp"
-#include "runners/engine/checkpoint/checkpoint_folder.hpp"
 #include "suite/config/reproduce.hpp"
 #include "suite/config/run_config_json.hpp"
 #include "suite/config/training_identity.hpp"

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "metrics/base/clock.hpp"
-#include "runners/engine/checkpoint/checkpoint_folder.hpp"
+#include "runners/engine/checkpoint/checkpoint.hpp"
 
 namespace heteroperf {
 

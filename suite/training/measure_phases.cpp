@@ -15,7 +15,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "metrics/steady_window.hpp"
+#include "metrics/rate.hpp"
 
 namespace heteroperf {
 

@@ -20,7 +20,6 @@
 #include "metrics/base/quantity.hpp"
 #include "results/record/run_folder.hpp"
 #include "runners/engine/checkpoint/checkpoint.hpp"
-#include "runners/engine/checkpoint/checkpoint_folder.hpp"
 #include "suite/config/training_identity.hpp"
 
 namespace heteroperf {

@@ -11,7 +11,6 @@
 #include "metrics/base/error.hpp"
 #include "results/record/run_folder.hpp"
 #include "runners/engine/checkpoint/checkpoint.hpp"
-#include "runners/engine/checkpoint/checkpoint_folder.hpp"
 
 namespace heteroperf {
 namespace {

@@ -37,7 +37,7 @@
 #include "results/comparison/loss_conditions.hpp"
 #include "results/record/run_folder.hpp"
 #include "runners/cluster/shared_module.hpp"
-#include "runners/engine/checkpoint/checkpoint_folder.hpp"
+#include "runners/engine/checkpoint/checkpoint.hpp"
 #include "suite/config/placement.hpp"
 #include "suite/config/reproduce.hpp"
 #include "suite/config/run_config_json.hpp"

@@ -28,7 +28,7 @@
 #include <vector>
 
 #include "metrics/base/quantity.hpp"
-#include "runners/cluster/cgroup.hpp"
+#include "runners/cluster/system_files.hpp"
 #include "runners/cluster/topology.hpp"
 #include "runners/comm/communicator.hpp"
 

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <random>
 
-#include "runners/comm/reshard/message_rounds.hpp"
+#include "runners/comm/reshard/freight.hpp"
 #include "runners/comm/reshard/rank_program.hpp"
 #include "runners/comm/reshard/reshard_plan.hpp"
 

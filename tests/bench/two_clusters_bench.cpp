@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "metrics/statistics.hpp"
-#include "runners/comm/benchmark/exact_values.hpp"
+#include "runners/comm/benchmark/collective_case.hpp"
 #include "runners/comm/discovery/agglomeration.hpp"
 #include "runners/comm/hybrid/hybrid_communicator.hpp"
 #include "runners/comm/world.hpp"

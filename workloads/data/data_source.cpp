@@ -2,8 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
+#include <numeric>
 #include <vector>
 
 #include "metrics/base/error.hpp"
@@ -20,6 +22,7 @@
 // it.
 
 namespace heteroperf {
+
 namespace {
 
 using Source = std::shared_ptr<const DataSource>;
@@ -176,6 +179,29 @@ void check_data(const std::string& source, InputKind wanted) {
   const Choice choice = choose(source, wanted);
   if (choice.entry.kind.argument == "DIR") expect_folder(choice.argument);
   if (choice.entry.kind.argument == "FILE") MappedFile{choice.argument};
+}
+
+SplitLists hold_out(std::span<const std::uint64_t> hashes, std::uint64_t one_in) {
+  SplitLists lists;
+  if (hashes.empty()) return lists;
+  std::vector<std::uint64_t> sorted(hashes.begin(), hashes.end());
+  const std::uint64_t held = std::max<std::uint64_t>(1, sorted.size() / one_in);
+  const auto last = sorted.begin() + static_cast<std::ptrdiff_t>(held - 1);
+  std::nth_element(sorted.begin(), last, sorted.end());
+  for (std::size_t i = 0; i < hashes.size(); ++i) {
+    auto& list = hashes[i] <= *last ? lists.validation : lists.train;
+    list.push_back(static_cast<std::uint32_t>(i));
+  }
+  return lists;
+}
+
+SplitLists split_after(std::size_t train, std::size_t all) {
+  SplitLists lists;
+  lists.train.resize(train);
+  lists.validation.resize(all - train);
+  std::iota(lists.train.begin(), lists.train.end(), std::uint32_t{0});
+  std::iota(lists.validation.begin(), lists.validation.end(), static_cast<std::uint32_t>(train));
+  return lists;
 }
 
 }  // namespace heteroperf

@@ -1,6 +1,6 @@
 // A case of the benchmark: one collective on buffers of one size, its check, and its time.
 //
-// Inputs are exact values (exact_values.hpp), so that every rank can compute every element of the
+// Inputs are exact values (exact_values.cpp), so that every rank can compute every element of the
 // expected result. Buffers may be on a device; they are filled and checked in chunks through host
 // memory. All ranks start a series of calls together and do not meet in between.
 #include "runners/comm/benchmark/collective_case.hpp"

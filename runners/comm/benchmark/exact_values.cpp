@@ -4,7 +4,7 @@
 // of two. The sum over all ranks of integers of b bits needs b + lg p bits, so b is chosen such
 // that this fits into the bits that the type holds exactly: then no order of adding rounds. u8 sums
 // wrap, which is exact as well.
-#include "runners/comm/benchmark/exact_values.hpp"
+#include "runners/comm/benchmark/collective_case.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "metrics/base/error.hpp"
-#include "runners/comm/checked/checked_transfer.hpp"
 #include "runners/comm/collective_terms.hpp"
 #include "runners/comm/element_types.hpp"
 #include "runners/comm/slice.hpp"
@@ -251,8 +250,6 @@ class CheckedCommunicator final : public Communicator {
   std::vector<Finding> findings_;
   std::vector<std::byte> scratch_;
 };
-
-// ---- what ranks tell each other
 
 }  // namespace
 

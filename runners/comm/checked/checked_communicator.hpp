@@ -18,6 +18,13 @@ struct CheckConfig {
 std::unique_ptr<Communicator> make_checked_communicator(std::unique_ptr<Communicator> group,
                                                         const CheckConfig& config);
 
+std::unique_ptr<Transfer> start_checked_send(Communicator& group, const Outgoing& outgoing,
+                                             const CheckConfig& config);
+/// The transfer's wait throws Error{run_failed} when label and buffer, or label and payload, do not
+/// fit.
+std::unique_ptr<Transfer> start_checked_receive(Communicator& group, const Incoming& incoming,
+                                                const CheckConfig& config);
+
 /// 64 bits that change with every single changed 8-byte word, and with several almost surely
 /// (missed with probability 2⁻⁶⁴ for random damage). It guards against accidents, not attackers.
 /// Any alignment; the same value on every machine of one byte order.

@@ -1,4 +1,4 @@
-#include "runners/comm/checked/checked_transfer.hpp"
+#include "runners/comm/checked/checked_communicator.hpp"
 
 #include <fmt/format.h>
 
@@ -29,6 +29,23 @@ constexpr std::uint64_t odd_factor = 0x9e3779b97f4a7c15ULL;  // 2⁶⁴ / golden
 std::uint64_t absorb(std::uint64_t state, std::uint64_t word) {
   return std::rotl((state ^ word) * odd_factor, 29);
 }
+
+/// A small message that travels before every payload, with the same tag, and describes it.
+struct MessageLabel {
+  std::uint64_t count = 0;
+  std::int64_t type = 0;
+  std::uint64_t payload = 0;  ///< checksum; 0 when payloads are not checked
+  std::uint64_t seal = 0;     ///< checksum of the fields above
+
+  MessageLabel() = default;
+  MessageLabel(ConstBuffer values, const CheckConfig& config)
+      : count(values.count),
+        type(static_cast<std::int64_t>(values.type)),
+        payload(config.payload ? checksum(values) : 0),
+        seal(checksum(this, offsetof(MessageLabel, seal))) {}
+  /// False when the label itself was damaged.
+  bool sealed() const { return seal == checksum(this, offsetof(MessageLabel, seal)); }
+};
 
 ConstBuffer label_bytes(const MessageLabel& label) { return {&label, sizeof label, DataType::u8}; }
 MutableBuffer label_bytes(MessageLabel& label) { return {&label, sizeof label, DataType::u8}; }
@@ -136,14 +153,6 @@ std::uint64_t checksum(const void* data, std::size_t bytes) {
   for (std::uint64_t lane : state) hash = mix64(hash ^ lane);
   return hash;
 }
-
-MessageLabel::MessageLabel(ConstBuffer values, const CheckConfig& config)
-    : count(values.count),
-      type(static_cast<std::int64_t>(values.type)),
-      payload(config.payload ? checksum(values) : 0),
-      seal(checksum(this, offsetof(MessageLabel, seal))) {}
-
-bool MessageLabel::sealed() const { return seal == checksum(this, offsetof(MessageLabel, seal)); }
 
 std::unique_ptr<Transfer> start_checked_send(Communicator& group, const Outgoing& outgoing,
                                              const CheckConfig& config) {

@@ -4,7 +4,6 @@
 // The barrier is the dissemination barrier: in round k each rank tells the one 2^k places to its
 // right that it has come, and hears the same from its left. After ⌈lg p⌉ rounds every rank has
 // heard of all others, directly or through others.
-#include "runners/comm/collectives/over_messages.hpp"
 
 #include <bit>
 

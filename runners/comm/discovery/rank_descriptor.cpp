@@ -12,7 +12,7 @@
 
 #include "metrics/base/strict_json.hpp"
 #include "runners/cluster/machine.hpp"
-#include "runners/cluster/network_cards.hpp"
+#include "runners/cluster/topology.hpp"
 #include "runners/comm/communicator.hpp"
 
 namespace heteroperf {

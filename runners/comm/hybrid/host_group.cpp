@@ -12,8 +12,8 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/comm/collectives/all_reduce.hpp"
+#include "runners/comm/communicator.hpp"
 #include "runners/comm/hybrid/hybrid_group.hpp"
-#include "runners/comm/operation_scope.hpp"
 
 namespace heteroperf {
 namespace {

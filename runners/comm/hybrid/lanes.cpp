@@ -5,7 +5,7 @@
 // lane every cluster has exactly one bridge at work, so the lane is carried by one rank of each
 // cluster, its tops. For example with shares (1/2, 1/2) and (1) there are two lanes, and the only
 // bridge of the second cluster is a top of both.
-#include "runners/comm/hybrid/lanes.hpp"
+#include "runners/comm/hybrid/hybrid_group.hpp"
 
 #include <algorithm>
 #include <cmath>

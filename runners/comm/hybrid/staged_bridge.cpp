@@ -6,7 +6,7 @@
 // the sum is made and on its way to the device), *freed* (nothing uses the slot any more).
 // progress() moves the oldest chunk at each point one point further if that is possible without
 // waiting.
-#include "runners/comm/hybrid/staged_bridge.hpp"
+#include "runners/comm/hybrid/device_pipeline.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "runners/comm/mpi/host_path.hpp"
+#include "runners/comm/mpi/mpi_collectives.hpp"
 
 #include <fmt/format.h>
 #include <sched.h>

@@ -1,4 +1,4 @@
-#include "runners/comm/mpi/mpi_wait.hpp"
+#include "runners/comm/mpi/mpi_group.hpp"
 
 #include <fmt/format.h>
 #include <sched.h>

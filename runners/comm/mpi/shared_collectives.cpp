@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "runners/comm/mpi/shared_reductions.hpp"
+#include "runners/comm/mpi/shared_host.hpp"
 
 // The collectives of ranks on one host. Reductions are in shared_reductions.cpp; those that only
 // move data are here. Up to 16 KiB, and everywhere without single copy, a rank copies its data into

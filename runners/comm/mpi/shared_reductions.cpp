@@ -1,4 +1,4 @@
-#include "runners/comm/mpi/shared_reductions.hpp"
+#include "runners/comm/mpi/shared_host.hpp"
 
 #include <algorithm>
 #include <array>

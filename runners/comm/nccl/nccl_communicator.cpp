@@ -4,7 +4,7 @@
 #include "runners/comm/collective_terms.hpp"
 #include "runners/comm/element_types.hpp"
 #include "runners/comm/nccl/nccl_group.hpp"
-#include "runners/comm/nccl/nccl_handle.hpp"
+#include "runners/comm/nccl/nccl_library.hpp"
 #include "runners/comm/slice.hpp"
 
 // A communicator over NCCL. Every collective is one call of the library, or several as one NCCL

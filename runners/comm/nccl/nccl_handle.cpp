@@ -1,4 +1,4 @@
-#include "runners/comm/nccl/nccl_handle.hpp"
+#include "runners/comm/nccl/nccl_library.hpp"
 
 #include <sched.h>
 

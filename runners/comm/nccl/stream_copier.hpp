@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "runners/comm/buffer.hpp"
 #include "runners/comm/nccl/nccl_library.hpp"
-#include "runners/comm/relay/device_copier.hpp"
 
 namespace heteroperf {
 

@@ -5,10 +5,10 @@
 #include <array>
 
 #include "metrics/base/error.hpp"
+#include "runners/comm/collectives/all_reduce.hpp"
 #include "runners/comm/collectives/message_tags.hpp"
-#include "runners/comm/collectives/over_messages.hpp"
-#include "runners/comm/operation_scope.hpp"
-#include "runners/comm/paced/pace_state.hpp"
+#include "runners/comm/communicator.hpp"
+#include "runners/comm/paced/link_clock.hpp"
 
 // A paced message is two messages of the transport below: a note with its modelled arrival, and the
 // payload. Both move as fast as they can; the waits end at the modelled time:

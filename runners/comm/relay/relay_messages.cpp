@@ -5,7 +5,7 @@
 // chunk and credit tags there. Since messages of one tag arrive in order, announcements match the
 // receives in the order in which both were started, which is all the order that is needed. A later
 // message of the same tag is not started before the earlier one is announced.
-#include "runners/comm/relay/relay_messages.hpp"
+#include "runners/comm/relay/relay.hpp"
 
 #include <algorithm>
 #include <bitset>

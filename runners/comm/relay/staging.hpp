@@ -6,7 +6,6 @@
 
 #include "runners/comm/buffer.hpp"
 #include "runners/comm/paced/link_clock.hpp"
-#include "runners/comm/relay/device_copier.hpp"
 
 namespace heteroperf {
 

@@ -1,10 +1,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "metrics/base/quantity.hpp"
 #include "runners/comm/reshard/reshard_plan.hpp"
 
 namespace heteroperf {
@@ -94,5 +97,17 @@ std::vector<Shipment> add_up(std::vector<Shipment> shipments, std::int64_t small
 /// then the heaviest first (longest processing time first).
 void deliver(const std::vector<Shipment>& shipments, std::int64_t smallest_slice,
              const RankPlaces& places, FreightList& list);
+
+/// A round for each message such that no rank sends twice, nor receives twice, in a round.
+struct MessageRounds {
+  /// The most messages that one rank sends, or receives; no schedule has fewer rounds.
+  int count = 0;
+  std::vector<std::int32_t> round;  ///< by message
+};
+
+/// Colours the edges of the bipartite multigraph of senders and receivers with as many colours as
+/// its largest degree (König 1916), by alternating paths in O(messages · ranks) at worst. The
+/// entries are (sender, receiver); a pair may occur several times. Deterministic.
+MessageRounds message_rounds(std::span<const std::pair<RankId, RankId>> messages);
 
 }  // namespace heteroperf

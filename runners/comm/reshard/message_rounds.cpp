@@ -4,7 +4,7 @@
 // a round `a` free and the receiver a round `b`: along the path of messages that leaves the
 // receiver by `a` and alternates between `a` and `b`, the two rounds change places, which frees `a`
 // at the receiver too. The path never comes to the sender, since it reaches senders by `a` only.
-#include "runners/comm/reshard/message_rounds.hpp"
+#include "runners/comm/reshard/freight.hpp"
 
 #include <algorithm>
 #include <bit>

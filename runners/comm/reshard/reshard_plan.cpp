@@ -18,7 +18,6 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/name_table.hpp"
 #include "runners/comm/reshard/freight.hpp"
-#include "runners/comm/reshard/message_rounds.hpp"
 
 namespace heteroperf {
 namespace {

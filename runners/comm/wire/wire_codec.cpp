@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "metrics/base/error.hpp"
-#include "runners/comm/half_types.hpp"
+#include "runners/comm/buffer.hpp"
 
 // The formats in which values travel between clusters:
 //

@@ -1,5 +1,4 @@
 // Finds checkpoints in the folder of a run and removes old ones.
-#include "runners/engine/checkpoint/checkpoint_folder.hpp"
 
 #include <fmt/format.h>
 

@@ -15,7 +15,7 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/engine/checkpoint/checkpoint_index.hpp"
-#include "runners/engine/checkpoint/strided_copy.hpp"
+#include "runners/engine/checkpoint/held_tensor.hpp"
 
 namespace heteroperf {
 namespace fs = std::filesystem;

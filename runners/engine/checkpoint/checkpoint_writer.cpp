@@ -2,22 +2,99 @@
 // the target. Then one rank checks that all files are there and that the pieces cover every tensor,
 // writes the index and renames the folder. A folder with the final name is therefore always
 // complete, even after a power cut: files are synced before the rename, folders after it.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <filesystem>
 #include <set>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
 #include "runners/engine/checkpoint/checkpoint_index.hpp"
-#include "runners/engine/checkpoint/strided_copy.hpp"
-#include "runners/engine/checkpoint/synced_file.hpp"
+#include "runners/engine/checkpoint/held_tensor.hpp"
 
 namespace heteroperf {
 namespace fs = std::filesystem;
 namespace {
+
+constexpr mode_t file_mode = 0644;
+
+[[noreturn]] void fail(const std::filesystem::path& path, int code) {
+  const bool full = code == ENOSPC || code == EDQUOT || code == EFBIG;
+  throw SystemError(fmt::format("cannot write {}", path.string()), std::strerror(code),
+                    full ? "Make room, or keep fewer checkpoints (checkpoint.keep)." : "");
+}
+
+/// A file that is written from its beginning and reaches the disk before it is closed. Whatever
+/// the system refuses is a SystemError with the path and the system's words.
+class SyncedFile {
+ public:
+  /// Replaces what is there.
+  explicit SyncedFile(std::filesystem::path path);
+  ~SyncedFile();
+  SyncedFile(const SyncedFile&) = delete;
+  SyncedFile& operator=(const SyncedFile&) = delete;
+
+  void write(const void* data, std::size_t bytes);
+  void write(std::string_view text) { write(text.data(), text.size()); }
+  void close();
+
+ private:
+  void check(bool ok) const;
+
+  std::filesystem::path path_;
+  int file_;
+};
+
+SyncedFile::SyncedFile(std::filesystem::path path)
+    : path_(std::move(path)),
+      file_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, file_mode)) {
+  check(file_ >= 0);
+}
+
+SyncedFile::~SyncedFile() {
+  if (file_ >= 0) ::close(file_);
+}
+
+void SyncedFile::check(bool ok) const {
+  if (!ok) fail(path_, errno);
+}
+
+void SyncedFile::write(const void* data, std::size_t bytes) {
+  constexpr std::size_t most = std::size_t{1} << 30;  // below what one call takes
+  const char* next = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t written = ::write(file_, next, std::min(bytes, most));
+    check(written >= 0 || errno == EINTR);
+    if (written <= 0) continue;
+    next += written;
+    bytes -= static_cast<std::size_t>(written);
+  }
+}
+
+void SyncedFile::close() {
+  check(::fsync(file_) == 0);
+  check(::close(std::exchange(file_, -1)) == 0);
+}
+
+/// After it, the names in the folder survive a power cut. Throws SystemError.
+void sync_folder(const std::filesystem::path& folder) {
+  const int file = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (file < 0) fail(folder, errno);
+  const bool ok = ::fsync(file) == 0;
+  const int code = errno;
+  ::close(file);
+  // Some file systems cannot sync folders and keep them in order all the same.
+  if (!ok && code != EINVAL) fail(folder, code);
+}
 
 constexpr std::size_t length_bytes = 8;
 

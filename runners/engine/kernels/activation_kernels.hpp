@@ -2,8 +2,8 @@
 
 // Element-wise kernels of the host, and the passes of a linear layer around its product. Loops are
 // written so that the compiler uses vector registers: branch-free bodies over plain arrays.
-#include "runners/engine/kernels/activation_functions.hpp"
 #include "runners/engine/kernels/kernel_table.hpp"
+#include "runners/engine/kernels/vector_math.hpp"
 
 namespace heteroperf {
 namespace {

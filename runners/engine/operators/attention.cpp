@@ -13,7 +13,6 @@
 #include <cmath>
 
 #include "metrics/base/error.hpp"
-#include "runners/engine/operators/device_attention.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
 

@@ -6,7 +6,7 @@
 // has put there, and the backward pass takes the same way again: way_for() depends on shapes,
 // types and the presence of a bias. Keys and values that several query heads share are repeated for
 // the kernels, and their gradients are summed over the heads that shared them.
-#include "runners/engine/operators/device_attention.hpp"
+#include "runners/engine/operators/operator_factories.hpp"
 
 #include <ATen/ops/_scaled_dot_product_efficient_attention.h>
 #include <ATen/ops/_scaled_dot_product_efficient_attention_backward.h>

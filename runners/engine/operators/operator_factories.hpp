@@ -1,6 +1,9 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "runners/comm/communicator.hpp"
@@ -72,5 +75,29 @@ OperatorPtr make_vocabulary_cross_entropy(const CrossEntropy& attributes, Vocabu
 /// `op` for a rank whose gradients of the inputs named by `given` = false are not counted: another
 /// rank gives the same ones.
 OperatorPtr make_withholding(OperatorPtr op, std::vector<bool> given);
+
+/// Counts the rows of `logits` {…, classes} whose largest value is at the class that `targets` {…}
+/// names. Of equal values the lowest class counts.
+std::uint64_t count_right(const at::Tensor& logits, const at::Tensor& targets);
+
+/// The same where every rank of `group` has the columns of some classes, from `first_class` on.
+/// Collective; the same count on all of them.
+std::uint64_t count_right(const at::Tensor& logits, const at::Tensor& targets,
+                          std::int64_t first_class, Communicator& group);
+
+/// {B, heads, T, head_dim}; keys and values may have fewer heads, each of which serves neighbours.
+struct AttentionParts {
+  at::Tensor query, key, value;
+};
+
+/// softmax(scale · Q Kᵀ + bias) V on a CUDA device, by what LibTorch has for it: flash attention
+/// (bf16) or the memory-efficient one (fp32), or written out (fp64, with a bias, or where a head's
+/// extent is no multiple of 8). Appends to `saved` what the backward pass takes from its second
+/// element on. The observer counts either way as one attention.
+at::Tensor device_attention(const AttentionParts& parts, bool causal,
+                            const std::optional<at::Tensor>& bias, Tensors& saved);
+AttentionParts device_attention_backward(const at::Tensor& gradient, const AttentionParts& parts,
+                                         bool causal, const std::optional<at::Tensor>& bias,
+                                         const Tensors& saved);
 
 }  // namespace heteroperf

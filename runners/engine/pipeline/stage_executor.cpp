@@ -12,7 +12,7 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/quantity.hpp"
-#include "runners/engine/operators/right_predictions.hpp"
+#include "runners/engine/operators/operator_factories.hpp"
 #include "runners/engine/pipeline/gradient_slots.hpp"
 
 namespace heteroperf {

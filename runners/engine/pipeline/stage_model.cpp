@@ -8,7 +8,7 @@
 
 #include "metrics/base/quantity.hpp"
 #include "runners/comm/communicator.hpp"
-#include "runners/engine/operators/row_exchange.hpp"
+#include "runners/engine/operators/operator_group.hpp"
 #include "runners/engine/operators/tensor_buffer.hpp"
 #include "runners/engine/pipeline/gradient_slots.hpp"
 

@@ -1,4 +1,3 @@
-#include "automl/channel_classes.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "metrics/steady_window.hpp"
+#include "metrics/rate.hpp"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "results/journal/journal.hpp"
-#include "runners/engine/checkpoint/checkpoint_folder.hpp"
+#include "runners/engine/checkpoint/checkpoint.hpp"
 #include "tests/unit/results/sample_run.hpp"
 #include "tests/unit/suite/no_engine.hpp"
 

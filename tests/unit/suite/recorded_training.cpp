@@ -1,7 +1,6 @@
 #include "tests/unit/suite/recorded_training.hpp"
 
 #include "runners/engine/checkpoint/checkpoint.hpp"
-#include "runners/engine/checkpoint/checkpoint_folder.hpp"
 #include "suite/config/run_config_json.hpp"
 
 namespace heteroperf {

@@ -6,9 +6,9 @@
 // serves all of them.
 #include <type_traits>
 
-#include "runners/engine/kernels/activation_functions.hpp"
 #include "runners/engine/kernels/cuda/device_kernels.hpp"
 #include "runners/engine/kernels/cuda/reductions.cuh"
+#include "runners/engine/kernels/vector_math.hpp"
 
 namespace heteroperf {
 namespace {

@@ -1,4 +1,4 @@
-#include "runners/cluster/cgroup.hpp"
+#include "runners/cluster/system_files.hpp"
 
 #include "tests/unit/runners/cluster/fake_root.hpp"
 

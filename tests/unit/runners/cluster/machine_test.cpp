@@ -4,7 +4,7 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/cluster/cluster.hpp"
-#include "runners/cluster/machine_json.hpp"
+#include "runners/cluster/cluster_json.hpp"
 #include "tests/unit/runners/cluster/fake_root.hpp"
 
 namespace heteroperf {

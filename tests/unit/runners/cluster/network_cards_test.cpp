@@ -1,4 +1,4 @@
-#include "runners/cluster/network_cards.hpp"
+#include "runners/cluster/topology.hpp"
 
 #include <gtest/gtest.h>
 

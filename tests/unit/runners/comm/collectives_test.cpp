@@ -8,7 +8,6 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/random.hpp"
 #include "runners/comm/collectives/all_reduce.hpp"
-#include "runners/comm/collectives/over_messages.hpp"
 #include "runners/comm/collectives/partial_sums.hpp"
 #include "runners/comm/collectives/segment_pipeline.hpp"
 #include "runners/comm/element_types.hpp"

@@ -6,7 +6,7 @@
 #include "metrics/base/error.hpp"
 #include "runners/comm/collectives/message_tags.hpp"
 #include "runners/comm/element_types.hpp"
-#include "runners/comm/hybrid/lanes.hpp"
+#include "runners/comm/hybrid/hybrid_group.hpp"
 #include "tests/unit/runners/comm/hybrid_configs.hpp"
 #include "tests/unit/runners/comm/typed_values.hpp"
 

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "metrics/base/random.hpp"
-#include "runners/comm/paced/pace_state.hpp"
 
 namespace heteroperf {
 namespace {

@@ -1,4 +1,4 @@
-#include "runners/comm/reshard/message_rounds.hpp"
+#include "runners/comm/reshard/freight.hpp"
 
 #include <gtest/gtest.h>
 

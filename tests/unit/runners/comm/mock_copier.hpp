@@ -5,7 +5,7 @@
 #include <deque>
 #include <string>
 
-#include "runners/comm/relay/device_copier.hpp"
+#include "runners/comm/buffer.hpp"
 
 namespace heteroperf {
 

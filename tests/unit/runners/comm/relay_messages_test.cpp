@@ -1,4 +1,4 @@
-#include "runners/comm/relay/relay_messages.hpp"
+#include "runners/comm/relay/relay.hpp"
 
 #include <gtest/gtest.h>
 

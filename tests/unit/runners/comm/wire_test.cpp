@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "metrics/base/random.hpp"
-#include "runners/comm/half_types.hpp"
+#include "runners/comm/buffer.hpp"
 #include "runners/comm/wire/wire_codec.hpp"
 
 namespace heteroperf {

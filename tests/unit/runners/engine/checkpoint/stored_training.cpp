@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "runners/engine/checkpoint/strided_copy.hpp"
+#include "runners/engine/checkpoint/held_tensor.hpp"
 
 namespace heteroperf {
 namespace {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "metrics/base/random.hpp"
-#include "runners/engine/operators/device_attention.hpp"
+#include "runners/engine/operators/operator_factories.hpp"
 
 namespace heteroperf {
 namespace {

@@ -1,4 +1,4 @@
-#include "runners/engine/operators/row_exchange.hpp"
+#include "runners/engine/operators/operator_group.hpp"
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>

@@ -9,7 +9,6 @@
 #include "metrics/base/random.hpp"
 #include "runners/comm/world.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
-#include "runners/engine/operators/right_predictions.hpp"
 #include "tests/unit/runners/engine/operators/operator_check.hpp"
 #include "tests/unit/runners/engine/operators/tensor_rank.hpp"
 #include "workloads/models/transformers.hpp"

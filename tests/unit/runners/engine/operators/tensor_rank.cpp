@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "metrics/base/quantity.hpp"
-#include "runners/engine/operators/right_predictions.hpp"
+#include "runners/engine/operators/operator_factories.hpp"
 #include "runners/engine/operators/tensor_buffer.hpp"
 
 namespace heteroperf {
