@@ -7,8 +7,6 @@
 // with its own index. Bindings travel as JSON texts, because names have any length.
 #include "suite/ranks/host_share.hpp"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <nlohmann/json.hpp>
 #include <string>
