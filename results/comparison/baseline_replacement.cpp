@@ -13,7 +13,6 @@
 
 #include "metrics/base/name_table.hpp"
 #include "results/comparison/baseline_store.hpp"
-#include "results/comparison/metric_text.hpp"
 #include "results/comparison/run_comparison.hpp"
 #include "results/text/number_text.hpp"
 
@@ -60,8 +59,8 @@ std::string change_text_of(const MetricComparison& one) {
   const bool exact = metric.kind == MetricKind::exact;
   return fmt::format("{} {} ({} instead of {})", metric.name,
                      exact ? exact_change_text(one.a, one.b) : change_text(*one.ratio),
-                     metric_value_text(metric, metric.kind, one.b),
-                     metric_value_text(metric, metric.kind, one.a));
+                     metric_datum(metric, metric.kind, one.b, one.unit).shown,
+                     metric_datum(metric, metric.kind, one.a, one.unit).shown);
 }
 
 /// True when the ratio alone lies beyond the threshold on the bad side; the interval is not asked.

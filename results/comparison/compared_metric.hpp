@@ -4,6 +4,8 @@
 #include <span>
 #include <string>
 
+#include "results/text/document.hpp"
+
 namespace heteroperf {
 
 /// Exact: the same for every run of one program on one machine, so any difference counts.
@@ -14,7 +16,7 @@ enum class MetricDirection { higher, lower, equal };
 /// A number of a record that runs are compared by.
 struct ComparedMetric {
   const char* name;
-  const char* unit;
+  Unit unit;
   MetricKind kind;
   MetricDirection direction;
   const char* pointer;  ///< in record.json; of a list its largest number
@@ -39,5 +41,19 @@ struct MetricValue {
 /// True when `head` is worse than `base`: in the metric's direction, or, where the metric may only
 /// be equal or a value is no number, when they differ at all.
 bool is_worse(const ComparedMetric& metric, const MetricValue& base, const MetricValue& head);
+
+/// A metric's value for a document: operation counts as decimal text, exact values as they are
+/// stored, medians as numbers. `kind` is what it was judged as, `unit` what the record's throughput
+/// counts.
+Datum metric_datum(const ComparedMetric& metric, MetricKind kind, const MetricValue& value,
+                   const std::string& unit);
+
+/// head / base of an exact metric; nothing where one is no number above 0, or where they differ by
+/// less than a double can tell.
+std::optional<double> exact_ratio(const MetricValue& base, const MetricValue& head);
+/// "equal", "+1.5 %", or "differs" where there is no percentage that could be shown.
+std::string exact_change_text(const MetricValue& base, const MetricValue& head);
+/// "-6.0 % [-6.9, -5.2]" of a ratio and its interval.
+std::string change_with_interval(double ratio, const std::optional<Interval>& ci95);
 
 }  // namespace heteroperf

@@ -20,7 +20,6 @@
 #include "metrics/log_ratio.hpp"
 #include "metrics/statistics.hpp"
 #include "results/text/number_text.hpp"
-#include "results/text/text_escapes.hpp"
 
 namespace heteroperf {
 namespace {
@@ -234,34 +233,32 @@ HeteroRatio hetero_ratio(const RunSet& mix, const std::vector<RunSet>& alone) {
   return ratio;
 }
 
-std::string hetero_ratio_console_text(const HeteroRatio& ratio) {
-  std::string text = headline(ratio) + '\n';
-  const auto row = [&](const std::string& name, double value, std::size_t runs) {
-    text += fmt::format("  {:<28} {:>14}  {}\n", name, with_prefix(value, ratio.unit),
-                        runs == 0 ? "" : fmt::format("{} run{}", runs, runs == 1 ? "" : "s"));
-  };
-  row("mix: " + ratio.mix.device_class, ratio.mix.throughput, ratio.mix.runs);
-  for (const SideThroughput& one : ratio.baselines) {
-    row(fmt::format("{} x {} alone", one.count, one.device_class), one.throughput, one.runs);
+Document hetero_ratio_document(const HeteroRatio& ratio) {
+  Document document{"heteroperf-hetero-ratio"};
+  document.heading(headline(ratio));
+  document.data("hsr", "heterogeneous speed ratio", Unit::ratio, ratio.hsr);
+  document.data("gain", "gain over the best class", Unit::ratio, ratio.gain);
+  document.data("best_class", "best class", Unit::none, ratio.best_class);
+  document.data("ci95", "95 % interval of the ratio", Unit::ratio, ratio.hsr_ci95);
+  const auto rate = [&](double value) { return Datum(value).as(with_prefix(value, ratio.unit)); };
+  document.field("mix.throughput", "mix: " + ratio.mix.device_class, Unit::work_per_second,
+                 rate(ratio.mix.throughput),
+                 fmt::format("{} run{}", ratio.mix.runs, ratio.mix.runs == 1 ? "" : "s"));
+  document.data("mix.runs", "runs of the mix", Unit::count, ratio.mix.runs);
+  document.field("ideal_sum", "sum of the classes", Unit::work_per_second, rate(ratio.ideal_sum));
+  document.data("unit", "unit of throughput", Unit::none, ratio.unit);
+  Table classes{"baselines",
+                "",
+                {{"class", "class alone", Unit::none},
+                 {"count", "devices", Unit::count},
+                 {"throughput", "throughput", Unit::work_per_second},
+                 {"runs", "runs", Unit::count}}};
+  for (const SideThroughput& side : ratio.baselines) {
+    classes.add({side.device_class, side.count, rate(side.throughput), side.runs});
   }
-  row("sum of the classes", ratio.ideal_sum, 0);
-  for (const std::string& note : ratio.notes) text += "note: " + note + '\n';
-  return text;
-}
-
-std::string hetero_ratio_markdown_text(const HeteroRatio& ratio) {
-  std::string text =
-      fmt::format("### {}\n\n| devices | throughput | runs |\n|---|--:|--:|\n", headline(ratio));
-  const auto row = [&](const std::string& name, double value, std::size_t runs) {
-    text += fmt::format("| {} | {} | {} |\n", markdown_cell(name), with_prefix(value, ratio.unit),
-                        runs);
-  };
-  row(ratio.mix.device_class, ratio.mix.throughput, ratio.mix.runs);
-  for (const SideThroughput& one : ratio.baselines) {
-    row(fmt::format("{} x {} alone", one.count, one.device_class), one.throughput, one.runs);
-  }
-  for (const std::string& note : ratio.notes) text += "\nNote: " + note + '\n';
-  return text;
+  document.table(std::move(classes));
+  add_notes(document, ratio.notes);
+  return document;
 }
 
 }  // namespace heteroperf

@@ -39,8 +39,7 @@ struct HeteroRatio {
 /// devices are compared in modelled time.
 HeteroRatio hetero_ratio(const RunSet& mix, const std::vector<RunSet>& alone);
 
-std::string hetero_ratio_console_text(const HeteroRatio& ratio);
-std::string hetero_ratio_markdown_text(const HeteroRatio& ratio);
-std::string hetero_ratio_json_text(const HeteroRatio& ratio);
+/// `heteroperf-hetero-ratio`.
+Document hetero_ratio_document(const HeteroRatio& ratio);
 
 }  // namespace heteroperf

@@ -15,8 +15,6 @@
 #include "metrics/base/name_table.hpp"
 #include "metrics/log_ratio.hpp"
 #include "metrics/statistics.hpp"
-#include "results/comparison/metric_text.hpp"
-
 namespace heteroperf {
 namespace {
 
@@ -105,7 +103,7 @@ std::optional<MetricComparison> compared(const RunPairs& runs, const ComparedMet
   if (!a || !b) return std::nullopt;
   MetricComparison one;
   one.metric = &metric;
-  one.unit = metric_unit(metric, runs.base.runs.front());
+  one.unit = runs.base.runs.front().unit_of(metric);
   one.a = *a;
   one.b = *b;
   one.ratio = exact_ratio(*a, *b);

@@ -55,8 +55,11 @@ struct RunComparison {
 /// beyond single_run_noise are called.
 RunComparison compare_runs(const RunPairs& runs, double margin);
 
-std::string comparison_console_text(const RunComparison& comparison);
-std::string comparison_markdown_text(const RunComparison& comparison);
-std::string comparison_json_text(const RunComparison& comparison);
+/// `heteroperf-comparison`.
+Document comparison_document(const RunComparison& comparison);
+
+/// Adds what was not judged ("not compared: NAME (reason)") and what else differs.
+void add_skipped(Document& document, const char* word, const std::vector<SkippedMetric>& skipped);
+void add_differences(Document& document, const std::vector<EnvironmentDifference>& differences);
 
 }  // namespace heteroperf

@@ -65,6 +65,8 @@ struct RunDigest {
   std::string record_sha256, journal_sha256;
 
   const std::optional<MetricValue>& metric(const char* name) const;
+  /// The unit of a metric in this record: only the record knows what a workload counts.
+  std::string unit_of(const ComparedMetric& metric) const;
   std::string key_text() const;  ///< all fields, one after another
   std::uint64_t device_count() const;
   std::string gpus_text() const;  ///< "1 x NVIDIA A100 + 3 x NVIDIA H200"

@@ -70,7 +70,7 @@ std::optional<MetricValue> metric_at(const Json& record, const ComparedMetric& m
   if (value.is_array() && !value.empty()) value = *std::max_element(value.begin(), value.end());
   if (value.is_null() || value.is_structured()) return std::nullopt;
   const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-  const bool number = metric.direction != MetricDirection::equal || metric.unit[0] != '\0';
+  const bool number = metric.direction != MetricDirection::equal || metric.unit != Unit::none;
   return MetricValue{text, number ? number_of(text) : std::nullopt};
 }
 
@@ -274,6 +274,11 @@ std::string RunDigest::key_text() const {
   std::string text;
   for (const KeyField& field : key) text += field.name + '=' + field.value + '\n';
   return text;
+}
+
+std::string RunDigest::unit_of(const ComparedMetric& metric) const {
+  const bool by_workload = metric.unit == Unit::work_per_second && !unit.empty();
+  return by_workload ? unit : short_name(metric.unit);
 }
 
 std::uint64_t RunDigest::device_count() const {

@@ -60,4 +60,15 @@ std::string gpus_beside_classes(const RunDigest& run) {
   return fmt::format(" ({})", run.gpus_text());
 }
 
+/// The class of a device is a name that somebody chose in a cluster description, and it need not
+/// say which hardware it was.
+std::string devices_text(const RunDigest& run, const std::string& times) {
+  std::string text;
+  for (const DeviceShare& share : run.devices) {
+    text += fmt::format("{}{} {} {}", text.empty() ? "" : " + ", share.count, times,
+                        share.device_class);
+  }
+  return text + gpus_beside_classes(run);
+}
+
 }  // namespace heteroperf

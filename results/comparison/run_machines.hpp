@@ -19,4 +19,8 @@ std::string scaled_machines(const RunDigest& run);
 /// empty where there is none, or where the classes say it already.
 std::string gpus_beside_classes(const RunDigest& run);
 
+/// "2 x cpu + 1 x cuda (1 x NVIDIA H200)": the run's devices by class, and the models of GPUs that
+/// the classes do not say; `times` stands between count and class.
+std::string devices_text(const RunDigest& run, const std::string& times);
+
 }  // namespace heteroperf

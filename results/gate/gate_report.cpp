@@ -19,7 +19,6 @@
 #include "metrics/base/name_table.hpp"
 #include "metrics/sequential_test.hpp"
 #include "metrics/statistics.hpp"
-#include "results/comparison/metric_text.hpp"
 #include "results/text/number_text.hpp"
 
 namespace heteroperf {
@@ -129,7 +128,7 @@ class GateJudge {
   GatedMetric named(const ComparedMetric& metric) const {
     GatedMetric gated;
     gated.metric = &metric;
-    gated.unit = metric_unit(metric, runs_.base.runs.front());
+    gated.unit = runs_.base.runs.front().unit_of(metric);
     return gated;
   }
 

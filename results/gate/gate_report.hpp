@@ -88,10 +88,13 @@ GateReport judge_gate(const RunPairs& runs, const GateRules& rules);
 std::vector<std::string> certain_regressions(const GateReport& report, const RunPairs& runs,
                                              const RunPairs& others);
 
-std::string gate_console_text(const GateReport& report);
-/// Verdict first, changed rows, the rest folded; at most 60 KiB, so that it fits a comment.
+/// "REGRESSION: 1 of 6 metrics | 9 blocks (base, head, head, base) | null control clean (noise 0.8
+/// %)", or "ERROR: " and what went wrong.
+std::string gate_headline(const GateReport& report);
+/// `heteroperf-gate`.
+Document gate_document(const GateReport& report);
+/// A comment on a change: verdict first, changed rows, the rest folded; at most 60 KiB.
 std::string gate_markdown_text(const GateReport& report);
 std::string gate_junit_text(const GateReport& report);
-std::string gate_json_text(const GateReport& report);
 
 }  // namespace heteroperf

@@ -53,8 +53,7 @@ struct RunHistory {
 /// reason.
 RunHistory run_history(RunSet runs, const ComparedMetric& metric);
 
-/// The forms of a history for a terminal and, as `heteroperf-history` version 1, for programs.
-std::string history_console_text(const RunHistory& history);
-std::string history_json_text(const RunHistory& history);
+/// `heteroperf-history`.
+Document history_document(const RunHistory& history);
 
 }  // namespace heteroperf

@@ -130,11 +130,9 @@ RankingReport rank_runs(RunSet runs, RankKey key, const RankFilter& filter = {},
 /// AIPerf's results.txt: "Final Score : x GFLOPS". Throws UserError where there is no such line.
 PublishedScore read_aiperf_results(const std::filesystem::path& file);
 
-std::string ranking_console_text(const RankingReport& ranking);
-/// Columns with units, in an order that never changes; new ones come last.
-std::string ranking_csv_text(const RankingReport& ranking);
-/// One file without scripts.
-std::string ranking_html_text(const RankingReport& ranking);
-std::string ranking_json_text(const RankingReport& ranking);
+/// The ranking as `heteroperf-ranking`, as text, as CSV whose columns never change (new ones come
+/// last), or as one HTML file without scripts.
+std::string ranking_text(const RankingReport& ranking, DocumentForm form,
+                         const TextStyle& style = {});
 
 }  // namespace heteroperf

@@ -27,18 +27,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct FormatName {
-  const char* name;
-  ShowFormat format;
-};
-constexpr std::array format_table{
-    FormatName{"console", ShowFormat::console}, FormatName{"json", ShowFormat::json},
-    FormatName{"csv", ShowFormat::csv}, FormatName{"md", ShowFormat::markdown}};
-
-/// One line of the table; empty value: the record has nothing to say.
-struct Row {
-  std::string label, value;
-};
+/// Adds a line of the table; an empty value says that the record has nothing to say.
+void add_row(Document& rows, std::string label, std::string value) {
+  rows.field("", std::move(label), Unit::none, std::move(value));
+}
 
 // ---------------------------------------------------------------- numbers
 
@@ -137,16 +129,16 @@ std::string quality(const Json& r) {
 
 /// Writes the steps of the window, its length, and the time of one step.
 std::string steps(const Json& r) {
-  std::string line = fmt::format(
-      "{} in {:.1f} s after {} of warm-up", shown_text(value_at(r, "/metrics/steps")),
-      value_at(r, "/metrics/window_s").is_null() ? 0.0
-                                                 : value_at(r, "/metrics/window_s").get<double>(),
-      shown_text(value_at(r, "/metrics/warmup_steps")));
+  std::string line =
+      fmt::format("{} in {} after {} of warm-up", shown_text(value_at(r, "/metrics/steps")),
+                  seconds_text(value_at(r, "/metrics/window_s").is_null()
+                                   ? 0.0
+                                   : value_at(r, "/metrics/window_s").get<double>()),
+                  shown_text(value_at(r, "/metrics/warmup_steps")));
   const Json time = value_at(r, "/metrics/step_time_s");
   if (time.is_null()) return line;
-  return line + fmt::format(", median {:.4g} ms, p95 {:.4g} ms",
-                            1e3 * time.at("median").get<double>(),
-                            1e3 * time.at("p95").get<double>());
+  return line + fmt::format(", median {}, p95 {}", seconds_text(time.at("median")),
+                            seconds_text(time.at("p95")));
 }
 
 /// The progress of a run that was to end once its throughput is known well enough.
@@ -154,8 +146,8 @@ std::string until(const Json& r) {
   const Json json = value_at(r, "/metrics/until");
   if (json.is_null()) return {};
   const Json& looks = json.at("looks");
-  const std::string when = fmt::format("look {} at {:.1f} s", looks.size(),
-                                       looks.at(looks.size() - 1).at("window_s").get<double>());
+  const std::string when = fmt::format("look {} at {}", looks.size(),
+                                       seconds_text(looks.at(looks.size() - 1).at("window_s")));
   const double asked = 100 * json.at("requested_fraction").get<double>();
   if (!json.contains("half_width_fraction")) {
     return fmt::format("± {:.3g} % not reached: too few steps for an interval ({})", asked, when);
@@ -190,10 +182,9 @@ std::string search(const Json& r) {
 std::string master(const Json& r) {
   const Json json = value_at(r, "/search/master");
   if (json.is_null()) return {};
-  std::string line =
-      fmt::format("{} proposals, median {:.4g} ms, p99 {:.4g} ms", json.at("proposals").dump(),
-                  1e3 * json.at("proposal_s").at("median").get<double>(),
-                  1e3 * json.at("proposal_s").at("p99").get<double>());
+  std::string line = fmt::format("{} proposals, median {}, p99 {}", json.at("proposals").dump(),
+                                 seconds_text(json.at("proposal_s").at("median")),
+                                 seconds_text(json.at("proposal_s").at("p99")));
   if (!json.contains("idle_fraction")) return line;
   return line + fmt::format("; groups waited {:.2f} % of their time",
                             100 * json.at("idle_fraction").get<double>());
@@ -224,9 +215,14 @@ std::string status(const Json& r) {
 }
 
 /// The class of the run; only `closed` runs are rankable.
-std::string validity(const Json& r) {
-  return fmt::format("{}, {}", shown_text(value_at(r, "/validity/class")),
-                     value_at(r, "/validity/rankable") == true ? "rankable" : "not rankable");
+void add_validity(const Json& r, Document& rows) {
+  const std::string name = shown_text(value_at(r, "/validity/class"));
+  const bool rankable = value_at(r, "/validity/rankable") == true;
+  rows.field("", "validity", Unit::none,
+             Datum(fmt::format("{}, {}", name, rankable ? "rankable" : "not rankable"))
+                 .judged(name == "closed"    ? Tone::good
+                         : name == "invalid" ? Tone::bad
+                                             : Tone::doubtful));
 }
 
 /// A row of the table, made of a record.
@@ -253,8 +249,7 @@ constexpr std::array record_table{RowRule{"workload", workload},
                                   RowRule{"search", search},
                                   RowRule{"search master", master},
                                   RowRule{"peak memory", memory},
-                                  RowRule{"measuring", overhead},
-                                  RowRule{"validity", validity}};
+                                  RowRule{"measuring", overhead}};
 
 /// A suite's rule `workload` names in `parameter` which of them it is about.
 std::string rule_name(const Json& reason) {
@@ -263,12 +258,12 @@ std::string rule_name(const Json& reason) {
 }
 
 /// Adds a line per broken rule: what was expected, what was found, and a hint.
-void add_reasons(const Json& document, std::vector<Row>& rows) {
+void add_reasons(const Json& document, Document& rows) {
   for (const Json& reason : value_at(document, "/validity/reasons")) {
-    rows.push_back(
-        {"", fmt::format("{} ({}): expected {}, found {}. {}", rule_name(reason),
-                         shown_text(reason.at("severity")), shown_text(reason.at("expected")),
-                         shown_text(reason.at("actual")), shown_text(reason.at("hint")))});
+    add_row(rows, "",
+            fmt::format("{} ({}): expected {}, found {}. {}", rule_name(reason),
+                        shown_text(reason.at("severity")), shown_text(reason.at("expected")),
+                        shown_text(reason.at("actual")), shown_text(reason.at("hint"))));
   }
 }
 
@@ -279,66 +274,38 @@ bool is_reason(const Json& rule, const Json& record) {
                      [&](const Json& reason) { return reason.at("rule") == rule; });
 }
 
-void add_row(std::vector<Row>& rows, const std::string& label, const std::string& value) {
-  if (!value.empty()) rows.push_back({label, value});
-}
-
-std::vector<Row> record_rows(const Json& record, const std::string& folder) {
-  std::vector<Row> rows;
+Document record_rows(const Json& record, const std::string& folder) {
+  Document rows{record_format};
   for (const RowRule& rule : record_table) add_row(rows, rule.label, rule.value(record));
+  add_validity(record, rows);
   add_reasons(record, rows);
   for (const Json& warning : value_at(record, "/warnings")) {
     if (!is_reason(value_at(warning, "/rule"), record)) {
-      rows.push_back({"warning", shown_text(warning.at("text"))});
+      add_row(rows, "warning", shown_text(warning.at("text")));
     }
   }
-  rows.push_back({"record", (std::filesystem::path(folder) / "record.json").string()});
+  add_row(rows, "record", (std::filesystem::path(folder) / "record.json").string());
   add_row(rows, "reproduce", shown_text(value_at(record, "/reproduce")));
   return rows;
 }
 
-std::vector<Row> suite_rows(const Json& suite, const std::string& folder) {
-  std::vector<Row> rows;
+Document suite_rows(const Json& suite, const std::string& folder) {
+  Document rows{record_format};
   for (const Json& part : suite.at("workloads")) {
     const std::string score = rate(value_at(part, "/ops_per_second"), operations_unit);
-    rows.push_back(
-        {shown_text(part.at("folder")),
-         fmt::format("{}, {}, {}", score.empty() ? "no score" : score,
-                     shown_text(value_at(part, "/status")),
-                     part.contains("class") ? shown_text(part.at("class")) : "no record")});
+    add_row(rows, shown_text(part.at("folder")),
+            fmt::format("{}, {}, {}", score.empty() ? "no score" : score,
+                        shown_text(value_at(part, "/status")),
+                        part.contains("class") ? shown_text(part.at("class")) : "no record"));
   }
   add_row(rows, "suite OPS", ops(suite));
-  rows.push_back({"validity", validity(suite)});
+  add_validity(suite, rows);
   add_reasons(suite, rows);
-  rows.push_back({"record", (std::filesystem::path(folder) / "suite.json").string()});
+  add_row(rows, "record", (std::filesystem::path(folder) / "suite.json").string());
   return rows;
 }
 
 // ---------------------------------------------------------------- layouts
-
-constexpr const char* bold = "\x1b[1m";
-constexpr const char* plain_style = "\x1b[0m";
-
-/// Labels are as wide as the widest; a value is always one line.
-std::string console_table(const std::vector<Row>& rows, Colour colour) {
-  std::size_t width = 0;
-  for (const Row& row : rows) width = std::max(width, row.label.size());
-  std::string table;
-  for (const Row& row : rows) {
-    const std::string label = fmt::format("{:<{}}", row.label, width);
-    table += colour == Colour::on ? bold + label + plain_style : label;
-    table += "  " + line_text(row.value) + '\n';
-  }
-  return table;
-}
-
-std::string markdown_table(const std::vector<Row>& rows) {
-  std::string table = "| | |\n|---|---|\n";
-  for (const Row& row : rows) {
-    table += fmt::format("| {} | {} |\n", row.label, markdown_cell(row.value));
-  }
-  return table;
-}
 
 /// Columns of the CSV form, raw values in base units.
 constexpr std::array csv_columns{"/run_id",
@@ -401,10 +368,6 @@ std::string suite_csv(const Json& suite, const std::filesystem::path& folder) {
   return lines;
 }
 
-std::string layout(const std::vector<Row>& rows, ShowFormat format, Colour colour) {
-  return format == ShowFormat::markdown ? markdown_table(rows) : console_table(rows, colour);
-}
-
 /// Runs `make`; a document that lacks a key it must have is the user's file, not our bug.
 std::string guarded(const std::string& origin, const char* format, auto&& make) {
   try {
@@ -419,39 +382,28 @@ std::string guarded(const std::string& origin, const char* format, auto&& make) 
 
 }  // namespace
 
-ShowFormat parse_show_format(const std::string& name) {
-  std::vector<std::string> names;
-  for (const FormatName& entry : format_table) {
-    if (name == entry.name) return entry.format;
-    names.emplace_back(entry.name);
-  }
-  const std::string nearest = nearest_name(name, names);
-  throw UserError("unknown format '" + name + "'", "one of console, json, csv, md",
-                  nearest.empty() ? "" : "Did you mean '" + nearest + "'?");
-}
-
 std::string show_record(const std::string& record_text, const std::string& folder,
-                        ShowFormat format, Colour colour) {
+                        DocumentForm form, const TextStyle& style) {
   const std::string origin = (std::filesystem::path(folder) / "record.json").string();
   const Json record = parse_stored_document(record_text, origin, record_format);
-  if (format == ShowFormat::json) return record_text;
+  if (form == DocumentForm::json) return record_text;
   return guarded(origin, record_format, [&] {
-    if (format == ShowFormat::csv) return csv_header() + csv_line(record);
-    return layout(record_rows(record, folder), format, colour);
+    if (form == DocumentForm::csv) return csv_header() + csv_line(record);
+    return document_text(record_rows(record, folder), form, style);
   });
 }
 
-std::string show(const std::filesystem::path& path, ShowFormat format, Colour colour) {
+std::string show(const std::filesystem::path& path, DocumentForm form, const TextStyle& style) {
   const RunFiles files = open_run_folder(path);
   if (!std::filesystem::exists(files.suite())) {
-    return show_record(read_run_file(files.record()), files.folder.string(), format, colour);
+    return show_record(read_run_file(files.record()), files.folder.string(), form, style);
   }
   const std::string suite_text = read_regular_file(files.suite());
   const Json suite = parse_stored_document(suite_text, files.suite().string(), suite_format);
-  if (format == ShowFormat::json) return suite_text;
+  if (form == DocumentForm::json) return suite_text;
   return guarded(files.suite().string(), suite_format, [&] {
-    if (format == ShowFormat::csv) return suite_csv(suite, files.folder);
-    return layout(suite_rows(suite, files.folder.string()), format, colour);
+    if (form == DocumentForm::csv) return suite_csv(suite, files.folder);
+    return document_text(suite_rows(suite, files.folder.string()), form, style);
   });
 }
 

@@ -15,8 +15,8 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/statistics.hpp"
-#include "results/comparison/devices_text.hpp"
 #include "results/comparison/hetero_ratio.hpp"
+#include "results/comparison/run_machines.hpp"
 #include "results/history/run_history.hpp"
 #include "results/record/run_folder.hpp"
 #include "results/sweep/sweep_index.hpp"
@@ -170,7 +170,7 @@ std::string unit_of(const HistorySeries& series, const RunHistory& history, cons
   for (const RunDigest& run : runs.runs) {
     if (run.run_id == series.points.front().run_id && !run.unit.empty()) return run.unit;
   }
-  return history.metric->unit;
+  return short_name(history.metric->unit);
 }
 
 /// "2026-01-01 10:15" of "2026-01-01T10:15:00Z".

@@ -11,8 +11,9 @@
 #include <algorithm>
 #include <map>
 
-#include "metrics/base/error.hpp"
+#include "metrics/base/strict_json.hpp"
 #include "results/scaling/sweep_report.hpp"
+#include "results/text/canonical_text_json.hpp"
 #include "results/text/text_escapes.hpp"
 
 namespace heteroperf {
@@ -67,18 +68,20 @@ void require_two_sweeps(const std::vector<PointRuns>& points) {
   require_disjoint(a, b, "A", "B");
 }
 
-std::string title(const PointComparison& compared) {
-  return fmt::format("{}, {}", utf8_text(compared.workload), utf8_text(compared.point));
-}
-
-/// Points that could not be compared, by the side that has them.
-std::string missing_text(const SweepComparison& comparison) {
-  std::string text;
-  for (const std::string& point : comparison.only_a)
-    text += "only in A: " + utf8_text(point) + '\n';
-  for (const std::string& point : comparison.only_b)
-    text += "only in B: " + utf8_text(point) + '\n';
-  return text;
+/// Each point is the whole document of its comparison.
+std::string json_of(const SweepComparison& comparison) {
+  Json json = new_document("heteroperf-sweep-comparison");
+  json["verdict"] = to_string(comparison.verdict);
+  json["points"] = Json::array();
+  for (const PointComparison& compared : comparison.points) {
+    Json& entry = json["points"].emplace_back(
+        Json{{"point", utf8_text(compared.point)}, {"workload", utf8_text(compared.workload)}});
+    entry.update(Json::parse(json_text(comparison_document(compared.comparison))));
+  }
+  json["only_a"] = json["only_b"] = Json::array();
+  for (const std::string& point : comparison.only_a) json["only_a"].push_back(utf8_text(point));
+  for (const std::string& point : comparison.only_b) json["only_b"].push_back(utf8_text(point));
+  return json_indented(json);
 }
 
 }  // namespace
@@ -111,23 +114,20 @@ SweepComparison compare_sweeps(const fs::path& a, const fs::path& b, double marg
   return comparison;
 }
 
-std::string sweep_comparison_console_text(const SweepComparison& comparison) {
-  std::string text =
-      fmt::format("{} points: {}\n", comparison.points.size(), to_string(comparison.verdict));
+std::string sweep_comparison_text(const SweepComparison& comparison, DocumentForm form,
+                                  const TextStyle& style) {
+  if (form == DocumentForm::json) return json_of(comparison);
+  Document document{"heteroperf-sweep-comparison"};
+  document.heading(
+      fmt::format("{} points: {}", comparison.points.size(), to_string(comparison.verdict)));
   for (const PointComparison& compared : comparison.points) {
-    text += fmt::format("\n{}\n{}", title(compared), comparison_console_text(compared.comparison));
+    document.heading(fmt::format("{}, {}", compared.workload, compared.point));
+    const Document point = comparison_document(compared.comparison);
+    document.parts.insert(document.parts.end(), point.parts.begin(), point.parts.end());
   }
-  return text + missing_text(comparison);
-}
-
-std::string sweep_comparison_markdown_text(const SweepComparison& comparison) {
-  std::string text =
-      fmt::format("## {} points: {}\n", comparison.points.size(), to_string(comparison.verdict));
-  for (const PointComparison& compared : comparison.points) {
-    text += fmt::format("\n**{}**\n\n{}", markdown_cell(title(compared)),
-                        comparison_markdown_text(compared.comparison));
-  }
-  return text + '\n' + missing_text(comparison);
+  for (const std::string& point : comparison.only_a) document.line("only in A: " + point);
+  for (const std::string& point : comparison.only_b) document.line("only in B: " + point);
+  return document_text(document, form, style);
 }
 
 }  // namespace heteroperf

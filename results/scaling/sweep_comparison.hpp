@@ -27,8 +27,8 @@ struct SweepComparison {
 SweepComparison compare_sweeps(const std::filesystem::path& a, const std::filesystem::path& b,
                                double margin);
 
-std::string sweep_comparison_console_text(const SweepComparison& comparison);
-std::string sweep_comparison_markdown_text(const SweepComparison& comparison);
-std::string sweep_comparison_json_text(const SweepComparison& comparison);
+/// As text, as Markdown, or as `heteroperf-sweep-comparison`.
+std::string sweep_comparison_text(const SweepComparison& comparison, DocumentForm form,
+                                  const TextStyle& style = {});
 
 }  // namespace heteroperf

@@ -58,11 +58,9 @@ struct PointFolders {
 };
 std::vector<PointFolders> complete_points(const std::filesystem::path& folder);
 
-std::string sweep_report_console_text(const SweepReport& report);
-std::string sweep_report_markdown_text(const SweepReport& report);
-/// A row per workload and point; columns with units, in an order that never changes.
-std::string sweep_report_csv_text(const SweepReport& report);
-/// sweep.json's keys, then `results` and `unscored`.
-std::string sweep_report_json_text(const SweepReport& report);
+/// As text, as Markdown, as CSV with a row per workload and point (columns with units, in an order
+/// that never changes), or as JSON: sweep.json's keys, then `results` and `unscored`.
+std::string sweep_report_text(const SweepReport& report, DocumentForm form,
+                              const TextStyle& style = {});
 
 }  // namespace heteroperf

@@ -1,24 +1,22 @@
-// This file writes the report of a sweep as tables for the console, for Markdown, and as CSV. Each
-// workload has a table of its own, since rates of unlike work do not belong below each other.
-// Threads per rank have a column only where they differ. The CSV keeps every row in one table, with
-// the raw numbers and an empty cell where there is none.
+// The forms of a sweep's report. On the console and in Markdown each workload has a table of its
+// own, since rates of unlike work do not belong below each other; threads per rank have a column
+// only where they differ. The CSV keeps every row in one table, with the raw numbers and an empty
+// cell where there is none. The JSON has the keys of sweep.json, then the results. The hash of the
+// index is left out there, because it is that of the file and not of this longer document. Where a
+// complete run has lost its folder, the status is "partial" whatever the index says.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "metrics/base/strict_json.hpp"
 #include "results/scaling/sweep_report.hpp"
+#include "results/text/canonical_text_json.hpp"
 #include "results/text/number_text.hpp"
 #include "results/text/text_escapes.hpp"
-#include "results/text/text_table.hpp"
 
 namespace heteroperf {
 namespace {
-
-std::string efficiency_text(const SweepRow& row) {
-  if (!row.efficiency) return "-";
-  return percent_with_interval(row.efficiency->value, row.efficiency->ci95, row.runs);
-}
 
 bool threads_differ(const SweepReport& report) {
   return std::any_of(report.rows.begin(), report.rows.end(), [&](const SweepRow& row) {
@@ -26,50 +24,38 @@ bool threads_differ(const SweepReport& report) {
   });
 }
 
-/// A column without a name and with empty cells does not show.
-TextTable empty_table(const SweepReport& report) {
-  return TextTable({{"point", CellSide::left},
-                    {"devices"},
-                    {threads_differ(report) ? "threads" : ""},
-                    {"runs"},
-                    {"throughput [95 % CI]"},
-                    {"OPS [95 % CI]"},
-                    {"step"},
-                    {"speedup"},
-                    {"efficiency [95 % CI]"},
-                    {"scaling", CellSide::left},
-                    {"validity", CellSide::left},
-                    {"", CellSide::left}});
+Table empty_table(const SweepReport& report, std::string title) {
+  return {"",
+          std::move(title),
+          {{"", "point", Unit::none},
+           {"", "devices", Unit::count},
+           {"", "threads", Unit::none,
+            threads_differ(report) ? Audience::people : Audience::spreadsheets},
+           {"", "runs", Unit::count},
+           {"", "throughput [95 % CI]", Unit::work_per_second},
+           {"", "OPS [95 % CI]", Unit::operations_per_second},
+           {"", "step", Unit::seconds},
+           {"", "speedup", Unit::ratio},
+           {"", "efficiency [95 % CI]", Unit::fraction},
+           {"", "scaling", Unit::none},
+           {"", "validity", Unit::none},
+           {"", "", Unit::none}}};
 }
 
-void add_row(const SweepReport& report, const SweepRow& row, TextTable& table) {
-  const auto rate_text = [&](const RepeatedRate& rate, const std::string& unit) {
-    return with_interval(rate.value, rate.ci95, row.runs, unit);
+void add_row(const SweepReport& report, const SweepRow& row, Table& table) {
+  const auto rate = [&](const RepeatedRate& told, const std::string& unit) {
+    return Datum(told.value).as(with_interval(told.value, told.ci95, row.runs, unit));
   };
-  table.add({point_text(report.index.points[row.point]), fmt::format("{}", row.devices),
-             threads_differ(report) ? row.threads : "", fmt::format("{}", row.runs),
-             rate_text(row.throughput, row.unit), rate_text(row.ops_per_second, operations_unit),
-             fmt::format("{:.4g} s", row.step_time_s),
-             row.speedup ? fmt::format("{:.3f}", *row.speedup) : "-", efficiency_text(row),
-             row.scaling.empty() ? "-" : row.scaling, row.validity, row.crowding});
-}
-
-enum class Layout { console, markdown };
-
-/// Rows of one workload have a table of their own.
-std::string tables_text(const SweepReport& report, Layout layout) {
-  std::string text;
-  for (std::size_t i = 0; i < report.rows.size();) {
-    const std::string& workload = report.rows[i].workload;
-    TextTable table = empty_table(report);
-    for (; i < report.rows.size() && report.rows[i].workload == workload; ++i) {
-      add_row(report, report.rows[i], table);
-    }
-    text += layout == Layout::console
-                ? line_text(workload) + '\n' + table.text("  ")
-                : fmt::format("\n**{}**\n\n{}\n", markdown_cell(workload), table.markdown());
-  }
-  return text;
+  const auto efficiency = [&] {
+    return Datum(row.efficiency->value)
+        .as(percent_with_interval(row.efficiency->value, row.efficiency->ci95, row.runs));
+  };
+  table.add({point_text(report.index.points[row.point]), row.devices, row.threads, row.runs,
+             rate(row.throughput, row.unit), rate(row.ops_per_second, operations_unit),
+             row.step_time_s, row.speedup, row.efficiency ? efficiency() : Datum(),
+             row.scaling.empty() ? Datum() : row.scaling,
+             Datum(row.validity).judged(row.validity == "closed" ? Tone::good : Tone::doubtful),
+             row.crowding});
 }
 
 /// Says how much of the plan is done; a sweep whose index was made again from its runs does not
@@ -77,24 +63,33 @@ std::string tables_text(const SweepReport& report, Layout layout) {
 std::string heading(const SweepReport& report) {
   const SweepIndex& index = report.index;
   return fmt::format(
-      "{} of {} runs{} are complete: {} point{}, {} repetition{} each, seeds {} to {}\n",
+      "{} of {} runs{} are complete: {} point{}, {} repetition{} each, seeds {} to {}",
       report.complete, index.runs.size(), index.rebuilt() ? " that were found" : "",
       index.points.size(), index.points.size() == 1 ? "" : "s", index.repeats,
       index.repeats == 1 ? "" : "s", index.first_seed, index.first_seed + index.repeats - 1);
 }
 
-/// Facts that the tables do not show, a line each.
-std::vector<std::string> remarks(const SweepReport& report) {
-  std::vector<std::string> lines;
+Document document_of(const SweepReport& report) {
+  Document document{"heteroperf-sweep"};
+  document.line(heading(report));
+  for (std::size_t i = 0; i < report.rows.size();) {
+    const std::string& workload = report.rows[i].workload;
+    Table table = empty_table(report, workload);
+    for (; i < report.rows.size() && report.rows[i].workload == workload; ++i) {
+      add_row(report, report.rows[i], table);
+    }
+    document.table(std::move(table));
+  }
   for (const UnscoredRun& run : report.unscored) {
-    lines.push_back(fmt::format("without a score: {} ({}){}", line_text(run.folder), run.state,
-                                run.reason.empty() ? "" : ": " + line_text(run.reason)));
+    document.line(fmt::format("without a score: {} ({}){}", run.folder, run.state,
+                              run.reason.empty() ? "" : ": " + run.reason));
   }
-  for (const std::string& fact : report.index.unknown) {
-    lines.push_back("not known: " + line_text(fact));
-  }
-  return lines;
+  for (const std::string& fact : report.index.unknown) document.line("not known: " + fact);
+  document.line("sweep " + report.folder.string());
+  return document;
 }
+
+// ---------------------------------------------------------------- CSV
 
 /// "value,low,high"; empty where there is none.
 std::string rate_cells(const std::optional<RepeatedRate>& rate) {
@@ -103,21 +98,7 @@ std::string rate_cells(const std::optional<RepeatedRate>& rate) {
   return fmt::format("{},{},{}", rate->value, rate->ci95->low, rate->ci95->high);
 }
 
-}  // namespace
-
-std::string sweep_report_console_text(const SweepReport& report) {
-  std::string text = heading(report) + tables_text(report, Layout::console);
-  for (const std::string& line : remarks(report)) text += line + '\n';
-  return text + "sweep " + line_text(report.folder.string()) + '\n';
-}
-
-std::string sweep_report_markdown_text(const SweepReport& report) {
-  std::string text = heading(report) + tables_text(report, Layout::markdown);
-  for (const std::string& line : remarks(report)) text += "- " + markdown_cell(line) + '\n';
-  return text;
-}
-
-std::string sweep_report_csv_text(const SweepReport& report) {
+std::string csv_of(const SweepReport& report) {
   std::string text =
       "workload,point,devices,threads,runs,throughput,throughput_low,throughput_high,"
       "throughput_unit,ops_per_second,ops_per_second_low,ops_per_second_high,step_time_s,speedup,"
@@ -131,6 +112,58 @@ std::string sweep_report_csv_text(const SweepReport& report) {
         rate_cells(row.efficiency), csv_cell(row.scaling), row.validity, csv_cell(row.crowding));
   }
   return text;
+}
+
+// ---------------------------------------------------------------- JSON
+
+Json rate_json(const RepeatedRate& rate) {
+  Json json{{"value", rate.value}};
+  if (rate.ci95) json["ci95"] = {rate.ci95->low, rate.ci95->high};
+  return json;
+}
+
+Json row_json(const SweepReport& report, const SweepRow& row) {
+  Json json{{"workload", utf8_text(row.workload)},
+            {"point", row.point},
+            {"name", utf8_text(point_text(report.index.points[row.point]))},
+            {"devices", row.devices},
+            {"threads", row.threads},
+            {"runs", row.runs},
+            {"validity", row.validity},
+            {"ops_per_second", rate_json(row.ops_per_second)},
+            {"throughput", rate_json(row.throughput)}};
+  json["throughput"]["unit"] = utf8_text(row.unit);
+  json["step_time_s"] = row.step_time_s;
+  if (row.speedup) json["speedup"] = *row.speedup;
+  if (row.efficiency) json["efficiency"] = rate_json(*row.efficiency);
+  if (!row.scaling.empty()) json["scaling"] = row.scaling;
+  if (!row.crowding.empty()) json["crowding"] = row.crowding;
+  return json;
+}
+
+std::string json_of(const SweepReport& report) {
+  Json json = Json::parse(sweep_json_text(report.index));
+  json.erase("sha256");
+  if (report.complete < report.index.runs.size()) json["status"] = "partial";
+  json["folder"] = utf8_text(report.folder.string());
+  json["results"] = Json::array();
+  for (const SweepRow& row : report.rows) json["results"].push_back(row_json(report, row));
+  json["unscored"] = Json::array();
+  for (const UnscoredRun& run : report.unscored) {
+    json["unscored"].push_back({{"folder", utf8_text(run.folder)},
+                                {"state", run.state},
+                                {"reason", utf8_text(run.reason)}});
+  }
+  return json_indented(json);
+}
+
+}  // namespace
+
+std::string sweep_report_text(const SweepReport& report, DocumentForm form,
+                              const TextStyle& style) {
+  if (form == DocumentForm::csv) return csv_of(report);
+  if (form == DocumentForm::json) return json_of(report);
+  return document_text(document_of(report), form, style);
 }
 
 }  // namespace heteroperf

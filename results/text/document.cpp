@@ -15,7 +15,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "metrics/base/error.hpp"
+#include "metrics/base/name_table.hpp"
 #include "metrics/base/quantity.hpp"
 #include "metrics/base/strict_json.hpp"
 #include "results/text/canonical_json.hpp"
@@ -36,10 +36,12 @@ struct Overloaded : Visitors... {
 };
 
 bool is_for(Audience reader, Audience audience) {
-  return audience == Audience::everyone || audience == reader;
+  return (static_cast<int>(reader) & static_cast<int>(audience)) != 0;
 }
 
 // ---------------------------------------------------------------- values
+
+Json json_of(const Table& table);
 
 std::optional<double> number_of(const Datum& value) {
   return std::visit(
@@ -78,9 +80,13 @@ std::string number_text(double number, Unit unit) {
       return fmt::format("{:.1f} %", 100 * number);
     case Unit::change:
       return change_text(number);
+    case Unit::work_per_second:
+      return with_prefix(number, "");
+    case Unit::ratio:
+      return fmt::format("{:.3f}", number);
     case Unit::unstated:
     case Unit::none:
-    case Unit::ratio:
+    case Unit::count:
       break;
   }
   return fmt::format("{:.4g}", number);
@@ -93,9 +99,11 @@ std::string raw_text(const Datum& value) {
                  [](double number) { return std::isfinite(number) ? json_number(number) : ""; },
                  [](const std::string& text) { return text; },
                  [](const std::vector<Member>&) { return std::string(); },
+                 [](const std::shared_ptr<const Table>&) { return std::string(); },
                  [](const std::vector<Datum>& list) {
                    std::string text;
-                   for (const Datum& one : list) text += (text.empty() ? "" : " ") + raw_text(one);
+                   for (const Datum& element : list)
+                     text += (text.empty() ? "" : " ") + raw_text(element);
                    return text;
                  },
                  [](auto scalar) { return fmt::format("{}", scalar); }},
@@ -103,23 +111,24 @@ std::string raw_text(const Datum& value) {
 }
 
 Json json_of(const Datum& value) {
-  return std::visit(Overloaded{[](std::monostate) { return Json(); },
-                               [](const std::string& text) { return Json(utf8_text(text)); },
-                               [](const std::vector<Datum>& list) {
-                                 Json json = Json::array();
-                                 for (const Datum& one : list) json.push_back(json_of(one));
-                                 return json;
-                               },
-                               [](const std::vector<Member>& members) {
-                                 Json json = Json::object();
-                                 for (const Member& member : members) {
-                                   if (!member.value.absent())
-                                     json[member.key] = json_of(member.value);
-                                 }
-                                 return json;
-                               },
-                               [](auto scalar) { return Json(scalar); }},
-                    value.data);
+  return std::visit(
+      Overloaded{[](std::monostate) { return Json(); },
+                 [](const std::string& text) { return Json(utf8_text(text)); },
+                 [](const std::vector<Datum>& list) {
+                   Json json = Json::array();
+                   for (const Datum& element : list) json.push_back(json_of(element));
+                   return json;
+                 },
+                 [](const std::vector<Member>& members) {
+                   Json json = Json::object();
+                   for (const Member& member : members) {
+                     if (!member.value.absent()) json[member.key] = json_of(member.value);
+                   }
+                   return json;
+                 },
+                 [](const std::shared_ptr<const Table>& table) { return json_of(*table); },
+                 [](auto scalar) { return Json(scalar); }},
+      value.data);
 }
 
 /// Sets the value at a path with dots.
@@ -138,7 +147,7 @@ Json json_of(const Table& table) {
     Json& object = list.emplace_back(Json::object());
     for (std::size_t i = 0; i < row.size(); ++i) {
       const TableColumn& column = table.columns[i];
-      const bool told = is_for(Audience::programs, column.audience) && !row[i].absent();
+      const bool told = is_for(Audience::documents, column.audience) && !row[i].absent();
       if (told) put(object, column.key, json_of(row[i]));
     }
   }
@@ -292,6 +301,12 @@ std::string printed(const Document& document, Print print) {
   return text;
 }
 
+constexpr Named<DocumentForm> form_names[] = {{DocumentForm::console, "console"},
+                                              {DocumentForm::json, "json"},
+                                              {DocumentForm::csv, "csv"},
+                                              {DocumentForm::markdown, "md"},
+                                              {DocumentForm::html, "html"}};
+
 /// True where the end of a key's name promises another unit.
 bool contradicts_name(const std::string& key, Unit unit) {
   const std::pair<const char*, Unit> endings[] = {{"ops_per_second", Unit::operations_per_second},
@@ -336,9 +351,33 @@ void Document::heading(std::string text) {
 
 void Document::table(Table table) { parts.emplace_back(std::move(table)); }
 
+void add_error(Document& document, const Error& error) {
+  std::vector<std::string> hints;
+  Table details{"error.details",
+                "",
+                {{"problem", "problem", Unit::none},
+                 {"why", "why", Unit::none},
+                 {"suggestion", "suggestion", Unit::none}},
+                {},
+                Audience::programs};
+  for (const Problem& problem : error.problems()) {
+    if (!problem.suggestion.empty()) hints.push_back(problem.suggestion);
+    details.add({problem.problem, problem.why, problem.suggestion});
+  }
+  document.data("error.kind", "kind of error", Unit::none, to_string(error.kind()));
+  document.data("error.message", "message", Unit::none, error.what());
+  document.data("error.hints", "suggestions", Unit::none, hints);
+  document.table(std::move(details));
+}
+
+void add_notes(Document& document, const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) document.line("note: " + note);
+  document.data("notes", "notes", Unit::none, notes);
+}
+
 const char* short_name(Unit unit) {
-  constexpr std::array names{"",  "",  "s", "byte", "op", operations_unit, "op/s/W", "byte/s",
-                             "W", "J", "1", "1",    "1"};
+  constexpr std::array names{"",       "",       "1", "unit/s", "s", "byte", "op", operations_unit,
+                             "op/s/W", "byte/s", "W", "J",      "1", "1",    "1"};
   return names[static_cast<std::size_t>(unit)];
 }
 
@@ -346,12 +385,14 @@ std::string value_text(const Datum& value, Unit unit) {
   if (!value.shown.empty() || value.absent()) return value.shown;
   if (const auto* list = std::get_if<std::vector<Datum>>(&value.data)) {
     std::string text;
-    for (const Datum& one : *list) text += (text.empty() ? "" : ", ") + value_text(one, unit);
+    for (const Datum& element : *list)
+      text += (text.empty() ? "" : ", ") + value_text(element, unit);
     return text;
   }
   if (const auto* flag = std::get_if<bool>(&value.data)) return *flag ? "yes" : "no";
   const auto number = number_of(value);
-  const bool digits = unit == Unit::none && !std::holds_alternative<double>(value.data);
+  const bool countable = unit == Unit::none || unit == Unit::count;
+  const bool digits = countable && !std::holds_alternative<double>(value.data);
   return number && !digits ? number_text(*number, unit) : raw_text(value);
 }
 
@@ -359,9 +400,9 @@ std::string json_text(const Document& document) {
   Json json = new_document(document.format);
   for (const auto& part : document.parts) {
     if (const auto* table = std::get_if<Table>(&part)) {
-      if (is_for(Audience::programs, table->audience)) put(json, table->key, json_of(*table));
+      if (is_for(Audience::documents, table->audience)) put(json, table->key, json_of(*table));
     } else if (const auto* field = std::get_if<DocumentField>(&part)) {
-      const bool told = is_for(Audience::programs, field->audience) && !field->value.absent();
+      const bool told = is_for(Audience::documents, field->audience) && !field->value.absent();
       if (told) put(json, field->key, json_of(field->value));
     }
   }
@@ -446,7 +487,7 @@ std::string csv_text(const Table& table) {
   const auto add_line = [&](const auto& cell_of) {
     std::string line;
     for (std::size_t i = 0; i < table.columns.size(); ++i) {
-      if (!is_for(Audience::programs, table.columns[i].audience)) continue;
+      if (!is_for(Audience::spreadsheets, table.columns[i].audience)) continue;
       line += ',' + csv_cell(cell_of(i));
     }
     all += line.substr(std::min<std::size_t>(1, line.size())) + '\n';
@@ -476,26 +517,61 @@ std::string html_table(const Table& table) {
   return text + "</tbody></table>\n";
 }
 
-std::vector<std::string> unstated_keys(const Document& document) {
-  std::vector<std::string> wrong;
-  std::set<std::string> seen;
-  const auto look = [&](const std::string& key, const std::string& label, Unit unit) {
-    if (key.empty()) return;
+DocumentForm parse_form(const std::string& name, std::initializer_list<DocumentForm> offered) {
+  std::vector<Named<DocumentForm>> names;
+  for (const DocumentForm form : offered) names.push_back({form, name_of(form_names, form)});
+  return parse_name(names, "format", name);
+}
+
+std::string document_text(const Document& document, DocumentForm form, const TextStyle& style) {
+  if (form == DocumentForm::json) return json_text(document);
+  if (form == DocumentForm::console) return console_text(document, style);
+  if (form == DocumentForm::markdown) return markdown_text(document);
+  for (const auto& part : document.parts) {
+    const auto* table = std::get_if<Table>(&part);
+    if (table == nullptr || table->audience == Audience::people) continue;
+    return form == DocumentForm::csv ? csv_text(*table) : html_table(*table);
+  }
+  return {};
+}
+
+namespace {
+
+/// Collects the keys that unstated_keys() tells, of a document and of tables within its rows.
+struct KeyCheck {
+  std::vector<std::string> wrong = {};
+  std::set<std::string> seen = {};
+
+  void look(const std::string& key, const std::string& label, Unit unit) {
     const bool stated = !label.empty() && unit != Unit::unstated;
     if (!stated || contradicts_name(key, unit) || !seen.insert(key).second) wrong.push_back(key);
-  };
-  for (const auto& part : document.parts) {
-    if (const auto* field = std::get_if<DocumentField>(&part))
-      look(field->key, field->label, field->unit);
-    const auto* table = std::get_if<Table>(&part);
-    if (table == nullptr) continue;
-    if (table->audience != Audience::people) look(table->key, "a list", Unit::none);
-    for (const TableColumn& column : table->columns) {
+  }
+  void look(const std::string& path, const Table& table) {
+    for (std::size_t i = 0; i < table.columns.size(); ++i) {
+      const TableColumn& column = table.columns[i];
       if (column.key.empty()) continue;
-      look(table->key + "[]." + column.key, column.label, column.unit);
+      const std::string key = path + "[]." + column.key;
+      look(key, column.label, column.unit);
+      if (table.rows.empty()) continue;
+      const auto* inner = std::get_if<std::shared_ptr<const Table>>(&table.rows.front()[i].data);
+      if (inner != nullptr) look(key, **inner);
     }
   }
-  return wrong;
+};
+
+}  // namespace
+
+std::vector<std::string> unstated_keys(const Document& document) {
+  KeyCheck check;
+  for (const auto& part : document.parts) {
+    const auto* field = std::get_if<DocumentField>(&part);
+    if (field != nullptr && !field->key.empty()) check.look(field->key, field->label, field->unit);
+    const auto* table = std::get_if<Table>(&part);
+    if (table == nullptr || table->audience == Audience::people) continue;
+    check.look(table->key, "a list", Unit::none);
+    check.look(table->key, *table);
+  }
+  return check.wrong;
 }
 
 }  // namespace heteroperf

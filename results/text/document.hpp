@@ -2,6 +2,8 @@
 
 #include <concepts>
 #include <cstdint>
+#include <initializer_list>
+#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -9,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "metrics/base/error.hpp"
 #include "metrics/statistics.hpp"
 
 namespace heteroperf {
@@ -17,7 +20,9 @@ namespace heteroperf {
 /// and in the base unit.
 enum class Unit {
   unstated,               ///< unstated_keys() refuses it
-  none,                   ///< words, and counts of what the label names
+  none,                   ///< words
+  count,                  ///< a whole number of what the label names
+  work_per_second,        ///< samples or tokens; which of them, the document says beside it
   seconds,                ///< "23.19 s"
   bytes,                  ///< "1.2 GiB"
   operations,             ///< "412 Gop"; as decimal text where a double would round
@@ -30,18 +35,20 @@ enum class Unit {
   change,    ///< a ratio to what was before; "-6.0 %" for 0.94
   ratio,     ///< "1.234"
 };
-/// The unit as a column or a document names it: "s", "byte", "op/s"; "1" for fractions and ratios;
-/// empty where the label says it all.
+/// The unit as a column or a document names it: "s", "byte", "op/s"; "1" for counts, fractions and
+/// ratios; empty for words.
 const char* short_name(Unit unit);
 
 /// Judges a value, for a terminal with colours.
 enum class Tone { plain, good, doubtful, bad };
 
 struct Member;
-/// A value of a document: nothing, a scalar, a list, or an object of members.
+struct Table;
+/// A value of a document: nothing, a scalar, a list, an object whose keys are data, or the table
+/// that belongs to a row of another one.
 struct Datum {
   std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string,
-               std::vector<Datum>, std::vector<Member>>
+               std::vector<Datum>, std::vector<Member>, std::shared_ptr<const Table>>
       data;
   std::string shown = {};  ///< what people read instead of `data` in its unit
   Tone tone = Tone::plain;
@@ -63,6 +70,7 @@ struct Datum {
   Datum(const Interval& interval) : data(std::vector<Datum>{interval.low, interval.high}) {}
   Datum(std::vector<Datum> list) : data(std::move(list)) {}
   Datum(std::vector<Member> object);
+  Datum(Table table);
   template <class T>
   Datum(const std::vector<T>& list) : data(std::vector<Datum>(list.begin(), list.end())) {}
   template <class T>
@@ -84,8 +92,9 @@ struct Member {
 };
 inline Datum::Datum(std::vector<Member> object) : data(std::move(object)) {}
 
-/// Who reads a key: a text shows no keys that are for programs, a JSON none that are for people.
-enum class Audience { everyone, programs, people };
+/// Who reads a key: people in texts and HTML, programs in JSON documents and in spreadsheets, whose
+/// cells hold no lists.
+enum class Audience { people = 1, documents = 2, spreadsheets = 4, programs = 6, everyone = 7 };
 
 /// One value of a document.
 struct DocumentField {
@@ -114,6 +123,7 @@ struct Table {
   /// As many values as there are columns.
   void add(std::vector<Datum> row);
 };
+inline Datum::Datum(Table table) : data(std::make_shared<const Table>(std::move(table))) {}
 
 /// A sentence or heading for people alone.
 struct Line {
@@ -135,6 +145,11 @@ struct Document {
   void table(Table table);
 };
 
+/// Adds what ended a document early, at `error`, for programs: the verb tells people.
+void add_error(Document& document, const Error& error);
+/// Adds a list of sentences that programs find at `notes`.
+void add_notes(Document& document, const std::vector<std::string>& notes);
+
 enum class Colour { off, on };
 struct TextStyle {
   Colour colour = Colour::off;
@@ -145,9 +160,17 @@ struct TextStyle {
 /// "23.19 s", "412 Gop/s", "yes": how people read a value. A list is joined by commas.
 std::string value_text(const Datum& value, Unit unit);
 
+/// The forms of a document by the names that `--format` takes.
+enum class DocumentForm { console, json, csv, markdown, html };
+/// Throws UserError that names the nearest of those that are offered.
+DocumentForm parse_form(const std::string& name, std::initializer_list<DocumentForm> offered);
+
 std::string json_text(const Document& document);
 std::string console_text(const Document& document, const TextStyle& style = {});
 std::string markdown_text(const Document& document);
+
+/// The document in a form; its CSV and HTML are those of its first table for programs.
+std::string document_text(const Document& document, DocumentForm form, const TextStyle& style);
 
 /// The labels, then the rows; every column as wide as its widest cell, two spaces between.
 std::string console_text(const Table& table, const TextStyle& style = {});

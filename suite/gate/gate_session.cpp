@@ -16,7 +16,7 @@
 #include <optional>
 
 #include "metrics/base/error.hpp"
-#include "results/gate/gate_rows.hpp"
+#include "results/gate/gate_report.hpp"
 #include "suite/gate/lockstep_pairs.hpp"
 
 namespace heteroperf {

@@ -1,16 +1,15 @@
-// Messages quote files and commands of users, which may hold broken UTF-8; it is replaced, since a
-// report of an error may not fail itself.
+// Messages quote files and commands of users, which may hold broken UTF-8; the document replaces
+// it, since a report of an error may not fail itself.
 #include "suite/program/error_report_json.hpp"
 
-#include "metrics/base/strict_json.hpp"
-#include "results/text/error_object_json.hpp"
+#include "results/text/document.hpp"
 
 namespace heteroperf {
 
 std::string error_report_text(const Error& error) {
-  Json report = new_document("heteroperf-error");
-  report["error"] = error_object(error);
-  return report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  Document document{"heteroperf-error"};
+  add_error(document, error);
+  return json_text(document);
 }
 
 }  // namespace heteroperf

@@ -11,6 +11,7 @@
 namespace heteroperf {
 
 struct Document;
+struct TextStyle;
 
 enum class Verbosity { quiet, normal, verbose };
 
@@ -44,6 +45,8 @@ class Verb {
 void print(const Document& document, const GlobalOptions& options);
 /// The columns of the terminal; 0 where there is none or it is too narrow to show anything.
 int terminal_width();
+/// The colours and the width of the terminal that standard output is.
+TextStyle style_of(const GlobalOptions& options);
 
 /// Every verb, in the order of `heteroperf --help`.
 std::vector<std::unique_ptr<Verb>> all_verbs();

@@ -159,7 +159,7 @@ class RunOutput {
     if (options_.json) {
       fmt::print("{}", text);
     } else {
-      fmt::print("{}", show(suite_folder_, ShowFormat::console, colour()));
+      fmt::print("{}", show(suite_folder_, DocumentForm::console, style_of(options_)));
       print_next(suite_folder_);
     }
   }
@@ -188,10 +188,10 @@ class RunOutput {
     if (config_.out.empty()) point_latest_at(folder);
   }
 
-  Colour colour() const { return options_.color ? Colour::on : Colour::off; }
   void print(const std::string& record, const std::filesystem::path& folder) const {
     fmt::print("{}", show_record(record, folder.string(),
-                                 options_.json ? ShowFormat::json : ShowFormat::console, colour()));
+                                 options_.json ? DocumentForm::json : DocumentForm::console,
+                                 style_of(options_)));
     std::fflush(stdout);
   }
 

@@ -328,7 +328,8 @@ ExitCode launch_sweep(const SweepRequest& request, const SweepLimits& limits,
   if (!named) point_latest_at(folder);
   const SweepReport report = report_sweep(folder);
   fmt::print("{}",
-             options.json ? sweep_report_json_text(report) : sweep_report_console_text(report));
+             sweep_report_text(report, options.json ? DocumentForm::json : DocumentForm::console,
+                               style_of(options)));
   return exit_code_for(index);
 }
 

@@ -19,12 +19,6 @@
 namespace heteroperf {
 namespace {
 
-/// The forms of the answer.
-enum class ComparisonForm { console, json, markdown };
-constexpr Named<ComparisonForm> forms[] = {{ComparisonForm::console, "console"},
-                                           {ComparisonForm::json, "json"},
-                                           {ComparisonForm::markdown, "md"}};
-
 class CompareVerb : public Verb {
  public:
   const char* name() const override { return "compare"; }
@@ -47,15 +41,19 @@ class CompareVerb : public Verb {
         ->type_name("PCT");
     add_parsed_option(
         command, "--format", form_,
-        [](const std::string& name) { return parse_name(forms, "format", name); },
+        [](const std::string& name) {
+          using enum DocumentForm;
+          return parse_form(name, {console, json, markdown});
+        },
         "console, json or md");
   }
 
   ExitCode run(const GlobalOptions& options) override {
-    const ComparisonForm form = options.json ? ComparisonForm::json : form_;
+    const DocumentForm form = options.json ? DocumentForm::json : form_;
     // All problems of the options are told at once, before any folder is read.
     check_options();
-    fmt::print("{}", baseline_.empty() ? compare(form) : against_classes(form));
+    fmt::print("{}", baseline_.empty() ? compare(form, style_of(options))
+                                       : document_text(against_classes(), form, style_of(options)));
     return ExitCode::ok;
   }
 
@@ -82,39 +80,26 @@ class CompareVerb : public Verb {
   }
 
   /// Compares two sweeps by their points, everything else as two sets of runs.
-  std::string compare(ComparisonForm form) const {
+  std::string compare(DocumentForm form, const TextStyle& style) const {
     const auto a = sweep_folder_of(runs_[0]), b = sweep_folder_of(runs_[1]);
+    const double margin = threshold_percent_ / 100;
     // A sweep against a single run has no common points and is compared as a set of runs.
-    if (a && b) return compare_points(*a, *b, form);
+    if (a && b) return sweep_comparison_text(compare_sweeps(*a, *b, margin), form, style);
     // Throws where the two sides are no measurement of the same thing.
     const RunPairs runs = require_pairs({runs_[0]}, {runs_[1]}, "A", "B");
-    const RunComparison comparison = compare_runs(runs, threshold_percent_ / 100);
-    if (form == ComparisonForm::json) return comparison_json_text(comparison);
-    return form == ComparisonForm::markdown ? comparison_markdown_text(comparison)
-                                            : comparison_console_text(comparison);
-  }
-
-  std::string compare_points(const std::filesystem::path& a, const std::filesystem::path& b,
-                             ComparisonForm form) const {
-    const SweepComparison comparison = compare_sweeps(a, b, threshold_percent_ / 100);
-    if (form == ComparisonForm::json) return sweep_comparison_json_text(comparison);
-    return form == ComparisonForm::markdown ? sweep_comparison_markdown_text(comparison)
-                                            : sweep_comparison_console_text(comparison);
+    return document_text(comparison_document(compare_runs(runs, margin)), form, style);
   }
 
   /// The first operand is the mix; every other one holds the runs of one class.
-  std::string against_classes(ComparisonForm form) const {
+  Document against_classes() const {
     std::vector<RunSet> alone;
     for (std::size_t i = 1; i < runs_.size(); ++i) alone.push_back(require_runs({runs_[i]}));
-    const HeteroRatio ratio = hetero_ratio(require_runs({runs_[0]}), alone);
-    if (form == ComparisonForm::json) return hetero_ratio_json_text(ratio);
-    return form == ComparisonForm::markdown ? hetero_ratio_markdown_text(ratio)
-                                            : hetero_ratio_console_text(ratio);
+    return hetero_ratio_document(hetero_ratio(require_runs({runs_[0]}), alone));
   }
 
   std::vector<std::string> runs_;
   std::string baseline_;
-  ComparisonForm form_ = ComparisonForm::console;
+  DocumentForm form_ = DocumentForm::console;
   double threshold_percent_ = 2;
 };
 

@@ -104,12 +104,13 @@ class GateVerb : public Verb {
     keep(report, [&] { junit.save(gate_junit_text(report)); });
     keep(report, [&] { markdown.save(gate_markdown_text(report)); });
     if (!commands_.out.empty()) {
-      keep(report,
-           [&] { write_file_atomically(commands_.out / "gate.json", gate_json_text(report)); });
+      keep(report, [&] {
+        write_file_atomically(commands_.out / "gate.json", json_text(gate_document(report)));
+      });
     }
     // The reports are written; now the error ends the program as any other does.
     if (report.error) throw Error(*report.error);
-    fmt::print("{}", options.json ? gate_json_text(report) : gate_console_text(report));
+    print(gate_document(report), options);
     return exit_code_for(report.verdict);
   }
 

@@ -27,14 +27,14 @@ class HistoryVerb : public Verb {
   ExitCode run(const GlobalOptions& options) override {
     const ComparedMetric& metric = compared_metric(metric_);
     // Metrics without a unit are no numbers.
-    if (metric.unit[0] == '\0') {
+    if (metric.unit == Unit::none) {
       throw UserError(metric_ + " cannot be followed over time", "it is no number");
     }
     const std::vector<std::filesystem::path> paths(folders_.begin(), folders_.end());
     RunSet runs = find_runs(paths);
     require_some(runs, paths);
     const RunHistory history = run_history(std::move(runs), metric);
-    fmt::print("{}", options.json ? history_json_text(history) : history_console_text(history));
+    print(history_document(history), options);
     // Folders without a usable run answer nothing, and scripts should notice.
     return history.series.empty() ? ExitCode::invalid_result : ExitCode::ok;
   }

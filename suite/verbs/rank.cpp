@@ -16,12 +16,6 @@
 namespace heteroperf {
 namespace {
 
-using RankingText = std::string (*)(const RankingReport& ranking);
-constexpr Named<RankingText> forms[] = {{ranking_console_text, "console"},
-                                        {ranking_csv_text, "csv"},
-                                        {ranking_json_text, "json"},
-                                        {ranking_html_text, "html"}};
-
 /// The range of a count: the parser takes "-1" as the largest unsigned number.
 const CLI::Range a_count(std::int64_t{0}, std::int64_t{1} << 40);
 
@@ -69,8 +63,9 @@ class RankVerb : public Verb {
   }
 
   ExitCode run(const GlobalOptions& options) override {
-    const RankingText named = parse_name(forms, "format", format_);
-    const RankingText form = options.json ? ranking_json_text : named;
+    using enum DocumentForm;
+    const DocumentForm named = parse_form(format_, {console, csv, json, html});
+    const DocumentForm form = options.json ? json : named;
     check_filter();
     RankTables tables;
     if (!power_.empty()) tables.power = read_power_table(power_);
@@ -81,7 +76,7 @@ class RankVerb : public Verb {
     require_some(runs, paths);
     RankingReport ranking = rank_runs(std::move(runs), key_, filter_, tables);
     if (!published_.empty()) ranking.published.push_back(read_aiperf_results(published_));
-    fmt::print("{}", form(ranking));
+    fmt::print("{}", ranking_text(ranking, form, style_of(options)));
     // No run that can be ranked is a result that scripts must notice.
     return ranking.lists.empty() ? ExitCode::invalid_result : ExitCode::ok;
   }

@@ -33,8 +33,8 @@ class RecoverVerb : public Verb {
     if (const auto sweep = damaged_sweep_of(path_)) return run_of_sweep(*sweep, options);
     // Warnings do not keep the record from being made.
     warn(recover(path_).warnings);
-    fmt::print("{}", show(path_, options.json ? ShowFormat::json : ShowFormat::console,
-                          options.color ? Colour::on : Colour::off));
+    fmt::print("{}", show(path_, options.json ? DocumentForm::json : DocumentForm::console,
+                          style_of(options)));
     return ExitCode::ok;
   }
 
@@ -52,7 +52,8 @@ class RecoverVerb : public Verb {
     if (options.verbosity != Verbosity::quiet) fmt::print(stderr, "{}\n", recovered.done);
     const SweepReport report = report_sweep(folder);
     fmt::print("{}",
-               options.json ? sweep_report_json_text(report) : sweep_report_console_text(report));
+               sweep_report_text(report, options.json ? DocumentForm::json : DocumentForm::console,
+                                 style_of(options)));
     return ExitCode::ok;
   }
 

@@ -28,17 +28,23 @@ class ShowVerb : public Verb {
   void declare(CLI::App& command) override {
     command.add_option("run", path_, "run, suite or sweep folder, or a file inside one")
         ->required();
-    add_parsed_option(command, "--format", format_, parse_show_format, "console, json, csv or md");
+    add_parsed_option(
+        command, "--format", form_,
+        [](const std::string& name) {
+          using enum DocumentForm;
+          return parse_form(name, {console, json, csv, markdown});
+        },
+        "console, json, csv or md");
   }
 
   ExitCode run(const GlobalOptions& options) override {
-    const ShowFormat format = options.json ? ShowFormat::json : format_;
+    const DocumentForm form = options.json ? DocumentForm::json : form_;
     if (const auto sweep = sweep_folder_of(path_)) {
-      fmt::print("{}", sweep_text(report_sweep(*sweep), format));
+      fmt::print("{}", sweep_report_text(report_sweep(*sweep), form, style_of(options)));
       return ExitCode::ok;
     }
     require_sound();
-    fmt::print("{}", show(path_, format, options.color ? Colour::on : Colour::off));
+    fmt::print("{}", show(path_, form, style_of(options)));
     return ExitCode::ok;
   }
 
@@ -71,22 +77,8 @@ class ShowVerb : public Verb {
     }
   }
 
-  static std::string sweep_text(const SweepReport& report, ShowFormat format) {
-    switch (format) {
-      case ShowFormat::json:
-        return sweep_report_json_text(report);
-      case ShowFormat::csv:
-        return sweep_report_csv_text(report);
-      case ShowFormat::markdown:
-        return sweep_report_markdown_text(report);
-      case ShowFormat::console:
-        break;
-    }
-    return sweep_report_console_text(report);
-  }
-
   std::string path_;
-  ShowFormat format_ = ShowFormat::console;
+  DocumentForm form_ = DocumentForm::console;
 };
 
 }  // namespace

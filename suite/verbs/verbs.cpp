@@ -40,12 +40,15 @@ int terminal_width() {
   return known ? size.ws_col : 0;
 }
 
+TextStyle style_of(const GlobalOptions& options) {
+  return {options.color ? Colour::on : Colour::off, static_cast<std::size_t>(terminal_width())};
+}
+
 /// Tests run every verb, so no document with a key that says nothing gets past them.
 void print(const Document& document, const GlobalOptions& options) {
   HETEROPERF_ENSURE(unstated_keys(document).empty());
-  const TextStyle style{options.color ? Colour::on : Colour::off,
-                        static_cast<std::size_t>(terminal_width())};
-  fmt::print("{}", options.json ? json_text(document) : console_text(document, style));
+  const DocumentForm form = options.json ? DocumentForm::json : DocumentForm::console;
+  fmt::print("{}", document_text(document, form, style_of(options)));
 }
 
 }  // namespace heteroperf

@@ -33,7 +33,7 @@ std::string with_own_hashes(std::string_view text) {
 void use(const Journal& journal) {
   const std::string record = build_record(journal);
   parse_run_digest(record, "record.json");
-  show_record(record, "run", ShowFormat::markdown, Colour::off);
+  show_record(record, "run", DocumentForm::markdown, {});
   sample_tables(journal);
   first_wrong_content(journal, input_folder().path());
 }

@@ -7,9 +7,9 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace heteroperf;
   const std::string text(text_of(data, size));
   read_hostile([&] { parse_run_digest(text, "record.json"); });
-  for (const ShowFormat format :
-       {ShowFormat::console, ShowFormat::json, ShowFormat::csv, ShowFormat::markdown}) {
-    read_hostile([&] { show_record(text, "run", format, Colour::off); });
+  for (const DocumentForm format :
+       {DocumentForm::console, DocumentForm::json, DocumentForm::csv, DocumentForm::markdown}) {
+    read_hostile([&] { show_record(text, "run", format, {}); });
   }
   return 0;
 }

@@ -377,9 +377,11 @@ TEST_F(Comparing, LossesOfSeveralSeedsAreNotCompared) {
   ASSERT_EQ(comparison.skipped.size(), 1u);
   EXPECT_EQ(comparison.skipped[0].name, "loss_fingerprint");
   EXPECT_EQ(comparison.skipped[0].reason, "seeds/run differs");
-  EXPECT_NE(comparison_console_text(comparison).find("not compared: loss_fingerprint (seeds/run"),
+  EXPECT_NE(console_text(comparison_document(comparison))
+                .find("not compared: loss_fingerprint (seeds/run"),
             std::string::npos);
-  EXPECT_NE(comparison_json_text(comparison).find("\"skipped\""), std::string::npos);
+  EXPECT_NE(json_text(comparison_document(comparison)).find("\"skipped\""), std::string::npos);
+  EXPECT_EQ(unstated_keys(comparison_document(comparison)), std::vector<std::string>());
 }
 
 TEST_F(Comparing, OneRunPerSideCallsOnlyLargeChanges) {
@@ -441,8 +443,8 @@ TEST_F(Comparing, TheEnvironmentIsCompared) {
   EXPECT_EQ(paths, (std::vector<std::string>{"/config/seed", "/program/git_commit", "/seeds/run",
                                              "/system/host"}));
   EXPECT_TRUE(environment_differences(a.runs[0], a.runs[0]).empty());
-  const std::string text = comparison_console_text(compare_runs(arranged(a, b), 0.02));
-  EXPECT_NE(text.find("/system/host: node -> other"), std::string::npos);
+  const std::string text = console_text(comparison_document(compare_runs(arranged(a, b), 0.02)));
+  EXPECT_NE(text.find("/system/host         node"), std::string::npos);
 }
 
 TEST_F(Comparing, AnotherModelOfGpuIsAnotherEnvironment) {
@@ -458,8 +460,8 @@ TEST_F(Comparing, AnotherModelOfGpuIsAnotherEnvironment) {
   EXPECT_EQ(differences[0].b, "1 x NVIDIA A100 + 1 x NVIDIA H200");
   const RunPairs pairs = arranged(a, b);
   EXPECT_EQ(why_losses_may_differ(pairs), "system/gpus differs");
-  const std::string text = comparison_console_text(compare_runs(pairs, 0.02));
-  EXPECT_NE(text.find("/system/gpus: 2 x NVIDIA H200 -> "), std::string::npos) << text;
+  const std::string text = console_text(comparison_document(compare_runs(pairs, 0.02)));
+  EXPECT_NE(text.find("/system/gpus       2 x NVIDIA H200  1 x "), std::string::npos) << text;
 }
 
 TEST_F(Comparing, RecordsWithoutNamesOfGpusAreReadToo) {

@@ -225,7 +225,7 @@ TEST(GateReport, FormsSayTheSame) {
   GateReport report = judge_gate(blocks_of(5, 0.003, 0.06), rules_for(12));
   report.differences = {{"/system/<host>|&\xff", "a\"b", "c'd"}};
   report.reproduce = "heteroperf gate --base-cmd 'a' --head-cmd 'b'";
-  const Json json = Json::parse(gate_json_text(report));
+  const Json json = Json::parse(json_text(gate_document(report)));
   EXPECT_EQ(json.at("verdict"), "regression");
   EXPECT_EQ(json.at("metrics").size(), report.metrics.size());
   for (const char* key : {"name", "verdict", "ratio", "ci95", "p_adjusted", "kind"}) {
@@ -235,10 +235,11 @@ TEST(GateReport, FormsSayTheSame) {
   EXPECT_EQ(json.at("metrics").at(0).at("name"), "throughput");
   EXPECT_EQ(json.at("metrics").at(0).at("unit"), "image/s");
   EXPECT_EQ(json.at("metrics").at(1).at("unit"), "s");
+  EXPECT_EQ(unstated_keys(gate_document(report)), std::vector<std::string>());
   const std::string markdown = gate_markdown_text(report);
   EXPECT_EQ(markdown.rfind("### REGRESSION", 0), 0u);
   EXPECT_EQ(markdown.find("<host>"), std::string::npos);
-  EXPECT_NE(gate_console_text(report).find("throughput"), std::string::npos);
+  EXPECT_NE(console_text(gate_document(report)).find("throughput"), std::string::npos);
   const std::string junit = gate_junit_text(report);
   EXPECT_NE(junit.find("<failure"), std::string::npos);
   EXPECT_NE(junit.find("failures=\"4\""), std::string::npos) << junit;
@@ -256,9 +257,9 @@ TEST(GateReport, ShowsTheBootstrapIntervalAndKeepsTheOneThatDecides) {
     EXPECT_LT(gated.t_ci95->low, gated.ratio_ci95->low) << name;
     EXPECT_GT(gated.t_ci95->high, gated.ratio_ci95->high) << name;
   }
-  const Json json = Json::parse(gate_json_text(report)).at("metrics").at(0);
+  const Json json = Json::parse(json_text(gate_document(report))).at("metrics").at(0);
   EXPECT_EQ(json.at("t_ci95").at(0), metric_of(report, json.at("name")).t_ci95->low);
-  for (const auto& text : {gate_console_text(report), gate_markdown_text(report)}) {
+  for (const auto& text : {console_text(gate_document(report)), gate_markdown_text(report)}) {
     EXPECT_NE(text.find("change [bootstrap 95 %]"), std::string::npos) << text;
   }
   RunPairs apart = runs;
@@ -266,7 +267,7 @@ TEST(GateReport, ShowsTheBootstrapIntervalAndKeepsTheOneThatDecides) {
   report = judge_gate(apart, GateRules{});
   EXPECT_EQ(metric_of(report, "throughput").t_ci95->low,
             metric_of(report, "throughput").ratio_ci95->low);
-  EXPECT_NE(gate_console_text(report).find("change [t 95 %]"), std::string::npos);
+  EXPECT_NE(console_text(gate_document(report)).find("change [t 95 %]"), std::string::npos);
 }
 
 TEST(GateReport, MarkdownFitsAComment) {

@@ -1,8 +1,7 @@
-#include "results/comparison/metric_value_json.hpp"
-
 #include <gtest/gtest.h>
 
-#include "results/comparison/metric_text.hpp"
+#include <nlohmann/json.hpp>
+
 #include "results/comparison/run_comparison.hpp"
 #include "results/gate/gate_report.hpp"
 #include "results/record/record.hpp"
@@ -19,7 +18,10 @@ MetricValue count_of(const std::string& text) { return {text, std::stod(text)}; 
 
 OrderedJson json_of(const char* metric, const MetricValue& value,
                     MetricKind kind = MetricKind::exact) {
-  return metric_value_json(compared_metric(metric), kind, value);
+  Document document{"heteroperf-comparison"};
+  document.data("value", metric, Unit::none,
+                metric_datum(compared_metric(metric), kind, value, ""));
+  return OrderedJson::parse(json_text(document)).at("value");
 }
 
 /// Runs with an exact metric set by hand.
@@ -90,19 +92,22 @@ TEST(MetricValue, GateAndCompareWriteWhatDiffers) {
                                  runs_with("executed_per_step", beyond, 10));
   const GateReport gated = judge_gate(runs, {});
   const RunComparison compared = compare_runs(runs, 0.02);
-  const OrderedJson gate = metric_in(gate_json_text(gated), "executed_per_step");
+  const OrderedJson gate = metric_in(json_text(gate_document(gated)), "executed_per_step");
   EXPECT_EQ(gate.at("base"), "9007199254740992");
   EXPECT_EQ(gate.at("head"), beyond);
   EXPECT_EQ(gate.at("verdict"), "regression");
   EXPECT_FALSE(gate.contains("ratio"));
-  const OrderedJson compare = metric_in(comparison_json_text(compared), "executed_per_step");
+  const OrderedJson compare =
+      metric_in(json_text(comparison_document(compared)), "executed_per_step");
   EXPECT_EQ(compare.at("a"), "9007199254740992");
   EXPECT_EQ(compare.at("b"), beyond);
   EXPECT_EQ(compare.at("changed"), true);
-  const std::string row = "9007199254740992 " + beyond + "                    differs";
-  EXPECT_NE(gate_console_text(gated).find(row), std::string::npos) << gate_console_text(gated);
-  EXPECT_NE(comparison_console_text(compared).find("differs  worse"), std::string::npos);
-  EXPECT_TRUE(metric_in(gate_json_text(gated), "operations_per_step").at("base").is_string());
+  const std::string row = "9007199254740992  " + beyond + "  ";
+  EXPECT_NE(console_text(gate_document(gated)).find(row), std::string::npos)
+      << console_text(gate_document(gated));
+  EXPECT_NE(console_text(comparison_document(compared)).find("worse"), std::string::npos);
+  EXPECT_TRUE(
+      metric_in(json_text(gate_document(gated)), "operations_per_step").at("base").is_string());
 }
 
 }  // namespace

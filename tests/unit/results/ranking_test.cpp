@@ -66,9 +66,11 @@ TEST_F(RankTest, EntriesWithoutAnIntervalShareARankAndSaySo) {
     EXPECT_TRUE(entry.shared);
     EXPECT_EQ(entry.basis == IntervalBasis::none, entry.name != "2");
   }
-  const std::string text = ranking_console_text(ranking);
+  const std::string text = ranking_text(ranking, DocumentForm::console);
   EXPECT_NE(text.find("1, no interval"), std::string::npos) << text;
-  EXPECT_EQ(Json::parse(ranking_json_text(ranking)).at("entries").at(0).at("interval"), "none");
+  EXPECT_EQ(
+      Json::parse(ranking_text(ranking, DocumentForm::json)).at("entries").at(0).at("interval"),
+      "none");
 }
 
 TEST_F(RankTest, ErrorsThatAreKnownUnlikeWellDoNotCompare) {
@@ -91,10 +93,11 @@ TEST_F(RankTest, ErrorsThatAreKnownUnlikeWellDoNotCompare) {
   EXPECT_EQ(ranking.lists[0].error_basis, "100 wrong answers");
   EXPECT_EQ(ranking.lists[1].error_basis, "400 answers");
   EXPECT_EQ(ranking.lists[1].entries.at(0).rank, 1u);
-  for (const std::string& text : {ranking_console_text(ranking), ranking_html_text(ranking)}) {
+  for (const std::string& text :
+       {ranking_text(ranking, DocumentForm::console), ranking_text(ranking, DocumentForm::html)}) {
     EXPECT_NE(text.find("image, errors known by 100 wrong answers"), std::string::npos) << text;
   }
-  const Json entries = Json::parse(ranking_json_text(ranking)).at("entries");
+  const Json entries = Json::parse(ranking_text(ranking, DocumentForm::json)).at("entries");
   EXPECT_EQ(entries.at(2).at("error_basis"), "400 answers");
 }
 
@@ -123,7 +126,7 @@ TEST_F(RankTest, EveryExcludedRecordHasItsReason) {
   ASSERT_EQ(ranking.lists.size(), 1u);
   EXPECT_EQ(ranking.lists[0].entries.size(), 1u);
   EXPECT_EQ(ranking.excluded.size(), 6u);
-  const std::string text = ranking_console_text(ranking);
+  const std::string text = ranking_text(ranking, DocumentForm::console);
   for (const char* reason : {"class open", "quick", "not what was measured", "no journal",
                              "not valid JSON", "status failed", "same seed"}) {
     EXPECT_NE(text.find(reason), std::string::npos) << reason;
@@ -158,11 +161,11 @@ TEST_F(RankTest, ARowIsTheMeanOfItsRepetitions) {
                                                      : *entry.regulated_score;
     EXPECT_EQ(entry.by, by);
   }
-  const Json entry = Json::parse(ranking_json_text(ranked())).at("entries").at(0);
+  const Json entry = Json::parse(ranking_text(ranked(), DocumentForm::json)).at("entries").at(0);
   ASSERT_EQ(entry.at("runs").size(), 2u);
   EXPECT_EQ(entry.at("runs").at(0).at("run_id"), "run-001");
   EXPECT_EQ(entry.at("runs").at(1).at("record_sha256"), b.record_sha256);
-  EXPECT_NE(ranking_csv_text(ranked()).find(",run-001 run-002"), std::string::npos);
+  EXPECT_NE(ranking_text(ranked(), DocumentForm::csv).find(",run-001 run-002"), std::string::npos);
 }
 
 TEST_F(RankTest, OtherPlansTransportsAndConfigurationsAreNoRepetitions) {
@@ -250,10 +253,14 @@ TEST_F(RankTest, DevicesAreNamedWithTheirModelsWhereTheClassesDoNot) {
     SampleRun run = sample_of({.gpus = {"NVIDIA H200"}});
     run.last<ScaleEvent>().devices = devices;
     run.write_finished(RunFiles{path() / "run"});
-    return Json::parse(ranking_json_text(ranked())).at("entries").at(0).at("devices");
+    return Json::parse(ranking_text(ranked(), DocumentForm::json))
+        .at("entries")
+        .at(0)
+        .at("devices");
   };
   EXPECT_EQ(devices_of({{"gpu", 1}, {"cpu", 1}}), "1 x gpu + 1 x cpu (1 x NVIDIA H200)");
-  EXPECT_NE(ranking_console_text(ranked()).find("(1 x NVIDIA H200)"), std::string::npos);
+  EXPECT_NE(ranking_text(ranked(), DocumentForm::console).find("(1 x NVIDIA H200)"),
+            std::string::npos);
   EXPECT_EQ(devices_of({{"NVIDIA H200", 1}}), "1 x NVIDIA H200");
 }
 
@@ -303,7 +310,7 @@ TEST_F(RankTest, NodesAreTheHostsOfTheRanks) {
   EXPECT_EQ(nodes({.fewest_nodes = 2}), (Counts{3}));
   EXPECT_EQ(nodes({.most_nodes = 2}), (Counts{1}));
   EXPECT_EQ(nodes({.fewest_nodes = 3, .most_nodes = 3}), (Counts{3}));
-  const Json all = Json::parse(ranking_json_text(ranked()));
+  const Json all = Json::parse(ranking_text(ranked(), DocumentForm::json));
   for (const Json& entry : all.at("entries")) {
     const bool unknown = entry.at("run_id") == "run-001";
     EXPECT_EQ(entry.contains("nodes"), !unknown);

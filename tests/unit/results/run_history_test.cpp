@@ -41,11 +41,12 @@ TEST(RunHistory, FindsTheStepWithCommitAndEnvironment) {
   const RunHistory times = run_history(find_runs({folder.path()}), compared_metric("step_time_s"));
   ASSERT_EQ(times.series[0].changes.size(), 1u);
   EXPECT_TRUE(times.series[0].changes[0].worse);
-  const Json json = Json::parse(history_json_text(history));
+  const Json json = Json::parse(json_text(history_document(history)));
+  EXPECT_EQ(unstated_keys(history_document(history)), std::vector<std::string>());
   EXPECT_EQ(json.at("change_points").at(0).at("index"), 20);
   EXPECT_EQ(json.at("change_points").at(0).at("commit"), "commit20");
   EXPECT_EQ(json.at("series").at(0).at("points").size(), 30u);
-  EXPECT_NE(history_console_text(history).find("WORSE"), std::string::npos);
+  EXPECT_NE(console_text(history_document(history)).find("WORSE"), std::string::npos);
 }
 
 TEST(RunHistory, SeriesAreKeptApartAndBadRecordsSkipped) {
@@ -110,7 +111,7 @@ TEST(RunHistory, RunsThatWereAskedForOtherwiseAreAnotherSeries) {
     EXPECT_TRUE(series.changes.empty());
   }
   EXPECT_TRUE(history.series[0].label.ends_with(", plan.pipeline=1")) << history.series[0].label;
-  const Json json = Json::parse(history_json_text(history));
+  const Json json = Json::parse(json_text(history_document(history)));
   EXPECT_EQ(json.at("series").at(1).at("setup"), Json({{"/config/plan/pipeline", "2"}}));
 }
 
@@ -140,7 +141,7 @@ TEST(RunHistory, KeysOfANewProgramAndItsPlanAreMarks) {
             std::vector<std::string>{"/config/plan/overlap: (none) -> true"});
   ASSERT_EQ(points[2].environment_changes.size(), 1u);
   EXPECT_TRUE(points[2].environment_changes[0].starts_with("/plan_summary: "));
-  EXPECT_NE(history_console_text(history).find("* /plan_summary: "), std::string::npos);
+  EXPECT_NE(console_text(history_document(history)).find("* /plan_summary: "), std::string::npos);
 }
 
 TEST(RunHistory, ASettingOfOneProgramIsAnotherSeries) {
@@ -156,8 +157,8 @@ TEST(RunHistory, NamesOfFoldersAreEscaped) {
   const std::filesystem::path torn = folder.path() / "evil\x1b[2J\xff\nskipped x";
   std::filesystem::create_directories(torn);
   std::ofstream(torn / "record.json") << "{";
-  const std::string text =
-      history_console_text(run_history(find_runs({folder.path()}), compared_metric("throughput")));
+  const std::string text = console_text(
+      history_document(run_history(find_runs({folder.path()}), compared_metric("throughput"))));
   EXPECT_NE(text.find("skipped "), std::string::npos);
   for (const char* raw : {"\x1b", "\xff", "\nskipped x"}) {
     EXPECT_EQ(text.find(raw), std::string::npos) << text;

@@ -15,8 +15,8 @@
 namespace heteroperf {
 namespace {
 
-std::string shown(const SampleRun& run, ShowFormat format = ShowFormat::console) {
-  return show_record(build_record(run.journal()), "results/run", format, Colour::off);
+std::string shown(const SampleRun& run, DocumentForm format = DocumentForm::console) {
+  return show_record(build_record(run.journal()), "results/run", format, {});
 }
 
 bool matches(const std::string& text, const std::string& pattern) {
@@ -54,7 +54,8 @@ TEST(Show, EveryStageOfARunHasATable) {
   for (std::size_t lines = 1; lines <= run.lines.size(); ++lines) {
     SampleRun cut = run;
     cut.lines.resize(lines);
-    for (const ShowFormat format : {ShowFormat::console, ShowFormat::markdown, ShowFormat::csv}) {
+    for (const DocumentForm format :
+         {DocumentForm::console, DocumentForm::markdown, DocumentForm::csv}) {
       EXPECT_NE(shown(cut, format), "");
     }
   }
@@ -62,9 +63,9 @@ TEST(Show, EveryStageOfARunHasATable) {
 
 TEST(Show, ColoursOnlyWhenAsked) {
   const std::string record = build_record(fixed_run().journal());
-  EXPECT_NE(show_record(record, "r", ShowFormat::console, Colour::on).find('\x1b'),
+  EXPECT_NE(show_record(record, "r", DocumentForm::console, {Colour::on}).find('\x1b'),
             std::string::npos);
-  EXPECT_EQ(show_record(record, "r", ShowFormat::markdown, Colour::on).find('\x1b'),
+  EXPECT_EQ(show_record(record, "r", DocumentForm::markdown, {Colour::on}).find('\x1b'),
             std::string::npos);
 }
 
@@ -80,7 +81,7 @@ TEST(Show, NoTextOfARunReachesTheTerminalsControls) {
 TEST(Show, CsvHasAsManyCellsAsColumns) {
   SampleRun run = fixed_run();
   run.last<WorkloadEvent>().size = "a,\"b\"";
-  const std::string csv = shown(run, ShowFormat::csv);
+  const std::string csv = shown(run, DocumentForm::csv);
   const std::size_t line_end = csv.find('\n');
   const std::string header = csv.substr(0, line_end);
   std::string row = csv.substr(line_end + 1);
@@ -93,7 +94,7 @@ TEST(Show, CsvHasAsManyCellsAsColumns) {
 
 TEST(Show, JsonIsTheRecordItself) {
   const std::string record = build_record(fixed_run().journal());
-  EXPECT_EQ(show_record(record, "r", ShowFormat::json, Colour::on), record);
+  EXPECT_EQ(show_record(record, "r", DocumentForm::json, {Colour::on}), record);
 }
 
 TEST(Show, ReadsRunsAndSuitesFromTheirFolder) {
@@ -103,15 +104,15 @@ TEST(Show, ReadsRunsAndSuitesFromTheirFolder) {
   part_of_suite(search_run(), plan, "automl-image")
       .write_finished({folder.path() / "automl-image"});
   write_suite_record(folder.path(), plan);
-  EXPECT_TRUE(matches(show(folder.path() / "image", ShowFormat::console, Colour::off), "OPS +"));
-  const std::string table = show(folder.path(), ShowFormat::console, Colour::off);
+  EXPECT_TRUE(matches(show(folder.path() / "image", DocumentForm::console, {}), "OPS +"));
+  const std::string table = show(folder.path(), DocumentForm::console, {});
   EXPECT_TRUE(matches(table, "image +.* kop/s .*complete, closed\n")) << table;
   EXPECT_TRUE(matches(table, "llm +no score, partial, no record\n")) << table;
   EXPECT_TRUE(matches(table, "validity +invalid, not rankable\n")) << table;
   EXPECT_FALSE(matches(table, "suite OPS")) << table;
   EXPECT_TRUE(matches(table, "workload llm \\(invalid\\): expected closed, found no record"))
       << table;
-  const std::string csv = show(folder.path(), ShowFormat::csv, Colour::off);
+  const std::string csv = show(folder.path(), DocumentForm::csv, {});
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 3);
 }
 
@@ -126,19 +127,19 @@ TEST(Show, NamesWhatIsWrong) {
                                              "\"metrics\":{\"ops_per_second\":{}}}")}) {
     write_file_atomically(files.record(), bad);
     try {
-      show(files.folder, ShowFormat::console, Colour::off);
+      show(files.folder, DocumentForm::console, {});
       FAIL() << bad;
     } catch (const UserError& error) {
       EXPECT_NE(std::string(error.what()).find(files.record().string()), std::string::npos)
           << error.what();
     }
   }
-  EXPECT_THROW(show(folder.path(), ShowFormat::console, Colour::off), UserError);
+  EXPECT_THROW(show(folder.path(), DocumentForm::console, {}), UserError);
 }
 
 std::string hint_of(const std::filesystem::path& path) {
   try {
-    show(path, ShowFormat::console, Colour::off);
+    show(path, DocumentForm::console, {});
   } catch (const UserError& error) {
     return error.problems().front().suggestion;
   }
@@ -166,14 +167,15 @@ TEST(Show, SaysWhatCanStillBeDoneAboutADamagedFile) {
     write_file_atomically(part.record(), bad);
     EXPECT_EQ(hint_of(part.folder), "heteroperf recover rebuilds a record from its journal.");
     recover(part.folder);
-    EXPECT_NE(show(part.folder, ShowFormat::console, Colour::off), "");
+    EXPECT_NE(show(part.folder, DocumentForm::console, {}), "");
   }
 }
 
-TEST(ShowFormat, IsParsedOrCorrected) {
-  EXPECT_EQ(parse_show_format("md"), ShowFormat::markdown);
+TEST(DocumentForm, IsParsedOrCorrected) {
+  using enum DocumentForm;
+  EXPECT_EQ(parse_form("md", {console, json, markdown}), markdown);
   try {
-    parse_show_format("jsn");
+    parse_form("jsn", {console, json, markdown});
     FAIL();
   } catch (const UserError& error) {
     EXPECT_NE(std::string(error.what()).find("Did you mean 'json'?"), std::string::npos);

@@ -206,12 +206,12 @@ TEST_F(SweepTest, RanksAreHeldAgainstRanksOfAsManyThreads) {
   EXPECT_FALSE(report.rows[0].efficiency || report.rows[0].speedup);
   EXPECT_EQ(report.rows[1].scaling, "base");
   EXPECT_NEAR(report.rows[2].efficiency->value, 0.5, 0.01);
-  EXPECT_NE(sweep_report_console_text(report).find("threads"), std::string::npos);
+  EXPECT_NE(sweep_report_text(report, DocumentForm::console).find("threads"), std::string::npos);
 }
 
 TEST_F(SweepTest, EveryFormTellsTheSameRows) {
   const SweepReport report = reported({{1, 4, 12, 1}, {2, 4, 12, 1}});
-  const std::string csv = sweep_report_csv_text(report);
+  const std::string csv = sweep_report_text(report, DocumentForm::csv);
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 3) << csv;
   const std::string header = csv.substr(0, csv.find('\n'));
   for (std::size_t at = 0; at < csv.size(); at = csv.find('\n', at) + 1) {
@@ -222,7 +222,7 @@ TEST_F(SweepTest, EveryFormTellsTheSameRows) {
   }
   const std::string speedup = fmt::format("{}", *report.rows[1].speedup);
   EXPECT_NE(csv.find("," + speedup + ","), std::string::npos) << csv;
-  const std::string markdown = sweep_report_markdown_text(report);
+  const std::string markdown = sweep_report_text(report, DocumentForm::markdown);
   EXPECT_NE(markdown.find("\n| point | devices | runs |"), std::string::npos) << markdown;
   EXPECT_NE(markdown.find(fmt::format("| {:.3f} |", *report.rows[1].speedup)), std::string::npos)
       << markdown;
@@ -243,7 +243,8 @@ TEST_F(SweepTest, MoreThreadsThanCpusAreMarked) {
   const SweepReport report = reported({{6, 4, 12, 1}, {8, 4, 12, 1}});
   EXPECT_EQ(report.rows[0].crowding, "");
   EXPECT_EQ(report.rows[1].crowding, "8 threads on 6 CPUs");
-  EXPECT_NE(sweep_report_console_text(report).find("8 threads on 6 CPUs"), std::string::npos);
+  EXPECT_NE(sweep_report_text(report, DocumentForm::console).find("8 threads on 6 CPUs"),
+            std::string::npos);
 }
 
 TEST_F(SweepTest, TheReportSaysTheSameAsTheTable) {
@@ -275,10 +276,10 @@ TEST_F(SweepTest, AnIntervalOfTwoFarRunsIsSaidToBeNone) {
   const SweepReport report = report_sweep(folder());
   const Interval& ops = *report.rows[1].ops_per_second.ci95;
   EXPECT_GT(ops.high / ops.low, 2);
-  const std::string text = sweep_report_console_text(report);
+  const std::string text = sweep_report_text(report, DocumentForm::console);
   EXPECT_NE(text.find("% (2 runs: no useful interval)"), std::string::npos) << text;
   EXPECT_EQ(text.find("±"), std::string::npos);
-  const Json json = Json::parse(sweep_report_json_text(report));
+  const Json json = Json::parse(sweep_report_text(report, DocumentForm::json));
   EXPECT_EQ(json.at("results").at(1).at("ops_per_second").at("ci95").at(1), ops.high);
 }
 
@@ -312,9 +313,9 @@ TEST_F(SweepTest, RepetitionsGiveIntervalsRunByRun) {
   EXPECT_LT(efficiency.ci95->high - efficiency.ci95->low, 0.02);
   const Interval& ops = *report.rows[1].ops_per_second.ci95;
   EXPECT_GT((ops.high - ops.low) / report.rows[1].ops_per_second.value, 0.1);
-  const Json json = Json::parse(sweep_report_json_text(report));
+  const Json json = Json::parse(sweep_report_text(report, DocumentForm::json));
   EXPECT_EQ(json.at("results").at(1).at("runs"), 3);
-  EXPECT_NE(sweep_report_console_text(report).find("strong"), std::string::npos);
+  EXPECT_NE(sweep_report_text(report, DocumentForm::console).find("strong"), std::string::npos);
 }
 
 TEST_F(SweepTest, WhatFailedOrWasEditedHidesNothingElse) {
@@ -380,8 +381,9 @@ TEST_F(SweepTest, ARunWhoseFolderIsGoneIsNotComplete) {
   fs::remove_all(folder() / index.runs[0].folder);
   write_sweep(folder(), index);
   const SweepReport report = report_sweep(folder());
-  EXPECT_TRUE(sweep_report_console_text(report).starts_with("1 of 2 runs are complete"));
-  EXPECT_EQ(Json::parse(sweep_report_json_text(report)).at("status"), "partial");
+  EXPECT_TRUE(
+      sweep_report_text(report, DocumentForm::console).starts_with("1 of 2 runs are complete"));
+  EXPECT_EQ(Json::parse(sweep_report_text(report, DocumentForm::json)).at("status"), "partial");
 }
 
 TEST_F(SweepTest, AnEditedExitCodeFailsVerification) {
@@ -432,7 +434,7 @@ TEST_F(SweepTest, SweepsAreComparedPointByPoint) {
   EXPECT_NEAR(*comparison.points[0].comparison.ratio, 0.5, 0.01);
   EXPECT_EQ(comparison.only_a, std::vector<std::string>{"ranks=1"});
   EXPECT_EQ(comparison.only_b, std::vector<std::string>{"ranks=4"});
-  const Json json = Json::parse(sweep_comparison_json_text(comparison));
+  const Json json = Json::parse(sweep_comparison_text(comparison, DocumentForm::json));
   EXPECT_EQ(json.at("verdict"), "slower");
 }
 

@@ -253,7 +253,7 @@ TEST(Verify, DoesNotWaitForPipes) {
   EXPECT_EQ(failures(verify(files.folder)), "");
   ASSERT_EQ(mkfifo(files.suite().c_str(), 0600), 0);
   EXPECT_FALSE(verify(files.folder).ok());
-  EXPECT_THROW(show(files.folder, ShowFormat::console, Colour::off), UserError);
+  EXPECT_THROW(show(files.folder, DocumentForm::console, {}), UserError);
 }
 
 TEST(Verify, HoldsHostsToTheBinding) {
@@ -438,7 +438,7 @@ TEST(Recover, IsNamedWhereARecordIsMissing) {
   fs::remove(stored.files.record());
   const std::string hint = "`heteroperf recover " + stored.files.folder.string() + "`";
   try {
-    show(stored.files.folder, ShowFormat::console, Colour::off);
+    show(stored.files.folder, DocumentForm::console, {});
     FAIL();
   } catch (const UserError& error) {
     EXPECT_NE(std::string(error.what()).find(hint), std::string::npos) << error.what();

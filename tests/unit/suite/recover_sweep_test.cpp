@@ -52,7 +52,8 @@ TEST_F(RecoverSweepTest, OtherVerbsTakeARebuiltSweep) {
   EXPECT_TRUE(verification.ok()) << verification.to_json();
   const SweepReport report = report_sweep(sweep());
   EXPECT_EQ(report.rows.size(), 2u);
-  EXPECT_NE(sweep_report_console_text(report).find("not known: runs after 004"), std::string::npos);
+  EXPECT_NE(sweep_report_text(report, DocumentForm::console).find("not known: runs after 004"),
+            std::string::npos);
   EXPECT_EQ(complete_points(sweep()).size(), 2u);
   EXPECT_EQ(find_runs({sweep()}).runs.size(), 4u);
 }

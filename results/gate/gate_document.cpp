@@ -1,0 +1,397 @@
+// The forms of a gate's report. The headline is one line that stands alone in a list of checks: the
+// verdict, how many metrics changed, how many runs that rests on, if the null control is clean, and
+// the smallest loss that these runs could have seen. Without that last number a pass says little:
+// it may be that nothing changed, or that nothing could be seen.
+//
+// Inside the program widths and limits are logarithms, because errors add up there; a reader of the
+// document wants fractions, so they are converted here. A gate that ended early has `error` in
+// place of `verdict`, so that a script cannot take half a measurement for a pass. The Markdown is a
+// comment on a change: the verdict and the changed rows first, the rest folded, and parts left out
+// from the end where the comment would grow beyond what a code host takes. The JUnit XML makes each
+// metric a test case, since nearly every system of continuous integration shows those: a regression
+// is a failure, an open question is skipped.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+
+#include "results/comparison/run_comparison.hpp"
+#include "results/gate/gate_report.hpp"
+#include "results/text/number_text.hpp"
+#include "results/text/text_escapes.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr std::size_t most_markdown_bytes = 60 * 1024;
+constexpr std::size_t most_differences = 40;
+constexpr std::size_t longest_cell = 200, longest_remark = 2000;
+
+// ---------------------------------------------------------------- words
+
+std::string upper(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return text;
+}
+
+/// "1 worse, 2 undecided of 6 metrics"; kinds without a metric are left out.
+std::string count_text(const GateReport& report) {
+  const std::size_t regressions = report.count(GateVerdict::regression);
+  const std::size_t improved = report.count(GateVerdict::improved);
+  const std::size_t open = report.count(GateVerdict::inconclusive);
+  std::string text;
+  const auto add = [&](std::size_t count, const char* what) {
+    if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, what);
+  };
+  add(regressions, "worse");
+  add(improved, "better");
+  add(open, "undecided");
+  return fmt::format("{} of {} metrics", text.empty() ? "0 changed" : text, report.metrics.size());
+}
+
+/// The amount of evidence in the unit of the order in which the runs ran.
+std::string runs_text(const GateReport& report) {
+  if (report.order == RunOrder::apart) {
+    return fmt::format("{} run{} of each, not interleaved", report.blocks,
+                       report.blocks == 1 ? "" : "s");
+  }
+  if (report.order == RunOrder::lockstep) {
+    return fmt::format("{} pair{} of processes in lockstep", report.blocks,
+                       report.blocks == 1 ? "" : "s");
+  }
+  return fmt::format("{} block{} of base, head, head, base", report.blocks,
+                     report.blocks == 1 ? "" : "s");
+}
+
+/// The noise is the widest half width of the control, as a percentage of the value.
+std::string control_text(const NullControl& control) {
+  if (!control.measured) return "no null control";
+  return fmt::format("null control {} (noise {:.1f} %)", control.alarm ? "ALARMS" : "clean",
+                     100 * std::expm1(control.noise));
+}
+
+std::string resolution_text(const GateReport& report) {
+  if (!report.resolution) return "";
+  return fmt::format(" | resolves {:.1f} % (threshold {:.2g} %)", 100 * *report.resolution,
+                     100 * report.threshold);
+}
+
+}  // namespace
+
+std::string gate_headline(const GateReport& report) {
+  if (report.error) {
+    return fmt::format("ERROR: {}{}", report.error->problems().front().problem,
+                       report.blocks == 0 ? "" : " | after " + runs_text(report));
+  }
+  return fmt::format("{}: {} | {} | {}{}", upper(to_string(report.verdict)), count_text(report),
+                     runs_text(report), control_text(report.control), resolution_text(report));
+}
+
+namespace {
+
+std::string change_heading(const GateReport& report) {
+  return fmt::format("change [{} 95 %]", report.order == RunOrder::blocks ? "bootstrap" : "t");
+}
+
+/// The change of a metric; too few blocks have no interval.
+std::string change_of(const GatedMetric& gated) {
+  if (gated.kind == MetricKind::exact) return exact_change_text(gated.base, gated.head);
+  const std::string text = change_with_interval(*gated.ratio, gated.ratio_ci95);
+  return gated.ratio_ci95 ? text : text + " (too few)";
+}
+
+/// True for a metric that was judged by its interval.
+bool has_evidence(const GatedMetric& gated) {
+  return gated.kind == MetricKind::statistical && gated.ratio_ci95.has_value();
+}
+
+Datum verdict_of(const GatedMetric& gated) {
+  constexpr Tone tones[] = {Tone::plain, Tone::good, Tone::doubtful, Tone::bad};
+  std::string text = to_string(gated.verdict);
+  if (has_evidence(gated)) {
+    text += fmt::format(" (limit {:.1f} %)", -100 * std::expm1(-gated.judgement.limit));
+  }
+  return Datum(to_string(gated.verdict))
+      .as(text)
+      .judged(tones[static_cast<std::size_t>(gated.verdict)]);
+}
+
+/// Worse rows come first, then undecided and better ones.
+std::vector<const GatedMetric*> rows_that_matter(const GateReport& report) {
+  std::vector<const GatedMetric*> rows;
+  for (const GateVerdict verdict :
+       {GateVerdict::regression, GateVerdict::inconclusive, GateVerdict::improved}) {
+    for (const GatedMetric& gated : report.metrics) {
+      if (gated.verdict == verdict) rows.push_back(&gated);
+    }
+  }
+  return rows;
+}
+
+std::vector<const GatedMetric*> rows_that_pass(const GateReport& report) {
+  std::vector<const GatedMetric*> rows;
+  for (const GatedMetric& gated : report.metrics) {
+    if (gated.verdict == GateVerdict::pass) rows.push_back(&gated);
+  }
+  return rows;
+}
+
+/// Everything else there is to say, a sentence each: the error's problems, why it is inconclusive,
+/// notes.
+std::vector<std::string> gate_remarks(const GateReport& report) {
+  std::vector<std::string> remarks;
+  if (report.error) {
+    for (const Problem& problem : report.error->problems()) remarks.push_back(problem.text());
+  }
+  if (!report.why_inconclusive.empty())
+    remarks.push_back("inconclusive: " + report.why_inconclusive);
+  if (report.lockstep) {
+    const LockstepFacts& facts = *report.lockstep;
+    remarks.push_back(fmt::format(
+        "lockstep: {} quads of turns of {} step{}; fresh processes of one program differ by {:.2f} "
+        "% (standard deviation); a program that stood still used {:.2f} % of a core",
+        facts.quads, facts.steps_per_turn, facts.steps_per_turn == 1 ? "" : "s",
+        100 * facts.process_spread, 100 * facts.idle_cpu_share));
+  }
+  for (const std::string& note : report.notes) remarks.push_back(note);
+  return remarks;
+}
+
+// ---------------------------------------------------------------- tables
+
+/// The metrics in this order, with the columns that people or programs read.
+Table gated_table(const GateReport& report, const std::vector<const GatedMetric*>& rows,
+                  Audience audience) {
+  using enum Audience;
+  Table table{"metrics",
+              "",
+              {{"name", "metric", Unit::none},
+               {"kind", "kind", Unit::none, programs},
+               {"direction", "direction that is better", Unit::none, programs},
+               {"unit", "unit", Unit::none, programs},
+               {"base", "base", Unit::none},
+               {"head", "head", Unit::none},
+               {"", change_heading(report), Unit::none, people},
+               {"ratio", "head / base", Unit::ratio, programs},
+               {"ci95", "95 % interval of head / base", Unit::ratio, programs},
+               {"t_ci95", "the same by Student's t", Unit::ratio, programs},
+               {"p_adjusted", "adj. p", Unit::ratio},
+               {"limit", "change that is a regression", Unit::fraction, programs},
+               {"more_blocks", "blocks that would settle it", Unit::count, programs},
+               {"verdict", "verdict", Unit::none}},
+              {},
+              audience};
+  for (const GatedMetric* gated : rows) {
+    const ComparedMetric& metric = *gated->metric;
+    const bool judged = has_evidence(*gated);
+    const auto if_judged = [&](Datum value) { return judged ? value : Datum(); };
+    const double p = gated->judgement.p_adjusted;
+    table.add({metric.name, to_string(gated->kind), to_string(metric.direction), gated->unit,
+               metric_datum(metric, gated->kind, gated->base, gated->unit),
+               metric_datum(metric, gated->kind, gated->head, gated->unit), change_of(*gated),
+               gated->ratio, if_judged(gated->ratio_ci95), if_judged(gated->t_ci95),
+               if_judged(Datum(p).as(fmt::format("{:.2g}", p))),
+               if_judged(-std::expm1(-gated->judgement.limit)), if_judged(gated->more_blocks),
+               verdict_of(*gated)});
+  }
+  return table;
+}
+
+std::vector<const GatedMetric*> all_rows(const GateReport& report) {
+  std::vector<const GatedMetric*> rows;
+  for (const GatedMetric& gated : report.metrics) rows.push_back(&gated);
+  return rows;
+}
+
+/// A half width of a difference of logarithms as the fraction by which the larger value exceeds.
+double fraction(double log_width) { return std::expm1(log_width); }
+
+/// The names of orders in the document; blocks are called "interleaved" there.
+const char* order_name(RunOrder order) {
+  switch (order) {
+    case RunOrder::blocks:
+      return "interleaved";
+    case RunOrder::lockstep:
+      return "lockstep";
+    case RunOrder::apart:
+      break;
+  }
+  return "apart";
+}
+
+/// A control that was not measured has no numbers: they would be those of the gain.
+void add_facts(Document& document, const GateReport& report) {
+  document.data("threshold", "loss that is a regression", Unit::fraction, report.threshold);
+  document.data("blocks", "blocks, or pairs of processes", Unit::count, report.blocks);
+  document.data("order", "order of the runs", Unit::none, order_name(report.order));
+  document.data("resolution", "smallest loss that could be seen", Unit::fraction,
+                report.resolution);
+  if (report.lockstep) {
+    const LockstepFacts& facts = *report.lockstep;
+    document.data("lockstep.quads", "quads of turns", Unit::count, facts.quads);
+    document.data("lockstep.steps_per_turn", "steps of a turn", Unit::count, facts.steps_per_turn);
+    document.data("lockstep.process_spread", "spread between fresh processes", Unit::fraction,
+                  fraction(facts.process_spread));
+    document.data("lockstep.idle_cpu_share", "share of a core while standing still", Unit::fraction,
+                  facts.idle_cpu_share);
+  }
+  document.data("more_blocks", "blocks that would settle all", Unit::count, report.more_blocks);
+  if (!report.why_inconclusive.empty()) {
+    document.data("why_inconclusive", "why it is inconclusive", Unit::none,
+                  report.why_inconclusive);
+  }
+  const NullControl& control = report.control;
+  document.data("null_control.measured", "null control measured", Unit::none, control.measured);
+  if (!control.measured) return;
+  document.data("null_control.alarm", "null control alarms", Unit::none, control.alarm);
+  document.data("null_control.noise", "noise", Unit::fraction, fraction(control.noise));
+  document.data("null_control.p_adjusted", "adjusted p of the null control", Unit::ratio,
+                control.p_adjusted);
+}
+
+// ---------------------------------------------------------------- Markdown
+
+/// A cell of a Markdown table, its text cut after `longest` bytes.
+std::string cell(const std::string& text, std::size_t longest = longest_cell) {
+  if (text.size() <= longest) return markdown_cell(text);
+  return markdown_cell(text.substr(0, longest)) + " …";
+}
+
+/// A report without any metric compared nothing, so it has no differences to show either.
+std::string markdown_differences(const GateReport& report) {
+  if (report.metrics.empty()) return "";
+  if (report.differences.empty()) return "Environment: no differences.\n\n";
+  std::string text = fmt::format(
+      "<details><summary>{} environment differences</summary>\n\n| | base | head "
+      "|\n|---|---|---|\n",
+      report.differences.size());
+  const std::size_t shown = std::min(report.differences.size(), most_differences);
+  for (std::size_t i = 0; i < shown; ++i) {
+    const EnvironmentDifference& difference = report.differences[i];
+    text += fmt::format("| {} | {} | {} |\n", cell(difference.path), cell(difference.a),
+                        cell(difference.b));
+  }
+  if (shown < report.differences.size()) {
+    text += fmt::format("| … | {} more | |\n", report.differences.size() - shown);
+  }
+  return text + "\n</details>\n\n";
+}
+
+/// The metrics that pass and those that were not gated.
+std::string folded(const GateReport& report) {
+  const auto passed = rows_that_pass(report);
+  std::string text;
+  if (!passed.empty()) {
+    text +=
+        fmt::format("<details><summary>{} unchanged</summary>\n\n{}\n</details>\n\n", passed.size(),
+                    markdown_text(gated_table(report, passed, Audience::people)));
+  }
+  for (const SkippedMetric& metric : report.skipped) {
+    text += fmt::format("Not gated: {} ({}).\n\n", cell(metric.name), cell(metric.reason));
+  }
+  return text;
+}
+
+// ---------------------------------------------------------------- JUnit
+
+/// The element inside a test case; a null pointer where the test passes.
+const char* element_of(GateVerdict verdict) {
+  if (verdict == GateVerdict::regression) return "failure";
+  return verdict == GateVerdict::inconclusive ? "skipped" : nullptr;
+}
+
+std::string test_case(const GatedMetric& gated) {
+  const std::string head = fmt::format("  <testcase classname=\"heteroperf.gate\" name=\"{}\"",
+                                       html_text(gated.metric->name));
+  const char* const element = element_of(gated.verdict);
+  if (element == nullptr) return head + "/>\n";
+  const auto side = [&](const MetricValue& value) {
+    return metric_datum(*gated.metric, gated.kind, value, gated.unit).shown;
+  };
+  const std::string message =
+      html_text(fmt::format("{}: {} to {}, {}", verdict_of(gated).shown, side(gated.base),
+                            side(gated.head), change_of(gated)));
+  return fmt::format("{}>\n    <{} message=\"{}\"/>\n  </testcase>\n", head, element, message);
+}
+
+/// The verdict itself, so that a null control that alarms is seen too; or the error.
+std::string verdict_case(const GateReport& report) {
+  const std::string head = "  <testcase classname=\"heteroperf.gate\" name=\"verdict\"";
+  if (report.error) {
+    return fmt::format("{}>\n    <error type=\"{}\" message=\"{}\"/>\n  </testcase>\n", head,
+                       to_string(report.error->kind()), html_text(report.error->what()));
+  }
+  const char* const element = element_of(report.verdict);
+  if (element == nullptr) return head + "/>\n";
+  return fmt::format("{}>\n    <{} message=\"{}\"/>\n  </testcase>\n", head, element,
+                     html_text(gate_headline(report)));
+}
+
+}  // namespace
+
+Document gate_document(const GateReport& report) {
+  Document document{"heteroperf-gate"};
+  document.heading(gate_headline(report));
+  if (report.error) {
+    add_error(document, *report.error);
+  } else {
+    document.data("verdict", "verdict", Unit::none, to_string(report.verdict));
+  }
+  add_facts(document, report);
+  document.table(gated_table(report, all_rows(report), Audience::programs));
+  auto rows = rows_that_matter(report);
+  for (const GatedMetric* gated : rows_that_pass(report)) rows.push_back(gated);
+  document.table(gated_table(report, rows, Audience::people));
+  add_skipped(document, "gated", report.skipped);
+  for (const std::string& remark : gate_remarks(report)) document.line(remark);
+  add_differences(document, report.differences);
+  document.data("notes", "notes", Unit::none, report.notes);
+  if (!report.reproduce.empty()) {
+    document.field("reproduce", "reproduce:", Unit::none, report.reproduce);
+  }
+  return document;
+}
+
+std::string gate_markdown_text(const GateReport& report) {
+  std::string text = "### " + cell(gate_headline(report), longest_remark) + "\n\n";
+  const auto matter = rows_that_matter(report);
+  if (!matter.empty()) {
+    text += markdown_text(gated_table(report, matter, Audience::people)) + '\n';
+  }
+  for (const std::string& remark : gate_remarks(report))
+    text += cell(remark, longest_remark) + "\n\n";
+  const std::string reproduce =
+      report.reproduce.empty() ? "" : "Reproduce: `" + utf8_text(report.reproduce) + "`\n";
+  // A part that is too long is left out whole, so that no table or fold is torn apart.
+  for (const std::string& part : {folded(report), markdown_differences(report), reproduce}) {
+    if (text.size() + part.size() <= most_markdown_bytes) text += part;
+  }
+  return text;
+}
+
+std::string gate_junit_text(const GateReport& report) {
+  std::string cases;
+  for (const GatedMetric& gated : report.metrics) cases += test_case(gated);
+  for (const SkippedMetric& metric : report.skipped) {
+    cases += fmt::format(
+        "  <testcase classname=\"heteroperf.gate\" name=\"{}\">\n    <skipped message=\"{}\"/>\n"
+        "  </testcase>\n",
+        html_text(metric.name), html_text(metric.reason));
+  }
+  cases += verdict_case(report);
+  // The verdict has a test case of its own, which counts like a metric.
+  const auto ended_as = [&](GateVerdict verdict) {
+    return report.count(verdict) + (!report.error && report.verdict == verdict ? 1 : 0);
+  };
+  const std::size_t tests = report.metrics.size() + report.skipped.size() + 1;
+  return fmt::format(
+      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+      "<testsuite name=\"heteroperf gate\" tests=\"{}\" failures=\"{}\" errors=\"{}\" "
+      "skipped=\"{}\">\n{}</testsuite>\n",
+      tests, ended_as(GateVerdict::regression), report.error ? 1 : 0,
+      ended_as(GateVerdict::inconclusive) + report.skipped.size(), cases);
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,131 @@
+// The document of `history`. People read a table per series with a row per run: its place, date,
+// value and commit; where a new level begins, from which level to which, by how many percent, and
+// with which probability chance alone would do so; and what changed around the run. Programs find
+// the points by series, and all changes in one list, where each names its series and its first
+// point by index.
+#include <fmt/format.h>
+
+#include "results/history/run_history.hpp"
+#include "results/text/number_text.hpp"
+
+namespace heteroperf {
+namespace {
+
+const char* plural(std::size_t count) { return count == 1 ? "" : "s"; }
+
+/// A single change is written in full; of several the first few are named.
+std::string marks_text(const std::vector<std::string>& changes) {
+  constexpr std::size_t most_named = 3;
+  if (changes.size() <= 1) return changes.empty() ? "" : "* " + changes.front();
+  std::string text = fmt::format("* {} changes: ", changes.size());
+  for (std::size_t i = 0; i < changes.size() && i < most_named; ++i) {
+    text += (i == 0 ? "" : ", ") + changes[i].substr(0, changes[i].find(": "));
+  }
+  return text + (changes.size() > most_named ? ", …" : "");
+}
+
+/// The change of level that begins at a point; nothing at all other points.
+Datum level_at(const HistorySeries& series, std::size_t index, Unit unit) {
+  for (const LevelChange& change : series.changes) {
+    if (change.index != index) continue;
+    return Datum(fmt::format("{}: {} -> {} ({}, p {:.2g})", change.worse ? "WORSE" : "better",
+                             value_text(change.before, unit), value_text(change.after, unit),
+                             change_text(change.after / change.before), change.p))
+        .judged(change.worse ? Tone::bad : Tone::good);
+  }
+  return "";
+}
+
+/// The points as people and as programs read them.
+Table points_table(const HistorySeries& series, const ComparedMetric& metric) {
+  using enum Audience;
+  constexpr std::size_t shown_commit = 18;
+  Table table{"",
+              fmt::format("{}: {} run{}, {} change{}", series.label, series.points.size(),
+                          plural(series.points.size()), series.changes.size(),
+                          plural(series.changes.size())),
+              {{"", "#", Unit::count, people},
+               {"run_id", "run", Unit::none, programs},
+               {"created_utc", "date", Unit::none},
+               {"value", metric.name, metric.unit},
+               {"commit", "commit", Unit::none},
+               {"", "level", Unit::none, people},
+               {"environment_changes", "what else changed", Unit::none}}};
+  for (std::size_t i = 0; i < series.points.size(); ++i) {
+    const HistoryPoint& point = series.points[i];
+    Datum changes = point.environment_changes.empty() ? Datum() : point.environment_changes;
+    table.add({i, point.run_id, point.created_utc, point.value,
+               Datum(point.git_commit).as(point.git_commit.substr(0, shown_commit)),
+               level_at(series, i, metric.unit),
+               std::move(changes).as(marks_text(point.environment_changes))});
+  }
+  return table;
+}
+
+/// Settings and key fields are data: their names come from the records.
+Table series_table(const RunHistory& history) {
+  Table table{"series",
+              "",
+              {{"label", "series", Unit::none},
+               {"key", "what must be equal to be compared", Unit::none},
+               {"setup", "settings that tell it from others", Unit::none},
+               {"points", "runs", Unit::none}},
+              {},
+              Audience::programs};
+  for (const HistorySeries& series : history.series) {
+    std::vector<Member> key, setup;
+    for (const KeyField& field : series.key) key.push_back({field.name, field.value});
+    for (const auto& [path, value] : series.setup) setup.push_back({path, value});
+    table.add({series.label, std::move(key), setup.empty() ? Datum() : std::move(setup),
+               points_table(series, *history.metric)});
+  }
+  return table;
+}
+
+Table changes_table(const RunHistory& history) {
+  const Unit unit = history.metric->unit;
+  Table table{"change_points",
+              "",
+              {{"series", "series", Unit::count},
+               {"index", "first point of the new level", Unit::count},
+               {"commit", "commit", Unit::none},
+               {"before", "level before", unit},
+               {"after", "level after", unit},
+               {"p", "probability by chance", Unit::ratio},
+               {"worse", "worse", Unit::none}},
+              {},
+              Audience::programs};
+  for (std::size_t i = 0; i < history.series.size(); ++i) {
+    for (const LevelChange& change : history.series[i].changes) {
+      table.add(
+          {i, change.index, change.commit, change.before, change.after, change.p, change.worse});
+    }
+  }
+  return table;
+}
+
+}  // namespace
+
+Document history_document(const RunHistory& history) {
+  Document document{"heteroperf-history"};
+  document.data("metric", "metric", Unit::none, history.metric->name);
+  document.data("unit", "unit", Unit::none, short_name(history.metric->unit));
+  document.table(series_table(history));
+  for (const HistorySeries& series : history.series) {
+    Table points = points_table(series, *history.metric);
+    points.audience = Audience::people;
+    document.table(std::move(points));
+  }
+  document.table(changes_table(history));
+  Table skipped{
+      "skipped", "", {{"record", "skipped", Unit::none}, {"reason", "reason", Unit::none}}};
+  for (const SkippedEntry& run : history.skipped) skipped.add({run.path.string(), run.reason});
+  document.table(std::move(skipped));
+  document.data("foreign", "files passed over", Unit::count, history.foreign);
+  if (history.foreign > 0) {
+    document.line(fmt::format("{} other files passed over", history.foreign));
+  }
+  return document;
+}
+
+}  // namespace heteroperf
