@@ -1,7 +1,7 @@
-// The three forms of what `comm` measured: a table for people, CSV for spreadsheets, and a JSON
-// document. *algbw* is the size of the buffers over the time of a call; *busbw* multiplies it by a
-// factor of the collective and the number of ranks (as nccl-tests), so that it compares with the
-// rate of a link whatever the collective. Both are in GB/s of 1e9 bytes.
+// The three forms of what `comm` measured: a table for people, CSV for spreadsheets, both printed
+// row by row, and a JSON document. *algbw* is the size of the buffers over the time of a call;
+// *busbw* multiplies it by a factor of the collective and the number of ranks (as nccl-tests), so
+// that it compares with the rate of a link whatever the collective. Both are in GB/s of 1e9 bytes.
 //
 // The verdict stands in one order: wrong elements make speed meaningless, so they come before a
 // bandwidth below --min-bw. A document of a session that failed names the failed ranks and keeps
@@ -12,17 +12,15 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <array>
 
 #include "metrics/base/quantity.hpp"
 #include "metrics/base/strict_json.hpp"
+#include "results/text/document.hpp"
 #include "results/text/error_object_json.hpp"
 #include "runners/comm/element_types.hpp"
 
 namespace heteroperf {
 namespace {
-
-constexpr double micro = 1e6;
 
 std::string cluster_text(const RankCluster& cluster) {
   std::vector<int> ranks;
@@ -37,54 +35,63 @@ std::string clusters_text(const RankClusters& clusters) {
   return fmt::format("{} ({})", fmt::join(texts, ", "), clusters.reason);
 }
 
-std::string count_or_dash(const std::optional<std::uint64_t>& count) {
-  return count ? std::to_string(*count) : "-";
+/// A time in seconds, which people compare in microseconds.
+Datum time_datum(std::optional<double> seconds) {
+  constexpr double micro = 1e6;
+  return Datum(seconds).as(seconds ? fmt::format("{:.2f}", *seconds * micro) : "-");
+}
+Datum rate_datum(std::optional<double> gigabytes_per_s) {
+  return Datum(gigabytes_per_s).as(gigabytes_per_s ? fmt::format("{:.3f}", *gigabytes_per_s) : "-");
+}
+Datum count_datum(std::optional<std::uint64_t> count) {
+  return Datum(count).as(count ? std::to_string(*count) : "-");
 }
 
-/// One column of the table and of the CSV.
-struct Column {
-  const char* title;
-  int width;
-  std::string (*text)(const CommResult&);
-};
-
-const std::array<Column, 14> columns{{
-    {"bytes", 11, [](const CommResult& r) { return std::to_string(r.bytes.value()); }},
-    {"elements", 10, [](const CommResult& r) { return std::to_string(r.elements); }},
-    {"algorithm", 18,
-     [](const CommResult& r) { return std::string(to_string(r.choice.algorithm)); }},
-    {"median_us", 11,
-     [](const CommResult& r) {
-       return fmt::format("{:.2f}", r.timing.time.median.value() * micro);
-     }},
-    {"min_us", 11,
-     [](const CommResult& r) {
-       return fmt::format("{:.2f}", r.timing.time.fastest.value() * micro);
-     }},
-    {"p95_us", 11,
-     [](const CommResult& r) { return fmt::format("{:.2f}", r.timing.time.p95.value() * micro); }},
-    {"algbw", 8, [](const CommResult& r) { return fmt::format("{:.3f}", r.timing.algbw); }},
-    {"busbw", 8, [](const CommResult& r) { return fmt::format("{:.3f}", r.timing.busbw); }},
-    {"wrong", 6, [](const CommResult& r) { return count_or_dash(r.timing.wrong); }},
-    {"in_place_us", 12,
-     [](const CommResult& r) {
-       return r.in_place ? fmt::format("{:.2f}", r.in_place->time.median.value() * micro) : "-";
-     }},
-    {"busbw", 8,
-     [](const CommResult& r) {
-       return r.in_place ? fmt::format("{:.3f}", r.in_place->busbw) : "-";
-     }},
-    {"wrong", 6,
-     [](const CommResult& r) { return r.in_place ? count_or_dash(r.in_place->wrong) : "-"; }},
-    {"predicted_us", 12,
-     [](const CommResult& r) {
-       return r.choice.predicted ? fmt::format("{:.2f}", r.choice.predicted->value() * micro) : "-";
-     }},
-    {"link", 6,
-     [](const CommResult& r) {
-       return r.link_utilization ? fmt::format("{:.0f}%", *r.link_utilization * 100) : "-";
-     }},
-}};
+/// The measurements at one size, for people and as CSV. Rows are printed as they come, so the names
+/// of the columns are as wide as their widest cells.
+Table table_of(const CommResult& result) {
+  constexpr Audience programs = Audience::programs;
+  Table table{"results",
+              "",
+              {{"bytes", "      bytes", Unit::bytes},
+               {"elements", "  elements", Unit::none},
+               {"algorithm", "algorithm         ", Unit::none},
+               {"wire", "wire", Unit::none, programs},
+               {"median_s", "  median_us", Unit::seconds},
+               {"min_s", "     min_us", Unit::seconds},
+               {"p95_s", "     p95_us", Unit::seconds},
+               {"ci95_low_s", "low end", Unit::seconds, programs},
+               {"ci95_high_s", "high end", Unit::seconds, programs},
+               {"algbw_gbps", "   algbw", Unit::none},
+               {"busbw_gbps", "   busbw", Unit::none},
+               {"wrong", " wrong", Unit::none},
+               {"in_place_median_s", " in_place_us", Unit::seconds},
+               {"in_place_busbw_gbps", "   busbw", Unit::none},
+               {"in_place_wrong", " wrong", Unit::none},
+               {"wire_bytes", "wire", Unit::bytes, programs},
+               {"predicted_s", "predicted_us", Unit::seconds},
+               {"link_utilization", "  link", Unit::fraction}}};
+  const CallTime& time = result.timing.time;
+  std::optional<double> in_place_s, in_place_busbw, predicted_s;
+  std::optional<std::uint64_t> in_place_wrong, wire_bytes;
+  if (result.in_place) {
+    in_place_s = result.in_place->time.median.value();
+    in_place_busbw = result.in_place->busbw;
+    in_place_wrong = result.in_place->wrong;
+  }
+  if (result.traffic) wire_bytes = result.traffic->wire.value();
+  if (result.choice.predicted) predicted_s = result.choice.predicted->value();
+  table.add(
+      {count_datum(result.bytes.value()), result.elements, to_string(result.choice.algorithm),
+       to_string(result.wire), time_datum(time.median.value()), time_datum(time.fastest.value()),
+       time_datum(time.p95.value()), time.ci95.low, time.ci95.high, rate_datum(result.timing.algbw),
+       rate_datum(result.timing.busbw), count_datum(result.timing.wrong), time_datum(in_place_s),
+       rate_datum(in_place_busbw), count_datum(in_place_wrong), wire_bytes, time_datum(predicted_s),
+       Datum(result.link_utilization)
+           .as(result.link_utilization ? fmt::format("{:.0f}%", 100 * *result.link_utilization)
+                                       : "-")});
+  return table;
+}
 
 using Json = nlohmann::ordered_json;
 
@@ -195,7 +202,7 @@ double CommReport::best_busbw() const {
 
 std::string comm_heading(const CommReport& report) {
   const CaseShape& shape = report.request.shape;
-  std::string text = fmt::format(
+  return fmt::format(
       "{} of {}{}, {} ranks over {}{}, wire {}\npath: {}\nclusters: {}\n"
       "times in microseconds, bandwidths in GB/s (1e9 bytes); a call takes what its slowest rank "
       "takes\n",
@@ -203,45 +210,12 @@ std::string comm_heading(const CommReport& report) {
       reduces(shape.collective) ? fmt::format(" ({})", reduction_name(shape.reduction)) : "",
       report.ranks, report.transport, report.emulated() ? " (paced: emulated links)" : "",
       to_string(report.request.wire), report.path, clusters_text(report.clusters));
-  for (const Column& column : columns) text += fmt::format("{:>{}} ", column.title, column.width);
-  // The last blank of the row becomes the end of the line.
-  text.back() = '\n';
-  return text;
 }
 
-std::string comm_row(const CommReport&, const CommResult& result) {
-  std::string text;
-  for (const Column& column : columns) {
-    text += fmt::format("{:>{}} ", column.text(result), column.width);
-  }
-  text.back() = '\n';
-  return text;
-}
-
-std::string comm_csv_heading() {
-  // Times are in seconds here, so that a spreadsheet needs no other unit.
-  return "bytes,elements,algorithm,wire,median_s,min_s,p95_s,ci95_low_s,ci95_high_s,algbw_gbps,"
-         "busbw_gbps,wrong,in_place_median_s,in_place_busbw_gbps,in_place_wrong,wire_bytes,"
-         "predicted_s,link_utilization\n";
-}
-
-std::string comm_csv_row(const CommReport&, const CommResult& result) {
-  const CallTime& time = result.timing.time;
-  std::string text = fmt::format(
-      "{},{},{},{},{:.9g},{:.9g},{:.9g},{:.9g},{:.9g},{:.6g},{:.6g},{}", result.bytes.value(),
-      result.elements, to_string(result.choice.algorithm), to_string(result.wire),
-      time.median.value(), time.fastest.value(), time.p95.value(), time.ci95.low, time.ci95.high,
-      result.timing.algbw, result.timing.busbw,
-      result.timing.wrong ? std::to_string(*result.timing.wrong) : "");
-  text += result.in_place
-              ? fmt::format(",{:.9g},{:.6g},{}", result.in_place->time.median.value(),
-                            result.in_place->busbw,
-                            result.in_place->wrong ? std::to_string(*result.in_place->wrong) : "")
-              : ",,,";
-  text += result.traffic ? fmt::format(",{}", result.traffic->wire.value()) : ",";
-  text += result.choice.predicted ? fmt::format(",{:.9g}", result.choice.predicted->value()) : ",";
-  text += result.link_utilization ? fmt::format(",{:.6g}", *result.link_utilization) : ",";
-  return text + "\n";
+std::string comm_row(const CommReport& report, CommForm form) {
+  const Table table = table_of(report.results.back());
+  const std::string text = form == CommForm::csv ? csv_text(table) : console_text(table);
+  return report.results.size() == 1 ? text : text.substr(text.find('\n') + 1);
 }
 
 std::string comm_json_text(const CommReport& report) {

@@ -73,10 +73,10 @@ struct CommReport {
 };
 
 std::string comm_json_text(const CommReport& report);
-/// Lines before the first row, and one row.
+/// Lines for people before the first row.
 std::string comm_heading(const CommReport& report);
-std::string comm_row(const CommReport& report, const CommResult& result);
-std::string comm_csv_heading();
-std::string comm_csv_row(const CommReport& report, const CommResult& result);
+enum class CommForm { table, csv };
+/// The last result as a row, the first one after the names of the columns.
+std::string comm_row(const CommReport& report, CommForm form);
 
 }  // namespace heteroperf

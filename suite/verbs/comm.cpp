@@ -34,14 +34,12 @@ class CommOutput {
   void begin(CommReport report, bool speaks) {
     report_ = std::move(report);
     speaks_ = speaks;
-    if (json_ || !speaks_) return;
-    show(csv_ ? comm_csv_heading() : comm_heading(report_));
+    if (!json_ && !csv_ && speaks_) show(comm_heading(report_));
   }
   void add(CommResult result) {
     report_.results.push_back(std::move(result));
     if (!speaks_) return;
-    const CommResult& last = report_.results.back();
-    if (!json_) show(csv_ ? comm_csv_row(report_, last) : comm_row(report_, last));
+    if (!json_) show(comm_row(report_, csv_ ? CommForm::csv : CommForm::table));
     write_file();
   }
   void add(const PaceSummary& pace) { report_.pace = pace; }
