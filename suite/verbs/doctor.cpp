@@ -18,7 +18,7 @@
 #include "runners/comm/nccl/nccl_group.hpp"
 #include "runners/engine/engine.hpp"
 #include "suite/program/verb.hpp"
-#include "suite/verbs/backends.hpp"
+#include "suite/program/version.hpp"
 
 namespace heteroperf {
 namespace {

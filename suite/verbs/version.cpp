@@ -7,8 +7,8 @@
 
 #include "metrics/base/document_kind.hpp"
 #include "results/record/ruleset.hpp"
+#include "results/text/document.hpp"
 #include "suite/program/verb.hpp"
-#include "suite/verbs/backends.hpp"
 
 namespace heteroperf {
 namespace {
