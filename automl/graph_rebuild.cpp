@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "metrics/base/error.hpp"
-#include "metrics/base/quantity.hpp"
+#include "metrics/base/id.hpp"
 
 namespace heteroperf {
 
@@ -16,7 +16,7 @@ GraphRebuild::GraphRebuild(const ModelGraph& source) : source_(source) {
 NodeId GraphRebuild::copy(NodeId old) { return copy(old, source_.node(old).attributes); }
 
 NodeId GraphRebuild::copy(NodeId old, Attributes changed) {
-  HETEROPERF_EXPECT(position(old) == now_.size());
+  HETEROPERF_EXPECT(old.index() == now_.size());
   const Node& node = source_.node(old);
   std::vector<NodeId> inputs;
   for (NodeId input : node.inputs) inputs.push_back(now(input));
@@ -30,9 +30,9 @@ NodeId GraphRebuild::add(std::string name, Attributes attributes, std::vector<No
   return graph_.add(std::move(name), std::move(attributes), std::move(inputs), std::move(branch));
 }
 
-void GraphRebuild::replace(NodeId old, NodeId now) { now_.at(position(old)) = now; }
+void GraphRebuild::replace(NodeId old, NodeId now) { now_.at(old.index()) = now; }
 
-NodeId GraphRebuild::now(NodeId old) const { return now_.at(position(old)); }
+NodeId GraphRebuild::now(NodeId old) const { return now_.at(old.index()); }
 
 std::vector<NodeId> node_ids(const ModelGraph& graph) {
   std::vector<NodeId> ids;
@@ -46,7 +46,7 @@ std::vector<std::vector<NodeId>> consumer_lists(const ModelGraph& graph) {
   std::vector<std::vector<NodeId>> lists(graph.nodes().size());
   for (NodeId id : node_ids(graph)) {
     for (NodeId input : graph.node(id).inputs) {
-      auto& list = lists[position(input)];
+      auto& list = lists[input.index()];
       if (list.empty() || list.back() != id) list.push_back(id);
     }
   }
@@ -55,14 +55,12 @@ std::vector<std::vector<NodeId>> consumer_lists(const ModelGraph& graph) {
 
 std::vector<NodeId> main_chain(const ModelGraph& graph) {
   std::vector<std::size_t> depth;
-  const auto deeper_first = [&](NodeId a, NodeId b) {
-    return depth[position(a)] < depth[position(b)];
-  };
+  const auto deeper_first = [&](NodeId a, NodeId b) { return depth[a.index()] < depth[b.index()]; };
   const auto deepest_input = [&](const Node& node) {
     return *std::max_element(node.inputs.begin(), node.inputs.end(), deeper_first);
   };
   for (const Node& node : graph.nodes()) {
-    depth.push_back(node.inputs.empty() ? 0 : depth[position(deepest_input(node))] + 1);
+    depth.push_back(node.inputs.empty() ? 0 : depth[deepest_input(node).index()] + 1);
   }
   std::vector<NodeId> chain{graph.loss()};
   while (!graph.node(chain.back()).inputs.empty()) {
@@ -203,7 +201,7 @@ void ChannelClasses::fix_sources_of_mixed(const ModelGraph& graph) {
 }
 
 NodeId ChannelClasses::class_of(NodeId node) const {
-  return NodeId(static_cast<std::int32_t>(root(position(node))));
+  return NodeId(root(node.index()));
 }
 
 const std::vector<NodeId>& ChannelClasses::producers(NodeId member) const {
@@ -222,16 +220,16 @@ std::size_t ChannelClasses::root(std::size_t node) const {
 }
 
 void ChannelClasses::unite(NodeId a, NodeId b) {
-  const auto [low, high] = std::minmax({root(position(a)), root(position(b))});
+  const auto [low, high] = std::minmax({root(a.index()), root(b.index())});
   parent_[high] = low;
 }
 
 const ChannelClasses::Class& ChannelClasses::at(NodeId member) const {
-  return classes_[root(position(member))];
+  return classes_[root(member.index())];
 }
 
 ChannelClasses::Class& ChannelClasses::at(NodeId member) {
-  return classes_[root(position(member))];
+  return classes_[root(member.index())];
 }
 
 }  // namespace heteroperf

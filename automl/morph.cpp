@@ -107,7 +107,7 @@ class ParallelSkips {
   /// Follows the sums behind `to`, because what enters any of them takes part in the same sum.
   bool has(NodeId from, NodeId to) const {
     if (comes_from(to, from)) return true;
-    const auto& next = consumers_[position(to)];
+    const auto& next = consumers_[to.index()];
     return std::any_of(next.begin(), next.end(), [&](NodeId consumer) {
       return is<Add>(graph_, consumer) && has(from, consumer);
     });

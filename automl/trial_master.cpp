@@ -204,8 +204,8 @@ class TrialMaster::Impl {
   using Place = std::pair<Ops, std::size_t>;
 
   Group& at(GroupId id) {
-    HETEROPERF_EXPECT(id.value() >= 0 && position(id) < groups_.size());
-    return groups_[position(id)];
+    HETEROPERF_EXPECT(id.value() >= 0 && id.index() < groups_.size());
+    return groups_[id.index()];
   }
 
   /// Says why a group gets nothing more.
@@ -222,7 +222,7 @@ class TrialMaster::Impl {
     group.activity = activity;
     group.waiting_since = came;
     if (options_.clock == MasterClock::wall || closed_) {
-      answer(position(id));
+      answer(id.index());
     } else {
       answer_ready_groups();
     }

@@ -25,7 +25,7 @@ std::vector<std::size_t> storages(const ModelGraph& graph) {
   for (const Node& node : graph.nodes()) {
     const bool view = std::holds_alternative<Flatten>(node.attributes) ||
                       std::holds_alternative<ToSequence>(node.attributes);
-    owner.push_back(view ? owner[position(node.inputs[0])] : owner.size());
+    owner.push_back(view ? owner[node.inputs[0].index()] : owner.size());
   }
   return owner;
 }
@@ -87,7 +87,7 @@ class ActivationSum {
     const KeptTensors kept = kept_tensors(graph_, node);
     if (kept.output) keep(index);
     for (NodeId id : node.inputs) {
-      if (kept.inputs) keep(position(id));
+      if (kept.inputs) keep(id.index());
     }
     per_sample_.add(static_cast<std::uint64_t>(kept.statistics_per_sample), statistic_bytes);
     per_sample_.add(static_cast<std::uint64_t>(kept.indices_per_sample), index_bytes);

@@ -40,31 +40,6 @@ using Bytes = Quantity<struct BytesTag, std::uint64_t>;
 /// Operations per second, in the counting convention that the context names.
 using OpsPerSecond = Quantity<struct OpsPerSecondTag, double>;
 
-/// A small integer that names one thing (a rank, a node of a graph).
-template <class Tag>
-class Id {
- public:
-  constexpr Id() = default;
-  constexpr explicit Id(std::int32_t value) : value_(value) {}
-  constexpr std::int32_t value() const { return value_; }
-  friend constexpr auto operator<=>(Id, Id) = default;
-
- private:
-  std::int32_t value_ = 0;
-};
-
-using RankId = Id<struct RankTag>;
-using NodeId = Id<struct NodeTag>;
-
-/// These turn numbers and ids, none of them negative, into places in a container.
-constexpr std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
-template <class Tag>
-constexpr std::size_t position(Id<Tag> id) {
-  return at_index(id.value());
-}
-/// The rank at a place of a container by rank.
-constexpr RankId rank_at(std::size_t place) { return RankId(static_cast<std::int32_t>(place)); }
-
 inline constexpr double infinite = std::numeric_limits<double>::infinity();
 inline constexpr double nanosecond = 1e-9;  ///< its length in seconds
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "metrics/base/error.hpp"
+#include "metrics/base/id.hpp"
 
 namespace heteroperf {
 
@@ -121,6 +122,20 @@ bool read_value(const Json& json, const std::string& path, Enum& out, DocumentPr
   const int index = read_choice(json, path, {names.begin(), names.end()}, problems);
   if (index >= 0) out = static_cast<Enum>(index);
   return index >= 0;
+}
+
+/// Writes an id as its number; read_value() reads it.
+template <class AnyJson, class Tag>
+void to_json(AnyJson& json, Id<Tag> id) {
+  json = id.value();
+}
+template <class Tag>
+bool read_value(const Json& json, const std::string& path, Id<Tag>& out, DocumentProblems& problems,
+                std::int64_t least, std::int64_t most) {
+  int number = out.value();
+  const bool fits = read_value(json, path, number, problems, least, most);
+  out = Id<Tag>(number);
+  return fits;
 }
 
 /// Reads a list; `range` bounds its whole numbers.

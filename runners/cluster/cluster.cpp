@@ -242,8 +242,8 @@ const LinkCurve& Cluster::link(RankId a, RankId b) const {
   HETEROPERF_EXPECT(a != b && a.value() >= 0 && b.value() >= 0 && a.value() < size &&
                     b.value() < size);
   const std::pair<RankId, RankId> pair = ordered(a, b);
-  const std::string& from = ranks[position(a)].cluster;
-  const std::string& to = ranks[position(b)].cluster;
+  const std::string& from = ranks[a.index()].cluster;
+  const std::string& to = ranks[b.index()].cluster;
   const LinkCurve* of_labels = nullptr;
   for (const Link& link : links) {
     if (link.ranks == pair) return link.curve;
@@ -297,7 +297,7 @@ const DeviceClass& class_of(const Cluster& cluster, const std::string& name) {
 }
 
 const DeviceClass& class_of(const Cluster& cluster, RankId rank) {
-  return class_of(cluster, cluster.ranks.at(position(rank)).device_class);
+  return class_of(cluster, cluster.ranks.at(rank.index()).device_class);
 }
 
 bool is_emulated(const Cluster& cluster) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "metrics/base/id.hpp"
 #include "metrics/base/quantity.hpp"
 #include "runners/cluster/link_curve.hpp"
 #include "runners/cluster/rank_clusters.hpp"

@@ -47,7 +47,7 @@ RankClusters clusters_by_label(const std::vector<std::string>& labels, int ranks
   }
   RankClusters result{{}, "labels given"};
   for (int rank = 0; rank < ranks; ++rank) {
-    with_label(result.clusters, labels[at_index(rank)]).ranks.push_back(RankId(rank));
+    with_label(result.clusters, labels[rank]).ranks.push_back(RankId(rank));
   }
   for (RankCluster& cluster : result.clusters) cluster.bridges = {{cluster.ranks.front(), "", 1.0}};
   return result;

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "metrics/base/id.hpp"
 #include "metrics/base/quantity.hpp"
 #include "runners/cluster/link_curve.hpp"
 

@@ -136,7 +136,8 @@ SplitGroup split_group(std::span<const SplitWish> wishes, std::size_t self) {
   group.colour = static_cast<int>(group.places.front());
   const auto key = [&wishes](std::size_t place) { return wishes[place].key; };
   std::ranges::stable_sort(group.places, {}, key);
-  group.self_place = at_index(std::ranges::find(group.places, self) - group.places.begin());
+  group.self_place =
+      static_cast<std::size_t>(std::ranges::find(group.places, self) - group.places.begin());
   return group;
 }
 

@@ -42,7 +42,7 @@ class HostMemory final : public BufferMemory {
 /// The same count for every rank. Groups of an ordinary size need no allocation for it.
 class EqualCounts {
  public:
-  EqualCounts(int ranks, std::size_t count) : ranks_(at_index(ranks)) {
+  EqualCounts(int ranks, std::size_t count) : ranks_(ranks) {
     if (ranks_ > few_.size()) many_.assign(ranks_, count);
     few_.fill(count);
   }
@@ -153,14 +153,14 @@ std::unique_ptr<Communicator> make_null_communicator() {
 std::string share_text(Communicator& group, std::string text) {
   auto size = static_cast<std::int64_t>(text.size());
   group.broadcast(std::span(&size, 1), RankId(0));
-  text.resize(at_index(size));
+  text.resize(size);
   group.broadcast(bytes_of(text), RankId(0));
   return text;
 }
 
 std::vector<std::string> gather_texts(Communicator& group, const std::string& text) {
   const auto length = static_cast<std::int64_t>(text.size());
-  std::vector<std::int64_t> lengths(at_index(group.size()));
+  std::vector<std::int64_t> lengths(group.size());
   group.all_gather(std::span(&length, 1), std::span<std::int64_t>(lengths));
   for (std::size_t r = 0; r < lengths.size(); ++r) {
     if (lengths[r] >= 0 && lengths[r] <= longest_text) continue;

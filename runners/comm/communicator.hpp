@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/base/quantity.hpp"
+#include "metrics/base/id.hpp"
 #include "runners/comm/buffer.hpp"
 
 namespace heteroperf {

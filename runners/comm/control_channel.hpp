@@ -6,6 +6,7 @@
 #include <string>
 
 #include "metrics/base/error.hpp"
+#include "metrics/base/id.hpp"
 #include "metrics/base/quantity.hpp"
 
 namespace heteroperf {

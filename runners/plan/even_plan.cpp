@@ -14,6 +14,7 @@
 #include <variant>
 
 #include "metrics/base/error.hpp"
+#include "metrics/base/id.hpp"
 #include "metrics/base/quantity.hpp"
 #include "runners/schedule/generators/generator.hpp"
 #include "runners/schedule/ir/placement.hpp"
@@ -34,7 +35,7 @@ std::vector<Cut> cuts_of(const ModelGraph& graph) {
   const std::size_t count = graph.nodes().size();
   std::vector<std::size_t> last_use(count, 0);
   for (std::size_t i = 0; i < count; ++i) {
-    for (const NodeId input : graph.nodes()[i].inputs) last_use[position(input)] = i;
+    for (const NodeId input : graph.nodes()[i].inputs) last_use[input.index()] = i;
   }
   std::vector<Cut> cuts;
   for (std::size_t end = 1; end < count; ++end) {
@@ -104,7 +105,7 @@ class EvenCut {
 std::vector<double> node_work(const ModelGraph& graph) {
   std::vector<double> work;
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
-    const StrictOps ops = strict_node_ops(graph, NodeId(static_cast<std::int32_t>(i)));
+    const StrictOps ops = strict_node_ops(graph, NodeId(i));
     work.push_back(ops.train().to_double());
   }
   return work;
@@ -220,13 +221,13 @@ class EvenPlan {
   }
 
   void add_replicas(const PipelineGraph& placed, Plan& plan) const {
-    for (std::size_t segment = 0; segment < placed.segments.size(); ++segment) {
-      PlanStage& stage = plan.stages[segment % plan.stages.size()];
+    for (const SegmentId segment : placed.segments.ids()) {
+      PlanStage& stage = plan.stages[StageId(segment.index() % plan.stages.size())];
       for (int replica = 0; replica < request_.data; ++replica) {
         StageReplica& copy = stage.replicas.emplace_back();
         copy.micro_batch = request_.micro_batch;
         // A two-way schedule has a second copy of every stage, behind the first ones.
-        copy.direction = static_cast<int>(segment / plan.stages.size());
+        copy.direction = static_cast<int>(segment.index() / plan.stages.size());
         const int first =
             (placed.segments[segment].rank * request_.data + replica) * request_.tensor;
         for (int t = 0; t < request_.tensor; ++t) copy.ranks.emplace_back(first + t);

@@ -37,7 +37,7 @@ std::uint64_t Plan::samples_per_step() const {
          static_cast<std::uint64_t>(micro_batches);
 }
 
-WireFormat Plan::wire(int from, int to) const {
+WireFormat Plan::wire(StageId from, StageId to) const {
   for (const StageWire& wire : wires) {
     if (wire.from == from && wire.to == to) return wire.format;
   }

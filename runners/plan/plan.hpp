@@ -5,11 +5,15 @@
 #include <string>
 #include <vector>
 
-#include "metrics/base/quantity.hpp"
+#include "metrics/base/id.hpp"
 #include "runners/cluster/efficiency_matrix.hpp"
 #include "runners/cluster/link_curve.hpp"
 
 namespace heteroperf {
+
+using StageId = Id<struct StageTag>;
+using ReplicaId = Id<struct ReplicaTag>;    ///< of a stage
+using PositionId = Id<struct PositionTag>;  ///< of the pipeline: a rank of its schedule
 
 /// A stage's backward computes this a second time instead of keeping it: nothing, attention, or the
 /// whole stage from its inputs.
@@ -38,14 +42,14 @@ struct StageReplica {
 /// of replicas.
 struct PlanStage {
   std::vector<std::string> nodes;  ///< names in the model graph, in its order
-  std::vector<StageReplica> replicas;
+  IdVector<ReplicaId, StageReplica> replicas;
   Recomputation recomputation = Recomputation::none;
   friend bool operator==(const PlanStage&, const PlanStage&) = default;
 };
 
 /// The format in which activations and gradients travel between two stages.
 struct StageWire {
-  int from = 0, to = 0;  ///< stages; both directions
+  StageId from, to;  ///< both directions
   WireFormat format = WireFormat::fp32;
   friend bool operator==(const StageWire&, const StageWire&) = default;
 };
@@ -75,11 +79,11 @@ struct Plan {
   int zero_stage = 0;  ///< 1: optimizer states are spread over the replicas of a stage
   /// Tensor-parallel ranks do norms and sums between their layers by rows (row_cuts.hpp).
   bool sequence_parallel = false;
-  std::vector<PlanStage> stages;
+  IdVector<StageId, PlanStage> stages;
   std::vector<StageWire> wires;  ///< others: fp32
   /// By position: forwards before its first backward, never fewer than positions follow. Empty: the
   /// schedule's own. For `1f1b` in one direction and with one chunk alone.
-  std::vector<int> warm_up;
+  IdVector<PositionId, int> warm_up;
   /// By rank: the rank of the cluster that it is; the others of the cluster are left idle. Empty:
   /// rank r is the cluster's rank r.
   std::vector<RankId> devices;
@@ -93,7 +97,7 @@ struct Plan {
   std::int64_t micro_batch_samples() const;
   /// Samples of one optimizer step.
   std::uint64_t samples_per_step() const;
-  WireFormat wire(int from, int to) const;
+  WireFormat wire(StageId from, StageId to) const;
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 

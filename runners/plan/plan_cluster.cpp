@@ -45,7 +45,7 @@ Cluster part_of_cluster(const Cluster& cluster, const std::vector<RankId>& ranks
   part.ranks.clear();
   for (const RankId rank : ranks) {
     number.emplace(rank, RankId(static_cast<std::int32_t>(part.ranks.size())));
-    part.ranks.push_back(cluster.ranks.at(static_cast<std::size_t>(rank.value())));
+    part.ranks.push_back(cluster.ranks.at(rank.index()));
   }
   part.links.clear();
   for (Link link : cluster.links) {

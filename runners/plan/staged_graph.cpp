@@ -16,7 +16,7 @@
 #include <variant>
 
 #include "metrics/base/error.hpp"
-#include "metrics/base/quantity.hpp"
+#include "metrics/base/id.hpp"
 
 namespace heteroperf {
 namespace {
@@ -24,10 +24,10 @@ namespace {
 /// Marks the nodes that the loss depends on.
 std::vector<bool> reaches_loss(const ModelGraph& graph) {
   std::vector<bool> reaches(graph.nodes().size(), false);
-  reaches[position(graph.loss())] = true;
+  reaches[graph.loss().index()] = true;
   for (std::size_t i = reaches.size(); i-- > 0;) {
     if (!reaches[i]) continue;
-    for (const NodeId input : graph.nodes()[i].inputs) reaches[position(input)] = true;
+    for (const NodeId input : graph.nodes()[i].inputs) reaches[input.index()] = true;
   }
   return reaches;
 }
@@ -51,12 +51,12 @@ class Cutter {
  private:
   void assign_stages() {
     if (plan_.stages.empty()) problems_.add("a plan without stages", "", "Add at least one.");
-    result_.stage_of.assign(graph_.nodes().size(), -1);
+    result_.stage_of.assign(graph_.nodes().size(), StageId::none());
     std::unordered_map<std::string, std::size_t> number;
     for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
       number.emplace(graph_.nodes()[i].name, i);
     }
-    for (std::size_t stage = 0; stage < plan_.stages.size(); ++stage) {
+    for (const StageId stage : plan_.stages.ids()) {
       for (const std::string& name : plan_.stages[stage].nodes) {
         const auto found = number.find(name);
         found == number.end() ? unknown(stage, name) : assign(found->second, stage);
@@ -65,23 +65,23 @@ class Cutter {
     check_missing();
   }
 
-  void unknown(std::size_t stage, const std::string& name) {
+  void unknown(StageId stage, const std::string& name) {
     std::vector<std::string> names;
     for (const Node& node : graph_.nodes()) names.push_back(node.name);
     const std::string near = nearest_name(name, names);
-    problems_.add(fmt::format("stage {} has the node '{}'", stage, name),
+    problems_.add(fmt::format("stage {} has the node '{}'", stage.value(), name),
                   "the model has no node of that name",
                   near.empty() ? "" : fmt::format("Did you mean '{}'?", near));
   }
 
-  void assign(std::size_t node, std::size_t stage) {
-    int& assigned = result_.stage_of[node];
+  void assign(std::size_t node, StageId stage) {
+    StageId& assigned = result_.stage_of[node];
     if (assigned >= 0) {
       problems_.add(fmt::format("node '{}' is in stages {} and {}", graph_.nodes()[node].name,
-                                assigned, stage),
+                                assigned.value(), stage.value()),
                     "each node has one stage", "Remove it from one of them.");
     }
-    assigned = static_cast<int>(stage);
+    assigned = stage;
   }
 
   /// Every node belongs to a stage; the first few that do not are named.
@@ -101,12 +101,11 @@ class Cutter {
   void list_nodes() {
     result_.nodes.resize(plan_.stages.size());
     for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
-      result_.nodes[static_cast<std::size_t>(result_.stage_of[i])].push_back(
-          NodeId(static_cast<std::int32_t>(i)));
+      result_.nodes[result_.stage_of[i]].push_back(NodeId(i));
     }
-    for (std::size_t stage = 0; stage < result_.nodes.size(); ++stage) {
+    for (const StageId stage : result_.nodes.ids()) {
       if (!result_.nodes[stage].empty()) continue;
-      problems_.add(fmt::format("stage {} has no nodes", stage), "it would do nothing",
+      problems_.add(fmt::format("stage {} has no nodes", stage.value()), "it would do nothing",
                     "Give it some, or remove it.");
     }
   }
@@ -115,10 +114,10 @@ class Cutter {
   void find_edges() {
     const std::vector<bool> reaches = reaches_loss(graph_);
     // By (from, to): the nodes that cross, and whether a gradient comes back.
-    std::map<std::pair<int, int>, std::map<std::int32_t, bool>> crossing;
+    std::map<std::pair<StageId, StageId>, std::map<std::int32_t, bool>> crossing;
     for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
       for (const NodeId input : graph_.nodes()[i].inputs) {
-        const int from = result_.stage_of[position(input)], to = result_.stage_of[i];
+        const StageId from = result_.stage_of[input.index()], to = result_.stage_of[i];
         if (from > to) backwards(input, i, from, to);
         if (from >= to) continue;
         bool& gradient = crossing[{from, to}][input.value()];
@@ -136,41 +135,42 @@ class Cutter {
     }
   }
 
-  void backwards(NodeId input, std::size_t node, int from, int to) {
-    problems_.add(fmt::format("node '{}' of stage {} needs '{}' of stage {}",
-                              graph_.nodes()[node].name, to, graph_.node(input).name, from),
-                  "stages feed later ones only",
-                  fmt::format("Move '{}' to stage {} or before.", graph_.node(input).name, to));
+  void backwards(NodeId input, std::size_t node, StageId from, StageId to) {
+    problems_.add(
+        fmt::format("node '{}' of stage {} needs '{}' of stage {}", graph_.nodes()[node].name,
+                    to.value(), graph_.node(input).name, from.value()),
+        "stages feed later ones only",
+        fmt::format("Move '{}' to stage {} or before.", graph_.node(input).name, to.value()));
   }
 
   /// Lists the stages that hold a copy of a table, its owner first.
   void find_tied() {
-    std::map<std::int32_t, std::set<int>> copies;
+    std::map<std::int32_t, std::set<StageId>> copies;
     for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
       const auto* linear = std::get_if<Linear>(&graph_.nodes()[i].attributes);
       if (linear == nullptr || linear->tied_to.empty()) continue;
       const NodeId owner = graph_.find(linear->tied_to);
-      if (result_.stage_of[position(owner)] == result_.stage_of[i]) continue;
+      if (result_.stage_of[owner.index()] == result_.stage_of[i]) continue;
       copies[owner.value()].insert(result_.stage_of[i]);
     }
     for (const auto& [owner, stages] : copies) {
       StagedGraph::Tied& tied = result_.tied.emplace_back();
       tied.owner = NodeId(owner);
-      tied.stages.push_back(result_.stage_of[position(tied.owner)]);
+      tied.stages.push_back(result_.stage_of[tied.owner.index()]);
       tied.stages.insert(tied.stages.end(), stages.begin(), stages.end());
     }
   }
 
   /// Edges go forward, so a gradient out of every other stage leads to the loss.
   void check_ways_to_loss() {
-    const int last = result_.stage_of[position(graph_.loss())];
-    for (int stage = 0; stage < result_.stages(); ++stage) {
-      if (stage == last || result_.nodes[static_cast<std::size_t>(stage)].empty()) continue;
+    const StageId last = result_.stage_of[graph_.loss().index()];
+    for (const StageId stage : result_.nodes.ids()) {
+      if (stage == last || result_.nodes[stage].empty()) continue;
       const bool way = std::any_of(
           result_.edges.begin(), result_.edges.end(),
           [&](const StageEdge& e) { return e.from == stage && !e.with_gradient.empty(); });
       if (way) continue;
-      problems_.add(fmt::format("stage {} gets no gradient", stage),
+      problems_.add(fmt::format("stage {} gets no gradient", stage.value()),
                     "nothing that can be trained leads from it to the loss",
                     "Join it with the next stage.");
     }

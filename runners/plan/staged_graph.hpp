@@ -9,21 +9,21 @@ namespace heteroperf {
 
 /// Tensors that go from one stage to a later one, per micro-batch: the outputs of `nodes`.
 struct StageEdge {
-  int from = 0, to = 0;
+  StageId from, to;
   std::vector<NodeId> nodes;          ///< in the order of the graph
   std::vector<NodeId> with_gradient;  ///< the part whose gradient comes back; may be empty
 };
 
 /// A model graph cut into the stages of a plan.
 struct StagedGraph {
-  std::vector<int> stage_of;               ///< by node
-  std::vector<std::vector<NodeId>> nodes;  ///< by stage, in the order of the graph
-  std::vector<StageEdge> edges;            ///< by (from, to)
+  std::vector<StageId> stage_of;                 ///< by node
+  IdVector<StageId, std::vector<NodeId>> nodes;  ///< in the order of the graph
+  std::vector<StageEdge> edges;                  ///< by (from, to)
   /// Stages that hold a copy of one weight each (a tied head away from its embedding): the owner
   /// first.
   struct Tied {
     NodeId owner;  ///< the embedding
-    std::vector<int> stages;
+    std::vector<StageId> stages;
   };
   std::vector<Tied> tied;
 

@@ -24,11 +24,10 @@ namespace heteroperf {
 namespace {
 
 const PlanStage& stage_of(const Plan& plan, const RankRole::Part& part) {
-  return plan.stages[static_cast<std::size_t>(part.stage)];
+  return plan.stages[part.stage];
 }
 int tensor_degree(const Plan& plan, const RankRole::Part& part) {
-  const auto replica = static_cast<std::size_t>(part.replica);
-  return static_cast<int>(stage_of(plan, part).replicas[replica].ranks.size());
+  return static_cast<int>(stage_of(plan, part).replicas[part.replica].ranks.size());
 }
 
 /// Chunks that the schedule has when it is not told, asked with micro-batches that all allow; 1
@@ -73,13 +72,13 @@ Plan even_plan_of(const RunConfig& config, const Workload& workload, int ranks) 
 void name_classes(Plan& plan, const Cluster& cluster) {
   for (PlanStage& stage : plan.stages) {
     for (StageReplica& replica : stage.replicas) {
-      const auto rank = static_cast<std::size_t>(replica.ranks.front().value());
+      const auto rank = replica.ranks.front().index();
       // A plan that names its classes is not corrected here.
       if (!replica.device_class.empty() || rank >= cluster.ranks.size()) continue;
       const std::string& name = cluster.ranks[rank].device_class;
       // A replica over devices of two classes has no class name.
       const bool alike = std::all_of(replica.ranks.begin(), replica.ranks.end(), [&](RankId r) {
-        const auto member = static_cast<std::size_t>(r.value());
+        const auto member = r.index();
         return member < cluster.ranks.size() && cluster.ranks[member].device_class == name;
       });
       if (alike) replica.device_class = name;
@@ -92,8 +91,8 @@ RankPlanEvent rank_event(const ChosenPlan& chosen, int rank, const std::vector<d
   const RankRole& role = chosen.roles[r];
   RankPlanEvent event;
   event.rank = rank;
-  event.position = role.position;
-  for (const RankRole::Part& part : role.parts) event.stages.push_back(part.stage);
+  event.position = role.position.value();
+  for (const RankRole::Part& part : role.parts) event.stages.push_back(part.stage.value());
   event.tensor_index = role.parts.front().tensor_index;
   event.tensor_degree = tensor_degree(chosen.plan, role.parts.front());
   event.device_class = chosen.device_class(rank);
@@ -174,7 +173,7 @@ std::string summary_text(const Plan& plan) {
 std::string held_share(const Plan& plan, const RankRole& role) {
   std::vector<HeldStage> held;
   for (const RankRole::Part& part : role.parts) {
-    held.push_back({part.stage, part.tensor_index, tensor_degree(plan, part)});
+    held.push_back({part.stage.value(), part.tensor_index, tensor_degree(plan, part)});
   }
   return share_text(held, plan.stages.size());
 }

@@ -15,6 +15,7 @@
 #include <set>
 
 #include "metrics/base/error.hpp"
+#include "metrics/base/id.hpp"
 #include "metrics/base/quantity.hpp"
 #include "results/record/run_folder.hpp"
 #include "results/record/run_summary.hpp"
@@ -77,7 +78,7 @@ bool is_machine_of(const Journal& journal, const Cluster& machine) {
   std::set<std::string> ran_on, here;
   for (const HostLoadEvent* load : journal.all<HostLoadEvent>()) ran_on.insert(load->host);
   for (std::size_t rank = 0; rank < machine.ranks.size(); ++rank) {
-    const DeviceClass& described = class_of(machine, RankId(static_cast<std::int32_t>(rank)));
+    const DeviceClass& described = class_of(machine, RankId(rank));
     if (described.kind != DeviceKind::cpu || described.threads != static_cast<int>(device.threads))
       return false;
     const std::string& host = machine.ranks[rank].host;

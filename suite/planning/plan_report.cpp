@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <map>
 
+#include "metrics/base/id.hpp"
 #include "metrics/base/quantity.hpp"
 #include "results/text/number_text.hpp"
 
@@ -20,14 +21,15 @@ namespace {
 
 /// "12 x a100 tp4 x3, 5 x v100 x2": replicas, class, degree, samples each.
 std::string replicas_text(const PlanStage& stage) {
+  const auto& replicas = stage.replicas;
   std::string text;
-  for (std::size_t i = 0; i < stage.replicas.size();) {
-    const StageReplica& first = stage.replicas[i];
-    std::size_t end = i;
+  for (ReplicaId i; replicas.contains(i);) {
+    const StageReplica& first = replicas[i];
+    ReplicaId end = i;
     // Equal neighbours are told once, with their number.
-    while (end < stage.replicas.size() && stage.replicas[end].micro_batch == first.micro_batch &&
-           stage.replicas[end].device_class == first.device_class &&
-           stage.replicas[end].ranks.size() == first.ranks.size()) {
+    while (replicas.contains(end) && replicas[end].micro_batch == first.micro_batch &&
+           replicas[end].device_class == first.device_class &&
+           replicas[end].ranks.size() == first.ranks.size()) {
       ++end;
     }
     text += fmt::format("{}{} x {}{}: {} each", i == 0 ? "" : ", ", end - i, first.device_class,
@@ -50,7 +52,7 @@ const PlanCertificate::RankMemory& fullest(const PlanReport& report, const PlanS
   };
   for (const StageReplica& replica : stage.replicas) {
     for (const RankId rank : replica.ranks) {
-      const auto& memory = report.certificate.memory[static_cast<std::size_t>(rank.value())];
+      const auto& memory = report.certificate.memory[rank.index()];
       if (result == nullptr || share(memory) > share(*result)) result = &memory;
     }
   }
@@ -58,12 +60,12 @@ const PlanCertificate::RankMemory& fullest(const PlanReport& report, const PlanS
 }
 
 /// One stage: its nodes, recomputation, the fullest of its ranks, and its replicas.
-std::string stage_row(const PlanReport& report, std::size_t s) {
+std::string stage_row(const PlanReport& report, StageId s) {
   const PlanStage& stage = report.plan.stages[s];
   const PlanCertificate::RankMemory& memory = fullest(report, stage);
   std::string room = rounded_byte_size(memory.ledger.total());
   if (memory.limit > Bytes(0)) room += " of " + rounded_byte_size(memory.limit);
-  return fmt::format("{:>5}  {:>5}  {:<10} {:<20} {}\n", s, stage.nodes.size(),
+  return fmt::format("{:>5}  {:>5}  {:<10} {:<20} {}\n", s.value(), stage.nodes.size(),
                      to_string(stage.recomputation), room, replicas_text(stage));
 }
 
@@ -205,14 +207,14 @@ std::string plan_report_table(const PlanReport& report) {
   std::string text =
       fmt::format("{} on {}\nstage  nodes  recompute  fullest rank         replicas\n",
                   summary_of(plan), report.machine);
-  for (std::size_t s = 0; s < plan.stages.size(); ++s) text += stage_row(report, s);
+  for (const StageId s : plan.stages.ids()) text += stage_row(report, s);
   if (!plan.warm_up.empty()) {
     text += fmt::format("warm-up         {} forwards before the first backward\n",
                         fmt::join(plan.warm_up, " "));
   }
   for (const StageWire& wire : plan.wires) {
     text += fmt::format("wire            {} between stages {} and {}\n", to_string(wire.format),
-                        wire.from, wire.to);
+                        wire.from.value(), wire.to.value());
   }
   // The best plan may leave devices out that would slow it down.
   if (report.devices > plan.ranks()) {

@@ -42,10 +42,10 @@ Json memory_json(const PlanCertificate& certificate) {
 /// A replica's share of the batch is what mixed classes divide unevenly.
 Json replicas_json(const Plan& plan, const PlanCertificate& certificate) {
   Json replicas = Json::array();
-  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+  for (const StageId s : plan.stages.ids()) {
     for (const StageReplica& replica : plan.stages[s].replicas) {
-      const auto rank = static_cast<std::size_t>(replica.ranks.front().value());
-      replicas.push_back({{"stage", s},
+      const auto rank = replica.ranks.front().index();
+      replicas.push_back({{"stage", s.value()},
                           {"device_class", certificate.memory[rank].device_class},
                           {"tensor_parallel", replica.ranks.size()},
                           {"micro_batch", replica.micro_batch},
@@ -71,7 +71,7 @@ Json predicted_json(const Plan& plan, const PlanCertificate& certificate,
 Json certificate_json(const PlanCertificate& certificate) {
   Json path = Json::array(), constraints = Json::array();
   for (const CriticalPart& part : certificate.critical_path) {
-    path.push_back({{"position", part.position},
+    path.push_back({{"position", part.position.value()},
                     {"passes", part.passes},
                     {"start_s", part.start_s},
                     {"end_s", part.end_s}});

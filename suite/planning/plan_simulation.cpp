@@ -100,11 +100,10 @@ std::vector<PlanRankTimes> plan_rank_times(const PlanSimulation& simulation) {
     times.compute_s = pass.compute_s;
     for (const RankRole::Part& part : role.parts) {
       // The optimizer runs after the pipeline and is no part of its timeline.
-      times.compute_s += simulation.times->optimizer_s[static_cast<std::size_t>(part.stage)];
+      times.compute_s += simulation.times->optimizer_s[part.stage];
     }
     times.communication_exposed_s =
-        pass.communication_s +
-        simulation.prediction->reduction_exposed_s[static_cast<std::size_t>(role.position)];
+        pass.communication_s + simulation.prediction->reduction_exposed_s[role.position];
     // Waiting for messages counts as idle here, too.
     times.idle_s = simulation.prediction->step_time_s - times.compute_s;
   }
@@ -125,7 +124,7 @@ std::string plan_trace_text(const PlanSimulation& simulation, const TraceOrigin&
   for (std::size_t rank = 0; rank < simulation.roles.size(); ++rank) {
     const RankRole& role = simulation.roles[rank];
     // One track per rank, though replicas share a position.
-    tracks.push_back({fmt::format("rank {}", rank), role.position, clock.run(role).spans});
+    tracks.push_back({fmt::format("rank {}", rank), role.position.value(), clock.run(role).spans});
     for (TimeSpan& span : tracks.back().spans)
       span = {second_us * span.start, second_us * span.end};
   }

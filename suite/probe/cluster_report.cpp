@@ -12,6 +12,7 @@
 #include <cctype>
 #include <map>
 
+#include "metrics/base/id.hpp"
 #include "metrics/base/quantity.hpp"
 #include "metrics/statistics.hpp"
 #include "results/text/document.hpp"

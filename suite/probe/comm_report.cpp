@@ -13,7 +13,7 @@
 
 #include <algorithm>
 
-#include "metrics/base/quantity.hpp"
+#include "metrics/base/id.hpp"
 #include "metrics/base/strict_json.hpp"
 #include "results/text/document.hpp"
 #include "results/text/error_object_json.hpp"

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "metrics/base/error.hpp"
+#include "metrics/base/id.hpp"
 #include "metrics/base/name_table.hpp"
 #include "metrics/base/quantity.hpp"
 #include "runners/cluster/cluster_json.hpp"

@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "metrics/base/id.hpp"
 #include "metrics/base/name_table.hpp"
 #include "metrics/base/quantity.hpp"
 #include "runners/cluster/machine.hpp"
@@ -118,7 +119,7 @@ HybridConfig CommSession::hybrid_config() const {
 /// hosts.
 void CommSession::build_on_devices() {
   const auto library = open_nccl_device(world_);
-  const RankDescriptor host = descriptors_[static_cast<std::size_t>(harness().rank().value())];
+  const RankDescriptor host = descriptors_[harness().rank().index()];
   DeviceWorld devices = make_device_world(world_, library, host, request_.labels);
   descriptors_ = devices.descriptors;
   clusters_ = devices.clusters;
@@ -160,7 +161,7 @@ void CommSession::build_hybrid() {
 void CommSession::check_memory() const {
   CaseShape shape = request_.shape;
   shape.bytes = request_.sizes.back();
-  const std::string& host = descriptors_[static_cast<std::size_t>(harness().rank().value())].host;
+  const std::string& host = descriptors_[harness().rank().index()].host;
   const auto here = static_cast<std::uint64_t>(
       std::count_if(descriptors_.begin(), descriptors_.end(),
                     [&](const RankDescriptor& rank) { return rank.host == host; }));
@@ -300,7 +301,7 @@ void CommSession::measure_traffic(CollectiveCase& test, CommResult& result) {
   for (const RankCluster& cluster : clusters_.clusters) {
     std::uint64_t bytes = 0;
     for (const RankId rank : cluster.ranks) {
-      bytes += static_cast<std::uint64_t>(sent[static_cast<std::size_t>(rank.value())]);
+      bytes += static_cast<std::uint64_t>(sent[rank.index()]);
     }
     traffic.wire += Bytes(bytes);
     // Without a measured rate the bytes are told, not the utilization.

@@ -321,7 +321,7 @@ std::vector<std::string> measure_operations_of(const OperationsRequest& request,
 std::string measure_memory_of(Communicator& world, const std::vector<std::string>& hosts,
                               int threads, double seconds, const std::string& date,
                               const std::string& machine, Cluster& cluster) {
-  const auto rank = static_cast<std::size_t>(world.rank().value());
+  const auto rank = world.rank().index();
   // Ranks of one host share its memory and are measured as one group.
   const auto first = std::find(hosts.begin(), hosts.end(), hosts[rank]) - hosts.begin();
   const auto host = world.split(static_cast<int>(first), world.rank().value());

@@ -32,7 +32,7 @@ Placement part_of_placement(const Placement& placement, const std::vector<RankId
   part.bindings.clear();
   part.cpus.clear();
   for (const RankId rank : ranks) {
-    const auto r = static_cast<std::size_t>(rank.value());
+    const auto r = rank.index();
     part.bindings.push_back(placement.bindings[r % placement.bindings.size()]);
     if (!placement.cpus.empty()) part.cpus.push_back(placement.cpus[r % placement.cpus.size()]);
   }
@@ -75,7 +75,7 @@ RunConfig config_of(const RunConfig& config, const ChosenPlan& chosen) {
 std::vector<RankId> ranks_for(const ClassRanks& members, bool emulated) {
   std::vector<RankId> ranks = members.ranks;
   if (!emulated) return ranks;
-  for (std::size_t r = 0; r < ranks.size(); ++r) ranks[r] = RankId(static_cast<std::int32_t>(r));
+  for (std::size_t r = 0; r < ranks.size(); ++r) ranks[r] = RankId(r);
   return ranks;
 }
 

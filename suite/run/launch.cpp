@@ -262,7 +262,7 @@ void find_gpus(const ScaleConfig& config, Placement& placement, Communicator* wo
   give_gpus(config, placement.bindings);
   if (!config.uses_gpus()) return;
   if (world == nullptr) return name_gpus(placement.bindings);
-  RankBinding& own = placement.bindings[static_cast<std::size_t>(world->rank().value())];
+  RankBinding& own = placement.bindings[world->rank().index()];
   name_gpus({&own, 1});
   placement.bindings = gather_bindings(*world, own);
 }

@@ -161,8 +161,7 @@ std::string share_run_folder(const PreparedRun& run, Communicator& all, const Fi
 }
 
 void log_start(const PreparedRun& run, RankContext& context) {
-  const RankBinding& binding =
-      run.placement.bindings[static_cast<std::size_t>(context.all_ranks().rank().value())];
+  const RankBinding& binding = run.placement.bindings[context.all_ranks().rank().index()];
   context.log(fmt::format("{} {}, threads {}, cpus {}{}", run.workload.name, run.workload.size,
                           run.placement.threads_per_rank, to_list(binding.cpus),
                           binding.unbound.empty() ? "" : ", not bound: " + binding.unbound));

@@ -53,8 +53,8 @@ std::string trace_of(const ChosenPlan& chosen, const std::vector<std::string>& t
   for (const std::string& text : texts) zero_ns = std::min(zero_ns, earliest_start_ns(text));
   std::vector<TracedRank> ranks;
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {
-    ranks.push_back({track_name(chosen, static_cast<int>(rank)), chosen.roles[rank].position,
-                     steps_from_text(texts[rank], zero_ns)});
+    ranks.push_back({track_name(chosen, static_cast<int>(rank)),
+                     chosen.roles[rank].position.value(), steps_from_text(texts[rank], zero_ns)});
   }
   const auto lanes = value_names(TimeLane::compute);
   return lanes_trace_text(chosen.schedule, ranks, lanes, trace_origin(TraceKind::measured, run_id));

@@ -31,9 +31,9 @@
 #include "suite/program/error_report_json.hpp"
 #include "suite/program/signals.hpp"
 #include "suite/program/verb.hpp"
-#include "suite/ranks/progress.hpp"
-#include "suite/ranks/rank_session.hpp"
+#include "suite/run/rank_session.hpp"
 #include "suite/verbs/output_file.hpp"
+#include "suite/watch/progress.hpp"
 
 namespace heteroperf {
 namespace {
@@ -285,7 +285,7 @@ class ProbeVerb : public Verb {
   void add_classes(Communicator& world, const std::vector<RankDescriptor>& descriptors,
                    ProbeSteps& steps, Cluster& cluster) {
     if (!links_only_) steps.at("rates", 0);
-    const auto rank = static_cast<std::size_t>(world.rank().value());
+    const auto rank = world.rank().index();
     const auto here = std::count_if(descriptors.begin(), descriptors.end(), [&](const auto& one) {
       return one.host == descriptors[rank].host;
     });

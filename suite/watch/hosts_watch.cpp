@@ -50,7 +50,7 @@ HostsWatch::HostsWatch(Communicator& all, const std::vector<RankBinding>& bindin
     : all_(all),
       bindings_(bindings),
       processes_(processes),
-      rank_(static_cast<std::size_t>(all.rank().value())),
+      rank_(all.rank().index()),
       first_(first_beside(bindings, rank_)),
       beside_pids_(pids_beside()),
       cpu_before_s_(own_cpu_s_here()),

@@ -27,6 +27,7 @@
 #include <utility>
 #include <vector>
 
+#include "metrics/base/id.hpp"
 #include "metrics/base/quantity.hpp"
 #include "runners/cluster/system_files.hpp"
 #include "runners/cluster/topology.hpp"

@@ -37,9 +37,7 @@ double thread_cpu_s() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * nanosecond;
 }
 
-std::size_t own_index(const RankContext& context) {
-  return static_cast<std::size_t>(context.all_ranks().rank().value());
-}
+std::size_t own_index(const RankContext& context) { return context.all_ranks().rank().index(); }
 
 FastestProduct find_product(RankContext& context, Precision precision, double seconds) {
   const std::optional<int> gpu = context.gpu();

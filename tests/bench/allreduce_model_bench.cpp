@@ -75,8 +75,7 @@ Cluster paced_cluster(const RankClusters& clusters, double gbit) {
   for (const RankCluster& one : clusters.clusters) {
     cluster.cards.push_back({one.label + "/eth0", rate});
     for (const RankId rank : one.ranks) {
-      cluster.ranks[static_cast<std::size_t>(rank.value())] = {
-          "cpu", one.label, one.label, {one.label + "/eth0"}};
+      cluster.ranks[rank.index()] = {"cpu", one.label, one.label, {one.label + "/eth0"}};
     }
     link(one.label, one.label, LinkCurve(Seconds(1e-9), BytesPerSecond(1e13)));
     for (const RankCluster& other : clusters.clusters) {

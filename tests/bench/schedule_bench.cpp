@@ -34,8 +34,10 @@ Schedule one_forward_one_backward(int ranks, int micro_batches) {
     std::vector<Instruction>& program = schedule.programs.emplace_back();
     const int ahead = std::min(micro_batches, ranks - rank);
     for (int k = 0; k < micro_batches + ahead; ++k) {
-      if (k >= ahead) program.push_back(compute(Op::backward, rank, k - ahead));
-      if (k < micro_batches) program.push_back(compute(Op::forward, rank, k));
+      if (k >= ahead)
+        program.push_back(compute(Op::backward, SegmentId(rank), MicroBatchId(k - ahead)));
+      if (k < micro_batches)
+        program.push_back(compute(Op::forward, SegmentId(rank), MicroBatchId(k)));
     }
   }
   return schedule;

@@ -38,7 +38,7 @@ double seconds_of_mpi(std::vector<float>& values, int calls) {
 double seconds_of_threads(std::size_t count, int calls, const CpuSet& cpus) {
   double seconds = 0;
   run_on_threads(2, {}, [&](World& world) {
-    const auto rank = static_cast<std::size_t>(world.communicator->rank().value());
+    const auto rank = world.communicator->rank().index();
     if (cpus.size() >= 2) bind_this_thread({cpus[rank]});
     std::vector<float> values(count, 1.0F);
     const CallTime time = time_calls(

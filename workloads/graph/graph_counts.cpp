@@ -101,7 +101,7 @@ void add_to_totals(GraphCounts& counts, const LayerCounts& layer) {
 StrictOps strict_sample_ops(const ModelGraph& graph) {
   StrictOps sum;
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
-    sum += strict_node_ops(graph, NodeId(static_cast<std::int32_t>(i)));
+    sum += strict_node_ops(graph, NodeId(i));
   }
   return sum;
 }
@@ -131,7 +131,7 @@ GraphCounts count_graph(const ModelGraph& graph, std::uint64_t samples) {
     counts.conventions[convention] = {Ops(), Ops()};
   }
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
-    counts.layers.push_back(count_layer(graph, NodeId(static_cast<std::int32_t>(i)), samples));
+    counts.layers.push_back(count_layer(graph, NodeId(i), samples));
     add_to_totals(counts, counts.layers.back());
   }
   return counts;

@@ -54,10 +54,10 @@ Edges edges_into(const ModelGraph& graph) {
   Edges edges;
   for (const Node& node : graph.nodes()) {
     std::vector<Edge>& into = edges.emplace_back();
-    for (NodeId id : node.inputs) into.push_back({position(id), into.size()});
+    for (NodeId id : node.inputs) into.push_back({id.index(), into.size()});
     const auto* linear = std::get_if<Linear>(&node.attributes);
     if (linear == nullptr || linear->tied_to.empty()) continue;
-    into.push_back({position(graph.find(linear->tied_to)), tie_slot});
+    into.push_back({graph.find(linear->tied_to).index(), tie_slot});
   }
   return edges;
 }
@@ -171,20 +171,20 @@ NodeId ModelGraph::add(std::string node_name, Attributes attributes, std::vector
   added.parameters = std::move(shapes.parameters);
   added.differentiable = needs_gradient(added, sources);
   nodes_.push_back(std::move(added));
-  return NodeId(static_cast<std::int32_t>(nodes_.size()) - 1);
+  return NodeId(nodes_.size() - 1);
 }
 
 const Node& ModelGraph::node(NodeId id) const {
-  if (id.value() < 0 || position(id) >= nodes_.size()) {
+  if (id.value() < 0 || id.index() >= nodes_.size()) {
     throw UserError(fmt::format("there is no node number {}", id.value()),
                     fmt::format("graph '{}' has {} nodes", name, nodes_.size()));
   }
-  return nodes_[position(id)];
+  return nodes_[id.index()];
 }
 
 NodeId ModelGraph::find(std::string_view node_name) const {
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    if (nodes_[i].name == node_name) return NodeId(static_cast<std::int32_t>(i));
+    if (nodes_[i].name == node_name) return NodeId(i);
   }
   throw UserError(fmt::format("graph '{}' has no node '{}'", name, node_name), {},
                   suggest_name(std::string(node_name), names_of(nodes_)));
@@ -207,13 +207,13 @@ NodeId ModelGraph::loss() const {
     throw UserError(fmt::format("graph '{}' has no loss", name),
                     "its last node must be a cross_entropy");
   }
-  return NodeId(static_cast<std::int32_t>(nodes_.size()) - 1);
+  return NodeId(nodes_.size() - 1);
 }
 
 NodeId ModelGraph::input() const {
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     if (std::holds_alternative<Input>(nodes_[i].attributes)) {
-      return NodeId(static_cast<std::int32_t>(i));
+      return NodeId(i);
     }
   }
   throw UserError(fmt::format("graph '{}' has no input node", name));

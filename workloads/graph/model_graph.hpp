@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "metrics/base/quantity.hpp"
+#include "metrics/base/id.hpp"
 #include "workloads/graph/node_kinds.hpp"
 
 namespace heteroperf {

@@ -104,7 +104,7 @@ std::optional<Attributes> read_kind(ObjectReader& reader) {
   for (const KindReader& row : kind_readers()) names.emplace_back(row.name);
   const int choice = read_choice(*kind, reader.path_of("kind"), names, reader.problems());
   if (choice < 0) return std::nullopt;
-  return kind_readers()[at_index(choice)].read(reader);
+  return kind_readers()[choice].read(reader);
 }
 
 ParsedNode parse_node(const Json& json, const std::string& path, DocumentProblems& problems) {
@@ -200,7 +200,7 @@ class GraphAssembler {
     std::vector<bool> used(count, false);
     used.back() = true;
     for (const Node& node : graph_.nodes()) {
-      for (NodeId id : node.inputs) used[position(id)] = true;
+      for (NodeId id : node.inputs) used[id.index()] = true;
     }
     for (std::size_t i = 0; i < count; ++i) {
       if (used[i]) continue;

@@ -155,8 +155,7 @@ MutableBuffer CollectiveCase::output() const {
 /// In a shared buffer the smaller side is this rank's block of the larger one.
 MutableBuffer CollectiveCase::buffer_in(const MemoryBlock& memory, std::size_t count) const {
   const bool is_block = shares_buffer(shape_) && count < elements_;
-  const std::size_t offset =
-      is_block ? block() * static_cast<std::size_t>(group_.rank().value()) : 0;
+  const std::size_t offset = is_block ? block() * group_.rank().index() : 0;
   return MutableBuffer(memory.data(), offset + count, shape_.type).part(offset, count);
 }
 
@@ -238,7 +237,7 @@ void CollectiveCase::expect(std::size_t first, MutableBuffer expected) const {
     const std::size_t rank = (first + done) / block();
     const std::size_t inside = (first + done) % block();
     const std::size_t n = std::min(expected.count - done, block() - inside);
-    values_.fill(RankId(static_cast<std::int32_t>(rank)), skipped + inside, expected.part(done, n));
+    values_.fill(RankId(rank), skipped + inside, expected.part(done, n));
     done += n;
   }
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "metrics/base/id.hpp"
 #include "metrics/base/quantity.hpp"
 #include "metrics/statistics.hpp"
 #include "runners/comm/communicator.hpp"

@@ -65,7 +65,7 @@ void OperationDeadline::begin() {
 
 void OperationDeadline::note_late(RankId rank, std::string message) {
   const std::lock_guard lock(mutex_);
-  late_[static_cast<std::size_t>(rank.value())] = true;
+  late_[rank.index()] = true;
   if (first_late_ns_ != never) return;
   first_late_ns_ = now_ns();
   first_message_ = std::move(message);
@@ -78,7 +78,7 @@ std::optional<RankFailure> OperationDeadline::verdict() const {
     return RankFailure{rank_, ErrorKind::timeout,
                        first_message_ + "; every rank takes part and none comes through"};
   }
-  return RankFailure{RankId(static_cast<std::int32_t>(absent - late_.begin())), ErrorKind::timeout,
+  return RankFailure{RankId(absent - late_.begin()), ErrorKind::timeout,
                      first_message_ + "; this rank has not taken part"};
 }
 

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "metrics/base/id.hpp"
 #include "metrics/base/quantity.hpp"
 #include "runners/comm/control_channel.hpp"
 

@@ -58,7 +58,7 @@ class CheckedCommunicator final : public Communicator {
   CheckedCommunicator(std::unique_ptr<Communicator> group, const CheckConfig& config)
       : group_(std::move(group)),
         config_(config),
-        members_(at_index(group_->size())),
+        members_(group_->size()),
         claims_(members_),
         terms_(members_),
         checksums_(members_),
@@ -107,7 +107,7 @@ class CheckedCommunicator final : public Communicator {
     group_->broadcast(values, root);
     if (!config_.payload) return;
     gather_checksums(values);
-    const bool changed = checksums_[position(rank())] != checksums_[position(root)];
+    const bool changed = checksums_[rank().index()] != checksums_[root.index()];
     share(terms, {changed ? Finding::Kind::changed : Finding::Kind::none, root.value(),
                   ConstBuffer(values).bytes()});
   }
@@ -174,7 +174,7 @@ class CheckedCommunicator final : public Communicator {
       if (claim.seal == checksum(&claim.terms, sizeof claim.terms)) continue;
       fail({{fmt::format("a message changed on its way: rank {}'s announcement of a collective ({} "
                          "bytes) came damaged to rank {}, which is in {}",
-                         r, sizeof claim, position(rank()), describe(terms)),
+                         r, sizeof claim, rank().index(), describe(terms)),
              "its checksum does not fit", ""}});
     }
     if (!describe_disagreement(terms_).empty()) fail({disagreement(terms_)});
@@ -197,15 +197,15 @@ class CheckedCommunicator final : public Communicator {
     std::vector<Problem> problems;
     for (std::size_t r = 0; r < members_; ++r) {
       if (findings_[r].kind == Finding::Kind::none) continue;
-      problems.push_back(explain(terms, findings_[r], rank_at(r)));
+      problems.push_back(explain(terms, findings_[r], RankId(r)));
     }
     if (!problems.empty()) fail(std::move(problems));
   }
   Problem explain(const CollectiveTerms& terms, const Finding& finding, RankId finder) const {
     switch (finding.kind) {
       case Finding::Kind::counts_differ:
-        return counts_disagreement(terms.type, rank_at(at_index(finding.sender)),
-                                   finding.sent_count, finder, finding.awaited_count);
+        return counts_disagreement(terms.type, RankId(finding.sender), finding.sent_count, finder,
+                                   finding.awaited_count);
       case Finding::Kind::not_repeatable:
         return {fmt::format("data changed on their way: {}, the {} bytes of rank {}'s result",
                             describe(terms), finding.bytes, finder.value()),

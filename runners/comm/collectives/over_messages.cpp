@@ -52,7 +52,7 @@ void MessageCollectives::broadcast(MutableBuffer values, RankId root) {
 }
 
 void MessageCollectives::all_gather(ConstBuffer input, MutableBuffer all, Counts counts) {
-  const auto self = static_cast<std::size_t>(group_.rank().value());
+  const auto self = group_.rank().index();
   HETEROPERF_EXPECT(counts.size() == static_cast<std::size_t>(group_.size()));
   HETEROPERF_EXPECT(all.type == input.type && all.count == total_of(counts));
   HETEROPERF_EXPECT(input.count == counts[self]);
@@ -65,7 +65,7 @@ void MessageCollectives::reduce_scatter(ConstBuffer all, MutableBuffer result, C
                                         Reduction reduction) {
   HETEROPERF_EXPECT(counts.size() == static_cast<std::size_t>(group_.size()));
   HETEROPERF_EXPECT(all.type == result.type && all.count == total_of(counts));
-  HETEROPERF_EXPECT(result.count == counts[static_cast<std::size_t>(group_.rank().value())]);
+  HETEROPERF_EXPECT(result.count == counts[group_.rank().index()]);
   if (all.count == 0) return;
   if (group_.size() == 1) return convert(all, result);
   PartialSums sums{widened(all, reduction, scratch_), result, result, reduction, group_.size()};
@@ -76,12 +76,12 @@ void MessageCollectives::reduce_scatter(ConstBuffer all, MutableBuffer result, C
 void MessageCollectives::all_to_all(ConstBuffer input, Counts to_each, MutableBuffer result,
                                     Counts from_each) {
   const auto ranks = static_cast<std::size_t>(group_.size());
-  const auto self = static_cast<std::size_t>(group_.rank().value());
+  const auto self = group_.rank().index();
   HETEROPERF_EXPECT(to_each.size() == ranks && from_each.size() == ranks);
   HETEROPERF_EXPECT(input.type == result.type && input.count == total_of(to_each) &&
                     result.count == total_of(from_each) && to_each[self] == from_each[self]);
   TransferRing transfers(2 * ranks);
-  const auto id = [](std::size_t rank) { return RankId(static_cast<std::int32_t>(rank)); };
+  const auto id = [](std::size_t rank) { return RankId(rank); };
   for (std::size_t step = 1; step < ranks; ++step) {
     const std::size_t from = (self + ranks - step) % ranks;
     transfers.push(receive_some(group_, part_of(result, block_of(from_each, from)), id(from),

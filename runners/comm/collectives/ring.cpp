@@ -39,7 +39,7 @@ class Ring {
        std::size_t first)
       : group_(group),
         ranks_(static_cast<std::size_t>(group.size())),
-        self_(static_cast<std::size_t>(group.rank().value())),
+        self_(group.rank().index()),
         counts_(counts),
         count_(count),
         first_(first) {

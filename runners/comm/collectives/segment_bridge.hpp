@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "metrics/base/id.hpp"
 #include "metrics/base/quantity.hpp"
 #include "runners/comm/collectives/scratch.hpp"
 #include "runners/comm/collectives/transfer_ring.hpp"

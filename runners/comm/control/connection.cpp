@@ -39,7 +39,7 @@ std::uint64_t take(std::string_view bytes, std::size_t width) {
 }
 
 /// A rank as it stands in the 8 bytes of a frame's id.
-std::uint64_t id_of(RankId rank) { return position(rank); }
+std::uint64_t id_of(RankId rank) { return rank.index(); }
 
 }  // namespace
 
@@ -66,7 +66,7 @@ std::optional<OverdueWait> decode_heartbeat(const Frame& frame) {
   OverdueWait wait{frame.id, {}};
   std::string_view rest = frame.payload;
   for (; rest.size() >= rank_bytes; rest.remove_prefix(rank_bytes)) {
-    wait.needed.push_back(rank_at(take(rest, rank_bytes)));
+    wait.needed.push_back(RankId(take(rest, rank_bytes)));
   }
   return wait;
 }
@@ -79,7 +79,7 @@ Frame failure_frame(const RankFailure& failure) {
 }
 
 RankFailure decode_failure(const Frame& frame) {
-  RankFailure failure{rank_at(frame.id), ErrorKind::run_failed, ""};
+  RankFailure failure{RankId(frame.id), ErrorKind::run_failed, ""};
   if (frame.payload.size() < failure_header_bytes) return failure;
   const auto kind = static_cast<unsigned char>(frame.payload[0]);
   if (kind <= static_cast<unsigned char>(ErrorKind::interrupted)) {

@@ -32,7 +32,7 @@ class Hub final : public TcpControl {
                    [this](const RankFailure& failure) { conclude(failure); }),
         listener_(listen_on_free_port(reach)),
         standstill_(size),
-        peers_(at_index(size)),
+        peers_(size),
         service_([this](RankFailure failure) {
           try {
             failure.own_word = true;
@@ -57,7 +57,7 @@ class Hub final : public TcpControl {
     std::unique_lock lock(mutex_);
     const auto absent = std::find_if(peers_.begin() + 1, peers_.end(),
                                      [](const Peer& p) { return p.stage == Stage::absent; });
-    const RankId rank = rank_at(at_index(absent - peers_.begin()));
+    const RankId rank = RankId(absent - peers_.begin());
     lock.unlock();
     const RankFailure failed{rank, ErrorKind::timeout,
                              fmt::format("no control connection within {:g} s", deadline_s)};
@@ -199,7 +199,7 @@ class Hub final : public TcpControl {
   void hear_peers(double now_s) {
     std::vector<RankId> ended;
     for (std::size_t r = 1; r < peers_.size(); ++r) {
-      const RankId rank = rank_at(r);
+      const RankId rank = RankId(r);
       std::shared_ptr<Connection> connection;
       {
         std::lock_guard lock(mutex_);
@@ -268,7 +268,7 @@ class Hub final : public TcpControl {
       Peer& p = peers_[r];
       if (paused) p.heard_s = now_s;
       if (p.stage != Stage::joined || now_s - p.heard_s < config_.timeout_s) continue;
-      conclude(silence_of(rank_at(r)));
+      conclude(silence_of(RankId(r)));
       p.heard_s = now_s;
     }
   }
@@ -292,9 +292,9 @@ class Hub final : public TcpControl {
   }
   void finish(RankId rank) {
     mark_finished(rank);
-    broadcast({Frame::Kind::finished, position(rank), ""});
+    broadcast({Frame::Kind::finished, rank.index(), ""});
   }
-  Peer& peer(RankId rank) { return peers_[position(rank)]; }
+  Peer& peer(RankId rank) { return peers_[rank.index()]; }
   int expected() const { return static_cast<int>(peers_.size()) - 1; }
 
   ControlAddress address_;

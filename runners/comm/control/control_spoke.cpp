@@ -56,7 +56,7 @@ class Spoke final : public TcpControl {
   }
   void announce_finished() override {
     mark_finished(rank_);
-    send({Frame::Kind::finished, position(rank_), ""});
+    send({Frame::Kind::finished, rank_.index(), ""});
   }
   void close() override {
     send({Frame::Kind::goodbye, 0, ""});
@@ -114,7 +114,7 @@ class Spoke final : public TcpControl {
         state_->fail(decode_failure(frame));
         return;
       case Frame::Kind::finished:
-        if (is_rank(frame.id)) mark_finished(rank_at(frame.id));
+        if (is_rank(frame.id)) mark_finished(RankId(frame.id));
         return;
       case Frame::Kind::goodbye:
         goodbye_ = true;
@@ -169,7 +169,7 @@ std::optional<std::string> await_payload(Connection& stranger, Frame::Kind kind,
 /// True once the other end has proved to be rank 0 and has taken this rank in.
 bool is_admitted(Connection& stranger, RankId rank, const std::string& token) {
   const double deadline_s = monotonic_s() + connect_attempt_s;
-  ControlHandshake handshake{position(rank), fresh_nonce(), {}};
+  ControlHandshake handshake{rank.index(), fresh_nonce(), {}};
   stranger.send({Frame::Kind::hello, handshake.rank, handshake.rank_nonce});
   const auto nonce = await_payload(stranger, Frame::Kind::challenge, deadline_s);
   if (!nonce || nonce->size() != nonce_bytes) return false;

@@ -39,7 +39,7 @@ std::vector<RankId> in_order(std::vector<RankId> ranks) {
 }
 
 const std::vector<RankId>& needed_by(RankId rank, const Waits& waits) {
-  return waits[position(rank)]->needed;
+  return waits[rank.index()]->needed;
 }
 
 /// Walks from the first stuck rank to the first rank that each one needs, until a rank comes again.
@@ -144,7 +144,7 @@ std::vector<RankId> stuck_ranks(const Waits& waits) {
   const auto has_hope = [&](std::size_t r) {
     const auto& needed = waits[r]->needed;
     return needed.empty() || std::ranges::any_of(needed, [&](RankId rank) {
-             return position(rank) >= stuck.size() || !stuck[position(rank)];
+             return rank.index() >= stuck.size() || !stuck[rank.index()];
            });
   };
   for (bool changed = true; changed;) {
@@ -157,13 +157,13 @@ std::vector<RankId> stuck_ranks(const Waits& waits) {
   }
   std::vector<RankId> ranks;
   for (std::size_t r = 0; r < waits.size(); ++r) {
-    if (stuck[r]) ranks.push_back(rank_at(r));
+    if (stuck[r]) ranks.push_back(RankId(r));
   }
   return ranks;
 }
 
 void Standstill::note(RankId rank, std::optional<OverdueWait> wait) {
-  Report& report = reports_[position(rank)];
+  Report& report = reports_[rank.index()];
   report.repeats = wait == report.wait ? std::min(report.repeats + 1, reports_that_count) : 1;
   report.wait = std::move(wait);
 }

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "metrics/base/id.hpp"
 #include "metrics/base/quantity.hpp"
 #include "runners/comm/control_channel.hpp"
 
@@ -64,7 +65,7 @@ std::vector<RankId> stuck_ranks(const std::vector<std::optional<OverdueWait>>& w
 /// ends of a link that is cut.
 class Standstill {
  public:
-  explicit Standstill(int size) : reports_(at_index(size)) {}
+  explicit Standstill(int size) : reports_(size) {}
 
   /// Notes the wait that a rank reported with its last sign of life.
   void note(RankId rank, std::optional<OverdueWait> wait);

@@ -25,7 +25,7 @@ TcpControl::TcpControl(RankId rank, int size, const CommConfig& config, Spread s
       config_(config),
       spread_(std::move(spread)),
       waits_(std::make_shared<WaitLedger>(rank)),
-      finished_at_s_(at_index(size)) {}
+      finished_at_s_(size) {}
 
 void TcpControl::start_thread() {
   last_round_s_ = monotonic_s();
@@ -70,7 +70,7 @@ bool TcpControl::is_time_to_beat(double now_s) {
 }
 
 void TcpControl::mark_finished(RankId rank) {
-  finished_at_s_[position(rank)] = monotonic_s();
+  finished_at_s_[rank.index()] = monotonic_s();
   finished_count_.fetch_add(1);
 }
 
@@ -78,10 +78,10 @@ std::optional<RankFailure> TcpControl::failure_among(std::span<const RankId> awa
   if (!awaited.empty()) waits_->note_thread();
   if (state_->failed()) return state_->failure();
   // At the end everybody waits for everybody who has finished.
-  if (finished_count_.load() == 0 || finished_at_s_[position(rank_)] > 0) return std::nullopt;
+  if (finished_count_.load() == 0 || finished_at_s_[rank_.index()] > 0) return std::nullopt;
   const double now_s = monotonic_s();
   for (RankId rank : awaited) {
-    const double since_s = finished_at_s_[position(rank)];
+    const double since_s = finished_at_s_[rank.index()];
     if (since_s == 0 || now_s - since_s < last_words_s) continue;
     spread_({rank, ErrorKind::run_failed,
              fmt::format("rank {} has finished without taking part", rank.value())});

@@ -30,7 +30,7 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 /// Indices of ranks, or of the items of a table; ascending.
 using Members = std::vector<std::size_t>;
 
-RankId id_of(std::size_t rank) { return RankId(static_cast<std::int32_t>(rank)); }
+RankId id_of(std::size_t rank) { return RankId(rank); }
 
 std::string rate_text(double bytes_per_s) { return fmt::format("{:.3g} GB/s", bytes_per_s * 1e-9); }
 

@@ -145,9 +145,9 @@ std::vector<Task> tasks_for_all_pairs(int ranks) {
 /// Chooses the first rank of another host, since the network limits a cluster of hosts; else the
 /// second rank.
 RankId partner_inside(const RankCluster& cluster, const std::vector<RankDescriptor>& descriptors) {
-  const std::string& host = descriptors[position(cluster.ranks.front())].host;
+  const std::string& host = descriptors[cluster.ranks.front().index()].host;
   for (const RankId rank : cluster.ranks) {
-    if (descriptors[position(rank)].host != host) return rank;
+    if (descriptors[rank.index()].host != host) return rank;
   }
   return cluster.ranks[1];
 }
@@ -173,7 +173,7 @@ std::vector<std::set<std::string>> hosts_of(const std::vector<Task>& tasks,
                                             const std::vector<RankDescriptor>& descriptors) {
   std::vector<std::set<std::string>> hosts;
   for (const Task& task : tasks) {
-    hosts.push_back({descriptors[position(task.a)].host, descriptors[position(task.b)].host});
+    hosts.push_back({descriptors[task.a.index()].host, descriptors[task.b.index()].host});
   }
   return hosts;
 }
@@ -214,14 +214,14 @@ class Sweep {
       local.insert(local.end(), times_s.begin(), times_s.end());
     }
     std::vector<std::size_t> counts(static_cast<std::size_t>(world_.size()), 0);
-    for (const Task& task : tasks_) counts[position(task.a)] += sizes_.size();
+    for (const Task& task : tasks_) counts[task.a.index()] += sizes_.size();
     world_.all_gather(std::span<const double>(local), std::span(all), counts);
 
     std::vector<std::size_t> begin;
     for_each_block(counts, [&](std::size_t, Slice block) { begin.push_back(block.begin); });
     std::vector<LinkCurve> curves;
     for (const Task& task : tasks_) {
-      std::size_t& at = begin[position(task.a)];
+      std::size_t& at = begin[task.a.index()];
       std::vector<LinkCurve::Point> points;
       for (const Bytes size : sizes_) points.push_back({size, Seconds(all[at++])});
       curves.push_back(curve_of(std::move(points)));
@@ -266,7 +266,7 @@ RankId LinkGroup::rank_in_group(RankId rank) const {
   if (members.empty()) return rank;
   const auto place = std::find(members.begin(), members.end(), rank);
   HETEROPERF_EXPECT(place != members.end());
-  return RankId(static_cast<std::int32_t>(place - members.begin()));
+  return RankId(place - members.begin());
 }
 
 std::vector<LinkCurve::Point> ping_pong(const LinkGroup& links, const PingPong& plan) {

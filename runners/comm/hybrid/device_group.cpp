@@ -232,7 +232,7 @@ void DeviceGroup::all_to_all(ConstBuffer input, Counts to_each, MutableBuffer re
   std::vector<Outgoing> sends;
   std::vector<Incoming> receives;
   for (const RankId member : plans_->members()) {
-    const auto rank = static_cast<std::size_t>(member.value());
+    const auto rank = member.index();
     const RankId peer = plans_->inside_rank(member);
     if (to_each[rank] > 0) sends.push_back({part_of(input, block_of(to_each, rank)), peer});
     if (from_each[rank] > 0) receives.push_back({part_of(result, block_of(from_each, rank)), peer});

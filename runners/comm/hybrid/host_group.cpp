@@ -43,7 +43,7 @@ class HostGroup final : public HybridGroup {
         cluster_of_(ranks()),
         in_flight_(segments_in_flight(config_)) {
     for (std::size_t r = 0; r < ranks(); ++r) {
-      cluster_of_[r] = config_.clusters.cluster_of(RankId(static_cast<std::int32_t>(r)));
+      cluster_of_[r] = config_.clusters.cluster_of(RankId(r));
     }
   }
 
@@ -81,7 +81,7 @@ class HostGroup final : public HybridGroup {
                   Counts from_each) override {
     world_->all_to_all(input, to_each, result, from_each);
     for (std::size_t to = 0; to < ranks(); ++to) {
-      count_sent(RankId(static_cast<std::int32_t>(to)), to_each[to] * size_of(input.type));
+      count_sent(RankId(to), to_each[to] * size_of(input.type));
     }
   }
   std::unique_ptr<Transfer> start_send(ConstBuffer values, RankId to, int tag) override {
@@ -123,7 +123,7 @@ class HostGroup final : public HybridGroup {
 
  private:
   void count_sent(RankId to, std::size_t bytes) {
-    if (cluster_of_[static_cast<std::size_t>(to.value())] != cluster_of_[self()]) {
+    if (cluster_of_[to.index()] != cluster_of_[self()]) {
       traffic_.add(bytes, bytes);
     }
   }

@@ -135,11 +135,11 @@ CutVector LanePlans::all_reduce(Algorithm algorithm, std::size_t count, std::siz
 }
 
 CutVector LanePlans::broadcast(std::size_t count, std::size_t segment, RankId root) {
-  return cut(broadcasts(), count, segment, static_cast<std::size_t>(root.value()));
+  return cut(broadcasts(), count, segment, root.index());
 }
 
 CutVector LanePlans::reduce(std::size_t count, std::size_t segment, RankId root) {
-  return cut(reductions(), count, segment, static_cast<std::size_t>(root.value()));
+  return cut(reductions(), count, segment, root.index());
 }
 
 CutVector LanePlans::all_gather(Counts counts, std::size_t segment) {
@@ -148,7 +148,7 @@ CutVector LanePlans::all_gather(Counts counts, std::size_t segment) {
 
 CutVector LanePlans::reduce_scatter(Counts counts, std::size_t segment) {
   const CutVector cut = cut_blocks(reductions(), counts, segment);
-  const std::size_t first = block_of(counts, static_cast<std::size_t>(self_.value())).begin;
+  const std::size_t first = block_of(counts, self_.index()).begin;
   for (VectorSegment& entry : segments_) {
     entry.result_begin = cut.plan.root(entry.role) == self_ ? entry.begin - first : 0;
   }

@@ -89,7 +89,7 @@ class MpiCommunicator final : public Communicator, public PathReport {
                                                : make_shared_collectives(group_, std::move(choice));
   }
 
-  RankId rank() const override { return rank_at(group_.self()); }
+  RankId rank() const override { return RankId(group_.self()); }
   int size() const override { return static_cast<int>(group_.size()); }
   std::string transport() const override { return "mpi"; }
   // Collectives of one host call MPI, too, so that messages make progress.
@@ -234,8 +234,8 @@ class MpiCommunicator final : public Communicator, public PathReport {
   std::size_t members() const { return group_.size(); }
   bool alone() const { return group_.size() == 1; }
   std::size_t member(RankId rank) const {
-    HETEROPERF_EXPECT(position(rank) < members());
-    return position(rank);
+    HETEROPERF_EXPECT(rank.index() < members());
+    return rank.index();
   }
   /// The rank of the world that the wait for a message depends on.
   std::span<const RankId> peer(std::size_t member) const { return {&group_.members()[member], 1}; }

@@ -33,7 +33,7 @@ class Backend final : public MpiBackend {
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
     int length = 0;
     MPI_Get_library_version(text, &length);
-    return std::string(text, at_index(length));
+    return std::string(text, static_cast<std::size_t>(length));
   }
 
   void initialise(double deadline_s) override {
@@ -80,7 +80,7 @@ class Backend final : public MpiBackend {
   void broadcast_text(std::string& text, double deadline_s) override {
     std::int32_t length = static_cast<std::int32_t>(text.size());
     broadcast_bytes(&length, sizeof length, deadline_s);
-    text.resize(at_index(length));
+    text.resize(length);
     broadcast_bytes(text.data(), length, deadline_s);
   }
 

@@ -160,7 +160,7 @@ std::size_t RequestBatch::bytes_received() const {
   for (std::size_t i = 0; i < count_; ++i) {
     int n = 0;
     MPI_Get_count(statuses() + i, MPI_BYTE, &n);
-    if (n > 0) bytes += at_index(n);
+    if (n > 0) bytes += static_cast<std::size_t>(n);
   }
   return bytes;
 }

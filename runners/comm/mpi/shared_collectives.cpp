@@ -27,7 +27,7 @@ class SharedCollectives final : public MpiCollectives {
   }
   void reduce(ConstBuffer mine, MutableBuffer result, std::size_t root,
               Reduction reduction) override {
-    reductions_.reduce_to_some({{reduce_terms(mine, rank_at(root), reduction), {"reduce", mine}},
+    reductions_.reduce_to_some({{reduce_terms(mine, RankId(root), reduction), {"reduce", mine}},
                                 mine,
                                 result,
                                 root,
@@ -38,7 +38,7 @@ class SharedCollectives final : public MpiCollectives {
     reductions_.reduce_scatter(all, mine, counts, reduction);
   }
   void broadcast(MutableBuffer values, std::size_t root) override {
-    const CollectiveCall call{broadcast_terms(values, rank_at(root)), {"broadcast", values}};
+    const CollectiveCall call{broadcast_terms(values, RankId(root)), {"broadcast", values}};
     if (host_.goes_direct(values.bytes())) return broadcast_direct(values, root, call);
     const std::size_t part = host_.room.slot_bytes() / size_of(values.type);
     for (std::size_t begin = 0; begin < values.count; begin += part) {

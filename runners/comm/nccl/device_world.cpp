@@ -29,12 +29,12 @@ void check_labels(const RankClusters& clusters, const std::vector<RankDescriptor
   ProblemList problems;
   for (const RankCluster& cluster : clusters.clusters) {
     const RankId first = cluster.ranks.front();
-    const RankDescriptor& model = ranks[position(first)];
+    const RankDescriptor& model = ranks[first.index()];
     const auto unlike = std::ranges::find_if_not(
-        cluster.ranks, [&](RankId rank) { return are_like(model, ranks[position(rank)]); });
+        cluster.ranks, [&](RankId rank) { return are_like(model, ranks[rank.index()]); });
     if (unlike == cluster.ranks.end()) continue;
     problems.add(fmt::format("cluster {} has unlike devices", cluster.label),
-                 text_of(first, model) + ", " + text_of(*unlike, ranks[position(*unlike)]),
+                 text_of(first, model) + ", " + text_of(*unlike, ranks[(*unlike).index()]),
                  "Give each kind a label of its own.");
   }
   problems.throw_if_any();
@@ -47,14 +47,14 @@ RankClusters clusters_by_kind(const std::vector<RankDescriptor>& ranks) {
   std::vector<std::string> kinds;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const std::string kind = ranks[r].vendor + " " + ranks[r].library;
-    const std::size_t k = at_index(std::ranges::find(kinds, kind) - kinds.begin());
+    const std::size_t k = std::ranges::find(kinds, kind) - kinds.begin();
     if (k == kinds.size()) {
       kinds.push_back(kind);
       result.clusters.push_back({fmt::format("c{}", k), {}, {}});
       candidates.emplace_back();
     }
-    result.clusters[k].ranks.push_back(rank_at(r));
-    candidates[k].push_back({rank_at(r), ranks[r].cards});
+    result.clusters[k].ranks.push_back(RankId(r));
+    candidates[k].push_back({RankId(r), ranks[r].cards});
   }
   for (std::size_t k = 0; k < kinds.size(); ++k) {
     result.clusters[k].bridges = choose_bridges(candidates[k], most_bridges);

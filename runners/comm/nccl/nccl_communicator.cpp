@@ -67,7 +67,7 @@ class NcclCommunicator final : public Communicator {
       if (mine.count == 0) return;
       return run(operation, [&] { return library().all_gather(mine, all.data, handle()); });
     }
-    const MutableBuffer my_block = part_of(all, block_of(counts, position(rank_)));
+    const MutableBuffer my_block = part_of(all, block_of(counts, rank_.index()));
     if (my_block.data != mine.data) library().copy(my_block.data, mine.data, mine.bytes());
     run_grouped(operation, [&](auto note) {
       for_each_block(counts, [&](std::size_t r, Slice block) {
@@ -89,7 +89,7 @@ class NcclCommunicator final : public Communicator {
     run_grouped(operation, [&](auto note) {
       for_each_block(counts, [&](std::size_t r, Slice block) {
         if (block.count == 0) return;
-        void* out = r == position(rank_) ? mine.data : nullptr;
+        void* out = r == rank_.index() ? mine.data : nullptr;
         note(library().reduce(part_of(all, block), out, reduction, static_cast<int>(r), handle()));
       });
     });
@@ -136,7 +136,7 @@ class NcclCommunicator final : public Communicator {
     all_gather(ConstBuffer(mine.data(), 2, DataType::i32),
                MutableBuffer(all.data(), 2 * members(), DataType::i32));
     memory().read(wishes.data(), all.data(), bytes);
-    const SplitGroup part = split_group(wishes, position(rank_));
+    const SplitGroup part = split_group(wishes, rank_.index());
     auto group = std::make_shared<NcclHandle>(group_->shared_library(),
                                               part.members(group_->members()), group_->watch());
     const int new_rank = static_cast<int>(part.self_place);
@@ -151,12 +151,12 @@ class NcclCommunicator final : public Communicator {
   void* handle() const { return group_->handle(); }
   std::size_t members() const { return group_->members().size(); }
   int peer(RankId rank) const {
-    HETEROPERF_EXPECT(position(rank) < members());
+    HETEROPERF_EXPECT(rank.index() < members());
     return rank.value();
   }
   void check_counts(Counts counts, ConstBuffer block, ConstBuffer all) const {
     HETEROPERF_EXPECT(counts.size() == members());
-    HETEROPERF_EXPECT(block.count == counts[position(rank_)] && block.type == all.type);
+    HETEROPERF_EXPECT(block.count == counts[rank_.index()] && block.type == all.type);
   }
   /// Waits until the library is free, makes one call of it and waits for its end.
   template <class Call>

@@ -36,7 +36,7 @@ HostPlace place_on_host(Communicator& world) {
   HostPlace place;
   for (std::size_t r = 0; r < hosts.size(); ++r) {
     if (hosts[r] != host) continue;
-    if (rank_at(r) < world.rank()) ++place.index;
+    if (RankId(r) < world.rank()) ++place.index;
     ++place.ranks;
   }
   return place;
@@ -81,7 +81,7 @@ std::unique_ptr<Communicator> make_nccl_group(World& world, std::shared_ptr<Nccl
   if (part.rank() == RankId(0)) id = library->unique_id();
   part.broadcast(MutableBuffer(id.data(), id.size(), DataType::u8), RankId(0));
   const std::int32_t rank = world.communicator->rank().value();
-  std::vector<std::int32_t> ranks(at_index(part.size()));
+  std::vector<std::int32_t> ranks(part.size());
   part.all_gather(std::span(&rank, 1), std::span(ranks));
   return make_nccl_communicator(std::move(library), id, part.rank(), {ranks.begin(), ranks.end()},
                                 watch_of(world));

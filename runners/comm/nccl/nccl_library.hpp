@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "metrics/base/quantity.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/comm/control_channel.hpp"
 

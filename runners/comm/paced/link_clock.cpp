@@ -145,7 +145,7 @@ bool everywhere(Communicator& world, bool here) {
 std::size_t card_index(const Cluster& cluster, const std::string& name) {
   const auto card = std::ranges::find(cluster.cards, name, &NetworkCard::name);
   HETEROPERF_EXPECT(card != cluster.cards.end());
-  return at_index(card - cluster.cards.begin());
+  return static_cast<std::size_t>(card - cluster.cards.begin());
 }
 
 }  // namespace
@@ -157,7 +157,7 @@ struct CardTable::Hosts {
   std::size_t self;
 
   explicit Hosts(Communicator& world)
-      : clocks(at_index(world.size())), keys(clocks.size()), self(position(world.rank())) {
+      : clocks(static_cast<std::size_t>(world.size())), keys(clocks.size()), self(world.rank().index()) {
     auto clock = static_cast<std::int64_t>(host_clock_id());
     // A rank that does not know its clock counts as a host by itself.
     if (clock == 0) clock = -1 - static_cast<std::int64_t>(self);
@@ -167,7 +167,7 @@ struct CardTable::Hosts {
   }
   bool same(std::size_t rank) const { return clocks[rank] == clocks[self]; }
   std::size_t leader() const {
-    return at_index(std::ranges::find(clocks, clocks[self]) - clocks.begin());
+    return static_cast<std::size_t>(std::ranges::find(clocks, clocks[self]) - clocks.begin());
   }
 };
 
@@ -245,9 +245,9 @@ PaceState::PaceState(Communicator& world, Cluster cluster,
 
 Passage PaceState::send(Instant posted, Bytes size, RankId to) {
   const LinkCurve& curve = cluster_.link(self_, to);
-  const bool by_card = leaves_host(cluster_.ranks[position(self_)], cluster_.ranks[position(to)]);
+  const bool by_card = leaves_host(cluster_.ranks[self_.index()], cluster_.ranks[to.index()]);
   std::lock_guard lock(mutex_);
-  return pass(posted, size, curve, links_[position(to)],
+  return pass(posted, size, curve, links_[to.index()],
               by_card ? cards_.nearest_free() : CardUse());
 }
 

@@ -117,7 +117,7 @@ class CardTable {
   CardUse nearest_free() const;
   Sharing sharing() const { return sharing_; }
   /// True for ranks whose clock is this rank's.
-  bool same_clock(RankId rank) const { return same_clock_[position(rank)]; }
+  bool same_clock(RankId rank) const { return same_clock_[rank.index()]; }
 
  private:
   struct Hosts;

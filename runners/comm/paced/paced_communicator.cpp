@@ -43,8 +43,8 @@ struct PacedGroup {
   std::vector<PacedTransfer*> open;
 
   RankId world_rank(RankId rank) const {
-    HETEROPERF_EXPECT(position(rank) < members.size());
-    return members[position(rank)];
+    HETEROPERF_EXPECT(rank.index() < members.size());
+    return members[rank.index()];
   }
 };
 
@@ -196,7 +196,7 @@ class PacedCommunicator final : public Communicator, public TimedOperations {
     part->inner = group_->inner->split(colour, key);
     part->state = group_->state;
     const std::int32_t self = group_->state->self().value();
-    std::vector<std::int32_t> members(at_index(part->inner->size()));
+    std::vector<std::int32_t> members(part->inner->size());
     part->inner->all_gather(std::span<const std::int32_t>(&self, 1),
                             std::span<std::int32_t>(members));
     for (std::int32_t member : members) part->members.emplace_back(member);

@@ -123,7 +123,7 @@ void FreightList::send(ReshardStage stage, RankId from, RankId to, const Piece& 
 }
 
 void FreightList::add(Load& load, RankId rank, double bytes, bool across) {
-  load.by_rank[static_cast<std::size_t>(rank.value())] += bytes;
+  load.by_rank[rank.index()] += bytes;
   if (across) load.by_card[places_.card(rank)] += bytes / places_.share(rank);
 }
 
@@ -131,7 +131,7 @@ RankId FreightList::lightest(std::span<const RankId> candidates, const Load& loa
                              bool across) const {
   const auto weight = [&](RankId rank) {
     const double card = across ? load.by_card[places_.card(rank)] : 0.0;
-    return std::tuple(card, load.by_rank[static_cast<std::size_t>(rank.value())], rank);
+    return std::tuple(card, load.by_rank[rank.index()], rank);
   };
   return *std::min_element(candidates.begin(), candidates.end(),
                            [&](RankId a, RankId b) { return weight(a) < weight(b); });

@@ -28,7 +28,7 @@ class RankPlaces {
   const std::vector<std::string>& card_names() const { return names_; }
 
  private:
-  static std::size_t index(RankId rank) { return static_cast<std::size_t>(rank.value()); }
+  static std::size_t index(RankId rank) { return rank.index(); }
   void place(const RankCluster& cluster, std::size_t number, const ReshardConfig& config);
   std::size_t card_number(const std::string& name);
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "metrics/base/id.hpp"
 #include "metrics/base/quantity.hpp"
 #include "runners/cluster/layout.hpp"
 #include "runners/cluster/rank_clusters.hpp"

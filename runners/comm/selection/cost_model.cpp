@@ -41,7 +41,7 @@ struct Parts {
     for (std::size_t k = 0; k < clusters; ++k) {
       for (const RankId rank : costs.clusters.clusters[k].ranks) {
         HETEROPERF_EXPECT(rank.value() >= 0 && rank.value() < ranks);
-        cluster_of[static_cast<std::size_t>(rank.value())] = k;
+        cluster_of[rank.index()] = k;
       }
     }
   }

@@ -82,8 +82,7 @@ std::vector<double> Timings::slowest(std::size_t task, std::span<const RankId> r
   std::vector<double> result(rounds_, 0);
   for (std::size_t round = 0; round < rounds_; ++round) {
     for (const RankId rank : ranks) {
-      result[round] =
-          std::max(result[round], at(task, round, static_cast<std::size_t>(rank.value())));
+      result[round] = std::max(result[round], at(task, round, rank.index()));
     }
   }
   return result;

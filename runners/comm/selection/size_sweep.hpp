@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "metrics/base/clock.hpp"
+#include "metrics/base/id.hpp"
 #include "metrics/base/quantity.hpp"
 #include "runners/cluster/link_curve.hpp"
 #include "runners/comm/communicator.hpp"

@@ -42,7 +42,7 @@ class ThreadCommunicator final : public Communicator {
         sources_(group_->size()),
         destinations_(group_->size()) {}
 
-  RankId rank() const override { return rank_at(rank_); }
+  RankId rank() const override { return RankId(rank_); }
   int size() const override { return static_cast<int>(group_->size()); }
   std::string transport() const override { return "threads"; }
   std::string one_thread_reason() const override { return {}; }
@@ -170,8 +170,8 @@ class ThreadCommunicator final : public Communicator {
  private:
   std::size_t members() const { return group_->size(); }
   std::size_t member(RankId rank) const {
-    HETEROPERF_EXPECT(position(rank) < members());
-    return position(rank);
+    HETEROPERF_EXPECT(rank.index() < members());
+    return rank.index();
   }
   WaitPoint& here() { return group_->wait_points[rank_]; }
 

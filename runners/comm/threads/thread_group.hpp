@@ -50,7 +50,7 @@ class ThreadWorld final : public PeerWatch {
   void add(const std::shared_ptr<Wakeable>& group);
 
  private:
-  bool has_finished(RankId rank) const { return finished_[position(rank)].load(); }
+  bool has_finished(RankId rank) const { return finished_[rank.index()].load(); }
   void wake_groups();
 
   std::shared_ptr<ControlState> state_ = std::make_shared<ControlState>();

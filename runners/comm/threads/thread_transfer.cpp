@@ -128,7 +128,7 @@ constexpr int max_tag = 4095;
 
 ThreadTransfer::ThreadTransfer(std::shared_ptr<ThreadGroup> group, RankId self,
                                const Outgoing& outgoing)
-    : group_(std::move(group)), self_(position(self)), peer_(position(outgoing.to)) {
+    : group_(std::move(group)), self_(self.index()), peer_(outgoing.to.index()) {
   const ConstBuffer values = outgoing.values;
   message_.side = MailboxMessage::Side::send;
   message_.from = self.value();
@@ -140,7 +140,7 @@ ThreadTransfer::ThreadTransfer(std::shared_ptr<ThreadGroup> group, RankId self,
 
 ThreadTransfer::ThreadTransfer(std::shared_ptr<ThreadGroup> group, RankId self,
                                const Incoming& incoming)
-    : group_(std::move(group)), self_(position(self)), peer_(position(incoming.from)) {
+    : group_(std::move(group)), self_(self.index()), peer_(incoming.from.index()) {
   message_.side = MailboxMessage::Side::receive;
   message_.from = incoming.from.value();
   message_.tag = incoming.tag;

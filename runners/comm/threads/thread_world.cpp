@@ -107,7 +107,7 @@ void run_rank(ThreadWorld& shared, World world, RankId rank,
 }  // namespace
 
 ThreadWorld::ThreadWorld(int size)
-    : finished_(at_index(size)),
+    : finished_(size),
       spins_(size <= cores_of_this_thread() ? spins_with_free_cores : 0),
       service_([this](RankFailure failure) { fail(std::move(failure)); }) {}
 
@@ -117,7 +117,7 @@ void ThreadWorld::fail(RankFailure failure) {
 
 void ThreadWorld::finish(RankId rank) {
   if (rank == RankId(0)) service_.close();
-  finished_[position(rank)] = true;
+  finished_[rank.index()] = true;
   finished_count_.fetch_add(1);
   wake_groups();
 }
@@ -164,7 +164,7 @@ void run_on_threads(int ranks, const CommConfig& config,
   Verdict verdict;
   std::vector<std::thread> threads;
   for (const RankId rank : members) {
-    std::unique_ptr<Communicator> group = std::move(communicators[position(rank)]);
+    std::unique_ptr<Communicator> group = std::move(communicators[rank.index()]);
     if (config.check) group = make_checked_communicator(std::move(group), {});
     World world{std::move(group), std::make_shared<ThreadControl>(shared, rank)};
     try {

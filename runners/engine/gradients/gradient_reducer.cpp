@@ -221,8 +221,8 @@ void GradientReducer::note_parts(const RankShare& share, const SumPlan& sums) {
   parts_using_.resize(store_.count());
   for (std::size_t ordinal = 0; ordinal < store_.count(); ++ordinal) {
     for (std::size_t part = 0; part < parts; ++part) {
-      const std::vector<int>& users = sums.users[ordinal];
-      const int stage = share.parts[part].role.stage;
+      const std::vector<StageId>& users = sums.users[ordinal];
+      const StageId stage = share.parts[part].role.stage;
       if (std::find(users.begin(), users.end(), stage) == users.end()) continue;
       (sums.tied[ordinal] ? tied_of_ : parameters_of_)[part].push_back(ordinal);
       ++parts_using_[ordinal];

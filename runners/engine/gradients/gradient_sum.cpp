@@ -26,9 +26,7 @@ constexpr std::size_t line_bytes = 64;
 
 std::size_t unsigned_of(std::int64_t n) { return static_cast<std::size_t>(n); }
 
-std::size_t index_of_rank(const Communicator& group) {
-  return static_cast<std::size_t>(group.rank().value());
-}
+std::size_t index_of_rank(const Communicator& group) { return group.rank().index(); }
 
 at::Tensor part(const at::Tensor& arena, const ArenaRange& range) {
   const c10::InferenceMode no_tape;

@@ -18,10 +18,10 @@
 namespace heteroperf {
 namespace {
 
-void add_copies(const Plan& plan, int stage, std::set<RankId>& seen,
+void add_copies(const Plan& plan, StageId stage, std::set<RankId>& seen,
                 std::vector<GradientFamily::Copy>& copies) {
-  const std::vector<StageReplica>& replicas = plan.stages[static_cast<std::size_t>(stage)].replicas;
-  for (std::size_t r = 0; r < replicas.size(); ++r) {
+  const auto& replicas = plan.stages[stage].replicas;
+  for (const ReplicaId r : replicas.ids()) {
     const std::vector<RankId>& ranks = replicas[r].ranks;
     const auto known =
         std::count_if(ranks.begin(), ranks.end(), [&](RankId rank) { return seen.contains(rank); });
@@ -29,7 +29,7 @@ void add_copies(const Plan& plan, int stage, std::set<RankId>& seen,
     // Ranks of a position are grouped alike for all of its stages.
     HETEROPERF_EXPECT(known == 0);
     seen.insert(ranks.begin(), ranks.end());
-    copies.push_back({stage, static_cast<int>(r), ranks});
+    copies.push_back({stage, r, ranks});
   }
 }
 
@@ -54,7 +54,8 @@ std::vector<std::vector<RankId>> GradientFamily::groups() const {
 
 std::vector<GradientFamily> gradient_families(const StagedGraph& staged, const Plan& plan) {
   std::vector<GradientFamily> families;
-  for (int stage = staged.stages() - 1; stage >= 0; --stage) {
+  for (int s = staged.stages() - 1; s >= 0; --s) {
+    const StageId stage(s);
     GradientFamily family{stage, GradientFamily::untied, {}};
     std::set<RankId> seen;
     add_copies(plan, stage, seen, family.copies);
@@ -63,7 +64,7 @@ std::vector<GradientFamily> gradient_families(const StagedGraph& staged, const P
   for (std::size_t t = 0; t < staged.tied.size(); ++t) {
     GradientFamily family{staged.tied[t].stages.front(), t, {}};
     std::set<RankId> seen;
-    for (const int stage : staged.tied[t].stages) add_copies(plan, stage, seen, family.copies);
+    for (const StageId stage : staged.tied[t].stages) add_copies(plan, stage, seen, family.copies);
     families.push_back(std::move(family));
   }
   return families;
@@ -190,7 +191,7 @@ class SumPlanner {
         if (is_in(family.copies[c].ranks, rank_)) add(family, c);
       }
     }
-    for (const std::vector<int>& users : result_.users) HETEROPERF_ENSURE(!users.empty());
+    for (const std::vector<StageId>& users : result_.users) HETEROPERF_ENSURE(!users.empty());
     result_.owned = joined(std::move(result_.owned));
     result_.counted = joined(std::move(result_.counted));
     return std::move(result_);
@@ -232,7 +233,8 @@ class SumPlanner {
     const auto known = shares_.find(key);
     if (known != shares_.end()) return known->second;
     RankRole role;
-    role.parts.push_back({copy.stage, copy.stage, copy.replica, static_cast<int>(index)});
+    role.parts.push_back(
+        {SegmentId(copy.stage.value()), copy.stage, copy.replica, static_cast<int>(index)});
     return shares_.emplace(key, rank_share(graph_, staged_, plan_, role).parameters).first->second;
   }
 
@@ -260,8 +262,8 @@ class SumPlanner {
   }
 
   void note_users(const GradientFamily& family, const Ordinals& run) {
-    const std::vector<int> stages =
-        family.is_tied() ? staged_.tied[family.tied].stages : std::vector<int>{family.stage};
+    const std::vector<StageId> stages =
+        family.is_tied() ? staged_.tied[family.tied].stages : std::vector<StageId>{family.stage};
     for (const std::size_t ordinal : run) {
       result_.users[ordinal] = stages;
       result_.tied[ordinal] = family.is_tied();
@@ -376,7 +378,7 @@ class SumPlanner {
   std::int64_t bucket_elements_;
   std::set<ParameterKey> tied_keys_;
   /// By stage, degree and tensor index.
-  std::map<std::tuple<int, std::size_t, std::size_t>, std::vector<HeldParameter>> shares_;
+  std::map<std::tuple<StageId, std::size_t, std::size_t>, std::vector<HeldParameter>> shares_;
   SumPlan result_;
 };
 

@@ -20,10 +20,11 @@ struct GradientFamily {
 
   /// A replica of a stage, in either direction. `ranks` stand in tensor-parallel order.
   struct Copy {
-    int stage = 0, replica = 0;
+    StageId stage;
+    ReplicaId replica;
     std::vector<RankId> ranks;
   };
-  int stage = 0;              ///< the parameters' stage; a tied weight's owner
+  StageId stage;              ///< the parameters' stage; a tied weight's owner
   std::size_t tied = untied;  ///< index in StagedGraph::tied; `untied` stands for all other weights
   std::vector<Copy> copies;   ///< in the order of summing
   bool is_tied() const { return tied != untied; }
@@ -76,7 +77,7 @@ struct SumPlan {
   std::vector<Sum> sums;
   std::vector<ArenaRange> owned, counted;
   /// By ordinal: the stages that use the parameter, tied or not.
-  std::vector<std::vector<int>> users;
+  std::vector<std::vector<StageId>> users;
   std::vector<bool> tied;  ///< by ordinal
 };
 

@@ -30,7 +30,7 @@ void check_operators(const TrainingSpec& spec, ProblemList& problems) {
   for (std::size_t n = 0; n < nodes.size(); ++n) {
     if (std::holds_alternative<Input>(nodes[n].attributes)) continue;
     try {
-      make_operator(spec.graph, NodeId(static_cast<std::int32_t>(n)), scalar_type(spec.precision));
+      make_operator(spec.graph, NodeId(n), scalar_type(spec.precision));
     } catch (const UserError& error) {
       for (const Problem& problem : error.problems()) {
         problems.add(problem.problem, problem.why, problem.suggestion);
@@ -43,7 +43,7 @@ void check_operators(const TrainingSpec& spec, ProblemList& problems) {
 void check_uses(const TrainingSpec& spec, ProblemList& problems) {
   const std::vector<Node>& nodes = spec.graph.nodes();
   for (std::size_t n = 0; n + 1 < nodes.size(); ++n) {
-    if (!spec.graph.consumers(NodeId(static_cast<std::int32_t>(n))).empty()) continue;
+    if (!spec.graph.consumers(NodeId(n)).empty()) continue;
     problems.add(fmt::format("node '{}' has no way to the loss", nodes[n].name),
                  "nothing takes its output", "Remove it or connect it");
   }

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "metrics/base/error.hpp"
-#include "metrics/base/quantity.hpp"
+#include "metrics/base/id.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
 #include "runners/engine/operators/tensor_buffer.hpp"
 #include "runners/plan/tensor/row_cuts.hpp"
@@ -97,10 +97,10 @@ class GroupMaker {
   }
 
   bool cuts_vocabulary(NodeId id) const {
-    return shard_ != nullptr && shard_->vocabulary[position(id)] > 0;
+    return shard_ != nullptr && shard_->vocabulary[id.index()] > 0;
   }
   VocabularyPart vocabulary_part(NodeId id) const {
-    return {shard_->first_of_vocabulary[position(id)], shard_->vocabulary[position(id)]};
+    return {shard_->first_of_vocabulary[id.index()], shard_->vocabulary[id.index()]};
   }
 
   const ModelGraph& graph_;
@@ -114,7 +114,7 @@ bool takes_whole(const OperatorGroup& group, NodeId input, const ModelGraph& gra
                  const TensorShard& shard) {
   return std::none_of(group.nodes.begin(), group.nodes.end(), [&](NodeId node) {
     const std::vector<NodeId>& inputs = graph.node(node).inputs;
-    return shard.splits_inputs[position(node)] &&
+    return shard.splits_inputs[node.index()] &&
            std::find(inputs.begin(), inputs.end(), input) != inputs.end();
   });
 }
@@ -131,7 +131,7 @@ void count_whole_gradients_once(std::vector<OperatorGroup>& groups, const ModelG
   for (OperatorGroup& group : groups) {
     std::vector<bool> given;
     for (const NodeId input : group.inputs) {
-      given.push_back(!partial[position(input)] || !takes_whole(group, input, graph, shard));
+      given.push_back(!partial[input.index()] || !takes_whole(group, input, graph, shard));
     }
     const bool all = std::find(given.begin(), given.end(), false) == given.end();
     if (!all) group.op = make_withholding(std::move(group.op), std::move(given));

@@ -28,7 +28,7 @@ std::vector<HeldParameter> all_of(const ModelGraph& graph) {
   for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
     const std::vector<Parameter>& parameters = graph.nodes()[n].parameters;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      held.push_back({NodeId(static_cast<std::int32_t>(n)), i, parameters[i].shape, {}, 0});
+      held.push_back({NodeId(n), i, parameters[i].shape, {}, 0});
     }
   }
   return held;
@@ -127,7 +127,7 @@ void ParameterStore::make_views(const ModelGraph& graph) {
 }
 
 std::size_t ParameterStore::position(NodeId node, std::size_t index) const {
-  return first_of_node_.at(static_cast<std::size_t>(node.value())) + index;
+  return first_of_node_.at(node.index()) + index;
 }
 
 std::size_t ParameterStore::ordinal(NodeId node, std::size_t index) const {

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "metrics/base/error.hpp"
-#include "metrics/base/quantity.hpp"
+#include "metrics/base/id.hpp"
 
 namespace heteroperf {
 namespace {
@@ -44,12 +44,10 @@ class ShareMaker {
  private:
   /// The part is the first to hold its parameters, unless an earlier one has them.
   void add_part(const RankRole::Part& role) {
-    const auto stage = static_cast<std::size_t>(role.stage);
-    const StageReplica& replica =
-        plan_.stages.at(stage).replicas.at(static_cast<std::size_t>(role.replica));
+    const StageReplica& replica = plan_.stages.at(role.stage).replicas.at(role.replica);
     const std::size_t shard =
         shard_number(static_cast<int>(replica.ranks.size()), role.tensor_index);
-    share_.parts.push_back({role, staged_.nodes.at(stage), shard});
+    share_.parts.push_back({role, staged_.nodes.at(role.stage), shard});
     for (const ParameterKey& key :
          parameters_of(share_.parts.back().nodes, share_.shards[shard].graph)) {
       hold(key, share_.shards[shard]);
@@ -69,7 +67,7 @@ class ShareMaker {
 
   void hold(const ParameterKey& key, const TensorShard& shard) {
     const auto [node, index] = key;
-    const ParameterShard& part = shard.parameters.at(position(node)).at(index);
+    const ParameterShard& part = shard.parameters.at(node.index()).at(index);
     const auto held = std::find_if(share_.parameters.begin(), share_.parameters.end(),
                                    [&](const HeldParameter& parameter) {
                                      return parameter.node == node && parameter.index == index;

@@ -18,6 +18,7 @@
 #include <variant>
 
 #include "metrics/base/error.hpp"
+#include "metrics/base/id.hpp"
 #include "metrics/base/quantity.hpp"
 #include "runners/comm/reshard/reshard_plan.hpp"
 #include "runners/comm/wire/wire_codec.hpp"
@@ -275,8 +276,7 @@ std::vector<std::int64_t> BoundaryShapes::widths_of(NodeId id, const Replicas& r
   }
   for (const StageReplica* replica : replicas) {
     if (replica->ranks.size() == degree) continue;
-    if (degree > 1 &&
-        !shard_of(static_cast<int>(degree), 0).output_is_sharded[at_index(id.value())]) {
+    if (degree > 1 && !shard_of(static_cast<int>(degree), 0).output_is_sharded[id.index()]) {
       continue;
     }
     throw UserError(fmt::format("the output of '{}' crosses a stage border in parts that replicas "
@@ -288,7 +288,7 @@ std::vector<std::int64_t> BoundaryShapes::widths_of(NodeId id, const Replicas& r
   }
   for (std::size_t i = 0; i < degree; ++i) {
     const TensorShard& shard = shard_of(static_cast<int>(degree), static_cast<int>(i));
-    if (!shard.output_is_sharded[at_index(id.value())]) return {};
+    if (!shard.output_is_sharded[id.index()]) return {};
     widths.push_back(shard.graph.node(id).output.back());
   }
   return widths;
@@ -316,7 +316,7 @@ void BoundaryShapes::check_columns(NodeId id, const BoundaryEnd::Lane& lane, con
   if (lane.from_widths == lane.to_widths) return;
   for (const Replicas* side : {&from, &to}) {
     const auto degree = static_cast<int>(side->front()->ranks.size());
-    if (degree == 1 || shard_of(degree, 0).columns[at_index(id.value())].size() <= 1) continue;
+    if (degree == 1 || shard_of(degree, 0).columns[id.index()].size() <= 1) continue;
     throw UserError(
         fmt::format("the packed heads of '{}' cross a stage border between {} and {} "
                     "tensor-parallel ranks",

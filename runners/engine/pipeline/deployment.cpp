@@ -6,23 +6,22 @@ Deployment::Deployment(const ModelGraph& graph, const ReadyPlan& ready, RankId r
     : staged(ready.staged),
       schedule(ready.schedule),
       roles(ready.roles),
-      share(rank_share(graph, staged, ready.plan,
-                       roles.at(static_cast<std::size_t>(rank.value())))) {}
+      share(rank_share(graph, staged, ready.plan, roles.at(rank.index()))) {}
 
-std::vector<const StageReplica*> replicas_of(const Plan& plan, int stage, int direction) {
+std::vector<const StageReplica*> replicas_of(const Plan& plan, StageId stage, int direction) {
   std::vector<const StageReplica*> result;
-  for (const StageReplica& replica : plan.stages[static_cast<std::size_t>(stage)].replicas) {
+  for (const StageReplica& replica : plan.stages[stage].replicas) {
     if (replica.direction == direction) result.push_back(&replica);
   }
   return result;
 }
 
-std::int64_t first_sample(const Plan& plan, int stage, int replica) {
-  const std::vector<StageReplica>& replicas = plan.stages[static_cast<std::size_t>(stage)].replicas;
-  const int direction = replicas[static_cast<std::size_t>(replica)].direction;
+std::int64_t first_sample(const Plan& plan, StageId stage, ReplicaId replica) {
+  const auto& replicas = plan.stages[stage].replicas;
+  const int direction = replicas[replica].direction;
   std::int64_t first = 0;
-  for (int r = 0; r < replica; ++r) {
-    const StageReplica& other = replicas[static_cast<std::size_t>(r)];
+  for (ReplicaId r; r < replica; ++r) {
+    const StageReplica& other = replicas[r];
     if (other.direction == direction) first += other.micro_batch;
   }
   return first;

@@ -15,18 +15,18 @@ struct Deployment {
   Deployment(const ModelGraph& graph, const ReadyPlan& ready, RankId rank);
 
   const std::vector<Instruction>& program() const {
-    return schedule.programs[static_cast<std::size_t>(share.role.position)];
+    return schedule.programs[share.role.position.index()];
   }
   /// Edge of StagedGraph behind one of the schedule.
-  const StageEdge& edge(int schedule_edge) const {
-    return staged.edges[static_cast<std::size_t>(schedule_edge) % staged.edges.size()];
+  const StageEdge& edge(EdgeId schedule_edge) const {
+    return staged.edges[schedule_edge.index() % staged.edges.size()];
   }
 };
 
 /// Replicas of a segment's stage in its direction of the pipeline.
-std::vector<const StageReplica*> replicas_of(const Plan& plan, int stage, int direction);
+std::vector<const StageReplica*> replicas_of(const Plan& plan, StageId stage, int direction);
 
 /// First sample, within a micro-batch, of a replica.
-std::int64_t first_sample(const Plan& plan, int stage, int replica);
+std::int64_t first_sample(const Plan& plan, StageId stage, ReplicaId replica);
 
 }  // namespace heteroperf

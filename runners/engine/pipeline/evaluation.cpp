@@ -11,7 +11,7 @@
 
 #include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
-#include "metrics/base/quantity.hpp"
+#include "metrics/base/id.hpp"
 #include "runners/comm/communicator.hpp"
 
 namespace heteroperf {
@@ -26,7 +26,7 @@ BatchScore evaluate_batch(const TrainingSpec& spec, RankStages& stages, std::uin
   PipelineEdges& edges = stages.edges();
   for (const std::unique_ptr<RankStage>& stage : stages.all()) {
     const std::int64_t samples = std::min(stage->samples, count - stage->first_sample);
-    if (stage->role().segment != stage->role().stage || samples <= 0) continue;
+    if (stage->role().segment.value() != stage->role().stage.value() || samples <= 0) continue;
     StageExecutor& executor = stage->executor;
     if (executor.takes_data() || executor.takes_targets()) {
       const Batch batch =
@@ -35,14 +35,14 @@ BatchScore evaluate_batch(const TrainingSpec& spec, RankStages& stages, std::uin
       if (executor.takes_data()) executor.put(0, spec.graph.input(), batch.sample);
       if (executor.takes_targets()) executor.put_targets(0, batch.targets);
     }
-    for (const int e : stage->edges.in) {
+    for (const EdgeId e : stage->edges.in) {
       const std::vector<NodeId>& nodes = edges.nodes(e, Crossing::activation);
       const Tensors tensors = edges.take_evaluated(e, count);
       for (std::size_t n = 0; n < nodes.size(); ++n) executor.put(0, nodes[n], tensors[n]);
     }
     const BatchScore here = executor.evaluate(0);
     if (stage->role().tensor_index == 0 && executor.takes_targets()) score = here;
-    for (const int e : stage->edges.out) {
+    for (const EdgeId e : stage->edges.out) {
       edges.hand_on_evaluated(e, count, stages.outputs(*stage, e, 0));
     }
     executor.release(0);
@@ -57,7 +57,7 @@ std::vector<double> score_batches(const TrainingSpec& spec, Communicator& world,
   const auto width = static_cast<std::uint64_t>(spec.plan().micro_batch_samples());
   const std::uint64_t batches = (samples + width - 1) / width;
   const std::size_t replicas = spec.plan().stages.back().replicas.size();
-  const std::size_t replica = at_index(stages.all().back()->role().replica);
+  const std::size_t replica = stages.all().back()->role().replica.index();
   std::vector<double> scores(batches * replicas + 2);
   for (std::uint64_t b = 0; b < batches; ++b) {
     const std::uint64_t count = std::min(width, samples - b * width);
@@ -87,9 +87,8 @@ AveragedStatistics::AveragedStatistics(const TrainingSpec& spec, Communicator& w
   std::vector<double> sums = sum_over_replicas(first);
   if (sums.empty()) return;
   for (const RankStages::Buffers& part : buffers_) {
-    const auto copies =
-        static_cast<double>(spec.plan().stages[at_index(part.stage)].replicas.size());
-    double* next = sums.data() + first[at_index(part.stage)];
+    const auto copies = static_cast<double>(spec.plan().stages[part.stage].replicas.size());
+    double* next = sums.data() + first[part.stage.index()];
     Tensors& before = replica_values_.emplace_back();
     for (const auto& [name, buffer] : part.named) {
       before.push_back(buffer.clone());
@@ -107,7 +106,7 @@ std::vector<double> AveragedStatistics::sum_over_replicas(std::vector<std::size_
   std::vector<double> sizes(stages);
   for (const RankStages::Buffers& part : buffers_) {
     for (const auto& [name, buffer] : part.named) {
-      sizes[at_index(part.stage)] += static_cast<double>(buffer.numel());
+      sizes[part.stage.index()] += static_cast<double>(buffer.numel());
     }
   }
   world_.all_reduce(std::span<double>(sizes), Reduction::max);
@@ -118,7 +117,7 @@ std::vector<double> AveragedStatistics::sum_over_replicas(std::vector<std::size_
   if (sums.empty()) return sums;
   for (const RankStages::Buffers& part : buffers_) {
     if (part.tensor_index != 0) continue;
-    double* next = sums.data() + first[at_index(part.stage)];
+    double* next = sums.data() + first[part.stage.index()];
     for (const auto& [name, buffer] : part.named) {
       const at::Tensor wide = buffer.to(at::kDouble).contiguous().cpu();
       const auto* data = wide.const_data_ptr<double>();

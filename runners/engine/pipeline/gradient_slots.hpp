@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "metrics/base/error.hpp"
-#include "metrics/base/quantity.hpp"
+#include "metrics/base/id.hpp"
 #include "runners/engine/operators/operator.hpp"
 
 namespace heteroperf {
@@ -25,8 +25,8 @@ class GradientSlots {
   explicit GradientSlots(std::vector<bool> needed)
       : needed_(std::move(needed)), slots_(needed_.size()) {}
 
-  bool needed(NodeId node) const { return needed_[position(node)]; }
-  at::Tensor& at(NodeId node) { return slots_[position(node)]; }
+  bool needed(NodeId node) const { return needed_[node.index()]; }
+  at::Tensor& at(NodeId node) { return slots_[node.index()]; }
   /// Hands the gradient out and empties the slot.
   at::Tensor take(NodeId node) { return std::exchange(at(node), at::Tensor()); }
   void clear() {

@@ -51,8 +51,7 @@ void PacedTimeline::input_arrives(double modelled_s) {
 }
 
 double PacedTimeline::duration_s(const RankRole::Part& role, Op op) const {
-  const StageTimes::Compute& times =
-      pacing_.times.compute[at_index(role.stage)][at_index(role.replica)];
+  const StageTimes::Compute& times = pacing_.times.compute[role.stage][role.replica];
   switch (op) {
     case Op::forward:
       return times.forward_s;
@@ -81,8 +80,8 @@ void PacedTimeline::finish(const RankRole::Part& role, Op op) {
   sleep_to(free_s_);
 }
 
-void PacedTimeline::note_reduction(int stage, Op op) {
-  double& gradients_s = gradients_s_[at_index(stage)];
+void PacedTimeline::note_reduction(StageId stage, Op op) {
+  double& gradients_s = gradients_s_[stage];
   gradients_s = std::max(gradients_s, free_s_);
   if (op == Op::reduce_grad) reduced_.push_back(stage);
 }
@@ -94,13 +93,13 @@ void PacedTimeline::finish_step(std::span<const RankShare::Part> parts, std::uin
   const StageTimes& times = pacing_.times;
   world_.all_reduce(std::span<double>(gradients_s_), Reduction::max);
   double summed_s = 0, optimizer_s = 0;
-  for (const int stage : reduced_) {
-    const double duration_s = times.reduction_s[at_index(stage)];
+  for (const StageId stage : reduced_) {
+    const double duration_s = times.reduction_s[stage];
     if (duration_s == 0) continue;
-    summed_s = std::max(summed_s, gradients_s_[at_index(stage)]) + duration_s;
+    summed_s = std::max(summed_s, gradients_s_[stage]) + duration_s;
   }
   for (const RankShare::Part& part : parts) {
-    optimizer_s += times.optimizer_s[at_index(part.role.stage)];
+    optimizer_s += times.optimizer_s[part.role.stage];
   }
   wait_until(summed_s);
   // The update is done: what this waits for is not this rank's lateness.

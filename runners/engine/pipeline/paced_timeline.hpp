@@ -30,7 +30,7 @@ class PacedTimeline {
   /// The real work of a computation has just been done. Sleeps to its modelled end.
   void finish(const RankRole::Part& role, Op op);
   /// The gradients of a stage are final here.
-  void note_reduction(int stage, Op op);
+  void note_reduction(StageId stage, Op op);
   /// Collective: sleeps to the modelled end of the sums, of the optimizer for the stages of `parts`
   /// and of the agreement of all ranks. `step` is the number of steps before this one.
   void finish_step(std::span<const RankShare::Part> parts, std::uint64_t step);
@@ -52,8 +52,8 @@ class PacedTimeline {
   PacingReport report_;
   std::int64_t start_ns_ = 0;
   double free_s_ = 0, inputs_s_ = 0, cpu_start_s_ = 0;
-  std::vector<double> gradients_s_;  ///< by stage: modelled end of its last gradient here
-  std::vector<int> reduced_;         ///< stages in the order of REDUCE_GRAD
+  IdVector<StageId, double> gradients_s_;  ///< modelled end of its last gradient here
+  std::vector<StageId> reduced_;           ///< in the order of REDUCE_GRAD
 };
 
 }  // namespace heteroperf

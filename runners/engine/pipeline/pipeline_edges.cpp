@@ -12,7 +12,7 @@
 
 #include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
-#include "metrics/base/quantity.hpp"
+#include "metrics/base/id.hpp"
 #include "runners/comm/communicator.hpp"
 
 namespace heteroperf {
@@ -32,15 +32,15 @@ struct PipelineEdges::Channel {
       : inboxes(micro_batches), outboxes(micro_batches), travel_s(travel) {}
 
   std::unique_ptr<BoundaryEnd> end;  ///< null inside a rank
-  std::vector<Inbox> inboxes;
-  std::vector<Outbox> outboxes;
+  IdVector<MicroBatchId, Inbox> inboxes;
+  IdVector<MicroBatchId, Outbox> outboxes;
   double travel_s;  ///< modelled
 };
 
 /// An edge of the schedule.
 struct PipelineEdges::State {
   const StageEdge* edge = nullptr;
-  int from = 0, to = 0;  ///< segments
+  SegmentId from, to;
   bool starts_here = false, ends_here = false;
   std::array<std::unique_ptr<Channel>, 2> channels;  ///< by Crossing; null: nothing crosses
 
@@ -50,8 +50,9 @@ struct PipelineEdges::State {
 /// Ends of the edges for batches of one size.
 struct PipelineEdges::Evaluation {
   std::int64_t batch = 0;
-  std::vector<std::unique_ptr<BoundaryEnd>> ends;  ///< by edge of the staged graph; null: inside
-  std::vector<Tensors> inside;
+  IdVector<EdgeId, std::unique_ptr<BoundaryEnd>>
+      ends;  ///< those of the first direction; null: inside
+  IdVector<EdgeId, Tensors> inside;
 };
 
 PipelineEdges::PipelineEdges(const TrainingSpec& spec, const Deployment& deployment,
@@ -62,14 +63,14 @@ PipelineEdges::PipelineEdges(const TrainingSpec& spec, const Deployment& deploym
       device_(device),
       shapes_(spec.graph, type),
       edges_(deployment.schedule.graph.edges.size()) {
-  const auto here = [&](int segment) {
+  const auto here = [&](SegmentId segment) {
     return std::any_of(deployment.share.parts.begin(), deployment.share.parts.end(),
                        [&](const RankShare::Part& p) { return p.role.segment == segment; });
   };
-  for (std::size_t e = 0; e < edges_.size(); ++e) {
+  for (const EdgeId e : edges_.ids()) {
     const Edge& edge = deployment.schedule.graph.edges[e];
     auto state = std::make_unique<State>();
-    state->edge = &deployment.edge(static_cast<int>(e));
+    state->edge = &deployment.edge(e);
     state->from = edge.from;
     state->to = edge.to;
     state->starts_here = here(edge.from);
@@ -77,7 +78,7 @@ PipelineEdges::PipelineEdges(const TrainingSpec& spec, const Deployment& deploym
     if (!state->starts_here && !state->ends_here) continue;
     edges_[e] = std::move(state);
     for (const Crossing what : {Crossing::activation, Crossing::gradient}) {
-      edges_[e]->channels[static_cast<std::size_t>(what)] = make_channel(static_cast<int>(e), what);
+      edges_[e]->channels[static_cast<std::size_t>(what)] = make_channel(e, what);
     }
   }
 }
@@ -86,24 +87,24 @@ PipelineEdges::~PipelineEdges() = default;
 
 // In a two-way schedule every edge of the plan has a copy for the other direction, behind all edges
 // of the first one.
-std::unique_ptr<PipelineEdges::Channel> PipelineEdges::make_channel(int schedule_edge,
+std::unique_ptr<PipelineEdges::Channel> PipelineEdges::make_channel(EdgeId schedule_edge,
                                                                     Crossing what) {
   const std::vector<NodeId>& crossing = nodes(schedule_edge, what);
   if (crossing.empty()) return nullptr;
-  const State& state = *edges_[at_index(schedule_edge)];
+  const State& state = *edges_[schedule_edge];
   const bool forward = what == Crossing::activation;
   double travel_s = 0;
   if (spec_.pacing) {
     const StageTimes& times = spec_.pacing->times;
     travel_s =
         (forward ? times.activation_s
-                 : times.gradient_s)[at_index(schedule_edge) % deployment_.staged.edges.size()];
+                 : times.gradient_s)[schedule_edge.index() % deployment_.staged.edges.size()];
   }
-  auto result = std::make_unique<Channel>(
-      static_cast<std::size_t>(deployment_.schedule.graph.micro_batches), travel_s);
+  auto result = std::make_unique<Channel>(deployment_.schedule.graph.micro_batches, travel_s);
   if (state.inside()) return result;
   const auto stages = static_cast<int>(spec_.plan().stages.size());
-  const int from = state.from % stages, to = state.to % stages, direction = state.from / stages;
+  const StageId from(state.from.value() % stages), to(state.to.value() % stages);
+  const int direction = state.from.value() / stages;
   auto sources = replicas_of(spec_.plan(), from, direction);
   auto targets = replicas_of(spec_.plan(), to, direction);
   if (!forward) std::swap(sources, targets);
@@ -114,23 +115,23 @@ std::unique_ptr<PipelineEdges::Channel> PipelineEdges::make_channel(int schedule
   return result;
 }
 
-PipelineEdges::OfSegment PipelineEdges::of(int segment) const {
+PipelineEdges::OfSegment PipelineEdges::of(SegmentId segment) const {
   OfSegment result;
-  for (std::size_t e = 0; e < edges_.size(); ++e) {
+  for (const EdgeId e : edges_.ids()) {
     if (!edges_[e]) continue;
-    if (edges_[e]->from == segment) result.out.push_back(static_cast<int>(e));
-    if (edges_[e]->to == segment) result.in.push_back(static_cast<int>(e));
+    if (edges_[e]->from == segment) result.out.push_back(e);
+    if (edges_[e]->to == segment) result.in.push_back(e);
   }
   return result;
 }
 
-const std::vector<NodeId>& PipelineEdges::nodes(int edge, Crossing what) const {
-  const StageEdge& crossed = *edges_[at_index(edge)]->edge;
+const std::vector<NodeId>& PipelineEdges::nodes(EdgeId edge, Crossing what) const {
+  const StageEdge& crossed = *edges_[edge]->edge;
   return what == Crossing::activation ? crossed.nodes : crossed.with_gradient;
 }
 
-PipelineEdges::Channel& PipelineEdges::channel_of(int edge, Crossing what) {
-  return *edges_[at_index(edge)]->channels[static_cast<std::size_t>(what)];
+PipelineEdges::Channel& PipelineEdges::channel_of(EdgeId edge, Crossing what) {
+  return *edges_[edge]->channels[static_cast<std::size_t>(what)];
 }
 
 // The moment of sending is that of rank 0's clock; a paced receiver also learns the modelled
@@ -139,30 +140,30 @@ void PipelineEdges::exchange(const Instruction& i) {
   const bool forward = i.op == Op::send_act || i.op == Op::recv_act;
   Channel& channel = channel_of(i.edge, forward ? Crossing::activation : Crossing::gradient);
   if (i.op == Op::recv_act || i.op == Op::recv_grad) {
-    channel.inboxes[at_index(i.micro_batch)].arrival = channel.end->receive();
+    channel.inboxes[i.micro_batch].arrival = channel.end->receive();
     return;
   }
-  Channel::Outbox& box = channel.outboxes[at_index(i.micro_batch)];
+  Channel::Outbox& box = channel.outboxes[i.micro_batch];
   channel.end->send(std::exchange(box.tensors, {}),
                     {now_ns() + spec_.clock_offset_ns, box.made_s + channel.travel_s});
 }
 
 // Without a receive under way the tensors came from a stage of this rank.
-PipelineEdges::Arrived PipelineEdges::take(int edge, Crossing what, int micro_batch) {
-  Channel::Inbox box = std::exchange(channel_of(edge, what).inboxes[at_index(micro_batch)], {});
+PipelineEdges::Arrived PipelineEdges::take(EdgeId edge, Crossing what, MicroBatchId micro_batch) {
+  Channel::Inbox box = std::exchange(channel_of(edge, what).inboxes[micro_batch], {});
   if (!box.arrival) return {std::move(box.tensors), {0, box.made_s}, false};
   Arrived result{box.arrival->wait(), {}, true};
   result.times = box.arrival->times();
   return result;
 }
 
-void PipelineEdges::hand_on(int edge, Crossing what, int micro_batch, Tensors tensors,
+void PipelineEdges::hand_on(EdgeId edge, Crossing what, MicroBatchId micro_batch, Tensors tensors,
                             double made_s) {
   Channel& channel = channel_of(edge, what);
   if (channel.end) {
-    channel.outboxes[at_index(micro_batch)] = {std::move(tensors), made_s};
+    channel.outboxes[micro_batch] = {std::move(tensors), made_s};
   } else {
-    channel.inboxes[at_index(micro_batch)] = {nullptr, std::move(tensors), made_s};
+    channel.inboxes[micro_batch] = {nullptr, std::move(tensors), made_s};
   }
 }
 
@@ -193,7 +194,7 @@ PipelineEdges::Evaluation& PipelineEdges::evaluation(std::int64_t batch) {
   pass.batch = batch;
   pass.ends.resize(deployment_.staged.edges.size());
   pass.inside.resize(pass.ends.size());
-  for (std::size_t e = 0; e < pass.ends.size(); ++e) {
+  for (const EdgeId e : pass.ends.ids()) {
     if (!edges_[e] || edges_[e]->inside()) continue;
     const StageEdge& edge = *edges_[e]->edge;
     const BoundaryShapes::Replicas from = replicas_of(spec_.plan(), edge.from, 0);
@@ -205,18 +206,18 @@ PipelineEdges::Evaluation& PipelineEdges::evaluation(std::int64_t batch) {
   return pass;
 }
 
-Tensors PipelineEdges::take_evaluated(int edge, std::int64_t batch) {
+Tensors PipelineEdges::take_evaluated(EdgeId edge, std::int64_t batch) {
   Evaluation& pass = evaluation(batch);
-  const std::unique_ptr<BoundaryEnd>& end = pass.ends[at_index(edge)];
-  return end ? end->receive()->wait() : std::exchange(pass.inside[at_index(edge)], {});
+  const std::unique_ptr<BoundaryEnd>& end = pass.ends[edge];
+  return end ? end->receive()->wait() : std::exchange(pass.inside[edge], {});
 }
 
-void PipelineEdges::hand_on_evaluated(int edge, std::int64_t batch, Tensors tensors) {
+void PipelineEdges::hand_on_evaluated(EdgeId edge, std::int64_t batch, Tensors tensors) {
   Evaluation& pass = evaluation(batch);
-  if (pass.ends[at_index(edge)]) {
-    pass.ends[at_index(edge)]->send(tensors, {});
+  if (pass.ends[edge]) {
+    pass.ends[edge]->send(tensors, {});
   } else {
-    pass.inside[at_index(edge)] = std::move(tensors);
+    pass.inside[edge] = std::move(tensors);
   }
 }
 

@@ -26,11 +26,11 @@ class PipelineEdges {
 
   /// Edges of the schedule that start (`out`) or end (`in`) at a segment of this rank.
   struct OfSegment {
-    std::vector<int> in, out;
+    std::vector<EdgeId> in, out;
   };
-  OfSegment of(int segment) const;
+  OfSegment of(SegmentId segment) const;
   /// The nodes whose outputs, or whose gradients, cross.
-  const std::vector<NodeId>& nodes(int edge, Crossing what) const;
+  const std::vector<NodeId>& nodes(EdgeId edge, Crossing what) const;
 
   /// SEND starts to send the tensors that were handed on, RECV posts the receive.
   void exchange(const Instruction& i);
@@ -42,9 +42,10 @@ class PipelineEdges {
     bool from_other_rank = false;
   };
   /// Blocks until it is here. Once per micro-batch.
-  Arrived take(int edge, Crossing what, int micro_batch);
+  Arrived take(EdgeId edge, Crossing what, MicroBatchId micro_batch);
   /// Made at `made_s` of the modelled timeline: kept until it is sent, or taken on this rank.
-  void hand_on(int edge, Crossing what, int micro_batch, Tensors tensors, double made_s);
+  void hand_on(EdgeId edge, Crossing what, MicroBatchId micro_batch, Tensors tensors,
+               double made_s);
 
   /// Gives back the memory of the messages that have gone.
   void retire();
@@ -52,16 +53,16 @@ class PipelineEdges {
   void drain();
 
   /// The same without a schedule, for one pass of `batch` samples in evaluation.
-  Tensors take_evaluated(int edge, std::int64_t batch);
-  void hand_on_evaluated(int edge, std::int64_t batch, Tensors tensors);
+  Tensors take_evaluated(EdgeId edge, std::int64_t batch);
+  void hand_on_evaluated(EdgeId edge, std::int64_t batch, Tensors tensors);
   void drain_evaluation();
 
  private:
   struct Channel;
   struct State;
   struct Evaluation;
-  Channel& channel_of(int edge, Crossing what);
-  std::unique_ptr<Channel> make_channel(int schedule_edge, Crossing what);
+  Channel& channel_of(EdgeId edge, Crossing what);
+  std::unique_ptr<Channel> make_channel(EdgeId schedule_edge, Crossing what);
   Evaluation& evaluation(std::int64_t batch);
   template <class Body>
   void for_ends(const Body& body);
@@ -71,7 +72,7 @@ class PipelineEdges {
   Communicator& world_;
   at::Device device_;
   BoundaryShapes shapes_;
-  std::vector<std::unique_ptr<State>> edges_;  ///< by edge of the schedule; null: not here
+  IdVector<EdgeId, std::unique_ptr<State>> edges_;  ///< null: not here
   std::vector<std::unique_ptr<Evaluation>> evaluations_;
 };
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "metrics/base/error.hpp"
-#include "metrics/base/quantity.hpp"
+#include "metrics/base/id.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/device/accelerator.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
@@ -23,14 +23,13 @@ RankStages::RankStages(const TrainingSpec& spec, const Deployment& deployment, C
       edges_(spec, deployment, world, store.operator_type(), store.device()) {
   if (has_tensor_parallelism(spec.plan())) {
     const RankRole::Part& role = deployment.share.parts.front().role;
-    const StageReplica& replica =
-        spec.plan().stages[at_index(role.stage)].replicas[at_index(role.replica)];
+    const StageReplica& replica = spec.plan().stages[role.stage].replicas[role.replica];
     Communicator& sums = devices != nullptr ? *devices : world;
     tensor_group_ = sums.split(replica.ranks.front().value(), role.tensor_index);
   }
   gradients_ = std::make_shared<WeightGradients>(store, &reducer, tensor_group_.get(), &clock_);
   for (const RankShare::Part& part : deployment.share.parts) {
-    const Segment& segment = deployment.schedule.graph.segments[at_index(part.role.segment)];
+    const Segment& segment = deployment.schedule.graph.segments[part.role.segment];
     auto stage = std::make_unique<RankStage>(
         part,
         stage_model(deployment.share, part, deployment.staged, spec.plan(), store.operator_type(),
@@ -39,10 +38,7 @@ RankStages::RankStages(const TrainingSpec& spec, const Deployment& deployment, C
     stage->number = stages_.size();
     stage->edges = edges_.of(part.role.segment);
     stage->activation = segment.activation;
-    stage->samples = spec.plan()
-                         .stages[at_index(part.role.stage)]
-                         .replicas[at_index(part.role.replica)]
-                         .micro_batch;
+    stage->samples = spec.plan().stages[part.role.stage].replicas[part.role.replica].micro_batch;
     stage->first_sample = heteroperf::first_sample(spec.plan(), part.role.stage, part.role.replica);
     stage->micro_batches = segment.micro_batches;
     for (std::size_t ordinal = 0; ordinal < store.count(); ++ordinal) {
@@ -60,13 +56,13 @@ RankStage& RankStages::of(const Instruction& instruction) {
   return *stages_.front();
 }
 
-std::uint64_t RankStages::first_sample(const RankStage& stage, int micro_batch) const {
-  return static_cast<std::uint64_t>(micro_batch * spec_.plan().micro_batch_samples() +
+std::uint64_t RankStages::first_sample(const RankStage& stage, MicroBatchId micro_batch) const {
+  return static_cast<std::uint64_t>(micro_batch.value() * spec_.plan().micro_batch_samples() +
                                     stage.first_sample);
 }
 
 Batch RankStages::training_batch(const RankStage& stage, std::uint64_t step,
-                                 int micro_batch) const {
+                                 MicroBatchId micro_batch) const {
   const std::uint64_t position =
       step * spec_.plan().samples_per_step() + first_sample(stage, micro_batch);
   return on_device(loader_.train(position, stage.samples));
@@ -86,7 +82,7 @@ Batch RankStages::on_device(Batch batch) const {
 }
 
 // The data are not made by a stage: it hands its sample on.
-Tensors RankStages::outputs(RankStage& stage, int edge, int micro_batch) const {
+Tensors RankStages::outputs(RankStage& stage, EdgeId edge, MicroBatchId micro_batch) const {
   Tensors tensors;
   for (const NodeId node : edges_.nodes(edge, Crossing::activation)) {
     tensors.push_back(node == spec_.graph.input() ? stage.sample
@@ -114,7 +110,7 @@ StepOperations RankStages::operations() const {
     const ModelGraph& graph = deployment_.share.shards[stage->share.shard].graph;
     const auto samples = static_cast<std::uint64_t>(stage->samples) *
                          static_cast<std::uint64_t>(stage->micro_batches);
-    const Recomputation again = spec_.plan().stages[at_index(stage->role().stage)].recomputation;
+    const Recomputation again = spec_.plan().stages[stage->role().stage].recomputation;
     for (const NodeId node : stage->share.nodes) {
       const StrictOps ops = strict_node_ops(graph, node);
       result.strict += ops.train() * samples;

@@ -56,18 +56,20 @@ class RankStages {
   StepClock& clock() { return clock_; }
 
   /// This replica's samples of a micro-batch of training step `step`, where the stage computes.
-  Batch training_batch(const RankStage& stage, std::uint64_t step, int micro_batch) const;
+  Batch training_batch(const RankStage& stage, std::uint64_t step, MicroBatchId micro_batch) const;
   /// `count` samples of the validation split.
   Batch validation_batch(std::uint64_t first, std::int64_t count) const;
   /// The number, within a step, of the first of a stage's samples of a micro-batch.
-  std::uint64_t first_sample(const RankStage& stage, int micro_batch) const;
+  std::uint64_t first_sample(const RankStage& stage, MicroBatchId micro_batch) const;
 
   /// The tensors that a stage gives over an edge: outputs, or the sample it was given.
-  Tensors outputs(RankStage& stage, int edge, int micro_batch) const;
+  Tensors outputs(RankStage& stage, EdgeId edge, MicroBatchId micro_batch) const;
 
   /// Running statistics of one stage's copy here, in the order of the graph.
   struct Buffers {
-    int stage = 0, replica = 0, tensor_index = 0;
+    StageId stage;
+    ReplicaId replica;
+    int tensor_index = 0;
     std::vector<NamedBuffer> named;
   };
   std::vector<Buffers> buffers() const;

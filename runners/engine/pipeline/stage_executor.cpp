@@ -11,7 +11,7 @@
 #include <variant>
 
 #include "metrics/base/error.hpp"
-#include "metrics/base/quantity.hpp"
+#include "metrics/base/id.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
 #include "runners/engine/pipeline/gradient_slots.hpp"
 
@@ -82,7 +82,7 @@ StageExecutor::StageExecutor(StageModel model, std::shared_ptr<WeightGradients> 
       model_.graph.node(model_.groups.back().nodes.back()).attributes);
   inside_.resize(model_.graph.nodes().size());
   for (const OperatorGroup& group : model_.groups) {
-    for (const NodeId node : group.nodes) inside_[position(node)] = true;
+    for (const NodeId node : group.nodes) inside_[node.index()] = true;
     for (const NodeId node : group.inputs) {
       takes_data_ = takes_data_ || node == model_.graph.input();
     }
@@ -129,13 +129,13 @@ void StageExecutor::plan_releases() {
   released_after_.resize(none);
   std::vector<std::size_t> last_use(inside_.size(), none);
   for (std::size_t g = 0; g < none; ++g) {
-    for (const NodeId node : model_.groups[g].inputs) last_use[position(node)] = g;
+    for (const NodeId node : model_.groups[g].inputs) last_use[node.index()] = g;
   }
   used_here_.resize(inside_.size());
   for (std::size_t n = 0; n < last_use.size(); ++n) {
     if (last_use[n] == none) continue;
     used_here_[n] = true;
-    released_after_[last_use[n]].push_back(NodeId(static_cast<std::int32_t>(n)));
+    released_after_[last_use[n]].push_back(NodeId(n));
   }
 }
 
@@ -146,50 +146,49 @@ void StageExecutor::plan_gradients() {
     needs_gradient_[n] = model_.graph.nodes()[n].differentiable;
   }
   for (const OperatorGroup& group : model_.groups) {
-    backward_runs_.push_back(needs_gradient_[position(group.nodes.back())]);
+    backward_runs_.push_back(needs_gradient_[group.nodes.back().index()]);
   }
 }
 
 // Flights are used again, so that a step in steady state allocates nothing but tensors.
-StageExecutor::Flight& StageExecutor::flight(int micro_batch) {
-  const auto index = static_cast<std::size_t>(micro_batch);
-  if (index >= flights_.size()) flights_.resize(index + 1);
-  if (flights_[index]) return *flights_[index];
+StageExecutor::Flight& StageExecutor::flight(MicroBatchId micro_batch) {
+  if (!flights_.contains(micro_batch)) flights_.resize(micro_batch.index() + 1);
+  if (flights_[micro_batch]) return *flights_[micro_batch];
   if (spare_.empty()) {
-    flights_[index] =
+    flights_[micro_batch] =
         std::make_unique<Flight>(inside_.size(), model_.groups.size(), needs_gradient_);
   } else {
-    flights_[index] = std::move(spare_.back());
+    flights_[micro_batch] = std::move(spare_.back());
     spare_.pop_back();
   }
-  flights_[index]->edges_left = model_.edges_out;
-  return *flights_[index];
+  flights_[micro_batch]->edges_left = model_.edges_out;
+  return *flights_[micro_batch];
 }
 
-const StageExecutor::Flight& StageExecutor::flight(int micro_batch) const {
-  const auto index = static_cast<std::size_t>(micro_batch);
-  HETEROPERF_EXPECT(index < flights_.size() && flights_[index]);
-  return *flights_[index];
+const StageExecutor::Flight& StageExecutor::flight(MicroBatchId micro_batch) const {
+  HETEROPERF_EXPECT(flights_.contains(micro_batch) && flights_[micro_batch]);
+  return *flights_[micro_batch];
 }
 
-void StageExecutor::release(int micro_batch) {
-  const auto index = static_cast<std::size_t>(micro_batch);
-  flights_[index]->clear();
-  spare_.push_back(std::move(flights_[index]));
+void StageExecutor::release(MicroBatchId micro_batch) {
+  flights_[micro_batch]->clear();
+  spare_.push_back(std::move(flights_[micro_batch]));
 }
 
-void StageExecutor::put(int micro_batch, NodeId node, at::Tensor value) {
+void StageExecutor::put(MicroBatchId micro_batch, NodeId node, at::Tensor value) {
   Flight& flight = this->flight(micro_batch);
   flight.batch = value.size(0);
-  flight.values[position(node)] = forms_.keep_received(node, std::move(value));
+  flight.values[node.index()] = forms_.keep_received(node, std::move(value));
 }
 
-void StageExecutor::put_targets(int micro_batch, at::Tensor targets) {
+void StageExecutor::put_targets(MicroBatchId micro_batch, at::Tensor targets) {
   flight(micro_batch).targets = std::move(targets);
 }
 
-double StageExecutor::loss(int micro_batch) const { return to_double(loss_value(micro_batch)); }
-const at::Tensor& StageExecutor::loss_value(int micro_batch) const {
+double StageExecutor::loss(MicroBatchId micro_batch) const {
+  return to_double(loss_value(micro_batch));
+}
+const at::Tensor& StageExecutor::loss_value(MicroBatchId micro_batch) const {
   return flight(micro_batch).loss;
 }
 
@@ -200,7 +199,7 @@ double StageExecutor::held() const {
 }
 
 // With full recomputation nothing is kept but the inputs of the stage.
-void StageExecutor::forward(int micro_batch, const PassContext& context) {
+void StageExecutor::forward(MicroBatchId micro_batch, const PassContext& context) {
   Flight& flight = this->flight(micro_batch);
   flight.context = context;
   flight.context.mode = Mode::train;
@@ -211,7 +210,7 @@ void StageExecutor::forward(int micro_batch, const PassContext& context) {
 }
 
 // The loss was read already: its value is that of the first pass.
-void StageExecutor::recompute(int micro_batch) {
+void StageExecutor::recompute(MicroBatchId micro_batch) {
   HETEROPERF_EXPECT(model_.recomputation == Recomputation::full);
   Flight& flight = this->flight(micro_batch);
   const at::Tensor loss = flight.loss;
@@ -237,7 +236,7 @@ void StageExecutor::run_forward(Flight& flight) {
     }
     inputs.clear();
     output = forms_.keep(node, std::move(output), flight.batch);
-    (loss_group(g) ? flight.loss : flight.values[position(node)]) = std::move(output);
+    (loss_group(g) ? flight.loss : flight.values[node.index()]) = std::move(output);
     let_go(flight, g);
   }
 }
@@ -245,7 +244,7 @@ void StageExecutor::run_forward(Flight& flight) {
 Tensors StageExecutor::inputs_of(const Flight& flight, std::size_t g) const {
   Tensors inputs;
   inputs.reserve(model_.groups[g].inputs.size() + 1);
-  for (const NodeId node : model_.groups[g].inputs) inputs.push_back(flight.values[position(node)]);
+  for (const NodeId node : model_.groups[g].inputs) inputs.push_back(flight.values[node.index()]);
   if (loss_group(g)) inputs.push_back(flight.targets);
   return inputs;
 }
@@ -268,7 +267,7 @@ void StageExecutor::let_go(Flight& flight, std::size_t g) {
   const bool again = flight.context.pass == heteroperf::Pass::recomputation;
   const auto drop = [&](NodeId node) {
     if (node == flight.kept) return;
-    const std::size_t n = position(node);
+    const std::size_t n = node.index();
     if (inside_[n] ? flight.edges_left[n] > 0 && !again
                    : model_.recomputation == Recomputation::full && !again &&
                          flight.context.mode == Mode::train) {
@@ -278,7 +277,7 @@ void StageExecutor::let_go(Flight& flight, std::size_t g) {
   };
   for (const NodeId node : released_after_[g]) drop(node);
   const NodeId output = model_.groups[g].nodes.back();
-  if (again && !used_here_[position(output)]) flight.values[position(output)].reset();
+  if (again && !used_here_[output.index()]) flight.values[output.index()].reset();
 }
 
 bool StageExecutor::keeps_inputs(std::size_t g) const {
@@ -299,39 +298,39 @@ bool StageExecutor::gradient_is_summand(std::size_t ordinal) const {
 }
 
 // The last edge that takes an output gets the executor's own handle, so that nobody else holds it.
-at::Tensor StageExecutor::output(int micro_batch, NodeId node) {
+at::Tensor StageExecutor::output(MicroBatchId micro_batch, NodeId node) {
   Flight& flight = this->flight(micro_batch);
-  const std::size_t n = position(node);
+  const std::size_t n = node.index();
   HETEROPERF_EXPECT(flight.values[n].defined() && flight.edges_left[n] > 0);
   at::Tensor value =
       --flight.edges_left[n] > 0 ? flight.values[n] : std::exchange(flight.values[n], at::Tensor());
   return forms_.whole(node, std::move(value), flight.batch);
 }
 
-void StageExecutor::put_gradient(int micro_batch, NodeId node, at::Tensor gradient) {
+void StageExecutor::put_gradient(MicroBatchId micro_batch, NodeId node, at::Tensor gradient) {
   at::Tensor summand = forms_.keep_received_gradient(node, std::move(gradient));
   if (summand.defined()) flight(micro_batch).slots.add(node, std::move(summand));
 }
 
-at::Tensor StageExecutor::gradient(int micro_batch, NodeId node) {
+at::Tensor StageExecutor::gradient(MicroBatchId micro_batch, NodeId node) {
   Flight& flight = this->flight(micro_batch);
   return forms_.whole_gradient(node, flight.slots.take(node), flight.batch);
 }
 
-void StageExecutor::input_gradient(int micro_batch) {
+void StageExecutor::input_gradient(MicroBatchId micro_batch) {
   Flight& flight = this->flight(micro_batch);
   run_backward(flight, Gradients::input);
   flight.held -= 0.5;
 }
 
-void StageExecutor::backward(int micro_batch) {
+void StageExecutor::backward(MicroBatchId micro_batch) {
   Flight& flight = this->flight(micro_batch);
   run_backward(flight, Gradients::both);
   flight.held -= 1;
 }
 
 // W: the gradients of outputs wait here since B. Groups without parameters have none.
-void StageExecutor::weight_gradient(int micro_batch) {
+void StageExecutor::weight_gradient(MicroBatchId micro_batch) {
   Flight& flight = this->flight(micro_batch);
   for (std::size_t g = model_.groups.size(); g-- > 0;) {
     if (flight.output_gradients[g].defined()) weight_gradient_group(flight, g);
@@ -398,7 +397,7 @@ void StageExecutor::finish_gradients(std::size_t g, GroupPass pass) {
 }
 
 // On the stage of the loss the logits are kept through the pass and counted behind it.
-BatchScore StageExecutor::evaluate(int micro_batch) {
+BatchScore StageExecutor::evaluate(MicroBatchId micro_batch) {
   Flight& flight = this->flight(micro_batch);
   flight.context = PassContext();
   flight.context.mode = Mode::evaluate;
@@ -411,10 +410,10 @@ BatchScore StageExecutor::evaluate(int micro_batch) {
   }
   run_forward(flight);
   if (!takes_targets_) return {};
-  const at::Tensor& scores = flight.values[position(logits)];
-  const bool cut = model_.tensor_group != nullptr && model_.output_is_sharded[position(logits)];
+  const at::Tensor& scores = flight.values[logits.index()];
+  const bool cut = model_.tensor_group != nullptr && model_.output_is_sharded[logits.index()];
   const std::uint64_t right =
-      cut ? count_right(scores, flight.targets, model_.first_of_vocabulary[position(logits)],
+      cut ? count_right(scores, flight.targets, model_.first_of_vocabulary[logits.index()],
                         *model_.tensor_group)
           : count_right(scores, flight.targets);
   return {to_double(flight.loss), static_cast<std::uint64_t>(flight.targets.numel()), right};

@@ -49,31 +49,31 @@ class StageExecutor {
 
   /// Gives the stage a tensor of another stage (a node's output) or the data (of the graph's input
   /// node).
-  void put(int micro_batch, NodeId node, at::Tensor value);
-  void put_targets(int micro_batch, at::Tensor targets);
+  void put(MicroBatchId micro_batch, NodeId node, at::Tensor value);
+  void put_targets(MicroBatchId micro_batch, at::Tensor targets);
   bool takes_data() const { return takes_data_; }
   bool takes_targets() const { return takes_targets_; }
 
-  void forward(int micro_batch, const PassContext& context);
+  void forward(MicroBatchId micro_batch, const PassContext& context);
   /// Takes an output for one of the edges that lead out of the stage.
-  at::Tensor output(int micro_batch, NodeId node);
+  at::Tensor output(MicroBatchId micro_batch, NodeId node);
   /// Mean over the micro-batch's targets.
-  double loss(int micro_batch) const;
+  double loss(MicroBatchId micro_batch) const;
   /// The same as a tensor {1}, which the device may still be computing.
-  const at::Tensor& loss_value(int micro_batch) const;
+  const at::Tensor& loss_value(MicroBatchId micro_batch) const;
 
-  void recompute(int micro_batch);
+  void recompute(MicroBatchId micro_batch);
   /// A gradient that comes back over an edge out, whole. Several of one node are summed.
-  void put_gradient(int micro_batch, NodeId node, at::Tensor gradient);
-  void input_gradient(int micro_batch);
-  void weight_gradient(int micro_batch);
-  void backward(int micro_batch);
+  void put_gradient(MicroBatchId micro_batch, NodeId node, at::Tensor gradient);
+  void input_gradient(MicroBatchId micro_batch);
+  void weight_gradient(MicroBatchId micro_batch);
+  void backward(MicroBatchId micro_batch);
   /// The gradient of a value that was put, for the stage it came from. Undefined when nothing here
   /// needs it.
-  at::Tensor gradient(int micro_batch, NodeId node);
+  at::Tensor gradient(MicroBatchId micro_batch, NodeId node);
 
   /// The micro-batch is done: forgets all that is left of it.
-  void release(int micro_batch);
+  void release(MicroBatchId micro_batch);
 
   /// The next gradient of each parameter of this stage overwrites.
   void overwrite_gradients() { gradients_->overwrite(written_parameters_); }
@@ -82,7 +82,7 @@ class StageExecutor {
 
   /// Runs forward alone, in evaluation mode. Gives the score on the stage of the loss; on others
   /// the outputs wait to be taken.
-  BatchScore evaluate(int micro_batch);
+  BatchScore evaluate(MicroBatchId micro_batch);
 
   /// Running statistics, in the order of the graph.
   Tensors buffers() const;
@@ -102,8 +102,8 @@ class StageExecutor {
   struct Flight;
   enum class Gradients { input, both };
 
-  Flight& flight(int micro_batch);
-  const Flight& flight(int micro_batch) const;
+  Flight& flight(MicroBatchId micro_batch);
+  const Flight& flight(MicroBatchId micro_batch) const;
   void run_forward(Flight& flight);
   Tensors inputs_of(const Flight& flight, std::size_t g) const;
   PassContext context_of(const Flight& flight, std::size_t g) const;
@@ -137,7 +137,7 @@ class StageExecutor {
   std::vector<bool> needs_gradient_;                 ///< by node
   std::vector<bool> used_here_;                      ///< by node
 
-  std::vector<std::unique_ptr<Flight>> flights_;  ///< by micro-batch
+  IdVector<MicroBatchId, std::unique_ptr<Flight>> flights_;
   std::vector<std::unique_ptr<Flight>> spare_;
   GroupTimer* timer_ = nullptr;
 };

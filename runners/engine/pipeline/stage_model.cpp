@@ -6,7 +6,7 @@
 
 #include <utility>
 
-#include "metrics/base/quantity.hpp"
+#include "metrics/base/id.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/engine/operators/operator_group.hpp"
 #include "runners/engine/operators/tensor_buffer.hpp"
@@ -26,7 +26,7 @@ StageModel stage_model(const RankShare& share, const RankShare::Part& part,
                        const StagedGraph& staged, const Plan& plan, at::ScalarType type,
                        Communicator* tensor_group) {
   const TensorShard& shard = share.shards[part.shard];
-  const int stage = part.role.stage;
+  const StageId stage = part.role.stage;
   const bool cut = shard.degree > 1;
   GroupingRules rules;
   rules.stage_of = &staged.stage_of;
@@ -36,7 +36,7 @@ StageModel stage_model(const RankShare& share, const RankShare::Part& part,
   StageModel model{shard.graph,
                    make_operator_groups(shard.graph, type, Fusion::on, rules),
                    std::vector<int>(shard.graph.nodes().size()),
-                   plan.stages[at_index(stage)].recomputation,
+                   plan.stages[stage].recomputation,
                    cut ? tensor_group : nullptr,
                    shard.output_is_partial,
                    gradient_is_partial_within(shard, staged.stage_of, stage),
@@ -48,7 +48,7 @@ StageModel stage_model(const RankShare& share, const RankShare::Part& part,
     if (edge.from != stage) continue;
     for (const NodeId node : edge.nodes) {
       // The sample is not made by the stage: it is handed on, not taken out.
-      if (node != shard.graph.input()) ++model.edges_out[at_index(node.value())];
+      if (node != shard.graph.input()) ++model.edges_out[node.index()];
     }
   }
   return model;
@@ -57,7 +57,7 @@ StageModel stage_model(const RankShare& share, const RankShare::Part& part,
 namespace {
 
 bool holds(const std::vector<bool>& flags, NodeId node) {
-  return !flags.empty() && flags[position(node)];
+  return !flags.empty() && flags[node.index()];
 }
 
 }  // namespace
@@ -94,7 +94,7 @@ at::Tensor TensorForms::sum_to_rows(const at::Tensor& summand) {
 // operation that works on rows makes rows.
 at::Tensor TensorForms::keep(NodeId node, at::Tensor made, std::int64_t batch) {
   if (model_.tensor_group == nullptr) return made;
-  if (model_.output_is_partial[position(node)]) {
+  if (model_.output_is_partial[node.index()]) {
     return keeps_rows(node) ? sum_to_rows(made) : sum(std::move(made));
   }
   if (keeps_rows(node) == works_on_rows(node)) return made;
@@ -113,7 +113,7 @@ at::Tensor TensorForms::gradient_for_operation(NodeId node, at::Tensor gradient,
                                                std::int64_t batch) {
   if (model_.tensor_group == nullptr || !gradient.defined()) return gradient;
   if (keeps_rows(node)) return works_on_rows(node) ? gradient : gather(node, gradient, batch);
-  if (!model_.gradient_is_partial[position(node)]) {
+  if (!model_.gradient_is_partial[node.index()]) {
     return works_on_rows(node) ? own_rows(gradient) : gradient;
   }
   return works_on_rows(node) ? sum_to_rows(gradient) : sum(std::move(gradient));
@@ -122,14 +122,14 @@ at::Tensor TensorForms::gradient_for_operation(NodeId node, at::Tensor gradient,
 // Where the ranks' gradients are to be summed, one of them brings in what all of them were sent.
 at::Tensor TensorForms::keep_received_gradient(NodeId node, at::Tensor whole) const {
   if (keeps_rows(node)) return own_rows(whole);
-  const bool summed = model_.tensor_group != nullptr && model_.gradient_is_partial[position(node)];
+  const bool summed = model_.tensor_group != nullptr && model_.gradient_is_partial[node.index()];
   return summed && model_.tensor_group->rank() != RankId(0) ? at::Tensor() : whole;
 }
 
 at::Tensor TensorForms::whole_gradient(NodeId node, at::Tensor gradient, std::int64_t batch) {
   if (!gradient.defined() || model_.tensor_group == nullptr) return gradient;
   if (keeps_rows(node)) return gather(node, gradient, batch);
-  return model_.gradient_is_partial[position(node)] ? sum(std::move(gradient)) : gradient;
+  return model_.gradient_is_partial[node.index()] ? sum(std::move(gradient)) : gradient;
 }
 
 }  // namespace heteroperf

@@ -148,7 +148,7 @@ std::string StepRunner::where(std::size_t i) const {
 
 // Dropout depends on the number of the sample within the step, not on the rank that has it. The
 // scale of the loss makes the sum of all gradients that of the mean over the global batch.
-PassContext StepRunner::context(const RankStage& stage, int micro_batch) const {
+PassContext StepRunner::context(const RankStage& stage, MicroBatchId micro_batch) const {
   PassContext result;
   result.seed = spec_.seed;
   result.step = report_.step;
@@ -188,7 +188,7 @@ void StepRunner::load(const Instruction& i) {
 }
 
 // A wait for another rank is split at the moment when the message left its sender.
-Tensors StepRunner::take(int edge, Crossing what, int micro_batch) {
+Tensors StepRunner::take(EdgeId edge, Crossing what, MicroBatchId micro_batch) {
   clock_.lap(TimeLane::other);
   PipelineEdges::Arrived arrived = stages_.edges().take(edge, what, micro_batch);
   if (arrived.from_other_rank) clock_.lap_wait(arrived.times.sent_ns - spec_.clock_offset_ns);
@@ -196,15 +196,15 @@ Tensors StepRunner::take(int edge, Crossing what, int micro_batch) {
   return std::move(arrived.tensors);
 }
 
-void StepRunner::hand_on(int edge, Crossing what, int micro_batch, Tensors tensors) {
+void StepRunner::hand_on(EdgeId edge, Crossing what, MicroBatchId micro_batch, Tensors tensors) {
   stages_.edges().hand_on(edge, what, micro_batch, std::move(tensors),
                           timeline_ ? timeline_->free_s() : 0);
 }
 
 // A stage of the loss behind other stages reads its targets itself: they do not travel with the
 // data.
-void StepRunner::take_inputs(RankStage& stage, int micro_batch) {
-  for (const int e : stage.edges.in) {
+void StepRunner::take_inputs(RankStage& stage, MicroBatchId micro_batch) {
+  for (const EdgeId e : stage.edges.in) {
     const std::vector<NodeId>& nodes = stages_.edges().nodes(e, Crossing::activation);
     Tensors tensors = take(e, Crossing::activation, micro_batch);
     for (std::size_t n = 0; n < nodes.size(); ++n) {
@@ -232,8 +232,8 @@ void StepRunner::forward(const Instruction& i) {
   hand_on_outputs(stage, i.micro_batch);
 }
 
-void StepRunner::hand_on_outputs(RankStage& stage, int micro_batch) {
-  for (const int e : stage.edges.out) {
+void StepRunner::hand_on_outputs(RankStage& stage, MicroBatchId micro_batch) {
+  for (const EdgeId e : stage.edges.out) {
     hand_on(e, Crossing::activation, micro_batch, stages_.outputs(stage, e, micro_batch));
   }
 }
@@ -263,7 +263,7 @@ void StepRunner::recompute(const Instruction& i) {
 }
 
 // The gradient of the latest consumer comes first, as in one pass over the whole graph.
-void StepRunner::take_gradients(RankStage& stage, int micro_batch) {
+void StepRunner::take_gradients(RankStage& stage, MicroBatchId micro_batch) {
   for (auto e = stage.edges.out.rbegin(); e != stage.edges.out.rend(); ++e) {
     const std::vector<NodeId>& nodes = stages_.edges().nodes(*e, Crossing::gradient);
     if (nodes.empty()) continue;
@@ -275,8 +275,8 @@ void StepRunner::take_gradients(RankStage& stage, int micro_batch) {
   }
 }
 
-void StepRunner::hand_on_gradients(RankStage& stage, int micro_batch) {
-  for (const int e : stage.edges.in) {
+void StepRunner::hand_on_gradients(RankStage& stage, MicroBatchId micro_batch) {
+  for (const EdgeId e : stage.edges.in) {
     const std::vector<NodeId>& nodes = stages_.edges().nodes(e, Crossing::gradient);
     if (nodes.empty()) continue;
     Tensors tensors;
@@ -322,7 +322,7 @@ void StepRunner::begin_weights(RankStage& stage) {
   stages_.gradients().begin_pass(stage.executor.written_parameters(), stage.weights_left == 1);
 }
 
-void StepRunner::finish_weights(RankStage& stage, int micro_batch) {
+void StepRunner::finish_weights(RankStage& stage, MicroBatchId micro_batch) {
   stage.executor.release(micro_batch);
   --stage.weights_left;
 }

@@ -59,17 +59,17 @@ class StepRunner {
   void begin_step(std::uint64_t step);
   StepReport finish_step();
   std::string where(std::size_t instruction) const;
-  PassContext context(const RankStage& stage, int micro_batch) const;
+  PassContext context(const RankStage& stage, MicroBatchId micro_batch) const;
   void begin_computation();
   void end_computation(const RankStage& stage, const Instruction& i);
-  void take_inputs(RankStage& stage, int micro_batch);
-  void hand_on_outputs(RankStage& stage, int micro_batch);
-  void take_gradients(RankStage& stage, int micro_batch);
-  void hand_on_gradients(RankStage& stage, int micro_batch);
+  void take_inputs(RankStage& stage, MicroBatchId micro_batch);
+  void hand_on_outputs(RankStage& stage, MicroBatchId micro_batch);
+  void take_gradients(RankStage& stage, MicroBatchId micro_batch);
+  void hand_on_gradients(RankStage& stage, MicroBatchId micro_batch);
   void begin_weights(RankStage& stage);
-  void finish_weights(RankStage& stage, int micro_batch);
-  Tensors take(int edge, Crossing what, int micro_batch);
-  void hand_on(int edge, Crossing what, int micro_batch, Tensors tensors);
+  void finish_weights(RankStage& stage, MicroBatchId micro_batch);
+  Tensors take(EdgeId edge, Crossing what, MicroBatchId micro_batch);
+  void hand_on(EdgeId edge, Crossing what, MicroBatchId micro_batch, Tensors tensors);
   double loss_of_rank() const;
   Agreement agree(const Agreement& contribution);
 

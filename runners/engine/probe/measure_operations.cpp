@@ -16,7 +16,7 @@
 
 #include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
-#include "metrics/base/quantity.hpp"
+#include "metrics/base/id.hpp"
 #include "metrics/statistics.hpp"
 #include "runners/device/host_pool.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
@@ -73,7 +73,7 @@ struct MeasuredPart {
   explicit MeasuredPart(const OperationProbe& probe)
       : stage(whole_model(probe.graph, scalar_type(probe.precision), Fusion::on)) {
     const auto stands_in = [&](const OperatorGroup& group) {
-      const NodeId last = group.nodes.back(), as = probe.model.measured_as[position(last)];
+      const NodeId last = group.nodes.back(), as = probe.model.measured_as[last.index()];
       HETEROPERF_EXPECT(as.value() >= 0);
       return as != last;
     };
@@ -82,10 +82,10 @@ struct MeasuredPart {
     std::vector<bool> made(probe.graph.nodes().size());
     for (std::size_t g = 0; g < stage.groups.size(); ++g) {
       const bool measured = !stands_in(stage.groups[g]);
-      if (measured) made[position(stage.groups[g].nodes.back())] = true;
+      if (measured) made[stage.groups[g].nodes.back().index()] = true;
       for (const NodeId input : stage.groups[g].inputs) {
-        last_user[position(input)] = static_cast<int>(g);
-        if (measured) last_measured_user[position(input)] = static_cast<int>(g);
+        last_user[input.index()] = static_cast<int>(g);
+        if (measured) last_measured_user[input.index()] = static_cast<int>(g);
       }
     }
     std::erase_if(stage.groups, stands_in);
@@ -117,13 +117,13 @@ std::vector<HeldParameter> held_parameters(const OperationProbe& probe,
   const bool all = probe.graph.parameter_count() <= most_parameters;
   std::vector<bool> wanted(probe.graph.nodes().size(), all);
   for (const OperatorGroup& group : measured) {
-    for (const auto& [node, index] : group.parameters) wanted[position(node)] = true;
+    for (const auto& [node, index] : group.parameters) wanted[node.index()] = true;
   }
   std::vector<HeldParameter> held;
   for (std::size_t n = 0; n < wanted.size(); ++n) {
     const std::vector<Parameter>& parameters = probe.graph.nodes()[n].parameters;
     for (std::size_t i = 0; wanted[n] && i < parameters.size(); ++i) {
-      held.push_back({NodeId(static_cast<std::int32_t>(n)), i, parameters[i].shape, {}, 0});
+      held.push_back({NodeId(n), i, parameters[i].shape, {}, 0});
     }
   }
   return held;
@@ -175,7 +175,7 @@ class OperationRounds {
       for (const NodeId node : *nodes) {
         Shape shape = probe.graph.node(node).output;
         shape.insert(shape.begin(), probe.samples);
-        values_[position(node)] = canonical(at::full(shape, small_value, options));
+        values_[node.index()] = canonical(at::full(shape, small_value, options));
       }
     }
   }
@@ -191,13 +191,13 @@ class OperationRounds {
     gradients_->begin_pass(executor_.written_parameters(), false);
     executor_.put(0, probe_.graph.input(), batch_.sample);
     executor_.put_targets(0, batch_.targets);
-    for (const NodeId node : received_) executor_.put(0, node, values_[position(node)]);
+    for (const NodeId node : received_) executor_.put(0, node, values_[node.index()]);
     PassContext context;
     context.seed = probe_seed;
     executor_.forward(0, context);
     for (const NodeId node : given_) executor_.output(0, node);
     for (const NodeId node : returned_) {
-      executor_.put_gradient(0, node, at::full_like(values_[position(node)], small_value));
+      executor_.put_gradient(0, node, at::full_like(values_[node.index()], small_value));
     }
     if (how == Gradients::together) {
       executor_.backward(0);

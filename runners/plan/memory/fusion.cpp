@@ -11,7 +11,7 @@
 #include <utility>
 #include <variant>
 
-#include "metrics/base/quantity.hpp"
+#include "metrics/base/id.hpp"
 
 namespace heteroperf {
 namespace {
@@ -39,7 +39,7 @@ class ChainFinder {
 
   bool in_scope(NodeId id) const {
     if (is<Input>(id)) return false;
-    return !scope_.stage || (*scope_.stage_of)[position(id)] == *scope_.stage;
+    return !scope_.stage || (*scope_.stage_of)[id.index()] == *scope_.stage;
   }
 
   const std::vector<NodeId>& inputs(NodeId id) const { return graph_.node(id).inputs; }
@@ -57,10 +57,10 @@ class ChainFinder {
     if (!is<Kind>(id)) return false;
     const std::vector<NodeId> users = graph_.consumers(id);
     if (users.size() != 1 || graph_.node(users[0]).branch != graph_.node(id).branch) return false;
-    const std::vector<int>* stages = scope_.stage_of;
-    if (stages != nullptr && (*stages)[position(users[0])] != (*stages)[position(id)]) return false;
+    const std::vector<StageId>* stages = scope_.stage_of;
+    if (stages != nullptr && (*stages)[users[0].index()] != (*stages)[id.index()]) return false;
     return shard_ == nullptr ||
-           (!shard_->output_is_partial[position(id)] && !shard_->gradient_is_partial[position(id)]);
+           (!shard_->output_is_partial[id.index()] && !shard_->gradient_is_partial[id.index()]);
   }
 
   /// `last` takes the output of an inner Before.
@@ -114,7 +114,7 @@ std::vector<FusedNodes> fuse_nodes(const ModelGraph& graph, const FusionScope& s
     std::optional<FusedNodes> chain;
     if (fusion == Fusion::on) chain = finder.find(last);
     if (!chain) chain = FusedNodes{FusedKind::single, {last}, finder.inputs(last)};
-    for (const NodeId node : chain->nodes) taken[position(node)] = true;
+    for (const NodeId node : chain->nodes) taken[node.index()] = true;
     chains.push_back(std::move(*chain));
   }
   std::reverse(chains.begin(), chains.end());

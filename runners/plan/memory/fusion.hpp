@@ -35,9 +35,9 @@ struct FusedNodes {
 /// The part of a graph that is fused. Everything pointed at outlives the call.
 struct FusionScope {
   /// The stage of every node: nodes of different stages share no chain. Null: there is one stage.
-  const std::vector<int>* stage_of = nullptr;
+  const std::vector<StageId>* stage_of = nullptr;
   /// With `stage_of`: only the nodes of this stage are given.
-  std::optional<int> stage;
+  std::optional<StageId> stage;
   /// With a degree above 1 the graph is this shard's local graph, and a chain ends at every node
   /// behind which the ranks of the group add up an output or a gradient.
   const TensorShard* shard = nullptr;

@@ -10,7 +10,7 @@
 #include <utility>
 #include <variant>
 
-#include "metrics/base/quantity.hpp"
+#include "metrics/base/id.hpp"
 #include "runners/plan/memory/fusion.hpp"
 #include "runners/plan/plan_bytes.hpp"
 
@@ -21,7 +21,7 @@ std::uint64_t u(std::int64_t value) { return static_cast<std::uint64_t>(value); 
 
 std::vector<std::size_t> positions(const std::vector<NodeId>& nodes) {
   std::vector<std::size_t> result;
-  for (const NodeId id : nodes) result.push_back(position(id));
+  for (const NodeId id : nodes) result.push_back(id.index());
   return result;
 }
 

@@ -14,7 +14,7 @@
 #include <variant>
 #include <vector>
 
-#include "metrics/base/quantity.hpp"
+#include "metrics/base/id.hpp"
 #include "runners/plan/memory/memory_groups.hpp"
 #include "runners/plan/plan_bytes.hpp"
 
@@ -198,8 +198,7 @@ class StagePasses {
     return std::any_of(
         part_.staged.edges.begin(), part_.staged.edges.end(), [&](const StageEdge& e) {
           return e.from == part_.stage &&
-                 std::find(e.nodes.begin(), e.nodes.end(), NodeId(static_cast<std::int32_t>(n))) !=
-                     e.nodes.end();
+                 std::find(e.nodes.begin(), e.nodes.end(), NodeId(n)) != e.nodes.end();
         });
   }
 
@@ -217,7 +216,7 @@ class StagePasses {
   void backward(Gradients which) {
     for (const StageEdge& edge : part_.staged.edges) {
       if (edge.from != part_.stage) continue;
-      for (const NodeId id : edge.with_gradient) put(position(id), pool_.add(bytes(position(id))));
+      for (const NodeId id : edge.with_gradient) put(id.index(), pool_.add(bytes(id.index())));
     }
     for (std::size_t g = groups_.size(); g-- > 0;) backward_group(g, which);
   }

@@ -24,7 +24,7 @@ struct StageMemory {
 /// A stage on one rank of a replica that takes `samples` of every micro-batch.
 struct StagePart {
   const StagedGraph& staged;
-  int stage = 0;
+  StageId stage;
   const TensorShard& shard;
   std::int64_t samples = 1;
   Recomputation recomputation = Recomputation::none;

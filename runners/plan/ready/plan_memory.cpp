@@ -12,6 +12,7 @@
 #include <set>
 #include <variant>
 
+#include "metrics/base/id.hpp"
 #include "metrics/base/quantity.hpp"
 #include "runners/plan/memory/stage_memory.hpp"
 #include "runners/plan/plan_bytes.hpp"
@@ -48,7 +49,7 @@ class LedgerMaker {
 
  private:
   const StageReplica& replica_of(const RankRole::Part& part) const {
-    return plan_.stages[at_index(part.stage)].replicas[at_index(part.replica)];
+    return plan_.stages[part.stage].replicas[part.replica];
   }
   const TensorShard& shard_of(const RankRole::Part& part) {
     return shards_.of(static_cast<int>(replica_of(part).ranks.size()), part.tensor_index);
@@ -56,11 +57,11 @@ class LedgerMaker {
 
   /// Ranks of one position that hold like parts of like replicas need the same.
   const MemoryLedger& known_ledger(const RankRole& role) {
-    std::vector<std::int64_t> key{role.position};
+    std::vector<std::int64_t> key{role.position.value()};
     for (const RankRole::Part& part : role.parts) {
       const StageReplica& replica = replica_of(part);
       for (const std::int64_t one :
-           {std::int64_t{part.segment}, std::int64_t{part.tensor_index},
+           {std::int64_t{part.segment.value()}, std::int64_t{part.tensor_index},
             static_cast<std::int64_t>(replica.ranks.size()), replica.micro_batch}) {
         key.push_back(one);
       }
@@ -78,7 +79,7 @@ class LedgerMaker {
       trace.add_part({part, memory_of(part)});
     }
     set_edges(role, trace);
-    const std::size_t place = at_index(role.position);
+    const std::size_t place = role.position.index();
     trace.run(schedule_.programs[place], timeline_.spans[place]);
     ledger.activations = Bytes(trace.most_kept());
     ledger.buffers = Bytes(trace.most() - trace.most_kept());
@@ -96,7 +97,7 @@ class LedgerMaker {
                           part.stage,
                           shard_of(part),
                           replica.micro_batch,
-                          plan_.stages[at_index(part.stage)].recomputation,
+                          plan_.stages[part.stage].recomputation,
                           plan_.sequence_parallel};
     return memories_.emplace(key, stage_memory(stage, precision_)).first->second;
   }
@@ -106,9 +107,9 @@ class LedgerMaker {
     const std::size_t edges = schedule_.graph.edges.size();
     trace.activation_bytes.assign(edges, 0);
     trace.gradient_bytes.assign(edges, 0);
-    for (std::size_t e = 0; e < edges; ++e) {
+    for (const EdgeId e : schedule_.graph.edges.ids()) {
       const Edge& edge = schedule_.graph.edges[e];
-      const StageEdge& staged = staged_.edges[e % staged_.edges.size()];
+      const StageEdge& staged = staged_.edges[e.index() % staged_.edges.size()];
       for (const RankRole::Part& part : role.parts) {
         if (part.segment != edge.from && part.segment != edge.to) continue;
         const auto bytes = [&](const std::vector<NodeId>& nodes) {
@@ -127,7 +128,7 @@ class LedgerMaker {
     std::uint64_t elements = 0, owned = 0;
     for (const RankRole::Part& part : role.parts) {
       const std::uint64_t before = elements;
-      for (const NodeId id : staged_.nodes[at_index(part.stage)]) {
+      for (const NodeId id : staged_.nodes[part.stage]) {
         const Node& node = shard_of(part).graph.node(id);
         elements += hold(shard_of(part), id, held);
         const auto* linear = std::get_if<Linear>(&node.attributes);
@@ -153,7 +154,7 @@ class LedgerMaker {
     const Node& node = shard.graph.node(id);
     std::uint64_t sum = 0;
     for (std::size_t i = 0; i < node.parameters.size(); ++i) {
-      if (!held.emplace(position(id), i).second) continue;
+      if (!held.emplace(id.index(), i).second) continue;
       const auto count = static_cast<std::uint64_t>(element_count(node.parameters[i].shape));
       sum += (count + aligned - 1) / aligned * aligned;
     }
@@ -163,7 +164,7 @@ class LedgerMaker {
   /// ZeRO-1 spreads the states over copies of one degree; copies cut differently keep all of them.
   std::uint64_t owned_share(const RankRole::Part& part, std::uint64_t elements) const {
     if (plan_.zero_stage == 0) return elements;
-    const std::vector<StageReplica>& replicas = plan_.stages[at_index(part.stage)].replicas;
+    const auto& replicas = plan_.stages[part.stage].replicas;
     const bool alike = std::all_of(replicas.begin(), replicas.end(), [&](const StageReplica& r) {
       return r.ranks.size() == replicas.front().ranks.size();
     });
@@ -180,7 +181,7 @@ class LedgerMaker {
   ShardTable shards_;
   const Timeline& timeline_;
   FetchTimes fetches_;
-  std::map<std::tuple<int, int, int, std::int64_t>, StageMemory> memories_;
+  std::map<std::tuple<StageId, int, int, std::int64_t>, StageMemory> memories_;
   std::map<std::vector<std::int64_t>, MemoryLedger> ledgers_;
 };
 

@@ -50,15 +50,15 @@ std::string text_of(const std::vector<int>& ranks) {
 struct StagePlaces {
   int positions = 1;
   bool two_way = false;
-  std::vector<int> down, up;  ///< [stage]; up: empty unless two ways
+  IdVector<StageId, PositionId> down, up;  ///< up: empty unless two ways
 };
 
 /// Positions of `auto`: stages on the same ranks are on one position.
-std::vector<int> places_by_ranks(const Plan& plan) {
-  std::map<std::vector<int>, int> number;
-  std::vector<int> places;
+IdVector<StageId, PositionId> places_by_ranks(const Plan& plan) {
+  std::map<std::vector<int>, PositionId> number;
+  IdVector<StageId, PositionId> places;
   for (const PlanStage& stage : plan.stages) {
-    const auto next = static_cast<int>(number.size());
+    const PositionId next(number.size());
     places.push_back(number.emplace(ranks_of(stage, 0), next).first->second);
   }
   return places;
@@ -70,9 +70,9 @@ StagePlaces stage_places(const Plan& plan, StageOrder order) {
   places.two_way = order == StageOrder::two_way;
   const auto placement =
       order == StageOrder::zig_zag ? ChainPlacement::zig_zag : ChainPlacement::looped;
-  for (int stage = 0; stage < stage_count(plan); ++stage) {
-    places.down.push_back(rank_of_stage(stage, places.positions, placement));
-    if (places.two_way) places.up.push_back(places.positions - 1 - stage);
+  for (const StageId stage : plan.stages.ids()) {
+    places.down.emplace_back(rank_on_chain(SegmentId(stage.value()), places.positions, placement));
+    if (places.two_way) places.up.emplace_back(places.positions - 1 - stage.value());
   }
   if (order == StageOrder::any) places.down = places_by_ranks(plan);
   return places;
@@ -80,7 +80,9 @@ StagePlaces stage_places(const Plan& plan, StageOrder order) {
 
 /// A stage in a direction, as segment of the schedule.
 struct StageCopy {
-  int stage, direction, position;
+  StageId stage;
+  int direction;
+  PositionId position;
 };
 
 /// Lists the copies by segment. Downward ones come first, so that segment and stage agree for them.
@@ -88,9 +90,9 @@ std::vector<StageCopy> stage_copies(const Plan& plan, const StagePlaces& places)
   std::vector<StageCopy> copies;
   for (const int direction : {0, 1}) {
     if (direction == 1 && !places.two_way) break;
-    const std::vector<int>& places_of = direction == 0 ? places.down : places.up;
-    for (int stage = 0; stage < stage_count(plan); ++stage) {
-      copies.push_back({stage, direction, places_of[static_cast<std::size_t>(stage)]});
+    const auto& places_of = direction == 0 ? places.down : places.up;
+    for (const StageId stage : plan.stages.ids()) {
+      copies.push_back({stage, direction, places_of[stage]});
     }
   }
   return copies;
@@ -110,20 +112,21 @@ void check_counts(const Plan& plan, const Generator& generator) {
         "every position has as many stages as there are chunks",
         "Give a number of chunks that divides the stages.");
   }
-  for (int stage = 0; stage < stage_count(plan); ++stage) {
+  for (const StageId stage : plan.stages.ids()) {
     const bool two_way = generator.order == StageOrder::two_way;
-    const PlanStage& s = plan.stages[static_cast<std::size_t>(stage)];
+    const PlanStage& s = plan.stages[stage];
     if (ranks_of(s, 0).empty() || (two_way && ranks_of(s, 1).empty())) {
-      problems.add(fmt::format("stage {} has no replica{}", stage,
+      problems.add(fmt::format("stage {} has no replica{}", stage.value(),
                                two_way ? " in one of the two directions" : ""),
                    fmt::format("{} needs one", generator.name), "Add one.");
     }
     for (const StageReplica& replica : s.replicas) {
       if (replica.direction == 0 || (replica.direction == 1 && two_way)) continue;
-      problems.add(fmt::format("stage {} has a replica of direction {}", stage, replica.direction),
-                   two_way ? "directions are 0 (down) and 1 (up)"
-                           : fmt::format("{} has one direction", generator.name),
-                   two_way ? "Give 0 or 1." : "Give 0, or use chimera or dualpipe.");
+      problems.add(
+          fmt::format("stage {} has a replica of direction {}", stage.value(), replica.direction),
+          two_way ? "directions are 0 (down) and 1 (up)"
+                  : fmt::format("{} has one direction", generator.name),
+          two_way ? "Give 0 or 1." : "Give 0, or use chimera or dualpipe.");
     }
   }
   problems.throw_if_any();
@@ -132,34 +135,35 @@ void check_counts(const Plan& plan, const Generator& generator) {
 /// All copies on one position name the same ranks, those on two positions different ones.
 void check_positions(const Plan& plan, const StagePlaces& places) {
   ProblemList problems;
-  if (*std::max_element(places.down.begin(), places.down.end()) >= places.positions) {
+  if (*std::max_element(places.down.begin(), places.down.end()) >= PositionId(places.positions)) {
     problems.add(fmt::format("{} stages with {} chunks lie on more than {} sets of ranks",
                              stage_count(plan), plan.chunks, places.positions),
                  "stages share a position only where they name the same ranks",
                  "Give the stages of one position the same ranks.");
   }
   problems.throw_if_any();
-  std::vector<std::optional<StageCopy>> first(static_cast<std::size_t>(places.positions));
-  std::map<int, int> position_of;  // rank
+  IdVector<PositionId, std::optional<StageCopy>> first(places.positions);
+  std::map<int, PositionId> position_of;  // by rank
   for (const StageCopy& copy : stage_copies(plan, places)) {
     const auto ranks = [&](const StageCopy& c) {
-      return ranks_of(plan.stages[static_cast<std::size_t>(c.stage)], c.direction);
+      return ranks_of(plan.stages[c.stage], c.direction);
     };
     for (const int rank : ranks(copy)) {
-      const int other = position_of.emplace(rank, copy.position).first->second;
+      const PositionId other = position_of.emplace(rank, copy.position).first->second;
       if (other == copy.position) continue;
-      problems.add(fmt::format("rank {} of stage {} is on positions {} and {}", rank, copy.stage,
-                               other, copy.position),
-                   fmt::format("{} puts that stage on position {}", plan.schedule, copy.position),
-                   "Give every rank one position.");
+      problems.add(
+          fmt::format("rank {} of stage {} is on positions {} and {}", rank, copy.stage.value(),
+                      other.value(), copy.position.value()),
+          fmt::format("{} puts that stage on position {}", plan.schedule, copy.position.value()),
+          "Give every rank one position.");
     }
-    auto& holder = first[static_cast<std::size_t>(copy.position)];
+    auto& holder = first[copy.position];
     if (!holder) holder = copy;
     if (ranks(*holder) == ranks(copy)) continue;
-    problems.add(fmt::format("stages {} and {} lie on {} and on {}", holder->stage, copy.stage,
-                             text_of(ranks(*holder)), text_of(ranks(copy))),
+    problems.add(fmt::format("stages {} and {} lie on {} and on {}", holder->stage.value(),
+                             copy.stage.value(), text_of(ranks(*holder)), text_of(ranks(copy))),
                  fmt::format("{} puts both on position {}, whose ranks run one program",
-                             plan.schedule, copy.position),
+                             plan.schedule, copy.position.value()),
                  "Give both the same ranks.");
   }
   problems.throw_if_any();
@@ -167,11 +171,11 @@ void check_positions(const Plan& plan, const StagePlaces& places) {
 
 /// A position runs at the speed of its slowest replica, pass by pass.
 StageTimes::Compute slowest_of(const Plan& plan, const StageTimes& times, const StageCopy& copy) {
-  const auto stage = static_cast<std::size_t>(copy.stage);
   StageTimes::Compute most;
-  for (std::size_t i = 0; i < plan.stages[stage].replicas.size(); ++i) {
-    if (plan.stages[stage].replicas[i].direction != copy.direction) continue;
-    const StageTimes::Compute& one = times.compute[stage][i];
+  const auto& replicas = plan.stages[copy.stage].replicas;
+  for (const ReplicaId i : replicas.ids()) {
+    if (replicas[i].direction != copy.direction) continue;
+    const StageTimes::Compute& one = times.compute[copy.stage][i];
     most.forward_s = std::max(most.forward_s, one.forward_s);
     most.input_gradient_s = std::max(most.input_gradient_s, one.input_gradient_s);
     most.weight_gradient_s = std::max(most.weight_gradient_s, one.weight_gradient_s);
@@ -219,19 +223,19 @@ class PlanPipeline {
   /// one more.
   void add_segment(const StageCopy& copy) {
     Segment segment;
-    segment.name = std::to_string(copy.stage);
+    segment.name = std::to_string(copy.stage.value());
     if (places_.two_way) {
       const char* branch = copy.direction == 0 ? "down" : "up";
       const int down = (plan_.micro_batches + 1) / 2;
-      segment.name = fmt::format("{} {}", branch, copy.stage);
+      segment.name = fmt::format("{} {}", branch, copy.stage.value());
       segment.branch = branch;
-      segment.first_micro_batch = copy.direction == 0 ? 0 : down;
+      segment.first_micro_batch = MicroBatchId(copy.direction == 0 ? 0 : down);
       segment.micro_batches = copy.direction == 0 ? down : plan_.micro_batches - down;
     }
-    segment.rank = copy.position;
+    segment.rank = copy.position.value();
     // A segment's activations are counted in those of a position's whole share.
     segment.activation = 1.0 / plan_.chunks;
-    segment.weights = copy.stage;
+    segment.weights = copy.stage.value();
     if (times_ != nullptr) {
       const StageTimes::Compute compute = slowest_of(plan_, *times_, copy);
       segment.forward = compute.forward_s;
@@ -244,8 +248,8 @@ class PlanPipeline {
   void add_edge(std::size_t e, int direction) {
     const StageEdge& from = staged_.edges[e];
     const int shift = direction * staged_.stages();
-    Edge edge{from.from + shift, from.to + shift, edge_bytes(graph_, plan_, from),
-              !from.with_gradient.empty()};
+    Edge edge{SegmentId(from.from.value() + shift), SegmentId(from.to.value() + shift),
+              edge_bytes(graph_, plan_, from), !from.with_gradient.empty()};
     if (times_ != nullptr) {
       edge.activation_time = times_->activation_s[e];
       edge.gradient_time = times_->gradient_s[e];
@@ -254,10 +258,10 @@ class PlanPipeline {
   }
 
   void add_tied(const StagedGraph::Tied& tied) {
-    std::vector<int>& set = result_.tied.emplace_back();
+    std::vector<SegmentId>& set = result_.tied.emplace_back();
     for (const int shift : {0, staged_.stages()}) {
       if (shift > 0 && !places_.two_way) break;
-      for (const int stage : tied.stages) set.push_back(stage + shift);
+      for (const StageId stage : tied.stages) set.emplace_back(stage.value() + shift);
     }
   }
 
@@ -286,8 +290,8 @@ Schedule generate(const Plan& plan, const Generator& generator, const PipelineGr
   PipelineGraph wanted = graph;
   if (generator.order != StageOrder::any && !is_chain(graph, places)) {
     wanted.edges.clear();
-    for (int s = 0; s + 1 < static_cast<int>(graph.segments.size()); ++s) {
-      if (s + 1 != stage_count(plan)) wanted.edges.push_back({s, s + 1, 0, true});
+    for (SegmentId s; graph.segments.contains(s + 1); ++s) {
+      if (s.value() + 1 != stage_count(plan)) wanted.edges.push_back({s, s + 1, 0, true});
     }
   }
   request.graph = std::move(wanted);
@@ -308,27 +312,29 @@ Schedule generate_warm_ups(const Plan& plan, const PipelineGraph& graph) {
                  "Give one for each.");
   }
   problems.throw_if_any();
-  for (int q = 0; q < positions; ++q) {
-    const int own = plan.warm_up[static_cast<std::size_t>(q)];
-    const int next = q + 1 < positions ? plan.warm_up[static_cast<std::size_t>(q) + 1] : -1;
+  for (const PositionId q : plan.warm_up.ids()) {
+    const int own = plan.warm_up[q], follow = positions - 1 - q.value();
+    const int next = follow > 0 ? plan.warm_up[q + 1] : -1;
     // Fewer forwards than positions follow, or than the next position does, would stall the
     // pipeline.
-    if (own >= std::min(micro_batches, positions - 1 - q) && own >= next) continue;
-    problems.add(fmt::format("position {} does {} forwards before its first backward", q, own),
-                 fmt::format("{} positions follow, the next one does {}", positions - 1 - q, next),
-                 "Give as many as positions follow, and as many as the next one.");
+    if (own >= std::min(micro_batches, follow) && own >= next) continue;
+    problems.add(
+        fmt::format("position {} does {} forwards before its first backward", q.value(), own),
+        fmt::format("{} positions follow, the next one does {}", follow, next),
+        "Give as many as positions follow, and as many as the next one.");
   }
   problems.throw_if_any();
   Schedule schedule;
   schedule.graph = graph;
-  for (int q = 0; q < positions; ++q) {
+  for (const PositionId q : plan.warm_up.ids()) {
     std::vector<Instruction>& program = schedule.programs.emplace_back();
-    const int ahead = std::min(micro_batches, plan.warm_up[static_cast<std::size_t>(q)]);
-    int forwards = 0;
-    for (; forwards < ahead; ++forwards) program.push_back(compute(Op::forward, q, forwards));
-    for (int backwards = 0; backwards < micro_batches; ++backwards) {
-      if (forwards < micro_batches) program.push_back(compute(Op::forward, q, forwards++));
-      program.push_back(compute(Op::backward, q, backwards));
+    const SegmentId segment(q.value());
+    const MicroBatchId end(micro_batches), warm(std::min(micro_batches, plan.warm_up[q]));
+    MicroBatchId forwards;
+    while (forwards < warm) program.push_back(compute(Op::forward, segment, forwards++));
+    for (MicroBatchId backwards; backwards < end; ++backwards) {
+      if (forwards < end) program.push_back(compute(Op::forward, segment, forwards++));
+      program.push_back(compute(Op::backward, segment, backwards));
     }
   }
   return schedule;
@@ -345,14 +351,13 @@ void part_pairs(Schedule& schedule) {
 /// Before the first gradient of every micro-batch of a stage that keeps nothing.
 void insert_recomputation(const Plan& plan, Schedule& schedule) {
   const int stages = stage_count(plan);
-  std::set<std::pair<int, int>> done;
+  std::set<std::pair<SegmentId, MicroBatchId>> done;
   for (std::vector<Instruction>& program : schedule.programs) {
     std::vector<Instruction> result;
     for (const Instruction& i : program) {
       const bool recomputes =
           is_gradient(i.op) &&
-          plan.stages[static_cast<std::size_t>(i.segment % stages)].recomputation ==
-              Recomputation::full;
+          plan.stages[StageId(i.segment.value() % stages)].recomputation == Recomputation::full;
       if (recomputes && done.emplace(i.segment, i.micro_batch).second) {
         result.push_back(compute(Op::recompute, i.segment, i.micro_batch, i.part));
       }
@@ -391,16 +396,17 @@ Schedule plan_schedule(const ModelGraph& graph, const StagedGraph& staged, const
 
 std::vector<RankRole> rank_roles(const Plan& plan, const Schedule& schedule) {
   const int stages = stage_count(plan);
-  std::vector<RankRole> roles(static_cast<std::size_t>(plan.ranks()));
-  for (int segment = 0; segment < static_cast<int>(schedule.graph.segments.size()); ++segment) {
-    const int stage = segment % stages, direction = segment / stages;
-    const auto& replicas = plan.stages[static_cast<std::size_t>(stage)].replicas;
-    for (std::size_t r = 0; r < replicas.size(); ++r) {
+  std::vector<RankRole> roles(plan.ranks());
+  for (const SegmentId segment : schedule.graph.segments.ids()) {
+    const StageId stage(segment.value() % stages);
+    const int direction = segment.value() / stages;
+    const auto& replicas = plan.stages[stage].replicas;
+    for (const ReplicaId r : replicas.ids()) {
       if (replicas[r].direction != direction) continue;
       for (std::size_t t = 0; t < replicas[r].ranks.size(); ++t) {
-        RankRole& role = roles[static_cast<std::size_t>(replicas[r].ranks[t].value())];
-        role.position = schedule.graph.segments[static_cast<std::size_t>(segment)].rank;
-        role.parts.push_back({segment, stage, static_cast<int>(r), static_cast<int>(t)});
+        RankRole& role = roles[replicas[r].ranks[t].index()];
+        role.position = PositionId(schedule.graph.segments[segment].rank);
+        role.parts.push_back({segment, stage, r, static_cast<int>(t)});
       }
     }
   }

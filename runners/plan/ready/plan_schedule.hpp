@@ -9,11 +9,12 @@ namespace heteroperf {
 
 /// Where in the pipeline a rank of a plan works, and as what.
 struct RankRole {
-  int position = 0;  ///< rank of the schedule: which program it runs
+  PositionId position;  ///< which program of the schedule it runs
   /// A segment of the schedule that lies on its position.
   struct Part {
-    int segment = 0, stage = 0;
-    int replica = 0;       ///< index into PlanStage::replicas
+    SegmentId segment;
+    StageId stage;
+    ReplicaId replica;
     int tensor_index = 0;  ///< within the replica
   };
   std::vector<Part> parts;  ///< by segment

@@ -36,8 +36,8 @@ class ReductionClock {
   }
 
  private:
-  int stage_of(const Instruction& i) const {
-    return i.segment % static_cast<int>(plan_.stages.size());
+  StageId stage_of(const Instruction& i) const {
+    return StageId(i.segment.index() % plan_.stages.size());
   }
 
   /// The gradients of a stage are all there when the last of its copies reaches REDUCE_GRAD.
@@ -47,7 +47,7 @@ class ReductionClock {
       const double end = timeline_.spans[q][k].end;
       if (is_compute(i.op)) compute_end_[q] = std::max(compute_end_[q], end);
       if (i.op != Op::reduce_grad && i.op != Op::reduce_tied) continue;
-      double& ready = ready_[at_index(stage_of(i))];
+      double& ready = ready_[stage_of(i)];
       ready = std::max({ready, end, compute_end_[q]});
     }
   }
@@ -55,8 +55,8 @@ class ReductionClock {
   /// A tied weight's gradients are all there when the last of its holders has them.
   void wait_for_all(const StagedGraph::Tied& tied) {
     double last = 0;
-    for (const int stage : tied.stages) last = std::max(last, ready_[at_index(stage)]);
-    for (const int stage : tied.stages) ready_[at_index(stage)] = last;
+    for (const StageId stage : tied.stages) last = std::max(last, ready_[stage]);
+    for (const StageId stage : tied.stages) ready_[stage] = last;
   }
 
   /// One after the other, in the order of the program.
@@ -64,7 +64,7 @@ class ReductionClock {
     double free = 0;
     for (const Instruction& i : schedule_.programs[q]) {
       if (i.op != Op::reduce_grad) continue;
-      const std::size_t stage = at_index(stage_of(i));
+      const StageId stage = stage_of(i);
       if (times_.reduction_s[stage] == 0) continue;
       free = std::max(free, ready_[stage]) + times_.reduction_s[stage];
       end_[q] = std::max(end_[q], free);
@@ -76,14 +76,15 @@ class ReductionClock {
   const Schedule& schedule_;
   const Timeline& timeline_;
   std::vector<double> compute_end_, end_;  ///< [position]
-  std::vector<double> ready_;              ///< [stage]
+  IdVector<StageId, double> ready_;
 };
 
 /// The stages on a position update one after the other.
 double optimizer_time(const Plan& plan, const StageTimes& times, const Schedule& schedule, int q) {
   double sum = 0;
-  for (std::size_t s = 0; s < schedule.graph.segments.size(); ++s) {
-    if (schedule.graph.segments[s].rank == q) sum += times.optimizer_s[s % plan.stages.size()];
+  for (const SegmentId s : schedule.graph.segments.ids()) {
+    if (schedule.graph.segments[s].rank != q) continue;
+    sum += times.optimizer_s[StageId(s.index() % plan.stages.size())];
   }
   return sum;
 }

@@ -13,7 +13,7 @@ struct Prediction {
   double step_time_s = 0;  ///< from step to step: pipeline, reductions, optimizer, agreement
   double throughput = 0;   ///< samples per second
   ScheduleReport pipeline;
-  std::vector<double> reduction_exposed_s;  ///< [position]
+  IdVector<PositionId, double> reduction_exposed_s;
 };
 
 /// The times of a step: the pipeline of `timeline`, which is `schedule` simulated with `times`,

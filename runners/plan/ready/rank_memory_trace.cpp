@@ -48,7 +48,7 @@ PartState& RankMemoryTrace::part_of(const Instruction& i) {
   return *found;
 }
 
-bool RankMemoryTrace::here(int segment) const {
+bool RankMemoryTrace::here(SegmentId segment) const {
   return std::any_of(parts_.begin(), parts_.end(),
                      [&](const PartState& part) { return part.role.segment == segment; });
 }
@@ -56,9 +56,9 @@ bool RankMemoryTrace::here(int segment) const {
 void RankMemoryTrace::step(const Instruction& i) {
   switch (i.op) {
     case Op::recv_act:
-      return arrive({i.edge, i.micro_batch}, activations_, activation_bytes[at_index(i.edge)]);
+      return arrive({i.edge, i.micro_batch}, activations_, activation_bytes[i.edge]);
     case Op::recv_grad:
-      return arrive({i.edge, i.micro_batch}, gradients_, gradient_bytes[at_index(i.edge)]);
+      return arrive({i.edge, i.micro_batch}, gradients_, gradient_bytes[i.edge]);
     case Op::forward:
       return forward(i);
     case Op::recompute:
@@ -115,16 +115,16 @@ std::uint64_t RankMemoryTrace::unfetched() const {
 /// to those that fetch them.
 void RankMemoryTrace::forward(const Instruction& i) {
   PartState& part = part_of(i);
-  for (int e = 0; e < static_cast<int>(schedule_.graph.edges.size()); ++e) {
-    if (schedule_.graph.edges[at_index(e)].to == i.segment) take({e, i.micro_batch}, activations_);
+  for (const EdgeId e : schedule_.graph.edges.ids()) {
+    if (schedule_.graph.edges[e].to == i.segment) take({e, i.micro_batch}, activations_);
   }
   pass(i, &StageMemory::forward, &StageMemory::after_forward);
   std::optional<double> fetched;
-  for (int e = 0; e < static_cast<int>(schedule_.graph.edges.size()); ++e) {
-    const Edge& edge = schedule_.graph.edges[at_index(e)];
+  for (const EdgeId e : schedule_.graph.edges.ids()) {
+    const Edge& edge = schedule_.graph.edges[e];
     if (edge.from != i.segment) continue;
     if (here(edge.to)) {
-      put({e, i.micro_batch}, activations_, activation_bytes[at_index(e)]);
+      put({e, i.micro_batch}, activations_, activation_bytes[e]);
     } else {
       fetched = std::max(fetched.value_or(0), fetches_.of_activation({e, i.micro_batch}));
     }
@@ -135,8 +135,8 @@ void RankMemoryTrace::forward(const Instruction& i) {
 }
 
 void RankMemoryTrace::take_gradients(const Instruction& i) {
-  for (int e = 0; e < static_cast<int>(schedule_.graph.edges.size()); ++e) {
-    if (schedule_.graph.edges[at_index(e)].from == i.segment) {
+  for (const EdgeId e : schedule_.graph.edges.ids()) {
+    if (schedule_.graph.edges[e].from == i.segment) {
       take({e, i.micro_batch}, gradients_);
     }
   }
@@ -144,13 +144,13 @@ void RankMemoryTrace::take_gradients(const Instruction& i) {
 
 void RankMemoryTrace::hand_on_gradients(const Instruction& i) {
   PartState& part = part_of(i);
-  for (int e = 0; e < static_cast<int>(schedule_.graph.edges.size()); ++e) {
-    const Edge& edge = schedule_.graph.edges[at_index(e)];
+  for (const EdgeId e : schedule_.graph.edges.ids()) {
+    const Edge& edge = schedule_.graph.edges[e];
     if (edge.to != i.segment || !edge.gradient) continue;
     if (here(edge.from)) {
-      put({e, i.micro_batch}, gradients_, gradient_bytes[at_index(e)]);
+      put({e, i.micro_batch}, gradients_, gradient_bytes[e]);
     } else {
-      part.gradients.add(gradient_bytes[at_index(e)], fetches_.of_gradient({e, i.micro_batch}));
+      part.gradients.add(gradient_bytes[e], fetches_.of_gradient({e, i.micro_batch}));
     }
   }
   note(0);
@@ -166,7 +166,7 @@ void RankMemoryTrace::pass(const Instruction& i, std::uint64_t StageMemory::*mos
   note(0);
 }
 
-void RankMemoryTrace::set_kept(PartState& part, int micro_batch, std::uint64_t bytes) {
+void RankMemoryTrace::set_kept(PartState& part, MicroBatchId micro_batch, std::uint64_t bytes) {
   std::uint64_t& kept = part.kept[micro_batch];
   kept_ += bytes - kept;
   kept = bytes;

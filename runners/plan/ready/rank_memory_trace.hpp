@@ -14,7 +14,7 @@
 
 namespace heteroperf {
 
-using EdgeMicroBatch = std::pair<std::int32_t, std::int32_t>;
+using EdgeMicroBatch = std::pair<EdgeId, MicroBatchId>;
 
 /// When, in the simulated step, the other ends begin to receive messages: until then their tensors
 /// wait with the sender.
@@ -58,7 +58,7 @@ class Unfetched {
 struct PartState {
   RankRole::Part role;
   StageMemory memory;
-  std::map<int, std::uint64_t> kept = {};  ///< by micro-batch
+  std::map<MicroBatchId, std::uint64_t> kept = {};
   Unfetched outputs = {}, gradients = {};  ///< on their way
 };
 
@@ -70,8 +70,8 @@ class RankMemoryTrace {
       : schedule_(schedule), fetches_(fetches) {}
 
   void add_part(const PartState& part) { parts_.push_back(part); }
-  /// Bytes of an edge's activations and gradients on this rank, by edge of the schedule.
-  std::vector<std::uint64_t> activation_bytes, gradient_bytes;
+  /// Bytes of an edge's activations and gradients on this rank.
+  IdVector<EdgeId, std::uint64_t> activation_bytes, gradient_bytes;
 
   /// `spans` [instruction] of the simulated step.
   void run(const std::vector<Instruction>& program, const std::vector<TimeSpan>& spans);
@@ -83,7 +83,7 @@ class RankMemoryTrace {
   using Key = EdgeMicroBatch;
 
   PartState& part_of(const Instruction& i);
-  bool here(int segment) const;
+  bool here(SegmentId segment) const;
   void step(const Instruction& i);
   void arrive(Key key, std::map<Key, std::uint64_t>& where, std::uint64_t bytes);
   void put(Key key, std::map<Key, std::uint64_t>& where, std::uint64_t bytes);
@@ -95,7 +95,7 @@ class RankMemoryTrace {
   void hand_on_gradients(const Instruction& i);
   void pass(const Instruction& i, std::uint64_t StageMemory::*most,
             std::uint64_t StageMemory::*after);
-  void set_kept(PartState& part, int micro_batch, std::uint64_t bytes);
+  void set_kept(PartState& part, MicroBatchId micro_batch, std::uint64_t bytes);
   void note(std::uint64_t running);
 
   const Schedule& schedule_;

@@ -14,6 +14,7 @@
 #include <set>
 #include <variant>
 
+#include "metrics/base/id.hpp"
 #include "metrics/base/quantity.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/tensor/tensor_parallel.hpp"
@@ -34,7 +35,7 @@ class PlanCheck {
   void check_alone() {
     check_hash();
     check_numbers();
-    for (int stage = 0; stage < stages(); ++stage) check_replicas(stage);
+    for (const StageId stage : plan_.stages.ids()) check_replicas(stage);
     check_ranks();
     check_degrees();
   }
@@ -46,22 +47,24 @@ class PlanCheck {
           fmt::format("a plan of {} ranks on the cluster '{}'", plan_.ranks(), cluster.name),
           fmt::format("it has {}", ranks), "Use a larger cluster or fewer ranks.");
     }
-    for (int stage = 0; stage < stages(); ++stage) check_classes(stage, cluster);
+    for (const StageId stage : plan_.stages.ids()) check_classes(stage, cluster);
   }
 
   /// A wire's format is for tensors that travel: there must be an edge, and one format for it.
   void check_wires(const StagedGraph& staged) {
-    std::set<std::pair<int, int>> seen;
+    std::set<std::pair<StageId, StageId>> seen;
     for (const StageWire& wire : plan_.wires) {
       const bool edge =
           std::any_of(staged.edges.begin(), staged.edges.end(),
                       [&](const StageEdge& e) { return e.from == wire.from && e.to == wire.to; });
       if (!edge) {
-        problems_.add(fmt::format("a wire format between stages {} and {}", wire.from, wire.to),
+        problems_.add(fmt::format("a wire format between stages {} and {}", wire.from.value(),
+                                  wire.to.value()),
                       "nothing goes from the one to the other", "Remove it.");
       }
       if (!seen.emplace(wire.from, wire.to).second) {
-        problems_.add(fmt::format("two wire formats between stages {} and {}", wire.from, wire.to),
+        problems_.add(fmt::format("two wire formats between stages {} and {}", wire.from.value(),
+                                  wire.to.value()),
                       "", "Give one.");
       }
     }
@@ -71,7 +74,7 @@ class PlanCheck {
   void check_memory(const Cluster& cluster, const std::vector<MemoryLedger>& ledgers,
                     const std::vector<RankRole>& roles) {
     for (std::size_t rank = 0; rank < ledgers.size(); ++rank) {
-      const DeviceClass& device = class_of(cluster, RankId(static_cast<std::int32_t>(rank)));
+      const DeviceClass& device = class_of(cluster, RankId(rank));
       if (device.memory == Bytes(0) || ledgers[rank].total() <= device.memory) continue;
       problems_.add(fmt::format("{} needs {} on rank {}, {} ({} available)",
                                 stages_text(roles[rank]), rounded_byte_size(ledgers[rank].total()),
@@ -81,8 +84,6 @@ class PlanCheck {
   }
 
  private:
-  int stages() const { return static_cast<int>(plan_.stages.size()); }
-
   void check_hash() {
     if (plan_.graph_hash.empty()) return;
     const std::string hash = graph_.hash();
@@ -105,19 +106,19 @@ class PlanCheck {
   }
 
   /// All stages see the same micro-batches, so their replicas must take the same number of samples.
-  void check_replicas(int stage) {
-    const PlanStage& s = plan_.stages[at_index(stage)];
+  void check_replicas(StageId stage) {
+    const PlanStage& s = plan_.stages[stage];
     std::int64_t samples[2] = {0, 0};
-    for (std::size_t i = 0; i < s.replicas.size(); ++i) {
+    for (const ReplicaId i : s.replicas.ids()) {
       const StageReplica& replica = s.replicas[i];
       if (replica.ranks.empty()) {
-        problems_.add(fmt::format("replica {} of stage {} has no ranks", i, stage), "",
-                      "Give it one or more.");
+        problems_.add(fmt::format("replica {} of stage {} has no ranks", i.value(), stage.value()),
+                      "", "Give it one or more.");
       }
       if (replica.micro_batch < 1) {
-        problems_.add(
-            fmt::format("replica {} of stage {} takes {} samples", i, stage, replica.micro_batch),
-            "", "Give 1 or more.");
+        problems_.add(fmt::format("replica {} of stage {} takes {} samples", i.value(),
+                                  stage.value(), replica.micro_batch),
+                      "", "Give 1 or more.");
       }
       if (replica.direction == 0 || replica.direction == 1) {
         samples[replica.direction] += replica.micro_batch;
@@ -126,8 +127,8 @@ class PlanCheck {
     const std::int64_t wanted = plan_.micro_batch_samples();
     for (const int direction : {0, 1}) {
       if (samples[direction] == wanted || (direction == 1 && samples[1] == 0)) continue;
-      problems_.add(fmt::format("the replicas of stage {} take {} samples of a micro-batch", stage,
-                                samples[direction]),
+      problems_.add(fmt::format("the replicas of stage {} take {} samples of a micro-batch",
+                                stage.value(), samples[direction]),
                     fmt::format("those of stage 0 take {}", wanted),
                     "Give every stage the same micro-batch.");
     }
@@ -136,14 +137,14 @@ class PlanCheck {
   /// Every rank has work, and works in one replica of a stage.
   void check_ranks() {
     std::set<int> named;
-    for (int stage = 0; stage < stages(); ++stage) {
+    for (const StageId stage : plan_.stages.ids()) {
       std::set<std::pair<int, int>> here;  // direction, rank
-      for (const StageReplica& replica : plan_.stages[at_index(stage)].replicas) {
+      for (const StageReplica& replica : plan_.stages[stage].replicas) {
         for (const RankId rank : replica.ranks) {
           if (rank.value() < 0) problems_.add(fmt::format("rank {}", rank.value()));
           named.insert(rank.value());
           if (here.emplace(replica.direction, rank.value()).second) continue;
-          problems_.add(fmt::format("stage {} names rank {} twice", stage, rank.value()),
+          problems_.add(fmt::format("stage {} names rank {} twice", stage.value(), rank.value()),
                         "a rank has one place in a stage", "Name it once.");
         }
       }
@@ -172,16 +173,16 @@ class PlanCheck {
     }
   }
 
-  void check_classes(int stage, const Cluster& cluster) {
-    for (const StageReplica& replica : plan_.stages[at_index(stage)].replicas) {
+  void check_classes(StageId stage, const Cluster& cluster) {
+    for (const StageReplica& replica : plan_.stages[stage].replicas) {
       // A plan that names no class runs on any.
       if (replica.device_class.empty()) continue;
       for (const RankId rank : replica.ranks) {
-        if (at_index(rank.value()) >= cluster.ranks.size()) continue;
-        const std::string& is = cluster.ranks[at_index(rank.value())].device_class;
+        if (rank.index() >= cluster.ranks.size()) continue;
+        const std::string& is = cluster.ranks[rank.index()].device_class;
         if (is == replica.device_class) continue;
-        problems_.add(fmt::format("stage {} wants rank {} to be a '{}'", stage, rank.value(),
-                                  replica.device_class),
+        problems_.add(fmt::format("stage {} wants rank {} to be a '{}'", stage.value(),
+                                  rank.value(), replica.device_class),
                       fmt::format("in the cluster '{}' it is a '{}'", cluster.name, is),
                       "Use the cluster that the plan was made for.");
       }
@@ -191,7 +192,7 @@ class PlanCheck {
   /// The stages of a rank, as messages name them.
   static std::string stages_text(const RankRole& role) {
     std::vector<int> numbers;
-    for (const RankRole::Part& part : role.parts) numbers.push_back(part.stage);
+    for (const RankRole::Part& part : role.parts) numbers.push_back(part.stage.value());
     std::sort(numbers.begin(), numbers.end());
     return fmt::format("stage{} {}", numbers.size() == 1 ? "" : "s", fmt::join(numbers, " and "));
   }
@@ -251,16 +252,15 @@ std::vector<double> ReadyPlan::busy_s() const {
   for (const RankRole& role : roles) {
     double& sum = busy.emplace_back(0);
     for (const RankRole::Part& part : role.parts) {
-      const StageTimes::Compute& pass =
-          times->compute[at_index(part.stage)][at_index(part.replica)];
-      for (const Instruction& i : schedule.programs[at_index(role.position)]) {
+      const StageTimes::Compute& pass = times->compute[part.stage][part.replica];
+      for (const Instruction& i : schedule.programs[role.position.index()]) {
         if (i.segment != part.segment) continue;
         if (i.op == Op::forward) sum += pass.forward_s;
         if (i.op == Op::recompute) sum += pass.recompute_s;
         if (i.op == Op::input_gradient || i.op == Op::backward) sum += pass.input_gradient_s;
         if (i.op == Op::weight_gradient || i.op == Op::backward) sum += pass.weight_gradient_s;
       }
-      sum += times->optimizer_s[at_index(part.stage)];
+      sum += times->optimizer_s[part.stage];
     }
   }
   return busy;

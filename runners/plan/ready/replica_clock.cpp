@@ -24,7 +24,7 @@ ReplicaClock::ReplicaClock(const StageTimes& times, const Schedule& schedule,
       schedule_(schedule),
       timeline_(timeline),
       tasks_(schedule.graph),
-      made_(2 * static_cast<std::size_t>(tasks_.slots())) {
+      made_(2 * tasks_.slots()) {
   for (std::size_t q = 0; q < schedule.programs.size(); ++q) {
     for (std::size_t k = 0; k < schedule.programs[q].size(); ++k) {
       const Instruction& i = schedule.programs[q][k];
@@ -34,29 +34,30 @@ ReplicaClock::ReplicaClock(const StageTimes& times, const Schedule& schedule,
 }
 
 /// A slot is a micro-batch in a segment; it has two values.
-std::size_t ReplicaClock::value(const Instruction& i) const {
-  const auto slot = static_cast<std::size_t>(tasks_.slot(i.segment, i.micro_batch, i.part));
-  return 2 * slot + (makes_gradient(i.op) ? 1 : 0);
+std::int32_t ReplicaClock::value(const Instruction& i) const {
+  return 2 * tasks_.slot(i) + (makes_gradient(i.op) ? 1 : 0);
 }
 
 /// Inputs that other positions make; for the rest the order of the program holds.
 ReplicaClock::Arrival ReplicaClock::latest_input(const Instruction& i) const {
   Arrival latest;
   const PipelineGraph& graph = schedule_.graph;
-  const int position = graph.segments[static_cast<std::size_t>(i.segment)].rank;
-  const auto need = [&](std::int32_t slot, int edge, std::size_t gradient) {
-    const auto maker = static_cast<std::size_t>(tasks_.segment_of(slot));
-    if (edge < 0 || graph.segments[maker].rank == position) return;
-    const double made = made_[2 * static_cast<std::size_t>(slot) + gradient];
+  const int position = graph.segments[i.segment].rank;
+  const auto need = [&](std::int32_t slot, EdgeId edge, int gradient) {
+    const SegmentId maker = tasks_.segment_of(slot);
+    if (edge == EdgeId::none() || graph.segments[maker].rank == position) return;
+    const double made = made_[2 * slot + gradient];
     const double time =
         made + (gradient == 1 ? graph.gradient_delay(edge) : graph.activation_delay(edge));
     if (time > latest.time) latest = {made, time};
   };
   const std::int32_t slot = tasks_.slot(i.segment, i.micro_batch, i.part);
   if (i.op == Op::forward) {
-    tasks_.for_each_forward_input(slot, [&](std::int32_t from, int edge) { need(from, edge, 0); });
+    tasks_.for_each_forward_input(slot,
+                                  [&](std::int32_t from, EdgeId edge) { need(from, edge, 0); });
   } else if (makes_gradient(i.op)) {
-    tasks_.for_each_gradient_input(slot, [&](std::int32_t from, int edge) { need(from, edge, 1); });
+    tasks_.for_each_gradient_input(slot,
+                                   [&](std::int32_t from, EdgeId edge) { need(from, edge, 1); });
   }
   return latest;
 }
@@ -66,9 +67,7 @@ double ReplicaClock::compute_s(const Instruction& i, const RankRole& role) const
       std::find_if(role.parts.begin(), role.parts.end(),
                    [&](const RankRole::Part& one) { return one.segment == i.segment; });
   HETEROPERF_EXPECT(part != role.parts.end());
-  const StageTimes::Compute& cost =
-      times_
-          .compute[static_cast<std::size_t>(part->stage)][static_cast<std::size_t>(part->replica)];
+  const StageTimes::Compute& cost = times_.compute[part->stage][part->replica];
   switch (i.op) {
     case Op::forward:
     case Op::recompute:
@@ -86,7 +85,7 @@ ReplicaPass ReplicaClock::run(const RankRole& role) const {
   ReplicaPass pass;
   double free = 0;
   bool started = false;
-  for (const Instruction& i : schedule_.programs[static_cast<std::size_t>(role.position)]) {
+  for (const Instruction& i : schedule_.programs[role.position.index()]) {
     if (!is_compute(i.op)) {
       pass.spans.push_back({free, free});
       continue;

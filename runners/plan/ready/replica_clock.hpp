@@ -33,7 +33,7 @@ class ReplicaClock {
   struct Arrival {
     double made = 0, time = 0;
   };
-  std::size_t value(const Instruction& instruction) const;
+  std::int32_t value(const Instruction& instruction) const;
   Arrival latest_input(const Instruction& instruction) const;
   double compute_s(const Instruction& instruction, const RankRole& role) const;
 

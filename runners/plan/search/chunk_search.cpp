@@ -119,7 +119,7 @@ std::vector<ScoredDraft> ChunkSearch::cut_seeds(double best_s, const std::functi
 
 ScoredDraft ChunkSearch::scored_draft(PipelineDraft&& draft) {
   ++scored_;
-  passes_ += 2 * draft.stages.size() * at_index(draft.micro_batches);
+  passes_ += 2 * draft.stages.size() * static_cast<std::size_t>(draft.micro_batches);
   DraftScore score = scorer_.score(draft);
   return {std::move(draft), std::move(score)};
 }
@@ -132,11 +132,11 @@ std::optional<PipelineDraft> ChunkSearch::balanced(const PipelineDraft& seed, co
   draft.chunks = chunks;
   const int positions = static_cast<int>(seed.stages.size());
   if (positions * chunks > problem_.layers) return std::nullopt;
-  draft.stages.resize(at_index(positions * chunks));
+  draft.stages.resize(positions * chunks);
   double low = 0, high = 0;
   for (int s = 0; s < positions * chunks; ++s) {
-    DraftStage& stage = draft.stages[at_index(s)];
-    stage = seed.stages[at_index(draft.position_of(s))];
+    DraftStage& stage = draft.stages[s];
+    stage = seed.stages[draft.position_of(StageId(s)).index()];
     // The schedule's order decides about warm-ups.
     stage.warm_up = 0;
     stage.wire = WireFormat::fp32;
@@ -159,11 +159,11 @@ std::optional<PipelineDraft> ChunkSearch::balanced(const PipelineDraft& seed, co
 /// where one has more than the period.
 bool ChunkSearch::cut(PipelineDraft& draft, double period_s) const {
   const auto stages = static_cast<int>(draft.stages.size());
-  std::vector<double> used(at_index(draft.positions()), 0);
+  IdVector<PositionId, double> used(draft.positions(), 0);
   int first = 0;
   for (int s = 0; s < stages; ++s) {
-    DraftStage& stage = draft.stages[at_index(s)];
-    double& own = used[at_index(draft.position_of(s))];
+    DraftStage& stage = draft.stages[s];
+    double& own = used[draft.position_of(StageId(s))];
     // The k-th chunk of a position may use k of `chunks` parts of its period, so that no chunk
     // takes all.
     const double until = period_s * (s / draft.positions() + 1) / draft.chunks;
@@ -186,11 +186,11 @@ bool ChunkSearch::cut(PipelineDraft& draft, double period_s) const {
 /// The step's time, and a little of the work of all positions: easing one of several that are the
 /// slowest is a step on the way. Memory that lacks counts, too.
 double ChunkSearch::worth(const ScoredDraft& one) const {
-  std::vector<double> busy(at_index(one.draft.positions()), 0);
+  IdVector<PositionId, double> busy(one.draft.positions(), 0);
   double lacking = 0;
   for (std::size_t s = 0; s < one.score.stages.size(); ++s) {
     const StageScore& stage = one.score.stages[s];
-    busy[at_index(one.draft.position_of(static_cast<int>(s)))] +=
+    busy[one.draft.position_of(StageId(s))] +=
         one.draft.micro_batches * stage.clock.work_s() + stage.reduction_s;
     if (stage.excess_bytes > 0) lacking += stage.excess_bytes / stage.limit_bytes;
   }
@@ -217,14 +217,14 @@ void ChunkSearch::shifts(const PipelineDraft& draft, const Visit& visit) const {
   const auto stages = static_cast<int>(draft.stages.size());
   const int near = stages <= few_stages ? stages : draft.positions() + 1;
   for (int from = 0; from < stages; ++from) {
-    if (draft.stages[at_index(from)].end - draft.stages[at_index(from)].first < 2) continue;
+    if (draft.stages[from].end - draft.stages[from].first < 2) continue;
     for (int to = std::max(0, from - near); to < std::min(stages, from + near + 1); ++to) {
       if (std::abs(from - to) < 2) continue;
       PipelineDraft moved = draft;
       const int by = from < to ? -1 : 1;
       for (int s = std::min(from, to); s < std::max(from, to); ++s) {
-        moved.stages[at_index(s)].end += by;
-        moved.stages[at_index(s) + 1].first += by;
+        moved.stages[s].end += by;
+        moved.stages[static_cast<std::size_t>(s) + 1].first += by;
       }
       visit(std::move(moved));
     }
@@ -237,15 +237,15 @@ void ChunkSearch::recomputation(const PipelineDraft& draft, const Visit& visit) 
   for (const Recomputation r :
        {Recomputation::none, Recomputation::selective, Recomputation::full}) {
     for (int s = 0; s < stages; ++s) {
-      if (draft.stages[at_index(s)].recomputation == r) continue;
+      if (draft.stages[s].recomputation == r) continue;
       PipelineDraft moved = draft;
-      moved.stages[at_index(s)].recomputation = r;
+      moved.stages[s].recomputation = r;
       visit(std::move(moved));
     }
-    for (int q = 0; q < draft.positions(); ++q) {
+    for (const PositionId q : first_ids<PositionId>(draft.positions())) {
       PipelineDraft moved = draft;
       for (int s = 0; s < stages; ++s) {
-        if (draft.position_of(s) == q) moved.stages[at_index(s)].recomputation = r;
+        if (draft.position_of(StageId(s)) == q) moved.stages[s].recomputation = r;
       }
       if (moved != draft) visit(std::move(moved));
     }

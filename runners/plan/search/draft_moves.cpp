@@ -121,12 +121,12 @@ void DraftMoves::idle_devices(const PipelineDraft& draft, const Visit& visit) co
   for (const DevicePool& pool : problem.pools) free.push_back(pool.devices);
   for (const DraftStage& stage : draft.stages) {
     for (const ReplicaGroup& group : stage.groups) {
-      free[at_index(group.pool)] -= group.replicas * problem.degrees[at_index(group.degree)];
+      free[group.pool] -= group.replicas * problem.degrees[group.degree];
     }
   }
   for (std::size_t s = 0; s < draft.stages.size(); ++s) {
     for (const ReplicaGroup& group : draft.stages[s].groups) {
-      const int room = free[at_index(group.pool)] / problem.degrees[at_index(group.degree)];
+      const int room = free[group.pool] / problem.degrees[group.degree];
       for (const int count : {1, room}) {
         if (count < 1 || count > room) continue;
         PipelineDraft moved = draft;
@@ -146,10 +146,10 @@ void DraftMoves::degrees(const PipelineDraft& draft, const Visit& visit) const {
   for (std::size_t s = 0; s < draft.stages.size(); ++s) {
     for (std::size_t g = 0; g < draft.stages[s].groups.size(); ++g) {
       const ReplicaGroup group = draft.stages[s].groups[g];
-      const int devices = group.replicas * problem.degrees[at_index(group.degree)];
+      const int devices = group.replicas * problem.degrees[group.degree];
       for (std::size_t d = 0; d < problem.degrees.size(); ++d) {
         if (static_cast<int>(d) == group.degree || devices % problem.degrees[d] != 0) continue;
-        if (problem.degrees[d] > problem.pools[at_index(group.pool)].devices_per_node) continue;
+        if (problem.degrees[d] > problem.pools[group.pool].devices_per_node) continue;
         PipelineDraft moved = draft;
         moved.stages[s].groups[g].degree = static_cast<int>(d);
         moved.stages[s].groups[g].replicas = devices / problem.degrees[d];
@@ -198,14 +198,13 @@ void DraftMoves::warm_ups(const PipelineDraft& draft, const Visit& visit) const 
       PipelineDraft moved = draft;
       bool allowed = by != 0;
       for (int s = 0; s <= k; ++s) {
-        int& warm_up = moved.stages[at_index(s)].warm_up;
+        int& warm_up = moved.stages[s].warm_up;
         warm_up = std::min(warm_up + by, draft.micro_batches);
         // Fewer forwards than positions follow would stall the pipeline; see pipeline_ends().
         allowed = allowed && warm_up >= std::min(draft.micro_batches, stages - 1 - s);
       }
       for (int s = 0; s + 1 < stages; ++s) {
-        allowed =
-            allowed && moved.stages[at_index(s)].warm_up >= moved.stages[at_index(s + 1)].warm_up;
+        allowed = allowed && moved.stages[s].warm_up >= moved.stages[s + 1].warm_up;
       }
       if (allowed && moved != draft) visit(std::move(moved));
     }

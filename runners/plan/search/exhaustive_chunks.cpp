@@ -20,8 +20,7 @@ ExhaustiveChunks::ExhaustiveChunks(const DraftScorer& scorer,
       schedules_(chunked_schedules(schedules)),
       zero_stage_(zero_stage) {
   for (const ReplicaGroup& type : choices_.types()) {
-    const auto& times = problem_.pools[at_index(type.pool)]
-                            .times[at_index(type.degree)][at_index(type.samples - 1)];
+    const auto& times = problem_.pools[type.pool].times[type.degree][type.samples - 1];
     attention_ = attention_ || std::any_of(times.begin(), times.end(),
                                            [](const LayerTimes& t) { return t.attention_s > 0; });
   }
@@ -61,8 +60,8 @@ void ExhaustiveChunks::next_position(std::vector<Groups>& positions) {
 
 void ExhaustiveChunks::cut(const std::vector<Groups>& positions, const DraftSchedule& schedule,
                            int chunks) {
-  const std::size_t stages = positions.size() * at_index(chunks);
-  if (stages > at_index(problem_.layers)) return;
+  const std::size_t stages = positions.size() * static_cast<std::size_t>(chunks);
+  if (stages > static_cast<std::size_t>(problem_.layers)) return;
   PipelineDraft draft;
   draft.schedule = schedule.name;
   draft.chunks = chunks;
@@ -71,7 +70,7 @@ void ExhaustiveChunks::cut(const std::vector<Groups>& positions, const DraftSche
   draft.stages.resize(stages);
   if (scorer_.order_of(draft) == nullptr) return;
   for (std::size_t s = 0; s < stages; ++s) {
-    draft.stages[s].groups = positions[at_index(draft.position_of(static_cast<int>(s)))];
+    draft.stages[s].groups = positions[draft.position_of(StageId(s)).index()];
   }
   std::vector<double> busy(positions.size(), 0);
   next_stage(draft, 0, busy);
@@ -81,7 +80,7 @@ void ExhaustiveChunks::next_stage(PipelineDraft& draft, std::size_t s, std::vect
   if (s == draft.stages.size()) return score(draft);
   const int first = s == 0 ? 0 : draft.stages[s - 1].end;
   const int most = problem_.layers - static_cast<int>(draft.stages.size() - 1 - s);
-  double& own = busy[at_index(draft.position_of(static_cast<int>(s)))];
+  double& own = busy[draft.position_of(StageId(s)).index()];
   for (int end = s + 1 == draft.stages.size() ? most : first + 1; end <= most; ++end) {
     for (const Recomputation r :
          {Recomputation::none, Recomputation::selective, Recomputation::full}) {

@@ -23,11 +23,10 @@ ExhaustiveSearch::ExhaustiveSearch(const DraftScorer& scorer, int zero_stage)
       problem_(scorer.problem()),
       choices_(problem_, scorer.sums()),
       zero_stage_(zero_stage) {
-  const auto layers = at_index(problem_.layers);
+  const auto layers = static_cast<std::size_t>(problem_.layers);
   std::vector<double> least(layers, std::numeric_limits<double>::infinity());
   for (const ReplicaGroup& type : choices_.types()) {
-    const auto& times = problem_.pools[at_index(type.pool)]
-                            .times[at_index(type.degree)][at_index(type.samples - 1)];
+    const auto& times = problem_.pools[type.pool].times[type.degree][type.samples - 1];
     for (std::size_t l = 0; l < layers; ++l) {
       const LayerTimes& t = times[l];
       attention_ = attention_ || t.attention_s > 0;
@@ -97,8 +96,7 @@ void ExhaustiveSearch::stages_before(int end) {
 /// No order of computations lets the stage begin before one micro-batch has come to it, or end more
 /// than one micro-batch's way back before the step does.
 bool ExhaustiveSearch::hopeless(const DraftStage& stage, const ClockStage& clock) const {
-  return way_[at_index(stage.first)] + draft_.micro_batches * clock.work_s() >=
-         best_s_ * (1 + 1e-12);
+  return way_[stage.first] + draft_.micro_batches * clock.work_s() >= best_s_ * (1 + 1e-12);
 }
 
 void ExhaustiveSearch::add_stage(const DraftStage& stage) {

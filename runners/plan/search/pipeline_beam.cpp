@@ -44,7 +44,7 @@ bool PipelineBeam::in_time(const ReplicaGroup& group, LayerSums::Range range,
 
 bool PipelineBeam::has_memory(const ReplicaGroup& group, LayerSums::Range range,
                               Recomputation recomputation, const Task& task) const {
-  const double limit = problem_.pools[at_index(group.pool)].memory_bytes;
+  const double limit = problem_.pools[group.pool].memory_bytes;
   if (limit <= 0) return true;
   LayerSums::Holding holding;
   holding.recomputation = recomputation;
@@ -103,10 +103,11 @@ std::int64_t PipelineBeam::most_samples(ReplicaGroup group, LayerSums::Range ran
 double PipelineBeam::worth(const Node& node, const Task& task) const {
   if (node.first == 0) return infinite;
   double samples = 0;
-  for (std::size_t i = at_index(node.at); i < task.order.size(); ++i) {
-    const std::size_t pool = at_index(task.order[i]);
-    const double devices = i == at_index(node.at) ? node.left : problem_.pools[pool].devices;
-    const double time = device_seconds_[pool][at_index(node.first)];
+  for (std::size_t i = node.at; i < task.order.size(); ++i) {
+    const std::size_t pool = task.order[i];
+    const double devices =
+        i == static_cast<std::size_t>(node.at) ? node.left : problem_.pools[pool].devices;
+    const double time = device_seconds_[pool][node.first];
     samples += devices * task.period_s / std::max(time, 1e-300);
   }
   return samples / static_cast<double>(task.rules.samples);
@@ -124,22 +125,22 @@ bool PipelineBeam::add_others(Node& node, std::int64_t open, const Task& task) c
   const LayerSums::Range range{node.stage.first, node.stage.end};
   while (open > 0) {
     if (++node.at >= static_cast<int>(task.order.size())) return false;
-    const int pool = task.order[at_index(node.at)];
-    node.left = problem_.pools[at_index(pool)].devices;
+    const int pool = task.order[node.at];
+    node.left = problem_.pools[pool].devices;
     ReplicaGroup best{pool, 0, 0, 0};
     for (std::size_t d = 0; d < problem_.degrees.size(); ++d) {
       const int degree = problem_.degrees[d];
-      if (degree > problem_.pools[at_index(pool)].devices_per_node || degree > node.left) break;
+      if (degree > problem_.pools[pool].devices_per_node || degree > node.left) break;
       ReplicaGroup group{pool, static_cast<int>(d), problem_.groups_of(pool, node.left, degree), 1};
       group.samples = most_samples(group, range, node.stage.recomputation, task);
-      if (group.samples * best.replicas * problem_.degrees[at_index(best.degree)] <=
+      if (group.samples * best.replicas * problem_.degrees[best.degree] <=
           best.samples * best.replicas * degree) {
         if (best.samples > 0) continue;
       }
       best = group;
     }
     if (best.samples == 0) return false;
-    const int degree = problem_.degrees[at_index(best.degree)];
+    const int degree = problem_.degrees[best.degree];
     // No more replicas than the open samples need.
     best.replicas = static_cast<int>(
         std::min<std::int64_t>(best.replicas, (open + best.samples - 1) / best.samples));
@@ -152,14 +153,14 @@ bool PipelineBeam::add_others(Node& node, std::int64_t open, const Task& task) c
 
 void PipelineBeam::add(int parent, const ReplicaGroup& group, const Task& task) {
   ++tried_;
-  const Node& before = nodes_[at_index(parent)];
+  const Node& before = nodes_[parent];
   const Reach there = reach(group, before.first, task);
   if (there.first == before.first) return;
   Node node;
   node.parent = parent;
   node.first = there.first;
   node.at = before.at;
-  node.left = before.left - group.replicas * problem_.degrees[at_index(group.degree)];
+  node.left = before.left - group.replicas * problem_.degrees[group.degree];
   node.stage.first = there.first;
   node.stage.end = before.first;
   node.stage.recomputation = there.recomputation;
@@ -172,11 +173,12 @@ void PipelineBeam::add(int parent, const ReplicaGroup& group, const Task& task) 
 
 /// All free devices of all pools in the first stage.
 void PipelineBeam::finish_with_all(int parent, const Task& task) {
-  const Node& before = nodes_[at_index(parent)];
+  const Node& before = nodes_[parent];
   DeviceCounts devices(problem_.pools.size(), 0);
-  for (std::size_t i = at_index(before.at); i < task.order.size(); ++i) {
-    const std::size_t pool = at_index(task.order[i]);
-    devices[pool] = i == at_index(before.at) ? before.left : problem_.pools[pool].devices;
+  for (std::size_t i = before.at; i < task.order.size(); ++i) {
+    const std::size_t pool = task.order[i];
+    devices[pool] =
+        i == static_cast<std::size_t>(before.at) ? before.left : problem_.pools[pool].devices;
   }
   const auto stage =
       filler_.fill_range(devices, {0, before.first}, task.in_flight, task.period_s, task.rules);
@@ -192,12 +194,12 @@ void PipelineBeam::finish_with_all(int parent, const Task& task) {
 /// Few samples to a replica, or what makes the pool's devices come out even.
 void PipelineBeam::extend(int parent, const Task& task) {
   finish_with_all(parent, task);
-  const int at = nodes_[at_index(parent)].at, left = nodes_[at_index(parent)].left;
+  const int at = nodes_[parent].at, left = nodes_[parent].left;
   if (at >= static_cast<int>(task.order.size())) return;
-  const int pool = task.order[at_index(at)];
+  const int pool = task.order[at];
   for (std::size_t d = 0; d < problem_.degrees.size(); ++d) {
     const int degree = problem_.degrees[d];
-    if (degree > problem_.pools[at_index(pool)].devices_per_node || degree > left) break;
+    if (degree > problem_.pools[pool].devices_per_node || degree > left) break;
     const int available = problem_.groups_of(pool, left, degree);
     if (available == 0) continue;
     std::vector<std::int64_t> sizes{1, 2, 3, 4};
@@ -219,9 +221,9 @@ void PipelineBeam::extend(int parent, const Task& task) {
   }
   // Or the next pool begins a stage of its own.
   if (at + 1 >= static_cast<int>(task.order.size())) return;
-  Node node = nodes_[at_index(parent)];
+  Node node = nodes_[parent];
   node.at = at + 1;
-  node.left = problem_.pools[at_index(task.order[at_index(at + 1)])].devices;
+  node.left = problem_.pools[task.order[at + 1]].devices;
   node.worth = worth(node, task);
   if (node.worth < 1 - 1e-9) return;
   nodes_.push_back(std::move(node));
@@ -232,8 +234,8 @@ PipelineDraft PipelineBeam::draft(int last, const FillRules& rules) const {
   PipelineDraft result;
   result.micro_batches = rules.micro_batches;
   result.zero_stage = rules.zero_stage;
-  for (int at = last; nodes_[at_index(at)].parent >= 0; at = nodes_[at_index(at)].parent) {
-    DraftStage stage = nodes_[at_index(at)].stage;
+  for (int at = last; nodes_[at].parent >= 0; at = nodes_[at].parent) {
+    DraftStage stage = nodes_[at].stage;
     stage.groups = ordered_groups(std::move(stage.groups));
     result.stages.push_back(std::move(stage));
   }
@@ -245,7 +247,7 @@ std::optional<PipelineDraft> PipelineBeam::fill(const std::vector<int>& order, d
   Task task{order, period_s, rules};
   nodes_.assign(1, Node());
   nodes_[0].first = problem_.layers;
-  nodes_[0].left = problem_.pools[at_index(order.front())].devices;
+  nodes_[0].left = problem_.pools[order.front()].devices;
   if (worth(nodes_[0], task) < 1 - 1e-9) return std::nullopt;
   std::vector<int> beam{0};
   for (; !beam.empty() && task.in_flight <= most_stages; ++task.in_flight) {
@@ -253,19 +255,18 @@ std::optional<PipelineDraft> PipelineBeam::fill(const std::vector<int>& order, d
     for (const int parent : beam) extend(parent, task);
     // Ties go by the rest of the state and then by number, so that the search is deterministic.
     const auto better = [&](int a, int b) {
-      const Node &x = nodes_[at_index(a)], &y = nodes_[at_index(b)];
+      const Node &x = nodes_[a], &y = nodes_[b];
       return std::tuple(-x.worth, x.first, x.at, x.left, a) <
              std::tuple(-y.worth, y.first, y.at, y.left, b);
     };
     std::sort(next_.begin(), next_.end(), better);
-    if (!next_.empty() && nodes_[at_index(next_[0])].first == 0) return draft(next_[0], rules);
+    if (!next_.empty() && nodes_[next_[0]].first == 0) return draft(next_[0], rules);
     beam.clear();
     for (const int one : next_) {
-      const Node& x = nodes_[at_index(one)];
+      const Node& x = nodes_[one];
       // Nodes of the same state have the same worth, so they are neighbours in the order.
-      const bool known = !beam.empty() && nodes_[at_index(beam.back())].first == x.first &&
-                         nodes_[at_index(beam.back())].at == x.at &&
-                         nodes_[at_index(beam.back())].left == x.left;
+      const bool known = !beam.empty() && nodes_[beam.back()].first == x.first &&
+                         nodes_[beam.back()].at == x.at && nodes_[beam.back()].left == x.left;
       if (!known) beam.push_back(one);
       if (beam.size() == beam_width) break;
     }

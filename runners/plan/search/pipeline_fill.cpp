@@ -50,7 +50,7 @@ bool PipelineFill::can_finish(PoolSet free, int first, double period_s,
   double samples = 0;
   for (std::size_t pool = 0; pool < problem_.pools.size(); ++pool) {
     if ((free >> pool & 1) == 0) continue;
-    const double time = device_seconds_[pool][at_index(first)];
+    const double time = device_seconds_[pool][first];
     if (time <= 0) return true;
     samples += problem_.pools[pool].devices * period_s / time;
   }
@@ -87,9 +87,9 @@ void PipelineFill::extend(std::size_t index, PoolSet group, int stages, double p
 
 PipelineFill::Structure PipelineFill::structure(std::size_t index) const {
   Structure result;
-  for (int at = static_cast<int>(index); at >= 0; at = states_[at_index(at)].from) {
-    const State& state = states_[at_index(at)];
-    result.insert(result.end(), at_index(state.stages), state.devices);
+  for (int at = static_cast<int>(index); at >= 0; at = states_[at].from) {
+    const State& state = states_[at];
+    result.insert(result.end(), static_cast<std::size_t>(state.stages), state.devices);
   }
   return result;
 }
@@ -141,7 +141,7 @@ bool PipelineFill::is_dominated(std::size_t index) const {
 /// is enough.
 bool PipelineFill::run(double period_s, const FillRules& rules, const std::function<bool()>& stop,
                        const std::function<void(Structure&&)>& visit) {
-  states_.assign(at_index(most_stages_ + 1) * sets_, State());
+  states_.assign(static_cast<std::size_t>(most_stages_ + 1) * sets_, State());
   states_[0].first = problem_.layers;
   const std::span<const int> counts = problem_.devices() > many_devices
                                           ? std::span<const int>(few_stage_counts)

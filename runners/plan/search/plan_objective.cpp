@@ -185,14 +185,13 @@ StepExpense step_expense(const ReadyPlan& ready, const Cluster& whole) {
   const double step_time_s = ready.predicted().step_time_s;
   StepExpense result{0.0, 0.0};
   for (std::size_t r = 0; r < ready.roles.size(); ++r) {
-    const auto& price =
-        class_of(*ready.cluster, RankId(static_cast<std::int32_t>(r))).price_per_hour;
+    const auto& price = class_of(*ready.cluster, RankId(r)).price_per_hour;
     // One device without a price leaves the sum unknown.
     if (!price) result.cost.reset();
     if (result.cost) *result.cost += *price / seconds_per_hour * step_time_s;
   }
   for (std::size_t r = 0; r < whole.ranks.size(); ++r) {
-    const DeviceClass& device = class_of(whole, RankId(static_cast<std::int32_t>(r)));
+    const DeviceClass& device = class_of(whole, RankId(r));
     if (!device.idle_watts || !device.busy_watts) result.joules.reset();
     if (result.joules) *result.joules += *device.idle_watts * step_time_s;
   }
@@ -200,7 +199,7 @@ StepExpense step_expense(const ReadyPlan& ready, const Cluster& whole) {
   // A computing device draws its busy watts instead of its idle ones.
   const std::vector<double> busy = ready.busy_s();
   for (std::size_t r = 0; r < busy.size(); ++r) {
-    const DeviceClass& device = class_of(*ready.cluster, RankId(static_cast<std::int32_t>(r)));
+    const DeviceClass& device = class_of(*ready.cluster, RankId(r));
     *result.joules += (*device.busy_watts - *device.idle_watts) * std::min(busy[r], step_time_s);
   }
   return result;

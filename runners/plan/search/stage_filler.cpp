@@ -42,9 +42,9 @@ StageFiller::StageFiller(const DraftScorer& scorer) : scorer_(scorer) {
 StageFiller::Capacity StageFiller::capacity(ReplicaGroup group, LayerSums::Range range,
                                             const LayerSums::Holding& holding, double period_s,
                                             const FillRules& rules) const {
-  const double limit = scorer_.problem().pools[at_index(group.pool)].memory_bytes;
+  const double limit = scorer_.problem().pools[group.pool].memory_bytes;
   const LayerSums& sums = scorer_.sums();
-  const auto& sizes = sizes_[at_index(group.pool)][at_index(group.degree)];
+  const auto& sizes = sizes_[group.pool][group.degree];
   const auto in_time = std::partition_point(sizes.begin(), sizes.end(), [&](std::int64_t samples) {
     group.samples = samples;
     return samples <= rules.samples &&
@@ -178,7 +178,7 @@ std::optional<DraftStage> StageFiller::balance(const DraftStage& stage,
   // The shortest period at which all have room: of the times of every group and size.
   std::vector<double> periods;
   for (ReplicaGroup group : groups) {
-    for (const std::int64_t size : sizes_[at_index(group.pool)][at_index(group.degree)]) {
+    for (const std::int64_t size : sizes_[group.pool][group.degree]) {
       group.samples = size;
       periods.push_back(scorer_.sums().work(group, range, stage.recomputation).total());
     }

@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <variant>
 
-#include "metrics/base/quantity.hpp"
+#include "metrics/base/id.hpp"
 
 namespace heteroperf {
 namespace {
@@ -20,14 +20,14 @@ namespace {
 /// nothing changes.
 class RowCutter {
  public:
-  RowCutter(const TensorShard& shard, const std::vector<int>& stage_of, int stage)
+  RowCutter(const TensorShard& shard, const std::vector<StageId>& stage_of, StageId stage)
       : shard_(shard), nodes_(shard.graph.nodes()), stage_of_(stage_of), stage_(stage) {
     users_.resize(nodes_.size());
     cuts_.works.resize(nodes_.size());
     cuts_.keeps.resize(nodes_.size());
     for (std::size_t n = 0; n < nodes_.size(); ++n) {
       if (stage_of_[n] != stage_) continue;
-      for (const NodeId input : nodes_[n].inputs) users_[position(input)].push_back(n);
+      for (const NodeId input : nodes_[n].inputs) users_[input.index()].push_back(n);
       cuts_.works[n] = goes_row_by_row(n);
     }
   }
@@ -57,8 +57,8 @@ class RowCutter {
   /// The engine runs a linear that is whole and the sum behind it as one operation.
   bool may_fuse(std::size_t n) const {
     return std::any_of(nodes_[n].inputs.begin(), nodes_[n].inputs.end(), [&](NodeId input) {
-      return std::holds_alternative<Linear>(nodes_[position(input)].attributes) &&
-             !shard_.output_is_partial[position(input)];
+      return std::holds_alternative<Linear>(nodes_[input.index()].attributes) &&
+             !shard_.output_is_partial[input.index()];
     });
   }
 
@@ -78,8 +78,8 @@ class RowCutter {
 
   const TensorShard& shard_;
   const std::vector<Node>& nodes_;
-  const std::vector<int>& stage_of_;
-  int stage_;
+  const std::vector<StageId>& stage_of_;
+  StageId stage_;
   std::vector<std::vector<std::size_t>> users_;  ///< by node: those in the stage
   RowCuts cuts_;
 };
@@ -88,7 +88,7 @@ class RowCutter {
 
 bool RowCuts::any() const { return std::find(keeps.begin(), keeps.end(), true) != keeps.end(); }
 
-RowCuts row_cuts(const TensorShard& shard, const std::vector<int>& stage_of, int stage) {
+RowCuts row_cuts(const TensorShard& shard, const std::vector<StageId>& stage_of, StageId stage) {
   return RowCutter(shard, stage_of, stage).run();
 }
 

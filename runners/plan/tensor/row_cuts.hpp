@@ -24,7 +24,7 @@ struct RowCuts {
 /// The nodes of one stage that work on rows: layer norms, RMS norms and sums of whole {positions,
 /// width} tensors work on rows where all their inputs are kept by rows, and a tensor is kept by
 /// rows where all that takes it works on rows.
-RowCuts row_cuts(const TensorShard& shard, const std::vector<int>& stage_of, int stage);
+RowCuts row_cuts(const TensorShard& shard, const std::vector<StageId>& stage_of, StageId stage);
 
 /// Rows of `index` among `degree` ranks.
 struct RowRangeOfRank {

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "metrics/base/error.hpp"
-#include "metrics/base/quantity.hpp"
+#include "metrics/base/id.hpp"
 #include "runners/plan/tensor/tensor_roles.hpp"
 
 namespace heteroperf {
@@ -47,12 +47,12 @@ class ShardMaker {
     shard_.graph.name = full_.name;
     shard_.first_of_vocabulary.assign(count, 0);
     shard_.vocabulary.assign(count, 0);
-    for (std::size_t n = 0; n < count; ++n) add(NodeId(static_cast<std::int32_t>(n)));
+    for (std::size_t n = 0; n < count; ++n) add(NodeId(n));
     return std::move(shard_);
   }
 
  private:
-  TensorRole role(NodeId id) const { return roles_.role[position(id)]; }
+  TensorRole role(NodeId id) const { return roles_.role[id.index()]; }
   bool splits(NodeId id) const { return role(id) == TensorRole::column; }
 
   void add(NodeId id) {
@@ -80,7 +80,7 @@ class ShardMaker {
   }
 
   Intervals columns(NodeId id) const {
-    const HeadPacking& packing = roles_.packing[position(id)];
+    const HeadPacking& packing = roles_.packing[id.index()];
     if (packing.plain()) return {part(full_.node(id).output.back())};
     const auto heads = [&](std::int64_t before, std::int64_t of_kind) {
       const ParameterShard::Interval own = part(of_kind);
@@ -95,8 +95,8 @@ class ShardMaker {
   void note_vocabulary(NodeId id) {
     const Node& node = full_.node(id);
     const auto note = [&](NodeId whose, std::int64_t extent) {
-      shard_.first_of_vocabulary[position(whose)] = part(extent).first;
-      shard_.vocabulary[position(whose)] = extent;
+      shard_.first_of_vocabulary[whose.index()] = part(extent).first;
+      shard_.vocabulary[whose.index()] = extent;
     };
     if (role(id) == TensorRole::vocabulary)
       note(id, std::get<Embedding>(node.attributes).vocabulary);
@@ -112,8 +112,7 @@ class ShardMaker {
     Attributes attributes = full_.node(id).attributes;
     if (role(id) == TensorRole::whole) return attributes;
     if (auto* linear = std::get_if<Linear>(&attributes)) {
-      if (role(id) == TensorRole::column)
-        linear->out_features = total(shard_.columns[position(id)]);
+      if (role(id) == TensorRole::column) linear->out_features = total(shard_.columns[id.index()]);
       // The bias is added once to the sum, not once per rank.
       if (role(id) == TensorRole::row) linear->bias = linear->bias && shard_.index == 0;
     } else if (auto* table = std::get_if<Embedding>(&attributes)) {
@@ -144,10 +143,10 @@ class ShardMaker {
     const Node& node = full_.node(id);
     switch (role(id)) {
       case TensorRole::column:
-        for (ParameterShard& shard : shards) shard.intervals = shard_.columns[position(id)];
+        for (ParameterShard& shard : shards) shard.intervals = shard_.columns[id.index()];
         break;
       case TensorRole::row:
-        shards[0] = {1, shard_.columns[position(node.inputs[0])]};
+        shards[0] = {1, shard_.columns[node.inputs[0].index()]};
         break;
       case TensorRole::vocabulary:
         shards[0] = {0, {part(node.parameters[0].shape[0])}};
@@ -174,12 +173,12 @@ TensorShard tensor_shard(const ModelGraph& graph, int degree, int index) {
 }
 
 std::vector<bool> gradient_is_partial_within(const TensorShard& shard,
-                                             const std::vector<int>& stage_of, int stage) {
+                                             const std::vector<StageId>& stage_of, StageId stage) {
   std::vector<bool> partial(shard.gradient_is_partial.size());
   for (std::size_t n = 0; n < partial.size(); ++n) {
     if (stage_of[n] != stage || !shard.splits_inputs[n]) continue;
     for (const NodeId input : shard.graph.nodes()[n].inputs) {
-      partial[position(input)] = shard.gradient_is_partial[position(input)];
+      partial[input.index()] = shard.gradient_is_partial[input.index()];
     }
   }
   return partial;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "runners/plan/plan.hpp"
 #include "workloads/graph/model_graph.hpp"
 
 namespace heteroperf {
@@ -61,6 +62,6 @@ TensorShard tensor_shard(const ModelGraph& graph, int degree, int index);
 /// the ranks of that stage sum the gradient before it is used or sent to an earlier stage; what a
 /// later stage sends back is whole and comes to it after that sum.
 std::vector<bool> gradient_is_partial_within(const TensorShard& shard,
-                                             const std::vector<int>& stage_of, int stage);
+                                             const std::vector<StageId>& stage_of, StageId stage);
 
 }  // namespace heteroperf

@@ -23,7 +23,7 @@
 #include <utility>
 
 #include "metrics/base/error.hpp"
-#include "metrics/base/quantity.hpp"
+#include "metrics/base/id.hpp"
 #include "workloads/graph/graph_counts.hpp"
 
 namespace heteroperf {
@@ -78,10 +78,10 @@ class RoleFinder {
   }
 
  private:
-  static NodeId id(std::size_t n) { return NodeId(static_cast<std::int32_t>(n)); }
+  static NodeId id(std::size_t n) { return NodeId(n); }
   const Node& node(std::size_t n) const { return graph_.nodes()[n]; }
   std::size_t count() const { return kept_whole_.size(); }
-  std::size_t owner_of(const Linear& linear) const { return position(graph_.find(linear.tied_to)); }
+  std::size_t owner_of(const Linear& linear) const { return graph_.find(linear.tied_to).index(); }
   bool cut(NodeId node) const { return roles_.cuts_output(node); }
 
   void assign_roles() {
@@ -104,7 +104,7 @@ class RoleFinder {
       return TensorRole::local;
     }
     for (const NodeId input : inputs) {
-      if (cut(input)) misfits_.push_back(position(input));
+      if (cut(input)) misfits_.push_back(input.index());
     }
     return TensorRole::whole;
   }
@@ -144,7 +144,7 @@ class RoleFinder {
     const Node& taker = graph_.node(user);
     if (const auto* attention = as<Attention>(taker)) return packing_of(*attention);
     if (const auto* rotary = as<Rotary>(taker)) return packing_of(*rotary);
-    return works_on_elements(taker) ? roles_.packing[position(user)] : HeadPacking{};
+    return works_on_elements(taker) ? roles_.packing[user.index()] : HeadPacking{};
   }
 
   /// False when there were none.
@@ -154,7 +154,7 @@ class RoleFinder {
     Regions regions(count());
     for (std::size_t n = 0; n < count(); ++n) {
       if (roles_.role[n] != TensorRole::local) continue;
-      for (const NodeId input : node(n).inputs) regions.join(n, position(input));
+      for (const NodeId input : node(n).inputs) regions.join(n, input.index());
     }
     for (const std::size_t misfit : misfits_) {
       for (std::size_t n = 0; n < count(); ++n) {

@@ -30,7 +30,7 @@ struct TensorRoles {
 
   /// True when a rank holds some columns of the node's output only.
   bool cuts_output(NodeId node) const {
-    const TensorRole r = role[static_cast<std::size_t>(node.value())];
+    const TensorRole r = role[node.index()];
     return r == TensorRole::column || r == TensorRole::local;
   }
 };

@@ -14,6 +14,7 @@
 #include <cmath>
 
 #include "metrics/base/error.hpp"
+#include "metrics/base/id.hpp"
 #include "metrics/base/quantity.hpp"
 #include "runners/plan/plan_bytes.hpp"
 #include "runners/plan/staged_graph.hpp"
@@ -70,7 +71,7 @@ ModelOperations model_operations(const ModelGraph& graph, Precision precision) {
   for (const FusedWork& work : works.of(0, 1, 0).operations) {
     const auto known = std::find_if(result.operations.begin(), result.operations.end(),
                                     [&](const FusedWork& other) { return alike(work, other); });
-    result.measured_as[position(work.last)] =
+    result.measured_as[work.last.index()] =
         known == result.operations.end() ? work.last : known->last;
     if (known == result.operations.end()) result.operations.push_back(work);
   }

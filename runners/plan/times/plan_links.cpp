@@ -13,6 +13,7 @@
 #include <map>
 #include <set>
 
+#include "metrics/base/id.hpp"
 #include "metrics/base/quantity.hpp"
 #include "runners/plan/plan_bytes.hpp"
 
@@ -33,11 +34,11 @@ double PlanLinks::ring_s(const std::vector<RankId>& ranks, double bytes) const {
   return 2 * (count - 1) / count * bytes * seconds_per_byte + 2 * (count - 1) * latency;
 }
 
-std::vector<RankId> PlanLinks::ring_of(const std::vector<int>& stages) const {
+std::vector<RankId> PlanLinks::ring_of(const std::vector<StageId>& stages) const {
   std::vector<RankId> ranks;
   std::set<RankId> seen;
-  for (const int stage : stages) {
-    for (const StageReplica& replica : plan_.stages[at_index(stage)].replicas) {
+  for (const StageId stage : stages) {
+    for (const StageReplica& replica : plan_.stages[stage].replicas) {
       const RankId rank = replica.ranks.front();
       if (seen.insert(rank).second) ranks.push_back(rank);
     }
@@ -48,9 +49,9 @@ std::vector<RankId> PlanLinks::ring_of(const std::vector<int>& stages) const {
 /// Calls visit(from, to, samples that both have).
 template <class Visit>
 void PlanLinks::for_each_pair(const StageEdge& edge, int direction, Visit visit) const {
-  const auto of_direction = [&](int stage) {
+  const auto of_direction = [&](StageId stage) {
     std::vector<const StageReplica*> replicas;
-    for (const StageReplica& one : plan_.stages[at_index(stage)].replicas) {
+    for (const StageReplica& one : plan_.stages[stage].replicas) {
       if (one.direction == direction) replicas.push_back(&one);
     }
     return replicas;
@@ -97,7 +98,7 @@ std::vector<RankId> PlanLinks::distinct_ranks() const {
   std::map<std::string, int> seen;
   std::vector<RankId> ranks;
   for (int rank = 0, end = plan_.ranks(); rank < end; ++rank) {
-    if (pairs || ++seen[cluster_.ranks[at_index(rank)].cluster] <= 2) ranks.emplace_back(rank);
+    if (pairs || ++seen[cluster_.ranks[rank].cluster] <= 2) ranks.emplace_back(rank);
   }
   return ranks;
 }

@@ -20,7 +20,7 @@ class PlanLinks {
   /// link of the ring.
   double ring_s(const std::vector<RankId>& ranks, double bytes) const;
   /// A rank of each replica of these stages, in a ring.
-  std::vector<RankId> ring_of(const std::vector<int>& stages) const;
+  std::vector<RankId> ring_of(const std::vector<StageId>& stages) const;
   /// The largest message between two replicas of the edge's stages, over the slowest link.
   double message_s(const StageEdge& edge, const std::vector<NodeId>& nodes) const;
   /// Two float64 numbers, in as many rounds as a tree has levels.

@@ -27,14 +27,14 @@ class UseSum {
         works_(graph, staged, precision) {}
 
   RateUse run() {
-    for (std::size_t stage = 0; stage < plan_.stages.size(); ++stage) {
+    for (const StageId stage : plan_.stages.ids()) {
       const auto& replicas = plan_.stages[stage].replicas;
       std::set<int> directions;
       for (const StageReplica& replica : replicas) directions.insert(replica.direction);
       // Each replica of a direction runs every pass so often in a step.
       const double passes =
           static_cast<double>(plan_.micro_batches) / static_cast<double>(directions.size());
-      for (const StageReplica& replica : replicas) add(static_cast<int>(stage), replica, passes);
+      for (const StageReplica& replica : replicas) add(stage, replica, passes);
     }
     RateUse use;
     for (auto& [key, operation] : sums_) use.operations.push_back(std::move(operation));
@@ -44,13 +44,12 @@ class UseSum {
   }
 
  private:
-  void add(int stage, const StageReplica& replica, double passes) {
+  void add(StageId stage, const StageReplica& replica, double passes) {
     const auto degree = static_cast<int>(replica.ranks.size());
-    const Recomputation again = plan_.stages[static_cast<std::size_t>(stage)].recomputation;
+    const Recomputation again = plan_.stages[stage].recomputation;
     for (int index = 0; index < degree; ++index) {
       const RankId rank = replica.ranks[static_cast<std::size_t>(index)];
-      const std::string& device =
-          cluster_.ranks[static_cast<std::size_t>(rank.value())].device_class;
+      const std::string& device = cluster_.ranks[rank.index()].device_class;
       for (const FusedWork& work : works_.of(stage, degree, index).operations) {
         const bool twice =
             again == Recomputation::full || (again == Recomputation::selective && work.attention);

@@ -15,6 +15,7 @@
 #include <set>
 
 #include "metrics/base/error.hpp"
+#include "metrics/base/id.hpp"
 #include "metrics/base/quantity.hpp"
 #include "runners/plan/plan_bytes.hpp"
 #include "runners/plan/times/class_rates.hpp"
@@ -41,9 +42,9 @@ class TimesMaker {
 
   StageTimes run() {
     check();
-    for (int stage = 0; stage < staged_.stages(); ++stage) {
+    for (const StageId stage : staged_.nodes.ids()) {
       auto& replicas = result_.compute.emplace_back();
-      for (const StageReplica& replica : plan_.stages[at_index(stage)].replicas) {
+      for (const StageReplica& replica : plan_.stages[stage].replicas) {
         replicas.push_back(known_compute(stage, replica));
       }
       result_.reduction_s.push_back(reduction(stage));
@@ -71,7 +72,7 @@ class TimesMaker {
     }
     std::set<std::string> missing;
     for (int rank = 0, end = std::min(ranks, plan_.ranks()); rank < end; ++rank) {
-      const std::string& name = cluster_.ranks[at_index(rank)].device_class;
+      const std::string& name = cluster_.ranks[rank].device_class;
       if (rates_.rate(name) == nullptr) missing.insert(name);
     }
     for (const std::string& name : missing) {
@@ -83,13 +84,13 @@ class TimesMaker {
   }
 
   const std::string& class_of(RankId rank) const {
-    return cluster_.ranks[at_index(rank.value())].device_class;
+    return cluster_.ranks[rank.index()].device_class;
   }
 
   /// Replicas of one stage on like devices and links take the same.
-  const StageTimes::Compute& known_compute(int stage, const StageReplica& replica) {
-    std::string key =
-        fmt::format("{} {} {}", stage, replica.micro_batch, links_.ring_s(replica.ranks, 1e9));
+  const StageTimes::Compute& known_compute(StageId stage, const StageReplica& replica) {
+    std::string key = fmt::format("{} {} {}", stage.value(), replica.micro_batch,
+                                  links_.ring_s(replica.ranks, 1e9));
     for (const RankId rank : replica.ranks) key += " " + class_of(rank);
     const auto known = known_.find(key);
     if (known != known_.end()) return known->second;
@@ -98,13 +99,13 @@ class TimesMaker {
 
  public:
   /// The passes of the slowest rank of the replica, with the sums that its ranks share.
-  StageTimes::Compute compute(int stage, const StageReplica& replica) {
+  StageTimes::Compute compute(StageId stage, const StageReplica& replica) {
     StageTimes::Compute most;
     const auto degree = static_cast<int>(replica.ranks.size());
     std::vector<std::pair<const StageWork*, const std::string*>> done;
     for (int index = 0; index < degree; ++index) {
       const StageWork& work = works_.of(stage, degree, index);
-      const std::string& device = class_of(replica.ranks[at_index(index)]);
+      const std::string& device = class_of(replica.ranks[index]);
       const bool known = std::any_of(done.begin(), done.end(), [&](const auto& one) {
         return one.first == &work && *one.second == device;
       });
@@ -114,7 +115,7 @@ class TimesMaker {
       add_slower(passes(stage, work, device, replica.micro_batch), most);
     }
     if (degree > 1) add_tensor_sums(works_.of(stage, degree, 0), replica, most);
-    const bool full = plan_.stages[at_index(stage)].recomputation == Recomputation::full;
+    const bool full = plan_.stages[stage].recomputation == Recomputation::full;
     // Full recomputation is a forward pass of its own, before the backward.
     if (full) most.recompute_s = most.forward_s;
     return most;
@@ -127,10 +128,10 @@ class TimesMaker {
     most.weight_gradient_s = std::max(most.weight_gradient_s, one.weight_gradient_s);
   }
 
-  StageTimes::Compute passes(int stage, const StageWork& work, const std::string& device,
+  StageTimes::Compute passes(StageId stage, const StageWork& work, const std::string& device,
                              std::int64_t micro_batch) const {
     const auto samples = static_cast<double>(micro_batch);
-    const bool selective = plan_.stages[at_index(stage)].recomputation == Recomputation::selective;
+    const bool selective = plan_.stages[stage].recomputation == Recomputation::selective;
     StageTimes::Compute sum;
     for (const FusedWork& one : work.operations) {
       const auto seconds = [&](TrainingPass pass) {
@@ -160,14 +161,14 @@ class TimesMaker {
 
   /// Elements of the parameters that the fullest rank of a stage holds; tied tables held elsewhere
   /// too are left to add_tied().
-  double parameters(int stage) {
+  double parameters(StageId stage) {
     double most = 0;
-    for (const StageReplica& replica : plan_.stages[at_index(stage)].replicas) {
+    for (const StageReplica& replica : plan_.stages[stage].replicas) {
       const auto degree = static_cast<int>(replica.ranks.size());
       for (int index = 0; index < degree; ++index) {
         const TensorShard& shard = works_.shards().of(degree, index);
         double sum = 0;
-        for (const NodeId id : staged_.nodes[at_index(stage)]) {
+        for (const NodeId id : staged_.nodes[stage]) {
           if (!is_tied(id)) sum += parameter_elements(shard.graph.node(id));
         }
         most = std::max(most, sum);
@@ -184,22 +185,22 @@ class TimesMaker {
   double master_bytes() const { return static_cast<double>(bytes_per_master(precision_)); }
 
   /// Seconds of the sum of a stage's own gradients over its replicas.
-  double reduction(int stage) {
+  double reduction(StageId stage) {
     return links_.ring_s(links_.ring_of({stage}), parameters(stage) * master_bytes());
   }
 
   /// Every holder's stage waits for the sum over all of them.
   void add_tied(const StagedGraph::Tied& tied) {
-    const PlanStage& owner = plan_.stages[at_index(tied.stages.front())];
+    const PlanStage& owner = plan_.stages[tied.stages.front()];
     const auto degree = static_cast<double>(owner.replicas.front().ranks.size());
     const double elements = parameter_elements(graph_.node(tied.owner)) / degree;
     const double time = links_.ring_s(links_.ring_of(tied.stages), elements * master_bytes());
-    for (const int stage : tied.stages) result_.reduction_s[at_index(stage)] += time;
+    for (const StageId stage : tied.stages) result_.reduction_s[stage] += time;
   }
 
   /// Seconds of the slowest rank's update; with ZeRO-1 a replica updates its share alone.
-  double optimizer(int stage) {
-    const PlanStage& s = plan_.stages[at_index(stage)];
+  double optimizer(StageId stage) {
+    const PlanStage& s = plan_.stages[stage];
     // The stage's own parameters, and its share of every tied table that it holds a copy of.
     double elements = parameters(stage);
     for (const StagedGraph::Tied& tied : staged_.tied) {
@@ -240,7 +241,7 @@ StageTimes stage_times(const ModelGraph& graph, const StagedGraph& staged, const
 }
 
 StageTimes::Compute replica_times(const ModelGraph& graph, const StagedGraph& staged,
-                                  const Plan& plan, int stage, const StageReplica& replica,
+                                  const Plan& plan, StageId stage, const StageReplica& replica,
                                   const Cluster& cluster, Precision precision,
                                   StageWorkTable& works) {
   return TimesMaker(graph, staged, plan, cluster, precision, {}, works).compute(stage, replica);

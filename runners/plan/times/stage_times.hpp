@@ -18,11 +18,11 @@ struct StageTimes {
     double forward_s = 0, input_gradient_s = 0, weight_gradient_s = 0;
     double recompute_s = 0;  ///< before the backward; 0 where nothing is recomputed
   };
-  std::vector<std::vector<Compute>> compute;  ///< [stage][replica]
+  IdVector<StageId, IdVector<ReplicaId, Compute>> compute;
   /// An edge's message for one micro-batch, one way, between the slowest pair of replicas.
-  std::vector<double> activation_s, gradient_s;  ///< [StagedGraph::edges]
+  std::vector<double> activation_s, gradient_s;  ///< by StagedGraph::edges
   /// Summing a stage's gradients over its replicas, and its share of the optimizer.
-  std::vector<double> reduction_s, optimizer_s;  ///< [stage]
+  IdVector<StageId, double> reduction_s, optimizer_s;
   /// The last exchange of a step: loss and gradient norm over all ranks.
   double agreement_s = 0;
 };
@@ -38,7 +38,7 @@ StageTimes stage_times(const ModelGraph& graph, const StagedGraph& staged, const
 /// `works` is of `graph` and `staged`. Requires a cluster that has the replica's ranks and their
 /// rates.
 StageTimes::Compute replica_times(const ModelGraph& graph, const StagedGraph& staged,
-                                  const Plan& plan, int stage, const StageReplica& replica,
+                                  const Plan& plan, StageId stage, const StageReplica& replica,
                                   const Cluster& cluster, Precision precision,
                                   StageWorkTable& works);
 

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <variant>
 
+#include "metrics/base/id.hpp"
 #include "metrics/base/quantity.hpp"
 #include "runners/plan/memory/memory_groups.hpp"
 #include "runners/plan/plan_bytes.hpp"
@@ -203,7 +204,7 @@ PassTime pass_time(const ClassRates& rates, const std::string& device_class, con
   return time;
 }
 
-const StageWork& StageWorkTable::of(int stage, int degree, int index) {
+const StageWork& StageWorkTable::of(StageId stage, int degree, int index) {
   const auto known = known_.find({stage, degree, index});
   if (known != known_.end()) return *known->second;
   StageWork made = make(stage, shards_.of(degree, index));
@@ -240,7 +241,7 @@ FusedWork StageWorkTable::make_operation(const ModelGraph& graph,
 }
 
 /// Sums: partial outputs and gradients, and the two small ones of a loss over a cut vocabulary.
-StageWork StageWorkTable::make(int stage, const TensorShard& shard) const {
+StageWork StageWorkTable::make(StageId stage, const TensorShard& shard) const {
   const double element = static_cast<double>(bytes_per_element(precision_));
   const auto size_of = [&](const Node& node) {
     return static_cast<double>(element_count(node.output)) * element;
@@ -250,11 +251,11 @@ StageWork StageWorkTable::make(int stage, const TensorShard& shard) const {
     work.operations.push_back(make_operation(shard.graph, group));
   }
   if (shard.degree == 1) return work;
-  for (const NodeId id : staged_.nodes[static_cast<std::size_t>(stage)]) {
+  for (const NodeId id : staged_.nodes[stage]) {
     const Node& node = shard.graph.node(id);
-    if (shard.output_is_partial[position(id)]) work.forward_sums.push_back(size_of(node));
+    if (shard.output_is_partial[id.index()]) work.forward_sums.push_back(size_of(node));
     if (!std::holds_alternative<CrossEntropy>(node.attributes)) continue;
-    if (shard.vocabulary[position(id)] == 0) continue;
+    if (shard.vocabulary[id.index()] == 0) continue;
     const Shape& logits = shard.graph.node(node.inputs[0]).output;
     const double rows =
         static_cast<double>(element_count(logits)) / static_cast<double>(logits.back());

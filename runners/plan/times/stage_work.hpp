@@ -75,18 +75,18 @@ class StageWorkTable {
       : staged_(staged), precision_(precision), shards_(graph) {}
 
   /// The same address for equal work of one stage and degree. Stays valid.
-  const StageWork& of(int stage, int degree, int index);
+  const StageWork& of(StageId stage, int degree, int index);
   ShardTable& shards() { return shards_; }
 
  private:
-  StageWork make(int stage, const TensorShard& shard) const;
+  StageWork make(StageId stage, const TensorShard& shard) const;
   FusedWork make_operation(const ModelGraph& graph, const std::vector<std::size_t>& nodes) const;
 
   const StagedGraph& staged_;
   Precision precision_;
   ShardTable shards_;
   std::deque<StageWork> works_;
-  std::map<std::tuple<int, int, int>, const StageWork*> known_;
+  std::map<std::tuple<StageId, int, int>, const StageWork*> known_;
 };
 
 }  // namespace heteroperf

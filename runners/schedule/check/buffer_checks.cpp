@@ -124,7 +124,7 @@ class BufferCheck {
   /// An INTERACT reads the outputs of its members and fills a buffer with the result.
   void interact(const Instruction& i, std::int32_t collective) {
     if (collective < 0) return;
-    tasks_.for_each_member_slot(rank_, i.edge, i.micro_batch,
+    tasks_.for_each_member_slot(rank_, i.interaction(), i.micro_batch,
                                 [&](std::int32_t slot) { read(values_.output(slot)); });
     fill(i, values_.interaction(collective));
   }
@@ -176,11 +176,10 @@ class BufferCheck {
 void check_memory(const Schedule& schedule, std::optional<double> limit, Findings& findings) {
   if (!limit) return;
   constexpr double rounding = 1e-9;
-  const auto segments = static_cast<int>(schedule.graph.segments.size());
   for (std::size_t rank = 0; rank < schedule.programs.size(); ++rank) {
     double held = 0, peak = 0;
     for (const Instruction& i : schedule.programs[rank]) {
-      if (i.segment < 0 || i.segment >= segments) continue;
+      if (!schedule.graph.segments.contains(i.segment)) continue;
       held += memory_change(i.op) * schedule.graph.segments[i.segment].activation /
               schedule.graph.parts;
       peak = std::max(peak, held);

@@ -134,19 +134,19 @@ class NcclMachine {
   }
 
  private:
-  std::pair<int, int> pair_of(int edge) const {
+  std::pair<int, int> pair_of(EdgeId edge) const {
     return std::minmax({messages_.rank_from(edge), messages_.rank_to(edge)});
   }
 
   void number_pairs() {
-    for (int e = 0; e < static_cast<int>(schedule_.graph.edges.size()); ++e) {
+    for (const EdgeId e : schedule_.graph.edges.ids()) {
       if (messages_.crosses(e)) pairs_.push_back(pair_of(e));
     }
     sort_unique(pairs_);
   }
 
   /// The stream of a rank for its messages with the rank at the other end of an edge.
-  std::int32_t stream(int rank, int edge) const {
+  std::int32_t stream(int rank, EdgeId edge) const {
     const auto pair = pair_of(edge);
     const auto place = std::lower_bound(pairs_.begin(), pairs_.end(), pair) - pairs_.begin();
     return schedule_.graph.ranks + 2 * static_cast<std::int32_t>(place) + (rank == pair.second);
@@ -185,8 +185,8 @@ class NcclMachine {
     const std::int32_t slot = tasks_.slot(i);
     if (slot < 0) return;
     const Numbers& received = receivers_.event[i.op != Op::forward];
-    tasks_.for_each_input(i.op, slot, [&](std::int32_t, int edge) {
-      const std::int32_t message = edge < 0 ? -1 : messages_.of(edge, slot);
+    tasks_.for_each_input(i.op, slot, [&](std::int32_t, EdgeId edge) {
+      const std::int32_t message = edge == EdgeId::none() ? -1 : messages_.of(edge, slot);
       if (message < 0 || received[message] < 0) return;
       machine.require(event, sets_.find(received[message]));
     });
@@ -280,8 +280,8 @@ class DependencyMachine {
     const std::int32_t slot = tasks_.slot(i);
     if (slot < 0) return;
     const Numbers& maker = makers_.event[i.op != Op::forward];
-    tasks_.for_each_input(i.op, slot, [&](std::int32_t input, int edge) {
-      if (edge < 0 || !messages_.crosses(edge)) return;
+    tasks_.for_each_input(i.op, slot, [&](std::int32_t input, EdgeId edge) {
+      if (edge == EdgeId::none() || !messages_.crosses(edge)) return;
       machine.require(event, maker[input] < 0 ? nobody_ : maker[input]);
     });
   }

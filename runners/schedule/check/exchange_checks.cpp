@@ -27,7 +27,7 @@ class MessageCheck {
         findings_(findings) {}
 
   void run() {
-    for (int edge = 0; edge < static_cast<int>(graph_.edges.size()); ++edge) {
+    for (const EdgeId edge : graph_.edges.ids()) {
       if (messages_.crosses(edge)) check_edge(edge);
     }
     for (int rank = 0; rank < graph_.ranks; ++rank) check_program(rank);
@@ -42,7 +42,7 @@ class MessageCheck {
   }
 
   /// Every slot of an edge needs an activation, and a gradient where one flows back.
-  void check_edge(int e) {
+  void check_edge(EdgeId e) {
     const Edge& edge = graph_.edges[e];
     for (std::int32_t slot = tasks_.first_slot(edge.from); slot < tasks_.first_slot(edge.from + 1);
          ++slot) {
@@ -54,7 +54,7 @@ class MessageCheck {
   }
 
   /// Names the end that is there, or the message where both are missing.
-  void check_ends(int e, std::int32_t slot, Op op, std::int32_t send, std::int32_t receive) {
+  void check_ends(EdgeId e, std::int32_t slot, Op op, std::int32_t send, std::int32_t receive) {
     if (send != absent && receive != absent) return;
     const Edge& edge = graph_.edges[e];
     const bool gradient = carries_gradient(op);
@@ -149,11 +149,11 @@ class StepCheck {
         reduced_(graph_.segments.size(), absent),
         tied_(graph_.segments.size(), 0) {
     const CollectiveIndex& collectives = index.numbers().collectives;
-    for (int s = 0; s < static_cast<int>(graph_.segments.size()); ++s) {
+    for (const SegmentId s : graph_.segments.ids()) {
       const auto copies = collectives.first_copies(collectives.weights_of(s));
       first_copy_.push_back(
           *std::ranges::lower_bound(copies, graph_.segments[s].rank, {},
-                                    [&](int copy) { return graph_.segments[copy].rank; }));
+                                    [&](SegmentId copy) { return graph_.segments[copy].rank; }));
     }
   }
 
@@ -184,8 +184,7 @@ class StepCheck {
         step_ = at;
       } else if (is_gradient(i.op) || is_reduction(i.op)) {
         if (step_ != absent) fail(rank, at, "comes after the step");
-        if (i.segment < 0 || i.segment >= static_cast<int>(graph_.segments.size()) ||
-            graph_.segments[i.segment].rank != rank) {
+        if (!graph_.segments.contains(i.segment) || graph_.segments[i.segment].rank != rank) {
           if (is_reduction(i.op)) fail(rank, at, "the rank has no such weights");
           continue;
         }
@@ -209,18 +208,18 @@ class StepCheck {
 
   /// Looks for reductions that no program has, or too often.
   void check_reduced() {
-    std::vector<int> sets(graph_.segments.size(), 0);
-    for (const std::vector<int>& set : graph_.tied) {
-      for (const int segment : set) ++sets[segment];
+    IdVector<SegmentId, int> sets(graph_.segments.size(), 0);
+    for (const std::vector<SegmentId>& set : graph_.tied) {
+      for (const SegmentId segment : set) ++sets[segment];
     }
-    for (std::size_t s = 0; s < graph_.segments.size(); ++s) {
-      const bool missing = first_copy_[s] == static_cast<int>(s) && reduced_[s] == absent;
+    for (const SegmentId s : graph_.segments.ids()) {
+      const bool missing = first_copy_[s] == s && reduced_[s] == absent;
       if (missing && findings_.fail(Check::stepped)) {
-        findings_.add(fmt::format("REDUCE_GRAD {} is missing", s),
+        findings_.add(fmt::format("REDUCE_GRAD {} is missing", s.value()),
                       fmt::format("rank {} has its weights", graph_.segments[s].rank));
       }
       if (tied_[s] != sets[s] && findings_.fail(Check::stepped)) {
-        findings_.add(fmt::format("REDUCE_TIED {} stands there {} times", s, tied_[s]),
+        findings_.add(fmt::format("REDUCE_TIED {} stands there {} times", s.value(), tied_[s]),
                       fmt::format("it is tied {} times", sets[s]));
       }
     }
@@ -229,9 +228,9 @@ class StepCheck {
   const ProgramIndex& index_;
   const PipelineGraph& graph_;
   Findings& findings_;
-  std::vector<std::int32_t> reduced_;  // [segment that is a first copy]: place of its REDUCE_GRAD
-  std::vector<int> tied_;              // [segment]: its REDUCE_TIED so far
-  std::vector<int> first_copy_;        // [segment]: the first on its rank with these weights
+  IdVector<SegmentId, std::int32_t> reduced_;  // [first copy]: place of its REDUCE_GRAD
+  IdVector<SegmentId, int> tied_;              // its REDUCE_TIED so far
+  IdVector<SegmentId, SegmentId> first_copy_;  // the first on its rank with these weights
   std::int32_t step_ = absent;
 };
 

@@ -114,8 +114,8 @@ class ProgramIndex::Pass {
 
   /// An F needs the forwards before it, or their arrival, and a source its data.
   void need_forward_inputs(const Instruction& i, std::int32_t slot) {
-    numbers_.tasks.for_each_forward_input(slot, [&](std::int32_t producer, int edge) {
-      if (edge < 0 || !numbers_.messages.crosses(edge)) {
+    numbers_.tasks.for_each_forward_input(slot, [&](std::int32_t producer, EdgeId edge) {
+      if (edge == EdgeId::none() || !numbers_.messages.crosses(edge)) {
         need(index_.slots_[producer].forward, "stands before a forward it needs");
       } else if (index_.lowered()) {
         need(index_.sent_[numbers_.messages.of(edge, slot)].receive_act,
@@ -131,8 +131,8 @@ class ProgramIndex::Pass {
   /// and the interactions of its segment.
   void need_gradient_inputs(const Instruction& i, std::int32_t slot) {
     need(index_.slots_[slot].forward, "stands before its forward");
-    numbers_.tasks.for_each_gradient_input(slot, [&](std::int32_t consumer, int edge) {
-      if (edge < 0 || !numbers_.messages.crosses(edge)) {
+    numbers_.tasks.for_each_gradient_input(slot, [&](std::int32_t consumer, EdgeId edge) {
+      if (edge == EdgeId::none() || !numbers_.messages.crosses(edge)) {
         need(index_.slots_[consumer].gradient, "stands before a gradient it needs");
       } else if (index_.lowered()) {
         need(index_.sent_[numbers_.messages.of(edge, slot)].receive_grad,
@@ -174,9 +174,10 @@ class ProgramIndex::Pass {
     sets_here_[set] = at_;
     met_here_.push_back(set);
     ++index_.sets_met_[set];
-    numbers_.tasks.for_each_member_slot(rank_, i.edge, i.micro_batch, [&](std::int32_t slot) {
-      need(index_.slots_[slot].forward, "stands before a forward it needs");
-    });
+    numbers_.tasks.for_each_member_slot(
+        rank_, i.interaction(), i.micro_batch, [&](std::int32_t slot) {
+          need(index_.slots_[slot].forward, "stands before a forward it needs");
+        });
   }
 
   ProgramIndex& index_;
@@ -229,7 +230,7 @@ void ProgramIndex::check_complete(Findings& findings) const {
       lacks(slot, Op::weight_gradient);
     }
     if (!executable_) continue;
-    const int segment = tasks.segment_of(slot);
+    const SegmentId segment = tasks.segment_of(slot);
     if (places.load == absent && tasks.is_source(segment)) lacks(slot, Op::load);
     if (places.loss == absent && tasks.is_sink(segment)) lacks(slot, Op::loss);
   }

@@ -161,7 +161,7 @@ class CsvReader {
     if (!is_compute(instruction.op)) schedule_.level = ScheduleLevel::lowered;
     // A stage beyond the number of actions leaves a gap for sure; absurd numbers must cost no
     // memory.
-    if (action.token.stage >= actions_ || action.token.micro_batch >= actions_) {
+    if (action.token.stage.value() >= actions_ || action.token.micro_batch.value() >= actions_) {
       complain(at(action), fmt::format("a table of {} actions cannot get that far", actions_));
     }
     return instruction;
@@ -176,7 +176,7 @@ class CsvReader {
 
   /// Finds the row that computes each stage.
   void place_stages() {
-    stages_.resize(static_cast<std::size_t>(highest(&CsvToken::stage) + 1));
+    stages_.resize(highest(&CsvToken::stage) + 1);
     for (std::size_t row = 0; row < rows_.size(); ++row) {
       bool computes = false;
       for (std::size_t i = 0; i < rows_[row].size(); ++i) {
@@ -190,18 +190,19 @@ class CsvReader {
         complain(fmt::format("row {} computes nothing", row + 1), "every rank holds a stage");
       }
     }
-    for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
+    for (const SegmentId stage : stages_.ids()) {
       if (stages_[stage].computed) continue;
-      complain(fmt::format("no row computes stage {}", stage),
+      complain(fmt::format("no row computes stage {}", stage.value()),
                fmt::format("the table has stages up to {}", stages_.size() - 1));
     }
   }
 
   /// The largest stage or micro-batch of all actions.
-  int highest(int CsvToken::*number) const {
+  template <class I>
+  int highest(I CsvToken::*number) const {
     int most = -1;
     for (const std::vector<Action>& row : rows_) {
-      for (const Action& action : row) most = std::max(most, action.token.*number);
+      for (const Action& action : row) most = std::max(most, (action.token.*number).value());
     }
     return most;
   }
@@ -213,7 +214,7 @@ class CsvReader {
     stage.computed |= compute;
     if (stage.first->row != action.row) {
       complain(at(action), fmt::format("stage {} acts on row {} too (column {}: {})",
-                                       action.token.stage, stage.first->row + 1,
+                                       action.token.stage.value(), stage.first->row + 1,
                                        stage.first->column + 1, in_quotes(stage.first->cell)));
       stage.first = &action;  // one complaint per change of rows
     }
@@ -231,9 +232,7 @@ class CsvReader {
     graph.ranks = ranks;
     graph.micro_batches = std::max(0, highest(&CsvToken::micro_batch)) + 1;
     graph.latency = costs.latency;
-    for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
-      add_segment(static_cast<int>(stage), held, costs);
-    }
+    for (const SegmentId stage : stages_.ids()) add_segment(stage, held, costs);
     schedule_.name = "imported";
     schedule_.chunks = *std::max_element(held.begin(), held.end());
     normalise(graph);
@@ -251,17 +250,17 @@ class CsvReader {
     expect("weight-gradient", costs.weight_gradient);
   }
 
-  void add_segment(int stage, const std::vector<int>& held, const StageCosts& costs) {
+  void add_segment(SegmentId stage, const std::vector<int>& held, const StageCosts& costs) {
     const int rank = stages_[stage].first->row;
     const int share = held[rank];
     Segment segment;
-    segment.name = std::to_string(stage);
+    segment.name = std::to_string(stage.value());
     segment.rank = rank;
     segment.forward = costs.forward[rank] / share;
     segment.input_gradient = costs.input_gradient[rank] / share;
     segment.weight_gradient = costs.weight_gradient[rank] / share;
     segment.activation = 1.0 / share;
-    segment.weights = stage;
+    segment.weights = stage.value();
     if (stage > 0) schedule_.graph.edges.push_back({stage - 1, stage, 0, true});
     schedule_.graph.segments.push_back(std::move(segment));
   }
@@ -282,18 +281,17 @@ class CsvReader {
   /// Sets edge and peer of a message; edge e joins stages e and e + 1.
   bool address(const Action& action, Instruction& message) {
     const bool onward = message.op == Op::send_act || message.op == Op::recv_grad;
-    const int edge = onward ? message.segment : message.segment - 1;
-    const int neighbour = onward ? message.segment + 1 : message.segment - 1;
-    if (neighbour < 0 || neighbour >= static_cast<int>(stages_.size())) {
+    const SegmentId neighbour = onward ? message.segment + 1 : message.segment - 1;
+    if (!stages_.contains(neighbour)) {
       complain(at(action), fmt::format("stage {} is the {} one: it has no neighbour there",
-                                       message.segment, onward ? "last" : "first"));
+                                       message.segment.value(), onward ? "last" : "first"));
       return false;
     }
-    message.edge = edge;
+    message.edge = EdgeId(std::min(message.segment, neighbour).value());
     message.peer = stages_[neighbour].first->row;
     if (message.peer == action.row) {
       complain(at(action),
-               fmt::format("stage {} is on the same row: no message is needed", neighbour));
+               fmt::format("stage {} is on the same row: no message is needed", neighbour.value()));
     }
     return message.peer != action.row;
   }
@@ -302,21 +300,21 @@ class CsvReader {
   const std::optional<StageCosts>& costs_;
   std::vector<std::vector<Action>> rows_;
   long long actions_ = 0;
-  std::vector<Stage> stages_;
+  IdVector<SegmentId, Stage> stages_;
   Schedule schedule_;
   ProblemList problems_;
   std::size_t complaints_ = 0;
 };
 
 /// The number of each segment's stage along the chain; a table says only one chain.
-std::vector<int> chain_stages(const PipelineGraph& graph) {
+IdVector<SegmentId, int> chain_stages(const PipelineGraph& graph) {
   const auto refuse = [](const std::string& why) {
     throw UserError("this schedule does not fit a CSV table", why, "Use the format json.");
   };
   if (graph.parts > 1) refuse(fmt::format("micro-batches have {} parts", graph.parts));
   if (!graph.interactions.empty()) refuse("its branches interact");
-  const std::vector<int> order = topological_order(graph);
-  std::vector<int> stage(graph.segments.size());
+  const std::vector<SegmentId> order = topological_order(graph);
+  IdVector<SegmentId, int> stage(graph.segments.size());
   for (std::size_t i = 0; i < order.size(); ++i) stage[order[i]] = static_cast<int>(i);
   bool chain = graph.edges.size() + 1 == graph.segments.size();
   for (const Edge& edge : graph.edges) chain &= stage[edge.to] == stage[edge.from] + 1;
@@ -375,17 +373,17 @@ class CsvWriter {
   void add_token(const Instruction& i) {
     if (i.op == Op::idle) return;
     const char* word = csv_word(i.op, spelling_);
-    if (word == nullptr || i.segment < 0 || i.segment >= static_cast<int>(stage_.size())) {
+    if (word == nullptr || !stage_.contains(i.segment)) {
       throw UserError("this schedule does not fit a CSV table",
                       fmt::format("it has no word for {}", to_text(i)), "Use the format json.");
     }
     fmt::format_to(std::back_inserter(text_), "{}{}", stage_[i.segment], word);
-    if (i.micro_batch >= 0) fmt::format_to(std::back_inserter(text_), "{}", i.micro_batch);
+    if (i.micro_batch >= 0) fmt::format_to(std::back_inserter(text_), "{}", i.micro_batch.value());
   }
 
   const Schedule& schedule_;
   CsvSpelling spelling_;
-  std::vector<int> stage_;
+  IdVector<SegmentId, int> stage_;
   std::string text_;
 };
 

@@ -33,15 +33,16 @@ constexpr std::string_view overlap = ")OVERLAP_F_B";
 
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// Takes a number off the front of `text`; it is −1 where no number stands there.
-CsvComplaint take_number(std::string_view& text, int& number) {
-  number = -1;
+/// Takes a number off the front of `text`; it is none where no number stands there.
+template <class I>
+CsvComplaint take_number(std::string_view& text, I& number) {
+  number = I::none();
   if (text.empty() || !is_digit(text.front())) return {};
   long long value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || value >= most_tasks) return "a number beyond every size allowed";
   text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-  number = static_cast<int>(value);
+  number = I(value);
   return {};
 }
 

@@ -8,10 +8,11 @@
 
 namespace heteroperf {
 
-/// An action of a table taken apart: "12SEND_F3" has stage 12, word SEND_F and micro-batch 3 (−1
-/// where there is none).
+/// An action of a table taken apart: "12SEND_F3" has stage 12, word SEND_F and micro-batch 3 (none
+/// where it has no number). A stage is a segment of the chain.
 struct CsvToken {
-  int stage = -1, micro_batch = -1;
+  SegmentId stage = -1;
+  MicroBatchId micro_batch = -1;
   std::string_view word;
 };
 

@@ -140,7 +140,7 @@ std::array<int, 3> palette_rgb(int index) {
 
 std::string number_text(const PipelineGraph& graph, const Instruction& instruction) {
   if (instruction.micro_batch < 0) return {};
-  std::string text = std::to_string(instruction.micro_batch);
+  std::string text = std::to_string(instruction.micro_batch.value());
   if (graph.parts > 1) text += "/" + std::to_string(instruction.part);
   return text;
 }

@@ -34,7 +34,7 @@ struct DrawnSpan {
 /// The *lane* of a segment is its branch and its chunk (its place among the segments of the branch
 /// on its rank). Colours tell lanes apart.
 struct Lanes {
-  std::vector<int> of_segment;
+  IdVector<SegmentId, int> of_segment;
   std::vector<std::string> names;  ///< "", "chunk 1", "text", "text, chunk 1"
 };
 Lanes lanes(const PipelineGraph& graph);

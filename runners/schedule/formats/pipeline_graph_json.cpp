@@ -96,15 +96,15 @@ class GraphReader {
 
   /// Maps names to segments; a name that several bear is ambiguous.
   void index_names() {
-    for (std::size_t i = 0; i < graph_.segments.size(); ++i) {
+    for (const SegmentId segment : graph_.segments.ids()) {
       const auto [entry, added] =
-          segment_of_name_.try_emplace(graph_.segments[i].name, static_cast<int>(i));
+          segment_of_name_.try_emplace(graph_.segments[segment].name, segment);
       if (added) continue;
       if (names_ == SegmentNames::unique) {
         problems_.add(fmt::format("{} and {} are both named {}",
-                                  element_path(reader_.path_of("segments"), entry->second),
-                                  element_path(reader_.path_of("segments"), i),
-                                  in_quotes(graph_.segments[i].name)),
+                                  element_path(reader_.path_of("segments"), entry->second.index()),
+                                  element_path(reader_.path_of("segments"), segment.index()),
+                                  in_quotes(graph_.segments[segment].name)),
                       "edges name segments", "Give every segment a name of its own.");
       }
       entry->second = ambiguous;
@@ -139,14 +139,15 @@ class GraphReader {
     graph_.interactions.push_back(std::move(interaction));
   }
 
-  void read_segment_list(const Json& list, const std::string& path, std::vector<int>& segments) {
+  void read_segment_list(const Json& list, const std::string& path,
+                         std::vector<SegmentId>& segments) {
     for (std::size_t i = 0; i < list.size(); ++i) {
-      read_ref(list[i], element_path(path, i), segments.emplace_back(0));
+      read_ref(list[i], element_path(path, i), segments.emplace_back());
     }
   }
 
   /// Reads a segment by its name or number.
-  void read_ref(const Json& value, const std::string& path, int& segment) {
+  void read_ref(const Json& value, const std::string& path, SegmentId& segment) {
     const auto last = static_cast<std::int64_t>(graph_.segments.size()) - 1;
     if (!value.is_string()) {
       read_value(value, path, segment, problems_, 0, last);
@@ -181,15 +182,16 @@ class GraphReader {
     }
   }
 
-  static constexpr int ambiguous = -1, unread = -1;
+  static constexpr SegmentId ambiguous = SegmentId::none();
+  static constexpr int unread = -1;
 
   ObjectReader& reader_;
   DocumentProblems& problems_;
   SegmentNames names_;
   PipelineGraph graph_;
   std::int64_t last_rank_ = 0;
-  std::map<std::string, int> segment_of_name_;
-  std::vector<std::pair<std::size_t, std::string>> named_weights_;  // segment, name
+  std::map<std::string, SegmentId> segment_of_name_;
+  std::vector<std::pair<SegmentId, std::string>> named_weights_;
 };
 
 std::string text_of(const Json& value) {

@@ -30,6 +30,10 @@ void append_field(std::string& text, const char* mark, std::int32_t value) {
   text += mark;
   fmt::format_to(std::back_inserter(text), FMT_STRING("{}"), value);
 }
+template <class Tag>
+void append_field(std::string& text, const char* mark, Id<Tag> id) {
+  append_field(text, mark, id.value());
+}
 
 /// Reads a text from its front.
 class Scanner {
@@ -58,8 +62,17 @@ class Scanner {
     return true;
   }
 
+  template <class Tag>
+  bool take_number(Id<Tag>& id) {
+    std::int32_t number = id.value();
+    const bool taken = take_number(number);
+    id = Id<Tag>(number);
+    return taken;
+  }
+
   /// Takes a number behind `mark`, or nothing at all where the mark is not there.
-  bool take_marked(char mark, std::int32_t& value) {
+  template <class Number>
+  bool take_marked(char mark, Number& value) {
     if (!take(mark)) return true;
     return at_number() && take_number(value);
   }
@@ -93,11 +106,13 @@ bool take_extra(Scanner& scanner, Instruction& i) {
     i.fused_with_next = true;
     return scanner.at_end();
   }
+  if (scanner.take('e')) {
+    return scanner.at_number() && i.edge == EdgeId::none() && scanner.take_number(i.edge);
+  }
   constexpr struct {
     char mark;
     std::int32_t Instruction::*field;
-  } fields[] = {{'e', &Instruction::edge},
-                {'p', &Instruction::peer},
+  } fields[] = {{'p', &Instruction::peer},
                 {'g', &Instruction::group},
                 {'b', &Instruction::buffer},
                 {'s', &Instruction::sequence}};
@@ -140,14 +155,14 @@ std::string misfit(const Instruction& i, const PipelineGraph& graph) {
   const std::size_t edges = message                ? graph.edges.size()
                             : i.op == Op::interact ? graph.interactions.size()
                                                    : most_tasks;
-  if (above(i.segment, graph.segments.size())) {
+  if (above(i.segment.value(), graph.segments.size())) {
     return fmt::format("segments are 0 to {}", graph.segments.size() - 1);
   }
-  if (above(i.micro_batch, graph.micro_batches)) {
+  if (above(i.micro_batch.value(), graph.micro_batches)) {
     return fmt::format("micro-batches are 0 to {}", graph.micro_batches - 1);
   }
   if (above(i.part, graph.parts)) return fmt::format("there are {} parts", graph.parts);
-  if (above(i.edge, edges)) return fmt::format("there are {} edges of this kind", edges);
+  if (above(i.edge.value(), edges)) return fmt::format("there are {} edges of this kind", edges);
   if (above(i.peer, graph.ranks)) return fmt::format("ranks are 0 to {}", graph.ranks - 1);
   if (above(std::max({i.group, i.buffer, i.sequence}), most_tasks)) {
     return fmt::format("numbers end at {}", most_tasks - 1);
@@ -155,7 +170,7 @@ std::string misfit(const Instruction& i, const PipelineGraph& graph) {
   const bool computes = is_compute(i.op) || i.op == Op::load || i.op == Op::loss;
   if (computes && (i.segment < 0 || i.micro_batch < 0))
     return "a segment and micro-batch is needed";
-  if (message && (i.segment < 0 || i.micro_batch < 0 || i.edge < 0 || i.peer < 0)) {
+  if (message && (i.segment < 0 || i.micro_batch < 0 || i.edge == EdgeId::none() || i.peer < 0)) {
     return "a message needs segment, micro-batch, edge and peer";
   }
   if (i.op == Op::interact && i.edge < 0) return "the number of the interaction is needed";

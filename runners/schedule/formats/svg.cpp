@@ -149,7 +149,7 @@ class SvgChart {
     if (instruction.segment < 0) return text;
     const Segment& segment = schedule_.graph.segments[instruction.segment];
     if (!segment.branch.empty()) text += ", branch " + escaped(segment.branch);
-    if (segment.name != std::to_string(instruction.segment)) {
+    if (segment.name != std::to_string(instruction.segment.value())) {
       text += ", segment " + escaped(segment.name);
     }
     return text;

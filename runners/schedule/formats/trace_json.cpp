@@ -209,13 +209,12 @@ class TraceWriter {
   /// Adds the args that name an instruction.
   void add_instruction(const Instruction& i) {
     if (i.segment >= 0) {
-      const auto segment = static_cast<std::size_t>(i.segment);
-      fmt::format_to(out(), "\"segment\":{},", names_[segment]);
-      if (!branches_[segment].empty()) {
-        fmt::format_to(out(), "\"branch\":{},", branches_[segment]);
+      fmt::format_to(out(), "\"segment\":{},", names_[i.segment]);
+      if (!branches_[i.segment].empty()) {
+        fmt::format_to(out(), "\"branch\":{},", branches_[i.segment]);
       }
     }
-    if (i.micro_batch >= 0) fmt::format_to(out(), "\"micro_batch\":{},", i.micro_batch);
+    if (i.micro_batch >= 0) fmt::format_to(out(), "\"micro_batch\":{},", i.micro_batch.value());
     fmt::format_to(out(), "\"part\":{}", i.part);
   }
 
@@ -225,7 +224,7 @@ class TraceWriter {
     if ((i.op != Op::forward && !gradient) || slot(i) < 0) return;
     for (const bool begins : {false, true}) {
       const bool leaves_forwards = begins != gradient;
-      for (const int e :
+      for (const EdgeId e :
            leaves_forwards ? tasks_.edges_out(i.segment) : tasks_.edges_in(i.segment)) {
         const Edge& edge = graph_.edges[e];
         if (gradient && !edge.gradient) continue;
@@ -237,7 +236,7 @@ class TraceWriter {
   }
 
   /// Says whether the value of the segment at the other end is made, and on another rank.
-  bool crosses(TraceRow row, const Instruction& i, int far_segment, bool gradient) const {
+  bool crosses(TraceRow row, const Instruction& i, SegmentId far_segment, bool gradient) const {
     const std::int32_t far = tasks_.slot(far_segment, i.micro_batch, i.part);
     if (far < 0) return false;
     const int maker = made_[2 * static_cast<std::size_t>(far) + static_cast<std::size_t>(gradient)];
@@ -245,9 +244,10 @@ class TraceWriter {
   }
 
   /// A number that both ends of a flow share and no other flow has.
-  long long flow_number(const Instruction& i, int edge, bool gradient, long long step) const {
+  long long flow_number(const Instruction& i, EdgeId edge, bool gradient, long long step) const {
     const auto edges = static_cast<long long>(graph_.edges.size());
-    return (((step * edges + edge) * graph_.micro_batches + i.micro_batch) * graph_.parts +
+    return (((step * edges + edge.value()) * graph_.micro_batches + i.micro_batch.value()) *
+                graph_.parts +
             i.part) *
                2 +
            (gradient ? 1 : 0);
@@ -266,7 +266,7 @@ class TraceWriter {
   const PipelineGraph& graph_;
   TaskTable tasks_;
   std::vector<std::int32_t> made_;
-  std::vector<std::string> branches_, names_;  // JSON texts; [segment]
+  IdVector<SegmentId, std::string> branches_, names_;  // JSON texts
   std::string text_;
   bool any_ = false;  // there are events
 };

@@ -42,13 +42,14 @@ void require_micro_batches(const RequestRules& rules, const RequestSizes& sizes,
 
 /// A rank's part of one of the two directions.
 struct Direction {
-  int segment;
-  int first_micro_batch;
+  SegmentId segment;
+  MicroBatchId first_micro_batch;
 };
 
 /// The directions down and up on a rank, as bidirectional_graph() numbers their segments.
 std::array<Direction, 2> directions(const RequestSizes& sizes, int rank) {
-  return {Direction{rank, 0}, Direction{2 * sizes.ranks - 1 - rank, sizes.micro_batches / 2}};
+  return {Direction{SegmentId(rank), 0},
+          Direction{SegmentId(2 * sizes.ranks - 1 - rank), MicroBatchId(sizes.micro_batches / 2)}};
 }
 
 /// Writes one rank's program of DualPipe. Directions are 0 and 1; each counts its own
@@ -141,8 +142,8 @@ Schedule make_chimera(const ScheduleRequest& request) {
   return compute_schedule(chimera, 1, std::move(graph), [&](int r, auto& program) {
     std::fill(slots.begin(), slots.end(), Instruction{});
     const std::array<Direction, 2> both = directions(sizes, r);
-    for (int i = 0; i < m; ++i) {
-      const bool up = i >= m / 2;
+    for (const MicroBatchId i : first_ids<MicroBatchId>(m)) {
+      const bool up = i.value() >= m / 2;
       const auto [segment, first] = both[up];
       const int index = i - first, stage = up ? p - 1 - r : r;
       const int unit = index / (p / 2), k = index % (p / 2), origin = 2 * p * unit + 2 * k;
@@ -183,7 +184,7 @@ Schedule make_dualpipev(const ScheduleRequest& request) {
                         [p](int number) { return number >= 2 * p; });
   PipelineGraph graph = chain_for(request, dualpipev, sizes, ChainPlacement::zig_zag);
   return compute_schedule(dualpipev, 2, std::move(graph), [&](int r, auto& program) {
-    DualProgram dual({Direction{r, 0}, Direction{2 * p - 1 - r, 0}}, program);
+    DualProgram dual({Direction{SegmentId(r), 0}, Direction{SegmentId(2 * p - 1 - r), 0}}, program);
     fill_dualpipe(p, r, sizes.micro_batches, dual);
   });
 }

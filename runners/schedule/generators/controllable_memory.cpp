@@ -269,12 +269,13 @@ void drop_weights(RankSlots& rank) {
 }
 
 /// The rank's program. Free slots take a W, one of chunk 1 before one of chunk 0.
-std::vector<Instruction> program_of(const RankSlots& rank, int first_stage, int second_stage) {
-  const int stage[] = {first_stage, second_stage, second_stage, first_stage};
+std::vector<Instruction> program_of(const RankSlots& rank, SegmentId first_stage,
+                                    SegmentId second_stage) {
+  const SegmentId stage[] = {first_stage, second_stage, second_stage, first_stage};
   const int micro_batches = static_cast<int>(rank.slot[f0].size());
   std::vector<Instruction> program;
   program.reserve(period * static_cast<std::size_t>(micro_batches));
-  std::array<int, 2> due = {0, 0}, done = {0, 0};  // chunk 1, chunk 0
+  std::array<MicroBatchId, 2> due, done;  // chunk 1, chunk 0
   const auto weight = [&] {
     const int which = done[0] < due[0] ? 0 : 1;
     if (done[which] < due[which]) {
@@ -289,9 +290,10 @@ std::vector<Instruction> program_of(const RankSlots& rank, int first_stage, int 
     }
     const bool gradient = o.type == b1 || o.type == b0;
     if (gradient) ++due[o.type - b1];
-    program.push_back(compute(gradient ? Op::input_gradient : Op::forward, stage[o.type], o.index));
+    program.push_back(
+        compute(gradient ? Op::input_gradient : Op::forward, stage[o.type], MicroBatchId(o.index)));
   }
-  while (done[0] + done[1] < 2 * micro_batches) weight();
+  while (std::min(done[0], done[1]).value() < micro_batches) weight();
   return program;
 }
 
@@ -333,7 +335,7 @@ Schedule make_controllable(const ScheduleRequest& request, const RequestRules& r
   squeeze<ImpliedWeights>(ranks, FixedOperations(ranks[0], true));
 
   return compute_schedule(rules, 2, std::move(graph), [&](int r, auto& program) {
-    program = program_of(ranks[r], r, 2 * p - 1 - r);
+    program = program_of(ranks[r], SegmentId(r), SegmentId(2 * p - 1 - r));
   });
 }
 

@@ -76,7 +76,7 @@ std::vector<int> warm_ups(const PipelineGraph& graph, const RankGraph& ranks) {
   std::vector<int> forwards(graph.ranks, 0);
   for (const Interaction& interaction : graph.interactions) {
     const int ahead = std::min(interaction.every, graph.micro_batches) - 1;
-    for (const int member : interaction.members) {
+    for (const SegmentId member : interaction.members) {
       int& of_rank = forwards[graph.segments[member].rank];
       of_rank = std::max(of_rank, ahead);
     }
@@ -90,9 +90,9 @@ std::vector<int> warm_ups(const PipelineGraph& graph, const RankGraph& ranks) {
 }
 
 /// The segments of every rank in topological order.
-std::vector<std::vector<int>> segments_by_rank(const PipelineGraph& graph) {
-  std::vector<std::vector<int>> segments(graph.ranks);
-  for (const int segment : topological_order(graph)) {
+std::vector<std::vector<SegmentId>> segments_by_rank(const PipelineGraph& graph) {
+  std::vector<std::vector<SegmentId>> segments(graph.ranks);
+  for (const SegmentId segment : topological_order(graph)) {
     segments[graph.segments[segment].rank].push_back(segment);
   }
   return segments;
@@ -101,10 +101,10 @@ std::vector<std::vector<int>> segments_by_rank(const PipelineGraph& graph) {
 /// Writes a rank's program, a micro-batch of all its segments at a time.
 class RankProgram {
  public:
-  RankProgram(const TaskTable& tasks, const std::vector<int>& segments,
+  RankProgram(const TaskTable& tasks, const std::vector<SegmentId>& segments,
               std::vector<Instruction>& program)
       : tasks_(tasks), graph_(tasks.graph()), segments_(segments), program_(program) {
-    for (const int segment : segments_) {
+    for (const SegmentId segment : segments_) {
       for (const int interaction : tasks_.interactions_of(segment)) {
         last_member_[interaction_index(interaction)].segment = segment;
       }
@@ -112,8 +112,8 @@ class RankProgram {
   }
 
   /// Writes the forwards of a micro-batch, each INTERACT behind the last one of its set.
-  void forward(int micro_batch) {
-    for (const int segment : segments_) {
+  void forward(MicroBatchId micro_batch) {
+    for (const SegmentId segment : segments_) {
       if (!graph_.passes(segment, micro_batch)) continue;
       program_.push_back(compute(Op::forward, segment, micro_batch));
       for (const Member& member : last_member_) {
@@ -125,7 +125,7 @@ class RankProgram {
   }
 
   /// Writes the gradients of a micro-batch in the reverse order.
-  void backward(int micro_batch) {
+  void backward(MicroBatchId micro_batch) {
     for (auto segment = segments_.rbegin(); segment != segments_.rend(); ++segment) {
       if (graph_.passes(*segment, micro_batch)) {
         program_.push_back(compute(Op::backward, *segment, micro_batch));
@@ -136,7 +136,8 @@ class RankProgram {
  private:
   /// An interaction, and the last of the rank's members in topological order.
   struct Member {
-    int interaction, segment;
+    int interaction;
+    SegmentId segment;
   };
 
   std::size_t interaction_index(int interaction) {
@@ -147,24 +148,24 @@ class RankProgram {
     return last_member_.size() - 1;
   }
 
-  bool ends_set(const Member& member, int micro_batch) const {
-    const int next = micro_batch + 1;
+  bool ends_set(const Member& member, MicroBatchId micro_batch) const {
+    const MicroBatchId next = micro_batch + 1;
     return !graph_.passes(member.segment, next) ||
            tasks_.interaction_set(member.interaction, next) == next;
   }
 
-  void interact(const Member& member, int micro_batch) {
+  void interact(const Member& member, MicroBatchId micro_batch) {
     Instruction instruction;
     instruction.op = Op::interact;
     instruction.segment = member.segment;
     instruction.micro_batch = tasks_.interaction_set(member.interaction, micro_batch);
-    instruction.edge = member.interaction;
+    instruction.edge = EdgeId(member.interaction);
     program_.push_back(instruction);
   }
 
   const TaskTable& tasks_;
   const PipelineGraph& graph_;
-  const std::vector<int>& segments_;
+  const std::vector<SegmentId>& segments_;
   std::vector<Instruction>& program_;
   std::vector<Member> last_member_;
 };
@@ -183,13 +184,13 @@ PipelineGraph directed_graph(const ScheduleRequest& request, const RequestRules&
 Schedule with_warm_up(const RequestRules& rules, PipelineGraph graph,
                       const std::vector<int>& warm_up) {
   const TaskTable tasks(graph);
-  const std::vector<std::vector<int>> segments = segments_by_rank(graph);
+  const std::vector<std::vector<SegmentId>> segments = segments_by_rank(graph);
   return compute_schedule(rules, 1, graph, [&](int r, auto& program) {
     program.reserve(2 * segments[r].size() * graph.micro_batches);
     RankProgram writer(tasks, segments[r], program);
     one_forward_one_backward(
-        graph.micro_batches, warm_up[r], [&](int i) { writer.forward(i); },
-        [&](int i) { writer.backward(i); });
+        graph.micro_batches, warm_up[r], [&](int i) { writer.forward(MicroBatchId(i)); },
+        [&](int i) { writer.backward(MicroBatchId(i)); });
   });
 }
 

@@ -144,21 +144,20 @@ std::string difference(const PipelineGraph& graph, const PipelineGraph& wanted) 
   if (graph.segments.size() != wanted.segments.size()) {
     return fmt::format("it has {} segments, not {}", graph.segments.size(), wanted.segments.size());
   }
-  for (std::size_t i = 0; i < wanted.segments.size(); ++i) {
+  for (const SegmentId i : wanted.segments.ids()) {
     const Segment &is = graph.segments[i], &should = wanted.segments[i];
     if (is.rank != should.rank) {
-      return fmt::format("its segment {} lies on rank {}, not {}", i, is.rank, should.rank);
+      return fmt::format("its segment {} lies on rank {}, not {}", i.value(), is.rank, should.rank);
     }
     if (is.first_micro_batch != should.first_micro_batch ||
         is.micro_batches != should.micro_batches) {
-      return fmt::format("its segment {} takes micro-batches {} to {}, not {} to {}", i,
-                         is.first_micro_batch, is.first_micro_batch + is.micro_batches - 1,
-                         should.first_micro_batch,
-                         should.first_micro_batch + should.micro_batches - 1);
+      return fmt::format("its segment {} takes micro-batches {} to {}, not {} to {}", i.value(),
+                         is.first_micro_batch.value(), is.end_micro_batch().value() - 1,
+                         should.first_micro_batch.value(), should.end_micro_batch().value() - 1);
     }
   }
   const auto ends = [](const PipelineGraph& of) {
-    std::vector<std::pair<int, int>> pairs;
+    std::vector<std::pair<SegmentId, SegmentId>> pairs;
     for (const Edge& edge : of.edges) pairs.emplace_back(edge.from, edge.to);
     std::sort(pairs.begin(), pairs.end());
     return pairs;

@@ -46,8 +46,8 @@ Schedule make_interleaved_1f1b(const ScheduleRequest& request) {
   return compute_schedule(interleaved, v, std::move(graph), [=](int r, auto& program) {
     program.reserve(2 * static_cast<std::size_t>(m) * v);
     const auto emit = [&](Op op, int chunk, int k) {
-      const int micro_batch = k / (g * v) * g + k % g;
-      program.push_back(compute(op, chunk * p + r, micro_batch));
+      const MicroBatchId micro_batch(k / (g * v) * g + k % g);
+      program.push_back(compute(op, SegmentId(chunk * p + r), micro_batch));
     };
     const auto turn = [&](int k) { return k / g % v; };
     one_forward_one_backward(
@@ -65,10 +65,10 @@ Schedule make_looped_bfs(const ScheduleRequest& request) {
   return compute_schedule(looped_bfs, v, std::move(graph), [=](int r, auto& program) {
     program.reserve(2 * static_cast<std::size_t>(m) * v);
     for (int k = 0; k < m * v; ++k) {
-      program.push_back(compute(Op::forward, k / m * p + r, k % m));
+      program.push_back(compute(Op::forward, SegmentId(k / m * p + r), MicroBatchId(k % m)));
     }
     for (int k = m * v - 1; k >= 0; --k) {
-      program.push_back(compute(Op::backward, k / m * p + r, k % m));
+      program.push_back(compute(Op::backward, SegmentId(k / m * p + r), MicroBatchId(k % m)));
     }
   });
 }
@@ -83,9 +83,12 @@ Schedule make_seq1f1b(const ScheduleRequest& request) {
     program.reserve(2 * static_cast<std::size_t>(m) * parts);
     one_forward_one_backward(
         m * parts, p - r - 2 + parts,
-        [&](int k) { program.push_back(compute(Op::forward, r, k / parts, k % parts)); },
         [&](int k) {
-          program.push_back(compute(Op::backward, r, k / parts, parts - 1 - k % parts));
+          program.push_back(compute(Op::forward, SegmentId(r), MicroBatchId(k / parts), k % parts));
+        },
+        [&](int k) {
+          program.push_back(
+              compute(Op::backward, SegmentId(r), MicroBatchId(k / parts), parts - 1 - k % parts));
         });
   });
 }

@@ -25,22 +25,25 @@ Schedule make_handcrafted(const ScheduleRequest& request, const RequestRules& ru
   return compute_schedule(rules, 1, std::move(graph), [=](int r, auto& program) {
     program.reserve(3 * static_cast<std::size_t>(m));
     const int warm_up = k * (p - r - 1), held = k * (p - 1) - warm_up;
-    int weights = 0;
+    const SegmentId segment(r);
+    MicroBatchId weights;
     one_forward_one_backward(
-        m, warm_up, [&](int i) { program.push_back(compute(Op::forward, r, i)); },
+        m, warm_up,
+        [&](int i) { program.push_back(compute(Op::forward, segment, MicroBatchId(i))); },
         [&](int i) {
-          program.push_back(compute(Op::input_gradient, r, i));
-          if (i >= held) program.push_back(compute(Op::weight_gradient, r, weights++));
+          program.push_back(compute(Op::input_gradient, segment, MicroBatchId(i)));
+          if (i >= held) program.push_back(compute(Op::weight_gradient, segment, weights++));
         });
-    while (weights < m) program.push_back(compute(Op::weight_gradient, r, weights++));
+    while (weights.value() < m) program.push_back(compute(Op::weight_gradient, segment, weights++));
   });
 }
 
 /// Writes one rank's program over its two stages of a V; micro-batches from m on are left out.
 class VProgram {
  public:
-  VProgram(int micro_batches, int first_stage, int second_stage, std::vector<Instruction>& program)
-      : micro_batches_(micro_batches), stage_{first_stage, second_stage}, program_(program) {
+  VProgram(int micro_batches, SegmentId first_stage, SegmentId second_stage,
+           std::vector<Instruction>& program)
+      : end_(micro_batches), stage_{first_stage, second_stage}, program_(program) {
     program_.reserve(6 * static_cast<std::size_t>(micro_batches));
   }
   void forward(int chunk) { emit(Op::forward, chunk, forwards_[chunk]++); }
@@ -50,18 +53,18 @@ class VProgram {
     input_gradient(chunk);
     weight_gradient(chunk);
   }
-  int forwards(int chunk) const { return forwards_[chunk]; }
+  int forwards(int chunk) const { return forwards_[chunk].value(); }
   int pending_weights(int chunk) const { return gradients_[chunk] - weights_[chunk]; }
 
  private:
-  void emit(Op op, int chunk, int micro_batch) {
-    if (micro_batch < micro_batches_) program_.push_back(compute(op, stage_[chunk], micro_batch));
+  void emit(Op op, int chunk, MicroBatchId micro_batch) {
+    if (micro_batch < end_) program_.push_back(compute(op, stage_[chunk], micro_batch));
   }
 
-  int micro_batches_;
-  int stage_[2];
+  MicroBatchId end_;
+  SegmentId stage_[2];
   std::vector<Instruction>& program_;
-  int forwards_[2] = {0, 0}, gradients_[2] = {0, 0}, weights_[2] = {0, 0};
+  MicroBatchId forwards_[2], gradients_[2], weights_[2];
 };
 
 /// Writes the phases of rank r for n micro-batches: fill the V, then one F, B, W of each chunk in
@@ -111,7 +114,7 @@ Schedule make_zb_v(const ScheduleRequest& request) {
   }
   PipelineGraph graph = chain_for(request, zb_v, sizes, ChainPlacement::zig_zag);
   return compute_schedule(zb_v, 2, std::move(graph), [&](int r, auto& program) {
-    VProgram v_program(sizes.micro_batches, r, 2 * p - 1 - r, program);
+    VProgram v_program(sizes.micro_batches, SegmentId(r), SegmentId(2 * p - 1 - r), program);
     fill_zb_v(p, r, n, v_program);
   });
 }

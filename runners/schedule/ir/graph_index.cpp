@@ -14,39 +14,37 @@
 namespace heteroperf {
 
 TaskTable::TaskTable(const PipelineGraph& graph) : graph_(&graph) {
-  const int segments = static_cast<int>(graph.segments.size());
+  const std::size_t segments = graph.segments.size();
   first_slot_.assign(1, 0);
-  for (int i = 0; i < segments; ++i) {
-    const std::int32_t slots = graph.segments[i].micro_batches * graph.parts;
+  for (const SegmentId segment : graph.segments.ids()) {
+    const std::int32_t slots = graph.segments[segment].micro_batches * graph.parts;
     first_slot_.push_back(first_slot_.back() + slots);
-    segment_of_.insert(segment_of_.end(), slots, i);
+    segment_of_.insert(segment_of_.end(), slots, segment);
   }
-  const int edges = static_cast<int>(graph.edges.size());
   // Edges keep their order in the graph within each list.
-  const auto by_end = [&](int Edge::*end) {
-    return GroupedLists<int>(segments, [&](auto insert) {
-      for (int e = 0; e < edges; ++e) insert(graph.edges[e].*end, e);
+  const auto by_end = [&](SegmentId Edge::*end) {
+    return GroupedLists<EdgeId>(segments, [&](auto insert) {
+      for (const EdgeId e : graph.edges.ids()) insert((graph.edges[e].*end).value(), e);
     });
   };
   in_ = by_end(&Edge::to);
   out_ = by_end(&Edge::from);
   interactions_ = GroupedLists<int>(segments, [&](auto insert) {
     for (int i = 0; i < static_cast<int>(graph.interactions.size()); ++i) {
-      for (const int member : graph.interactions[i].members) insert(member, i);
+      for (const SegmentId member : graph.interactions[i].members) insert(member.value(), i);
     }
   });
 }
 
-std::int32_t TaskTable::slot(int segment, int micro_batch, int part) const {
-  const auto segments = static_cast<int>(graph_->segments.size());
-  if (segment < 0 || segment >= segments || part < 0 || part >= graph_->parts) return -1;
+std::int32_t TaskTable::slot(SegmentId segment, MicroBatchId micro_batch, int part) const {
+  if (!graph_->segments.contains(segment) || part < 0 || part >= graph_->parts) return -1;
   if (!graph_->passes(segment, micro_batch)) return -1;
   const int index = micro_batch - graph_->segments[segment].first_micro_batch;
   return first_slot_[segment] + index * graph_->parts + part;
 }
 
-int TaskTable::micro_batch_of(std::int32_t slot) const {
-  const int segment = segment_of_[slot];
+MicroBatchId TaskTable::micro_batch_of(std::int32_t slot) const {
+  const SegmentId segment = segment_of_[slot];
   return graph_->segments[segment].first_micro_batch +
          (slot - first_slot_[segment]) / graph_->parts;
 }
@@ -59,15 +57,15 @@ Instruction TaskTable::instruction(Op op, std::int32_t slot) const {
   return compute(op, segment_of(slot), micro_batch_of(slot), part_of(slot));
 }
 
-bool TaskTable::is_sink(int segment) const {
-  const std::span<const int> edges = edges_out(segment);
+bool TaskTable::is_sink(SegmentId segment) const {
+  const std::span<const EdgeId> edges = edges_out(segment);
   return std::none_of(edges.begin(), edges.end(),
-                      [&](int edge) { return graph_->edges[edge].gradient; });
+                      [&](EdgeId edge) { return graph_->edges[edge].gradient; });
 }
 
-int TaskTable::interaction_set(int interaction, int micro_batch) const {
+MicroBatchId TaskTable::interaction_set(int interaction, MicroBatchId micro_batch) const {
   const Interaction& x = graph_->interactions[interaction];
-  const int first = graph_->segments[x.members.front()].first_micro_batch;
+  const MicroBatchId first = graph_->segments[x.members.front()].first_micro_batch;
   return first + (micro_batch - first) / x.every * x.every;
 }
 
@@ -79,7 +77,7 @@ MessageIndex::MessageIndex(const TaskTable& tasks) : tasks_(&tasks) {
   std::int64_t total = 0;
   std::vector<std::pair<int, int>> pairs;
   first_.push_back(0);
-  for (int edge = 0; edge < static_cast<int>(graph.edges.size()); ++edge) {
+  for (const EdgeId edge : graph.edges.ids()) {
     total += std::int64_t{graph.segments[graph.edges[edge].from].micro_batches} * graph.parts;
     if (total > std::numeric_limits<std::int32_t>::max() / 4) {
       throw UserError(fmt::format("a schedule of more than {} messages", total), "",
@@ -90,7 +88,7 @@ MessageIndex::MessageIndex(const TaskTable& tasks) : tasks_(&tasks) {
   }
   sort_unique(pairs);
   channels_ = 2 * static_cast<int>(pairs.size());
-  for (int edge = 0; edge < static_cast<int>(graph.edges.size()); ++edge) {
+  for (const EdgeId edge : graph.edges.ids()) {
     const std::pair ranks(rank_from(edge), rank_to(edge));
     const auto place = std::lower_bound(pairs.begin(), pairs.end(), ranks) - pairs.begin();
     pair_.push_back(ranks.first != ranks.second ? static_cast<int>(place) : -1);
@@ -99,12 +97,12 @@ MessageIndex::MessageIndex(const TaskTable& tasks) : tasks_(&tasks) {
 
 std::int32_t MessageIndex::find(const Instruction& i, int rank) const {
   const PipelineGraph& graph = tasks_->graph();
-  if (i.edge < 0 || i.edge >= static_cast<int>(graph.edges.size()) || !crosses(i.edge)) return -1;
+  if (!graph.edges.contains(i.edge) || !crosses(i.edge)) return -1;
   const Edge& edge = graph.edges[i.edge];
   const bool gradient = carries_gradient(i.op);
   if (gradient && !edge.gradient) return -1;
   const bool at_from = gradient != is_send(i.op);
-  const int here = at_from ? edge.from : edge.to, there = at_from ? edge.to : edge.from;
+  const SegmentId here = at_from ? edge.from : edge.to, there = at_from ? edge.to : edge.from;
   if (i.segment != here || rank_[here] != rank || i.peer != rank_[there]) return -1;
   const std::int32_t slot = tasks_->slot(i);
   return slot < 0 ? -1 : of(i.edge, slot);
@@ -119,7 +117,7 @@ CollectiveIndex::CollectiveIndex(const TaskTable& tasks) : tasks_(&tasks) {
   sort_unique(names);
   weights_ = static_cast<int>(names.size());
   ranks_.resize(names.size() + graph.tied.size() + graph.interactions.size());
-  std::vector<std::tuple<int, int, int>> copies;
+  std::vector<std::tuple<int, int, SegmentId>> copies;
   for (const Segment& segment : graph.segments) {
     const auto name = std::lower_bound(names.begin(), names.end(), segment.weights);
     copies.emplace_back(name - names.begin(), segment.rank, weights_of_.size());
@@ -129,12 +127,12 @@ CollectiveIndex::CollectiveIndex(const TaskTable& tasks) : tasks_(&tasks) {
   std::sort(copies.begin(), copies.end());
   first_copies_.resize(names.size());
   for (const auto& [weights, rank, segment] : copies) {
-    std::vector<int>& first = first_copies_[weights];
+    std::vector<SegmentId>& first = first_copies_[weights];
     if (first.empty() || graph.segments[first.back()].rank != rank) first.push_back(segment);
   }
   if (!graph.tied.empty()) tied_sets_.resize(graph.segments.size());
   for (std::size_t set = 0; set < graph.tied.size(); ++set) {
-    for (const int s : graph.tied[set]) {
+    for (const SegmentId s : graph.tied[set]) {
       ranks_[names.size() + set].push_back(graph.segments[s].rank);
       tied_sets_[s].push_back(static_cast<int>(set));
     }
@@ -144,7 +142,7 @@ CollectiveIndex::CollectiveIndex(const TaskTable& tasks) : tasks_(&tasks) {
     const Interaction& x = graph.interactions[i];
     first_set_.push_back(size_);
     size_ += (graph.segments[x.members.front()].micro_batches + x.every - 1) / x.every;
-    for (const int member : x.members) {
+    for (const SegmentId member : x.members) {
       ranks_[names.size() + graph.tied.size() + i].push_back(graph.segments[member].rank);
     }
   }
@@ -153,9 +151,9 @@ CollectiveIndex::CollectiveIndex(const TaskTable& tasks) : tasks_(&tasks) {
   for (std::vector<int>& sets : tied_sets_) sort_unique(sets);
 }
 
-std::int32_t CollectiveIndex::interaction(int interaction, int micro_batch) const {
+std::int32_t CollectiveIndex::interaction(int interaction, MicroBatchId micro_batch) const {
   const Interaction& x = tasks_->graph().interactions[interaction];
-  const int first = tasks_->graph().segments[x.members.front()].first_micro_batch;
+  const MicroBatchId first = tasks_->graph().segments[x.members.front()].first_micro_batch;
   return first_set_[interaction] + (micro_batch - first) / x.every;
 }
 
@@ -172,29 +170,29 @@ CollectiveIndex::Reader::Reader(const CollectiveIndex& index, int rank)
 std::int32_t CollectiveIndex::Reader::find(const Instruction& i) {
   if (i.op == Op::interact) return find_interaction(i);
   const PipelineGraph& graph = index_->tasks_->graph();
-  if (i.segment < 0 || i.segment >= static_cast<int>(graph.segments.size())) return -1;
+  if (!graph.segments.contains(i.segment)) return -1;
   if (graph.segments[i.segment].rank != rank_) return -1;
   if (i.op == Op::reduce_grad) return index_->weights_of_[i.segment];
   if (tied_seen_.empty()) return -1;
   const std::vector<int>& sets = index_->tied_sets_[i.segment];
-  const int seen = tied_seen_[i.segment]++;
-  return seen < static_cast<int>(sets.size()) ? index_->weights_ + sets[seen] : -1;
+  const std::size_t seen = tied_seen_[i.segment]++;
+  return seen < sets.size() ? index_->weights_ + sets[seen] : -1;
 }
 
 /// An INTERACT has to name the first micro-batch of its set.
 std::int32_t CollectiveIndex::Reader::find_interaction(const Instruction& i) const {
   const PipelineGraph& graph = index_->tasks_->graph();
-  if (i.edge < 0 || i.edge >= static_cast<int>(graph.interactions.size())) return -1;
-  if (!graph.passes(graph.interactions[i.edge].members.front(), i.micro_batch)) return -1;
-  if (index_->tasks_->interaction_set(i.edge, i.micro_batch) != i.micro_batch) return -1;
-  const std::int32_t collective = index_->interaction(i.edge, i.micro_batch);
+  if (i.edge.index() >= graph.interactions.size()) return -1;
+  if (!graph.passes(graph.interactions[i.interaction()].members.front(), i.micro_batch)) return -1;
+  if (index_->tasks_->interaction_set(i.interaction(), i.micro_batch) != i.micro_batch) return -1;
+  const std::int32_t collective = index_->interaction(i.edge.value(), i.micro_batch);
   const std::span<const int> ranks = index_->ranks(collective);
   return std::binary_search(ranks.begin(), ranks.end(), rank_) ? collective : -1;
 }
 
-int ValueIndex::gradient_edges_in(int segment) const {
+int ValueIndex::gradient_edges_in(SegmentId segment) const {
   int count = 0;
-  for (const int edge : tasks_->edges_in(segment)) {
+  for (const EdgeId edge : tasks_->edges_in(segment)) {
     count += tasks_->graph().edges[edge].gradient ? 1 : 0;
   }
   return count;

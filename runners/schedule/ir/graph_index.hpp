@@ -32,29 +32,29 @@ class TaskTable {
   const PipelineGraph& graph() const { return *graph_; }
   std::int32_t slots() const { return first_slot_.back(); }
   /// The result is −1 where the micro-batch does not pass the segment or anything is out of range.
-  std::int32_t slot(int segment, int micro_batch, int part) const;
+  std::int32_t slot(SegmentId segment, MicroBatchId micro_batch, int part) const;
   std::int32_t slot(const Instruction& i) const { return slot(i.segment, i.micro_batch, i.part); }
-  std::int32_t first_slot(int segment) const { return first_slot_[segment]; }
-  int segment_of(std::int32_t slot) const { return segment_of_[slot]; }
-  int micro_batch_of(std::int32_t slot) const;
+  std::int32_t first_slot(SegmentId segment) const { return first_slot_[segment]; }
+  SegmentId segment_of(std::int32_t slot) const { return segment_of_[slot]; }
+  MicroBatchId micro_batch_of(std::int32_t slot) const;
   int part_of(std::int32_t slot) const;
   /// The instruction that does `op` for a slot.
   Instruction instruction(Op op, std::int32_t slot) const;
 
-  /// The edges into and out of a segment, as indices into graph().edges.
-  std::span<const int> edges_in(int segment) const { return in_.of(segment); }
-  std::span<const int> edges_out(int segment) const { return out_.of(segment); }
+  /// The edges into and out of a segment.
+  std::span<const EdgeId> edges_in(SegmentId segment) const { return in_.of(segment.value()); }
+  std::span<const EdgeId> edges_out(SegmentId segment) const { return out_.of(segment.value()); }
   /// A source has no inputs, so its forward starts with loaded data.
-  bool is_source(int segment) const { return edges_in(segment).empty(); }
+  bool is_source(SegmentId segment) const { return edges_in(segment).empty(); }
   /// No gradient comes back to a sink, so gradients start from its loss.
-  bool is_sink(int segment) const;
+  bool is_sink(SegmentId segment) const;
 
   /// Calls visit(slot, edge) for each slot whose forward must end before this one's forward; edge
-  /// is −1 for the part before, on the same rank.
+  /// is none for the part before, on the same rank.
   template <class Visit>
   void for_each_forward_input(std::int32_t slot, Visit visit) const;
   /// Calls visit(slot, edge) for each slot whose B or BW must end before this one's B or BW (as
-  /// well as its own forward); edge is −1 for the part after, on the same rank.
+  /// well as its own forward); edge is none for the part after, on the same rank.
   template <class Visit>
   void for_each_gradient_input(std::int32_t slot, Visit visit) const;
 
@@ -66,19 +66,22 @@ class TaskTable {
   }
 
   /// The interactions that a segment is a member of, as indices into graph().interactions.
-  std::span<const int> interactions_of(int segment) const { return interactions_.of(segment); }
+  std::span<const int> interactions_of(SegmentId segment) const {
+    return interactions_.of(segment.value());
+  }
   /// The first micro-batch of the set that `micro_batch` belongs to.
-  int interaction_set(int interaction, int micro_batch) const;
+  MicroBatchId interaction_set(int interaction, MicroBatchId micro_batch) const;
   /// Calls visit(slot) for each slot of this rank that an INTERACT with the set of `micro_batch`
   /// waits for: all its members there, the set's micro-batches and their parts.
   template <class Visit>
-  void for_each_member_slot(int rank, int interaction, int micro_batch, Visit visit) const;
+  void for_each_member_slot(int rank, int interaction, MicroBatchId micro_batch, Visit visit) const;
 
  private:
   const PipelineGraph* graph_;
-  std::vector<std::int32_t> first_slot_;       // [segment], and the total
-  std::vector<std::int32_t> segment_of_;       // [slot]
-  GroupedLists<int> in_, out_, interactions_;  // by segment
+  IdVector<SegmentId, std::int32_t> first_slot_;  // and the total
+  std::vector<SegmentId> segment_of_;             // [slot]
+  GroupedLists<EdgeId> in_, out_;                 // by segment
+  GroupedLists<int> interactions_;                // by segment
 };
 
 /// The numbers of the messages of a graph: one per (edge, micro-batch, part), shared by the
@@ -92,25 +95,25 @@ class MessageIndex {
 
   std::int32_t size() const { return first_.back(); }
   /// The message of an edge, by the slot at either end.
-  std::int32_t of(int edge, std::int32_t slot) const {
+  std::int32_t of(EdgeId edge, std::int32_t slot) const {
     return first_[edge] + slot - tasks_->first_slot(tasks_->segment_of(slot));
   }
   /// The message of any instruction, however wrong. The result is −1 unless the graph has this
   /// message and this end of it lies on `rank`.
   std::int32_t find(const Instruction& instruction, int rank) const;
 
-  int rank_from(int edge) const { return rank_[tasks_->graph().edges[edge].from]; }
-  int rank_to(int edge) const { return rank_[tasks_->graph().edges[edge].to]; }
-  bool crosses(int edge) const { return pair_[edge] >= 0; }
+  int rank_from(EdgeId edge) const { return rank_[tasks_->graph().edges[edge].from]; }
+  int rank_to(EdgeId edge) const { return rank_[tasks_->graph().edges[edge].to]; }
+  bool crosses(EdgeId edge) const { return pair_[edge] >= 0; }
   /// The number of the channel of a crossing edge's activations or gradients.
-  int channel(int edge, bool gradient) const { return 2 * pair_[edge] + (gradient ? 1 : 0); }
+  int channel(EdgeId edge, bool gradient) const { return 2 * pair_[edge] + (gradient ? 1 : 0); }
   int channels() const { return channels_; }
 
  private:
   const TaskTable* tasks_;
-  std::vector<std::int32_t> first_;  // [edge], and the total
-  std::vector<int> rank_;            // [segment]
-  std::vector<int> pair_;            // [edge]: number of its two ranks; −1: stays on its rank
+  IdVector<EdgeId, std::int32_t> first_;  // and the total
+  IdVector<SegmentId, int> rank_;
+  IdVector<EdgeId, int> pair_;  // number of its two ranks; −1: stays on its rank
   int channels_ = 0;
 };
 
@@ -129,12 +132,12 @@ class CollectiveIndex {
   std::int32_t size() const { return size_; }
   /// Distinct weights are numbered from 0; the number is that of their REDUCE_GRAD too.
   int weights() const { return weights_; }
-  int weights_of(int segment) const { return weights_of_[segment]; }
+  int weights_of(SegmentId segment) const { return weights_of_[segment]; }
   /// The first segment with these weights on each of their ranks, by rank. It stands for the others
   /// there: a rank reduces weights once.
-  std::span<const int> first_copies(int weights) const { return first_copies_[weights]; }
+  std::span<const SegmentId> first_copies(int weights) const { return first_copies_[weights]; }
   std::int32_t first_interaction() const { return first_set_.front(); }
-  std::int32_t interaction(int interaction, int micro_batch) const;
+  std::int32_t interaction(int interaction, MicroBatchId micro_batch) const;
   /// The ranks that take part, ascending.
   std::span<const int> ranks(std::int32_t collective) const;
 
@@ -150,18 +153,18 @@ class CollectiveIndex {
     std::int32_t find_interaction(const Instruction& instruction) const;
     const CollectiveIndex* index_;
     int rank_;
-    std::vector<int> tied_seen_;  // [segment], where there are tied sets
+    IdVector<SegmentId, std::size_t> tied_seen_;  // where there are tied sets
   };
 
  private:
   const TaskTable* tasks_;
   int weights_ = 0;
   std::int32_t size_ = 0;
-  std::vector<int> weights_of_;                 // [segment]
-  std::vector<std::vector<int>> first_copies_;  // [weights]
-  std::vector<std::int32_t> first_set_;         // [interaction], and the total
-  std::vector<std::vector<int>> ranks_;         // [weights, tied set, interaction]
-  std::vector<std::vector<int>> tied_sets_;     // [segment]
+  IdVector<SegmentId, int> weights_of_;
+  std::vector<std::vector<SegmentId>> first_copies_;  // [weights]
+  std::vector<std::int32_t> first_set_;               // [interaction], and the total
+  std::vector<std::vector<int>> ranks_;               // [weights, tied set, interaction]
+  IdVector<SegmentId, std::vector<int>> tied_sets_;
 };
 
 /// The numbers of the values that lie in a rank's buffers. Each lives until its last use:
@@ -203,7 +206,7 @@ class ValueIndex {
   template <class Visit>
   void for_each_gradient_input(std::int32_t slot, Visit visit) const;
   /// The number of edges by which the gradient of this segment's input leaves.
-  int gradient_edges_in(int segment) const;
+  int gradient_edges_in(SegmentId segment) const;
 
  private:
   const TaskTable* tasks_;
@@ -227,30 +230,33 @@ struct GraphIndex {
 
 template <class Visit>
 void TaskTable::for_each_forward_input(std::int32_t slot, Visit visit) const {
-  const int part = part_of(slot), micro_batch = micro_batch_of(slot);
-  for (const int edge : edges_in(segment_of(slot))) {
+  const int part = part_of(slot);
+  const MicroBatchId micro_batch = micro_batch_of(slot);
+  for (const EdgeId edge : edges_in(segment_of(slot))) {
     visit(this->slot(graph_->edges[edge].from, micro_batch, part), edge);
   }
-  if (part > 0) visit(slot - 1, -1);
+  if (part > 0) visit(slot - 1, EdgeId::none());
 }
 
 template <class Visit>
 void TaskTable::for_each_gradient_input(std::int32_t slot, Visit visit) const {
-  const int part = part_of(slot), micro_batch = micro_batch_of(slot);
-  for (const int edge : edges_out(segment_of(slot))) {
+  const int part = part_of(slot);
+  const MicroBatchId micro_batch = micro_batch_of(slot);
+  for (const EdgeId edge : edges_out(segment_of(slot))) {
     if (!graph_->edges[edge].gradient) continue;
     visit(this->slot(graph_->edges[edge].to, micro_batch, part), edge);
   }
-  if (part + 1 < graph_->parts) visit(slot + 1, -1);
+  if (part + 1 < graph_->parts) visit(slot + 1, EdgeId::none());
 }
 
 template <class Visit>
-void TaskTable::for_each_member_slot(int rank, int interaction, int micro_batch,
+void TaskTable::for_each_member_slot(int rank, int interaction, MicroBatchId micro_batch,
                                      Visit visit) const {
   const Interaction& x = graph_->interactions[interaction];
-  for (const int member : x.members) {
+  for (const SegmentId member : x.members) {
     if (graph_->segments[member].rank != rank) continue;
-    for (int k = micro_batch; k - micro_batch < x.every && graph_->passes(member, k); ++k) {
+    for (MicroBatchId k = micro_batch; k - micro_batch < x.every && graph_->passes(member, k);
+         ++k) {
       for (int part = 0; part < graph_->parts; ++part) visit(slot(member, k, part));
     }
   }
@@ -259,8 +265,8 @@ void TaskTable::for_each_member_slot(int rank, int interaction, int micro_batch,
 template <class Visit>
 void ValueIndex::for_each_input(std::int32_t slot, Visit visit) const {
   if (tasks_->is_source(tasks_->segment_of(slot))) visit(data(slot));
-  tasks_->for_each_forward_input(slot, [&](std::int32_t producer, int edge) {
-    if (edge < 0) return;
+  tasks_->for_each_forward_input(slot, [&](std::int32_t producer, EdgeId edge) {
+    if (edge == EdgeId::none()) return;
     const bool crosses = messages_->crosses(edge);
     visit(crosses ? received(messages_->of(edge, slot), false) : output(producer));
   });
@@ -269,8 +275,8 @@ void ValueIndex::for_each_input(std::int32_t slot, Visit visit) const {
 template <class Visit>
 void ValueIndex::for_each_gradient_input(std::int32_t slot, Visit visit) const {
   bool sink = true;
-  tasks_->for_each_gradient_input(slot, [&](std::int32_t consumer, int edge) {
-    if (edge < 0) return;
+  tasks_->for_each_gradient_input(slot, [&](std::int32_t consumer, EdgeId edge) {
+    if (edge == EdgeId::none()) return;
     sink = false;
     const bool crosses = messages_->crosses(edge);
     visit(crosses ? received(messages_->of(edge, slot), true) : gradient(consumer));

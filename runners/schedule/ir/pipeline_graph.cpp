@@ -59,12 +59,8 @@ void check_sizes(const PipelineGraph& g) {
 
 bool is_cost(double value) { return value >= 0 && value <= most_cost; }
 
-bool has_repeats(const std::vector<int>& values) {
-  return std::set<int>(values.begin(), values.end()).size() != values.size();
-}
-
-bool has_segment(const PipelineGraph& graph, int segment) {
-  return segment >= 0 && segment < static_cast<int>(graph.segments.size());
+bool has_repeats(const std::vector<SegmentId>& values) {
+  return std::set<SegmentId>(values.begin(), values.end()).size() != values.size();
 }
 
 bool same_micro_batches(const Segment& a, const Segment& b) {
@@ -79,15 +75,16 @@ void fill_defaults(PipelineGraph& graph) {
   for (Segment& segment : graph.segments) {
     if (segment.weights < 0) segment.weights = next++;
     if (segment.micro_batches < 0) {
-      segment.micro_batches = graph.micro_batches - segment.first_micro_batch;
+      segment.micro_batches = graph.micro_batches - segment.first_micro_batch.value();
     }
   }
 }
 
 /// Ranks, costs and the range of micro-batches of each segment.
 void check_segments(const PipelineGraph& graph, Complaints& complaints) {
-  for (std::size_t i = 0; i < graph.segments.size(); ++i) {
-    const Segment& s = graph.segments[i];
+  int i = -1;
+  for (const Segment& s : graph.segments) {
+    ++i;
     if (s.rank < 0 || s.rank >= graph.ranks) {
       complaints.add(fmt::format("segment {} lies on rank {}", i, s.rank),
                      fmt::format("the graph has {} ranks", graph.ranks),
@@ -100,9 +97,9 @@ void check_segments(const PipelineGraph& graph, Complaints& complaints) {
                      "a cost is a number from 0 to 1e15", "Mend its costs.");
     }
     if (s.first_micro_batch < 0 || s.micro_batches < 0 ||
-        s.first_micro_batch > graph.micro_batches - s.micro_batches) {
+        s.first_micro_batch.value() > graph.micro_batches - s.micro_batches) {
       complaints.add(fmt::format("segment {} takes {} micro-batches from {}", i, s.micro_batches,
-                                 s.first_micro_batch),
+                                 s.first_micro_batch.value()),
                      fmt::format("there are {}", graph.micro_batches), "");
     }
   }
@@ -110,13 +107,15 @@ void check_segments(const PipelineGraph& graph, Complaints& complaints) {
 
 /// Both ends have to exist and see the same micro-batches; no two edges join the same segments.
 void check_edges(const PipelineGraph& graph, Complaints& complaints) {
-  std::set<std::pair<int, int>> seen;
-  for (std::size_t i = 0; i < graph.edges.size(); ++i) {
-    const Edge& e = graph.edges[i];
-    const bool inside = has_segment(graph, e.from) && has_segment(graph, e.to);
+  std::set<std::pair<SegmentId, SegmentId>> seen;
+  int i = -1;
+  for (const Edge& e : graph.edges) {
+    ++i;
+    const int from = e.from.value(), to = e.to.value();
+    const bool inside = graph.segments.contains(e.from) && graph.segments.contains(e.to);
     if (!inside || e.from == e.to) {
       complaints.add(
-          fmt::format("edge {} goes from segment {} to {}", i, e.from, e.to),
+          fmt::format("edge {} goes from segment {} to {}", i, from, to),
           fmt::format("segments are 0 to {}, and none feeds itself", graph.segments.size() - 1),
           "");
     }
@@ -130,12 +129,12 @@ void check_edges(const PipelineGraph& graph, Complaints& complaints) {
     }
     if (!inside) continue;
     if (!same_micro_batches(graph.segments[e.from], graph.segments[e.to])) {
-      complaints.add(fmt::format("edge {} joins segments {} and {}", i, e.from, e.to),
+      complaints.add(fmt::format("edge {} joins segments {} and {}", i, from, to),
                      "different micro-batches pass them", "");
     }
     if (!seen.insert({e.from, e.to}).second) {
-      complaints.add(fmt::format("edge {} repeats the edge from segment {} to {}", i, e.from, e.to),
-                     "", "Give one edge with the bytes of both.");
+      complaints.add(fmt::format("edge {} repeats the edge from segment {} to {}", i, from, to), "",
+                     "Give one edge with the bytes of both.");
     }
   }
 }
@@ -152,25 +151,26 @@ void check_interaction(const PipelineGraph& graph, std::size_t i, Complaints& co
     complaints.add(fmt::format("interaction {} names a segment twice", i), "", "Name each once.");
   }
   const Segment* first = nullptr;
-  for (const int member : x.members) {
-    const Segment* segment = has_segment(graph, member) ? &graph.segments[member] : nullptr;
+  for (const SegmentId member : x.members) {
+    const Segment* segment = graph.segments.contains(member) ? &graph.segments[member] : nullptr;
     if (first == nullptr) first = segment;
     if (segment == nullptr || !same_micro_batches(*segment, *first)) {
-      complaints.add(fmt::format("interaction {} has the member {}", i, member),
+      complaints.add(fmt::format("interaction {} has the member {}", i, member.value()),
                      "no such segment, or other micro-batches pass it", "");
     }
   }
 }
 
 void check_ties(const PipelineGraph& graph, Complaints& complaints) {
-  for (const std::vector<int>& set : graph.tied) {
+  for (const std::vector<SegmentId>& set : graph.tied) {
     if (set.size() < 2 || has_repeats(set)) {
       complaints.add(fmt::format("a tied set of {} segments", set.size()),
                      "weights are tied between two or more different ones", "");
     }
-    for (const int segment : set) {
-      if (has_segment(graph, segment)) continue;
-      complaints.add(fmt::format("tied weights of segment {}", segment), "no such segment", "");
+    for (const SegmentId segment : set) {
+      if (graph.segments.contains(segment)) continue;
+      complaints.add(fmt::format("tied weights of segment {}", segment.value()), "no such segment",
+                     "");
     }
   }
 }
@@ -193,12 +193,11 @@ void check_scales(const PipelineGraph& graph, Complaints& complaints) {
 /// Throws where the topological order lacks segments. Every segment that is left has an input that
 /// is left too, so walking back over these inputs comes round, and the message names that circle.
 void check_cycles(const PipelineGraph& graph) {
-  const std::vector<int> order = topological_order(graph);
+  const std::vector<SegmentId> order = topological_order(graph);
   if (order.size() == graph.segments.size()) return;
-  std::set<int> left;
-  for (std::size_t i = 0; i < graph.segments.size(); ++i) left.insert(static_cast<int>(i));
-  for (const int segment : order) left.erase(segment);
-  std::vector<int> walk{*left.begin()};
+  std::set<SegmentId> left(graph.segments.ids().begin(), graph.segments.ids().end());
+  for (const SegmentId segment : order) left.erase(segment);
+  std::vector<SegmentId> walk{*left.begin()};
   while (std::count(walk.begin(), walk.end(), walk.back()) == 1) {
     const auto input = std::find_if(graph.edges.begin(), graph.edges.end(), [&](const Edge& edge) {
       return edge.to == walk.back() && left.contains(edge.from);
@@ -206,9 +205,11 @@ void check_cycles(const PipelineGraph& graph) {
     walk.push_back(input->from);
   }
   walk.erase(walk.begin(), std::find(walk.begin(), walk.end(), walk.back()));
-  std::reverse(walk.begin(), walk.end());
+  std::vector<int> numbers;
+  for (const SegmentId segment : walk) numbers.insert(numbers.begin(), segment.value());
   throw UserError("the graph's edges form a cycle",
-                  fmt::format("segments {}", fmt::join(walk, " -> ")), "Remove one of the edges.");
+                  fmt::format("segments {}", fmt::join(numbers, " -> ")),
+                  "Remove one of the edges.");
 }
 
 /// A message crosses between ranks; within a rank a value takes no time.
@@ -217,38 +218,38 @@ bool crosses(const PipelineGraph& graph, const Edge& edge) {
 }
 
 /// A micro-batch costs its scale, and a part of it the same share as each other part.
-double scaled(const PipelineGraph& graph, double cost, int micro_batch) {
+double scaled(const PipelineGraph& graph, double cost, MicroBatchId micro_batch) {
   const double scale = graph.micro_batch_scale.empty() ? 1 : graph.micro_batch_scale[micro_batch];
   return cost * scale / graph.parts;
 }
 
 }  // namespace
 
-double PipelineGraph::forward(int segment, int micro_batch) const {
+double PipelineGraph::forward(SegmentId segment, MicroBatchId micro_batch) const {
   return scaled(*this, segments[segment].forward, micro_batch);
 }
 
-double PipelineGraph::input_gradient(int segment, int micro_batch) const {
+double PipelineGraph::input_gradient(SegmentId segment, MicroBatchId micro_batch) const {
   return scaled(*this, segments[segment].input_gradient, micro_batch);
 }
 
-double PipelineGraph::weight_gradient(int segment, int micro_batch) const {
+double PipelineGraph::weight_gradient(SegmentId segment, MicroBatchId micro_batch) const {
   return scaled(*this, segments[segment].weight_gradient, micro_batch);
 }
 
-double PipelineGraph::activation_delay(int edge) const {
+double PipelineGraph::activation_delay(EdgeId edge) const {
   return crosses(*this, edges[edge]) ? latency + edges[edge].activation_time : 0;
 }
 
-double PipelineGraph::gradient_delay(int edge) const {
+double PipelineGraph::gradient_delay(EdgeId edge) const {
   return crosses(*this, edges[edge]) ? latency + edges[edge].gradient_time : 0;
 }
 
-double PipelineGraph::segment_work(int segment) const {
+double PipelineGraph::segment_work(SegmentId segment) const {
   const Segment& s = segments[segment];
   double passing = s.micro_batches;
   if (!micro_batch_scale.empty()) {
-    const auto first = micro_batch_scale.begin() + s.first_micro_batch;
+    const auto first = micro_batch_scale.begin() + s.first_micro_batch.value();
     passing = std::accumulate(first, first + s.micro_batches, 0.0);
   }
   return passing * (s.forward + s.input_gradient + s.weight_gradient);
@@ -256,9 +257,7 @@ double PipelineGraph::segment_work(int segment) const {
 
 std::vector<double> PipelineGraph::rank_work() const {
   std::vector<double> work(ranks, 0);
-  for (std::size_t i = 0; i < segments.size(); ++i) {
-    work[segments[i].rank] += segment_work(static_cast<int>(i));
-  }
+  for (const SegmentId s : segments.ids()) work[segments[s].rank] += segment_work(s);
   return work;
 }
 
@@ -268,7 +267,7 @@ double PipelineGraph::weight_copies() const {
   return static_cast<double>(segments.size()) / static_cast<double>(distinct.size());
 }
 
-bool PipelineGraph::passes(int segment, int micro_batch) const {
+bool PipelineGraph::passes(SegmentId segment, MicroBatchId micro_batch) const {
   const int index = micro_batch - segments[segment].first_micro_batch;
   return index >= 0 && index < segments[segment].micro_batches;
 }
@@ -293,23 +292,23 @@ void normalise(PipelineGraph& graph) {
 
 /// Kahn's algorithm: takes away every segment without an unmet input, again and again. The segments
 /// of a cycle, and those behind it, are never taken.
-std::vector<int> topological_order(const PipelineGraph& graph) {
+std::vector<SegmentId> topological_order(const PipelineGraph& graph) {
   const std::size_t count = graph.segments.size();
-  std::vector<int> unmet(count, 0);
+  IdVector<SegmentId, int> unmet(count, 0);
   for (const Edge& edge : graph.edges) ++unmet[edge.to];
-  const GroupedLists<int> consumers(count, [&](auto insert) {
-    for (const Edge& edge : graph.edges) insert(edge.from, edge.to);
+  const GroupedLists<SegmentId> consumers(count, [&](auto insert) {
+    for (const Edge& edge : graph.edges) insert(edge.from.value(), edge.to);
   });
-  std::priority_queue<int, std::vector<int>, std::greater<>> ready;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (unmet[i] == 0) ready.push(static_cast<int>(i));
+  std::priority_queue<SegmentId, std::vector<SegmentId>, std::greater<>> ready;
+  for (const SegmentId segment : unmet.ids()) {
+    if (unmet[segment] == 0) ready.push(segment);
   }
-  std::vector<int> order;
+  std::vector<SegmentId> order;
   while (!ready.empty()) {
-    const int segment = ready.top();
+    const SegmentId segment = ready.top();
     ready.pop();
     order.push_back(segment);
-    for (const int consumer : consumers.of(segment)) {
+    for (const SegmentId consumer : consumers.of(segment.value())) {
       if (--unmet[consumer] == 0) ready.push(consumer);
     }
   }

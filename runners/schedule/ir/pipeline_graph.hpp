@@ -3,7 +3,13 @@
 #include <string>
 #include <vector>
 
+#include "metrics/base/id.hpp"
+
 namespace heteroperf {
+
+using SegmentId = Id<struct SegmentTag>;
+using EdgeId = Id<struct EdgeTag>;
+using MicroBatchId = Id<struct MicroBatchTag>;
 
 /// A piece of a model on one rank; a stage of a pipeline is one. Copies of the same weights
 /// are segments of their own with the same `weights`.
@@ -14,16 +20,17 @@ struct Segment {
   double forward = 1, input_gradient = 1, weight_gradient = 1;  ///< time per micro-batch
   double activation = 1;  ///< held from F to W or BW; in activations of a rank's whole share
   int weights = -1;       ///< a number for the weights; normalise() sets it where it is −1
-  int first_micro_batch = 0;
+  MicroBatchId first_micro_batch;
   int micro_batches = -1;  ///< number that pass here; −1 stands for all of the graph's
 
+  MicroBatchId end_micro_batch() const { return first_micro_batch + micro_batches; }
   friend bool operator==(const Segment&, const Segment&) = default;
 };
 
 /// A tensor that goes from one segment to another, per micro-batch. A segment may have several
 /// inputs (all are needed) and several consumers (their gradients are summed).
 struct Edge {
-  int from = 0, to = 0;  ///< segments
+  SegmentId from, to;
   double bytes = 0;      ///< per micro-batch, each way
   bool gradient = true;  ///< false where nothing flows back
   /// A message between ranks takes this beyond the graph's latency.
@@ -37,9 +44,9 @@ struct Edge {
 /// micro-batches; the gradients (B, BW) of the set wait for it.
 struct Interaction {
   std::string name;
-  std::vector<int> members;  ///< segments
-  int every = 1;             ///< micro-batches per set; all of them synchronise the whole batch
-  double cost = 0;           ///< time
+  std::vector<SegmentId> members;
+  int every = 1;    ///< micro-batches per set; all of them synchronise the whole batch
+  double cost = 0;  ///< time
 
   friend bool operator==(const Interaction&, const Interaction&) = default;
 };
@@ -52,30 +59,31 @@ struct PipelineGraph {
   int parts = 1;  ///< parts of a sequence (causal: part k needs part k−1, its gradient part k+1's)
   double latency = 0;
   double fused_cost_factor = 1;  ///< a fused F and BW cost their sum times this
-  std::vector<Segment> segments;
-  std::vector<Edge> edges;
+  IdVector<SegmentId, Segment> segments;
+  IdVector<EdgeId, Edge> edges;
   std::vector<Interaction> interactions;
-  std::vector<std::vector<int>> tied;     ///< sets of segments with tied weights
-  std::vector<double> micro_batch_scale;  ///< cost of micro-batch i over the mean; empty: 1
+  std::vector<std::vector<SegmentId>> tied;  ///< sets of segments with tied weights
+  IdVector<MicroBatchId, double>
+      micro_batch_scale;  ///< cost of micro-batch i over the mean; empty: 1
 
   friend bool operator==(const PipelineGraph&, const PipelineGraph&) = default;
 
   /// The time of one part of a micro-batch in a segment.
-  double forward(int segment, int micro_batch) const;
-  double input_gradient(int segment, int micro_batch) const;
-  double weight_gradient(int segment, int micro_batch) const;
+  double forward(SegmentId segment, MicroBatchId micro_batch) const;
+  double input_gradient(SegmentId segment, MicroBatchId micro_batch) const;
+  double weight_gradient(SegmentId segment, MicroBatchId micro_batch) const;
   /// The time from the end of the work that makes an edge's value to its arrival; it is 0 within a
   /// rank.
-  double activation_delay(int edge) const;
-  double gradient_delay(int edge) const;
+  double activation_delay(EdgeId edge) const;
+  double gradient_delay(EdgeId edge) const;
   /// The time of F, B and W of every micro-batch that passes a segment.
-  double segment_work(int segment) const;
+  double segment_work(SegmentId segment) const;
   /// The sum of segment_work() over each rank's segments; [rank].
   std::vector<double> rank_work() const;
   /// Copies of the model's weights: segments over distinct `weights`.
   double weight_copies() const;
   /// A micro-batch that passes a segment has its F, B and W there.
-  bool passes(int segment, int micro_batch) const;
+  bool passes(SegmentId segment, MicroBatchId micro_batch) const;
 };
 
 /// Fills defaults (`weights`, `micro_batches`) and checks everything: indices, costs that are
@@ -90,6 +98,6 @@ constexpr double most_cost = 1e15;
 
 /// The segments in an order in which every edge goes forward; the smallest index comes first among
 /// equals.
-std::vector<int> topological_order(const PipelineGraph& graph);
+std::vector<SegmentId> topological_order(const PipelineGraph& graph);
 
 }  // namespace heteroperf

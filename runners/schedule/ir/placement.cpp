@@ -14,12 +14,12 @@ namespace heteroperf {
 namespace {
 
 /// The segment of a stage that holds 1/share of its rank's layers.
-Segment stage_segment(int stage, int rank, int share) {
+Segment stage_segment(SegmentId stage, int rank, int share) {
   Segment segment;
-  segment.name = std::to_string(stage);
+  segment.name = std::to_string(stage.value());
   segment.rank = rank;
   segment.activation = 1.0 / share;
-  segment.weights = stage;
+  segment.weights = stage.value();
   return segment;
 }
 
@@ -32,16 +32,16 @@ PipelineGraph empty_graph(int ranks, int micro_batches) {
 }
 
 /// Joins `stages` segments from `first` on to a chain.
-void link(PipelineGraph& graph, int first, int stages) {
-  for (int stage = first; stage + 1 < first + stages; ++stage) {
+void link(PipelineGraph& graph, SegmentId first, int stages) {
+  for (SegmentId stage = first; stage + 1 < first + stages; ++stage) {
     graph.edges.push_back({stage, stage + 1, 0, true});
   }
 }
 
 }  // namespace
 
-int rank_of_stage(int stage, int ranks, ChainPlacement placement) {
-  const int leg = stage / ranks, step = stage % ranks;
+int rank_on_chain(SegmentId stage, int ranks, ChainPlacement placement) {
+  const int leg = stage.value() / ranks, step = stage.value() % ranks;
   return placement == ChainPlacement::zig_zag && leg % 2 == 1 ? ranks - 1 - step : step;
 }
 
@@ -54,8 +54,8 @@ StageCosts uniform_costs(int ranks, double forward, double input_gradient, doubl
 PipelineGraph chain_graph(int ranks, int micro_batches, int chunks, ChainPlacement placement,
                           const StageCosts& costs) {
   PipelineGraph graph = empty_graph(ranks, micro_batches);
-  for (int stage = 0; stage < ranks * chunks; ++stage) {
-    graph.segments.push_back(stage_segment(stage, rank_of_stage(stage, ranks, placement), chunks));
+  for (const SegmentId stage : first_ids<SegmentId>(ranks * chunks)) {
+    graph.segments.push_back(stage_segment(stage, rank_on_chain(stage, ranks, placement), chunks));
   }
   link(graph, 0, ranks * chunks);
   set_costs(graph, costs);
@@ -66,15 +66,15 @@ PipelineGraph bidirectional_graph(int ranks, int micro_batches, const StageCosts
   PipelineGraph graph = empty_graph(ranks, micro_batches);
   const int down_micro_batches = (micro_batches + 1) / 2;
   for (const bool up : {false, true}) {
-    for (int stage = 0; stage < ranks; ++stage) {
-      Segment segment = stage_segment(stage, up ? ranks - 1 - stage : stage, 1);
+    for (const SegmentId stage : first_ids<SegmentId>(ranks)) {
+      Segment segment = stage_segment(stage, up ? ranks - 1 - stage.value() : stage.value(), 1);
       segment.name = (up ? "up " : "down ") + segment.name;
       segment.branch = up ? "up" : "down";
-      segment.first_micro_batch = up ? down_micro_batches : 0;
+      segment.first_micro_batch = MicroBatchId(up ? down_micro_batches : 0);
       segment.micro_batches = up ? micro_batches - down_micro_batches : down_micro_batches;
       graph.segments.push_back(segment);
     }
-    link(graph, up ? ranks : 0, ranks);
+    link(graph, SegmentId(up ? ranks : 0), ranks);
   }
   set_costs(graph, costs);
   return graph;

@@ -20,8 +20,8 @@ enum class ChainPlacement {
   zig_zag,  ///< stages go down the ranks and up again, v times half a zig-zag (v = 2: a V)
 };
 
-/// The rank of stage `stage`, one of ranks · chunks.
-int rank_of_stage(int stage, int ranks, ChainPlacement placement);
+/// The rank of the segment that is one stage of a chain of ranks · chunks.
+int rank_on_chain(SegmentId stage, int ranks, ChainPlacement placement);
 
 /// A chain of ranks × chunks stages. Each stage costs 1/chunks of its rank's costs, counts
 /// 1/chunks of an activation, and its segment has the stage's number.

@@ -18,8 +18,8 @@ constexpr std::array<const char*, op_count> op_names{
     "INTERACT",  "REDUCE_GRAD", "REDUCE_TIED", "OPT_STEP", "FREE"};
 
 void absorb(Hash128& hash, const Instruction& i) {
-  hash.update(i.op).update(i.fused_with_next).update(i.part).update(i.segment);
-  hash.update(i.micro_batch).update(i.edge).update(i.peer).update(i.group);
+  hash.update(i.op).update(i.fused_with_next).update(i.part).update(i.segment.value());
+  hash.update(i.micro_batch.value()).update(i.edge.value()).update(i.peer).update(i.group);
   hash.update(i.buffer).update(i.sequence);
 }
 
@@ -27,19 +27,24 @@ void absorb(Hash128& hash, const PipelineGraph& graph) {
   hash.update(graph.ranks).update(graph.micro_batches).update(graph.parts);
   hash.update(graph.segments.size());
   for (const Segment& s : graph.segments) {
-    hash.update(s.rank).update(s.weights).update(s.first_micro_batch).update(s.micro_batches);
+    hash.update(s.rank)
+        .update(s.weights)
+        .update(s.first_micro_batch.value())
+        .update(s.micro_batches);
   }
   hash.update(graph.edges.size());
-  for (const Edge& edge : graph.edges) hash.update(edge.from).update(edge.to).update(edge.gradient);
+  for (const Edge& edge : graph.edges) {
+    hash.update(edge.from.value()).update(edge.to.value()).update(edge.gradient);
+  }
   hash.update(graph.interactions.size());
   for (const Interaction& interaction : graph.interactions) {
     hash.update(interaction.every).update(interaction.members.size());
-    for (const int member : interaction.members) hash.update(member);
+    for (const SegmentId member : interaction.members) hash.update(member.value());
   }
   hash.update(graph.tied.size());
-  for (const std::vector<int>& set : graph.tied) {
+  for (const std::vector<SegmentId>& set : graph.tied) {
     hash.update(set.size());
-    for (const int segment : set) hash.update(segment);
+    for (const SegmentId segment : set) hash.update(segment.value());
   }
 }
 
@@ -66,7 +71,7 @@ double peak(const PipelineGraph& graph, const std::vector<Instruction>& program,
 
 const char* to_string(Op op) { return op_names[static_cast<std::size_t>(op)]; }
 
-Instruction compute(Op op, int segment, int micro_batch, int part) {
+Instruction compute(Op op, SegmentId segment, MicroBatchId micro_batch, int part) {
   Instruction instruction;
   instruction.op = op;
   instruction.segment = segment;
@@ -78,8 +83,8 @@ Instruction compute(Op op, int segment, int micro_batch, int part) {
 std::string to_text(const Instruction& i) {
   if (i.op == Op::idle) return "idle";
   std::string text = to_string(i.op);
-  if (i.segment >= 0) text += fmt::format(" {}", i.segment);
-  if (i.micro_batch >= 0) text += fmt::format(".{}", i.micro_batch);
+  if (i.segment >= 0) text += fmt::format(" {}", i.segment.value());
+  if (i.micro_batch >= 0) text += fmt::format(".{}", i.micro_batch.value());
   if (i.part > 0) text += fmt::format("/{}", i.part);
   if (is_send(i.op)) text += fmt::format(">{}", i.peer);
   if (is_receive(i.op)) text += fmt::format("<{}", i.peer);

@@ -47,20 +47,22 @@ constexpr bool is_receive(Op op) { return op == Op::recv_act || op == Op::recv_g
 constexpr bool is_message(Op op) { return is_send(op) || is_receive(op); }
 constexpr bool carries_gradient(Op op) { return op == Op::send_grad || op == Op::recv_grad; }
 
-/// One line of a rank's program. A field that the operation does not use is −1 (`part`: 0).
+/// One line of a rank's program. A field that the operation does not use is −1 (none), `part` is 0.
 struct Instruction {
   Op op = Op::idle;
   /// This instruction and the next run as one: they start when both may start, and end together.
   bool fused_with_next = false;
-  std::uint16_t part = 0;         ///< part of the sequence
-  std::int32_t segment = -1;      ///< index into PipelineGraph::segments
-  std::int32_t micro_batch = -1;  ///< an INTERACT names the first one of its set
-  std::int32_t edge = -1;         ///< a message's index into PipelineGraph::edges, or an
-                                  ///< INTERACT's index into PipelineGraph::interactions
+  std::uint16_t part = 0;  ///< part of the sequence
+  SegmentId segment = -1;
+  MicroBatchId micro_batch = -1;  ///< an INTERACT names the first one of its set
+  EdgeId edge = -1;               ///< the edge of a message; see interaction() too
   std::int32_t peer = -1;         ///< the other rank of a message
   std::int32_t group = -1;        ///< neighbouring messages with one number are issued together
   std::int32_t buffer = -1;       ///< slot of this rank's memory in which the value lies
   std::int32_t sequence = -1;     ///< a message's place in its channel (source, target, kind)
+
+  /// The place of an INTERACT's interaction in PipelineGraph::interactions.
+  int interaction() const { return edge.value(); }
 
   friend bool operator==(const Instruction&, const Instruction&) = default;
 };
@@ -69,7 +71,7 @@ static_assert(sizeof(Instruction) == 32);
 constexpr int most_group_messages = 256;
 
 /// A computation (or LOAD, LOSS) of a micro-batch; the other fields are not set.
-Instruction compute(Op op, int segment, int micro_batch, int part = 0);
+Instruction compute(Op op, SegmentId segment, MicroBatchId micro_batch, int part = 0);
 
 /// Writes an instruction for people and messages: "F 3.7" (segment.micro-batch), "BW 3.7/1" (part
 /// 1), "SEND_ACT 3.7>1" (to rank 1), "RECV_GRAD 3.7<1" (from rank 1), "REDUCE_GRAD 3", "OPT_STEP".

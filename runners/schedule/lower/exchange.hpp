@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "runners/schedule/ir/pipeline_graph.hpp"
+
 namespace heteroperf {
 
 /// Sorts the messages that ranks have to send to each other at one point of their programs. A rank
@@ -19,7 +21,7 @@ class Exchange {
   /// A message that a rank has to send.
   struct Parcel {
     int target = 0;
-    int edge = 0;
+    EdgeId edge;
     std::int32_t slot = 0;  ///< slot at the sender's end
     bool gradient = false;
   };

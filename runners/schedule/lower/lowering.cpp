@@ -34,7 +34,7 @@ class TickScale {
  public:
   explicit TickScale(const PipelineGraph& graph) {
     double total = graph.latency;
-    for (int s = 0; s < static_cast<int>(graph.segments.size()); ++s) {
+    for (const SegmentId s : graph.segments.ids()) {
       const Segment& segment = graph.segments[s];
       total += 2 * graph.segment_work(s) * std::max(1.0, graph.fused_cost_factor) +
                2 * graph.latency * segment.micro_batches * graph.parts;
@@ -80,7 +80,7 @@ class Lowering {
         arrived_(static_cast<std::size_t>(collectives_.size()), 0),
         collective_end_(arrived_.size(), 0),
         gradients_left_(static_cast<std::size_t>(collectives_.weights()), 0) {
-    for (int s = 0; s < static_cast<int>(graph_.segments.size()); ++s) {
+    for (const SegmentId s : graph_.segments.ids()) {
       gradients_left_[collectives_.weights_of(s)] +=
           graph_.segments[s].micro_batches * graph_.parts;
     }
@@ -157,8 +157,8 @@ class Lowering {
       const Instruction& i = program(rank)[k];
       const bool gradient = i.op != Op::forward;
       const std::int32_t slot = tasks_.slot(i);
-      tasks_.for_each_input(i.op, slot, [&](std::int32_t input, int edge) {
-        if (edge < 0 || !messages_.crosses(edge)) return;
+      tasks_.for_each_input(i.op, slot, [&](std::int32_t input, EdgeId edge) {
+        if (edge == EdgeId::none() || !messages_.crosses(edge)) return;
         visit(numbers_.values.received(messages_.of(edge, slot), gradient),
               (gradient ? gradient_end_ : forward_end_)[input] + delay_of(edge, gradient));
       });
@@ -205,7 +205,7 @@ class Lowering {
   }
 
   /// The time of a message of an edge, in ticks.
-  Ticks delay_of(int edge, bool gradient) const {
+  Ticks delay_of(EdgeId edge, bool gradient) const {
     return scale_.ticks(gradient ? graph_.gradient_delay(edge) : graph_.activation_delay(edge));
   }
 
@@ -244,8 +244,8 @@ class Lowering {
   }
 
   /// Puts a value into the outbox for each of these edges that leaves the rank.
-  void post(int rank, std::span<const int> edges, std::int32_t slot, bool gradient) {
-    for (const int edge : edges) {
+  void post(int rank, std::span<const EdgeId> edges, std::int32_t slot, bool gradient) {
+    for (const EdgeId edge : edges) {
       if (!messages_.crosses(edge) || (gradient && !graph_.edges[edge].gradient)) continue;
       const int target = gradient ? messages_.rank_from(edge) : messages_.rank_to(edge);
       exchange_.outbox(rank).push_back({target, edge, slot, gradient});
@@ -310,7 +310,7 @@ class Lowering {
   }
 
   void reduce(int weights) {
-    for (const int segment : collectives_.first_copies(weights)) {
+    for (const SegmentId segment : collectives_.first_copies(weights)) {
       writer_.reduce(Op::reduce_grad, segment);
     }
   }
@@ -318,13 +318,13 @@ class Lowering {
   /// Notes that a rank stands at an INTERACT; it goes on when all members stand there.
   void arrive(int rank) {
     const Instruction& i = program(rank)[ranks_[rank].next];
-    const std::int32_t collective = collectives_.interaction(i.edge, i.micro_batch);
+    const std::int32_t collective = collectives_.interaction(i.interaction(), i.micro_batch);
     Ticks& end = collective_end_[collective];
     end = std::max(end, ranks_[rank].clock);
     const auto members = static_cast<std::int32_t>(collectives_.ranks(collective).size());
     if (++arrived_[collective] < members) return;
     candidates_.push({end, CandidateKind::collective, collective});
-    end += scale_.ticks(graph_.interactions[i.edge].cost) +
+    end += scale_.ticks(graph_.interactions[i.interaction()].cost) +
            (members > 1 ? scale_.ticks(graph_.latency) : 0);
   }
 
@@ -339,9 +339,9 @@ class Lowering {
   /// Writes what follows all computations: reductions that no gradient started, and the steps.
   void finish() {
     for (const int weights : unused_weights_) reduce(weights);
-    for (std::vector<int> set : graph_.tied) {
+    for (std::vector<SegmentId> set : graph_.tied) {
       std::sort(set.begin(), set.end());
-      for (const int segment : set) writer_.reduce(Op::reduce_tied, segment);
+      for (const SegmentId segment : set) writer_.reduce(Op::reduce_tied, segment);
     }
     for (int rank = 0; rank < graph_.ranks; ++rank) {
       HETEROPERF_ENSURE(ranks_[rank].next == program(rank).size());

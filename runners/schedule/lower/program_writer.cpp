@@ -22,9 +22,9 @@ BufferPool::BufferPool(const GraphIndex& numbers) : numbers_(numbers) {
   buffers_.assign(ranks, 0);
   free_.resize(ranks);
   done_.resize(ranks);
-  for (int segment = 0; segment < static_cast<int>(graph.segments.size()); ++segment) {
+  for (const SegmentId segment : graph.segments.ids()) {
     std::int32_t& outputs = output_uses_.emplace_back(1);
-    for (const int edge : numbers.tasks.edges_out(segment)) {
+    for (const EdgeId edge : numbers.tasks.edges_out(segment)) {
       outputs += numbers.messages.crosses(edge) ? 0 : 1;
     }
     gradient_uses_.push_back(numbers.values.gradient_edges_in(segment));
@@ -162,13 +162,13 @@ void ProgramWriter::free_used(int rank) {
 
 void ProgramWriter::meet(int rank, Instruction interact, std::int32_t collective) {
   std::int32_t gradients = 0;  // every slot of the set on this rank reads the result once
-  numbers_.tasks.for_each_member_slot(rank, interact.edge, interact.micro_batch,
+  numbers_.tasks.for_each_member_slot(rank, interact.interaction(), interact.micro_batch,
                                       [&](std::int32_t) { ++gradients; });
   interact.buffer = buffers_.fill(rank, numbers_.values.interaction(collective), gradients);
   copy(rank, interact);
 }
 
-void ProgramWriter::reduce(Op op, int segment) {
+void ProgramWriter::reduce(Op op, SegmentId segment) {
   Instruction i;
   i.op = op;
   i.segment = segment;

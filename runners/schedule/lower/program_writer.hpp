@@ -48,14 +48,14 @@ class BufferPool {
   };
   /// An INTERACT's value lies on several ranks and has an entry for each.
   Entry& entry(int rank, std::int64_t value);
-  int segment(std::int32_t slot) const { return numbers_.tasks.segment_of(slot); }
+  SegmentId segment(std::int32_t slot) const { return numbers_.tasks.segment_of(slot); }
 
   const GraphIndex& numbers_;
-  std::vector<Entry> entries_;                             // [value], then [INTERACT, member]
-  std::vector<std::int64_t> first_entry_;                  // [INTERACT]
-  std::vector<std::int32_t> output_uses_, gradient_uses_;  // [segment]
-  std::vector<std::int32_t> buffers_;                      // [rank]: how many there are
-  std::vector<std::vector<std::int32_t>> free_, done_;     // [rank]
+  std::vector<Entry> entries_;             // [value], then [INTERACT, member]
+  std::vector<std::int64_t> first_entry_;  // [INTERACT]
+  IdVector<SegmentId, std::int32_t> output_uses_, gradient_uses_;
+  std::vector<std::int32_t> buffers_;                   // [rank]: how many there are
+  std::vector<std::vector<std::int32_t>> free_, done_;  // [rank]
 };
 
 /// Writes the programs of a lowered schedule in an order that Lowering decides: gives instructions
@@ -79,7 +79,7 @@ class ProgramWriter {
   /// Writes an INTERACT.
   void meet(int rank, Instruction interact, std::int32_t collective);
   /// Writes a reduction, on the rank of the segment.
-  void reduce(Op op, int segment);
+  void reduce(Op op, SegmentId segment);
   void step(int rank);
 
   Schedule take() { return std::move(result_); }

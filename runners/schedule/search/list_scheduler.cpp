@@ -24,8 +24,9 @@ constexpr double never = std::numeric_limits<double>::infinity();
 /// Sums of shares of activations may miss a limit by this, through rounding.
 constexpr double memory_rounding = 1e-9;
 
-/// A knob of a rank; knobs that are not given are 0.
-double of_rank(const std::vector<double>& values, int index) {
+/// A knob of a rank or segment; knobs that are not given are 0.
+template <class Knobs, class Index>
+double knob(const Knobs& values, Index index) {
   return values.empty() ? 0 : values[index];
 }
 
@@ -40,11 +41,10 @@ ListScheduler::ListScheduler(const OrderProblem& problem)
       waits_(problem.size()),
       ranks_(problem.ranks()),
       order_(problem.ordered()) {
-  const std::vector<Segment>& segments = problem.graph().segments;
-  for (std::size_t i = 0; i < segments.size(); ++i) {
-    if (segments[i].micro_batches > 0) {
-      segments_of_[segments[i].rank].push_back(static_cast<std::int32_t>(i));
-    }
+  const auto& segments = problem.graph().segments;
+  for (const SegmentId segment : segments.ids()) {
+    if (segments[segment].micro_batches == 0) continue;
+    segments_of_[segments[segment].rank].push_back(segment);
   }
   while (leaves_ < ranks_.size()) leaves_ *= 2;
   events_.resize(2 * leaves_);
@@ -54,7 +54,7 @@ ListScheduler::ListScheduler(const OrderProblem& problem)
 /// Units are the sets of interactions; sets that overlap are one unit.
 void ListScheduler::find_units() {
   const PipelineGraph& graph = problem_->graph();
-  std::vector<bool> tied(graph.micro_batches, false);  // with the micro-batch before
+  IdVector<MicroBatchId, bool> tied(graph.micro_batches, false);  // with the micro-batch before
   for (const Interaction& x : graph.interactions) {
     const Segment& member = graph.segments[x.members.front()];
     for (int i = 0; i < member.micro_batches; ++i) {
@@ -62,7 +62,9 @@ void ListScheduler::find_units() {
     }
   }
   unit_of_.assign(graph.micro_batches, 0);
-  for (int i = 1; i < graph.micro_batches; ++i) unit_of_[i] = unit_of_[i - 1] + (tied[i] ? 0 : 1);
+  for (MicroBatchId k = 1; unit_of_.contains(k); ++k) {
+    unit_of_[k] = unit_of_[k - 1] + (tied[k] ? 0 : 1);
+  }
   units_ = unit_of_.back() + 1;
   const std::size_t cells = ranks_.size() * units_;
   unit_forwards_.assign(cells, 0);
@@ -133,15 +135,15 @@ void ListScheduler::set_event(int rank, double time) {
 
 ListScheduler::Queue& ListScheduler::queue_of(std::int32_t task) {
   const std::size_t kind = task / problem_->slots();
-  return queues_[kind * problem_->graph().segments.size() + problem_->task(task).segment];
+  return queues_[kind * problem_->graph().segments.size() + problem_->task(task).segment.index()];
 }
 
 /// The key of ListRules. A task that costs nothing goes first.
 double ListScheduler::key(std::int32_t task) const {
   const OrderProblem::Task& t = problem_->task(task);
   if (t.cost == 0) return never;
-  const double bias = problem_->is_forward(task) ? of_rank(rules_->forward_bias, t.segment) : 0;
-  return t.bottom_level + bias - rules_->age * problem_->period() * t.micro_batch;
+  const double bias = problem_->is_forward(task) ? knob(rules_->forward_bias, t.segment) : 0;
+  return t.bottom_level + bias - rules_->age * problem_->period() * t.micro_batch.value();
 }
 
 /// Says whether an F leaves the limit, and the room that the oldest unit needs.
@@ -160,9 +162,9 @@ ListScheduler::Choice ListScheduler::best_of(int rank, double now, double& next_
                                              Choice& awaited) const {
   Choice best;
   const std::size_t kinds = problem_->graph().segments.size();
-  for (const std::int32_t segment : segments_of_[rank]) {
+  for (const SegmentId segment : segments_of_[rank]) {
     for (std::size_t kind = 0; kind < 2; ++kind) {
-      const Queue& queue = queues_[kind * kinds + segment];
+      const Queue& queue = queues_[kind * kinds + segment.index()];
       if (queue.head == queue.tail) continue;
       const std::int32_t base =
           static_cast<std::int32_t>(kind) * problem_->slots() + problem_->first_slot(segment);
@@ -184,8 +186,8 @@ ListScheduler::Choice ListScheduler::best_of(int rank, double now, double& next_
 ListScheduler::Choice ListScheduler::best_weight_gradient(int rank) const {
   Choice best;
   const std::size_t kinds = problem_->graph().segments.size();
-  for (const std::int32_t segment : segments_of_[rank]) {
-    const Queue& queue = queues_[2 * kinds + segment];
+  for (const SegmentId segment : segments_of_[rank]) {
+    const Queue& queue = queues_[2 * kinds + segment.index()];
     if (queue.head == queue.tail) continue;
     const std::int32_t base = 2 * problem_->slots() + problem_->first_slot(segment);
     const std::int32_t task = queued_[base + queue.head];
@@ -200,7 +202,7 @@ void ListScheduler::decide(int rank, double now) {
   Choice awaited{-1, -never, never};
   const Choice primary = best_of(rank, now, next_arrival, awaited);
   if (primary.task >= 0) {
-    const double most = of_rank(rules_->foresight, rank) * problem_->task(primary.task).cost;
+    const double most = knob(rules_->foresight, rank) * problem_->task(primary.task).cost;
     if (awaited.key > primary.key && awaited.ready - now < most) {
       return set_event(rank, awaited.ready);
     }
@@ -208,7 +210,7 @@ void ListScheduler::decide(int rank, double now) {
   }
   const Choice filler = best_weight_gradient(rank);
   if (filler.task >= 0) {
-    const double most = of_rank(rules_->patience, rank) * problem_->task(filler.task).cost;
+    const double most = knob(rules_->patience, rank) * problem_->task(filler.task).cost;
     if (next_arrival - now >= most) return start(rank, filler.task, std::max(now, filler.ready));
   }
   set_event(rank, next_arrival);

@@ -17,7 +17,7 @@ namespace heteroperf {
 struct ListRules {
   std::vector<double> memory_limit;  ///< [rank], in activations of a micro-batch; infinite: none
   double age = 1;
-  std::vector<double> forward_bias;  ///< [segment], time; empty: none
+  IdVector<SegmentId, double> forward_bias;  ///< time; empty: none
   /// [rank]: an idle rank starts a W unless an F or B is known to arrive within this share of it;
   /// 0 starts always, 1 only where W fits whole; empty: 0.
   std::vector<double> patience;
@@ -80,9 +80,9 @@ class ListScheduler {
   void set_event(int rank, double time);
 
   const OrderProblem* problem_;
-  const ListRules* rules_ = nullptr;                    // those of the present run
-  std::vector<std::vector<std::int32_t>> segments_of_;  // [rank]
-  std::vector<std::int32_t> unit_of_;                   // [micro-batch]
+  const ListRules* rules_ = nullptr;                 // those of the present run
+  std::vector<std::vector<SegmentId>> segments_of_;  // [rank]
+  IdVector<MicroBatchId, std::int32_t> unit_of_;
   std::int32_t units_ = 0;
   std::vector<double> unit_memory_most_;     // [rank]
   std::vector<std::int32_t> unit_forwards_;  // [rank][unit]

@@ -15,7 +15,7 @@ namespace {
 /// Says whether an interaction's members are on several ranks: then one latency lies between them
 /// and its end.
 bool spans_ranks(const PipelineGraph& graph, const Interaction& interaction) {
-  return std::any_of(interaction.members.begin(), interaction.members.end(), [&](int member) {
+  return std::any_of(interaction.members.begin(), interaction.members.end(), [&](SegmentId member) {
     return graph.segments[member].rank != graph.segments[interaction.members.front()].rank;
   });
 }
@@ -24,7 +24,7 @@ bool spans_ranks(const PipelineGraph& graph, const Interaction& interaction) {
 
 OrderProblem::OrderProblem(const PipelineGraph& graph) : slots_(graph) {
   delays_ = {0, graph.latency};
-  for (int edge = 0; edge < static_cast<int>(graph.edges.size()); ++edge) {
+  for (const EdgeId edge : graph.edges.ids()) {
     delays_.push_back(graph.activation_delay(edge));
     delays_.push_back(graph.gradient_delay(edge));
   }
@@ -46,7 +46,8 @@ void OrderProblem::add_tasks() {
   tasks_.resize(interaction_first_.back());
   first_.assign(ranks() + 1, 0);
   for (std::int32_t slot = 0; slot < n; ++slot) {
-    const int segment = slots_.segment_of(slot), micro_batch = slots_.micro_batch_of(slot);
+    const SegmentId segment = slots_.segment_of(slot);
+    const MicroBatchId micro_batch = slots_.micro_batch_of(slot);
     const Segment& s = graph().segments[segment];
     const double activation = s.activation / graph().parts;
     const double gradient = graph().input_gradient(segment, micro_batch);
@@ -74,9 +75,9 @@ void OrderProblem::add_tasks() {
 }
 
 /// The number of the set of an interaction that a micro-batch belongs to.
-std::int32_t OrderProblem::interaction_task(int interaction, int micro_batch) const {
+std::int32_t OrderProblem::interaction_task(int interaction, MicroBatchId micro_batch) const {
   const Interaction& x = graph().interactions[interaction];
-  const int first = graph().segments[x.members.front()].first_micro_batch;
+  const MicroBatchId first = graph().segments[x.members.front()].first_micro_batch;
   return interaction_first_[interaction] + (micro_batch - first) / x.every;
 }
 
@@ -87,13 +88,14 @@ void OrderProblem::for_each_dependency(Visit visit) const {
   std::vector<bool> spans;
   for (const Interaction& x : graph().interactions) spans.push_back(spans_ranks(graph(), x));
   for (std::int32_t slot = 0; slot < n; ++slot) {
-    const int segment = slots_.segment_of(slot), micro_batch = slots_.micro_batch_of(slot);
-    slots_.for_each_forward_input(slot, [&](std::int32_t producer, int edge) {
-      visit(producer, slot, edge < 0 ? 0 : 2 + 2 * edge);
+    const SegmentId segment = slots_.segment_of(slot);
+    const MicroBatchId micro_batch = slots_.micro_batch_of(slot);
+    slots_.for_each_forward_input(slot, [&](std::int32_t producer, EdgeId edge) {
+      visit(producer, slot, edge == EdgeId::none() ? 0 : 2 + 2 * edge.value());
     });
     visit(slot, n + slot, 0);
-    slots_.for_each_gradient_input(slot, [&](std::int32_t consumer, int edge) {
-      visit(n + consumer, n + slot, edge < 0 ? 0 : 3 + 2 * edge);
+    slots_.for_each_gradient_input(slot, [&](std::int32_t consumer, EdgeId edge) {
+      visit(n + consumer, n + slot, edge == EdgeId::none() ? 0 : 3 + 2 * edge.value());
     });
     for (const int x : slots_.interactions_of(segment)) {
       const std::int32_t set = interaction_task(x, micro_batch);
@@ -176,11 +178,11 @@ void OrderProblem::append_instructions(std::int32_t id, Schedule& schedule) cons
   const Interaction& x = graph().interactions[index];
   Instruction instruction;
   instruction.op = Op::interact;
-  instruction.edge = index;
+  instruction.edge = EdgeId(index);
   instruction.micro_batch = graph().segments[x.members.front()].first_micro_batch +
                             (id - interaction_first_[index]) * x.every;
   std::vector<int> ranks;
-  for (const int member : x.members) ranks.push_back(graph().segments[member].rank);
+  for (const SegmentId member : x.members) ranks.push_back(graph().segments[member].rank);
   sort_unique(ranks);
   for (const int rank : ranks) schedule.programs[rank].push_back(instruction);
 }

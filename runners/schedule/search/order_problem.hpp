@@ -24,9 +24,9 @@ class OrderProblem {
     /// The longest path from this task's start to the end of all, on ranks without limit.
     double bottom_level = 0;
     double memory_change = 0;
-    std::int32_t rank = -1;     ///< −1: an interaction, or no task at all
-    std::int32_t segment = -1;  ///< −1 likewise
-    std::int32_t micro_batch = -1;
+    std::int32_t rank = -1;  ///< −1: an interaction, or no task at all
+    SegmentId segment = -1;  ///< −1 likewise
+    MicroBatchId micro_batch = -1;
     std::int32_t inputs = 0;  ///< number of tasks it waits for
   };
   struct Successor {
@@ -38,7 +38,7 @@ class OrderProblem {
   std::int32_t size() const { return static_cast<std::int32_t>(tasks_.size()); }
   int ranks() const { return graph().ranks; }
   std::int32_t slots() const { return slots_.slots(); }
-  std::int32_t first_slot(int segment) const { return slots_.first_slot(segment); }
+  std::int32_t first_slot(SegmentId segment) const { return slots_.first_slot(segment); }
   const Task& task(std::int32_t id) const { return tasks_[id]; }
   std::span<const Successor> successors(std::int32_t id) const { return successors_.of(id); }
   double latency(const Successor& successor) const { return delays_[successor.delay]; }
@@ -67,11 +67,11 @@ class OrderProblem {
   void find_bottom_levels();
   template <class Visit>
   void for_each_dependency(Visit visit) const;
-  std::int32_t interaction_task(int interaction, int micro_batch) const;
+  std::int32_t interaction_task(int interaction, MicroBatchId micro_batch) const;
   void append_instructions(std::int32_t id, Schedule& schedule) const;
 
   TaskTable slots_;
-  std::vector<bool> split_;                      // [segment]
+  IdVector<SegmentId, bool> split_;
   std::vector<std::int32_t> interaction_first_;  // [interaction], and the end
   std::vector<Task> tasks_;
   GroupedLists<Successor> successors_;  // by task

@@ -122,11 +122,11 @@ void OrderSearch::try_grid(double memory_limit) {
 /// The age with which the rank that a micro-batch returns to last runs ahead by the whole limit,
 /// and the others in proportion.
 double OrderSearch::age_that_fills(double memory_limit) const {
-  const std::vector<Segment>& segments = problem_->graph().segments;
+  const auto& segments = problem_->graph().segments;
   double longest = 0;
-  for (std::size_t i = 0; i < segments.size(); ++i) {
-    if (segments[i].micro_batches == 0) continue;
-    const std::int32_t slot = problem_->first_slot(static_cast<int>(i));
+  for (const SegmentId segment : segments.ids()) {
+    if (segments[segment].micro_batches == 0) continue;
+    const std::int32_t slot = problem_->first_slot(segment);
     const double away =
         problem_->task(slot).bottom_level - problem_->task(problem_->slots() + slot).bottom_level;
     longest = std::max(longest, away);

@@ -40,7 +40,7 @@ std::int32_t MessageTable::enter(const Instruction& i, std::int32_t number, std:
   std::int32_t& end = is_send(i.op) ? message.send : message.receive;
   if (end >= 0) return -1;
   end = index;
-  message.route = 2 * i.edge + gradient;
+  message.route = 2 * i.edge.value() + gradient;
   return id;
 }
 
@@ -50,7 +50,7 @@ void MessageTable::require_both_ends(const Schedule& schedule, const MessageInde
   for (const Message& message : messages_) {
     if ((message.send < 0) == (message.receive < 0)) continue;
     const bool sent = message.send >= 0, at_from = sent == (message.route % 2 == 0);
-    const int edge = message.route / 2;
+    const EdgeId edge(message.route / 2);
     problems.push_back(
         {place_in_program(schedule, at_from ? index.rank_from(edge) : index.rank_to(edge),
                           sent ? message.send : message.receive),
@@ -91,7 +91,8 @@ void CollectiveTable::read(const Schedule& schedule, const CollectiveIndex& inde
       }
       named.push_back(id);
       const bool interacts = i.op == Op::interact;
-      collectives_[id].time = interacts ? schedule.graph.interactions[i.edge].cost : reduction_time;
+      collectives_[id].time =
+          interacts ? schedule.graph.interactions[i.interaction()].cost : reduction_time;
     }
   }
 }

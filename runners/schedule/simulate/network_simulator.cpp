@@ -155,8 +155,8 @@ class NetworkClock {
   }
 
   void require_segment(int rank, std::int32_t index, const Instruction& i) const {
-    if (i.segment >= 0 && i.segment < static_cast<int>(graph_.segments.size()) &&
-        graph_.passes(i.segment, i.micro_batch) && graph_.segments[i.segment].rank == rank) {
+    if (graph_.segments.contains(i.segment) && graph_.passes(i.segment, i.micro_batch) &&
+        graph_.segments[i.segment].rank == rank) {
       return;
     }
     throw UserError(place_in_program(schedule_, rank, index),

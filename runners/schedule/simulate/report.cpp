@@ -98,11 +98,12 @@ double extreme_scale(const PipelineGraph& graph, bool largest) {
 }
 
 /// The earliest start of a part's forward in every segment, where a micro-batch costs `scale`.
-std::vector<double> arrivals(const PipelineGraph& graph, const TaskTable& tasks, double scale) {
-  std::vector<double> arrival(graph.segments.size(), 0);
-  for (const int segment : topological_order(graph)) {
-    for (const int e : tasks.edges_in(segment)) {
-      const int from = graph.edges[e].from;
+IdVector<SegmentId, double> arrivals(const PipelineGraph& graph, const TaskTable& tasks,
+                                     double scale) {
+  IdVector<SegmentId, double> arrival(graph.segments.size(), 0);
+  for (const SegmentId segment : topological_order(graph)) {
+    for (const EdgeId e : tasks.edges_in(segment)) {
+      const SegmentId from = graph.edges[e].from;
       const Segment& source = graph.segments[from];
       arrival[segment] =
           std::max(arrival[segment], arrival[from] + source.forward * scale / graph.parts +
@@ -116,16 +117,16 @@ std::vector<double> arrivals(const PipelineGraph& graph, const TaskTable& tasks,
 /// the weight's gradient where it ends.
 double longest_path(const PipelineGraph& graph, const TaskTable& tasks) {
   const double scale = extreme_scale(graph, true) / graph.parts;
-  const std::vector<double> arrival = arrivals(graph, tasks, scale * graph.parts);
-  std::vector<int> order = topological_order(graph);
+  const IdVector<SegmentId, double> arrival = arrivals(graph, tasks, scale * graph.parts);
+  std::vector<SegmentId> order = topological_order(graph);
   std::reverse(order.begin(), order.end());
-  std::vector<double> gradient_end(graph.segments.size(), 0);
+  IdVector<SegmentId, double> gradient_end(graph.segments.size(), 0);
   double longest = 0;
-  for (const int segment : order) {
+  for (const SegmentId segment : order) {
     const Segment& s = graph.segments[segment];
     if (s.micro_batches == 0) continue;
     double start = arrival[segment] + s.forward * scale;
-    for (const int e : tasks.edges_out(segment)) {
+    for (const EdgeId e : tasks.edges_out(segment)) {
       if (!graph.edges[e].gradient) continue;
       start = std::max(start, gradient_end[graph.edges[e].to] + graph.gradient_delay(e));
     }
@@ -141,9 +142,9 @@ double longest_path(const PipelineGraph& graph, const TaskTable& tasks) {
 double lower_bound(const PipelineGraph& graph) {
   const TaskTable tasks(graph);
   const double factor = std::min(1.0, graph.fused_cost_factor);
-  const std::vector<double> arrival = arrivals(graph, tasks, extreme_scale(graph, false));
+  const IdVector<SegmentId, double> arrival = arrivals(graph, tasks, extreme_scale(graph, false));
   std::vector<double> first(graph.ranks, std::numeric_limits<double>::infinity());
-  for (std::size_t i = 0; i < graph.segments.size(); ++i) {
+  for (const SegmentId i : graph.segments.ids()) {
     const Segment& segment = graph.segments[i];
     if (segment.micro_batches > 0) first[segment.rank] = std::min(first[segment.rank], arrival[i]);
   }

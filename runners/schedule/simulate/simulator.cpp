@@ -105,8 +105,8 @@ class LatencyClock {
   }
 
   void require_interaction(int rank, const Instruction& i) const {
-    if (i.edge >= 0 && i.edge < static_cast<int>(graph_.interactions.size()) &&
-        graph_.passes(graph_.interactions[i.edge].members.front(), i.micro_batch)) {
+    if (i.edge.index() < graph_.interactions.size() &&
+        graph_.passes(graph_.interactions[i.interaction()].members.front(), i.micro_batch)) {
       return;
     }
     throw UserError(fmt::format("rank {} cannot run {}", rank, to_text(i)),
@@ -114,7 +114,7 @@ class LatencyClock {
   }
 
   /// The value that the end of an interaction's set is.
-  std::int32_t set_value(int interaction, int micro_batch) const {
+  std::int32_t set_value(int interaction, MicroBatchId micro_batch) const {
     return 2 * tasks_.slots() + collectives_.interaction(interaction, micro_batch) -
            collectives_.first_interaction();
   }
@@ -127,10 +127,10 @@ class LatencyClock {
     const int gradient = i.op == Op::forward ? 0 : 1;
     if (i.op == Op::weight_gradient) return need_value(2 * slot + 1, 0, inputs);
     if (gradient) need_value(2 * slot, 0, inputs);
-    tasks_.for_each_input(i.op, slot, [&](std::int32_t input, int edge) {
-      const double delay = edge < 0   ? 0
-                           : gradient ? graph_.gradient_delay(edge)
-                                      : graph_.activation_delay(edge);
+    tasks_.for_each_input(i.op, slot, [&](std::int32_t input, EdgeId edge) {
+      const double delay = edge == EdgeId::none() ? 0
+                           : gradient             ? graph_.gradient_delay(edge)
+                                                  : graph_.activation_delay(edge);
       need_value(2 * input + gradient, delay, inputs);
     });
     if (!makes_input_gradient(i.op)) return;
@@ -142,8 +142,8 @@ class LatencyClock {
   /// An interaction needs the forward of this rank's members for every micro-batch of the set.
   void need_members(int rank, const Instruction& i, Inputs& inputs) const {
     require_interaction(rank, i);
-    const int first = tasks_.interaction_set(i.edge, i.micro_batch);
-    tasks_.for_each_member_slot(rank, i.edge, first, [&](std::int32_t slot) {
+    const MicroBatchId first = tasks_.interaction_set(i.interaction(), i.micro_batch);
+    tasks_.for_each_member_slot(rank, i.interaction(), first, [&](std::int32_t slot) {
       if (tasks_.part_of(slot) + 1 == graph_.parts) need_value(2 * slot, 0, inputs);
     });
   }
@@ -187,16 +187,16 @@ class LatencyClock {
   void interact(int rank, const Inputs& inputs) {
     RankClock& clock = clocks_[rank];
     const Instruction& i = clock.instruction();
-    Value& value = values_[set_value(i.edge, i.micro_batch)];
+    Value& value = values_[set_value(i.interaction(), i.micro_batch)];
     value.latest = std::max(value.latest, inputs.time);
     const Cause here{rank, clock.next()};
     clock.pass_at_once(cause_of(rank, inputs));
     const auto members = static_cast<std::int32_t>(
-        collectives_.ranks(collectives_.interaction(i.edge, i.micro_batch)).size());
+        collectives_.ranks(collectives_.interaction(i.interaction(), i.micro_batch)).size());
     if (++value.arrived < members) return;
     const double latency = members > 1 ? graph_.latency : 0;
-    publish(set_value(i.edge, i.micro_batch),
-            value.latest + latency + graph_.interactions[i.edge].cost, here);
+    publish(set_value(i.interaction(), i.micro_batch),
+            value.latest + latency + graph_.interactions[i.interaction()].cost, here);
   }
 
   /// Makes a value known and wakes the ranks that wait for it.

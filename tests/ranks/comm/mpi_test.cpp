@@ -85,18 +85,18 @@ TEST(MpiWorld, RanksAgreeOnTheWay) {
 /// Small ones of all kinds, so that ranks run ahead of each other as far as they may.
 void many_collectives(Communicator& comm) {
   const auto ranks = static_cast<std::size_t>(comm.size());
-  const auto self = static_cast<std::size_t>(comm.rank().value());
+  const auto self = comm.rank().index();
   const std::vector<std::size_t> ones(ranks, 1);
   std::vector<std::int64_t> all(ranks), theirs(ranks);
   for (std::int64_t n = 0; n < 100; ++n) {
     const auto root = static_cast<std::size_t>(n) % ranks;
     std::int64_t value = self == root ? n : -1;
-    comm.broadcast(std::span<std::int64_t>(&value, 1), RankId(static_cast<std::int32_t>(root)));
+    comm.broadcast(std::span<std::int64_t>(&value, 1), RankId(root));
     ASSERT_EQ(value, n);
     std::int64_t sum = 0;
     const std::int64_t mine = n + static_cast<std::int64_t>(self);
     comm.reduce(std::span<const std::int64_t>(&mine, 1), std::span<std::int64_t>(&sum, 1),
-                RankId(static_cast<std::int32_t>(root)));
+                RankId(root));
     const auto p = static_cast<std::int64_t>(ranks);
     ASSERT_EQ(sum, self == root ? p * n + p * (p - 1) / 2 : 0);
     for (std::size_t r = 0; r < ranks; ++r) all[r] = mine * 1000 + static_cast<std::int64_t>(r);

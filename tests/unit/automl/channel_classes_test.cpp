@@ -89,7 +89,7 @@ TEST(ConsumerLists, AgreeWithTheGraph) {
   for (const ModelGraph& graph : sample_graphs()) {
     const auto lists = consumer_lists(graph);
     for (NodeId id : node_ids(graph)) {
-      EXPECT_EQ(lists[static_cast<std::size_t>(id.value())], graph.consumers(id));
+      EXPECT_EQ(lists[id.index()], graph.consumers(id));
     }
   }
 }

@@ -31,7 +31,7 @@ class CheckpointingTest : public ::testing::Test {
     JournalWriter journal((folder_.path() / "journal.jsonl").string());
     test::NoEngine engine;  // saving is the test's
     run_on_threads(2, {}, [&](World& world) {
-      const auto rank = static_cast<std::size_t>(world.communicator->rank().value());
+      const auto rank = world.communicator->rank().index();
       RankContext context{config_, placement_, world, engine};
       context.run_folder = folder_.path().string();
       if (rank == 0) context.first.journal = &journal;

@@ -41,7 +41,7 @@ TEST(CommonInterval, IsTheSameOnAllRanks) {
   const std::array<std::optional<TimeWindow>, 3> windows{TimeWindow{10, 50}, TimeWindow{-20, 40},
                                                          std::nullopt};
   run_on_threads(3, {}, [&](World& world) {
-    const auto rank = static_cast<std::size_t>(world.communicator->rank().value());
+    const auto rank = world.communicator->rank().index();
     const auto common = common_interval(*world.communicator, windows[rank]);
     ASSERT_TRUE(common);
     EXPECT_EQ(common->start_ns, 10);

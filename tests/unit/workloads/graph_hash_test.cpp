@@ -22,9 +22,8 @@ ModelGraph disguised(const ModelGraph& graph, std::uint64_t seed) {
     const bool tie_waits =
         linear != nullptr && !linear->tied_to.empty() &&
         placed[static_cast<std::size_t>(graph.find(linear->tied_to).value())] == NodeId(-1);
-    return !tie_waits && std::all_of(node.inputs.begin(), node.inputs.end(), [&](NodeId id) {
-      return placed[static_cast<std::size_t>(id.value())] != NodeId(-1);
-    });
+    return !tie_waits && std::all_of(node.inputs.begin(), node.inputs.end(),
+                                     [&](NodeId id) { return placed[id.index()] != NodeId(-1); });
   };
   ModelGraph result;
   while (result.nodes().size() < nodes.size()) {
@@ -35,8 +34,7 @@ ModelGraph disguised(const ModelGraph& graph, std::uint64_t seed) {
       linear->tied_to = fmt::format("x{}", graph.find(linear->tied_to).value());
     }
     std::vector<NodeId> inputs;
-    for (NodeId id : nodes[i].inputs)
-      inputs.push_back(placed[static_cast<std::size_t>(id.value())]);
+    for (NodeId id : nodes[i].inputs) inputs.push_back(placed[id.index()]);
     placed[i] = result.add(fmt::format("x{}", i), attributes, inputs, "branch");
   }
   return result;

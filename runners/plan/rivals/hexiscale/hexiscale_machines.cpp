@@ -126,7 +126,7 @@ class MachineReader {
     if (!read_value(count, path, machines, problems_, 0, most_machines)) return;
     machines_ += machines;
     if (machines_ > most_machines ||
-        cluster_.ranks.size() + at_index(machines * each) > most_cluster_ranks) {
+        cluster_.ranks.size() + static_cast<std::size_t>(machines * each) > most_cluster_ranks) {
       problems_.add(
           fmt::format("{} is machine {}", path, machines_),
           fmt::format("at most {} machines and {} devices", most_machines, most_cluster_ranks));
@@ -136,7 +136,7 @@ class MachineReader {
       const std::string label = fmt::format("machine{}", labels_.size());
       labels_.push_back(label);
       within_.push_back(specs_[name].within_gb_per_s);
-      cluster_.ranks.insert(cluster_.ranks.end(), at_index(each),
+      cluster_.ranks.insert(cluster_.ranks.end(), static_cast<std::size_t>(each),
                             RankPlace{name, label, label, {}});
     }
   }

@@ -164,7 +164,7 @@ class ProfileReader {
 
   /// Every list has an entry per layer.
   void check_layers(const char *what, std::size_t count) {
-    if (count == at_index(profiles_.layers())) return;
+    if (count == static_cast<std::size_t>(profiles_.layers())) return;
     problems_.add(fmt::format("{} has {} layers", what, count),
                   fmt::format("the model has {}", profiles_.layers()));
   }

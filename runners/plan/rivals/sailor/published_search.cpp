@@ -114,7 +114,7 @@ class ShapePaces {
         result.kinds.push_back({s, seats_[i]});
         const std::span<double> uses = problem.add(1);
         uses[s] = 1;
-        uses[shape_.stages() + at_index(served)] = seats_[i].tensor;
+        uses[shape_.stages() + static_cast<std::size_t>(served)] = seats_[i].tensor;
       }
     }
     return result;
@@ -203,7 +203,7 @@ class PublishedSearch {
       : search_(search), tables_(search.tables), devices_(search.devices) {
     for (const int place : places_in_use(devices_)) {
       for (const int tensor : tables_.degrees(place)) {
-        if (tensor > devices_[at_index(place)]) continue;
+        if (tensor > devices_[static_cast<std::size_t>(place)]) continue;
         seats_.push_back({place, tensor});
         const std::vector<std::int64_t> sizes = tables_.micro_batches(seats_.back());
         sizes_.insert(sizes.begin(), sizes.end());

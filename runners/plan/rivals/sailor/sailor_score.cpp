@@ -45,7 +45,7 @@ Groups groups_of(const SailorTables& tables, const SailorPlan& plan) {
   for (SailorShare share : shares_of(tables, plan)) {
     groups.run_count.push_back(std::exchange(share.count, 1));
     const auto known = std::find(groups.shares.begin(), groups.shares.end(), share);
-    groups.of_run.push_back(at_index(known - groups.shares.begin()));
+    groups.of_run.push_back(static_cast<std::size_t>(known - groups.shares.begin()));
     if (known == groups.shares.end()) groups.shares.push_back(std::move(share));
   }
   return groups;
@@ -278,7 +278,7 @@ class SailorCheck {
         problems_.add(fmt::format("stage {} has {} replicas of a kind", s, count),
                       "must be one or more");
       }
-      HETEROPERF_EXPECT(at_index(seat.place) < tables_.places().size());
+      HETEROPERF_EXPECT(static_cast<std::size_t>(seat.place) < tables_.places().size());
       if (seat.tensor < 1 || seat.tensor > tables_.per_node(seat.place)) {
         problems_.add(fmt::format("stage {} has tensor-parallel degree {} on {}", s, seat.tensor,
                                   tables_.name(seat.place)),

@@ -60,7 +60,7 @@ constexpr int bound_rounds = 30;
 
 /// The least device-seconds per sample of every layer.
 std::vector<double> least_work(const SailorTables& tables, int place) {
-  std::vector<double> result(at_index(tables.layers()), infinite);
+  std::vector<double> result(static_cast<std::size_t>(tables.layers()), infinite);
   for (const int tensor : tables.degrees(place)) {
     for (const std::int64_t size : tables.micro_batches({place, tensor})) {
       int layer = 0;
@@ -134,7 +134,7 @@ double sailor_work_bound_s(const SailorTables& tables, const SailorDevices& devi
   for (const int place : places_in_use(devices)) {
     if (tables.degrees(place).empty()) continue;
     work.push_back(least_work(tables, place));
-    counts.push_back(devices[at_index(place)]);
+    counts.push_back(devices[static_cast<std::size_t>(place)]);
   }
   if (work.empty()) return 0;
   // From the whole model's ratios, place by place to a better one.

@@ -26,7 +26,7 @@ struct Pipeline {
 /// Lists every kind of pipeline once: thousands of replicas are of a few kinds.
 std::vector<Pipeline> pipelines_of(const SailorPlan& plan, const SailorTables& tables) {
   const int width = plan.stages.front().width();
-  std::vector<Pipeline> all(at_index(width));
+  std::vector<Pipeline> all(static_cast<std::size_t>(width));
   for (const SailorStage& stage : plan.stages) {
     if (stage.width() != width) {
       throw UserError(fmt::format("stages of {} and {} replicas", width, stage.width()),
@@ -83,7 +83,7 @@ class Simulation {
     graph.ranks = static_cast<int>(plan_.stages.size());
     graph.micro_batches = static_cast<int>(share.micro_batches + std::ssize(share.tails));
     for (int s = 0; s < graph.ranks; ++s) {
-      const SailorTiming time = timing(at_index(s), share.micro_batch);
+      const SailorTiming time = timing(static_cast<std::size_t>(s), share.micro_batch);
       Segment& segment = graph.segments.emplace_back();
       segment.name = std::to_string(s);
       segment.rank = s;
@@ -93,12 +93,12 @@ class Simulation {
       if (s + 1 == graph.ranks) break;
       // Under a bandwidth of one byte per second a message's bytes are its seconds.
       Edge& edge = graph.edges.emplace_back();
-      edge.from = s;
-      edge.to = s + 1;
-      edge.bytes = message_s(at_index(s));
+      edge.from = SegmentId(s);
+      edge.to = SegmentId(s + 1);
+      edge.bytes = message_s(static_cast<std::size_t>(s));
     }
     if (!share.tails.empty()) {
-      graph.micro_batch_scale.assign(at_index(share.micro_batches), 1.0);
+      graph.micro_batch_scale.assign(static_cast<std::size_t>(share.micro_batches), 1.0);
       const double whole_s = work_s(share.micro_batch);
       for (const std::int64_t tail : share.tails) {
         graph.micro_batch_scale.push_back(work_s(tail) / whole_s);
@@ -115,8 +115,8 @@ class Simulation {
     SailorTiming sum;
     const auto [begin, end] = plan_.stages[s].layers;
     for (int layer = begin; layer < end; ++layer) {
-      sum.forward_s += profile[at_index(layer)].forward_s;
-      sum.backward_s += profile[at_index(layer)].backward_s;
+      sum.forward_s += profile[static_cast<std::size_t>(layer)].forward_s;
+      sum.backward_s += profile[static_cast<std::size_t>(layer)].backward_s;
     }
     return sum;
   }

@@ -22,11 +22,11 @@ class SetupWriter {
   FlagScaleSetup write() {
     check_whole();
     setup_.layer_split = stage_blocks(plan_, "FlagScale", problems_);
-    for (std::size_t s = 0; s < plan_.stages.size(); ++s) add_stage(s);
+    for (const StageId s : plan_.stages.ids()) add_stage(s);
     check_layers();
     check_classes();
     problems_.throw_if_any();
-    const std::vector<StageReplica>& first = plan_.stages.front().replicas;
+    const auto& first = plan_.stages.front().replicas;
     setup_.micro_batch = first.front().micro_batch;
     setup_.global_batch = static_cast<std::int64_t>(plan_.samples_per_step());
     setup_.distributed_optimizer = plan_.zero_stage == 1;
@@ -46,8 +46,8 @@ class SetupWriter {
     }
     for (const StageWire& wire : plan_.wires) {
       if (wire.format == WireFormat::fp32) continue;
-      problems_.add(fmt::format("the wire from stage {} to {} is {}", wire.from, wire.to,
-                                to_string(wire.format)),
+      problems_.add(fmt::format("the wire from stage {} to {} is {}", wire.from.value(),
+                                wire.to.value(), to_string(wire.format)),
                     "FlagScale does not compress messages");
     }
     if (plan_.stages.empty()) problems_.add("the plan has no stages");
@@ -55,15 +55,15 @@ class SetupWriter {
   }
 
   /// Adds a stage to the last mesh where degrees and device are the same, else begins a mesh.
-  void add_stage(std::size_t s) {
+  void add_stage(StageId s) {
     const PlanStage& stage = plan_.stages[s];
     setup_.recomputed.push_back(stage.recomputation == Recomputation::full ? 1 : 0);
     if (stage.recomputation == Recomputation::selective) {
-      problems_.add(fmt::format("stage {} recomputes selectively", s),
+      problems_.add(fmt::format("stage {} recomputes selectively", s.value()),
                     "FlagScale chooses between none and full by stage");
     }
     if (stage.replicas.empty()) {
-      problems_.add(fmt::format("stage {} has no replicas", s));
+      problems_.add(fmt::format("stage {} has no replicas", s.value()));
       return;
     }
     const StageReplica& first = stage.replicas.front();
@@ -81,14 +81,14 @@ class SetupWriter {
   }
 
   /// Compares the replicas of a stage with its first one.
-  void check_replicas(std::size_t s, const StageReplica& first) {
+  void check_replicas(StageId s, const StageReplica& first) {
     const auto compare = [&](const auto& a, const auto& b, auto text, const char* why) {
-      if (a != b) problems_.add(fmt::format(text, s, a, b), why);
+      if (a != b) problems_.add(fmt::format(text, s.value(), a, b), why);
     };
     for (const StageReplica& replica : plan_.stages[s].replicas) {
       check_ranks(s, replica);
       if (replica.direction != 0) {
-        problems_.add(fmt::format("stage {} has replicas of two directions", s));
+        problems_.add(fmt::format("stage {} has replicas of two directions", s.value()));
       }
       compare(first.micro_batch, replica.micro_batch,
               FMT_STRING("replicas of stage {} take {} and {} samples"),
@@ -103,14 +103,14 @@ class SetupWriter {
   }
 
   /// Once: everything after the first rank out of order is too.
-  void check_ranks(std::size_t s, const StageReplica& replica) {
+  void check_ranks(StageId s, const StageReplica& replica) {
     for (const RankId rank : replica.ranks) {
       if (rank.value() == next_rank_++ || !ranks_in_order_) continue;
       ranks_in_order_ = false;
-      problems_.add(
-          fmt::format("stage {} has rank {} where {} is next", s, rank.value(), next_rank_ - 1),
-          "FlagScale numbers tensor-parallel ranks first, then replicas, then stages",
-          "Order the cluster's ranks that way.");
+      problems_.add(fmt::format("stage {} has rank {} where {} is next", s.value(), rank.value(),
+                                next_rank_ - 1),
+                    "FlagScale numbers tensor-parallel ranks first, then replicas, then stages",
+                    "Order the cluster's ranks that way.");
     }
   }
 

@@ -18,9 +18,9 @@ class ArgumentWriter {
   std::string write() {
     check_whole();
     problems_.throw_if_any();
-    positions_ = plan_.stages.size() / at_index(plan_.chunks);
+    positions_ = plan_.stages.size() / static_cast<std::size_t>(plan_.chunks);
     blocks_ = stage_blocks(plan_, "Megatron", problems_);
-    for (std::size_t s = 0; s < plan_.stages.size(); ++s) check_stage(s);
+    for (const StageId s : plan_.stages.ids()) check_stage(s);
     problems_.throw_if_any();
     return text();
   }
@@ -41,38 +41,38 @@ class ArgumentWriter {
     }
     for (const StageWire& wire : plan_.wires) {
       if (wire.format == WireFormat::fp32) continue;
-      problems_.add(fmt::format("the wire from stage {} to {} is {}", wire.from, wire.to,
-                                to_string(wire.format)),
+      problems_.add(fmt::format("the wire from stage {} to {} is {}", wire.from.value(),
+                                wire.to.value(), to_string(wire.format)),
                     "Megatron does not compress messages");
     }
     if (plan_.stages.empty() || plan_.stages.front().replicas.empty()) {
       problems_.add("the plan has no stage with replicas");
-    } else if (plan_.stages.size() % at_index(plan_.chunks) != 0) {
+    } else if (plan_.stages.size() % static_cast<std::size_t>(plan_.chunks) != 0) {
       problems_.add(fmt::format("{} stages in {} chunks", plan_.stages.size(), plan_.chunks));
     }
   }
 
   /// A stage must have the first one's replicas, recomputation and numbering of ranks.
-  void check_stage(std::size_t s) {
+  void check_stage(StageId s) {
     const PlanStage& stage = plan_.stages[s];
     const std::size_t width = plan_.stages.front().replicas.size();
     if (stage.replicas.size() != width) {
-      problems_.add(
-          fmt::format("stages 0 and {} have {} and {} replicas", s, width, stage.replicas.size()),
-          "Megatron has one data-parallel degree");
+      problems_.add(fmt::format("stages 0 and {} have {} and {} replicas", s.value(), width,
+                                stage.replicas.size()),
+                    "Megatron has one data-parallel degree");
     }
     if (stage.recomputation != plan_.stages.front().recomputation) {
-      problems_.add(fmt::format("stages 0 and {} recompute differently", s),
+      problems_.add(fmt::format("stages 0 and {} recompute differently", s.value()),
                     "Megatron recomputes alike everywhere");
     }
     // Neighbours of one chunk have the ranks of the first one's.
-    int next = static_cast<int>((s % positions_) * width * first().ranks.size());
+    int next = static_cast<int>((s.index() % positions_) * width * first().ranks.size());
     for (const StageReplica& replica : stage.replicas) {
       if (!check_replica(s, replica)) return;
       for (const RankId rank : replica.ranks) {
         if (rank.value() == next++) continue;
         problems_.add(
-            fmt::format("stage {} has rank {} where {} is next", s, rank.value(), next - 1),
+            fmt::format("stage {} has rank {} where {} is next", s.value(), rank.value(), next - 1),
             "Megatron numbers tensor-parallel ranks first, then replicas, then stages");
         return;
       }
@@ -80,21 +80,21 @@ class ArgumentWriter {
   }
 
   /// Notes what makes a replica unlike the first one of the plan; true where nothing does.
-  bool check_replica(std::size_t s, const StageReplica& replica) {
+  bool check_replica(StageId s, const StageReplica& replica) {
     if (replica.ranks.size() != first().ranks.size()) {
       problems_.add(fmt::format("replicas of stages 0 and {} have {} and {} tensor-parallel ranks",
-                                s, first().ranks.size(), replica.ranks.size()),
+                                s.value(), first().ranks.size(), replica.ranks.size()),
                     "Megatron has one tensor-parallel degree");
       return false;
     }
     if (replica.micro_batch != first().micro_batch) {
-      problems_.add(fmt::format("replicas of stages 0 and {} take {} and {} samples", s,
+      problems_.add(fmt::format("replicas of stages 0 and {} take {} and {} samples", s.value(),
                                 first().micro_batch, replica.micro_batch),
                     "Megatron has one size of micro-batches");
       return false;
     }
     if (replica.direction != 0) {
-      problems_.add(fmt::format("stage {} has replicas of two directions", s));
+      problems_.add(fmt::format("stage {} has replicas of two directions", s.value()));
       return false;
     }
     return true;

@@ -27,11 +27,11 @@ int block_of_node(const std::string& node) {
 // A block is counted when its first node comes; it must follow the last one in the same or the next
 // stage, whole. Nodes of no block may stand before the first block, in the first stage, or after
 // the last one, in the last stage.
-std::vector<int> stage_blocks(const Plan& plan, const char* trainer, ProblemList& problems) {
-  std::vector<int> counts(plan.stages.size(), 0);
+IdVector<StageId, int> stage_blocks(const Plan& plan, const char* trainer, ProblemList& problems) {
+  IdVector<StageId, int> counts(plan.stages.size(), 0);
   int last = -1;
-  std::size_t stage_of_last = 0;
-  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+  StageId stage_of_last;
+  for (const StageId s : plan.stages.ids()) {
     const std::vector<std::string>& nodes = plan.stages[s].nodes;
     const auto first = std::find_if(nodes.begin(), nodes.end(), [](const std::string& node) {
       return block_of_node(node) >= 0;
@@ -41,9 +41,9 @@ std::vector<int> stage_blocks(const Plan& plan, const char* trainer, ProblemList
       if (block < 0) {
         const bool leads = s == 0 && node < first;
         const bool trails = node > first || (first == nodes.end() && last >= 0);
-        if (leads || (trails && s + 1 == plan.stages.size())) continue;
+        if (leads || (trails && s.index() + 1 == plan.stages.size())) continue;
         problems.add(
-            fmt::format("stage {} has the node '{}'", s, *node),
+            fmt::format("stage {} has the node '{}'", s.value(), *node),
             fmt::format("{} has what surrounds the blocks in its first and last stage", trainer));
         continue;
       }
@@ -52,10 +52,10 @@ std::vector<int> stage_blocks(const Plan& plan, const char* trainer, ProblemList
         ++counts[s];
       } else if (block == last) {
         problems.add(
-            fmt::format("block {} is cut between stages {} and {}", block, stage_of_last, s),
+            fmt::format("block {} is cut between stages {} and {}", block, stage_of_last.value(), s.value()),
             fmt::format("{} moves whole layers", trainer));
       } else {
-        problems.add(fmt::format("stage {} has block {} after block {}", s, block, last),
+        problems.add(fmt::format("stage {} has block {} after block {}", s.value(), block, last),
                      fmt::format("{} has its layers in order", trainer));
       }
       last = block;

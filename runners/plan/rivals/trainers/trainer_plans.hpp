@@ -67,6 +67,6 @@ int block_of_node(const std::string& node);
 /// Transformer blocks of every stage, as other trainers count layers: what comes before the first
 /// block in the first stage, what comes after the last one in the last. Notes, naming `trainer`,
 /// blocks that two stages share, are out of order or missing, and other nodes elsewhere.
-std::vector<int> stage_blocks(const Plan& plan, const char* trainer, ProblemList& problems);
+IdVector<StageId, int> stage_blocks(const Plan& plan, const char* trainer, ProblemList& problems);
 
 }  // namespace heteroperf

@@ -22,8 +22,9 @@ namespace {
 std::vector<CriticalPart> critical_parts(const ScheduleReport& report) {
   std::vector<CriticalPart> parts;
   for (const PathStep& step : report.critical_path) {
-    if (parts.empty() || parts.back().position != step.rank) {
-      parts.push_back({step.rank, 0, step.span.start, step.span.end});
+    const PositionId position(step.rank);
+    if (parts.empty() || parts.back().position != position) {
+      parts.push_back({position, 0, step.span.start, step.span.end});
     }
     ++parts.back().passes;
     parts.back().end_s = step.span.end;
@@ -34,24 +35,24 @@ std::vector<CriticalPart> critical_parts(const ScheduleReport& report) {
 /// The position that ends last and what it did there most; else what the path waits for.
 std::string limiter(const Prediction& prediction) {
   double busy = 0, exposed = 0;
-  int busiest = 0, summing = 0;
-  for (std::size_t q = 0; q < prediction.pipeline.ranks.size(); ++q) {
-    if (prediction.pipeline.ranks[q].busy > busy) {
-      busy = prediction.pipeline.ranks[q].busy;
-      busiest = static_cast<int>(q);
+  PositionId busiest, summing;
+  for (const PositionId q : prediction.reduction_exposed_s.ids()) {
+    if (prediction.pipeline.ranks[q.index()].busy > busy) {
+      busy = prediction.pipeline.ranks[q.index()].busy;
+      busiest = q;
     }
     if (prediction.reduction_exposed_s[q] > exposed) {
       exposed = prediction.reduction_exposed_s[q];
-      summing = static_cast<int>(q);
+      summing = q;
     }
   }
   double messages = 0;
   for (const RankTimes& times : prediction.pipeline.ranks) {
     messages = std::max(messages, times.communication);
   }
-  if (exposed > busy) return fmt::format("stage {}: sum over replicas", summing);
+  if (exposed > busy) return fmt::format("stage {}: sum over replicas", summing.value());
   if (messages > busy) return "messages between stages";
-  return fmt::format("stage {}: compute", busiest);
+  return fmt::format("stage {}: compute", busiest.value());
 }
 
 /// Tables that reach as far as the plan.
@@ -102,7 +103,7 @@ PlanCertificate certify(const TrainingTask& task, const ReadyPlan& ready, const 
   result.limited_by = limiter(result.prediction);
   result.critical_path = critical_parts(result.prediction.pipeline);
   for (std::size_t rank = 0; rank < ready.memory.size(); ++rank) {
-    const DeviceClass& device = class_of(*ready.cluster, RankId(static_cast<std::int32_t>(rank)));
+    const DeviceClass& device = class_of(*ready.cluster, RankId(rank));
     result.memory.push_back({device.name, ready.memory[rank], device.memory});
   }
   return result;

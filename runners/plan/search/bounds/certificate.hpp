@@ -11,7 +11,7 @@ namespace heteroperf {
 
 /// Where a step's longest chain of passes and messages lies.
 struct CriticalPart {
-  int position = 0;
+  PositionId position;
   int passes = 0;  ///< on the path, one after the other
   double start_s = 0, end_s = 0;
 };

@@ -19,13 +19,13 @@ namespace heteroperf {
 /// devices, each layer at its best.
 std::vector<double> StageRelaxation::least_costs_before(const Step& step) const {
   std::vector<double> result(1, 0);
-  for (std::size_t layer = 0; layer < at_index(problem_.layers); ++layer) {
+  for (std::size_t layer = 0; layer < static_cast<std::size_t>(problem_.layers); ++layer) {
     double least = infinite;
     for (const Choice& choice : choices_) {
       if (choice.samples > step.samples) continue;
       const double busy = (choice.seconds[0][layer + 1] - choice.seconds[0][layer]) *
                           static_cast<double>(step.micro_batches) / step.seconds;
-      least = std::min(least, busy * devices(choice, step) * prices_[at_index(choice.pool)]);
+      least = std::min(least, busy * devices(choice, step) * prices_[choice.pool]);
     }
     result.push_back(result.back() + least / sum_slack);
   }
@@ -41,23 +41,25 @@ StageRelaxation::Covers StageRelaxation::covers(const std::vector<Covers>& lists
   std::vector<int> firsts(choices_.size(),
                           problem_.layers);  // the longest range to the end at hand
   for (int end = problem_.layers; end > 0; --end) {
-    const double own = more == MoreStages::any ? result[at_index(end)].cost : infinite;
-    const double after = std::min(before[at_index(end)].cost, own);
+    const double own = more == MoreStages::any ? result[end].cost : infinite;
+    const double after = std::min(before[end].cost, own);
     // One layer more at no cost: a stage that ends there has less to do.
-    const double sooner = end > 1 ? before[at_index(end) - 1].cost : infinite;
-    const double own_sooner =
-        more == MoreStages::any && end > 1 ? result[at_index(end) - 1].cost : infinite;
+    const double sooner = end > 1 ? before[static_cast<std::size_t>(end) - 1].cost : infinite;
+    const double own_sooner = more == MoreStages::any && end > 1
+                                  ? result[static_cast<std::size_t>(end) - 1].cost
+                                  : infinite;
     if (after == infinite || std::min(sooner, own_sooner) <= after) continue;
     const std::size_t rest = own <= after ? lists.size() : lists.size() - 1;
-    const double left = (step.seconds - heads_[at_index(end) - 1]) * sum_slack;
+    const double left = (step.seconds - heads_[static_cast<std::size_t>(end) - 1]) * sum_slack;
     for (std::size_t c = 0; c < choices_.size(); ++c) {
       const Choice& choice = choices_[c];
-      if (choice.samples > step.samples ||
-          choice.least_s[at_index(end) - 1] * static_cast<double>(step.micro_batches) > left) {
+      if (choice.samples > step.samples || choice.least_s[static_cast<std::size_t>(end) - 1] *
+                                                   static_cast<double>(step.micro_batches) >
+                                               left) {
         c = choice.next - 1;
         continue;
       }
-      const double sum = after + devices(choice, step) * prices_[at_index(choice.pool)];
+      const double sum = after + devices(choice, step) * prices_[choice.pool];
       if (sum >= most.front()) continue;
       int& first = firsts[c];
       first = std::min(first, end);
@@ -70,8 +72,8 @@ StageRelaxation::Covers StageRelaxation::covers(const std::vector<Covers>& lists
         continue;
       }
       for (int from = all ? 0 : first; from < end; ++from) {
-        Cover& cover = result[at_index(from)];
-        if (sum < cover.cost && sum < most[at_index(from)]) {
+        Cover& cover = result[from];
+        if (sum < cover.cost && sum < most[from]) {
           cover = {sum, end, static_cast<int>(c), rest};
         }
       }
@@ -83,7 +85,7 @@ StageRelaxation::Covers StageRelaxation::covers(const std::vector<Covers>& lists
 /// Adds stages from the last to the first, one at a time: the k-th from the end keeps k
 /// micro-batches. More stages are of use where they cost less than fewer.
 double StageRelaxation::least_counted_cost(const Step& step, std::vector<double>& used) {
-  const std::size_t layers = at_index(problem_.layers);
+  const std::size_t layers = problem_.layers;
   const std::vector<double> before = least_costs_before(step);
   double budget = 0;
   for (std::size_t p = 0; p < prices_.size(); ++p) budget += prices_[p] * problem_.pools[p].devices;
@@ -114,9 +116,9 @@ double StageRelaxation::least_counted_cost(const Step& step, std::vector<double>
   // The way back through the lists says which devices the cheapest cover uses.
   for (std::size_t list = best, at = 0; at < layers;) {
     const Cover& cover = by_count[list][at];
-    const Choice& choice = choices_[at_index(cover.choice)];
-    used[at_index(choice.pool)] += devices(choice, step);
-    at = at_index(cover.end);
+    const Choice& choice = choices_[cover.choice];
+    used[choice.pool] += devices(choice, step);
+    at = static_cast<std::size_t>(cover.end);
     list = cover.rest;
   }
   return cost;

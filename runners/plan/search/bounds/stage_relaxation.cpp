@@ -71,9 +71,8 @@ void StageRelaxation::add_samples(int pool, int degree) {
     choice.degree = degree;
     choice.samples = samples;
     for (std::size_t r = 0; r < 3; ++r) choice.seconds[r] = seconds_of(choice, r);
-    const double seconds =
-        std::max(choice.seconds[0].back(), 1e-300) * problem_.degrees[at_index(degree)];
-    double& price = prices_[at_index(pool)];
+    const double seconds = std::max(choice.seconds[0].back(), 1e-300) * problem_.degrees[degree];
+    double& price = prices_[pool];
     price = std::max(price, static_cast<double>(samples) / seconds);
     choices_.push_back(std::move(choice));
   }
@@ -81,11 +80,11 @@ void StageRelaxation::add_samples(int pool, int degree) {
 
 /// Looks at the choices from `first` on, which are of one pool and degree.
 void StageRelaxation::set_least(std::size_t first) {
-  std::vector<double> least(at_index(problem_.layers), infinite);
+  std::vector<double> least(problem_.layers, infinite);
   // From the most samples down, so that `least` is the minimum over this choice and those after it.
   for (std::size_t c = choices_.size(); c-- > first;) {
     Choice& choice = choices_[c];
-    const double limit = problem_.pools[at_index(choice.pool)].memory_bytes;
+    const double limit = problem_.pools[choice.pool].memory_bytes;
     for (int layer = 0; layer < problem_.layers; ++layer) {
       const LayerSums::Range range{layer, layer + 1};
       LayerSums::Holding holding;
@@ -97,8 +96,8 @@ void StageRelaxation::set_least(std::size_t first) {
           memory_margin * sums_.least_memory(choice.degree, choice.samples, range, holding) <=
               limit;
       const double own =
-          choice.seconds[0][at_index(layer) + 1] - choice.seconds[0][at_index(layer)];
-      if (fits) least[at_index(layer)] = std::min(least[at_index(layer)], own);
+          choice.seconds[0][static_cast<std::size_t>(layer) + 1] - choice.seconds[0][layer];
+      if (fits) least[layer] = std::min(least[layer], own);
     }
     choice.least_s = least;
     choice.next = choices_.size();
@@ -108,8 +107,7 @@ void StageRelaxation::set_least(std::size_t first) {
 /// [layer]: of the layers before it.
 std::vector<double> StageRelaxation::seconds_of(const Choice& choice,
                                                 std::size_t recomputation) const {
-  const auto& layers = problem_.pools[at_index(choice.pool)]
-                           .times[at_index(choice.degree)][at_index(choice.samples - 1)];
+  const auto& layers = problem_.pools[choice.pool].times[choice.degree][choice.samples - 1];
   std::vector<double> sums(1, 0);
   for (const LayerTimes& t : layers) {
     const double again = recomputation == 0 ? 0 : recomputation == 1 ? t.attention_s : t.forward_s;
@@ -121,7 +119,7 @@ std::vector<double> StageRelaxation::seconds_of(const Choice& choice,
 /// The time of all replicas, if they are of this choice alone.
 double StageRelaxation::devices(const Choice& choice, const Step& step) const {
   return static_cast<double>(step.samples) / static_cast<double>(choice.samples) *
-         problem_.degrees[at_index(choice.degree)];
+         problem_.degrees[choice.degree];
 }
 
 /// One sample's way there, and there and back, each layer on its fastest replica; and a replica's
@@ -137,7 +135,7 @@ void StageRelaxation::set_heads() {
         if (problem_.degrees[d] > pool.devices_per_node) continue;
         for (std::size_t m = 0; m < pool.times[d].size(); ++m) {
           if (pool.times[d][m].empty()) continue;
-          const LayerTimes& t = pool.times[d][m][at_index(layer)];
+          const LayerTimes& t = pool.times[d][m][layer];
           forward = std::min(forward, t.forward_s);
           way = std::min(way, t.forward_s + t.input_gradient_s);
           all = std::min(all, (t.forward_s + t.input_gradient_s + t.weight_gradient_s) /
@@ -172,16 +170,16 @@ double StageRelaxation::after_work(const Choice& choice, LayerSums::Range range,
   if (!terms_.sums) return 0;
   // All replicas together do the batch; none is faster than the fastest.
   const double least_replicas =
-      std::ceil((replica_s_[at_index(range.end)] - replica_s_[at_index(range.first)]) *
+      std::ceil((replica_s_[range.end] - replica_s_[range.first]) *
                 static_cast<double>(problem_.batch) / step.seconds / sum_slack);
   const bool cut = range.first > 0 || range.end < problem_.layers;
   const bool shares_table = cut && !problem_.tied_parameters.empty() &&
                             (range.first == 0 || range.end == problem_.layers);
   double elements = sums_.parameters(choice.degree, range);
   if (shares_table && range.first == 0) {
-    elements -= problem_.tied_parameters[at_index(choice.degree)];
+    elements -= problem_.tied_parameters[choice.degree];
   }
-  const std::array<double, 2>& link = links_[at_index(choice.pool)];
+  const std::array<double, 2>& link = links_[choice.pool];
   const double latency = link[0], seconds_per_byte = link[1];
   const auto ring = [&](double replicas, double count) {
     if (replicas < 2) return 0.0;
@@ -193,7 +191,7 @@ double StageRelaxation::after_work(const Choice& choice, LayerSums::Range range,
   if (shares_table) {
     seconds += ring(2, problem_.tied_parameters.front() / problem_.degrees.back());
   }
-  const double rate = problem_.pools[at_index(choice.pool)].optimizer_rate;
+  const double rate = problem_.pools[choice.pool].optimizer_rate;
   if (rate > 0) {
     const auto most_replicas = static_cast<double>(std::min<std::int64_t>(step.samples, devices_));
     seconds += optimizer_words * elements / most_replicas * problem_.master_bytes / rate;
@@ -205,10 +203,10 @@ double StageRelaxation::after_work(const Choice& choice, LayerSums::Range range,
 /// this is the inner loop.
 bool StageRelaxation::takes(const Choice& choice, LayerSums::Range range, const Step& step) const {
   // The stage waits until a micro-batch has come through the layers before it.
-  const double left = step.seconds - heads_[at_index(range.first)];
+  const double left = step.seconds - heads_[range.first];
   const auto& sums = choice.seconds[0];
-  const double work_s = (sums[at_index(range.end)] - sums[at_index(range.first)]) *
-                        static_cast<double>(step.micro_batches) / sum_slack;
+  const double work_s =
+      (sums[range.end] - sums[range.first]) * static_cast<double>(step.micro_batches) / sum_slack;
   if (work_s > left) return false;
   if (!has_memory(choice, range, left / static_cast<double>(step.micro_batches), step,
                   Recomputation::full))
@@ -220,7 +218,7 @@ bool StageRelaxation::takes(const Choice& choice, LayerSums::Range range, const 
        // it is asked first.
        {Recomputation::full, Recomputation::none, Recomputation::selective}) {
     const auto& with = choice.seconds[static_cast<std::size_t>(r)];
-    if (with[at_index(range.end)] - with[at_index(range.first)] > period_s) continue;
+    if (with[range.end] - with[range.first] > period_s) continue;
     if (has_memory(choice, range, period_s, step, r)) return true;
   }
   return false;
@@ -231,11 +229,11 @@ bool StageRelaxation::takes(const Choice& choice, LayerSums::Range range, const 
 /// stages that follow and comes back: so many of them at once as that takes periods (Little 1961).
 bool StageRelaxation::has_memory(const Choice& choice, LayerSums::Range range, double period_s,
                                  const Step& step, Recomputation recomputation) const {
-  const double limit = problem_.pools[at_index(choice.pool)].memory_bytes;
+  const double limit = problem_.pools[choice.pool].memory_bytes;
   if (!terms_.memory || limit <= 0) return true;
   LayerSums::Holding holding;
   holding.recomputation = recomputation;
-  const double way_s = ways_.back() - ways_[at_index(range.first)];
+  const double way_s = ways_.back() - ways_[range.first];
   const double kept =
       std::min(way_s / period_s / sum_slack, static_cast<double>(step.micro_batches));
   const std::int64_t counted = std::min<std::int64_t>(step.followers + 1, step.micro_batches);
@@ -248,50 +246,51 @@ bool StageRelaxation::has_memory(const Choice& choice, LayerSums::Range range, d
 /// devices of each pool that these take.
 double StageRelaxation::least_cost(const Step& step, std::vector<double>& used) {
   const int layers = problem_.layers;
-  std::vector<double> cost(at_index(layers) + 1, infinite);
-  std::vector<int> from(at_index(layers) + 1, -1), by(at_index(layers) + 1, -1);
+  std::vector<double> cost(static_cast<std::size_t>(layers) + 1, infinite);
+  std::vector<int> from(static_cast<std::size_t>(layers) + 1, -1),
+      by(static_cast<std::size_t>(layers) + 1, -1);
   std::vector<int> ends(choices_.size(), 0);  // the longest range from the layer at hand
   cost[0] = 0;
   for (int first = 0; first < layers; ++first) {
     // Covering more layers never costs less: the best way to here or beyond.
-    if (cost[at_index(first)] == infinite) return infinite;
-    const double left = (step.seconds - heads_[at_index(first)]) * sum_slack;
+    if (cost[first] == infinite) return infinite;
+    const double left = (step.seconds - heads_[first]) * sum_slack;
     for (std::size_t c = 0; c < choices_.size(); ++c) {
       const Choice& choice = choices_[c];
       // Neither these samples nor more of them take a layer.
       if (choice.samples > step.samples ||
-          choice.least_s[at_index(first)] * static_cast<double>(step.micro_batches) > left) {
+          choice.least_s[first] * static_cast<double>(step.micro_batches) > left) {
         c = choice.next - 1;
         continue;
       }
-      const double taken = devices(choice, step) * prices_[at_index(choice.pool)];
-      const double sum = cost[at_index(first)] + taken;
+      const double taken = devices(choice, step) * prices_[choice.pool];
+      const double sum = cost[first] + taken;
       if (sum >= cost.back()) continue;
       int& end = ends[c];
       end = std::max(end, first);
       while (end < layers && takes(choice, {first, end + 1}, step)) ++end;
       // A stage of all that is left may need less: nothing follows it.
       const bool all = end < layers && takes(choice, {first, layers}, step);
-      for (int to = all ? layers : end; to > first && sum < cost[at_index(to)]; --to) {
-        cost[at_index(to)] = sum;
-        from[at_index(to)] = first;
-        by[at_index(to)] = static_cast<int>(c);
+      for (int to = all ? layers : end; to > first && sum < cost[to]; --to) {
+        cost[to] = sum;
+        from[to] = first;
+        by[to] = static_cast<int>(c);
       }
     }
   }
-  if (cost[at_index(layers)] == infinite) return infinite;
-  for (int at = layers; at > 0; at = from[at_index(at)]) {
-    const Choice& choice = choices_[at_index(by[at_index(at)])];
-    used[at_index(choice.pool)] += devices(choice, step);
+  if (cost[layers] == infinite) return infinite;
+  for (int at = layers; at > 0; at = from[at]) {
+    const Choice& choice = choices_[by[at]];
+    used[choice.pool] += devices(choice, step);
   }
-  return cost[at_index(layers)];
+  return cost[layers];
 }
 
 /// Prices go up where too much is used, down elsewhere; those that said the most stay for the next
 /// step.
 bool StageRelaxation::is_possible(const Step& step) {
   // Large problems get fewer rounds: a worse bound, but still a valid one.
-  const bool many = choices_.size() * at_index(problem_.layers) > many_steps;
+  const bool many = choices_.size() * static_cast<std::size_t>(problem_.layers) > many_steps;
   if (!terms_.counts) {
     return is_afforded(step, &StageRelaxation::least_cost,
                        {many ? few_price_rounds : price_rounds, 1});

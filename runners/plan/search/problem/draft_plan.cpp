@@ -14,7 +14,7 @@
 #include <map>
 
 #include "metrics/base/error.hpp"
-#include "metrics/base/quantity.hpp"
+#include "metrics/base/id.hpp"
 #include "runners/plan/search/problem/graph_problem.hpp"
 
 namespace heteroperf {
@@ -27,7 +27,7 @@ class DeviceGiver {
 
   /// The first node that can hold the group; of those the one with the fewest free devices.
   std::vector<RankId> take(int pool, int count) {
-    auto& nodes = free_[at_index(pool)];
+    auto& nodes = free_[pool];
     auto best = nodes.end();
     for (auto node = nodes.begin(); node != nodes.end(); ++node) {
       if (static_cast<int>(node->size()) < count) continue;
@@ -61,12 +61,12 @@ Plan GraphProblem::plan(const PipelineDraft& draft) const {
     const DraftStage& from = draft.stages[s];
     PlanStage& stage = plan.stages.emplace_back();
     stage.recomputation = from.recomputation;
-    for (const std::size_t end = layer_ends_[at_index(from.end - 1)]; node < end; ++node) {
+    for (const std::size_t end = layer_ends_[from.end - 1]; node < end; ++node) {
       stage.nodes.push_back(graph_.nodes()[node].name);
     }
     if (draft.schedule == "1f1b") plan.warm_up.push_back(from.warm_up);
     if (from.wire == WireFormat::fp32 || s + 1 == draft.stages.size()) continue;
-    plan.wires.push_back({static_cast<int>(s), static_cast<int>(s) + 1, from.wire});
+    plan.wires.push_back({StageId(s), StageId(s + 1), from.wire});
   }
   PipelineDraft least = draft;
   set_schedule(least, draft.schedule);
@@ -74,17 +74,17 @@ Plan GraphProblem::plan(const PipelineDraft& draft) const {
 
   struct Place {
     int degree;
-    std::size_t stage;
+    StageId stage;
     const ReplicaGroup* group;
     int number;
   };
   std::vector<Place> places;
   // Chunks after the first are on the devices of their position's first.
-  for (std::size_t s = 0; s < at_index(draft.positions()); ++s) {
+  for (int s = 0; s < draft.positions(); ++s) {
     for (const ReplicaGroup& group : draft.stages[s].groups) {
       for (int r = 0; r < group.replicas; ++r) {
         places.push_back(
-            {problem_.degrees[at_index(group.degree)], s, &group, static_cast<int>(places.size())});
+            {problem_.degrees[group.degree], StageId(s), &group, static_cast<int>(places.size())});
       }
     }
   }
@@ -94,12 +94,12 @@ Plan GraphProblem::plan(const PipelineDraft& draft) const {
                    [](const Place& a, const Place& b) { return a.degree > b.degree; });
   DeviceGiver devices(nodes_);
   for (const Place& place : by_size) {
-    auto& ranks = taken[at_index(place.number)] = devices.take(place.group->pool, place.degree);
+    auto& ranks = taken[place.number] = devices.take(place.group->pool, place.degree);
     if (ranks.empty()) {
       throw UserError(
           fmt::format("a tensor-parallel group of {} on '{}' finds no node with as many "
                       "free devices",
-                      place.degree, problem_.pools[at_index(place.group->pool)].name),
+                      place.degree, problem_.pools[place.group->pool].name),
           "groups stay within a node", "Use smaller degrees.");
     }
   }
@@ -108,21 +108,20 @@ Plan GraphProblem::plan(const PipelineDraft& draft) const {
   for (const auto& ranks : taken) used.insert(used.end(), ranks.begin(), ranks.end());
   std::sort(used.begin(), used.end());
   const auto rank_of = [&](RankId device) {
-    return RankId(static_cast<std::int32_t>(std::lower_bound(used.begin(), used.end(), device) -
-                                            used.begin()));
+    return RankId(std::lower_bound(used.begin(), used.end(), device) - used.begin());
   };
   for (const Place& place : places) {
     plan.sequence_parallel = plan.sequence_parallel || place.degree > 1;
     StageReplica replica;
-    for (const RankId device : taken[at_index(place.number)]) {
+    for (const RankId device : taken[place.number]) {
       replica.ranks.push_back(rank_of(device));
     }
     replica.micro_batch = place.group->samples;
-    replica.device_class = problem_.pools[at_index(place.group->pool)].device_class;
+    replica.device_class = problem_.pools[place.group->pool].device_class;
     plan.stages[place.stage].replicas.push_back(std::move(replica));
   }
-  for (int s = draft.positions(); s < static_cast<int>(draft.stages.size()); ++s) {
-    plan.stages[at_index(s)].replicas = plan.stages[at_index(draft.position_of(s))].replicas;
+  for (StageId s(draft.positions()); plan.stages.contains(s); ++s) {
+    plan.stages[s].replicas = plan.stages[StageId(draft.position_of(s).value())].replicas;
   }
   // A plan of the cluster's first ranks needs no list of devices.
   const bool first_ones = used.empty() || used.back().value() + 1 == static_cast<int>(used.size());

@@ -21,6 +21,7 @@
 #include <variant>
 
 #include "metrics/base/error.hpp"
+#include "metrics/base/id.hpp"
 #include "metrics/base/quantity.hpp"
 #include "runners/plan/memory/stage_memory.hpp"
 #include "runners/plan/plan_bytes.hpp"
@@ -173,7 +174,7 @@ class ProblemMaker {
 
   /// [micro-batch − 1][layer]; lists are empty where no node holds so many ranks.
   std::vector<std::vector<LayerTimes>> times(const PoolRanks& ranks, int degree) {
-    std::vector<std::vector<LayerTimes>> result(at_index(result_.most_samples));
+    std::vector<std::vector<LayerTimes>> result(result_.most_samples);
     // Groups stay within a node, and the largest node holds the largest groups.
     const auto node = std::max_element(ranks.nodes.begin(), ranks.nodes.end(),
                                        [](auto& a, auto& b) { return a.size() < b.size(); });
@@ -187,18 +188,18 @@ class ProblemMaker {
       for (std::size_t layer = 0; layer < kinds_.size(); ++layer) {
         const auto known = of_kind.find(kinds_[layer]);
         const LayerTimes one =
-            known != of_kind.end() ? known->second : layer_times(static_cast<int>(layer), replica);
+            known != of_kind.end() ? known->second : layer_times(StageId(layer), replica);
         of_kind.emplace(kinds_[layer], one);
-        result[at_index(samples - 1)].push_back(one);
+        result[samples - 1].push_back(one);
       }
     }
     return result;
   }
 
   /// The attention that selective recomputation does again is the difference of two timings.
-  LayerTimes layer_times(int layer, const StageReplica& replica) {
+  LayerTimes layer_times(StageId layer, const StageReplica& replica) {
     const auto with = [&](Recomputation recomputation) {
-      plan_.stages[at_index(layer)].recomputation = recomputation;
+      plan_.stages[layer].recomputation = recomputation;
       return replica_times(graph_, staged_, plan_, layer, replica, cluster_, request_.precision,
                            works_);
     };
@@ -211,7 +212,7 @@ class ProblemMaker {
   /// Linear in the samples of a micro-batch, from those of one and two.
   void set_memory() {
     for (const int degree : result_.degrees) {
-      auto& by_samples = result_.bytes.emplace_back(at_index(result_.most_samples));
+      auto& by_samples = result_.bytes.emplace_back(result_.most_samples);
       std::map<int, std::pair<LayerBytes, LayerBytes>> of_kind;
       for (std::size_t layer = 0; layer < kinds_.size(); ++layer) {
         if (!of_kind.contains(kinds_[layer])) {
@@ -238,8 +239,8 @@ class ProblemMaker {
     for (const Recomputation r :
          {Recomputation::none, Recomputation::selective, Recomputation::full}) {
       // Norms by rows cost the same and take less memory.
-      const StagePart part{
-          staged_, static_cast<int>(layer), works_.shards().of(degree, 0), samples, r, degree > 1};
+      const StagePart part{staged_, StageId(layer), works_.shards().of(degree, 0), samples,
+                           r,       degree > 1};
       const StageMemory memory = stage_memory(part, request_.precision);
       const std::uint64_t most = std::max({memory.forward, memory.recompute, memory.backward,
                                            memory.input_gradient, memory.weight_gradient});
@@ -282,8 +283,9 @@ class ProblemMaker {
   void set_cuts() {
     for (int layer = 0; layer + 1 < result_.layers; ++layer) {
       const auto edge =
-          std::find_if(staged_.edges.begin(), staged_.edges.end(),
-                       [&](const StageEdge& e) { return e.from == layer && e.to == layer + 1; });
+          std::find_if(staged_.edges.begin(), staged_.edges.end(), [&](const StageEdge& e) {
+            return e.from == StageId(layer) && e.to == StageId(layer + 1);
+          });
       HETEROPERF_EXPECT(edge != staged_.edges.end());
       std::array<double, 3> forward{}, backward{};
       for (const WireFormat format : {WireFormat::fp32, WireFormat::bf16, WireFormat::int8}) {

@@ -15,7 +15,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "metrics/base/quantity.hpp"
+#include "metrics/base/id.hpp"
 
 namespace heteroperf {
 namespace {
@@ -25,7 +25,7 @@ std::vector<std::int64_t> widths(const ModelGraph& graph) {
   const auto& nodes = graph.nodes();
   std::vector<std::size_t> last_use(nodes.size(), 0);
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    for (const NodeId input : nodes[i].inputs) last_use[position(input)] = i;
+    for (const NodeId input : nodes[i].inputs) last_use[input.index()] = i;
   }
   std::vector<std::int64_t> result(nodes.size() + 1, 0);
   std::vector<std::size_t> open;
@@ -53,8 +53,8 @@ bool alike(const ModelGraph& graph, LayerNodes a, LayerNodes b) {
     }
     for (std::size_t k = 0; k < x.inputs.size(); ++k) {
       const Node &from_x = graph.node(x.inputs[k]), &from_y = graph.node(y.inputs[k]);
-      const bool same_place = position(x.inputs[k]) - a.first == position(y.inputs[k]) - b.first;
-      const bool both_outside = position(x.inputs[k]) < a.first && position(y.inputs[k]) < b.first;
+      const bool same_place = x.inputs[k].index() - a.first == y.inputs[k].index() - b.first;
+      const bool both_outside = x.inputs[k].index() < a.first && y.inputs[k].index() < b.first;
       if (!(same_place || both_outside) || from_x.output != from_y.output ||
           from_x.differentiable != from_y.differentiable) {
         return false;

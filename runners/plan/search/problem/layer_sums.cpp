@@ -60,29 +60,29 @@ LayerSums::LayerSums(const PlanningProblem& problem) : problem_(problem) {
 
 bool LayerSums::known(int pool, int degree, std::int64_t samples) const {
   return samples >= 1 && samples <= problem_.most_samples &&
-         !times_[at_index(pool)][at_index(degree)][at_index(samples - 1)].empty();
+         !times_[pool][degree][samples - 1].empty();
 }
 
 /// The buffers are those of the ends of the range, and of the fullest layer within the model.
 double LayerSums::extra(int degree, std::int64_t samples, Range range,
                         std::size_t recomputation) const {
   const auto& sums = bytes(degree, samples);
-  double most = std::max(sums[at_index(range.first)].extra[recomputation],
-                         sums[at_index(range.end - 1)].extra[recomputation]);
+  double most =
+      std::max(sums[range.first].extra[recomputation], sums[range.end - 1].extra[recomputation]);
   if (range.end - range.first > 2) {
-    most = std::max(most, inner_extra_[at_index(degree)][at_index(samples - 1)][recomputation]);
+    most = std::max(most, inner_extra_[degree][samples - 1][recomputation]);
   }
   return most;
 }
 
 double LayerSums::parameters(int degree, Range range) const {
-  const auto& sums = parameters_[at_index(degree)];
-  return sums[at_index(range.end)] - sums[at_index(range.first)];
+  const auto& sums = parameters_[degree];
+  return sums[range.end] - sums[range.first];
 }
 
 double LayerSums::state_memory(int degree, Range range, int state_replicas) const {
   double elements = parameters(degree, range);
-  if (has_tied_copy(range)) elements += problem_.tied_parameters[at_index(degree)];
+  if (has_tied_copy(range)) elements += problem_.tied_parameters[degree];
   return elements * (problem_.weight_bytes + problem_.optimizer_bytes / state_replicas);
 }
 
@@ -91,19 +91,18 @@ double LayerSums::least_memory(int degree, std::int64_t samples, Range range,
   const auto& sums = bytes(degree, samples);
   const auto kept_by = [&](Recomputation r) {
     const auto i = static_cast<std::size_t>(r);
-    return sums[at_index(range.end)].kept_before[i] - sums[at_index(range.first)].kept_before[i];
+    return sums[range.end].kept_before[i] - sums[range.first].kept_before[i];
   };
   const bool full = holding.recomputation == Recomputation::full;
   double split = 0;
   if (holding.split_backward) {
     const auto r = static_cast<std::size_t>(holding.recomputation);
-    split = sums[at_index(range.end)].split_before[r] - sums[at_index(range.first)].split_before[r];
+    split = sums[range.end].split_before[r] - sums[range.first].split_before[r];
   }
   // A stage that recomputes keeps the input of its first layer, and is whole again in B.
   const double whole = std::max(kept_by(full ? Recomputation::none : holding.recomputation), split);
   const auto f = static_cast<std::size_t>(Recomputation::full);
-  const double input =
-      sums[at_index(range.first + 1)].kept_before[f] - sums[at_index(range.first)].kept_before[f];
+  const double input = sums[range.first + 1].kept_before[f] - sums[range.first].kept_before[f];
   const double kept = full ? std::min(whole, std::max(split, input)) : whole;
   return state_memory(degree, range, holding.state_replicas) + (holding.in_flight - 1) * kept +
          whole;
@@ -113,12 +112,12 @@ double LayerSums::least_memory(int degree, std::int64_t samples, Range range,
 double LayerSums::messages(std::int64_t samples, Range range) const {
   double boundary = 0;
   if (range.first > 0) {
-    boundary += problem_.activation_bytes[at_index(range.first - 1)][0] +
-                problem_.gradient_bytes[at_index(range.first - 1)][0];
+    boundary +=
+        problem_.activation_bytes[range.first - 1][0] + problem_.gradient_bytes[range.first - 1][0];
   }
   if (range.end < problem_.layers) {
-    boundary += problem_.activation_bytes[at_index(range.end - 1)][0] +
-                problem_.gradient_bytes[at_index(range.end - 1)][0];
+    boundary +=
+        problem_.activation_bytes[range.end - 1][0] + problem_.gradient_bytes[range.end - 1][0];
   }
   return boundary * static_cast<double>(samples);
 }
@@ -134,15 +133,14 @@ double LayerSums::memory(int degree, std::int64_t samples, Range range,
 LayerSums::Activations LayerSums::activations(int degree, std::int64_t samples, Range range,
                                               Recomputation recomputation) const {
   const auto& sums = bytes(degree, samples);
-  const Bytes3 &a = sums[at_index(range.first)], &b = sums[at_index(range.end)];
+  const Bytes3 &a = sums[range.first], &b = sums[range.end];
   const bool full = recomputation == Recomputation::full;
   const auto r = static_cast<std::size_t>(recomputation);
   const std::size_t as_run = full ? 0 : r;
   Activations result;
   const double whole = b.kept_before[as_run] - a.kept_before[as_run];
   result.kept =
-      full ? std::min(whole, sums[at_index(range.first + 1)].kept_before[r] - a.kept_before[r])
-           : whole;
+      full ? std::min(whole, sums[range.first + 1].kept_before[r] - a.kept_before[r]) : whole;
   result.split = b.split_before[r] - a.split_before[r];
   result.passing = whole - result.kept + extra(degree, samples, range, as_run);
   result.messages = messages(samples, range);

@@ -29,11 +29,11 @@ int DraftStage::replicas() const {
   return sum;
 }
 
-int PipelineDraft::position_of(int stage) const {
-  if (chunks == 1) return stage;
+PositionId PipelineDraft::position_of(StageId stage) const {
+  if (chunks == 1) return PositionId(stage.value());
   const bool zig_zag = find_generator(schedule).order == StageOrder::zig_zag;
-  return rank_of_stage(stage, positions(),
-                       zig_zag ? ChainPlacement::zig_zag : ChainPlacement::looped);
+  return PositionId(rank_on_chain(SegmentId(stage.value()), positions(),
+                                  zig_zag ? ChainPlacement::zig_zag : ChainPlacement::looped));
 }
 
 std::span<const DraftSchedule> draft_schedules() {
@@ -78,7 +78,7 @@ void set_schedule(PipelineDraft& draft, const std::string& schedule) {
     const int ahead = schedule == "zb-h1"   ? stages - 1
                       : schedule == "zb-h2" ? 2 * (stages - 1)
                                             : stages - 1 - s;
-    draft.stages[static_cast<std::size_t>(s)].warm_up = std::min(draft.micro_batches, ahead);
+    draft.stages[s].warm_up = std::min(draft.micro_batches, ahead);
   }
 }
 

@@ -41,7 +41,7 @@ struct PipelineDraft {
   int chunks = 1;
   std::vector<DraftStage> stages;
   int positions() const { return static_cast<int>(stages.size()) / chunks; }
-  int position_of(int stage) const;
+  PositionId position_of(StageId stage) const;
   friend bool operator==(const PipelineDraft&, const PipelineDraft&) = default;
 };
 

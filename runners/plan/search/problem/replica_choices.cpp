@@ -31,7 +31,7 @@ void ReplicaChoices::for_each(std::int64_t samples, const Visit& visit) {
 }
 
 void ReplicaChoices::take(const ReplicaGroup& group, int sign) {
-  free_[at_index(group.pool)] -= sign * group.replicas * problem_.degrees[at_index(group.degree)];
+  free_[group.pool] -= sign * group.replicas * problem_.degrees[group.degree];
 }
 
 /// Replicas of the types from `type` on that take `open` samples.
@@ -41,9 +41,9 @@ void ReplicaChoices::from(std::size_t type, std::int64_t open, std::vector<Repli
   if (type == types_.size()) return;
   from(type + 1, open, groups, visit);
   ReplicaGroup group = types_[type];
-  const int degree = problem_.degrees[at_index(group.degree)];
-  const auto most = static_cast<int>(
-      std::min<std::int64_t>(free_[at_index(group.pool)] / degree, open / group.samples));
+  const int degree = problem_.degrees[group.degree];
+  const auto most =
+      static_cast<int>(std::min<std::int64_t>(free_[group.pool] / degree, open / group.samples));
   for (group.replicas = 1; group.replicas <= most; ++group.replicas) {
     groups.push_back(group);
     take(group, 1);

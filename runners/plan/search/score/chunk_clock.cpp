@@ -18,15 +18,14 @@ namespace {
 /// A stage with its place, and its messages where they leave it.
 struct PlacedStage {
   ClockStage times;
-  std::size_t position = 0;
+  PositionId position;
   double from_before_s = 0, from_next_s = 0;
 };
 
 std::vector<PlacedStage> placed(const std::vector<ClockStage>& stages, const PassOrder& order) {
   std::vector<PlacedStage> result;
   for (std::size_t s = 0; s < stages.size(); ++s) {
-    const int position = order.position_of(static_cast<int>(s));
-    result.push_back({stages[s], at_index(position), 0, 0});
+    result.push_back({stages[s], order.position_of(StageId(s)), 0, 0});
     if (s == 0) continue;
     result[s].from_before_s = stages[s - 1].activation_s;
     result[s - 1].from_next_s = stages[s - 1].gradient_s;
@@ -38,13 +37,13 @@ std::vector<PlacedStage> placed(const std::vector<ClockStage>& stages, const Pas
 
 ChunkEnds chunk_ends(const std::vector<ClockStage>& stages, const PassOrder& order) {
   const std::vector<PlacedStage> at = placed(stages, order);
-  const std::size_t micro_batches = at_index(order.micro_batches());
+  const std::size_t micro_batches = order.micro_batches();
   std::vector<double> forward_end(stages.size() * micro_batches), backward_end(forward_end);
-  ChunkEnds ends{std::vector<double>(at_index(order.positions()), 0),
-                 std::vector<double>(stages.size(), 0)};
+  ChunkEnds ends{IdVector<PositionId, double>(order.positions(), 0),
+                 IdVector<StageId, double>(stages.size(), 0)};
   for (const PassOrder::Pass& pass : order.passes()) {
-    const std::size_t s = at_index(pass.stage);
-    const std::size_t slot = s * micro_batches + at_index(pass.micro_batch);
+    const std::size_t s = pass.stage.index();
+    const std::size_t slot = s * micro_batches + pass.micro_batch.index();
     const PlacedStage& stage = at[s];
     double& free = ends.positions[stage.position];
     if (pass.op == Op::forward) {
@@ -60,7 +59,7 @@ ChunkEnds chunk_ends(const std::vector<ClockStage>& stages, const PassOrder& ord
     }
     if (pass.op != Op::input_gradient) free += stage.times.weight_gradient_s;
     if (pass.op != Op::weight_gradient) backward_end[slot] = free;
-    if (pass.op != Op::input_gradient) ends.stages[s] = free;
+    if (pass.op != Op::input_gradient) ends.stages[pass.stage] = free;
   }
   return ends;
 }

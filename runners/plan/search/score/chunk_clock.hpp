@@ -9,8 +9,8 @@ namespace heteroperf {
 
 /// When the passes of a pipeline of several chunks per position end.
 struct ChunkEnds {
-  std::vector<double> positions;  ///< end of the last pass
-  std::vector<double> stages;     ///< end of the stage's last weight gradient
+  IdVector<PositionId, double> positions;  ///< end of the last pass
+  IdVector<StageId, double> stages;        ///< end of the stage's last weight gradient
 };
 
 /// Exact, by the rules of pipeline_ends(). `stages`: in the model's order, as many as the order

@@ -16,21 +16,22 @@ namespace {
 /// Nodes of one pool, by how many of their devices are free.
 class FreeNodes {
  public:
-  FreeNodes(int devices, int per_node) : count_(at_index(per_node) + 1, 0) {
-    count_[at_index(per_node)] = devices / per_node;
-    ++count_[at_index(devices % per_node)];
+  FreeNodes(int devices, int per_node) : count_(static_cast<std::size_t>(per_node) + 1, 0) {
+    count_[per_node] = devices / per_node;
+    ++count_[devices % per_node];
   }
 
   /// Takes groups from the fullest nodes that have room, as plans do; false where there are too
   /// few.
   bool take(int groups, int degree) {
-    for (std::size_t size = at_index(degree); size < count_.size() && groups > 0; ++size) {
+    for (std::size_t size = degree; size < count_.size() && groups > 0; ++size) {
       const int taken = std::min(groups, count_[size]);
       count_[size] -= taken;
-      count_[size - at_index(degree)] += taken;
+      count_[size - static_cast<std::size_t>(degree)] += taken;
       groups -= taken;
       // The rest of these nodes may have room again.
-      if (taken > 0 && size >= 2 * at_index(degree)) size = at_index(degree) - 1;
+      if (taken > 0 && size >= 2 * static_cast<std::size_t>(degree))
+        size = static_cast<std::size_t>(degree) - 1;
     }
     return groups == 0;
   }
@@ -47,10 +48,10 @@ bool DraftScorer::finds_nodes(const PipelineDraft& draft) const {
     const int per_node = problem_.pools[p].devices_per_node;
     bool even = true;
     for (int s = 0; s < draft.positions(); ++s) {
-      for (const ReplicaGroup& group : draft.stages[at_index(s)].groups) {
-        if (at_index(group.pool) != p) continue;
-        groups[at_index(group.degree)] += group.replicas;
-        even = even && per_node % problem_.degrees[at_index(group.degree)] == 0;
+      for (const ReplicaGroup& group : draft.stages[s].groups) {
+        if (static_cast<std::size_t>(group.pool) != p) continue;
+        groups[group.degree] += group.replicas;
+        even = even && per_node % problem_.degrees[group.degree] == 0;
       }
     }
     // Degrees that divide the nodes, and each other, always find room.

@@ -77,7 +77,7 @@ double DraftScorer::message(const DraftStage& from, const DraftStage& to,
       seen = overlap;
       // Bytes are whole in a plan.
       const double bytes = std::ceil(bytes_per_sample * static_cast<double>(overlap));
-      const LinkCurve& link = problem_.links[at_index(x.pool)][at_index(y.pool)];
+      const LinkCurve& link = problem_.links[x.pool][y.pool];
       slowest = std::max(slowest, link.time(Bytes(static_cast<std::uint64_t>(bytes))).value());
     }
     if (a_end <= b_end) {
@@ -98,7 +98,7 @@ double DraftScorer::ring(const std::vector<const DraftStage*>& stages, double by
   int first = -1, last = -1;
   double latency = 0, seconds_per_byte = 0;
   const auto add = [&](int a, int b) {
-    const LinkCurve& link = problem_.links[at_index(a)][at_index(b)];
+    const LinkCurve& link = problem_.links[a][b];
     latency = std::max(latency, link.latency().value());
     seconds_per_byte = std::max(seconds_per_byte, 1 / link.bandwidth().value());
   };
@@ -130,7 +130,7 @@ double DraftScorer::reduced_parameters(const PipelineDraft& draft, std::size_t s
   double most = 0;
   for (const ReplicaGroup& group : s.groups) {
     double elements = sums_.parameters(group.degree, range_of(s));
-    if (without_table) elements -= problem_.tied_parameters[at_index(group.degree)];
+    if (without_table) elements -= problem_.tied_parameters[group.degree];
     most = std::max(most, elements);
   }
   return most;
@@ -140,9 +140,9 @@ double DraftScorer::reduced_parameters(const PipelineDraft& draft, std::size_t s
 /// where both stages lie there.
 double DraftScorer::tied_reduction(const PipelineDraft& draft) const {
   const DraftStage &first = draft.stages.front(), &last = draft.stages.back();
-  const double degree = problem_.degrees[at_index(first.groups.front().degree)];
+  const double degree = problem_.degrees[first.groups.front().degree];
   const double bytes = problem_.tied_parameters.front() / degree * problem_.master_bytes;
-  const bool one_place = draft.position_of(static_cast<int>(draft.stages.size()) - 1) == 0;
+  const bool one_place = draft.position_of(StageId(draft.stages.size() - 1)) == 0;
   return one_place ? ring({&first}, bytes) : ring({&first, &last}, bytes);
 }
 
@@ -152,13 +152,12 @@ double DraftScorer::optimizer(const PipelineDraft& draft, std::size_t stage) con
   const DraftStage& s = draft.stages[stage];
   double elements = reduced_parameters(draft, stage);
   if (shares_table(draft, stage)) {
-    elements +=
-        problem_.tied_parameters.front() / problem_.degrees[at_index(s.groups.front().degree)];
+    elements += problem_.tied_parameters.front() / problem_.degrees[s.groups.front().degree];
   }
   if (draft.zero_stage == 1) elements /= s.replicas();
   double slowest = 0;
   for (const ReplicaGroup& group : s.groups) {
-    const double rate = problem_.pools[at_index(group.pool)].optimizer_rate;
+    const double rate = problem_.pools[group.pool].optimizer_rate;
     if (rate <= 0) continue;
     slowest = std::max(slowest, optimizer_words * elements * problem_.master_bytes / rate);
   }
@@ -186,9 +185,9 @@ double DraftScorer::agreement(const PipelineDraft& draft) const {
   int ranks = 0;
   // The first chunks are on all positions.
   for (int s = 0; s < draft.positions(); ++s) {
-    for (const ReplicaGroup& group : draft.stages[at_index(s)].groups) {
-      const int count = group.replicas * problem_.degrees[at_index(group.degree)];
-      devices[at_index(group.pool)] += count;
+    for (const ReplicaGroup& group : draft.stages[s].groups) {
+      const int count = group.replicas * problem_.degrees[group.degree];
+      devices[group.pool] += count;
       ranks += count;
     }
   }
@@ -204,7 +203,7 @@ double DraftScorer::agreement(const PipelineDraft& draft) const {
 
 /// Keeps the numbers of the group that has the least room.
 void DraftScorer::add_memory(double bytes, const ReplicaGroup& group, StageScore& score) const {
-  const double limit = problem_.pools[at_index(group.pool)].memory_bytes;
+  const double limit = problem_.pools[group.pool].memory_bytes;
   const auto room = [](double of, double need) { return of > 0 ? of - need : infinite; };
   if (score.memory_bytes > 0 && room(limit, bytes) >= room(score.limit_bytes, score.memory_bytes)) {
     return;
@@ -223,11 +222,11 @@ DraftScore DraftScorer::parts(const PipelineDraft& draft) const {
     const DraftStage& stage = draft.stages[s];
     StageScore& score = result.stages.emplace_back();
     score.clock = compute(stage);
-    const int place = static_cast<int>(s);
+    const StageId place(s);
     const bool sends =
         s + 1 < draft.stages.size() && draft.position_of(place) != draft.position_of(place + 1);
     if (sends) {
-      const std::size_t cut = at_index(stage.end - 1);
+      const std::size_t cut = stage.end - 1;
       const auto format = static_cast<std::size_t>(stage.wire);
       score.clock.activation_s =
           message(stage, draft.stages[s + 1], problem_.activation_bytes[cut][format]);
@@ -336,8 +335,8 @@ DraftScore DraftScorer::score_chunks(const PipelineDraft& draft, const PassOrder
   std::vector<ClockStage> clocks;
   for (const StageScore& stage : result.stages) clocks.push_back(stage.clock);
   finish_chunks(chunk_ends(clocks, order), order, result);
-  for (int q = 0; q < order.positions(); ++q) {
-    const std::size_t first = at_index(order.stages_of(q).front());
+  for (const PositionId q : first_ids<PositionId>(order.positions())) {
+    const std::size_t first = order.stages_of(q).front().index();
     for (const ReplicaGroup& group : draft.stages[first].groups) {
       add_memory(chunk_memory(draft, order, q, group), group, result.stages[first]);
     }
@@ -347,10 +346,10 @@ DraftScore DraftScorer::score_chunks(const PipelineDraft& draft, const PassOrder
 
 /// States of all chunks, the fullest moment of what they keep, and what the largest pass and the
 /// messages of all need beside it.
-double DraftScorer::chunk_memory(const PipelineDraft& draft, const PassOrder& order, int position,
-                                 const ReplicaGroup& group) const {
-  const std::vector<int>& here = order.stages_of(position);
-  const DraftStage& front = draft.stages[at_index(here.front())];
+double DraftScorer::chunk_memory(const PipelineDraft& draft, const PassOrder& order,
+                                 PositionId position, const ReplicaGroup& group) const {
+  const std::vector<StageId>& here = order.stages_of(position);
+  const DraftStage& front = draft.stages[here.front().index()];
   const bool alike =
       std::all_of(front.groups.begin(), front.groups.end(),
                   [&](const ReplicaGroup& other) { return other.degree == group.degree; });
@@ -358,7 +357,7 @@ double DraftScorer::chunk_memory(const PipelineDraft& draft, const PassOrder& or
   double states = 0, passing = 0, messages = 0;
   std::vector<double> kept(2 * here.size(), 0);
   for (std::size_t c = 0; c < here.size(); ++c) {
-    const DraftStage& stage = draft.stages[at_index(here[c])];
+    const DraftStage& stage = draft.stages[here[c].index()];
     const LayerSums::Activations one =
         sums_.activations(group.degree, group.samples, range_of(stage), stage.recomputation);
     states += sums_.state_memory(group.degree, range_of(stage), sharing);
@@ -382,23 +381,23 @@ void DraftScorer::finish_chunks(const ChunkEnds& ends, const PassOrder& order,
                                 DraftScore& score) const {
   const std::size_t stages = score.stages.size();
   const double both =
-      std::max(ends.positions.front(),
-               ends.positions[at_index(order.position_of(static_cast<int>(stages) - 1))]);
+      std::max(ends.positions.front(), ends.positions[order.position_of(StageId(stages - 1))]);
   double step = 0;
-  for (int q = 0; q < order.positions(); ++q) {
-    std::vector<std::size_t> here(order.stages_of(q).begin(), order.stages_of(q).end());
+  for (const PositionId q : ends.positions.ids()) {
+    std::vector<StageId> here = order.stages_of(q);
     std::stable_sort(here.begin(), here.end(),
-                     [&](std::size_t a, std::size_t b) { return ends.stages[a] < ends.stages[b]; });
-    double end = ends.positions[at_index(q)], free = 0, update_s = 0;
-    for (const std::size_t s : here) {
-      const bool table = !problem_.tied_parameters.empty() && (s == 0 || s + 1 == stages);
-      update_s += score.stages[s].optimizer_s;
-      if (score.stages[s].reduction_s == 0) continue;
-      free = std::max(free, table ? both : ends.stages[s]) + score.stages[s].reduction_s;
+                     [&](StageId a, StageId b) { return ends.stages[a] < ends.stages[b]; });
+    double end = ends.positions[q], free = 0, update_s = 0;
+    for (const StageId s : here) {
+      const bool table = !problem_.tied_parameters.empty() && (s == 0 || s.index() + 1 == stages);
+      const StageScore& stage = score.stages[s.index()];
+      update_s += stage.optimizer_s;
+      if (stage.reduction_s == 0) continue;
+      free = std::max(free, table ? both : ends.stages[s]) + stage.reduction_s;
       end = std::max(end, free);
     }
     step = std::max(step, end + update_s);
-    score.makespan_s = std::max(score.makespan_s, ends.positions[at_index(q)]);
+    score.makespan_s = std::max(score.makespan_s, ends.positions[q]);
   }
   score.step_time_s = step + score.agreement_s;
 }

@@ -73,7 +73,7 @@ class DraftScorer {
   bool finds_nodes(const PipelineDraft& draft) const;
   void finish(const std::vector<double>& ends, DraftScore& score) const;
   DraftScore score_chunks(const PipelineDraft& draft, const PassOrder& order) const;
-  double chunk_memory(const PipelineDraft& draft, const PassOrder& order, int position,
+  double chunk_memory(const PipelineDraft& draft, const PassOrder& order, PositionId position,
                       const ReplicaGroup& group) const;
   void finish_chunks(const ChunkEnds& ends, const PassOrder& order, DraftScore& score) const;
   void add_memory(double bytes, const ReplicaGroup& group, StageScore& score) const;

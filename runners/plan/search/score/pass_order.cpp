@@ -27,7 +27,7 @@ bool is_within(const std::vector<int>& a, const std::vector<int>& b) {
 }  // namespace
 
 PassOrder::PassOrder(const std::string& schedule, int positions, int chunks, int micro_batches)
-    : micro_batches_(micro_batches), stages_of_(at_index(positions)) {
+    : micro_batches_(micro_batches), stages_of_(positions) {
   ScheduleRequest request;
   request.ranks = positions;
   request.micro_batches = micro_batches;
@@ -36,10 +36,11 @@ PassOrder::PassOrder(const std::string& schedule, int positions, int chunks, int
   const Schedule made = find_generator(schedule).make(request);
   // Segments stand in the model's order, so the chunks of a position are numbered along the model.
   for (const Segment& segment : made.graph.segments) {
-    auto& stages = stages_of_[at_index(segment.rank)];
+    const PositionId position(segment.rank);
+    auto& stages = stages_of_[position];
     chunk_of_.push_back(static_cast<int>(stages.size()));
-    stages.push_back(static_cast<int>(position_of_.size()));
-    position_of_.push_back(segment.rank);
+    stages.emplace_back(position_of_.size());
+    position_of_.push_back(position);
   }
   join(made.programs);
   for (const Program& program : made.programs) fullest_.push_back(fullest_of(program));
@@ -47,23 +48,23 @@ PassOrder::PassOrder(const std::string& schedule, int positions, int chunks, int
 
 /// Goes down and up the positions, each as far as it gets.
 void PassOrder::join(const std::vector<Program>& programs) {
-  const auto stages = static_cast<int>(position_of_.size());
+  const std::size_t stages = position_of_.size();
   std::vector<std::size_t> next(programs.size(), 0);
-  std::vector<char> forward(at_index(stages) * at_index(micro_batches_), 0), gradient = forward;
-  const auto slot = [&](int stage, int micro_batch) {
-    return at_index(stage) * at_index(micro_batches_) + at_index(micro_batch);
+  std::vector<char> forward(stages * micro_batches_, 0), gradient = forward;
+  const auto slot = [&](SegmentId segment, MicroBatchId micro_batch) {
+    return segment.index() * micro_batches_ + micro_batch.index();
   };
   const auto can = [&](const Instruction& i) {
     if (i.op == Op::weight_gradient) return true;
     if (i.op == Op::forward)
       return i.segment == 0 || forward[slot(i.segment - 1, i.micro_batch)] != 0;
-    return i.segment + 1 == stages || gradient[slot(i.segment + 1, i.micro_batch)] != 0;
+    return i.segment.index() + 1 == stages || gradient[slot(i.segment + 1, i.micro_batch)] != 0;
   };
   const auto advance = [&](std::size_t q) {
     const std::size_t from = next[q];
     for (; next[q] < programs[q].size() && can(programs[q][next[q]]); ++next[q]) {
       const Instruction& i = programs[q][next[q]];
-      passes_.push_back({i.op, i.segment, i.micro_batch});
+      passes_.push_back({i.op, StageId(i.segment.value()), i.micro_batch});
       if (i.op == Op::weight_gradient) continue;
       (i.op == Op::forward ? forward : gradient)[slot(i.segment, i.micro_batch)] = 1;
     }
@@ -85,7 +86,7 @@ std::vector<std::vector<int>> PassOrder::fullest_of(const Program& program) cons
   std::vector<int> kept(2 * chunks, 0);
   std::set<std::vector<int>> moments;
   for (const Instruction& i : program) {
-    const std::size_t chunk = at_index(chunk_of_[at_index(i.segment)]);
+    const std::size_t chunk = chunk_of_[StageId(i.segment.value())];
     kept[chunk] += i.op == Op::forward ? 1 : i.op == Op::weight_gradient ? 0 : -1;
     if (i.op == Op::input_gradient) ++kept[chunks + chunk];
     if (i.op == Op::weight_gradient) --kept[chunks + chunk];

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "runners/plan/plan.hpp"
 #include "runners/schedule/ir/schedule.hpp"
 
 namespace heteroperf {
@@ -14,7 +15,8 @@ class PassOrder {
  public:
   struct Pass {
     Op op;
-    std::int32_t stage, micro_batch;
+    StageId stage;
+    MicroBatchId micro_batch;
   };
 
   /// Makes the order of `interleaved-1f1b`, `zb-v`, `v-half` or `v-min`. Throws UserError where its
@@ -23,17 +25,15 @@ class PassOrder {
 
   int positions() const { return static_cast<int>(fullest_.size()); }
   int micro_batches() const { return micro_batches_; }
-  int position_of(int stage) const { return position_of_[static_cast<std::size_t>(stage)]; }
+  PositionId position_of(StageId stage) const { return position_of_[stage]; }
   /// The stages of a position, in the model's order: its chunks.
-  const std::vector<int>& stages_of(int position) const {
-    return stages_of_[static_cast<std::size_t>(position)];
-  }
+  const std::vector<StageId>& stages_of(PositionId position) const { return stages_of_[position]; }
   /// The passes of all positions, each after those that it needs.
   const std::vector<Pass>& passes() const { return passes_; }
   /// Micro-batches that a position keeps at once, of v chunks: [0, v) from F to B, [v, 2v) from B
   /// to W. Moments that another exceeds in everything are left out.
-  const std::vector<std::vector<int>>& fullest(int position) const {
-    return fullest_[static_cast<std::size_t>(position)];
+  const std::vector<std::vector<int>>& fullest(PositionId position) const {
+    return fullest_[position];
   }
 
  private:
@@ -42,10 +42,11 @@ class PassOrder {
   std::vector<std::vector<int>> fullest_of(const Program& program) const;
 
   int micro_batches_ = 1;
-  std::vector<int> position_of_, chunk_of_;  ///< [stage]
-  std::vector<std::vector<int>> stages_of_;  ///< [position]
+  IdVector<StageId, PositionId> position_of_;
+  IdVector<StageId, int> chunk_of_;
+  IdVector<PositionId, std::vector<StageId>> stages_of_;
   std::vector<Pass> passes_;
-  std::vector<std::vector<std::vector<int>>> fullest_;  ///< [position]
+  IdVector<PositionId, std::vector<std::vector<int>>> fullest_;
 };
 
 }  // namespace heteroperf

@@ -39,7 +39,7 @@ class PipelineClock {
                      : order == ClockOrder::zb_h2 ? 2
                                                   : 0),
         progress_(stages.size()),
-        forward_end_(stages.size(), std::vector<double>(at_index(micro_batches), 0)),
+        forward_end_(stages.size(), std::vector<double>(micro_batches, 0)),
         backward_end_(forward_end_) {}
 
   std::vector<double> run() {
@@ -50,7 +50,7 @@ class PipelineClock {
       for (int s = 0; s < count_; ++s) moved += advance(s);
       for (int s = count_ - 1; s >= 0; --s) {
         moved += advance(s);
-        left += progress_[at_index(s)].weights < micro_batches_ ? 1 : 0;
+        left += progress_[s].weights < micro_batches_ ? 1 : 0;
       }
       // No progress would mean warm-ups that break the promises of pipeline_ends().
       HETEROPERF_EXPECT(moved > 0 || left == 0);
@@ -63,12 +63,12 @@ class PipelineClock {
  private:
   /// Runs position s as far as it gets and returns the number of passes.
   int advance(int s) {
-    Progress& at = progress_[at_index(s)];
+    Progress& at = progress_[s];
     int moved = 0;
     while (at.weights < micro_batches_) {
       const Pass pass = zero_bubble_ > 0 ? next_zero_bubble(s, at) : next_one_f_one_b(s, at);
       if (pass == Pass::weight_gradient) {
-        at.free += stages_[at_index(s)].weight_gradient_s;
+        at.free += stages_[s].weight_gradient_s;
         ++at.weights;
       } else if (!(pass == Pass::forward ? run_forward(s, at) : run_backward(s, at))) {
         break;
@@ -80,7 +80,7 @@ class PipelineClock {
 
   Pass next_one_f_one_b(int s, const Progress& at) const {
     const int ahead = at.forwards - at.backwards;
-    const bool forward = at.forwards < micro_batches_ && ahead <= stages_[at_index(s)].warm_up;
+    const bool forward = at.forwards < micro_batches_ && ahead <= stages_[s].warm_up;
     return forward ? Pass::forward : Pass::input_gradient;
   }
 
@@ -99,27 +99,25 @@ class PipelineClock {
   bool run_forward(int s, Progress& at) {
     double arrived = 0;
     if (s > 0) {
-      if (progress_[at_index(s - 1)].forwards <= at.forwards) return false;
-      arrived = forward_end_[at_index(s - 1)][at_index(at.forwards)] +
-                stages_[at_index(s - 1)].activation_s;
+      if (progress_[s - 1].forwards <= at.forwards) return false;
+      arrived = forward_end_[s - 1][at.forwards] + stages_[s - 1].activation_s;
     }
-    at.free = std::max(at.free, arrived) + stages_[at_index(s)].forward_s;
-    forward_end_[at_index(s)][at_index(at.forwards++)] = at.free;
+    at.free = std::max(at.free, arrived) + stages_[s].forward_s;
+    forward_end_[s][at.forwards++] = at.free;
     return true;
   }
 
   bool run_backward(int s, Progress& at) {
     double arrived = 0;
     if (s + 1 < count_) {
-      if (progress_[at_index(s + 1)].backwards <= at.backwards) return false;
-      arrived =
-          backward_end_[at_index(s + 1)][at_index(at.backwards)] + stages_[at_index(s)].gradient_s;
+      if (progress_[s + 1].backwards <= at.backwards) return false;
+      arrived = backward_end_[s + 1][at.backwards] + stages_[s].gradient_s;
     }
-    const ClockStage& stage = stages_[at_index(s)];
+    const ClockStage& stage = stages_[s];
     // Recomputation needs no gradient: it fills the wait.
     at.free = std::max(at.free + stage.recompute_s, arrived) + stage.input_gradient_s;
     if (zero_bubble_ == 0) at.free += stage.weight_gradient_s, ++at.weights;
-    backward_end_[at_index(s)][at_index(at.backwards++)] = at.free;
+    backward_end_[s][at.backwards++] = at.free;
     return true;
   }
 

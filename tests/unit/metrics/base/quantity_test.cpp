@@ -4,6 +4,8 @@
 
 #include <type_traits>
 
+#include "metrics/base/id.hpp"
+
 namespace heteroperf {
 namespace {
 
@@ -12,7 +14,7 @@ static_assert(!std::is_convertible_v<double, Seconds>);
 static_assert(!std::is_constructible_v<Seconds, Bytes>);
 static_assert(!std::is_convertible_v<Seconds, double>);
 static_assert(!std::is_constructible_v<RankId, NodeId>);
-static_assert(!std::is_convertible_v<int, RankId>);
+static_assert(!std::is_convertible_v<std::size_t, RankId>);
 
 TEST(Quantity, ArithmeticKeepsTheUnit) {
   Seconds time(1.5);

@@ -42,8 +42,7 @@ RankClusters find(const std::vector<RankDescriptor>& ranks, const Matrix& matrix
       ranks,
       [&](RankId a, RankId b) {
         EXPECT_LT(a, b);
-        return BytesPerSecond(
-            matrix[static_cast<std::size_t>(a.value())][static_cast<std::size_t>(b.value())]);
+        return BytesPerSecond(matrix[a.index()][b.index()]);
       },
       config);
 }
@@ -53,7 +52,7 @@ Sets sets_of(const RankClusters& found, const std::vector<int>& names) {
   for (const RankCluster& cluster : found.clusters) {
     std::set<int> members;
     for (const RankId rank : cluster.ranks) {
-      members.insert(names[static_cast<std::size_t>(rank.value())]);
+      members.insert(names[rank.index()]);
     }
     sets.insert(members);
   }

@@ -128,7 +128,7 @@ TEST(MeasureCards, FindsTheCardsOfAModel) {
   std::vector<Cluster> found(4);
   std::vector<int> asked(4);
   run_on_threads(4, {}, [&](World& world) {
-    const auto rank = static_cast<std::size_t>(world.communicator->rank().value());
+    const auto rank = world.communicator->rank().index();
     const auto paced = make_paced_communicator(std::move(world.communicator), modelled);
     found[rank] = unknown;
     measure_cards(*paced, found[rank], [&] { ++asked[rank]; });

@@ -136,7 +136,7 @@ std::unique_ptr<Transfer> Damaging::start_receive(MutableBuffer values, RankId f
 std::vector<std::string> errors_on(int ranks, const std::function<void(World&)>& body) {
   std::vector<std::string> texts(static_cast<std::size_t>(ranks));
   run_on_threads(ranks, {}, [&](World& world) {
-    const auto self = static_cast<std::size_t>(world.communicator->rank().value());
+    const auto self = world.communicator->rank().index();
     try {
       body(world);
     } catch (const Error& error) {

@@ -158,7 +158,7 @@ std::size_t sum_of(Counts blocks) {
 }
 
 void all_gather(Communicator& comm) {
-  const auto self = static_cast<std::size_t>(comm.rank().value());
+  const auto self = comm.rank().index();
   for (DataType type : all_types) {
     for (const Blocks& pattern : block_patterns) {
       for (Place place : places) {
@@ -182,7 +182,7 @@ void all_gather(Communicator& comm) {
 }
 
 void reduce_scatter(Communicator& comm) {
-  const auto self = static_cast<std::size_t>(comm.rank().value());
+  const auto self = comm.rank().index();
   for (DataType type : all_types) {
     for (Reduction reduction : all_reductions) {
       for (const Blocks& pattern : block_patterns) {
@@ -230,7 +230,7 @@ void blocks_of_one_size(Communicator& comm) {
 
 void all_to_all(Communicator& comm) {
   const auto ranks = static_cast<std::size_t>(comm.size());
-  const auto self = static_cast<std::size_t>(comm.rank().value());
+  const auto self = comm.rank().index();
   for (DataType type : all_types) {
     for (std::size_t unit : {std::size_t{0}, std::size_t{1}, std::size_t{33}, std::size_t{3001}}) {
       const auto sent = [&](std::size_t from, std::size_t to) {

@@ -31,8 +31,7 @@ void run_devices(const std::vector<Script>& scripts, const std::vector<std::stri
   run_on_threads(static_cast<int>(scripts.size()), {}, [&](World& world) {
     Communicator& hosts = *world.communicator;
     const auto played_world = hosts.split(0, 0);
-    const auto library = std::make_shared<PlayedNccl>(
-        *played_world, scripts[static_cast<std::size_t>(hosts.rank().value())]);
+    const auto library = std::make_shared<PlayedNccl>(*played_world, scripts[hosts.rank().index()]);
     DeviceWorld devices = make_device_world(world, library, host_descriptor(), labels);
     const auto group = make_device_group(world, devices, {});
     body(world, devices, *group);

@@ -28,7 +28,7 @@ inline std::size_t ranks_of(const Communicator& comm) {
   return static_cast<std::size_t>(comm.size());
 }
 inline std::size_t own_count(const Communicator& comm, const std::vector<std::size_t>& counts) {
-  return counts[static_cast<std::size_t>(comm.rank().value())];
+  return counts[comm.rank().index()];
 }
 /// Of one total, whoever cuts them: the odd rank gives rank 0 what the others give rank 1.
 inline std::vector<std::size_t> cut(const Communicator& comm, Part part, std::size_t n) {

@@ -59,7 +59,7 @@ template <class Result, class Body>
 std::vector<Result> on_ranks(int ranks, Body body) {
   std::vector<Result> results(static_cast<std::size_t>(ranks));
   run_on_threads(ranks, {}, [&](World& world) {
-    const auto rank = static_cast<std::size_t>(world.communicator->rank().value());
+    const auto rank = world.communicator->rank().index();
     results[rank] = body(*world.communicator);
   });
   return results;

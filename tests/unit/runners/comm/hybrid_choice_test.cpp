@@ -26,8 +26,7 @@ Totals crossing(const HybridConfig& config, Operation operation) {
   run_hybrid(config, [&](HybridCommunicator& group) {
     operation(group);
     const BridgeTraffic traffic = group.traffic();
-    sent[static_cast<std::size_t>(group.rank().value())] = {traffic.logical.value(),
-                                                            traffic.wire.value()};
+    sent[group.rank().index()] = {traffic.logical.value(), traffic.wire.value()};
   });
   Totals total;
   for (const Totals& one : sent) {
@@ -71,7 +70,7 @@ TEST(HybridTraffic, NoByteCrossesALinkTwice) {
     for (std::size_t one : counts) all += 8 * one;
     std::vector<double> values(count), whole(all / 8);
 
-    const auto last = RankId(static_cast<std::int32_t>(ranks - 1));
+    const auto last = RankId(ranks - 1);
     EXPECT_EQ(crossing(config,
                        [&](HybridCommunicator& group) {
                          auto mine = values;
@@ -90,30 +89,28 @@ TEST(HybridTraffic, NoByteCrossesALinkTwice) {
     EXPECT_EQ(crossing(config,
                        [&](HybridCommunicator& group) {
                          auto every = whole;
-                         const std::vector<double> mine(
-                             counts[static_cast<std::size_t>(group.rank().value())]);
+                         const std::vector<double> mine(counts[group.rank().index()]);
                          static_cast<Communicator&>(group).all_gather(
                              std::span<const double>(mine), std::span<double>(every), counts);
                        })
                   .wire,
               (clusters - 1) * all);
-    EXPECT_EQ(
-        crossing(config,
-                 [&](HybridCommunicator& group) {
-                   std::vector<double> mine(counts[static_cast<std::size_t>(group.rank().value())]);
-                   static_cast<Communicator&>(group).reduce_scatter(std::span<const double>(whole),
-                                                                    std::span<double>(mine), counts,
-                                                                    Reduction::sum);
-                 })
-            .wire,
-        (clusters - 1) * all);
+    EXPECT_EQ(crossing(config,
+                       [&](HybridCommunicator& group) {
+                         std::vector<double> mine(counts[group.rank().index()]);
+                         static_cast<Communicator&>(group).reduce_scatter(
+                             std::span<const double>(whole), std::span<double>(mine), counts,
+                             Reduction::sum);
+                       })
+                  .wire,
+              (clusters - 1) * all);
   }
 }
 
 TEST(HybridTraffic, OfMessagesIsWhatLeavesTheCluster) {
   const auto sent = crossing(config_of("aab", Algorithm::native), [](HybridCommunicator& group) {
     std::vector<float> values(100);
-    const std::size_t self = static_cast<std::size_t>(group.rank().value());
+    const std::size_t self = group.rank().index();
     if (self == 0) group.send(std::span<const float>(values), RankId(1), 5);
     if (self == 1) group.receive(std::span<float>(values), RankId(0), 5);
     if (self == 0) group.start_send(std::span<const float>(values), RankId(2), 6)->wait();

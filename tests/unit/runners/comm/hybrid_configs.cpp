@@ -13,7 +13,7 @@ RankClusters clusters_of(const std::string& pattern) {
   for (RankCluster& cluster : clusters.clusters) {
     std::vector<Bridge> bridges;
     for (RankId rank : cluster.ranks) {
-      if (pattern[static_cast<std::size_t>(rank.value())] < 'a') bridges.push_back({rank, "", 1.0});
+      if (pattern[rank.index()] < 'a') bridges.push_back({rank, "", 1.0});
     }
     if (bridges.empty()) continue;
     // Uneven shares: 1, 2, 3, … parts.

@@ -212,7 +212,7 @@ std::vector<std::string> errors_of(const HybridConfig& config, const Script& scr
                                   work(*group);
                                   group->barrier();
                                 } catch (const Error& error) {
-                                  texts[static_cast<std::size_t>(self.value())] = error.what();
+                                  texts[self.index()] = error.what();
                                   throw;
                                 }
                               }),
@@ -233,7 +233,7 @@ void broadcast_something(Communicator& group) {
 void expect_everybody_told(const std::vector<std::string>& texts, RankId broken,
                            const std::string& wanted) {
   for (std::size_t r = 0; r < texts.size(); ++r) EXPECT_NE(texts[r], "") << "rank " << r;
-  const std::string& text = texts[static_cast<std::size_t>(broken.value())];
+  const std::string& text = texts[broken.index()];
   EXPECT_NE(text.find(wanted), std::string::npos) << text;
 }
 

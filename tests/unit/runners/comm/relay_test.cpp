@@ -330,7 +330,7 @@ std::vector<std::string> errors_with(RankId broken, bool fails, ErrorKind& kind)
                                   if (self == RankId(0)) relay.send(device(values), peer);
                                   if (self == RankId(1)) relay.receive(device(values), peer);
                                 } catch (const Error& error) {
-                                  texts[static_cast<std::size_t>(self.value())] = error.what();
+                                  texts[self.index()] = error.what();
                                   if (self == broken) kind = error.kind();
                                   throw;
                                 }

@@ -35,7 +35,7 @@ RankTensors independent_values(const Layout& layout, int ranks, std::mt19937& en
 std::vector<float> added_up(const RankTensors& tensors, const Layout& layout) {
   std::vector<float> sum(static_cast<std::size_t>(layout.count()), 0.0f);
   for (std::size_t rank = 0; rank < tensors.size(); ++rank) {
-    const auto elements = elements_of(layout, RankId(static_cast<int>(rank)));
+    const auto elements = elements_of(layout, RankId(rank));
     for (std::size_t i = 0; i < elements.size(); ++i)
       sum[static_cast<std::size_t>(elements[i])] += tensors[rank][i];
   }
@@ -56,7 +56,7 @@ double product(const RankTensors& a, const RankTensors& b) {
 std::vector<float> agreed(const RankTensors& tensors, const Layout& layout) {
   std::vector<float> tensor(static_cast<std::size_t>(layout.count()));
   for (std::size_t rank = 0; rank < tensors.size(); ++rank) {
-    const auto elements = elements_of(layout, RankId(static_cast<int>(rank)));
+    const auto elements = elements_of(layout, RankId(rank));
     for (std::size_t i = 0; i < elements.size(); ++i)
       tensor[static_cast<std::size_t>(elements[i])] = tensors[rank][i];
   }

@@ -141,7 +141,7 @@ void fetch(const RankProgram::Parcel& receive, RankId to, const RankProgram::Mem
 RankTensors play(const ReshardPlan& plan, const RankTensors& sources) {
   std::vector<RankProgram> programs;
   for (std::size_t rank = 0; rank < sources.size(); ++rank)
-    programs.emplace_back(plan, RankId(static_cast<int>(rank)));
+    programs.emplace_back(plan, RankId(rank));
   RankTensors results(sources.size());
   std::vector<std::vector<std::byte>> arenas(sources.size());
   std::vector<RankProgram::Memories> memories(sources.size());
@@ -156,10 +156,10 @@ RankTensors play(const ReshardPlan& plan, const RankTensors& sources) {
     Mail mail;
     for (std::size_t rank = 0; rank < sources.size(); ++rank)
       for (const auto& send : programs[rank].stage(stage).sends)
-        post(send, RankId(static_cast<int>(rank)), memories[rank], mail);
+        post(send, RankId(rank), memories[rank], mail);
     for (std::size_t rank = 0; rank < sources.size(); ++rank) {
       for (const auto& receive : programs[rank].stage(stage).receives)
-        fetch(receive, RankId(static_cast<int>(rank)), memories[rank], mail);
+        fetch(receive, RankId(rank), memories[rank], mail);
       programs[rank].add_up(stage, memories[rank]);
     }
   }

@@ -9,7 +9,7 @@ namespace heteroperf {
 namespace {
 
 std::span<const float> source_of(const RankTensors& tensors, RankId rank) {
-  return tensors[static_cast<std::size_t>(rank.value())];
+  return tensors[rank.index()];
 }
 
 /// Both kinds of plan, twice each, on threads: the same bits as without a communicator.
@@ -20,7 +20,7 @@ void run_on(int ranks, const Layout& from, const Layout& to, const ReshardConfig
   RankTensors results[2] = {moved, added};
   run_on_threads(ranks, {}, [&](World& world) {
     const RankId rank = world.communicator->rank();
-    const auto at = static_cast<std::size_t>(rank.value());
+    const auto at = rank.index();
     ReshardCache cache(rank);
     for (int repeat = 0; repeat < 2; ++repeat)
       for (const GradientKind kind : {GradientKind::replicate, GradientKind::partial}) {

@@ -78,7 +78,7 @@ TEST(StuckRanks, AreTheLargestClosedSet) {
     }
     std::set<std::size_t> stuck;
     for (const RankId rank : stuck_ranks(waits)) {
-      stuck.insert(static_cast<std::size_t>(rank.value()));
+      stuck.insert(rank.index());
     }
     ASSERT_EQ(stuck, largest_closed_set(waits)) << "round " << round;
     found += !stuck.empty();
@@ -90,7 +90,7 @@ TEST(StuckRanks, AreTheLargestClosedSet) {
 std::optional<RankFailure> after(Standstill& standstill, const Waits& waits, int signs_of_life) {
   for (int i = 0; i < signs_of_life; ++i) {
     for (std::size_t r = 0; r < waits.size(); ++r) {
-      standstill.note(RankId(static_cast<std::int32_t>(r)), waits[r]);
+      standstill.note(RankId(r), waits[r]);
     }
   }
   return standstill.verdict(30);

@@ -57,7 +57,7 @@ std::vector<std::string> peer_errors(int ranks, const std::function<void(World&)
       try {
         body(world);
       } catch (const PeerError& error) {
-        texts[static_cast<std::size_t>(world.communicator->rank().value())] = error.what();
+        texts[world.communicator->rank().index()] = error.what();
         throw;
       }
     });

@@ -56,7 +56,7 @@ void posts_keep_their_order(World& world) {
     service.emplace(*world.control,
                     [&](RankId from, std::string message, ControlChannel::Reply reply) {
                       if (reply) return reply("heard");
-                      heard[static_cast<std::size_t>(from.value())].push_back(std::move(message));
+                      heard[from.index()].push_back(std::move(message));
                     });
   }
   for (int i = 1; i < posts; ++i) {

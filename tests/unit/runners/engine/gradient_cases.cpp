@@ -30,13 +30,13 @@ Plan plan_of(const ModelGraph& graph, const std::vector<std::string>& cuts,
              std::vector<std::vector<StageReplica>> replicas) {
   Plan plan;
   plan.stages.resize(cuts.size() + 1);
-  std::size_t stage = 0;
+  StageId stage;
   for (const Node& node : graph.nodes()) {
-    if (stage < cuts.size() && node.name == cuts[stage]) ++stage;
+    if (stage.index() < cuts.size() && node.name == cuts[stage.index()]) ++stage;
     plan.stages[stage].nodes.push_back(node.name);
   }
-  for (std::size_t s = 0; s < replicas.size(); ++s) {
-    plan.stages[s].replicas = std::move(replicas[s]);
+  for (const StageId s : plan.stages.ids()) {
+    plan.stages[s].replicas = std::move(replicas[s.index()]);
   }
   return plan;
 }
@@ -52,13 +52,13 @@ std::vector<RankRole> roles_of(const Plan& plan) {
   std::vector<RankRole> roles(static_cast<std::size_t>(plan.ranks()));
   const int stages = static_cast<int>(plan.stages.size());
   for (const int direction : {0, 1}) {
-    for (int s = 0; s < stages; ++s) {
-      const auto& replicas = plan.stages[static_cast<std::size_t>(s)].replicas;
-      for (std::size_t r = 0; r < replicas.size(); ++r) {
+    for (const StageId s : plan.stages.ids()) {
+      const auto& replicas = plan.stages[s].replicas;
+      for (const ReplicaId r : replicas.ids()) {
         if (replicas[r].direction != direction) continue;
         for (std::size_t i = 0; i < replicas[r].ranks.size(); ++i) {
-          roles[static_cast<std::size_t>(replicas[r].ranks[i].value())].parts.push_back(
-              {s + direction * stages, s, static_cast<int>(r), static_cast<int>(i)});
+          roles[replicas[r].ranks[i].index()].parts.push_back(
+              {SegmentId(s.value() + direction * stages), s, r, static_cast<int>(i)});
         }
       }
     }
@@ -66,12 +66,13 @@ std::vector<RankRole> roles_of(const Plan& plan) {
   return roles;
 }
 
-double drawn(const GradientCase& given, std::uint64_t step, int stage, int replica, NodeId node,
-             std::size_t index, std::int64_t element) {
-  const auto key = random_bits(step, static_cast<std::uint64_t>(stage * 1000 + replica),
-                               static_cast<std::uint64_t>(node.value()) * 8 + index);
-  const auto& replicas = given.plan.stages[static_cast<std::size_t>(stage)].replicas;
-  const auto share = static_cast<double>(replicas[static_cast<std::size_t>(replica)].micro_batch) /
+double drawn(const GradientCase& given, std::uint64_t step, StageId stage, ReplicaId replica,
+             NodeId node, std::size_t index, std::int64_t element) {
+  const auto key =
+      random_bits(step, static_cast<std::uint64_t>(stage.value() * 1000 + replica.value()),
+                  static_cast<std::uint64_t>(node.value()) * 8 + index);
+  const auto& replicas = given.plan.stages[stage].replicas;
+  const auto share = static_cast<double>(replicas[replica].micro_batch) /
                      static_cast<double>(given.plan.micro_batch_samples());
   return share * (to_unit(random_bits(key, static_cast<std::uint64_t>(element))) - 0.5);
 }
@@ -93,7 +94,8 @@ std::vector<std::int64_t> full_elements(const Shape& full, const ParameterShard&
 }
 
 const GradientFamily& family_of(const std::vector<GradientFamily>& families,
-                                const StagedGraph& staged, const HeldParameter& held, int stage) {
+                                const StagedGraph& staged, const HeldParameter& held,
+                                StageId stage) {
   for (const GradientFamily& family : families) {
     if (family.is_tied() && staged.tied[family.tied].owner == held.node && held.index == 0) {
       return family;
@@ -167,7 +169,7 @@ GradientRig::GradientRig(const GradientCase& the_case, Communicator& world,
       rank(world.rank()),
       staged(cut_graph(given.graph, given.plan)),
       share(rank_share(given.graph, staged, given.plan,
-                       roles_of(given.plan).at(static_cast<std::size_t>(world.rank().value())))),
+                       roles_of(given.plan).at(world.rank().index()))),
       store(given.graph, share.parameters, Precision::fp64, 7),
       reducer(world, given.graph, staged, given.plan, share, store, config) {}
 
@@ -205,7 +207,7 @@ void GradientRig::expect_sums(std::uint64_t step) const {
   for (std::size_t o = 0; o < store.count(); ++o) {
     const ParameterStore::Place& place = store.place(o);
     const HeldParameter& held = place.held;
-    const int stage = share.parts[held.part].role.stage;
+    const StageId stage = share.parts[held.part].role.stage;
     const GradientFamily& family = family_of(families, staged, held, stage);
     const Shape& full = given.graph.node(held.node).parameters[held.index].shape;
     const at::Tensor expected = at::empty(held.shape, store.master().options());

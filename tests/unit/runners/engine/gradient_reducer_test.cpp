@@ -30,7 +30,7 @@ ReductionConfig config_of(std::size_t bucket_bytes, Overlap overlap) {
 Prints train_and_print(const GradientCase& given, const ReductionConfig& config, int zero_stage) {
   Prints prints(static_cast<std::size_t>(given.plan.ranks()));
   run_on_threads(given.plan.ranks(), {}, [&](World& world) {
-    const auto rank = static_cast<std::size_t>(world.communicator->rank().value());
+    const auto rank = world.communicator->rank().index();
     prints[rank] = test::train_checked(given, *world.communicator, config, zero_stage);
   });
   return prints;
@@ -72,8 +72,7 @@ TEST_P(EveryCase, SumsAlikeThroughAGroupOfDevices) {
     const auto devices = world.communicator->split(0, rank.value());
     ReductionConfig config = config_of(3000, Overlap::on);
     config.devices = devices.get();
-    prints[static_cast<std::size_t>(rank.value())] =
-        test::train_checked(given, *world.communicator, config, 1);
+    prints[rank.index()] = test::train_checked(given, *world.communicator, config, 1);
   });
   EXPECT_EQ(prints, expected) << given.name;
 }

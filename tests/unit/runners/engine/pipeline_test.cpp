@@ -230,9 +230,9 @@ TrainingSpec uneven(const ModelGraph& graph, const std::vector<std::vector<Repli
                                       .micro_batches = micro_batches,
                                       .zero_stage = zero_stage});
   Plan plan = spec.plan();
-  for (std::size_t s = 0; s < stages.size(); ++s) {
+  for (const StageId s : plan.stages.ids()) {
     plan.stages[s].replicas.clear();
-    for (const auto& [ranks, samples] : stages[s]) {
+    for (const auto& [ranks, samples] : stages[s.index()]) {
       StageReplica& replica = plan.stages[s].replicas.emplace_back();
       for (const int rank : ranks) replica.ranks.emplace_back(rank);
       replica.micro_batch = samples;
@@ -370,8 +370,8 @@ TEST(Pipeline, RecomputationChangesNoBits) {
 /// Times of a plan as if stage s took (s mod 2 + 1) ms forward, and so on.
 StageTimes made_up_times(const Plan& plan, const StagedGraph& staged) {
   StageTimes times;
-  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    const double unit_s = 1e-3 * static_cast<double>(s % 2 + 1);
+  for (const StageId s : plan.stages.ids()) {
+    const double unit_s = 1e-3 * static_cast<double>(s.value() % 2 + 1);
     const bool again = plan.stages[s].recomputation == Recomputation::full;
     times.compute.emplace_back();
     for (std::size_t r = 0; r < plan.stages[s].replicas.size(); ++r) {
@@ -420,7 +420,7 @@ TEST(Pipeline, KeepsNoMoreThanTheValidatorSays) {
     run_on_threads(4, {}, [&](World& world) {
       const auto session = start_training(spec, *world.communicator);
       session->step();
-      const auto rank = static_cast<std::size_t>(world.communicator->rank().value());
+      const auto rank = world.communicator->rank().index();
       EXPECT_EQ(session->peak_activations(), peaks.memory[rank]) << schedule << " rank " << rank;
     });
   }

@@ -242,7 +242,7 @@ ReferenceModel::ReferenceModel(const ModelGraph& graph, at::ScalarType type, std
 }
 
 const at::Tensor& ReferenceModel::parameter(NodeId node, std::size_t index) const {
-  return parameters_.at(position(node)).at(index);
+  return parameters_.at(node.index()).at(index);
 }
 
 at::Tensor ReferenceModel::gradient(NodeId node, std::size_t index) const {
@@ -260,7 +260,7 @@ Tensors ReferenceModel::parameters_of(NodeId node) const {
   Tensors all;
   if (linear != nullptr && !linear->tied_to.empty())
     all.push_back(parameter(graph_.find(linear->tied_to), 0));
-  const Tensors& own = parameters_[position(node)];
+  const Tensors& own = parameters_[node.index()];
   all.insert(all.end(), own.begin(), own.end());
   return all;
 }

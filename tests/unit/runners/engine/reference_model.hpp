@@ -55,7 +55,7 @@ class ReferenceModel {
   const Tensors& running(NodeId node) const { return running_.at(position(node)); }
 
  private:
-  static std::size_t position(NodeId node) { return static_cast<std::size_t>(node.value()); }
+  static std::size_t position(NodeId node) { return node.index(); }
   Tensors parameters_of(NodeId node) const;
 
   const ModelGraph graph_;

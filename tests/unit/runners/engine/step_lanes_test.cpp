@@ -160,7 +160,7 @@ std::vector<std::map<std::int32_t, std::set<TimeLane>>> executed(const TrainingS
     std::vector<LaneSpan> lanes;
     session->trace_to(&lanes);
     session->step();
-    auto& mine = ranks[static_cast<std::size_t>(world.communicator->rank().value())];
+    auto& mine = ranks[world.communicator->rank().index()];
     for (const LaneSpan& span : lanes) {
       if (span.instruction >= 0) mine[span.instruction].insert(span.lane);
     }
@@ -181,9 +181,8 @@ TEST(StepLanes, ThePredictedInstructionsAreThoseThatRun) {
     ASSERT_TRUE(spec.ready->prediction);
     const auto ranks = executed(spec);
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-      const int position = spec.ready->roles[rank].position;
-      const std::vector<Instruction>& program =
-          spec.ready->schedule.programs[static_cast<std::size_t>(position)];
+      const PositionId position = spec.ready->roles[rank].position;
+      const std::vector<Instruction>& program = spec.ready->schedule.programs[position.index()];
       std::string order;
       for (std::size_t i = 0; i < program.size(); ++i) {
         order += to_text(program[i]) + "\n";

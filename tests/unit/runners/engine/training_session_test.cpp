@@ -45,7 +45,7 @@ Outcome train_alone(const TrainingSpec& spec, int steps) {
 std::vector<Outcome> train_on(int ranks, const TrainingSpec& spec, int steps) {
   std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
   run_on_threads(ranks, {}, [&](World& world) {
-    const auto rank = static_cast<std::size_t>(world.communicator->rank().value());
+    const auto rank = world.communicator->rank().index();
     outcomes[rank] = train(spec, *world.communicator, steps);
   });
   return outcomes;

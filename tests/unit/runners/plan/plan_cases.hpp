@@ -62,7 +62,7 @@ inline Plan chain_plan(const ModelGraph& graph, const std::vector<std::size_t>& 
     const std::size_t end = s < ends.size() ? ends[s] : graph.nodes().size();
     PlanStage& stage = plan.stages.emplace_back();
     for (; begin < end; ++begin) stage.nodes.push_back(graph.nodes()[begin].name);
-    stage.replicas.push_back({{RankId(static_cast<std::int32_t>(s))}, 1, "", 0});
+    stage.replicas.push_back({{RankId(s)}, 1, "", 0});
   }
   return plan;
 }

@@ -41,8 +41,8 @@ TEST(PlanSchedule, RandomGraphsCutAnywhereRunWithEverySchedule) {
       if (random() % 2 == 0) stage.recomputation = Recomputation::full;
     }
     if (trial % 8 >= 6) {
-      for (std::size_t s = 0; s < 4; ++s) {
-        plan.stages[s].replicas.push_back({{RankId(static_cast<std::int32_t>(3 - s))}, 1, "", 1});
+      for (StageId s; s < 4; ++s) {
+        plan.stages[s].replicas.push_back({{RankId(3 - s.value())}, 1, "", 1});
       }
     }
     const StagedGraph staged = cut_graph(graph, plan);
@@ -64,10 +64,10 @@ TEST(PlanSchedule, RecomputationStandsBeforeTheFirstGradient) {
     plan.stages.insert(plan.stages.begin() + 1, PlanStage());
     plan.stages[1].nodes = {plan.stages[2].nodes.front()};
     plan.stages[2].nodes.erase(plan.stages[2].nodes.begin());
-    for (std::size_t s = 0; s < 4; ++s) {
-      plan.stages[s].replicas = {{{RankId(static_cast<std::int32_t>(s))}, 1, "", 0}};
+    for (StageId s; s < 4; ++s) {
+      plan.stages[s].replicas = {{{RankId(s.value())}, 1, "", 0}};
       if (std::string(name) == "dualpipe") {
-        plan.stages[s].replicas.push_back({{RankId(static_cast<std::int32_t>(3 - s))}, 1, "", 1});
+        plan.stages[s].replicas.push_back({{RankId(3 - s.value())}, 1, "", 1});
       }
     }
     plan.stages[1].recomputation = Recomputation::full;
@@ -76,14 +76,14 @@ TEST(PlanSchedule, RecomputationStandsBeforeTheFirstGradient) {
     const Schedule schedule = plan_schedule(graph, cut_graph(graph, plan), plan);
     EXPECT_EQ(count(schedule, Op::recompute), 8u) << name;
     for (const auto& program : schedule.programs) {
-      std::set<std::pair<int, int>> again;
+      std::set<std::pair<SegmentId, MicroBatchId>> again;
       for (const Instruction& i : program) {
         if (i.op == Op::recompute) {
-          EXPECT_EQ(i.segment % 4, 1);
+          EXPECT_EQ(i.segment.value() % 4, 1);
           EXPECT_FALSE(i.fused_with_next);
           EXPECT_TRUE(again.emplace(i.segment, i.micro_batch).second);
         }
-        if (is_gradient(i.op) && i.segment % 4 == 1) {
+        if (is_gradient(i.op) && i.segment.value() % 4 == 1) {
           EXPECT_TRUE(again.contains({i.segment, i.micro_batch})) << name;
         }
       }
@@ -140,12 +140,12 @@ TEST(PlanSchedule, RolesNameEveryRanksSegments) {
   const Schedule schedule = plan_schedule(graph, cut_graph(graph, plan), plan);
   const std::vector<RankRole> roles = rank_roles(plan, schedule);
   ASSERT_EQ(roles.size(), 4u);
-  EXPECT_EQ(roles[0].position, 0);
-  EXPECT_EQ(roles[3].position, 1);
+  EXPECT_EQ(roles[0].position, PositionId(0));
+  EXPECT_EQ(roles[3].position, PositionId(1));
   ASSERT_EQ(roles[3].parts.size(), 2u);
-  EXPECT_EQ(roles[3].parts[0].stage, 1);
-  EXPECT_EQ(roles[3].parts[1].stage, 2);
-  EXPECT_EQ(roles[3].parts[0].replica, 1);
+  EXPECT_EQ(roles[3].parts[0].stage, StageId(1));
+  EXPECT_EQ(roles[3].parts[1].stage, StageId(2));
+  EXPECT_EQ(roles[3].parts[0].replica, ReplicaId(1));
 }
 
 TEST(PlanSchedule, UnequalReplicasOfNeighbouringStagesAreFine) {
@@ -157,7 +157,7 @@ TEST(PlanSchedule, UnequalReplicasOfNeighbouringStagesAreFine) {
   const Schedule schedule = plan_schedule(graph, cut_graph(graph, plan), plan);
   EXPECT_EQ(schedule.graph.ranks, 2);
   const std::vector<RankRole> roles = rank_roles(plan, schedule);
-  EXPECT_EQ(roles[1].parts[0].replica, 1);
+  EXPECT_EQ(roles[1].parts[0].replica, ReplicaId(1));
   EXPECT_EQ(roles[3].parts[0].tensor_index, 1);
 }
 

@@ -27,7 +27,7 @@ struct Cut {
 
 Cut cut_of(const ModelGraph& graph, int degree) {
   Cut cut{tensor_shard(graph, degree, 0), {}};
-  const std::vector<int> one_stage(graph.nodes().size(), 0);
+  const std::vector<StageId> one_stage(graph.nodes().size(), 0);
   cut.rows = row_cuts(cut.shard, one_stage, 0);
   return cut;
 }
@@ -59,7 +59,7 @@ TEST(RowCuts, WhatWorksOnRowsHasAllItsInputsByRows) {
     const std::vector<Node>& nodes = cut.shard.graph.nodes();
     for (std::size_t n = 0; n < nodes.size(); ++n) {
       for (const NodeId input : nodes[n].inputs) {
-        EXPECT_EQ(cut.rows.works[n], cut.rows.keeps[static_cast<std::size_t>(input.value())])
+        EXPECT_EQ(cut.rows.works[n], cut.rows.keeps[input.index()])
             << nodes[n].name << " takes " << cut.shard.graph.node(input).name;
       }
     }
@@ -74,8 +74,9 @@ TEST(RowCuts, AStageKeepsWhatItReceivesByRows) {
   for (std::size_t n = 0, sums = 0; n < graph.nodes().size(); ++n) {
     if (std::holds_alternative<Add>(graph.nodes()[n].attributes) && ++sums == 2) border = n;
   }
-  std::vector<int> stage_of(graph.nodes().size(), 1);
-  std::fill(stage_of.begin(), stage_of.begin() + static_cast<std::ptrdiff_t>(border) + 1, 0);
+  std::vector<StageId> stage_of(graph.nodes().size(), 1);
+  std::fill(stage_of.begin(), stage_of.begin() + static_cast<std::ptrdiff_t>(border) + 1,
+            StageId(0));
   EXPECT_TRUE(row_cuts(shard, stage_of, 1).keeps[border]);
   const RowCuts first = row_cuts(shard, stage_of, 0);
   EXPECT_TRUE(first.works[border]);

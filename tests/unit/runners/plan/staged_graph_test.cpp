@@ -10,8 +10,8 @@ TEST(StagedGraph, EdgesCarryWhatCrosses) {
   const StagedGraph staged = cut_graph(graph, chain_plan(graph, {3, 4}));
   ASSERT_EQ(staged.stages(), 3);
   ASSERT_EQ(staged.edges.size(), 2u);
-  EXPECT_EQ(staged.edges[0].from, 0);
-  EXPECT_EQ(staged.edges[0].to, 1);
+  EXPECT_EQ(staged.edges[0].from, StageId(0));
+  EXPECT_EQ(staged.edges[0].to, StageId(1));
   EXPECT_EQ(staged.edges[0].nodes, std::vector<NodeId>{graph.find("y0")});
   EXPECT_EQ(staged.edges[0].with_gradient, staged.edges[0].nodes);
   EXPECT_EQ(staged.edges[1].nodes, std::vector<NodeId>{graph.find("y1")});
@@ -30,8 +30,8 @@ TEST(StagedGraph, SkipEdgesAndTheSampleGoWithoutDetour) {
   graph.add("loss", CrossEntropy{}, {flat});
   const StagedGraph staged = cut_graph(graph, chain_plan(graph, {2, 3}));
   ASSERT_EQ(staged.edges.size(), 3u);  // 0-1, 0-2, 1-2
-  EXPECT_EQ(staged.edges[1].from, 0);
-  EXPECT_EQ(staged.edges[1].to, 2);
+  EXPECT_EQ(staged.edges[1].from, StageId(0));
+  EXPECT_EQ(staged.edges[1].to, StageId(2));
   EXPECT_EQ(staged.edges[1].nodes, (std::vector<NodeId>{image, a}));
   EXPECT_EQ(staged.edges[1].with_gradient, std::vector<NodeId>{a});
 }
@@ -47,7 +47,7 @@ TEST(StagedGraph, TiedHeadsAreFoundWhereTheyAreApart) {
   const StagedGraph apart = cut_graph(tied, chain_plan(tied, {3, 4}));
   ASSERT_EQ(apart.tied.size(), 1u);
   EXPECT_EQ(apart.tied[0].owner, tied.find("x"));
-  EXPECT_EQ(apart.tied[0].stages, (std::vector<int>{0, 2}));
+  EXPECT_EQ(apart.tied[0].stages, (std::vector<StageId>{0, 2}));
   EXPECT_TRUE(cut_graph(tied, chain_plan(tied, {})).tied.empty());
 }
 

@@ -284,9 +284,9 @@ TEST(TensorShard, SumsAGradientInTheStageThatSplitsIt) {
   const ModelGraph graph = bert_like();
   const TensorShard shard = tensor_shard(graph, 2, 0);
   const std::size_t normed = at(graph, "block0.attn_norm");
-  std::vector<int> stage_of(graph.nodes().size());
+  std::vector<StageId> stage_of(graph.nodes().size());
   const std::size_t up = at(graph, "block0.mlp.up");
-  std::fill(stage_of.begin() + static_cast<std::ptrdiff_t>(up), stage_of.end(), 1);
+  std::fill(stage_of.begin() + static_cast<std::ptrdiff_t>(up), stage_of.end(), StageId(1));
   EXPECT_TRUE(shard.gradient_is_partial[normed]);
   EXPECT_FALSE(gradient_is_partial_within(shard, stage_of, 0)[normed]);
   EXPECT_TRUE(gradient_is_partial_within(shard, stage_of, 1)[normed]);

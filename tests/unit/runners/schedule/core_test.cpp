@@ -102,8 +102,8 @@ TEST(TaskTable, NumbersSlotsDensely) {
   graph.parts = 2;
   const TaskTable tasks(graph);
   std::int32_t expected = 0;
-  for (int segment = 0; segment < 4; ++segment) {
-    for (int micro_batch = 0; micro_batch < 5; ++micro_batch) {
+  for (const SegmentId segment : graph.segments.ids()) {
+    for (const MicroBatchId micro_batch : first_ids<MicroBatchId>(5)) {
       for (int part = 0; part < 2; ++part) {
         const std::int32_t slot = tasks.slot(segment, micro_batch, part);
         if (!graph.passes(segment, micro_batch)) {

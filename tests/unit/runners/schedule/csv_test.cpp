@@ -87,14 +87,14 @@ TEST(Csv, MessagesKnowEdgePeerAndPlace) {
   EXPECT_EQ(count_of(schedule, Op::recv_grad), 24);
   const Instruction& send = schedule.programs[0][1];
   EXPECT_EQ(to_text(send), "SEND_ACT 0.0>1");
-  EXPECT_EQ(send.edge, 0);
+  EXPECT_EQ(send.edge, EdgeId(0));
   EXPECT_EQ(send.sequence, 0);
   const Instruction& receive = schedule.programs[0][2];
   EXPECT_EQ(to_text(receive), "RECV_ACT 2.0<1");
-  EXPECT_EQ(receive.edge, 1);
+  EXPECT_EQ(receive.edge, EdgeId(1));
   const Instruction& gradient = schedule.programs[0][12];
   EXPECT_EQ(to_text(gradient), "SEND_GRAD 2.0>1");
-  EXPECT_EQ(gradient.edge, 1);
+  EXPECT_EQ(gradient.edge, EdgeId(1));
   EXPECT_EQ(schedule.programs[0][4].sequence, 1);  // 0SEND_F1
 }
 

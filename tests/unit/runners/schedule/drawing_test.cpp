@@ -185,7 +185,7 @@ TEST(Gantt, LeavesRanksOutInTheMiddle) {
   Sample s =
       empty_sample(chain_graph(100, 1, 1, ChainPlacement::looped, uniform_costs(100, 1, 1, 1, 0)));
   for (int rank = 0; rank < 100; ++rank) {
-    s.add(rank, compute(Op::forward, rank, 0), rank, rank + 1);
+    s.add(rank, compute(Op::forward, SegmentId(rank), 0), rank, rank + 1);
   }
   const auto lines = lines_of(gantt_text(s.schedule, s.timeline, {.width = 80, .most_rows = 10}));
   ASSERT_EQ(lines.size(), 14u);

@@ -64,7 +64,8 @@ inline std::string row_of(const std::vector<Instruction>& program) {
     const bool second = i > 0 && program[i - 1].fused_with_next;
     if (!second && i > 0) row += ",";
     if (is.fused_with_next) row += "(";
-    row += std::to_string(is.segment) + letter(is.op) + std::to_string(is.micro_batch);
+    row +=
+        std::to_string(is.segment.value()) + letter(is.op) + std::to_string(is.micro_batch.value());
     if (is.fused_with_next) row += ";";
     if (second) row += ")OVERLAP_F_B";
   }

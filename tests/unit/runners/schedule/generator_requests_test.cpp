@@ -160,7 +160,7 @@ TEST(Graphs, WarmUpIsTheLongestPathOfRanks) {
   graph.ranks = 4;
   graph.micro_batches = 8;
   graph.segments.resize(4);
-  for (int s = 0; s < 4; ++s) graph.segments[s].rank = s;
+  for (const SegmentId s : graph.segments.ids()) graph.segments[s].rank = s.value();
   graph.edges = {{0, 1}, {1, 2}, {0, 2}, {3, 2}};
   const Schedule schedule = make("1f1b", graph_request(graph));
   const auto warm_up = [&](int r) {
@@ -194,7 +194,7 @@ TEST(Graphs, InteractionsStandBehindTheirSet) {
     std::string text;
     for (const Instruction& is : schedule.programs[r]) {
       text += is.op == Op::forward ? "F" : is.op == Op::backward ? "B" : "X";
-      text += std::to_string(is.micro_batch) + " ";
+      text += std::to_string(is.micro_batch.value()) + " ";
     }
     return text;
   };
@@ -241,7 +241,7 @@ TEST(Graphs, ChainsAtTheirPlacesKeepTheirCosts) {
       return asked;
     }());
     PipelineGraph graph = plain.graph;
-    for (std::size_t s = 0; s < graph.segments.size(); ++s) graph.segments[s].forward = 1.0 + s;
+    for (const SegmentId s : graph.segments.ids()) graph.segments[s].forward = 1.0 + s.value();
     const Schedule given = make(name, graph_request(graph));
     EXPECT_EQ(given.graph, graph) << name;
     EXPECT_EQ(given.programs, plain.programs) << name;
@@ -264,7 +264,7 @@ TEST(Graphs, OtherGraphsAreRefusedByTheTemplatesOfChains) {
   meeting.interactions = {{"meet", {0, 1}, 1, 0}};
   expect_refusal("zb-h1", graph_request(meeting), {"interactions"});
   PipelineGraph uneven = make("chimera", request(4, 8)).graph;
-  for (int s = 0; s < 4; ++s) uneven.segments[s].micro_batches = 3;
+  for (SegmentId s; s < 4; ++s) uneven.segments[s].micro_batches = 3;
   expect_refusal("chimera", graph_request(uneven), {"micro-batches 0 to 2, not 0 to 3"});
 }
 

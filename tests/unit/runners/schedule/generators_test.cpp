@@ -182,8 +182,8 @@ TEST(Orders, DualpipeIsSymmetric) {
   for (int r = 0; r < p; ++r) {
     std::vector<Instruction> mirror = schedule.programs[p - 1 - r];
     for (Instruction& is : mirror) {
-      is.segment = (is.segment + p) % (2 * p);
-      is.micro_batch = (is.micro_batch + m / 2) % m;
+      is.segment = SegmentId((is.segment.value() + p) % (2 * p));
+      is.micro_batch = MicroBatchId((is.micro_batch.value() + m / 2) % m);
     }
     EXPECT_EQ(schedule.programs[r], mirror);
   }
@@ -195,8 +195,8 @@ TEST(Orders, DualpipeHasThePhasesOfDualpipev) {
     std::vector<Instruction> renamed = dual.programs[r];
     for (Instruction& is : renamed) {
       if (is.segment < 8) continue;
-      is.segment = 7 - r;
-      is.micro_batch -= 10;
+      is.segment = SegmentId(7 - r);
+      is.micro_batch = is.micro_batch - 10;
     }
     EXPECT_EQ(renamed, v.programs[r]);
   }

@@ -127,8 +127,8 @@ TEST(ScheduleJson, RandomSchedulesComeBack) {
     for (auto& program : schedule.programs) {
       for (unsigned k = random() % 20; k > 0; --k) {
         program.push_back(compute(static_cast<Op>(2 + random() % 5),
-                                  static_cast<int>(random() % (ranks * chunks)),
-                                  static_cast<int>(random() % micro_batches)));
+                                  SegmentId(random() % (ranks * chunks)),
+                                  MicroBatchId(random() % micro_batches)));
       }
     }
     EXPECT_EQ(schedule_from_text(schedule_to_text(schedule)), schedule);
@@ -376,8 +376,8 @@ TEST_F(FileTest, ReadsAGraph) {
   EXPECT_NE(graph.segments[0].weights, graph.segments[1].weights);
   EXPECT_EQ(graph.edges[0], (Edge{0, 1, 1000, true}));
   EXPECT_EQ(graph.edges[1], (Edge{2, 1, 0, false}));
-  EXPECT_EQ(graph.interactions[0].members, (std::vector<int>{1, 2}));
-  EXPECT_EQ(graph.tied, (std::vector<std::vector<int>>{{1, 2}}));
+  EXPECT_EQ(graph.interactions[0].members, (std::vector<SegmentId>{1, 2}));
+  EXPECT_EQ(graph.tied, (std::vector<std::vector<SegmentId>>{{1, 2}}));
   EXPECT_EQ(graph.segments[0].micro_batches, 4);
 }
 

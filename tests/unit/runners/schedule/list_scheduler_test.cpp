@@ -39,7 +39,7 @@ PipelineGraph random_graph(RandomStream& random) {
   graph.parts = 1 + static_cast<int>(random.below(2));
   graph.latency = random.below(2) == 0 ? 0 : random.unit();
   const int segments = 1 + static_cast<int>(random.below(8));
-  for (int i = 0; i < segments; ++i) {
+  for (const SegmentId i : first_ids<SegmentId>(segments)) {
     Segment segment;
     segment.rank = static_cast<int>(random.below(graph.ranks));
     segment.forward = 3 * random.unit();
@@ -47,7 +47,7 @@ PipelineGraph random_graph(RandomStream& random) {
     segment.weight_gradient = random.below(4) == 0 ? 0 : 2 * random.unit();
     segment.activation = random.unit();
     graph.segments.push_back(segment);
-    for (int from = 0; from < i; ++from) {
+    for (SegmentId from; from < i; ++from) {
       if (random.below(3) == 0) graph.edges.push_back({from, i, 0, random.below(6) != 0});
     }
   }
@@ -60,8 +60,8 @@ PipelineGraph random_graph(RandomStream& random) {
   // their forwards never wait for it.
   for (int i = 0; i < 2 && random.below(2) == 0; ++i) {
     Interaction interaction;
-    interaction.members = {static_cast<int>(random.below(segments))};
-    const int other = static_cast<int>(random.below(segments));
+    interaction.members = {SegmentId(random.below(segments))};
+    const SegmentId other(random.below(segments));
     if (other != interaction.members[0]) interaction.members.push_back(other);
     interaction.every = 1 + static_cast<int>(random.below(graph.micro_batches));
     interaction.cost = random.unit();

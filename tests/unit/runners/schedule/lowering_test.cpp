@@ -127,7 +127,7 @@ TEST(Lowering, GroupsAreNeverTooLarge) {
   }
   for (int k = 0; k < 600; ++k) {
     graph.segments.emplace_back().rank = 1 - k % 2;
-    graph.edges.push_back({k % 2, k + 2, 1, true});
+    graph.edges.push_back({SegmentId(k % 2), SegmentId(k + 2), 1, true});
   }
   normalise(graph);
   const Schedule schedule = fill_and_drain(graph);
@@ -201,7 +201,7 @@ Schedule table(const char* name) {
   return read_csv(read_text_file(path, "sample"), {}, {}).schedule;
 }
 
-using Message = std::tuple<int, Op, int, int, int>;  // rank, kind, segment, micro-batch, peer
+using Message = std::tuple<int, Op, SegmentId, MicroBatchId, int>;  // rank, kind, …, peer
 std::multiset<Message> messages_of(const Schedule& schedule) {
   std::multiset<Message> messages;
   for (int rank = 0; rank < schedule.graph.ranks; ++rank) {

@@ -5,7 +5,7 @@
 
 namespace heteroperf {
 
-Instruction act(Op op, int edge, int micro_batch, int peer, int group) {
+Instruction act(Op op, EdgeId edge, MicroBatchId micro_batch, int peer, int group) {
   Instruction i = compute(op, -1, micro_batch);
   i.edge = edge;
   i.peer = peer;
@@ -13,7 +13,7 @@ Instruction act(Op op, int edge, int micro_batch, int peer, int group) {
   return i;
 }
 
-Instruction plain(Op op, int segment) {
+Instruction plain(Op op, SegmentId segment) {
   Instruction i;
   i.op = op;
   i.segment = segment;
@@ -30,15 +30,16 @@ Segment on_rank(int rank, double forward) {
 void name_ends(Schedule& schedule) {
   for (std::vector<Instruction>& program : schedule.programs) {
     for (Instruction& i : program) {
-      if (!is_message(i.op) || i.edge >= static_cast<int>(schedule.graph.edges.size())) continue;
+      if (!is_message(i.op) || !schedule.graph.edges.contains(i.edge)) continue;
       const Edge& edge = schedule.graph.edges[i.edge];
       i.segment = is_send(i.op) == carries_gradient(i.op) ? edge.to : edge.from;
     }
   }
 }
 
-Schedule forwards(const std::vector<double>& costs, const std::vector<std::pair<int, int>>& edges,
-                  int micro_batches, std::vector<std::vector<Instruction>> programs) {
+Schedule forwards(const std::vector<double>& costs,
+                  const std::vector<std::pair<SegmentId, SegmentId>>& edges, int micro_batches,
+                  std::vector<std::vector<Instruction>> programs) {
   Schedule schedule;
   schedule.level = ScheduleLevel::lowered;
   PipelineGraph& graph = schedule.graph;
@@ -66,7 +67,7 @@ SimulationOptions links(double bandwidth) { return options(NetworkModel::links, 
 
 Schedule stream(int count) {
   std::vector<std::vector<Instruction>> programs(2);
-  for (int k = 0; k < count; ++k) {
+  for (const MicroBatchId k : first_ids<MicroBatchId>(count)) {
     programs[0].push_back(compute(Op::forward, 0, k));
     programs[0].push_back(act(Op::send_act, 0, k, 1));
     programs[1].push_back(act(Op::recv_act, 0, k, 0));

@@ -28,12 +28,12 @@ PipelineGraph whole_cost_graph(Random& random) {
   graph.micro_batches = pick(random, 1, 6);
   graph.latency = pick(random, 0, 3);
   const int segments = pick(random, 2, 8);
-  for (int i = 0; i < segments; ++i) {
+  for (const SegmentId i : first_ids<SegmentId>(segments)) {
     Segment segment = on_rank(pick(random, 0, graph.ranks - 1), pick(random, 1, 5));
     segment.input_gradient = pick(random, 1, 5);
     segment.weight_gradient = pick(random, 0, 5);
     graph.segments.push_back(segment);
-    for (int from = 0; from < i; ++from) {
+    for (SegmentId from; from < i; ++from) {
       if (pick(random, 0, 2) > 0 && from + 1 != i) continue;
       graph.edges.push_back(
           {from, i, static_cast<double>(pick(random, 1, 6)), pick(random, 0, 4) > 0});
@@ -44,7 +44,7 @@ PipelineGraph whole_cost_graph(Random& random) {
 }
 
 /// `slot`: of this end.
-Instruction message_of(const TaskTable& tasks, Op op, int edge, std::int32_t slot, int peer) {
+Instruction message_of(const TaskTable& tasks, Op op, EdgeId edge, std::int32_t slot, int peer) {
   Instruction i = act(op, edge, tasks.micro_batch_of(slot), peer);
   i.segment = tasks.segment_of(slot);
   return i;
@@ -77,16 +77,16 @@ class RandomPrograms {
   void for_each_input(std::int32_t task, Visit visit) const {
     const std::int32_t slot = task / 2;
     if (task % 2 == 0) {
-      tasks_.for_each_forward_input(slot, [&](std::int32_t s, int e) { visit(2 * s, e); });
+      tasks_.for_each_forward_input(slot, [&](std::int32_t s, EdgeId e) { visit(2 * s, e); });
     } else {
       visit(2 * slot, -1);
-      tasks_.for_each_gradient_input(slot, [&](std::int32_t s, int e) { visit(2 * s + 1, e); });
+      tasks_.for_each_gradient_input(slot, [&](std::int32_t s, EdgeId e) { visit(2 * s + 1, e); });
     }
   }
 
   bool may_run(std::int32_t task) const {
     bool may = true;
-    for_each_input(task, [&](std::int32_t input, int) { may = may && done_[input]; });
+    for_each_input(task, [&](std::int32_t input, EdgeId) { may = may && done_[input]; });
     return may;
   }
 
@@ -96,17 +96,18 @@ class RandomPrograms {
 
   void run(std::int32_t task) {
     const std::int32_t slot = task / 2;
-    const int segment = tasks_.segment_of(slot), rank = rank_of(task);
+    const SegmentId segment = tasks_.segment_of(slot);
+    const int rank = rank_of(task);
     std::vector<Instruction>& program = schedule_.programs[rank];
     const bool forward = task % 2 == 0;
-    for_each_input(task, [&](std::int32_t input, int edge) {
-      if (edge < 0 || rank_of(input) == rank) return;
+    for_each_input(task, [&](std::int32_t input, EdgeId edge) {
+      if (edge == EdgeId::none() || rank_of(input) == rank) return;
       program.push_back(
           message_of(tasks_, forward ? Op::recv_act : Op::recv_grad, edge, slot, rank_of(input)));
     });
     program.push_back(
         compute(forward ? Op::forward : Op::backward, segment, tasks_.micro_batch_of(slot)));
-    for (const int edge : forward ? tasks_.edges_out(segment) : tasks_.edges_in(segment)) {
+    for (const EdgeId edge : forward ? tasks_.edges_out(segment) : tasks_.edges_in(segment)) {
       const Edge& e = schedule_.graph.edges[edge];
       const int peer = schedule_.graph.segments[forward ? e.to : e.from].rank;
       if (peer == rank || !(forward || e.gradient)) continue;

@@ -15,7 +15,7 @@ struct SentMessage {
   int posts = 0;
   double issued = -1, start = -1, end = -1;
 };
-using Key = std::tuple<bool, int, int>;  // gradient, edge, micro-batch
+using Key = std::tuple<bool, EdgeId, MicroBatchId>;  // bool: a gradient
 
 Key key(const Instruction& i) {
   return {i.op == Op::send_grad || i.op == Op::recv_grad, i.edge, i.micro_batch};

@@ -177,10 +177,10 @@ TEST(NetworkSimulator, TransfersSlowComputeDown) {
 
 TEST(NetworkSimulator, InteractionsBlockUntilAllMembersHaveCome) {
   std::vector<std::vector<Instruction>> programs(3);
-  for (int rank = 0; rank < 3; ++rank) {
-    Instruction interact = compute(Op::interact, rank, 0);
+  for (const SegmentId s : first_ids<SegmentId>(3)) {
+    Instruction interact = compute(Op::interact, s, 0);
     interact.edge = 0;
-    programs[rank] = {compute(Op::forward, rank, 0), interact, compute(Op::backward, rank, 0)};
+    programs[s.index()] = {compute(Op::forward, s, 0), interact, compute(Op::backward, s, 0)};
   }
   Schedule schedule = forwards({1, 2, 5}, {}, 1, programs);
   schedule.graph.interactions.push_back({"gather", {0, 1, 2}, 1, 4});

@@ -59,14 +59,14 @@ class RandomOrder {
   bool forward_ready(std::int32_t slot) const {
     bool ready = true;
     tasks_.for_each_forward_input(
-        slot, [&](std::int32_t other, int) { ready = ready && forward_[other]; });
+        slot, [&](std::int32_t other, EdgeId) { ready = ready && forward_[other]; });
     return ready;
   }
 
   bool gradient_ready(std::int32_t slot) const {
     bool ready = true;
     tasks_.for_each_gradient_input(
-        slot, [&](std::int32_t other, int) { ready = ready && gradient_[other]; });
+        slot, [&](std::int32_t other, EdgeId) { ready = ready && gradient_[other]; });
     for (const int x : tasks_.interactions_of(tasks_.segment_of(slot))) {
       ready = ready && met_[x][tasks_.interaction_set(x, tasks_.micro_batch_of(slot))];
     }
@@ -98,16 +98,16 @@ class RandomOrder {
   void meet() {
     for (int x = 0; x < static_cast<int>(every_.size()); ++x) {
       const Segment& member = graph_.segments[graph_.interactions[x].members.front()];
-      const int end = member.first_micro_batch + member.micro_batches;
-      for (int k = member.first_micro_batch; k < end; k += every_[x]) {
+      for (MicroBatchId k = member.first_micro_batch; k < member.end_micro_batch();
+           k = k + every_[x]) {
         if (!met_[x][k] && may_meet(x, k)) meet(x, k);
       }
     }
   }
 
-  bool may_meet(int x, int first) const {
-    for (const int member : graph_.interactions[x].members) {
-      for (int k = first; k < first + every_[x] && graph_.passes(member, k); ++k) {
+  bool may_meet(int x, MicroBatchId first) const {
+    for (const SegmentId member : graph_.interactions[x].members) {
+      for (MicroBatchId k = first; k < first + every_[x] && graph_.passes(member, k); ++k) {
         for (int part = 0; part < graph_.parts; ++part) {
           if (!forward_[tasks_.slot(member, k, part)]) return false;
         }
@@ -116,10 +116,10 @@ class RandomOrder {
     return true;
   }
 
-  void meet(int x, int first) {
+  void meet(int x, MicroBatchId first) {
     met_[x][first] = true;
     std::vector<int> ranks;
-    for (const int member : graph_.interactions[x].members) {
+    for (const SegmentId member : graph_.interactions[x].members) {
       ranks.push_back(graph_.segments[member].rank);
     }
     std::sort(ranks.begin(), ranks.end());
@@ -127,7 +127,7 @@ class RandomOrder {
     Instruction i;
     i.op = Op::interact;
     i.micro_batch = first;
-    i.edge = x;
+    i.edge = EdgeId(x);
     for (const int rank : ranks) programs_[rank].push_back(i);
   }
 
@@ -135,7 +135,7 @@ class RandomOrder {
   TaskTable tasks_;
   std::mt19937_64& random_;
   std::vector<bool> forward_, gradient_, weight_;  // [slot]
-  std::vector<std::vector<bool>> met_;             // [interaction][first micro-batch of a set]
+  std::vector<IdVector<MicroBatchId, bool>> met_;  // [interaction][first micro-batch of a set]
   std::vector<int> every_;
   std::vector<std::vector<Instruction>> programs_;
 };
@@ -149,28 +149,29 @@ PipelineGraph random_graph(std::mt19937_64& random) {
   graph.parts = chance(random, 30) ? pick(random, 2, 3) : 1;
   graph.latency = chance(random, 40) ? 0 : 0.25 * pick(random, 1, 8);
   const int segments = pick(random, 1, 9);
-  for (int s = 0; s < segments; ++s) {
+  for (const SegmentId s : first_ids<SegmentId>(segments)) {
     Segment segment;
-    segment.name = std::to_string(s);
+    segment.name = std::to_string(s.value());
     segment.rank = pick(random, 0, graph.ranks - 1);
     segment.forward = pick(random, 0, 4);
     segment.input_gradient = pick(random, 0, 4);
     segment.weight_gradient = pick(random, 0, 4);
-    if (s > 0 && chance(random, 15)) segment.weights = pick(random, 0, s);
+    if (s > 0 && chance(random, 15)) segment.weights = pick(random, 0, s.value());
     graph.segments.push_back(segment);
-    for (int from = 0; from < s; ++from) {
+    for (SegmentId from; from < s; ++from) {
       if (chance(random, from + 1 == s ? 70 : 15)) {
         graph.edges.push_back({from, s, 1, !chance(random, 15)});
       }
     }
   }
+  const SegmentId last(segments - 1);
   if (segments > 1 && chance(random, 30)) {
     graph.interactions.push_back({"join",
-                                  {segments - 1, pick(random, 0, segments - 2)},
+                                  {last, SegmentId(pick(random, 0, segments - 2))},
                                   pick(random, 1, graph.micro_batches),
                                   1});
   }
-  if (segments > 2 && chance(random, 30)) graph.tied = {{0, segments - 1}, {segments - 1, 1}};
+  if (segments > 2 && chance(random, 30)) graph.tied = {{0, last}, {last, 1}};
   normalise(graph);
   return graph;
 }
@@ -186,22 +187,23 @@ Schedule random_schedule(PipelineGraph graph, std::mt19937_64& random) {
 Schedule fill_and_drain(PipelineGraph graph) {
   Schedule schedule;
   schedule.graph = std::move(graph);
-  std::vector<int> order = topological_order(schedule.graph);
-  std::vector<int> depth(order.size(), 0);
-  for (const int segment : order) {
+  std::vector<SegmentId> order = topological_order(schedule.graph);
+  IdVector<SegmentId, int> depth(order.size(), 0);
+  for (const SegmentId segment : order) {
     for (const Edge& edge : schedule.graph.edges) {
       if (edge.to == segment) depth[segment] = std::max(depth[segment], depth[edge.from] + 1);
     }
   }
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return depth[a] < depth[b]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](SegmentId a, SegmentId b) { return depth[a] < depth[b]; });
   schedule.programs.resize(static_cast<std::size_t>(schedule.graph.ranks));
-  const auto all = [&](Op op, int segment) {
+  const auto all = [&](Op op, SegmentId segment) {
     const Segment& s = schedule.graph.segments[segment];
-    for (int k = s.first_micro_batch; k < s.first_micro_batch + s.micro_batches; ++k) {
+    for (MicroBatchId k = s.first_micro_batch; k < s.end_micro_batch(); ++k) {
       schedule.programs[s.rank].push_back(compute(op, segment, k));
     }
   };
-  for (const int segment : order) all(Op::forward, segment);
+  for (const SegmentId segment : order) all(Op::forward, segment);
   for (auto segment = order.rbegin(); segment != order.rend(); ++segment) {
     all(Op::backward, *segment);
   }
@@ -214,7 +216,7 @@ PipelineGraph circle_graph(int ranks) {
   for (int rank = 0; rank < ranks; ++rank) {
     graph.segments.emplace_back().rank = rank;
     graph.segments.emplace_back().rank = (rank + 1) % ranks;
-    graph.edges.push_back({2 * rank, 2 * rank + 1, 1, true});
+    graph.edges.push_back({SegmentId(2 * rank), SegmentId(2 * rank + 1), 1, true});
   }
   normalise(graph);
   return graph;

@@ -56,7 +56,8 @@ class RankOrders {
     if (static_cast<int>(order_.size()) == 3 * count_) return orders.push_back(order_);
     for (int kind = 0; kind < 3; ++kind) {
       if (done_[kind] == count_ || (kind > 0 && done_[kind] == done_[kind - 1])) continue;
-      const std::int32_t task = kind * problem_.slots() + problem_.first_slot(rank_) + done_[kind];
+      const std::int32_t task =
+          kind * problem_.slots() + problem_.first_slot(SegmentId(rank_)) + done_[kind];
       const double after = held + problem_.task(task).memory_change;
       if (after > limit_) continue;
       ++done_[kind];
@@ -233,12 +234,12 @@ TEST(Search, TwoTowersInOppositeDirections) {
     graph.ranks = graph.micro_batches = 8;
     for (int stage = 0; stage < 8; ++stage) graph.segments.push_back(tower("a", stage, 8, 0.5));
     for (int stage = 0; stage < 8; ++stage) graph.segments.push_back(tower("b", 7 - stage, 8, 0.5));
-    for (int stage = 0; stage < 7; ++stage) {
+    for (const SegmentId stage : first_ids<SegmentId>(7)) {
       graph.edges.push_back({stage, stage + 1});
-      graph.edges.push_back({8 + stage, 8 + stage + 1});
+      graph.edges.push_back({stage + 8, stage + 9});
     }
     for (int join = 0; join < joins; ++join) {
-      const int segment = 16 + join;
+      const SegmentId segment(16 + join);
       graph.segments.push_back(tower("", join == 0 ? 7 : 0, 0, 0));
       graph.edges.push_back({7, segment});
       graph.edges.push_back({15, segment});

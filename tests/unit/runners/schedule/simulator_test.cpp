@@ -129,7 +129,7 @@ TEST(Simulator, GradientsWaitForTheInteractionOfAllBranches) {
   }
   schedule.graph.interactions.push_back({"gather", {0, 1}, 2, 4});
   normalise(schedule.graph);
-  for (int i = 0; i < 2; ++i) {
+  for (const SegmentId i : schedule.graph.segments.ids()) {
     Instruction interact = compute(Op::interact, i, 0);
     interact.edge = 0;
     schedule.programs.push_back({compute(Op::forward, i, 0), compute(Op::forward, i, 1), interact,

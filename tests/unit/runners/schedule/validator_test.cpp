@@ -128,13 +128,13 @@ TEST(Validator, SurvivesGarbage) {
         Instruction& i = program[random() % program.size()];
         switch (pick(random, 0, 9)) {
           case 0:
-            i.segment = any();
+            i.segment = SegmentId(any());
             break;
           case 1:
-            i.micro_batch = any();
+            i.micro_batch = MicroBatchId(any());
             break;
           case 2:
-            i.edge = any();
+            i.edge = EdgeId(any());
             break;
           case 3:
             i.peer = any();
@@ -307,7 +307,7 @@ TEST(Deadlock, ShowsTheShortestCycle) {
   PipelineGraph graph;
   graph.ranks = 5;
   const auto link = [&](int from_rank, int to_rank) {
-    const int s = static_cast<int>(graph.segments.size());
+    const SegmentId s(graph.segments.size());
     graph.segments.emplace_back().rank = from_rank;
     graph.segments.emplace_back().rank = to_rank;
     graph.edges.push_back({s, s + 1, 1, false});

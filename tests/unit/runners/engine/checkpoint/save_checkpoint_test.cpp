@@ -19,7 +19,7 @@ TEST(SaveCheckpoint, EveryRankWritesItsPartAndAllGetTheReport) {
   const Sharding saved = random_sharding(training, ranks, random, Fill::training);
   std::atomic<std::uint64_t> bytes = 0;
   run_on_threads(ranks, {}, [&](World& world) {
-    const auto rank = static_cast<std::size_t>(world.communicator->rank().value());
+    const auto rank = world.communicator->rank().index();
     bytes += save_checkpoint(*world.communicator, scratch / "c", some_state(2), saved.pieces[rank])
                  .bytes;
   });
@@ -38,7 +38,7 @@ TEST(SaveCheckpoint, EveryRankIsToldOfAFailureAndCanGoOn) {
   const Sharding saved = random_sharding(training, ranks, random, Fill::training);
   std::atomic<int> told = 0;
   run_on_threads(ranks, {}, [&](World& world) {
-    const auto rank = static_cast<std::size_t>(world.communicator->rank().value());
+    const auto rank = world.communicator->rank().index();
     try {
       // /proc refuses new files to everybody, root included.
       save_checkpoint(*world.communicator, "/proc/c", some_state(2), saved.pieces[rank]);

@@ -134,14 +134,14 @@ TEST(Groups, DoNotCrossBranches) {
 void expect_well_formed(const ModelGraph& graph, Fusion fusion) {
   std::vector<int> seen(graph.nodes().size());
   std::vector<bool> available(graph.nodes().size());
-  available[static_cast<std::size_t>(graph.input().value())] = true;
+  available[graph.input().index()] = true;
   std::size_t parameters = 0, owned = 0;
   for (const OperatorGroup& group : make_operator_groups(graph, at::kFloat, fusion)) {
     for (const NodeId id : group.inputs) {
-      EXPECT_TRUE(available[static_cast<std::size_t>(id.value())]) << graph.node(id).name;
+      EXPECT_TRUE(available[id.index()]) << graph.node(id).name;
     }
-    for (const NodeId id : group.nodes) ++seen[static_cast<std::size_t>(id.value())];
-    available[static_cast<std::size_t>(group.nodes.back().value())] = true;
+    for (const NodeId id : group.nodes) ++seen[id.index()];
+    available[group.nodes.back().index()] = true;
     parameters += group.parameters.size();
   }
   for (std::size_t n = 0; n < seen.size(); ++n) {

@@ -85,15 +85,14 @@ const ModelCase models[] = {{"gpt", gpt_like},   {"gpt_smoothed", smoothed_gpt},
                             {"bert", bert_like}, {"vit", vit_like}};
 
 /// Nodes cut into `stages` pieces at random places.
-std::vector<int> random_stages(std::size_t nodes, int stages, std::uint64_t seed) {
+std::vector<StageId> random_stages(std::size_t nodes, int stages, std::uint64_t seed) {
   RandomStream stream(seed);
   std::vector<std::size_t> first(static_cast<std::size_t>(stages), 0);
   for (std::size_t s = 1; s < first.size(); ++s) first[s] = 1 + stream.below(nodes - 1);
   std::sort(first.begin(), first.end());
-  std::vector<int> stage_of(nodes);
+  std::vector<StageId> stage_of(nodes);
   for (std::size_t n = 0; n < nodes; ++n) {
-    stage_of[n] =
-        static_cast<int>(std::upper_bound(first.begin(), first.end(), n) - first.begin()) - 1;
+    stage_of[n] = StageId(std::upper_bound(first.begin(), first.end(), n) - first.begin() - 1);
   }
   return stage_of;
 }
@@ -125,7 +124,7 @@ class Comparison {
     }
     std::vector<RankPass> passes(shards.size());
     run_on_threads(degree, {}, [&](World& world) {
-      const auto rank = static_cast<std::size_t>(world.communicator->rank().value());
+      const auto rank = world.communicator->rank().index();
       passes[rank] = run_rank(shards[rank], reference_, form, *world.communicator, sample_,
                               targets_, context_);
     });
@@ -208,7 +207,7 @@ TEST_P(TensorRanks, HaveTheGradientsOfTheWholeModel) {
     for (const Gradients gradients : {Gradients::together, Gradients::apart}) {
       SCOPED_TRACE(fmt::format("{} {}", fusion == Fusion::on ? "fused" : "single",
                                gradients == Gradients::together ? "together" : "apart"));
-      PassForm form{at::kDouble, fusion, gradients, std::vector<int>(graph.nodes().size())};
+      PassForm form{at::kDouble, fusion, gradients, std::vector<StageId>(graph.nodes().size())};
       comparison.check(degree, form, 1e-12);
     }
   }
@@ -287,28 +286,27 @@ TEST(StageGroups, HaveTheNodesOfTheirStageAlone) {
   const ModelGraph graph = llama_like();
   const std::size_t count = graph.nodes().size();
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    const std::vector<int> stage_of = random_stages(count, 5, seed);
+    const std::vector<StageId> stage_of = random_stages(count, 5, seed);
     std::vector<int> taken(count);
-    for (int stage = 0; stage < 5; ++stage) {
+    for (StageId stage; stage < 5; ++stage) {
       GroupingRules rules;
       rules.stage_of = &stage_of;
       rules.stage = stage;
       for (const OperatorGroup& group :
            make_operator_groups(graph, at::kFloat, Fusion::on, rules)) {
         for (const NodeId node : group.nodes) {
-          EXPECT_EQ(stage_of[static_cast<std::size_t>(node.value())], stage);
-          ++taken[static_cast<std::size_t>(node.value())];
+          EXPECT_EQ(stage_of[node.index()], stage);
+          ++taken[node.index()];
         }
       }
     }
-    const auto input = static_cast<std::size_t>(graph.input().value());
+    const auto input = graph.input().index();
     for (std::size_t n = 0; n < count; ++n) EXPECT_EQ(taken[n], n == input ? 0 : 1);
     GroupingRules all;
     all.stage_of = &stage_of;
     for (const OperatorGroup& group : make_operator_groups(graph, at::kFloat, Fusion::on, all)) {
       for (const NodeId node : group.nodes) {
-        EXPECT_EQ(stage_of[static_cast<std::size_t>(node.value())],
-                  stage_of[static_cast<std::size_t>(group.nodes[0].value())]);
+        EXPECT_EQ(stage_of[node.index()], stage_of[group.nodes[0].index()]);
       }
     }
   }

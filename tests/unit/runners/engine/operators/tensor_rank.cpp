@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "metrics/base/quantity.hpp"
+#include "metrics/base/id.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
 #include "runners/engine/operators/tensor_buffer.hpp"
 
@@ -41,8 +41,8 @@ class Runner {
   Runner(const TensorShard& shard, const ReferenceModel& reference, const PassForm& form,
          Communicator& group)
       : shard_(shard), graph_(shard.graph), reference_(reference), form_(form), group_(group) {
-    const int stages = 1 + *std::max_element(form.stage_of.begin(), form.stage_of.end());
-    for (int s = 0; s < stages; ++s) {
+    const StageId last = *std::max_element(form.stage_of.begin(), form.stage_of.end());
+    for (StageId s; s <= last; ++s) {
       Stage& stage = stages_.emplace_back();
       const GroupingRules rules{&form.stage_of, s, &shard, &group};
       stage.groups = make_operator_groups(graph_, form.type, form.fusion, rules);
@@ -74,7 +74,7 @@ class Runner {
     Tensors& tensors = stage.parameters.emplace_back();
     for (const auto& [node, index] : one.parameters) {
       const at::Tensor full = reference_.parameter(node, index).detach().to(form_.type);
-      tensors.push_back(cut(full, shard_.parameters[position(node)][index])
+      tensors.push_back(cut(full, shard_.parameters[node.index()][index])
                             .clone(parameter_format(graph_.node(node), index)));
     }
   }
@@ -94,7 +94,7 @@ class Runner {
       if (node == graph_.loss()) inputs.push_back(targets);
       context_.node = node.value();
       at::Tensor output = one.op->forward(inputs, stage.parameters[g], stage.saved[g], context_);
-      if (shard_.output_is_partial[position(node)]) output = summed(output);
+      if (shard_.output_is_partial[node.index()]) output = summed(output);
       values_[node.value()] = output;
     }
   }
@@ -102,9 +102,9 @@ class Runner {
   void count_right_predictions(const at::Tensor& targets) {
     const NodeId logits = graph_.node(graph_.loss()).inputs[0];
     const at::Tensor& values = values_.at(logits.value());
-    result_.right = shard_.output_is_sharded[position(logits)]
+    result_.right = shard_.output_is_sharded[logits.index()]
                         ? count_right(values, targets,
-                                      shard_.first_of_vocabulary[position(graph_.loss())], group_)
+                                      shard_.first_of_vocabulary[graph_.loss().index()], group_)
                         : count_right(values, targets);
   }
 
@@ -140,7 +140,7 @@ class Runner {
   at::Tensor taken(const Stage& stage, std::map<std::int32_t, at::Tensor>& slots, NodeId node) {
     at::Tensor gradient = slots[node.value()];
     slots.erase(node.value());
-    if (stage.partial[position(node)]) gradient = summed(gradient);
+    if (stage.partial[node.index()]) gradient = summed(gradient);
     const at::Tensor& back = received_[node.value()];
     if (!back.defined()) return gradient;
     return gradient.defined() ? gradient + back : back;

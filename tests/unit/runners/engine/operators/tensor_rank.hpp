@@ -26,7 +26,7 @@ struct PassForm {
   at::ScalarType type = at::kDouble;
   Fusion fusion = Fusion::on;
   Gradients gradients = Gradients::together;  ///< apart: B of a stage, then its W
-  std::vector<int> stage_of;                  ///< by node; contiguous
+  std::vector<StageId> stage_of;              ///< by node; contiguous
 };
 
 /// The part of a full tensor that a shard names, and back.

@@ -86,7 +86,7 @@ TEST(MegatronExport, InterleavedStagesShareRanks) {
   Plan plan = block_plan({{1, 1, 2, 1, ""}, {1, 1, 2, 1, ""}, {1, 1, 2, 1, ""}, {2, 1, 2, 1, ""}});
   plan.schedule = "interleaved-1f1b";
   plan.chunks = 2;
-  for (std::size_t s : {2u, 3u}) plan.stages[s].replicas = plan.stages[s - 2].replicas;
+  for (StageId s = 2; s < 4; ++s) plan.stages[s].replicas = plan.stages[s - 2].replicas;
   const std::string text = megatron_arguments(plan);
   EXPECT_NE(text.find("--pipeline-model-parallel-size 2\n"), std::string::npos);
   EXPECT_NE(text.find("\"Et|t|t|t*2,L\""), std::string::npos);

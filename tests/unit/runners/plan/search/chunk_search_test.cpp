@@ -48,7 +48,7 @@ PipelineDraft random_chunked_draft(const PlanningProblem& problem, std::mt19937_
     stage.first = cuts[static_cast<std::size_t>(s)];
     stage.end = cuts[static_cast<std::size_t>(s) + 1];
     stage.recomputation = static_cast<Recomputation>(below(3));
-    stage.groups = groups[static_cast<std::size_t>(draft.position_of(s))];
+    stage.groups = groups[draft.position_of(StageId(s)).index()];
   }
   return draft;
 }
@@ -211,8 +211,7 @@ class EveryChunkedPlan {
       DraftStage& stage = draft.stages[s];
       stage.first = first;
       stage.end = end;
-      stage.groups = ordered_groups(
-          positions_[static_cast<std::size_t>(draft.position_of(static_cast<int>(s)))]);
+      stage.groups = ordered_groups(positions_[draft.position_of(StageId(s)).index()]);
       next_stage(draft, s + 1, end);
     }
   }
