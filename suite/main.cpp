@@ -167,10 +167,8 @@ void require_program_option(const std::string& word, const std::vector<std::stri
 
 void require_known_verb(const std::string& name, const std::vector<std::string>& names) {
   if (std::find(names.begin(), names.end(), name) != names.end()) return;
-  const std::string nearest = nearest_name(name, names);
   throw UserError(fmt::format("unknown verb '{}'", name),
-                  fmt::format("one of {}", fmt::join(names, " ")),
-                  nearest.empty() ? "" : "Did you mean '" + nearest + "'?");
+                  fmt::format("one of {}", fmt::join(names, " ")), suggest_name(name, names));
 }
 
 /// Warns of variables that no option reads; with --verbose it names those that one did.
@@ -223,6 +221,9 @@ int parse_and_run(int argc, char** argv, Voice& voice) {
   app.footer("`heteroperf VERB --help` shows a verb's options and examples.\n" + topics_text() +
              exit_codes_text());
 
+  // Verbs that are added later take over the form of the pages.
+  use_help_pages(app);
+
   GlobalOptions options;
   GlobalFlags flags;
   const auto verbs = all_verbs();
@@ -235,8 +236,6 @@ int parse_and_run(int argc, char** argv, Voice& voice) {
     declare_global(*command, *verb, options, flags);
     names.emplace_back(verb->name());
   }
-  use_help_pages(app);
-
   voice.json = wants_json(argc, argv);
   // Findings of verify are kept for one exact program. A tree with changes of its own has no name
   // that says how it judges.

@@ -415,18 +415,15 @@ void flatten(const Json& tree, const std::string& prefix,
 
 void report_unknown_name(ProblemList& problems, const std::string& shown_value,
                          const std::string& name, const std::vector<std::string>& valid) {
-  const std::string nearest = nearest_name(name, valid);
   problems.add(shown_value + " is not known", fmt::format("one of {}", fmt::join(valid, " ")),
-               nearest.empty() ? "" : "Did you mean '" + nearest + "'?");
+               suggest_name(name, valid));
 }
 
 /// A prefix limits the suggestions to keys that the verb has.
 void report_unknown(ProblemList& problems, const std::string& path,
                     const std::string& prefix = "") {
-  const std::string nearest = nearest_name(path, paths(prefix));
-  problems.add(
-      "unknown configuration key '" + path + "'", "",
-      nearest.empty() ? "See --help of the verb for the keys" : "Did you mean '" + nearest + "'?");
+  problems.add("unknown configuration key '" + path + "'", "",
+               suggest_name(path, paths(prefix), "See --help of the verb for the keys"));
 }
 
 // `Text` is a setting's value or a parsed JSON value; `read` tells how to turn it into a member.

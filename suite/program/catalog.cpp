@@ -31,10 +31,9 @@ const CatalogEntry& find_workload(const std::string& name) {
   for (const CatalogEntry& entry : catalog()) {
     if (name == entry.name) return entry;
   }
-  const std::string nearest = nearest_name(name, workload_names());
   throw UserError(fmt::format("unknown workload '{}'", name),
                   fmt::format("one of {}", fmt::join(workload_names(), " ")),
-                  nearest.empty() ? "" : "Did you mean '" + nearest + "'?");
+                  suggest_name(name, workload_names()));
 }
 
 }  // namespace heteroperf

@@ -78,15 +78,12 @@ std::vector<std::string> set_names() {
   return names;
 }
 
-std::vector<std::string>& argv_storage() {
-  static std::vector<std::string> words;
-  return words;
-}
+std::vector<std::string> kept_argv;
 
 }  // namespace
 
-const std::vector<std::string>& original_argv() { return argv_storage(); }
-void keep_argv(int argc, char** argv) { argv_storage().assign(argv, argv + argc); }
+const std::vector<std::string>& original_argv() { return kept_argv; }
+void keep_argv(int argc, char** argv) { kept_argv.assign(argv, argv + argc); }
 
 void mirror_in_environment(CLI::App& command) {
   for (CLI::Option* option : command.get_options([](const CLI::Option*) { return true; })) {

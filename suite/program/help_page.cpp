@@ -56,8 +56,7 @@ class HelpFormatter final : public CLI::Formatter {
   /// A further long name is an alias from before, which still works but is not shown.
   std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
     const std::string names = CLI::Formatter::make_option_name(option, is_positional);
-    const std::size_t first = names.find("--");
-    return names.substr(0, first == std::string::npos ? first : names.find(',', first));
+    return names.substr(0, names.find(',', names.find("--")));
   }
 
   std::string make_option_opts(const CLI::Option* option) const override {
@@ -93,13 +92,8 @@ std::string help_entry(const std::string& head, const std::string& text) {
 void use_help_pages(CLI::App& app) {
   const auto formatter = std::make_shared<HelpFormatter>();
   formatter->label("TEXT", "NAME");
-  formatter->label("INT", "N");
-  formatter->label("UINT", "N");
-  formatter->label("FLOAT", "X");
+  for (const char* type : {"INT", "UINT", "FLOAT"}) formatter->label(type, "N");
   app.formatter(formatter);
-  for (CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
-    verb->formatter(formatter);
-  }
 }
 
 }  // namespace heteroperf

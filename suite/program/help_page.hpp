@@ -10,8 +10,9 @@ namespace heteroperf {
 /// its column has a line of its own.
 std::string help_entry(const std::string& head, const std::string& text);
 
-/// Gives `app` and its verbs help pages of at most 100 columns: one option an entry, its range and
-/// its default beside it, long descriptions wrapped under their own column.
+/// Gives `app` and the verbs that it gets from then on help pages of at most 100 columns: one
+/// option an entry, its range and its default beside it, long descriptions wrapped under their own
+/// column.
 void use_help_pages(CLI::App& app);
 
 }  // namespace heteroperf

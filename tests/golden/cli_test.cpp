@@ -275,6 +275,16 @@ TEST(Cli, RunHelpHasEveryKeyWithItsDefault) {
   }
 }
 
+TEST(Cli, FormerNamesOfOptionsWorkUnseen) {
+  EXPECT_EQ(heteroperf({"report", "--help"}).out.find("--output"), std::string::npos);
+  for (const Words& words : {Words{"report", "nowhere", "--output", "page.html"},
+                             Words{"plan", "llm", "--sequence-length", "16"}}) {
+    const CommandResult result = heteroperf(words);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_EQ(result.err.find("there is no option"), std::string::npos) << result.err;
+  }
+}
+
 TEST(Cli, TheReadmesTableOfKeysIsThatOfTheProgram) {
   std::ifstream file(HETEROPERF_CHECKOUT "/suite/README.md");
   const std::string readme(std::istreambuf_iterator<char>(file), {});
