@@ -87,7 +87,7 @@ class PlanVerb : public Verb {
     command.add_option("--time-limit", options_.time_limit_s,
                        "seconds; then the best plan so far, with its gap");
     command.add_option("--replan-threshold", replan_threshold_,
-                       "with --learn: gain from which a re-plan is suggested (0.05)");
+                       "with --learn: gain from which a re-plan is suggested");
     command.add_option("--seed", options_.seed, "of the local search");
     command.add_option("-o,--out", out_, "write the plan here")->type_name("FILE");
   }
