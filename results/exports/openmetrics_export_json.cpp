@@ -59,7 +59,7 @@ struct RunSamples {
 };
 
 /// A time stamp in seconds with milliseconds, after a space; whole numbers keep it exact.
-std::string seconds_text(std::int64_t epoch_ns) {
+std::string epoch_text(std::int64_t epoch_ns) {
   const std::int64_t ms = epoch_ns / nanoseconds_per_millisecond;
   return fmt::format(" {}.{:03}", ms / 1000, ms % 1000);
 }
@@ -70,7 +70,7 @@ RunSamples samples_of(const ExportedRun& run) {
   RunSamples samples;
   samples.run_id = label_text(value_at(record, "/run_id").get<std::string>());
   if (const auto end = run.epoch_ns(run.journal.lines.back().t_ns)) {
-    samples.timestamp = seconds_text(*end);
+    samples.timestamp = epoch_text(*end);
   }
   samples.info = fmt::format("run_id=\"{}\"", samples.run_id);
   for (const InfoLabel& label : info_labels) {
