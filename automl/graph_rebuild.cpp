@@ -200,9 +200,7 @@ void ChannelClasses::fix_sources_of_mixed(const ModelGraph& graph) {
   }
 }
 
-NodeId ChannelClasses::class_of(NodeId node) const {
-  return NodeId(root(node.index()));
-}
+NodeId ChannelClasses::class_of(NodeId node) const { return NodeId(root(node.index())); }
 
 const std::vector<NodeId>& ChannelClasses::producers(NodeId member) const {
   return at(member).producers;
@@ -228,8 +226,6 @@ const ChannelClasses::Class& ChannelClasses::at(NodeId member) const {
   return classes_[root(member.index())];
 }
 
-ChannelClasses::Class& ChannelClasses::at(NodeId member) {
-  return classes_[root(member.index())];
-}
+ChannelClasses::Class& ChannelClasses::at(NodeId member) { return classes_[root(member.index())]; }
 
 }  // namespace heteroperf

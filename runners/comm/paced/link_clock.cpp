@@ -157,7 +157,9 @@ struct CardTable::Hosts {
   std::size_t self;
 
   explicit Hosts(Communicator& world)
-      : clocks(static_cast<std::size_t>(world.size())), keys(clocks.size()), self(world.rank().index()) {
+      : clocks(static_cast<std::size_t>(world.size())),
+        keys(clocks.size()),
+        self(world.rank().index()) {
     auto clock = static_cast<std::int64_t>(host_clock_id());
     // A rank that does not know its clock counts as a host by itself.
     if (clock == 0) clock = -1 - static_cast<std::int64_t>(self);
@@ -247,8 +249,7 @@ Passage PaceState::send(Instant posted, Bytes size, RankId to) {
   const LinkCurve& curve = cluster_.link(self_, to);
   const bool by_card = leaves_host(cluster_.ranks[self_.index()], cluster_.ranks[to.index()]);
   std::lock_guard lock(mutex_);
-  return pass(posted, size, curve, links_[to.index()],
-              by_card ? cards_.nearest_free() : CardUse());
+  return pass(posted, size, curve, links_[to.index()], by_card ? cards_.nearest_free() : CardUse());
 }
 
 void PaceState::waited(Instant late, Instant took) {

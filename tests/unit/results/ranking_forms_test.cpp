@@ -133,8 +133,7 @@ TEST_F(RankTest, PagesAreForReadersAndTablesForPrograms) {
   const std::string sha256 = entry.run->record_sha256;
   EXPECT_NE(csv.find(sha256), std::string::npos);
   EXPECT_NE(html.find("title=\"" + sha256 + "\">" + sha256.substr(0, 12) + "<"), std::string::npos);
-  EXPECT_NE(html.find(">" + with_prefix(entry.ops_per_second, operations_unit)),
-            std::string::npos);
+  EXPECT_NE(html.find(">" + with_prefix(entry.ops_per_second, operations_unit)), std::string::npos);
 }
 
 TEST_F(RankTest, NamesCannotForgeLines) {

@@ -102,9 +102,9 @@ class PlanReader {
     if (layers.empty() || layers.back() == end - 1) return;
     int expected = begin;
     while (layers[static_cast<std::size_t>(expected - begin)] == expected) ++expected;
-    problems_.add(
-        path + " skips a layer",
-        fmt::format("{} comes after {}", layers[static_cast<std::size_t>(expected - begin)], expected - 1));
+    problems_.add(path + " skips a layer",
+                  fmt::format("{} comes after {}",
+                              layers[static_cast<std::size_t>(expected - begin)], expected - 1));
   }
 
   /// Reads [[[[device, how many, zone]], degree], …], an entry per replica.
@@ -167,7 +167,8 @@ std::string text_of(const SailorShare& share) {
 std::string replicas_text(const SailorStage& stage, const std::vector<std::string>& places) {
   std::vector<std::string> groups;
   for (const SailorReplicas& group : stage.replicas) {
-    groups.push_back(fmt::format("{}x{} tp{}", group.count, places.at(static_cast<std::size_t>(group.seat.place)),
+    groups.push_back(fmt::format("{}x{} tp{}", group.count,
+                                 places.at(static_cast<std::size_t>(group.seat.place)),
                                  group.seat.tensor));
   }
   return fmt::format("{}", fmt::join(groups, ", "));

@@ -210,7 +210,8 @@ class SailorPlanner {
   void compare(SailorPlanReport& report) const {
     for (const int place : places_in_use(report.devices)) {
       SailorDevices devices(report.devices.size(), 0);
-      const int count = devices[static_cast<std::size_t>(place)] = report.devices[static_cast<std::size_t>(place)];
+      const int count = devices[static_cast<std::size_t>(place)] =
+          report.devices[static_cast<std::size_t>(place)];
       ScoredPeer& alone = report.alone.emplace_back();
       try {
         search(devices, alone);

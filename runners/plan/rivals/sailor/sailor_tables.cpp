@@ -192,7 +192,8 @@ double SailorTables::send_s(const SailorSeat& from, const SailorSeat& to, int la
   const SailorCurve* link = curves_.find({from.place, std::min(from.tensor, per_node(from.place)),
                                           to.place, std::min(to.tensor, per_node(to.place))});
   if (link == nullptr) return infinite;
-  return link->seconds(output_bytes_[static_cast<std::size_t>(layer)] * static_cast<double>(micro_batch));
+  return link->seconds(output_bytes_[static_cast<std::size_t>(layer)] *
+                       static_cast<double>(micro_batch));
 }
 
 // Gradients are summed in buckets; each takes 2(width − 1) messages of bucket / width around the

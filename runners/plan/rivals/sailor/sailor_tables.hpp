@@ -132,7 +132,8 @@ class SailorTables {
    public:
     void add(double value) { totals_.push_back(totals_.back() + value); }
     double over(const SailorLayers& layers) const {
-      return totals_[static_cast<std::size_t>(layers.end)] - totals_[static_cast<std::size_t>(layers.begin)];
+      return totals_[static_cast<std::size_t>(layers.end)] -
+             totals_[static_cast<std::size_t>(layers.begin)];
     }
 
    private:

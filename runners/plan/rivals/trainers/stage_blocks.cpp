@@ -51,9 +51,9 @@ IdVector<StageId, int> stage_blocks(const Plan& plan, const char* trainer, Probl
       if (block == last + 1) {
         ++counts[s];
       } else if (block == last) {
-        problems.add(
-            fmt::format("block {} is cut between stages {} and {}", block, stage_of_last.value(), s.value()),
-            fmt::format("{} moves whole layers", trainer));
+        problems.add(fmt::format("block {} is cut between stages {} and {}", block,
+                                 stage_of_last.value(), s.value()),
+                     fmt::format("{} moves whole layers", trainer));
       } else {
         problems.add(fmt::format("stage {} has block {} after block {}", s.value(), block, last),
                      fmt::format("{} has its layers in order", trainer));
