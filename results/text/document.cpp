@@ -332,8 +332,9 @@ void Table::add(std::vector<Datum> row) {
 }
 
 void Document::field(std::string key, std::string label, Unit unit, Datum value, std::string hint) {
-  parts.emplace_back(
-      DocumentField{std::move(key), std::move(label), unit, std::move(value), std::move(hint)});
+  const Audience audience = key.empty() ? Audience::people : Audience::everyone;
+  parts.emplace_back(DocumentField{std::move(key), std::move(label), unit, std::move(value),
+                                   std::move(hint), audience});
 }
 
 void Document::data(std::string key, std::string label, Unit unit, Datum value) {

@@ -136,6 +136,7 @@ struct Document {
   std::string format;  ///< one of document_kinds(): "heteroperf-gate"
   std::vector<std::variant<DocumentField, Table, Line>> parts = {};
 
+  /// Adds a field; one without a key is for people alone.
   void field(std::string key, std::string label, Unit unit, Datum value, std::string hint = {});
   /// Adds a field for programs alone. It has a label and a unit all the same.
   void data(std::string key, std::string label, Unit unit, Datum value);

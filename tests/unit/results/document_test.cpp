@@ -23,6 +23,7 @@ Document sample() {
   document.field("lost", "lost", Unit::seconds, std::optional<double>());
   document.data("ci95", "interval of the speed", Unit::operations_per_second, Interval{1, 2});
   document.table(numbers());
+  document.field("", "for people", Unit::none, "alone");
   document.line("a sentence");
   return document;
 }
@@ -34,6 +35,7 @@ TEST(Document, TextIsAlignedAndWritesNumbersAsPeopleDo) {
             "name          time\n"
             "long name  12.5 ms\n"
             "µ                -\n"
+            "for people  alone\n"
             "a sentence\n");
 }
 
@@ -68,6 +70,7 @@ TEST(Document, MarkdownHasTheSameParts) {
   EXPECT_EQ(markdown_text(sample()),
             "| | |\n|---|---|\n| verdict | pass |\n| speed | 412.3 Gop/s (2 runs) |\n\n"
             "| name | time |\n|---|--:|\n| long name | 12.5 ms |\n| µ | - |\n\n"
+            "| | |\n|---|---|\n| for people | alone |\n\n"
             "a sentence\n\n");
 }
 
