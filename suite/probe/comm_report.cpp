@@ -90,6 +90,11 @@ Table table_of(const CommResult& result) {
        Datum(result.link_utilization)
            .as(result.link_utilization ? fmt::format("{:.0f}%", 100 * *result.link_utilization)
                                        : "-")});
+  // A row of one size does not know that the others have numbers here.
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    std::string& shown = table.rows.front()[i].shown;
+    if (shown == "-") shown = fmt::format("{:>{}}", shown, table.columns[i].label.size());
+  }
   return table;
 }
 
