@@ -131,7 +131,7 @@ struct Line {
   enum class Kind { sentence, heading } kind = Kind::sentence;
 };
 
-/// What a verb answers, once for all forms. Its parts are printed in their order.
+/// The answer of a verb, once for all forms. Its parts are printed in their order.
 struct Document {
   std::string format;  ///< one of document_kinds(): "heteroperf-gate"
   std::vector<std::variant<DocumentField, Table, Line>> parts = {};

@@ -22,7 +22,7 @@
 namespace heteroperf {
 namespace {
 
-/// What each rank holds at its fullest moment, in bytes by use.
+/// Tells the bytes that each rank holds at its fullest moment, by use.
 Json memory_json(const PlanCertificate& certificate) {
   Json ranks = Json::array();
   for (std::size_t rank = 0; rank < certificate.memory.size(); ++rank) {

@@ -48,7 +48,7 @@ Document schedule_document(const ScheduleResult& result);
 std::string schedule_json_text(const ScheduleResult& result);
 Document schedules_document(const std::vector<ScheduleResult>& results,
                             const std::vector<SkippedSchedule>& skipped);
-/// What `simulate` answers. `wall_s`: of the simulation.
+/// The answer of `simulate`. `wall_s`: of the simulation.
 Document simulation_document(const ScheduleResult& result, double wall_s);
 
 /// The chain of instructions that makes the step as long as it is; `place` says what runs them.

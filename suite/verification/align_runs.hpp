@@ -58,7 +58,7 @@ double relative_difference(double a, double b);
 Alignment align_runs(const std::filesystem::path& a, const std::filesystem::path& b,
                      const AcceptanceRule& rule);
 
-/// What `align` answers; people see the steps and the parameters furthest apart.
+/// The answer of `align`; people see the steps and the parameters furthest apart.
 Document alignment_document(const Alignment& alignment);
 
 }  // namespace heteroperf
