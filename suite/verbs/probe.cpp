@@ -31,9 +31,9 @@
 #include "suite/program/error_report_json.hpp"
 #include "suite/program/signals.hpp"
 #include "suite/program/verb.hpp"
-#include "suite/run/rank_session.hpp"
+#include "suite/ranks/progress.hpp"
+#include "suite/ranks/rank_session.hpp"
 #include "suite/verbs/output_file.hpp"
-#include "suite/watch/progress.hpp"
 
 namespace heteroperf {
 namespace {
