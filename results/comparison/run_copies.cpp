@@ -24,7 +24,7 @@ enum class RecordStanding { confirmed, unproven, contradicted };
 
 struct RecordTrust {
   RecordStanding standing = RecordStanding::unproven;
-  std::optional<RecordDoubt> doubt = {};  ///< of a contradicted record
+  std::optional<RecordDoubt> doubt = {};  ///< where the record is contradicted
 };
 
 /// Places of the records whose run_id others have too, by run_id.

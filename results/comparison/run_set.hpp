@@ -13,7 +13,7 @@ namespace heteroperf {
 struct SkippedEntry {
   std::filesystem::path path;
   std::string reason;
-  ErrorKind kind = ErrorKind::usage;   ///< of the error that is thrown where it is needed
+  ErrorKind kind = ErrorKind::usage;   ///< kind of the error that is thrown where it is needed
   std::vector<Problem> problems = {};  ///< the same; empty: `reason` alone
 };
 

@@ -21,7 +21,7 @@ struct GatedMetric {
   MetricValue base, head;  ///< medians of statistical ones
   std::optional<double> ratio;
   std::optional<Interval> ratio_ci95;  ///< for show: of blocks by bootstrap, else as t_ci95
-  std::optional<Interval> t_ci95;      ///< of the ratio, by Student's t: the verdict is made of it
+  std::optional<Interval> t_ci95;      ///< the ratio's, by Student's t: makes the verdict
   Judgement judgement;                 ///< for statistical ones
   bool controlled = false;             ///< a statistical one had a null control
   /// Blocks that would probably settle an undecided one; absent where none would.

@@ -31,7 +31,7 @@ enum class Unit {
   bytes_per_second,       ///< "3.1 GB/s"
   watts,
   joules,
-  fraction,  ///< of 1; "75.1 %"
+  fraction,  ///< "75.1 %"
   change,    ///< a ratio to what was before; "-6.0 %" for 0.94
   ratio,     ///< "1.234"
 };
@@ -50,7 +50,7 @@ struct Datum {
   std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string,
                std::vector<Datum>, std::vector<Member>, std::shared_ptr<const Table>>
       data;
-  std::string shown = {};  ///< what people read instead of `data` in its unit
+  std::string shown = {};  ///< people read this instead of `data` in its unit
   Tone tone = Tone::plain;
 
   Datum() = default;
@@ -102,7 +102,7 @@ struct DocumentField {
   std::string label;  ///< the words for people
   Unit unit = Unit::unstated;
   Datum value;
-  std::string hint = {};  ///< what people should know beside the value
+  std::string hint = {};  ///< a remark for people beside the value
   Audience audience = Audience::everyone;
 };
 

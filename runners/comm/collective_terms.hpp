@@ -29,8 +29,8 @@ struct CollectiveTerms {
   DataType type = DataType::u8;
   Reduction reduction = Reduction::sum;
   std::int32_t root = 0;
-  std::uint64_t count = 0;        ///< of the whole vector; 0 in all_to_all
-  std::uint64_t counts_hash = 0;  ///< of the sizes of blocks
+  std::uint64_t count = 0;        ///< elements of the whole vector; 0 in all_to_all
+  std::uint64_t counts_hash = 0;  ///< hash of the sizes of blocks
 
   friend bool operator==(const CollectiveTerms&, const CollectiveTerms&) = default;
 };

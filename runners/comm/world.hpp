@@ -22,7 +22,7 @@ constexpr std::array<const char*, 3> value_names(HostPath) {
   return {"messages", "shared_memory", "single_copy"};
 }
 
-/// What joins the ranks of a run: the memory of one process, MPI, or NCCL beside MPI.
+/// Joins the ranks of a run: the memory of one process, MPI, or NCCL beside MPI.
 enum class Transport { threads, mpi, nccl };
 constexpr std::array<const char*, 3> value_names(Transport) { return {"threads", "mpi", "nccl"}; }
 

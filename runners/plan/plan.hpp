@@ -12,8 +12,8 @@
 namespace heteroperf {
 
 using StageId = Id<struct StageTag>;
-using ReplicaId = Id<struct ReplicaTag>;    ///< of a stage
-using PositionId = Id<struct PositionTag>;  ///< of the pipeline: a rank of its schedule
+using ReplicaId = Id<struct ReplicaTag>;    ///< a copy of a stage
+using PositionId = Id<struct PositionTag>;  ///< a rank of the pipeline's schedule
 
 /// A stage's backward computes this a second time instead of keeping it: nothing, attention, or the
 /// whole stage from its inputs.

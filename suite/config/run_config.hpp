@@ -36,7 +36,7 @@ constexpr std::array<const char*, 2> value_names(RankDevice) { return {"cpu", "c
 /// As `scale.device` has them: "cpu", or by rank "cuda,cpu".
 std::string to_string(const std::vector<RankDevice>& devices);
 
-/// Whether ranks get cores of their own: where ranks times threads fit them, or never.
+/// Gives ranks cores where ranks times threads fit them, or never.
 enum class CoreBinding { automatic, none };
 constexpr std::array<const char*, 2> value_names(CoreBinding) { return {"auto", "none"}; }
 

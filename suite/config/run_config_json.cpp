@@ -33,13 +33,13 @@ constexpr int config_version = 1;
 
 // Parts of a key's row that only some keys have.
 struct Flag {
-  const char* name;  ///< of `run`: "--ranks"
+  const char* name;  ///< an option of `run`: "--ranks"
 };
 struct ValueName {
-  const char* word;  ///< what a text stands for, as help pages have it: FILE; else NAME
+  const char* word;  ///< help pages write it for a text: FILE; else NAME
 };
 struct Open {
-  const char* text;  ///< what is taken where nothing, or 0, is chosen
+  const char* text;  ///< stands for the choice where nothing, or 0, is chosen
 };
 struct ReadBy {
   const char* workloads;  ///< the only ones that read the key

@@ -300,7 +300,7 @@ class SweepRecovery {
   }
 
   const fs::path& folder_;
-  std::string text_;  ///< of `index_`
+  std::string text_;  ///< the text of `index_`
   SweepIndex index_;
   std::string damage_;
   RecoveredSweep recovered_;

@@ -11,7 +11,7 @@ namespace heteroperf {
 
 /// The options of `run` that make a sweep.
 struct SweepRequest {
-  std::vector<Setting> settings;  ///< of every run, one per key
+  std::vector<Setting> settings;  ///< every run has them, one per key
   bool quick = false;
   std::vector<std::string> sweeps;  ///< "ranks=1,2,4", "ranks:micro-batches=1:4,2:2"
   std::int64_t repeats = 1;         ///< runs of each point, with one seed after the other

@@ -14,7 +14,7 @@ namespace heteroperf {
 struct SweepProgram {
   /// The line for /bin/sh that runs one of them into `folder`.
   std::function<std::string(const SweepRun& run, const std::filesystem::path& folder)> command;
-  double deadline_s = 86400;  ///< of one run
+  double deadline_s = 86400;  ///< longest time of one run
   /// Tells a user, line by line, what is going on.
   std::function<void(const std::string& line)> say;
 };

@@ -36,7 +36,7 @@ struct Finding {
   enum class Kind : std::int64_t { none, changed, not_repeatable, counts_differ };
   Kind kind = Kind::none;
   std::int64_t sender = 0;
-  std::uint64_t bytes = 0;  ///< of the damaged message
+  std::uint64_t bytes = 0;  ///< size of the damaged message
   std::uint64_t sent_count = 0, awaited_count = 0;
 };
 

@@ -76,7 +76,7 @@ class Standstill {
  private:
   struct Report {
     std::optional<OverdueWait> wait;
-    int repeats = 0;  ///< of the same wait
+    int repeats = 0;  ///< times that the same wait was seen
   };
   std::vector<Report> reports_;
 };

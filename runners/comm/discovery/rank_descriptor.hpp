@@ -12,8 +12,8 @@ namespace heteroperf {
 
 /// One rank's description of itself, as the other ranks get it.
 struct RankDescriptor {
-  std::string vendor;  ///< of the device: "GenuineIntel", "nvidia"
-  std::string model;   ///< of the device
+  std::string vendor;  ///< who made the device: "GenuineIntel", "nvidia"
+  std::string model;   ///< the name of the device
   /// The native collective library and its major version: "threads", "mpi 4", "nccl 2".
   std::string library;
   std::string host;                ///< host name and boot id; HETEROPERF_HOST_ID overrides it

@@ -14,7 +14,7 @@ namespace heteroperf {
 /// A rank's view of a world of devices: the devices of all ranks, the clusters that like devices
 /// make, and the communicator of this rank's cluster.
 struct DeviceWorld {
-  std::vector<RankDescriptor> descriptors;  ///< of devices, by rank
+  std::vector<RankDescriptor> descriptors;  ///< the devices, by rank
   RankClusters clusters;
   std::unique_ptr<Communicator> inside;  ///< over the native library
 };

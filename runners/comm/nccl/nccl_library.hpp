@@ -21,7 +21,7 @@ using NcclId = std::array<std::byte, 128>;
 struct NcclStatus {
   enum class State { done, in_progress, failed };
   State state = State::done;
-  std::string text;  ///< of a failure, the library's words
+  std::string text;  ///< the library's words on a failure
 };
 
 struct DeviceIdentity {

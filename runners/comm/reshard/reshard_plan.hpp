@@ -17,7 +17,7 @@ namespace heteroperf {
 enum class GradientKind { replicate, partial };
 
 struct ReshardConfig {
-  RankClusters clusters;           ///< of all ranks; none: all in one
+  RankClusters clusters;           ///< they cover all ranks; none: all in one
   std::vector<std::string> cards;  ///< by rank, the card it sends over; none: by clusters' bridges
   DataType type = DataType::f32;
   Bytes smallest_slice{16384};  ///< a box is not cut into slices smaller than this

@@ -48,7 +48,7 @@ Timings time_interleaved(Communicator& group, std::span<const TimedTask> tasks, 
 struct SizeTimes {
   Bytes size;
   std::vector<TimedTask> tasks;
-  double round_s = 0;  ///< of all tasks together
+  double round_s = 0;  ///< seconds of all tasks together
   std::vector<Timings> rounds;
 
   /// The time of the slowest rank, in seconds.
