@@ -38,7 +38,7 @@ Table rank_table(const PlanSimulation& simulation, const std::vector<PlanRankTim
   }
   for (std::size_t rank = 0; rank < times.size(); ++rank) {
     const MemoryLedger& memory = simulation.memory[rank];
-    table.add({rank, simulation.roles[rank].position, times[rank].compute_s,
+    table.add({rank, simulation.roles[rank].position.value(), times[rank].compute_s,
                times[rank].communication_exposed_s, times[rank].idle_s, memory.total().value(),
                memory.weights.value(), memory.gradients.value(), memory.optimizer.value(),
                memory.activations.value(), memory.buffers.value()});
