@@ -267,7 +267,7 @@ RunDigest digest_of(const Json& record, const std::filesystem::path& path) {
 
 const std::optional<MetricValue>& RunDigest::metric(const char* name) const {
   // The digest keeps its metrics in the order of the table, so the place in the table is the index.
-  return metrics[static_cast<std::size_t>(&compared_metric(name) - compared_metrics().data())];
+  return metrics[&compared_metric(name) - compared_metrics().data()];
 }
 
 std::string RunDigest::key_text() const {

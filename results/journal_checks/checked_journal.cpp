@@ -33,7 +33,7 @@ std::optional<std::string> CheckedJournal::device_class(std::int32_t rank) const
   // Only a cluster file defines classes. Without one, and in a search, a rank is of the device that
   // it is bound to.
   if (outline.plan->of_search || outline.asked->cluster_file.empty()) {
-    const auto place = static_cast<std::size_t>(rank);
+    const std::size_t place = rank;
     return place < outline.homes.size() ? std::optional(outline.homes[place].device) : std::nullopt;
   }
   const OutlinedReplica* replica = outline.plan->replica_of(rank);

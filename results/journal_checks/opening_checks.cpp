@@ -173,7 +173,7 @@ void hold_stages(const PlanOutline& plan, const AskedRun& asked, std::size_t lin
                              plan.micro_batch_samples(stage, 1)};
     for (const OutlinedReplica& replica : plan.stages[stage]) {
       check.equal(line, fmt::format("samples of stage {}", stage), expected,
-                  samples.at(static_cast<std::size_t>(replica.direction)));
+                  samples.at(replica.direction));
       if (asked.micro_batch == 0) continue;
       check.equal(line, "micro_batch", asked.micro_batch, replica.micro_batch);
     }

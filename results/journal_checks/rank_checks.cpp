@@ -108,7 +108,7 @@ class EachTraining {
     for (const JournalLine& line : run_.journal.lines) {
       const auto* step = std::get_if<StepEvent>(&line.event);
       if (step == nullptr || !trainings.insert(step->trial).second) continue;
-      const auto group = static_cast<std::size_t>(step->group);
+      const std::size_t group = step->group;
       if (group >= groups.size()) continue;
       if (may_fail && step->trial && ended_badly(*step->trial)) continue;
       for (const std::int32_t rank : groups[group]) {
@@ -133,7 +133,7 @@ class EachTraining {
 
 /// Returns null where no rank has this number.
 const RankHome* home_of_rank(const CheckedJournal& run, std::int32_t rank) {
-  const auto place = static_cast<std::size_t>(rank);
+  const std::size_t place = rank;
   return rank >= 0 && place < run.outline.homes.size() ? &run.outline.homes[place] : nullptr;
 }
 

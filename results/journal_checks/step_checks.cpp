@@ -44,7 +44,7 @@ class TrialPlaces {
     const auto place = places_.find(trial);
     if (place == places_.end() || !is_group(run, place->second.group)) return 0;
     const auto& groups = run.outline.plan->groups;
-    const auto group = static_cast<std::size_t>(place->second.group);
+    const std::size_t group = place->second.group;
     return group < groups.size() ? place->second.batch * groups[group].size() *
                                        static_cast<std::uint64_t>(run.outline.trial_micro_batches)
                                  : 0;

@@ -192,7 +192,7 @@ std::uint64_t read_through(const fs::path& path, auto&& take) {
   std::uint64_t bytes = 0;
   while (file) {
     file.read(chunk.data(), static_cast<std::streamsize>(chunk.size()));
-    const auto got = static_cast<std::size_t>(file.gcount());
+    const std::size_t got = file.gcount();
     if (got > 0) take(chunk.data(), got);
     bytes += got;
   }

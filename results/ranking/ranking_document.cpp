@@ -179,7 +179,7 @@ void add_cells(Table& table, const std::vector<Member>& cells) {
     const auto column =
         std::find_if(table.columns.begin(), table.columns.end(),
                      [&](const TableColumn& shown) { return shown.key == cell.key; });
-    row[static_cast<std::size_t>(column - table.columns.begin())] = cell.value;
+    row[column - table.columns.begin()] = cell.value;
   }
   table.add(std::move(row));
 }

@@ -142,7 +142,7 @@ void put_planned_memory(Json& memory, const RunSummary& summary) {
       ledgers.push_back(ledger(*use.plan));
     }
     if (use.plan->limit_bytes) limits.push_back(*use.plan->limit_bytes);
-    const auto rank = static_cast<std::size_t>(use.rank);
+    const std::size_t rank = use.rank;
     if (bytes == 0 || rank >= summary.peak_bytes.size()) continue;
     const double error =
         static_cast<double>(summary.peak_bytes[rank]) / static_cast<double>(bytes) - 1;

@@ -203,7 +203,7 @@ Verdict late(const Journal&, const RunSummary& summary) {
 /// An emulated class of devices could not have held more than its memory.
 Verdict above_memory(const Journal&, const RunSummary& summary) {
   for (const RankUse& use : summary.plan.ranks) {
-    const auto rank = static_cast<std::size_t>(use.rank);
+    const std::size_t rank = use.rank;
     if (!use.plan || !use.plan->limit_bytes || rank >= summary.peak_bytes.size()) continue;
     if (summary.peak_bytes[rank] <= *use.plan->limit_bytes) continue;
     return Finding{fmt::format("at most {} bytes on rank {}, {}", *use.plan->limit_bytes, use.rank,

@@ -46,7 +46,7 @@ ReportChart memory_chart(const ReportRun& run, const std::string& id) {
     // The last series is the measured peak, of which a planned bar has nothing.
     planned.push_back(0);
     add(fmt::format("rank {}, planned", use.rank), std::move(planned));
-    const auto index = static_cast<std::size_t>(use.rank);
+    const std::size_t index = use.rank;
     if (index >= peaks.size()) continue;
     std::vector<double> measured(chart.series.size(), 0);
     measured.back() = static_cast<double>(peaks[index]) / mebibyte;

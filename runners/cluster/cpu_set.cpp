@@ -112,8 +112,8 @@ void bind_this_thread(const CpuSet& cpus) {
 
 std::vector<CpuSet> place_ranks(const UsableCores& cores, int ranks, int threads_per_rank) {
   HETEROPERF_EXPECT(ranks > 0 && threads_per_rank > 0);
-  const auto threads = static_cast<std::size_t>(threads_per_rank);
-  const auto count = static_cast<std::size_t>(ranks);
+  const std::size_t threads = threads_per_rank;
+  const std::size_t count = ranks;
   if (!cores.may_bind() || threads * count > cores.cpus.size()) return {};
   std::vector<CpuSet> placed(count);
   auto next = cores.cpus.begin();

@@ -296,7 +296,7 @@ Boundaries boundaries_of(const LayoutSplit& split, const Mesh& mesh, std::int64_
 std::vector<std::size_t> place_of(std::size_t i, const Mesh& mesh) {
   std::vector<std::size_t> place(mesh.axes.size());
   for (std::size_t axis = mesh.axes.size(); axis-- > 0;) {
-    const auto size = static_cast<std::size_t>(mesh.axes[axis].size);
+    const std::size_t size = mesh.axes[axis].size;
     place[axis] = i % size;
     i /= size;
   }

@@ -61,15 +61,14 @@ Placement choose_placement(const ScaleConfig& config, const UsableCores& cores, 
   const std::string unbound = reason_unbound(config, cores, placement);
   for (int rank = 0; rank < placement.ranks; ++rank) {
     placement.bindings.push_back(
-        {host_name(), unbound.empty() ? placement.cpus[static_cast<std::size_t>(rank)] : cores.cpus,
-         unbound});
+        {host_name(), unbound.empty() ? placement.cpus[rank] : cores.cpus, unbound});
   }
   return placement;
 }
 
 bool measures_cpus(const Placement& placement, int rank) {
   const auto all = std::span(placement.bindings);
-  const RankBinding& own = all[static_cast<std::size_t>(rank)];
+  const RankBinding& own = all[rank];
   std::set<int> cpus;
   for (const RankBinding& other : all) {
     if (other.host == own.host) cpus.insert(other.cpus.begin(), other.cpus.end());
@@ -109,7 +108,7 @@ void give_gpus(const ScaleConfig& config, std::vector<RankBinding>& bindings) {
 void name_gpu(const std::vector<CudaDevice>& devices, RankBinding& binding) {
   if (!binding.gpu) return;
   *binding.gpu %= static_cast<int>(devices.size());
-  const CudaDevice& device = devices[static_cast<std::size_t>(*binding.gpu)];
+  const CudaDevice& device = devices[*binding.gpu];
   binding.device = device.name;
   binding.gpu_memory_bytes = device.memory_bytes;
 }

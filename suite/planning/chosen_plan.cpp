@@ -87,7 +87,7 @@ void name_classes(Plan& plan, const Cluster& cluster) {
 }
 
 RankPlanEvent rank_event(const ChosenPlan& chosen, int rank, const std::vector<double>& busy_s) {
-  const auto r = static_cast<std::size_t>(rank);
+  const std::size_t r = rank;
   const RankRole& role = chosen.roles[r];
   RankPlanEvent event;
   event.rank = rank;
@@ -122,7 +122,7 @@ PlanWorkload plan_workload(const Workload& workload) {
 }
 
 std::string ChosenPlan::device_class(int rank) const {
-  const auto r = static_cast<std::size_t>(rank);
+  const std::size_t r = rank;
   // On a described cluster classes have the names of the description.
   if (cluster) return cluster->ranks[r].device_class;
   return r < devices.size() ? devices[r] : "cpu";

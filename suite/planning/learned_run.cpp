@@ -106,7 +106,7 @@ class RunLearner {
     const std::set<int> sharing = tensor_parallel_ranks();
     std::map<std::string, LearnedRun::DeviceTime> classes;
     for (const RankTimeEvent* time : journal_.all<RankTimeEvent>()) {
-      const auto rank = static_cast<std::size_t>(time->rank);
+      const std::size_t rank = time->rank;
       if (rank >= predicted.size() || time->steps == 0) continue;
       // An emulated device's waits for its tensor-parallel neighbours are real, its work is not.
       if (pacing != nullptr && sharing.contains(time->rank)) continue;

@@ -143,7 +143,7 @@ std::optional<Cluster> machine_beside(const std::filesystem::path& plan_file) {
   device.threads = static_cast<int>(scale->devices.front().threads);
   device.rates[peak->precision] = OpsPerSecond(rate);
   cluster.classes.push_back(device);
-  cluster.ranks.assign(static_cast<std::size_t>(scale->ranks), {device.name, "", "host", {}});
+  cluster.ranks.assign(scale->ranks, {device.name, "", "host", {}});
   cluster.links.push_back({"host", "host", std::nullopt,
                            LinkCurve(hand_over, BytesPerSecond(memory / bytes_moved_per_byte)),
                            "assumed: copies in memory"});

@@ -65,9 +65,9 @@ Placement choose_launched_placement(const ScaleConfig& config, const UsableCores
   on_mask.ranks = share.ranks_on_mask;
   Placement placement = choose_placement(on_mask, cores, 0);
   if (!placement.cpus.empty()) {
-    placement.cpus = {placement.cpus[static_cast<std::size_t>(share.index_on_mask)]};
+    placement.cpus = {placement.cpus[share.index_on_mask]};
   }
-  placement.bindings = {placement.bindings[static_cast<std::size_t>(share.index_on_mask)]};
+  placement.bindings = {placement.bindings[share.index_on_mask]};
   placement.ranks = world_ranks;
   return placement;
 }

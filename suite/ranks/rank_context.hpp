@@ -51,9 +51,7 @@ struct RankContext {
   Communicator& all_ranks() const { return *world.communicator; }
   ControlChannel& control() const { return *world.control; }
   /// The GPU that this rank computes on; none: the host's cores.
-  std::optional<int> gpu() const {
-    return placement.bindings[static_cast<std::size_t>(all_ranks().rank().value())].gpu;
-  }
+  std::optional<int> gpu() const { return placement.bindings[all_ranks().rank().value()].gpu; }
   bool is_first() const { return all_ranks().rank() == RankId(0); }
   /// Appends an event to the run's journal, from any rank.
   void post(const Event& event);

@@ -172,7 +172,7 @@ std::unique_ptr<const GpuWatch> watch_gpu(const RankContext& context) {
   const std::optional<int> gpu = context.gpu();
   if (!gpu) return nullptr;
   const std::vector<CudaDevice> devices = context.engine.cuda_devices();
-  return std::make_unique<const GpuWatch>(devices.at(static_cast<std::size_t>(*gpu)).pci_bus_id);
+  return std::make_unique<const GpuWatch>(devices.at(*gpu).pci_bus_id);
 }
 
 /// All ranks over NCCL; null for other transports. Collective.

@@ -82,9 +82,8 @@ std::vector<DeviceCount> devices_of(const PreparedRun& run) {
   const auto threads = static_cast<std::uint32_t>(run.placement.threads_per_rank);
   std::vector<DeviceCount> devices;
   for (int rank = 0; rank < run.placement.ranks; ++rank) {
-    const std::string name = run.plan
-                                 ? run.plan->device_class(rank)
-                                 : run.placement.bindings[static_cast<std::size_t>(rank)].device;
+    const std::string name =
+        run.plan ? run.plan->device_class(rank) : run.placement.bindings[rank].device;
     // Classes are few, so a linear search is enough.
     const auto known = std::find_if(devices.begin(), devices.end(),
                                     [&](const DeviceCount& d) { return d.device_class == name; });

@@ -32,8 +32,7 @@ SearchOptions search_options(const RunConfig& config, const Workload& workload) 
 MasterOptions master_options(const RunConfig& config, int groups) {
   MasterOptions options;
   options.clock = config.measure.steps > 0 ? MasterClock::counted_operations : MasterClock::wall;
-  options.group_ranks.assign(static_cast<std::size_t>(groups),
-                             static_cast<std::uint32_t>(config.automl.group_ranks));
+  options.group_ranks.assign(groups, static_cast<std::uint32_t>(config.automl.group_ranks));
   options.steps_per_group = config.measure.steps;
   options.rungs = {config.automl.first_rung_steps, config.automl.reduction, config.automl.rungs};
   return options;

@@ -41,7 +41,7 @@ void read_lines(const std::string& text, Take&& take) {
 }
 
 std::string track_name(const ChosenPlan& chosen, int rank) {
-  const RankRole& role = chosen.roles[static_cast<std::size_t>(rank)];
+  const RankRole& role = chosen.roles[rank];
   const std::string share = held_share(chosen.plan, role);
   return fmt::format("rank {}, {}{}{}", rank, chosen.device_class(rank), share.empty() ? "" : ", ",
                      share);

@@ -106,7 +106,7 @@ class TrainingProgram {
     enter(Phase::finish);
     checkpoints_.at_end(trainer_.steps_done(), end.interrupted ? Checkpointing::End::interrupted
                                                                : Checkpointing::End::complete);
-    trainer_.post_checksums(held_share(plan_.plan, plan_.roles[static_cast<std::size_t>(rank())]));
+    trainer_.post_checksums(held_share(plan_.plan, plan_.roles[rank()]));
     post_times();
     if (tracer_) write_step_trace(context_, plan_, tracer_->steps());
     if (!end.interrupted && !context_.in_lockstep) end.interrupted = !evaluate();

@@ -186,7 +186,7 @@ void TurnTaker::publish(const TurnOrder& order) {
 }
 
 void TurnTaker::answer(const std::string& question, ControlChannel::Reply reply) {
-  const auto number = static_cast<std::size_t>(parse_integer(question).value_or(0));
+  const std::size_t number = parse_integer(question).value_or(0);
   std::string order;
   {
     const std::lock_guard lock(mutex_);

@@ -246,9 +246,8 @@ Table critical_path_table(const char* place, const std::vector<PathStep>& path,
               {},
               Audience::programs};
   for (const PathStep& step : path) {
-    const auto& program = schedule.programs[static_cast<std::size_t>(step.rank)];
-    table.add({step.rank, to_text(program[static_cast<std::size_t>(step.index)]), step.span.start,
-               step.span.end});
+    const auto& program = schedule.programs[step.rank];
+    table.add({step.rank, to_text(program[step.index]), step.span.start, step.span.end});
   }
   return table;
 }

@@ -92,7 +92,7 @@ void LiveWatch::post(const std::optional<HostLoadEvent>& load,
 std::optional<GpuSlowdownEvent> LiveWatch::gpu_slowdown() const {
   if (!gpu_) return std::nullopt;
   const int rank = context_.all_ranks().rank().value();
-  return gpu_->until_now(context_.placement.bindings[static_cast<std::size_t>(rank)].host, rank);
+  return gpu_->until_now(context_.placement.bindings[rank].host, rank);
 }
 
 }  // namespace heteroperf

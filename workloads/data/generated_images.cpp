@@ -50,7 +50,7 @@ std::vector<Production> draw_productions(const GrammarShape& shape, RandomStream
 /// Draws the productions of each of `parents`, no two alike. It draws again for a parent that meets
 /// a production already taken.
 std::vector<Production> draw_level(const GrammarShape& shape, int parents, RandomStream& random) {
-  const auto symbols = static_cast<std::size_t>(shape.symbols);
+  const std::size_t symbols = shape.symbols;
   std::vector<bool> taken(symbols * symbols * symbols * symbols, false);
   std::vector<Production> level;
   while (level.size() <
@@ -83,8 +83,7 @@ HierarchicalGrammar::HierarchicalGrammar(const GrammarShape& shape, std::uint64_
 
 const HierarchicalGrammar::Production& HierarchicalGrammar::production(int level, int parent,
                                                                        int synonym) const {
-  return productions_[static_cast<std::size_t>(level)]
-                     [static_cast<std::size_t>(parent * shape_.synonyms + synonym)];
+  return productions_[level][parent * shape_.synonyms + synonym];
 }
 
 void HierarchicalGrammar::expand(int label, RandomStream& random,
@@ -97,15 +96,14 @@ void HierarchicalGrammar::expand(int label, RandomStream& random,
 void HierarchicalGrammar::expand(Place place, int parent, RandomStream& random,
                                  std::span<std::uint8_t> out) const {
   if (place.level == shape_.levels) {
-    out[static_cast<std::size_t>(place.row * side() + place.column)] =
-        static_cast<std::uint8_t>(parent);
+    out[place.row * side() + place.column] = static_cast<std::uint8_t>(parent);
     return;
   }
   const auto synonym = static_cast<int>(random.below(static_cast<std::uint64_t>(shape_.synonyms)));
   const Production& children = production(place.level, parent, synonym);
   for (int i = 0; i < 4; ++i) {
-    expand({place.level + 1, 2 * place.row + i / 2, 2 * place.column + i % 2},
-           children[static_cast<std::size_t>(i)], random, out);
+    expand({place.level + 1, 2 * place.row + i / 2, 2 * place.column + i % 2}, children[i], random,
+           out);
   }
 }
 
@@ -165,8 +163,7 @@ void fill_envelope(int pixels, int shift, std::span<std::int32_t> envelope) {
     const std::int64_t distance_20 = 20 * (i - shift) - 10 * (pixels - 1);
     const std::int64_t square =
         distance_20 * distance_20 * unit_amplitude / (radius_20 * radius_20);
-    envelope[static_cast<std::size_t>(i)] =
-        static_cast<std::int32_t>(std::max<std::int64_t>(0, unit_amplitude - square));
+    envelope[i] = static_cast<std::int32_t>(std::max<std::int64_t>(0, unit_amplitude - square));
   }
 }
 
@@ -194,16 +191,14 @@ PatchRenderer::Cell PatchRenderer::cell(int row, int column) const {
   return {top, left, height_ * (row + 1) / side_ - top, width_ * (column + 1) / side_ - left};
 }
 
-const PatchRenderer::Wave& PatchRenderer::wave(int symbol) const {
-  return waves_[static_cast<std::size_t>(symbol)];
-}
+const PatchRenderer::Wave& PatchRenderer::wave(int symbol) const { return waves_[symbol]; }
 
 void PatchRenderer::render(std::span<const std::uint8_t> symbols, RandomStream& random,
                            std::span<float> pixels) const {
   HETEROPERF_EXPECT(symbols.size() == static_cast<std::size_t>(side_ * side_));
   draw_background(random, pixels);
   for (int i = 0; i < side_ * side_; ++i) {
-    draw_patch(symbols[static_cast<std::size_t>(i)], cell(i / side_, i % side_), random, pixels);
+    draw_patch(symbols[i], cell(i / side_, i % side_), random, pixels);
   }
 }
 
@@ -231,14 +226,14 @@ void PatchRenderer::draw_background(RandomStream& random, std::span<float> pixel
 
 void PatchRenderer::draw_patch(int symbol, const Cell& cell, RandomStream& random,
                                std::span<float> pixels) const {
-  const Wave& wave = waves_[static_cast<std::size_t>(symbol)];
+  const Wave& wave = waves_[symbol];
   const int strength = between(unit_amplitude * 5 / 8, unit_amplitude, random);
   std::array<std::int32_t, most_channels> gains{};
   for (int c = 0; c < channels_; ++c) {
-    gains[static_cast<std::size_t>(c)] = strength * between(64, 128, random) / 128;
+    gains[c] = strength * between(64, 128, random) / 128;
   }
-  const auto height = static_cast<std::size_t>(cell.height);
-  const auto width = static_cast<std::size_t>(cell.width);
+  const std::size_t height = cell.height;
+  const std::size_t width = cell.width;
   std::vector<std::int32_t> scratch(height + 2 * width);
   const auto down = std::span(scratch).first(height);
   const auto across = std::span(scratch).subspan(height, width);
@@ -263,7 +258,7 @@ void PatchRenderer::add_row(const Cell& cell, int y, std::span<const std::int32_
   for (int c = 0; c < channels_; ++c) {
     const std::ptrdiff_t row = c * height_ + cell.row + y;
     float* out = pixels.data() + row * width_ + cell.column;
-    const std::int32_t gain = gains[static_cast<std::size_t>(c)] >> 3;
+    const std::int32_t gain = gains[c] >> 3;
     for (std::size_t x = 0; x < values.size(); ++x) {
       // Both terms are whole multiples of to_float, fewer than 2^24 of them, so the sum is exact.
       out[x] += static_cast<float>((values[x] * gain) >> 11) * to_float;

@@ -123,7 +123,7 @@ void StoredImages::fill_tables() {
     const double deviation = variance > 0 ? std::sqrt(variance) : 1.0;
     std::array<float, 256>& table = tables_.emplace_back();
     for (int x = 0; x < 256; ++x) {
-      table[static_cast<std::size_t>(x)] = static_cast<float>((x - mean) / deviation);
+      table[x] = static_cast<float>((x - mean) / deviation);
     }
   }
 }

@@ -118,7 +118,7 @@ double bus_factor(Collective collective, int ranks) {
 
 std::size_t elements_of(const CaseShape& shape, int ranks) {
   const std::size_t elements = shape.bytes.value() / size_of(shape.type);
-  const auto n = static_cast<std::size_t>(ranks);
+  const std::size_t n = ranks;
   return row_of(rows, shape.collective).of_blocks ? elements / n * n : elements;
 }
 

@@ -180,7 +180,7 @@ class Halving {
   Slice kept(int step) const { return elements(range_[step + 1]); }
   Slice given(int step) const { return elements(range_[step].half(!keeps(step))); }
   Slice elements(BlockRange range) const {
-    const auto blocks = static_cast<std::size_t>(folding_.active());
+    const std::size_t blocks = folding_.active();
     const auto first = even_block(sums_.input.count, static_cast<std::size_t>(range.first), blocks);
     const auto last =
         even_block(sums_.input.count, static_cast<std::size_t>(range.last - 1), blocks);

@@ -75,7 +75,7 @@ void MessageCollectives::reduce_scatter(ConstBuffer all, MutableBuffer result, C
 
 void MessageCollectives::all_to_all(ConstBuffer input, Counts to_each, MutableBuffer result,
                                     Counts from_each) {
-  const auto ranks = static_cast<std::size_t>(group_.size());
+  const std::size_t ranks = group_.size();
   const auto self = group_.rank().index();
   HETEROPERF_EXPECT(to_each.size() == ranks && from_each.size() == ranks);
   HETEROPERF_EXPECT(input.type == result.type && input.count == total_of(to_each) &&

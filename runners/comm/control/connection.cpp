@@ -158,7 +158,7 @@ Connection::Health Connection::receive(std::vector<Frame>& frames) {
     const std::size_t asked = std::min(left, bytes.size());
     const auto n = recv(socket_.fd(), bytes.data(), asked, MSG_DONTWAIT);
     if (n > 0) {
-      const auto got = static_cast<std::size_t>(n);
+      const std::size_t got = n;
       reader_.append({bytes.data(), got});
       left -= got;
       if (got == asked) continue;

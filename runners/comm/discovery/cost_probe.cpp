@@ -46,8 +46,8 @@ class Neighbours {
 
   void exchange(ConstBuffer out, MutableBuffer in, int messages) {
     if (!next_ || !previous_) return;
-    sends_.assign(static_cast<std::size_t>(messages), {out, *next_, 0});
-    receives_.assign(static_cast<std::size_t>(messages), {in, *previous_, 0});
+    sends_.assign(messages, {out, *next_, 0});
+    receives_.assign(messages, {in, *previous_, 0});
     group_.exchange(sends_, receives_);
   }
 

@@ -329,7 +329,7 @@ BytesPerSecond shared_bandwidth(const LinkGroup& links, RankId a, RankId b) {
 Cluster measure_links(const LinkGroup& links, const RankClusters& clusters,
                       const std::vector<RankDescriptor>& descriptors, const LinkSweep& sweep) {
   Communicator& world = links.harness;
-  const auto ranks = static_cast<std::size_t>(world.size());
+  const std::size_t ranks = world.size();
   HETEROPERF_EXPECT(descriptors.size() == ranks && clusters.ranks() == world.size());
   HETEROPERF_EXPECT(std::is_sorted(sweep.sizes.begin(), sweep.sizes.end(), std::less_equal<>()));
   HETEROPERF_EXPECT(sweep.sizes.empty() || sweep.sizes.back() > Bytes(0));

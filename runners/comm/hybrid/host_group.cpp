@@ -24,7 +24,7 @@ constexpr Bytes few_bytes{8192};
 
 /// The window, or more where the link between clusters is so long that it holds more segments.
 std::size_t segments_in_flight(const HybridConfig& config) {
-  const auto window = static_cast<std::size_t>(config.window);
+  const std::size_t window = config.window;
   if (!config.model || config.model->between.empty()) return window;
   const LinkCurve& link = config.model->between;
   const Bytes segment =

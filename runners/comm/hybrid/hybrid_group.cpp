@@ -143,13 +143,13 @@ void check_ranks(const RankClusters& clusters, int ranks, ProblemList& problems)
       if (rank.value() < 0 || rank.value() >= ranks) {
         problems.add(fmt::format("cluster {} names rank {}", cluster.label, rank.value()),
                      fmt::format("the group has {} ranks", ranks));
-      } else if (++seen[static_cast<std::size_t>(rank.value())] == 2) {
+      } else if (++seen[rank.value()] == 2) {
         problems.add(fmt::format("rank {} is in two clusters", rank.value()));
       }
     }
   }
   for (int rank = 0; rank < ranks; ++rank) {
-    if (seen[static_cast<std::size_t>(rank)] == 0) {
+    if (seen[rank] == 0) {
       problems.add(fmt::format("rank {} is in no cluster", rank));
     }
   }
@@ -206,7 +206,7 @@ void check(const HybridConfig& config, Communicator& world, Communicator* inside
   if (inside == nullptr) return;
   const std::vector<RankId>& members = clusters.clusters[clusters.cluster_of(world.rank())].ranks;
   HETEROPERF_EXPECT(static_cast<std::size_t>(inside->size()) == members.size());
-  HETEROPERF_EXPECT(members[static_cast<std::size_t>(inside->rank().value())] == world.rank());
+  HETEROPERF_EXPECT(members[inside->rank().value()] == world.rank());
 }
 
 }  // namespace

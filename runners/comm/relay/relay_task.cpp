@@ -269,8 +269,8 @@ class RelayReceiver final : public ChunkEnd {
   };
 
   void begin() override {
-    const auto slots = static_cast<std::size_t>(terms_.slots);
-    const auto chunk = static_cast<std::size_t>(terms_.chunk);
+    const std::size_t slots = terms_.slots;
+    const std::size_t chunk = terms_.chunk;
     transfers_.resize(slots);
     reads_.resize(slots);
     writes_.resize(slots);

@@ -148,7 +148,7 @@ std::vector<Box> cut(const Box& box, std::size_t slices, std::int64_t smallest) 
   const std::int64_t parts = std::min(wanted, box.extent(along));
   std::vector<Box> cuts(static_cast<std::size_t>(parts), box);
   for (std::int64_t i = 0; i < parts; ++i) {
-    Box& slice = cuts[static_cast<std::size_t>(i)];
+    Box& slice = cuts[i];
     slice.first[along] = box.first[along] + share(box.extent(along), i, parts);
     slice.last[along] = box.first[along] + share(box.extent(along), i + 1, parts);
   }

@@ -79,7 +79,7 @@ Numbered number_ranks(std::span<const std::pair<RankId, RankId>> messages, Selec
   for (const auto& message : messages) {
     const auto at = std::lower_bound(ranks.begin(), ranks.end(), select(message)) - ranks.begin();
     numbered.of_message.push_back(static_cast<std::size_t>(at));
-    numbered.degree = std::max(numbered.degree, ++degree[static_cast<std::size_t>(at)]);
+    numbered.degree = std::max(numbered.degree, ++degree[at]);
   }
   return numbered;
 }
@@ -129,7 +129,7 @@ class Colouring {
       at = to_.of_message[path.back()];
     }
     for (const std::size_t message : path) {
-      const auto round = static_cast<std::size_t>(round_[message]);
+      const std::size_t round = round_[message];
       senders_.set(from_.of_message[message], round, none);
       receivers_.set(to_.of_message[message], round, none);
     }

@@ -47,7 +47,7 @@ BoxCopy copy_between(const Block& source, const Block& target, const Box& box,
   copy.run = element_bytes;
   std::vector<BoxCopy::Loop> loops;  // innermost first
   for (std::size_t dim = box.dims; dim-- > 0;) {
-    const auto count = static_cast<std::size_t>(box.extent(dim));
+    const std::size_t count = box.extent(dim);
     if (count == 1) continue;
     const std::size_t source_step = source.step(dim) * element_bytes;
     const std::size_t target_step = target.step(dim) * element_bytes;
@@ -170,7 +170,7 @@ class RankProgram::Compiler {
   /// Gives summands and sum their blocks. A summand that is itself a sum of this rank has one
   /// already.
   void add_sum(std::int32_t number) {
-    const Sum& sum = plan_.sums[static_cast<std::size_t>(number)];
+    const Sum& sum = plan_.sums[number];
     Addition addition;
     addition.elements = static_cast<std::size_t>(sum.box.count());
     for (const Sum::Summand& summand : sum.summands) {
@@ -195,8 +195,7 @@ class RankProgram::Compiler {
 
   Block home(const Piece& piece) const {
     if (piece.from == ReshardPlace::sum)
-      return {plan_.sums[static_cast<std::size_t>(piece.from_sum)].box,
-              sum_block_.at(piece.from_sum)};
+      return {plan_.sums[piece.from_sum].box, sum_block_.at(piece.from_sum)};
     return piece.from == ReshardPlace::source ? source_.around(piece.box)
                                               : result_.around(piece.box);
   }

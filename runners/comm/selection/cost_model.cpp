@@ -114,7 +114,7 @@ struct Parts {
 
   /// The other clusters of a cluster.
   double peers() const { return static_cast<double>(clusters - 1); }
-  std::size_t cluster(int rank) const { return cluster_of[static_cast<std::size_t>(rank)]; }
+  std::size_t cluster(int rank) const { return cluster_of[rank]; }
 
   /// The messages over the busiest card when every rank sends to its partner.
   template <class Partner>

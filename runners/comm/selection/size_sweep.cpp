@@ -89,8 +89,8 @@ std::vector<double> Timings::slowest(std::size_t task, std::span<const RankId> r
 }
 
 Timings time_interleaved(Communicator& group, std::span<const TimedTask> tasks, int rounds) {
-  const auto count = static_cast<std::size_t>(rounds);
-  const auto ranks = static_cast<std::size_t>(group.size());
+  const std::size_t count = rounds;
+  const std::size_t ranks = group.size();
   std::vector<double> local;
   local.reserve(count * tasks.size());
   for (std::size_t round = 0; round < count; ++round) {

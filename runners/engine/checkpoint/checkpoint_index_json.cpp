@@ -93,7 +93,7 @@ void read_type(ObjectReader& reader, StoredType& type) {
   const Json* value = reader.value("dtype");
   if (value == nullptr) return;
   const int index = read_choice(*value, reader.path_of("dtype"), type_names(), reader.problems());
-  if (index >= 0) type = all_types[static_cast<std::size_t>(index)];
+  if (index >= 0) type = all_types[index];
 }
 
 void read_tensor(ObjectReader& reader, StoredTensor& tensor) {
@@ -212,7 +212,7 @@ StoredType type_of(const Json& json) {
   const auto names = type_names();
   const auto name = std::find(names.begin(), names.end(), json["dtype"].get<std::string>());
   HETEROPERF_EXPECT(name != names.end());
-  return all_types[static_cast<std::size_t>(name - names.begin())];
+  return all_types[name - names.begin()];
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ FlatSum::FlatSum(Communicator& group, const GradientArenas& arenas, const ArenaR
                  SumTarget target)
     : group_(group), arenas_(arenas), range_(range), slice_(range), target_(target) {
   if (target_ == SumTarget::all) return;
-  const auto ranks = static_cast<std::size_t>(group.size());
+  const std::size_t ranks = group.size();
   const std::size_t unit = line_bytes / size_of(arenas.type());
   for (std::size_t r = 0; r < ranks; ++r) {
     counts_.push_back(even_slice(unsigned_of(range.count()), r, ranks, unit).count);

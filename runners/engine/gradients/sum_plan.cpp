@@ -111,7 +111,7 @@ GradientGroups::GradientGroups(Communicator& world, Communicator* devices,
 Communicator& GradientGroups::find(const Group& group, bool uniform) const {
   const auto place = std::find(groups_.begin(), groups_.end(), Key{group, has_devices_ && uniform});
   HETEROPERF_EXPECT(place != groups_.end());
-  return *communicators_[static_cast<std::size_t>(place - groups_.begin())];
+  return *communicators_[place - groups_.begin()];
 }
 
 void GradientGroups::split_off(Communicator& world, std::vector<Group>& groups, bool on_devices) {

@@ -92,7 +92,7 @@ template <class T>
   for (; i + lanes <= count; i += lanes) {
     for (std::int64_t lane = 0; lane < lanes; ++lane) {
       const auto x = static_cast<double>(values[i + lane]);
-      partial[static_cast<std::size_t>(lane)] += x * x;
+      partial[lane] += x * x;
     }
   }
   for (; i < count; ++i)
@@ -162,7 +162,7 @@ template <class T>
 double sum_of_squares(const T* values, std::int64_t count) {
   std::vector<double> sums(static_cast<std::size_t>((count + block_elements - 1) / block_elements));
   for_blocks(0, count, [&](std::int64_t block, std::int64_t start, std::int64_t length) {
-    sums[static_cast<std::size_t>(block)] = squares_block(values + start, length);
+    sums[block] = squares_block(values + start, length);
   });
   // The blocks are added in their order.
   return std::accumulate(sums.begin(), sums.end(), 0.0);

@@ -146,8 +146,7 @@ class DraftSearch {
     add(order);
     std::vector<int> by_memory = order;
     std::stable_sort(by_memory.begin(), by_memory.end(), [&](int a, int b) {
-      return problem_.pools[static_cast<std::size_t>(a)].memory_bytes <
-             problem_.pools[static_cast<std::size_t>(b)].memory_bytes;
+      return problem_.pools[a].memory_bytes < problem_.pools[b].memory_bytes;
     });
     add(by_memory);
     if (order.size() > most_permuted_pools) return orders;

@@ -23,7 +23,7 @@ ExhaustiveSearch::ExhaustiveSearch(const DraftScorer& scorer, int zero_stage)
       problem_(scorer.problem()),
       choices_(problem_, scorer.sums()),
       zero_stage_(zero_stage) {
-  const auto layers = static_cast<std::size_t>(problem_.layers);
+  const std::size_t layers = problem_.layers;
   std::vector<double> least(layers, std::numeric_limits<double>::infinity());
   for (const ReplicaGroup& type : choices_.types()) {
     const auto& times = problem_.pools[type.pool].times[type.degree][type.samples - 1];

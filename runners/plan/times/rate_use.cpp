@@ -48,7 +48,7 @@ class UseSum {
     const auto degree = static_cast<int>(replica.ranks.size());
     const Recomputation again = plan_.stages[stage].recomputation;
     for (int index = 0; index < degree; ++index) {
-      const RankId rank = replica.ranks[static_cast<std::size_t>(index)];
+      const RankId rank = replica.ranks[index];
       const std::string& device = cluster_.ranks[rank.index()].device_class;
       for (const FusedWork& work : works_.of(stage, degree, index).operations) {
         const bool twice =

@@ -75,7 +75,7 @@ class BufferCheck {
 
   /// Puts a value into the buffer that the instruction names.
   void fill(const Instruction& i, std::int64_t value) {
-    const auto buffer = static_cast<std::size_t>(i.buffer);
+    const std::size_t buffer = i.buffer;
     // A program cannot fill more buffers than it has instructions; this bounds the table.
     if (i.buffer < 0 || buffer >= program().size()) return fail("has no buffer for what it makes");
     if (buffer >= holds_.size()) holds_.resize(buffer + 1, nothing);

@@ -68,7 +68,7 @@ TokenMachine buffered_machine(const ProgramIndex& index) {
   const CollectiveIndex& collectives = index.numbers().collectives;
   const auto count = static_cast<std::int32_t>(steps.all().size());
   UnionFind sets(count);
-  Numbers first(static_cast<std::size_t>(collectives.size()), -1);
+  Numbers first(collectives.size(), -1);
   TokenMachine machine(index.graph().ranks, count);
   for (std::int32_t i = 0; i < count; ++i) {
     const ProgramSteps::Step& step = steps.all()[i];

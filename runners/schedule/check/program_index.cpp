@@ -194,10 +194,10 @@ class ProgramIndex::Pass {
 
 ProgramIndex::ProgramIndex(const Schedule& schedule, const GraphIndex& numbers, Findings& findings)
     : schedule_(&schedule), numbers_(&numbers) {
-  slots_.resize(static_cast<std::size_t>(numbers.tasks.slots()));
-  sets_met_.assign(static_cast<std::size_t>(numbers.collectives.size()), 0);
+  slots_.resize(numbers.tasks.slots());
+  sets_met_.assign(numbers.collectives.size(), 0);
   if (lowered()) {
-    sent_.resize(static_cast<std::size_t>(numbers.messages.size()));
+    sent_.resize(numbers.messages.size());
     for (const std::vector<Instruction>& program : schedule.programs) {
       executable_ = executable_ || std::any_of(program.begin(), program.end(), only_executors_need);
     }
@@ -311,7 +311,7 @@ void ProgramSteps::match(int channels) {
 
 UnionFind ProgramSteps::events(const CollectiveIndex& collectives) const {
   UnionFind sets(runs_);
-  std::vector<std::int32_t> first(static_cast<std::size_t>(collectives.size()), -1);
+  std::vector<std::int32_t> first(collectives.size(), -1);
   for (const Step& step : steps_) {
     if (is_receive(step.op) && step.partner >= 0) {
       sets.unite(steps_[step.partner].run, step.run);

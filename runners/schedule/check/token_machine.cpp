@@ -21,7 +21,7 @@ bool TokenMachine::run() {
   });
   for (std::int32_t stream = 0; stream < streams_; ++stream) at_.push_back(items_.first(stream));
   first_waiting_.assign(missing_.size(), -1);
-  next_waiting_.assign(static_cast<std::size_t>(streams_), -1);
+  next_waiting_.assign(streams_, -1);
   for (std::int32_t stream = 0; stream < streams_; ++stream) arrive(stream);
   while (!ready_.empty()) {
     const std::int32_t event = ready_.back();
@@ -77,7 +77,7 @@ class TokenMachine::Waiting {
         if (machine.missing_[r.prerequisite] > 0) insert(r.event, r.prerequisite);
       }
     });
-    targets_.resize(static_cast<std::size_t>(machine.streams_));
+    targets_.resize(machine.streams_);
     for (const std::int32_t stream : stuck_) find_targets(stream);
   }
 

@@ -207,7 +207,7 @@ class GanttChart {
     const int first = line.size();
     for (int i = 0; i < drawn_kind_count; ++i) {
       const DrawnKindText& text = kind_text(static_cast<DrawnKind>(i));
-      if (!kinds_seen_[static_cast<std::size_t>(i)]) continue;
+      if (!kinds_seen_[i]) continue;
       if (line.size() > first) line.add("  ");
       line.add(fmt::format("{} {}", text.symbol, text.legend));
     }
@@ -220,7 +220,7 @@ class GanttChart {
     Line line;
     line.add_times(margin_ + 1, " ");
     for (int lane = 0; lane < std::min(most_lanes, static_cast<int>(lanes_.names.size())); ++lane) {
-      const std::string& name = lanes_.names[static_cast<std::size_t>(lane)];
+      const std::string& name = lanes_.names[lane];
       line.add(fmt::format(" {} ", name.empty() ? "main" : name),
                palette_index(DrawnKind::forward, lane));
       line.add(" ");

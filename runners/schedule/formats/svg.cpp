@@ -217,7 +217,7 @@ class SvgChart {
     colours_.insert(colour);
     std::string text = kind_text(kind).legend;
     const bool named = kind < DrawnKind::group && !lanes_.names.empty();
-    const std::string& name = named ? lanes_.names[static_cast<std::size_t>(lane)] : "";
+    const std::string& name = named ? lanes_.names[lane] : "";
     if (!name.empty()) text = name + ": " + text;
     fmt::format_to(std::back_inserter(body),
                    "<rect class=\"c{}\" x=\"{}\" y=\"{}\" width=\"12\" height=\"12\"/><text "

@@ -108,7 +108,7 @@ class TraceWriter {
   std::vector<std::size_t> first_of_each_rank(const std::vector<Runner>& runners) const {
     std::vector<std::size_t> first(schedule_.programs.size(), runners.size());
     for (std::size_t i = runners.size(); i-- > 0;) {
-      first.at(static_cast<std::size_t>(runners[i].rank)) = i;
+      first.at(runners[i].rank) = i;
     }
     return first;
   }
@@ -176,8 +176,7 @@ class TraceWriter {
     std::int32_t latest = -1;
     for (const LaneSlice& slice : step.slices) {
       const Instruction* const instruction =
-          slice.instruction < 0 ? nullptr
-                                : &program.at(static_cast<std::size_t>(slice.instruction));
+          slice.instruction < 0 ? nullptr : &program.at(slice.instruction);
       const bool computes = slice.lane == 0 && instruction != nullptr;
       row.thread = thread_of(slice.lane);
       begin_slice(row, computes ? to_text(*instruction) : lanes[slice.lane], lanes[slice.lane],

@@ -76,7 +76,7 @@ PipelineGraph bidirectional_for(const ScheduleRequest& request, const RequestRul
 template <class Fill>
 Schedule compute_schedule(const RequestRules& rules, int chunks, PipelineGraph graph, Fill fill) {
   Schedule schedule{rules.name, chunks, ScheduleLevel::compute, std::move(graph), {}};
-  schedule.programs.resize(static_cast<std::size_t>(schedule.graph.ranks));
+  schedule.programs.resize(schedule.graph.ranks);
   for (int rank = 0; rank < schedule.graph.ranks; ++rank) fill(rank, schedule.programs[rank]);
   return schedule;
 }

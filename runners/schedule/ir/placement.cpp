@@ -81,7 +81,7 @@ PipelineGraph bidirectional_graph(int ranks, int micro_batches, const StageCosts
 }
 
 void set_costs(PipelineGraph& graph, const StageCosts& costs) {
-  const auto ranks = static_cast<std::size_t>(graph.ranks);
+  const std::size_t ranks = graph.ranks;
   if (costs.forward.size() != ranks || costs.input_gradient.size() != ranks ||
       costs.weight_gradient.size() != ranks) {
     throw UserError(fmt::format("costs of {}, {} and {} ranks", costs.forward.size(),

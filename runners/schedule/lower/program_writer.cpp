@@ -16,9 +16,9 @@ BufferPool::BufferPool(const GraphIndex& numbers) : numbers_(numbers) {
     first_entry_.push_back(entries);
     entries += static_cast<std::int64_t>(collectives.ranks(c).size());
   }
-  entries_.resize(static_cast<std::size_t>(entries));
+  entries_.resize(entries);
   const PipelineGraph& graph = numbers.tasks.graph();
-  const auto ranks = static_cast<std::size_t>(graph.ranks);
+  const std::size_t ranks = graph.ranks;
   buffers_.assign(ranks, 0);
   free_.resize(ranks);
   done_.resize(ranks);

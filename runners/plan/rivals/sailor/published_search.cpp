@@ -203,7 +203,7 @@ class PublishedSearch {
       : search_(search), tables_(search.tables), devices_(search.devices) {
     for (const int place : places_in_use(devices_)) {
       for (const int tensor : tables_.degrees(place)) {
-        if (tensor > devices_[static_cast<std::size_t>(place)]) continue;
+        if (tensor > devices_[place]) continue;
         seats_.push_back({place, tensor});
         const std::vector<std::int64_t> sizes = tables_.micro_batches(seats_.back());
         sizes_.insert(sizes.begin(), sizes.end());

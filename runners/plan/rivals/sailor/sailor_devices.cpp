@@ -92,7 +92,7 @@ class CountedDevices {
 
   void add(const std::string& device, const std::string& zone, std::int64_t count) {
     try {
-      int& sum = devices_[static_cast<std::size_t>(tables_.place(device, zone))];
+      int& sum = devices_[tables_.place(device, zone)];
       // Counts are held at the bound instead of overflowing.
       sum = static_cast<int>(std::min(most_devices, sum + count));
     } catch (const UserError& error) {
@@ -132,7 +132,7 @@ class CountedDevices {
       throw UserError(fmt::format("--cluster {} names no row", text),
                       fmt::format("the trace has rows 0 to {}", rows.size() - 1));
     }
-    for (const auto& [key, number] : rows[static_cast<std::size_t>(*row)].devices) {
+    for (const auto& [key, number] : rows[*row].devices) {
       if (number > 0) add_labelled(key.first, key.second, number);
     }
   }

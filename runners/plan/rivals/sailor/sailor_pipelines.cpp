@@ -84,8 +84,7 @@ void for_each_order(const std::vector<int>& places, std::size_t stages, Visit vi
 SailorPipeline::SailorPipeline(const SailorTables& tables, const std::vector<int>& bounds,
                                std::vector<SailorSeat> seats)
     : seats_(std::move(seats)), devices_(tables.places().size(), 0) {
-  for (const SailorSeat& seat : seats_)
-    devices_[static_cast<std::size_t>(seat.place)] += seat.tensor;
+  for (const SailorSeat& seat : seats_) devices_[seat.place] += seat.tensor;
   for (const std::int64_t samples : tables.micro_batches(seats_.front())) {
     Size size{samples, 0, 0};
     bool possible = true;

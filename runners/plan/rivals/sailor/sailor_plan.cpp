@@ -34,7 +34,7 @@ SailorDevices SailorPlan::devices(std::size_t places) const {
   SailorDevices taken(places, 0);
   for (const SailorStage& stage : stages) {
     for (const SailorReplicas& group : stage.replicas) {
-      taken[static_cast<std::size_t>(group.seat.place)] += group.count * group.seat.tensor;
+      taken[group.seat.place] += group.count * group.seat.tensor;
     }
   }
   return taken;
@@ -101,10 +101,9 @@ class PlanReader {
     plan_.stages.push_back({{begin, end}, {}});
     if (layers.empty() || layers.back() == end - 1) return;
     int expected = begin;
-    while (layers[static_cast<std::size_t>(expected - begin)] == expected) ++expected;
+    while (layers[expected - begin] == expected) ++expected;
     problems_.add(path + " skips a layer",
-                  fmt::format("{} comes after {}",
-                              layers[static_cast<std::size_t>(expected - begin)], expected - 1));
+                  fmt::format("{} comes after {}", layers[expected - begin], expected - 1));
   }
 
   /// Reads [[[[device, how many, zone]], degree], …], an entry per replica.
@@ -167,9 +166,8 @@ std::string text_of(const SailorShare& share) {
 std::string replicas_text(const SailorStage& stage, const std::vector<std::string>& places) {
   std::vector<std::string> groups;
   for (const SailorReplicas& group : stage.replicas) {
-    groups.push_back(fmt::format("{}x{} tp{}", group.count,
-                                 places.at(static_cast<std::size_t>(group.seat.place)),
-                                 group.seat.tensor));
+    groups.push_back(
+        fmt::format("{}x{} tp{}", group.count, places.at(group.seat.place), group.seat.tensor));
   }
   return fmt::format("{}", fmt::join(groups, ", "));
 }

@@ -210,8 +210,7 @@ class SailorPlanner {
   void compare(SailorPlanReport& report) const {
     for (const int place : places_in_use(report.devices)) {
       SailorDevices devices(report.devices.size(), 0);
-      const int count = devices[static_cast<std::size_t>(place)] =
-          report.devices[static_cast<std::size_t>(place)];
+      const int count = devices[place] = report.devices[place];
       ScoredPeer& alone = report.alone.emplace_back();
       try {
         search(devices, alone);
@@ -255,7 +254,7 @@ class SailorPlanner {
   void note_one_way_links(SailorPlanReport& report) const {
     const auto in_use = [&](const SailorLinkEnd& end) {
       const int place = tables_.find_place(end.device, end.zone);
-      return place >= 0 && report.devices[static_cast<std::size_t>(place)] > 0;
+      return place >= 0 && report.devices[place] > 0;
     };
     for (const auto& [ends, curve] : inputs_.network) {
       const auto& [from, to] = ends;

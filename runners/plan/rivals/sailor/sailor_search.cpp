@@ -134,7 +134,7 @@ double sailor_work_bound_s(const SailorTables& tables, const SailorDevices& devi
   for (const int place : places_in_use(devices)) {
     if (tables.degrees(place).empty()) continue;
     work.push_back(least_work(tables, place));
-    counts.push_back(devices[static_cast<std::size_t>(place)]);
+    counts.push_back(devices[place]);
   }
   if (work.empty()) return 0;
   // From the whole model's ratios, place by place to a better one.

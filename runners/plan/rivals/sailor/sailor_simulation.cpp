@@ -98,7 +98,7 @@ class Simulation {
       edge.bytes = message_s(static_cast<std::size_t>(s));
     }
     if (!share.tails.empty()) {
-      graph.micro_batch_scale.assign(static_cast<std::size_t>(share.micro_batches), 1.0);
+      graph.micro_batch_scale.assign(share.micro_batches, 1.0);
       const double whole_s = work_s(share.micro_batch);
       for (const std::int64_t tail : share.tails) {
         graph.micro_batch_scale.push_back(work_s(tail) / whole_s);
@@ -115,8 +115,8 @@ class Simulation {
     SailorTiming sum;
     const auto [begin, end] = plan_.stages[s].layers;
     for (int layer = begin; layer < end; ++layer) {
-      sum.forward_s += profile[static_cast<std::size_t>(layer)].forward_s;
-      sum.backward_s += profile[static_cast<std::size_t>(layer)].backward_s;
+      sum.forward_s += profile[layer].forward_s;
+      sum.backward_s += profile[layer].backward_s;
     }
     return sum;
   }

@@ -46,7 +46,7 @@ double memory_limit(const std::string& device, const SailorDevice& given) {
 std::vector<int> places_in_use(const SailorDevices& devices) {
   std::vector<int> places;
   for (int place = 0; place < std::ssize(devices); ++place) {
-    if (devices[static_cast<std::size_t>(place)] > 0) places.push_back(place);
+    if (devices[place] > 0) places.push_back(place);
   }
   return places;
 }
@@ -184,7 +184,7 @@ double SailorTables::compute_s(const SailorSeat& seat, std::int64_t micro_batch,
 
 double SailorTables::update_s(const SailorSeat& seat, std::int64_t micro_batch, int layer) const {
   const Entry* profile = entry(seat, micro_batch);
-  return profile == nullptr ? infinite : profile->update[static_cast<std::size_t>(layer)];
+  return profile == nullptr ? infinite : profile->update[layer];
 }
 
 double SailorTables::send_s(const SailorSeat& from, const SailorSeat& to, int layer,
@@ -192,8 +192,7 @@ double SailorTables::send_s(const SailorSeat& from, const SailorSeat& to, int la
   const SailorCurve* link = curves_.find({from.place, std::min(from.tensor, per_node(from.place)),
                                           to.place, std::min(to.tensor, per_node(to.place))});
   if (link == nullptr) return infinite;
-  return link->seconds(output_bytes_[static_cast<std::size_t>(layer)] *
-                       static_cast<double>(micro_batch));
+  return link->seconds(output_bytes_[layer] * static_cast<double>(micro_batch));
 }
 
 // Gradients are summed in buckets; each takes 2(width − 1) messages of bucket / width around the

@@ -56,7 +56,7 @@ class SailorTables {
   int find_place(const std::string& device, const std::string& zone = "") const;
   /// The same; throws UserError naming the nearest.
   int place(const std::string& device, const std::string& zone = "") const;
-  const std::string& name(int place) const { return names_[static_cast<std::size_t>(place)]; }
+  const std::string& name(int place) const { return names_[place]; }
   const std::string& device(int place) const { return at(place).device; }
   int per_node(int place) const { return at(place).per_node; }
   double memory_limit_bytes(int place) const { return at(place).memory_limit_bytes; }
@@ -101,17 +101,17 @@ class SailorTables {
     explicit FlatTable(const Key& bounds) : bounds_(bounds) {
       std::int64_t slots = 1;
       for (const std::int64_t bound : bounds) slots *= bound;
-      index_.assign(static_cast<std::size_t>(slots), -1);
+      index_.assign(slots, -1);
     }
     Value& add(const Key& key) {
-      index_[static_cast<std::size_t>(slot(key))] = static_cast<std::int32_t>(values_.size());
+      index_[slot(key)] = static_cast<std::int32_t>(values_.size());
       return values_.emplace_back();
     }
     /// Null where there is none, or where a number is beyond its bound.
     const Value* find(const Key& key) const {
       const std::int64_t at = slot(key);
-      const std::int32_t index = at < 0 ? -1 : index_[static_cast<std::size_t>(at)];
-      return index < 0 ? nullptr : &values_[static_cast<std::size_t>(index)];
+      const std::int32_t index = at < 0 ? -1 : index_[at];
+      return index < 0 ? nullptr : &values_[index];
     }
 
    private:
@@ -132,8 +132,7 @@ class SailorTables {
    public:
     void add(double value) { totals_.push_back(totals_.back() + value); }
     double over(const SailorLayers& layers) const {
-      return totals_[static_cast<std::size_t>(layers.end)] -
-             totals_[static_cast<std::size_t>(layers.begin)];
+      return totals_[layers.end] - totals_[layers.begin];
     }
 
    private:
@@ -153,7 +152,7 @@ class SailorTables {
   };
 
   std::string place_name(const std::string& device, const std::string& zone) const;
-  const Place& at(int place) const { return places_[static_cast<std::size_t>(place)]; }
+  const Place& at(int place) const { return places_[place]; }
   const Entry* entry(const SailorSeat& seat, std::int64_t micro_batch) const {
     return entries_.find({at(seat.place).profile, seat.tensor, micro_batch});
   }

@@ -175,8 +175,7 @@ class SetupReader {
         return problems_.add(fmt::format("{} layers in {} stages", *layers, stages),
                              "uneven stages need a split", fmt::format("Give `{}`.", split.path));
       }
-      setup_.layer_split.assign(static_cast<std::size_t>(stages),
-                                static_cast<int>(*layers / stages));
+      setup_.layer_split.assign(stages, static_cast<int>(*layers / stages));
       return;
     }
     setup_.layer_split = numbers(split, 1);

@@ -30,7 +30,7 @@ struct LeastTimes {
 };
 
 LeastTimes least_times(const PlanningProblem& problem) {
-  const auto layers = static_cast<std::size_t>(problem.layers);
+  const std::size_t layers = problem.layers;
   LeastTimes least;
   least.fastest.assign(layers, infinite);
   for (const DevicePool& pool : problem.pools) {

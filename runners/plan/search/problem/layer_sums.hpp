@@ -62,7 +62,7 @@ class LayerSums {
     std::array<double, 3> extra{};                        ///< this layer's
   };
   const std::vector<Bytes3>& bytes(int degree, std::int64_t samples) const {
-    return bytes_[static_cast<std::size_t>(degree)][static_cast<std::size_t>(samples - 1)];
+    return bytes_[degree][samples - 1];
   }
   double extra(int degree, std::int64_t samples, Range range, std::size_t recomputation) const;
   double messages(std::int64_t samples, Range range) const;

@@ -68,8 +68,8 @@ class ProblemCheck {
   }
 
   void check_extents() {
-    const auto layers = static_cast<std::size_t>(problem_.layers);
-    const auto samples = static_cast<std::size_t>(problem_.most_samples);
+    const std::size_t layers = problem_.layers;
+    const std::size_t samples = problem_.most_samples;
     const std::size_t degrees = problem_.degrees.size();
     expect(problem_.bytes.size(), degrees, "memory tables");
     expect(problem_.parameters.size(), degrees, "parameter tables");
@@ -135,7 +135,7 @@ class ProblemCheck {
       for (const auto& of_samples : of_degree) {
         for (const LayerBytes& one : of_samples) {
           for (int r = 0; r < 3; ++r) {
-            const auto i = static_cast<std::size_t>(r);
+            const std::size_t i = r;
             if (is_number(one.kept[i]) && is_number(one.extra[i])) continue;
             problems_.add(fmt::format("a layer keeps {} bytes", one.kept[i]));
             return;

@@ -73,7 +73,7 @@ struct PlanningProblem {
   int devices() const;
   /// Tensor-parallel groups that so many devices of a pool make, in whole nodes and one part.
   int groups_of(int pool, int count, int degree) const {
-    const int per_node = pools[static_cast<std::size_t>(pool)].devices_per_node;
+    const int per_node = pools[pool].devices_per_node;
     return count / per_node * (per_node / degree) + count % per_node / degree;
   }
   /// [pool][layers before]: device-seconds of a sample of these layers, each at its best degree and
