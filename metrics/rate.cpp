@@ -133,7 +133,7 @@ std::optional<Interval> rate_interval(std::span<const StepWork> steps, TimeWindo
   const std::size_t blocks = *count / static_cast<std::size_t>(length);
   const double t = student_quantiles[std::min(blocks - 1, student_quantiles.size()) - 1];
   return resampled_rate(steps, window, *count, {.seed = seed, .block_length = length},
-                        widening(*count, static_cast<std::size_t>(length), t));
+                        widening(*count, length, t));
 }
 
 std::optional<Interval> rate_interval_in_blocks(std::span<const StepWork> steps, TimeWindow window,

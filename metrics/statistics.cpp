@@ -176,9 +176,9 @@ Interval bootstrap_interval(std::span<const double> values, const Statistic& sta
   HETEROPERF_EXPECT(settings.level > 0 && settings.level < 1);
   RandomStream random(settings.seed);
   std::vector<double> resample(values.size());
-  std::vector<double> outcomes(static_cast<std::size_t>(settings.resamples));
+  std::vector<double> outcomes(settings.resamples);
   for (double& outcome : outcomes) {
-    draw_blocks(values, static_cast<std::size_t>(settings.block_length), random, resample);
+    draw_blocks(values, settings.block_length, random, resample);
     outcome = statistic(resample);
   }
   const double tail = (1 - settings.level) / 2;

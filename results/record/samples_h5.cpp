@@ -220,7 +220,7 @@ void write_root_attributes(hid_t file, const Journal& journal, const std::string
 std::string file_image(hid_t file) {
   checked(H5Fflush(file, H5F_SCOPE_GLOBAL), "flush");
   const ssize_t size = checked(H5Fget_file_image(file, nullptr, 0), "measure the file");
-  std::string image(static_cast<std::size_t>(size), '\0');
+  std::string image(size, '\0');
   checked(H5Fget_file_image(file, image.data(), image.size()), "copy the file");
   return image;
 }

@@ -110,7 +110,7 @@ void compare_peers(const Events& peers, std::map<std::int32_t, RankSlowness>& sl
       const auto own = static_cast<double>(event->compute_ns[i]);
       const auto place = std::lower_bound(sorted.begin(), sorted.end(), own) - sorted.begin();
       // The rank's own value is left out of the sorted ones by its place.
-      const double others = median_without(sorted, static_cast<std::size_t>(place));
+      const double others = median_without(sorted, place);
       slowness[event->rank].against_peers.push_back(others > 0 ? own / others : 1);
     }
   }

@@ -102,7 +102,7 @@ void bind_this_thread(const CpuSet& cpus) {
   const int highest = *std::ranges::max_element(cpus);
   const std::size_t bytes = CPU_ALLOC_SIZE(highest + 1);
   std::vector<cpu_set_t> mask(bytes / sizeof(cpu_set_t) + 1);
-  for (const int cpu : cpus) CPU_SET_S(static_cast<std::size_t>(cpu), bytes, mask.data());
+  for (const int cpu : cpus) CPU_SET_S(cpu, bytes, mask.data());
   if (sched_setaffinity(0, bytes, mask.data()) != 0) {
     throw SystemError("cannot bind a thread to CPUs " + to_list(cpus), std::strerror(errno),
                       "they may be offline or outside the control group's set",

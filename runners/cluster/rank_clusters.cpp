@@ -55,8 +55,7 @@ RankClusters clusters_by_label(const std::vector<std::string>& labels, int ranks
 
 RankClusters one_cluster(int ranks) {
   HETEROPERF_EXPECT(ranks > 0);
-  RankClusters result =
-      clusters_by_label(std::vector<std::string>(static_cast<std::size_t>(ranks)), ranks);
+  RankClusters result = clusters_by_label(std::vector<std::string>(ranks), ranks);
   result.reason = "one cluster";
   return result;
 }

@@ -292,7 +292,7 @@ void CommSession::measure_traffic(CollectiveCase& test, CommResult& result) {
   test.run();
   deadline_.end();
   const BridgeTraffic after = hybrid_->traffic();
-  std::vector<std::int64_t> sent(static_cast<std::size_t>(harness().size()));
+  std::vector<std::int64_t> sent(harness().size());
   const auto sent_here = static_cast<std::int64_t>(after.wire.value() - before.wire.value());
   harness().all_gather(std::span(&sent_here, 1), std::span(sent));
   BridgeTraffic traffic;

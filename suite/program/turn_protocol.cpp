@@ -176,7 +176,7 @@ TurnPipe::Received TurnPipe::receive(std::chrono::steady_clock::time_point deadl
     const ssize_t count =
         waiting.revents & POLLIN ? ::read(in_.descriptor(), bytes, sizeof bytes) : -1;
     if (count > 0) {
-      received_.append(bytes, static_cast<std::size_t>(count));
+      received_.append(bytes, count);
       if (Received whole = take_line(); whole.event == Event::line) return whole;
       if (count == sizeof bytes) continue;  // the rest of the line may be there already
     } else if ((waiting.revents & POLLHUP) != 0 || count == 0) {

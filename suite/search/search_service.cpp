@@ -65,7 +65,7 @@ TrialStatus status_of(TrialState state) {
 SearchService::SearchService(const RunConfig& config, const Workload& workload, int groups,
                              JournalWriter& journal)
     : journal_(journal),
-      groups_(static_cast<std::size_t>(groups)),
+      groups_(groups),
       duration_s_(config.measure.duration_s),
       steps_per_group_(config.measure.steps) {
   MasterObserver observer;

@@ -150,7 +150,7 @@ std::vector<double> read_values(const CheckpointReader& reader, const StoredTens
   const std::size_t width = element_bytes(tensor.type);
   std::vector<std::byte> bytes(static_cast<std::size_t>(box.count()) * width);
   reader.read({{tensor.name, tensor.type, tensor.shape, box, dense_strides(box), bytes.data()}});
-  std::vector<double> values(static_cast<std::size_t>(box.count()));
+  std::vector<double> values(box.count());
   for (std::size_t i = 0; i < values.size(); ++i) {
     values[i] = element(tensor.type, bytes.data() + i * width);
   }

@@ -79,8 +79,7 @@ class Triad {
 class TriadTeam {
  public:
   /// All memory is asked for here, before there is another thread.
-  TriadTeam(int threads, std::size_t elements)
-      : filled_(threads - 1), logs_(static_cast<std::size_t>(threads)) {
+  TriadTeam(int threads, std::size_t elements) : filled_(threads - 1), logs_(threads) {
     for (int i = 0; i < threads; ++i) triads_.emplace_back(elements);
   }
   ~TriadTeam() {

@@ -30,7 +30,7 @@ std::size_t code_of(const Production& production, int symbols) {
 
 /// Returns the symbols in a random order (Fisher and Yates).
 std::vector<std::uint8_t> shuffled_symbols(int symbols, RandomStream& random) {
-  std::vector<std::uint8_t> order(static_cast<std::size_t>(symbols));
+  std::vector<std::uint8_t> order(symbols);
   std::iota(order.begin(), order.end(), std::uint8_t{0});
   for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
   return order;
@@ -39,7 +39,7 @@ std::vector<std::uint8_t> shuffled_symbols(int symbols, RandomStream& random) {
 /// Draws the productions of one parent, which differ in every place: each place takes its symbols
 /// from a shuffled order of its own.
 std::vector<Production> draw_productions(const GrammarShape& shape, RandomStream& random) {
-  std::vector<Production> productions(static_cast<std::size_t>(shape.synonyms));
+  std::vector<Production> productions(shape.synonyms);
   for (std::size_t place = 0; place < Production{}.size(); ++place) {
     const std::vector<std::uint8_t> order = shuffled_symbols(shape.symbols, random);
     for (std::size_t i = 0; i < productions.size(); ++i) productions[i][place] = order[i];

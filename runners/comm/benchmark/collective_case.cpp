@@ -132,7 +132,7 @@ CollectiveCase::CollectiveCase(Communicator& group, const CaseShape& shape)
       shape_(shape),
       ranks_(group.size()),
       elements_(elements_of(shape, ranks_)),
-      blocks_(static_cast<std::size_t>(ranks_), block()),
+      blocks_(ranks_, block()),
       values_{shape.type, ranks_, 1} {
   const std::size_t width = size_of(shape.type);
   const std::size_t in = input_elements(shape, ranks_), out = output_elements(shape, ranks_);

@@ -31,10 +31,7 @@ Seconds strict_limit(Seconds predicted) {
 
 OperationDeadline::OperationDeadline(ControlChannel& control, RankId rank, int ranks,
                                      std::function<bool()> stop)
-    : control_(control),
-      rank_(rank),
-      late_(static_cast<std::size_t>(ranks)),
-      stop_(std::move(stop)) {
+    : control_(control), rank_(rank), late_(ranks), stop_(std::move(stop)) {
   if (rank == RankId(0)) {
     service_.emplace(control, [this](RankId from, std::string message, ControlChannel::Reply) {
       note_late(from, std::move(message));

@@ -181,7 +181,7 @@ class Halving {
   Slice given(int step) const { return elements(range_[step].half(!keeps(step))); }
   Slice elements(BlockRange range) const {
     const std::size_t blocks = folding_.active();
-    const auto first = even_block(sums_.input.count, static_cast<std::size_t>(range.first), blocks);
+    const auto first = even_block(sums_.input.count, range.first, blocks);
     const auto last =
         even_block(sums_.input.count, static_cast<std::size_t>(range.last - 1), blocks);
     return {first.begin, last.end() - first.begin};

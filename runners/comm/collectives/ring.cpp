@@ -38,7 +38,7 @@ class Ring {
   Ring(Communicator& group, Counts counts, std::size_t count, std::size_t segment,
        std::size_t first)
       : group_(group),
-        ranks_(static_cast<std::size_t>(group.size())),
+        ranks_(group.size()),
         self_(group.rank().index()),
         counts_(counts),
         count_(count),

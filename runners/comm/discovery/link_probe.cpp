@@ -213,7 +213,7 @@ class Sweep {
       for (std::size_t i = 0; i < points.size(); ++i) times_s[i] = points[i].time.value();
       local.insert(local.end(), times_s.begin(), times_s.end());
     }
-    std::vector<std::size_t> counts(static_cast<std::size_t>(world_.size()), 0);
+    std::vector<std::size_t> counts(world_.size(), 0);
     for (const Task& task : tasks_) counts[task.a.index()] += sizes_.size();
     world_.all_gather(std::span<const double>(local), std::span(all), counts);
 

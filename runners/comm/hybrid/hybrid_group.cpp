@@ -64,7 +64,7 @@ WireFormat HybridGroup::bridge_wire(DataType type, Reduction reduction) const {
 
 HybridConfig HybridGroup::config_of(Communicator& part) const {
   const std::int32_t local = rank().value();
-  std::vector<std::int32_t> old_ranks(static_cast<std::size_t>(part.size()));
+  std::vector<std::int32_t> old_ranks(part.size());
   part.all_gather(std::span<const std::int32_t>(&local, 1), std::span<std::int32_t>(old_ranks));
   HybridConfig config = config_;
   config.model.reset();
@@ -133,7 +133,7 @@ void HybridGroup::reduce_scatter(ConstBuffer all, MutableBuffer result, Counts c
 namespace {
 
 void check_ranks(const RankClusters& clusters, int ranks, ProblemList& problems) {
-  std::vector<int> seen(static_cast<std::size_t>(ranks), 0);
+  std::vector<int> seen(ranks, 0);
   for (const RankCluster& cluster : clusters.clusters) {
     if (cluster.ranks.empty()) problems.add(fmt::format("cluster {} has no ranks", cluster.label));
     if (!std::ranges::is_sorted(cluster.ranks)) {

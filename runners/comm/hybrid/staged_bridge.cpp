@@ -45,7 +45,7 @@ StagedBridge::StagedBridge(Communicator& group, DeviceCopier& copier, const Rela
       copier_(copier, relay.timeout_s),
       raw_bytes_(in_lines(config.segment * size_of(config.type))),
       wire_bytes_(in_lines(config.on_wire(nullptr, config.segment).bytes())),
-      ring_(static_cast<std::size_t>(relay.slots)) {
+      ring_(relay.slots) {
   const std::size_t encoding = config.encoded() ? wire_bytes_ : 0;
   slots_.reserve(copier, ring_.size(), raw_bytes_ + encoding + (config.tops - 1) * wire_bytes_);
 }

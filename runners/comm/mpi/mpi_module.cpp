@@ -33,7 +33,7 @@ class Backend final : public MpiBackend {
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
     int length = 0;
     MPI_Get_library_version(text, &length);
-    return std::string(text, static_cast<std::size_t>(length));
+    return std::string(text, length);
   }
 
   void initialise(double deadline_s) override {

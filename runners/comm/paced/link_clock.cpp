@@ -157,9 +157,7 @@ struct CardTable::Hosts {
   std::size_t self;
 
   explicit Hosts(Communicator& world)
-      : clocks(static_cast<std::size_t>(world.size())),
-        keys(clocks.size()),
-        self(world.rank().index()) {
+      : clocks(world.size()), keys(clocks.size()), self(world.rank().index()) {
     auto clock = static_cast<std::int64_t>(host_clock_id());
     // A rank that does not know its clock counts as a host by itself.
     if (clock == 0) clock = -1 - static_cast<std::int64_t>(self);

@@ -186,7 +186,7 @@ class RelaySender final : public ChunkEnd {
     const auto slots = static_cast<std::size_t>(terms_of(place_.config, values_.bytes).slots);
     reads_.resize(slots);
     transfers_.resize(slots);
-    slots_.reserve(place_.copier, slots, static_cast<std::size_t>(terms_.chunk));
+    slots_.reserve(place_.copier, slots, terms_.chunk);
     granted_ = terms_.slots;
     expect_credit();
   }

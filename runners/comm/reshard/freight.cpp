@@ -146,7 +146,7 @@ std::vector<Box> cut(const Box& box, std::size_t slices, std::int64_t smallest) 
     if (box.extent(dim) > box.extent(along)) along = dim;
 
   const std::int64_t parts = std::min(wanted, box.extent(along));
-  std::vector<Box> cuts(static_cast<std::size_t>(parts), box);
+  std::vector<Box> cuts(parts, box);
   for (std::int64_t i = 0; i < parts; ++i) {
     Box& slice = cuts[i];
     slice.first[along] = box.first[along] + share(box.extent(along), i, parts);

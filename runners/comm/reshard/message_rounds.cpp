@@ -78,7 +78,7 @@ Numbered number_ranks(std::span<const std::pair<RankId, RankId>> messages, Selec
   std::vector<std::size_t> degree(ranks.size(), 0);
   for (const auto& message : messages) {
     const auto at = std::lower_bound(ranks.begin(), ranks.end(), select(message)) - ranks.begin();
-    numbered.of_message.push_back(static_cast<std::size_t>(at));
+    numbered.of_message.push_back(at);
     numbered.degree = std::max(numbered.degree, ++degree[at]);
   }
   return numbered;
@@ -122,10 +122,10 @@ class Colouring {
     for (std::size_t at = receiver;;) {
       const std::int32_t out = receivers_.message(at, busy);
       if (out == none) break;
-      path.push_back(static_cast<std::size_t>(out));
+      path.push_back(out);
       const std::int32_t back = senders_.message(from_.of_message[path.back()], spare);
       if (back == none) break;
-      path.push_back(static_cast<std::size_t>(back));
+      path.push_back(back);
       at = to_.of_message[path.back()];
     }
     for (const std::size_t message : path) {

@@ -37,7 +37,7 @@ struct Parts {
         ranks(costs.clusters.ranks()),
         bytes(static_cast<double>(shape.bytes.value())),
         segment(std::max(1.0, static_cast<double>(shape.segment.value()))),
-        cluster_of(static_cast<std::size_t>(ranks)) {
+        cluster_of(ranks) {
     for (std::size_t k = 0; k < clusters; ++k) {
       for (const RankId rank : costs.clusters.clusters[k].ranks) {
         HETEROPERF_EXPECT(rank.value() >= 0 && rank.value() < ranks);

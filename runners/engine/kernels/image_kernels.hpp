@@ -98,7 +98,7 @@ void max_pool(RowRange pixels, const Window& w, const void* x, void* y, std::uin
                   continue;
                 }
                 for (std::int64_t c = 0; c < count; ++c) best[c] = from[c];
-                __builtin_memset(chosen, tap, static_cast<std::size_t>(count));
+                __builtin_memset(chosen, tap, count);
                 started = true;
               }
             }

@@ -50,8 +50,7 @@ StepRunner::StepRunner(const TrainingSpec& spec, const Deployment& deployment, C
       accelerator_(accelerator),
       clock_(stages.clock()),
       device_times_(accelerator),
-      watchdog_(spec.timeout_s,
-                [this](std::int64_t i) { return where(static_cast<std::size_t>(i)); }) {
+      watchdog_(spec.timeout_s, [this](std::int64_t i) { return where(i); }) {
   if (spec.pacing) timeline_.emplace(*spec.pacing, world, spec.clock_offset_ns);
 }
 

@@ -89,7 +89,7 @@ PipelineFill::Structure PipelineFill::structure(std::size_t index) const {
   Structure result;
   for (int at = static_cast<int>(index); at >= 0; at = states_[at].from) {
     const State& state = states_[at];
-    result.insert(result.end(), static_cast<std::size_t>(state.stages), state.devices);
+    result.insert(result.end(), state.stages, state.devices);
   }
   return result;
 }

@@ -22,7 +22,7 @@ class BufferCheck {
         tasks_(index.numbers().tasks),
         values_(index.numbers().values),
         findings_(findings),
-        where_(static_cast<std::size_t>(values_.size()), nowhere) {}
+        where_(values_.size(), nowhere) {}
 
   void run() {
     for (rank_ = 0; rank_ < tasks_.graph().ranks; ++rank_) walk();

@@ -27,7 +27,7 @@ using Numbers = std::vector<std::int32_t>;
 template <class EventOf>
 void forbid_incomplete(const ProgramSteps& steps, const CollectiveIndex& collectives,
                        TokenMachine& machine, EventOf event_of) {
-  Numbers named(static_cast<std::size_t>(collectives.size()), 0);
+  Numbers named(collectives.size(), 0);
   for (std::size_t i = 0; i < steps.all().size(); ++i) {
     const ProgramSteps::Step& step = steps.all()[i];
     if (is_message(step.op)) {

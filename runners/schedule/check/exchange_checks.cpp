@@ -244,7 +244,7 @@ void check_collectives(const ProgramIndex& index, Findings& findings) {
   if (!index.lowered()) return;
   const Schedule& schedule = index.schedule();
   const CollectiveIndex& collectives = index.numbers().collectives;
-  std::vector<std::int32_t> members(static_cast<std::size_t>(collectives.size()), 0);
+  std::vector<std::int32_t> members(collectives.size(), 0);
   TokenMachine machine(schedule.graph.ranks, collectives.size());
   for (int rank = 0; rank < schedule.graph.ranks; ++rank) {
     CollectiveIndex::Reader reader(collectives, rank);

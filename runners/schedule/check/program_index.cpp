@@ -293,7 +293,7 @@ void ProgramSteps::match(int channels) {
         insert(steps_[i].subject, static_cast<std::int32_t>(i));
     }
   });
-  std::vector<std::int32_t> sent(static_cast<std::size_t>(channels), 0), received(sent);
+  std::vector<std::int32_t> sent(channels, 0), received(sent);
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     Step& step = steps_[i];
     if (!is_message(step.op) || step.subject < 0) continue;

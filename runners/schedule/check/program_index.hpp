@@ -39,7 +39,7 @@ class Findings {
 /// Merges numbers into sets.
 class UnionFind {
  public:
-  explicit UnionFind(std::int32_t size) : parent_(static_cast<std::size_t>(size)) {
+  explicit UnionFind(std::int32_t size) : parent_(size) {
     std::iota(parent_.begin(), parent_.end(), 0);
   }
   std::int32_t find(std::int32_t i) {

@@ -13,7 +13,7 @@
 namespace heteroperf {
 
 bool TokenMachine::run() {
-  items_ = GroupedLists<Item>(static_cast<std::size_t>(streams_), [&](auto insert) {
+  items_ = GroupedLists<Item>(streams_, [&](auto insert) {
     for (const Item& item : appended_) insert(item.stream, item);
   });
   dependents_ = GroupedLists<std::int32_t>(missing_.size(), [&](auto insert) {

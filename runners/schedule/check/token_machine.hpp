@@ -22,7 +22,7 @@ class TokenMachine {
   };
 
   TokenMachine(std::int32_t streams, std::int32_t events)
-      : streams_(streams), missing_(static_cast<std::size_t>(events), 0) {}
+      : streams_(streams), missing_(events, 0) {}
 
   /// Adds the next step of a stream. An event that stands twice in one stream never ends.
   void append(std::int32_t stream, std::int32_t event, Place place) {

@@ -131,7 +131,7 @@ class GanttChart {
 
   /// Finds for each column the operations in it and how much of it each takes.
   void paint_shares(const std::vector<DrawnSpan>& spans, Line& line) const {
-    std::vector<std::vector<Share>> shares(static_cast<std::size_t>(columns_));
+    std::vector<std::vector<Share>> shares(columns_);
     for (const DrawnSpan& span : spans) {
       const double start = column_of(span.span.start), end = column_of(span.span.end);
       const int lane = style_.colour ? span.lane : 0;  // what looks the same counts as one

@@ -11,11 +11,11 @@
 namespace heteroperf {
 
 Exchange::Exchange(int ranks)
-    : outbox_(static_cast<std::size_t>(ranks)),
-      order_(static_cast<std::size_t>(ranks), 0),
+    : outbox_(ranks),
+      order_(ranks, 0),
       low_(order_),
       component_of_(order_),
-      messages_of_(static_cast<std::size_t>(ranks), 0) {}
+      messages_of_(ranks, 0) {}
 
 /// Opens a frame of the depth-first search.
 void Exchange::visit(int rank) {

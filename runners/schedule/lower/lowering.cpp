@@ -74,12 +74,12 @@ class Lowering {
         writer_(source, numbers_),
         exchange_(graph_.ranks),
         scale_(graph_),
-        ranks_(static_cast<std::size_t>(graph_.ranks)),
-        forward_end_(static_cast<std::size_t>(tasks_.slots()), 0),
+        ranks_(graph_.ranks),
+        forward_end_(tasks_.slots(), 0),
         gradient_end_(forward_end_),
-        arrived_(static_cast<std::size_t>(collectives_.size()), 0),
+        arrived_(collectives_.size(), 0),
         collective_end_(arrived_.size(), 0),
-        gradients_left_(static_cast<std::size_t>(collectives_.weights()), 0) {
+        gradients_left_(collectives_.weights(), 0) {
     for (const SegmentId s : graph_.segments.ids()) {
       gradients_left_[collectives_.weights_of(s)] +=
           graph_.segments[s].micro_batches * graph_.parts;

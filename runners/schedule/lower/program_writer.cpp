@@ -72,7 +72,7 @@ ProgramWriter::ProgramWriter(const Schedule& source, const GraphIndex& numbers)
     : graph_(source.graph),
       numbers_(numbers),
       buffers_(numbers),
-      sent_(static_cast<std::size_t>(numbers.messages.channels()), 0) {
+      sent_(numbers.messages.channels(), 0) {
   result_.name = source.name;
   result_.chunks = source.chunks;
   result_.level = ScheduleLevel::lowered;

@@ -63,7 +63,7 @@ void MessageTable::require_both_ends(const Schedule& schedule, const MessageInde
 /// A collective among m ranks takes ⌈log2(m)⌉ rounds of messages.
 CollectiveTable::CollectiveTable(const Schedule& schedule, const CollectiveIndex& index,
                                  double reduction_time)
-    : collectives_(static_cast<std::size_t>(index.size())) {
+    : collectives_(index.size()) {
   read(schedule, index, reduction_time);
   gather_members(schedule);
   for (Collective& c : collectives_) {

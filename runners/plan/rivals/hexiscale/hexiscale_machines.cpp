@@ -136,8 +136,7 @@ class MachineReader {
       const std::string label = fmt::format("machine{}", labels_.size());
       labels_.push_back(label);
       within_.push_back(specs_[name].within_gb_per_s);
-      cluster_.ranks.insert(cluster_.ranks.end(), static_cast<std::size_t>(each),
-                            RankPlace{name, label, label, {}});
+      cluster_.ranks.insert(cluster_.ranks.end(), each, RankPlace{name, label, label, {}});
     }
   }
 

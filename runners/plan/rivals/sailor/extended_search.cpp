@@ -232,7 +232,7 @@ class CutsSearch {
       const auto share = pipeline->share(samples, seconds);
       if (!share) return std::nullopt;
       excess += counts[k] * samples;
-      all.insert(all.end(), static_cast<std::size_t>(counts[k]), {pipeline, *share});
+      all.insert(all.end(), counts[k], {pipeline, *share});
     }
     if (excess < 0) return std::nullopt;
     for (Taken& taken : all) {

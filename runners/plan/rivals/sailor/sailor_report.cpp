@@ -84,7 +84,7 @@ Json memory_json(const SailorPlanReport& report) {
   const SailorPlan& plan = report.chosen.plan;
   std::vector<std::int64_t> sizes;  // of micro-batches, by pipeline
   for (const SailorShare& share : shares_of(tables, plan)) {
-    sizes.insert(sizes.end(), static_cast<std::size_t>(share.count), share.micro_batch);
+    sizes.insert(sizes.end(), share.count, share.micro_batch);
   }
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const auto& [layers, replicas] = plan.stages[s];

@@ -60,7 +60,7 @@ constexpr int bound_rounds = 30;
 
 /// The least device-seconds per sample of every layer.
 std::vector<double> least_work(const SailorTables& tables, int place) {
-  std::vector<double> result(static_cast<std::size_t>(tables.layers()), infinite);
+  std::vector<double> result(tables.layers(), infinite);
   for (const int tensor : tables.degrees(place)) {
     for (const std::int64_t size : tables.micro_batches({place, tensor})) {
       int layer = 0;

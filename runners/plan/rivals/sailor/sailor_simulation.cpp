@@ -26,7 +26,7 @@ struct Pipeline {
 /// Lists every kind of pipeline once: thousands of replicas are of a few kinds.
 std::vector<Pipeline> pipelines_of(const SailorPlan& plan, const SailorTables& tables) {
   const int width = plan.stages.front().width();
-  std::vector<Pipeline> all(static_cast<std::size_t>(width));
+  std::vector<Pipeline> all(width);
   for (const SailorStage& stage : plan.stages) {
     if (stage.width() != width) {
       throw UserError(fmt::format("stages of {} and {} replicas", width, stage.width()),
@@ -83,7 +83,7 @@ class Simulation {
     graph.ranks = static_cast<int>(plan_.stages.size());
     graph.micro_batches = static_cast<int>(share.micro_batches + std::ssize(share.tails));
     for (int s = 0; s < graph.ranks; ++s) {
-      const SailorTiming time = timing(static_cast<std::size_t>(s), share.micro_batch);
+      const SailorTiming time = timing(s, share.micro_batch);
       Segment& segment = graph.segments.emplace_back();
       segment.name = std::to_string(s);
       segment.rank = s;
@@ -95,7 +95,7 @@ class Simulation {
       Edge& edge = graph.edges.emplace_back();
       edge.from = SegmentId(s);
       edge.to = SegmentId(s + 1);
-      edge.bytes = message_s(static_cast<std::size_t>(s));
+      edge.bytes = message_s(s);
     }
     if (!share.tails.empty()) {
       graph.micro_batch_scale.assign(share.micro_batches, 1.0);

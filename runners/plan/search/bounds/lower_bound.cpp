@@ -88,7 +88,7 @@ double seconds_of(const WeightedWork& work, const PlanningProblem& problem) {
 /// The weights that say the most: each pool's own times, and those of all pools together.
 WeightedWork best_weights(const PlanningProblem& problem, const LeastTimes& least) {
   std::vector<std::vector<double>> candidates = least.device_seconds;
-  auto& harmonic = candidates.emplace_back(static_cast<std::size_t>(problem.layers), 0.0);
+  auto& harmonic = candidates.emplace_back(problem.layers, 0.0);
   for (std::size_t l = 0; l < harmonic.size(); ++l) {
     double rate = 0;
     for (std::size_t p = 0; p < problem.pools.size(); ++p) {
