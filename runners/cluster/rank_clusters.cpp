@@ -130,7 +130,7 @@ std::vector<Bridge> choose_bridges(const std::vector<BridgeCandidate>& ranks, in
   std::vector<Chosen> chosen;
   std::set<RankId> taken;
   for (const NetworkCard& card : distinct_cards(ranks)) {
-    if (chosen.size() == static_cast<std::size_t>(most)) break;
+    if (std::ssize(chosen) == most) break;
     const BridgeCandidate* nearest = nearest_free(ranks, card.name, taken);
     if (nearest == nullptr) continue;
     taken.insert(nearest->rank);

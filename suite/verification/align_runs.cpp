@@ -148,7 +148,7 @@ double element(StoredType type, const std::byte* at) {
 std::vector<double> read_values(const CheckpointReader& reader, const StoredTensor& tensor) {
   const Box box = whole_box(tensor.shape);
   const std::size_t width = element_bytes(tensor.type);
-  std::vector<std::byte> bytes(static_cast<std::size_t>(box.count()) * width);
+  std::vector<std::byte> bytes(box.count() * width);
   reader.read({{tensor.name, tensor.type, tensor.shape, box, dense_strides(box), bytes.data()}});
   std::vector<double> values(box.count());
   for (std::size_t i = 0; i < values.size(); ++i) {

@@ -85,7 +85,7 @@ std::optional<HostLoadEvent> HostsWatch::with_own(double own_cpu_s) const {
 /// Finds the process numbers of the ranks on this host. A rank in another container counts as
 /// nobody's, which cannot be seen.
 std::vector<std::int64_t> HostsWatch::pids_beside() {
-  HETEROPERF_EXPECT(bindings_.size() == static_cast<std::size_t>(all_.size()));
+  HETEROPERF_EXPECT(std::ssize(bindings_) == all_.size());
   std::vector<std::int64_t> pids(bindings_.size(), 0), spaces(bindings_.size(), 0);
   pids[rank_] = getpid();
   spaces[rank_] = process_number_space();

@@ -89,7 +89,7 @@ const HierarchicalGrammar::Production& HierarchicalGrammar::production(int level
 void HierarchicalGrammar::expand(int label, RandomStream& random,
                                  std::span<std::uint8_t> symbols) const {
   HETEROPERF_EXPECT(label >= 0 && label < shape_.classes);
-  HETEROPERF_EXPECT(symbols.size() == static_cast<std::size_t>(side() * side()));
+  HETEROPERF_EXPECT(std::ssize(symbols) == side() * side());
   expand({0, 0, 0}, label, random, symbols);
 }
 
@@ -195,7 +195,7 @@ const PatchRenderer::Wave& PatchRenderer::wave(int symbol) const { return waves_
 
 void PatchRenderer::render(std::span<const std::uint8_t> symbols, RandomStream& random,
                            std::span<float> pixels) const {
-  HETEROPERF_EXPECT(symbols.size() == static_cast<std::size_t>(side_ * side_));
+  HETEROPERF_EXPECT(std::ssize(symbols) == side_ * side_);
   draw_background(random, pixels);
   for (int i = 0; i < side_ * side_; ++i) {
     draw_patch(symbols[i], cell(i / side_, i % side_), random, pixels);
@@ -346,7 +346,7 @@ GeneratedImages::Latent GeneratedImages::latent(Split split, std::uint64_t index
 
 void GeneratedImages::read(Split split, std::uint64_t index, SampleView out) const {
   const std::int64_t pixels = spec_.channels * spec_.height * spec_.width;
-  HETEROPERF_EXPECT(out.pixels.size() == static_cast<std::size_t>(pixels));
+  HETEROPERF_EXPECT(std::ssize(out.pixels) == pixels);
   HETEROPERF_EXPECT(out.targets.size() == 1);
   RandomStream random = stream(split, index);
   const Latent latent = draw_latent(random);

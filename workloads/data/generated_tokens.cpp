@@ -77,7 +77,7 @@ std::uint64_t GeneratedTokens::size(Split) const { return std::uint64_t{1} << 40
 
 void GeneratedTokens::read(Split split, std::uint64_t index, SampleView out) const {
   HETEROPERF_EXPECT(index < size(split) && !successors_.empty());
-  HETEROPERF_EXPECT(out.tokens.size() == static_cast<std::size_t>(spec_.length));
+  HETEROPERF_EXPECT(std::ssize(out.tokens) == spec_.length);
   HETEROPERF_EXPECT(out.targets.size() == out.tokens.size());
   RandomStream random(random_bits(seed_, token_key, split, index));
   auto token = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(spec_.classes)));
@@ -91,7 +91,7 @@ std::int64_t GeneratedTokens::draw_next(std::int64_t context, std::uint64_t bits
   const std::uint64_t point = scale_bits(bits, cumulative_.back());
   const auto rank = static_cast<std::size_t>(
       std::upper_bound(cumulative_.begin(), cumulative_.end(), point) - cumulative_.begin());
-  return successors_[static_cast<std::size_t>(context) * branching_ + rank];
+  return successors_[context * branching_ + rank];
 }
 
 double GeneratedTokens::probability(std::int64_t context, std::int64_t next) const {

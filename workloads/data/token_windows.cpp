@@ -126,7 +126,7 @@ std::int64_t TokenWindows::token(std::uint64_t position) const {
 }
 
 void TokenWindows::read(Split split, std::uint64_t index, SampleView out) const {
-  HETEROPERF_EXPECT(out.tokens.size() == static_cast<std::size_t>(spec_.length));
+  HETEROPERF_EXPECT(std::ssize(out.tokens) == spec_.length);
   HETEROPERF_EXPECT(out.targets.size() == out.tokens.size());
   const std::uint64_t start = start_of(split, index);
   out.tokens[0] = token(start);

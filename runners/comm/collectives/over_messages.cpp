@@ -53,7 +53,7 @@ void MessageCollectives::broadcast(MutableBuffer values, RankId root) {
 
 void MessageCollectives::all_gather(ConstBuffer input, MutableBuffer all, Counts counts) {
   const auto self = group_.rank().index();
-  HETEROPERF_EXPECT(counts.size() == static_cast<std::size_t>(group_.size()));
+  HETEROPERF_EXPECT(std::ssize(counts) == group_.size());
   HETEROPERF_EXPECT(all.type == input.type && all.count == total_of(counts));
   HETEROPERF_EXPECT(input.count == counts[self]);
   if (all.count == 0) return;
@@ -63,7 +63,7 @@ void MessageCollectives::all_gather(ConstBuffer input, MutableBuffer all, Counts
 
 void MessageCollectives::reduce_scatter(ConstBuffer all, MutableBuffer result, Counts counts,
                                         Reduction reduction) {
-  HETEROPERF_EXPECT(counts.size() == static_cast<std::size_t>(group_.size()));
+  HETEROPERF_EXPECT(std::ssize(counts) == group_.size());
   HETEROPERF_EXPECT(all.type == result.type && all.count == total_of(counts));
   HETEROPERF_EXPECT(result.count == counts[group_.rank().index()]);
   if (all.count == 0) return;

@@ -119,7 +119,7 @@ class CheckpointReader::Implementation {
   /// The stored piece's bytes, which match their checksum, until the next call.
   std::byte* bytes_of(const IndexedTensor& indexed, const StoredPiece& piece) {
     const StoredFile& file = index_.files[piece.file];
-    room_.resize(static_cast<std::size_t>(piece.box.count()) * element_bytes(indexed.tensor.type));
+    room_.resize(piece.box.count() * element_bytes(indexed.tensor.type));
     SourceFile(folder_ / file.name).read(piece.offset, room_.data(), room_.size());
     if (checksum_of(room_.data(), room_.size()) != piece.checksum) {
       throw UserError(

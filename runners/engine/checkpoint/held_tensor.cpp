@@ -184,7 +184,7 @@ void copy_row(const std::byte* from, std::int64_t from_stride, std::byte* to,
               std::int64_t to_stride, std::int64_t count) {
   constexpr auto width = static_cast<std::int64_t>(bytes);
   if (from_stride == 1 && to_stride == 1) {
-    std::memcpy(to, from, static_cast<std::size_t>(count) * bytes);
+    std::memcpy(to, from, count * bytes);
     return;
   }
   for (std::int64_t i = 0; i < count; ++i) {

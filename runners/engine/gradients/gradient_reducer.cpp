@@ -34,7 +34,7 @@ constexpr std::size_t none = ~std::size_t{0};
 std::size_t bucket_size(const ReductionConfig& config, const ModelGraph& graph, const Plan& plan) {
   if (config.bucket_bytes > 0) return config.bucket_bytes;
   constexpr std::size_t least = 64u << 10, most = 4u << 20, buckets_per_stage = 8;
-  const std::size_t bytes = static_cast<std::size_t>(count_graph(graph).parameters) * sizeof(float);
+  const std::size_t bytes = count_graph(graph).parameters * sizeof(float);
   return std::clamp(bytes / plan.stages.size() / buckets_per_stage, least, most);
 }
 

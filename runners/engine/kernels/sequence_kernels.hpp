@@ -18,7 +18,7 @@ HETEROPERF_KERNEL void sum_row(const T* __restrict a, const T* __restrict b, T* 
 /// The builtin keeps library templates out of a file that is compiled for several instruction sets.
 template <class T>
 HETEROPERF_KERNEL void copy_row(const T* __restrict a, T* __restrict y, std::int64_t n) {
-  __builtin_memcpy(y, a, static_cast<std::size_t>(n) * sizeof(T));
+  __builtin_memcpy(y, a, n * sizeof(T));
 }
 
 /// Row i of the output is the table's row of token i, plus its position's row where there is one.
@@ -33,7 +33,7 @@ void embedding(RowRange r, const std::int64_t* indices, const void* table, const
     // A token of another rank's part of the vocabulary.
     if (indices[row] < 0) {
       if (position == nullptr) {
-        __builtin_memset(out, 0, static_cast<std::size_t>(n) * sizeof(T));
+        __builtin_memset(out, 0, n * sizeof(T));
       } else {
         copy_row(position, out, n);
       }

@@ -53,7 +53,7 @@ class PipelineFill {
               const FillRules& rules);
   Structure structure(std::size_t index) const;
   std::size_t index_of(int stages, PoolSet used) const {
-    return static_cast<std::size_t>(stages) * sets_ + used;
+    return stages * sets_ + used;
   }
 
   const StageFiller& filler_;

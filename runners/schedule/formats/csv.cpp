@@ -241,7 +241,7 @@ class CsvReader {
   /// The costs that were given have to be one per row.
   void check_costs(const StageCosts& costs, int ranks) {
     const auto expect = [&](const char* what, const std::vector<double>& list) {
-      if (list.size() == static_cast<std::size_t>(ranks)) return;
+      if (std::ssize(list) == ranks) return;
       complain(fmt::format("{} {} costs for {} ranks", list.size(), what, ranks),
                "the table has one row per rank", fmt::format("Give {} of each.", ranks));
     };

@@ -63,7 +63,7 @@ RankGraph contract(const PipelineGraph& graph, const RequestRules& rules) {
       if (--unmet[to] == 0) ranks.order.push_back(to);
     }
   }
-  if (ranks.order.size() == static_cast<std::size_t>(graph.ranks)) return ranks;
+  if (std::ssize(ranks.order) == graph.ranks) return ranks;
   throw UserError(fmt::format("{} does not fit the graph's placement", rules.name),
                   fmt::format("its ranks feed each other: {}", circle(graph, unmet)),
                   "Use auto, or interleaved-1f1b for a chain that goes round the ranks.");

@@ -24,7 +24,7 @@ void check_number(const char* key, double value, double least, ProblemList& prob
 
 void check_per_rank(const char* key, const std::vector<int>& values, int ranks,
                     ProblemList& problems) {
-  if (values.empty() || values.size() == static_cast<std::size_t>(ranks)) return;
+  if (values.empty() || std::ssize(values) == ranks) return;
   problems.add(fmt::format("{} names {} ranks", key, values.size()),
                fmt::format("the schedule has {}", ranks), "Give a number per rank, or none.");
 }
