@@ -241,7 +241,7 @@ SweepIndex plan_sweep(const SweepRequest& request) {
   index.created_utc = name.created_utc;
   index.command = common_words(request);
   for (const Axis& axis : axes) index.axes.push_back(axis.paths);
-  index.repeats = static_cast<std::size_t>(request.repeats);
+  index.repeats = request.repeats;
   index.first_seed = seed_of(request);
   index.runs = there_and_back(index);
   return index;

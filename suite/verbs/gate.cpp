@@ -99,7 +99,7 @@ class GateVerb : public Verb {
     // Files that cannot be written are refused before hours of runs.
     const OutputFile junit(junit_, "--junit"), markdown(markdown_, "--markdown");
     rules_.statistics.margin = -std::log1p(-threshold_percent_ * percent);
-    rules_.statistics.most_blocks = static_cast<std::size_t>(most_blocks_);
+    rules_.statistics.most_blocks = most_blocks_;
     const GateReport report = gate(options);
     keep(report, [&] { junit.save(gate_junit_text(report)); });
     keep(report, [&] { markdown.save(gate_markdown_text(report)); });

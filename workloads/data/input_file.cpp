@@ -37,7 +37,7 @@ MappedFile::MappedFile(const std::string& path) {
   struct stat status {};
   if (::fstat(file.number, &status) != 0) refuse(path, std::strerror(errno));
   if (!S_ISREG(status.st_mode)) refuse(path, "it is not a regular file");
-  size_ = static_cast<std::size_t>(status.st_size);
+  size_ = status.st_size;
   if (size_ == 0) return;
   void* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.number, 0);
   if (address == MAP_FAILED) refuse(path, std::strerror(errno));
@@ -86,7 +86,7 @@ std::size_t InflatedFile::read_some(std::span<std::uint8_t> out) {
                              : fmt::format("gzip says: {}", words));
   }
   offset_ += static_cast<std::uint64_t>(got);
-  return static_cast<std::size_t>(got);
+  return got;
 }
 
 std::vector<std::uint8_t> InflatedFile::read(std::uint64_t count, const std::string& what) {

@@ -156,7 +156,7 @@ class HybridGroup : public HybridCommunicator {
 
   std::size_t cluster_count() const { return config_.clusters.clusters.size(); }
   bool is_one_cluster() const { return cluster_count() == 1; }
-  std::size_t ranks() const { return static_cast<std::size_t>(world_->size()); }
+  std::size_t ranks() const { return world_->size(); }
   std::size_t self() const { return rank().index(); }
   /// The format of contributions on bridges. Throws UserError for types that cannot be encoded.
   WireFormat bridge_wire(DataType type, Reduction reduction) const;

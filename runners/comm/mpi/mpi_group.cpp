@@ -31,7 +31,7 @@ MpiGroup::MpiGroup(MPI_Comm handle, std::vector<RankId> members, std::shared_ptr
   check_mpi(MPI_Comm_set_errhandler(handle_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   int rank = 0;
   check_mpi(MPI_Comm_rank(handle_, &rank), "MPI_Comm_rank");
-  self_ = static_cast<std::size_t>(rank);
+  self_ = rank;
 }
 
 MpiGroup::~MpiGroup() {

@@ -172,7 +172,7 @@ class RankProgram::Compiler {
   void add_sum(std::int32_t number) {
     const Sum& sum = plan_.sums[number];
     Addition addition;
-    addition.elements = static_cast<std::size_t>(sum.box.count());
+    addition.elements = sum.box.count();
     for (const Sum::Summand& summand : sum.summands) {
       const bool made_here = summand.rank == rank_ && summand.from == ReshardPlace::sum;
       const std::size_t block = made_here ? sum_block_.at(summand.from_sum) : reserve(sum.box);

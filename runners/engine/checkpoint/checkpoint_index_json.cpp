@@ -129,7 +129,7 @@ StoredPiece read_piece(const Json& json, const std::string& path, const StoredTe
   reader.read("offset", piece.offset);
   reader.read("checksum", piece.checksum);
   piece.box = read_box(reader, tensor.shape);
-  piece.file = static_cast<std::size_t>(file);
+  piece.file = file;
   reader.finish();
   return piece;
 }

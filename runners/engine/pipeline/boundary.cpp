@@ -234,7 +234,7 @@ void BoundaryEnd::send(const Tensors& tensors, const SendTimes& times) {
                static_cast<std::byte*>(packed.mutable_data_ptr()));
         out->memory = packed;
         data = static_cast<const std::byte*>(packed.const_data_ptr());
-        bytes = static_cast<std::size_t>(packed.numel());
+        bytes = packed.numel();
       }
       out->header =
           world_.start_send({&out->times, sizeof(SendTimes), DataType::u8}, parcel->peer, tag_ + 1);

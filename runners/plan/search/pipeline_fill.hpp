@@ -52,9 +52,7 @@ class PipelineFill {
   void extend(std::size_t index, PoolSet group, int stages, double period_s,
               const FillRules& rules);
   Structure structure(std::size_t index) const;
-  std::size_t index_of(int stages, PoolSet used) const {
-    return stages * sets_ + used;
-  }
+  std::size_t index_of(int stages, PoolSet used) const { return stages * sets_ + used; }
 
   const StageFiller& filler_;
   const PlanningProblem& problem_;

@@ -118,7 +118,7 @@ double StageRelaxation::least_counted_cost(const Step& step, std::vector<double>
     const Cover& cover = by_count[list][at];
     const Choice& choice = choices_[cover.choice];
     used[choice.pool] += devices(choice, step);
-    at = static_cast<std::size_t>(cover.end);
+    at = cover.end;
     list = cover.rest;
   }
   return cost;
