@@ -38,6 +38,7 @@ const Scrub scrubs[] = {
     {"# [kMGTPEZ](?=op/s)", "# "},
     {"# [kMGTPEZ](?= |\n)", "#"},
     {"# [KMGT]iB", "# B"},
+    {"# (ns|µs|ms)(?![a-z])", "# s"},
     {"  +", "  "},
 };
 
