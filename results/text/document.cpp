@@ -425,20 +425,24 @@ std::string console_text(const Document& document, const TextStyle& style) {
 }
 
 std::string markdown_text(const Document& document) {
-  return printed(document,
-                 Overloaded{[](const std::vector<const DocumentField*>& fields) {
-                              std::string text = "| | |\n|---|---|\n";
-                              for (const DocumentField* field : fields) {
-                                text += fmt::format("| {} | {} |\n", markdown_cell(field->label),
-                                                    markdown_cell(told(*field)));
-                              }
-                              return text + '\n';
-                            },
-                            [](const Table& table) { return markdown_text(table) + '\n'; },
-                            [](const Line& line) {
-                              const bool heading = line.kind == Line::Kind::heading;
-                              return (heading ? "### " : "") + markdown_cell(line.text) + "\n\n";
-                            }});
+  std::string all =
+      printed(document,
+              Overloaded{[](const std::vector<const DocumentField*>& fields) {
+                           std::string text = "| | |\n|---|---|\n";
+                           for (const DocumentField* field : fields) {
+                             text += fmt::format("| {} | {} |\n", markdown_cell(field->label),
+                                                 markdown_cell(told(*field)));
+                           }
+                           return text + '\n';
+                         },
+                         [](const Table& table) { return markdown_text(table) + '\n'; },
+                         [](const Line& line) {
+                           const bool heading = line.kind == Line::Kind::heading;
+                           return (heading ? "### " : "") + markdown_cell(line.text) + "\n\n";
+                         }});
+  // A blank line ends each part; the last one needs none.
+  if (!all.empty()) all.pop_back();
+  return all;
 }
 
 /// No spaces stand at the end of a line.

@@ -71,7 +71,7 @@ TEST(Document, MarkdownHasTheSameParts) {
             "| | |\n|---|---|\n| verdict | pass |\n| speed | 412.3 Gop/s (2 runs) |\n\n"
             "| name | time |\n|---|--:|\n| long name | 12.5 ms |\n| µ | - |\n\n"
             "| | |\n|---|---|\n| for people | alone |\n\n"
-            "a sentence\n\n");
+            "a sentence\n");
 }
 
 TEST(Document, CsvHasRawValuesAndHtmlHasThemAsTitles) {
