@@ -1,0 +1,104 @@
+// Reads the small CSV tables that people write by hand beside their records: facts about runs that
+// no record knows. A meter outside of the program measured the power, its mean in watts and the
+// level of the measurement, of which a higher one covers more of the system and of the run. The
+// availability says in one of three words if other people can have such a system. The form is
+// strict: a fixed header, as many cells in each row, no quotes, a run once. A hand-written table
+// that is read generously puts a number at the wrong run in silence, so anything else is refused
+// with the file and the line. Line ends of Windows and empty lines are allowed, as editors add
+// them.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <ranges>
+#include <sstream>
+
+#include "metrics/base/error.hpp"
+#include "metrics/base/name_table.hpp"
+#include "metrics/base/text_file.hpp"
+#include "results/ranking/ranking.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr Named<SystemAvailability> availabilities[] = {
+    {SystemAvailability::available, "available"},
+    {SystemAvailability::preview, "preview"},
+    {SystemAvailability::research, "research"}};
+
+using Cells = std::vector<std::string>;
+
+Cells cells_of(const std::string& line) {
+  Cells cells;
+  for (const auto cell : std::views::split(line, ',')) cells.emplace_back(cell.begin(), cell.end());
+  return cells;
+}
+
+/// Reads a table by run_id, its first column. `value_of(cells, refuse)` makes the value of a row or
+/// calls `refuse(why)`, which throws UserError: "FILE, line N: no `what` (why) A line is `header`:
+/// `rest`."
+template <class Value, class ValueOf>
+std::map<std::string, Value> read_run_table(const std::filesystem::path& file, const char* what,
+                                            const std::string& header, const char* rest,
+                                            ValueOf value_of) {
+  std::istringstream text(read_text_file(file));
+  std::map<std::string, Value> table;
+  const std::size_t width = cells_of(header).size();
+  std::size_t number = 0;
+  const auto refuse = [&](const std::string& why) {
+    throw UserError(
+        fmt::format("{}, line {}: no {}", file.string(), std::max<std::size_t>(1, number), what),
+        why, fmt::format("A line is {}{}.", header, rest));
+  };
+  for (std::string line; std::getline(text, line);) {
+    ++number;
+    if (line.ends_with('\r')) line.pop_back();
+    if (number == 1 && line != header) refuse("the first line is not " + header);
+    if (number == 1 || line.empty()) continue;
+    const Cells cells = cells_of(line);
+    if (cells.size() != width) refuse(fmt::format("'{}' has not {} values", line, width));
+    const Value value = value_of(cells, refuse);
+    if (!table.emplace(cells[0], value).second) refuse(cells[0] + " stands there twice");
+  }
+  if (number == 0) refuse("the file is empty");
+  return table;
+}
+
+}  // namespace
+
+SystemAvailability parse_availability(const std::string& name) {
+  return parse_name(availabilities, "availability", name);
+}
+
+const char* to_string(SystemAvailability availability) {
+  return name_of(availabilities, availability);
+}
+
+AvailabilityTable read_availability_table(const std::filesystem::path& file) {
+  return read_run_table<SystemAvailability>(
+      file, "availability", "run_id,availability", ": available, preview or research",
+      [](const Cells& cells, const auto& refuse) {
+        const auto* known = std::find_if(std::begin(availabilities), std::end(availabilities),
+                                         [&](const auto& one) { return cells[1] == one.name; });
+        if (known == std::end(availabilities)) refuse("'" + cells[1] + "' is none");
+        return known->value;
+      });
+}
+
+PowerTable read_power_table(const std::filesystem::path& file) {
+  return read_run_table<MeasuredPower>(
+      file, "measured power", "run_id,watts,level", ", the level 1, 2 or 3",
+      [](const Cells& cells, const auto& refuse) {
+        const std::string &number = cells[1], &level = cells[2];
+        char* end = nullptr;
+        const double watts = std::strtod(number.c_str(), &end);
+        const bool whole = !number.empty() && end == number.c_str() + number.size();
+        if (!whole || !std::isfinite(watts) || watts <= 0) refuse("watts are above 0");
+        if (level != "1" && level != "2" && level != "3") refuse("'" + level + "' is no level");
+        return MeasuredPower{watts, static_cast<PowerLevel>(level[0] - '0')};
+      });
+}
+
+}  // namespace heteroperf
