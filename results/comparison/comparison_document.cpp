@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "results/comparison/run_comparison.hpp"
+#include "results/text/number_text.hpp"
 
 namespace heteroperf {
 namespace {
@@ -94,8 +95,7 @@ Document comparison_document(const RunComparison& comparison) {
   }
   const auto side = [&](const std::string& key, const char* label, const std::string& run_id,
                         std::size_t runs) {
-    document.field(key + ".run_id", label, Unit::none, run_id,
-                   fmt::format("{} run{}", runs, runs == 1 ? "" : "s"));
+    document.field(key + ".run_id", label, Unit::none, run_id, counted(runs, "run"));
     document.data(key + ".runs", "runs", Unit::count, runs);
   };
   side("a", "A", comparison.name_a, comparison.runs_a);

@@ -75,24 +75,17 @@ void compare_fields(const RunDigest& mix, const RunDigest& run, std::vector<Prob
   differ("scale.emulated", mix.emulated ? "true" : "false", run.emulated ? "true" : "false");
 }
 
-std::map<std::string, std::uint64_t> counts_of(const RunDigest& run) {
-  std::map<std::string, std::uint64_t> counts;
-  for (const DeviceShare& share : run.devices) counts[share.device_class] += share.count;
-  return counts;
-}
-
 std::string counts_text(const std::map<std::string, std::uint64_t>& counts) {
-  std::string text;
-  for (const auto& [name, count] : counts) {
-    text += fmt::format("{}{} x {}", text.empty() ? "" : ", ", count, name);
-  }
+  const std::string text = joined(counts, ", ", [](const auto& entry) {
+    return fmt::format("{} x {}", entry.second, entry.first);
+  });
   return text.empty() ? "none" : text;
 }
 
 /// Each set must be one class, and the counts of all sets must be those of the mix.
 void check_classes(const RunSet& mix, const std::vector<RunSet>& alone,
                    std::vector<Problem>& problems) {
-  const auto wanted = counts_of(mix.runs.front());
+  const auto wanted = mix.runs.front().class_counts();
   if (wanted.size() < 2) {
     problems.push_back({mix.runs.front().run_id + " is no mix",
                         "its devices are " + counts_text(wanted), "Name the mixed run first."});
@@ -100,11 +93,11 @@ void check_classes(const RunSet& mix, const std::vector<RunSet>& alone,
   std::map<std::string, std::uint64_t> sum;
   for (const RunSet& set : alone) {
     for (const RunDigest& run : set.runs) {
-      if (run.devices == set.runs.front().devices && counts_of(run).size() == 1) continue;
+      if (run.devices == set.runs.front().devices && run.class_counts().size() == 1) continue;
       problems.push_back({run.run_id + " is no run of one class alone",
-                          "its devices are " + counts_text(counts_of(run)), ""});
+                          "its devices are " + counts_text(run.class_counts()), ""});
     }
-    for (const auto& [name, count] : counts_of(set.runs.front())) sum[name] += count;
+    for (const auto& [name, count] : set.runs.front().class_counts()) sum[name] += count;
   }
   if (problems.empty() && sum != wanted) {
     problems.push_back(
@@ -167,7 +160,7 @@ SideThroughput summary_of(const RunSet& set) {
   one.runs = values.size();
   one.throughput = mean(values);
   one.standard_error = standard_deviation(values) / std::sqrt(static_cast<double>(values.size()));
-  const auto counts = counts_of(set.runs.front());
+  const auto counts = set.runs.front().class_counts();
   one.device_class = counts.size() == 1 ? counts.begin()->first : counts_text(counts);
   for (const auto& [name, count] : counts) one.count += count;
   return one;
@@ -242,8 +235,7 @@ Document hetero_ratio_document(const HeteroRatio& ratio) {
   document.data("ci95", "95 % interval of the ratio", Unit::ratio, ratio.hsr_ci95);
   const auto rate = [&](double value) { return Datum(value).as(with_prefix(value, ratio.unit)); };
   document.field("mix.throughput", "mix: " + ratio.mix.device_class, Unit::work_per_second,
-                 rate(ratio.mix.throughput),
-                 fmt::format("{} run{}", ratio.mix.runs, ratio.mix.runs == 1 ? "" : "s"));
+                 rate(ratio.mix.throughput), counted(ratio.mix.runs, "run"));
   document.data("mix.runs", "runs of the mix", Unit::count, ratio.mix.runs);
   document.field("ideal_sum", "sum of the classes", Unit::work_per_second, rate(ratio.ideal_sum));
   document.data("unit", "unit of throughput", Unit::none, ratio.unit);

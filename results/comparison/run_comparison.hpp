@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "results/comparison/loss_conditions.hpp"
+#include "results/comparison/run_evidence.hpp"
 
 namespace heteroperf {
 

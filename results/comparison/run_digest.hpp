@@ -69,7 +69,9 @@ struct RunDigest {
   std::string unit_of(const ComparedMetric& metric) const;
   std::string key_text() const;  ///< all fields, one after another
   std::uint64_t device_count() const;
-  std::string gpus_text() const;  ///< "1 x NVIDIA A100 + 3 x NVIDIA H200"
+  std::map<std::string, std::uint64_t> class_counts() const;  ///< devices by class
+  std::string leaf(const std::string& path) const;  ///< of the environment; empty: not there
+  std::string gpus_text() const;                    ///< "1 x NVIDIA A100 + 3 x NVIDIA H200"
 };
 
 /// Reads record.json. Throws UserError with the path where it is missing, malformed, of another

@@ -24,6 +24,7 @@
 #include "results/record/record.hpp"
 #include "results/record/run_folder.hpp"
 #include "results/record/stored_document_json.hpp"
+#include "results/text/number_text.hpp"
 #include "results/text/sha256.hpp"
 
 namespace heteroperf {
@@ -84,13 +85,12 @@ bool moved_by_turns(const Json& record) {
 
 /// The devices that a rate belongs to, as "2 x cpu of 1 thread".
 std::string scale_class(const Json& record) {
-  std::string text;
-  for (const Json& device : value_at(record, "/scale/devices")) {
-    text += fmt::format("{}{} x {} of {} thread{}{}", text.empty() ? "" : ", ",
-                        device.at("count").dump(), device.at("class").get<std::string>(),
-                        device.at("threads").dump(), device.at("threads") == 1 ? "" : "s",
-                        device.at("emulated") == true ? ", emulated" : "");
-  }
+  const std::string text = joined(value_at(record, "/scale/devices"), ", ", [](const Json& device) {
+    return fmt::format("{} x {} of {} thread{}{}", device.at("count").dump(),
+                       device.at("class").get<std::string>(), device.at("threads").dump(),
+                       device.at("threads") == 1 ? "" : "s",
+                       device.at("emulated") == true ? ", emulated" : "");
+  });
   return moved_by_turns(record) ? text + ", by turns" : text;
 }
 
@@ -287,12 +287,20 @@ std::uint64_t RunDigest::device_count() const {
   return count;
 }
 
+std::map<std::string, std::uint64_t> RunDigest::class_counts() const {
+  std::map<std::string, std::uint64_t> counts;
+  for (const DeviceShare& share : devices) counts[share.device_class] += share.count;
+  return counts;
+}
+
+std::string RunDigest::leaf(const std::string& path) const {
+  const auto found = environment.find(path);
+  return found == environment.end() ? std::string() : found->second;
+}
+
 std::string RunDigest::gpus_text() const {
-  std::string text;
-  for (const auto& [model, count] : gpus) {
-    text += fmt::format("{}{} x {}", text.empty() ? "" : " + ", count, model);
-  }
-  return text;
+  return joined(gpus, " + ",
+                [](const auto& gpu) { return fmt::format("{} x {}", gpu.second, gpu.first); });
 }
 
 RunDigest parse_run_digest(const std::string& text, const std::filesystem::path& record) {

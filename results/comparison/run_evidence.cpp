@@ -6,6 +6,11 @@
 // them looks like a change of the program.
 //
 // Everything is computed on logarithms, so the change is a ratio and both directions weigh alike.
+//
+// A loss fingerprint is the hash of a run's losses, bit for bit. Floating-point sums depend on
+// their order, so two correct programs give one fingerprint only under equal conditions: the same
+// seed, the same plan and number of groups, the same processor, GPUs and library. Where one of
+// these differs the fingerprint is not judged, as its change would say nothing about the program.
 
 #include "results/comparison/run_evidence.hpp"
 
@@ -124,6 +129,18 @@ void sort_by_date(RunSet& set) {
   });
 }
 
+constexpr const char* loss_conditions[] = {"/seeds/run",      "/plan_summary",     "/config/seed",
+                                           "/scale/groups",   "/system/cpu/model", "/system/gpus",
+                                           "/system/libtorch"};
+
+/// A leaf that only some of the records have differs too.
+bool differs_at(const RunPairs& runs, const char* path) {
+  const std::string first = runs.base.runs.front().leaf(path);
+  const auto differs = [&](const RunDigest& run) { return run.leaf(path) != first; };
+  return std::any_of(runs.base.runs.begin(), runs.base.runs.end(), differs) ||
+         std::any_of(runs.head.runs.begin(), runs.head.runs.end(), differs);
+}
+
 }  // namespace
 
 std::size_t RunPairs::blocks() const {
@@ -156,6 +173,13 @@ RunPairs require_pairs(const std::vector<std::filesystem::path>& base,
   require_disjoint(base_runs, head_runs, name_base, name_head);
   require_comparable(base_runs, head_runs, name_base, name_head);
   return arranged(std::move(base_runs), std::move(head_runs));
+}
+
+std::string why_losses_may_differ(const RunPairs& runs) {
+  for (const char* path : loss_conditions) {
+    if (differs_at(runs, path)) return std::string(path + 1) + " differs";
+  }
+  return {};
 }
 
 std::optional<RunEvidence> evidence_of(const RunPairs& runs, const ComparedMetric& metric) {

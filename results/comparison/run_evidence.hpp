@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "metrics/sequential_test.hpp"
@@ -34,6 +35,15 @@ RunPairs arranged(RunSet base, RunSet head);
 RunPairs require_pairs(const std::vector<std::filesystem::path>& base,
                        const std::vector<std::filesystem::path>& head, const std::string& name_base,
                        const std::string& name_head);
+
+/// A metric that was not judged, and why.
+struct SkippedMetric {
+  std::string name, reason;
+};
+
+/// Returns in words the first condition that differs among the runs of both sides, or an empty
+/// text. Losses agree bit for bit only from one seed, in one order of sums, on one processor.
+std::string why_losses_may_differ(const RunPairs& runs);
 
 /// The evidence of the runs about one statistical metric.
 struct RunEvidence {

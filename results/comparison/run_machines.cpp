@@ -11,14 +11,15 @@
 #include <algorithm>
 #include <numeric>
 
+#include "results/text/number_text.hpp"
+
 namespace heteroperf {
 namespace {
 
 /// Empty where the machine did not tell.
 std::string leaf(const RunDigest& run, const char* path) {
-  const auto found = run.environment.find(path);
-  const bool known = found != run.environment.end() && found->second != "unavailable";
-  return known ? found->second : std::string();
+  const std::string text = run.leaf(path);
+  return text == "unavailable" ? std::string() : text;
 }
 
 /// All three parts must be known, else the text would be equal for unlike machines.
@@ -35,11 +36,9 @@ std::string gpu_proportions(const RunDigest& run) {
   if (run.gpus.size() == 1) return run.gpus.begin()->first;
   std::uint64_t common = 0;
   for (const auto& [model, ranks] : run.gpus) common = std::gcd(common, ranks);
-  std::string text;
-  for (const auto& [model, ranks] : run.gpus) {
-    text += fmt::format("{}{} {}", text.empty() ? "" : " to ", ranks / common, model);
-  }
-  return text;
+  return joined(run.gpus, " to ", [&](const auto& gpu) {
+    return fmt::format("{} {}", gpu.second / common, gpu.first);
+  });
 }
 
 }  // namespace
@@ -63,12 +62,10 @@ std::string gpus_beside_classes(const RunDigest& run) {
 /// The class of a device is a name that somebody chose in a cluster description, and it need not
 /// say which hardware it was.
 std::string devices_text(const RunDigest& run, const std::string& times) {
-  std::string text;
-  for (const DeviceShare& share : run.devices) {
-    text += fmt::format("{}{} {} {}", text.empty() ? "" : " + ", share.count, times,
-                        share.device_class);
-  }
-  return text + gpus_beside_classes(run);
+  const std::string classes = joined(run.devices, " + ", [&](const DeviceShare& share) {
+    return fmt::format("{} {} {}", share.count, times, share.device_class);
+  });
+  return classes + gpus_beside_classes(run);
 }
 
 }  // namespace heteroperf

@@ -54,15 +54,12 @@ std::string count_text(const GateReport& report) {
 /// The amount of evidence in the unit of the order in which the runs ran.
 std::string runs_text(const GateReport& report) {
   if (report.order == RunOrder::apart) {
-    return fmt::format("{} run{} of each, not interleaved", report.blocks,
-                       report.blocks == 1 ? "" : "s");
+    return counted(report.blocks, "run") + " of each, not interleaved";
   }
   if (report.order == RunOrder::lockstep) {
-    return fmt::format("{} pair{} of processes in lockstep", report.blocks,
-                       report.blocks == 1 ? "" : "s");
+    return counted(report.blocks, "pair") + " of processes in lockstep";
   }
-  return fmt::format("{} block{} of base, head, head, base", report.blocks,
-                     report.blocks == 1 ? "" : "s");
+  return counted(report.blocks, "block") + " of base, head, head, base";
 }
 
 /// The noise is the widest half width of the control, as a percentage of the value.
@@ -150,10 +147,10 @@ std::vector<std::string> gate_remarks(const GateReport& report) {
   if (report.lockstep) {
     const LockstepFacts& facts = *report.lockstep;
     remarks.push_back(fmt::format(
-        "lockstep: {} quads of turns of {} step{}; fresh processes of one program differ by {:.2f} "
+        "lockstep: {} quads of turns of {}; fresh processes of one program differ by {:.2f} "
         "% (standard deviation); a program that stood still used {:.2f} % of a core",
-        facts.quads, facts.steps_per_turn, facts.steps_per_turn == 1 ? "" : "s",
-        100 * facts.process_spread, 100 * facts.idle_cpu_share));
+        facts.quads, counted(facts.steps_per_turn, "step"), 100 * facts.process_spread,
+        100 * facts.idle_cpu_share));
   }
   for (const std::string& note : report.notes) remarks.push_back(note);
   return remarks;

@@ -322,10 +322,9 @@ class GateJudge {
   }
 
   std::string nothing_to_gate() const {
-    std::string text;
-    for (const SkippedMetric& one : report_.skipped) {
-      text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", one.name, one.reason);
-    }
+    const std::string text = joined(report_.skipped, "; ", [](const SkippedMetric& skipped) {
+      return skipped.name + ": " + skipped.reason;
+    });
     return text.empty() ? "the records hold none of the metrics" : text;
   }
 

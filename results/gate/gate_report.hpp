@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "metrics/base/error.hpp"
-#include "results/comparison/loss_conditions.hpp"
+#include "results/comparison/run_evidence.hpp"
 
 namespace heteroperf {
 

@@ -11,8 +11,6 @@
 namespace heteroperf {
 namespace {
 
-const char* plural(std::size_t count) { return count == 1 ? "" : "s"; }
-
 /// A single change is written in full; of several the first few are named.
 std::string marks_text(const std::vector<std::string>& changes) {
   constexpr std::size_t most_named = 3;
@@ -41,9 +39,8 @@ Table points_table(const HistorySeries& series, const ComparedMetric& metric) {
   using enum Audience;
   constexpr std::size_t shown_commit = 18;
   Table table{"",
-              fmt::format("{}: {} run{}, {} change{}", series.label, series.points.size(),
-                          plural(series.points.size()), series.changes.size(),
-                          plural(series.changes.size())),
+              fmt::format("{}: {}, {}", series.label, counted(series.points.size(), "run"),
+                          counted(series.changes.size(), "change")),
               {{"", "#", Unit::count, people},
                {"run_id", "run", Unit::none, programs},
                {"created_utc", "date", Unit::none},

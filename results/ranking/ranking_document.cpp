@@ -39,12 +39,6 @@ std::string published_text(const PublishedScore& score) {
   return text + " (" + score.remark + ")";
 }
 
-/// The value in the run's record; empty where it has none.
-std::string environment_leaf(const RunDigest& run, const std::string& path) {
-  const auto found = run.environment.find(path);
-  return found == run.environment.end() ? std::string() : found->second;
-}
-
 std::string ops_text(const RankEntry& entry) {
   return with_interval(entry.ops_per_second, entry.ops_ci95, entry.runs.size(), operations_unit);
 }
@@ -161,8 +155,8 @@ void add_entry(const RankList& list, const RankEntry& entry, Table& table) {
              run.nodes > 0 ? Datum(run.nodes) : Datum(),
              entry.availability ? to_string(*entry.availability) : Datum(),
              fmt::format("{}", fmt::join(run.device_threads, "+")),
-             words(environment_leaf(run, "/scale/transport")),
-             words(environment_leaf(run, "/plan_summary")),
+             words(run.leaf("/scale/transport")),
+             words(run.leaf("/plan_summary")),
              to_string(entry.basis),
              fmt::format("{}", fmt::join(ids, " ")),
              "ranked",
@@ -213,18 +207,18 @@ std::string scale_text(const RankEntry& entry) {
   for (std::size_t i = 0; i < entry.run->devices.size(); ++i) {
     const DeviceShare& share = entry.run->devices[i];
     const std::uint64_t threads = entry.run->device_threads[i];
-    text += fmt::format("{}{} x {} of {} thread{}", text.empty() ? "" : " + ", share.count,
-                        share.device_class, threads, threads == 1 ? "" : "s");
+    text += fmt::format("{}{} x {} of {}", text.empty() ? "" : " + ", share.count,
+                        share.device_class, counted(threads, "thread"));
   }
   return text + gpus_beside_classes(*entry.run);
 }
 
 /// A leaf of the record, if the entries of the list differ in it; else an empty text.
 std::string distinction(const RankList& list, const RankEntry& entry, const char* path) {
-  const std::string text = environment_leaf(*entry.run, path);
-  const bool differs = std::any_of(
-      list.entries.begin(), list.entries.end(),
-      [&](const RankEntry& other) { return environment_leaf(*other.run, path) != text; });
+  const std::string text = entry.run->leaf(path);
+  const bool differs =
+      std::any_of(list.entries.begin(), list.entries.end(),
+                  [&](const RankEntry& other) { return other.run->leaf(path) != text; });
   return differs ? text : std::string();
 }
 

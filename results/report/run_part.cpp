@@ -8,6 +8,7 @@
 #include <map>
 
 #include "results/report/run_sections.hpp"
+#include "results/text/number_text.hpp"
 
 namespace heteroperf {
 namespace {
@@ -23,8 +24,8 @@ std::string workload_text(const ReportRun& run) {
     text = fmt::format("{} {} {}", workload->name, workload->size, workload->precision);
   }
   if (scale != nullptr) {
-    text += fmt::format("{}{} rank{} over {}", text.empty() ? "" : ", ", scale->ranks,
-                        scale->ranks == 1 ? "" : "s", scale->transport);
+    text += fmt::format("{}{} over {}", text.empty() ? "" : ", ", counted(scale->ranks, "rank"),
+                        scale->transport);
   }
   return text;
 }

@@ -76,23 +76,19 @@ ReportSection list_section(const RunSet& runs) {
 
 // ---------------------------------------------------------------- mixed against homogeneous
 
-using ClassCount = std::pair<std::string, std::uint64_t>;
+using ClassCount = std::pair<const std::string, std::uint64_t>;
 
 /// The class and the number of its devices, if the run has one class only.
 std::optional<ClassCount> only_class(const RunDigest& run) {
-  std::map<std::string, std::uint64_t> counts;
-  for (const DeviceShare& share : run.devices) counts[share.device_class] += share.count;
+  const auto counts = run.class_counts();
   if (counts.size() != 1) return std::nullopt;
   return *counts.begin();
 }
 
 /// The runs of each class of `mix` alone, with as many devices; empty unless all are there.
 std::vector<RunSet> alone_of(const RunDigest& mix, const RunSet& runs) {
-  std::map<std::string, std::uint64_t> counts;
-  for (const DeviceShare& share : mix.devices) counts[share.device_class] += share.count;
   std::vector<RunSet> alone;
-  for (const auto& [name, count] : counts) {
-    const ClassCount wanted{name, count};
+  for (const ClassCount& wanted : mix.class_counts()) {
     RunSet set;
     for (const RunDigest& run : runs.runs) {
       if (run.graph_hash == mix.graph_hash && only_class(run) == wanted) set.runs.push_back(run);
@@ -232,8 +228,8 @@ ReportChart trend_chart(const HistorySeries& series, const RunHistory& history,
                      change.before, change.after),
          true});
   }
-  chart.description = fmt::format("{} runs, {} lasting change{} of level.", series.points.size(),
-                                  series.changes.size(), series.changes.size() == 1 ? "" : "s");
+  chart.description = fmt::format("{} runs, {} of level.", series.points.size(),
+                                  counted(series.changes.size(), "lasting change"));
   chart.note =
       "The bar about a run is its own 95 % interval. The scale shows at least 5 % about the "
       "median.";

@@ -74,12 +74,6 @@ std::optional<std::string> fixed_work(const RunDigest& run, ScalingKind kind) {
   return fmt::format("{} samples a step and rank", *run.samples_per_step / run.ranks);
 }
 
-/// A leaf of the record's environment; empty where the record lacks it.
-std::string leaf_of(const RunDigest& run, const std::string& path) {
-  const auto found = run.environment.find(path);
-  return found == run.environment.end() ? std::string() : found->second;
-}
-
 /// Degrees and schedule of a plan.
 struct PlanShape {
   std::string pipeline, tensor, data, schedule;
@@ -89,7 +83,7 @@ struct PlanShape {
 /// a record without one.
 std::optional<PlanShape> plan_shape(const RunDigest& run) {
   constexpr std::string_view by = " x ", part = ", ";
-  const std::string summary = leaf_of(run, "/plan_summary");
+  const std::string summary = run.leaf("/plan_summary");
   const std::size_t tensor = summary.find(by), data = summary.find(by, tensor + by.size()),
                     schedule = summary.find(part),
                     rest = summary.find(part, schedule + part.size());
@@ -130,14 +124,14 @@ FamilyTraits traits_of(const RunDigest& run) {
                       {"graph", run.graph_hash},
                       {"unit", run.unit},
                       {"emulated", run.emulated ? "yes" : "no"},
-                      {"transport", leaf_of(run, "/scale/transport")}};
+                      {"transport", run.leaf("/scale/transport")}};
   for (const KeyField& field : run.key) {
     if (field.name != "workload.hash" && field.name != "scale") traits[field.name] = field.value;
   }
   for (const auto& [path, value] : run.workload_leaves) {
     if (path.starts_with("/workload/config/")) traits[path] = value;
   }
-  for (const char* path : plan_settings) traits[path] = leaf_of(run, path);
+  for (const char* path : plan_settings) traits[path] = run.leaf(path);
   return traits;
 }
 

@@ -14,6 +14,7 @@
 #include "metrics/statistics.hpp"
 #include "results/report/downsample.hpp"
 #include "results/report/run_sections.hpp"
+#include "results/text/number_text.hpp"
 
 namespace heteroperf {
 namespace {
@@ -79,7 +80,7 @@ void fill_bins(const std::vector<double>& sorted, ReportChart& chart) {
     chart.categories.push_back(fmt::format("{:.{}f}–{:.{}f}", from, digits, from + width, digits));
   }
   chart.series.push_back(std::move(counts));
-  chart.note = fmt::format("{} bin{}, width by Freedman and Diaconis.", bins, bins == 1 ? "" : "s");
+  chart.note = counted(bins, "bin") + ", width by Freedman and Diaconis.";
   if (beyond > 0) {
     chart.note += fmt::format(" The last one also holds {} longer steps, up to {:.4g} s.", beyond,
                               sorted.back());

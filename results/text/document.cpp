@@ -100,12 +100,7 @@ std::string raw_text(const Datum& value) {
                  [](const std::string& text) { return text; },
                  [](const std::vector<Member>&) { return std::string(); },
                  [](const std::shared_ptr<const Table>&) { return std::string(); },
-                 [](const std::vector<Datum>& list) {
-                   std::string text;
-                   for (const Datum& element : list)
-                     text += (text.empty() ? "" : " ") + raw_text(element);
-                   return text;
-                 },
+                 [](const std::vector<Datum>& list) { return joined(list, " ", raw_text); },
                  [](auto scalar) { return fmt::format("{}", scalar); }},
       value.data);
 }
@@ -385,10 +380,7 @@ const char* short_name(Unit unit) {
 std::string value_text(const Datum& value, Unit unit) {
   if (!value.shown.empty() || value.absent()) return value.shown;
   if (const auto* list = std::get_if<std::vector<Datum>>(&value.data)) {
-    std::string text;
-    for (const Datum& element : *list)
-      text += (text.empty() ? "" : ", ") + value_text(element, unit);
-    return text;
+    return joined(*list, ", ", [&](const Datum& element) { return value_text(element, unit); });
   }
   if (const auto* flag = std::get_if<bool>(&value.data)) return *flag ? "yes" : "no";
   const auto number = number_of(value);
@@ -425,21 +417,20 @@ std::string console_text(const Document& document, const TextStyle& style) {
 }
 
 std::string markdown_text(const Document& document) {
-  std::string all =
-      printed(document,
-              Overloaded{[](const std::vector<const DocumentField*>& fields) {
-                           std::string text = "| | |\n|---|---|\n";
-                           for (const DocumentField* field : fields) {
-                             text += fmt::format("| {} | {} |\n", markdown_cell(field->label),
-                                                 markdown_cell(told(*field)));
-                           }
-                           return text + '\n';
-                         },
-                         [](const Table& table) { return markdown_text(table) + '\n'; },
-                         [](const Line& line) {
-                           const bool heading = line.kind == Line::Kind::heading;
-                           return (heading ? "### " : "") + markdown_cell(line.text) + "\n\n";
-                         }});
+  std::string all = printed(
+      document, Overloaded{[](const std::vector<const DocumentField*>& fields) {
+                             std::string text = "| | |\n|---|---|\n";
+                             for (const DocumentField* field : fields) {
+                               text += fmt::format("| {} | {} |\n", markdown_cell(field->label),
+                                                   markdown_cell(told(*field)));
+                             }
+                             return text + '\n';
+                           },
+                           [](const Table& table) { return markdown_text(table) + '\n'; },
+                           [](const Line& line) {
+                             const bool heading = line.kind == Line::Kind::heading;
+                             return (heading ? "### " : "") + markdown_cell(line.text) + "\n\n";
+                           }});
   // A blank line ends each part; the last one needs none.
   if (!all.empty()) all.pop_back();
   return all;

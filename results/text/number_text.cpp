@@ -64,7 +64,7 @@ bool is_useful(const Interval& interval) {
 }
 
 std::string useless_interval(std::size_t runs) {
-  return fmt::format("{} run{}: no useful interval", runs, runs == 1 ? "" : "s");
+  return counted(runs, "run") + ": no useful interval";
 }
 
 /// The interval has the prefix of its value, which stands in front of it once.

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <optional>
 #include <string>
 
@@ -41,6 +43,20 @@ std::string with_interval(double value, const std::optional<Interval>& ci95, std
 /// "75.1 % [74.2, 76.0]", else as with_interval().
 std::string percent_with_interval(double fraction, const std::optional<Interval>& ci95,
                                   std::size_t runs);
+
+/// "1 run", "2 runs".
+template <class Count>
+std::string counted(Count count, const char* noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+/// What `text_of` says about each element, with the separator between.
+template <class Range, class TextOf>
+std::string joined(const Range& range, const char* separator, TextOf text_of) {
+  std::string text;
+  for (const auto& element : range) text += (text.empty() ? "" : separator) + text_of(element);
+  return text;
+}
 
 /// "-6.0 %" of the ratio 0.94.
 std::string change_text(double ratio);

@@ -34,7 +34,7 @@
 #include "metrics/base/cache_folder.hpp"
 #include "metrics/base/error.hpp"
 #include "results/comparison/journal_memory.hpp"
-#include "results/comparison/loss_conditions.hpp"
+#include "results/comparison/run_evidence.hpp"
 #include "results/record/run_folder.hpp"
 #include "runners/cluster/shared_module.hpp"
 #include "runners/engine/checkpoint/checkpoint.hpp"
