@@ -18,7 +18,6 @@
 #include "results/comparison/parallel_rows.hpp"
 #include "results/comparison/record_doubt.hpp"
 #include "results/comparison/run_copies.hpp"
-#include "results/record/missing_run.hpp"
 #include "results/record/run_folder.hpp"
 #include "results/record/suite_record.hpp"
 #include "results/sweep/sweep_index.hpp"

@@ -3,7 +3,7 @@
 // gives, and `verify` then finds nothing wrong. Of a damaged journal the lines before the damage
 // become the journal, while the whole file stays beside it, so nothing is lost. A suite is
 // recovered workload by workload; nothing is made of runs that belong to another suite.
-#include "results/record/recover.hpp"
+#include "results/record/run_folder.hpp"
 
 #include <fmt/format.h>
 

@@ -17,7 +17,6 @@
 #include "metrics/base/document_kind.hpp"
 #include "metrics/base/random.hpp"
 #include "metrics/base/text_file.hpp"
-#include "results/record/missing_run.hpp"
 #include "results/record/record.hpp"
 #include "results/record/samples_h5.hpp"
 #include "results/text/canonical_json.hpp"
@@ -135,6 +134,23 @@ std::vector<fs::path> journals_in(const fs::path& folder) {
   }
   std::sort(journals.begin(), journals.end());
   return journals;
+}
+
+UserError no_such_run(const fs::path& path) {
+  const fs::path home = home_of(path);
+  std::error_code error;
+  if (!fs::is_directory(home, error)) {
+    return UserError("no such run: " + path.string(), "there is no folder " + home.string());
+  }
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(home, error)) {
+    names.push_back(entry.path().filename().string());
+  }
+  const std::string nearest = nearest_name(path.filename().string(), names);
+  return UserError("no such run: " + path.string(), "no file or folder has that name",
+                   nearest.empty()
+                       ? "`heteroperf run` makes one and prints its path."
+                       : "Did you mean '" + (path.parent_path() / nearest).string() + "'?");
 }
 
 /// A file inside a folder means its folder; a file of another kind is told what it is.

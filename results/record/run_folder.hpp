@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "metrics/base/error.hpp"
 #include "results/journal/journal.hpp"
 
 namespace heteroperf {
@@ -47,6 +48,10 @@ std::filesystem::path part_of(const std::filesystem::path& home, const std::stri
 /// The journal of a run in this folder; of a suite those of its workloads, by name.
 std::vector<std::filesystem::path> journals_in(const std::filesystem::path& folder);
 
+/// There is nothing at `path`; names the nearest of what lies beside it, as most such paths have a
+/// typing mistake.
+UserError no_such_run(const std::filesystem::path& path);
+
 /// The run or suite folder that `path` means: a folder, a link to one, or a file inside one. Throws
 /// UserError when there is neither journal, record nor suite.json.
 RunFiles open_run_folder(const std::filesystem::path& path);
@@ -65,5 +70,16 @@ struct FinishedRun {
   std::vector<std::string> warnings;  ///< "samples.h5 is absent (…)"
 };
 FinishedRun finish_run(const RunFiles& files);
+
+/// Rebuilds record.json, samples.h5 and the companion files from the journal of an interrupted run;
+/// of a suite, those of each workload and then suite.json, also where that is gone and the journals
+/// name the suite.
+///
+/// A torn last line stays where it is, does not count, and the record names its length and the hash
+/// of the whole file, so that `verify` passes afterwards. Of a journal with another damaged line
+/// the lines before it are kept; the whole file stays beside it as damaged-1.jsonl, with a warning.
+/// Throws Error{verification} where a suite.json has other workloads than its journals name or a
+/// workload is not the suite's own.
+FinishedRun recover(const std::filesystem::path& path);
 
 }  // namespace heteroperf

@@ -3,9 +3,12 @@
 // file, so the same journal gives the same columns and a full disk is met by an ordinary write.
 // Columns are cut into chunks, shuffled and deflated. `verify` reads an archive back that may be a
 // stranger's: it opens only what lies where this program puts it, with this program's layout, types
-// and filters, follows no link, and decodes chunks itself (sample_chunk.hpp). A build without HDF5
+// and filters, follows no link, and decodes chunks itself: HDF5's filters would allocate whatever
+// length the compressed bytes claim, or load a plug-in that the file names. A build without HDF5
 // has the functions at the end, which say so.
 #include "results/record/samples_h5.hpp"
+
+#include <zlib.h>
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/text_file.hpp"
@@ -23,12 +26,45 @@
 #include <vector>
 
 #include "results/record/run_folder.hpp"
-#include "results/record/sample_chunk.hpp"
 #include "results/record/sample_columns.hpp"
 #include "results/text/sha256.hpp"
 #endif
 
 namespace heteroperf {
+namespace {
+
+/// Inflates into a buffer of the expected size; nothing where the result has another one.
+std::optional<std::string> inflated_chunk(std::string_view stored, std::size_t bytes) {
+  std::string values(bytes, '\0');
+  uLongf size = bytes;
+  const int result = uncompress(reinterpret_cast<Bytef*>(values.data()), &size,
+                                reinterpret_cast<const Bytef*>(stored.data()), stored.size());
+  if (result != Z_OK || size != bytes) return std::nullopt;
+  return values;
+}
+
+/// Undoes the shuffle filter, which puts the first bytes of all values first, then all second
+/// bytes, and so on, since such runs of bytes compress better.
+std::string in_value_order(std::string_view shuffled, std::size_t rows, std::size_t value_bytes) {
+  std::string values(shuffled.size(), '\0');
+  for (std::size_t row = 0; row < rows; ++row) {
+    for (std::size_t i = 0; i < value_bytes; ++i) {
+      values[row * value_bytes + i] = shuffled[i * rows + row];
+    }
+  }
+  return values;
+}
+
+}  // namespace
+
+std::optional<std::string> chunk_values(std::string_view stored, ChunkFilters filters,
+                                        std::size_t rows, std::size_t value_bytes) {
+  std::optional<std::string> values(stored);
+  if (filters.deflate) values = inflated_chunk(stored, rows * value_bytes);
+  if (!values || values->size() != rows * value_bytes) return std::nullopt;
+  if (filters.shuffle) values = in_value_order(*values, rows, value_bytes);
+  return values;
+}
 
 #if HETEROPERF_WITH_HDF5
 namespace {

@@ -3,7 +3,7 @@
 // and which of them the run is. So an edited suite.json, a missing run or a run of another suite
 // shows in the first lines. Workloads are run in their order: a run behind one that is missing
 // means that the missing one was taken away. Only the first fault is kept.
-#include "results/record/suite_journals.hpp"
+#include "results/record/suite_record.hpp"
 
 #include <fmt/format.h>
 

@@ -19,8 +19,8 @@
 #include <span>
 #include <string>
 
+#include "results/record/record.hpp"
 #include "results/record/run_folder.hpp"
-#include "results/record/show.hpp"
 #include "results/record/suite_record.hpp"
 #include "results/sweep/sweep_index.hpp"
 #include "suite/config/reproduce.hpp"

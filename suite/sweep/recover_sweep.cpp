@@ -13,7 +13,6 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/text_file.hpp"
 #include "results/comparison/run_digest.hpp"
-#include "results/record/recover.hpp"
 #include "results/record/run_folder.hpp"
 
 namespace heteroperf {

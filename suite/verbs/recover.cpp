@@ -2,11 +2,11 @@
 // written line by line and is whole up to the last line, which is all that a record needs. A suite
 // or a sweep is an index over its runs; a damaged index is rebuilt from their journals after their
 // records. The result is then printed as `show` would.
-#include "results/record/recover.hpp"
+#include "results/record/run_folder.hpp"
 
 #include <fmt/format.h>
 
-#include "results/record/show.hpp"
+#include "results/record/record.hpp"
 #include "results/scaling/sweep_report.hpp"
 #include "results/text/text_escapes.hpp"
 #include "suite/program/verb.hpp"

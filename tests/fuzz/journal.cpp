@@ -7,7 +7,6 @@
 #include "results/journal/journal.hpp"
 #include "results/record/record.hpp"
 #include "results/record/sample_columns.hpp"
-#include "results/record/show.hpp"
 #include "results/record/verify.hpp"
 #include "results/text/sha256.hpp"
 #include "tests/fuzz/hostile_input.hpp"

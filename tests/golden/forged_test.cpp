@@ -17,7 +17,6 @@
 #include "results/comparison/record_doubt.hpp"
 #include "results/comparison/run_set.hpp"
 #include "results/journal/events_json.hpp"
-#include "results/record/recover.hpp"
 #include "results/record/run_folder.hpp"
 #include "results/record/verify.hpp"
 #include "results/text/sha256.hpp"

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "results/record/record.hpp"
-#include "results/record/sample_chunk.hpp"
 #include "results/record/samples_h5.hpp"
 #include "tests/unit/results/sample_run.hpp"
 

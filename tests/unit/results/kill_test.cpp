@@ -16,7 +16,7 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/text_file.hpp"
 #include "results/comparison/run_set.hpp"
-#include "results/record/recover.hpp"
+#include "results/record/run_folder.hpp"
 #include "results/record/verify.hpp"
 #include "tests/unit/results/agreeing_run.hpp"
 

@@ -1,4 +1,4 @@
-#include "results/record/show.hpp"
+#include "results/record/record.hpp"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,6 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/text_file.hpp"
-#include "results/record/record.hpp"
-#include "results/record/recover.hpp"
 #include "results/record/run_folder.hpp"
 #include "results/record/suite_record.hpp"
 #include "tests/unit/results/sample_run.hpp"

@@ -10,10 +10,10 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/text_file.hpp"
 #include "results/journal_checks/plan_outline.hpp"
-#include "results/record/recover.hpp"
+#include "results/record/record.hpp"
 #include "results/record/ruleset.hpp"
+#include "results/record/run_folder.hpp"
 #include "results/record/samples_h5.hpp"
-#include "results/record/show.hpp"
 #include "results/record/suite_record.hpp"
 #include "tests/unit/results/sample_run.hpp"
 

@@ -4,7 +4,7 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/precision_goal.hpp"
-#include "results/record/suite_journals.hpp"
+#include "results/record/suite_record.hpp"
 #include "suite/config/reproduce.hpp"
 #include "suite/config/run_config_json.hpp"
 #include "suite/program/catalog.hpp"
