@@ -4,8 +4,6 @@
 #include <cmath>
 #include <numbers>
 
-#include "metrics/base/name_table.hpp"
-
 namespace heteroperf {
 /// The rate rises linearly over the warm-up, and then follows the schedule to its final share.
 double learning_rate_at(const OptimizerRecipe& recipe, std::uint64_t step) {
@@ -24,10 +22,6 @@ double learning_rate_at(const OptimizerRecipe& recipe, std::uint64_t step) {
                            : 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
   return peak * (recipe.final_fraction + (1.0 - recipe.final_fraction) * shape);
 }
-
-const char* to_string(Precision precision) { return value_name(precision); }
-const char* to_string(OptimizerKind kind) { return value_name(kind); }
-const char* to_string(LearningRateSchedule schedule) { return value_name(schedule); }
 
 Precision parse_precision(const std::string& name) {
   return parse_value_name<Precision>("precision", name);

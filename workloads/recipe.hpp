@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "metrics/base/name_table.hpp"
+
 namespace heteroperf {
 
 /// The number format of weights and activations.
@@ -40,9 +42,6 @@ struct OptimizerRecipe {
 /// Returns the learning rate of step `step`, counted from 0.
 double learning_rate_at(const OptimizerRecipe& recipe, std::uint64_t step);
 
-const char* to_string(Precision precision);
-const char* to_string(OptimizerKind kind);
-const char* to_string(LearningRateSchedule schedule);
 /// These throw UserError naming the nearest valid name.
 Precision parse_precision(const std::string& name);
 OptimizerKind parse_optimizer_kind(const std::string& name);

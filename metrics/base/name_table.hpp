@@ -50,9 +50,8 @@ constexpr auto values_of(const Row (&table)[size]) {
 /// Returns the name of a value whose enum has a `value_names(Enum)` beside it, which lists the
 /// names in the order of the enum. JSON readers take the same list (strict_json.hpp).
 template <class Enum>
-constexpr auto value_name(Enum value) {
-  return value_names(value)[static_cast<std::size_t>(value)];
-}
+requires requires(Enum value) { value_names(value); }
+constexpr auto to_string(Enum value) { return value_names(value)[static_cast<std::size_t>(value)]; }
 
 /// Finds the value of such an enum by its name. Throws unknown_name().
 template <class Enum>

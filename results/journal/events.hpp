@@ -1,12 +1,16 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <tuple>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "metrics/base/name_table.hpp"
 #include "metrics/ops.hpp"
 
 namespace heteroperf {
@@ -16,6 +20,18 @@ namespace heteroperf {
 ///
 /// All times are nanoseconds on rank 0's monotonic clock: whoever reports a step of another process
 /// or host translates its clock first. A group is a set of ranks that trains one model together.
+///
+/// An event ends with the list of its fields, in the order in which they are written; a field's key
+/// is its name. The rank has no place in the list, since every line has it in front of its fields.
+/// Stored journals are read by these names, so a name is never changed or given to something else.
+/// A field that older journals lack is a std::optional, a text or a list: these may be absent, and
+/// anything else must be there. Enumerations are written by their `value_names`, which stay too.
+#define HETEROPERF_FIELDS(...) HETEROPERF_FIELDS_AS(#__VA_ARGS__, __VA_ARGS__)
+/// Lists fields whose keys are other words than their names.
+#define HETEROPERF_FIELDS_AS(names, ...)                \
+  auto fields() { return std::tie(__VA_ARGS__); }       \
+  auto fields() const { return std::tie(__VA_ARGS__); } \
+  static constexpr std::string_view field_names = names
 
 /// JSON text of one object or array, embedded in the line as it is (key order kept).
 struct JsonText {
@@ -28,6 +44,7 @@ struct SuitePlan {
   std::string run_id, created_utc;
   std::vector<std::string> workloads;  ///< in their order, each once; also their folders' names
   friend bool operator==(const SuitePlan&, const SuitePlan&) = default;
+  HETEROPERF_FIELDS(run_id, created_utc, workloads);
 };
 
 /// Swept keys and their values at one point, {"scale.ranks", "2"}, in the order of the axes.
@@ -43,6 +60,7 @@ struct SweepPlace {
   std::uint64_t repeat = 0;                    ///< repetition of the point, from 0
   std::uint64_t seed = 0;
   friend bool operator==(const SweepPlace&, const SweepPlace&) = default;
+  HETEROPERF_FIELDS(sweep_id, created_utc, command, axes, point, number, repeat, seed);
 };
 
 /// First line of every journal.
@@ -59,21 +77,27 @@ struct StartEvent {
   std::optional<SuitePlan> suite = {};   ///< the suite that the run is part of
   std::string suite_workload = {};       ///< which of the suite's workloads it is
   std::optional<SweepPlace> sweep = {};  ///< absent: no sweep started the run
+  HETEROPERF_FIELDS(run_id, created_utc, argv, reproduce, quick, program_version, git_commit,
+                    build_type, binary_sha256, parent, parent_step, lockstep, suite, suite_workload,
+                    sweep);
 };
 
 /// The request holds all settings of the run, with defaults filled in.
 struct ConfigEvent {
   JsonText config;  ///< the effective configuration
+  HETEROPERF_FIELDS(config);
 };
 /// The machine: its hosts and processors, and the CPUs or the GPU that each rank is bound to.
 struct SystemEvent {
   JsonText system;
+  HETEROPERF_FIELDS(system);
 };
 /// The plan says how the ranks divide the model, or, in a search, which groups they form.
 struct PlanEvent {
   JsonText plan;
   std::string summary =
       {};  ///< "pp 2 x tp 1 x dp 1, zb-h1, 8 micro-batches of 4"; empty for a search
+  HETEROPERF_FIELDS(plan, summary);
 };
 
 /// A class of devices as the run uses it.
@@ -83,18 +107,24 @@ struct DeviceCount {
   std::uint32_t threads = 1;  ///< per device
   bool emulated = false;      ///< paced on a modelled timeline; never ranked
   friend bool operator==(const DeviceCount&, const DeviceCount&) = default;
+  HETEROPERF_FIELDS_AS("class, count, emulated, threads", device_class, count, emulated, threads);
 };
 /// The size of the run. A run of one model has one group, whose ranks are all ranks.
 struct ScaleEvent {
   std::int32_t ranks = 1, groups = 1;
   std::string transport;
   std::vector<DeviceCount> devices;
+  HETEROPERF_FIELDS(ranks, groups, transport, devices);
 };
 
 /// A classifier answers once per image; a language model predicts every token.
 enum class WorkloadFamily { classifier, language_model };
+constexpr std::array<const char*, 2> value_names(WorkloadFamily) {
+  return {"classifier", "language_model"};
+}
 /// The measure by which a result is good: the accuracy shall be high, the loss low.
 enum class QualityMeasure { accuracy, loss };
+constexpr std::array<const char*, 2> value_names(QualityMeasure) { return {"accuracy", "loss"}; }
 
 /// The model in training. `graph` is given for workloads with one fixed model; a search names the
 /// graph in each trial.
@@ -116,19 +146,27 @@ struct WorkloadEvent {
   std::optional<double> quality_target;
   JsonText config;  ///< the workload's own settings: optimizer recipe, batches, search space
   std::vector<std::pair<std::string, std::uint64_t>> seeds;
+  HETEROPERF_FIELDS(name, size, family, unit, precision, units_per_sample, samples_per_step,
+                    parameters, graph_hash, graph, data, data_fingerprint, data_kind, loss_floor,
+                    error_floor, quality, quality_target, config, seeds);
 };
 
 /// The run, or one group of it, enters a phase; the previous one ends. `measure` begins after the
 /// warm-up, `finish` after the last training step.
 enum class Phase { setup, warmup, measure, evaluate, finish };
+constexpr std::array<const char*, 5> value_names(Phase) {
+  return {"setup", "warmup", "measure", "evaluate", "finish"};
+}
 struct PhaseEvent {
   Phase phase = Phase::setup;
   std::optional<std::int32_t> group;  ///< absent: the whole run
+  HETEROPERF_FIELDS(phase, group);
 };
 
 /// Where the wall time of a step went, mean over the ranks of the group.
 struct StepSplit {
   double compute_s = 0, communication_s = 0, bubble_s = 0, data_s = 0, other_s = 0;
+  HETEROPERF_FIELDS(compute_s, communication_s, bubble_s, data_s, other_s);
 };
 
 /// One optimizer step of one group, training only; in order per group.
@@ -141,6 +179,8 @@ struct StepEvent {
   Ops ops_strict;
   double loss = 0, gradient_norm = 0;  ///< may be NaN or infinite
   StepSplit split;
+  HETEROPERF_FIELDS(group, trial, n, t_start_ns, t_end_ns, samples, tokens, ops_strict, loss,
+                    gradient_norm, split);
 };
 
 /// The goal of a run that ends once its throughput is known well enough (`PrecisionGoal`).
@@ -151,18 +191,23 @@ struct UntilEvent {
   std::uint32_t blocks = 0;
   double misses = 0;
   std::optional<std::uint32_t> fewest_blocks = {};  ///< absent: as many as `blocks`
+  HETEROPERF_FIELDS(requested_fraction, fewest_steps, fewest_s, blocks, misses, fewest_blocks);
 };
 
 /// The throughput was looked at after the last step before this line.
 struct LookEvent {
   std::int64_t t_start_ns = 0, t_end_ns = 0;  ///< the steady window then
   bool settled = true;                        ///< its steps did not become faster any more
+  HETEROPERF_FIELDS(t_start_ns, t_end_ns, settled);
 };
 
 /// A trial is `running` on its first line. On its last it has trained through all rungs
 /// (`completed`), was cut as one of the worse (`stopped`), had a loss that is not finite
 /// (`diverged`), met an error (`failed`), or the search ended first (`truncated`).
 enum class TrialStatus { running, completed, stopped, diverged, failed, truncated };
+constexpr std::array<const char*, 6> value_names(TrialStatus) {
+  return {"running", "completed", "stopped", "diverged", "failed", "truncated"};
+}
 
 /// A trial starts (`running`) or reaches an outcome; each once.
 struct TrialEvent {
@@ -182,6 +227,8 @@ struct TrialEvent {
   std::string reason;
   std::int64_t t_start_ns = 0;
   std::optional<std::int64_t> t_end_ns;  ///< absent while it runs
+  HETEROPERF_FIELDS(id, parent, group, morph, graph_hash, graph, hyper_parameters, rung, steps, ops,
+                    quality, loss, state, reason, t_start_ns, t_end_ns);
 };
 
 /// Loss and accuracy on held-out samples. Its operations are never part of OPS.
@@ -196,6 +243,9 @@ struct EvalEvent {
   Ops ops_strict;
   std::int64_t t_start_ns = 0, t_end_ns = 0;
   std::optional<bool> is_final = {};  ///< "final" in the journal
+  HETEROPERF_FIELDS_AS(
+      "group, trial, samples, loss, accuracy, ops_strict, t_start_ns, t_end_ns, final", group,
+      trial, samples, loss, accuracy, ops_strict, t_start_ns, t_end_ns, is_final);
 };
 
 /// One observed step as seen by one rank's dispatcher.
@@ -206,12 +256,14 @@ struct ObservedEvent {
   Ops executed, strict, recompute;  ///< this rank's; `strict` from the graph and its samples
   std::uint64_t calls = 0;
   std::vector<std::string> unknown;  ///< tensor operators outside the fixed list
+  HETEROPERF_FIELDS(group, trial, n, executed, strict, recompute, calls, unknown);
 };
 
 /// A rank tells at its end the most memory that it held at once.
 struct MemoryEvent {
   std::int32_t rank = 0;
   std::uint64_t peak_bytes = 0;
+  HETEROPERF_FIELDS(peak_bytes);
 };
 
 /// Place of a rank in the plan of a fixed model, and what the plan says that it holds.
@@ -225,6 +277,9 @@ struct RankPlanEvent {
                 buffers_bytes = 0;
   std::optional<std::uint64_t> limit_bytes;  ///< memory of its device class
   std::optional<double> busy_s;              ///< predicted computing of one step, modelled
+  HETEROPERF_FIELDS(position, stages, tensor_index, tensor_degree, device_class, weights_bytes,
+                    gradients_bytes, optimizer_bytes, activations_bytes, buffers_bytes, limit_bytes,
+                    busy_s);
 };
 
 /// The prediction of the simulator for the plan, on the modelled time of emulated devices.
@@ -233,6 +288,7 @@ struct PredictionEvent {
   double samples_per_s = 0;
   double bubble_rate = 0;           ///< 1 − Σ busy / (ranks · step_time_s)
   double pipeline_bubble_rate = 0;  ///< bubble of the schedule alone, over its makespan
+  HETEROPERF_FIELDS(step_time_s, samples_per_s, bubble_rate, pipeline_bubble_rate);
 };
 
 /// Where the wall time of one rank went, over its steps of the measured phase.
@@ -242,6 +298,7 @@ struct RankTimeEvent {
   double wall_s = 0;  ///< first start to last end; what lies between steps is `other_s`
   StepSplit split;    ///< sums
   Ops strict, recompute;
+  HETEROPERF_FIELDS(group, first_step, steps, wall_s, split, strict, recompute);
 };
 
 /// The computing time of one rank in each step of the measured phase.
@@ -250,6 +307,7 @@ struct RankStepsEvent {
   std::uint64_t first_step = 0, steps = 0;
   std::uint64_t steps_per_value = 1;     ///< a value is the mean of so many; the last of fewer
   std::vector<std::int64_t> compute_ns;  ///< [step]
+  HETEROPERF_FIELDS(group, first_step, steps, steps_per_value, compute_ns);
 };
 
 /// The lateness of an emulated rank against its modelled timeline, since the start.
@@ -258,6 +316,7 @@ struct PacingEvent {
   double dilation = 1;  ///< real seconds per modelled second
   std::uint64_t operations = 0, late = 0;
   double worst_lateness_s = 0;
+  HETEROPERF_FIELDS(dilation, operations, late, worst_lateness_s);
 };
 
 /// A class of a mixed cluster alone: what its own best plan was predicted to do, and did where it
@@ -269,6 +328,8 @@ struct BaselineEvent {
   std::optional<double> planned_samples_per_s, samples_per_s;
   std::string folder, record_sha256;  ///< its own run's, below this one's folder
   std::string reason;                 ///< why a number is missing
+  HETEROPERF_FIELDS(device_class, count, plan, planned_samples_per_s, samples_per_s, folder,
+                    record_sha256, reason);
 };
 
 /// Fingerprint of a rank's parameters; equal on all ranks of a group that hold the same share at
@@ -279,12 +340,14 @@ struct ChecksumEvent {
   std::uint64_t n = 0;  ///< steps done
   std::string fingerprint;
   std::string share = {};  ///< "stages 0,2; tensor 1 of 2"; empty: the whole model
+  HETEROPERF_FIELDS(group, trial, n, share, fingerprint);
 };
 
 /// Wall time the run has spent on counting, clocks and journal, on its busiest rank; a later line
 /// replaces an earlier one.
 struct OverheadEvent {
   double measurement_s = 0;
+  HETEROPERF_FIELDS(measurement_s);
 };
 
 /// Other load on the logical CPUs that the ranks of one host may use, from the first step
@@ -300,6 +363,8 @@ struct HostLoadEvent {
   std::optional<std::int32_t> first_rank = {};  ///< first on the host
   /// The kernel's mean over a minute (proc_loadavg(5)), the run's own processes included.
   std::optional<double> load_before = {}, load_after = {};
+  HETEROPERF_FIELDS(seconds, cpus, other_cpus, thermal_events, thermal_throttled_s,
+                    quota_throttled_s, host, first_rank, load_before, load_after);
 };
 
 /// For how long a rank's GPU was held below its clocks from the first step to the last evaluation,
@@ -310,11 +375,13 @@ struct GpuSlowdownEvent {
   std::int32_t rank = 0;
   double seconds = 0;
   std::optional<double> thermal_s, power_s;  ///< slowed by heat, by its power limit
+  HETEROPERF_FIELDS(host, gpu, seconds, thermal_s, power_s);
 };
 
 /// `rule` names the ruleset's rule this bears on; may be empty.
 struct WarningEvent {
   std::string text, rule;
+  HETEROPERF_FIELDS(text, rule);
 };
 
 /// The rate that all ranks together reach with the fastest product of each, over one interval.
@@ -330,6 +397,8 @@ struct PeakEvent {
   /// While it was measured, at most: the share of a host's CPUs that others had, or of the time
   /// that a rank had no CPU.
   std::optional<double> other_load = {};
+  HETEROPERF_FIELDS(ops_per_second, precision, source, memory_bytes_per_second, memory_reason,
+                    products, tried, mm_ops_per_second, other_load);
 };
 
 /// The cost of the search's master, once no group asks any more.
@@ -340,6 +409,8 @@ struct SearchEvent {
   std::uint64_t groups_lost = 0;
   double proposal_p50_s = 0, proposal_p99_s = 0;  ///< making one proposal
   double idle_s = 0;  ///< groups' waiting at the master, arrival to answer, summed
+  HETEROPERF_FIELDS(proposals, duplicates, answers, groups_lost, proposal_p50_s, proposal_p99_s,
+                    idle_s);
 };
 
 /// A checkpoint is whole and on disk.
@@ -347,18 +418,24 @@ struct CheckpointEvent {
   std::uint64_t n = 0;      ///< steps done; its folder is checkpoints/step-<n>
   std::uint64_t bytes = 0;  ///< in all its files
   double seconds = 0;       ///< in which the ranks did not train, on rank 0
+  HETEROPERF_FIELDS(n, bytes, seconds);
 };
 
 /// The outcome of a run: it did what was asked for, it was interrupted, or it met an error.
 enum class RunStatus { complete, partial, failed };
+constexpr std::array<const char*, 3> value_names(RunStatus) {
+  return {"complete", "partial", "failed"};
+}
 /// This is the last line of every journal that ended in order.
 struct StopEvent {
   RunStatus status = RunStatus::complete;
   std::string reason;
   std::int32_t exit_code = 0;
+  HETEROPERF_FIELDS(status, reason, exit_code);
 };
 
-/// Every kind of journal line. The index of a kind is its place in the table of names (events.cpp).
+/// Every kind of journal line. The index of a kind is its place in the table of names
+/// (events_json.cpp).
 using Event = std::variant<StartEvent, ConfigEvent, SystemEvent, PlanEvent, ScaleEvent,
                            WorkloadEvent, PhaseEvent, StepEvent, UntilEvent, LookEvent, TrialEvent,
                            EvalEvent, ObservedEvent, MemoryEvent, ChecksumEvent, RankPlanEvent,
@@ -368,10 +445,5 @@ using Event = std::variant<StartEvent, ConfigEvent, SystemEvent, PlanEvent, Scal
 
 /// "start", "config", … as in the journal.
 const char* kind_name(const Event& event);
-const char* to_string(WorkloadFamily family);
-const char* to_string(QualityMeasure measure);
-const char* to_string(Phase phase);
-const char* to_string(TrialStatus state);
-const char* to_string(RunStatus status);
 
 }  // namespace heteroperf

@@ -104,7 +104,7 @@ nlohmann::json to_json(const Efficiency& efficiency) {
   if (!efficiency.shape.empty()) entry["shape"] = efficiency.shape;
   if (!efficiency.precision.empty()) entry["precision"] = efficiency.precision;
   if (!efficiency.source.empty()) entry["source"] = efficiency.source;
-  if (efficiency.provenance) entry["provenance"] = value_name(*efficiency.provenance);
+  if (efficiency.provenance) entry["provenance"] = to_string(*efficiency.provenance);
   return entry;
 }
 

@@ -86,7 +86,7 @@ void EfficiencyMatrix::add(const OperationKey& key, const Rate& rate) {
 }
 
 void EfficiencyMatrix::add(const DeviceKey& key, const Value& value) {
-  const char* name = value_name(key.second);
+  const char* name = to_string(key.second);
   if (key.first.empty()) throw UserError(fmt::format("{} of no device class", name));
   const bool may_be_zero = key.second != DeviceQuantity::memory_bytes &&
                            key.second != DeviceQuantity::memory_bytes_per_s;

@@ -15,7 +15,7 @@ constexpr int matrix_format_version = 1;
 
 /// Writes provenance and source behind an entry.
 void put_origin(Json& entry, const Origin& origin) {
-  entry["provenance"] = value_name(origin.provenance);
+  entry["provenance"] = to_string(origin.provenance);
   if (!origin.source.empty()) entry["source"] = origin.source;
 }
 
@@ -29,7 +29,7 @@ Json rate_json(const EfficiencyMatrix::OperationKey& key, const EfficiencyMatrix
 }
 
 Json value_json(const EfficiencyMatrix::DeviceKey& key, const EfficiencyMatrix::Value& value) {
-  Json entry = {{"class", key.first}, {"quantity", value_name(key.second)}, {"value", value.value}};
+  Json entry = {{"class", key.first}, {"quantity", to_string(key.second)}, {"value", value.value}};
   put_origin(entry, value.origin);
   return entry;
 }
@@ -39,7 +39,7 @@ Json link_json(const EfficiencyMatrix::LinkKey& key, const EfficiencyMatrix::Cur
   for (const LinkCurve::Point& point : curve.curve.points()) {
     points.push_back({{"bytes", point.size.value()}, {"time_s", point.time.value()}});
   }
-  Json entry = {{"scope", value_name(std::get<0>(key))},
+  Json entry = {{"scope", to_string(std::get<0>(key))},
                 {"between", {std::get<1>(key), std::get<2>(key)}},
                 {"points", std::move(points)}};
   put_origin(entry, curve.origin);

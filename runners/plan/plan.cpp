@@ -7,10 +7,7 @@
 
 #include <algorithm>
 
-#include "metrics/base/name_table.hpp"
-
 namespace heteroperf {
-const char* to_string(Recomputation recomputation) { return value_name(recomputation); }
 
 int Plan::ranks() const {
   // Ranks are numbered without gaps, so the largest says how many there are.

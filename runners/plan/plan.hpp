@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "metrics/base/id.hpp"
+#include "metrics/base/name_table.hpp"
 #include "runners/cluster/efficiency_matrix.hpp"
 #include "runners/cluster/link_curve.hpp"
 
@@ -21,9 +22,6 @@ enum class Recomputation { none, selective, full };
 constexpr std::array<const char*, 3> value_names(Recomputation) {
   return {"none", "selective", "full"};
 }
-
-const char* to_string(Recomputation recomputation);
-/// Throws UserError naming the nearest.
 
 /// One copy of a stage. Its ranks share every layer (tensor parallelism of degree `ranks.size()`).
 struct StageReplica {

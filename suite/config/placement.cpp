@@ -100,7 +100,7 @@ void give_gpus(const ScaleConfig& config, std::vector<RankBinding>& bindings) {
   std::map<std::string, int> taken;
   for (std::size_t rank = 0; rank < bindings.size(); ++rank) {
     const RankDevice device = devices[devices.size() == 1 ? 0 : rank];
-    bindings[rank].device = value_name(device);
+    bindings[rank].device = to_string(device);
     if (device == RankDevice::cuda) bindings[rank].gpu = taken[bindings[rank].host]++;
   }
 }

@@ -24,7 +24,7 @@ std::vector<Setting> spelled_out(const RunConfig& config, bool launched) {
   std::vector<Setting> settings;
   if (!launched) settings.push_back({"scale.ranks", fmt::format("{}", config.scale.ranks)});
   settings.push_back({"scale.threads_per_rank", fmt::format("{}", config.scale.threads_per_rank)});
-  if (!launched) settings.push_back({"scale.transport", value_name(config.scale.transport)});
+  if (!launched) settings.push_back({"scale.transport", to_string(config.scale.transport)});
   if (contains(workloads_with("model.size"), config.workload)) {
     settings.push_back({"model.size", config.model.size});
   }

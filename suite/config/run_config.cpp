@@ -198,7 +198,7 @@ std::string shown_value(const std::vector<Setting>& settings, const std::string&
 std::string to_string(const std::vector<RankDevice>& devices) {
   std::string text;
   for (const RankDevice device : devices) {
-    text += (text.empty() ? "" : ",") + std::string(value_name(device));
+    text += (text.empty() ? "" : ",") + std::string(to_string(device));
   }
   return text;
 }

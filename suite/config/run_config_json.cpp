@@ -234,7 +234,7 @@ Json to_value(const Percent& percent) { return percent.value; }
 Json to_value(const std::vector<RankDevice>& devices) { return to_string(devices); }
 template <class T>
 Json to_value(const T& value) {
-  if constexpr (std::is_enum_v<T>) return value_name(value);
+  if constexpr (std::is_enum_v<T>) return to_string(value);
   return value;
 }
 template <class T>

@@ -184,7 +184,7 @@ CommReport CommSession::heading() const {
   report.request = request_;
   report.ranks = harness().size();
   const bool on_devices = is_on_devices(request_);
-  report.transport = on_devices ? value_name(Transport::nccl) : harness().transport();
+  report.transport = on_devices ? to_string(Transport::nccl) : harness().transport();
   report.path = on_devices ? group_->path() : harness().path();
   report.clusters = clusters_;
   for (const RankDescriptor& rank : descriptors_) {

@@ -100,7 +100,7 @@ ScaleEvent scale_event(const PreparedRun& run) {
   ScaleEvent scale;
   scale.ranks = run.placement.ranks;
   scale.groups = std::max(1, run.groups);
-  scale.transport = value_name(run.config.scale.transport);
+  scale.transport = to_string(run.config.scale.transport);
   scale.devices = devices_of(run);
   return scale;
 }

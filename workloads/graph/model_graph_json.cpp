@@ -30,7 +30,7 @@ const std::string default_branch = "main";
 template <class Value>
 Json value_to_json(const Value& value) {
   if constexpr (std::is_enum_v<Value>) {
-    return value_name(value);
+    return to_string(value);
   } else {
     return value;
   }

@@ -103,7 +103,7 @@ class MpiCommunicator final : public Communicator, public PathReport {
   HostPath host_path() const override { return path_; }
   const std::string& path_reason() const override { return path_reason_; }
   std::string path() const override {
-    return std::string(value_name(path_)) + " (" + path_reason_ + ")";
+    return std::string(to_string(path_)) + " (" + path_reason_ + ")";
   }
 
   void all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) override {

@@ -20,7 +20,7 @@ TEST_P(LargeBuffers, OnMpi) {
 // meetings for a busy machine, and no count that grows with the buffer.
 INSTANTIATE_TEST_SUITE_P(Mpi, LargeBuffers,
                          testing::Values(HostPath::messages, HostPath::single_copy),
-                         [](const auto& one) { return std::string(value_name(one.param)); });
+                         [](const auto& one) { return std::string(to_string(one.param)); });
 
 }  // namespace
 }  // namespace heteroperf

@@ -3,7 +3,7 @@
 #include <sstream>
 
 #include "metrics/base/text_file.hpp"
-#include "results/journal/event_fields.hpp"
+#include "results/journal/events_json.hpp"
 
 namespace heteroperf {
 namespace {
@@ -14,7 +14,7 @@ void add_fields(std::vector<FieldRow>& rows) {
     using E = std::variant_alternative_t<index, Event>;
     E event{};
     const std::string line = kind_name(Event(E{}));
-    detail::Fields<E>::visit(event, [&](const char* name, const auto&) {
+    visit_fields(event, [&](const std::string& name, const auto&) {
       rows.push_back({line, name, ""});
     });
     add_fields<index + 1>(rows);
