@@ -44,9 +44,8 @@ template <class E,
 void check_operations(CheckedJournal& run, LineCheck& check) {
   for_lines<E>(run.journal, [&](std::size_t line, const E& event) {
     const auto expected = (run.graphs.*strict)(event.trial, event.samples);
-    check.hold(
-        line, expected == event.ops_strict, [&] { return counted(expected); },
-        [&] { return event.ops_strict.to_string(); });
+    check.hold(line, expected == event.ops_strict, "{}", "{1}", counted(expected),
+               event.ops_strict.to_string());
   });
 }
 

@@ -30,12 +30,15 @@ class LineCheck {
     if (expected == actual || wrong_) return;
     tell(line, fmt::format("{} {}", field, expected), fmt::format("{} {}", field, actual));
   }
-  /// As equal(), for rules that are no equality. `expected` and `actual` are called only for the
-  /// line that is told, since texts are dear where a journal has a million lines.
-  template <class Text, class OtherText>
-  void hold(std::size_t line, bool holds, Text&& expected, OtherText&& actual) {
+  /// As equal(), for rules that are no equality. `expected` and `actual` are the forms of two texts
+  /// over the same values. They are filled in only for the line that is told, since texts are dear
+  /// where a journal has a million lines.
+  template <class... Values>
+  void hold(std::size_t line, bool holds, fmt::format_string<const Values&...> expected,
+            fmt::format_string<const Values&...> actual, const Values&... values) {
     ++count_;
-    if (!holds && !wrong_) tell(line, expected(), actual());
+    if (holds || wrong_) return;
+    tell(line, fmt::format(expected, values...), fmt::format(actual, values...));
   }
 
   /// Counts something that another place has held already.

@@ -90,11 +90,10 @@ void hold_start(const CheckedJournal& run, LineCheck& check) {
   // The command's words must end there: "run llm" is not the begin of "run llm-large".
   const bool whole = behind == start.reproduce.size() ||
                      (behind < start.reproduce.size() && start.reproduce[behind] == ' ');
-  check.hold(
-      1,
-      whole && is_one_command(start.reproduce) &&
-          (asked.quick || start.reproduce.find(" --quick") == std::string::npos),
-      [&] { return "reproduce with " + command; }, [&] { return start.reproduce; });
+  check.hold(1,
+             whole && is_one_command(start.reproduce) &&
+                 (asked.quick || start.reproduce.find(" --quick") == std::string::npos),
+             "{}", "{1}", "reproduce with " + command, start.reproduce);
 }
 
 /// Ranks, threads and transport are those of the request. A search divides its ranks into groups; a
@@ -237,8 +236,7 @@ void hold_number(LineCheck& check, std::size_t line, const char* field,
   const auto text = [&](const std::optional<double>& value) {
     return value ? fmt::format("{} {}", field, *value) : fmt::format("no {}", field);
   };
-  check.hold(
-      line, equal, [&] { return text(expected); }, [&] { return text(actual); });
+  check.hold(line, equal, "{}", "{1}", text(expected), text(actual));
 }
 
 }  // namespace
@@ -256,9 +254,8 @@ void check_opening(const CheckedJournal& run, LineCheck& check) {
       check.equal(i + 1, "kind", "one that follows the opening lines", kind);
     }
   }
-  check.hold(
-      1, run.outline.problem.empty(), [] { return "documents that say what runs"; },
-      [&] { return run.outline.problem; });
+  check.hold(1, run.outline.problem.empty(), "documents that say what runs", "{}",
+             run.outline.problem);
 }
 
 /// Holds each line that the request determines, as far as the journal has it.
@@ -278,10 +275,8 @@ void check_plan_line(const CheckedJournal& run, LineCheck& check) {
   const PlanOutline& plan = *run.outline.plan;
   const auto line = run.first<PlanEvent>();
   check.equal(line.line, "summary", plan.of_search ? "" : plan.shape().line(), line->summary);
-  check.hold(
-      line.line, is_every_rank(plan.groups, run.outline.asked->ranks),
-      [&] { return fmt::format("a place for each of {} ranks", run.outline.asked->ranks); },
-      [] { return "other ranks"; });
+  check.hold(line.line, is_every_rank(plan.groups, run.outline.asked->ranks),
+             "a place for each of {} ranks", "other ranks", run.outline.asked->ranks);
   if (plan.of_search) {
     if (run.scale) {
       check.equal(run.scale.line, "groups", plan.groups.size(),

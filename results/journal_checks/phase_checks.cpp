@@ -104,13 +104,9 @@ class PhaseOrder {
   /// more or less would move the window in which the throughput is measured.
   void take(std::size_t line, const PhaseEvent& event) {
     Progress& progress = progress_[event.group];
-    check_.hold(
-        line, follows(event, progress),
-        [&] {
-          return fmt::format("the phase of {} after {}", key_text(event.group),
-                             phase_text(progress.phase));
-        },
-        [&] { return std::string(to_string(event.phase)); });
+    check_.hold(line, follows(event, progress), "the phase of {} after {}", "{2}",
+                key_text(event.group), phase_text(progress.phase),
+                std::string(to_string(event.phase)));
     if (event.phase == Phase::measure) {
       check_.equal(line, "steps of warm-up", warmup_, progress.steps);
       progress.measured = true;
@@ -123,22 +119,16 @@ class PhaseOrder {
     const PhaseKey key = run_.is_search() ? PhaseKey(step.group) : std::nullopt;
     Progress& progress = progress_[key];
     ++progress.steps;
-    check_.hold(
-        line, progress.trains() && (progress.measured || progress.steps <= warmup_),
-        [&] {
-          return fmt::format("no step {} of {} in {}", progress.steps, key_text(key),
-                             phase_text(progress.phase));
-        },
-        [] { return std::string("one"); });
+    check_.hold(line, progress.trains() && (progress.measured || progress.steps <= warmup_),
+                "no step {} of {} in {}", "one", progress.steps, key_text(key),
+                phase_text(progress.phase));
   }
   /// A fixed model is evaluated in the end, trials all the time and the best one in the end.
   void take(std::size_t line, const EvalEvent& eval) {
     if (run_.is_search() && !eval.is_final.value_or(false)) return;
     const std::optional<Phase>& phase = progress_[std::nullopt].phase;
-    check_.hold(
-        line, phase == Phase::evaluate,
-        [&] { return fmt::format("no final evaluation in {}", phase_text(phase)); },
-        [] { return std::string("one"); });
+    check_.hold(line, phase == Phase::evaluate, "no final evaluation in {}", "one",
+                phase_text(phase));
   }
   /// The first rank writes its checksum when its training has ended.
   void take(std::size_t, const ChecksumEvent& event) {

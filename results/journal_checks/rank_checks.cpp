@@ -31,10 +31,8 @@ constexpr double shortest_span_s = 1;  // that such a share is looked at in
 /// Fails for a line that is due and is missing; the message points at the journal's last line.
 template <class E>
 void miss(const CheckedJournal& run, const std::string& whose, LineCheck& check) {
-  check.hold(
-      run.journal.lines.size(), false,
-      [&] { return fmt::format("a {} line of {} before it", kind_name(E{}), whose); },
-      [] { return std::string("none"); });
+  check.hold(run.journal.lines.size(), false, "a {} line of {} before it", "none", kind_name(E{}),
+             whose);
 }
 
 /// Holds a kind of line that each rank of the run writes once.
@@ -42,10 +40,8 @@ class EachRank {
  public:
   void hold(const CheckedJournal& run, std::size_t line, std::int32_t rank, LineCheck& check) {
     const bool is_new = seen_.insert(rank).second;
-    check.hold(
-        line, is_new && rank >= 0 && rank < run.ranks(),
-        [&] { return fmt::format("one line for each of {} ranks", run.ranks()); },
-        [&] { return fmt::format("{} of rank {}", is_new ? "a line" : "a second line", rank); });
+    check.hold(line, is_new && rank >= 0 && rank < run.ranks(), "one line for each of {} ranks",
+               "{1} of rank {2}", run.ranks(), is_new ? "a line" : "a second line", rank);
   }
   /// Tells the first rank whose line a complete run lacks; a run that was cut off may lack any.
   template <class E>
@@ -66,12 +62,9 @@ void hold_group(const CheckedJournal& run, std::size_t line, std::int32_t rank, 
   if (!run.outline.plan) return;
   const std::int32_t expected = run.outline.plan->group_of(rank);
   check.hold(
-      line, expected >= 0 && expected == group,
-      [&] {
-        return expected < 0 ? "a rank of the run"
-                            : fmt::format("rank {} in group {}", rank, expected);
-      },
-      [&] { return fmt::format("rank {} in group {}", rank, group); });
+      line, expected >= 0 && expected == group, "{}", "rank {1} in group {2}",
+      expected < 0 ? "a rank of the run" : fmt::format("rank {} in group {}", rank, expected), rank,
+      group);
 }
 
 /// Holds a kind of line that each rank writes once per training in which it takes part. A fixed
@@ -90,13 +83,10 @@ class EachTraining {
     const bool is_new = seen_.emplace(rank, trial).second;
     const auto place = trial ? group_of_trial_.find(*trial) : group_of_trial_.end();
     const bool of_group = !trial || (place != group_of_trial_.end() && place->second == group);
-    check.hold(
-        line, is_new && of_group && trial.has_value() == run_.is_search(),
-        [&] { return fmt::format("one line of a training of group {}", group); },
-        [&] {
-          return fmt::format("{} of {}", is_new ? "a line" : "a second line",
-                             trial ? fmt::format("trial {}", *trial) : "the one model");
-        });
+    check.hold(line, is_new && of_group && trial.has_value() == run_.is_search(),
+               "one line of a training of group {}", "{1} of {2}", group,
+               is_new ? "a line" : "a second line",
+               trial ? fmt::format("trial {}", *trial) : "the one model");
   }
   /// At the end, where a complete run has such a line of each rank of each training that took a
   /// step. After one that `may_fail` a rank may have no model any more, and nothing to say.
@@ -162,12 +152,9 @@ void hold_watched_time(const CheckedJournal& run, std::size_t line, double secon
                        LineCheck& check) {
   const std::int64_t open_ns = run.journal.lines[line - 1].t_ns - run.journal.lines.front().t_ns;
   const double open_s = static_cast<double>(open_ns) * nanosecond;
-  check.hold(
-      line,
-      seconds > 0 && (run.is_lockstep() ||  // whose journal's clock stands still at times
-                      seconds <= (1 + clock_share) * open_s + shortest_span_s),
-      [&] { return fmt::format("at most {} s", open_s); },
-      [&] { return fmt::format("{} s", seconds); });
+  // In lockstep the clock of the journal stands still at times.
+  const bool fits = run.is_lockstep() || seconds <= (1 + clock_share) * open_s + shortest_span_s;
+  check.hold(line, seconds > 0 && fits, "at most {} s", "{1} s", open_s, seconds);
 }
 
 std::string listed_stages(const std::vector<std::int32_t>& stages) {
@@ -306,10 +293,9 @@ void hold_rank_times(const CheckedJournal& run, const MeasuredSpan& measured, Li
   for_lines<RankTimeEvent>(run.journal, [&](std::size_t line, const RankTimeEvent& time) {
     add_to(sum, time.split);
     ++ranks;
-    check.hold(
-        line, std::fabs(time.wall_s - first->wall_s) <= apart_s + clock_share * first->wall_s,
-        [&] { return fmt::format("wall_s {} of other ranks", first->wall_s); },
-        [&] { return fmt::format("{}", time.wall_s); });
+    check.hold(line,
+               std::fabs(time.wall_s - first->wall_s) <= apart_s + clock_share * first->wall_s,
+               "wall_s {} of other ranks", "{1}", first->wall_s, time.wall_s);
   });
   if (ranks == 0 || ranks != run.ranks()) return;
   const auto all = static_cast<double>(ranks);
@@ -320,8 +306,7 @@ void hold_rank_times(const CheckedJournal& run, const MeasuredSpan& measured, Li
       near(measured.split.compute_s, mean.compute_s) && near(measured.split.data_s, mean.data_s) &&
           near(measured.split.communication_s, mean.communication_s) &&
           near(measured.split.bubble_s, mean.bubble_s),
-      [&] { return "in the mean over the ranks " + split_text(measured.split); },
-      [&] { return split_text(mean); });
+      "{}", "{1}", "in the mean over the ranks " + split_text(measured.split), split_text(mean));
 }
 
 /// The means that a `rank_steps` line has of a rank's steps, each times its number of steps, add up
@@ -341,10 +326,8 @@ void hold_compute_ns(std::size_t line, const RankStepsEvent& steps,
     left -= count;
   }
   const double rounded_s = nanosecond * static_cast<double>(steps.steps);  // each mean, to 1 ns
-  check.hold(
-      line, std::fabs(sum_s - all->second) <= rounded_s + sum_rounding * all->second,
-      [&] { return fmt::format("{} s of computing in all", all->second); },
-      [&] { return fmt::format("{} s", sum_s); });
+  check.hold(line, std::fabs(sum_s - all->second) <= rounded_s + sum_rounding * all->second,
+             "{} s of computing in all", "{1} s", all->second, sum_s);
 }
 
 /// Counts the steps that a training has done when it ends. A trial is known by its number alone, a
@@ -419,10 +402,8 @@ void check_hosts(const CheckedJournal& run, LineCheck& check) {
                       : fmt::format("{} and {}", share->second.first_rank, share->second.cpus),
                   fmt::format("{} and {}", load->first_rank.value_or(0), load->cpus));
       const double before = load->load_before.value_or(0), after = load->load_after.value_or(0);
-      check.hold(
-          i + 1, before >= 0 && after >= 0,
-          [] { return std::string("load averages of 0 or more"); },
-          [&] { return fmt::format("{} and {}", before, after); });
+      check.hold(i + 1, before >= 0 && after >= 0, "load averages of 0 or more", "{} and {}",
+                 before, after);
       hold_watched_time(run, i + 1, load->seconds, check);
     } else if (const auto* gpu = std::get_if<GpuSlowdownEvent>(&line.event)) {
       const RankHome* home = home_of_rank(run, gpu->rank);
@@ -431,9 +412,8 @@ void check_hosts(const CheckedJournal& run, LineCheck& check) {
       check.equal(i + 1, "gpu", gpus.emplace(gpu->rank, gpu->gpu).first->second, gpu->gpu);
       hold_watched_time(run, i + 1, gpu->seconds, check);
       const double thermal_s = gpu->thermal_s.value_or(0), power_s = gpu->power_s.value_or(0);
-      check.hold(
-          i + 1, thermal_s >= 0 && power_s >= 0, [] { return std::string("times of 0 s or more"); },
-          [&] { return fmt::format("{} and {} s", thermal_s, power_s); });
+      check.hold(i + 1, thermal_s >= 0 && power_s >= 0, "times of 0 s or more", "{} and {} s",
+                 thermal_s, power_s);
     }
   }
 }
@@ -461,10 +441,8 @@ void check_rank_plans(const CheckedJournal& run, LineCheck& check) {
                 *event.limit_bytes);
     const std::uint64_t all = event.weights_bytes + event.gradients_bytes + event.optimizer_bytes +
                               event.activations_bytes + event.buffers_bytes;
-    check.hold(
-        line, all <= *event.limit_bytes,
-        [&] { return fmt::format("at most {} bytes", *event.limit_bytes); },
-        [&] { return fmt::format("{} bytes", all); });
+    check.hold(line, all <= *event.limit_bytes, "at most {} bytes", "{1} bytes", *event.limit_bytes,
+               all);
   });
   each.expect_all<RankPlanEvent>(run, check);
 }
@@ -481,18 +459,13 @@ void check_predictions(const CheckedJournal& run, LineCheck& check) {
   for_lines<PredictionEvent>(run.journal, [&](std::size_t line, const PredictionEvent& event) {
     const double samples =
         run.workload ? static_cast<double>(run.workload->samples_per_step.value_or(0)) : 0;
-    check.hold(
-        line, near(samples, event.samples_per_s * event.step_time_s),
-        [&] { return fmt::format("{} samples a step", samples); },
-        [&] { return fmt::format("{}", event.samples_per_s * event.step_time_s); });
+    check.hold(line, near(samples, event.samples_per_s * event.step_time_s), "{} samples a step",
+               "{1}", samples, event.samples_per_s * event.step_time_s);
     const double idle = 1 - busy_s / (event.step_time_s * static_cast<double>(ranks));
-    check.hold(
-        line, near(idle, event.bubble_rate), [&] { return fmt::format("bubble_rate {}", idle); },
-        [&] { return fmt::format("{}", event.bubble_rate); });
-    check.hold(
-        line, event.pipeline_bubble_rate > -sum_rounding && event.pipeline_bubble_rate < 1,
-        [] { return std::string("a pipeline_bubble_rate from 0 to 1"); },
-        [&] { return fmt::format("{}", event.pipeline_bubble_rate); });
+    check.hold(line, near(idle, event.bubble_rate), "bubble_rate {}", "{1}", idle,
+               event.bubble_rate);
+    check.hold(line, event.pipeline_bubble_rate > -sum_rounding && event.pipeline_bubble_rate < 1,
+               "a pipeline_bubble_rate from 0 to 1", "{}", event.pipeline_bubble_rate);
   });
 }
 
@@ -527,9 +500,7 @@ void check_rank_times(const CheckedJournal& run, LineCheck& check) {
       // The first rank's clock is that of the step lines.
       if (time->rank != 0 || run.is_lockstep() || !has_all_steps(run)) continue;
       const double wall_s = static_cast<double>(measured.end_ns - measured.start_ns) * nanosecond;
-      check.hold(
-          i + 1, near(wall_s, time->wall_s), [&] { return fmt::format("wall_s {}", wall_s); },
-          [&] { return fmt::format("{}", time->wall_s); });
+      check.hold(i + 1, near(wall_s, time->wall_s), "wall_s {}", "{1}", wall_s, time->wall_s);
     } else if (const auto* steps = std::get_if<RankStepsEvent>(&event)) {
       each_steps.hold(run, i + 1, steps->rank, check);
       hold_group(run, i + 1, steps->rank, steps->group, check);
@@ -556,16 +527,12 @@ void check_rank_ends(const CheckedJournal& run, LineCheck& check) {
     if (const auto* memory = std::get_if<MemoryEvent>(&event)) {
       each_memory.hold(run, i + 1, memory->rank, check);
       const auto fewest = trained_bytes.find(memory->rank);
-      check.hold(
-          i + 1,
-          memory->peak_bytes <= most_memory_bytes &&
-              (fewest == trained_bytes.end() || memory->peak_bytes >= fewest->second),
-          [&] {
-            return fmt::format("{} bytes of weights and their updates, at most {}",
-                               fewest == trained_bytes.end() ? 0 : fewest->second,
-                               most_memory_bytes);
-          },
-          [&] { return fmt::format("a peak of {} bytes", memory->peak_bytes); });
+      check.hold(i + 1,
+                 memory->peak_bytes <= most_memory_bytes &&
+                     (fewest == trained_bytes.end() || memory->peak_bytes >= fewest->second),
+                 "{} bytes of weights and their updates, at most {}", "a peak of {2} bytes",
+                 fewest == trained_bytes.end() ? 0 : fewest->second, most_memory_bytes,
+                 memory->peak_bytes);
     } else if (const auto* checksum = std::get_if<ChecksumEvent>(&event)) {
       each_checksum.hold(i + 1, checksum->rank, checksum->group, checksum->trial, check);
       hold_checksum(run, i + 1, *checksum, done, check);
@@ -573,15 +540,11 @@ void check_rank_ends(const CheckedJournal& run, LineCheck& check) {
       each_pacing.hold(run, i + 1, pacing->rank, check);
       const double asked = run.outline.asked ? run.outline.asked->dilation : 0;
       if (asked > 0) check.equal(i + 1, "dilation", asked, pacing->dilation);
-      check.hold(
-          i + 1,
-          pacing->late <= pacing->operations && pacing->dilation > 0 &&
-              pacing->worst_lateness_s >= 0,
-          [&] { return fmt::format("at most {} late", pacing->operations); },
-          [&] {
-            return fmt::format("{}, by {} s, {} times slower", pacing->late,
-                               pacing->worst_lateness_s, pacing->dilation);
-          });
+      check.hold(i + 1,
+                 pacing->late <= pacing->operations && pacing->dilation > 0 &&
+                     pacing->worst_lateness_s >= 0,
+                 "at most {} late", "{1}, by {2} s, {3} times slower", pacing->operations,
+                 pacing->late, pacing->worst_lateness_s, pacing->dilation);
     } else if (const auto* peak = std::get_if<PeakEvent>(&event)) {
       check.equal(i + 1, "source", std::string("measured"), peak->source);
       const std::set<std::string> products(peak->products.begin(), peak->products.end());
@@ -589,12 +552,10 @@ void check_rank_ends(const CheckedJournal& run, LineCheck& check) {
       if (run.workload) {
         check.equal(i + 1, "precision", run.workload->precision, peak->precision);
       }
-      check.hold(
-          i + 1,
-          !peak->memory_bytes_per_second ||
-              (peak->memory_reason.empty() && *peak->memory_bytes_per_second > 0),
-          [] { return std::string("a rate of the memory, or why there is none"); },
-          [&] { return peak->memory_reason; });
+      check.hold(i + 1,
+                 !peak->memory_bytes_per_second ||
+                     (peak->memory_reason.empty() && *peak->memory_bytes_per_second > 0),
+                 "a rate of the memory, or why there is none", "{}", peak->memory_reason);
     }
   }
   each_memory.expect_all<MemoryEvent>(run, check);

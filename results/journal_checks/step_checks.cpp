@@ -68,9 +68,7 @@ std::string_view training_kind(bool of_trial) {
 template <class E>
 void hold_place(const CheckedJournal& run, std::size_t line, const E& event,
                 const TrialPlaces& trials, LineCheck& check) {
-  check.hold(
-      line, is_group(run, event.group), [] { return "a group of the run"; },
-      [&] { return fmt::format("group {}", event.group); });
+  check.hold(line, is_group(run, event.group), "a group of the run", "group {}", event.group);
   check.equal(line, "it is", training_kind(run.is_search()),
               training_kind(event.trial.has_value()));
   const auto group = event.trial ? trials.group(*event.trial) : std::nullopt;
@@ -95,13 +93,9 @@ void hold_final_samples(const CheckedJournal& run, std::size_t line, const EvalE
   const std::uint64_t fewest = rule.asked_samples, most = rule.most_generated_samples();
   const double wrong = std::round((1 - eval.accuracy) * static_cast<double>(eval.samples));
   const bool is_enough = wrong >= static_cast<double>(enough_wrong_answers) || eval.samples == most;
-  check.hold(
-      line, fewest <= eval.samples && eval.samples <= most && is_enough,
-      [&] {
-        return fmt::format("{} to {} samples, until {} answers are wrong", fewest, most,
-                           enough_wrong_answers);
-      },
-      [&] { return fmt::format("{} samples, {} wrong", eval.samples, wrong); });
+  check.hold(line, fewest <= eval.samples && eval.samples <= most && is_enough,
+             "{} to {} samples, until {} answers are wrong", "{3} samples, {4} wrong", fewest, most,
+             enough_wrong_answers, eval.samples, wrong);
 }
 
 /// Generated data always suffice for the samples that were asked for. Files may hold fewer, and
@@ -128,10 +122,8 @@ void hold_accuracy(const CheckedJournal& run, std::size_t line, const EvalEvent&
   const double right = eval.accuracy * targets;
   const bool whole =
       std::fabs(right - std::round(right)) <= whole_tolerance * std::max(1.0, targets);
-  check.hold(
-      line, whole && eval.accuracy >= 0 && eval.accuracy <= 1,
-      [&] { return fmt::format("an accuracy of whole answers among {}", targets); },
-      [&] { return fmt::format("{}", eval.accuracy); });
+  check.hold(line, whole && eval.accuracy >= 0 && eval.accuracy <= 1,
+             "an accuracy of whole answers among {}", "{1}", targets, eval.accuracy);
 }
 
 /// The final evaluation is the last one, and nothing is trained after it.
@@ -141,10 +133,9 @@ void hold_final_evaluation(const CheckedJournal& run, LineCheck& check) {
     const Event& event = run.journal.lines[i].event;
     const auto* eval = std::get_if<EvalEvent>(&event);
     const bool trains = std::holds_alternative<StepEvent>(event);
-    check.hold(
-        i + 1, final_line == 0 || (eval == nullptr && !trains),
-        [&] { return fmt::format("no more after the final evaluation in line {}", final_line); },
-        [&] { return kind_name(event); });
+    check.hold(i + 1, final_line == 0 || (eval == nullptr && !trains),
+               "no more after the final evaluation in line {}", "{1}", final_line,
+               kind_name(event));
     if (eval != nullptr && eval->is_final.value_or(false)) final_line = i + 1;
   }
 }
@@ -217,19 +208,16 @@ double measured_seconds(const CheckedJournal& run) {
 /// phases, so their distance may fall short of it by a little.
 void hold_duration(const CheckedJournal& run, std::size_t line, LineCheck& check) {
   const double asked_s = run.outline.asked->duration_s, measured_s = measured_seconds(run);
-  check.hold(
-      line, measured_s >= (1 - late_line_share) * asked_s - late_line_s,
-      [&] { return fmt::format("{} s measured, as asked for", asked_s); },
-      [&] { return fmt::format("{} s", measured_s); });
+  check.hold(line, measured_s >= (1 - late_line_share) * asked_s - late_line_s,
+             "{} s measured, as asked for", "{1} s", asked_s, measured_s);
 }
 
 /// A warning that names a rule has that rule's name in its text.
 void hold_warnings(const CheckedJournal& run, LineCheck& check) {
   for_lines<WarningEvent>(run.journal, [&](std::size_t line, const WarningEvent& warning) {
     const bool named = warning.text.find(": " + warning.rule + " (") != std::string::npos;
-    check.hold(
-        line, warning.rule.empty() || named, [&] { return "a text of rule " + warning.rule; },
-        [&] { return warning.text; });
+    check.hold(line, warning.rule.empty() || named, "{}", "{1}", "a text of rule " + warning.rule,
+               warning.text);
   });
 }
 
@@ -250,10 +238,8 @@ void check_step_samples(const CheckedJournal& run, LineCheck& check) {
     hold_place(run, i + 1, *step, trials, check);
     check.equal(i + 1, "samples", step->trial ? trials.samples(run, *step->trial) : of_plan,
                 step->samples);
-    check.hold(
-        i + 1, step->gradient_norm >= 0 || (std::isnan(step->gradient_norm) && may_diverge),
-        [] { return "a gradient_norm of 0 or more"; },
-        [&] { return fmt::format("{}", step->gradient_norm); });
+    check.hold(i + 1, step->gradient_norm >= 0 || (std::isnan(step->gradient_norm) && may_diverge),
+               "a gradient_norm of 0 or more", "{}", step->gradient_norm);
   }
 }
 
@@ -285,10 +271,9 @@ void check_evaluations(const CheckedJournal& run, LineCheck& check) {
     hold_evaluated_samples(run, i + 1, *eval, *first.event, check);
     hold_accuracy(run, i + 1, *eval, check);
     const auto last = group_end.try_emplace(eval->group, eval->t_start_ns).first;
-    check.hold(
-        i + 1, last->second <= eval->t_start_ns && eval->t_start_ns <= eval->t_end_ns,
-        [&] { return fmt::format("an evaluation that begins after {} ns", last->second); },
-        [&] { return fmt::format("from {} to {} ns", eval->t_start_ns, eval->t_end_ns); });
+    check.hold(i + 1, last->second <= eval->t_start_ns && eval->t_start_ns <= eval->t_end_ns,
+               "an evaluation that begins after {} ns", "from {1} to {2} ns", last->second,
+               eval->t_start_ns, eval->t_end_ns);
     last->second = eval->t_end_ns;
   }
   hold_final_evaluation(run, check);
@@ -327,10 +312,8 @@ void check_checkpoint_lines(const CheckedJournal& run, LineCheck& check) {
     if (saved == nullptr) continue;
     check.equal(i + 1, "n", done, saved->n);
     const double gap_s = static_cast<double>(line.t_ns - free_ns) * nanosecond;
-    check.hold(
-        i + 1, saved->seconds >= 0 && saved->seconds <= gap_s,
-        [&] { return fmt::format("at most the {} s since the last step", gap_s); },
-        [&] { return fmt::format("{} s", saved->seconds); });
+    check.hold(i + 1, saved->seconds >= 0 && saved->seconds <= gap_s,
+               "at most the {} s since the last step", "{1} s", gap_s, saved->seconds);
     free_ns = line.t_ns;
   }
 }
@@ -354,10 +337,8 @@ void check_ending(const CheckedJournal& run, LineCheck& check) {
   if (!stop) return;
   const bool bad_code = (stop->status == RunStatus::complete && stop->exit_code != 0) ||
                         (stop->status == RunStatus::failed && stop->exit_code == 0);
-  check.hold(
-      stop.line, !bad_code,
-      [&] { return fmt::format("an exit code of a run that is {}", to_string(stop->status)); },
-      [&] { return std::to_string(stop->exit_code); });
+  check.hold(stop.line, !bad_code, "an exit code of a run that is {}", "{1}",
+             to_string(stop->status), std::to_string(stop->exit_code));
   const bool needs_no_reason = stop->status == RunStatus::complete && !run.is_search();
   check.equal(stop.line, "reason given", !needs_no_reason && !stop->reason.empty(),
               !stop->reason.empty());

@@ -122,10 +122,9 @@ void check_trial_lines(const CheckedJournal& run, LineCheck& check) {
   for_lines<TrialEvent>(run.journal, [&](std::size_t line, const TrialEvent& trial) {
     const auto [known, is_new] = started.try_emplace(trial.id, &trial);
     const bool starts = trial.state == TrialStatus::running;
-    check.hold(
-        line, run.is_search() && starts == is_new && !ended[trial.id],
-        [&] { return fmt::format("a line that starts or ends trial {}", trial.id); },
-        [&] { return fmt::format("it is {} here", to_string(trial.state)); });
+    check.hold(line, run.is_search() && starts == is_new && !ended[trial.id],
+               "a line that starts or ends trial {}", "it is {1} here", trial.id,
+               to_string(trial.state));
     check.equal(line, "trial of", identity_text(*known->second), identity_text(trial));
     check.equal(line, "outside of the search:", std::string(),
                 outside_space(trial.hyper_parameters, space));
@@ -133,25 +132,17 @@ void check_trial_lines(const CheckedJournal& run, LineCheck& check) {
     check.hold(
         line,
         graph == nullptr || first == nullptr || sample_spec_of(*graph) == sample_spec_of(*first),
-        [] { return std::string("a model for the samples of the first trial"); },
-        [] { return std::string("one for others"); });
-    check.hold(
-        line, !trial.parent || (started.contains(*trial.parent) && *trial.parent != trial.id),
-        [] { return std::string("a parent that started before it"); },
-        [&] { return fmt::format("trial {}", *trial.parent); });
-    check.hold(
-        line, fits_rung(trial, run.outline.asked->rungs),
-        [&] { return fmt::format("a rung of {} that fits its state", run.outline.asked->rungs); },
-        [&] { return fmt::format("{} at rung {}", to_string(trial.state), trial.rung); });
-    check.hold(
-        line, trial.t_start_ns <= trial.t_end_ns.value_or(trial.t_start_ns),
-        [] { return std::string("an end after its start"); },
-        [&] { return fmt::format("{} ns", *trial.t_end_ns); });
+        "a model for the samples of the first trial", "one for others");
+    check.hold(line,
+               !trial.parent || (started.contains(*trial.parent) && *trial.parent != trial.id),
+               "a parent that started before it", "trial {}", trial.parent.value_or(0));
+    check.hold(line, fits_rung(trial, run.outline.asked->rungs), "a rung of {} that fits its state",
+               "{1} at rung {2}", run.outline.asked->rungs, to_string(trial.state), trial.rung);
+    check.hold(line, trial.t_start_ns <= trial.t_end_ns.value_or(trial.t_start_ns),
+               "an end after its start", "{} ns", trial.t_end_ns.value_or(0));
     const bool goes_on = starts || trial.state == TrialStatus::completed;
-    check.hold(
-        line, !goes_on || trial.reason.empty(),
-        [&] { return fmt::format("no reason to be {}", to_string(trial.state)); },
-        [&] { return trial.reason; });
+    check.hold(line, !goes_on || trial.reason.empty(), "no reason to be {}", "{1}",
+               to_string(trial.state), trial.reason);
     ended[trial.id] = !starts;
   });
 }
@@ -216,17 +207,10 @@ void check_search_line(const CheckedJournal& run, LineCheck& check) {
                       search->proposal_p50_s >= 0 &&
                       search->proposal_p50_s <= search->proposal_p99_s && search->idle_s >= 0 &&
                       search->idle_s <= open_s;
-    check.hold(
-        i + 1, fits,
-        [&] {
-          return fmt::format("at most {} groups lost, {} answers or more, waits of {} s in all",
-                             groups, handed_out, open_s);
-        },
-        [&] {
-          return fmt::format("{}, {}, proposals of {} and {} s, {} s", search->groups_lost,
-                             search->answers, search->proposal_p50_s, search->proposal_p99_s,
-                             search->idle_s);
-        });
+    check.hold(i + 1, fits, "at most {} groups lost, {} answers or more, waits of {} s in all",
+               "{3}, {4}, proposals of {5} and {6} s, {7} s", groups, handed_out, open_s,
+               search->groups_lost, search->answers, search->proposal_p50_s, search->proposal_p99_s,
+               search->idle_s);
   }
 }
 
