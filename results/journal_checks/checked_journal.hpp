@@ -46,7 +46,7 @@ struct CheckedJournal {
   // fault, and a check tells it.
   const Journal& journal;
   const RunOutline outline;
-  GraphBook graphs;
+  const GraphBook graphs;
   const At<StartEvent> start;
   const At<ScaleEvent> scale;
   const At<WorkloadEvent> workload;

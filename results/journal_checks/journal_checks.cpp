@@ -29,7 +29,7 @@ std::string counted(const std::optional<Ops>& ops) {
 
 /// Passes every graph whose text has the hash under which its line names it. A problem's text names
 /// the line of the graph itself.
-void check_graphs(CheckedJournal& run, LineCheck& check) {
+void check_graphs(const CheckedJournal& run, LineCheck& check) {
   for (std::size_t i = 0; i < run.graphs.size(); ++i) check.pass();
   for (const std::string& problem : run.graphs.problems()) {
     check.equal(1, "graphs", std::string("with their hashes"), problem);
@@ -39,19 +39,18 @@ void check_graphs(CheckedJournal& run, LineCheck& check) {
 /// Holds the operations that a line claims to those that its graph has for its samples. `strict`
 /// counts one pass: that of a training step, or the forward pass of an evaluation. Both sides are
 /// whole numbers, so they must be equal.
-template <class E,
-          std::optional<Ops> (GraphBook::*strict)(std::optional<std::uint64_t>, std::uint64_t)>
-void check_operations(CheckedJournal& run, LineCheck& check) {
+template <class E, GraphBook::Pass pass>
+void check_operations(const CheckedJournal& run, LineCheck& check) {
   for_lines<E>(run.journal, [&](std::size_t line, const E& event) {
-    const auto expected = (run.graphs.*strict)(event.trial, event.samples);
-    check.hold(line, expected == event.ops_strict, "{}", "{1}", counted(expected),
-               event.ops_strict.to_string());
+    const auto expected = run.graphs.count(event.trial, event.samples, pass);
+    if (expected == event.ops_strict) return check.pass();
+    check.hold(line, false, "{}", "{1}", counted(expected), event.ops_strict.to_string());
   });
 }
 
 /// A trial's line tells the steps and the operations of the trial so far. They are the sums over
 /// those of its step lines that stand before it, in whatever group it trained.
-void check_trial_totals(CheckedJournal& run, LineCheck& check) {
+void check_trial_totals(const CheckedJournal& run, LineCheck& check) {
   std::map<std::uint64_t, std::pair<std::uint64_t, Ops>> sums;
   const auto text = [](std::uint64_t steps, Ops ops) {
     return fmt::format("{} steps, {} operations", steps, ops.to_string());
@@ -70,56 +69,50 @@ void check_trial_totals(CheckedJournal& run, LineCheck& check) {
   }
 }
 
-/// Turns a check that only reads into one that may also count operations, for which the graphs keep
-/// their counts.
-template <void (*hold)(const CheckedJournal&, LineCheck&)>
-void looking(CheckedJournal& run, LineCheck& check) {
-  hold(run, check);
-}
-
 /// A row of `verify`: its name, the noun of its count, and the function that holds the lines.
 struct JournalCheck {
   const char* name;
   const char* counts;
-  void (*hold)(CheckedJournal& run, LineCheck& check);
+  void (*hold)(const CheckedJournal& run, LineCheck& check);
 };
 
 constexpr std::array journal_check_table{
-    JournalCheck{"opening", "opening lines", looking<check_opening>},
-    JournalCheck{"request", "settings", looking<check_request>},
-    JournalCheck{"plan", "facts of the plan", looking<check_plan_line>},
-    JournalCheck{"devices", "facts of the devices", looking<check_devices>},
-    JournalCheck{"hosts", "facts of the hosts", looking<check_hosts>},
-    JournalCheck{"model", "facts of the model", looking<check_model>},
-    JournalCheck{"data", "facts of the data", looking<check_data_line>},
+    JournalCheck{"opening", "opening lines", check_opening},
+    JournalCheck{"request", "settings", check_request},
+    JournalCheck{"plan", "facts of the plan", check_plan_line},
+    JournalCheck{"devices", "facts of the devices", check_devices},
+    JournalCheck{"hosts", "facts of the hosts", check_hosts},
+    JournalCheck{"model", "facts of the model", check_model},
+    JournalCheck{"data", "facts of the data", check_data_line},
     JournalCheck{"graphs", "graphs with their hashes", check_graphs},
-    JournalCheck{"rank_plans", "facts of the ranks' plans", looking<check_rank_plans>},
-    JournalCheck{"predictions", "predictions", looking<check_predictions>},
-    JournalCheck{"phases", "phases", looking<check_phases>},
-    JournalCheck{"step_samples", "steps", looking<check_step_samples>},
-    JournalCheck{"step_tokens", "steps", looking<check_step_tokens>},
-    JournalCheck{"step_operations", "steps", check_operations<StepEvent, &GraphBook::strict_train>},
-    JournalCheck{"looks", "looks", looking<check_looks>},
-    JournalCheck{"evaluations", "facts of the evaluations", looking<check_evaluations>},
+    JournalCheck{"rank_plans", "facts of the ranks' plans", check_rank_plans},
+    JournalCheck{"predictions", "predictions", check_predictions},
+    JournalCheck{"phases", "phases", check_phases},
+    JournalCheck{"step_samples", "steps", check_step_samples},
+    JournalCheck{"step_tokens", "steps", check_step_tokens},
+    JournalCheck{"step_operations", "steps",
+                 check_operations<StepEvent, GraphBook::Pass::strict_train>},
+    JournalCheck{"looks", "looks", check_looks},
+    JournalCheck{"evaluations", "facts of the evaluations", check_evaluations},
     JournalCheck{"evaluation_operations", "evaluations",
-                 check_operations<EvalEvent, &GraphBook::strict_forward>},
-    JournalCheck{"trial_lines", "facts of the trials", looking<check_trial_lines>},
+                 check_operations<EvalEvent, GraphBook::Pass::strict_forward>},
+    JournalCheck{"trial_lines", "facts of the trials", check_trial_lines},
     JournalCheck{"trial_totals", "trial lines", check_trial_totals},
-    JournalCheck{"trial_quality", "trial lines", looking<check_trial_quality>},
-    JournalCheck{"best_trial", "final evaluations", looking<check_best_trial>},
-    JournalCheck{"search", "facts of the search", looking<check_search_line>},
-    JournalCheck{"observations", "facts of the observed steps", looking<check_observations>},
-    JournalCheck{"rank_times", "facts of the ranks' times", looking<check_rank_times>},
-    JournalCheck{"rank_ends", "facts of the ranks", looking<check_rank_ends>},
-    JournalCheck{"checkpoint_lines", "facts of the checkpoints", looking<check_checkpoint_lines>},
-    JournalCheck{"ending", "facts of the end", looking<check_ending>},
+    JournalCheck{"trial_quality", "trial lines", check_trial_quality},
+    JournalCheck{"best_trial", "final evaluations", check_best_trial},
+    JournalCheck{"search", "facts of the search", check_search_line},
+    JournalCheck{"observations", "facts of the observed steps", check_observations},
+    JournalCheck{"rank_times", "facts of the ranks' times", check_rank_times},
+    JournalCheck{"rank_ends", "facts of the ranks", check_rank_ends},
+    JournalCheck{"checkpoint_lines", "facts of the checkpoints", check_checkpoint_lines},
+    JournalCheck{"ending", "facts of the end", check_ending},
 };
 
 }  // namespace
 
 std::vector<VerifyCheck> check_journal_lines(const Journal& journal) {
   // One object serves all checks, so documents are parsed, and operations per sample counted, once.
-  CheckedJournal run(journal);
+  const CheckedJournal run(journal);
   std::vector<VerifyCheck> checks;
   for (const JournalCheck& row : journal_check_table) {
     LineCheck check(row.name, row.counts);

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <filesystem>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "results/journal/journal.hpp"
@@ -12,5 +15,17 @@ namespace heteroperf {
 /// evaluations, and so on. A journal that was cut off after any line passes. results/README.md,
 /// "Fields", names for each field the check that holds it.
 std::vector<VerifyCheck> check_journal_lines(const Journal& journal);
+
+/// The result of a class of devices alone, or why it does not count.
+struct BaselineResult {
+  std::optional<double> samples_per_s;  ///< modelled time where the devices are emulated
+  std::string reason;
+};
+BaselineResult baseline_result(const Journal& journal);
+
+/// Holds a journal's `baseline` lines to its scale and to the runs that they name in `folder`, the
+/// journal's own. A number is made again where the baseline was judged by this program's ruleset.
+std::vector<VerifyCheck> check_baseline_lines(const Journal& journal,
+                                              const std::filesystem::path& folder);
 
 }  // namespace heteroperf

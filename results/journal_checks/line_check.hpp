@@ -41,7 +41,7 @@ class LineCheck {
     tell(line, fmt::format(expected, values...), fmt::format(actual, values...));
   }
 
-  /// Counts something that another place has held already.
+  /// Counts something that the caller has held already.
   void pass() { ++count_; }
 
   /// Everything that was held so far; 0 where the journal has no line for this rule.

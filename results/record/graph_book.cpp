@@ -62,7 +62,7 @@ const ModelGraph* GraphBook::of(std::optional<std::uint64_t> trial) const {
 }
 
 std::optional<Ops> GraphBook::count(std::optional<std::uint64_t> trial, std::uint64_t samples,
-                                    Pass pass) {
+                                    Pass pass) const {
   const ModelGraph* graph = of(trial);
   if (graph == nullptr) return std::nullopt;
   const auto [entry, added] = per_sample_.try_emplace({graph, pass});
@@ -83,19 +83,6 @@ std::optional<Ops> GraphBook::count(std::optional<std::uint64_t> trial, std::uin
   // No line may claim so many.
   if (!ops || ops->to_double() * static_cast<double>(samples) > most_counted) return std::nullopt;
   return *ops * samples;
-}
-
-std::optional<Ops> GraphBook::strict_train(std::optional<std::uint64_t> trial,
-                                           std::uint64_t samples) {
-  return count(trial, samples, Pass::strict_train);
-}
-std::optional<Ops> GraphBook::strict_forward(std::optional<std::uint64_t> trial,
-                                             std::uint64_t samples) {
-  return count(trial, samples, Pass::strict_forward);
-}
-std::optional<Ops> GraphBook::aiperf_train(std::optional<std::uint64_t> trial,
-                                           std::uint64_t samples) {
-  return count(trial, samples, Pass::aiperf_train);
 }
 
 }  // namespace heteroperf

@@ -27,22 +27,21 @@ class GraphBook {
   /// The graph a step trained: its trial's (latest) one, or the workload's.
   const ModelGraph* of(std::optional<std::uint64_t> trial) const;
 
-  /// Strict operations of one training pass; nothing without the graph.
-  std::optional<Ops> strict_train(std::optional<std::uint64_t> trial, std::uint64_t samples);
-  /// Strict operations of a forward pass.
-  std::optional<Ops> strict_forward(std::optional<std::uint64_t> trial, std::uint64_t samples);
-  /// In AIPerf's convention; nothing where it is not defined.
-  std::optional<Ops> aiperf_train(std::optional<std::uint64_t> trial, std::uint64_t samples);
+  /// A pass whose operations are counted: training or forward, in the strict convention or in
+  /// AIPerf's.
+  enum class Pass { strict_train, strict_forward, aiperf_train };
+  /// Operations of a pass; nothing without the graph, or where the convention does not define them.
+  /// Counts are kept for the next question, so only one thread may ask.
+  std::optional<Ops> count(std::optional<std::uint64_t> trial, std::uint64_t samples,
+                           Pass pass) const;
 
  private:
-  enum class Pass { strict_train, strict_forward, aiperf_train };
   void add(const std::string& hash, const JsonText& graph, std::size_t line);
-  std::optional<Ops> count(std::optional<std::uint64_t> trial, std::uint64_t samples, Pass pass);
 
   std::map<std::string, ModelGraph> graphs_;
   std::string workload_hash_;
   std::map<std::uint64_t, std::string> trial_hash_;
-  std::map<std::pair<const ModelGraph*, Pass>, std::optional<Ops>> per_sample_;
+  mutable std::map<std::pair<const ModelGraph*, Pass>, std::optional<Ops>> per_sample_;
   std::vector<std::string> problems_;
 };
 

@@ -400,10 +400,10 @@ void count_operations(const Journal& journal, const Steps& steps, RunSummary& su
   }
   const auto* workload = journal.first<WorkloadEvent>();
   if (workload == nullptr || workload->family != WorkloadFamily::classifier) return;
-  GraphBook graphs(journal);
+  const GraphBook graphs(journal);
   Ops aiperf;
   for (const StepEvent* step : steps) {
-    const auto ops = graphs.aiperf_train(step->trial, step->samples);
+    const auto ops = graphs.count(step->trial, step->samples, GraphBook::Pass::aiperf_train);
     // A single step without a known graph leaves the whole count unknown.
     if (!ops) return;
     aiperf += *ops;

@@ -16,7 +16,6 @@
 #include "metrics/base/strict_json.hpp"
 #include "metrics/base/text_file.hpp"
 #include "results/comparison/parallel_rows.hpp"
-#include "results/journal_checks/baseline_checks.hpp"
 #include "results/journal_checks/journal_checks.hpp"
 #include "results/packing/run_archive.hpp"
 #include "results/record/record.hpp"

@@ -15,7 +15,7 @@
 #include <algorithm>
 
 #include "metrics/base/error.hpp"
-#include "results/journal_checks/baseline_checks.hpp"
+#include "results/journal_checks/journal_checks.hpp"
 #include "results/text/sha256.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/search/class_alone.hpp"

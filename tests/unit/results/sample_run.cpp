@@ -8,7 +8,7 @@
 
 #include "metrics/base/clock.hpp"
 #include "results/journal/events_json.hpp"
-#include "results/journal_checks/baseline_checks.hpp"
+#include "results/journal_checks/journal_checks.hpp"
 #include "results/record/ruleset.hpp"
 #include "results/record/suite_record.hpp"
 #include "results/text/sha256.hpp"
