@@ -134,7 +134,7 @@ void CommSession::build_hybrid() {
     base = make_paced_communicator(std::move(base), *request_.pace, world_.control);
     paced_ = base.get();
   }
-  if (request_.checksum) base = make_checked_communicator(std::move(base), {true, true});
+  if (request_.checksum) base = make_checked_communicator(std::move(base), Checks::payload);
   if (!request_.labels.empty()) {
     clusters_ = clusters_by_label(request_.labels, harness().size());
   } else if (request_.pace) {

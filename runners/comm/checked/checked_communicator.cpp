@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <bit>
+#include <cstddef>
 #include <cstring>
 #include <utility>
 #include <vector>
 
 #include "metrics/base/error.hpp"
+#include "metrics/base/random.hpp"
 #include "runners/comm/collective_terms.hpp"
 #include "runners/comm/element_types.hpp"
 #include "runners/comm/slice.hpp"
@@ -20,9 +23,24 @@
 //      between them; blocks that travel unchanged are compared with their sender's checksum; a
 //      result that one rank alone has is made twice and compared with itself;
 //   4. all gather their findings, so that every rank throws the same error.
+//
+// A checked message is two messages of the group below, with the same tag: a label of fixed size,
+// then the payload. The receiver knows from the label whether count and type fit before it trusts
+// the payload, and whether the payload came undamaged. The label has a seal of its own, so that a
+// damaged label is not taken for a wrong call.
 
 namespace heteroperf {
 namespace {
+
+/// Four independent chains hide the latency of the multiplication.
+constexpr std::size_t checksum_lanes = 4;
+constexpr std::uint64_t odd_factor = 0x9e3779b97f4a7c15ULL;  // 2⁶⁴ / golden ratio
+
+/// Bijective in `word` for a given state, and in the state for a given word, so that no single
+/// changed word goes unseen.
+std::uint64_t absorb(std::uint64_t state, std::uint64_t word) {
+  return std::rotl((state ^ word) * odd_factor, 29);
+}
 
 /// The announcement of a rank before a collective. It always has the same size, so that ranks in
 /// different collectives can still hear each other.
@@ -53,11 +71,112 @@ MutableBuffer bytes_of(std::vector<T>& values) {
   throw Error(ErrorKind::run_failed, std::move(problems));
 }
 
+/// A small message that travels before every payload, with the same tag, and describes it.
+struct MessageLabel {
+  std::uint64_t count = 0;
+  std::int64_t type = 0;
+  std::uint64_t payload = 0;  ///< checksum; 0 when payloads are not checked
+  std::uint64_t seal = 0;     ///< checksum of the fields above
+
+  MessageLabel() = default;
+  MessageLabel(ConstBuffer values, Checks checks)
+      : count(values.count),
+        type(static_cast<std::int64_t>(values.type)),
+        payload(checks == Checks::payload ? checksum(values) : 0),
+        seal(checksum(this, offsetof(MessageLabel, seal))) {}
+  /// False when the label itself was damaged.
+  bool sealed() const { return seal == checksum(this, offsetof(MessageLabel, seal)); }
+};
+
+class CheckedSend final : public Transfer {
+ public:
+  CheckedSend(Communicator& group, const Outgoing& out, Checks checks)
+      : label_(out.values, checks),
+        label_sent_(group.start_send(bytes_of(label_), out.to, out.tag)),
+        payload_sent_(group.start_send(out.values, out.to, out.tag)) {}
+
+  bool test() override { return label_sent_->test() && payload_sent_->test(); }
+  void wait() override {
+    label_sent_->wait();
+    payload_sent_->wait();
+  }
+
+ private:
+  MessageLabel label_;
+  std::unique_ptr<Transfer> label_sent_, payload_sent_;
+};
+
+/// Both parts of the message are received from the start, so that no progress depends on a wait.
+class CheckedReceive final : public Transfer {
+ public:
+  CheckedReceive(Communicator& group, const Incoming& in, Checks checks)
+      : incoming_(in),
+        self_(group.rank()),
+        checks_payload_(checks == Checks::payload),
+        label_came_(group.start_receive({&label_, sizeof label_, DataType::u8}, in.from, in.tag)),
+        payload_came_(group.start_receive(in.values, in.from, in.tag)) {}
+
+  bool test() override {
+    if (checked_) return true;
+    if (!label_came_->test()) return false;
+    check_label();
+    if (!payload_came_->test()) return false;
+    check_payload();
+    return true;
+  }
+  void wait() override {
+    if (checked_) return;
+    label_came_->wait();
+    check_label();
+    payload_came_->wait();
+    check_payload();
+  }
+
+ private:
+  void check_label() const {
+    if (!label_.sealed()) {
+      fail(awaited() +
+               fmt::format(", and the {} bytes that announce it came damaged", sizeof label_),
+           "their checksum does not fit");
+    }
+    const auto type = static_cast<DataType>(label_.type);
+    if (label_.count == incoming_.values.count && type == incoming_.values.type) return;
+    fail(fmt::format("{}, which sent {} {}", awaited(), label_.count, to_string(type)),
+         "both sides need the same count and type", remedy_of_misfit);
+  }
+  void check_payload() {
+    checked_ = !checks_payload_ || checksum(incoming_.values) == label_.payload;
+    if (checked_) return;
+    fail(fmt::format("a message changed on its way: send/receive of {} {} ({} bytes) with tag {}, "
+                     "from rank {} to rank {}",
+                     incoming_.values.count, to_string(incoming_.values.type),
+                     ConstBuffer(incoming_.values).bytes(), incoming_.tag, incoming_.from.value(),
+                     self_.value()),
+         "its checksum does not fit");
+  }
+  [[noreturn]] void fail(const std::string& problem, const char* why,
+                         const char* suggestion = "") const {
+    throw Error(ErrorKind::run_failed, {{problem, why, suggestion}});
+  }
+  std::string awaited() const {
+    return fmt::format("rank {} awaits {} {} with tag {} from rank {}", self_.value(),
+                       incoming_.values.count, to_string(incoming_.values.type), incoming_.tag,
+                       incoming_.from.value());
+  }
+
+  Incoming incoming_;
+  RankId self_;
+  bool checks_payload_;
+  bool checked_ = false;
+  MessageLabel label_;
+  std::unique_ptr<Transfer> label_came_, payload_came_;
+};
+
 class CheckedCommunicator final : public Communicator {
  public:
-  CheckedCommunicator(std::unique_ptr<Communicator> group, const CheckConfig& config)
+  CheckedCommunicator(std::unique_ptr<Communicator> group, Checks checks)
       : group_(std::move(group)),
-        config_(config),
+        checks_(checks),
         members_(group_->size()),
         claims_(members_),
         terms_(members_),
@@ -77,7 +196,7 @@ class CheckedCommunicator final : public Communicator {
     const CollectiveTerms terms = all_reduce_terms(mine, reduction);
     agree(terms);
     group_->all_reduce(mine, result, reduction);
-    if (!config_.payload) return;
+    if (!checks_payload()) return;
     gather_checksums(result);
     // The ranks are compared with rank 0; nobody can tell which of two camps is right.
     std::vector<int> same, different;
@@ -90,22 +209,14 @@ class CheckedCommunicator final : public Communicator {
            "the checksums of the results differ", ""}});
   }
   void reduce(ConstBuffer mine, MutableBuffer result, RankId root, Reduction reduction) override {
-    const CollectiveTerms terms = reduce_terms(mine, root, reduction);
-    agree(terms);
-    const bool here = rank() == root;
-    // The first result goes to other memory, because `result` may be `mine`.
-    const MutableBuffer first = config_.payload && here ? scratch(mine) : MutableBuffer();
-    if (config_.payload) group_->reduce(mine, first, root, reduction);
-    group_->reduce(mine, result, root, reduction);
-    if (!config_.payload) return;
-    const bool differs = here && checksum(first) != checksum(result);
-    share(terms, {differs ? Finding::Kind::not_repeatable : Finding::Kind::none, 0, mine.bytes()});
+    make_result(reduce_terms(mine, root, reduction), mine, result, rank() == root,
+                [&](MutableBuffer into) { group_->reduce(mine, into, root, reduction); });
   }
   void broadcast(MutableBuffer values, RankId root) override {
     const CollectiveTerms terms = broadcast_terms(values, root);
     agree(terms);
     group_->broadcast(values, root);
-    if (!config_.payload) return;
+    if (!checks_payload()) return;
     gather_checksums(values);
     const bool changed = checksums_[rank().index()] != checksums_[root.index()];
     share(terms, {changed ? Finding::Kind::changed : Finding::Kind::none, root.value(),
@@ -114,29 +225,22 @@ class CheckedCommunicator final : public Communicator {
   void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) override {
     const CollectiveTerms terms = all_gather_terms(all, counts);
     agree(terms);
-    if (config_.payload) gather_checksums(mine);
+    if (checks_payload()) gather_checksums(mine);
     group_->all_gather(mine, all, counts);
-    if (config_.payload) share(terms, check_blocks(all, counts));
+    if (checks_payload()) share(terms, check_blocks(all, counts));
   }
   void reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
                       Reduction reduction) override {
-    const CollectiveTerms terms = reduce_scatter_terms(all, counts, reduction);
-    agree(terms);
-    const MutableBuffer first = config_.payload ? scratch(mine) : MutableBuffer();
-    if (config_.payload) group_->reduce_scatter(all, first, counts, reduction);
-    group_->reduce_scatter(all, mine, counts, reduction);
-    if (!config_.payload) return;
-    const bool differs = checksum(first) != checksum(mine);
-    share(terms, {differs ? Finding::Kind::not_repeatable : Finding::Kind::none, 0,
-                  ConstBuffer(mine).bytes()});
+    make_result(reduce_scatter_terms(all, counts, reduction), mine, mine, true,
+                [&](MutableBuffer into) { group_->reduce_scatter(all, into, counts, reduction); });
   }
   void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
                   Counts from_each) override {
     HETEROPERF_EXPECT(to_each.size() == members_ && from_each.size() == members_);
     const CollectiveTerms terms = all_to_all_terms(mine);
     agree(terms);
-    if (config_.agreement) share(terms, check_counts(to_each, from_each));
-    if (config_.payload) {
+    share(terms, check_counts(to_each, from_each));
+    if (checks_payload()) {
       std::vector<std::int64_t> sums(members_);
       for_each_block(to_each, [&](std::size_t r, Slice block) {
         sums[r] = static_cast<std::int64_t>(checksum(part_of(mine, block)));
@@ -145,13 +249,13 @@ class CheckedCommunicator final : public Communicator {
       checksums_.assign(announced.begin(), announced.end());
     }
     group_->all_to_all(mine, to_each, theirs, from_each);
-    if (config_.payload) share(terms, check_blocks(theirs, from_each));
+    if (checks_payload()) share(terms, check_blocks(theirs, from_each));
   }
   std::unique_ptr<Transfer> start_send(ConstBuffer values, RankId to, int tag) override {
-    return start_checked_send(*group_, {values, to, tag}, config_);
+    return std::make_unique<CheckedSend>(*group_, Outgoing{values, to, tag}, checks_);
   }
   std::unique_ptr<Transfer> start_receive(MutableBuffer values, RankId from, int tag) override {
-    return start_checked_receive(*group_, {values, from, tag}, config_);
+    return std::make_unique<CheckedReceive>(*group_, Incoming{values, from, tag}, checks_);
   }
   void barrier() override {
     agree(bare_terms(CollectiveKind::barrier));
@@ -159,13 +263,13 @@ class CheckedCommunicator final : public Communicator {
   }
   std::unique_ptr<Communicator> split(int colour, int key) override {
     agree(bare_terms(CollectiveKind::split));
-    return std::make_unique<CheckedCommunicator>(group_->split(colour, key), config_);
+    return std::make_unique<CheckedCommunicator>(group_->split(colour, key), checks_);
   }
 
  private:
+  bool checks_payload() const { return checks_ == Checks::payload; }
   /// Throws the same error on every rank when they disagree. Collective.
   void agree(const CollectiveTerms& terms) {
-    if (!config_.agreement) return;
     const Claim mine{terms, checksum(&terms, sizeof terms)};
     group_->all_gather(bytes_of(mine), bytes_of(claims_));
     for (std::size_t r = 0; r < members_; ++r) {
@@ -178,6 +282,19 @@ class CheckedCommunicator final : public Communicator {
              "its checksum does not fit", ""}});
     }
     if (!describe_disagreement(terms_).empty()) fail({disagreement(terms_)});
+  }
+  /// Makes a result that only this rank has, where it is `here`. To be checked it is made twice,
+  /// first in other memory, because `result` may be the input.
+  template <class Make>
+  void make_result(const CollectiveTerms& terms, ConstBuffer like, MutableBuffer result, bool here,
+                   Make make) {
+    agree(terms);
+    if (!checks_payload()) return make(result);
+    const MutableBuffer first = here ? scratch(like) : MutableBuffer();
+    make(first);
+    make(result);
+    const bool differs = here && checksum(first) != checksum(result);
+    share(terms, {differs ? Finding::Kind::not_repeatable : Finding::Kind::none, 0, like.bytes()});
   }
   /// Gathers the checksums of all ranks' values. Collective.
   void gather_checksums(ConstBuffer values) {
@@ -242,7 +359,7 @@ class CheckedCommunicator final : public Communicator {
   }
 
   std::unique_ptr<Communicator> group_;
-  CheckConfig config_;
+  Checks checks_;
   std::size_t members_;
   std::vector<Claim> claims_;
   std::vector<CollectiveTerms> terms_;
@@ -253,14 +370,32 @@ class CheckedCommunicator final : public Communicator {
 
 }  // namespace
 
+std::uint64_t checksum(const void* data, std::size_t bytes) {
+  const auto* at = static_cast<const std::byte*>(data);
+  std::uint64_t state[checksum_lanes] = {1, 2, 3, 4}, block[checksum_lanes];
+  std::size_t left = bytes;
+  for (; left >= sizeof block; left -= sizeof block, at += sizeof block) {
+    std::memcpy(block, at, sizeof block);
+    for (std::size_t i = 0; i < checksum_lanes; ++i) state[i] = absorb(state[i], block[i]);
+  }
+  if (left > 0) {
+    std::memset(block, 0, sizeof block);
+    std::memcpy(block, at, left);
+    for (std::size_t i = 0; i < checksum_lanes; ++i) state[i] = absorb(state[i], block[i]);
+  }
+  std::uint64_t hash = bytes;
+  for (std::uint64_t lane : state) hash = mix64(hash ^ lane);
+  return hash;
+}
+
 std::unique_ptr<Communicator> make_checked_communicator(std::unique_ptr<Communicator> group,
-                                                        const CheckConfig& config) {
+                                                        Checks checks) {
   if (!group->memory().on_host()) {
     throw UserError(fmt::format("checks over transport {}", group->transport()),
                     "its buffers are not in host memory, where checksums are made",
                     "Leave the checks off, or put them around the host transport");
   }
-  return std::make_unique<CheckedCommunicator>(std::move(group), config);
+  return std::make_unique<CheckedCommunicator>(std::move(group), checks);
 }
 
 }  // namespace heteroperf

@@ -62,7 +62,7 @@ World join_mpi_world(const CommConfig& config) {
     control = open_control_spoke(rank, size, config, hub.address);
   }
   auto communicator = backend.make_world(control, {.host_path = config.host_path});
-  if (config.check) communicator = make_checked_communicator(std::move(communicator), {});
+  if (config.check) communicator = make_checked_communicator(std::move(communicator));
   return {std::move(communicator), std::move(control)};
 }
 

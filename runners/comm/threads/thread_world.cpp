@@ -165,7 +165,7 @@ void run_on_threads(int ranks, const CommConfig& config,
   std::vector<std::thread> threads;
   for (const RankId rank : members) {
     std::unique_ptr<Communicator> group = std::move(communicators[rank.index()]);
-    if (config.check) group = make_checked_communicator(std::move(group), {});
+    if (config.check) group = make_checked_communicator(std::move(group));
     World world{std::move(group), std::make_shared<ThreadControl>(shared, rank)};
     try {
       threads.emplace_back([&, rank, view = std::make_shared<World>(std::move(world))] {

@@ -65,7 +65,7 @@ void wait_in_vain(Communicator& world, int culprit) {
 
 std::unique_ptr<Communicator> group_of(World& world, const std::string& way) {
   auto group = world.communicator->split(0, world.communicator->rank().value());
-  if (way == "checked") return make_checked_communicator(std::move(group), {true, true});
+  if (way == "checked") return make_checked_communicator(std::move(group), Checks::payload);
   if (way != "hybrid") return group;
   HybridConfig config;
   std::vector<std::string> labels;

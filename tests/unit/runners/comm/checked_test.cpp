@@ -16,17 +16,15 @@
 namespace heteroperf {
 namespace {
 
-constexpr CheckConfig everything{.agreement = true, .payload = true};
-
 // ---- sound communicators stay as they are
 
-using CaseRanksConfig = std::tuple<CommunicatorCase, int, CheckConfig>;
-class EveryCase : public testing::TestWithParam<CaseRanksConfig> {};
+using CaseRanksChecks = std::tuple<CommunicatorCase, int, Checks>;
+class EveryCase : public testing::TestWithParam<CaseRanksChecks> {};
 
 TEST_P(EveryCase, OnCheckedThreads) {
-  const auto& [one, ranks, config] = GetParam();
-  run_on_threads(ranks, {}, [&, &the_case = one, &the_config = config](World& world) {
-    const auto checked = make_checked_communicator(std::move(world.communicator), the_config);
+  const auto& [one, ranks, checks] = GetParam();
+  run_on_threads(ranks, {}, [&the_case = one, wanted = checks](World& world) {
+    const auto checked = make_checked_communicator(std::move(world.communicator), wanted);
     run_case(the_case, *checked);
   });
 }
@@ -34,14 +32,11 @@ TEST_P(EveryCase, OnCheckedThreads) {
 INSTANTIATE_TEST_SUITE_P(
     Checked, EveryCase,
     testing::Combine(testing::ValuesIn(communicator_cases().begin(), communicator_cases().end()),
-                     testing::Values(1, 2, 3),
-                     testing::Values(everything, CheckConfig{.agreement = true, .payload = false},
-                                     CheckConfig{.agreement = false, .payload = true})),
+                     testing::Values(1, 2, 3), testing::Values(Checks::agreement, Checks::payload)),
     [](const auto& test) {
-      const CheckConfig& config = std::get<2>(test.param);
       return std::string(std::get<0>(test.param).name) + "_" +
-             std::to_string(std::get<1>(test.param)) + (config.agreement ? "_agreement" : "") +
-             (config.payload ? "_payload" : "");
+             std::to_string(std::get<1>(test.param)) +
+             (std::get<2>(test.param) == Checks::payload ? "_payload" : "_agreement");
     });
 
 // ---- damage
@@ -216,7 +211,7 @@ TEST_P(EveryDamage, IsFoundAndNamed) {
     const std::size_t most = victim ? 100000 : 0;
     auto damaging =
         std::make_unique<Damaging>(std::move(world.communicator), Damaging::Bytes{1000, most});
-    const auto checked = make_checked_communicator(std::move(damaging), everything);
+    const auto checked = make_checked_communicator(std::move(damaging), Checks::payload);
     GetParam().run(*checked);
   });
   for (int rank = 0; rank < 3; ++rank) {
@@ -235,7 +230,7 @@ TEST_P(EveryDamage, OfTheChecksThemselvesIsFound) {
     const bool victim = world.communicator->rank() == RankId(1);
     auto damaging = std::make_unique<Damaging>(std::move(world.communicator),
                                                Damaging::Bytes{1, victim ? 500UL : 0UL});
-    const auto checked = make_checked_communicator(std::move(damaging), everything);
+    const auto checked = make_checked_communicator(std::move(damaging), Checks::payload);
     GetParam().run(*checked);
   };
   std::string text;
@@ -315,7 +310,7 @@ class EveryDisagreement : public testing::TestWithParam<Disagreement> {};
 TEST_P(EveryDisagreement, IsNamedOnEveryRank) {
   const auto texts = errors_on(4, [](World& world) {
     const bool odd = world.communicator->rank() == RankId(2);
-    const auto checked = make_checked_communicator(std::move(world.communicator), {});
+    const auto checked = make_checked_communicator(std::move(world.communicator));
     (odd ? GetParam().rank_2 : GetParam().others)(*checked);
   });
   for (const std::string& text : texts) {
@@ -329,7 +324,7 @@ INSTANTIATE_TEST_SUITE_P(Checked, EveryDisagreement, testing::ValuesIn(disagreem
 TEST(Checked, EveryCampIsNamed) {
   const auto texts = errors_on(5, [](World& world) {
     const int self = world.communicator->rank().value();
-    const auto checked = make_checked_communicator(std::move(world.communicator), {});
+    const auto checked = make_checked_communicator(std::move(world.communicator));
     checked->all_reduce(
         TypedValues(DataType::i64, 1 + static_cast<std::size_t>(self % 3)).buffer());
   });
@@ -343,7 +338,7 @@ TEST(Checked, EveryCampIsNamed) {
 
 TEST(Checked, MessagesThatDoNotFitAreNamed) {
   const auto texts = errors_on(2, [](World& world) {
-    const auto checked = make_checked_communicator(std::move(world.communicator), {});
+    const auto checked = make_checked_communicator(std::move(world.communicator));
     if (checked->rank() == RankId(0)) {
       checked->send(TypedValues(DataType::f32, 3).buffer(), RankId(1), 6);
     } else {
@@ -370,7 +365,7 @@ TEST(Checked, RefusesBuffersElsewhere) {
     Elsewhere elsewhere;
   };
   auto group = std::make_unique<OnDevice>(make_null_communicator(), Damaging::Bytes{1, 0});
-  EXPECT_THROW(make_checked_communicator(std::move(group), everything), UserError);
+  EXPECT_THROW(make_checked_communicator(std::move(group), Checks::payload), UserError);
 }
 
 // ---- the checksum
