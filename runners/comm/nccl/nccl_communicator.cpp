@@ -1,7 +1,14 @@
+#include <sched.h>
+
 #include <cstdint>
+#include <exception>
+#include <functional>
+#include <utility>
+#include <vector>
 
 #include "metrics/base/error.hpp"
 #include "runners/comm/collective_terms.hpp"
+#include "runners/comm/control_channel.hpp"
 #include "runners/comm/element_types.hpp"
 #include "runners/comm/nccl/nccl_group.hpp"
 #include "runners/comm/nccl/nccl_library.hpp"
@@ -10,9 +17,172 @@
 // A communicator over NCCL. Every collective is one call of the library, or several as one NCCL
 // group where the library has no such collective: NCCL knows no blocks of unequal sizes and no
 // all-to-all. A call waits until the handle is free, enqueues, and then waits for the stream.
+//
+// NCCL's calls return before they have ended, in two stages: the handle is in progress while the
+// library takes a call in (it may connect to peers meanwhile), and the stream is busy until the
+// data have moved. Neither ends when a peer dies, so every wait polls both and asks the watch.
+//
+// Messages have numbers in the order in which they are started:
+//
+//     1 2 3 | 4 5 | 6 7
+//           ▲     ▲
+//      ended_     handed_over_       6 and 7 are queued; they become the next group
+//
+// Only one group of messages is under way at a time.
 
 namespace heteroperf {
 namespace {
+
+constexpr int spins = 1000;
+
+/// One group's handle and the waits for its operations; shared with messages under way. Every wait
+/// looks at the stream, the library's asynchronous error and the watch, and aborts the handle when
+/// one of them reports a failure.
+class NcclHandle {
+ public:
+  NcclHandle(std::shared_ptr<NcclLibrary> library, std::vector<RankId> members,
+             std::shared_ptr<PeerWatch> watch)
+      : library_(std::move(library)), members_(std::move(members)), watch_(std::move(watch)) {}
+  /// Leaves the group in order, or aborts it while an exception is on its way.
+  ~NcclHandle() {
+    // While an exception is on its way the other ranks may never come to leave in order.
+    if (handle_ == nullptr || std::uncaught_exceptions() > 0) {
+      abort();
+      return;
+    }
+    try {
+      await_handle(library_->finalize(handle_), "leaving the group");
+      library_->destroy(handle_);
+    } catch (const std::exception&) {
+      abort();
+    }
+  }
+  NcclHandle(const NcclHandle&) = delete;
+  NcclHandle& operator=(const NcclHandle&) = delete;
+
+  NcclLibrary& library() { return *library_; }
+  const std::shared_ptr<NcclLibrary>& shared_library() const { return library_; }
+  const std::shared_ptr<PeerWatch>& watch() const { return watch_; }
+  const std::vector<RankId>& members() const { return members_; }
+  void*& handle() { return handle_; }
+
+  /// Waits until the library may be called: all messages that were handed over have ended.
+  void ready(const std::string& operation) {
+    check_whole(operation);
+    wait(handed_over_, operation);
+  }
+  /// Waits until handle and stream are idle. `first` is the answer of the call itself.
+  void settle(const NcclStatus& first, const std::string& operation) {
+    await_handle(first, operation);
+    poll({NcclStatus::State::in_progress, {}}, operation, [this] { return stream_and_handle(); });
+  }
+  /// Waits until the library has taken in its last call; the stream may go on.
+  void await_handle(const NcclStatus& first, const std::string& operation) {
+    check(first, operation);
+    check_whole(operation);
+    poll(first, operation, [this] { return library_->status(handle_); });
+  }
+
+  /// Makes several calls of the library as one group; `enqueue` passes each call's answer to
+  /// `note`.
+  template <class Enqueue>
+  NcclStatus grouped(Enqueue enqueue) {
+    NcclStatus worst;
+    library_->group_start();
+    enqueue([&worst](NcclStatus status) {
+      if (status.state == NcclStatus::State::failed) worst = std::move(status);
+    });
+    NcclStatus end = library_->group_end();
+    return worst.state == NcclStatus::State::failed ? worst : end;
+  }
+
+  /// Adds a message to those that were started and not yet handed to the library; they are one
+  /// group, which cannot block itself. Returns the number of the message, from 1.
+  std::uint64_t queue(std::function<NcclStatus()> message) {
+    queued_.push_back(std::move(message));
+    return last();
+  }
+  /// The number of the message that was queued last.
+  std::uint64_t last() const { return handed_over_ + queued_.size(); }
+  /// True when the message of that number has ended. Hands over the queued messages as soon as the
+  /// group before has ended; does not wait.
+  bool test(std::uint64_t message, const std::string& operation) {
+    if (message <= ended_) return true;
+    check_whole(operation);
+    look_after_peers(operation);
+    if (handed_over_ == ended_ && !queued_.empty()) hand_over(operation);
+    if (handed_over_ == ended_) return false;
+    NcclStatus status;
+    if (!taken_in_) status = library_->status(handle_);
+    taken_in_ = status.state == NcclStatus::State::done;
+    if (taken_in_) status = stream_and_handle();
+    check(status, operation);
+    if (status.state == NcclStatus::State::done) ended_ = handed_over_;
+    return message <= ended_;
+  }
+  void wait(std::uint64_t message, const std::string& operation) {
+    for (int round = 0; !test(message, operation); ++round) {
+      if (round >= spins) sched_yield();
+    }
+  }
+
+ private:
+  template <class Ask>
+  void poll(NcclStatus status, const std::string& operation, Ask ask) {
+    for (int round = 0; status.state == NcclStatus::State::in_progress; ++round) {
+      look_after_peers(operation);
+      if (round >= spins) sched_yield();
+      status = ask();
+    }
+    check(status, operation);
+  }
+  void look_after_peers(const std::string& operation) {
+    const auto failure = watch_->failure_among(members_);
+    if (!failure) return;
+    abort();
+    throw PeerError(*failure, operation);
+  }
+  /// The stream's status, or the handle's when that failed: a peer's death shows as an asynchronous
+  /// error while the stream hangs.
+  NcclStatus stream_and_handle() {
+    const NcclStatus stream = library_->stream_status();
+    if (stream.state != NcclStatus::State::in_progress) return stream;
+    const NcclStatus error = library_->status(handle_);
+    return error.state == NcclStatus::State::failed ? error : stream;
+  }
+  void hand_over(const std::string& operation) {
+    const auto messages = std::exchange(queued_, {});
+    const NcclStatus end = grouped([&messages](auto note) {
+      for (const auto& message : messages) note(message());
+    });
+    check(end, operation);
+    taken_in_ = end.state == NcclStatus::State::done;
+    handed_over_ += messages.size();
+  }
+  void check(const NcclStatus& status, const std::string& operation) {
+    if (status.state == NcclStatus::State::failed) fail(status.text, operation);
+  }
+  [[noreturn]] void fail(const std::string& text, const std::string& operation) {
+    abort();
+    throw SystemError("NCCL failed during " + operation, text,
+                      "NCCL_DEBUG=INFO prints what the library did.");
+  }
+  void check_whole(const std::string& operation) {
+    if (handle_ == nullptr) fail("the group is broken by an earlier failure", operation);
+  }
+  void abort() noexcept {
+    if (handle_ != nullptr) library_->abort(handle_);
+    handle_ = nullptr;
+  }
+
+  std::shared_ptr<NcclLibrary> library_;
+  std::vector<RankId> members_;
+  std::shared_ptr<PeerWatch> watch_;
+  void* handle_ = nullptr;
+  std::vector<std::function<NcclStatus()>> queued_;
+  std::uint64_t handed_over_ = 0, ended_ = 0;  ///< messages; those between are under way
+  bool taken_in_ = true;                       ///< the library has taken in all that is under way
+};
 
 /// One message under way, known to the handle by its number.
 class NcclTransfer final : public Transfer {
@@ -164,18 +334,9 @@ class NcclCommunicator final : public Communicator {
     group_->ready(operation);
     group_->settle(call(), operation);
   }
-  /// Makes several calls as one group; `enqueue` passes each call's answer to `note`.
   template <class Enqueue>
   void run_grouped(const std::string& operation, Enqueue enqueue) {
-    run(operation, [&] {
-      NcclStatus worst;
-      library().group_start();
-      enqueue([&worst](NcclStatus status) {
-        if (status.state == NcclStatus::State::failed) worst = std::move(status);
-      });
-      const NcclStatus end = library().group_end();
-      return worst.state == NcclStatus::State::failed ? worst : end;
-    });
+    run(operation, [&] { return group_->grouped(enqueue); });
   }
   std::unique_ptr<Transfer> start(const char* operation, ConstBuffer values,
                                   std::function<NcclStatus()> message) {
