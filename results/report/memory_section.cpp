@@ -15,7 +15,7 @@ struct LedgerPart {
   std::uint64_t RankPlanEvent::*bytes;
 };
 /// The parts of a planned rank, from the bottom of its bar to the top.
-constexpr LedgerPart ledger[] = {{"weights", &RankPlanEvent::weights_bytes},
+constexpr LedgerPart ledger_parts[] = {{"weights", &RankPlanEvent::weights_bytes},
                                  {"gradients", &RankPlanEvent::gradients_bytes},
                                  {"optimizer", &RankPlanEvent::optimizer_bytes},
                                  {"activations", &RankPlanEvent::activations_bytes},
@@ -31,7 +31,7 @@ ReportChart memory_chart(const ReportRun& run, const std::string& id) {
   chart.x = {"rank", ""};
   chart.y = {"memory", "MiB"};
   const auto& peaks = run.summary.peak_bytes;
-  for (const LedgerPart& part : ledger) chart.series.push_back({part.name});
+  for (const LedgerPart& part : ledger_parts) chart.series.push_back({part.name});
   if (!peaks.empty()) chart.series.push_back({"measured peak"});
   const auto add = [&](const std::string& name, std::vector<double> values) {
     chart.categories.push_back(name);
@@ -40,7 +40,7 @@ ReportChart memory_chart(const ReportRun& run, const std::string& id) {
   for (const RankUse& use : run.summary.plan.ranks) {
     if (!use.plan) continue;
     std::vector<double> planned;
-    for (const LedgerPart& part : ledger) {
+    for (const LedgerPart& part : ledger_parts) {
       planned.push_back(static_cast<double>((*use.plan).*part.bytes) / mebibyte);
     }
     // The last series is the measured peak, of which a planned bar has nothing.
