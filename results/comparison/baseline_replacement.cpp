@@ -55,7 +55,7 @@ RunSet of_key(const RunSet& set, const std::vector<KeyField>& key) {
 
 /// One metric in words: its name, its change, and the values of both sides.
 std::string change_text_of(const MetricComparison& one) {
-  const ComparedMetric& metric = *one.metric;
+  const RecordMetric& metric = *one.metric;
   const bool exact = metric.kind == MetricKind::exact;
   return fmt::format("{} {} ({} instead of {})", metric.name,
                      exact ? exact_change_text(one.a, one.b) : change_text(*one.ratio),

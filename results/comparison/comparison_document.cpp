@@ -68,7 +68,7 @@ Table compared_table(const RunComparison& comparison) {
                {"verdict", "verdict on B", Unit::none, programs},
                {"", "verdict", Unit::none, people}}};
   for (const MetricComparison& compared : comparison.metrics) {
-    const ComparedMetric& metric = *compared.metric;
+    const RecordMetric& metric = *compared.metric;
     const bool exact = metric.kind == MetricKind::exact;
     table.add({metric.name, to_string(metric.kind), to_string(metric.direction), compared.unit,
                metric_datum(metric, metric.kind, compared.a, compared.unit),

@@ -29,7 +29,7 @@ constexpr Named<IntervalBasis> basis_names[] = {{IntervalBasis::runs, "runs"},
 
 /// One value for a side: the median of a statistical metric, the first value of an exact one;
 /// nothing where a run lacks the metric.
-std::optional<MetricValue> middle_of(const RunSet& set, const ComparedMetric& metric) {
+std::optional<MetricValue> middle_of(const RunSet& set, const RecordMetric& metric) {
   std::vector<double> numbers;
   for (const RunDigest& run : set.runs) {
     const auto& value = run.metric(metric.name);
@@ -42,7 +42,7 @@ std::optional<MetricValue> middle_of(const RunSet& set, const ComparedMetric& me
 }
 
 /// Also true when only the runs within one side differ: an exact metric must not.
-bool any_differs(const RunPairs& runs, const ComparedMetric& metric, const MetricValue& from) {
+bool any_differs(const RunPairs& runs, const RecordMetric& metric, const MetricValue& from) {
   for (const RunSet* set : {&runs.base, &runs.head}) {
     for (const RunDigest& run : set->runs) {
       if (run.metric(metric.name) != from) return true;
@@ -63,9 +63,9 @@ SpeedVerdict verdict_of(const Interval& gain, double mean, double margin, double
 }
 
 /// Half width of one run's own interval, as a difference of logarithms.
-std::optional<double> own_half_width(const RunDigest& run, const ComparedMetric& metric) {
+std::optional<double> own_half_width(const RunDigest& run, const RecordMetric& metric) {
   const bool ops = metric.name == std::string("ops_per_second");
-  const auto& interval = ops ? run.ops_ci95 : run.throughput_ci95;
+  const auto interval = run.ci95(ops ? "ops_per_second" : "throughput");
   if (!interval || interval->low <= 0) return std::nullopt;
   return std::log(interval->high / interval->low) / 2;
 }
@@ -97,7 +97,7 @@ void judge_exact(const RunPairs& runs, MetricComparison& one) {
 
 /// One metric of both sides; nothing where a side does not have it. Evidence from repeated runs is
 /// preferred to the interval of a single one.
-std::optional<MetricComparison> compared(const RunPairs& runs, const ComparedMetric& metric,
+std::optional<MetricComparison> compared(const RunPairs& runs, const RecordMetric& metric,
                                          double margin) {
   const auto a = middle_of(runs.base, metric), b = middle_of(runs.head, metric);
   if (!a || !b) return std::nullopt;
@@ -151,15 +151,15 @@ RunComparison compare_runs(const RunPairs& runs, double margin) {
   comparison.runs_b = runs.head.runs.size();
   comparison.name_a = runs.base.runs.front().run_id;
   comparison.name_b = runs.head.runs.front().run_id;
-  for (const ComparedMetric& metric : compared_metrics()) {
-    auto one = compared(runs, metric, margin);
+  for (const RecordMetric* metric : compared_metrics()) {
+    auto one = compared(runs, *metric, margin);
     if (!one) continue;
-    const bool losses = metric.name == std::string("loss_fingerprint");
+    const bool losses = metric->name == std::string("loss_fingerprint");
     const std::string why = losses ? why_losses_may_differ(runs) : std::string();
     if (why.empty()) {
       comparison.metrics.push_back(std::move(*one));
     } else {
-      comparison.skipped.push_back({metric.name, why});
+      comparison.skipped.push_back({metric->name, why});
     }
   }
   for (const MetricComparison& one : comparison.metrics) {

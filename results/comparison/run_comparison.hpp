@@ -25,7 +25,7 @@ inline constexpr double single_run_noise = 0.25;
 
 /// One metric of two sides.
 struct MetricComparison {
-  const ComparedMetric* metric = nullptr;
+  const RecordMetric* metric = nullptr;
   std::string unit;  ///< as A's record says: "token/s"
   MetricValue a, b;  ///< medians
   std::optional<double> ratio;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "metrics/statistics.hpp"
-#include "results/comparison/compared_metric.hpp"
+#include "results/comparison/record_metric.hpp"
 #include "results/record/ruleset.hpp"
 
 namespace heteroperf {
@@ -46,17 +46,13 @@ struct RunDigest {
   std::vector<std::string> reasons;  ///< "duration: at least 300 s measured, found 6.1 s"
   /// workload, ruleset, precision, scale class, build type.
   std::vector<KeyField> key;
-  /// The metrics in the order of compared_metrics(); absent ones are empty.
-  std::vector<std::optional<MetricValue>> metrics;
-  std::optional<double> ops_per_second, utilization, regulated_score, hsr;
+  /// The metrics in the order of record_metrics(); absent ones are empty.
+  std::vector<std::optional<MetricValue>> metrics{record_metrics().size()};
   /// Says how well the error behind the regulated score is known: by "100 wrong answers", or where
   /// there are fewer by all "10000 answers" that there are.
   std::string error_basis;
   std::optional<double> modelled_samples_per_s;  ///< on emulated devices, in modelled time
-  std::optional<Interval> ops_ci95, throughput_ci95;
-  std::string quality;  ///< "accuracy 0.81"
   std::string quality_name;
-  std::optional<double> quality_value;
   /// Leaves of system, program, scale, config, plan_summary and seeds that say what ran where;
   /// gpus_text() as /system/gpus where there is one.
   std::map<std::string, std::string> environment;
@@ -64,9 +60,13 @@ struct RunDigest {
   std::map<std::string, std::string> workload_leaves;
   std::string record_sha256, journal_sha256;
 
-  const std::optional<MetricValue>& metric(const char* name) const;
+  const std::optional<MetricValue>& metric(std::string_view name) const {
+    return metrics[metric_place(name)];
+  }
+  std::optional<double> number(std::string_view name) const;  ///< of a metric
+  std::optional<Interval> ci95(std::string_view name) const;  ///< of a metric: the run's own
   /// The unit of a metric in this record: only the record knows what a workload counts.
-  std::string unit_of(const ComparedMetric& metric) const;
+  std::string unit_of(const RecordMetric& metric) const;
   std::string key_text() const;  ///< all fields, one after another
   std::uint64_t device_count() const;
   std::map<std::string, std::uint64_t> class_counts() const;  ///< devices by class

@@ -24,6 +24,7 @@
 #include "results/record/record.hpp"
 #include "results/record/run_folder.hpp"
 #include "results/record/stored_document_json.hpp"
+#include "results/text/canonical_json.hpp"
 #include "results/text/number_text.hpp"
 #include "results/text/sha256.hpp"
 
@@ -36,17 +37,9 @@ std::string text_at(const Json& json, const char* pointer) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-/// A null and a number that is not finite are both absent.
-std::optional<double> number_at(const Json& json, const char* pointer) {
-  const Json value = value_at(json, pointer);
-  if (value.is_null()) return std::nullopt;
-  const double number = value.get<double>();
-  return std::isfinite(number) ? std::optional(number) : std::nullopt;
-}
-
 /// Intervals are stored as a pair, low before high.
 std::optional<Interval> interval_at(const Json& json, const char* pointer) {
-  const Json value = value_at(json, pointer);
+  const Json value = *pointer == '\0' ? Json() : value_at(json, pointer);
   if (value.is_null()) return std::nullopt;
   return Interval{value.at(0).get<double>(), value.at(1).get<double>()};
 }
@@ -66,13 +59,15 @@ std::optional<double> number_of(const std::string& text) {
 
 /// The value of a metric in a record; the largest one of a list, such as the memory of the fullest
 /// rank. A fingerprint is no number, even one that has decimal digits alone.
-std::optional<MetricValue> metric_at(const Json& record, const ComparedMetric& metric) {
+std::optional<MetricValue> metric_at(const Json& record, const RecordMetric& metric) {
   Json value = value_at(record, metric.pointer);
   if (value.is_array() && !value.empty()) value = *std::max_element(value.begin(), value.end());
   if (value.is_null() || value.is_structured()) return std::nullopt;
-  const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-  const bool number = metric.direction != MetricDirection::equal || metric.unit != Unit::none;
-  return MetricValue{text, number ? number_of(text) : std::nullopt};
+  const std::string text = value.is_string()         ? value.get<std::string>()
+                           : value.is_number_float() ? json_number(value.get<double>())
+                                                     : value.dump();
+  return MetricValue{text, metric.unit == Unit::none ? std::nullopt : number_of(text),
+                     interval_at(record, metric.interval_pointer)};
 }
 
 /// True for a run that moved by turns with another one. Caches that it shares, and its pauses, make
@@ -230,24 +225,13 @@ std::string error_basis_of(const Json& score) {
 }
 
 void read_metrics(const Json& record, RunDigest& digest) {
-  for (const ComparedMetric& metric : compared_metrics()) {
-    digest.metrics.push_back(metric_at(record, metric));
+  for (const RecordMetric& metric : record_metrics()) {
+    digest.metrics[metric_place(metric.name)] = metric_at(record, metric);
   }
-  digest.ops_per_second = number_at(record, "/metrics/ops_per_second/value");
-  digest.ops_ci95 = interval_at(record, "/metrics/ops_per_second/ci95");
-  digest.throughput_ci95 = interval_at(record, "/metrics/throughput/ci95");
-  digest.utilization = number_at(record, "/metrics/utilization/value");
-  digest.regulated_score = number_at(record, "/metrics/regulated_score/value");
   digest.error_basis = error_basis_of(value_at(record, "/metrics/regulated_score"));
-  digest.hsr = number_at(record, "/metrics/hetero/hsr");
-  if (digest.emulated) {
-    digest.modelled_samples_per_s = number_at(record, "/prediction/measured/samples_per_s");
-  }
-  const Json quality = value_at(record, "/metrics/quality");
-  if (quality.is_null()) return;
-  digest.quality_name = quality.at("name").get<std::string>();
-  digest.quality_value = quality.at("value").get<double>();
-  digest.quality = fmt::format("{} {:.4g}", digest.quality_name, *digest.quality_value);
+  const Json modelled = value_at(record, "/prediction/measured/samples_per_s");
+  if (digest.emulated && !modelled.is_null()) digest.modelled_samples_per_s = modelled;
+  digest.quality_name = text_at(record, "/metrics/quality/name");
 }
 
 RunDigest digest_of(const Json& record, const std::filesystem::path& path) {
@@ -265,9 +249,14 @@ RunDigest digest_of(const Json& record, const std::filesystem::path& path) {
 
 }  // namespace
 
-const std::optional<MetricValue>& RunDigest::metric(const char* name) const {
-  // The digest keeps its metrics in the order of the table, so the place in the table is the index.
-  return metrics[&compared_metric(name) - compared_metrics().data()];
+std::optional<double> RunDigest::number(std::string_view name) const {
+  const auto& value = metric(name);
+  return value ? value->number : std::nullopt;
+}
+
+std::optional<Interval> RunDigest::ci95(std::string_view name) const {
+  const auto& value = metric(name);
+  return value ? value->ci95 : std::nullopt;
 }
 
 std::string RunDigest::key_text() const {
@@ -276,7 +265,7 @@ std::string RunDigest::key_text() const {
   return text;
 }
 
-std::string RunDigest::unit_of(const ComparedMetric& metric) const {
+std::string RunDigest::unit_of(const RecordMetric& metric) const {
   const bool by_workload = metric.unit == Unit::work_per_second && !unit.empty();
   return by_workload ? unit : short_name(metric.unit);
 }

@@ -27,7 +27,7 @@ using Logs = std::vector<double>;
 constexpr std::size_t fewest_with_halves = 4;
 
 /// The metric of each run as a logarithm; nothing where one run has no value above 0.
-std::optional<Logs> logs_of(const RunSet& set, const ComparedMetric& metric) {
+std::optional<Logs> logs_of(const RunSet& set, const RecordMetric& metric) {
   Logs logs;
   for (const RunDigest& run : set.runs) {
     const auto& value = run.metric(metric.name);
@@ -38,7 +38,7 @@ std::optional<Logs> logs_of(const RunSet& set, const ComparedMetric& metric) {
 }
 
 /// Turns a change of the metric into a gain: a lower time is a gain, a lower rate a loss.
-double sign_of(const ComparedMetric& metric) {
+double sign_of(const RecordMetric& metric) {
   return metric.direction == MetricDirection::higher ? 1 : -1;
 }
 
@@ -182,7 +182,7 @@ std::string why_losses_may_differ(const RunPairs& runs) {
   return {};
 }
 
-std::optional<RunEvidence> evidence_of(const RunPairs& runs, const ComparedMetric& metric) {
+std::optional<RunEvidence> evidence_of(const RunPairs& runs, const RecordMetric& metric) {
   if (runs.order == RunOrder::lockstep && metric.name == std::string("throughput")) {
     if (runs.turns.size() < 2) return std::nullopt;
     return of_turns(runs.turns);

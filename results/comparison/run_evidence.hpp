@@ -56,6 +56,6 @@ struct RunEvidence {
 /// The evidence of the runs about a metric; in lockstep the throughput is that of the turns.
 /// Nothing is returned where a run lacks the metric, where a value is not above 0, or where a side
 /// has fewer than 2 runs.
-std::optional<RunEvidence> evidence_of(const RunPairs& runs, const ComparedMetric& metric);
+std::optional<RunEvidence> evidence_of(const RunPairs& runs, const RecordMetric& metric);
 
 }  // namespace heteroperf

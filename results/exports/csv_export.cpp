@@ -85,13 +85,15 @@ std::string sample_csv(const SampleTable& table) {
 }
 
 std::string metrics_csv(const ExportedRun& run) {
-  std::string text = "metric,value,unit,ci95_low,ci95_high\n";
-  for (const ExportedValue& value : exported_values(run)) {
-    text += fmt::format("{},{},{},{},{}\n", value.metric->name, value.text, csv_cell(value.unit),
-                        value.ci95 ? real_text(value.ci95->low) : "",
-                        value.ci95 ? real_text(value.ci95->high) : "");
+  Table table{"", "", {{"metric"}, {"value"}, {"unit"}, {"ci95_low"}, {"ci95_high"}}};
+  for (const RecordMetric& metric : record_metrics()) {
+    const auto& value = run.digest.metric(metric.name);
+    if (!value || *metric.family == '\0') continue;
+    const auto& ci95 = value->ci95;
+    table.add({metric.name, value->text, run.digest.unit_of(metric),
+               ci95 ? Datum(ci95->low) : Datum(), ci95 ? Datum(ci95->high) : Datum()});
   }
-  return text;
+  return csv_text(table);
 }
 
 }  // namespace

@@ -17,7 +17,7 @@
 #include "metrics/statistics.hpp"
 #include "results/exports/run_export.hpp"
 #include "results/record/stored_document_json.hpp"
-#include "results/text/canonical_json.hpp"
+#include "results/text/canonical_text_json.hpp"
 #include "results/text/text_escapes.hpp"
 
 namespace heteroperf {
@@ -128,20 +128,16 @@ void put_counters(const Json& record, Json& entry) {
   put("peak_memory_bytes", "/metrics/peak_memory_bytes/max");
 }
 
-struct Repetition {
-  const ExportedRun* run = nullptr;
-  Json record;
-};
-/// The runs of one name.
+/// The records of the runs of one name.
 struct Family {
   std::string name;
-  std::vector<Repetition> repetitions;
+  std::vector<Json> repetitions;
 };
 
 /// The fields that iterations and aggregates share.
 Json entry_head(const Family& family, std::size_t index, const std::string& name,
                 const char* type) {
-  const Json threads = value_at(family.repetitions.front().record, "/scale/devices/0/threads");
+  const Json threads = value_at(family.repetitions.front(), "/scale/devices/0/threads");
   return {{"name", name},
           {"family_index", index},
           {"per_family_instance_index", 0},
@@ -154,7 +150,7 @@ Json entry_head(const Family& family, std::size_t index, const std::string& name
 /// One run. A run without a measured step, or an invalid one, has `error_occurred` with the reason,
 /// and times of 0.
 Json iteration_entry(const Family& family, std::size_t index, std::size_t repetition) {
-  const Json& record = family.repetitions[repetition].record;
+  const Json& record = family.repetitions[repetition];
   Json entry = entry_head(family, index, family.name, "iteration");
   entry["repetition_index"] = repetition;
   entry["iterations"] = value_at(record, "/metrics/steps");
@@ -174,14 +170,6 @@ Json iteration_entry(const Family& family, std::size_t index, std::size_t repeti
   return entry;
 }
 
-/// The sample standard deviation; needs at least two values.
-double deviation(const std::vector<double>& values) {
-  const double centre = mean(values);
-  double squares = 0;
-  for (const double value : values) squares += (value - centre) * (value - centre);
-  return std::sqrt(squares / static_cast<double>(values.size() - 1));
-}
-
 struct Aggregate {
   const char* name;
   const char* unit;
@@ -194,10 +182,10 @@ void add_aggregates(const Family& family, std::size_t index, const Json& iterati
   const Aggregate aggregates[] = {
       {"mean", "time", [](const auto& values) { return mean(values); }},
       {"median", "time", [](const auto& values) { return median(values); }},
-      {"stddev", "time", deviation},
+      {"stddev", "time", [](const auto& values) { return standard_deviation(values); }},
       {"cv", "percentage", [](const auto& values) {
          const double centre = mean(values);
-         return centre > 0 ? deviation(values) / centre : 0;
+         return centre > 0 ? standard_deviation(values) / centre : 0;
        }}};
   for (const Aggregate& aggregate : aggregates) {
     Json entry = entry_head(family, index, family.name + '_' + aggregate.name, "aggregate");
@@ -225,7 +213,7 @@ std::vector<Family> families_of(const std::vector<ExportedRun>& runs) {
     auto same_name = std::find_if(families.begin(), families.end(),
                                   [&](const Family& family) { return family.name == name; });
     if (same_name == families.end()) same_name = families.insert(families.end(), Family{name, {}});
-    same_name->repetitions.push_back({&run, std::move(record)});
+    same_name->repetitions.push_back(std::move(record));
   }
   return families;
 }
@@ -246,7 +234,7 @@ std::string gbench_export_text(const std::vector<ExportedRun>& runs) {
     for (const Json& entry : iterations) document["benchmarks"].push_back(entry);
     if (good.size() >= 2) add_aggregates(families[index], index, good, document["benchmarks"]);
   }
-  return json_indented(document.dump(-1, ' ', false, Json::error_handler_t::replace), "the export");
+  return json_indented(document);
 }
 
 }  // namespace heteroperf

@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "results/exports/run_export.hpp"
@@ -52,10 +51,10 @@ constexpr InfoLabel info_labels[] = {
     {"quality_name", "/metrics/quality/name"},
 };
 
-/// One run's part of every family.
+/// A run with the texts that all of its samples share.
 struct RunSamples {
+  const RunDigest& digest;
   std::string run_id, timestamp, info;
-  std::vector<ExportedValue> values;
 };
 
 /// A time stamp in seconds with milliseconds, after a space; whole numbers keep it exact.
@@ -67,8 +66,7 @@ std::string epoch_text(std::int64_t epoch_ns) {
 /// Labels that the record lacks are left out; a run without a date has no time stamp.
 RunSamples samples_of(const ExportedRun& run) {
   const Json record = Json::parse(run.record);
-  RunSamples samples;
-  samples.run_id = label_text(value_at(record, "/run_id").get<std::string>());
+  RunSamples samples{run.digest, label_text(run.digest.run_id), {}, {}};
   if (const auto end = run.epoch_ns(run.journal.lines.back().t_ns)) {
     samples.timestamp = epoch_text(*end);
   }
@@ -80,18 +78,30 @@ RunSamples samples_of(const ExportedRun& run) {
         fmt::format(",{}=\"{}\"", label.name,
                     label_text(value.is_string() ? value.get<std::string>() : value.dump()));
   }
-  samples.values = exported_values(run);
   return samples;
 }
 
-/// The unit is the last part of the name, as the format wants.
-std::string family_name(const ExportedMetric& metric) {
-  const std::string unit = metric.family_unit;
-  return metric.family + (unit.empty() ? "" : "_" + unit);
+/// The format's words for units. Counts, and what a workload counts per second, have none.
+std::string family_unit(Unit unit) {
+  switch (unit) {
+    case Unit::operations_per_second:
+      return "operations_per_second";
+    case Unit::operations:
+      return "operations";
+    case Unit::seconds:
+      return "seconds";
+    case Unit::bytes:
+      return "bytes";
+    case Unit::fraction:
+    case Unit::ratio:
+      return "ratio";
+    default:
+      return "";
+  }
 }
 
-std::string sample_lines(const RunSamples& run, const ExportedValue& value) {
-  const std::string name = family_name(*value.metric);
+/// One run's part of a family.
+std::string sample_lines(const std::string& name, const RunSamples& run, const MetricValue& value) {
   const auto line = [&](const char* statistic, const std::string& number) {
     return fmt::format("{}{{run_id=\"{}\",statistic=\"{}\"}} {}{}\n", name, run.run_id, statistic,
                        number, run.timestamp);
@@ -118,18 +128,17 @@ std::string openmetrics_export_text(const std::vector<ExportedRun>& runs) {
   for (const ExportedRun& run : runs) all.push_back(samples_of(run));
   std::string text = family_head("heteroperf_run", "info", "", "What was run, and where");
   for (const RunSamples& run : all) text += fmt::format("heteroperf_run_info{{{}}} 1\n", run.info);
-  std::vector<const ExportedMetric*> order;  // samples of one family must stand together
-  std::map<const ExportedMetric*, std::string> families;
-  for (const RunSamples& run : all) {
-    for (const ExportedValue& value : run.values) {
-      std::string& lines = families[value.metric];
-      if (lines.empty()) order.push_back(value.metric);
-      lines += sample_lines(run, value);
+  for (const RecordMetric& metric : record_metrics()) {
+    if (*metric.family == '\0') continue;
+    // The unit is the last part of the name, as the format wants.
+    const std::string unit = family_unit(metric.unit);
+    const std::string name = metric.family + (unit.empty() ? "" : "_" + unit);
+    std::string lines;
+    for (const RunSamples& run : all) {
+      const auto& value = run.digest.metric(metric.name);
+      if (value) lines += sample_lines(name, run, *value);
     }
-  }
-  for (const ExportedMetric* metric : order) {
-    text += family_head(family_name(*metric), "gauge", metric->family_unit, metric->help);
-    text += families[metric];
+    if (!lines.empty()) text += family_head(name, "gauge", unit, metric.help) + lines;
   }
   return text + "# EOF\n";
 }

@@ -1,12 +1,29 @@
 #pragma once
 
+#include <cstdint>
+#include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "results/exports/exported_run.hpp"
+#include "results/comparison/run_digest.hpp"
+#include "results/journal/journal.hpp"
 
 namespace heteroperf {
+
+inline constexpr std::int64_t nanoseconds_per_millisecond = 1'000'000;
+
+/// A stored run as an exporter sees it: its record, and the journal that gives it.
+struct ExportedRun {
+  RunDigest digest;
+  Journal journal;
+  std::string record;
+
+  /// When the journal's clock showed `t_ns`, in nanoseconds since 1970; nothing where the start has
+  /// no date.
+  std::optional<std::int64_t> epoch_ns(std::int64_t t_ns) const;
+};
 
 /// Names of the tables of csv_export_text(), the default first: the record's numbers, and what
 /// samples.h5 holds.
@@ -35,7 +52,8 @@ struct RunExportFormat {
 };
 std::span<const RunExportFormat> run_export_formats();
 /// Returns the export of the runs below `path`; `table` is for csv alone. Throws UserError where
-/// there are several runs and the format takes one, and what read_exported_runs() throws.
+/// there are several runs and the format takes one, where one is unfinished or its journal does not
+/// confirm it.
 std::string run_export_text(const std::filesystem::path& path, const std::string& format,
                             const std::string& table);
 

@@ -181,7 +181,7 @@ Table gated_table(const GateReport& report, const std::vector<const GatedMetric*
               {},
               audience};
   for (const GatedMetric* gated : rows) {
-    const ComparedMetric& metric = *gated->metric;
+    const RecordMetric& metric = *gated->metric;
     const bool judged = has_evidence(*gated);
     const auto if_judged = [&](Datum value) { return judged ? value : Datum(); };
     const double p = gated->judgement.p_adjusted;

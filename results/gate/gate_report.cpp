@@ -32,7 +32,7 @@ constexpr Named<GateVerdict> gate_verdict_names[] = {{GateVerdict::pass, "pass"}
                                                      {GateVerdict::regression, "regression"}};
 
 /// The metric of the runs that have it, in their order.
-std::vector<MetricValue> values_of(const RunSet& set, const ComparedMetric& metric) {
+std::vector<MetricValue> values_of(const RunSet& set, const RecordMetric& metric) {
   std::vector<MetricValue> values;
   for (const RunDigest& run : set.runs) {
     if (run.metric(metric.name)) values.push_back(*run.metric(metric.name));
@@ -56,7 +56,7 @@ MetricValue median_of(const std::vector<MetricValue>& values) {
 
 /// The interval of head / base by Student's t. A gain is positive for the better, so its ends swap
 /// where lower is better.
-Interval ratio_interval(const LogRatio& gain, const ComparedMetric& metric) {
+Interval ratio_interval(const LogRatio& gain, const RecordMetric& metric) {
   const Interval logs = gain.interval(SequentialRule::coverage);
   if (metric.direction == MetricDirection::higher) return exponential(logs);
   return exponential({-logs.high, -logs.low});
@@ -69,7 +69,7 @@ class GateJudge {
   GateJudge(const RunPairs& runs, const GateRules& rules) : runs_(runs), rules_(rules) {}
 
   GateReport report() {
-    for (const ComparedMetric& metric : compared_metrics()) add(metric);
+    for (const RecordMetric* metric : compared_metrics()) add(*metric);
     if (report_.metrics.empty()) {
       throw Error(ErrorKind::environment, {{"there is nothing to gate", nothing_to_gate(), ""}});
     }
@@ -97,7 +97,7 @@ class GateJudge {
 
   /// Puts a metric among the judged ones or, with a reason, among the skipped ones. A metric that
   /// no run of either side has is left out without a word.
-  void add(const ComparedMetric& metric) {
+  void add(const RecordMetric& metric) {
     const std::string name = metric.name;
     const auto& ignored = rules_.ignored;
     if (std::find(ignored.begin(), ignored.end(), name) != ignored.end()) {
@@ -106,7 +106,7 @@ class GateJudge {
     // All statistical metrics of one pair come from the same turns, so judging each would ask one
     // question several times and cost evidence for nothing.
     if (runs_.order == RunOrder::lockstep && metric.kind == MetricKind::statistical &&
-        name != compared_metrics().front().name) {
+        name != compared_metrics().front()->name) {
       return skip(name, "throughput stands for it: both are of the same turns");
     }
     const auto base = values_of(runs_.base, metric), head = values_of(runs_.head, metric);
@@ -125,7 +125,7 @@ class GateJudge {
   }
 
   /// A row without values yet.
-  GatedMetric named(const ComparedMetric& metric) const {
+  GatedMetric named(const RecordMetric& metric) const {
     GatedMetric gated;
     gated.metric = &metric;
     gated.unit = runs_.base.runs.front().unit_of(metric);
@@ -133,7 +133,7 @@ class GateJudge {
   }
 
   /// Runs of each side agree here, so one value stands for a side.
-  void add_exact(const ComparedMetric& metric, const MetricValue& base, const MetricValue& head) {
+  void add_exact(const RecordMetric& metric, const MetricValue& base, const MetricValue& head) {
     if (metric.name == std::string("loss_fingerprint")) {
       const std::string why = why_losses_may_differ(runs_);
       if (!why.empty()) return skip(metric.name, why);
@@ -151,7 +151,7 @@ class GateJudge {
 
   /// Adds a row and, where the runs carry any, its evidence. Evidence and statistical rows are in
   /// one order: judge_statistics() pairs them by place.
-  void add_statistical(const ComparedMetric& metric, const std::vector<MetricValue>& base,
+  void add_statistical(const RecordMetric& metric, const std::vector<MetricValue>& base,
                        const std::vector<MetricValue>& head) {
     GatedMetric gated = named(metric);
     gated.kind = MetricKind::statistical;

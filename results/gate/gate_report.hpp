@@ -14,7 +14,7 @@ const char* to_string(GateVerdict verdict);
 
 /// One metric of a gate.
 struct GatedMetric {
-  const ComparedMetric* metric = nullptr;
+  const RecordMetric* metric = nullptr;
   MetricKind kind = MetricKind::exact;  ///< as judged: an exact one that varies is statistical
   GateVerdict verdict = GateVerdict::pass;
   std::string unit;        ///< as the records say: "token/s"

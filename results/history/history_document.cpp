@@ -35,7 +35,7 @@ Datum level_at(const HistorySeries& series, std::size_t index, Unit unit) {
 }
 
 /// The points as people and as programs read them.
-Table points_table(const HistorySeries& series, const ComparedMetric& metric) {
+Table points_table(const HistorySeries& series, const RecordMetric& metric) {
   using enum Audience;
   constexpr std::size_t shown_commit = 18;
   Table table{"",

@@ -44,7 +44,7 @@ bool is_utc(const std::string& text) {
 
 /// Returns why a run is no point of a history; nothing where it is one. Logarithms need a value
 /// above 0.
-std::optional<std::string> why_not(const RunDigest& run, const ComparedMetric& metric) {
+std::optional<std::string> why_not(const RunDigest& run, const RecordMetric& metric) {
   if (!is_utc(run.created_utc)) return "its date '" + run.created_utc + "' is none";
   const auto& value = run.metric(metric.name);
   if (value && value->number && *value->number > 0) return std::nullopt;
@@ -73,7 +73,7 @@ std::vector<std::string> environment_changes(const RunDigest& before, const RunD
 
 /// Finds lasting changes of the level; the levels are told as values, the geometric means around
 /// them.
-void find_changes(HistorySeries& series, const ComparedMetric& metric) {
+void find_changes(HistorySeries& series, const RecordMetric& metric) {
   std::vector<double> logs;
   for (const HistoryPoint& point : series.points) logs.push_back(natural_log(point.value));
   for (const ChangePoint& change : find_change_points(logs)) {
@@ -141,13 +141,13 @@ OpenSeries* series_for(std::vector<OpenSeries>& open, const RunDigest& run,
 }
 
 /// A run's digest has an interval of its throughput only.
-std::optional<Interval> interval_of(const RunDigest& run, const ComparedMetric& metric) {
+std::optional<Interval> interval_of(const RunDigest& run, const RecordMetric& metric) {
   const bool is_throughput = &metric == &compared_metric("throughput");
-  return is_throughput ? run.throughput_ci95 : std::nullopt;
+  return is_throughput ? run.ci95("throughput") : std::nullopt;
 }
 
 /// Runs come in the order of their dates, so a new point stands behind those of its series.
-void add_point(std::vector<OpenSeries>& open, const RunDigest& run, const ComparedMetric& metric) {
+void add_point(std::vector<OpenSeries>& open, const RunDigest& run, const RecordMetric& metric) {
   HistoryPoint point{run.run_id,
                      run.created_utc,
                      run.git_commit,
@@ -230,7 +230,7 @@ void tell_apart(std::vector<OpenSeries>& open) {
 
 }  // namespace
 
-RunHistory run_history(RunSet runs, const ComparedMetric& metric) {
+RunHistory run_history(RunSet runs, const RecordMetric& metric) {
   // Runs that their own journals do not confirm are skipped, with the reason.
   set_aside_doubtful(runs);
   RunHistory history;

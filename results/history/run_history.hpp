@@ -40,7 +40,7 @@ struct HistorySeries {
 /// The series of one metric, and the files that are no point of any. `metric` is never null in a
 /// history that run_history() made.
 struct RunHistory {
-  const ComparedMetric* metric = nullptr;
+  const RecordMetric* metric = nullptr;
   std::vector<HistorySeries> series;
   std::vector<SkippedEntry> skipped;
   std::size_t foreign = 0;
@@ -51,7 +51,7 @@ struct RunHistory {
 /// say) is a mark of the point. Where programs differ, a key of the configuration that only one of
 /// them wrote is a mark as well. Runs that were edited, or lack the metric, are skipped with their
 /// reason.
-RunHistory run_history(RunSet runs, const ComparedMetric& metric);
+RunHistory run_history(RunSet runs, const RecordMetric& metric);
 
 /// `heteroperf-history`.
 Document history_document(const RunHistory& history);

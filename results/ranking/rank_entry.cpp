@@ -45,13 +45,11 @@ std::optional<SystemAvailability> availability_of(const Repeats& repeats,
   return least;
 }
 
-/// Reads one number of a run. numbers_of() gives it for all repetitions, or an empty list where one
-/// lacks it.
-using RunNumber = std::optional<double> (*)(const RunDigest& run);
-std::vector<double> numbers_of(const Repeats& repeats, RunNumber number) {
+/// A metric of all repetitions, or an empty list where one lacks it.
+std::vector<double> numbers_of(const Repeats& repeats, const char* metric) {
   std::vector<double> numbers;
   for (const RunDigest* run : repeats) {
-    const auto value = number(*run);
+    const auto value = run->number(metric);
     if (!value) return {};
     numbers.push_back(*value);
   }
@@ -69,8 +67,8 @@ std::vector<double> logs_of(const std::vector<double>& numbers) {
 }
 
 /// The geometric mean where all numbers are above 0, as OPS are; else the arithmetic one.
-std::optional<double> mean_of(const Repeats& repeats, RunNumber number) {
-  const std::vector<double> numbers = numbers_of(repeats, number);
+std::optional<double> mean_of(const Repeats& repeats, const char* metric) {
+  const std::vector<double> numbers = numbers_of(repeats, metric);
   if (numbers.empty()) return std::nullopt;
   if (numbers.size() == 1) return numbers.front();
   return all_positive(numbers) ? std::exp(mean(logs_of(numbers))) : mean(numbers);
@@ -78,14 +76,14 @@ std::optional<double> mean_of(const Repeats& repeats, RunNumber number) {
 
 /// The mean quality with its name, "accuracy 0.81"; the name is that of the newest run.
 std::string quality_of(const Repeats& repeats) {
-  const auto value = mean_of(repeats, [](const RunDigest& run) { return run.quality_value; });
+  const auto value = mean_of(repeats, "quality");
   return value ? fmt::format("{} {:.4g}", repeats.back()->quality_name, *value) : std::string();
 }
 
 /// Half width of the 95 % interval of the geometric mean, as a difference of logarithms; nothing of
 /// a single run, which has no spread.
-std::optional<double> run_to_run(const Repeats& repeats, RunNumber number) {
-  const std::vector<double> numbers = numbers_of(repeats, number);
+std::optional<double> run_to_run(const Repeats& repeats, const char* metric) {
+  const std::vector<double> numbers = numbers_of(repeats, metric);
   if (numbers.size() < 2 || !all_positive(numbers)) return std::nullopt;
   return paired_log_ratio(logs_of(numbers)).half_width(interval_coverage);
 }
@@ -93,35 +91,16 @@ std::optional<double> run_to_run(const Repeats& repeats, RunNumber number) {
 /// The interval of OPS: run to run where there are repetitions, else the one that the run has
 /// itself.
 void give_interval(const Repeats& repeats, RankEntry& entry) {
-  const auto ops = [](const RunDigest& run) { return run.ops_per_second; };
-  if (const auto half = run_to_run(repeats, ops)) {
+  if (const auto half = run_to_run(repeats, "ops_per_second")) {
     entry.basis = IntervalBasis::runs;
     entry.ops_ci95 =
         Interval{entry.ops_per_second * std::exp(-*half), entry.ops_per_second * std::exp(*half)};
     return;
   }
-  const auto& own = entry.run->ops_ci95;
+  const auto own = entry.run->ci95("ops_per_second");
   if (!own || !(own->low > 0)) return;
   entry.basis = IntervalBasis::within_runs;
   entry.ops_ci95 = own;
-}
-
-/// The number of a record that an order is made of. OPS per device and per watt are OPS over a
-/// constant of the entry, so they have the spread of OPS.
-RunNumber number_by(RankKey key) {
-  switch (key) {
-    case RankKey::ops:
-    case RankKey::ops_per_device:
-    case RankKey::ops_per_watt:
-      return [](const RunDigest& run) { return run.ops_per_second; };
-    case RankKey::ops_per_peak:
-      return [](const RunDigest& run) { return run.utilization; };
-    case RankKey::regulated:
-      return [](const RunDigest& run) { return run.regulated_score; };
-    case RankKey::hsr:
-      return [](const RunDigest& run) { return run.hsr; };
-  }
-  return nullptr;
 }
 
 /// Gives the value that the entry is ordered by and half of its interval. A single run has no
@@ -132,21 +111,16 @@ void give_order(const Repeats& repeats, RankKey key, RankEntry& entry) {
   if (key == RankKey::ops_per_watt) {
     entry.by = entry.ops_per_watt.value_or(0);
   } else {
-    entry.by = mean_of(repeats, number_by(key)).value_or(0);
+    entry.by = mean_of(repeats, metric_of(key)).value_or(0);
     if (key == RankKey::ops_per_device) entry.by /= devices;
   }
   if (entry.basis == IntervalBasis::runs)
-    entry.log_half_width = run_to_run(repeats, number_by(key));
+    entry.log_half_width = run_to_run(repeats, metric_of(key));
   if (entry.basis == IntervalBasis::within_runs)
     entry.log_half_width = std::log(entry.ops_ci95->high / entry.ops_ci95->low) / 2;
 }
 
 }  // namespace
-
-std::optional<double> value_by(RankKey key, const RunDigest& run) {
-  if (key == RankKey::ops_per_watt) return std::nullopt;
-  return number_by(key)(run);
-}
 
 RankEntry make_entry(const Repeats& repeats, RankKey key, const RankTables& tables) {
   RankEntry entry;
@@ -154,10 +128,10 @@ RankEntry make_entry(const Repeats& repeats, RankKey key, const RankTables& tabl
   entry.run = repeats.back();
   entry.name = entry.run->host.empty() ? entry.run->run_id : entry.run->host;
   entry.heterogeneous = entry.run->devices.size() > 1;
-  entry.ops_per_second = *mean_of(repeats, number_by(RankKey::ops));
-  entry.ops_per_peak = mean_of(repeats, number_by(RankKey::ops_per_peak));
-  entry.regulated_score = mean_of(repeats, number_by(RankKey::regulated));
-  entry.hsr = mean_of(repeats, number_by(RankKey::hsr));
+  entry.ops_per_second = *mean_of(repeats, "ops_per_second");
+  entry.ops_per_peak = mean_of(repeats, "utilization");
+  entry.regulated_score = mean_of(repeats, "regulated_score");
+  entry.hsr = mean_of(repeats, "hsr");
   entry.quality = quality_of(repeats);
   give_interval(repeats, entry);
   entry.power = power_of(repeats, tables.power);

@@ -4,8 +4,9 @@
 
 namespace heteroperf {
 
-/// The value of the order's key in a record; OPS per watt is in no record.
-std::optional<double> value_by(RankKey key, const RunDigest& run);
+/// The metric of a record that an order is made of. OPS per device and per watt are OPS over a
+/// constant of the entry, so they have the spread of OPS.
+const char* metric_of(RankKey key);
 
 /// One entry of repetitions, by date; at least one.
 RankEntry make_entry(const std::vector<const RunDigest*>& repeats, RankKey key,

@@ -20,12 +20,16 @@
 namespace heteroperf {
 namespace {
 
-constexpr Named<RankKey> key_names[] = {{RankKey::ops, "ops"},
-                                        {RankKey::ops_per_device, "ops_per_device"},
-                                        {RankKey::ops_per_peak, "ops_per_peak"},
-                                        {RankKey::ops_per_watt, "ops_per_watt"},
-                                        {RankKey::regulated, "regulated"},
-                                        {RankKey::hsr, "hsr"}};
+struct KeyRow {
+  RankKey value;
+  const char *name, *metric;
+};
+constexpr KeyRow keys[] = {{RankKey::ops, "ops", "ops_per_second"},
+                           {RankKey::ops_per_device, "ops_per_device", "ops_per_second"},
+                           {RankKey::ops_per_peak, "ops_per_peak", "utilization"},
+                           {RankKey::ops_per_watt, "ops_per_watt", "ops_per_second"},
+                           {RankKey::regulated, "regulated", "regulated_score"},
+                           {RankKey::hsr, "hsr", "hsr"}};
 
 /// Every reason against a run; empty where it may be ranked.
 std::vector<std::string> why_excluded(const RunDigest& run,
@@ -39,7 +43,7 @@ std::vector<std::string> why_excluded(const RunDigest& run,
   if (run.status != "complete") reasons.push_back("status " + run.status);
   if (!run.rankable) reasons.push_back("class " + run.severity);
   reasons.insert(reasons.end(), run.reasons.begin(), run.reasons.end());
-  if (!run.ops_per_second || !(*run.ops_per_second > 0)) reasons.push_back("no score");
+  if (!(run.number("ops_per_second").value_or(0) > 0)) reasons.push_back("no score");
   return reasons;
 }
 
@@ -98,8 +102,7 @@ class Sieve {
   /// OPS per watt are in no record: there the power table decides.
   bool has_value(const RunDigest& run) const {
     if (ranking_.key == RankKey::ops_per_watt) return tables_.power.contains(run.run_id);
-    const auto value = value_by(ranking_.key, run);
-    return value && *value > 0;
+    return run.number(metric_of(ranking_.key)).value_or(0) > 0;
   }
 
   RankingReport& ranking_;
@@ -110,8 +113,9 @@ class Sieve {
 
 }  // namespace
 
-RankKey parse_rank_key(const std::string& name) { return parse_name(key_names, "order", name); }
-const char* to_string(RankKey key) { return name_of(key_names, key); }
+RankKey parse_rank_key(const std::string& name) { return parse_name(keys, "order", name); }
+const char* metric_of(RankKey key) { return row_of(keys, key).metric; }
+const char* to_string(RankKey key) { return name_of(keys, key); }
 
 bool RankFilter::takes(const RunDigest& run, const AvailabilityTable& table) const {
   const bool mixed = run.devices.size() > 1;

@@ -55,7 +55,8 @@ Table runs_table(const RankEntry& entry) {
                {"seed", "seed", Unit::count},
                {"ops_per_second", "OPS", Unit::operations_per_second}}};
   for (const RunDigest* run : entry.runs) {
-    table.add({run->run_id, run->record_sha256, run->created_utc, run->seed, run->ops_per_second});
+    table.add({run->run_id, run->record_sha256, run->created_utc, run->seed,
+               run->number("ops_per_second")});
   }
   return table;
 }

@@ -51,20 +51,19 @@ ReportSection list_section(const RunSet& runs) {
                     {}};
   table.rows_on_paper = printed_runs;
   for (const RunDigest& run : runs.runs) {
-    const auto number = [&](const char* name) -> std::optional<double> {
-      const auto& value = run.metric(name);
-      return value ? value->number : std::nullopt;
-    };
-    table.rows.push_back({run.run_id, run.created_utc,
-                          fmt::format("{} {} {}", run.workload, run.size, run.precision),
-                          fmt::format("{}", run.ranks),
-                          devices_text(run, "×") + (run.emulated ? " (emulated)" : ""), run.status,
-                          run.severity + (run.rankable ? "" : ", not rankable"),
-                          quantity(run.ops_per_second, operations_unit),
-                          run.ops_ci95 ? with_prefix(run.ops_ci95->low, operations_unit) : "",
-                          run.ops_ci95 ? with_prefix(run.ops_ci95->high, operations_unit) : "",
-                          quantity(number("throughput"), run.unit), cell(number("step_time_s")),
-                          run.quality, run.emulated ? "" : percent(run.utilization)});
+    const auto ops_ci95 = run.ci95("ops_per_second");
+    const auto quality = run.number("quality");
+    table.rows.push_back(
+        {run.run_id, run.created_utc,
+         fmt::format("{} {} {}", run.workload, run.size, run.precision),
+         fmt::format("{}", run.ranks), devices_text(run, "×") + (run.emulated ? " (emulated)" : ""),
+         run.status, run.severity + (run.rankable ? "" : ", not rankable"),
+         quantity(run.number("ops_per_second"), operations_unit),
+         ops_ci95 ? with_prefix(ops_ci95->low, operations_unit) : "",
+         ops_ci95 ? with_prefix(ops_ci95->high, operations_unit) : "",
+         quantity(run.number("throughput"), run.unit), cell(run.number("step_time_s")),
+         quality ? fmt::format("{} {:.4g}", run.quality_name, *quality) : "",
+         run.emulated ? "" : percent(run.number("utilization"))});
   }
   section.tables.push_back(std::move(table));
   for (const SkippedEntry& skipped : runs.skipped) {

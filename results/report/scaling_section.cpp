@@ -61,7 +61,7 @@ std::string class_names(const RunDigest& run) {
 /// Operations per second, or samples per second of modelled time where devices are emulated, as
 /// their real time says nothing about real devices.
 std::optional<double> rate_of(const RunDigest& run) {
-  const auto rate = run.emulated ? run.modelled_samples_per_s : run.ops_per_second;
+  const auto rate = run.emulated ? run.modelled_samples_per_s : run.number("ops_per_second");
   return rate && *rate > 0 ? rate : std::nullopt;
 }
 
@@ -184,7 +184,7 @@ void give_rate(ScalePoint& point) {
     threads.insert(threads_text(*run));
   }
   const RunDigest& last = *point.runs.back();
-  point.rate = repeated_rate(rates, last.emulated ? std::nullopt : last.ops_ci95);
+  point.rate = repeated_rate(rates, last.emulated ? std::nullopt : last.ci95("ops_per_second"));
   point.threads = fmt::format("{}", fmt::join(threads, ", "));
 }
 

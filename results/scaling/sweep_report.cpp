@@ -54,7 +54,7 @@ std::string kind_of(const RunDigest& base, const RunDigest& run) {
   return per_device ? "weak" : "mixed";
 }
 
-double ops_of(const RunDigest& run) { return *run.ops_per_second; }
+double ops_of(const RunDigest& run) { return *run.number("ops_per_second"); }
 
 /// Gathers the rows of a report: read() for each run of the index, then make_rows() once.
 class Gathering {
@@ -110,7 +110,7 @@ class Gathering {
     if (digest.severity == "invalid") {
       return fmt::format("invalid by the rules: {}", fmt::join(digest.reasons, "; "));
     }
-    if (!digest.ops_per_second || !(*digest.ops_per_second > 0)) return "no score";
+    if (!(digest.number("ops_per_second").value_or(0) > 0)) return "no score";
     return std::nullopt;
   }
 
@@ -122,7 +122,7 @@ class Gathering {
     row.runs = runs.size();
     std::vector<double> ops, throughputs, steps;
     for (const RunDigest* run : runs) {
-      ops.push_back(*run->ops_per_second);
+      ops.push_back(*run->number("ops_per_second"));
       for (const auto& [metric, values] :
            {std::pair("throughput", &throughputs), std::pair("step_time_s", &steps)}) {
         const auto& value = run->metric(metric);
@@ -134,8 +134,8 @@ class Gathering {
     row.threads = threads_text(last);
     row.crowding = crowding_text(last);
     row.unit = last.unit;
-    row.ops_per_second = repeated_rate(ops, last.ops_ci95);
-    if (!throughputs.empty()) row.throughput = repeated_rate(throughputs, last.throughput_ci95);
+    row.ops_per_second = repeated_rate(ops, last.ci95("ops_per_second"));
+    if (!throughputs.empty()) row.throughput = repeated_rate(throughputs, last.ci95("throughput"));
     if (!steps.empty()) row.step_time_s = mean(steps);
     row.validity = worst_class(runs);
     return row;

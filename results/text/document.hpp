@@ -107,7 +107,7 @@ struct DocumentField {
 };
 
 struct TableColumn {
-  std::string key, label;  ///< as a field's, within the object of a row
+  std::string key, label = {};  ///< as a field's, within the object of a row
   Unit unit = Unit::unstated;
   Audience audience = Audience::everyone;
 };

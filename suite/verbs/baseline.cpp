@@ -46,8 +46,8 @@ Document baselines_document(const std::vector<SavedBaseline>& baselines,
                                             {"created_utc", run.created_utc},
                                             {"commit", run.git_commit},
                                             {"key", std::move(key)},
-                                            {"ops_per_second", run.ops_per_second}});
-      const Datum score = Datum(run.ops_per_second);
+                                            {"ops_per_second", run.number("ops_per_second")}});
+      const Datum score = Datum(run.number("ops_per_second"));
       document.line(
           fmt::format("  {}  {} {} {}  {}", run.created_utc, run.workload, run.size,
                       score.absent() ? "no score" : value_text(score, Unit::operations_per_second),

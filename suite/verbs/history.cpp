@@ -25,7 +25,7 @@ class HistoryVerb : public Verb {
   }
 
   ExitCode run(const GlobalOptions& options) override {
-    const ComparedMetric& metric = compared_metric(metric_);
+    const RecordMetric& metric = compared_metric(metric_);
     // Metrics without a unit are no numbers.
     if (metric.unit == Unit::none) {
       throw UserError(metric_ + " cannot be followed over time", "it is no number");

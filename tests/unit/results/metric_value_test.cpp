@@ -29,8 +29,7 @@ RunSet runs_with(const char* metric, const std::string& text, int first) {
   RunSet set;
   for (int i = first; i < first + 5; ++i) {
     set.runs.push_back(parse_run_digest(build_record(sample_of({.number = i}).journal()), "a/b"));
-    const auto place = &compared_metric(metric) - compared_metrics().data();
-    set.runs.back().metrics[static_cast<std::size_t>(place)] = count_of(text);
+    set.runs.back().metrics[metric_place(metric)] = count_of(text);
   }
   return set;
 }
@@ -60,7 +59,7 @@ TEST(MetricValue, ExactNumbersAreThoseOfTheRecord) {
 }
 
 TEST(MetricValue, CountsThatDoublesConfuseAreOrdered) {
-  const ComparedMetric& executed = compared_metric("executed_per_step");
+  const RecordMetric& executed = compared_metric("executed_per_step");
   ASSERT_EQ(*count_of("9007199254740992").number, *count_of(beyond).number);
   EXPECT_TRUE(is_worse(executed, count_of("9007199254740992"), count_of(beyond)));
   EXPECT_FALSE(is_worse(executed, count_of(beyond), count_of("9007199254740992")));
@@ -69,7 +68,7 @@ TEST(MetricValue, CountsThatDoublesConfuseAreOrdered) {
 }
 
 TEST(MetricValue, ALeadingZeroMakesNoCount) {
-  const ComparedMetric& executed = compared_metric("executed_per_step");
+  const RecordMetric& executed = compared_metric("executed_per_step");
   EXPECT_TRUE(is_worse(executed, count_of("0"), count_of(beyond)));
   EXPECT_FALSE(is_worse(executed, count_of("0099"), count_of("98")));
   EXPECT_FALSE(is_worse(executed, count_of("00"), count_of("0")));

@@ -95,8 +95,7 @@ RunDigest digest_at(std::uint64_t ranks, double ops, std::uint64_t samples) {
   run.ranks = ranks;
   run.samples_per_step = samples;
   run.devices = {{"cpu", ranks}};
-  run.ops_per_second = ops;
-  run.metrics.resize(compared_metrics().size());
+  run.metrics[metric_place("ops_per_second")] = MetricValue{"", ops};
   return run;
 }
 
@@ -175,7 +174,7 @@ TEST(Scaling, EmulatedDevicesAreTheSameOnEveryMachine) {
   for (RunDigest& run : runs.runs) {
     run.host = run.run_id;
     run.emulated = true;
-    run.modelled_samples_per_s = run.ops_per_second;
+    run.modelled_samples_per_s = run.number("ops_per_second");
   }
   EXPECT_EQ(scaling_section(runs).charts.size(), 1u);
   for (RunDigest& run : runs.runs) run.emulated = false;
@@ -269,7 +268,7 @@ TEST(Scaling, CurvesOfOneLabelSayWhatTellsThemApart) {
 TEST(Scaling, PointsHaveTheirIntervals) {
   RunSet runs;
   runs.runs = {digest_at(1, 10, 64), digest_at(2, 18, 64)};
-  runs.runs[0].ops_ci95 = Interval{9.5, 10.5};
+  runs.runs[0].metrics[metric_place("ops_per_second")]->ci95 = Interval{9.5, 10.5};
   const ReportChart chart = scaling_section(runs).charts.at(0);
   EXPECT_EQ(chart.series[0].low, (std::vector<double>{9.5, 18}));
   EXPECT_EQ(chart.series[0].high, (std::vector<double>{10.5, 18}));
@@ -278,7 +277,7 @@ TEST(Scaling, PointsHaveTheirIntervals) {
 TEST(Scaling, SaysThatThereIsNone) {
   RunSet runs;
   runs.runs = {digest_at(2, 10, 16), digest_at(2, 19, 32)};
-  runs.runs[1].ops_per_second.reset();
+  runs.runs[1].metrics[metric_place("ops_per_second")].reset();
   const ReportSection section = scaling_section(runs);
   EXPECT_TRUE(section.charts.empty());
   EXPECT_FALSE(section.paragraphs.empty());

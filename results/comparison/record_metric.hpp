@@ -3,6 +3,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "results/text/document.hpp"
 
@@ -13,39 +14,47 @@ enum class MetricKind { exact, statistical };
 /// Says which way is better; `equal` means that any difference is a defect.
 enum class MetricDirection { higher, lower, equal };
 
-/// A number of a record that runs are compared by.
-struct ComparedMetric {
+/// A number of a record.
+struct RecordMetric {
   const char* name;
-  Unit unit;
+  Unit unit;  ///< of the throughput what the record says
   MetricKind kind;
   MetricDirection direction;
-  const char* pointer;  ///< in record.json; of a list its largest number
+  const char* pointer;           ///< in record.json; of a list its largest number
+  const char* interval_pointer;  ///< where its 95 % interval stands; may be empty
+  const char* family;            ///< its name in OpenMetrics without the unit; empty: not exported
+  const char* help;
 };
 
-/// All of them, the headline first.
-std::span<const ComparedMetric> compared_metrics();
-/// Throws UserError that names the nearest one.
-const ComparedMetric& compared_metric(const std::string& name);
+/// All of them, in the order in which they are exported.
+std::span<const RecordMetric> record_metrics();
+/// The place of a metric in record_metrics(); the name is one of them.
+std::size_t metric_place(std::string_view name);
+/// Those that runs are compared by, the headline first.
+std::span<const RecordMetric* const> compared_metrics();
+/// Finds one of those. Throws UserError that names the nearest one.
+const RecordMetric& compared_metric(const std::string& name);
 
 const char* to_string(MetricKind kind);
 const char* to_string(MetricDirection direction);
 
 /// A metric's value in one record: `text` as stored (operation counts are beyond a double),
-/// `number` where it is one.
+/// `number` where it is one, and its own interval.
 struct MetricValue {
   std::string text;
   std::optional<double> number;
+  std::optional<Interval> ci95 = {};
   friend bool operator==(const MetricValue&, const MetricValue&) = default;
 };
 
 /// True when `head` is worse than `base`: in the metric's direction, or, where the metric may only
 /// be equal or a value is no number, when they differ at all.
-bool is_worse(const ComparedMetric& metric, const MetricValue& base, const MetricValue& head);
+bool is_worse(const RecordMetric& metric, const MetricValue& base, const MetricValue& head);
 
 /// A metric's value for a document: operation counts as decimal text, exact values as they are
 /// stored, medians as numbers. `kind` is what it was judged as, `unit` what the record's throughput
 /// counts.
-Datum metric_datum(const ComparedMetric& metric, MetricKind kind, const MetricValue& value,
+Datum metric_datum(const RecordMetric& metric, MetricKind kind, const MetricValue& value,
                    const std::string& unit);
 
 /// head / base of an exact metric; nothing where one is no number above 0, or where they differ by

@@ -1,0 +1,182 @@
+// The table of metrics is the only place that says which numbers a record holds, where they stand
+// in it, and under which names they leave the program. Comparison, gate, ranking, history, exports
+// and reports read them by it. Statistical metrics vary from run to run and need an interval; exact
+// ones are counts or planned quantities that the same program gives again on the same machine, so
+// one difference is enough. The direction says which way is better, and `equal` that any change is
+// a defect. Runs are compared by some of them, of which throughput is the headline: its verdict is
+// that of a whole comparison. The texts of values and changes are made here too, so that one number
+// looks alike everywhere.
+
+#include "results/comparison/record_metric.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "metrics/base/name_table.hpp"
+#include "results/text/number_text.hpp"
+
+namespace heteroperf {
+namespace {
+
+using enum MetricKind;
+using enum MetricDirection;
+
+constexpr RecordMetric metric_table[] = {
+    {"ops_per_second", Unit::operations_per_second, statistical, higher,
+     "/metrics/ops_per_second/value", "/metrics/ops_per_second/ci95", "heteroperf_strict",
+     "Strict operations of the steady window's training steps per second"},
+    {"throughput", Unit::work_per_second, statistical, higher, "/metrics/throughput/value",
+     "/metrics/throughput/ci95", "heteroperf_throughput",
+     "Samples or tokens per second of the window"},
+    {"step_time_s", Unit::seconds, statistical, lower, "/metrics/step_time_s/median",
+     "/metrics/step_time_s/ci95", "heteroperf_step_time_median", "Median step of the window"},
+    {"step_time_p95_s", Unit::seconds, statistical, lower, "/metrics/step_time_s/p95", "",
+     "heteroperf_step_time_p95", "95th percentile of the window's steps"},
+    {"regulated_score", Unit::operations_per_second, statistical, higher,
+     "/metrics/regulated_score/value", "", "heteroperf_regulated_score",
+     "-ln(error) times the operations per second"},
+    {"utilization", Unit::fraction, statistical, higher, "/metrics/utilization/value", "",
+     "heteroperf_utilization", "Share of the measured peak"},
+    // An accuracy or a loss: a number without a unit, for which OpenMetrics has no word.
+    {"quality", Unit::count, statistical, higher, "/metrics/quality/value", "",
+     "heteroperf_quality", "Quality that the final evaluation found"},
+    {"hsr", Unit::ratio, statistical, higher, "/metrics/hetero/hsr", "",
+     "heteroperf_heterogeneous_speed", "Throughput of the mix over the sum of its classes alone"},
+    {"measurement_overhead_fraction", Unit::fraction, statistical, lower,
+     "/metrics/measurement_overhead_fraction", "", "heteroperf_measurement_overhead",
+     "Share of the wall time that measuring took"},
+    {"steps", Unit::count, exact, equal, "/metrics/steps", "", "heteroperf_steps",
+     "Steps in the steady window"},
+    {"total_steps", Unit::count, exact, equal, "/metrics/total_steps", "",
+     "heteroperf_steps_of_run", "Steps of the whole run"},
+    {"window_s", Unit::seconds, exact, equal, "/metrics/window_s", "", "heteroperf_window",
+     "Length of the steady window"},
+    {"wall_s", Unit::seconds, statistical, lower, "/metrics/wall_s", "", "heteroperf_wall",
+     "First to last line of the journal"},
+    {"peak_memory_bytes", Unit::bytes, exact, lower, "/metrics/peak_memory_bytes/max", "",
+     "heteroperf_peak_memory", "Peak memory of the fullest rank"},
+    {"compute_s", Unit::seconds, statistical, lower, "/time_split_s/compute", "",
+     "heteroperf_compute", "Computing in the window"},
+    {"communication_exposed_s", Unit::seconds, statistical, lower,
+     "/time_split_s/communication_exposed", "", "heteroperf_communication_exposed",
+     "Exposed communication in the window"},
+    {"bubble_s", Unit::seconds, statistical, lower, "/time_split_s/bubble", "", "heteroperf_bubble",
+     "Waiting for other stages in the window"},
+    {"data_s", Unit::seconds, statistical, lower, "/time_split_s/data", "", "heteroperf_data",
+     "Waiting for data in the window"},
+    {"predicted_step_time_s", Unit::seconds, exact, lower, "/prediction/step_time_s", "",
+     "heteroperf_predicted_step_time", "Step time that the simulator predicts"},
+    {"operations_strict", Unit::operations, exact, equal, "/operations/strict", "",
+     "heteroperf_strict", "Strict operations of all training steps"},
+    {"operations_executed", Unit::operations, exact, lower, "/operations/executed", "",
+     "heteroperf_executed", "Operations observed at the dispatcher"},
+    {"operations_recompute", Unit::operations, exact, lower, "/operations/recompute", "",
+     "heteroperf_recompute", "Operations of recomputation"},
+    {"operations_per_step", Unit::operations, exact, equal, "/operations/per_step/strict", "",
+     "heteroperf_step", "Strict operations of an observed step"},
+    {"executed_per_step", Unit::operations, exact, lower, "/operations/per_step/executed", "", "",
+     ""},
+    {"planned_memory_bytes", Unit::bytes, exact, lower,
+     "/metrics/peak_memory_bytes/planned_per_rank", "", "", ""},
+    {"loss_fingerprint", Unit::none, exact, equal, "/metrics/loss_fingerprint/value", "", "", ""},
+};
+
+constexpr const RecordMetric& named(std::string_view name) {
+  return *std::find_if(std::begin(metric_table), std::end(metric_table),
+                       [&](const RecordMetric& metric) { return name == metric.name; });
+}
+
+constexpr std::array comparison_order{
+    &named("throughput"),           &named("step_time_s"),       &named("ops_per_second"),
+    &named("operations_per_step"),  &named("executed_per_step"), &named("predicted_step_time_s"),
+    &named("planned_memory_bytes"), &named("peak_memory_bytes"), &named("loss_fingerprint")};
+
+/// Orders two values. Operation counts pass 2^53, beyond which doubles skip whole numbers, so
+/// counts are compared digit by digit: without leading zeros the longer text is the larger number.
+bool is_less(const MetricValue& a, const MetricValue& b) {
+  if (!is_whole_count(a.text) || !is_whole_count(b.text)) return *a.number < *b.number;
+  return a.text.size() != b.text.size() ? a.text.size() < b.text.size() : a.text < b.text;
+}
+
+/// An exact number as the record has it: text where a reader's double would round it.
+Datum stored_number(const MetricValue& value) {
+  constexpr double largest_exact = 9007199254740992;  // 2^53
+  if (!is_whole_count(value.text)) return *value.number;
+  if (value.text.size() > 16 || *value.number >= largest_exact) return value.text;
+  return std::stoull(value.text);
+}
+
+constexpr Named<MetricKind> kinds[] = {{exact, "exact"}, {statistical, "statistical"}};
+constexpr Named<MetricDirection> directions[] = {
+    {higher, "higher"}, {lower, "lower"}, {equal, "equal"}};
+
+}  // namespace
+
+std::span<const RecordMetric> record_metrics() { return metric_table; }
+
+std::size_t metric_place(std::string_view name) {
+  return static_cast<std::size_t>(&named(name) - metric_table);
+}
+
+std::span<const RecordMetric* const> compared_metrics() { return comparison_order; }
+
+const RecordMetric& compared_metric(const std::string& name) {
+  std::vector<std::string> names;
+  for (const RecordMetric* metric : comparison_order) {
+    if (name == metric->name) return *metric;
+    names.emplace_back(metric->name);
+  }
+  throw unknown_name("metric", name, names);
+}
+
+const char* to_string(MetricKind kind) { return name_of(kinds, kind); }
+const char* to_string(MetricDirection direction) { return name_of(directions, direction); }
+
+bool is_worse(const RecordMetric& metric, const MetricValue& base, const MetricValue& head) {
+  if (base == head) return false;
+  if (metric.direction == equal || !base.number || !head.number) return true;
+  return metric.direction == higher ? is_less(head, base) : is_less(base, head);
+}
+
+/// An exact count keeps its digits, and a fingerprint shows its beginning.
+Datum metric_datum(const RecordMetric& metric, MetricKind kind, const MetricValue& value,
+                   const std::string& unit) {
+  constexpr std::size_t fingerprint_digits = 12;
+  if (!value.number) return Datum(value.text).as(value.text.substr(0, fingerprint_digits));
+  if (metric.unit == Unit::operations) {
+    const bool whole = is_whole_count(value.text);
+    Datum count = whole ? value.text : fmt::format("{:.0f}", *value.number);
+    return kind == exact ? std::move(count).as(value.text) : count;
+  }
+  Datum number = kind == exact ? stored_number(value) : Datum(*value.number);
+  const bool by_workload = metric.unit == Unit::work_per_second;
+  return std::move(number).as(by_workload ? with_prefix(*value.number, unit)
+                                          : value_text(*value.number, metric.unit));
+}
+
+std::optional<double> exact_ratio(const MetricValue& base, const MetricValue& head) {
+  if (!base.number || !head.number || !(*base.number > 0)) return std::nullopt;
+  // Large counts can differ by less than a double resolves; a ratio of exactly 1 would deny that.
+  if (base != head && *base.number == *head.number) return std::nullopt;
+  return *head.number / *base.number;
+}
+
+/// A change that would be printed as 0 % is told as "differs".
+std::string exact_change_text(const MetricValue& base, const MetricValue& head) {
+  constexpr double least_percent = 0.0005;
+  if (base == head) return "equal";
+  const auto ratio = exact_ratio(base, head);
+  if (!ratio || std::abs(100 * (*ratio - 1)) < least_percent) return "differs";
+  return fmt::format("{:+.3g} %", 100 * (*ratio - 1));
+}
+
+std::string change_with_interval(double ratio, const std::optional<Interval>& ci95) {
+  const std::string text = change_text(ratio);
+  if (!ci95) return text;
+  return text + fmt::format(" [{:+.1f}, {:+.1f}]", 100 * (ci95->low - 1), 100 * (ci95->high - 1));
+}
+
+}  // namespace heteroperf
