@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
 
@@ -19,58 +20,55 @@ namespace {
 template <class E>
 using Rows = std::vector<const E*>;
 
-template <class E>
-Rows<E> rows_of(const Journal& journal) {
-  Rows<E> rows;
-  for (const JournalLine& line : journal.lines) {
-    if (const E* event = std::get_if<E>(&line.event)) rows.push_back(event);
-  }
-  return rows;
-}
-
-/// Takes one value from each row and converts it to the column's type.
-template <class T, class E>
-std::vector<T> column(const Rows<E>& rows, auto&& value) {
-  std::vector<T> values;
-  values.reserve(rows.size());
-  for (const E* row : rows) values.push_back(static_cast<T>(value(*row)));
-  return values;
-}
-
-/// These make a column of signed, unsigned or real numbers or of texts. `value` takes a row; the
-/// long name and the unit become attributes of the dataset.
-template <class E>
-SampleColumn whole(const Rows<E>& rows, const char* name, const char* long_name, const char* units,
-                   auto&& value) {
-  return {name, long_name, units, column<std::int64_t>(rows, value)};
-}
-template <class E>
-SampleColumn count(const Rows<E>& rows, const char* name, const char* long_name, const char* units,
-                   auto&& value) {
-  return {name, long_name, units, column<std::uint64_t>(rows, value)};
-}
-template <class E>
-SampleColumn real(const Rows<E>& rows, const char* name, const char* long_name, const char* units,
-                  auto&& value) {
-  return {name, long_name, units, column<double>(rows, value)};
-}
-template <class E>
-SampleColumn text_column(const Rows<E>& rows, const char* name, const char* long_name,
-                         auto&& value) {
-  return {name, long_name, "", column<std::string>(rows, value)};
-}
-
-/// These are the values that stand for an absent one.
-std::int64_t or_minus_one(std::optional<std::uint64_t> value) {
-  return value ? static_cast<std::int64_t>(*value) : -1;
-}
-double or_nan(std::optional<double> value) {
+/// These turn a value into the one that its column keeps.
+std::string stored(std::string value) { return value; }
+std::uint8_t stored(std::uint8_t value) { return value; }
+double stored(double value) { return value; }
+std::int64_t stored(std::signed_integral auto value) { return value; }
+std::uint64_t stored(std::unsigned_integral auto value) { return value; }
+double stored(std::optional<double> value) {
   return value.value_or(std::numeric_limits<double>::quiet_NaN());
 }
+std::int64_t stored(std::optional<std::uint64_t> value) {
+  return value ? static_cast<std::int64_t>(*value) : -1;
+}
+std::int64_t stored(std::optional<std::int64_t> value) { return value.value_or(-1); }
+
+/// Makes columns of rows. `value` takes a row or is a member of it; the long name and the unit
+/// become attributes of the dataset.
+template <class E>
+struct ColumnsOf {
+  Rows<E> rows;
+
+  SampleColumn operator()(const char* name, const char* long_name, const char* units,
+                          auto&& value) const {
+    std::vector<decltype(stored(std::invoke(value, *rows.front())))> values;
+    values.reserve(rows.size());
+    for (const E* row : rows) values.push_back(stored(std::invoke(value, *row)));
+    return {name, long_name, units, std::move(values)};
+  }
+};
 
 constexpr const char* time_base = "ns";
 constexpr const char* seconds_unit = "s";
 constexpr const char* plain_count = "1";
+constexpr const char* no_unit = "";
+
+/// Gives a part of a member, such as one of a step's times.
+template <class Whole, class Member, class Part>
+auto part_of_row(Member Whole::*member, Part Member::*part) {
+  return [member, part](const Whole& row) { return row.*member.*part; };
+}
+
+/// Give the halves of a count of operations.
+template <class E>
+auto high_word(Ops E::*ops) {
+  return [ops](const E& row) { return (row.*ops).high(); };
+}
+template <class E>
+auto low_word(Ops E::*ops) {
+  return [ops](const E& row) { return (row.*ops).low(); };
+}
 
 /// The phase of its group when each step was written. A phase of the whole run replaces those of
 /// all groups.
@@ -97,42 +95,37 @@ std::vector<std::uint8_t> phases_of_steps(const Journal& journal) {
 /// The table has one row per optimizer step, in the order of the journal.
 SampleTable steps(const Journal& journal) {
   using E = StepEvent;
-  const auto rows = rows_of<E>(journal);
+  const ColumnsOf<E> column{journal.all<E>()};
   const auto window = summarize(journal).window;
-  const auto steady = [&](const E& e) { return window && window->contains(e.t_end_ns) ? 1 : 0; };
+  const auto steady = [&](const E& e) {
+    return static_cast<std::uint8_t>(window && window->contains(e.t_end_ns));
+  };
+  const auto spent = [](double StepSplit::*part) { return part_of_row(&E::split, part); };
   return {
       "steps",
-      {whole(rows, "group", "group of ranks", plain_count, [](const E& e) { return e.group; }),
-       whole(rows, "trial", "trial, -1 without", plain_count,
-             [](const E& e) { return or_minus_one(e.trial); }),
-       count(rows, "step", "step within its training", plain_count, [](const E& e) { return e.n; }),
-       whole(rows, "t_start_ns", "start on rank 0's monotonic clock", time_base,
-             [](const E& e) { return e.t_start_ns; }),
-       whole(rows, "t_end_ns", "end on rank 0's monotonic clock", time_base,
-             [](const E& e) { return e.t_end_ns; }),
-       count(rows, "samples", "samples of the whole group", plain_count,
-             [](const E& e) { return e.samples; }),
-       count(rows, "tokens", "tokens of the whole group", plain_count,
-             [](const E& e) { return e.tokens; }),
-       count(rows, "ops_hi", "strict operations, high 64 bits", plain_count,
-             [](const E& e) { return e.ops_strict.high(); }),
-       count(rows, "ops_lo", "strict operations, low 64 bits", plain_count,
-             [](const E& e) { return e.ops_strict.low(); }),
-       real(rows, "loss", "mean training loss", "nat", [](const E& e) { return e.loss; }),
-       real(rows, "gradient_norm", "global gradient norm before clipping", plain_count,
-            [](const E& e) { return e.gradient_norm; }),
-       real(rows, "compute_s", "computing, mean over ranks", seconds_unit,
-            [](const E& e) { return e.split.compute_s; }),
-       real(rows, "communication_s", "exposed communication, mean over ranks", seconds_unit,
-            [](const E& e) { return e.split.communication_s; }),
-       real(rows, "bubble_s", "waiting for other stages, mean over ranks", seconds_unit,
-            [](const E& e) { return e.split.bubble_s; }),
-       real(rows, "data_s", "waiting for data, mean over ranks", seconds_unit,
-            [](const E& e) { return e.split.data_s; }),
-       real(rows, "other_s", "anything else, mean over ranks", seconds_unit,
-            [](const E& e) { return e.split.other_s; }),
-       {"steady", "1 where the step ended in the steady window", plain_count,
-        column<std::uint8_t>(rows, steady)},
+      {column("group", "group of ranks", plain_count, &E::group),
+       column("trial", "trial, -1 without", plain_count, &E::trial),
+       column("step", "step within its training", plain_count, &E::n),
+       column("t_start_ns", "start on rank 0's monotonic clock", time_base, &E::t_start_ns),
+       column("t_end_ns", "end on rank 0's monotonic clock", time_base, &E::t_end_ns),
+       column("samples", "samples of the whole group", plain_count, &E::samples),
+       column("tokens", "tokens of the whole group", plain_count, &E::tokens),
+       column("ops_hi", "strict operations, high 64 bits", plain_count, high_word(&E::ops_strict)),
+       column("ops_lo", "strict operations, low 64 bits", plain_count, low_word(&E::ops_strict)),
+       column("loss", "mean training loss", "nat", &E::loss),
+       column("gradient_norm", "global gradient norm before clipping", plain_count,
+              &E::gradient_norm),
+       column("compute_s", "computing, mean over ranks", seconds_unit,
+              spent(&StepSplit::compute_s)),
+       column("communication_s", "exposed communication, mean over ranks", seconds_unit,
+              spent(&StepSplit::communication_s)),
+       column("bubble_s", "waiting for other stages, mean over ranks", seconds_unit,
+              spent(&StepSplit::bubble_s)),
+       column("data_s", "waiting for data, mean over ranks", seconds_unit,
+              spent(&StepSplit::data_s)),
+       column("other_s", "anything else, mean over ranks", seconds_unit,
+              spent(&StepSplit::other_s)),
+       column("steady", "1 where the step ended in the steady window", plain_count, steady),
        {"phase", "phase at its end: 0 setup, 1 warmup, 2 measure, 3 evaluate, 4 finish",
         plain_count, phases_of_steps(journal), 2}},
       "t_end_ns"};
@@ -141,61 +134,46 @@ SampleTable steps(const Journal& journal) {
 /// The table has one row per line of a trial, so a trial that ended has two.
 SampleTable trials(const Journal& journal) {
   using E = TrialEvent;
-  const auto rows = rows_of<E>(journal);
+  const ColumnsOf<E> column{journal.all<E>()};
   return {
       "trials",
-      {count(rows, "id", "trial", plain_count, [](const E& e) { return e.id; }),
-       whole(rows, "parent", "trial it came from, -1 without", plain_count,
-             [](const E& e) { return or_minus_one(e.parent); }),
-       whole(rows, "group", "group of ranks", plain_count, [](const E& e) { return e.group; }),
-       text_column(rows, "state", "running or outcome",
-                   [](const E& e) { return to_string(e.state); }),
-       text_column(rows, "morph", "change of the parent's graph",
-                   [](const E& e) { return e.morph; }),
-       text_column(rows, "graph_hash", "hash of the graph",
-                   [](const E& e) { return e.graph_hash; }),
-       text_column(rows, "hyper_parameters", "JSON",
-                   [](const E& e) { return e.hyper_parameters.text; }),
-       count(rows, "rung", "rung of the budget", plain_count, [](const E& e) { return e.rung; }),
-       count(rows, "steps", "steps so far", plain_count, [](const E& e) { return e.steps; }),
-       count(rows, "ops_hi", "strict operations so far, high 64 bits", plain_count,
-             [](const E& e) { return e.ops.high(); }),
-       count(rows, "ops_lo", "strict operations so far, low 64 bits", plain_count,
-             [](const E& e) { return e.ops.low(); }),
-       real(rows, "quality", "quality reached, NaN without", plain_count,
-            [](const E& e) { return or_nan(e.quality); }),
-       real(rows, "loss", "validation loss, NaN without", "nat",
-            [](const E& e) { return or_nan(e.loss); }),
-       text_column(rows, "reason", "why it ended", [](const E& e) { return e.reason; }),
-       whole(rows, "t_start_ns", "start on rank 0's monotonic clock", time_base,
-             [](const E& e) { return e.t_start_ns; }),
-       whole(rows, "t_end_ns", "end, -1 while it runs", time_base,
-             [](const E& e) { return e.t_end_ns.value_or(-1); })},
+      {column("id", "trial", plain_count, &E::id),
+       column("parent", "trial it came from, -1 without", plain_count, &E::parent),
+       column("group", "group of ranks", plain_count, &E::group),
+       column("state", "running or outcome", no_unit,
+              [](const E& e) { return to_string(e.state); }),
+       column("morph", "change of the parent's graph", no_unit, &E::morph),
+       column("graph_hash", "hash of the graph", no_unit, &E::graph_hash),
+       column("hyper_parameters", "JSON", no_unit,
+              part_of_row(&E::hyper_parameters, &JsonText::text)),
+       column("rung", "rung of the budget", plain_count, &E::rung),
+       column("steps", "steps so far", plain_count, &E::steps),
+       column("ops_hi", "strict operations so far, high 64 bits", plain_count, high_word(&E::ops)),
+       column("ops_lo", "strict operations so far, low 64 bits", plain_count, low_word(&E::ops)),
+       column("quality", "quality reached, NaN without", plain_count, &E::quality),
+       column("loss", "validation loss, NaN without", "nat", &E::loss),
+       column("reason", "why it ended", no_unit, &E::reason),
+       column("t_start_ns", "start on rank 0's monotonic clock", time_base, &E::t_start_ns),
+       column("t_end_ns", "end, -1 while it runs", time_base, &E::t_end_ns)},
       "id"};
 }
 
 /// The table has one row per evaluation, final or not.
 SampleTable evaluations(const Journal& journal) {
   using E = EvalEvent;
-  const auto rows = rows_of<E>(journal);
-  return {"evaluations",
-          {whole(rows, "group", "group of ranks", plain_count, [](const E& e) { return e.group; }),
-           whole(rows, "trial", "trial, -1 without", plain_count,
-                 [](const E& e) { return or_minus_one(e.trial); }),
-           count(rows, "samples", "held-out samples", plain_count,
-                 [](const E& e) { return e.samples; }),
-           real(rows, "loss", "mean loss", "nat", [](const E& e) { return e.loss; }),
-           real(rows, "accuracy", "share of right answers", plain_count,
-                [](const E& e) { return e.accuracy; }),
-           count(rows, "ops_hi", "strict operations, high 64 bits", plain_count,
-                 [](const E& e) { return e.ops_strict.high(); }),
-           count(rows, "ops_lo", "strict operations, low 64 bits", plain_count,
-                 [](const E& e) { return e.ops_strict.low(); }),
-           whole(rows, "t_start_ns", "start on rank 0's monotonic clock", time_base,
-                 [](const E& e) { return e.t_start_ns; }),
-           whole(rows, "t_end_ns", "end on rank 0's monotonic clock", time_base,
-                 [](const E& e) { return e.t_end_ns; })},
-          "t_end_ns"};
+  const ColumnsOf<E> column{journal.all<E>()};
+  return {
+      "evaluations",
+      {column("group", "group of ranks", plain_count, &E::group),
+       column("trial", "trial, -1 without", plain_count, &E::trial),
+       column("samples", "held-out samples", plain_count, &E::samples),
+       column("loss", "mean loss", "nat", &E::loss),
+       column("accuracy", "share of right answers", plain_count, &E::accuracy),
+       column("ops_hi", "strict operations, high 64 bits", plain_count, high_word(&E::ops_strict)),
+       column("ops_lo", "strict operations, low 64 bits", plain_count, low_word(&E::ops_strict)),
+       column("t_start_ns", "start on rank 0's monotonic clock", time_base, &E::t_start_ns),
+       column("t_end_ns", "end on rank 0's monotonic clock", time_base, &E::t_end_ns)},
+      "t_end_ns"};
 }
 
 /// The journal's lines about one rank; null where it has none. The last line of each kind counts.
@@ -206,21 +184,18 @@ struct RankRow {
   const MemoryEvent* memory = nullptr;
 };
 
-std::vector<RankRow> rank_rows(const Journal& journal) {
+std::map<std::int32_t, RankRow> rank_rows(const Journal& journal) {
   std::map<std::int32_t, RankRow> rows;
-  const auto note = [&]<class E>(const Rows<E>& events, const E* RankRow::*member) {
-    for (const E* event : events) {
-      RankRow& row = rows[event->rank];
-      row.rank = event->rank;
-      row.*member = event;
+  const auto note = [&]<class E>(const E* RankRow::*member) {
+    for (const E* event : journal.all<E>()) {
+      rows[event->rank].rank = event->rank;
+      rows[event->rank].*member = event;
     }
   };
-  note(rows_of<RankPlanEvent>(journal), &RankRow::plan);
-  note(rows_of<RankTimeEvent>(journal), &RankRow::time);
-  note(rows_of<MemoryEvent>(journal), &RankRow::memory);
-  std::vector<RankRow> list;
-  for (const auto& [rank, row] : rows) list.push_back(row);
-  return list;
+  note(&RankRow::plan);
+  note(&RankRow::time);
+  note(&RankRow::memory);
+  return rows;
 }
 
 std::string stages_of(const RankRow& row) {
@@ -230,58 +205,53 @@ std::string stages_of(const RankRow& row) {
 /// One row per rank: the plan for it, its measured memory, and where its time went.
 SampleTable ranks(const Journal& journal) {
   using E = RankRow;
-  const std::vector<RankRow> values = rank_rows(journal);
-  Rows<E> rows;
-  for (const RankRow& row : values) rows.push_back(&row);
-  // A rank whose plan or time the journal lacks keeps its row, with −1 or NaN in it.
-  const auto planned = [](auto member) {
-    return [member](const E& e) {
-      return e.plan == nullptr ? -1 : static_cast<std::int64_t>(e.plan->*member);
+  using P = RankPlanEvent;
+  const std::map<std::int32_t, RankRow> rows = rank_rows(journal);
+  ColumnsOf<E> column;
+  for (const auto& [rank, row] : rows) column.rows.push_back(&row);
+  // A rank whose plan, time or memory the journal lacks keeps its row, with −1 or NaN in it.
+  const auto whole_of = [](auto line, auto member) {
+    return [line, member](const E& e) {
+      return e.*line == nullptr ? -1 : static_cast<std::int64_t>((e.*line)->*member);
     };
+  };
+  const auto planned = [&](auto member) { return whole_of(&E::plan, member); };
+  const auto wall_s = [](const E& e) {
+    return e.time == nullptr ? std::nullopt : std::optional(e.time->wall_s);
   };
   const auto spent = [](double StepSplit::*part) {
     return [part](const E& e) {
-      return e.time == nullptr ? or_nan(std::nullopt) : e.time->split.*part;
+      return e.time == nullptr ? std::nullopt : std::optional(e.time->split.*part);
     };
   };
-  const auto bytes = [&](const char* name, const char* long_name, auto member) {
-    return whole(rows, name, long_name, "byte", planned(member));
-  };
-  using P = RankPlanEvent;
   return {
       "ranks",
-      {whole(rows, "rank", "rank", plain_count, [](const E& e) { return e.rank; }),
-       whole(rows, "position", "place in the pipeline", plain_count, planned(&P::position)),
-       text_column(rows, "stages", "stages that it holds", stages_of),
-       whole(rows, "tensor_index", "place among the ranks that share its layers", plain_count,
-             planned(&P::tensor_index)),
-       whole(rows, "tensor_degree", "ranks that share its layers", plain_count,
-             planned(&P::tensor_degree)),
-       text_column(rows, "device_class", "class of its device",
-                   [](const E& e) { return e.plan == nullptr ? "" : e.plan->device_class; }),
-       bytes("weights_bytes", "weights, planned", &P::weights_bytes),
-       bytes("gradients_bytes", "gradients, planned", &P::gradients_bytes),
-       bytes("optimizer_bytes", "optimizer states, planned", &P::optimizer_bytes),
-       bytes("activations_bytes", "activations, planned", &P::activations_bytes),
-       bytes("buffers_bytes", "buffers, planned", &P::buffers_bytes),
-       whole(rows, "peak_bytes", "memory at its fullest, measured", "byte",
-             [](const E& e) {
-               return e.memory == nullptr ? -1 : static_cast<std::int64_t>(e.memory->peak_bytes);
-             }),
-       whole(rows, "steps", "steps of the measured phase", plain_count,
-             [](const E& e) {
-               return e.time == nullptr ? -1 : static_cast<std::int64_t>(e.time->steps);
-             }),
-       real(rows, "wall_s", "first start to last end of these steps", seconds_unit,
-            [](const E& e) { return e.time == nullptr ? or_nan(std::nullopt) : e.time->wall_s; }),
-       real(rows, "compute_s", "computing", seconds_unit, spent(&StepSplit::compute_s)),
-       real(rows, "communication_s", "exposed communication", seconds_unit,
-            spent(&StepSplit::communication_s)),
-       real(rows, "bubble_s", "waiting for other stages", seconds_unit,
-            spent(&StepSplit::bubble_s)),
-       real(rows, "data_s", "waiting for data", seconds_unit, spent(&StepSplit::data_s)),
-       real(rows, "other_s", "anything else, between steps too", seconds_unit,
-            spent(&StepSplit::other_s))},
+      {column("rank", "rank", plain_count, &E::rank),
+       column("position", "place in the pipeline", plain_count, planned(&P::position)),
+       column("stages", "stages that it holds", no_unit, stages_of),
+       column("tensor_index", "place among the ranks that share its layers", plain_count,
+              planned(&P::tensor_index)),
+       column("tensor_degree", "ranks that share its layers", plain_count,
+              planned(&P::tensor_degree)),
+       column("device_class", "class of its device", no_unit,
+              [](const E& e) { return e.plan == nullptr ? "" : e.plan->device_class; }),
+       column("weights_bytes", "weights, planned", "byte", planned(&P::weights_bytes)),
+       column("gradients_bytes", "gradients, planned", "byte", planned(&P::gradients_bytes)),
+       column("optimizer_bytes", "optimizer states, planned", "byte", planned(&P::optimizer_bytes)),
+       column("activations_bytes", "activations, planned", "byte", planned(&P::activations_bytes)),
+       column("buffers_bytes", "buffers, planned", "byte", planned(&P::buffers_bytes)),
+       column("peak_bytes", "memory at its fullest, measured", "byte",
+              whole_of(&E::memory, &MemoryEvent::peak_bytes)),
+       column("steps", "steps of the measured phase", plain_count,
+              whole_of(&E::time, &RankTimeEvent::steps)),
+       column("wall_s", "first start to last end of these steps", seconds_unit, wall_s),
+       column("compute_s", "computing", seconds_unit, spent(&StepSplit::compute_s)),
+       column("communication_s", "exposed communication", seconds_unit,
+              spent(&StepSplit::communication_s)),
+       column("bubble_s", "waiting for other stages", seconds_unit, spent(&StepSplit::bubble_s)),
+       column("data_s", "waiting for data", seconds_unit, spent(&StepSplit::data_s)),
+       column("other_s", "anything else, between steps too", seconds_unit,
+              spent(&StepSplit::other_s))},
       "rank",
       2};
 }
@@ -302,23 +272,21 @@ struct RankStepsRow {
 SampleTable rank_steps(const Journal& journal) {
   using E = RankStepsRow;
   std::vector<E> values;
-  for (const RankStepsEvent* event : rows_of<RankStepsEvent>(journal)) {
+  for (const RankStepsEvent* event : journal.all<RankStepsEvent>()) {
     for (std::size_t i = 0; i < event->compute_ns.size(); ++i) values.push_back({event, i});
   }
-  Rows<E> rows;
-  for (const E& row : values) rows.push_back(&row);
-  return {"rank_steps",
-          {whole(rows, "group", "group of ranks", plain_count,
-                 [](const E& e) { return e.event->group; }),
-           whole(rows, "rank", "rank", plain_count, [](const E& e) { return e.event->rank; }),
-           count(rows, "step", "first step that the row is of", plain_count,
-                 [](const E& e) { return e.first_step(); }),
-           count(rows, "steps", "consecutive steps that it is the mean of", plain_count,
-                 [](const E& e) { return e.steps(); }),
-           whole(rows, "compute_ns", "computing in a step, mean", time_base,
-                 [](const E& e) { return e.event->compute_ns[e.index]; })},
-          "step",
-          2};
+  ColumnsOf<E> column;
+  for (const E& row : values) column.rows.push_back(&row);
+  return {
+      "rank_steps",
+      {column("group", "group of ranks", plain_count, [](const E& e) { return e.event->group; }),
+       column("rank", "rank", plain_count, [](const E& e) { return e.event->rank; }),
+       column("step", "first step that the row is of", plain_count, &E::first_step),
+       column("steps", "consecutive steps that it is the mean of", plain_count, &E::steps),
+       column("compute_ns", "computing in a step, mean", time_base,
+              [](const E& e) { return e.event->compute_ns[e.index]; })},
+      "step",
+      2};
 }
 
 }  // namespace
