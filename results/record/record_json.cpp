@@ -386,9 +386,7 @@ Json journal_section(const Journal& journal) {
 
 Json warnings_section(const Journal& journal) {
   Json json = Json::array();
-  for (const JournalLine& line : journal.lines) {
-    const auto* warning = std::get_if<WarningEvent>(&line.event);
-    if (warning == nullptr) continue;
+  for (const WarningEvent* warning : journal.all<WarningEvent>()) {
     Json& entry = json.emplace_back(Json{{"text", warning->text}});
     put(entry, "rule", warning->rule);
   }

@@ -59,9 +59,8 @@ Verdict seeds(const Journal& journal, const RunSummary&) {
 /// On each rank the operators that ran must be those of the graph and those that were recomputed on
 /// purpose; any other number means that something else was trained.
 Verdict executed_operations(const Journal& journal, const RunSummary&) {
-  for (const JournalLine& line : journal.lines) {
-    const auto* event = std::get_if<ObservedEvent>(&line.event);
-    if (event == nullptr || event->executed == event->strict + event->recompute) continue;
+  for (const ObservedEvent* event : journal.all<ObservedEvent>()) {
+    if (event->executed == event->strict + event->recompute) continue;
     return Finding{fmt::format("executed = strict + recompute = {} on rank {}",
                                (event->strict + event->recompute).to_string(), event->rank),
                    event->executed.to_string()};
@@ -73,13 +72,10 @@ Verdict executed_operations(const Journal& journal, const RunSummary&) {
 Verdict observed_strict(const Journal& journal, const RunSummary&) {
   using StepKey = std::tuple<std::int32_t, std::optional<std::uint64_t>, std::uint64_t>;
   std::map<StepKey, Ops> sums;
-  for (const JournalLine& line : journal.lines) {
-    const auto* event = std::get_if<ObservedEvent>(&line.event);
-    if (event != nullptr) sums[{event->group, event->trial, event->n}] += event->strict;
+  for (const ObservedEvent* event : journal.all<ObservedEvent>()) {
+    sums[{event->group, event->trial, event->n}] += event->strict;
   }
-  for (const JournalLine& line : journal.lines) {
-    const auto* step = std::get_if<StepEvent>(&line.event);
-    if (step == nullptr) continue;
+  for (const StepEvent* step : journal.all<StepEvent>()) {
     const auto sum = sums.find({step->group, step->trial, step->n});
     if (sum != sums.end() && sum->second != step->ops_strict) {
       return Finding{fmt::format("the ranks' strict operations of step {} add up to {}", step->n,
@@ -95,9 +91,7 @@ Verdict not_observed(const Journal& journal, const RunSummary& summary) {
   const auto* scale = journal.last<ScaleEvent>();
   if (scale == nullptr || summary.total_steps == 0) return {};
   std::set<std::int32_t> ranks;
-  for (const JournalLine& line : journal.lines) {
-    if (const auto* event = std::get_if<ObservedEvent>(&line.event)) ranks.insert(event->rank);
-  }
+  for (const ObservedEvent* event : journal.all<ObservedEvent>()) ranks.insert(event->rank);
   if (static_cast<std::int64_t>(ranks.size()) >= scale->ranks) return {};
   return Finding{fmt::format("one observed step on each of {} ranks", scale->ranks),
                  fmt::format("on {}", ranks.size())};
@@ -105,9 +99,8 @@ Verdict not_observed(const Journal& journal, const RunSummary& summary) {
 
 /// An operator without a formula may do any amount of work.
 Verdict unknown_operators(const Journal& journal, const RunSummary&) {
-  for (const JournalLine& line : journal.lines) {
-    const auto* event = std::get_if<ObservedEvent>(&line.event);
-    if (event == nullptr || event->unknown.empty()) continue;
+  for (const ObservedEvent* event : journal.all<ObservedEvent>()) {
+    if (event->unknown.empty()) continue;
     return Finding{"only tensor operators of the fixed list",
                    fmt::format("{} on rank {}", event->unknown.front(), event->rank)};
   }
@@ -118,9 +111,7 @@ Verdict unknown_operators(const Journal& journal, const RunSummary&) {
 Verdict checksums(const Journal& journal, const RunSummary&) {
   using Key = std::tuple<std::int32_t, std::optional<std::uint64_t>, std::uint64_t, std::string>;
   std::map<Key, const ChecksumEvent*> first;
-  for (const JournalLine& line : journal.lines) {
-    const auto* event = std::get_if<ChecksumEvent>(&line.event);
-    if (event == nullptr) continue;
+  for (const ChecksumEvent* event : journal.all<ChecksumEvent>()) {
     const ChecksumEvent* known =
         first.try_emplace({event->group, event->trial, event->n, event->share}, event)
             .first->second;

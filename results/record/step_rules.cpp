@@ -35,9 +35,7 @@ std::uint64_t first_step_of(const Journal& journal, const StepEvent& step) {
 /// Returns the trials whose outcome is that they diverged.
 std::set<std::uint64_t> diverged_trials(const Journal& journal) {
   std::set<std::uint64_t> trials;
-  for (const JournalLine& line : journal.lines) {
-    const auto* trial = std::get_if<TrialEvent>(&line.event);
-    if (trial == nullptr) continue;
+  for (const TrialEvent* trial : journal.all<TrialEvent>()) {
     if (trial->state == TrialStatus::diverged) trials.insert(trial->id);
     if (trial->state == TrialStatus::completed) trials.erase(trial->id);
   }
@@ -80,9 +78,8 @@ std::optional<Finding> clock_jump(const Journal& journal, const RunSummary& summ
   if (!summary.step_time || !summary.window) return {};
   const double longest_s =
       std::max(longest_pause_s, longest_pause_medians * summary.step_time->median_s);
-  for (const JournalLine& line : journal.lines) {
-    const auto* step = std::get_if<StepEvent>(&line.event);
-    if (step == nullptr || !summary.window->contains(step->t_end_ns)) continue;
+  for (const StepEvent* step : journal.all<StepEvent>()) {
+    if (!summary.window->contains(step->t_end_ns)) continue;
     const double seconds = static_cast<double>(step->t_end_ns - step->t_start_ns) * nanosecond;
     if (seconds <= longest_s) continue;
     return Finding{
@@ -95,9 +92,7 @@ std::optional<Finding> clock_jump(const Journal& journal, const RunSummary& summ
 /// A missing step would take its operations out of the window and its time with it.
 std::optional<Finding> step_order(const Journal& journal, const RunSummary&) {
   std::map<TrainingKey, std::uint64_t> next;
-  for (const JournalLine& line : journal.lines) {
-    const auto* step = std::get_if<StepEvent>(&line.event);
-    if (step == nullptr) continue;
+  for (const StepEvent* step : journal.all<StepEvent>()) {
     // A trial may move to another group with a later rung.
     const TrainingKey key{step->trial ? 0 : step->group, step->trial};
     const auto entry = next.try_emplace(key, first_step_of(journal, *step)).first;
