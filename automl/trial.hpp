@@ -45,15 +45,12 @@ enum class TrialState {
   truncated,  ///< the run's own budget ended first
 };
 
-inline constexpr Named<TrialState> trial_state_names[] = {{TrialState::completed, "completed"},
-                                                          {TrialState::stopped, "stopped"},
-                                                          {TrialState::diverged, "diverged"},
-                                                          {TrialState::failed, "failed"},
-                                                          {TrialState::truncated, "truncated"}};
-inline const char* to_string(TrialState state) { return name_of(trial_state_names, state); }
+constexpr std::array<const char*, 5> value_names(TrialState) {
+  return {"completed", "stopped", "diverged", "failed", "truncated"};
+}
 /// Throws UserError naming the nearest valid name.
 inline TrialState parse_trial_state(const std::string& name) {
-  return parse_name(trial_state_names, "trial state", name);
+  return parse_value_name<TrialState>("trial state", name);
 }
 
 /// The report of a group at the end of a segment.
@@ -64,6 +61,9 @@ struct TrialReport {
   std::uint64_t steps = 0;                                 ///< steps done since the trial's start
   /// truncated: the run was stopped before the quality was known
   enum class Health { fine, diverged, failed, truncated } health = Health::fine;
+  friend constexpr std::array<const char*, 4> value_names(Health) {
+    return {"fine", "diverged", "failed", "truncated"};
+  }
   std::string reason;  ///< words for whatever is not fine
 };
 

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "metrics/base/error.hpp"
-#include "metrics/base/name_table.hpp"
 #include "metrics/base/strict_json.hpp"
 #include "workloads/graph/model_graph_json.hpp"
 
@@ -72,21 +71,6 @@ void write_text(Json& json, const char* key, const std::string& text) {
   if (!text.empty()) json[key] = text;
 }
 
-constexpr Named<TrialReport::Health> health_names[] = {
-    {TrialReport::Health::fine, "fine"},
-    {TrialReport::Health::diverged, "diverged"},
-    {TrialReport::Health::failed, "failed"},
-    {TrialReport::Health::truncated, "truncated"},
-};
-
-void read_health(ObjectReader& reader, TrialReport::Health& health) {
-  const Json* value = reader.value("health");
-  if (value == nullptr) return;
-  const int row =
-      read_choice(*value, reader.path_of("health"), names_of(health_names), reader.problems());
-  if (row >= 0) health = health_names[row].value;
-}
-
 Json milestone_to_json(const TrialOutcome::Milestone& milestone) {
   Json json;
   json["quality"] = milestone.quality;
@@ -132,7 +116,7 @@ void read_report(ObjectReader& reader, TrialReport& report) {
   reader.read("quality", report.quality);
   reader.read("loss", report.loss);
   reader.read("steps", report.steps);
-  read_health(reader, report.health);
+  reader.read("health", report.health);
   reader.read("reason", report.reason);
 }
 
@@ -195,7 +179,7 @@ Json trial_report_to_json(const TrialReport& report) {
   write_finite(json, "quality", report.quality);
   write_finite(json, "loss", report.loss);
   json["steps"] = report.steps;
-  json["health"] = name_of(health_names, report.health);
+  json["health"] = to_string(report.health);
   write_text(json, "reason", report.reason);
   return json;
 }

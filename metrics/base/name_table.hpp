@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,13 +54,20 @@ template <class Enum>
 requires requires(Enum value) { value_names(value); }
 constexpr auto to_string(Enum value) { return value_names(value)[static_cast<std::size_t>(value)]; }
 
-/// Finds the value of such an enum by its name. Throws unknown_name().
+/// Finds the value of such an enum by its name; nothing where no value has it.
 template <class Enum>
-Enum parse_value_name(const std::string& what, const std::string& name) {
+std::optional<Enum> find_value(const std::string& name) {
   const auto names = value_names(Enum{});
   const auto place = std::find(names.begin(), names.end(), name);
-  if (place == names.end()) throw unknown_name(what, name, {names.begin(), names.end()});
+  if (place == names.end()) return std::nullopt;
   return static_cast<Enum>(place - names.begin());
+}
+/// As find_value(), but throws unknown_name() for a name that no value has.
+template <class Enum>
+Enum parse_value_name(const std::string& what, const std::string& name) {
+  if (const auto value = find_value<Enum>(name)) return *value;
+  const auto names = value_names(Enum{});
+  throw unknown_name(what, name, {names.begin(), names.end()});
 }
 
 /// Finds the value with that name. Throws unknown_name(), which calls the table's subject `what`.

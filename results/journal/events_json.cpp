@@ -220,10 +220,9 @@ class FieldReader {
   static void read(const std::string& name, const Json& json, T& value) {
     std::string word;
     read(name, json, word);
-    const auto words = value_names(value);
-    const auto place = std::find(words.begin(), words.end(), word);
-    if (place == words.end()) throw UserError(fmt::format("'{}' is no value of '{}'", word, name));
-    value = static_cast<T>(place - words.begin());
+    const auto named = find_value<T>(word);
+    if (!named) throw UserError(fmt::format("'{}' is no value of '{}'", word, name));
+    value = *named;
   }
   template <WithFields T>
   static void read(const std::string&, const Json& json, T& value) {

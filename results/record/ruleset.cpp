@@ -400,16 +400,6 @@ Validity judge_if(auto&& judged, const Journal& journal, const RunSummary& summa
 
 }  // namespace
 
-const char* to_string(Severity severity) {
-  constexpr std::array names{"closed", "review", "open", "invalid"};
-  return names[static_cast<std::size_t>(severity)];
-}
-
-const char* to_string(Moment moment) {
-  constexpr std::array names{"start", "steps", "end"};
-  return names[static_cast<std::size_t>(moment)];
-}
-
 std::span<const Rule> all_rules() { return rule_table; }
 
 Validity judge(const Journal& journal, const RunSummary& summary) {

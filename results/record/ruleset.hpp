@@ -18,7 +18,9 @@ inline constexpr std::array suite_workloads{"image", "automl-image", "llm"};
 
 /// From best to worst; a run's class is the worst of its reasons, `closed` without any.
 enum class Severity { closed, review, open, invalid };
-const char* to_string(Severity severity);
+constexpr std::array<const char*, 4> value_names(Severity) {
+  return {"closed", "review", "open", "invalid"};
+}
 
 /// A rule that does not hold, with what it expects and what it found.
 struct Reason {
@@ -44,7 +46,7 @@ struct Finding {
 /// When a rule can be told first: from what a run is asked to be, from single steps, or from the
 /// whole run. A record is judged by all of them.
 enum class Moment { start, steps, end };
-const char* to_string(Moment moment);
+constexpr std::array<const char*, 3> value_names(Moment) { return {"start", "steps", "end"}; }
 
 /// One rule. `id` names it in records and warnings, `parameter` the value or setting that it is
 /// about, and `hint` tells the user what to do.

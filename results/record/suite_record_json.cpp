@@ -44,21 +44,11 @@ struct Part {
   std::optional<Estimate> ops;
 };
 
-/// Returns the class that a record at `path` names.
-Severity parse_severity(const std::string& name, const std::string& path) {
-  for (const Severity severity :
-       {Severity::closed, Severity::review, Severity::open, Severity::invalid}) {
-    if (name == to_string(severity)) return severity;
-  }
-  throw UserError(fmt::format("{}: '{}' is no class of validity", path, name));
-}
-
-/// Returns the status that a record at `path` names.
-RunStatus parse_status(const std::string& name, const std::string& path) {
-  for (const RunStatus status : {RunStatus::complete, RunStatus::partial, RunStatus::failed}) {
-    if (name == to_string(status)) return status;
-  }
-  throw UserError(fmt::format("{}: '{}' is no status", path, name));
+/// Returns the value that a record at `path` names; `noun` says of what kind it is.
+template <class Enum>
+Enum parse_word(const std::string& word, const std::string& path, const char* noun) {
+  if (const auto value = find_value<Enum>(word)) return *value;
+  throw UserError(fmt::format("{}: '{}' is no {}", path, word, noun));
 }
 
 /// Leaves the part without a total where the record has no score or no window.
@@ -80,8 +70,9 @@ void read_record(const std::string& path, Part& part) {
   const std::string text = read_run_file(path);
   const Json record = parse_stored_document(text, path, record_format);
   try {
-    part.status = parse_status(record.at("status"), path);
-    part.severity = parse_severity(record.at("validity").at("class"), path);
+    part.status = parse_word<RunStatus>(record.at("status"), path, "status");
+    part.severity =
+        parse_word<Severity>(record.at("validity").at("class"), path, "class of validity");
     part.rankable = record.at("validity").at("rankable");
     part.ruleset = record.at("validity").at("ruleset").get<std::string>();
     part.entry["name"] = value_at(record, "/workload/name");

@@ -11,7 +11,6 @@
 #include <set>
 
 #include "metrics/base/error.hpp"
-#include "metrics/base/name_table.hpp"
 #include "metrics/base/strict_json.hpp"
 #include "metrics/base/text_file.hpp"
 #include "results/record/run_folder.hpp"
@@ -27,11 +26,6 @@ constexpr std::size_t longest_folder = 60;
 constexpr const char* order_name = "there_and_back";
 constexpr const char* order_note =
     "each repetition goes through all points, every second one backwards";
-constexpr Named<SweepRunState> sweep_states[] = {
-    {SweepRunState::waiting, "waiting"},         {SweepRunState::running, "running"},
-    {SweepRunState::complete, "complete"},       {SweepRunState::failed, "failed"},
-    {SweepRunState::interrupted, "interrupted"},
-};
 
 /// Replaces all characters but letters, digits and ". _ = -" by dashes, since a file system or a
 /// shell may take others otherwise, and cuts the name.
@@ -82,7 +76,7 @@ SweepRun read_run(const Json& json, const SweepIndex& index) {
   run.point = whole_number<std::size_t>(json.at("point"));
   run.repeat = whole_number<std::size_t>(json.at("repeat"));
   run.seed = seed_of(json.at("seed"));
-  run.state = parse_name(sweep_states, "state", json.at("state").get<std::string>());
+  run.state = parse_value_name<SweepRunState>("state", json.at("state"));
   if (json.contains("exit_code")) run.exit_code = whole_number<int>(json.at("exit_code"));
   run.seconds = json.value("wall_s", 0.0);
   run.reason = json.value("reason", "");
@@ -194,8 +188,6 @@ std::string point_text(const SweepPoint& point) {
   }
   return text.empty() ? "all" : text;
 }
-
-const char* to_string(SweepRunState state) { return name_of(sweep_states, state); }
 
 std::size_t SweepIndex::count(SweepRunState state) const {
   return static_cast<std::size_t>(std::count_if(

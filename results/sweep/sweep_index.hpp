@@ -21,7 +21,9 @@ enum class SweepRunState {
   failed,       ///< it ended by itself without a complete record
   interrupted,  ///< the sweep was stopped
 };
-const char* to_string(SweepRunState state);
+constexpr std::array<const char*, 5> value_names(SweepRunState) {
+  return {"waiting", "running", "complete", "failed", "interrupted"};
+}
 
 /// One run of a sweep.
 struct SweepRun {
