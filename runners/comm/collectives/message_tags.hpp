@@ -10,7 +10,7 @@ namespace heteroperf {
 /// they were sent, so one tag serves a whole stream of messages, and collectives that follow each
 /// other do not mix.
 ///
-///   0 ... 3071     users; a relay takes `relay` and the two tags after it unless told otherwise
+///   0 ... 3071     users; a Relay takes `relay`
 ///   3072 ... 3583  collectives made of messages, and the measurement of links
 ///   3584 ... 4095  the collectives that a transport itself makes of messages (paced): its users
 ///                  may then run collectives of their own over the same transport

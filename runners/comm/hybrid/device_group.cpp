@@ -149,9 +149,7 @@ class DeviceGroup final : public HybridGroup {
 
  private:
   Bytes chunk_bytes() const {
-    if (config_.segment > Bytes(0)) return config_.segment;
-    if (config_.staging.chunk > Bytes(0)) return config_.staging.chunk;
-    return best_chunk(Bytes(std::uint64_t{1} << 26), config_.staging.costs);
+    return config_.segment > Bytes(0) ? config_.segment : config_.staging.chunk;
   }
   std::size_t chunk_elements(DataType type, WireFormat wire) const {
     return segment_elements(config_.staging.chunk.value(), type, wire);

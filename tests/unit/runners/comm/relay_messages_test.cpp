@@ -55,7 +55,7 @@ std::size_t size_of_message(int k) {
 TEST(RelayMessages, MatchByTagInOrderWhateverTheirSizes) {
   // More than there are channels, several of each tag; awaited from the last to the first.
   constexpr int count = 200, tags = 3;
-  for (const std::uint64_t chunk : {0, 4096}) {
+  for (const std::uint64_t chunk : {262144, 4096}) {
     run_pair(chunks_of(chunk), [](RelayMessages& messages, bool sends) {
       std::vector<RelayBlock> blocks;
       std::vector<std::unique_ptr<Transfer>> transfers;
