@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kind_names[] = {"lines", "bars", "stacked_bars", "spans", "grid"};
+constexpr const char* chart_kind_names[] = {"lines", "bars", "stacked_bars", "spans", "grid"};
 constexpr const char* mark_names[] = {"line", "steps", "points", "dashed"};
 constexpr const char* tone_names[] = {"bad", "good"};
 
@@ -61,7 +61,7 @@ Json series_json(const ChartSeries& series) {
 Json chart_json(const ReportChart& chart) {
   Json json{{"id", chart.id},
             {"title", utf8_text(chart.title)},
-            {"kind", kind_names[static_cast<std::size_t>(chart.kind)]},
+            {"kind", chart_kind_names[static_cast<std::size_t>(chart.kind)]},
             {"x", axis_json(chart.x)},
             {"y", axis_json(chart.y)}};
   if (chart.right) json["right"] = axis_json(*chart.right);

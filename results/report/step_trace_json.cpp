@@ -28,20 +28,20 @@ struct KindOfName {
 };
 /// The kinds of instructions by the beginnings of their names. The first match counts, so a name
 /// that begins like a shorter one stands before it.
-constexpr KindOfName kinds[] = {{"RECOMPUTE", "recomputation"},
-                                {"REDUCE", "gradient sum"},
-                                {"SEND", "message"},
-                                {"RECV", "message"},
-                                {"OPT", "optimizer"},
-                                {"BW", "backward"},
-                                {"B", "input gradient"},
-                                {"W", "weight gradient"},
-                                {"F", "forward"},
-                                {"compute", "compute"}};
+constexpr KindOfName instruction_kinds[] = {{"RECOMPUTE", "recomputation"},
+                                            {"REDUCE", "gradient sum"},
+                                            {"SEND", "message"},
+                                            {"RECV", "message"},
+                                            {"OPT", "optimizer"},
+                                            {"BW", "backward"},
+                                            {"B", "input gradient"},
+                                            {"W", "weight gradient"},
+                                            {"F", "forward"},
+                                            {"compute", "compute"}};
 
 const char* kind_of_instruction(const std::string& name) {
-  for (const KindOfName& one : kinds) {
-    if (name.starts_with(one.prefix)) return one.kind;
+  for (const KindOfName& kind : instruction_kinds) {
+    if (name.starts_with(kind.prefix)) return kind.kind;
   }
   return "other";
 }

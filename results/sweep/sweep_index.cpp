@@ -23,7 +23,7 @@ namespace heteroperf {
 namespace {
 
 constexpr std::size_t longest_folder = 60;
-constexpr const char* order_name = "there_and_back";
+constexpr const char* run_order = "there_and_back";
 constexpr const char* order_note =
     "each repetition goes through all points, every second one backwards";
 
@@ -134,7 +134,7 @@ Json index_json(const SweepIndex& index) {
             {"points", Json::array()},
             {"repeats", index.repeats},
             {"first_seed", index.first_seed},
-            {"order", {{"name", order_name}, {"note", order_note}}},
+            {"order", {{"name", run_order}, {"note", order_note}}},
             {"runs", Json::array()},
             {"set_aside", Json::array()}};
   for (const std::string& word : index.command) json["command"].push_back(utf8_text(word));

@@ -35,7 +35,7 @@ constexpr CollectiveRow rows[] = {
     {Collective::all_to_all, "alltoall", true, false},
     {Collective::send_receive, "sendrecv", false, false},
 };
-constexpr auto collectives = values_of(rows);
+constexpr auto every_collective = values_of(rows);
 
 /// Returns true when input and result are one buffer: a broadcast has no other form, and some
 /// calls are never in place.
@@ -106,7 +106,7 @@ Collective parse_collective(const std::string& text) {
   return parse_name(rows, "collective", text);
 }
 
-std::span<const Collective> all_collectives() { return collectives; }
+std::span<const Collective> all_collectives() { return every_collective; }
 
 bool reduces(Collective collective) { return row_of(rows, collective).reduces; }
 

@@ -44,7 +44,7 @@ constexpr int least_slots = 3, most_slots = 1024;
 /// Chunks begin at multiples of this many bytes, so that they hold whole elements of any type.
 constexpr std::int64_t chunk_unit = 8;
 /// A handshake costs as much as moving this many bytes.
-constexpr std::int64_t small_bytes = 65536;
+constexpr std::int64_t small_message_bytes = 65536;
 
 /// The tags of a relay. Messages to the peer and from it never share a tag, so that two relays of
 /// opposite directions do not mix.
@@ -76,7 +76,7 @@ struct RelayTerms {
   std::size_t chunk_bytes(std::size_t index) const {
     return std::min(chunk_begin(index + 1), static_cast<std::size_t>(bytes)) - chunk_begin(index);
   }
-  bool is_small() const { return bytes <= small_bytes && bytes <= chunk; }
+  bool is_small() const { return bytes <= small_message_bytes && bytes <= chunk; }
 };
 
 RelayTerms terms_of(const RelayConfig& config, std::size_t size) {

@@ -17,9 +17,9 @@ namespace {
 constexpr std::int32_t none = -1;
 
 /// The message of each rank in each round, for the ranks of one side.
-class Side {
+class BusyRounds {
  public:
-  Side(std::size_t ranks, std::size_t rounds)
+  BusyRounds(std::size_t ranks, std::size_t rounds)
       : rounds_(rounds),
         words_((rounds + 63) / 64),
         message_(ranks * rounds, none),
@@ -36,7 +36,7 @@ class Side {
   }
   bool is_free(std::size_t rank, std::size_t round) const { return message(rank, round) == none; }
   /// Returns the first round that is free at both ranks; `rounds` when there is none.
-  static std::size_t common_round(const Side& a, std::size_t rank_a, const Side& b,
+  static std::size_t common_round(const BusyRounds& a, std::size_t rank_a, const BusyRounds& b,
                                   std::size_t rank_b) {
     for (std::size_t word = 0; word < a.words_; ++word) {
       const std::uint64_t taken =
@@ -99,7 +99,7 @@ class Colouring {
     const std::size_t sender = from_.of_message[message], receiver = to_.of_message[message];
     if (senders_.is_free(sender, wish) && receivers_.is_free(receiver, wish))
       return put(message, wish);
-    std::size_t round = Side::common_round(senders_, sender, receivers_, receiver);
+    std::size_t round = BusyRounds::common_round(senders_, sender, receivers_, receiver);
     if (round == rounds_) {
       round = senders_.free_round(sender);
       swap_path(receiver, round, receivers_.free_round(receiver));
@@ -140,7 +140,7 @@ class Colouring {
   const Numbered& from_;
   const Numbered& to_;
   std::size_t rounds_;
-  Side senders_, receivers_;
+  BusyRounds senders_, receivers_;
   std::vector<std::int32_t> round_;
 };
 
