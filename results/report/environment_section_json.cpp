@@ -39,36 +39,33 @@ std::string list_text(const Json& list) {
   return text;
 }
 
-/// A row per leaf; the path joins keys, or places in a list, by dots.
-void add_leaves(const Json& json, const std::string& path, ReportTable& table) {
-  if (!json.is_structured()) return table.rows.push_back({path, scalar_text(json)});
-  if (is_plain_list(json)) return table.rows.push_back({path, list_text(json)});
-  for (const auto& item : json.items()) {
-    add_leaves(item.value(), path.empty() ? item.key() : path + "." + item.key(), table);
-  }
-}
-
 /// An answer of the machine: a value, or why there is none.
 bool is_answer(const Json& json) {
   return json.is_object() && json.contains("source") &&
          (json.contains("value") || json.contains("status"));
 }
 
-/// Like add_leaves(), with the source of each answer in a third column.
-void add_answers(const Json& json, const std::string& path, ReportTable& table) {
-  if (is_answer(json)) {
-    const bool known = json.contains("value");
-    const Json& value = known ? json["value"] : json["status"];
-    std::string text = is_plain_list(value) ? list_text(value) : scalar_text(value);
-    if (!known && json.contains("reason")) text += ": " + scalar_text(json["reason"]);
-    return table.rows.push_back({path, text, scalar_text(json["source"])});
+std::string leaf_text(const Json& json) {
+  return is_plain_list(json) ? list_text(json) : scalar_text(json);
+}
+
+/// Rows by paths that join keys, or places in a list, by dots. In the table of the system, which
+/// has a column for sources, an answer is one row, and so is a list; in others a row is a leaf.
+void add_leaves(const Json& json, const std::string& path, Table& table) {
+  const bool system = table.columns.size() > 2;
+  if (system && is_answer(json)) {
+    std::string text = leaf_text(json.contains("value") ? json["value"] : json["status"]);
+    const bool reason = !json.contains("value") && json.contains("reason");
+    if (reason) text += ": " + scalar_text(json["reason"]);
+    return table.add({path, text, scalar_text(json["source"])});
   }
-  if (!json.is_object()) {
-    return table.rows.push_back(
-        {path, is_plain_list(json) ? list_text(json) : scalar_text(json), ""});
+  if (system ? !json.is_object() : !json.is_structured() || is_plain_list(json)) {
+    std::vector<Datum> row{path, leaf_text(json)};
+    row.resize(table.columns.size(), "");
+    return table.add(std::move(row));
   }
   for (const auto& item : json.items()) {
-    add_answers(item.value(), path.empty() ? item.key() : path + "." + item.key(), table);
+    add_leaves(item.value(), path.empty() ? item.key() : path + "." + item.key(), table);
   }
 }
 
@@ -80,8 +77,7 @@ struct NumbersTable {
 }  // namespace
 
 ReportSection environment_section(const ReportRun& run, const std::string&) {
-  ReportSection section;
-  section.title = "Environment and all numbers";
+  ReportSection section{"Environment and all numbers"};
   const auto* start = run.journal.first<StartEvent>();
   if (!start->reproduce.empty()) section.paragraphs.push_back("Reproduce: " + start->reproduce);
   const Json record = Json::parse(run.record);
@@ -93,15 +89,15 @@ ReportSection environment_section(const ReportRun& run, const std::string&) {
         "scale", "hashes", "journal", "warnings"}},
       {"Configuration", {"config"}}};
   for (const NumbersTable& one : tables) {
-    ReportTable table{one.caption, {"name", "value"}, {}};
+    Table table = report_table(one.caption, {"name", "value"});
     for (const char* key : one.keys) {
       if (record.contains(key)) add_leaves(record[key], key, table);
     }
     section.tables.push_back(std::move(table));
   }
   if (record.contains("system")) {
-    ReportTable table{"System", {"name", "value", "source"}, {}};
-    add_answers(record["system"], "", table);
+    Table table = report_table("System", {"name", "value", "source"});
+    add_leaves(record["system"], "", table);
     section.tables.push_back(std::move(table));
   } else {
     section.paragraphs.push_back("The journal does not describe the system.");

@@ -120,14 +120,13 @@ void add_validity(const ReportRun& run, std::vector<ReportNotice>& notices) {
                    validity.severity == Severity::invalid ? " An invalid run has no score." : "")});
 }
 
-ReportTable reasons_table(const Validity& validity) {
-  ReportTable table{"Reasons for the validity class",
-                    {"rule", "class", "parameter", "expected", "found", "what to do"},
-                    {}};
+Table reasons_table(const Validity& validity) {
+  Table table = report_table("Reasons for the validity class",
+                             {"rule", "class", "parameter", "expected", "found", "what to do"});
   table.stacks = true;
   for (const Reason& reason : validity.reasons) {
-    table.rows.push_back({reason.rule, to_string(reason.severity), reason.parameter,
-                          reason.expected, reason.actual, reason.hint});
+    table.add({reason.rule, to_string(reason.severity), reason.parameter, reason.expected,
+               reason.actual, reason.hint});
   }
   return table;
 }
@@ -135,8 +134,7 @@ ReportTable reasons_table(const Validity& validity) {
 }  // namespace
 
 ReportSection headline_section(const ReportRun& run, const std::string&) {
-  ReportSection section;
-  section.title = "Result";
+  ReportSection section{"Result"};
   add_status(run, section.notices);
   add_validity(run, section.notices);
   if (emulated_devices(run.journal) != nullptr) {

@@ -24,12 +24,11 @@ constexpr double mebibyte = 1024.0 * 1024.0;
 
 /// Per rank a bar stacked of what the plan says, and one of what was measured.
 ReportChart memory_chart(const ReportRun& run, const std::string& id) {
-  ReportChart chart;
-  chart.id = id + "memory";
-  chart.title = "Memory per rank at its fullest, planned and measured";
-  chart.kind = ChartKind::stacked_bars;
-  chart.x = {"rank", ""};
-  chart.y = {"memory", "MiB"};
+  ReportChart chart{id + "memory",
+                    "Memory per rank at its fullest, planned and measured",
+                    ChartKind::stacked_bars,
+                    {"rank"},
+                    {"memory", "MiB"}};
   const auto& peaks = run.summary.peak_bytes;
   for (const LedgerPart& part : ledger_parts) chart.series.push_back({part.name});
   if (!peaks.empty()) chart.series.push_back({"measured peak"});
@@ -56,10 +55,10 @@ ReportChart memory_chart(const ReportRun& run, const std::string& id) {
   return chart;
 }
 
-ReportTable peak_table(const std::vector<std::uint64_t>& peaks) {
-  ReportTable table{"Peak memory per rank", {"rank", "peak [byte]"}, {}};
+Table peak_table(const std::vector<std::uint64_t>& peaks) {
+  Table table = report_table("Peak memory per rank", {"rank", "peak [byte]"});
   for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
-    table.rows.push_back({fmt::format("rank {}", rank), fmt::format("{}", peaks[rank])});
+    table.add({fmt::format("rank {}", rank), fmt::format("{}", peaks[rank])});
   }
   return table;
 }
@@ -67,8 +66,7 @@ ReportTable peak_table(const std::vector<std::uint64_t>& peaks) {
 }  // namespace
 
 ReportSection memory_section(const ReportRun& run, const std::string& id) {
-  ReportSection section;
-  section.title = "Memory";
+  ReportSection section{"Memory"};
   if (run.journal.first<RankPlanEvent>() != nullptr) {
     section.charts.push_back(memory_chart(run, id));
   }

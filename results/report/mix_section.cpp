@@ -14,12 +14,14 @@ namespace {
 using BaselineThroughput = std::optional<double> BaselineEvent::*;
 
 /// A bar per class alone, one for their sum, one for the mix; the sum is stacked of the classes.
-ReportChart mix_chart(const std::vector<const BaselineEvent*>& baselines, BaselineThroughput value,
+ReportChart mix_chart(const std::string& id, const std::string& what,
+                      const std::vector<const BaselineEvent*>& baselines, BaselineThroughput value,
                       const HeteroFigures& figures) {
-  ReportChart chart;
-  chart.kind = ChartKind::stacked_bars;
-  chart.x = {"devices", ""};
-  chart.y = {"throughput", "sample/s"};
+  ReportChart chart{id + "mix-" + what,
+                    "Mixed against each class alone, " + what,
+                    ChartKind::stacked_bars,
+                    {"devices"},
+                    {"throughput", "sample/s"}};
   for (const BaselineEvent* one : baselines) {
     chart.categories.push_back(fmt::format("{} × {} alone", one->count, one->device_class));
   }
@@ -43,18 +45,14 @@ ReportChart mix_chart(const std::vector<const BaselineEvent*>& baselines, Baseli
   return chart;
 }
 
-ReportTable baseline_table(const std::vector<const BaselineEvent*>& baselines) {
-  ReportTable table{"Classes alone",
-                    {"class", "devices", "plan", "planned [sample/s]", "measured [sample/s]",
-                     "why a number is missing", "folder"},
-                    {}};
-  const auto cell = [](const std::optional<double>& value) {
-    return value ? number_cell(*value) : std::string();
-  };
+Table baseline_table(const std::vector<const BaselineEvent*>& baselines) {
+  Table table =
+      report_table("Classes alone", {"class", "devices", "plan", "planned [sample/s]",
+                                     "measured [sample/s]", "why a number is missing", "folder"});
   for (const BaselineEvent* one : baselines) {
-    table.rows.push_back({one->device_class, fmt::format("{}", one->count), one->plan,
-                          cell(one->planned_samples_per_s), cell(one->samples_per_s), one->reason,
-                          one->folder});
+    table.add({one->device_class, fmt::format("{}", one->count), one->plan,
+               number_cell(one->planned_samples_per_s), number_cell(one->samples_per_s),
+               one->reason, one->folder});
   }
   return table;
 }
@@ -62,8 +60,7 @@ ReportTable baseline_table(const std::vector<const BaselineEvent*>& baselines) {
 }  // namespace
 
 ReportSection mix_section(const ReportRun& run, const std::string& id) {
-  ReportSection section;
-  section.title = "Mixed against homogeneous";
+  ReportSection section{"Mixed against homogeneous"};
   const auto baselines = run.journal.all<BaselineEvent>();
   if (baselines.empty()) {
     section.paragraphs = {
@@ -74,11 +71,7 @@ ReportSection mix_section(const ReportRun& run, const std::string& id) {
   if (const auto& hetero = run.summary.plan.hetero) {
     const auto add = [&](const std::optional<HeteroFigures>& figures, BaselineThroughput value,
                          const char* what) {
-      if (!figures) return;
-      ReportChart chart = mix_chart(baselines, value, *figures);
-      chart.id = id + "mix-" + what;
-      chart.title = fmt::format("Mixed against each class alone, {}", what);
-      section.charts.push_back(std::move(chart));
+      if (figures) section.charts.push_back(mix_chart(id, what, baselines, value, *figures));
     };
     if (run.validity.severity != Severity::invalid) {
       add(hetero->measured, &BaselineEvent::samples_per_s, "measured");

@@ -153,19 +153,15 @@ void add_sources(const ReportRun& run, ReportSection& section) {
   add("Measured", run.measured);
 }
 
-ReportTable prediction_table(const ReportRun& run) {
-  ReportTable table{"Prediction and measurement", {"", "predicted", "measured"}, {}};
+Table prediction_table(const ReportRun& run) {
+  Table table = report_table("Prediction and measurement", {"", "predicted", "measured"});
   const PredictionSummary& prediction = *run.summary.plan.prediction;
-  const auto cell = [](const std::optional<double>& value) {
-    return value ? number_cell(*value) : std::string();
-  };
-  table.rows.push_back({"step time [s]", number_cell(prediction.predicted.step_time_s),
-                        cell(prediction.step_time_s)});
-  table.rows.push_back({"samples per second", number_cell(prediction.predicted.samples_per_s),
-                        cell(run.summary.plan.samples_per_s)});
-  table.rows.push_back({"share of time not computing",
-                        number_cell(prediction.predicted.bubble_rate),
-                        cell(run.summary.plan.bubble_rate)});
+  table.add({"step time [s]", number_cell(prediction.predicted.step_time_s),
+             number_cell(prediction.step_time_s)});
+  table.add({"samples per second", number_cell(prediction.predicted.samples_per_s),
+             number_cell(run.summary.plan.samples_per_s)});
+  table.add({"share of time not computing", number_cell(prediction.predicted.bubble_rate),
+             number_cell(run.summary.plan.bubble_rate)});
   if (prediction.error_fraction) {
     table.rows.push_back(
         {"error of the step time", "", fmt::format("{:+.2f} %", 100 * *prediction.error_fraction)});
@@ -176,19 +172,17 @@ ReportTable prediction_table(const ReportRun& run) {
 }  // namespace
 
 ReportSection pipeline_section(const ReportRun& run, const std::string& id) {
-  ReportSection section;
-  section.title = "One step, instruction by instruction";
+  ReportSection section{"One step, instruction by instruction"};
   if (run.summary.search) {
     section.paragraphs = {"A search has no plan of its own: every group trains its trials."};
     return section;
   }
   if (!run.measured.lanes.empty() || !run.predicted.lanes.empty()) {
-    ReportChart chart;
-    chart.id = id + "pipeline";
-    chart.title = "Pipeline, predicted and measured";
-    chart.kind = ChartKind::spans;
-    chart.x = {"time in the step", "s"};
-    chart.y = {"rank", ""};
+    ReportChart chart{id + "pipeline",
+                      "Pipeline, predicted and measured",
+                      ChartKind::spans,
+                      {"time in the step", "s"},
+                      {"rank"}};
     add_lanes(run, chart);
     section.charts.push_back(std::move(chart));
   }

@@ -62,8 +62,7 @@ ChartSeries rate_series(const ReportRun& run, const std::vector<const StepEvent*
   const std::vector<double> amounts = sub_window_amounts(work, window, count);
   const double begin = since_start_s(run.journal, window.start_ns);
   for (std::size_t i = 0; i < amounts.size(); ++i) {
-    series.x.push_back(begin + each_s * (static_cast<double>(i) + 0.5));
-    series.y.push_back(amounts[i] / each_s);
+    series.add(begin + each_s * (static_cast<double>(i) + 0.5), amounts[i] / each_s);
   }
   return series;
 }
@@ -73,11 +72,11 @@ std::optional<ReportChart> ops_chart(const ReportRun& run, const std::string& id
   const auto window = all_steps(steps);
   if (!window) return std::nullopt;
   const std::size_t count = span_count(steps.size());
-  ReportChart chart;
-  chart.id = id + "ops";
-  chart.title = "Operations per second over time";
-  chart.x = {"time since the start", "s"};
-  chart.y = {"strict operations", "op/s", AxisScale::from_zero};
+  ReportChart chart{id + "ops",
+                    "Operations per second over time",
+                    ChartKind::lines,
+                    {"time since the start", "s"},
+                    {"strict operations", "op/s", AxisScale::from_zero}};
   chart.series.push_back(rate_series(run, steps, *window, count));
   chart.note = fmt::format(
       "Means over {} equal spans of time of {:.3g} s; a step's operations are shared by time.",
@@ -119,10 +118,8 @@ void add_evaluations(const ReportRun& run, ReportChart& chart) {
   const bool classifier = workload != nullptr && workload->family == WorkloadFamily::classifier;
   for (const EvalEvent* eval : run.journal.all<EvalEvent>()) {
     const double t_s = since_start_s(run.journal, eval->t_end_ns);
-    loss.x.push_back(t_s);
-    loss.y.push_back(eval->loss);
-    accuracy.x.push_back(t_s);
-    accuracy.y.push_back(eval->accuracy);
+    loss.add(t_s, eval->loss);
+    accuracy.add(t_s, eval->accuracy);
   }
   if (loss.x.empty()) return;
   chart.series.push_back(std::move(loss));
@@ -133,11 +130,11 @@ void add_evaluations(const ReportRun& run, ReportChart& chart) {
 
 /// The loss of one fixed model, step by step, and its evaluations.
 std::optional<ReportChart> quality_chart(const ReportRun& run, const std::string& id) {
-  ReportChart chart;
-  chart.id = id + "quality";
-  chart.title = "Loss and quality over time";
-  chart.x = {"time since the start", "s"};
-  chart.y = {"loss", "nat"};
+  ReportChart chart{id + "quality",
+                    "Loss and quality over time",
+                    ChartKind::lines,
+                    {"time since the start", "s"},
+                    {"loss", "nat"}};
   add_training_loss(run, chart);
   add_evaluations(run, chart);
   if (chart.series.empty()) return std::nullopt;
@@ -164,18 +161,16 @@ std::optional<ReportChart> trials_chart(const ReportRun& run, const std::string&
     if (trial == nullptr || !trial->quality || !std::isfinite(*trial->quality)) continue;
     const double value = *trial->quality;
     const bool better = best.y.empty() || (higher ? value > best.y.back() : value < best.y.back());
-    each.x.push_back(since_start_s(run.journal, line.t_ns));
-    each.y.push_back(value);
+    each.add(since_start_s(run.journal, line.t_ns), value);
     each.labels.push_back(fmt::format("trial {}, {} steps", trial->id, trial->steps));
-    best.x.push_back(each.x.back());
-    best.y.push_back(better ? value : best.y.back());
+    best.add(each.x.back(), better ? value : best.y.back());
   }
   if (each.x.empty()) return std::nullopt;
-  ReportChart chart;
-  chart.id = id + "trials";
-  chart.title = "Quality of trials over time";
-  chart.x = {"time since the start", "s"};
-  chart.y = {workload == nullptr ? "quality" : to_string(workload->quality), ""};
+  ReportChart chart{id + "trials",
+                    "Quality of trials over time",
+                    ChartKind::lines,
+                    {"time since the start", "s"},
+                    {workload == nullptr ? "quality" : to_string(workload->quality)}};
   chart.description =
       fmt::format("{} results of trials; the best is {:.4g}.", each.x.size(), best.y.back());
   chart.series = {std::move(each), std::move(best)};
@@ -190,8 +185,7 @@ double since_start_s(const Journal& journal, std::int64_t t_ns) {
 }
 
 ReportSection progress_section(const ReportRun& run, const std::string& id) {
-  ReportSection section;
-  section.title = "Over time";
+  ReportSection section{"Over time"};
   const auto add = [&](std::optional<ReportChart> chart) {
     if (chart) section.charts.push_back(std::move(*chart));
   };

@@ -14,30 +14,9 @@
 namespace heteroperf {
 namespace {
 
-bool has_interval(const ChartSeries& series) { return !series.low.empty(); }
-
 /// The value as a cell; empty where the series is shorter.
 std::string at(const std::vector<double>& values, std::size_t i) {
   return i < values.size() ? number_cell(values[i]) : "";
-}
-
-/// One column, or three where the series has an interval.
-void add_value_columns(const ReportChart& chart, const ChartSeries& series, ReportTable& table) {
-  const ChartAxis& axis = series.right && chart.right ? *chart.right : chart.y;
-  const std::string name = series.name.empty() ? axis.label : series.name;
-  table.columns.push_back(axis.unit.empty() ? name : name + " [" + axis.unit + "]");
-  if (has_interval(series)) {
-    table.columns.push_back(name + ", low");
-    table.columns.push_back(name + ", high");
-  }
-}
-
-void add_value_cells(const ChartSeries& series, std::size_t i, std::vector<std::string>& row) {
-  row.push_back(at(series.y, i));
-  if (has_interval(series)) {
-    row.push_back(at(series.low, i));
-    row.push_back(at(series.high, i));
-  }
 }
 
 /// Labels of points have no column in the table side by side, so a series with labels counts as
@@ -48,64 +27,76 @@ bool one_x_for_all(const ReportChart& chart) {
   });
 }
 
-/// Columns side by side where every series has the same x.
-void fill_side_by_side(const ReportChart& chart, ReportTable& table) {
-  table.columns.push_back(chart.x.title());
-  for (const ChartSeries& series : chart.series) add_value_columns(chart, series, table);
-  const std::size_t points = chart.series.empty() ? 0 : chart.series.front().x.size();
-  for (std::size_t i = 0; i < points; ++i) {
-    std::vector<std::string> row{chart.x.cell(chart.series.front().x[i])};
-    for (const ChartSeries& series : chart.series) add_value_cells(series, i, row);
-    table.rows.push_back(std::move(row));
-  }
-}
-
-void fill_one_after_another(const ReportChart& chart, ReportTable& table) {
-  std::string values = chart.y.title();
-  if (chart.right) values += " or " + chart.right->title();
-  table.columns = {"series", chart.x.title(), values, "low", "high", "point"};
+/// A row for each head, beside it a column of each series, or three where that has an interval.
+Table side_by_side(const ReportChart& chart, const std::vector<std::string>& heads) {
+  std::vector<std::string> columns{chart.x.title()};
   for (const ChartSeries& series : chart.series) {
-    for (std::size_t i = 0; i < series.x.size(); ++i) {
-      table.rows.push_back({series.name, chart.x.cell(series.x[i]), at(series.y, i),
-                            at(series.low, i), at(series.high, i),
-                            i < series.labels.size() ? series.labels[i] : ""});
+    const ChartAxis& axis = series.right && chart.right ? *chart.right : chart.y;
+    const ChartAxis column{series.name.empty() ? axis.label : series.name, axis.unit};
+    columns.push_back(column.title());
+    if (series.low.empty()) continue;
+    columns.push_back(column.label + ", low");
+    columns.push_back(column.label + ", high");
+  }
+  Table table = report_table(chart.title, columns);
+  for (std::size_t i = 0; i < heads.size(); ++i) {
+    std::vector<Datum>& row = table.rows.emplace_back(1, heads[i]);
+    for (const ChartSeries& series : chart.series) {
+      row.push_back(at(series.y, i));
+      if (series.low.empty()) continue;
+      row.push_back(at(series.low, i));
+      row.push_back(at(series.high, i));
     }
   }
+  return table;
 }
 
-void fill_lines(const ReportChart& chart, ReportTable& table) {
-  one_x_for_all(chart) ? fill_side_by_side(chart, table) : fill_one_after_another(chart, table);
-}
-
-void fill_bars(const ReportChart& chart, ReportTable& table) {
-  table.columns.push_back(chart.x.title());
-  for (const ChartSeries& series : chart.series) add_value_columns(chart, series, table);
-  for (std::size_t i = 0; i < chart.categories.size(); ++i) {
-    std::vector<std::string> row{chart.categories[i]};
-    for (const ChartSeries& series : chart.series) add_value_cells(series, i, row);
-    table.rows.push_back(std::move(row));
+Table one_after_another(const ReportChart& chart) {
+  std::string values = chart.y.title();
+  if (chart.right) values += " or " + chart.right->title();
+  Table table =
+      report_table(chart.title, {"series", chart.x.title(), values, "low", "high", "point"});
+  for (const ChartSeries& series : chart.series) {
+    for (std::size_t i = 0; i < series.x.size(); ++i) {
+      table.add({series.name, chart.x.cell(series.x[i]), at(series.y, i), at(series.low, i),
+                 at(series.high, i), i < series.labels.size() ? series.labels[i] : ""});
+    }
   }
+  return table;
+}
+
+Table lines_table(const ReportChart& chart) {
+  if (!one_x_for_all(chart)) return one_after_another(chart);
+  std::vector<std::string> heads;
+  if (!chart.series.empty()) {
+    for (const double x : chart.series.front().x) heads.push_back(chart.x.cell(x));
+  }
+  return side_by_side(chart, heads);
 }
 
 /// The lane, the kind, and the instruction with its times.
-void fill_spans(const ReportChart& chart, ReportTable& table) {
-  table.columns = {chart.y.title(), "kind", "what", "from [" + chart.x.unit + "]",
-                   "to [" + chart.x.unit + "]"};
+Table spans_table(const ReportChart& chart) {
+  const std::string unit = " [" + chart.x.unit + "]";
+  Table table =
+      report_table(chart.title, {chart.y.title(), "kind", "what", "from" + unit, "to" + unit});
   for (const ChartSpan& span : chart.spans) {
-    table.rows.push_back({chart.categories.at(span.lane), chart.series.at(span.series).name,
-                          span.label, number_cell(span.from), number_cell(span.to)});
+    table.add({chart.categories.at(span.lane), chart.series.at(span.series).name, span.label,
+               number_cell(span.from), number_cell(span.to)});
   }
+  return table;
 }
 
 /// Lanes side by side, a row per column of the grid.
-void fill_grid(const ReportChart& chart, ReportTable& table) {
-  table.columns = {chart.x.label + " from", "to"};
-  for (const ChartSeries& series : chart.series) table.columns.push_back(series.name);
+Table grid_table(const ReportChart& chart) {
+  std::vector<std::string> columns{chart.x.label + " from", "to"};
+  for (const ChartSeries& series : chart.series) columns.push_back(series.name);
+  Table table = report_table(chart.title, columns);
   for (std::size_t i = 0; i + 1 < chart.edges.size(); ++i) {
-    std::vector<std::string> row{number_cell(chart.edges[i]), number_cell(chart.edges[i + 1])};
+    std::vector<Datum> row{number_cell(chart.edges[i]), number_cell(chart.edges[i + 1])};
     for (const ChartSeries& series : chart.series) row.push_back(at(series.y, i));
-    table.rows.push_back(std::move(row));
+    table.add(std::move(row));
   }
+  return table;
 }
 
 }  // namespace
@@ -116,29 +107,34 @@ std::string ChartAxis::cell(double value) const {
   return is_place ? places[static_cast<std::size_t>(value) - 1] : number_cell(value);
 }
 
-std::string number_cell(double value) {
-  return std::isfinite(value) ? fmt::format("{:.6g}", value) : "";
+std::string number_cell(std::optional<double> value) {
+  return value && std::isfinite(*value) ? fmt::format("{:.6g}", *value) : "";
 }
 
-ReportTable chart_table(const ReportChart& chart) {
-  ReportTable table;
-  table.caption = chart.title;
+void ChartSeries::add(double at, double value) {
+  x.push_back(at);
+  y.push_back(value);
+}
+
+Table report_table(std::string caption, const std::vector<std::string>& columns) {
+  Table table{"", std::move(caption), {}};
+  for (const std::string& label : columns) table.columns.push_back({"", label});
+  return table;
+}
+
+Table chart_table(const ReportChart& chart) {
   switch (chart.kind) {
     case ChartKind::lines:
-      fill_lines(chart, table);
-      break;
+      return lines_table(chart);
+    case ChartKind::spans:
+      return spans_table(chart);
+    case ChartKind::grid:
+      return grid_table(chart);
     case ChartKind::bars:
     case ChartKind::stacked_bars:
-      fill_bars(chart, table);
-      break;
-    case ChartKind::spans:
-      fill_spans(chart, table);
-      break;
-    case ChartKind::grid:
-      fill_grid(chart, table);
       break;
   }
-  return table;
+  return side_by_side(chart, chart.categories);
 }
 
 }  // namespace heteroperf

@@ -5,19 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "metrics/statistics.hpp"
+#include "results/text/document.hpp"
 
 namespace heteroperf {
 
-/// A table as text. Every row has as many cells as there are columns; a cell that is empty has no
-/// value.
-struct ReportTable {
-  std::string caption;
-  std::vector<std::string> columns;  ///< with units: "step time [s]"
-  std::vector<std::vector<std::string>> rows;
-  bool stacks = false;            ///< in a narrow window its cells lie one below the other
-  std::size_t rows_on_paper = 0;  ///< the last so many are printed; 0: all
-};
+/// A table for people, whose columns are named with their units: "step time [s]".
+Table report_table(std::string caption, const std::vector<std::string>& columns);
 
 enum class ChartKind {
   lines,         ///< series over x
@@ -32,7 +25,7 @@ enum class SeriesMark { line, steps, points, dashed };
 enum class GridTone { bad, good };
 
 struct ChartAxis {
-  std::string label, unit;
+  std::string label, unit = {};
   AxisScale scale = AxisScale::linear;
   std::optional<Interval> least = {};    ///< the range that it shows at least
   std::vector<std::string> places = {};  ///< the names of 1, 2, …; empty: they are numbers
@@ -51,6 +44,8 @@ struct ChartSeries {
   std::vector<double> low = {}, high = {};  ///< 95 % interval of each y; empty: none
   std::vector<std::string> labels = {};     ///< a name of each point; empty: nothing to add
   bool right = false;                       ///< on the right axis
+
+  void add(double at, double value);
 };
 
 /// Something on a lane; `series` tells its kind.
@@ -75,28 +70,28 @@ struct ChartRule {
 
 /// One chart as data; whoever shows it also shows chart_table().
 struct ReportChart {
-  std::string id;           ///< unique in its page, fit for an attribute
-  std::string title;        ///< also the caption of its table
-  std::string description;  ///< words for a reader who cannot see it
-  std::string note;         ///< origin of the values, down-sampling included
+  std::string id;     ///< unique in its page, fit for an attribute
+  std::string title;  ///< also the caption of its table
   ChartKind kind = ChartKind::lines;
-  ChartAxis x, y;
-  std::optional<ChartAxis> right;
-  std::vector<std::string> categories;
-  std::vector<double> edges;    ///< for a grid: one more than its columns
-  std::vector<double> colours;  ///< for a grid: the value of the palest colour, and what the
-                                ///< deepest one stands for at least; empty: as the values go
+  ChartAxis x = {}, y = {};
+  std::string description = {};  ///< words for a reader who cannot see it
+  std::string note = {};         ///< origin of the values, down-sampling included
+  std::optional<ChartAxis> right = {};
+  std::vector<std::string> categories = {};
+  std::vector<double> edges = {};    ///< for a grid: one more than its columns
+  std::vector<double> colours = {};  ///< for a grid: the value of the palest colour, and what the
+                                     ///< deepest one stands for at least; empty: as the values go
   GridTone tone = GridTone::bad;
-  std::vector<ChartSeries> series;
-  std::vector<ChartSpan> spans;
-  std::vector<ChartBand> bands;
-  std::vector<ChartRule> rules;
+  std::vector<ChartSeries> series = {};
+  std::vector<ChartSpan> spans = {};
+  std::vector<ChartBand> bands = {};
+  std::vector<ChartRule> rules = {};
 };
 
 /// Every value of the chart as a table, captioned with the chart's title.
-ReportTable chart_table(const ReportChart& chart);
+Table chart_table(const ReportChart& chart);
 
-/// Six significant digits; empty when not finite.
-std::string number_cell(double value);
+/// Six significant digits; empty where there is none or it is not finite.
+std::string number_cell(std::optional<double> value);
 
 }  // namespace heteroperf

@@ -10,7 +10,6 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cmath>
 
 #include "results/report/report_assets.hpp"
@@ -29,87 +28,11 @@ constexpr const char* content_policy =
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: "
     "blob:";
 
-/// Cells of more bytes than that get room; of very long ones the beginning is shown until asked.
-constexpr std::size_t long_text = 40, very_long_text = 600;
-/// Tables of so few columns fit into a narrow window with their words broken.
-constexpr std::size_t few_columns = 3;
-
-/// True for a number with or without a unit, which is set flush right: "-1.5e+09", "+3.1 %", "23.1
-/// Gop/s", "4 k token/s"; false for "0.1.0" and "2 × cpu".
-bool is_number(const std::string& cell) {
-  const char* const begin = cell.data() + (cell.starts_with('+') ? 1 : 0);
-  double value = 0;
-  const auto [end, error] = std::from_chars(begin, cell.data() + cell.size(), value);
-  if (error != std::errc()) return false;
-  const std::string unit = cell.substr(static_cast<std::size_t>(end - cell.data()));
-  constexpr const char* of_units = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ/% ";
-  return unit.empty() || (unit[0] == ' ' && unit.size() <= 16 && unit.size() > 1 &&
-                          unit.find_first_not_of(of_units) == std::string::npos);
-}
-
-/// The first bytes of a text that is longer, cut before a whole character of UTF-8.
-std::string beginning_of(const std::string& text) {
-  std::size_t size = 2 * long_text;
-  while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xC0) == 0x80) --size;
-  return text.substr(0, size);
-}
-
-/// A very long cell shows its beginning, and opens to the whole text.
-std::string cell_text(const std::string& cell) {
-  if (cell.size() <= very_long_text) return html_text(cell);
-  return fmt::format("<details class=\"long\"><summary>{} … ({} bytes)</summary>{}</details>",
-                     html_text(beginning_of(cell)), cell.size(), html_text(cell));
-}
-
-std::string table_head(const ReportTable& table) {
-  std::string text = "<thead><tr>";
-  for (const std::string& column : table.columns) {
-    text += "<th scope=\"col\">" + html_text(column) + "</th>";
-  }
-  return text + "</tr></thead>\n<tbody>";
-}
-
-/// The label of a cell where the table's head is not above it.
-std::string column_name(const ReportTable& table, std::size_t column) {
-  return table.stacks ? " data-column=\"" + html_text(table.columns.at(column)) + "\"" : "";
-}
-
-/// The first cell is the head of its row. Rows that are for the screen alone are left out in print,
-/// and the last ones of a table are the newest.
-std::string table_row(const ReportTable& table, std::size_t index) {
-  const auto& row = table.rows[index];
-  const bool printed = table.rows_on_paper == 0 || index + table.rows_on_paper >= table.rows.size();
-  std::string text = printed ? "<tr>" : "<tr class=\"screen\">";
-  for (std::size_t i = 0; i < row.size(); ++i) {
-    const std::string name = column_name(table, i);
-    if (i == 0) {
-      text += "<th scope=\"row\"" + name + ">" + html_text(row[i]) + "</th>";
-    } else {
-      text += is_number(row[i])           ? "<td class=\"n\""
-              : row[i].size() > long_text ? "<td class=\"t\""
-                                          : "<td";
-      text += name + ">" + cell_text(row[i]) + "</td>";
-    }
-  }
-  return text + "</tr>\n";
-}
-
-/// The classes by which the style knows tables that stack or break words in a narrow window.
-std::string table_classes(const ReportTable& table) {
-  if (table.stacks) return " class=\"stack\"";
-  return table.columns.size() <= few_columns ? " class=\"few\"" : "";
-}
-
 /// The box around a table can be focused, so that a keyboard can scroll it.
-std::string table_html(const ReportTable& table, const std::string& id = "") {
-  std::string text = fmt::format(
-      "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{}\"><table{}{}>\n"
-      "<caption>{}</caption>\n",
-      html_text(table.caption), id.empty() ? "" : " id=\"" + id + "\"", table_classes(table),
-      html_text(table.caption));
-  text += table_head(table);
-  for (std::size_t i = 0; i < table.rows.size(); ++i) text += table_row(table, i);
-  text += "</tbody></table></div>\n";
+std::string table_html(const Table& table, const std::string& id = {}) {
+  const std::string text = fmt::format(
+      "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{}\">{}</div>\n",
+      html_text(table.label), html_table(table, id));
   if (table.rows_on_paper == 0 || table.rows.size() <= table.rows_on_paper) return text;
   return text + fmt::format("<p class=\"paper\">On paper: the newest {} of {}.</p>\n",
                             table.rows_on_paper, table.rows.size());
@@ -172,7 +95,7 @@ std::string section_html(const ReportSection& section) {
     text += "<p>" + html_text(paragraph) + "</p>\n";
   }
   for (const ReportChart& chart : section.charts) text += chart_html(chart);
-  for (const ReportTable& table : section.tables) text += table_html(table);
+  for (const Table& table : section.tables) text += table_html(table);
   return text + "</section>\n";
 }
 

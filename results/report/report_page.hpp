@@ -25,11 +25,11 @@ struct ReportNotice {
 /// they were filled in.
 struct ReportSection {
   std::string title;
-  std::vector<ReportNotice> notices;
-  std::vector<std::string> paragraphs;
-  std::vector<ReportFigure> figures;
-  std::vector<ReportChart> charts;
-  std::vector<ReportTable> tables;
+  std::vector<ReportNotice> notices = {};
+  std::vector<std::string> paragraphs = {};
+  std::vector<ReportFigure> figures = {};
+  std::vector<ReportChart> charts = {};
+  std::vector<Table> tables = {};
 };
 
 /// One run, or what several runs say together.

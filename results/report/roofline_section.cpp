@@ -84,11 +84,11 @@ ChartSeries roof(double peak, std::optional<double> bytes_per_s, double low, dou
 
 ReportChart roofline_chart(const PeakEvent& peak, const std::vector<RooflinePoint>& points,
                            const std::string& id) {
-  ReportChart chart;
-  chart.id = id + "roofline";
-  chart.title = "Roofline";
-  chart.x = {"operations per byte that must move", "op/byte", AxisScale::logarithmic};
-  chart.y = {"strict operations", "op/s", AxisScale::logarithmic};
+  ReportChart chart{id + "roofline",
+                    "Roofline",
+                    ChartKind::lines,
+                    {"operations per byte that must move", "op/byte", AxisScale::logarithmic},
+                    {"strict operations", "op/s", AxisScale::logarithmic}};
   double low = points.front().ops_per_byte, high = low;
   if (peak.memory_bytes_per_second) {
     const double ridge = peak.ops_per_second / *peak.memory_bytes_per_second;
@@ -100,8 +100,8 @@ ReportChart roofline_chart(const PeakEvent& peak, const std::vector<RooflinePoin
   chart.series.push_back(
       roof(peak.ops_per_second, peak.memory_bytes_per_second, low / margin, high * margin));
   for (const RooflinePoint& point : points) {
-    ChartSeries series{point.name, SeriesMark::points, {point.ops_per_byte}, {point.ops_per_s}};
-    chart.series.push_back(std::move(series));
+    chart.series.push_back(
+        {point.name, SeriesMark::points, {point.ops_per_byte}, {point.ops_per_s}});
   }
   const RooflinePoint& first = points.front();
   chart.description = fmt::format(
@@ -138,8 +138,7 @@ bool emulated(const ReportRun& run) {
 }  // namespace
 
 ReportSection roofline_section(const ReportRun& run, const std::string& id) {
-  ReportSection section;
-  section.title = "Roofline";
+  ReportSection section{"Roofline"};
   const auto peak = measured_peak(run.journal);
   if (run.validity.severity == Severity::invalid) {
     section.paragraphs = {"An invalid run has no operations per second."};

@@ -31,18 +31,15 @@ std::string workload_text(const ReportRun& run) {
 }
 
 /// The cells of a trial in the order of the table's columns.
-std::vector<std::string> trial_row(const TrialEvent& trial) {
-  const auto cell = [](const std::optional<double>& value) {
-    return value ? number_cell(*value) : std::string();
-  };
-  return {fmt::format("{}", trial.id),
+std::vector<Datum> trial_row(const TrialEvent& trial) {
+  return {trial.id,
           trial.parent ? fmt::format("{}", *trial.parent) : "",
           trial.morph,
           to_string(trial.state),
-          fmt::format("{}", trial.rung),
-          fmt::format("{}", trial.steps),
-          cell(trial.quality),
-          cell(trial.loss),
+          trial.rung,
+          trial.steps,
+          number_cell(trial.quality),
+          number_cell(trial.loss),
           trial.hyper_parameters.text,
           trial.reason};
 }
@@ -50,22 +47,20 @@ std::vector<std::string> trial_row(const TrialEvent& trial) {
 }  // namespace
 
 ReportSection trials_section(const ReportRun& run, const std::string&) {
-  ReportSection section;
-  section.title = "Trials";
+  ReportSection section{"Trials"};
   std::map<std::uint64_t, const TrialEvent*> last;
   // Later lines of a trial replace earlier ones; the map sorts trials by their number.
   for (const TrialEvent* trial : run.journal.all<TrialEvent>()) last[trial->id] = trial;
-  ReportTable table{"Trials, each as it was last heard of",
-                    {"trial", "parent", "change", "state", "rung", "steps", "quality", "loss",
-                     "hyper-parameters", "reason"},
-                    {}};
+  Table table = report_table("Trials, each as it was last heard of",
+                             {"trial", "parent", "change", "state", "rung", "steps", "quality",
+                              "loss", "hyper-parameters", "reason"});
   for (const auto& [id, trial] : last) {
     if (table.rows.size() == most_trials) {
       section.paragraphs.push_back(
           fmt::format("The first {} of {} trials; samples.h5 has all.", most_trials, last.size()));
       break;
     }
-    table.rows.push_back(trial_row(*trial));
+    table.add(trial_row(*trial));
   }
   section.tables.push_back(std::move(table));
   return section;

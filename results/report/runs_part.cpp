@@ -27,10 +27,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string cell(const std::optional<double>& value) {
-  return value ? number_cell(*value) : std::string();
-}
-
 /// A value with a decimal prefix, or an empty cell.
 std::string quantity(const std::optional<double>& value, const std::string& unit) {
   return value ? with_prefix(*value, unit) : std::string();
@@ -42,13 +38,11 @@ std::string percent(const std::optional<double>& share) {
 
 /// All runs by date; runs that could not be read are notices above the table.
 ReportSection list_section(const RunSet& runs) {
-  ReportSection section;
-  section.title = "Runs";
+  ReportSection section{"Runs"};
   constexpr std::size_t printed_runs = 50;
-  ReportTable table{"Runs by date",
-                    {"run", "date", "workload", "ranks", "devices", "status", "validity", "OPS",
-                     "OPS, low", "OPS, high", "throughput", "step time [s]", "quality", "of peak"},
-                    {}};
+  Table table = report_table("Runs by date", {"run", "date", "workload", "ranks", "devices",
+                                              "status", "validity", "OPS", "OPS, low", "OPS, high",
+                                              "throughput", "step time [s]", "quality", "of peak"});
   table.rows_on_paper = printed_runs;
   for (const RunDigest& run : runs.runs) {
     const auto ops_ci95 = run.ci95("ops_per_second");
@@ -61,7 +55,7 @@ ReportSection list_section(const RunSet& runs) {
          quantity(run.number("ops_per_second"), operations_unit),
          ops_ci95 ? with_prefix(ops_ci95->low, operations_unit) : "",
          ops_ci95 ? with_prefix(ops_ci95->high, operations_unit) : "",
-         quantity(run.number("throughput"), run.unit), cell(run.number("step_time_s")),
+         quantity(run.number("throughput"), run.unit), number_cell(run.number("step_time_s")),
          quality ? fmt::format("{} {:.4g}", run.quality_name, *quality) : "",
          run.emulated ? "" : percent(run.number("utilization"))});
   }
@@ -100,12 +94,11 @@ std::vector<RunSet> alone_of(const RunDigest& mix, const RunSet& runs) {
 
 /// Bars for each class alone, for their sum, and for the mix.
 ReportChart ratio_chart(const HeteroRatio& ratio, const std::string& run_id, std::size_t index) {
-  ReportChart chart;
-  chart.id = fmt::format("mixed-{}", index);
-  chart.title = "Mixed against homogeneous, " + run_id;
-  chart.kind = ChartKind::bars;
-  chart.x = {"devices", ""};
-  chart.y = {"throughput", ratio.unit};
+  ReportChart chart{fmt::format("mixed-{}", index),
+                    "Mixed against homogeneous, " + run_id,
+                    ChartKind::bars,
+                    {"devices"},
+                    {"throughput", ratio.unit}};
   ChartSeries series{"throughput"};
   const auto add = [&](const std::string& name, const SideThroughput& side) {
     chart.categories.push_back(name);
@@ -131,8 +124,7 @@ ReportChart ratio_chart(const HeteroRatio& ratio, const std::string& run_id, std
 /// Every mix is held against runs of its classes, if all of them are there. Runs that cannot be
 /// compared are told as a sentence and do not end the report.
 ReportSection mixed_section(const RunSet& runs) {
-  ReportSection section;
-  section.title = "Mixed against homogeneous";
+  ReportSection section{"Mixed against homogeneous"};
   std::size_t mixes = 0;
   for (const RunDigest& run : runs.runs) {
     if (run.devices.size() < 2 || only_class(run)) continue;
@@ -192,12 +184,11 @@ Interval trend_range(const HistorySeries& series) {
 /// one after.
 ReportChart trend_chart(const HistorySeries& series, const RunHistory& history,
                         const std::string& unit, std::size_t index) {
-  ReportChart chart;
-  chart.id = fmt::format("trend-{}", index);
-  chart.title = fmt::format("Trend of {}, {}", history.metric->name, series.label);
-  chart.x = {"run, by date (UTC)", ""};
-  chart.y = {history.metric->name, unit};
-  chart.y.least = trend_range(series);
+  ReportChart chart{fmt::format("trend-{}", index),
+                    fmt::format("Trend of {}, {}", history.metric->name, series.label),
+                    ChartKind::lines,
+                    {"run, by date (UTC)"},
+                    {history.metric->name, unit, AxisScale::linear, trend_range(series)}};
   ChartSeries values{history.metric->name}, marks{"environment changed", SeriesMark::points};
   for (std::size_t i = 0; i < series.points.size(); ++i) {
     const HistoryPoint& point = series.points[i];
@@ -207,14 +198,12 @@ ReportChart trend_chart(const HistorySeries& series, const RunHistory& history,
     // A run without an interval has no bar, though the others have one.
     constexpr double none = std::numeric_limits<double>::quiet_NaN();
     chart.x.places.push_back(minute_of(point.created_utc));
-    values.x.push_back(at);
-    values.y.push_back(point.value);
+    values.add(at, point.value);
     values.low.push_back(point.ci95 ? point.ci95->low : none);
     values.high.push_back(point.ci95 ? point.ci95->high : none);
     values.labels.push_back(label);
     if (point.environment_changes.empty()) continue;
-    marks.x.push_back(at);
-    marks.y.push_back(point.value);
+    marks.add(at, point.value);
     marks.labels.push_back(
         fmt::format("{}: {}", point.run_id, fmt::join(point.environment_changes, ", ")));
   }
@@ -236,23 +225,21 @@ ReportChart trend_chart(const HistorySeries& series, const RunHistory& history,
 }
 
 /// Changes that last, with their size and how likely chance is to make them.
-ReportTable changes_table(const HistorySeries& series) {
-  ReportTable table{
+Table changes_table(const HistorySeries& series) {
+  Table table = report_table(
       "Changes of level, " + series.label,
-      {"first run of the new level", "commit", "before", "after", "change", "p", "verdict"},
-      {}};
+      {"first run of the new level", "commit", "before", "after", "change", "p", "verdict"});
   for (const LevelChange& change : series.changes) {
-    table.rows.push_back({series.points[change.index].run_id, change.commit,
-                          number_cell(change.before), number_cell(change.after),
-                          fmt::format("{:+.1f} %", 100 * (change.after / change.before - 1)),
-                          number_cell(change.p), change.worse ? "worse" : "better"});
+    table.add({series.points[change.index].run_id, change.commit, number_cell(change.before),
+               number_cell(change.after),
+               fmt::format("{:+.1f} %", 100 * (change.after / change.before - 1)),
+               number_cell(change.p), change.worse ? "worse" : "better"});
   }
   return table;
 }
 
 ReportSection trend_section(const RunSet& runs) {
-  ReportSection section;
-  section.title = "Trend";
+  ReportSection section{"Trend"};
   const RunHistory history = run_history(runs, compared_metric("throughput"));
   for (const HistorySeries& series : history.series) {
     if (series.points.size() < 2) continue;
@@ -276,15 +263,14 @@ ReportSection trend_section(const RunSet& runs) {
 /// At most 300 rows; two unlike machines differ in almost everything.
 ReportSection differences_section(const RunSet& runs) {
   constexpr std::size_t most_rows = 300;
-  ReportSection section;
-  section.title = "What changed from the first run to the last";
+  ReportSection section{"What changed from the first run to the last"};
   if (runs.runs.size() < 2) return section;
   const RunDigest &first = runs.runs.front(), &last = runs.runs.back();
-  ReportTable table{
-      "Environment and configuration that differ", {"name", first.run_id, last.run_id}, {}};
+  Table table = report_table("Environment and configuration that differ",
+                             {"name", first.run_id, last.run_id});
   for (const EnvironmentDifference& one : environment_differences(first, last)) {
     if (table.rows.size() == most_rows) break;
-    table.rows.push_back({one.path, one.a, one.b});
+    table.add({one.path, one.a, one.b});
   }
   if (table.rows.empty()) {
     section.paragraphs = {"Nothing that the records tell."};

@@ -271,22 +271,20 @@ Interval bar_of(const RepeatedRate& rate) {
 /// Both axes are logarithmic, so ideal scaling is a straight line and curves of any size compare.
 ReportChart scaling_chart(const ScalingFamily& family, std::size_t index) {
   const std::vector<ScalePoint>& points = family.points;
-  ReportChart chart;
-  chart.id = fmt::format("scaling-{}", index);
-  chart.title = "Scaling, " + family.label;
-  chart.x = {"ranks", "", AxisScale::logarithmic};
-  chart.y = {family.unit == "op/s" ? "strict operations" : "throughput in modelled time",
-             family.unit, AxisScale::logarithmic};
+  ReportChart chart{fmt::format("scaling-{}", index),
+                    "Scaling, " + family.label,
+                    ChartKind::lines,
+                    {"ranks", "", AxisScale::logarithmic},
+                    {family.unit == "op/s" ? "strict operations" : "throughput in modelled time",
+                     family.unit, AxisScale::logarithmic}};
   ChartSeries measured{"measured"}, ideal{"ideal from the smallest run", SeriesMark::dashed};
   const ScalePoint& base = points.front();
   for (const ScalePoint& point : points) {
     const auto ranks = static_cast<double>(point.ranks);
-    measured.x.push_back(ranks);
-    measured.y.push_back(point.rate.value);
+    measured.add(ranks, point.rate.value);
     measured.low.push_back(bar_of(point.rate).low);
     measured.high.push_back(bar_of(point.rate).high);
-    ideal.x.push_back(ranks);
-    ideal.y.push_back(base.rate.value * ranks / static_cast<double>(base.ranks));
+    ideal.add(ranks, base.rate.value * ranks / static_cast<double>(base.ranks));
   }
   chart.series = {std::move(measured)};
   chart.description = fmt::format("From {} to {} ranks, {:.2f} times as fast", base.ranks,
@@ -303,11 +301,10 @@ ReportChart scaling_chart(const ScalingFamily& family, std::size_t index) {
 }
 
 /// The values of the chart with their intervals, and a note where ranks share CPUs.
-ReportTable scaling_table(const ScalingFamily& family) {
-  ReportTable table{"Efficiency, " + family.label,
-                    {"ranks", "threads a rank", "runs", "rate [95 % CI]", "speed-up", "note",
-                     "efficiency [95 % CI]"},
-                    {}};
+Table scaling_table(const ScalingFamily& family) {
+  Table table = report_table("Efficiency, " + family.label,
+                             {"ranks", "threads a rank", "runs", "rate [95 % CI]", "speed-up",
+                              "note", "efficiency [95 % CI]"});
   const double base = family.points.front().rate.value;
   for (const ScalePoint& point : family.points) {
     const std::size_t runs = point.runs.size();
@@ -324,8 +321,7 @@ ReportTable scaling_table(const ScalingFamily& family) {
 }  // namespace
 
 ReportSection scaling_section(const RunSet& runs) {
-  ReportSection section;
-  section.title = "Scaling";
+  ReportSection section{"Scaling"};
   const auto families = families_of(runs);
   for (std::size_t i = 0; i < families.size(); ++i) {
     section.charts.push_back(scaling_chart(families[i], i));

@@ -88,12 +88,8 @@ void fill_bins(const std::vector<double>& sorted, ReportChart& chart) {
 }
 
 ReportChart distribution_chart(const std::vector<double>& sorted, const std::string& id) {
-  ReportChart chart;
-  chart.id = id + "steps";
-  chart.title = "Distribution of step times";
-  chart.kind = ChartKind::bars;
-  chart.x = {"step time", "s"};
-  chart.y = {"steps", ""};
+  ReportChart chart{
+      id + "steps", "Distribution of step times", ChartKind::bars, {"step time", "s"}, {"steps"}};
   chart.description =
       fmt::format("{} steps; half of them take {:.4g} s or less, 95 % {:.4g} s or less.",
                   sorted.size(), median(sorted), quantile(sorted, 0.95));
@@ -101,13 +97,13 @@ ReportChart distribution_chart(const std::vector<double>& sorted, const std::str
   return chart;
 }
 
-ReportTable quantile_table(const std::vector<double>& sorted) {
-  ReportTable table{"Quantiles of step times", {"quantile", "step time [s]"}, {}};
+Table quantile_table(const std::vector<double>& sorted) {
+  Table table = report_table("Quantiles of step times", {"quantile", "step time [s]"});
   for (const double p : {0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0}) {
-    table.rows.push_back({fmt::format("{:.0f} %", 100 * p), number_cell(quantile(sorted, p))});
+    table.add({fmt::format("{:.0f} %", 100 * p), number_cell(quantile(sorted, p))});
   }
-  table.rows.push_back({"mean", number_cell(mean(sorted))});
-  table.rows.push_back({"standard deviation", number_cell(standard_deviation(sorted))});
+  table.add({"mean", number_cell(mean(sorted))});
+  table.add({"standard deviation", number_cell(standard_deviation(sorted))});
   return table;
 }
 
@@ -119,11 +115,11 @@ std::optional<ReportChart> by_step_chart(const ReportRun& run, const std::string
     y.push_back(seconds_of(*step));
   }
   if (x.size() < 2) return std::nullopt;
-  ReportChart chart;
-  chart.id = id + "durations";
-  chart.title = "Step time, step by step";
-  chart.x = {"time since the start", "s"};
-  chart.y = {"step time", "s", AxisScale::from_zero};
+  ReportChart chart{id + "durations",
+                    "Step time, step by step",
+                    ChartKind::lines,
+                    {"time since the start", "s"},
+                    {"step time", "s", AxisScale::from_zero}};
   chart.description = "How long each step took, warm-up included.";
   chart.series.push_back(thinned_line("step time", x, y, chart.note));
   if (run.summary.window) {
@@ -136,8 +132,7 @@ std::optional<ReportChart> by_step_chart(const ReportRun& run, const std::string
 }  // namespace
 
 ReportSection step_time_section(const ReportRun& run, const std::string& id) {
-  ReportSection section;
-  section.title = "Step times";
+  ReportSection section{"Step times"};
   const std::vector<double> sorted = durations(run);
   if (sorted.empty()) {
     section.paragraphs = {"No step ended."};

@@ -135,14 +135,13 @@ std::vector<RankSlowness> slowness_of(const ReportRun& run, const Events& events
 }
 
 /// The slowest first; ranks without peers come last.
-ReportTable slowness_table(std::vector<RankSlowness> ranks) {
+Table slowness_table(std::vector<RankSlowness> ranks) {
   std::sort(ranks.begin(), ranks.end(), [](const RankSlowness& a, const RankSlowness& b) {
     return std::tie(b.relative, a.rank) < std::tie(a.relative, b.rank);
   });
-  ReportTable table{"Ranks from slow to fast",
-                    {"rank", "computing in a step, median [s]",
-                     "against its peers in the same step, median", "slowest [s]"},
-                    {}};
+  Table table = report_table("Ranks from slow to fast",
+                             {"rank", "computing in a step, median [s]",
+                              "against its peers in the same step, median", "slowest [s]"});
   for (const RankSlowness& one : ranks) {
     table.rows.push_back(
         {fmt::format("rank {}", one.rank), number_cell(one.median_s),
@@ -153,12 +152,13 @@ ReportTable slowness_table(std::vector<RankSlowness> ranks) {
 }
 
 /// Ranks that have peers; `first` tells the steps.
-ReportChart slowness_chart(const std::vector<RankSlowness>& ranks, const RankStepsEvent& first) {
-  ReportChart chart;
-  chart.title = "Computing of each rank against its peers, step by step";
-  chart.kind = ChartKind::grid;
-  chart.x = {"step", ""};
-  chart.y = {"time of a step's computing / median of the rank's peers in the same step", ""};
+ReportChart slowness_chart(const std::string& id, const std::vector<RankSlowness>& ranks,
+                           const RankStepsEvent& first) {
+  ReportChart chart{id + "stragglers",
+                    "Computing of each rank against its peers, step by step",
+                    ChartKind::grid,
+                    {"step"},
+                    {"time of a step's computing / median of the rank's peers in the same step"}};
   // A cell is palest at the median of the peers; the deepest colour stands for at least 50 % more.
   chart.colours = {1, 1.5};
   const std::size_t per_cell = values_per_cell(ranks.size(), first.compute_ns.size());
@@ -171,9 +171,10 @@ ReportChart slowness_chart(const std::vector<RankSlowness>& ranks, const RankSte
   for (const RankSlowness& one : ranks) {
     if (!one.relative) continue;
     if (slowest == nullptr || *one.relative > *slowest->relative) slowest = &one;
-    ChartSeries series{fmt::format("rank {}", one.rank)};
-    series.y = cells_of(one.against_peers, per_cell);
-    chart.series.push_back(std::move(series));
+    chart.series.push_back({fmt::format("rank {}", one.rank),
+                            SeriesMark::line,
+                            {},
+                            cells_of(one.against_peers, per_cell)});
   }
   chart.description =
       fmt::format("{} ranks have peers. The slowest against its own is rank {}: {:+.1f} %.",
@@ -195,8 +196,7 @@ void fill_ranks(const ReportRun& run, const Events& events, const std::string& i
   if (static_cast<std::size_t>(alone) == slowness.size()) {
     section.paragraphs.push_back("Here no rank has any, so that none is slower than it should be.");
   } else {
-    ReportChart chart = slowness_chart(slowness, *events.front());
-    chart.id = id + "stragglers";
+    ReportChart chart = slowness_chart(id, slowness, *events.front());
     if (alone > 0) chart.note += fmt::format(" Left out: {}, without peers.", alone);
     section.charts.push_back(std::move(chart));
   }
@@ -237,12 +237,11 @@ void fill_groups(const ReportRun& run, const std::string& id, ReportSection& sec
     own.resize(parts);
     add_busy(*step, begin_ns, width_ns, own);
   }
-  ReportChart chart;
-  chart.id = id + "groups";
-  chart.title = "Groups of ranks: share of the time spent in steps";
-  chart.kind = ChartKind::grid;
-  chart.x = {"time since the start", "s"};
-  chart.y = {"share of the time spent in steps", ""};
+  ReportChart chart{id + "groups",
+                    "Groups of ranks: share of the time spent in steps",
+                    ChartKind::grid,
+                    {"time since the start", "s"},
+                    {"share of the time spent in steps"}};
   chart.colours = {0, 1};
   chart.tone = GridTone::good;
   const double zero_s = since_start_s(run.journal, begin_ns);
@@ -260,8 +259,7 @@ void fill_groups(const ReportRun& run, const std::string& id, ReportSection& sec
 }  // namespace
 
 ReportSection straggler_section(const ReportRun& run, const std::string& id) {
-  ReportSection section;
-  section.title = "Stragglers";
+  ReportSection section{"Stragglers"};
   Events events;
   for (const RankStepsEvent* event : run.journal.all<RankStepsEvent>()) {
     if (!event->compute_ns.empty()) events.push_back(event);

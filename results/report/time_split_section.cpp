@@ -41,11 +41,14 @@ struct SplitBars {
 };
 
 /// Total seconds over total steps, so a bar of several ranks is their mean.
-ReportChart split_chart(const SplitBars& bars, const char* what) {
-  ReportChart chart;
-  chart.kind = ChartKind::stacked_bars;
-  chart.x = {what, ""};
-  chart.y = {"window time per step, gaps between steps included", "s"};
+ReportChart split_chart(const std::string& id, const SplitBars& bars, const std::string& what,
+                        std::string description) {
+  ReportChart chart{id + "split-" + what.substr(what.rfind(' ') + 1),
+                    "Where the time of a step goes, per " + what,
+                    ChartKind::stacked_bars,
+                    {what},
+                    {"window time per step, gaps between steps included", "s"},
+                    std::move(description)};
   chart.categories = bars.names;
   for (const SplitPart& part : split_parts) {
     ChartSeries series{part.name};
@@ -103,51 +106,44 @@ void add_charts(const ReportRun& run, const std::string& id, ReportSection& sect
     by_stage.add(stages_text(*use.plan), *use.time);
     by_class.add(use.plan->device_class, *use.time);
   }
-  const auto add = [&](const SplitBars& bars, const char* name, const char* what,
-                       std::string description) {
-    ReportChart chart = split_chart(bars, what);
-    chart.id = id + "split-" + name;
-    chart.title = fmt::format("Where the time of a step goes, per {}", what);
-    chart.description = std::move(description);
-    section.charts.push_back(std::move(chart));
-  };
-  if (!by_rank.names.empty()) add(by_rank, "rank", "rank", computing_of_ranks(by_rank));
-  if (by_stage.names.size() > 1) add(by_stage, "stage", "stage", computing_of_bars(by_stage));
-  if (by_class.names.size() > 1) {
-    add(by_class, "class", "device class", computing_of_bars(by_class));
+  if (!by_rank.names.empty()) {
+    section.charts.push_back(split_chart(id, by_rank, "rank", computing_of_ranks(by_rank)));
+  }
+  for (const auto& [bars, what] : {std::pair(&by_stage, "stage"), {&by_class, "device class"}}) {
+    if (bars->names.size() < 2) continue;
+    section.charts.push_back(split_chart(id, *bars, what, computing_of_bars(*bars)));
   }
 }
 
 /// The split of the steady window, a mean over groups: a search tells no more.
-ReportTable window_table(const TimeShares& time, double window_s) {
-  ReportTable table{
-      "The steady window by use, mean over groups of ranks", {"use", "time [s]", "share"}, {}};
-  const auto add = [&](const char* name, double seconds) {
-    table.rows.push_back({name, number_cell(seconds),
-                          window_s > 0 ? fmt::format("{:.1f} %", 100 * seconds / window_s) : ""});
-  };
-  add("compute", time.compute_s);
-  add("exposed communication", time.communication_s);
-  add("bubble", time.bubble_s);
-  add("data", time.data_s);
-  add("evaluation", time.evaluation_s);
-  add("other", time.other_s);
+constexpr std::pair<const char*, double TimeShares::*> window_parts[] = {
+    {"compute", &TimeShares::compute_s},
+    {"exposed communication", &TimeShares::communication_s},
+    {"bubble", &TimeShares::bubble_s},
+    {"data", &TimeShares::data_s},
+    {"evaluation", &TimeShares::evaluation_s},
+    {"other", &TimeShares::other_s}};
+
+Table window_table(const TimeShares& time, double window_s) {
+  Table table = report_table("The steady window by use, mean over groups of ranks",
+                             {"use", "time [s]", "share"});
+  for (const auto& [name, seconds] : window_parts) {
+    table.add({name, number_cell(time.*seconds),
+               window_s > 0 ? fmt::format("{:.1f} %", 100 * time.*seconds / window_s) : ""});
+  }
   return table;
 }
 
 /// The same as bars, where there is nothing finer.
-ReportChart window_chart(const ReportTable& table, const std::string& id) {
-  ReportChart chart;
-  chart.id = id + "split-window";
-  chart.title = "Where the time of the steady window goes";
-  chart.kind = ChartKind::stacked_bars;
-  chart.x = {"", ""};
-  chart.y = {"time", "s"};
+ReportChart window_chart(const TimeShares& time, const std::string& id) {
+  ReportChart chart{id + "split-window",
+                    "Where the time of the steady window goes",
+                    ChartKind::stacked_bars,
+                    {""},
+                    {"time", "s"}};
   chart.categories = {"mean over groups"};
-  for (const auto& row : table.rows) {
-    ChartSeries series{row[0]};
-    series.y = {row[1].empty() ? 0 : std::stod(row[1])};
-    chart.series.push_back(std::move(series));
+  for (const auto& [name, seconds] : window_parts) {
+    chart.series.push_back({name, SeriesMark::line, {}, {time.*seconds}});
   }
   chart.description = "Mean over the groups of ranks.";
   return chart;
@@ -156,13 +152,12 @@ ReportChart window_chart(const ReportTable& table, const std::string& id) {
 }  // namespace
 
 ReportSection time_split_section(const ReportRun& run, const std::string& id) {
-  ReportSection section;
-  section.title = "Time per rank and stage";
+  ReportSection section{"Time per rank and stage"};
   add_charts(run, id, section);
   if (run.summary.time && run.summary.window) {
-    ReportTable table = window_table(*run.summary.time, run.summary.window->seconds());
-    if (section.charts.empty()) section.charts.push_back(window_chart(table, id));
-    section.tables.push_back(std::move(table));
+    const TimeShares& time = *run.summary.time;
+    if (section.charts.empty()) section.charts.push_back(window_chart(time, id));
+    section.tables.push_back(window_table(time, run.summary.window->seconds()));
   }
   if (section.charts.empty()) {
     section.paragraphs = {"No rank has reported where its time went."};

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -229,6 +230,46 @@ std::vector<std::size_t> fitting_widths(const std::vector<ShownColumn>& columns,
     --*widest;
   }
   return widths;
+}
+
+// ---------------------------------------------------------------- tables in HTML
+
+/// Cells of more bytes than that get room; of very long ones the beginning is shown until asked.
+constexpr std::size_t long_text = 40, very_long_text = 600;
+/// Tables of so few columns fit into a narrow window with their words broken.
+constexpr std::size_t few_columns = 3;
+
+/// True for a number with or without a unit, which is set flush right: "-1.5e+09", "+3.1 %", "23.1
+/// Gop/s", "4 k token/s"; false for "0.1.0" and "2 × cpu".
+bool is_number(const std::string& cell) {
+  const char* const begin = cell.data() + (cell.starts_with('+') ? 1 : 0);
+  double value = 0;
+  const auto [end, error] = std::from_chars(begin, cell.data() + cell.size(), value);
+  if (error != std::errc()) return false;
+  const std::string unit = cell.substr(static_cast<std::size_t>(end - cell.data()));
+  constexpr const char* of_units = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ/% ";
+  return unit.empty() || (unit[0] == ' ' && unit.size() <= 16 && unit.size() > 1 &&
+                          unit.find_first_not_of(of_units) == std::string::npos);
+}
+
+/// The first bytes of a text that is longer, cut before a whole character of UTF-8.
+std::string beginning_of(const std::string& text) {
+  std::size_t size = 2 * long_text;
+  while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xC0) == 0x80) --size;
+  return text.substr(0, size);
+}
+
+/// A very long cell shows its beginning, and opens to the whole text.
+std::string folded_html(const std::string& cell) {
+  if (cell.size() <= very_long_text) return html_text(cell);
+  return fmt::format("<details class=\"long\"><summary>{} … ({} bytes)</summary>{}</details>",
+                     html_text(beginning_of(cell)), cell.size(), html_text(cell));
+}
+
+/// The classes by which the style knows tables that stack or break words in a narrow window.
+std::string table_classes(const Table& table) {
+  if (table.stacks) return " class=\"stack\"";
+  return table.columns.size() <= few_columns ? " class=\"few\"" : "";
 }
 
 // ---------------------------------------------------------------- lines for people
@@ -493,20 +534,32 @@ std::string csv_text(const Table& table) {
   return all;
 }
 
-std::string html_table(const Table& table) {
+/// Rows that are for the screen alone are left out in print: the last ones are the newest.
+std::string html_table(const Table& table, const std::string& id) {
   const std::vector<ShownColumn> columns = shown_columns(table);
-  std::string text = "<table>\n<thead><tr>";
+  const bool captioned = !table.label.empty();
+  std::string text = fmt::format(
+      "<table{}{}>\n{}<thead><tr>", id.empty() ? "" : " id=\"" + id + "\"", table_classes(table),
+      captioned ? "<caption>" + html_text(table.label) + "</caption>\n" : "");
   for (const ShownColumn& column : columns) {
     text += fmt::format("<th scope=\"col\">{}</th>", html_text(column.name));
   }
   text += "</tr></thead>\n<tbody>\n";
   for (std::size_t row = 0; row < table.rows.size(); ++row) {
-    text += "<tr>";
+    const bool printed = table.rows_on_paper == 0 || row + table.rows_on_paper >= table.rows.size();
+    text += printed ? "<tr>" : "<tr class=\"screen\">";
     for (const ShownColumn& column : columns) {
       const std::string raw = raw_text(table.rows[row][column.place]), &cell = column.cells[row];
-      const bool says_more = !raw.empty() && raw != cell;
-      text += fmt::format("<td{}{}>{}</td>", column.left ? "" : " class=\"n\"",
-                          says_more ? " title=\"" + html_text(raw) + "\"" : "", html_text(cell));
+      const bool says_more = !raw.empty() && raw != cell, number = !column.left || is_number(cell);
+      const bool head = captioned && &column == &columns.front();
+      text += fmt::format("<{}{}{}>{}</{}>",
+                          head                      ? "th scope=\"row\""
+                          : number                  ? "td class=\"n\""
+                          : cell.size() > long_text ? "td class=\"t\""
+                                                    : "td",
+                          table.stacks ? " data-column=\"" + html_text(column.name) + "\"" : "",
+                          says_more ? " title=\"" + html_text(raw) + "\"" : "",
+                          head ? html_text(cell) : folded_html(cell), head ? "th" : "td");
     }
     text += "</tr>\n";
   }

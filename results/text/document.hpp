@@ -119,6 +119,8 @@ struct Table {
   std::vector<TableColumn> columns;
   std::vector<std::vector<Datum>> rows = {};
   Audience audience = Audience::everyone;
+  bool stacks = false;            ///< in a narrow window its cells lie one below the other
+  std::size_t rows_on_paper = 0;  ///< the last so many are printed; 0: all
 
   /// As many values as there are columns.
   void add(std::vector<Datum> row);
@@ -179,8 +181,9 @@ std::string markdown_text(const Table& table);
 /// The keys that are for programs, then the rows, with raw values; a list's elements are apart by
 /// spaces.
 std::string csv_text(const Table& table);
-/// A `<table>` of what people read, where a cell's title is its raw value if that says more.
-std::string html_table(const Table& table);
+/// A `<table>` of what people read, where a cell's title is its raw value if that says more. With a
+/// label, which is its caption, the first cell is the head of its row. Very long cells are folded.
+std::string html_table(const Table& table, const std::string& id = {});
 
 /// The keys that lack a label or a unit, or have another unit than their name says (`_s`, `_bytes`,
 /// `_per_second`), or stand there twice. Tests hold every document to it.

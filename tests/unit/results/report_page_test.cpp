@@ -54,10 +54,11 @@ TEST(ChartTable, HoldsEveryValue) {
   lines.x = {"time", "s"};
   lines.y = {"rate", "op/s"};
   lines.series = {{"a", SeriesMark::line, {1, 2}, {3, std::nan("")}, {2, 3}, {4, 5}}};
-  const ReportTable table = chart_table(lines);
-  EXPECT_EQ(table.columns, (std::vector<std::string>{"time [s]", "a [op/s]", "a, low", "a, high"}));
-  EXPECT_EQ(table.rows[0], (std::vector<std::string>{"1", "3", "2", "4"}));
-  EXPECT_EQ(table.rows[1], (std::vector<std::string>{"2", "", "3", "5"}));
+  const Table table = chart_table(lines);
+  EXPECT_EQ(labels_of(table),
+            (std::vector<std::string>{"time [s]", "a [op/s]", "a, low", "a, high"}));
+  EXPECT_EQ(cells_of(table, 0), (std::vector<std::string>{"1", "3", "2", "4"}));
+  EXPECT_EQ(cells_of(table, 1), (std::vector<std::string>{"2", "", "3", "5"}));
 
   ReportChart grid;
   grid.kind = ChartKind::grid;
@@ -65,25 +66,26 @@ TEST(ChartTable, HoldsEveryValue) {
   grid.series = {{"rank 0"}, {"rank 1"}};
   grid.series[0].y = {1, 1.5};
   grid.series[1].y = {2};
-  EXPECT_EQ(chart_table(grid).rows,
-            (std::vector<std::vector<std::string>>{{"0", "4", "1", "2"}, {"4", "8", "1.5", ""}}));
+  const Table cells = chart_table(grid);
+  EXPECT_EQ(cells_of(cells, 0), (std::vector<std::string>{"0", "4", "1", "2"}));
+  EXPECT_EQ(cells_of(cells, 1), (std::vector<std::string>{"4", "8", "1.5", ""}));
 
   ReportChart spans;
   spans.kind = ChartKind::spans;
   spans.categories = {"rank 0"};
   spans.series = {{"forward"}};
   spans.spans = {{0, 0, 0.5, 1, "F 0.0"}};
-  EXPECT_EQ(chart_table(spans).rows[0],
+  EXPECT_EQ(cells_of(chart_table(spans), 0),
             (std::vector<std::string>{"rank 0", "forward", "F 0.0", "0.5", "1"}));
 }
 
 TEST(ChartTable, PutsSeriesOfOtherPlacesOneAfterAnother) {
   ReportChart chart;
   chart.series = {{"a", SeriesMark::line, {1}, {2}}, {"b", SeriesMark::points, {3, 4}, {5, 6}}};
-  const ReportTable table = chart_table(chart);
+  const Table table = chart_table(chart);
   ASSERT_EQ(table.rows.size(), 3u);
-  EXPECT_EQ(table.rows[2][0], "b");
-  EXPECT_EQ(table.rows[2][2], "6");
+  EXPECT_EQ(cells_of(table, 2)[0], "b");
+  EXPECT_EQ(cells_of(table, 2)[2], "6");
 }
 
 // ---------------------------------------------------------------- several runs
@@ -106,7 +108,7 @@ TEST(Scaling, SetsStrongAgainstTheSmallestRun) {
   ASSERT_EQ(section.charts.size(), 1u);
   EXPECT_EQ(section.charts[0].x.scale, AxisScale::logarithmic);
   EXPECT_EQ(section.charts[0].series[1].y, (std::vector<double>{10, 20, 40}));
-  EXPECT_EQ(section.tables[0].rows[2].back(), "75.0 %");
+  EXPECT_EQ(cells_of(section.tables[0], 2).back(), "75.0 %");
   EXPECT_NE(section.charts[0].title.find("strong"), std::string::npos);
 }
 
@@ -131,8 +133,8 @@ TEST(Scaling, ComparesRanksOfAsManyThreads) {
   ASSERT_EQ(section.charts.size(), 2u);
   EXPECT_NE(section.charts[0].title.find("1 thread a rank"), std::string::npos);
   EXPECT_NE(section.charts[1].title.find("2 threads a rank"), std::string::npos);
-  EXPECT_EQ(section.tables[0].rows[1].back(), "95.0 %");
-  EXPECT_EQ(section.tables[1].rows[1].back(), "90.0 %");
+  EXPECT_EQ(cells_of(section.tables[0], 1).back(), "95.0 %");
+  EXPECT_EQ(cells_of(section.tables[1], 1).back(), "90.0 %");
 }
 
 TEST(Scaling, AMachineDividedAmongMoreRanksIsAFamilyToo) {
@@ -141,10 +143,10 @@ TEST(Scaling, AMachineDividedAmongMoreRanksIsAFamilyToo) {
   const ReportSection section = scaling_section(runs);
   ASSERT_EQ(section.charts.size(), 1u);
   EXPECT_NE(section.charts[0].title.find("threads a rank differ"), std::string::npos);
-  EXPECT_EQ(section.tables[0].columns[1], "threads a rank");
-  EXPECT_EQ(section.tables[0].rows[2][1], "1");
-  EXPECT_EQ(section.tables[0].rows[2][4], "1.4");
-  EXPECT_EQ(section.tables[0].rows[2].back(), "-");
+  EXPECT_EQ(labels_of(section.tables[0])[1], "threads a rank");
+  EXPECT_EQ(cells_of(section.tables[0], 2)[1], "1");
+  EXPECT_EQ(cells_of(section.tables[0], 2)[4], "1.4");
+  EXPECT_EQ(cells_of(section.tables[0], 2).back(), "-");
   EXPECT_EQ(section.charts[0].series.size(), 1u);  // no line of an ideal
 }
 
@@ -163,7 +165,7 @@ TEST(Scaling, AnotherModelOfGpuIsAnotherMachine) {
   const ReportSection section = scaling_section(runs);
   ASSERT_EQ(section.charts.size(), 1u);
   EXPECT_NE(section.charts[0].title.find("NVIDIA H200"), std::string::npos);
-  EXPECT_EQ(section.tables[0].rows[1].back(), "75.0 %");
+  EXPECT_EQ(cells_of(section.tables[0], 1).back(), "75.0 %");
   runs.runs.erase(runs.runs.begin());  // nothing to be told apart from
   EXPECT_EQ(scaling_section(runs).charts.at(0).title.find("NVIDIA H200"), std::string::npos);
 }
@@ -299,9 +301,10 @@ TEST(RunsPart, ShowsWhereTheLevelChanged) {
   EXPECT_EQ(trend->description, "16 runs, 1 lasting change of level.");
   EXPECT_NE(trend->y.scale, AxisScale::from_zero);  // where a change of 3 % cannot be seen
   EXPECT_EQ(part.sections.back().title, "What changed from the first run to the last");
-  const ReportTable& runs = part.sections.front().tables.front();
-  const auto column = std::find(runs.columns.begin(), runs.columns.end(), "throughput");
-  const std::string cell = runs.rows[0][static_cast<std::size_t>(column - runs.columns.begin())];
+  const Table& runs = part.sections.front().tables.front();
+  const auto labels = labels_of(runs);
+  const auto column = std::find(labels.begin(), labels.end(), "throughput") - labels.begin();
+  const std::string cell = cells_of(runs, 0).at(static_cast<std::size_t>(column));
   EXPECT_EQ(cell, "5.229 image/s");
   const std::string html = html_of(part);
   EXPECT_NE(html.find("Line at 8.5: worse"), std::string::npos);
@@ -332,7 +335,7 @@ TEST(RunsPart, TheTrendDoesNotMagnifyNoise) {
     EXPECT_GE(trend.y.least->high, runs.high[i]);
   }
   EXPECT_EQ(trend.x.places.at(1), "2026-01-01 00:01");
-  EXPECT_EQ(chart_table(trend).rows.at(1).at(1), "2026-01-01 00:01");
+  EXPECT_EQ(cells_of(chart_table(trend), 1).at(1), "2026-01-01 00:01");
   for (const nlohmann::json& chart : page_data(part)) {
     if (chart.at("id") != "trend-0") continue;
     EXPECT_EQ(chart.at("x").at("places").at(1), "2026-01-01 00:01");
@@ -493,7 +496,7 @@ std::size_t count_of(const std::string& text, const std::string& word) {
   return count;
 }
 
-ReportPart part_of_table(ReportTable table) {
+ReportPart part_of_table(Table table) {
   ReportPart part{"part", "", {ReportSection()}};
   part.sections.front().tables = {std::move(table)};
   return part;
@@ -502,7 +505,9 @@ ReportPart part_of_table(ReportTable table) {
 /// Paper gets its beginning alone: what is closed is not printed.
 TEST(ReportHtml, ClosesVeryLongCells) {
   const std::string text = std::string(79, 'x') + "\xc3\xa9" + std::string(5000, 'y');
-  const std::string html = html_of(part_of_table({"t", {"name", "value"}, {{"a", text}}}));
+  Table table = report_table("t", {"name", "value"});
+  table.add({"a", text});
+  const std::string html = html_of(part_of_table(table));
   EXPECT_NE(html.find("<details class=\"long\"><summary>" + std::string(79, 'x') +
                       " … (5081 bytes)</summary>"),
             std::string::npos);
@@ -510,8 +515,8 @@ TEST(ReportHtml, ClosesVeryLongCells) {
 }
 
 TEST(ReportHtml, PrintsTheNewestRowsOfALongTable) {
-  ReportTable table{"t", {"name", "value"}, {}};
-  for (int i = 0; i < 8; ++i) table.rows.push_back({std::to_string(i), "v"});
+  Table table = report_table("t", {"name", "value"});
+  for (int i = 0; i < 8; ++i) table.add({std::to_string(i), "v"});
   table.rows_on_paper = 3;
   const std::string html = html_of(part_of_table(table));
   EXPECT_EQ(count_of(html, "<tr class=\"screen\">"), 5u);
@@ -522,7 +527,8 @@ TEST(ReportHtml, PrintsTheNewestRowsOfALongTable) {
 }
 
 TEST(ReportHtml, CellsOfStackedTablesNameTheirColumns) {
-  ReportTable table{"t", {"rule", "what to do"}, {{"r", "this"}}};
+  Table table = report_table("t", {"rule", "what to do"});
+  table.add({"r", "this"});
   table.stacks = true;
   EXPECT_NE(html_of(part_of_table(table)).find("<td data-column=\"what to do\">this</td>"),
             std::string::npos);
@@ -531,9 +537,9 @@ TEST(ReportHtml, CellsOfStackedTablesNameTheirColumns) {
 TEST(ReportHtml, NumbersAreThoseThatReadAsNumbers) {
   const std::vector<std::string> numbers{"1", "-1.5e+09", "+3.1 %", "23.1 Gop/s", "4 k token/s"};
   const std::vector<std::string> texts{"0.1.0", "2026-01-01", "2 × cpu", "e", "0123abcd", "1, 2"};
-  ReportTable table{"t", {"name", "value"}, {}};
-  for (const std::string& one : numbers) table.rows.push_back({"x", one});
-  for (const std::string& one : texts) table.rows.push_back({"x", one});
+  Table table = report_table("t", {"name", "value"});
+  for (const std::string& one : numbers) table.add({"x", one});
+  for (const std::string& one : texts) table.add({"x", one});
   const std::string html = html_of(part_of_table(table));
   for (const std::string& one : numbers) {
     EXPECT_NE(html.find("<td class=\"n\">" + one + "</td>"), std::string::npos) << one;

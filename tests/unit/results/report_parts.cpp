@@ -37,6 +37,18 @@ bool has_figure(const ReportPart& part, const std::string& name) {
                      [&](const ReportFigure& figure) { return figure.name == name; });
 }
 
+std::vector<std::string> labels_of(const Table& table) {
+  std::vector<std::string> labels;
+  for (const TableColumn& column : table.columns) labels.push_back(column.label);
+  return labels;
+}
+
+std::vector<std::string> cells_of(const Table& table, std::size_t row) {
+  std::vector<std::string> cells;
+  for (const Datum& cell : table.rows.at(row)) cells.push_back(value_text(cell, Unit::none));
+  return cells;
+}
+
 std::string html_of(const ReportPart& part) { return report_html({"HeteroPerf report", {part}}); }
 
 }  // namespace heteroperf

@@ -13,10 +13,10 @@
 namespace heteroperf {
 namespace {
 
-ReportTable table_of(const ReportPart& part, const std::string& caption) {
+Table table_of(const ReportPart& part, const std::string& caption) {
   for (const ReportSection& section : part.sections) {
-    for (const ReportTable& table : section.tables) {
-      if (table.caption == caption) return table;
+    for (const Table& table : section.tables) {
+      if (table.label == caption) return table;
     }
   }
   throw std::out_of_range(caption);
@@ -104,8 +104,8 @@ TEST(RunPart, ListsOfTheEnvironmentSayHowLongTheyAre) {
   SampleRun sample = fixed_run();
   sample.last<SystemEvent>().system.text =
       R"({"process":{"libraries":{"source":"dl","value":[{"name":"a"},{"name":"b"}]}}})";
-  const ReportTable table = table_of(run_part(report_run(sample), ""), "System");
-  EXPECT_EQ(table.rows.at(0).at(1), R"(2 entries: [{"name":"a"},{"name":"b"}])");
+  const Table table = table_of(run_part(report_run(sample), ""), "System");
+  EXPECT_EQ(cells_of(table, 0).at(1), R"(2 entries: [{"name":"a"},{"name":"b"}])");
 }
 
 TEST(RunPart, OfAnUnclosedRunSaysSo) {
@@ -235,9 +235,9 @@ TEST(RunPart, RanksWithoutPeersAreNotCompared) {
   sample.insert_before_stop(rank_steps(1, {3, 4}));
   const ReportPart part = run_part(report_run(sample), "");
   EXPECT_EQ(find_chart(part, "stragglers"), nullptr);
-  const ReportTable table = table_of(part, "Ranks from slow to fast");
-  EXPECT_EQ(table.rows[0][2], "no peers");
-  EXPECT_EQ(table.rows[1][2], "no peers");
+  const Table table = table_of(part, "Ranks from slow to fast");
+  EXPECT_EQ(cells_of(table, 0).at(2), "no peers");
+  EXPECT_EQ(cells_of(table, 1).at(2), "no peers");
 }
 
 TEST(RunPart, PeersAreOfOneDeviceClass) {

@@ -259,7 +259,8 @@ TEST_F(SweepTest, TheReportSaysTheSameAsTheTable) {
   const ReportSection section = scaling_section(find_runs({folder()}));
   ASSERT_EQ(section.tables.size(), 1u);
   const auto& cells = section.tables[0].rows.at(1);
-  EXPECT_EQ(cells.back(), percent_with_interval(row.efficiency->value, row.efficiency->ci95, 3));
+  EXPECT_EQ(value_text(cells.back(), Unit::none),
+            percent_with_interval(row.efficiency->value, row.efficiency->ci95, 3));
   const ChartSeries& series = section.charts.at(0).series.at(0);
   EXPECT_EQ(series.y.at(1), row.ops_per_second.value);
   EXPECT_EQ(series.low.at(1), row.ops_per_second.ci95->low);
