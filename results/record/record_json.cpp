@@ -10,18 +10,18 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "metrics/base/strict_json.hpp"
 #include "results/journal/loss_fingerprint.hpp"
 #include "results/record/host_rules.hpp"
 #include "results/record/plan_sections_json.hpp"
 #include "results/record/record.hpp"
+#include "results/record/stored_document_json.hpp"
 #include "results/text/canonical_json.hpp"
 #include "results/text/canonical_text_json.hpp"
 #include "results/text/sha256.hpp"
 
 namespace heteroperf {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// These set a key only where there is a value; a number must also be finite.
 template <class T>
@@ -432,7 +432,7 @@ std::string build_record(const Journal& journal, const RunSummary& summary,
   HETEROPERF_EXPECT(start != nullptr);
   const auto* workload = journal.first<WorkloadEvent>();
   const auto* scale = journal.last<ScaleEvent>();
-  Json json{{"_format", "heteroperf-record"}, {"_version", 1}};
+  Json json = new_document(record_format);
   put(json, "run_id", start->run_id);
   put_section(json, "parent", parent_section(*start));
   put(json, "created_utc", start->created_utc);

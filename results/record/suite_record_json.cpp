@@ -265,12 +265,11 @@ std::string build_suite_record(const std::filesystem::path& folder, const SuiteP
   std::vector<Part> parts;
   for (const std::string& name : plan.workloads) parts.push_back(read_part(folder, name));
   const SuiteRules rules = judge_suite(folder, plan, parts);
-  Json json{{"_format", suite_format},
-            {"_version", document_version},
-            {"run_id", plan.run_id},
-            {"created_utc", plan.created_utc},
-            {"status", to_string(worst_status(parts, rules))},
-            {"validity", validity_section(parts, rules)}};
+  Json json = new_document(suite_format);
+  json["run_id"] = plan.run_id;
+  json["created_utc"] = plan.created_utc;
+  json["status"] = to_string(worst_status(parts, rules));
+  json["validity"] = validity_section(parts, rules);
   if (rules.whole) put_score(json, parts);
   json["workloads"] = Json::array();
   for (Part& part : parts) json["workloads"].push_back(std::move(part.entry));

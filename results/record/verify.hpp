@@ -19,6 +19,12 @@ struct VerifyCheck {
   bool compared = true;  ///< false: this program lacks what it takes, and `ok` says nothing
 };
 
+/// The check that found `problem`, or, where that is empty, what was wanted.
+inline VerifyCheck problem_check(std::string name, std::string wanted, const std::string& problem) {
+  const bool ok = problem.empty();
+  return {std::move(name), ok, wanted, ok ? wanted : problem};
+}
+
 struct Verification {
   std::vector<VerifyCheck> checks;
   /// Nothing that was compared differs.

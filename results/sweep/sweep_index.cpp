@@ -124,19 +124,18 @@ std::string seal_of(const Json& json) { return sha256_hex(Json::parse(json_compa
 
 /// Leaves out the seal and the keys that only a newer program knows.
 Json index_json(const SweepIndex& index) {
-  Json json{{"_format", sweep_format},
-            {"_version", document_version},
-            {"sweep_id", index.sweep_id},
-            {"created_utc", index.created_utc},
-            {"status", index.done() ? "complete" : "partial"},
-            {"command", Json::array()},
-            {"axes", index.axes},
-            {"points", Json::array()},
-            {"repeats", index.repeats},
-            {"first_seed", index.first_seed},
-            {"order", {{"name", run_order}, {"note", order_note}}},
-            {"runs", Json::array()},
-            {"set_aside", Json::array()}};
+  Json json = new_document(sweep_format);
+  json.update({{"sweep_id", index.sweep_id},
+               {"created_utc", index.created_utc},
+               {"status", index.done() ? "complete" : "partial"},
+               {"command", Json::array()},
+               {"axes", index.axes},
+               {"points", Json::array()},
+               {"repeats", index.repeats},
+               {"first_seed", index.first_seed},
+               {"order", {{"name", run_order}, {"note", order_note}}},
+               {"runs", Json::array()},
+               {"set_aside", Json::array()}});
   for (const std::string& word : index.command) json["command"].push_back(utf8_text(word));
   for (const SweepPoint& point : index.points) json["points"].push_back(point_json(point));
   for (const SweepRun& run : index.runs) json["runs"].push_back(run_json(run));

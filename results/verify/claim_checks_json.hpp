@@ -17,8 +17,7 @@ class ClaimChecks {
 
   /// Adds the check of a plan's rules; `problem` is the first that it breaks, or empty.
   void sound(const std::string& name, const std::string& problem) {
-    result_.checks.push_back({name, problem.empty(), "a sound plan",
-                              problem.empty() ? "a sound plan" : problem, CheckText::words});
+    result_.checks.push_back(problem_check(name, "a sound plan", problem));
   }
 
   /// Compares the value at the JSON pointer `path`. A claim that the file does not make is not
@@ -38,19 +37,14 @@ class ClaimChecks {
       const double x = a.get<double>(), y = b.get<double>();
       return std::abs(x - y) <= 1e-9 * std::max(std::abs(x), std::abs(y));
     }
-    if (a.is_structured() && a.type() == b.type() && a.size() == b.size()) {
-      if (a.is_array()) {
-        for (std::size_t i = 0; i < a.size(); ++i) {
-          if (!agree(a[i], b[i])) return false;
-        }
-        return true;
-      }
-      for (const auto& [key, value] : a.items()) {
-        if (!b.contains(key) || !agree(value, b.at(key))) return false;
-      }
-      return true;
+    if (a.is_array() && b.is_array()) {
+      return std::equal(a.begin(), a.end(), b.begin(), b.end(), agree);
     }
-    return a == b;
+    if (!a.is_object() || !b.is_object()) return a == b;
+    const auto& parts = a.items();
+    return a.size() == b.size() && std::all_of(parts.begin(), parts.end(), [&](const auto& part) {
+             return b.contains(part.key()) && agree(part.value(), b.at(part.key()));
+           });
   }
 
   Verification& result_;

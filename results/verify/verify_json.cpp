@@ -60,7 +60,15 @@ std::string claim_text(const Json& json) { return json.is_null() ? absent : json
 /// Makes a check of two texts, which holds where they are equal.
 VerifyCheck equal_check(std::string name, std::string expected, std::string actual) {
   const bool ok = expected == actual;
-  return {std::move(name), ok, std::move(expected), std::move(actual), CheckText::words};
+  return {std::move(name), ok, std::move(expected), std::move(actual)};
+}
+
+/// Adds checks to others; their names get `prefix`, the folder that they are about, in front.
+void append(Checks more, Checks& checks, const std::string& prefix = {}) {
+  for (VerifyCheck& check : more) {
+    check.name.insert(0, prefix);
+    checks.push_back(std::move(check));
+  }
 }
 
 /// A file that cannot be read has the reason in place of its hash, which equals no hash.
@@ -72,24 +80,15 @@ std::string file_hash(const std::filesystem::path& path) {
   }
 }
 
-/// A file must hold the journal's own text, indented; without that text there must be no file.
-void check_companion(const char* name, const std::filesystem::path& path, const JsonText* json,
-                     Checks& checks) {
+/// A file must hold the text that this event of the journal has, indented; without the event there
+/// must be no file.
+template <class E>
+void check_companion(const char* name, const std::filesystem::path& path, const Journal& journal,
+                     JsonText E::*text, Checks& checks) {
+  const E* event = journal.last<E>();
   const std::string expected =
-      json == nullptr ? absent : sha256_hex(json_indented(json->text, name));
+      event == nullptr ? absent : sha256_hex(json_indented((event->*text).text, name));
   checks.push_back(equal_check(name, expected, file_hash(path)));
-}
-
-/// Compares the three documents that a run writes beside its record.
-void check_companions(const RunFiles& files, const Journal& journal, Checks& checks) {
-  const auto* config = journal.last<ConfigEvent>();
-  const auto* plan = journal.last<PlanEvent>();
-  const auto* system = journal.last<SystemEvent>();
-  check_companion("config_file", files.config(), config == nullptr ? nullptr : &config->config,
-                  checks);
-  check_companion("plan_file", files.plan(), plan == nullptr ? nullptr : &plan->plan, checks);
-  check_companion("environment_file", files.environment(),
-                  system == nullptr ? nullptr : &system->system, checks);
 }
 
 /// A record that was judged by another ruleset says other things of the same journal, so it is not
@@ -146,20 +145,16 @@ std::optional<std::string> stored_text(const std::filesystem::path& path, const 
 void check_samples(const RunFiles& files, const Journal& journal, const std::string& record,
                    Checks& checks) {
   constexpr const char* wanted = "columns of the journal, or no file";
+  const bool built = samples_h5_built();
   if (!std::filesystem::exists(files.samples())) {
-    const char* actual =
-        samples_h5_built() ? "absent: `heteroperf recover` makes it again" : "absent";
-    checks.push_back({"samples_h5", true, wanted, actual});
-    return;
-  }
-  if (!samples_h5_built()) {
+    checks.push_back({"samples_h5", true, wanted,
+                      built ? "absent: `heteroperf recover` makes it again" : "absent"});
+  } else if (!built) {
     checks.push_back({"samples_h5", true, wanted, "not looked at: this program has no HDF5"});
-    return;
+  } else {
+    checks.push_back(problem_check("samples_h5", "columns of the journal",
+                                   compare_samples_h5(files.samples().string(), journal, record)));
   }
-  const std::string difference = compare_samples_h5(files.samples().string(), journal, record);
-  constexpr const char* agrees = "columns of the journal";
-  checks.push_back(
-      {"samples_h5", difference.empty(), agrees, difference.empty() ? agrees : difference});
 }
 
 /// The relation of a folder to the run that is verified.
@@ -190,20 +185,15 @@ void check_baselines(const RunFiles& files, const Journal& journal, RunPart part
     if (baseline->record_sha256.empty() || !folders.insert(baseline->folder).second) continue;
     Checks inner;
     check_run({part_of(files.folder, baseline->folder)}, RunPart::baseline, inner);
-    // Names of checks begin with the folder that they are about.
-    for (VerifyCheck& check : inner) {
-      check.name = baseline->folder + "/" + check.name;
-      checks.push_back(std::move(check));
-    }
+    append(std::move(inner), checks, baseline->folder + "/");
   }
 }
 
 /// Checks that all files of an unpacked run are there as they were.
 void check_manifest(const std::filesystem::path& folder, Checks& checks) {
   if (!has_manifest(folder)) return;
-  const std::string wrong = manifest_contradictions(folder);
-  checks.push_back({"manifest", wrong.empty(), "the files that were packed",
-                    wrong.empty() ? "the files that were packed" : wrong});
+  checks.push_back(
+      problem_check("manifest", "the files that were packed", manifest_contradictions(folder)));
 }
 
 /// The run of a suite says twice which of its workloads it is.
@@ -218,18 +208,16 @@ void check_suite_workload(const Journal& journal, Checks& checks) {
 Checks checks_of_claims(const Journal& journal, const std::filesystem::path& folder) {
   Checks checks = check_journal_lines(journal);
   check_suite_workload(journal, checks);
-  for (VerifyCheck& check : check_baseline_lines(journal, folder)) {
-    checks.push_back(std::move(check));
-  }
+  append(check_baseline_lines(journal, folder), checks);
   return checks;
 }
 
 /// Checks in the order of trust: the journal first, then what was made of it.
 void check_content(const RunFiles& files, const Journal& journal, RunPart part, Checks& checks) {
-  for (VerifyCheck& check : checks_of_claims(journal, files.folder)) {
-    checks.push_back(std::move(check));
-  }
-  check_companions(files, journal, checks);
+  append(checks_of_claims(journal, files.folder), checks);
+  check_companion("config_file", files.config(), journal, &ConfigEvent::config, checks);
+  check_companion("plan_file", files.plan(), journal, &PlanEvent::plan, checks);
+  check_companion("environment_file", files.environment(), journal, &SystemEvent::system, checks);
   check_baselines(files, journal, part, checks);
   const std::string rebuilt = build_record(journal);
   const auto text = stored_text(files.record(), "record_bytes", checks);
@@ -284,10 +272,7 @@ void check_suite(const RunFiles& files, Checks& checks) {
     }
     Checks part_checks;
     check_run(part, RunPart::whole, part_checks);
-    for (VerifyCheck& check : part_checks) {
-      check.name = workload + "/" + check.name;
-      checks.push_back(std::move(check));
-    }
+    append(std::move(part_checks), checks, workload + "/");
   }
   check_suite_workloads(files.folder, suite, checks);
   check_text("suite_bytes", build_suite_record(files.folder, plan), read_text_file(files.suite()),
@@ -312,10 +297,7 @@ void check_parts(const std::filesystem::path& folder, const std::vector<std::str
     }
   });
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    for (VerifyCheck& check : checks_of_part[i]) {
-      check.name = parts[i] + "/" + check.name;
-      checks.push_back(std::move(check));
-    }
+    append(std::move(checks_of_part[i]), checks, parts[i] + "/");
   }
 }
 
@@ -440,10 +422,9 @@ bool Verification::compared() const {
 }
 
 std::string Verification::to_json() const {
-  Json json{{"_format", "heteroperf-verification"},
-            {"_version", 1},
-            {"ok", ok()},
-            {"checks", Json::array()}};
+  Json json = new_document("heteroperf-verification");
+  json["ok"] = ok();
+  json["checks"] = Json::array();
   for (const VerifyCheck& check : checks) {
     json["checks"].push_back({{"name", check.name},
                               {"ok", check.ok},

@@ -71,9 +71,8 @@ void check_run(const fs::path& folder, const std::string& prefix,
     return;  // the check of the journal tells
   }
   for (const CheckpointPlace& place : places) {
-    const std::string problem = problem_with(place, journal);
-    checks.push_back({prefix + place.folder.filename().string(), problem.empty(), wanted,
-                      problem.empty() ? wanted : problem, CheckText::words});
+    checks.push_back(problem_check(prefix + place.folder.filename().string(), wanted,
+                                   problem_with(place, journal)));
   }
 }
 
