@@ -1,8 +1,9 @@
 // Shows a stored record or suite: the table at the end of a run, and its forms in CSV and Markdown.
-// A row is a label and a function that reads the record's JSON; a function with nothing to say
-// returns an empty text, and the row is left out. So one table of rows serves records of all
-// workloads and of earlier versions. Records may be a stranger's: every text is cleaned before it
-// is printed, and a document that lacks a key it must have is a UserError with its path.
+// A row is a label, a place in the record's JSON and a function that writes what is there; where
+// nothing is, or the function has nothing to say and returns an empty text, the row is left out. So
+// one table of rows serves records of all workloads and of earlier versions. Records may be a
+// stranger's: every text is cleaned before it is printed, and a document that lacks a key it must
+// have is a UserError with its path.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -51,114 +52,102 @@ std::string shown_text(const Json& json) {
   return json.is_string() ? json.get<std::string>() : json.dump();
 }
 
+/// These return a value of an object as a number, or as it stands in the JSON.
+double number(const Json& json, const char* key) { return json.at(key).get<double>(); }
+std::string digits(const Json& json, const char* key) { return json.at(key).dump(); }
+
 // ---------------------------------------------------------------- rows of a record
 
 constexpr std::size_t most_digits = 30;  // longer counts get no prefix
 
 /// Writes a row such as "llm nano, 123 k parameters, fp32".
-std::string workload(const Json& r) {
-  const std::string name = shown_text(value_at(r, "/workload/name"));
+std::string workload(const Json& json) {
+  const std::string name = shown_text(value_at(json, "/name"));
   if (name.empty()) return {};
-  const std::string size = shown_text(value_at(r, "/workload/size"));
-  const std::string count = shown_text(value_at(r, "/workload/parameters"));
+  const std::string size = shown_text(value_at(json, "/size"));
+  const std::string count = shown_text(value_at(json, "/parameters"));
   const bool counted = is_whole_count(count) && count.size() <= most_digits;
   const std::string parameters =
       count.empty() ? ""
                     : ", " + (counted ? with_prefix(std::stod(count), "") : count) + " parameters";
   return fmt::format("{}{}{}{}, {}", name, size.empty() ? "" : " ", size, parameters,
-                     shown_text(value_at(r, "/workload/precision")));
+                     shown_text(value_at(json, "/precision")));
 }
 
 /// Writes a row such as "2 ranks, 2 × cpu with 1 thread, transport mpi".
-std::string scale(const Json& r) {
-  const Json ranks = value_at(r, "/scale/ranks");
+std::string scale(const Json& json) {
+  const Json ranks = value_at(json, "/ranks");
   if (ranks.is_null()) return {};
   std::string line = fmt::format("{} rank{}", ranks.dump(), ranks == 1 ? "" : "s");
-  for (const Json& device : value_at(r, "/scale/devices")) {
-    line += fmt::format(", {} × {} with {} thread{}{}", device.at("count").dump(),
-                        shown_text(device.at("class")), device.at("threads").dump(),
+  for (const Json& device : value_at(json, "/devices")) {
+    line += fmt::format(", {} × {} with {} thread{}{}", digits(device, "count"),
+                        shown_text(device.at("class")), digits(device, "threads"),
                         device.at("threads") == 1 ? "" : "s",
                         device.at("emulated") == true ? " (emulated)" : "");
   }
-  return line + ", transport " + shown_text(value_at(r, "/scale/transport"));
+  return line + ", transport " + shown_text(value_at(json, "/transport"));
 }
 
 /// Writes samples or tokens per second, with their interval.
-std::string throughput(const Json& r) {
-  const Json metric = value_at(r, "/metrics/throughput");
-  return metric.is_null() ? "" : rate(metric, shown_text(metric.at("unit")));
-}
-
-std::string ops(const Json& r) {
-  return rate(value_at(r, "/metrics/ops_per_second"), operations_unit);
-}
+std::string throughput(const Json& json) { return rate(json, shown_text(json.at("unit"))); }
+std::string ops(const Json& json) { return rate(json, operations_unit); }
 
 /// Writes the rate as a share of the measured peak.
-std::string utilization(const Json& r) {
-  const Json metric = value_at(r, "/metrics/utilization");
-  if (metric.is_null()) return {};
-  return fmt::format("{:.1f} % of {} ({} peak)", 100 * metric.at("value").get<double>(),
-                     with_prefix(metric.at("peak_ops_per_second"), operations_unit),
-                     shown_text(metric.at("peak_source")));
+std::string utilization(const Json& json) {
+  return fmt::format("{:.1f} % of {} ({} peak)", 100 * number(json, "value"),
+                     with_prefix(number(json, "peak_ops_per_second"), operations_unit),
+                     shown_text(json.at("peak_source")));
 }
 
 /// The interval is of the error, from which the score follows.
-std::string regulated(const Json& r) {
-  const Json metric = value_at(r, "/metrics/regulated_score");
-  if (metric.is_null()) return {};
-  const std::string value = with_prefix(metric.at("value"), "");
-  if (!metric.contains("error_ci95")) return value;  // as written before ruleset 1.8
-  const Json& error = metric.at("error_ci95");
+std::string regulated(const Json& json) {
+  const std::string value = with_prefix(number(json, "value"), "");
+  if (!json.contains("error_ci95")) return value;  // as written before ruleset 1.8
+  const Json& error = json.at("error_ci95");
   return fmt::format("{} (error {:.3g} to {:.3g}: {} of {} answers wrong)", value,
-                     error.at(0).get<double>(), error.at(1).get<double>(),
-                     metric.at("wrong").dump(), metric.at("answers").dump());
+                     error.at(0).get<double>(), error.at(1).get<double>(), digits(json, "wrong"),
+                     digits(json, "answers"));
 }
 
 /// The measure, its value, the samples behind it, and the target where there is one.
-std::string quality(const Json& r) {
-  const Json metric = value_at(r, "/metrics/quality");
-  if (metric.is_null()) return {};
-  std::string line =
-      fmt::format("{} {:.4f}", shown_text(metric.at("name")), metric.at("value").get<double>());
-  if (metric.contains("samples")) line += " on " + metric.at("samples").dump() + " samples";
-  if (!metric.contains("target")) return line;
-  return line + fmt::format(" (target {:.6g}: {})", metric.at("target").get<double>(),
-                            metric.at("met") == true ? "met" : "not met");
+std::string quality(const Json& json) {
+  std::string line = fmt::format("{} {:.4f}", shown_text(json.at("name")), number(json, "value"));
+  if (json.contains("samples")) line += " on " + digits(json, "samples") + " samples";
+  if (!json.contains("target")) return line;
+  return line + fmt::format(" (target {:.6g}: {})", number(json, "target"),
+                            json.at("met") == true ? "met" : "not met");
 }
 
 /// Writes the steps of the window, its length, and the time of one step.
-std::string steps(const Json& r) {
+std::string steps(const Json& record) {
+  const Json window_s = value_at(record, "/metrics/window_s");
   std::string line =
-      fmt::format("{} in {} after {} of warm-up", shown_text(value_at(r, "/metrics/steps")),
-                  seconds_text(value_at(r, "/metrics/window_s").is_null()
-                                   ? 0.0
-                                   : value_at(r, "/metrics/window_s").get<double>()),
-                  shown_text(value_at(r, "/metrics/warmup_steps")));
-  const Json time = value_at(r, "/metrics/step_time_s");
+      fmt::format("{} in {} after {} of warm-up", shown_text(value_at(record, "/metrics/steps")),
+                  seconds_text(window_s.is_null() ? 0.0 : window_s.get<double>()),
+                  shown_text(value_at(record, "/metrics/warmup_steps")));
+  const Json time = value_at(record, "/metrics/step_time_s");
   if (time.is_null()) return line;
-  return line + fmt::format(", median {}, p95 {}", seconds_text(time.at("median")),
-                            seconds_text(time.at("p95")));
+  return line + fmt::format(", median {}, p95 {}", seconds_text(number(time, "median")),
+                            seconds_text(number(time, "p95")));
 }
 
 /// The progress of a run that was to end once its throughput is known well enough.
-std::string until(const Json& r) {
-  const Json json = value_at(r, "/metrics/until");
-  if (json.is_null()) return {};
+std::string until(const Json& json) {
   const Json& looks = json.at("looks");
-  const std::string when = fmt::format("look {} at {}", looks.size(),
-                                       seconds_text(looks.at(looks.size() - 1).at("window_s")));
-  const double asked = 100 * json.at("requested_fraction").get<double>();
+  const std::string when = fmt::format(
+      "look {} at {}", looks.size(), seconds_text(number(looks.at(looks.size() - 1), "window_s")));
+  const double asked = 100 * number(json, "requested_fraction");
   if (!json.contains("half_width_fraction")) {
     return fmt::format("± {:.3g} % not reached: too few steps for an interval ({})", asked, when);
   }
-  const double half_width = 100 * json.at("half_width_fraction").get<double>();
+  const double half_width = 100 * number(json, "half_width_fraction");
   if (json.at("reached") == true) {
     return fmt::format("± {:.3g} % reached: ± {:.2g} % at {}", asked, half_width, when);
   }
   const std::string missed =
       fmt::format("± {:.3g} % not reached: ± {:.2g} % at {}", asked, half_width, when);
   if (!json.contains("needed_s")) return missed + ", whose steps still became faster";
-  const double needed_s = std::ceil(json.at("needed_s").get<double>());
+  const double needed_s = std::ceil(number(json, "needed_s"));
   constexpr double longest_s = 30 * 86400.0;  // the most that --duration takes
   if (needed_s > longest_s) {
     return fmt::format("{}; it takes longer than a run may (30 days)", missed);
@@ -168,100 +157,80 @@ std::string until(const Json& r) {
 }
 
 /// Counts the trials by their outcome.
-std::string search(const Json& r) {
-  const Json json = value_at(r, "/search");
-  if (json.is_null()) return {};
+std::string search(const Json& json) {
   return fmt::format("{} trials of {} graphs: {} completed, {} stopped, {} diverged, {} failed",
-                     json.at("trials").dump(), json.at("unique_graphs").dump(),
-                     json.at("completed").dump(), json.at("stopped").dump(),
-                     json.at("diverged").dump(), json.at("failed").dump());
+                     digits(json, "trials"), digits(json, "unique_graphs"),
+                     digits(json, "completed"), digits(json, "stopped"), digits(json, "diverged"),
+                     digits(json, "failed"));
 }
 
 /// Tells what the search's master did and how long groups waited for it.
-std::string master(const Json& r) {
-  const Json json = value_at(r, "/search/master");
-  if (json.is_null()) return {};
-  std::string line = fmt::format("{} proposals, median {}, p99 {}", json.at("proposals").dump(),
-                                 seconds_text(json.at("proposal_s").at("median")),
-                                 seconds_text(json.at("proposal_s").at("p99")));
+std::string master(const Json& json) {
+  std::string line = fmt::format("{} proposals, median {}, p99 {}", digits(json, "proposals"),
+                                 seconds_text(number(json.at("proposal_s"), "median")),
+                                 seconds_text(number(json.at("proposal_s"), "p99")));
   if (!json.contains("idle_fraction")) return line;
-  return line + fmt::format("; groups waited {:.2f} % of their time",
-                            100 * json.at("idle_fraction").get<double>());
+  return line +
+         fmt::format("; groups waited {:.2f} % of their time", 100 * number(json, "idle_fraction"));
 }
 
 /// Writes the memory of the fullest rank, and the greatest error of the plan.
-std::string memory(const Json& r) {
-  const Json peak = value_at(r, "/metrics/peak_memory_bytes/max");
-  if (peak.is_null()) return {};
-  const Json error = value_at(r, "/metrics/peak_memory_bytes/worst_error_fraction");
-  return rounded_byte_size(peak) + " at most per rank" +
-         (error.is_null() ? ""
-                          : fmt::format(" ({:+.1f} % against the plan where that is worst)",
-                                        100 * error.get<double>()));
+std::string memory(const Json& json) {
+  if (!json.contains("max")) return {};
+  const std::string line = rounded_byte_size(number(json, "max")) + " at most per rank";
+  if (!json.contains("worst_error_fraction")) return line;
+  return line + fmt::format(" ({:+.1f} % against the plan where that is worst)",
+                            100 * number(json, "worst_error_fraction"));
 }
 
-std::string overhead(const Json& r) {
-  const Json fraction = value_at(r, "/metrics/measurement_overhead_fraction");
-  return fraction.is_null() ? ""
-                            : fmt::format("{:.2f} % of wall time", 100 * fraction.get<double>());
-}
-
-std::string percent(const Json& fraction) {
-  return fmt::format("{:.1f} %", 100 * fraction.get<double>());
+std::string overhead(const Json& fraction) {
+  return fmt::format("{:.2f} % of wall time", 100 * fraction.get<double>());
 }
 
 /// Writes HSR, the ratio of the mix to the sum of its classes alone, and the gain over the best
 /// one.
 std::string figures(const Json& json) {
-  return fmt::format("HSR {:.3f}, {:.2f} x {} alone", json.at("hsr").get<double>(),
-                     json.at("gain").get<double>(), shown_text(json.at("best_class")));
+  return fmt::format("HSR {:.3f}, {:.2f} x {} alone", number(json, "hsr"), number(json, "gain"),
+                     shown_text(json.at("best_class")));
 }
-
-std::string plan_row(const Json& r) { return shown_text(value_at(r, "/plan_summary")); }
 
 /// The ranks' time without computing, predicted and measured. Nothing for one rank, which waits for
 /// nobody.
-std::string bubble_row(const Json& r) {
-  const Json measured = value_at(r, "/prediction/measured/bubble_rate");
-  const Json predicted = value_at(r, "/prediction/bubble_rate");
+std::string bubble(const Json& record) {
+  const Json measured = value_at(record, "/prediction/measured/bubble_rate");
+  const Json predicted = value_at(record, "/prediction/bubble_rate");
   if (!measured.is_null() && !predicted.is_null()) {
-    return percent(measured) + " not computing (predicted " + percent(predicted) + ")";
+    return fmt::format("{:.1f} % not computing (predicted {:.1f} %)", 100 * measured.get<double>(),
+                       100 * predicted.get<double>());
   }
-  const Json ranks = value_at(r, "/time_split_s/per_rank");
+  const Json ranks = value_at(record, "/time_split_s/per_rank");
   if (!ranks.is_array() || ranks.size() < 2) return {};
   double wall_s = 0, compute_s = 0, bubble_s = 0;
   for (const Json& rank : ranks) {
-    wall_s += rank.at("wall").get<double>();
-    compute_s += rank.at("compute").get<double>();
-    bubble_s += rank.at("bubble").get<double>();
+    wall_s += number(rank, "wall");
+    compute_s += number(rank, "compute");
+    bubble_s += number(rank, "bubble");
   }
   if (wall_s <= 0) return {};
   return fmt::format("{:.1f} % not computing, {:.1f} % waiting for other ranks",
                      100 * (1 - compute_s / wall_s), 100 * bubble_s / wall_s);
 }
 
-std::string prediction_row(const Json& r) {
-  const Json json = value_at(r, "/prediction");
-  if (json.is_null()) return {};
-  std::string line =
-      fmt::format("step {:.4g} ms predicted", 1e3 * json.at("step_time_s").get<double>());
-  const Json measured = value_at(r, "/prediction/measured/step_time_s");
+std::string prediction(const Json& json) {
+  std::string line = fmt::format("step {:.4g} ms predicted", 1e3 * number(json, "step_time_s"));
+  const Json measured = value_at(json, "/measured/step_time_s");
   if (measured.is_null() || !json.contains("error_fraction")) return line;
   return line + fmt::format(", {:.4g} ms measured ({:+.1f} %)", 1e3 * measured.get<double>(),
-                            100 * json.at("error_fraction").get<double>());
+                            100 * number(json, "error_fraction"));
 }
 
-std::string pacing_row(const Json& r) {
-  const Json json = value_at(r, "/pacing");
-  if (json.is_null()) return {};
+std::string pacing(const Json& json) {
   return fmt::format("modelled time x {:.4g}, {:.2f} % of {} operations late",
-                     json.at("dilation").get<double>(),
-                     100 * json.at("late_fraction").get<double>(), json.at("operations").dump());
+                     number(json, "dilation"), 100 * number(json, "late_fraction"),
+                     digits(json, "operations"));
 }
 
-std::string hetero_row(const Json& r) {
-  const Json json = value_at(r, "/metrics/hetero");
-  if (json.is_null()) return {};
+std::string hetero(const Json& json) {
   std::string line;
   if (json.contains("hsr")) line = figures(json);
   if (!json.contains("planned")) return line;
@@ -270,10 +239,10 @@ std::string hetero_row(const Json& r) {
 }
 
 /// A complete run has no such row.
-std::string status(const Json& r) {
-  const std::string name = shown_text(value_at(r, "/status"));
+std::string status(const Json& record) {
+  const std::string name = shown_text(value_at(record, "/status"));
   if (name == "complete") return {};
-  return name + ": " + shown_text(value_at(r, "/status_reason"));
+  return name + ": " + shown_text(value_at(record, "/status_reason"));
 }
 
 /// The class of the run; only `closed` runs are rankable.
@@ -287,31 +256,33 @@ void add_validity(const Json& r, Document& rows) {
                                              : Tone::doubtful));
 }
 
-/// A row of the table, made of a record.
+/// A row of the table, made of the part of a record at `pointer`; left out where that is absent.
 struct RowRule {
   const char* label;
-  std::string (*value)(const Json& record);
+  const char* pointer;
+  std::string (*value)(const Json& part);
 };
 /// The rows are shown in this order.
-constexpr std::array record_table{RowRule{"workload", workload},
-                                  RowRule{"scale", scale},
-                                  RowRule{"plan", plan_row},
-                                  RowRule{"status", status},
-                                  RowRule{"throughput", throughput},
-                                  RowRule{"OPS", ops},
-                                  RowRule{"utilization", utilization},
-                                  RowRule{"quality", quality},
-                                  RowRule{"regulated score", regulated},
-                                  RowRule{"steps", steps},
-                                  RowRule{"until", until},
-                                  RowRule{"prediction", prediction_row},
-                                  RowRule{"bubble", bubble_row},
-                                  RowRule{"mixed classes", hetero_row},
-                                  RowRule{"pacing", pacing_row},
-                                  RowRule{"search", search},
-                                  RowRule{"search master", master},
-                                  RowRule{"peak memory", memory},
-                                  RowRule{"measuring", overhead}};
+constexpr std::array record_table{
+    RowRule{"workload", "/workload", workload},
+    RowRule{"scale", "/scale", scale},
+    RowRule{"plan", "/plan_summary", shown_text},
+    RowRule{"status", "", status},
+    RowRule{"throughput", "/metrics/throughput", throughput},
+    RowRule{"OPS", "/metrics/ops_per_second", ops},
+    RowRule{"utilization", "/metrics/utilization", utilization},
+    RowRule{"quality", "/metrics/quality", quality},
+    RowRule{"regulated score", "/metrics/regulated_score", regulated},
+    RowRule{"steps", "", steps},
+    RowRule{"until", "/metrics/until", until},
+    RowRule{"prediction", "/prediction", prediction},
+    RowRule{"bubble", "", bubble},
+    RowRule{"mixed classes", "/metrics/hetero", hetero},
+    RowRule{"pacing", "/pacing", pacing},
+    RowRule{"search", "/search", search},
+    RowRule{"search master", "/search/master", master},
+    RowRule{"peak memory", "/metrics/peak_memory_bytes", memory},
+    RowRule{"measuring", "/metrics/measurement_overhead_fraction", overhead}};
 
 /// A suite's rule `workload` names in `parameter` which of them it is about.
 std::string rule_name(const Json& reason) {
@@ -338,7 +309,10 @@ bool is_reason(const Json& rule, const Json& record) {
 
 Document record_rows(const Json& record, const std::string& folder) {
   Document rows{record_format};
-  for (const RowRule& rule : record_table) add_row(rows, rule.label, rule.value(record));
+  for (const RowRule& rule : record_table) {
+    const Json part = value_at(record, rule.pointer);
+    if (!part.is_null()) add_row(rows, rule.label, rule.value(part));
+  }
   add_validity(record, rows);
   add_reasons(record, rows);
   for (const Json& warning : value_at(record, "/warnings")) {
@@ -360,7 +334,7 @@ Document suite_rows(const Json& suite, const std::string& folder) {
                         shown_text(value_at(part, "/status")),
                         part.contains("class") ? shown_text(part.at("class")) : "no record"));
   }
-  add_row(rows, "suite OPS", ops(suite));
+  add_row(rows, "suite OPS", ops(value_at(suite, "/metrics/ops_per_second")));
   add_validity(suite, rows);
   add_reasons(suite, rows);
   add_row(rows, "record", (std::filesystem::path(folder) / "suite.json").string());
