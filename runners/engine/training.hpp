@@ -75,7 +75,7 @@ struct StepReport {
   TimeSplit split;
 };
 
-/// Over a prefix of the validation split, on the whole group.
+/// Over a part of the validation split, on the whole group.
 struct EvaluationReport {
   std::uint64_t samples = 0;
   double loss = 0;      ///< mean over all targets
@@ -148,11 +148,11 @@ class TrainingSession {
   /// Runs one step: every micro-batch forward and backward, the sums of the gradients, the update.
   /// A non-finite loss leaves the weights untouched and is reported, not thrown: the caller
   /// decides.
-  virtual StepReport step() = 0;
-  /// As `step`, with the dispatcher observed on this rank.
-  virtual StepReport observed_step(ObservedOperations& observed) = 0;
-  /// Mean loss and accuracy over the first `samples` of the validation split (all when fewer).
-  virtual EvaluationReport evaluate(std::uint64_t samples) = 0;
+  /// With `observed` the dispatcher is observed on this rank.
+  virtual StepReport step(ObservedOperations* observed = nullptr) = 0;
+  /// Mean loss and accuracy over `samples` of the validation split from `first` on (up to its end
+  /// when fewer are left).
+  virtual EvaluationReport evaluate(std::uint64_t samples, std::uint64_t first = 0) = 0;
 
   virtual StepOperations operations() const = 0;
   /// From now on every step appends where its time went, in order, those that lie beside it last;

@@ -81,10 +81,10 @@ class GroupTrialRunner : public TrialRunner {
   void end() override {
     if (!trainer_) return;
     trainer_->post_checksums();
-    peak_bytes_ = std::max(peak_bytes_, trainer_->memory().peak_bytes + kept_bytes());
+    peak_bytes_ = std::max(peak_bytes_, trainer_->session().memory().peak_bytes + kept_bytes());
     if (better(score_, best_score_)) {
       best_ = std::move(trainer_);
-      best_->rest();
+      best_->session().rest();
       best_score_ = score_;
     }
     trainer_.reset();
@@ -182,7 +182,7 @@ class GroupTrialRunner : public TrialRunner {
 
   /// The best trial's bytes, where the peak does not count them: a GPU's counts all that it holds.
   std::uint64_t kept_bytes() const {
-    return best_ && !context_.gpu() ? best_->memory().current_bytes : 0;
+    return best_ && !context_.gpu() ? best_->session().memory().current_bytes : 0;
   }
 
   bool is_leader() const { return group_.rank() == RankId(0); }

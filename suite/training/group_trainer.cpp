@@ -1,12 +1,17 @@
-// The part of a training that its journal sees. The engine trains; this class posts each step,
-// evaluation and fingerprint as an event with times on rank 0's clock, and counts operations by the
-// one formula of the model graph. The first step is an *observed* one: the engine counts every
-// operator it calls, so the journal holds an independent witness of the counted operations.
+// A training as its journal sees it, and the loop of a rank that trains one fixed model by a plan.
+// The engine trains; GroupTrainer posts each step, evaluation and fingerprint as an event with
+// times on rank 0's clock, and counts operations by the one formula of the model graph. The first
+// step is an *observed* one: the engine counts every operator it calls, so the journal holds an
+// independent witness of the counted operations. An evaluation goes over the validation split slice
+// by slice, a micro-batch per rank each, so that a stop signal is heard in between and a classifier
+// can end early once it has given enough wrong answers for its error to be known.
 //
-// An evaluation goes over the validation split slice by slice, a micro-batch per rank each, so that
-// a stop signal is heard in between and a classifier can end early once it has given enough wrong
-// answers for its error to be known. The engine always evaluates the beginning of its split; a
-// window moves that beginning.
+// In the loop rank 0 chooses a *directive* before each step (go on, measure from here, hold, end,
+// stop) and broadcasts it, so that all ranks do the same steps even though only rank 0 looks at the
+// clock, at signals, and at how well the throughput is known. Phases are warm-up and measure
+// (measure_phases.hpp), finish, evaluate; rank 0 posts a line at the start of each, which is what
+// cuts the *steady window* out of the journal later. In lockstep, where a gate alternates between
+// two programs, the gate decides how many steps come next and the run stands still in between.
 #include "suite/training/group_trainer.hpp"
 
 #include <fmt/format.h>
@@ -15,59 +20,50 @@
 #include <array>
 #include <cmath>
 #include <span>
+#include <utility>
 
+#include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
 #include "metrics/score.hpp"
 #include "suite/planning/chosen_plan.hpp"
+#include "suite/training/checkpointing.hpp"
+#include "suite/training/measure_phases.hpp"
+#include "suite/training/step_times.hpp"
+#include "suite/training/step_trace.hpp"
+#include "suite/training/turn_taker.hpp"
 #include "workloads/graph/graph_counts.hpp"
 
 namespace heteroperf {
-
-/// A data source whose validation split can be narrowed, so that an evaluation goes slice by slice.
-class ValidationWindow : public DataSource {
- public:
-  explicit ValidationWindow(std::shared_ptr<const DataSource> data)
-      : data_(std::move(data)), count_(data_->size(Split::validation)) {}
-
-  /// Not while somebody reads.
-  void show(std::uint64_t first, std::uint64_t count) { first_ = first, count_ = count; }
-
-  const SampleSpec& spec() const override { return data_->spec(); }
-  std::uint64_t size(Split split) const override {
-    return split == Split::validation ? count_ : data_->size(split);
-  }
-  void read(Split split, std::uint64_t index, SampleView out) const override {
-    data_->read(split, split == Split::validation ? first_ + index : index, out);
-  }
-  std::string description() const override { return data_->description(); }
-  std::string fingerprint() const override { return data_->fingerprint(); }
-  std::optional<double> loss_floor() const override { return data_->loss_floor(); }
-  std::optional<double> error_floor() const override { return data_->error_floor(); }
-
- private:
-  std::shared_ptr<const DataSource> data_;
-  std::uint64_t first_ = 0, count_;
-};
-
 namespace {
 
-/// The engine gets the window in place of the data, so that the window decides what an evaluation
-/// sees.
-TrainingSpec with_data(TrainingSpec spec, std::shared_ptr<const DataSource> data) {
-  spec.data = std::move(data);
-  return spec;
-}
-
-// A language model predicts one token per position, a classifier one class per sample.
-std::uint64_t targets_per_sample(const DataSource& data) {
-  const SampleSpec& spec = data.spec();
-  return spec.kind == InputKind::tokens ? static_cast<std::uint64_t>(spec.length) : 1;
-}
+constexpr const char* warmup_name = "warm-up";
 
 /// Images have no tokens; their steps report 0.
-std::uint64_t tokens_of(const ModelGraph& graph) {
-  const auto& input = std::get<Input>(graph.node(graph.input()).attributes);
-  return input.kind == InputKind::tokens ? static_cast<std::uint64_t>(input.length) : 0;
+std::uint64_t tokens_of(const DataSource& data) {
+  const SampleSpec& spec = data.spec();
+  return spec.kind == InputKind::tokens ? static_cast<std::uint64_t>(spec.length) : 0;
+}
+
+/// A loss that is not finite never recovers, so the run ends at once with advice.
+void check_finite(const StepReport& report) {
+  if (std::isfinite(report.loss) && std::isfinite(report.gradient_norm)) return;
+  throw Error(ErrorKind::run_failed,
+              {{fmt::format("the loss is not finite at step {} (loss {}, gradient norm {})",
+                            report.step, report.loss, report.gradient_norm),
+                fmt::format("learning rate {}", report.learning_rate),
+                "Try --set optimizer.learning_rate=… lower, or --set optimizer.clip_norm=1"}});
+}
+
+/// Emulated ranks share the cores of their hosts, which the pacing must know.
+TrainingSpec planned_spec(const RankContext& context, const Workload& workload,
+                          const ChosenPlan& chosen) {
+  TrainingSpec spec = training_spec(context, workload);
+  spec.ready = std::make_shared<const ReadyPlan>(chosen);
+  if (chosen.emulated) {
+    spec.pacing =
+        Pacing{*chosen.paced, context.config.pace.dilation, core_count(context.placement)};
+  }
+  return spec;
 }
 
 }  // namespace
@@ -113,25 +109,18 @@ GroupTrainer::GroupTrainer(RankContext& context, Communicator& group, int group_
       group_(group),
       group_number_(group_number),
       trial_(trial),
-      window_(std::make_shared<ValidationWindow>(spec.data)),
-      session_(context.engine.start(with_data(spec, window_), group,
-                                    trial ? nullptr : context.devices.get())),
+      data_(spec.data),
+      session_(context.engine.start(spec, group, trial ? nullptr : context.devices.get())),
       samples_per_slice_(static_cast<std::uint64_t>(spec.plan().micro_batch_samples())),
-      samples_per_step_(spec.plan().samples_per_step()),
-      tokens_per_sample_(tokens_of(spec.graph)),
-      ops_per_step_(strict_train_ops(spec.graph, samples_per_step_)),
+      tokens_per_sample_(tokens_of(*spec.data)),
+      ops_per_step_(strict_train_ops(spec.graph, spec.plan().samples_per_step())),
       evaluation_ops_per_sample_(strict_forward_ops(spec.graph, 1)) {}
 
 StepReport GroupTrainer::step() {
-  StepReport report;
-  if (!observed_) {
-    observed_ = true;
-    ObservedOperations observed;
-    report = session_->observed_step(observed);
-    post_observed(report, observed);
-  } else {
-    report = session_->step();
-  }
+  ObservedOperations observed;
+  const bool first = !std::exchange(observed_, true);
+  const StepReport report = session_->step(first ? &observed : nullptr);
+  if (first) post_observed(report, observed);
   post_step(report);
   context_.log_step(report.step, report.loss);
   // Watches run between steps, outside the times of a step.
@@ -183,7 +172,7 @@ void GroupTrainer::post_step(const StepReport& report) {
 }
 
 std::optional<EvaluationReport> GroupTrainer::evaluate(const EvaluationExtent& extent) {
-  const std::uint64_t all = window_->size(Split::validation);
+  const std::uint64_t all = data_->size(Split::validation);
   HETEROPERF_EXPECT(all > 0 && extent.most > 0);
   const std::uint64_t end = std::min(extent.most, all);
   EvaluationReport total;
@@ -195,15 +184,15 @@ std::optional<EvaluationReport> GroupTrainer::evaluate(const EvaluationExtent& e
     const Directive mine = stop_wanted(context_) ? Directive::interrupt : Directive::go_on;
     if (agree(group_, mine) == Directive::interrupt) return std::nullopt;
     const std::uint64_t start = (extent.first + total.samples) % all;
-    // A slice ends where the split ends, since a window cannot wrap around.
+    // A slice ends where the split ends.
     const std::uint64_t count = std::min({samples_per_slice_, end - total.samples, all - start});
-    window_->show(start, count);
-    const EvaluationReport slice = session_->evaluate(count);
-    window_->show(0, all);
+    const EvaluationReport slice = session_->evaluate(count, start);
     if (total.samples == 0) total.t_start_ns = slice.t_start_ns;
     total.t_end_ns = slice.t_end_ns;
     total.samples += slice.samples;
-    const auto slice_targets = static_cast<double>(slice.samples * targets_per_sample(*window_));
+    // A language model predicts one token per position, a classifier one class per sample.
+    const auto slice_targets =
+        static_cast<double>(slice.samples * std::max<std::uint64_t>(1, tokens_per_sample_));
     targets += slice_targets;
     total.loss += slice.loss * slice_targets;
     // The accuracy of a slice is a quotient; rounding gives back the whole number of right answers.
@@ -228,6 +217,176 @@ std::optional<EvaluationReport> GroupTrainer::evaluate(const EvaluationExtent& e
 void GroupTrainer::post_checksums(const std::string& share) {
   context_.post(ChecksumEvent{context_.all_ranks().rank().value(), group_number_, trial_,
                               steps_done_, session_->parameter_fingerprint(), share});
+}
+
+namespace {
+
+/// One rank of one training, from the first step to the last evaluation.
+class TrainingProgram {
+ public:
+  TrainingProgram(RankContext& context, const Workload& workload, const ChosenPlan& plan)
+      : context_(context),
+        workload_(workload),
+        plan_(plan),
+        final_(final_extent(context.config, workload, &plan)),
+        trainer_(context, context.all_ranks(), 0, std::nullopt,
+                 planned_spec(context, workload, plan)),
+        checkpoints_(context,
+                     [this](const std::string& folder) { return trainer_.session().save(folder); }),
+        phases_(context.config.measure, warmup_steps_of(context.config),
+                steps_before(context.config)),
+        // One rank of every process says what it uses.
+        turns_(context,
+               context.is_first() || context.config.scale.transport != Transport::threads) {
+    if (!context.config.trace.empty()) tracer_.emplace(context.config.measure.steps);
+    if (const auto& parent = context.config.parent) {
+      trainer_.restore(parent->checkpoint, parent->step);
+    }
+  }
+
+  /// What follows the last step is no training: the window of OPS ends here.
+  void finish(ProgramEnd& end) {
+    enter(Phase::finish);
+    checkpoints_.at_end(trainer_.steps_done(), end.interrupted ? Checkpointing::End::interrupted
+                                                               : Checkpointing::End::complete);
+    trainer_.post_checksums(held_share(plan_.plan, plan_.roles[rank()]));
+    post_times();
+    if (tracer_) write_step_trace(context_, plan_, tracer_->steps());
+    if (!end.interrupted && !context_.in_lockstep) {
+      enter(Phase::evaluate);
+      end.interrupted = !trainer_.evaluate(final_);
+    }
+    context_.post(MemoryEvent{rank(), trainer_.session().memory().peak_bytes});
+  }
+
+  Directive next() {
+    const bool stop = stop_wanted(context_);
+    return agree(context_.all_ranks(), stop                  ? Directive::interrupt
+                                       : context_.is_first() ? wanted()
+                                                             : Directive::go_on);
+  }
+
+  /// The first rank's wish. In lockstep the gate says how long the run is.
+  Directive wanted() {
+    if (context_.in_lockstep && phases_.measuring()) {
+      return context_.first.turns->is_over() ? Directive::hold : Directive::go_on;
+    }
+    const std::int64_t begin_ns = now_ns();
+    const Directive directive = phases_.next(trainer_.steps_done());
+    context_.measuring_s += seconds_since(begin_ns);
+    if (const auto& look = phases_.look()) {
+      context_.post(LookEvent{look->window.start_ns, look->window.end_ns, look->settled});
+      if (look->half_width_fraction) {
+        note_ = fmt::format("± {:.2g} %", 100 * *look->half_width_fraction);
+      }
+    }
+    if (context_.in_lockstep && directive == Directive::next_phase) context_.first.turns->begin();
+    return directive;
+  }
+
+  void enter(Phase phase) {
+    if (!context_.is_first()) return;
+    context_.post(PhaseEvent{phase, std::nullopt});
+    if (phase == Phase::finish) return;
+    const MeasureConfig& measure = context_.config.measure;
+    const bool warmup = phase == Phase::warmup;
+    const std::string length = measure.steps > 0 ? fmt::format("to step {}", measure.steps)
+                                                 : fmt::format("{:g} s", measure.duration_s);
+    context_.show(beginning(warmup ? warmup_name : to_string(phase),
+                            warmup ? fmt::format("{} steps", phases_.warmup_steps())
+                            : phase == Phase::evaluate ? samples_text(final_)
+                                                       : length));
+  }
+
+  std::int32_t rank() const { return context_.all_ranks().rank().value(); }
+
+  void trace_next_step() {
+    if (!tracer_) return;
+    trainer_.session().trace_to(tracer_->before_step(measuring_, trainer_.steps_done()));
+  }
+
+  void note(const StepReport& report) {
+    if (tracer_) tracer_->after_step(report);
+    check_finite(report);
+    if (context_.first.turns != nullptr) context_.first.turns->count_step();
+    // Only the measured phase is summed up.
+    if (measuring_) times_.add(report);
+    const auto units = static_cast<double>(report.samples *
+                                           static_cast<std::uint64_t>(workload_.units_per_sample));
+    if (!context_.is_first()) return;
+    phases_.add({report.t_start_ns + context_.clock_offset_ns,
+                 report.t_end_ns + context_.clock_offset_ns, units});
+    if (context_.first.progress == nullptr) return;
+    units_ += units;
+    if (first_start_ns_ == 0) first_start_ns_ = report.t_start_ns;
+    const double seconds = static_cast<double>(report.t_end_ns - first_start_ns_) * 1e-9;
+    const bool measuring = phases_.measuring();
+    const bool by_time = measuring && context_.config.measure.steps == 0;
+    context_.show({measuring ? to_string(Phase::measure) : warmup_name,
+                   phases_.fraction(trainer_.steps_done()), by_time ? phases_.elapsed_s() : seconds,
+                   units_ / seconds, workload_.unit, report.loss, note_});
+  }
+
+  void post_times() {
+    const auto times = times_.time_event(rank(), trainer_.session().operations());
+    if (times) context_.post(*times);
+    if (const auto steps = times_.compute_event(rank())) context_.post(*steps);
+    const auto pacing = trainer_.session().pacing();
+    if (!pacing) return;
+    context_.post(PacingEvent{rank(), pacing->dilation, pacing->operations, pacing->late,
+                              pacing->worst_lateness_s});
+  }
+
+ private:
+  friend ProgramEnd heteroperf::run_training(RankContext&, const Workload&, const ChosenPlan&);
+
+  RankContext& context_;
+  const Workload& workload_;
+  const ChosenPlan& plan_;
+  EvaluationExtent final_;
+  GroupTrainer trainer_;
+  Checkpointing checkpoints_;
+  MeasurePhases phases_;  // asked on the first rank
+  std::string note_;      // what the last look saw, for the progress line
+  StepTimes times_;
+  RankTurns turns_;
+  std::optional<StepTracer> tracer_;
+  bool measuring_ = false;  // on every rank; phases_ know on the first
+  double units_ = 0;
+  std::int64_t first_start_ns_ = 0;
+};
+
+}  // namespace
+
+ProgramEnd run_training(RankContext& context, const Workload& workload, const ChosenPlan& plan) {
+  TrainingProgram program(context, workload, plan);
+  program.enter(Phase::warmup);
+  ProgramEnd end;
+  for (;;) {
+    // Exactly one directive per turn of this loop, the same on all ranks.
+    const Directive directive = program.next();
+    end.interrupted = directive == Directive::interrupt;
+    if (end.interrupted || directive == Directive::end) break;
+    if (directive == Directive::next_phase) {
+      program.measuring_ = true;
+      program.enter(Phase::measure);
+      // The gate is asked first how many steps come next.
+      if (context.in_lockstep) continue;
+    }
+    if (directive == Directive::hold) {
+      const TurnOrder order = program.turns_.stand_still();
+      // The time that the run stood still belongs to no step.
+      program.times_.leave_out(order.held_ns);
+      if (order.kind == TurnOrder::Kind::steps) continue;
+      end.interrupted = order.kind == TurnOrder::Kind::interrupt;
+      break;
+    }
+    program.trace_next_step();
+    program.note(program.trainer_.step());
+    program.checkpoints_.after_step(program.trainer_.steps_done());
+  }
+  program.finish(end);
+  return end;
 }
 
 }  // namespace heteroperf

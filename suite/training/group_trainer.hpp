@@ -8,7 +8,6 @@
 
 namespace heteroperf {
 
-class ValidationWindow;
 struct ChosenPlan;
 
 /// Which samples of the validation split an evaluation takes: all of them where there are fewer.
@@ -44,8 +43,6 @@ class GroupTrainer {
   GroupTrainer(RankContext& context, Communicator& group, int group_number,
                std::optional<std::uint64_t> trial, const TrainingSpec& spec);
 
-  /// As TrainingSession::trace_to().
-  void trace_to(std::vector<LaneSpan>* lanes) { session_->trace_to(lanes); }
   /// One optimizer step; the first one is observed at the dispatcher on every rank.
   StepReport step();
   /// A micro-batch per rank at a time; nothing, and no line in the journal, once the run is to
@@ -54,18 +51,11 @@ class GroupTrainer {
   /// Parameter fingerprints of every rank; `share` names what this one holds, empty: all.
   void post_checksums(const std::string& share = "");
 
-  /// Collective; between steps.
-  CheckpointReport save(const std::string& folder) { return session_->save(folder); }
   /// Goes on from a checkpoint after `step` steps; before the first step.
   void restore(const std::string& folder, std::uint64_t step);
 
   std::uint64_t steps_done() const { return steps_done_; }
-  std::uint64_t samples_per_step() const { return samples_per_step_; }
-  /// Strict training operations of one step of the whole group.
-  Ops ops_per_step() const { return ops_per_step_; }
-  MemoryReport memory() const { return session_->memory(); }
-  void rest() { session_->rest(); }
-  const TrainingSession& session() const { return *session_; }
+  TrainingSession& session() { return *session_; }
 
  private:
   void post_step(const StepReport& report);
@@ -76,11 +66,10 @@ class GroupTrainer {
   Communicator& group_;
   int group_number_;
   std::optional<std::uint64_t> trial_;
-  std::shared_ptr<ValidationWindow> window_;
+  std::shared_ptr<const DataSource> data_;
   std::unique_ptr<TrainingSession> session_;
   bool observed_ = false;
-  std::uint64_t samples_per_slice_, samples_per_step_, steps_done_ = 0;
-  std::uint64_t tokens_per_sample_;
+  std::uint64_t samples_per_slice_, tokens_per_sample_, steps_done_ = 0;
   Ops ops_per_step_, evaluation_ops_per_sample_;
 };
 

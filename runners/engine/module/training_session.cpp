@@ -70,9 +70,8 @@ class PlanSession final : public TrainingSession {
   PlanSession(const TrainingSpec& spec, Communicator& world, Communicator* devices,
               RankMemory memory, Accelerator* accelerator);
 
-  StepReport step() override;
-  StepReport observed_step(ObservedOperations& observed) override;
-  EvaluationReport evaluate(std::uint64_t samples) override;
+  StepReport step(ObservedOperations* observed) override;
+  EvaluationReport evaluate(std::uint64_t samples, std::uint64_t first) override;
   StepOperations operations() const override { return stages_.operations(); }
   void trace_to(std::vector<LaneSpan>* lanes) override { runner_.trace_to(lanes); }
   std::optional<PacingReport> pacing() const override { return runner_.pacing(); }
@@ -100,7 +99,7 @@ class PlanSession final : public TrainingSession {
   Communicator& world_;
   RankMemory memory_;
   Accelerator* accelerator_;  ///< null: the host computes
-  Deployment deployment_;
+  RankShare share_;
   ParameterStore store_;
   GradientReducer reducer_;
   RankStages stages_;
@@ -115,34 +114,31 @@ PlanSession::PlanSession(const TrainingSpec& spec, Communicator& world, Communic
       world_(world),
       memory_(std::move(memory)),
       accelerator_(accelerator),
-      deployment_(spec_.graph, *spec_.ready, world.rank()),
-      store_(spec_.graph, deployment_.share.parameters, spec_.precision, spec_.seed,
+      share_(rank_share(spec_.graph, spec_.ready->staged, spec_.plan(),
+                        spec_.ready->roles.at(world.rank().index()))),
+      store_(spec_.graph, share_.parameters, spec_.precision, spec_.seed,
              spec_.gpu ? cuda_device(*spec_.gpu) : at::Device(at::kCPU)),
-      reducer_(world, spec_.graph, deployment_.staged, spec_.plan(), deployment_.share, store_,
+      reducer_(world, spec_.graph, spec_.ready->staged, spec_.plan(), share_, store_,
                {.memory = memory_, .devices = devices}),
-      stages_(spec_, deployment_, world, devices, store_, reducer_, accelerator),
+      stages_(spec_, share_, world, devices, store_, reducer_, accelerator),
       optimizer_(spec_.recipe, store_, reducer_.owned()),
-      runner_(spec_, deployment_, world, stages_, reducer_, optimizer_, accelerator) {
+      runner_(spec_, share_, world, stages_, reducer_, optimizer_, accelerator) {
   if (spec_.moved) store_.move(rounding_of(spec_.precision));
 }
 
-StepReport PlanSession::step() {
+StepReport PlanSession::step(ObservedOperations* observed) {
+  std::optional<OperationObserver> observer;
+  if (observed != nullptr) observer.emplace();
   const Scope scope(*this);
   const StepReport report = runner_.run(step_);
   ++step_;
+  if (observer) *observed = observer->observed();
   return report;
 }
 
-StepReport PlanSession::observed_step(ObservedOperations& observed) {
-  const OperationObserver observer;
-  const StepReport report = step();
-  observed = observer.observed();
-  return report;
-}
-
-EvaluationReport PlanSession::evaluate(std::uint64_t samples) {
+EvaluationReport PlanSession::evaluate(std::uint64_t samples, std::uint64_t first) {
   const Scope scope(*this);
-  return heteroperf::evaluate(spec_, world_, stages_, samples);
+  return heteroperf::evaluate(spec_, world_, stages_, first, samples);
 }
 
 // On a device the tensors lie in its memory; the host's account would miss them.

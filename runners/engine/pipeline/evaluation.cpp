@@ -53,7 +53,7 @@ BatchScore evaluate_batch(const TrainingSpec& spec, RankStages& stages, std::uin
 /// One slot per batch and replica, filled by one rank each: the sum does not depend on the number
 /// of ranks. Behind the slots stand the right answers and the targets, exact as doubles.
 std::vector<double> score_batches(const TrainingSpec& spec, Communicator& world, RankStages& stages,
-                                  std::uint64_t samples) {
+                                  std::uint64_t first, std::uint64_t samples) {
   const auto width = static_cast<std::uint64_t>(spec.plan().micro_batch_samples());
   const std::uint64_t batches = (samples + width - 1) / width;
   const std::size_t replicas = spec.plan().stages.back().replicas.size();
@@ -62,7 +62,7 @@ std::vector<double> score_batches(const TrainingSpec& spec, Communicator& world,
   for (std::uint64_t b = 0; b < batches; ++b) {
     const std::uint64_t count = std::min(width, samples - b * width);
     const BatchScore score =
-        evaluate_batch(spec, stages, b * width, static_cast<std::int64_t>(count));
+        evaluate_batch(spec, stages, first + b * width, static_cast<std::int64_t>(count));
     if (score.targets == 0) continue;
     scores[b * replicas + replica] = score.loss * static_cast<double>(score.targets);
     scores[batches * replicas] += static_cast<double>(score.correct);
@@ -137,10 +137,10 @@ AveragedStatistics::~AveragedStatistics() {
 }
 
 EvaluationReport evaluate(const TrainingSpec& spec, Communicator& world, RankStages& stages,
-                          std::uint64_t samples) {
+                          std::uint64_t first, std::uint64_t samples) {
   EvaluationReport report;
   report.t_start_ns = now_ns();
-  report.samples = std::min(samples, spec.data->size(Split::validation));
+  report.samples = std::min(samples, spec.data->size(Split::validation) - first);
   if (report.samples == 0) {
     throw UserError("there is nothing to evaluate on",
                     "0 validation samples asked for or there: " + spec.data->description(),
@@ -149,7 +149,7 @@ EvaluationReport evaluate(const TrainingSpec& spec, Communicator& world, RankSta
   std::vector<double> scores;
   {
     const AveragedStatistics averaged(spec, world, stages);
-    scores = score_batches(spec, world, stages, report.samples);
+    scores = score_batches(spec, world, stages, first, report.samples);
   }
   const std::size_t slots = scores.size() - 2;
   report.loss = std::accumulate(scores.begin(), scores.end() - 2, 0.0) / scores[slots + 1];

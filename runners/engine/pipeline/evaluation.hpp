@@ -27,9 +27,9 @@ class AveragedStatistics {
   std::vector<Tensors> replica_values_;  ///< empty: nothing was replaced
 };
 
-/// Mean loss and accuracy over the first `samples` of the validation split (all when fewer).
-/// Collective. Throws UserError when there are none.
+/// Mean loss and accuracy over `samples` of the validation split from `first` on (up to its end
+/// when fewer are left). Collective. Throws UserError when there are none.
 EvaluationReport evaluate(const TrainingSpec& spec, Communicator& world, RankStages& stages,
-                          std::uint64_t samples);
+                          std::uint64_t first, std::uint64_t samples);
 
 }  // namespace heteroperf

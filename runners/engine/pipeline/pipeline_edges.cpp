@@ -16,6 +16,19 @@
 #include "runners/comm/communicator.hpp"
 
 namespace heteroperf {
+namespace {
+
+/// Replicas of a segment's stage in its direction of the pipeline.
+std::vector<const StageReplica*> replicas_of(const Plan& plan, StageId stage, int direction) {
+  std::vector<const StageReplica*> result;
+  for (const StageReplica& replica : plan.stages[stage].replicas) {
+    if (replica.direction == direction) result.push_back(&replica);
+  }
+  return result;
+}
+
+}  // namespace
+
 /// One direction of an edge, by micro-batch.
 struct PipelineEdges::Channel {
   struct Inbox {
@@ -55,22 +68,24 @@ struct PipelineEdges::Evaluation {
   IdVector<EdgeId, Tensors> inside;
 };
 
-PipelineEdges::PipelineEdges(const TrainingSpec& spec, const Deployment& deployment,
-                             Communicator& world, at::ScalarType type, at::Device device)
+PipelineEdges::PipelineEdges(const TrainingSpec& spec, const RankShare& share, Communicator& world,
+                             at::ScalarType type, at::Device device)
     : spec_(spec),
-      deployment_(deployment),
       world_(world),
       device_(device),
       shapes_(spec.graph, type),
-      edges_(deployment.schedule.graph.edges.size()) {
+      edges_(spec.ready->schedule.graph.edges.size()) {
   const auto here = [&](SegmentId segment) {
-    return std::any_of(deployment.share.parts.begin(), deployment.share.parts.end(),
+    return std::any_of(share.parts.begin(), share.parts.end(),
                        [&](const RankShare::Part& p) { return p.role.segment == segment; });
   };
+  // In a two-way schedule every edge of the plan has a copy for the other direction, behind all
+  // edges of the first one.
+  const auto& planned = spec.ready->staged.edges;
   for (const EdgeId e : edges_.ids()) {
-    const Edge& edge = deployment.schedule.graph.edges[e];
+    const Edge& edge = spec.ready->schedule.graph.edges[e];
     auto state = std::make_unique<State>();
-    state->edge = &deployment.edge(e);
+    state->edge = &planned[e.index() % planned.size()];
     state->from = edge.from;
     state->to = edge.to;
     state->starts_here = here(edge.from);
@@ -85,22 +100,18 @@ PipelineEdges::PipelineEdges(const TrainingSpec& spec, const Deployment& deploym
 
 PipelineEdges::~PipelineEdges() = default;
 
-// In a two-way schedule every edge of the plan has a copy for the other direction, behind all edges
-// of the first one.
-std::unique_ptr<PipelineEdges::Channel> PipelineEdges::make_channel(EdgeId schedule_edge,
-                                                                    Crossing what) {
-  const std::vector<NodeId>& crossing = nodes(schedule_edge, what);
+std::unique_ptr<PipelineEdges::Channel> PipelineEdges::make_channel(EdgeId edge, Crossing what) {
+  const std::vector<NodeId>& crossing = nodes(edge, what);
   if (crossing.empty()) return nullptr;
-  const State& state = *edges_[schedule_edge];
+  const State& state = *edges_[edge];
   const bool forward = what == Crossing::activation;
   double travel_s = 0;
   if (spec_.pacing) {
     const StageTimes& times = spec_.pacing->times;
-    travel_s =
-        (forward ? times.activation_s
-                 : times.gradient_s)[schedule_edge.index() % deployment_.staged.edges.size()];
+    travel_s = (forward ? times.activation_s
+                        : times.gradient_s)[edge.index() % spec_.ready->staged.edges.size()];
   }
-  auto result = std::make_unique<Channel>(deployment_.schedule.graph.micro_batches, travel_s);
+  auto result = std::make_unique<Channel>(spec_.ready->schedule.graph.micro_batches, travel_s);
   if (state.inside()) return result;
   const auto stages = static_cast<int>(spec_.plan().stages.size());
   const StageId from(state.from.value() % stages), to(state.to.value() % stages);
@@ -192,7 +203,7 @@ PipelineEdges::Evaluation& PipelineEdges::evaluation(std::int64_t batch) {
   }
   Evaluation& pass = *evaluations_.emplace_back(std::make_unique<Evaluation>());
   pass.batch = batch;
-  pass.ends.resize(deployment_.staged.edges.size());
+  pass.ends.resize(spec_.ready->staged.edges.size());
   pass.inside.resize(pass.ends.size());
   for (const EdgeId e : pass.ends.ids()) {
     if (!edges_[e] || edges_[e]->inside()) continue;

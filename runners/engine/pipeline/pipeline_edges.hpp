@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
+#include "runners/engine/parameters/rank_share.hpp"
 #include "runners/engine/pipeline/boundary.hpp"
-#include "runners/engine/pipeline/deployment.hpp"
 #include "runners/engine/training.hpp"
 
 namespace heteroperf {
@@ -20,7 +20,7 @@ class PipelineEdges {
  public:
   /// All references outlive the edges. `type`: of what operators make; arrivals are put on
   /// `device`.
-  PipelineEdges(const TrainingSpec& spec, const Deployment& deployment, Communicator& world,
+  PipelineEdges(const TrainingSpec& spec, const RankShare& share, Communicator& world,
                 at::ScalarType type, at::Device device);
   ~PipelineEdges();
 
@@ -62,13 +62,12 @@ class PipelineEdges {
   struct State;
   struct Evaluation;
   Channel& channel_of(EdgeId edge, Crossing what);
-  std::unique_ptr<Channel> make_channel(EdgeId schedule_edge, Crossing what);
+  std::unique_ptr<Channel> make_channel(EdgeId edge, Crossing what);
   Evaluation& evaluation(std::int64_t batch);
   template <class Body>
   void for_ends(const Body& body);
 
   const TrainingSpec& spec_;
-  const Deployment& deployment_;
   Communicator& world_;
   at::Device device_;
   BoundaryShapes shapes_;

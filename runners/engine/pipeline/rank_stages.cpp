@@ -12,34 +12,47 @@
 #include "workloads/graph/graph_counts.hpp"
 
 namespace heteroperf {
+namespace {
 
-RankStages::RankStages(const TrainingSpec& spec, const Deployment& deployment, Communicator& world,
+/// The first sample, within a micro-batch, of a stage's replica.
+std::int64_t first_of_replica(const Plan& plan, const RankRole::Part& role) {
+  const auto& replicas = plan.stages[role.stage].replicas;
+  std::int64_t first = 0;
+  for (ReplicaId r; r < role.replica; ++r) {
+    if (replicas[r].direction == replicas[role.replica].direction) first += replicas[r].micro_batch;
+  }
+  return first;
+}
+
+}  // namespace
+
+RankStages::RankStages(const TrainingSpec& spec, const RankShare& share, Communicator& world,
                        Communicator* devices, ParameterStore& store, GradientReducer& reducer,
                        Accelerator* accelerator)
     : spec_(spec),
-      deployment_(deployment),
+      share_(share),
       accelerator_(accelerator),
       loader_(spec.data, store.operator_type(), spec.seed),
-      edges_(spec, deployment, world, store.operator_type(), store.device()) {
+      edges_(spec, share, world, store.operator_type(), store.device()) {
   if (has_tensor_parallelism(spec.plan())) {
-    const RankRole::Part& role = deployment.share.parts.front().role;
+    const RankRole::Part& role = share.parts.front().role;
     const StageReplica& replica = spec.plan().stages[role.stage].replicas[role.replica];
     Communicator& sums = devices != nullptr ? *devices : world;
     tensor_group_ = sums.split(replica.ranks.front().value(), role.tensor_index);
   }
   gradients_ = std::make_shared<WeightGradients>(store, &reducer, tensor_group_.get(), &clock_);
-  for (const RankShare::Part& part : deployment.share.parts) {
-    const Segment& segment = deployment.schedule.graph.segments[part.role.segment];
-    auto stage = std::make_unique<RankStage>(
-        part,
-        stage_model(deployment.share, part, deployment.staged, spec.plan(), store.operator_type(),
-                    tensor_group_.get()),
-        gradients_, &clock_);
+  for (const RankShare::Part& part : share.parts) {
+    const Segment& segment = spec.ready->schedule.graph.segments[part.role.segment];
+    auto stage =
+        std::make_unique<RankStage>(part,
+                                    stage_model(share, part, spec.ready->staged, spec.plan(),
+                                                store.operator_type(), tensor_group_.get()),
+                                    gradients_, &clock_);
     stage->number = stages_.size();
     stage->edges = edges_.of(part.role.segment);
     stage->activation = segment.activation;
     stage->samples = spec.plan().stages[part.role.stage].replicas[part.role.replica].micro_batch;
-    stage->first_sample = heteroperf::first_sample(spec.plan(), part.role.stage, part.role.replica);
+    stage->first_sample = first_of_replica(spec.plan(), part.role);
     stage->micro_batches = segment.micro_batches;
     for (std::size_t ordinal = 0; ordinal < store.count(); ++ordinal) {
       if (stage->executor.gradient_is_summand(ordinal)) gradients_->add_summand(ordinal);
@@ -107,7 +120,7 @@ std::vector<RankStages::Buffers> RankStages::buffers() const {
 StepOperations RankStages::operations() const {
   StepOperations result;
   for (const std::unique_ptr<RankStage>& stage : stages_) {
-    const ModelGraph& graph = deployment_.share.shards[stage->share.shard].graph;
+    const ModelGraph& graph = share_.shards[stage->share.shard].graph;
     const auto samples = static_cast<std::uint64_t>(stage->samples) *
                          static_cast<std::uint64_t>(stage->micro_batches);
     const Recomputation again = spec_.plan().stages[stage->role().stage].recomputation;

@@ -7,7 +7,6 @@
 
 #include "runners/engine/parameters/stored_state.hpp"
 #include "runners/engine/pipeline/batch_loader.hpp"
-#include "runners/engine/pipeline/deployment.hpp"
 #include "runners/engine/pipeline/pipeline_edges.hpp"
 #include "runners/engine/pipeline/stage_executor.hpp"
 #include "runners/engine/pipeline/step_clock.hpp"
@@ -44,7 +43,7 @@ class RankStages {
  public:
   /// Collective over `world`. With `devices`, the same ranks over a library of their GPUs,
   /// tensor-parallel sums go through it. All references outlive the stages.
-  RankStages(const TrainingSpec& spec, const Deployment& deployment, Communicator& world,
+  RankStages(const TrainingSpec& spec, const RankShare& share, Communicator& world,
              Communicator* devices, ParameterStore& store, GradientReducer& reducer,
              Accelerator* accelerator);
 
@@ -80,7 +79,7 @@ class RankStages {
   Batch on_device(Batch batch) const;
 
   const TrainingSpec& spec_;
-  const Deployment& deployment_;
+  const RankShare& share_;
   Accelerator* accelerator_;  ///< null: the host computes
   BatchLoader loader_;
   PipelineEdges edges_;

@@ -198,29 +198,10 @@ double StageExecutor::held() const {
   return sum;
 }
 
-// With full recomputation nothing is kept but the inputs of the stage.
+// With full recomputation the first pass keeps nothing but the inputs of the stage.
 void StageExecutor::forward(MicroBatchId micro_batch, const PassContext& context) {
   Flight& flight = this->flight(micro_batch);
   flight.context = context;
-  flight.context.mode = Mode::train;
-  run_forward(flight);
-  flight.held = 1;
-  if (model_.recomputation != Recomputation::full) return;
-  for (Tensors& kept : flight.saved) kept.clear();
-}
-
-// The loss was read already: its value is that of the first pass.
-void StageExecutor::recompute(MicroBatchId micro_batch) {
-  HETEROPERF_EXPECT(model_.recomputation == Recomputation::full);
-  Flight& flight = this->flight(micro_batch);
-  const at::Tensor loss = flight.loss;
-  flight.context.pass = heteroperf::Pass::recomputation;
-  run_forward(flight);
-  flight.context.pass = heteroperf::Pass::first;
-  flight.loss = loss;
-}
-
-void StageExecutor::run_forward(Flight& flight) {
   for (std::size_t g = 0; g < model_.groups.size(); ++g) {
     const NodeId node = model_.groups[g].nodes.back();
     Tensors inputs = inputs_of(flight, g), &saved = flight.saved[g];
@@ -229,7 +210,7 @@ void StageExecutor::run_forward(Flight& flight) {
     at::Tensor output =
         model_.groups[g].op->forward(inputs, parameters_[g], saved, context_of(flight, g));
     end_timing(g, GroupPass::forward);
-    if (flight.context.mode == Mode::evaluate) {
+    if (context.mode == Mode::evaluate) {
       saved.clear();
     } else if (keeps_inputs(g)) {
       saved = std::move(inputs);
@@ -239,6 +220,23 @@ void StageExecutor::run_forward(Flight& flight) {
     (loss_group(g) ? flight.loss : flight.values[node.index()]) = std::move(output);
     let_go(flight, g);
   }
+  if (context.mode == Mode::evaluate) return;
+  flight.held = 1;
+  const bool again = context.pass == heteroperf::Pass::recomputation;
+  if (again || model_.recomputation != Recomputation::full) return;
+  for (Tensors& kept : flight.saved) kept.clear();
+}
+
+// The loss was read already: its value is that of the first pass.
+void StageExecutor::recompute(MicroBatchId micro_batch) {
+  HETEROPERF_EXPECT(model_.recomputation == Recomputation::full);
+  Flight& flight = this->flight(micro_batch);
+  const at::Tensor loss = flight.loss;
+  PassContext again = flight.context;
+  again.pass = heteroperf::Pass::recomputation;
+  forward(micro_batch, again);
+  flight.context.pass = heteroperf::Pass::first;
+  flight.loss = loss;
 }
 
 Tensors StageExecutor::inputs_of(const Flight& flight, std::size_t g) const {
@@ -399,8 +397,8 @@ void StageExecutor::finish_gradients(std::size_t g, GroupPass pass) {
 // On the stage of the loss the logits are kept through the pass and counted behind it.
 BatchScore StageExecutor::evaluate(MicroBatchId micro_batch) {
   Flight& flight = this->flight(micro_batch);
-  flight.context = PassContext();
-  flight.context.mode = Mode::evaluate;
+  PassContext context;
+  context.mode = Mode::evaluate;
   // The loss is the last group and its first input the logits: they outlive the pass.
   NodeId logits(-1);
   if (takes_targets_) {
@@ -408,7 +406,7 @@ BatchScore StageExecutor::evaluate(MicroBatchId micro_batch) {
     logits = model_.groups.back().inputs.front();
     flight.kept = logits;
   }
-  run_forward(flight);
+  forward(micro_batch, context);
   if (!takes_targets_) return {};
   const at::Tensor& scores = flight.values[logits.index()];
   const bool cut = model_.tensor_group != nullptr && model_.output_is_sharded[logits.index()];

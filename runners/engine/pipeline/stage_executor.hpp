@@ -54,6 +54,7 @@ class StageExecutor {
   bool takes_data() const { return takes_data_; }
   bool takes_targets() const { return takes_targets_; }
 
+  /// In the mode and pass of `context`.
   void forward(MicroBatchId micro_batch, const PassContext& context);
   /// Takes an output for one of the edges that lead out of the stage.
   at::Tensor output(MicroBatchId micro_batch, NodeId node);
@@ -104,7 +105,6 @@ class StageExecutor {
 
   Flight& flight(MicroBatchId micro_batch);
   const Flight& flight(MicroBatchId micro_batch) const;
-  void run_forward(Flight& flight);
   Tensors inputs_of(const Flight& flight, std::size_t g) const;
   PassContext context_of(const Flight& flight, std::size_t g) const;
   void let_go(Flight& flight, std::size_t g);

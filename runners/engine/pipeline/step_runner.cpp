@@ -38,11 +38,12 @@ void split_by_device(double device_s, StepReport& report) {
 
 }  // namespace
 
-StepRunner::StepRunner(const TrainingSpec& spec, const Deployment& deployment, Communicator& world,
+StepRunner::StepRunner(const TrainingSpec& spec, const RankShare& share, Communicator& world,
                        RankStages& stages, GradientReducer& reducer, Optimizer& optimizer,
                        Accelerator* accelerator)
     : spec_(spec),
-      deployment_(deployment),
+      share_(share),
+      program_(spec.ready->schedule.programs[share.role.position.index()]),
       world_(world),
       stages_(stages),
       reducer_(reducer),
@@ -54,48 +55,33 @@ StepRunner::StepRunner(const TrainingSpec& spec, const Deployment& deployment, C
   if (spec.pacing) timeline_.emplace(*spec.pacing, world, spec.clock_offset_ns);
 }
 
-void StepRunner::trace_to(std::vector<LaneSpan>* lanes) {
-  lanes_ = lanes;
-  reducer_.queue().trace_to(lanes == nullptr ? nullptr : &overlapped_);
-}
-
-std::optional<PacingReport> StepRunner::pacing() const {
-  if (!timeline_) return std::nullopt;
-  return timeline_->report();
-}
-
-// One row per instruction, in the order of Op.
-StepRunner::Handler StepRunner::handler(Op op) {
-  static constexpr std::array<Handler, op_count> handlers{
-      &StepRunner::nothing,          // idle
-      &StepRunner::load,             // load
-      &StepRunner::forward,          // forward
-      &StepRunner::input_gradient,   // input_gradient
-      &StepRunner::weight_gradient,  // weight_gradient
-      &StepRunner::backward,         // backward
-      &StepRunner::recompute,        // recompute
-      &StepRunner::note_loss,        // loss
-      &StepRunner::exchange,         // send_act
-      &StepRunner::exchange,         // recv_act
-      &StepRunner::exchange,         // send_grad
-      &StepRunner::exchange,         // recv_grad
-      &StepRunner::refuse,           // interact
-      &StepRunner::reduce_gradient,  // reduce_grad
-      &StepRunner::reduce_tied,      // reduce_tied
-      &StepRunner::update,           // opt_step
-      &StepRunner::nothing,          // free: a buffer's tensors left with their last use
-  };
-  return handlers[static_cast<std::size_t>(op)];
-}
-
 StepReport StepRunner::run(std::uint64_t step) {
+  // One row per instruction, in the order of Op.
+  static constexpr std::array<Handler, op_count> handlers{
+      &StepRunner::nothing,    // idle
+      &StepRunner::load,       // load
+      &StepRunner::forward,    // forward
+      &StepRunner::backward,   // input_gradient
+      &StepRunner::backward,   // weight_gradient
+      &StepRunner::backward,   // backward
+      &StepRunner::recompute,  // recompute
+      &StepRunner::note_loss,  // loss
+      &StepRunner::exchange,   // send_act
+      &StepRunner::exchange,   // recv_act
+      &StepRunner::exchange,   // send_grad
+      &StepRunner::exchange,   // recv_grad
+      &StepRunner::refuse,     // interact
+      &StepRunner::reduce,     // reduce_grad
+      &StepRunner::reduce,     // reduce_tied
+      &StepRunner::update,     // opt_step
+      &StepRunner::nothing,    // free: a buffer's tensors left with their last use
+  };
   begin_step(step);
-  const std::vector<Instruction>& program = deployment_.program();
-  for (std::size_t i = 0; i < program.size(); ++i) {
+  for (std::size_t i = 0; i < program_.size(); ++i) {
     watchdog_.at(static_cast<std::int64_t>(i));
     clock_.at(static_cast<std::int32_t>(i));
     try {
-      (this->*handler(program[i].op))(program[i]);
+      (this->*handlers[static_cast<std::size_t>(program_[i].op)])(program_[i]);
     } catch (const Error&) {
       fmt::print(stderr, "heteroperf: {}\n", where(i));
       throw;
@@ -140,9 +126,8 @@ StepReport StepRunner::finish_step() {
 }
 
 std::string StepRunner::where(std::size_t i) const {
-  const std::vector<Instruction>& program = deployment_.program();
   return fmt::format("rank {} was at instruction {} of {}: {}", world_.rank().value(), i,
-                     program.size(), to_text(program[i]));
+                     program_.size(), to_text(program_[i]));
 }
 
 // Dropout depends on the number of the sample within the step, not on the rank that has it. The
@@ -168,7 +153,7 @@ void StepRunner::begin_computation() {
 
 // A paced device sleeps to the computation's modelled end.
 void StepRunner::end_computation(const RankStage& stage, const Instruction& i) {
-  device_times_.end(static_cast<std::int32_t>(&i - deployment_.program().data()));
+  device_times_.end(static_cast<std::int32_t>(&i - program_.data()));
   if (timeline_) timeline_->finish(stage.role(), i.op);
   clock_.lap(TimeLane::compute);
   clock_.doing(TimeLane::other);
@@ -228,12 +213,8 @@ void StepRunner::forward(const Instruction& i) {
     held += each->executor.held() * each->activation;
   }
   peak_held_ = std::max(peak_held_, held);
-  hand_on_outputs(stage, i.micro_batch);
-}
-
-void StepRunner::hand_on_outputs(RankStage& stage, MicroBatchId micro_batch) {
   for (const EdgeId e : stage.edges.out) {
-    hand_on(e, Crossing::activation, micro_batch, stages_.outputs(stage, e, micro_batch));
+    hand_on(e, Crossing::activation, i.micro_batch, stages_.outputs(stage, e, i.micro_batch));
   }
 }
 
@@ -248,10 +229,6 @@ void StepRunner::note_loss(const Instruction& i) {
   // Read once a step: reading waits for the device.
   const at::Tensor term = stage.executor.loss_value(i.micro_batch).to(at::kDouble).mul(scale);
   device_loss_ = device_loss_.defined() ? device_loss_.add(term) : term;
-}
-
-double StepRunner::loss_of_rank() const {
-  return device_loss_.defined() ? device_loss_.item().toDouble() : loss_;
 }
 
 void StepRunner::recompute(const Instruction& i) {
@@ -287,42 +264,27 @@ void StepRunner::hand_on_gradients(RankStage& stage, MicroBatchId micro_batch) {
   }
 }
 
-void StepRunner::input_gradient(const Instruction& i) {
-  RankStage& stage = stages_.of(i);
-  take_gradients(stage, i.micro_batch);
-  begin_computation();
-  stage.executor.input_gradient(i.micro_batch);
-  end_computation(stage, i);
-  hand_on_gradients(stage, i.micro_batch);
-}
-
-void StepRunner::weight_gradient(const Instruction& i) {
-  RankStage& stage = stages_.of(i);
-  begin_computation();
-  begin_weights(stage);
-  stage.executor.weight_gradient(i.micro_batch);
-  end_computation(stage, i);
-  finish_weights(stage, i.micro_batch);
-}
-
+// B, W, or both at once. The last pass of a step that writes weight gradients makes this stage's
+// final.
 void StepRunner::backward(const Instruction& i) {
   RankStage& stage = stages_.of(i);
-  take_gradients(stage, i.micro_batch);
+  const bool inputs = i.op != Op::weight_gradient, weights = i.op != Op::input_gradient;
+  if (inputs) take_gradients(stage, i.micro_batch);
   begin_computation();
-  begin_weights(stage);
-  stage.executor.backward(i.micro_batch);
+  if (weights) {
+    stages_.gradients().begin_pass(stage.executor.written_parameters(), stage.weights_left == 1);
+  }
+  if (!weights) {
+    stage.executor.input_gradient(i.micro_batch);
+  } else if (inputs) {
+    stage.executor.backward(i.micro_batch);
+  } else {
+    stage.executor.weight_gradient(i.micro_batch);
+  }
   end_computation(stage, i);
-  hand_on_gradients(stage, i.micro_batch);
-  finish_weights(stage, i.micro_batch);
-}
-
-// The last pass of a step makes this stage's gradients final.
-void StepRunner::begin_weights(RankStage& stage) {
-  stages_.gradients().begin_pass(stage.executor.written_parameters(), stage.weights_left == 1);
-}
-
-void StepRunner::finish_weights(RankStage& stage, MicroBatchId micro_batch) {
-  stage.executor.release(micro_batch);
+  if (inputs) hand_on_gradients(stage, i.micro_batch);
+  if (!weights) return;
+  stage.executor.release(i.micro_batch);
   --stage.weights_left;
 }
 
@@ -332,16 +294,11 @@ void StepRunner::exchange(const Instruction& i) {
   clock_.lap(TimeLane::messages);
 }
 
-void StepRunner::reduce_gradient(const Instruction& i) {
+void StepRunner::reduce(const Instruction& i) {
   const RankStage& stage = stages_.of(i);
   if (timeline_) timeline_->note_reduction(stage.role().stage, i.op);
+  if (i.op == Op::reduce_tied) return reducer_.reduce_tied(stage.number);
   reducer_.reduce(stage.number);
-}
-
-void StepRunner::reduce_tied(const Instruction& i) {
-  const RankStage& stage = stages_.of(i);
-  if (timeline_) timeline_->note_reduction(stage.role().stage, i.op);
-  reducer_.reduce_tied(stage.number);
 }
 
 void StepRunner::refuse(const Instruction& i) {
@@ -355,7 +312,8 @@ void StepRunner::update(const Instruction&) {
   clock_.lap(TimeLane::other);
   reducer_.wait();
   clock_.lap(TimeLane::sums);
-  const double loss = loss_of_rank(), square_sum = reducer_.own_square_sum();
+  const double loss = device_loss_.defined() ? device_loss_.item().toDouble() : loss_;
+  const double square_sum = reducer_.own_square_sum();
   const std::int64_t arrival_ns = now_ns() + spec_.clock_offset_ns;
   clock_.lap(TimeLane::compute);
   const Agreement all = agree({loss, square_sum, arrival_ns});
@@ -371,7 +329,7 @@ void StepRunner::update(const Instruction&) {
     clock_.lap(TimeLane::sums);
   }
   if (!timeline_) return;
-  timeline_->finish_step(deployment_.share.parts, report_.step);
+  timeline_->finish_step(share_.parts, report_.step);
   clock_.lap(TimeLane::waiting);
 }
 

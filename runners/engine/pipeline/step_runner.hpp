@@ -21,7 +21,7 @@ namespace heteroperf {
 class StepRunner {
  public:
   /// All references outlive the runner.
-  StepRunner(const TrainingSpec& spec, const Deployment& deployment, Communicator& world,
+  StepRunner(const TrainingSpec& spec, const RankShare& share, Communicator& world,
              RankStages& stages, GradientReducer& reducer, Optimizer& optimizer,
              Accelerator* accelerator);
 
@@ -29,8 +29,13 @@ class StepRunner {
   /// named on stderr.
   StepReport run(std::uint64_t step);
   /// See TrainingSession.
-  void trace_to(std::vector<LaneSpan>* lanes);
-  std::optional<PacingReport> pacing() const;
+  void trace_to(std::vector<LaneSpan>* lanes) {
+    lanes_ = lanes;
+    reducer_.queue().trace_to(lanes == nullptr ? nullptr : &overlapped_);
+  }
+  std::optional<PacingReport> pacing() const {
+    return timeline_ ? std::optional(timeline_->report()) : std::nullopt;
+  }
   double peak_activations() const { return peak_held_; }
 
  private:
@@ -41,17 +46,13 @@ class StepRunner {
     std::int64_t latest_ns = 0;  ///< the last rank's arrival
   };
 
-  static Handler handler(Op op);
   void load(const Instruction& i);
   void forward(const Instruction& i);
-  void input_gradient(const Instruction& i);
-  void weight_gradient(const Instruction& i);
   void backward(const Instruction& i);
   void recompute(const Instruction& i);
   void note_loss(const Instruction& i);
   void exchange(const Instruction& i);
-  void reduce_gradient(const Instruction& i);
-  void reduce_tied(const Instruction& i);
+  void reduce(const Instruction& i);
   void update(const Instruction& i);
   void nothing(const Instruction&) {}
   void refuse(const Instruction& i);
@@ -63,18 +64,15 @@ class StepRunner {
   void begin_computation();
   void end_computation(const RankStage& stage, const Instruction& i);
   void take_inputs(RankStage& stage, MicroBatchId micro_batch);
-  void hand_on_outputs(RankStage& stage, MicroBatchId micro_batch);
   void take_gradients(RankStage& stage, MicroBatchId micro_batch);
   void hand_on_gradients(RankStage& stage, MicroBatchId micro_batch);
-  void begin_weights(RankStage& stage);
-  void finish_weights(RankStage& stage, MicroBatchId micro_batch);
   Tensors take(EdgeId edge, Crossing what, MicroBatchId micro_batch);
   void hand_on(EdgeId edge, Crossing what, MicroBatchId micro_batch, Tensors tensors);
-  double loss_of_rank() const;
   Agreement agree(const Agreement& contribution);
 
   const TrainingSpec& spec_;
-  const Deployment& deployment_;
+  const RankShare& share_;
+  const std::vector<Instruction>& program_;
   Communicator& world_;
   RankStages& stages_;
   GradientReducer& reducer_;

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <utility>
 
 #include "metrics/base/clock.hpp"
@@ -15,16 +17,9 @@
 namespace heteroperf {
 
 Watchdog::Watchdog(double timeout_s, std::function<std::string(std::int64_t)> describe)
-    : timeout_s_(timeout_s), describe_(std::move(describe)), thread_([this] { watch(); }) {}
-
-Watchdog::~Watchdog() {
-  {
-    const std::lock_guard lock(mutex_);
-    ended_ = true;
-  }
-  ending_.notify_one();
-  thread_.join();
-}
+    : timeout_s_(timeout_s),
+      describe_(std::move(describe)),
+      thread_([this](const std::stop_token& end) { watch(end); }) {}
 
 void Watchdog::at(std::int64_t instruction) {
   since_ns_.store(now_ns(), std::memory_order_relaxed);
@@ -32,16 +27,17 @@ void Watchdog::at(std::int64_t instruction) {
 }
 
 // An instruction is named once, however long it lasts.
-void Watchdog::watch() {
+void Watchdog::watch(const std::stop_token& end) {
   std::int64_t spoken_ns = 0;  // start of the instruction that was told of
   const std::chrono::duration<double> period(std::clamp(timeout_s_ / 4, 0.01, 1.0));
-  std::unique_lock lock(mutex_);
-  while (!ending_.wait_for(lock, period, [this] { return ended_; })) {
+  std::mutex mutex;
+  std::condition_variable_any ending;
+  std::unique_lock lock(mutex);
+  while (!ending.wait_for(lock, end, period, [&] { return end.stop_requested(); })) {
     const std::int64_t instruction = instruction_.load(), since_ns = since_ns_.load();
     const double waited_s = static_cast<double>(now_ns() - since_ns) * 1e-9;
     if (instruction < 0 || waited_s < timeout_s_ || since_ns == spoken_ns) continue;
     spoken_ns = since_ns;
-    ++alarms_;
     fmt::print(stderr, "heteroperf: {} for {:.1f} s\n", describe_(instruction), waited_s);
   }
 }

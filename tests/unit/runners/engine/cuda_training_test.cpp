@@ -118,7 +118,7 @@ TEST(CudaTraining, ExecutesTheOperationsItCounts) {
     const auto alone = make_null_communicator();
     const auto session = make_torch_engine()->start(spec, *alone, nullptr);
     ObservedOperations observed;
-    session->observed_step(observed);
+    session->step(&observed);
     EXPECT_EQ(observed.executed, session->operations().strict);
     EXPECT_TRUE(observed.unknown.empty());
   }

@@ -131,7 +131,7 @@ TEST_P(ExecutedOperations, EqualTheCountOfTheGraph) {
       const auto session = start_training(
           test::replicated(test::small_training(graph, precision), 1, micro_batch, 2), *alone);
       ObservedOperations seen;
-      const StepReport report = session->observed_step(seen);
+      const StepReport report = session->step(&seen);
       EXPECT_EQ(seen.executed.to_string(), strict_train_ops(graph, report.samples).to_string())
           << "micro-batch " << micro_batch;
       EXPECT_TRUE(seen.unknown.empty()) << seen.unknown.front();
