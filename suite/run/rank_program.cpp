@@ -171,8 +171,9 @@ void log_start(const PreparedRun& run, RankContext& context) {
 std::unique_ptr<const GpuWatch> watch_gpu(const RankContext& context) {
   const std::optional<int> gpu = context.gpu();
   if (!gpu) return nullptr;
-  const std::vector<CudaDevice> devices = context.engine.cuda_devices();
-  return std::make_unique<const GpuWatch>(devices.at(*gpu).pci_bus_id);
+  const int rank = context.all_ranks().rank().value();
+  return std::make_unique<const GpuWatch>(context.engine.cuda_devices().at(*gpu).pci_bus_id,
+                                          context.placement.bindings[rank].host, rank);
 }
 
 /// All ranks over NCCL; null for other transports. Collective.
@@ -220,14 +221,10 @@ ProgramEnd run_workload(const PreparedRun& run, World& world, Engine& engine,
   RankContext context = open_context(run, world, engine, first);
   try {
     set_up(run, context);
-    const RankProcesses processes = run.config.scale.transport == Transport::threads
-                                        ? RankProcesses::one
-                                        : RankProcesses::one_each;
     // The set-up, with the peak in it, is watched apart from the training.
-    LiveWatch watch(context, processes, {});
+    LiveWatch watch(context, {});
     if (first.progress != nullptr) first.progress->say(course_text(run));
-    const double mm_rate =
-        measure_peak(context, run.workload.precision, processes, PeakMoment::before_run);
+    const double mm_rate = measure_peak(context, run.workload.precision, PeakMoment::before_run);
     if (first.progress != nullptr) {
       for (const std::string& line : prediction_lines(run, mm_rate)) first.progress->say(line);
     }
@@ -244,7 +241,7 @@ ProgramEnd run_workload(const PreparedRun& run, World& world, Engine& engine,
     flush_events(context.control());
     const ProgramEnd end = agree_on_end(context, search);
     if (!end.interrupted && !end.failed) {
-      measure_peak(context, run.workload.precision, processes, PeakMoment::after_run);
+      measure_peak(context, run.workload.precision, PeakMoment::after_run);
     }
     post_overhead(context);
     context.log(end.reason.empty() ? "done" : "done: " + end.reason);

@@ -45,19 +45,22 @@ CpuSet cpus_beside(const std::vector<RankBinding>& bindings, std::size_t rank) {
   return cpus;
 }
 
-HostsWatch::HostsWatch(Communicator& all, const std::vector<RankBinding>& bindings,
-                       RankProcesses processes, Reader read)
+HostsWatch::HostsWatch(Communicator& all, const std::vector<RankBinding>& bindings, Reader read)
     : all_(all),
       bindings_(bindings),
-      processes_(processes),
+      one_process_(all.transport() == "threads"),
       rank_(all.rank().index()),
       first_(first_beside(bindings, rank_)),
       beside_pids_(pids_beside()),
-      cpu_before_s_(own_cpu_s_here()),
-      seen_before_s_(seen_cpu_s()) {
+      cpus_(cpus_beside(bindings, rank_)),
+      read_(std::move(read)) {
+  start();
+}
+
+void HostsWatch::start() {
+  cpu_before_s_ = own_cpu_s_here();
+  seen_before_s_ = seen_cpu_s();
   if (rank_ != first_) return;
-  cpus_ = cpus_beside(bindings, rank_);
-  read_ = read ? std::move(read) : [](const CpuSet& cpus) { return read_host_counters(cpus); };
   start_ns_ = now_ns();
   start_ = read_(cpus_);
 }
@@ -105,14 +108,14 @@ double HostsWatch::own_cpu_s_here() {
   all_.barrier();  // one process counts what all its ranks have done
   std::vector<double> cpu_s(bindings_.size(), 0);  // by the first rank of a host
   // Ranks that are threads share one process, whose time is counted once.
-  if (rank_ == 0 || processes_ == RankProcesses::one_each) cpu_s[first_] = process_cpu_s();
+  if (rank_ == 0 || !one_process_) cpu_s[first_] = process_cpu_s();
   all_.all_reduce(std::span(cpu_s));
   return cpu_s[first_];
 }
 
 std::optional<double> HostsWatch::seen_cpu_s() const {
   if (rank_ != first_) return std::nullopt;
-  if (processes_ == RankProcesses::one) return rank_ == 0 ? process_cpu_s() : 0;
+  if (one_process_) return rank_ == 0 ? process_cpu_s() : 0;
   double sum_s = 0;
   for (const std::int64_t pid : beside_pids_) {
     const std::optional<double> cpu_s = process_cpu_s(pid);

@@ -11,9 +11,6 @@
 
 namespace heteroperf {
 
-/// The processes of a run: all ranks are threads of one, or each rank is one.
-enum class RankProcesses { one, one_each };
-
 /// Every host of a run watches itself, through the first rank on it, from construction on.
 class HostsWatch {
  public:
@@ -21,8 +18,11 @@ class HostsWatch {
 
   /// Collective. `bindings` of all ranks, by rank, which must outlive it. `read` reads the counters
   /// of this rank's host.
-  HostsWatch(Communicator& all, const std::vector<RankBinding>& bindings, RankProcesses processes,
-             Reader read = {});
+  HostsWatch(
+      Communicator& all, const std::vector<RankBinding>& bindings,
+      Reader read = [](const CpuSet& cpus) { return read_host_counters(cpus); });
+  /// Counts anew from now on. Collective.
+  void start();
   /// Returns the load of this rank's host, on the first rank there; nothing on others, and where
   /// the kernel does not tell. Collective: counts what all ranks have done until now.
   std::optional<HostLoadEvent> until_now();
@@ -38,10 +38,10 @@ class HostsWatch {
 
   Communicator& all_;
   const std::vector<RankBinding>& bindings_;
-  RankProcesses processes_;
-  std::size_t rank_, first_;               ///< first: rank on this host
+  bool one_process_;          ///< all ranks are threads of it; else each rank is a process
+  std::size_t rank_, first_;  ///< first: rank on this host
   std::vector<std::int64_t> beside_pids_;  ///< processes of the run on this host
-  double cpu_before_s_;
+  double cpu_before_s_ = 0;
   std::optional<double> seen_before_s_;
   // On the first rank, which reads the counters:
   CpuSet cpus_;

@@ -32,67 +32,53 @@ double times_rarer(const std::vector<RankBinding>& bindings) {
 
 }  // namespace
 
-GpuWatch::GpuWatch(std::string pci_bus_id, const std::string& library)
+GpuWatch::GpuWatch(std::string pci_bus_id, std::string host, int rank, const std::string& library)
     : pci_bus_id_(std::move(pci_bus_id)),
+      host_(std::move(host)),
+      rank_(rank),
       reader_(library),
       start_ns_(now_ns()),
       start_(reader_.read(pci_bus_id_)) {}
 
-std::optional<GpuSlowdownEvent> GpuWatch::until_now(std::string host, int rank) const {
+std::optional<GpuSlowdownEvent> GpuWatch::until_now() const {
   const GpuSlowdown slowdown = reader_.read(pci_bus_id_) - start_;
   if (!slowdown.thermal_s && !slowdown.power_s) return std::nullopt;
-  const double seconds = static_cast<double>(now_ns() - start_ns_) * nanosecond;
-  return GpuSlowdownEvent{std::move(host), pci_bus_id_,        rank,
-                          seconds,         slowdown.thermal_s, slowdown.power_s};
+  return GpuSlowdownEvent{
+      host_, pci_bus_id_, rank_, seconds_since(start_ns_), slowdown.thermal_s, slowdown.power_s};
 }
 
-LiveWatch::LiveWatch(RankContext& context, RankProcesses processes, const Pace& pace)
+LiveWatch::LiveWatch(RankContext& context, const Pace& pace)
     : context_(context),
-      processes_(processes),
+      hosts_(context.all_ranks(), context.placement.bindings),
       shortest_setup_s_(pace.shortest_setup_s),
       interval_ns_(static_cast<std::int64_t>(pace.interval_s / nanosecond *
-                                             times_rarer(context.placement.bindings))) {
-  watch_hosts();
-}
+                                             times_rarer(context.placement.bindings))) {}
 
 LiveWatch::~LiveWatch() { context_.look_around = {}; }
 
 void LiveWatch::begin(std::unique_ptr<const GpuWatch> gpu) {
-  const auto load = hosts_->so_far();
+  const auto load = hosts_.so_far();
   // A set-up of a few ticks of the kernel's counters says nothing.
   if (load && load->seconds >= shortest_setup_s_) context_.post(*load);
   gpu_ = std::move(gpu);
-  watch_hosts();
+  hosts_.start();
   next_ns_ = now_ns() + interval_ns_;
   context_.look_around = [this] { look(); };
 }
 
-void LiveWatch::watch_hosts() {
-  hosts_.emplace(context_.all_ranks(), context_.placement.bindings, processes_);
-}
-
 void LiveWatch::look() {
   const std::int64_t begin_ns = now_ns();
-  if (begin_ns < next_ns_) return;
-  const auto load = hosts_->so_far();
-  const auto slowdown = gpu_slowdown();
-  next_ns_ = now_ns() + interval_ns_;
-  context_.measuring_s += static_cast<double>(now_ns() - begin_ns) * nanosecond;
-  post(load, slowdown);
+  if (begin_ns >= next_ns_) post(hosts_.so_far(), begin_ns);
 }
 
-void LiveWatch::close() { post(hosts_->until_now(), gpu_slowdown()); }
+void LiveWatch::close() { post(hosts_.until_now(), now_ns()); }
 
-void LiveWatch::post(const std::optional<HostLoadEvent>& load,
-                     const std::optional<GpuSlowdownEvent>& slowdown) {
+void LiveWatch::post(const std::optional<HostLoadEvent>& load, std::int64_t begin_ns) {
+  const auto slowdown = gpu_ ? gpu_->until_now() : std::nullopt;
+  next_ns_ = now_ns() + interval_ns_;
+  context_.measuring_s += seconds_since(begin_ns);
   if (load) context_.post(*load);
   if (slowdown) context_.post(*slowdown);
-}
-
-std::optional<GpuSlowdownEvent> LiveWatch::gpu_slowdown() const {
-  if (!gpu_) return std::nullopt;
-  const int rank = context_.all_ranks().rank().value();
-  return gpu_->until_now(context_.placement.bindings[rank].host, rank);
 }
 
 }  // namespace heteroperf

@@ -12,16 +12,18 @@
 
 namespace heteroperf {
 
-/// Watches for how long one rank's GPU is held below its clocks, from construction on.
+/// Watches for how long the GPU of a rank on `host` is held below its clocks, from construction on.
 class GpuWatch {
  public:
   /// `pci_bus_id` as CUDA writes it. `library` as GpuSlowdownReader takes it.
-  explicit GpuWatch(std::string pci_bus_id, const std::string& library = nvidia_management_library);
+  GpuWatch(std::string pci_bus_id, std::string host, int rank,
+           const std::string& library = nvidia_management_library);
   /// Nothing where the driver counts neither.
-  std::optional<GpuSlowdownEvent> until_now(std::string host, int rank) const;
+  std::optional<GpuSlowdownEvent> until_now() const;
 
  private:
-  std::string pci_bus_id_;
+  std::string pci_bus_id_, host_;
+  int rank_;
   GpuSlowdownReader reader_;
   std::int64_t start_ns_;
   GpuSlowdown start_;
@@ -40,7 +42,7 @@ class LiveWatch {
   };
 
   /// Collective. Watches the hosts while the run is set up.
-  LiveWatch(RankContext& context, RankProcesses processes, const Pace& pace);
+  LiveWatch(RankContext& context, const Pace& pace);
   ~LiveWatch();
   LiveWatch(const LiveWatch&) = delete;
   LiveWatch& operator=(const LiveWatch&) = delete;
@@ -54,14 +56,10 @@ class LiveWatch {
   void close();
 
  private:
-  void watch_hosts();
-  void post(const std::optional<HostLoadEvent>& load,
-            const std::optional<GpuSlowdownEvent>& slowdown);
-  std::optional<GpuSlowdownEvent> gpu_slowdown() const;
+  void post(const std::optional<HostLoadEvent>& load, std::int64_t begin_ns);
 
   RankContext& context_;
-  RankProcesses processes_;
-  std::optional<HostsWatch> hosts_;
+  HostsWatch hosts_;
   std::unique_ptr<const GpuWatch> gpu_;
   double shortest_setup_s_;
   std::int64_t interval_ns_, next_ns_ = 0;

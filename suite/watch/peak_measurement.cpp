@@ -19,6 +19,7 @@
 
 #include "metrics/base/quantity.hpp"
 #include "runners/comm/communicator.hpp"
+#include "suite/watch/hosts_watch.hpp"
 #include "suite/watch/memory_rate.hpp"
 
 namespace heteroperf {
@@ -37,15 +38,6 @@ double thread_cpu_s() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * nanosecond;
 }
 
-std::size_t own_index(const RankContext& context) { return context.all_ranks().rank().index(); }
-
-FastestProduct find_product(RankContext& context, Precision precision, double seconds) {
-  const std::optional<int> gpu = context.gpu();
-  if (gpu) return context.engine.find_fastest_cuda_product(precision, *gpu, seconds);
-  return context.engine.find_fastest_product(precision, context.placement.threads_per_rank,
-                                             seconds);
-}
-
 /// Half of the seconds finds the fastest product, half repeats it. Collective, also where this rank
 /// does not take part.
 std::optional<RankPeak> measure_rank(RankContext& context, Precision precision) {
@@ -54,7 +46,12 @@ std::optional<RankPeak> measure_rank(RankContext& context, Precision precision) 
   const double seconds = context.config.measure.peak_s / 2;
   std::optional<RankPeak> peak;
   context.all_ranks().barrier();
-  if (takes_part) peak.emplace().product = find_product(context, precision, seconds);
+  if (takes_part) {
+    peak.emplace().product =
+        context.gpu() ? context.engine.find_fastest_cuda_product(precision, *context.gpu(), seconds)
+                      : context.engine.find_fastest_product(
+                            precision, context.placement.threads_per_rank, seconds);
+  }
   context.all_ranks().barrier();
   if (!takes_part) return peak;
   const double before_s = thread_cpu_s();
@@ -70,8 +67,8 @@ double share_of_rate(const RankPeak* peak, RankContext& context) {
   std::optional<TimeWindow> window;
   const std::int64_t offset_ns = context.clock_offset_ns;
   if (peak != nullptr) {
-    window = peak->calls.window();
-    window = TimeWindow{window->start_ns + offset_ns, window->end_ns + offset_ns};
+    const TimeWindow own = peak->calls.window();
+    window = TimeWindow{own.start_ns + offset_ns, own.end_ns + offset_ns};
   }
   const auto common = common_interval(context.all_ranks(), window);
   if (!common || peak == nullptr) return 0;
@@ -81,10 +78,9 @@ double share_of_rate(const RankPeak* peak, RankContext& context) {
 
 /// The products of all ranks, each once. Collective.
 std::vector<std::string> names_of(const RankPeak* peak, Communicator& all) {
-  std::set<std::string> names;
-  for (std::string& name : gather_texts(all, peak != nullptr ? peak->product.name : "")) {
-    if (!name.empty()) names.insert(std::move(name));
-  }
+  const auto texts = gather_texts(all, peak != nullptr ? peak->product.name : "");
+  std::set<std::string> names(texts.begin(), texts.end());
+  names.erase("");
   return {names.begin(), names.end()};
 }
 
@@ -99,7 +95,7 @@ void measure_memory(RankContext& context, PeakEvent& event) {
     return;
   }
   const auto& bindings = context.placement.bindings;
-  const std::size_t own = own_index(context);
+  const std::size_t own = all.rank().index();
   // Ranks of one host form a group, named by the first of them.
   const auto host = all.split(static_cast<int>(first_beside(bindings, own)), static_cast<int>(own));
   const MemoryRate memory =
@@ -119,16 +115,9 @@ void measure_memory(RankContext& context, PeakEvent& event) {
   }
 }
 
-/// Share of the CPUs of this rank's host that others had; below 0 where the kernel does not tell.
-double other_share(const std::optional<HostLoadEvent>& load) {
-  if (!load || load->cpus == 0) return -1;
-  return load->other_cpus / static_cast<double>(load->cpus);
-}
-
 }  // namespace
 
-double measure_peak(RankContext& context, Precision precision, RankProcesses processes,
-                    PeakMoment moment) {
+double measure_peak(RankContext& context, Precision precision, PeakMoment moment) {
   const double seconds = context.config.measure.peak_s;
   if (seconds <= 0 || context.in_lockstep) return 0;
   const bool before = moment == PeakMoment::before_run;
@@ -136,10 +125,13 @@ double measure_peak(RankContext& context, Precision precision, RankProcesses pro
                          before ? fmt::format("peak rate and memory, {:.1f} s", 1.5 * seconds)
                                 : fmt::format("peak rate, {:.1f} s", seconds)));
   Communicator& all = context.all_ranks();
-  HostsWatch hosts(all, context.placement.bindings, processes);
+  HostsWatch hosts(all, context.placement.bindings);
   const std::optional<RankPeak> mine = measure_rank(context, precision);
   const RankPeak* peak = mine ? &*mine : nullptr;
-  double load = other_share(hosts.until_now());
+  // The share of the CPUs of this rank's host that others had; below 0: the kernel does not tell.
+  const auto others = hosts.until_now();
+  double load =
+      others && others->cpus > 0 ? others->other_cpus / static_cast<double>(others->cpus) : -1;
   if (peak != nullptr && !context.gpu()) load = std::max(load, peak->waited);
   all.all_reduce(std::span(&load, 1), Reduction::max);
   std::array<double, 2> rates{share_of_rate(peak, context),

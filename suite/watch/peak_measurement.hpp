@@ -1,7 +1,6 @@
 #pragma once
 
 #include "suite/ranks/rank_context.hpp"
-#include "suite/watch/hosts_watch.hpp"
 
 namespace heteroperf {
 
@@ -16,7 +15,6 @@ enum class PeakMoment { before_run, after_run };
 ///
 /// Returns the rate of aten::mm of all ranks, the sum of what each reached in its best call; 0
 /// where nothing was measured. Collective.
-double measure_peak(RankContext& context, Precision precision, RankProcesses processes,
-                    PeakMoment moment);
+double measure_peak(RankContext& context, Precision precision, PeakMoment moment);
 
 }  // namespace heteroperf

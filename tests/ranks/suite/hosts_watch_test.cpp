@@ -7,9 +7,7 @@
 namespace heteroperf {
 namespace {
 
-TEST(HostsWatchOnMpi, EveryHostTellsOfItself) {
-  test::check_hosts_watch(joined_world(), RankProcesses::one_each);
-}
+TEST(HostsWatchOnMpi, EveryHostTellsOfItself) { test::check_hosts_watch(joined_world()); }
 
 }  // namespace
 }  // namespace heteroperf

@@ -43,14 +43,14 @@ void burn() {
 
 }  // namespace
 
-void check_hosts_watch(World& world, RankProcesses processes) {
+void check_hosts_watch(World& world) {
   Communicator& all = *world.communicator;
   const int rank = all.rank().value();
   const bool is_even = rank % 2 == 0;
   const auto bindings = two_hosts(all.size());
   // Less than the ranks of the host compute, more than all but one of them do.
   const double busy_s = burnt_s * (ranks_beside(rank, all.size()) - 0.5);
-  HostsWatch watch(all, bindings, processes, told(busy_s, is_even));
+  HostsWatch watch(all, bindings, told(busy_s, is_even));
   burn();
   all.barrier();  // all have done their share, and are still there
   const auto so_far = watch.so_far();
@@ -66,7 +66,7 @@ void check_hosts_watch(World& world, RankProcesses processes) {
   EXPECT_EQ(load->load_before, is_even ? 0.5 : 1.5);
   EXPECT_EQ(load->load_after, is_even ? 0.5 : 3.0);
   // Ranks that are threads of one process are all on the first rank's host.
-  const bool others = processes == RankProcesses::one && !is_even;
+  const bool others = all.transport() == "threads" && !is_even;
   EXPECT_EQ(load->other_cpus > 0, others) << load->other_cpus;
   EXPECT_EQ(so_far->other_cpus > 0, others) << so_far->other_cpus;
   EXPECT_EQ(so_far->host, load->host);

@@ -9,8 +9,7 @@ namespace {
 
 TEST(HostsWatch, EveryHostTellsOfItself) {
   for (const int ranks : {1, 2, 5}) {
-    run_on_threads(ranks, {},
-                   [](World& world) { test::check_hosts_watch(world, RankProcesses::one); });
+    run_on_threads(ranks, {}, [](World& world) { test::check_hosts_watch(world); });
   }
 }
 
@@ -25,7 +24,7 @@ TEST(HostsWatch, AHostThatDoesNotTellHasNoEvent) {
   run_on_threads(2, {}, [](World& world) {
     const std::vector<RankBinding> bindings{{"a", {0}, ""}, {"b", {0}, ""}};
     const bool tells = world.communicator->rank() == RankId(1);
-    HostsWatch watch(*world.communicator, bindings, RankProcesses::one, [&](const CpuSet&) {
+    HostsWatch watch(*world.communicator, bindings, [&](const CpuSet&) {
       HostCounters counters;
       if (tells) counters.busy_s = 1;
       return counters;

@@ -45,11 +45,11 @@ class LiveWatchTest : public ::testing::Test {
                       route_messages({[&](const Event& event) { journal.append(event); }, {}}));
     }
     {
-      LiveWatch watch(context, RankProcesses::one, pace);
+      LiveWatch watch(context, pace);
       EXPECT_FALSE(context.look_around);
       std::unique_ptr<const GpuWatch> gpu;
       if (world.communicator->rank() == RankId(1))
-        gpu = std::make_unique<GpuWatch>("0000:1b:00.0", HETEROPERF_FAKE_NVML);
+        gpu = std::make_unique<GpuWatch>("0000:1b:00.0", "a", 1, HETEROPERF_FAKE_NVML);
       watch.begin(std::move(gpu));
       for (int look = 0; look < looks; ++look) context.look_around();
       watch.close();

@@ -81,7 +81,7 @@ class PeakMeasurement : public ::testing::Test {
                       route_messages({[&](const Event& event) { journal.append(event); }, {}}));
     }
     for (const PeakMoment moment : {PeakMoment::before_run, PeakMoment::after_run}) {
-      const double mm_rate = measure_peak(context, Precision::fp32, RankProcesses::one, moment);
+      const double mm_rate = measure_peak(context, Precision::fp32, moment);
       EXPECT_EQ(mm_rate, in_lockstep || config_.measure.peak_s <= 0 ? 0 : 10);
     }
     world.communicator->barrier();
