@@ -155,25 +155,24 @@ class DeviceGroup final : public HybridGroup {
     return segment_elements(config_.staging.chunk.value(), type, wire);
   }
 
+  DeviceClusters parts() {
+    return {*world_, *inside_, copier_, config_.staging, *plans_, cluster_count(), traffic_};
+  }
+
   Communicator& native() override { return *inside_; }
   std::size_t segment_length(DataType type, WireFormat wire) const override {
     return chunks_per_segment * chunk_elements(type, wire);
   }
   void sum(const BridgedSum& call) override {
-    const DataType type = call.input.type;
-    const std::size_t chunk = chunk_elements(type, call.wire);
-    const BridgeConfig config{type, call.reduction, call.wire, call.scheme, chunk, cluster_count()};
     try {
-      StagedBridge bridge(*world_, copier_, config_.staging, config, slots_, traffic_);
-      sum_over_devices({*inside_, *plans_}, call, bridge, chunk, scratch_);
+      sum_over_devices(parts(), call, chunk_elements(call.input.type, call.wire), slots_, scratch_);
     } catch (...) {
       slots_.abandon();
       throw;
     }
   }
   void copy(const CutVector& cut, MutableBuffer result, std::size_t) override {
-    copy_over_devices({*inside_, *plans_}, cut, result, progress_->messages, cluster_count(),
-                      traffic_);
+    copy_over_devices(parts(), cut, result, progress_->messages);
   }
   /// The library copies device to device within a rank by a message to itself.
   void copy_block(ConstBuffer from, MutableBuffer to) override {
