@@ -45,8 +45,10 @@ void report(benchmark::State& state, const ReshardPlan& plan) {
   state.counters["messages"] = static_cast<double>(plan.messages.size());
   state.counters["pieces"] = static_cast<double>(plan.pieces.size());
   state.counters["rounds"] = std::accumulate(plan.rounds.begin(), plan.rounds.end(), 0);
-  state.counters["crossed_per_element"] =
-      static_cast<double>(plan.crossed.value()) / (2.0 * static_cast<double>(plan.from.count()));
+  Bytes moved(0);
+  for (const ReshardMessage& message : plan.messages) moved += message.size;
+  state.counters["moved_per_element"] =
+      static_cast<double>(moved.value()) / (2.0 * static_cast<double>(plan.from.count()));
 }
 
 void plan_between(benchmark::State& state, Side from, Side to, GradientKind kind) {

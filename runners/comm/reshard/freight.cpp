@@ -67,31 +67,24 @@ RankPlaces::RankPlaces(const ReshardConfig& config, std::span<const Layout* cons
   card_.assign(ranks, 0);
   share_.assign(ranks, 1.0);
 
-  ProblemList problems;
-  if (!config.cards.empty() && config.cards.size() < ranks)
-    problems.add(fmt::format("network cards for {} ranks", config.cards.size()),
-                 fmt::format("there are {}", ranks), "Name one for each rank, or none.");
-  problems.throw_if_any();
-
   if (config.clusters.clusters.empty()) {
     RankCluster all{"", used, {}};
-    place(all, 0, config);
+    place(all, 0);
   }
   for (std::size_t i = 0; i < config.clusters.clusters.size(); ++i)
-    place(config.clusters.clusters[i], i, config);
+    place(config.clusters.clusters[i], i);
+  ProblemList problems;
   for (const RankId rank : used)
     if (cluster(rank) == nowhere)
       problems.add(fmt::format("rank {} is in no cluster", rank.value()), "a layout names it");
   problems.throw_if_any();
 }
 
-void RankPlaces::place(const RankCluster& cluster, std::size_t number,
-                       const ReshardConfig& config) {
+void RankPlaces::place(const RankCluster& cluster, std::size_t number) {
   for (const RankId rank : cluster.ranks) {
     cluster_[index(rank)] = number;
     const Bridge* bridge = bridge_of(cluster, rank);
     std::string card = bridge ? bridge->card : "";
-    if (!config.cards.empty()) card = config.cards[index(rank)];
     share_[index(rank)] = share_of(cluster, card);
     if (card.empty())
       card = cluster.label.empty() ? fmt::format("cluster {}", number) : cluster.label;
@@ -109,7 +102,7 @@ std::size_t RankPlaces::card_number(const std::string& name) {
 FreightList::FreightList(const RankPlaces& places, DataType type)
     : places_(places), element_bytes_(static_cast<double>(size_of(type))) {
   for (Load* load : {&sent_, &received_}) {
-    load->by_card.assign(places.card_names().size(), 0);
+    load->by_card.assign(places.cards(), 0);
     load->by_rank.assign(places.ranks(), 0);
   }
 }

@@ -25,11 +25,11 @@ class RankPlaces {
   /// The rank's card's share of its cluster's bandwidth.
   double share(RankId rank) const { return share_[index(rank)]; }
   std::size_t ranks() const { return cluster_.size(); }
-  const std::vector<std::string>& card_names() const { return names_; }
+  std::size_t cards() const { return names_.size(); }
 
  private:
   static std::size_t index(RankId rank) { return rank.index(); }
-  void place(const RankCluster& cluster, std::size_t number, const ReshardConfig& config);
+  void place(const RankCluster& cluster, std::size_t number);
   std::size_t card_number(const std::string& name);
 
   std::vector<std::size_t> cluster_, card_;

@@ -38,7 +38,7 @@ void reshard(Communicator& group, const ReshardPlan& plan, ConstBuffer source, M
              int tag = 0);
 
 /// The prepared reshards of one rank, found again by equal layouts and configuration (type,
-/// clusters, cards), which are compared in full. It keeps the most recently used ones. Every rank
+/// clusters), which are compared in full. It keeps the most recently used ones. Every rank
 /// plans for itself: nothing is exchanged.
 ///
 /// Nothing in the suite uses this yet: it is here for models of several components, whose layouts

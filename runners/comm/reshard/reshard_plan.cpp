@@ -12,20 +12,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
 #include <tuple>
 
 #include "metrics/base/error.hpp"
-#include "metrics/base/name_table.hpp"
 #include "runners/comm/reshard/freight.hpp"
 
 namespace heteroperf {
 namespace {
-
-constexpr Named<ReshardStage> stage_names[] = {{ReshardStage::sum_inside, "sum_inside"},
-                                               {ReshardStage::sum_across, "sum_across"},
-                                               {ReshardStage::deliver, "deliver"},
-                                               {ReshardStage::forward, "forward"}};
 
 /// The overlap of two parts of one dimension.
 struct Overlap {
@@ -144,27 +137,6 @@ void assign_rounds(ReshardPlan& plan) {
                    });
 }
 
-/// Adds up the bytes between ranks, clusters and cards.
-void tally(const RankPlaces& places, ReshardPlan& plan) {
-  for (const std::string& name : places.card_names())
-    plan.cards.push_back({name, Bytes(0), Bytes(0)});
-  std::map<std::pair<std::size_t, std::size_t>, ClusterTraffic> traffic;
-  for (const ReshardMessage& message : plan.messages) {
-    plan.moved += message.size;
-    const std::size_t from = places.cluster(message.from), to = places.cluster(message.to);
-    if (from == to) continue;
-    plan.crossed += message.size;
-    plan.cards[places.card(message.from)].sent += message.size;
-    plan.cards[places.card(message.to)].received += message.size;
-    ClusterTraffic& pair = traffic[{from, to}];
-    pair.from = from;
-    pair.to = to;
-    pair.size += message.size;
-    ++pair.messages;
-  }
-  for (const auto& [ignored, pair] : traffic) plan.clusters.push_back(pair);
-}
-
 std::int64_t smallest_slice(const ReshardConfig& config) {
   return static_cast<std::int64_t>(config.smallest_slice.value() / size_of(config.type));
 }
@@ -174,7 +146,7 @@ ReshardPlan make_plan(const Layout& from, const Layout& to, const ReshardConfig&
   check_shapes(from, to);
   const std::array<const Layout*, 2> layouts{&from, &to};
   const RankPlaces places(config, layouts);
-  ReshardPlan plan{from, to, sources, config, {}, {}, {}, {}, {}, {}, {}, {}, {}};
+  ReshardPlan plan{from, to, sources, config, {}, {}, {}, {}, {}};
 
   std::vector<Shipment> shipments = intersect(from, to);
   FreightList list(places, config.type);
@@ -185,13 +157,10 @@ ReshardPlan make_plan(const Layout& from, const Layout& to, const ReshardConfig&
 
   merge(list.freight(), plan);
   assign_rounds(plan);
-  tally(places, plan);
   return plan;
 }
 
 }  // namespace
-
-const char* to_string(ReshardStage stage) { return name_of(stage_names, stage); }
 
 ReshardPlan plan_reshard(const Layout& from, const Layout& to, const ReshardConfig& config) {
   return make_plan(from, to, config, GradientKind::replicate);

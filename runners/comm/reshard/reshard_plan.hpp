@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "metrics/base/id.hpp"
@@ -17,8 +16,7 @@ namespace heteroperf {
 enum class GradientKind { replicate, partial };
 
 struct ReshardConfig {
-  RankClusters clusters;           ///< they cover all ranks; none: all in one
-  std::vector<std::string> cards;  ///< by rank, the card it sends over; none: by clusters' bridges
+  RankClusters clusters;  ///< they cover all ranks; none: all in one
   DataType type = DataType::f32;
   Bytes smallest_slice{16384};  ///< a box is not cut into slices smaller than this
   friend bool operator==(const ReshardConfig&, const ReshardConfig&) = default;
@@ -33,7 +31,6 @@ enum class ReshardStage {
   forward,     ///< inside a cluster, values reach the ranks that still lack them
 };
 constexpr std::size_t reshard_stages = 4;
-const char* to_string(ReshardStage stage);
 
 /// The memory in which a rank finds or puts a box: its source tensor, its result, or the block of a
 /// Sum.
@@ -83,21 +80,6 @@ struct LocalCopy {
   friend bool operator==(const LocalCopy&, const LocalCopy&) = default;
 };
 
-/// The bytes that cross from one cluster to another, by index into the configured clusters.
-struct ClusterTraffic {
-  std::size_t from = 0, to = 0;
-  Bytes size{0};
-  int messages = 0;
-  friend bool operator==(const ClusterTraffic&, const ClusterTraffic&) = default;
-};
-
-/// The bytes that a network card sends to and receives from other clusters.
-struct CardTraffic {
-  std::string card;  ///< its cluster's label where the card is not named
-  Bytes sent{0}, received{0};
-  friend bool operator==(const CardTraffic&, const CardTraffic&) = default;
-};
-
 /// A plan says who sends which box to whom so that a tensor that is spread over ranks as `from`
 /// becomes spread as `to`. It is a pure value, equal on all ranks.
 struct ReshardPlan {
@@ -110,18 +92,13 @@ struct ReshardPlan {
   std::vector<Piece> pieces;
   std::vector<Sum> sums;  ///< each after the sums that it adds
   std::array<int, reshard_stages> rounds{};
-
-  std::vector<ClusterTraffic> clusters;
-  std::vector<CardTraffic> cards;
-  Bytes moved{0};    ///< between ranks
-  Bytes crossed{0};  ///< the part of `moved` that crosses between clusters
   friend bool operator==(const ReshardPlan&, const ReshardPlan&) = default;
 };
 
 /// Every rank of `to` gets each element that it lacks exactly once; a cluster without the element
 /// gets it exactly once from outside. Among replicas the owner of a box balances first the network
 /// cards, then the ranks. Throws UserError with everything wrong: different shapes, ranks that are
-/// in no cluster, fewer cards than ranks.
+/// in no cluster.
 ReshardPlan plan_reshard(const Layout& from, const Layout& to, const ReshardConfig& config);
 
 /// The same where the holders of a tile of `from` have summands: every rank of `to` gets their

@@ -4,8 +4,12 @@
 
 namespace heteroperf {
 
-/// Rounds without conflict, one message per pair and stage, tallies that add up, and no more bytes
+/// Rounds without conflict, one message per pair and stage that holds its pieces, and no more bytes
 /// than a count element by element allows.
 void expect_sound(const ReshardPlan& plan, int ranks);
+
+/// The bytes between ranks, and those of them that cross between clusters.
+Bytes moved(const ReshardPlan& plan);
+Bytes crossed(const ReshardPlan& plan);
 
 }  // namespace heteroperf
