@@ -88,21 +88,21 @@ RelayTerms terms_of(const RelayConfig& config, std::size_t size) {
   return terms;
 }
 
-enum class Side { sender, receiver };
+enum class RelaySide { sender, receiver };
 
 /// Tells the peer this side's terms and hears the peer's. A receiver learns the tags for data and
 /// reply from the sender's terms, and answers then.
 class Handshake {
  public:
   Handshake(Communicator& group, RankId peer, const RelayTags& tags, const RelayTerms& proposed,
-            Side side)
+            RelaySide side)
       : group_(group),
         peer_(peer),
         tags_(tags),
         proposed_(proposed),
         side_(side),
         out_{proposed.bytes, proposed.chunk, proposed.slots, tags.data, tags.reply} {
-    const bool sends = side == Side::sender;
+    const bool sends = side == RelaySide::sender;
     receiving_ =
         group.start_receive(std::span<std::int64_t>(in_), peer, sends ? tags.reply : tags.terms);
     if (sends) sending_ = group.start_send(std::span<const std::int64_t>(out_), peer, tags.terms);
@@ -118,7 +118,7 @@ class Handshake {
       sending_ = group_.start_send(std::span<const std::int64_t>(out_), peer_, tags_.reply);
     }
     if (!sending_->test()) return std::nullopt;
-    const bool receives = side_ == Side::receiver;
+    const bool receives = side_ == RelaySide::receiver;
     const RelayTerms heard{in_[0], in_[1], in_[2]};
     if (heard.bytes != proposed_.bytes) {
       throw Error(
@@ -140,7 +140,7 @@ class Handshake {
   const RankId peer_;
   RelayTags tags_;
   const RelayTerms proposed_;
-  const Side side_;
+  const RelaySide side_;
   /// Bytes, chunk, slots, data tag, reply tag.
   std::array<std::int64_t, 5> out_, in_{};
   std::unique_ptr<Transfer> sending_, receiving_;
@@ -149,7 +149,8 @@ class Handshake {
 /// One side of a message between devices. It goes as far as it can without waiting.
 class RelayEnd {
  public:
-  RelayEnd(const RelayPlace& place, DeviceBytes values, RankId peer, SlotMemory& slots, Side side)
+  RelayEnd(const RelayPlace& place, DeviceBytes values, RankId peer, SlotMemory& slots,
+           RelaySide side)
       : place_(place),
         values_(values),
         peer_(peer),
@@ -217,7 +218,7 @@ class RelayEnd {
 class RelaySender final : public RelayEnd {
  public:
   RelaySender(const RelayPlace& place, DeviceBytes values, RankId to, SlotMemory& slots)
-      : RelayEnd(place, values, to, slots, Side::sender) {}
+      : RelayEnd(place, values, to, slots, RelaySide::sender) {}
 
   bool finished() const override { return agreed_ && left_ == chunks_ && !credit_transfer_; }
   bool announced() const override { return handshake_ || sent_ > 0; }
@@ -287,7 +288,7 @@ class RelayReceiver final : public RelayEnd {
  public:
   RelayReceiver(const RelayPlace& place, DeviceBytes values, RankId from, SlotMemory& slots,
                 SlotMemory& local_slots, std::optional<RelayAddition> addition)
-      : RelayEnd(place, values, from, slots, Side::receiver),
+      : RelayEnd(place, values, from, slots, RelaySide::receiver),
         local_slots_(local_slots),
         addition_(addition) {}
 
