@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "metrics/statistics.hpp"
-#include "runners/comm/mpi/mpi_backend.hpp"
 #include "runners/comm/world.hpp"
 
 namespace heteroperf {
@@ -150,11 +149,7 @@ void print(const Settings& settings, const char* name, std::size_t bytes, std::s
 void measure(const Settings& settings, Communicator& comm) {
   const auto ranks = static_cast<std::size_t>(comm.size());
   const bool speaks = comm.rank() == RankId(0);
-  if (const auto* report = dynamic_cast<const PathReport*>(&comm); report && speaks) {
-    const char* names[] = {"messages", "shared_memory", "single_copy"};
-    std::fprintf(stderr, "path: %s (%s)\n", names[static_cast<int>(report->host_path())],
-                 report->path_reason().c_str());
-  }
+  if (speaks) std::fprintf(stderr, "path: %s\n", comm.path().c_str());
   if (speaks && !settings.json) {
     fmt::print("{:<15}{:>5}{:>12}{:>12}{:>12}{:>8}   95 % interval  least: ours, MPI\n",
                "operation", "ranks", "bytes", "ours us", "MPI us", "ratio");

@@ -12,15 +12,9 @@ struct MpiSettings {
   /// The size of the largest MPI message; transfers are cut. MPI counts elements in an int.
   std::size_t max_message_bytes = std::size_t{1} << 30;
   HostPath host_path = HostPath::single_copy;
-};
-
-/// A second interface of MPI communicators: Communicator::path() in parts.
-class PathReport {
- public:
-  virtual ~PathReport() = default;
-  virtual HostPath host_path() const = 0;
-  /// The reason for this path: "4 ranks on one host", "the ranks are on 2 hosts", …
-  virtual const std::string& path_reason() const = 0;
+  /// The ranks of a host share cores. Groups of a split inherit it, as a small group does not show
+  /// it.
+  bool crowded = false;
 };
 
 /// The calls that the MPI module offers to the program. The module is loaded on first use, so that

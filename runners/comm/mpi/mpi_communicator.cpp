@@ -47,9 +47,7 @@ class MpiTransfer final : public Transfer {
       return true;
     }
     if (code != MPI_SUCCESS) blame(code, *watch_, {&peer_, 1}, waited_);
-    if (const auto failure = watch_->failure_among({&peer_, 1})) {
-      throw PeerError(*failure, waited_.text());
-    }
+    check_peers(*watch_, {&peer_, 1}, waited_);
     return false;
   }
 
@@ -70,24 +68,19 @@ class MpiTransfer final : public Transfer {
   RequestBatch requests_;
 };
 
-/// `crowded` when the ranks of a host share cores. The groups of a split inherit it, because a
-/// small group alone does not show it.
-enum class Crowding { unknown, crowded };
-
-class MpiCommunicator final : public Communicator, public PathReport {
+class MpiCommunicator final : public Communicator {
  public:
   MpiCommunicator(MPI_Comm handle, std::vector<RankId> members, std::shared_ptr<PeerWatch> watch,
-                  const MpiSettings& settings, Crowding inherited)
+                  const MpiSettings& settings)
       : group_(handle, std::move(members), std::move(watch), settings.max_message_bytes),
         settings_(settings) {
     HostChoice choice =
         choose_host_path(group_, settings.host_path, shared_memory_bytes(group_.size()));
-    choice.crowded = choice.crowded || inherited == Crowding::crowded;
-    if (choice.crowded) crowding_ = Crowding::crowded;
-    path_ = choice.path;
-    path_reason_ = choice.reason;
-    collectives_ = path_ == HostPath::messages ? make_message_collectives(group_)
-                                               : make_shared_collectives(group_, std::move(choice));
+    settings_.crowded = choice.crowded = choice.crowded || settings.crowded;
+    path_ = fmt::format("{} ({})", value_name(choice.path), choice.reason);
+    collectives_ = choice.path == HostPath::messages
+                       ? make_message_collectives(group_)
+                       : make_shared_collectives(group_, std::move(choice));
   }
 
   RankId rank() const override { return RankId(group_.self()); }
@@ -100,11 +93,7 @@ class MpiCommunicator final : public Communicator, public PathReport {
     if (level >= MPI_THREAD_MULTIPLE) return {};
     return "this MPI library may be called by one thread at a time (no MPI_THREAD_MULTIPLE)";
   }
-  HostPath host_path() const override { return path_; }
-  const std::string& path_reason() const override { return path_reason_; }
-  std::string path() const override {
-    return std::string(to_string(path_)) + " (" + path_reason_ + ")";
-  }
+  std::string path() const override { return path_; }
 
   void all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) override {
     HETEROPERF_EXPECT(mine.count == result.count && mine.type == result.type);
@@ -222,13 +211,9 @@ class MpiCommunicator final : public Communicator, public PathReport {
         [made, colour = part.colour, key, handle = group_.handle()] {
           check_mpi(MPI_Comm_split(handle, colour, key, made.get()), "MPI_Comm_split");
         },
-        [this] {
-          if (const auto failure = group_.watch()->failure_among(group_.members())) {
-            throw PeerError(*failure, "split");
-          }
-        });
+        [&] { check_peers(*group_.watch(), group_.members(), call.waited); });
     return std::make_unique<MpiCommunicator>(*made, part.members(group_.members()), group_.watch(),
-                                             settings_, crowding_);
+                                             settings_);
   }
 
  private:
@@ -253,9 +238,7 @@ class MpiCommunicator final : public Communicator, public PathReport {
 
   MpiGroup group_;
   MpiSettings settings_;
-  HostPath path_ = HostPath::messages;
-  std::string path_reason_;
-  Crowding crowding_ = Crowding::unknown;
+  std::string path_;
   std::unique_ptr<MpiCollectives> collectives_;
   RequestBatch requests_, receives_;
   std::vector<RankId> awaited_;
@@ -266,8 +249,7 @@ class MpiCommunicator final : public Communicator, public PathReport {
 std::unique_ptr<Communicator> make_mpi_communicator(MPI_Comm handle, std::vector<RankId> members,
                                                     std::shared_ptr<PeerWatch> watch,
                                                     const MpiSettings& settings) {
-  return std::make_unique<MpiCommunicator>(handle, std::move(members), std::move(watch), settings,
-                                           Crowding::unknown);
+  return std::make_unique<MpiCommunicator>(handle, std::move(members), std::move(watch), settings);
 }
 
 }  // namespace heteroperf

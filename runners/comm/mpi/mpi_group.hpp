@@ -94,6 +94,9 @@ struct WaitedFor {
 /// is success.
 void check_mpi(int code, const std::string& operation);
 
+/// Throws PeerError when `watch` says that the wait for `awaited` is in vain.
+void check_peers(const PeerWatch& watch, std::span<const RankId> awaited, const WaitedFor& wait);
+
 /// Called when something broke during a wait. Throws PeerError if it becomes known within two
 /// seconds which rank broke.
 void await_failure_news(const PeerWatch& watch, std::span<const RankId> awaited,
@@ -161,8 +164,8 @@ class MpiGroup {
   mutable RequestBatch gathering_;
 };
 
-/// Makes a communicator of an MPI group, which is a PathReport, too. Takes over `handle` (not
-/// MPI_COMM_WORLD itself). `members` are the group's ranks in the world. Collective.
+/// Makes a communicator of an MPI group. Takes over `handle` (not MPI_COMM_WORLD itself). `members`
+/// are the group's ranks in the world. Collective.
 std::unique_ptr<Communicator> make_mpi_communicator(MPI_Comm handle, std::vector<RankId> members,
                                                     std::shared_ptr<PeerWatch> watch,
                                                     const MpiSettings& settings);

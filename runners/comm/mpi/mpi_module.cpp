@@ -92,9 +92,7 @@ class Backend final : public MpiBackend {
     run_blocking_call(
         [copy] { check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, copy.get()), "MPI_Comm_dup"); },
         [&] {
-          if (const auto failure = watch->failure_among(members)) {
-            throw PeerError(*failure, "joining the run");
-          }
+          check_peers(*watch, members, {"joining the run", {}});
         });
     return make_mpi_communicator(*copy, std::move(members), std::move(watch), settings);
   }

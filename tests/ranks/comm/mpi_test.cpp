@@ -4,8 +4,10 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <vector>
 
+#include "metrics/base/name_table.hpp"
 #include "runners/comm/mpi/mpi_backend.hpp"
 #include "runners/comm/mpi_launch.hpp"
 #include "runners/comm/world.hpp"
@@ -53,23 +55,23 @@ TEST(MpiWorld, KnowsItsPlace) {
   EXPECT_EQ(launched->size, joined_world().communicator->size());
 }
 
-const PathReport& path_of(const World& world) {
-  return dynamic_cast<const PathReport&>(*world.communicator);
+bool goes_by(const Communicator& group, HostPath path) {
+  return group.path().starts_with(std::string(value_name(path)) + " (");
 }
 
 TEST(MpiWorld, TheWayIsTheWidestAllowedAndHasAReason) {
-  if (joined_world().communicator->size() == 1) {
-    EXPECT_EQ(path_of(joined_world()).path_reason(), "one rank");
+  const Communicator& widest = *joined_world().communicator;
+  if (widest.size() == 1) {
+    EXPECT_EQ(widest.path(), "messages (one rank)");
     return;
   }
-  EXPECT_GE(path_of(joined_world()).host_path(), HostPath::shared_memory);
-  EXPECT_NE(path_of(joined_world()).path_reason().find("on one host"), std::string::npos);
+  EXPECT_FALSE(goes_by(widest, HostPath::messages));
+  EXPECT_NE(widest.path().find("on one host"), std::string::npos);
   for (HostPath path : {HostPath::messages, HostPath::shared_memory}) {
     const World world = another_world({.host_path = path});
-    EXPECT_EQ(path_of(world).host_path(), path);
-    EXPECT_NE(path_of(world).path_reason().find("as configured"), std::string::npos);
-    const auto group = world.communicator->split(0, 0);
-    EXPECT_EQ(dynamic_cast<const PathReport&>(*group).host_path(), path);
+    EXPECT_TRUE(goes_by(*world.communicator, path));
+    EXPECT_NE(world.communicator->path().find("as configured"), std::string::npos);
+    EXPECT_TRUE(goes_by(*world.communicator->split(0, 0), path));
   }
 }
 
@@ -79,7 +81,7 @@ TEST(MpiWorld, RanksAgreeOnTheWay) {
       joined_world().communicator->rank().value() + 1 == joined_world().communicator->size();
   const World world =
       another_world({.host_path = last ? HostPath::messages : HostPath::single_copy});
-  EXPECT_EQ(path_of(world).host_path(), HostPath::messages);
+  EXPECT_TRUE(goes_by(*world.communicator, HostPath::messages));
 }
 
 /// Small ones of all kinds, so that ranks run ahead of each other as far as they may.
@@ -140,7 +142,7 @@ TEST_P(Disagreement, IsNamedOnEveryRankOfAHost) {
   for (HostPath path : {HostPath::shared_memory, HostPath::single_copy}) {
     for (std::size_t n : {std::size_t{4}, std::size_t{20000}}) {
       World world = another_world({.host_path = path});
-      ASSERT_NE(path_of(world).host_path(), HostPath::messages) << path_of(world).path_reason();
+      ASSERT_FALSE(goes_by(*world.communicator, HostPath::messages)) << world.communicator->path();
       run_case(GetParam(), *world.communicator, n);
       joined_world().communicator->barrier();
     }
@@ -157,8 +159,7 @@ TEST(MpiWorld, TheWayFollowsTheHostIds) {
   setenv("HETEROPERF_HOST_ID", self == 0 ? "rack1" : "rack2", 1);
   const World world = another_world({.host_path = HostPath::single_copy});
   unsetenv("HETEROPERF_HOST_ID");
-  EXPECT_EQ(path_of(world).host_path(), HostPath::messages);
-  EXPECT_EQ(path_of(world).path_reason(), "the ranks are on 2 hosts");
+  EXPECT_EQ(world.communicator->path(), "messages (the ranks are on 2 hosts)");
 }
 
 /// A message of another size than its receiver awaits.
