@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "metrics/base/field_list.hpp"
 #include "metrics/base/name_table.hpp"
 #include "metrics/base/quantity.hpp"
 #include "metrics/ops.hpp"
@@ -23,6 +24,7 @@ struct HyperParameters {
   std::int64_t batch = 32;     ///< samples per rank and optimizer step
   double learning_rate = 0.1;  ///< peak of the recipe's schedule
   friend bool operator==(const HyperParameters&, const HyperParameters&) = default;
+  HETEROPERF_FIELDS(dropout, kernel, batch, learning_rate);
 };
 
 /// A candidate and its budget.
@@ -35,6 +37,7 @@ struct Trial {
   std::uint64_t seed = 0;   ///< seeds weights, shuffling and dropout masks
   std::uint64_t steps = 0;  ///< the trial trains until this many optimizer steps since its start
   std::uint32_t rung = 0;   ///< the rung whose milestone `steps` is
+  HETEROPERF_FIELDS(id, parent, morph, hyper, seed, steps, rung, graph);
 };
 
 enum class TrialState {
@@ -65,6 +68,7 @@ struct TrialReport {
     return {"fine", "diverged", "failed", "truncated"};
   }
   std::string reason;  ///< words for whatever is not fine
+  HETEROPERF_FIELDS(id, quality, loss, steps, health, reason);
 };
 
 /// The end of a trial.
@@ -79,10 +83,12 @@ struct TrialOutcome {
   std::string reason;  ///< says why the trial is not completed
   /// The quality and the loss at each milestone that was reached, rung 0 first.
   struct Milestone {
-    double quality = 0.0, loss = 0.0;
+    double quality = 0.0, loss = std::numeric_limits<double>::quiet_NaN();
     friend bool operator==(const Milestone&, const Milestone&) = default;
+    HETEROPERF_FIELDS(quality, loss);
   };
   std::vector<Milestone> milestones;
+  HETEROPERF_FIELDS(id, state, quality, loss, steps, ops, reason, milestones);
 };
 
 /// A trial of an earlier run. `outcome` is absent when that run ended before the trial did.

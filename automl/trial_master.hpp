@@ -25,6 +25,7 @@ enum class MasterClock {
 struct Assignment {
   std::optional<Trial> trial;
   std::string reason;
+  HETEROPERF_FIELDS(trial, reason);
 };
 
 /// The answer to a report.
@@ -33,6 +34,7 @@ struct Decision {
   std::optional<std::uint64_t> until_step;
   std::uint32_t rung = 0;               ///< the rung whose milestone `until_step` is
   std::optional<TrialOutcome> outcome;  ///< present where the trial is over
+  HETEROPERF_FIELDS(until_step, rung, outcome);
 };
 
 /// Callbacks that are called in the master's order of events, one call at a time.

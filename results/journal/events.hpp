@@ -4,12 +4,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <tuple>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "metrics/base/field_list.hpp"
 #include "metrics/base/name_table.hpp"
 #include "metrics/ops.hpp"
 
@@ -21,17 +20,9 @@ namespace heteroperf {
 /// All times are nanoseconds on rank 0's monotonic clock: whoever reports a step of another process
 /// or host translates its clock first. A group is a set of ranks that trains one model together.
 ///
-/// An event ends with the list of its fields, in the order in which they are written; a field's key
-/// is its name. The rank has no place in the list, since every line has it in front of its fields.
-/// Stored journals are read by these names, so a name is never changed or given to something else.
-/// A field that older journals lack is a std::optional, a text or a list: these may be absent, and
-/// anything else must be there. Enumerations are written by their `value_names`, which stay too.
-#define HETEROPERF_FIELDS(...) HETEROPERF_FIELDS_AS(#__VA_ARGS__, __VA_ARGS__)
-/// Lists fields whose keys are other words than their names.
-#define HETEROPERF_FIELDS_AS(names, ...)                \
-  auto fields() { return std::tie(__VA_ARGS__); }       \
-  auto fields() const { return std::tie(__VA_ARGS__); } \
-  static constexpr std::string_view field_names = names
+/// An event lists its fields without its rank, since every line has that in front of them. A field
+/// that older journals lack is a std::optional, a text or a list: these may be absent, and anything
+/// else must be there. Enumerations are written by their `value_names`, which stay as they are too.
 
 /// JSON text of one object or array, embedded in the line as it is (key order kept).
 struct JsonText {

@@ -24,11 +24,6 @@ namespace {
 
 template <class T>
 concept Enumeration = std::is_enum_v<T>;
-/// An object within a line has a list of fields of its own.
-template <class T>
-concept WithFields = requires {
-  T::field_names;
-};
 /// Fields of these types are left out where they are empty.
 template <class T>
 concept MayBeEmpty = requires(const T& value) {

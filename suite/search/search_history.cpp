@@ -28,8 +28,8 @@ Trial trial_of(const TrialEvent& event, const std::string& graph) {
   trial.parent = event.parent;
   trial.morph = event.morph;
   trial.graph = graph_from_text(graph, "trial graph");
-  trial.hyper =
-      hyper_parameters_from_json(nlohmann::ordered_json::parse(event.hyper_parameters.text));
+  trial.hyper = message_from_json<HyperParameters>(
+      nlohmann::ordered_json::parse(event.hyper_parameters.text), "hyper-parameters");
   trial.rung = event.rung;
   trial.steps = event.steps;
   return trial;

@@ -20,7 +20,7 @@ std::string to_text(const SearchQuestion& question) {
     return Json{{"group", request->group.value()}}.dump();
   }
   if (const auto* report = std::get_if<MilestoneReport>(&question)) {
-    return Json{{"group", report->group.value()}, {"report", trial_report_to_json(report->report)}}
+    return Json{{"group", report->group.value()}, {"report", message_to_json(report->report)}}
         .dump();
   }
   if (const auto* entry = std::get_if<MeasureEntry>(&question)) {
@@ -40,17 +40,17 @@ SearchQuestion search_question_from_text(const std::string& text) {
   }
   if (json.contains("measures")) return MeasureEntry{group};
   if (!json.contains("report")) return TrialRequest{group};
-  return MilestoneReport{group, trial_report_from_json(json.at("report"))};
+  return MilestoneReport{group, message_from_json<TrialReport>(json.at("report"), "trial report")};
 }
 
-std::string to_text(const Assignment& assignment) { return assignment_to_json(assignment).dump(); }
+std::string to_text(const Assignment& assignment) { return message_to_json(assignment).dump(); }
 Assignment assignment_from_text(const std::string& text) {
-  return assignment_from_json(Json::parse(text));
+  return message_from_json<Assignment>(Json::parse(text), "assignment");
 }
 
-std::string to_text(const Decision& decision) { return decision_to_json(decision).dump(); }
+std::string to_text(const Decision& decision) { return message_to_json(decision).dump(); }
 Decision decision_from_text(const std::string& text) {
-  return decision_from_json(Json::parse(text));
+  return message_from_json<Decision>(Json::parse(text), "decision");
 }
 
 std::string end_to_text(std::optional<std::int64_t> end_ns) {
@@ -60,6 +60,6 @@ std::optional<std::int64_t> end_from_text(const std::string& text) {
   return text.empty() ? std::nullopt : std::optional<std::int64_t>(std::stoll(text));
 }
 
-std::string to_text(const HyperParameters& hyper) { return hyper_parameters_to_json(hyper).dump(); }
+std::string to_text(const HyperParameters& hyper) { return message_to_json(hyper).dump(); }
 
 }  // namespace heteroperf
