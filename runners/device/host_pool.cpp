@@ -6,11 +6,9 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
-#include <fstream>
 #include <map>
 #include <mutex>
 #include <new>
-#include <string>
 #include <vector>
 
 // Every block of memory carries a header that names its account, so that any thread can free it. An
@@ -44,7 +42,6 @@ class MemoryAccount : public std::enable_shared_from_this<MemoryAccount> {
   static void release(void* data);
 
   MemoryUse use() const;
-  void reset_peak();
   void trim();
 
  private:
@@ -202,12 +199,6 @@ MemoryUse MemoryAccount::use() const {
   return use_;
 }
 
-void MemoryAccount::reset_peak() {
-  const std::lock_guard lock(mutex_);
-  use_.peak_bytes = use_.current_bytes;
-  drop_cached_above(footprint_limit() - use_.current_bytes);
-}
-
 void MemoryAccount::trim() {
   const std::lock_guard lock(mutex_);
   drop_cached_above(0);
@@ -258,7 +249,6 @@ void install_host_pool() {
 RankMemory::RankMemory() : account_(std::make_shared<MemoryAccount>()) { install_host_pool(); }
 
 MemoryUse RankMemory::use() const { return account_->use(); }
-void RankMemory::reset_peak() { account_->reset_peak(); }
 void RankMemory::trim() { account_->trim(); }
 
 MemoryScope::MemoryScope(const RankMemory& memory) : before_(bound_account) {
@@ -267,13 +257,5 @@ MemoryScope::MemoryScope(const RankMemory& memory) : before_(bound_account) {
 MemoryScope::~MemoryScope() { bound_account = before_; }
 
 MemoryUse process_account() { return shared_account().use(); }
-
-std::uint64_t process_peak_resident_bytes() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.rfind("VmHWM:", 0) == 0) return std::stoull(line.substr(6)) * 1024;
-  }
-  return 0;
-}
 
 }  // namespace heteroperf

@@ -34,8 +34,6 @@ class RankMemory {
   RankMemory();
 
   MemoryUse use() const;
-  /// Sets the peak to the memory in use now.
-  void reset_peak();
   /// Returns the cached blocks to the system.
   void trim();
 
@@ -62,9 +60,5 @@ void install_host_pool();
 
 /// Returns the memory of threads without a RankMemory.
 MemoryUse process_account();
-
-/// Returns the largest resident set of the process so far (VmHWM); 0 where the system does not
-/// tell.
-std::uint64_t process_peak_resident_bytes();
 
 }  // namespace heteroperf

@@ -136,7 +136,6 @@ struct MemoryReport {
   /// High-water mark of this rank's tensors (c10 allocator); on a device those in its memory.
   std::uint64_t peak_bytes = 0;
   std::uint64_t current_bytes = 0;
-  std::uint64_t process_peak_resident_bytes = 0;  ///< VmHWM, all ranks of this process together
 };
 
 /// A model in training on one group of ranks, by a plan: every rank runs its program of the plan's

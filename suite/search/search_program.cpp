@@ -26,7 +26,6 @@
 #include "runners/comm/communicator.hpp"
 #include "runners/plan/even_plan.hpp"
 #include "suite/ranks/rank_messages.hpp"
-#include "suite/search/search_messages_json.hpp"
 #include "suite/training/group_trainer.hpp"
 #include "suite/training/measure_phases.hpp"
 

@@ -2,7 +2,7 @@
 // that change together, and their values. A point is one combination of the axes' values, and every
 // point is run `--repeat` times. All points are checked as configurations of runs before the first
 // run starts, because a sweep may take days.
-#include "suite/sweep/sweep_request.hpp"
+#include "suite/sweep/sweep_session.hpp"
 
 #include <fmt/format.h>
 

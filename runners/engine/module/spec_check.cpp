@@ -13,29 +13,13 @@
 namespace heteroperf {
 namespace {
 
-void check_counts(const TrainingSpec& spec, ProblemList& problems) {
-  const auto positive = [&](const char* what, std::int64_t value) {
-    if (value < 1) problems.add(fmt::format("{} is {}", what, value), "it must be at least 1");
-  };
-  positive("the number of threads per rank", spec.threads);
-  if (!(spec.recipe.learning_rate >= 0)) {
-    problems.add(fmt::format("the learning rate is {}", spec.recipe.learning_rate),
-                 "it must be a number of at least 0");
-  }
-}
-
 /// Makes every operator once: an operator knows best what it refuses.
 void check_operators(const TrainingSpec& spec, ProblemList& problems) {
   const std::vector<Node>& nodes = spec.graph.nodes();
   for (std::size_t n = 0; n < nodes.size(); ++n) {
     if (std::holds_alternative<Input>(nodes[n].attributes)) continue;
-    try {
-      make_operator(spec.graph, NodeId(n), scalar_type(spec.precision));
-    } catch (const UserError& error) {
-      for (const Problem& problem : error.problems()) {
-        problems.add(problem.problem, problem.why, problem.suggestion);
-      }
-    }
+    collect_problems(problems,
+                     [&] { make_operator(spec.graph, NodeId(n), scalar_type(spec.precision)); });
   }
 }
 
@@ -54,14 +38,10 @@ std::string describe(const SampleSpec& s) {
                                      : fmt::format("sequences of {} tokens", s.length);
 }
 
-SampleSpec wanted_sample(const Input& input) {
-  return {input.kind, input.channels, input.height, input.width, input.length, 0};
-}
-
 /// The model was built for one shape of a sample.
 void check_sample(const TrainingSpec& spec, ProblemList& problems) {
-  const Node& node = spec.graph.node(spec.graph.input());
-  const SampleSpec wanted = wanted_sample(std::get<Input>(node.attributes));
+  const auto& input = std::get<Input>(spec.graph.node(spec.graph.input()).attributes);
+  const SampleSpec wanted{input.kind, input.channels, input.height, input.width, input.length, 0};
   SampleSpec given = spec.data->spec();
   given.classes = 0;
   if (given == wanted) return;
@@ -106,10 +86,6 @@ void check_plan_ranks(const TrainingSpec& spec, int ranks, ProblemList& problems
 
 /// Every rank needs a sample of its own.
 void check_data(const TrainingSpec& spec, int ranks, ProblemList& problems) {
-  if (!spec.data) {
-    problems.add("there are no data to train on");
-    return;
-  }
   check_sample(spec, problems);
   check_classes(spec, problems);
   const std::uint64_t samples = spec.data->size(Split::train);
@@ -123,15 +99,9 @@ void check_data(const TrainingSpec& spec, int ranks, ProblemList& problems) {
 
 void check_training_spec(const TrainingSpec& spec, int ranks) {
   ProblemList problems;
-  check_counts(spec, problems);
   check_device(spec, problems);
-  try {
-    spec.graph.loss();
-    spec.graph.input();
-  } catch (const UserError& error) {
-    for (const Problem& p : error.problems()) problems.add(p.problem, p.why, p.suggestion);
-    problems.throw_if_any();
-  }
+  spec.graph.loss();
+  spec.graph.input();
   check_operators(spec, problems);
   check_uses(spec, problems);
   check_plan_ranks(spec, ranks, problems);

@@ -144,7 +144,7 @@ EvaluationReport PlanSession::evaluate(std::uint64_t samples, std::uint64_t firs
 // On a device the tensors lie in its memory; the host's account would miss them.
 MemoryReport PlanSession::memory() const {
   const MemoryUse use = spec_.gpu ? accelerator_->memory(*spec_.gpu) : memory_.use();
-  return {use.peak_bytes, use.current_bytes, process_peak_resident_bytes()};
+  return {use.peak_bytes, use.current_bytes};
 }
 
 std::vector<TensorPiece> PlanSession::pieces(std::span<const ArenaRange> ranges,

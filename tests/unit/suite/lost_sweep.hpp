@@ -9,7 +9,7 @@
 #include "metrics/base/error.hpp"
 #include "results/sweep/sweep_index.hpp"
 #include "suite/sweep/sweep_folder.hpp"
-#include "suite/sweep/sweep_request.hpp"
+#include "suite/sweep/sweep_session.hpp"
 #include "tests/unit/results/stored_runs.hpp"
 
 namespace heteroperf {

@@ -6,7 +6,6 @@
 
 #include <filesystem>
 
-#include "suite/search/search_messages_json.hpp"
 #include "workloads/workload_factories.hpp"
 
 namespace heteroperf {

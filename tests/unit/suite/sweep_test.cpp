@@ -9,7 +9,6 @@
 
 #include "metrics/base/error.hpp"
 #include "results/scaling/sweep_report.hpp"
-#include "suite/sweep/sweep_request.hpp"
 #include "suite/sweep/sweep_session.hpp"
 #include "tests/unit/results/stored_runs.hpp"
 

@@ -138,16 +138,6 @@ TEST(HostPool, UsedAndCachedStayBelowThePeakAndAnEighth) {
   }
 }
 
-TEST(HostPool, ResettingThePeakStartsFromWhatIsInUse) {
-  RankMemory memory;
-  const MemoryScope scope(memory);
-  const at::Tensor kept = bytes(1000);
-  bytes(16 * mebibyte).reset();
-  memory.reset_peak();
-  EXPECT_EQ(memory.use().peak_bytes, 1000U);
-  EXPECT_LE(memory.use().cached_bytes, 4U * mebibyte + 200);
-}
-
 TEST(HostPool, RawMemoryIsChargedAndTheEmptyBlockMayBeFreed) {
   const RankMemory memory;
   const MemoryScope scope(memory);
@@ -202,12 +192,6 @@ TEST(HostPool, ThreadsFreeEachOthersBlocksWithoutLosingAny) {
   first.join();
   second.join();
   for (const RankMemory& memory : memories) EXPECT_EQ(memory.use().current_bytes, 0U);
-}
-
-TEST(HostPool, TellsTheProcessHighWaterMark) {
-  const at::Tensor touched =
-      at::zeros({32 * mebibyte}, at::TensorOptions().dtype(at::kByte)).add(1);
-  EXPECT_GE(process_peak_resident_bytes(), 32U * mebibyte);
 }
 
 }  // namespace

@@ -221,7 +221,6 @@ TEST(TrainingSession, MemoryDoesNotGrow) {
   EXPECT_EQ(late.current_bytes, early.current_bytes);
   EXPECT_EQ(late.peak_bytes, early.peak_bytes);
   EXPECT_GT(late.peak_bytes, late.current_bytes);
-  EXPECT_GT(late.process_peak_resident_bytes, 0U);
 }
 
 TEST(TrainingSession, TheLossOfNanoFallsOnGeneratedData) {
@@ -240,14 +239,13 @@ TEST(TrainingSession, TheLossOfNanoFallsOnGeneratedData) {
 TEST(TrainingSession, EveryReasonASpecCannotRunIsReported) {
   const auto alone = make_null_communicator();
   TrainingSpec spec = test::small_training(test::tiny_gpt());
-  spec.threads = 0;
   spec.data =
       std::make_shared<test::RandomSamples>(SampleSpec{InputKind::images, 3, 8, 8, 0, 100}, 0);
   try {
     start_training(spec, *alone);
     FAIL() << "accepted";
   } catch (const UserError& error) {
-    EXPECT_EQ(error.problems().size(), 5U) << error.what();
+    EXPECT_EQ(error.problems().size(), 4U) << error.what();
     EXPECT_NE(std::string(error.what()).find("3x8x8 images"), std::string::npos);
   }
 }
