@@ -17,6 +17,7 @@
 #include <cctype>
 #include <cmath>
 
+#include "metrics/base/name_table.hpp"
 #include "results/comparison/run_comparison.hpp"
 #include "results/gate/gate_report.hpp"
 #include "results/text/number_text.hpp"
@@ -38,16 +39,15 @@ std::string upper(std::string text) {
 
 /// "1 worse, 2 undecided of 6 metrics"; kinds without a metric are left out.
 std::string count_text(const GateReport& report) {
-  const std::size_t regressions = report.count(GateVerdict::regression);
-  const std::size_t improved = report.count(GateVerdict::improved);
-  const std::size_t open = report.count(GateVerdict::inconclusive);
+  constexpr std::pair<GateVerdict, const char*> count_words[] = {
+      {GateVerdict::regression, "worse"},
+      {GateVerdict::improved, "better"},
+      {GateVerdict::inconclusive, "undecided"}};
   std::string text;
-  const auto add = [&](std::size_t count, const char* what) {
-    if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, what);
-  };
-  add(regressions, "worse");
-  add(improved, "better");
-  add(open, "undecided");
+  for (const auto& [verdict, word] : count_words) {
+    const std::size_t count = report.count(verdict);
+    if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, word);
+  }
   return fmt::format("{} of {} metrics", text.empty() ? "0 changed" : text, report.metrics.size());
 }
 
@@ -115,11 +115,12 @@ Datum verdict_of(const GatedMetric& gated) {
       .judged(tones[static_cast<std::size_t>(gated.verdict)]);
 }
 
-/// Worse rows come first, then undecided and better ones.
-std::vector<const GatedMetric*> rows_that_matter(const GateReport& report) {
-  std::vector<const GatedMetric*> rows;
-  for (const GateVerdict verdict :
-       {GateVerdict::regression, GateVerdict::inconclusive, GateVerdict::improved}) {
+using Rows = std::vector<const GatedMetric*>;
+
+/// The metrics with these verdicts, one verdict after another.
+Rows rows_with(const GateReport& report, std::initializer_list<GateVerdict> verdicts) {
+  Rows rows;
+  for (const GateVerdict verdict : verdicts) {
     for (const GatedMetric& gated : report.metrics) {
       if (gated.verdict == verdict) rows.push_back(&gated);
     }
@@ -127,12 +128,10 @@ std::vector<const GatedMetric*> rows_that_matter(const GateReport& report) {
   return rows;
 }
 
-std::vector<const GatedMetric*> rows_that_pass(const GateReport& report) {
-  std::vector<const GatedMetric*> rows;
-  for (const GatedMetric& gated : report.metrics) {
-    if (gated.verdict == GateVerdict::pass) rows.push_back(&gated);
-  }
-  return rows;
+/// Worse rows come first, then undecided and better ones.
+Rows rows_that_matter(const GateReport& report) {
+  return rows_with(report,
+                   {GateVerdict::regression, GateVerdict::inconclusive, GateVerdict::improved});
 }
 
 /// Everything else there is to say, a sentence each: the error's problems, why it is inconclusive,
@@ -159,8 +158,7 @@ std::vector<std::string> gate_remarks(const GateReport& report) {
 // ---------------------------------------------------------------- tables
 
 /// The metrics in this order, with the columns that people or programs read.
-Table gated_table(const GateReport& report, const std::vector<const GatedMetric*>& rows,
-                  Audience audience) {
+Table gated_table(const GateReport& report, const Rows& rows, Audience audience) {
   using enum Audience;
   Table table{"metrics",
               "",
@@ -196,33 +194,19 @@ Table gated_table(const GateReport& report, const std::vector<const GatedMetric*
   return table;
 }
 
-std::vector<const GatedMetric*> all_rows(const GateReport& report) {
-  std::vector<const GatedMetric*> rows;
-  for (const GatedMetric& gated : report.metrics) rows.push_back(&gated);
-  return rows;
-}
-
 /// A half width of a difference of logarithms as the fraction by which the larger value exceeds.
 double fraction(double log_width) { return std::expm1(log_width); }
 
 /// The names of orders in the document; blocks are called "interleaved" there.
-const char* order_name(RunOrder order) {
-  switch (order) {
-    case RunOrder::blocks:
-      return "interleaved";
-    case RunOrder::lockstep:
-      return "lockstep";
-    case RunOrder::apart:
-      break;
-  }
-  return "apart";
-}
+constexpr Named<RunOrder> order_names[] = {{RunOrder::blocks, "interleaved"},
+                                           {RunOrder::lockstep, "lockstep"},
+                                           {RunOrder::apart, "apart"}};
 
 /// A control that was not measured has no numbers: they would be those of the gain.
 void add_facts(Document& document, const GateReport& report) {
   document.data("threshold", "loss that is a regression", Unit::fraction, report.threshold);
   document.data("blocks", "blocks, or pairs of processes", Unit::count, report.blocks);
-  document.data("order", "order of the runs", Unit::none, order_name(report.order));
+  document.data("order", "order of the runs", Unit::none, name_of(order_names, report.order));
   document.data("resolution", "smallest loss that could be seen", Unit::fraction,
                 report.resolution);
   if (report.lockstep) {
@@ -278,7 +262,7 @@ std::string markdown_differences(const GateReport& report) {
 
 /// The metrics that pass and those that were not gated.
 std::string folded(const GateReport& report) {
-  const auto passed = rows_that_pass(report);
+  const auto passed = rows_with(report, {GateVerdict::pass});
   std::string text;
   if (!passed.empty()) {
     text +=
@@ -293,37 +277,41 @@ std::string folded(const GateReport& report) {
 
 // ---------------------------------------------------------------- JUnit
 
-/// The element inside a test case; a null pointer where the test passes.
-const char* element_of(GateVerdict verdict) {
-  if (verdict == GateVerdict::regression) return "failure";
-  return verdict == GateVerdict::inconclusive ? "skipped" : nullptr;
+/// A test case with what it contains: nothing where the test passes.
+std::string test_case(const std::string& name, const std::string& content) {
+  const std::string head =
+      fmt::format("  <testcase classname=\"heteroperf.gate\" name=\"{}\"", html_text(name));
+  return content.empty() ? head + "/>\n"
+                         : fmt::format("{}>\n    {}/>\n  </testcase>\n", head, content);
 }
 
-std::string test_case(const GatedMetric& gated) {
-  const std::string head = fmt::format("  <testcase classname=\"heteroperf.gate\" name=\"{}\"",
-                                       html_text(gated.metric->name));
-  const char* const element = element_of(gated.verdict);
-  if (element == nullptr) return head + "/>\n";
+std::string with_message(const std::string& element, const std::string& message) {
+  return fmt::format("<{} message=\"{}\"", element, html_text(message));
+}
+
+/// A verdict as what its test case contains.
+std::string content_of(GateVerdict verdict, const std::string& message) {
+  if (verdict == GateVerdict::regression) return with_message("failure", message);
+  return verdict == GateVerdict::inconclusive ? with_message("skipped", message) : "";
+}
+
+std::string metric_case(const GatedMetric& gated) {
   const auto side = [&](const MetricValue& value) {
     return metric_datum(*gated.metric, gated.kind, value, gated.unit).shown;
   };
-  const std::string message =
-      html_text(fmt::format("{}: {} to {}, {}", verdict_of(gated).shown, side(gated.base),
-                            side(gated.head), change_of(gated)));
-  return fmt::format("{}>\n    <{} message=\"{}\"/>\n  </testcase>\n", head, element, message);
+  return test_case(
+      gated.metric->name,
+      content_of(gated.verdict, fmt::format("{}: {} to {}, {}", verdict_of(gated).shown,
+                                            side(gated.base), side(gated.head), change_of(gated))));
 }
 
 /// The verdict itself, so that a null control that alarms is seen too; or the error.
 std::string verdict_case(const GateReport& report) {
-  const std::string head = "  <testcase classname=\"heteroperf.gate\" name=\"verdict\"";
-  if (report.error) {
-    return fmt::format("{}>\n    <error type=\"{}\" message=\"{}\"/>\n  </testcase>\n", head,
-                       to_string(report.error->kind()), html_text(report.error->what()));
+  if (!report.error) {
+    return test_case("verdict", content_of(report.verdict, gate_headline(report)));
   }
-  const char* const element = element_of(report.verdict);
-  if (element == nullptr) return head + "/>\n";
-  return fmt::format("{}>\n    <{} message=\"{}\"/>\n  </testcase>\n", head, element,
-                     html_text(gate_headline(report)));
+  const std::string element = fmt::format("error type=\"{}\"", to_string(report.error->kind()));
+  return test_case("verdict", with_message(element, report.error->what()));
 }
 
 }  // namespace
@@ -337,9 +325,11 @@ Document gate_document(const GateReport& report) {
     document.data("verdict", "verdict", Unit::none, to_string(report.verdict));
   }
   add_facts(document, report);
-  document.table(gated_table(report, all_rows(report), Audience::programs));
+  Rows all;
+  for (const GatedMetric& gated : report.metrics) all.push_back(&gated);
+  document.table(gated_table(report, all, Audience::programs));
   auto rows = rows_that_matter(report);
-  for (const GatedMetric* gated : rows_that_pass(report)) rows.push_back(gated);
+  for (const GatedMetric* gated : rows_with(report, {GateVerdict::pass})) rows.push_back(gated);
   document.table(gated_table(report, rows, Audience::people));
   add_skipped(document, "gated", report.skipped);
   for (const std::string& remark : gate_remarks(report)) document.line(remark);
@@ -370,12 +360,9 @@ std::string gate_markdown_text(const GateReport& report) {
 
 std::string gate_junit_text(const GateReport& report) {
   std::string cases;
-  for (const GatedMetric& gated : report.metrics) cases += test_case(gated);
+  for (const GatedMetric& gated : report.metrics) cases += metric_case(gated);
   for (const SkippedMetric& metric : report.skipped) {
-    cases += fmt::format(
-        "  <testcase classname=\"heteroperf.gate\" name=\"{}\">\n    <skipped message=\"{}\"/>\n"
-        "  </testcase>\n",
-        html_text(metric.name), html_text(metric.reason));
+    cases += test_case(metric.name, with_message("skipped", metric.reason));
   }
   cases += verdict_case(report);
   // The verdict has a test case of its own, which counts like a metric.

@@ -31,6 +31,15 @@ constexpr Named<GateVerdict> gate_verdict_names[] = {{GateVerdict::pass, "pass"}
                                                      {GateVerdict::inconclusive, "inconclusive"},
                                                      {GateVerdict::regression, "regression"}};
 
+struct VerdictRow {
+  ChangeVerdict value;
+  GateVerdict gate;
+};
+constexpr VerdictRow verdict_rows[] = {{ChangeVerdict::regression, GateVerdict::regression},
+                                       {ChangeVerdict::improvement, GateVerdict::improved},
+                                       {ChangeVerdict::no_regression, GateVerdict::pass},
+                                       {ChangeVerdict::undecided, GateVerdict::inconclusive}};
+
 /// The metric of the runs that have it, in their order.
 std::vector<MetricValue> values_of(const RunSet& set, const RecordMetric& metric) {
   std::vector<MetricValue> values;
@@ -196,7 +205,8 @@ class GateJudge {
       if (gated.kind != MetricKind::statistical) continue;
       const Evidence& evidence = evidence_[next];
       gated.judgement = judged[next++];
-      gated.verdict = enough_ ? verdict_of(gated.judgement) : GateVerdict::inconclusive;
+      gated.verdict =
+          enough_ ? row_of(verdict_rows, gated.judgement.verdict).gate : GateVerdict::inconclusive;
       if (enough_ && gated.verdict == GateVerdict::inconclusive) {
         gated.more_blocks = blocks_to_settle(evidence, gated.judgement, rule_of_forecast());
       }
@@ -217,20 +227,6 @@ class GateJudge {
     SequentialRule rule = rules_.statistics;
     if (rules_.looks == GateLooks::once) rule.most_blocks = rule.fewest_blocks;
     return rule;
-  }
-
-  static GateVerdict verdict_of(const Judgement& judged) {
-    switch (judged.verdict) {
-      case ChangeVerdict::regression:
-        return GateVerdict::regression;
-      case ChangeVerdict::improvement:
-        return GateVerdict::improved;
-      case ChangeVerdict::no_regression:
-        return GateVerdict::pass;
-      case ChangeVerdict::undecided:
-        return GateVerdict::inconclusive;
-    }
-    return GateVerdict::inconclusive;
   }
 
   /// True when an exact metric is worse. No noise explains that, so it decides even where the null

@@ -24,12 +24,12 @@ struct KeyRow {
   RankKey value;
   const char *name, *metric;
 };
-constexpr KeyRow keys[] = {{RankKey::ops, "ops", "ops_per_second"},
-                           {RankKey::ops_per_device, "ops_per_device", "ops_per_second"},
-                           {RankKey::ops_per_peak, "ops_per_peak", "utilization"},
-                           {RankKey::ops_per_watt, "ops_per_watt", "ops_per_second"},
-                           {RankKey::regulated, "regulated", "regulated_score"},
-                           {RankKey::hsr, "hsr", "hsr"}};
+constexpr KeyRow rank_keys[] = {{RankKey::ops, "ops", "ops_per_second"},
+                                {RankKey::ops_per_device, "ops_per_device", "ops_per_second"},
+                                {RankKey::ops_per_peak, "ops_per_peak", "utilization"},
+                                {RankKey::ops_per_watt, "ops_per_watt", "ops_per_second"},
+                                {RankKey::regulated, "regulated", "regulated_score"},
+                                {RankKey::hsr, "hsr", "hsr"}};
 
 /// Every reason against a run; empty where it may be ranked.
 std::vector<std::string> why_excluded(const RunDigest& run,
@@ -113,9 +113,9 @@ class Sieve {
 
 }  // namespace
 
-RankKey parse_rank_key(const std::string& name) { return parse_name(keys, "order", name); }
-const char* metric_of(RankKey key) { return row_of(keys, key).metric; }
-const char* to_string(RankKey key) { return name_of(keys, key); }
+RankKey parse_rank_key(const std::string& name) { return parse_name(rank_keys, "order", name); }
+const char* metric_of(RankKey key) { return row_of(rank_keys, key).metric; }
+const char* to_string(RankKey key) { return name_of(rank_keys, key); }
 
 bool RankFilter::takes(const RunDigest& run, const AvailabilityTable& table) const {
   const bool mixed = run.devices.size() > 1;

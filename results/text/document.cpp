@@ -549,8 +549,11 @@ std::string html_table(const Table& table, const std::string& id) {
     const bool printed = table.rows_on_paper == 0 || row + table.rows_on_paper >= table.rows.size();
     text += printed ? "<tr>" : "<tr class=\"screen\">";
     for (const ShownColumn& column : columns) {
-      const std::string raw = raw_text(table.rows[row][column.place]), &cell = column.cells[row];
-      const bool says_more = !raw.empty() && raw != cell, number = !column.left || is_number(cell);
+      const Datum& value = table.rows[row][column.place];
+      const std::string raw = raw_text(value), &cell = column.cells[row];
+      const bool says_more = !raw.empty() && raw != cell;
+      const bool text_value = std::holds_alternative<std::string>(value.data);
+      const bool number = is_number(cell) || (!column.left && !text_value);
       const bool head = captioned && &column == &columns.front();
       text += fmt::format("<{}{}{}>{}</{}>",
                           head                      ? "th scope=\"row\""
