@@ -18,7 +18,6 @@
 #include "runners/comm/discovery/cost_probe.hpp"
 #include "runners/comm/hybrid/hybrid_communicator.hpp"
 #include "runners/comm/paced/paced_communicator.hpp"
-#include "runners/comm/selection/size_sweep.hpp"
 #include "runners/comm/world.hpp"
 
 namespace heteroperf {
@@ -160,22 +159,28 @@ class Bench {
     }};
   }
 
+  /// The slowest rank's times of every task in so many rounds.
+  std::vector<std::vector<double>> timed(const std::vector<TimedTask>& tasks, int rounds) {
+    std::vector<std::vector<double>> times(tasks.size());
+    for (int round = 0; round < rounds; ++round) {
+      const RoundTimes one = time_round(world_, tasks);
+      for (std::size_t t = 0; t < tasks.size(); ++t) times[t].push_back(one.slowest(t));
+    }
+    return times;
+  }
+
   /// Times of every task. Those that take three times as long as the best after three rounds are
   /// not repeated.
   std::vector<double> medians(std::vector<TimedTask> tasks) {
-    const Timings warm = time_interleaved(world_, tasks, 1);
+    const RoundTimes warm = time_round(world_, tasks);
     for (std::size_t t = 0; t < tasks.size(); ++t) {
-      const double call_s = warm.slowest(t).front();
+      const double call_s = warm.slowest(t);
       tasks[t].calls = static_cast<int>(std::clamp(1e-3 / call_s, 1.0, 100.0));
       tasks[t].untimed = call_s < 5e-3 ? 1 : 0;
     }
-    const Timings early = time_interleaved(world_, tasks, 3);
-    std::vector<std::vector<double>> times;
+    std::vector<std::vector<double>> times = timed(tasks, 3);
     double best = 1e30;
-    for (std::size_t t = 0; t < tasks.size(); ++t) {
-      times.push_back(early.slowest(t));
-      best = std::min(best, median(times.back()));
-    }
+    for (const auto& list : times) best = std::min(best, median(list));
     std::vector<TimedTask> fast;
     std::vector<std::size_t> which;
     for (std::size_t t = 0; t < tasks.size(); ++t) {
@@ -183,11 +188,9 @@ class Bench {
       fast.push_back(tasks[t]);
       which.push_back(t);
     }
-    if (rounds_ > 3) {
-      const Timings late = time_interleaved(world_, fast, rounds_ - 3);
-      for (std::size_t f = 0; f < fast.size(); ++f) {
-        for (const double s : late.slowest(f)) times[which[f]].push_back(s);
-      }
+    const auto late = timed(fast, rounds_ - 3);
+    for (std::size_t f = 0; f < fast.size(); ++f) {
+      for (const double s : late[f]) times[which[f]].push_back(s);
     }
     std::vector<double> result;
     for (const auto& list : times) result.push_back(median(list));

@@ -19,46 +19,6 @@ void convert_each(const From* from, To* to, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) to[i] = static_cast<To>(from[i]);
 }
 
-/// Divides before it rounds. `partial` and `result` may be the same memory.
-template <class Partial, class T>
-void divide_each(const Partial* partial, T* result, std::size_t count, Partial divisor) {
-  for (std::size_t i = 0; i < count; ++i) result[i] = static_cast<T>(partial[i] / divisor);
-}
-
-/// Divides values that already have the type of the result; bf16 and f16 divide in float32.
-void divide(MutableBuffer values, int ranks) {
-  with_type(values.type, [&](auto zero) {
-    using T = decltype(zero);
-    T* data = static_cast<T*>(values.data);
-    if constexpr (is_half<T>) {
-      for (std::size_t i = 0; i < values.count; ++i) {
-        data[i] = static_cast<T>(static_cast<float>(data[i]) / static_cast<float>(ranks));
-      }
-    } else if constexpr (std::is_same_v<T, std::uint8_t>) {
-      for (std::size_t i = 0; i < values.count; ++i) data[i] = static_cast<T>(data[i] / ranks);
-    } else {
-      divide_each(data, data, values.count, static_cast<T>(ranks));
-    }
-  });
-}
-
-/// Divides sums of a wider type and rounds them to the type of the result.
-void divide_and_round(ConstBuffer partial, MutableBuffer result, int ranks) {
-  with_type(result.type, [&](auto zero) {
-    using T = decltype(zero);
-    T* data = static_cast<T*>(result.data);
-    if constexpr (is_half<T>) {
-      HETEROPERF_EXPECT(partial.type == DataType::f32);
-      divide_each(static_cast<const float*>(partial.data), data, result.count,
-                  static_cast<float>(ranks));
-    } else if constexpr (std::is_integral_v<T>) {
-      HETEROPERF_EXPECT(partial.type == DataType::i64);
-      divide_each(static_cast<const std::int64_t*>(partial.data), data, result.count,
-                  static_cast<std::int64_t>(ranks));
-    }
-  });
-}
-
 }  // namespace
 
 DataType partial_type(DataType type, Reduction reduction) {
@@ -95,12 +55,23 @@ void convert(ConstBuffer from, MutableBuffer to) {
   });
 }
 
+/// An average is divided before it is rounded; bf16 and f16 divide in float32, integers in 64 bits.
 void finish(ConstBuffer partial, MutableBuffer result, Reduction reduction, int ranks) {
-  if (reduction == Reduction::average && partial.type != result.type) {
-    return divide_and_round(partial, result, ranks);
-  }
-  convert(partial, result);
-  if (reduction == Reduction::average) divide(result, ranks);
+  if (reduction != Reduction::average) return convert(partial, result);
+  with_type(result.type, [&](auto zero) {
+    using T = decltype(zero);
+    using Wide = std::conditional_t<is_half<T>, float,
+                                    std::conditional_t<std::is_integral_v<T>, std::int64_t, T>>;
+    const auto divide = [&](const auto* sums) {
+      T* const data = static_cast<T*>(result.data);
+      for (std::size_t i = 0; i < result.count; ++i) {
+        data[i] = static_cast<T>(static_cast<Wide>(sums[i]) / static_cast<Wide>(ranks));
+      }
+    };
+    if (partial.type == result.type) return divide(static_cast<const T*>(partial.data));
+    HETEROPERF_EXPECT(partial.type == data_type_of<Wide>());
+    divide(static_cast<const Wide*>(partial.data));
+  });
 }
 
 ConstBuffer widened(ConstBuffer input, Reduction reduction, Scratch& scratch) {
