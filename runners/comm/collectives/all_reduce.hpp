@@ -4,7 +4,6 @@
 
 #include "runners/comm/algorithm.hpp"
 #include "runners/comm/collectives/partial_sums.hpp"
-#include "runners/comm/collectives/scratch.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/comm/slice.hpp"
 

@@ -9,7 +9,6 @@
 #include "runners/comm/collectives/segment_bridge.hpp"
 
 #include "runners/comm/collectives/message_tags.hpp"
-#include "runners/comm/collectives/partial_sums.hpp"
 #include "runners/comm/element_types.hpp"
 #include "runners/comm/slice.hpp"
 

@@ -7,7 +7,7 @@
 
 #include "metrics/base/id.hpp"
 #include "metrics/base/quantity.hpp"
-#include "runners/comm/collectives/scratch.hpp"
+#include "runners/comm/collectives/partial_sums.hpp"
 #include "runners/comm/collectives/transfer_ring.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/comm/wire/wire_codec.hpp"

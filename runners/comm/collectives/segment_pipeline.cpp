@@ -18,7 +18,6 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/comm/collectives/message_tags.hpp"
-#include "runners/comm/collectives/partial_sums.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/comm/element_types.hpp"
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "runners/comm/collectives/scratch.hpp"
+#include "runners/comm/collectives/partial_sums.hpp"
 #include "runners/comm/collectives/segment_bridge.hpp"
 #include "runners/comm/communicator.hpp"
 

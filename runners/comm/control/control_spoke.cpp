@@ -18,6 +18,8 @@ namespace heteroperf {
 namespace {
 
 constexpr double connect_attempt_s = 3.0;
+/// The pauses between attempts to connect are twice as long each time.
+constexpr double first_pause_s = 0.02, longest_pause_s = 1.0;
 /// The time to wait for rank 0's echo of a failure: one round trip to a busy rank 0.
 constexpr double abort_echo_s = 1.0;
 
@@ -199,7 +201,7 @@ std::shared_ptr<TcpControl> open_control_spoke(RankId rank, int size, const Comm
                                                const std::string& address_text) {
   const ControlAddress address = ControlAddress::parse(address_text);
   const double deadline_s = monotonic_s() + std::max(config.timeout_s, connect_attempt_s);
-  RetryDelay delay;
+  double pause_s = first_pause_s;
   std::string tried;
   while (true) {
     tried.clear();
@@ -213,7 +215,8 @@ std::shared_ptr<TcpControl> open_control_spoke(RankId rank, int size, const Comm
     }
     const double rest_s = deadline_s - monotonic_s();
     if (rest_s <= 0) break;
-    std::this_thread::sleep_for(std::chrono::duration<double>(std::min(delay.next_s(), rest_s)));
+    std::this_thread::sleep_for(std::chrono::duration<double>(std::min(pause_s, rest_s)));
+    pause_s = std::min(2 * pause_s, longest_pause_s);
   }
   throw SystemError(fmt::format("rank {} cannot reach rank 0's control channel", rank.value()),
                     tried, "Allow TCP connections between the hosts of the run",

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -43,20 +42,6 @@ Descriptor connect_to(const std::string& address, std::uint16_t port, double tim
                       std::string& reason);
 /// True when `fd` has something to read (or has ended) within `timeout_s`.
 bool readable_within(const Descriptor& socket, double timeout_s);
-
-/// The pauses between attempts to connect: 20 ms, then twice as long each time, up to 1 s.
-class RetryDelay {
- public:
-  double next_s() {
-    const double delay_s = next_s_;
-    next_s_ = std::min(2 * next_s_, longest_s);
-    return delay_s;
-  }
-
- private:
-  static constexpr double longest_s = 1.0;
-  double next_s_ = 0.02;
-};
 
 /// Wakes a thread that polls fd(). Any thread may call signal().
 class WakeUp {

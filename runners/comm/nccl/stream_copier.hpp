@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "metrics/base/error.hpp"
 #include "runners/comm/buffer.hpp"
 #include "runners/comm/nccl/nccl_library.hpp"
 
@@ -33,10 +34,17 @@ class CopyStreams {
 
 /// Copies on two streams, one for each direction, with an event behind each copy. Staging memory is
 /// page-locked, so that copies run beside everything else.
+///
+/// Copies on one stream end in the order in which they start, but a read and a write do not wait
+/// for each other. An event recorded behind each copy tells when it has ended. Making an event is
+/// slow, so events of ended copies are kept and used again.
 class StreamCopier final : public DeviceCopier {
  public:
   explicit StreamCopier(std::shared_ptr<CopyStreams> streams) : streams_(std::move(streams)) {}
-  ~StreamCopier() override;
+  ~StreamCopier() override {
+    for (const auto& [ignored, event] : under_way_) streams_->destroy_event(event);
+    for (void* event : events_) streams_->destroy_event(event);
+  }
   StreamCopier(const StreamCopier&) = delete;
   StreamCopier& operator=(const StreamCopier&) = delete;
 
@@ -47,13 +55,39 @@ class StreamCopier final : public DeviceCopier {
   Ticket start_write(std::span<const std::byte> host, std::byte* device) override {
     return start(CopyStreams::Direction::to_device, device, host.data(), host.size());
   }
-  bool done(Ticket copy) override;
-  std::shared_ptr<std::byte[]> host_memory(std::size_t bytes) override;
+  bool done(Ticket copy) override {
+    const auto entry = under_way_.find(copy);
+    HETEROPERF_EXPECT(entry != under_way_.end());
+    const NcclStatus status = streams_->status(entry->second);
+    if (status.state == NcclStatus::State::failed) fail(status.text);
+    if (status.state == NcclStatus::State::in_progress) return false;
+    events_.push_back(entry->second);
+    under_way_.erase(entry);
+    return true;
+  }
+  std::shared_ptr<std::byte[]> host_memory(std::size_t bytes) override {
+    auto* const memory = static_cast<std::byte*>(streams_->pin(bytes > 0 ? bytes : 1));
+    return {memory, [streams = streams_](std::byte* pinned) { streams->unpin(pinned); }};
+  }
 
  private:
-  Ticket start(CopyStreams::Direction direction, void* to, const void* from, std::size_t bytes);
-  void* free_event();
-  [[noreturn]] void fail(const std::string& text) const;
+  Ticket start(CopyStreams::Direction direction, void* to, const void* from, std::size_t bytes) {
+    void* const event = free_event();
+    under_way_.emplace(next_, event);
+    const NcclStatus status = streams_->start(direction, to, from, bytes, event);
+    if (status.state == NcclStatus::State::failed) fail(status.text);
+    return next_++;
+  }
+  void* free_event() {
+    if (events_.empty()) return streams_->make_event();
+    void* const event = events_.back();
+    events_.pop_back();
+    return event;
+  }
+  [[noreturn]] void fail(const std::string& text) const {
+    throw SystemError("a copy between " + name() + " and the host failed", text,
+                      "nvidia-smi and the driver's log tell about the device.");
+  }
 
   std::shared_ptr<CopyStreams> streams_;
   std::map<Ticket, void*> under_way_;  ///< the events of the copies that have not ended

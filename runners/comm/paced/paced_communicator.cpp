@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <utility>
 
 #include "metrics/base/error.hpp"
 #include "runners/comm/collectives/all_reduce.hpp"
@@ -25,12 +26,8 @@ namespace {
 /// A rank that sleeps looks so often after its other messages.
 constexpr Instant look_after = 200000;
 
-/// The note that travels before every message.
-struct Note {
-  std::array<std::int64_t, 2> values{};
-  std::int64_t arrives() const { return values[0]; }
-  std::int64_t took() const { return values[1]; }
-};
+/// The note that travels before every message: its modelled arrival, and its time on the way.
+using Note = std::array<std::int64_t, 2>;
 
 class PacedTransfer;
 
@@ -79,7 +76,7 @@ class PacedTransfer final : public Transfer {
       payload_.reset();
     }
     sleep();
-    group_->state->waited(group_->timeline.waited(began, due_, host_now()), note_.took());
+    group_->state->waited(group_->timeline.waited(began, due_, host_now()), note_[1]);
     close();
   }
 
@@ -94,7 +91,7 @@ class PacedTransfer final : public Transfer {
     note_transfer_.reset();
     if (sender_) return;
     // The clock of another host says nothing here, so only the time on the way counts.
-    due_ = same_clock_ ? note_.arrives() : host_now() + note_.took();
+    due_ = same_clock_ ? note_[0] : host_now() + note_[1];
   }
   /// The transport below may need calls to make progress with this rank's other messages.
   void sleep() {
@@ -114,7 +111,7 @@ class PacedTransfer final : public Transfer {
   }
 
   std::shared_ptr<PacedGroup> group_;
-  Note note_;
+  Note note_{};
   std::unique_ptr<Transfer> note_transfer_, payload_;  ///< null once over
   Instant due_ = 0;
   bool sender_;
@@ -127,10 +124,10 @@ PacedTransfer::PacedTransfer(std::shared_ptr<PacedGroup> group, const Outgoing& 
   const Passage passage =
       group_->state->send(group_->timeline.now(host_now()), Bytes(message.values.bytes()),
                           group_->world_rank(message.to));
-  note_.values = {passage.arrives, passage.took()};
+  note_ = {passage.arrives, passage.took()};
   due_ = passage.leaves;
-  const std::span<const std::int64_t> note = note_.values;
-  note_transfer_ = group_->inner->start_send(note, message.to, message.tag);
+  note_transfer_ =
+      group_->inner->start_send(std::span(std::as_const(note_)), message.to, message.tag);
   payload_ = group_->inner->start_send(message.values, message.to, message.tag);
   open();
 }
@@ -138,7 +135,7 @@ PacedTransfer::PacedTransfer(std::shared_ptr<PacedGroup> group, const Outgoing& 
 PacedTransfer::PacedTransfer(std::shared_ptr<PacedGroup> group, const Incoming& message)
     : group_(std::move(group)), sender_(false) {
   same_clock_ = group_->state->same_clock(group_->world_rank(message.from));
-  note_transfer_ = group_->inner->start_receive(std::span(note_.values), message.from, message.tag);
+  note_transfer_ = group_->inner->start_receive(std::span(note_), message.from, message.tag);
   payload_ = group_->inner->start_receive(message.values, message.from, message.tag);
   open();
 }

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "runners/comm/collectives/scratch.hpp"
+#include "runners/comm/collectives/partial_sums.hpp"
 #include "runners/comm/element_types.hpp"
 #include "runners/comm/slice.hpp"
 #include "runners/comm/threads/thread_group.hpp"

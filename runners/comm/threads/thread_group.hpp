@@ -20,12 +20,7 @@
 
 namespace heteroperf {
 
-/// Has threads that wait and must look again when the world changes.
-class Wakeable {
- public:
-  virtual ~Wakeable() = default;
-  virtual void wake_everyone() = 0;
-};
+struct ThreadGroup;
 
 /// The state that all ranks of one process share: who failed, who has finished, who serves
 /// messages.
@@ -47,7 +42,7 @@ class ThreadWorld final : public PeerWatch {
   bool in_vain(std::span<const RankId> awaited) const;
 
   /// Adds a group that is woken when a rank fails or finishes.
-  void add(const std::shared_ptr<Wakeable>& group);
+  void add(const std::shared_ptr<ThreadGroup>& group);
 
  private:
   bool has_finished(RankId rank) const { return finished_[rank.index()].load(); }
@@ -58,7 +53,7 @@ class ThreadWorld final : public PeerWatch {
   std::atomic<int> finished_count_{0};
   int spins_;
   std::mutex groups_mutex_;
-  std::vector<std::weak_ptr<Wakeable>> groups_;
+  std::vector<std::weak_ptr<ThreadGroup>> groups_;
   MessageService service_;
 };
 
@@ -248,7 +243,7 @@ struct alignas(64) ThreadOffer {
 };
 
 /// The state that the members of one group share.
-struct ThreadGroup final : Wakeable {
+struct ThreadGroup {
   ThreadGroup(std::shared_ptr<ThreadWorld> the_world, std::vector<RankId> ranks)
       : world(std::move(the_world)),
         members(std::move(ranks)),
@@ -259,7 +254,7 @@ struct ThreadGroup final : Wakeable {
         meeting(members.size()) {}
 
   std::size_t size() const { return members.size(); }
-  void wake_everyone() override {
+  void wake_everyone() {
     for (WaitPoint& point : wait_points) point.wake();
   }
 

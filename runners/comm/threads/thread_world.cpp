@@ -139,7 +139,7 @@ std::optional<RankFailure> ThreadWorld::failure_among(std::span<const RankId> aw
   return std::nullopt;
 }
 
-void ThreadWorld::add(const std::shared_ptr<Wakeable>& group) {
+void ThreadWorld::add(const std::shared_ptr<ThreadGroup>& group) {
   std::lock_guard lock(groups_mutex_);
   std::erase_if(groups_, [](const auto& entry) { return entry.expired(); });
   groups_.push_back(group);
