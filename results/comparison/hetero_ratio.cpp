@@ -24,12 +24,8 @@
 namespace heteroperf {
 namespace {
 
-struct SharedField {
-  const char* name;
-  std::string RunDigest::*member;
-};
 /// Fields that every run of the mix and of the classes must share, by their names in the record.
-constexpr SharedField shared_fields[] = {
+constexpr std::pair<const char*, std::string RunDigest::*> shared_fields[] = {
     {"workload.name", &RunDigest::workload},
     {"workload.size", &RunDigest::size},
     {"workload.graph_hash", &RunDigest::graph_hash},
@@ -44,9 +40,7 @@ std::string samples_text(const RunDigest& run) {
 /// Threads of a rank of each class.
 std::map<std::string, std::uint64_t> threads_of(const RunDigest& run) {
   std::map<std::string, std::uint64_t> threads;
-  for (std::size_t i = 0; i < run.devices.size() && i < run.device_threads.size(); ++i) {
-    threads[run.devices[i].device_class] = run.device_threads[i];
-  }
+  for (const DeviceShare& share : run.devices) threads[share.device_class] = share.threads;
   return threads;
 }
 
@@ -58,9 +52,7 @@ void compare_fields(const RunDigest& mix, const RunDigest& run, std::vector<Prob
     problems.push_back(
         {name + " differs", fmt::format("{} in {}, {} in {}", a, mix.run_id, b, run.run_id), ""});
   };
-  for (const SharedField& field : shared_fields) {
-    differ(field.name, mix.*(field.member), run.*(field.member));
-  }
+  for (const auto& [name, member] : shared_fields) differ(name, mix.*member, run.*member);
   // Smaller steps, or fewer threads, make a class alone slower than it is in the mix.
   differ("workload.samples_per_step", samples_text(mix), samples_text(run));
   const auto in_mix = threads_of(mix);
@@ -93,9 +85,10 @@ void check_classes(const RunSet& mix, const std::vector<RunSet>& alone,
   std::map<std::string, std::uint64_t> sum;
   for (const RunSet& set : alone) {
     for (const RunDigest& run : set.runs) {
-      if (run.devices == set.runs.front().devices && run.class_counts().size() == 1) continue;
+      const auto counts = run.class_counts();
+      if (counts == set.runs.front().class_counts() && counts.size() == 1) continue;
       problems.push_back({run.run_id + " is no run of one class alone",
-                          "its devices are " + counts_text(run.class_counts()), ""});
+                          "its devices are " + counts_text(counts), ""});
     }
     for (const auto& [name, count] : set.runs.front().class_counts()) sum[name] += count;
   }
@@ -140,11 +133,8 @@ void check_gpus(const RunSet& mix, const std::vector<RunSet>& alone,
 
 /// The time of emulated devices is modelled, so their throughput is the one in modelled time.
 double throughput_of(const RunDigest& run) {
-  const auto& value = run.metric("throughput");
-  const std::optional<double> found = run.emulated ? run.modelled_samples_per_s
-                                      : value      ? value->number
-                                                   : std::nullopt;
-  if (found && *found > 0) return *found;
+  const auto rate = run.emulated ? run.modelled_samples_per_s : run.number("throughput");
+  if (rate && *rate > 0) return *rate;
   throw Error(ErrorKind::not_comparable,
               {{run.run_id + " has no throughput",
                 run.emulated ? "emulated devices need a prediction with their modelled time"

@@ -20,10 +20,10 @@ struct RecordMetric {
   Unit unit;  ///< of the throughput what the record says
   MetricKind kind;
   MetricDirection direction;
-  const char* pointer;           ///< in record.json; of a list its largest number
-  const char* interval_pointer;  ///< where its 95 % interval stands; may be empty
-  const char* family;            ///< its name in OpenMetrics without the unit; empty: not exported
-  const char* help;
+  const char* pointer;      ///< in record.json; of a list its largest number
+  const char* family = "";  ///< its name in OpenMetrics without the unit; empty: not exported
+  const char* help = "";
+  bool has_interval = false;  ///< its 95 % interval stands beside it as `ci95`
 };
 
 /// All of them, in the order in which they are exported.

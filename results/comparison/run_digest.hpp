@@ -22,7 +22,7 @@ struct KeyField {
 struct DeviceShare {
   std::string device_class;
   std::uint64_t count = 0;
-  friend bool operator==(const DeviceShare&, const DeviceShare&) = default;
+  std::uint64_t threads = 1;  ///< of a rank on such a device
 };
 
 /// The parts of one record that comparing, ranking and tracking need. `data_fingerprint` is that of
@@ -31,11 +31,10 @@ struct RunDigest {
   std::filesystem::path record;  ///< the file
   std::string run_id, created_utc, status, git_commit, program_version, reproduce;
   std::string workload, size, precision, graph_hash, data_fingerprint, unit, host;
-  std::uint64_t ranks = 0, threads = 1, seed = 0;
+  std::uint64_t ranks = 0, seed = 0;
   std::uint64_t nodes = 0;  ///< hosts of the ranks; 0: not recorded
   std::optional<std::uint64_t> samples_per_step;
   std::vector<DeviceShare> devices;
-  std::vector<std::uint64_t> device_threads;  ///< threads of a rank on each of `devices`
   std::uint64_t cores = 0;  ///< logical CPUs that its ranks may use, of all hosts; 0: not recorded
   /// Ranks by the model of their GPU as its driver names it; empty: none is recorded.
   std::map<std::string, std::uint64_t> gpus;

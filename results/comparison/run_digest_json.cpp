@@ -37,10 +37,11 @@ std::string text_at(const Json& json, const char* pointer) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-/// Intervals are stored as a pair, low before high.
-std::optional<Interval> interval_at(const Json& json, const char* pointer) {
-  const Json value = *pointer == '\0' ? Json() : value_at(json, pointer);
-  if (value.is_null()) return std::nullopt;
+/// Intervals are stored as a pair, low before high, beside their value.
+std::optional<Interval> interval_of(const Json& json, const RecordMetric& metric) {
+  const std::string place = metric.pointer;
+  const Json value = value_at(json, place.substr(0, place.rfind('/')) + "/ci95");
+  if (!metric.has_interval || value.is_null()) return std::nullopt;
   return Interval{value.at(0).get<double>(), value.at(1).get<double>()};
 }
 
@@ -67,7 +68,7 @@ std::optional<MetricValue> metric_at(const Json& record, const RecordMetric& met
                            : value.is_number_float() ? json_number(value.get<double>())
                                                      : value.dump();
   return MetricValue{text, metric.unit == Unit::none ? std::nullopt : number_of(text),
-                     interval_at(record, metric.interval_pointer)};
+                     interval_of(record, metric)};
 }
 
 /// True for a run that moved by turns with another one. Caches that it shares, and its pauses, make
@@ -196,10 +197,9 @@ void read_scale(const Json& record, RunDigest& digest) {
   read_hosts(record, digest);
   digest.emulated = scale.at("emulated").get<bool>();
   for (const Json& device : scale.at("devices")) {
-    digest.devices.push_back(
-        {device.at("class").get<std::string>(), whole_number<std::uint64_t>(device.at("count"))});
-    digest.threads = whole_number<std::uint64_t>(device.at("threads"));
-    digest.device_threads.push_back(digest.threads);
+    digest.devices.push_back({device.at("class").get<std::string>(),
+                              whole_number<std::uint64_t>(device.at("count")),
+                              whole_number<std::uint64_t>(device.at("threads"))});
   }
 }
 

@@ -57,13 +57,12 @@ RunEvidence of_blocks(const Logs& base, const Logs& head, double sign) {
     controls.push_back(block.control());
   }
   const LogRatio effect = paired_log_ratio(effects);
-  RunEvidence found;
-  found.evidence = {times(effect, sign), paired_log_ratio(controls), effects.size()};
-  found.controlled = true;
-  found.ratio = std::exp(effect.mean);
-  found.ratio_ci95 = exponential(
-      bootstrap_interval(effects, [](std::span<const double> drawn) { return mean(drawn); }));
-  return found;
+  const Interval drawn_again =
+      bootstrap_interval(effects, [](std::span<const double> drawn) { return mean(drawn); });
+  return {{times(effect, sign), paired_log_ratio(controls), effects.size()},
+          true,
+          std::exp(effect.mean),
+          exponential(drawn_again)};
 }
 
 /// The null control of runs that lie apart: the first half of each side's runs against the second,
@@ -84,27 +83,24 @@ LogRatio halves_of(const Logs& base, const Logs& head) {
 /// control is borrowed: a change of 0 with the spread of the effect, and marked as not measured.
 RunEvidence of_sides(const Logs& base, const Logs& head, double sign) {
   const LogRatio effect = unpaired_log_ratio(base, head);
-  RunEvidence found;
   const std::size_t runs = std::min(base.size(), head.size());
-  found.controlled = runs >= fewest_with_halves;
+  const bool controlled = runs >= fewest_with_halves;
   const LogRatio borrowed{0, effect.standard_error, effect.degrees};
-  found.evidence = {times(effect, sign), found.controlled ? halves_of(base, head) : borrowed, runs};
-  found.ratio = std::exp(effect.mean);
-  found.ratio_ci95 = exponential(effect.interval(interval_coverage));
-  return found;
+  return {{times(effect, sign), controlled ? halves_of(base, head) : borrowed, runs},
+          controlled,
+          std::exp(effect.mean),
+          exponential(effect.interval(interval_coverage))};
 }
 
 /// Turns measure the time of a step. Both programs do the same samples in a step, so a longer time
 /// is a loss of throughput by the same ratio.
 RunEvidence of_turns(const std::vector<TurnPair>& pairs) {
   const PairsEvidence turns = combine_pairs(pairs);
-  RunEvidence found;
-  found.evidence = {times(turns.effect, -1), turns.control, pairs.size()};
-  found.controlled = true;
-  const LogRatio& gain = found.evidence.gain;
-  found.ratio = std::exp(gain.mean);
-  found.ratio_ci95 = exponential(gain.interval(interval_coverage));
-  return found;
+  const LogRatio gain = times(turns.effect, -1);
+  return {{gain, turns.control, pairs.size()},
+          true,
+          std::exp(gain.mean),
+          exponential(gain.interval(interval_coverage))};
 }
 
 /// The order in which the sides ran, 'a' for base and 'b' for head; empty where runs of both sides

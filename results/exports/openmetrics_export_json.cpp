@@ -132,7 +132,8 @@ std::string openmetrics_export_text(const std::vector<ExportedRun>& runs) {
     if (*metric.family == '\0') continue;
     // The unit is the last part of the name, as the format wants.
     const std::string unit = family_unit(metric.unit);
-    const std::string name = metric.family + (unit.empty() ? "" : "_" + unit);
+    const std::string name =
+        std::string("heteroperf_") + metric.family + (unit.empty() ? "" : "_" + unit);
     std::string lines;
     for (const RunSamples& run : all) {
       const auto& value = run.digest.metric(metric.name);

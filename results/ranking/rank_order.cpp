@@ -51,10 +51,9 @@ std::string mixture_of(const RunDigest& run) {
   std::uint64_t common = 0;
   for (const DeviceShare& share : run.devices) common = std::gcd(common, share.count);
   std::vector<std::string> parts;
-  for (std::size_t i = 0; i < run.devices.size() && common > 0; ++i) {
-    const DeviceShare& share = run.devices[i];
-    parts.push_back(fmt::format("{} {} of {}", share.count / common, share.device_class,
-                                run.device_threads[i]));
+  for (const DeviceShare& share : run.devices) {
+    parts.push_back(fmt::format("{} {} of {}", common > 0 ? share.count / common : 0,
+                                share.device_class, share.threads));
   }
   std::sort(parts.begin(), parts.end());
   return fmt::format("{}", fmt::join(parts, ", "));

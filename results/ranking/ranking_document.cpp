@@ -155,7 +155,8 @@ void add_entry(const RankList& list, const RankEntry& entry, Table& table) {
              entry.power ? fmt::format("L{}", static_cast<int>(entry.power->level)) : Datum(),
              run.nodes > 0 ? Datum(run.nodes) : Datum(),
              entry.availability ? to_string(*entry.availability) : Datum(),
-             fmt::format("{}", fmt::join(run.device_threads, "+")),
+             joined(run.devices, "+",
+                    [](const DeviceShare& share) { return std::to_string(share.threads); }),
              words(run.leaf("/scale/transport")),
              words(run.leaf("/plan_summary")),
              to_string(entry.basis),
@@ -204,13 +205,10 @@ std::string runs_text(const RankEntry& entry) {
 }
 
 std::string scale_text(const RankEntry& entry) {
-  std::string text;
-  for (std::size_t i = 0; i < entry.run->devices.size(); ++i) {
-    const DeviceShare& share = entry.run->devices[i];
-    const std::uint64_t threads = entry.run->device_threads[i];
-    text += fmt::format("{}{} x {} of {}", text.empty() ? "" : " + ", share.count,
-                        share.device_class, counted(threads, "thread"));
-  }
+  const std::string text = joined(entry.run->devices, " + ", [](const DeviceShare& share) {
+    return fmt::format("{} x {} of {}", share.count, share.device_class,
+                       counted(share.threads, "thread"));
+  });
   return text + gpus_beside_classes(*entry.run);
 }
 

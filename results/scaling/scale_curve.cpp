@@ -18,6 +18,7 @@
 
 #include "metrics/log_ratio.hpp"
 #include "metrics/statistics.hpp"
+#include "results/text/number_text.hpp"
 
 namespace heteroperf {
 namespace {
@@ -99,10 +100,14 @@ std::vector<ScaleCurve> scale_curves(const std::vector<ScaleMember>& members) {
 }
 
 std::string threads_text(const RunDigest& run) {
-  std::vector<std::uint64_t> threads = run.device_threads;
-  const bool alike = std::count(threads.begin(), threads.end(), run.threads) == std::ssize(threads);
-  if (alike) return fmt::format("{}", run.threads);
-  return fmt::format("{}", fmt::join(threads, "+"));
+  const auto text_of = [](const DeviceShare& share) { return std::to_string(share.threads); };
+  const auto unlike = [&](const DeviceShare& share) {
+    return share.threads != run.devices.front().threads;
+  };
+  if (std::any_of(run.devices.begin(), run.devices.end(), unlike)) {
+    return joined(run.devices, "+", text_of);
+  }
+  return run.devices.empty() ? "1" : text_of(run.devices.front());
 }
 
 /// Ranks that share CPUs wait for each other, which looks like bad scaling; the text is the hint.
@@ -110,11 +115,9 @@ std::string threads_text(const RunDigest& run) {
 std::string crowding_text(const RunDigest& run) {
   if (run.emulated || run.cores == 0) return "";
   std::uint64_t threads = 0;
-  for (std::size_t i = 0; i < run.devices.size(); ++i) {
-    threads += run.devices[i].count * run.device_threads[i];
-  }
+  for (const DeviceShare& share : run.devices) threads += share.count * share.threads;
   if (threads <= run.cores) return "";
-  return fmt::format("{} threads on {} CPU{}", threads, run.cores, run.cores == 1 ? "" : "s");
+  return fmt::format("{} threads on {}", threads, counted(run.cores, "CPU"));
 }
 
 }  // namespace heteroperf

@@ -16,30 +16,26 @@
 
 namespace heteroperf {
 
-struct Sha256::Context {
-  EVP_MD_CTX* handle = EVP_MD_CTX_new();
-  Context() { start(); }
-  ~Context() { EVP_MD_CTX_free(handle); }
-  Context(const Context&) = delete;
-  Context& operator=(const Context&) = delete;
+namespace {
 
-  /// Begins a new hash; the same context serves any number of them.
-  void start() {
-    check(handle != nullptr && EVP_DigestInit_ex(handle, EVP_sha256(), nullptr) == 1);
-  }
-  /// A refusal of libcrypto is an error of the system, not of the input.
-  static void check(bool ok) {
-    if (!ok) throw SystemError("SHA-256 does not work", "libcrypto refused");
-  }
-};
+/// A refusal of libcrypto is an error of the system, not of the input.
+void check(bool ok) {
+  if (!ok) throw SystemError("SHA-256 does not work", "libcrypto refused");
+}
 
-Sha256::Sha256() : context_(std::make_unique<Context>()) {}
-Sha256::~Sha256() = default;
-Sha256::Sha256(Sha256&&) noexcept = default;
-Sha256& Sha256::operator=(Sha256&&) noexcept = default;
+/// Begins a new hash; the same context serves any number of them.
+void start(EVP_MD_CTX* context) {
+  check(context != nullptr && EVP_DigestInit_ex(context, EVP_sha256(), nullptr) == 1);
+}
+
+}  // namespace
+
+void Sha256::Release::operator()(evp_md_ctx_st* context) const { EVP_MD_CTX_free(context); }
+
+Sha256::Sha256() : context_(EVP_MD_CTX_new()) { start(context_.get()); }
 
 Sha256& Sha256::update(std::string_view bytes) {
-  Context::check(EVP_DigestUpdate(context_->handle, bytes.data(), bytes.size()) == 1);
+  check(EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()) == 1);
   return *this;
 }
 
@@ -47,13 +43,13 @@ Sha256& Sha256::update(std::string_view bytes) {
 std::string Sha256::finish() {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned int size = 0;
-  Context::check(EVP_DigestFinal_ex(context_->handle, digest.data(), &size) == 1);
+  check(EVP_DigestFinal_ex(context_.get(), digest.data(), &size) == 1);
   std::string hex;
   for (unsigned int i = 0; i < size; ++i) {
     hex += "0123456789abcdef"[digest[i] >> 4];
     hex += "0123456789abcdef"[digest[i] & 15];
   }
-  context_->start();
+  start(context_.get());
   return hex;
 }
 

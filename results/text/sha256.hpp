@@ -4,15 +4,14 @@
 #include <string>
 #include <string_view>
 
+struct evp_md_ctx_st;
+
 namespace heteroperf {
 
 /// Incremental SHA-256 (FIPS 180-4) over libcrypto.
 class Sha256 {
  public:
   Sha256();
-  ~Sha256();
-  Sha256(Sha256&&) noexcept;
-  Sha256& operator=(Sha256&&) noexcept;
 
   /// Adds bytes to those that are hashed; may be called any number of times.
   Sha256& update(std::string_view bytes);
@@ -20,8 +19,10 @@ class Sha256 {
   std::string finish();
 
  private:
-  struct Context;
-  std::unique_ptr<Context> context_;
+  struct Release {
+    void operator()(evp_md_ctx_st* context) const;
+  };
+  std::unique_ptr<evp_md_ctx_st, Release> context_;
 };
 
 /// Returns the hash of these bytes alone.

@@ -16,7 +16,6 @@
 #include "metrics/base/id.hpp"
 #include "metrics/base/strict_json.hpp"
 #include "results/text/document.hpp"
-#include "results/text/error_object_json.hpp"
 #include "runners/comm/element_types.hpp"
 
 namespace heteroperf {
@@ -262,7 +261,9 @@ std::string comm_json_text(const CommReport& report) {
   }
   if (report.failure) {
     json["failed_ranks"] = report.failed_ranks;
-    json["error"] = error_object(*report.failure);
+    Document problem{"heteroperf-comm"};
+    add_error(problem, *report.failure);
+    json["error"] = Json::parse(json_text(problem)).at("error");
   }
   return json.dump(2) + "\n";
 }

@@ -56,7 +56,7 @@ TEST_F(Comparing, ADigestHoldsWhatTheRecordSays) {
   EXPECT_TRUE(run.rankable);
   EXPECT_EQ(run.host, "node");
   EXPECT_EQ(run.seed, 42u);
-  EXPECT_EQ(run.devices, (std::vector<DeviceShare>{{"cpu", 2}}));
+  EXPECT_EQ(run.class_counts(), (std::map<std::string, std::uint64_t>{{"cpu", 2}}));
   EXPECT_NEAR(*run.metric("step_time_s")->number, 12.24, 1e-9);
   EXPECT_EQ(run.metric("operations_per_step")->text.find_first_not_of("0123456789"),
             std::string::npos);
@@ -539,7 +539,7 @@ TEST_F(HeteroRuns, ClassesAloneDoTheWorkOfTheMix) {
   smaller_steps.runs.front().samples_per_step = 1;
   EXPECT_EQ(kind_of([&] { hetero_ratio(mix, {fast, smaller_steps}); }), ErrorKind::not_comparable);
   RunSet more_threads = slow;
-  more_threads.runs.front().device_threads.front() += 1;
+  more_threads.runs.front().devices.front().threads += 1;
   EXPECT_EQ(kind_of([&] { hetero_ratio(mix, {fast, more_threads}); }), ErrorKind::not_comparable);
 }
 

@@ -122,7 +122,7 @@ TEST(Scaling, TellsWeakFromStrong) {
 
 RunDigest threaded(std::uint64_t ranks, std::uint64_t threads, double ops) {
   RunDigest run = digest_at(ranks, ops, 64);
-  run.threads = threads;
+  run.devices.front().threads = threads;
   return run;
 }
 
