@@ -38,7 +38,6 @@ void refuse_unusable(const std::vector<SkippedEntry>& skipped, const RunSet& run
   for (const SkippedEntry& one : skipped) {
     if (!is_replaced_by(one.path, runs)) continue;
     std::vector<Problem> problems = one.problems;
-    if (problems.empty()) problems.push_back({"cannot use " + one.path.string(), one.reason, ""});
     problems.push_back({"the saved baseline stays", "the new runs cannot be compared with it",
                         "--force replaces it unseen."});
     throw Error(one.kind, std::move(problems));

@@ -4,12 +4,12 @@
 // single value with its path, such as /config/batch/micro_batch) and names the settings that
 // differ, the user's own before those that the workload derives.
 
-#include "results/comparison/key_differences.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
+
+#include "results/comparison/run_set.hpp"
 
 namespace heteroperf {
 namespace {
@@ -68,24 +68,8 @@ void add_settings(const RunDigest& a, const RunDigest& b, const std::string& nam
   }
 }
 
-}  // namespace
-
-std::vector<EnvironmentDifference> leaf_differences(const RecordLeaves& a, const RecordLeaves& b) {
-  std::set<std::string> paths;
-  for (const auto& [path, value] : a) paths.insert(path);
-  for (const auto& [path, value] : b) paths.insert(path);
-  const auto value_of = [](const RecordLeaves& leaves, const std::string& path) {
-    const auto found = leaves.find(path);
-    return found == leaves.end() ? std::string() : found->second;
-  };
-  std::vector<EnvironmentDifference> differences;
-  for (const std::string& path : paths) {
-    const std::string in_a = value_of(a, path), in_b = value_of(b, path);
-    if (in_a != in_b) differences.push_back({path, in_a, in_b});
-  }
-  return differences;
-}
-
+/// Every field in which the keys of two runs differ; where it is the workload's hash, also the
+/// settings and the leaves of the workload that differ, the first some.
 std::vector<Problem> key_differences(const RunDigest& a, const RunDigest& b,
                                      const std::string& name_a, const std::string& name_b) {
   std::vector<Problem> problems;
@@ -98,6 +82,23 @@ std::vector<Problem> key_differences(const RunDigest& a, const RunDigest& b,
     if (a.key[i].name == "workload.hash") add_settings(a, b, name_a, name_b, problems);
   }
   return problems;
+}
+
+}  // namespace
+
+void require_comparable(const RunSet& a, const RunSet& b, const std::string& name_a,
+                        const std::string& name_b) {
+  std::vector<Problem> problems;
+  const RunDigest& first = a.runs.front();
+  for (const auto& [set, name] : {std::pair(&a, name_a), std::pair(&b, name_b)}) {
+    for (const RunDigest& run : set->runs) {
+      if (!problems.empty()) break;
+      const bool same_side = set == &a;
+      const std::string in_first = same_side ? first.record.string() : name_a;
+      problems = key_differences(first, run, in_first, same_side ? run.record.string() : name);
+    }
+  }
+  if (!problems.empty()) throw Error(ErrorKind::not_comparable, std::move(problems));
 }
 
 }  // namespace heteroperf

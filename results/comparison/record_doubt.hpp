@@ -19,6 +19,9 @@ struct RecordDoubt {
   Error error(const std::string& name) const;  ///< `name`: of the record
 };
 
+/// A record that says something else than its journal, or a suite than its runs.
+RecordDoubt edited_record(const std::string& why);
+
 /// True when a journal lies beside the digest's record; a saved baseline has none.
 bool has_journal(const RunDigest& digest);
 

@@ -71,11 +71,6 @@ std::string first_disagreement(const Json& stored, const Json& given, const std:
   return stored == given ? "" : disagreement(path, shown(stored), shown(given));
 }
 
-RecordDoubt edited_record(const std::string& why) {
-  return {ErrorKind::verification, "not what was measured", why,
-          "`heteroperf verify` shows all of it."};
-}
-
 /// A journal with a problem makes its record doubtful, whatever the record says.
 std::optional<RecordDoubt> doubt_of(const std::string& problem) {
   if (problem.empty()) return std::nullopt;
@@ -113,6 +108,11 @@ std::optional<JournalVerdict> known_verdict(const RunDigest& digest) {
 
 Error RecordDoubt::error(const std::string& name) const {
   return {kind, {{name + " is " + what, why, suggestion}}};
+}
+
+RecordDoubt edited_record(const std::string& why) {
+  return {ErrorKind::verification, "not what was measured", why,
+          "`heteroperf verify` shows all of it."};
 }
 
 bool has_journal(const RunDigest& digest) {

@@ -5,14 +5,13 @@
 // with the same content vanish without a word; one with another content, or that its journal
 // contradicts, is reported.
 
-#include "results/comparison/run_copies.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 
 #include "results/comparison/record_doubt.hpp"
+#include "results/comparison/run_set.hpp"
 
 namespace heteroperf {
 namespace {
@@ -57,19 +56,13 @@ std::map<std::size_t, RecordTrust> trust_in(const std::vector<RunDigest>& runs,
   return trust;
 }
 
-SkippedEntry doubtful_copy(const RunDigest& copy, const RecordDoubt& doubt) {
-  return {copy.record, doubt.text(), doubt.kind, doubt.error(copy.record.string()).problems()};
-}
-
 /// Two records of one run that differ, and neither of them is known to be wrong.
 SkippedEntry other_record(const RunDigest& copy, const RunDigest& kept) {
   const std::string reason =
       fmt::format("another record of {} than {}", copy.run_id, kept.record.string());
-  return {copy.record,
-          reason,
-          ErrorKind::usage,
-          {{copy.record.string() + " cannot be told from a run that is there already", reason,
-            "Leave one of the two out."}}};
+  return {copy.record, reason,
+          UserError(copy.record.string() + " cannot be told from a run that is there already",
+                    reason, "Leave one of the two out.")};
 }
 
 }  // namespace
@@ -89,7 +82,8 @@ void set_copies_aside(RunSet& found) {
       leaves[place] = 1;
       const RunDigest& copy = found.runs[place];
       if (trust[place].standing == RecordStanding::contradicted) {
-        found.skipped.push_back(doubtful_copy(copy, *trust[place].doubt));
+        const RecordDoubt& doubt = *trust[place].doubt;
+        found.skipped.push_back({copy.record, doubt.text(), doubt.error(copy.record.string())});
       } else if (copy.record_sha256 != found.runs[kept].record_sha256) {
         found.skipped.push_back(other_record(copy, found.runs[kept]));
       }

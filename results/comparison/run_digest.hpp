@@ -12,6 +12,11 @@
 
 namespace heteroperf {
 
+/// Values of a record by their JSON pointers.
+using RecordLeaves = std::map<std::string, std::string>;
+/// Empty where there is none.
+std::string leaf_at(const RecordLeaves& leaves, const std::string& path);
+
 /// One field of what must be equal for two runs to be compared.
 struct KeyField {
   std::string name, value;
@@ -54,9 +59,9 @@ struct RunDigest {
   std::string quality_name;
   /// Leaves of system, program, scale, config, plan_summary and seeds that say what ran where;
   /// gpus_text() as /system/gpus where there is one.
-  std::map<std::string, std::string> environment;
+  RecordLeaves environment;
   /// Leaves of the record's workload but its hash: what is trained, on what.
-  std::map<std::string, std::string> workload_leaves;
+  RecordLeaves workload_leaves;
   std::string record_sha256, journal_sha256;
 
   const std::optional<MetricValue>& metric(std::string_view name) const {
@@ -69,8 +74,10 @@ struct RunDigest {
   std::string key_text() const;  ///< all fields, one after another
   std::uint64_t device_count() const;
   std::map<std::string, std::uint64_t> class_counts() const;  ///< devices by class
-  std::string leaf(const std::string& path) const;  ///< of the environment; empty: not there
-  std::string gpus_text() const;                    ///< "1 x NVIDIA A100 + 3 x NVIDIA H200"
+  std::string leaf(const std::string& path) const {
+    return leaf_at(environment, path);
+  }                               ///< of the environment; empty: not there
+  std::string gpus_text() const;  ///< "1 x NVIDIA A100 + 3 x NVIDIA H200"
 };
 
 /// Reads record.json. Throws UserError with the path where it is missing, malformed, of another

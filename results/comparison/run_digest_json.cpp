@@ -112,8 +112,7 @@ constexpr std::array volatile_leaves{"/system/facts/load_average_1min",
 
 /// Adds the leaves below `path`. An answer of the machine is an object with its value, or with the
 /// reason why there is none; both count as one leaf. Lists are one leaf as well.
-void flatten(const Json& json, const std::string& path,
-             std::map<std::string, std::string>& leaves) {
+void flatten(const Json& json, const std::string& path, RecordLeaves& leaves) {
   const auto is_volatile = [&](const char* leaf) { return path == leaf; };
   if (std::any_of(volatile_leaves.begin(), volatile_leaves.end(), is_volatile)) return;
   if (json.is_object() && json.contains("value")) {
@@ -282,9 +281,9 @@ std::map<std::string, std::uint64_t> RunDigest::class_counts() const {
   return counts;
 }
 
-std::string RunDigest::leaf(const std::string& path) const {
-  const auto found = environment.find(path);
-  return found == environment.end() ? std::string() : found->second;
+std::string leaf_at(const RecordLeaves& leaves, const std::string& path) {
+  const auto found = leaves.find(path);
+  return found == leaves.end() ? std::string() : found->second;
 }
 
 std::string RunDigest::gpus_text() const {

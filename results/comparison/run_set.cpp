@@ -14,10 +14,8 @@
 
 #include "metrics/base/error.hpp"
 #include "results/comparison/baseline_store.hpp"
-#include "results/comparison/key_differences.hpp"
 #include "results/comparison/parallel_rows.hpp"
 #include "results/comparison/record_doubt.hpp"
-#include "results/comparison/run_copies.hpp"
 #include "results/record/run_folder.hpp"
 #include "results/record/suite_record.hpp"
 #include "results/sweep/sweep_index.hpp"
@@ -44,7 +42,7 @@ class RunSearch {
       try {
         digests[i] = read_checked(records_[i]);
       } catch (const Error& error) {
-        skipped[i] = {records_[i], error.what(), error.kind(), error.problems()};
+        skipped[i].emplace(records_[i], error.what(), error);
       }
     });
     for (std::size_t i = 0; i < records_.size(); ++i) {
@@ -63,15 +61,13 @@ class RunSearch {
       const fs::path file = RunFiles{folder}.suite();
       try {
         if (const std::string wrong = suite_contradiction(folder); !wrong.empty()) {
-          const Problem problem{file.string() + " is not what was measured", wrong,
-                                "`heteroperf verify` shows all of it."};
-          found_.skipped.push_back(
-              {file, "not what was measured: " + wrong, ErrorKind::verification, {problem}});
+          const RecordDoubt doubt = edited_record(wrong);
+          found_.skipped.push_back({file, doubt.text(), doubt.error(file.string())});
         } else if (std::string why = why_no_suite_score(folder); !why.empty()) {
           found_.suites.push_back({file, std::move(why)});
         }
       } catch (const Error& error) {
-        found_.skipped.push_back({file, error.what(), error.kind(), error.problems()});
+        found_.skipped.push_back({file, error.what(), error});
       }
     }
   }
@@ -184,8 +180,6 @@ void refuse_skipped(const std::vector<SkippedEntry>& skipped) {
   std::vector<Problem> problems;
   for (const SkippedEntry& one : skipped) {
     if (one.kind == ErrorKind::verification) kind = one.kind;
-    if (one.problems.empty())
-      problems.push_back({"cannot use " + one.path.string(), one.reason, ""});
     problems.insert(problems.end(), one.problems.begin(), one.problems.end());
   }
   throw Error(kind, std::move(problems));
@@ -201,6 +195,11 @@ void refuse_barren(const std::vector<fs::path>& barren) {
 }
 
 }  // namespace
+
+SkippedEntry::SkippedEntry(fs::path place, std::string why)
+    : path(std::move(place)),
+      reason(std::move(why)),
+      problems{{"cannot use " + path.string(), reason, ""}} {}
 
 RunSet find_runs(const std::vector<fs::path>& paths) {
   RunSet found;
@@ -239,9 +238,7 @@ void set_aside_doubtful(RunSet& found) {
   std::vector<RunDigest> sound;
   for (std::size_t i = 0; i < doubts.size(); ++i) {
     if (const auto& doubt = doubts[i]) {
-      const Error error = doubt->error("the record");
-      found.skipped.push_back(
-          {found.runs[i].record, doubt->text(), error.kind(), error.problems()});
+      found.skipped.push_back({found.runs[i].record, doubt->text(), doubt->error("the record")});
     } else {
       sound.push_back(std::move(found.runs[i]));
     }
@@ -266,21 +263,6 @@ RunSet require_runs(const std::vector<fs::path>& paths) {
   return found;
 }
 
-void require_comparable(const RunSet& a, const RunSet& b, const std::string& name_a,
-                        const std::string& name_b) {
-  std::vector<Problem> problems;
-  const RunDigest& first = a.runs.front();
-  for (const auto& [set, name] : {std::pair(&a, name_a), std::pair(&b, name_b)}) {
-    for (const RunDigest& run : set->runs) {
-      if (!problems.empty()) break;
-      const bool same_side = set == &a;
-      const std::string in_first = same_side ? first.record.string() : name_a;
-      problems = key_differences(first, run, in_first, same_side ? run.record.string() : name);
-    }
-  }
-  if (!problems.empty()) throw Error(ErrorKind::not_comparable, std::move(problems));
-}
-
 void require_disjoint(const RunSet& a, const RunSet& b, const std::string& name_a,
                       const std::string& name_b) {
   ProblemList problems;
@@ -296,10 +278,6 @@ void require_disjoint(const RunSet& a, const RunSet& b, const std::string& name_
                  "A run is no evidence against itself: leave it out of one side.");
   }
   problems.throw_if_any();
-}
-
-std::vector<EnvironmentDifference> environment_differences(const RunDigest& a, const RunDigest& b) {
-  return leaf_differences(a.environment, b.environment);
 }
 
 }  // namespace heteroperf

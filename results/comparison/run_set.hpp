@@ -2,10 +2,11 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "metrics/base/error.hpp"
-#include "results/comparison/run_digest.hpp"
+#include "results/comparison/run_leaves.hpp"
 
 namespace heteroperf {
 
@@ -13,8 +14,15 @@ namespace heteroperf {
 struct SkippedEntry {
   std::filesystem::path path;
   std::string reason;
-  ErrorKind kind = ErrorKind::usage;   ///< kind of the error that is thrown where it is needed
-  std::vector<Problem> problems = {};  ///< the same; empty: `reason` alone
+  ErrorKind kind = ErrorKind::usage;  ///< of the error that is thrown where the entry is needed
+  std::vector<Problem> problems;      ///< of that error
+
+  SkippedEntry(std::filesystem::path place, std::string why);
+  SkippedEntry(std::filesystem::path place, std::string why, const Error& error)
+      : path(std::move(place)),
+        reason(std::move(why)),
+        kind(error.kind()),
+        problems(error.problems()) {}
 };
 
 /// Every record below some paths, by date, each run once.
@@ -33,6 +41,11 @@ struct RunSet {
 /// one run_id the one counts that its journal confirms; equal copies of it are left out, others are
 /// skipped with the reason. Throws UserError where a path is missing.
 RunSet find_runs(const std::vector<std::filesystem::path>& paths);
+
+/// Leaves one record of each run_id: the first that its journal confirms, else the first without a
+/// journal, else the first. Another record moves to `skipped` where its journal contradicts it or
+/// its content differs.
+void set_copies_aside(RunSet& found);
 
 /// Throws UserError where nothing of a run was found: for each path that holds none, and for a file
 /// that was named and is no record.
@@ -54,11 +67,5 @@ void require_comparable(const RunSet& a, const RunSet& b, const std::string& nam
 /// Throws UserError that names every run that is on both sides.
 void require_disjoint(const RunSet& a, const RunSet& b, const std::string& name_a,
                       const std::string& name_b);
-
-/// A leaf of two runs' environments that differs; an empty text: not there.
-struct EnvironmentDifference {
-  std::string path, a, b;
-};
-std::vector<EnvironmentDifference> environment_differences(const RunDigest& a, const RunDigest& b);
 
 }  // namespace heteroperf

@@ -42,8 +42,7 @@ ExportedRun exported(RunDigest digest) {
 std::vector<ExportedRun> exported_runs(const std::filesystem::path& path) {
   RunSet set = find_runs({path});
   for (const SkippedEntry& skipped : set.skipped) {
-    if (!skipped.problems.empty()) throw Error(skipped.kind, skipped.problems);
-    throw UserError("cannot use " + skipped.path.string(), skipped.reason);
+    throw Error(skipped.kind, skipped.problems);
   }
   if (set.runs.empty()) {
     throw UserError(path.string() + " holds no record",

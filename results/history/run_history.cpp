@@ -14,7 +14,6 @@
 #include <cmath>
 #include <iterator>
 #include <map>
-#include <set>
 
 #include "metrics/statistics.hpp"
 
@@ -91,9 +90,9 @@ void find_changes(HistorySeries& series, const RecordMetric& metric) {
 
 /// Returns the settings that the user asked for and that no key tells. The transport is a fact of
 /// the environment in a record, but the user chooses it.
-SetupLeaves request_of(const RunDigest& run) {
+RecordLeaves request_of(const RunDigest& run) {
   constexpr const char* transport = "/scale/transport";
-  SetupLeaves request = configuration_of(run);
+  RecordLeaves request = configuration_of(run);
   const auto value = run.environment.find(transport);
   if (value != run.environment.end()) request.insert(*value);
   return request;
@@ -103,13 +102,13 @@ SetupLeaves request_of(const RunDigest& run) {
 struct OpenSeries {
   HistorySeries series;
   const RunDigest* last = nullptr;
-  SetupLeaves request;  ///< that run asked for
+  RecordLeaves request;  ///< that run asked for
 };
 
 /// Counts the keys that only one of two requests has. Nothing where a shared key has another value,
 /// or where one program wrote both, so that a key is missing because it was asked for otherwise.
 std::optional<std::size_t> foreign_keys(const OpenSeries& open, const RunDigest& run,
-                                        const SetupLeaves& request) {
+                                        const RecordLeaves& request) {
   std::size_t shared = 0;
   for (const auto& [path, value] : request) {
     const auto asked = open.request.find(path);
@@ -127,7 +126,7 @@ std::optional<std::size_t> foreign_keys(const OpenSeries& open, const RunDigest&
 /// Returns the series, among those of the run's key, that the run goes on: the one with the fewest
 /// foreign keys, and of equal ones the newest. Null where the run begins a series.
 OpenSeries* series_for(std::vector<OpenSeries>& open, const RunDigest& run,
-                       const SetupLeaves& request) {
+                       const RecordLeaves& request) {
   OpenSeries* best = nullptr;
   std::size_t fewest = 0;
   for (OpenSeries& series : open) {
@@ -154,7 +153,7 @@ void add_point(std::vector<OpenSeries>& open, const RunDigest& run, const Record
                      *run.metric(metric.name)->number,
                      interval_of(run, metric),
                      {}};
-  SetupLeaves request = request_of(run);
+  RecordLeaves request = request_of(run);
   OpenSeries* continued = series_for(open, run, request);
   if (continued == nullptr) {
     continued = &open.emplace_back();
@@ -176,35 +175,27 @@ std::string short_name(const std::string& path) {
 }
 
 /// All that may tell a series from one with the same label.
-SetupLeaves traits_of(const OpenSeries& open_series) {
-  SetupLeaves traits = open_series.request;
+RecordLeaves traits_of(const OpenSeries& open_series) {
+  RecordLeaves traits = open_series.request;
   for (const KeyField& field : open_series.series.key) traits["/key/" + field.name] = field.value;
   return traits;
 }
 
 /// Returns for each of these series the traits in which not all of them are alike. An absent trait
 /// counts as an empty one.
-std::vector<SetupLeaves> distinctions(const std::vector<OpenSeries*>& alike) {
-  std::vector<SetupLeaves> traits, told(alike.size());
-  std::set<std::string> paths;
+std::vector<RecordLeaves> distinctions(const std::vector<OpenSeries*>& alike) {
+  std::vector<RecordLeaves> traits, told(alike.size());
+  std::vector<const RecordLeaves*> all;
   for (const OpenSeries* open_series : alike) traits.push_back(traits_of(*open_series));
-  for (const SetupLeaves& leaves : traits) {
-    for (const auto& [path, value] : leaves) paths.insert(path);
-  }
-  for (const std::string& path : paths) {
-    std::vector<std::string> values;
-    for (const SetupLeaves& leaves : traits) {
-      const auto leaf = leaves.find(path);
-      values.push_back(leaf == leaves.end() ? "" : leaf->second);
-    }
-    if (std::count(values.begin(), values.end(), values.front()) == std::ssize(values)) continue;
-    for (std::size_t i = 0; i < alike.size(); ++i) told[i][path] = values[i];
+  for (const RecordLeaves& leaves : traits) all.push_back(&leaves);
+  for (const std::string& path : differing_paths(all)) {
+    for (std::size_t i = 0; i < all.size(); ++i) told[i][path] = leaf_at(traits[i], path);
   }
   return told;
 }
 
 /// ", plan.pipeline=2, transport=mpi".
-std::string setup_text(const SetupLeaves& setup) {
+std::string setup_text(const RecordLeaves& setup) {
   constexpr std::size_t most_named = 4, longest_value = 24;
   std::string text;
   std::size_t named = 0;
@@ -220,7 +211,7 @@ void tell_apart(std::vector<OpenSeries>& open) {
   std::map<std::string, std::vector<OpenSeries*>> by_label;
   for (OpenSeries& open_series : open) by_label[open_series.series.label].push_back(&open_series);
   for (auto& [label, alike] : by_label) {
-    std::vector<SetupLeaves> told = distinctions(alike);
+    std::vector<RecordLeaves> told = distinctions(alike);
     for (std::size_t i = 0; i < alike.size(); ++i) {
       alike[i]->series.label += setup_text(told[i]);
       alike[i]->series.setup = std::move(told[i]);

@@ -6,7 +6,6 @@
 
 #include "metrics/change_points.hpp"
 #include "results/comparison/run_set.hpp"
-#include "results/comparison/run_setup.hpp"
 
 namespace heteroperf {
 
@@ -32,7 +31,7 @@ struct LevelChange {
 struct HistorySeries {
   std::string label;  ///< "llm nano fp32, 2 x cpu of 1 thread, plan.pipeline=2"
   std::vector<KeyField> key;
-  SetupLeaves setup;  ///< settings that tell it from others labelled alike
+  RecordLeaves setup;  ///< settings that tell it from others labelled alike
   std::vector<HistoryPoint> points;
   std::vector<LevelChange> changes;
 };

@@ -14,7 +14,6 @@
 #include "metrics/base/name_table.hpp"
 #include "results/comparison/record_doubt.hpp"
 #include "results/comparison/run_machines.hpp"
-#include "results/comparison/run_setup.hpp"
 #include "results/ranking/rank_entry.hpp"
 
 namespace heteroperf {

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <map>
 #include <set>
@@ -39,7 +40,7 @@ enum class ScalingKind { strong, weak };
 using ScaleRuns = std::map<std::pair<std::uint64_t, std::string>, Repetitions>;
 
 /// The settings that are equal in all runs of a family, by names for the reader.
-using FamilyTraits = std::map<std::string, std::string>;
+using FamilyTraits = RecordLeaves;
 
 struct ScalingFamily {
   std::string label = {}, unit = {};
@@ -74,9 +75,13 @@ std::optional<std::string> fixed_work(const RunDigest& run, ScalingKind kind) {
   return fmt::format("{} samples a step and rank", *run.samples_per_step / run.ranks);
 }
 
-/// Degrees and schedule of a plan.
+/// The one degree of a plan that grows with the ranks of a curve.
+enum class GrowingDegree { pipeline, tensor, data };
+
+/// Degrees, in the order of the enum, and schedule of a plan.
 struct PlanShape {
-  std::string pipeline, tensor, data, schedule;
+  std::array<std::string, 3> degrees;
+  std::string schedule;
 };
 
 /// The parts of a plan's summary, "pp 2 x tp 1 x dp 1..3, zb-h1, 8 micro-batches of 4"; nothing of
@@ -91,26 +96,19 @@ std::optional<PlanShape> plan_shape(const RunDigest& run) {
   const auto between = [&](std::size_t from, std::size_t to) {
     return summary.substr(from, to - from);
   };
-  return PlanShape{between(0, tensor), between(tensor + by.size(), data),
-                   between(data + by.size(), schedule), between(schedule + part.size(), rest)};
+  return PlanShape{
+      {between(0, tensor), between(tensor + by.size(), data), between(data + by.size(), schedule)},
+      between(schedule + part.size(), rest)};
 }
-
-/// The one degree of a plan that grows with the ranks of a curve.
-enum class GrowingDegree { data, pipeline, tensor };
 
 /// The degrees that stay, "pp 2 x tp 1"; nothing where the plan cannot be part of such a curve.
 std::optional<std::string> fixed_degrees(const std::optional<PlanShape>& shape,
                                          GrowingDegree growing) {
   if (!shape) return growing == GrowingDegree::data ? std::optional<std::string>("") : std::nullopt;
-  switch (growing) {
-    case GrowingDegree::data:
-      return shape->pipeline + " x " + shape->tensor;
-    case GrowingDegree::pipeline:
-      return shape->tensor + " x " + shape->data;
-    case GrowingDegree::tensor:
-      return shape->pipeline + " x " + shape->data;
-  }
-  return std::nullopt;
+  auto fixed = shape->degrees;
+  const auto end =
+      std::remove(fixed.begin(), fixed.end(), shape->degrees[static_cast<std::size_t>(growing)]);
+  return fmt::format("{}", fmt::join(fixed.begin(), end, " x "));
 }
 
 /// Two runs are points of one curve where they have this in common: all of the key that compare and
@@ -221,18 +219,14 @@ std::string trait_text(const ScalingFamily& family, const std::string& name) {
 /// ", 2 x AMD EPYC 7763, 256 CPUs": what tells a family from others of its label.
 std::string distinction(const ScalingFamily& family, const Families& families) {
   constexpr std::size_t most_told = 3;
-  std::set<std::string> told;
+  std::vector<const FamilyTraits*> alike;
   for (const auto& [key, other] : families) {
-    if (other.label != family.label) continue;
-    for (const auto& [name, value] : family.traits) {
-      const auto theirs = other.traits.find(name);
-      if (theirs == other.traits.end() || theirs->second != value) told.insert(name);
-    }
+    if (other.label == family.label) alike.push_back(&other.traits);
   }
   std::string text;
   std::size_t count = 0;
-  for (const std::string& name : told) {
-    if (family.traits.at(name).empty()) continue;
+  for (const std::string& name : differing_paths(alike)) {
+    if (leaf_at(family.traits, name).empty()) continue;
     // More would make no readable heading.
     if (++count > most_told) return text + ", …";
     text += ", " + trait_text(family, name);
