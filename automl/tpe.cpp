@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "metrics/base/error.hpp"
+#include "metrics/statistics.hpp"
 
 // A Parzen estimator is a sum of kernels, one at each observation. TPE has two of them per
 // parameter, for the good observations (density l) and for the rest (density g); a candidate drawn
@@ -32,21 +33,6 @@ double observation_weight(std::size_t age_rank, std::size_t n) {
 /// Returns the mass of the standard normal distribution between two points.
 double normal_mass(double from, double to) {
   return 0.5 * (std::erfc(-to / std::numbers::sqrt2) - std::erfc(-from / std::numbers::sqrt2));
-}
-
-/// Returns one normal draw. The method gives two, but one keeps the draws per sample simple.
-double draw_normal(RandomStream& random) {
-  const double radius = std::sqrt(-2.0 * std::log(1.0 - random.unit()));
-  return radius * std::cos(2.0 * std::numbers::pi * random.unit());
-}
-
-/// Returns the indices that sort `values`; equal ones keep their order.
-std::vector<std::size_t> sorting_order(const std::vector<double>& values) {
-  std::vector<std::size_t> order(values.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return values[a] < values[b]; });
-  return order;
 }
 
 }  // namespace

@@ -13,7 +13,6 @@
 #include <set>
 #include <utility>
 
-#include "automl/trial_group.hpp"
 #include "metrics/base/error.hpp"
 #include "metrics/statistics.hpp"
 
@@ -59,9 +58,54 @@ class CallbackQueue {
   bool delivering_ = false;
 };
 
-using detail::Activity;
-using detail::Group;
-using detail::Training;
+/// The state of a group from the master's point of view.
+enum class Activity {
+  thinking,    ///< it has no trial; its request is still to come
+  requesting,  ///< it waits for a trial
+  training,    ///< its report is still to come
+  reporting,   ///< it waits for a decision
+  vanished,    ///< it was lost or left, which the others have not seen yet
+  done,        ///< it gets nothing more
+};
+
+/// The trial of a group and the segment that it trains.
+struct Training {
+  Trial trial;
+  Ops ops_per_step;
+  std::uint64_t segment_end = 0;  ///< steps since the trial's start
+  std::uint32_t rung = 0;         ///< the rung whose milestone comes next
+  TrialOutcome outcome;           ///< filled in as it becomes known
+
+  void take_over(const TrialReport& report) {
+    outcome.quality = std::isfinite(report.quality) ? report.quality : 0.0;
+    outcome.loss = report.loss;
+    outcome.steps = report.steps;
+    outcome.ops = ops_per_step * report.steps;
+    outcome.reason = report.reason;
+  }
+};
+
+/// A group of ranks: its state, its clock, and the callbacks that wait for an answer.
+struct Group {
+  std::uint32_t ranks = 1;
+  Activity activity = Activity::thinking;
+  Ops next_event;                           ///< its virtual time
+  std::optional<std::uint64_t> steps_left;  ///< absent where there is no limit
+  std::optional<Training> training;
+  std::function<void(Assignment)> request_reply;
+  std::function<void(Decision)> report_reply;
+  TrialReport report;
+  std::string lost_reason;  ///< empty where the group is not lost
+  std::uint64_t lost_steps = 0;
+  std::chrono::steady_clock::time_point waiting_since;
+
+  bool waits() const {
+    return activity == Activity::requesting || activity == Activity::reporting ||
+           activity == Activity::vanished;
+  }
+  bool is_gone() const { return activity == Activity::vanished || activity == Activity::done; }
+};
+
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kept_latencies = 4096;
@@ -84,14 +128,6 @@ void check(const MasterOptions& options) {
 }
 
 }  // namespace
-
-void Training::take_over(const TrialReport& report) {
-  outcome.quality = std::isfinite(report.quality) ? report.quality : 0.0;
-  outcome.loss = report.loss;
-  outcome.steps = report.steps;
-  outcome.ops = ops_per_step * report.steps;
-  outcome.reason = report.reason;
-}
 
 class TrialMaster::Impl {
  public:

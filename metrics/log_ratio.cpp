@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "metrics/base/error.hpp"
 #include "metrics/statistics.hpp"
@@ -46,10 +45,7 @@ LogRatio unpaired_log_ratio(std::span<const double> base_logs, std::span<const d
 }
 
 std::vector<double> benjamini_hochberg(std::span<const double> p_values) {
-  std::vector<std::size_t> order(p_values.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return p_values[a] < p_values[b]; });
+  const std::vector<std::size_t> order = sorting_order(p_values);
   std::vector<double> adjusted(p_values.size());
   double smallest = 1;
   for (std::size_t rank = order.size(); rank > 0; --rank) {

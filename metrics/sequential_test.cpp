@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 #include <vector>
 
 #include "metrics/base/error.hpp"
@@ -75,17 +74,12 @@ namespace {
 constexpr int simulated_gates = 400;
 constexpr std::uint64_t seed = 1;
 
-double normal(RandomStream& random) {
-  const double radius = std::sqrt(-2 * std::log(1 - random.unit()));
-  return radius * std::cos(2 * std::numbers::pi * random.unit());
-}
-
 /// Draws a true spread that may lie behind the one that was seen: σ² = s² d / χ², with Wilson and
 /// Hilferty's normal approximation of the cube root of χ² of d degrees.
 double drawn_spread(double seen, double degrees, RandomStream& random) {
   constexpr double smallest_root = 0.1;
   const double variance = 2 / (9 * degrees);
-  const double root = 1 - variance + normal(random) * std::sqrt(variance);
+  const double root = 1 - variance + draw_normal(random) * std::sqrt(variance);
   return seen / std::pow(std::max(root, smallest_root), 1.5);
 }
 
@@ -146,11 +140,11 @@ class ForeseenGate {
       return drawn_spread(seen.standard_error * root, seen.degrees, random);
     };
     const double spread = spread_of(seen_.gain), control_spread = spread_of(seen_.control);
-    const double mean = seen_.gain.mean + spread / root * normal(random);
+    const double mean = seen_.gain.mean + spread / root * draw_normal(random);
     Moments gain, control;
     for (std::size_t n = 1; n <= blocks_; ++n) {
-      gain.add(mean + spread * normal(random));
-      control.add(control_spread * normal(random));
+      gain.add(mean + spread * draw_normal(random));
+      control.add(control_spread * draw_normal(random));
       if (n < rule_.fewest_blocks) continue;
       if (is_settled(gain, control, levels_[n - rule_.fewest_blocks], rule_)) return true;
     }

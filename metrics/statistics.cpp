@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <vector>
+#include <numeric>
 
 #include "metrics/base/error.hpp"
-#include "metrics/base/random.hpp"
 
 namespace heteroperf {
 
@@ -148,6 +147,19 @@ double natural_log(double x) {
   double series = 0;
   for (int k = series_terms; k >= 1; --k) series = (series + 1.0 / (2 * k + 1)) * square;
   return exponent * ln2_high + (exponent * ln2_low + 2 * f * (1 + series));
+}
+
+std::vector<std::size_t> sorting_order(std::span<const double> values) {
+  std::vector<std::size_t> order(values.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return values[a] < values[b]; });
+  return order;
+}
+
+double draw_normal(RandomStream& random) {
+  const double radius = std::sqrt(-2 * std::log(1 - random.unit()));
+  return radius * std::cos(2 * std::numbers::pi * random.unit());
 }
 
 namespace {

@@ -3,6 +3,9 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <vector>
+
+#include "metrics/base/random.hpp"
 
 namespace heteroperf {
 
@@ -40,6 +43,13 @@ double even_student_t_quantile(double coverage, int degrees);
 /// library's logarithm differs in the last bit between machines (it picks a variant with or without
 /// FMA at run time), and a stored score must be recomputed to the same bytes anywhere.
 double natural_log(double x);
+
+/// Returns the indices that sort `values`, smallest first; equal ones keep their order.
+std::vector<std::size_t> sorting_order(std::span<const double> values);
+
+/// Returns one draw from the standard normal distribution. The method (Box and Muller) gives two,
+/// but one keeps the draws per sample simple.
+double draw_normal(RandomStream& random);
 
 struct Interval {
   double low = 0, high = 0;

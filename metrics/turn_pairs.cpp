@@ -93,10 +93,7 @@ double TurnQuad::weight() const {
 WeightedMean trimmed_mean(std::span<const double> values, std::span<const double> weights,
                           double share) {
   HETEROPERF_EXPECT(values.size() >= 2 && values.size() == weights.size());
-  std::vector<std::size_t> order(values.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return values[a] < values[b]; });
+  const std::vector<std::size_t> order = sorting_order(values);
   const double all = total(weights);
   const Middle middle = middle_of(values, weights, order, share * all);
   const auto held = [&](double value) { return std::clamp(value, middle.lowest, middle.highest); };

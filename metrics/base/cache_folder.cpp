@@ -29,15 +29,20 @@ constexpr mode_t written_by_others = S_IWGRP | S_IWOTH;
                     "Set XDG_CACHE_HOME to a folder of your own", ErrorKind::environment);
 }
 
+/// Throws with the reason of the system call that failed last.
+[[noreturn]] void fail(const std::string& problem) {
+  throw SystemError(problem, std::strerror(errno),
+                    "Set XDG_CACHE_HOME to a folder that can be written to",
+                    ErrorKind::environment);
+}
+
 /// Returns the mode of a folder. Its owner, and the owner of a link in its place, can exchange its
 /// contents: throws unless both are among `owners`, and where the folder is missing.
 mode_t mode_of(const fs::path& folder, std::initializer_list<uid_t> owners) {
   struct stat status {};
   for (const auto look : {::lstat, ::stat}) {
     if (look(folder.c_str(), &status) != 0) {
-      throw SystemError("cannot make the folder " + folder.string(), std::strerror(errno),
-                        "Set XDG_CACHE_HOME to a folder that can be written to",
-                        ErrorKind::environment);
+      fail("cannot make the folder " + folder.string());
     }
     if (std::find(owners.begin(), owners.end(), status.st_uid) == owners.end()) {
       refuse(folder, "it belongs to another user");
@@ -132,9 +137,7 @@ PrivateFolder::PrivateFolder(const std::string& prefix) {
   remove_abandoned(cache, start);
   std::string name = (cache / (start + "XXXXXX")).string();
   if (mkdtemp(name.data()) == nullptr) {
-    throw SystemError("cannot create a folder in " + cache.string(), std::strerror(errno),
-                      "Set XDG_CACHE_HOME to a folder that can be written to",
-                      ErrorKind::environment);
+    fail("cannot create a folder in " + cache.string());
   }
   path_ = name;
   lock_ = lock_of(path_);

@@ -55,12 +55,6 @@ constexpr DocumentKind kinds[] = {
     {"heteroperf-error", 1, "an error", ""},
 };
 
-const DocumentKind* find_kind(const std::string& format) {
-  const auto row = std::find_if(std::begin(kinds), std::end(kinds),
-                                [&](const DocumentKind& kind) { return format == kind.format; });
-  return row == std::end(kinds) ? nullptr : row;
-}
-
 /// Returns the text in quotes, on one line and short, whatever a file holds there.
 std::string printable(std::string text) {
   constexpr std::size_t longest = 60;
@@ -74,6 +68,12 @@ std::string printable(std::string text) {
 }  // namespace
 
 std::span<const DocumentKind> document_kinds() { return kinds; }
+
+const DocumentKind* find_document_kind(const std::string& format) {
+  const auto row = std::find_if(std::begin(kinds), std::end(kinds),
+                                [&](const DocumentKind& kind) { return format == kind.format; });
+  return row == std::end(kinds) ? nullptr : row;
+}
 
 std::string stated_format(std::string_view text) {
   constexpr std::string_view key = "\"_format\"", space = " \t\r\n";
@@ -95,7 +95,7 @@ void require_stated_format(std::string_view text, const std::string& origin,
 
 UserError wrong_kind(const std::string& origin, const std::string& stated,
                      const std::string& wanted) {
-  const DocumentKind *actual = find_kind(stated), *expected = find_kind(wanted);
+  const DocumentKind *actual = find_document_kind(stated), *expected = find_document_kind(wanted);
   const std::string noun = expected == nullptr ? "a " + wanted : expected->noun;
   const std::string problem =
       actual == nullptr ? fmt::format("{} is not {}", origin, noun)

@@ -17,6 +17,8 @@ struct DocumentKind {
 };
 
 std::span<const DocumentKind> document_kinds();
+/// The kind with this `_format`; null for one that the program does not know.
+const DocumentKind* find_document_kind(const std::string& format);
 
 /// Returns the value of the first `_format` in a text, which need not be well formed. The result is
 /// empty where there is none, and for binary contents, such as an archive that holds a document.

@@ -4,21 +4,19 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <new>
 #include <numeric>
 #include <utility>
-#include "metrics/base/name_table.hpp"
 
 namespace heteroperf {
 namespace {
 
-constexpr Named<ErrorKind> kind_names[] = {
-    {ErrorKind::internal, "internal"},         {ErrorKind::usage, "usage"},
-    {ErrorKind::environment, "environment"},   {ErrorKind::run_failed, "run_failed"},
-    {ErrorKind::timeout, "timeout"},           {ErrorKind::invalid_result, "invalid_result"},
-    {ErrorKind::verification, "verification"}, {ErrorKind::not_comparable, "not_comparable"},
-    {ErrorKind::interrupted, "interrupted"},
-};
+// In the order of the enum.
+constexpr std::array kind_names{"internal",     "usage",          "environment",
+                                "run_failed",   "timeout",        "invalid_result",
+                                "verification", "not_comparable", "interrupted"};
+
 std::string join(const std::vector<Problem>& problems) {
   std::string text;
   for (const Problem& problem : problems) {
@@ -55,7 +53,7 @@ bool share_letters(std::string a, std::string b) {
 
 }  // namespace
 
-const char* to_string(ErrorKind kind) { return name_of(kind_names, kind); }
+const char* to_string(ErrorKind kind) { return kind_names[static_cast<std::size_t>(kind)]; }
 
 std::string Problem::text() const {
   std::string text = problem;

@@ -42,6 +42,7 @@ using OpsPerSecond = Quantity<struct OpsPerSecondTag, double>;
 
 inline constexpr double infinite = std::numeric_limits<double>::infinity();
 inline constexpr double nanosecond = 1e-9;  ///< its length in seconds
+inline double seconds_of(std::int64_t ns) { return static_cast<double>(ns) * nanosecond; }
 
 /// Reads a size such as "8", "64K", "128M" or "2G": binary multiples in either case, with an
 /// optional B or iB. The result is empty for any other text and for a size beyond 64 bits.

@@ -366,10 +366,8 @@ std::string plain_json_words(const std::string& words) {
 }
 
 Json new_document(const std::string& format) {
-  const auto kinds = document_kinds();
-  const auto kind = std::find_if(kinds.begin(), kinds.end(),
-                                 [&](const DocumentKind& row) { return format == row.format; });
-  HETEROPERF_EXPECT(kind != kinds.end());
+  const DocumentKind* kind = find_document_kind(format);
+  HETEROPERF_EXPECT(kind != nullptr);
   return {{"_format", kind->format}, {"_version", kind->version}};
 }
 

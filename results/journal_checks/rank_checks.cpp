@@ -151,7 +151,7 @@ std::map<std::string, HostShare> host_shares(const std::vector<RankHome>& homes)
 void hold_watched_time(const CheckedJournal& run, std::size_t line, double seconds,
                        LineCheck& check) {
   const std::int64_t open_ns = run.journal.lines[line - 1].t_ns - run.journal.lines.front().t_ns;
-  const double open_s = static_cast<double>(open_ns) * nanosecond;
+  const double open_s = seconds_of(open_ns);
   // In lockstep the clock of the journal stands still at times.
   const bool fits = run.is_lockstep() || seconds <= (1 + clock_share) * open_s + shortest_span_s;
   check.hold(line, seconds > 0 && fits, "at most {} s", "{1} s", open_s, seconds);
@@ -288,8 +288,7 @@ void hold_rank_times(const CheckedJournal& run, const MeasuredSpan& measured, Li
   StepSplit sum;
   std::int64_t ranks = 0;
   const auto first = run.first<RankTimeEvent>();
-  const double apart_s =
-      static_cast<double>(2 * measured.longest_ns + measured.pause_ns) * nanosecond;
+  const double apart_s = seconds_of(2 * measured.longest_ns + measured.pause_ns);
   for_lines<RankTimeEvent>(run.journal, [&](std::size_t line, const RankTimeEvent& time) {
     add_to(sum, time.split);
     ++ranks;
@@ -322,7 +321,7 @@ void hold_compute_ns(std::size_t line, const RankStepsEvent& steps,
   std::uint64_t left = steps.steps;
   for (const std::int64_t mean_ns : steps.compute_ns) {
     const std::uint64_t count = std::min(left, each);
-    sum_s += static_cast<double>(mean_ns) * nanosecond * static_cast<double>(count);
+    sum_s += seconds_of(mean_ns) * static_cast<double>(count);
     left -= count;
   }
   const double rounded_s = nanosecond * static_cast<double>(steps.steps);  // each mean, to 1 ns
@@ -499,7 +498,7 @@ void check_rank_times(const CheckedJournal& run, LineCheck& check) {
       compute_s[time->rank] = time->split.compute_s;
       // The first rank's clock is that of the step lines.
       if (time->rank != 0 || run.is_lockstep() || !has_all_steps(run)) continue;
-      const double wall_s = static_cast<double>(measured.end_ns - measured.start_ns) * nanosecond;
+      const double wall_s = seconds_of(measured.end_ns - measured.start_ns);
       check.hold(i + 1, near(wall_s, time->wall_s), "wall_s {}", "{1}", wall_s, time->wall_s);
     } else if (const auto* steps = std::get_if<RankStepsEvent>(&event)) {
       each_steps.hold(run, i + 1, steps->rank, check);

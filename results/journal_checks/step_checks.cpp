@@ -198,7 +198,7 @@ double measured_seconds(const CheckedJournal& run) {
   for (const JournalLine& line : run.journal.lines) {
     const auto* phase = std::get_if<PhaseEvent>(&line.event);
     if (phase == nullptr) continue;
-    if (start_ns) return static_cast<double>(line.t_ns - *start_ns) * nanosecond;
+    if (start_ns) return seconds_of(line.t_ns - *start_ns);
     if (phase->phase == Phase::measure) start_ns = line.t_ns;
   }
   return 0;
@@ -311,7 +311,7 @@ void check_checkpoint_lines(const CheckedJournal& run, LineCheck& check) {
     const auto* saved = std::get_if<CheckpointEvent>(&line.event);
     if (saved == nullptr) continue;
     check.equal(i + 1, "n", done, saved->n);
-    const double gap_s = static_cast<double>(line.t_ns - free_ns) * nanosecond;
+    const double gap_s = seconds_of(line.t_ns - free_ns);
     check.hold(i + 1, saved->seconds >= 0 && saved->seconds <= gap_s,
                "at most the {} s since the last step", "{1} s", gap_s, saved->seconds);
     free_ns = line.t_ns;

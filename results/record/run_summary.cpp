@@ -101,8 +101,7 @@ void find_window(const Journal& journal, const Steps& steps, RunSummary& summary
     last_end_ns = std::max(last_end_ns, group_steps.back()->t_end_ns);
   }
   const std::int64_t end_ns = phase.first_end_after(start_ns).value_or(last_end_ns);
-  summary.measured_s =
-      static_cast<double>(std::max<std::int64_t>(0, end_ns - measure_start_ns)) * nanosecond;
+  summary.measured_s = seconds_of(std::max<std::int64_t>(0, end_ns - measure_start_ns));
   const TimeWindow window{start_ns, end_ns};
   const auto inside = [&](const StepEvent* step) { return window.contains(step->t_end_ns); };
   if (std::any_of(steps.begin(), steps.end(), inside)) summary.window = window;
@@ -210,7 +209,7 @@ void find_step_time(const Steps& steps, RunSummary& summary) {
   std::vector<double> seconds;
   for (const StepEvent* step : steps) {
     if (summary.window && summary.window->contains(step->t_end_ns)) {
-      seconds.push_back(static_cast<double>(step->t_end_ns - step->t_start_ns) * nanosecond);
+      seconds.push_back(seconds_of(step->t_end_ns - step->t_start_ns));
     }
   }
   if (seconds.empty()) return;
@@ -298,7 +297,7 @@ void find_regulated_score(const Journal& journal, RunSummary& summary) {
 double seconds_inside(TimeWindow window, std::int64_t start_ns, std::int64_t end_ns) {
   const std::int64_t from = std::max(start_ns, window.start_ns);
   const std::int64_t to = std::min(end_ns, window.end_ns);
-  return to > from ? static_cast<double>(to - from) * nanosecond : 0.0;
+  return to > from ? seconds_of(to - from) : 0.0;
 }
 
 /// Adds up the uses of each step's time, in proportion to the part of the step that lies in the
@@ -308,7 +307,7 @@ void split_time(const Journal& journal, const Steps& steps, RunSummary& summary)
   const auto groups = static_cast<double>(by_group(steps).size());
   TimeShares sum;
   for (const StepEvent* step : steps) {
-    const double length_s = static_cast<double>(step->t_end_ns - step->t_start_ns) * nanosecond;
+    const double length_s = seconds_of(step->t_end_ns - step->t_start_ns);
     if (length_s <= 0) continue;
     // A step that begins before the window counts with the part that lies in it.
     const double share =
@@ -432,7 +431,7 @@ std::optional<double> idle_fraction(const Journal& journal) {
     if (search == nullptr) continue;
     if (scale == nullptr || first == nullptr || line->t_ns <= first->t_start_ns) break;
     // Each group could have trained from the first trial's start to the master's last line.
-    const double each_s = static_cast<double>(line->t_ns - first->t_start_ns) * nanosecond;
+    const double each_s = seconds_of(line->t_ns - first->t_start_ns);
     return search->idle_s / (each_s * scale->groups);
   }
   return std::nullopt;
@@ -480,8 +479,7 @@ void find_status(const Journal& journal, RunSummary& summary) {
     summary.status = stop->status;
     summary.reason = stop->reason;
   }
-  summary.wall_s =
-      static_cast<double>(journal.lines.back().t_ns - journal.lines.front().t_ns) * nanosecond;
+  summary.wall_s = seconds_of(journal.lines.back().t_ns - journal.lines.front().t_ns);
 }
 
 /// The figures of the plan, in samples whatever the throughput counts.

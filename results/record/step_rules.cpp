@@ -80,7 +80,7 @@ std::optional<Finding> clock_jump(const Journal& journal, const RunSummary& summ
       std::max(longest_pause_s, longest_pause_medians * summary.step_time->median_s);
   for (const StepEvent* step : journal.all<StepEvent>()) {
     if (!summary.window->contains(step->t_end_ns)) continue;
-    const double seconds = static_cast<double>(step->t_end_ns - step->t_start_ns) * nanosecond;
+    const double seconds = seconds_of(step->t_end_ns - step->t_start_ns);
     if (seconds <= longest_s) continue;
     return Finding{
         fmt::format("no step beyond {:.6g} s ({:.0f} medians)", longest_s, longest_pause_medians),
