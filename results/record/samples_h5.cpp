@@ -123,20 +123,24 @@ Handle text_type(std::size_t size) {
   return type;
 }
 
-void write_attribute(hid_t object, const char* name, const std::string& value) {
-  const Handle type = text_type(value.size());
-  const Handle space(H5Screate(H5S_SCALAR), H5Sclose, "make a scalar");
-  const Handle attribute(H5Acreate2(object, name, type, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose,
-                         "create an attribute");
-  const std::string padded = value.empty() ? std::string(1, '\0') : value;
-  checked(H5Awrite(attribute, type, padded.data()), "write an attribute");
+Handle scalar_space() { return Handle(H5Screate(H5S_SCALAR), H5Sclose, "make a scalar"); }
+
+void write_attribute(hid_t object, const char* name, hid_t type, const void* value) {
+  const Handle attribute(H5Acreate2(object, name, type, scalar_space(), H5P_DEFAULT, H5P_DEFAULT),
+                         H5Aclose, "create an attribute");
+  checked(H5Awrite(attribute, type, value), "write an attribute");
 }
 
-void write_attribute(hid_t object, const char* name, std::int64_t value) {
-  const Handle space(H5Screate(H5S_SCALAR), H5Sclose, "make a scalar");
-  const Handle attribute(H5Acreate2(object, name, H5T_STD_I64LE, space, H5P_DEFAULT, H5P_DEFAULT),
-                         H5Aclose, "create an attribute");
-  checked(H5Awrite(attribute, H5T_NATIVE_INT64, &value), "write an attribute");
+void write_attribute(hid_t object, const char* name, const std::string& value) {
+  const std::string padded = value.empty() ? std::string(1, '\0') : value;
+  write_attribute(object, name, text_type(value.size()), padded.data());
+}
+
+/// Times are left out of all objects, so that the same content gives the same bytes.
+Handle properties_without_times(hid_t kind) {
+  Handle properties(H5Pcreate(kind), H5Pclose, "make properties");
+  checked(H5Pset_obj_track_times(properties, 0), "leave out times");
+  return properties;
 }
 
 /// The type in memory of each kind of column, in which it is also stored.
@@ -159,11 +163,28 @@ std::string packed(const std::vector<std::string>& texts, std::size_t size) {
   return bytes;
 }
 
+/// Calls `use` with the type, the number of rows and the bytes of a column. Numbers are stored as
+/// they lie in memory; texts are packed into one block.
+auto with_bytes(const SampleColumn& column, auto&& use) {
+  return std::visit(
+      [&]<class T>(const std::vector<T>& values) {
+        if constexpr (std::is_same_v<T, std::string>) {
+          const std::size_t size = longest(values);
+          const std::string bytes = packed(values, size);
+          return use(text_type(size), values.size(), std::string_view(bytes));
+        } else {
+          const auto* bytes = reinterpret_cast<const char*>(values.data());
+          return use(memory_type(values), values.size(),
+                     std::string_view(bytes, values.size() * sizeof(T)));
+        }
+      },
+      column.values);
+}
+
 Handle chunked_properties(hsize_t rows) {
-  Handle properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, "make dataset properties");
+  Handle properties = properties_without_times(H5P_DATASET_CREATE);
   const hsize_t chunk = std::clamp<hsize_t>(rows, 1, chunk_rows);
   checked(H5Pset_chunk(properties, 1, &chunk), "set chunks");
-  checked(H5Pset_obj_track_times(properties, 0), "leave out times");
   if (H5Zfilter_avail(H5Z_FILTER_DEFLATE) > 0) {
     checked(H5Pset_shuffle(properties), "set the shuffle filter");
     checked(H5Pset_deflate(properties, deflate_level), "set the deflate filter");
@@ -172,42 +193,20 @@ Handle chunked_properties(hsize_t rows) {
 }
 
 /// Writes one column with its attributes, as a dataset of one dimension that can grow.
-void write_dataset(hid_t group, const SampleColumn& column, hid_t type, hsize_t rows,
-                   const void* data) {
-  const hsize_t unlimited = H5S_UNLIMITED;
-  const Handle space(H5Screate_simple(1, &rows, &unlimited), H5Sclose, "make a data space");
-  const Handle properties = chunked_properties(rows);
-  const Handle dataset(
-      H5Dcreate2(group, column.name, type, space, H5P_DEFAULT, properties, H5P_DEFAULT), H5Dclose,
-      std::string("create the column ") + column.name);
-  if (rows > 0) {
-    checked(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data),
-            std::string("write the column ") + column.name);
-  }
-  write_attribute(dataset, "long_name", column.long_name);
-  write_attribute(dataset, "units", column.units);
-}
-
-/// Numbers are written as they lie in memory; texts are packed into one block first.
 void write_column(hid_t group, const SampleColumn& column) {
-  std::visit(
-      [&]<class T>(const std::vector<T>& values) {
-        if constexpr (std::is_same_v<T, std::string>) {
-          const std::size_t size = longest(values);
-          write_dataset(group, column, text_type(size), values.size(), packed(values, size).data());
-        } else {
-          write_dataset(group, column, memory_type(values), values.size(), values.data());
-        }
-      },
-      column.values);
-}
-
-/// Times are left out of groups and datasets, so that the same content gives the same bytes.
-Handle make_group(hid_t file, const char* name) {
-  const Handle properties(H5Pcreate(H5P_GROUP_CREATE), H5Pclose, "make group properties");
-  checked(H5Pset_obj_track_times(properties, 0), "leave out times");
-  return Handle(H5Gcreate2(file, name, H5P_DEFAULT, properties, H5P_DEFAULT), H5Gclose,
-                std::string("create the group ") + name);
+  with_bytes(column, [&](hid_t type, hsize_t rows, std::string_view bytes) {
+    const hsize_t unlimited = H5S_UNLIMITED;
+    const Handle space(H5Screate_simple(1, &rows, &unlimited), H5Sclose, "make a data space");
+    const Handle dataset(H5Dcreate2(group, column.name, type, space, H5P_DEFAULT,
+                                    chunked_properties(rows), H5P_DEFAULT),
+                         H5Dclose, std::string("create the column ") + column.name);
+    if (rows > 0) {
+      checked(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()),
+              std::string("write the column ") + column.name);
+    }
+    write_attribute(dataset, "long_name", column.long_name);
+    write_attribute(dataset, "units", column.units);
+  });
 }
 
 Handle open_column(hid_t group, const char* name) {
@@ -228,12 +227,9 @@ void attach_scale(hid_t group, const SampleTable& table) {
 /// The record's text makes the archive complete on its own.
 void write_record(hid_t file, const std::string& record) {
   const Handle type = text_type(record.size());
-  const Handle space(H5Screate(H5S_SCALAR), H5Sclose, "make a scalar");
-  const Handle properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, "make dataset properties");
-  checked(H5Pset_obj_track_times(properties, 0), "leave out times");
-  const Handle dataset(
-      H5Dcreate2(file, "record", type, space, H5P_DEFAULT, properties, H5P_DEFAULT), H5Dclose,
-      "create the record's text");
+  const Handle dataset(H5Dcreate2(file, "record", type, scalar_space(), H5P_DEFAULT,
+                                  properties_without_times(H5P_DATASET_CREATE), H5P_DEFAULT),
+                       H5Dclose, "create the record's text");
   checked(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, record.data()),
           "write the record's text");
 }
@@ -243,7 +239,8 @@ void write_root_attributes(hid_t file, const Journal& journal, const std::string
   const auto* start = journal.first<StartEvent>();
   const auto* stop = journal.last<StopEvent>();
   write_attribute(file, "format", samples_format);
-  write_attribute(file, "format_version", std::int64_t{samples_format_version});
+  const std::int64_t version = samples_format_version;
+  write_attribute(file, "format_version", H5T_NATIVE_INT64, &version);
   write_attribute(file, "run_id", start->run_id);
   write_attribute(file, "tool_version", start->program_version);
   write_attribute(file, "git_commit", start->git_commit);
@@ -271,7 +268,9 @@ std::string build_image(const Journal& journal, const std::string& record) {
   write_root_attributes(file, journal, record);
   write_record(file, record);
   for (const SampleTable& table : sample_tables(journal)) {
-    const Handle group = make_group(file, table.name);
+    const Handle group(H5Gcreate2(file, table.name, H5P_DEFAULT,
+                                  properties_without_times(H5P_GROUP_CREATE), H5P_DEFAULT),
+                       H5Gclose, std::string("create the group ") + table.name);
     for (const SampleColumn& column : table.columns) write_column(group, column);
     attach_scale(group, table);
   }
@@ -399,19 +398,9 @@ bool same_dataset(hid_t group, const char* name, hid_t type, std::size_t rows,
 }
 
 bool same_column(hid_t group, const SampleColumn& column) {
-  return std::visit(
-      [&]<class T>(const std::vector<T>& values) {
-        if constexpr (std::is_same_v<T, std::string>) {
-          const std::size_t size = longest(values);
-          return same_dataset(group, column.name, text_type(size), values.size(),
-                              packed(values, size));
-        } else {
-          const auto* bytes = reinterpret_cast<const char*>(values.data());
-          return same_dataset(group, column.name, memory_type(values), values.size(),
-                              {bytes, values.size() * sizeof(T)});
-        }
-      },
-      column.values);
+  return with_bytes(column, [&](hid_t type, std::size_t rows, std::string_view bytes) {
+    return same_dataset(group, column.name, type, rows, bytes);
+  });
 }
 
 /// The version of the archive's format; an older one has fewer columns.
