@@ -153,7 +153,7 @@ void put_planned_memory(Json& memory, const RunSummary& summary) {
   if (ranks == 0) return;
   if (planned.size() == ranks) {
     memory["planned_per_rank"] = std::move(planned);
-    put_finite(memory, "worst_error_fraction", worst);
+    put(memory, "worst_error_fraction", worst);
     memory["ledger_per_rank"] = std::move(ledgers);
   }
   if (limits.size() == ranks) memory["limit_per_rank"] = std::move(limits);
@@ -163,14 +163,14 @@ Json prediction_section(const PlanSummary& plan) {
   if (!plan.prediction) return {};
   const PredictionEvent& predicted = plan.prediction->predicted;
   Json json{{"step_time_s", predicted.step_time_s}};
-  put_finite(json, "error_fraction", plan.prediction->error_fraction);
+  put(json, "error_fraction", plan.prediction->error_fraction);
   json["samples_per_s"] = predicted.samples_per_s;
   json["bubble_rate"] = predicted.bubble_rate;
   json["pipeline_bubble_rate"] = predicted.pipeline_bubble_rate;
   Json measured;
-  put_finite(measured, "step_time_s", plan.prediction->step_time_s);
-  put_finite(measured, "samples_per_s", plan.samples_per_s);
-  put_finite(measured, "bubble_rate", plan.bubble_rate);
+  put(measured, "step_time_s", plan.prediction->step_time_s);
+  put(measured, "samples_per_s", plan.samples_per_s);
+  put(measured, "bubble_rate", plan.bubble_rate);
   if (!measured.empty()) json["measured"] = std::move(measured);
   return json;
 }

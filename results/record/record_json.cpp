@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "metrics/base/strict_json.hpp"
@@ -23,23 +22,6 @@
 namespace heteroperf {
 namespace {
 
-/// These set a key only where there is a value; a number must also be finite.
-template <class T>
-void put(Json& json, const char* key, const std::optional<T>& value) {
-  if (value) json[key] = *value;
-}
-void put(Json& json, const char* key, const std::optional<Ops>& value) {
-  if (value) json[key] = value->to_string();
-}
-void put(Json& json, const char* key, const std::string& value) {
-  if (!value.empty()) json[key] = value;
-}
-void put(Json& json, const char* key, const std::optional<Interval>& value) {
-  if (value) json[key] = {value->low, value->high};
-}
-void put(Json& json, const char* key, const std::optional<double>& value) {
-  if (value && std::isfinite(*value)) json[key] = *value;
-}
 /// A section without any key is left out.
 void put_section(Json& json, const char* key, Json section) {
   if (!section.empty()) json[key] = std::move(section);
@@ -59,23 +41,6 @@ std::string text_hash(const JsonText* json) {
 const JsonText* config_text(const Journal& journal) {
   const auto* event = journal.last<ConfigEvent>();
   return event == nullptr ? nullptr : &event->config;
-}
-
-/// Writes the verdict: class, ruleset, and a reason for each rule that the run broke.
-Json validity_section(const Validity& validity) {
-  Json json{{"class", to_string(validity.severity)},
-            {"rankable", validity.rankable()},
-            {"ruleset", ruleset_version},
-            {"reasons", Json::array()}};
-  for (const Reason& reason : validity.reasons) {
-    json["reasons"].push_back({{"rule", reason.rule},
-                               {"severity", to_string(reason.severity)},
-                               {"parameter", reason.parameter},
-                               {"expected", reason.expected},
-                               {"actual", reason.actual},
-                               {"hint", reason.hint}});
-  }
-  return json;
 }
 
 /// Identity of what is trained: equal for runs that may be compared. Repetitions whose seeds differ
@@ -437,7 +402,7 @@ std::string build_record(const Journal& journal, const RunSummary& summary,
   put_section(json, "parent", parent_section(*start));
   put(json, "created_utc", start->created_utc);
   put_status(json, journal, summary);
-  json["validity"] = validity_section(validity);
+  json["validity"] = validity_json(validity, validity.rankable(), ruleset_version);
   if (workload != nullptr) json["workload"] = workload_section(*workload);
   if (scale != nullptr) json["scale"] = scale_section(*scale);
   json["metrics"] = metrics_section(journal, summary, validity);

@@ -51,6 +51,22 @@ Json read_stored_document(const std::filesystem::path& path, const char* format)
   return parse_stored_document(read_run_file(path), path.string(), format);
 }
 
+Json validity_json(const Validity& validity, bool rankable, const std::string& ruleset) {
+  Json json{{"class", to_string(validity.severity)},
+            {"rankable", rankable},
+            {"ruleset", ruleset},
+            {"reasons", Json::array()}};
+  for (const Reason& reason : validity.reasons) {
+    json["reasons"].push_back({{"rule", reason.rule},
+                               {"severity", to_string(reason.severity)},
+                               {"parameter", reason.parameter},
+                               {"expected", reason.expected},
+                               {"actual", reason.actual},
+                               {"hint", reason.hint}});
+  }
+  return json;
+}
+
 /// Records of other versions lack keys, so an absent one is no error here.
 Json value_at(const Json& json, const std::string& pointer) {
   const Json::json_pointer where(pointer);

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "results/record/ruleset.hpp"
+
 namespace heteroperf {
 
 /// A stored record.json or suite.json, parsed. Throws UserError with the path when it is missing,
@@ -20,10 +22,27 @@ std::string way_out(const std::string& format, const std::filesystem::path& orig
 /// The value at `pointer` ("/metrics/steps"), or null when there is none.
 nlohmann::ordered_json value_at(const nlohmann::ordered_json& json, const std::string& pointer);
 
-/// Sets `key` where there is a number and it is finite.
-inline void put_finite(nlohmann::ordered_json& json, const char* key, std::optional<double> value) {
+/// These set a key only where there is a value; a number must also be finite.
+template <class T>
+void put(nlohmann::ordered_json& json, const char* key, const std::optional<T>& value) {
+  if (value) json[key] = *value;
+}
+inline void put(nlohmann::ordered_json& json, const char* key, const std::optional<Ops>& value) {
+  if (value) json[key] = value->to_string();
+}
+inline void put(nlohmann::ordered_json& json, const char* key, const std::string& value) {
+  if (!value.empty()) json[key] = value;
+}
+inline void put(nlohmann::ordered_json& json, const char* key,
+                const std::optional<Interval>& value) {
+  if (value) json[key] = {value->low, value->high};
+}
+inline void put(nlohmann::ordered_json& json, const char* key, const std::optional<double>& value) {
   if (value && std::isfinite(*value)) json[key] = *value;
 }
+/// Writes a verdict: class, ruleset, and a reason for each rule that was broken.
+nlohmann::ordered_json validity_json(const Validity& validity, bool rankable,
+                                     const std::string& ruleset);
 
 /// The `_format` of each stored document, and the version that this program reads and writes.
 inline constexpr const char* record_format = "heteroperf-record";

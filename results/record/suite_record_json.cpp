@@ -104,28 +104,20 @@ Part read_part(const std::filesystem::path& folder, const std::string& name) {
   return part;
 }
 
-/// A reason in the form that records have.
-Json reason(const char* rule, Severity severity, const std::string& parameter,
-            const std::string& expected, const std::string& actual, const char* hint) {
-  return {{"rule", rule},           {"severity", to_string(severity)},
-          {"parameter", parameter}, {"expected", expected},
-          {"actual", actual},       {"hint", hint}};
-}
-
 /// A reason for each workload whose own run is not `closed`.
-Json class_reasons(const std::vector<Part>& parts) {
-  Json reasons = Json::array();
+std::vector<Reason> class_reasons(const std::vector<Part>& parts) {
+  std::vector<Reason> reasons;
   for (const Part& part : parts) {
     if (part.severity == Severity::closed) continue;
-    reasons.push_back(reason("workload", part.severity, part.folder, "closed",
-                             part.entry.contains("class") ? to_string(part.severity) : "no record",
-                             "See this workload's own record."));
+    reasons.push_back({"workload", part.severity, part.folder, "closed",
+                       part.entry.contains("class") ? to_string(part.severity) : "no record",
+                       "See this workload's own record."});
   }
   return reasons;
 }
 
 /// Each workload must have the same window, or a short one would weigh little.
-std::optional<Json> unequal_windows(const std::vector<Part>& parts) {
+std::optional<Reason> unequal_windows(const std::vector<Part>& parts) {
   double shortest = INFINITY, longest = 0;
   for (const Part& part : parts) {
     if (!part.total) continue;
@@ -133,11 +125,13 @@ std::optional<Json> unequal_windows(const std::vector<Part>& parts) {
     longest = std::max(longest, part.total->window.value());
   }
   if (longest <= shortest * (1 + equal_windows)) return std::nullopt;
-  return reason("equal_windows", Severity::open, "window_s",
+  return Reason{"equal_windows",
+                Severity::open,
+                "window_s",
                 fmt::format("windows within {:.0f} %", 100 * equal_windows),
                 fmt::format("{:.1f} to {:.1f} s", shortest, longest),
                 "Give the suite a longer --duration, not --steps: each window begins after its own "
-                "warm-up and ends with a whole step.");
+                "warm-up and ends with a whole step."};
 }
 
 /// Σ operations / Σ seconds is the mean of the rates weighted by window, and the workloads'
@@ -160,9 +154,9 @@ std::optional<Interval> combined_interval(const std::vector<Part>& parts, double
 /// program's where they differ.
 struct SuiteRules {
   std::string ruleset;
-  bool earlier = false;            ///< which asked nothing of the suite as such
-  bool whole = true;               ///< no workload is missing
-  std::vector<Json> reasons = {};  ///< against the suite as such
+  bool earlier = false;              ///< which asked nothing of the suite as such
+  bool whole = true;                 ///< no workload is missing
+  std::vector<Reason> reasons = {};  ///< against the suite as such
 };
 
 /// The ruleset of all records there are; this program's where they differ, or there is none.
@@ -185,15 +179,15 @@ SuiteRules judge_suite(const std::filesystem::path& folder, const SuitePlan& pla
   if (rules.earlier) return rules;
   rules.whole = is_whole_suite(plan.workloads);
   if (!rules.whole) {
-    rules.reasons.push_back(reason("whole_suite", Severity::open, "workloads",
-                                   fmt::format("{}", fmt::join(suite_workloads, " ")),
-                                   fmt::format("{}", fmt::join(plan.workloads, " ")),
-                                   "Run it without naming a workload."));
+    rules.reasons.push_back({"whole_suite", Severity::open, "workloads",
+                             fmt::format("{}", fmt::join(suite_workloads, " ")),
+                             fmt::format("{}", fmt::join(plan.workloads, " ")),
+                             "Run it without naming a workload."});
   }
   if (!evidence.silent.empty()) {
-    rules.reasons.push_back(reason("named_suite", Severity::open, evidence.silent,
-                                   "a journal that names its suite", "it names none",
-                                   "An older program wrote it: run the suite again."));
+    rules.reasons.push_back({"named_suite", Severity::open, evidence.silent,
+                             "a journal that names its suite", "it names none",
+                             "An older program wrote it: run the suite again."});
   }
   return rules;
 }
@@ -212,9 +206,7 @@ void put_score(Json& json, const std::vector<Part>& parts) {
   double window_s = 0;
   for (const WindowTotal& total : totals) window_s += total.window.value();
   Json ops{{"value", value}};
-  if (const auto interval = combined_interval(parts, value)) {
-    ops["ci95"] = {interval->low, interval->high};
-  }
+  put(ops, "ci95", combined_interval(parts, value));
   ops["convention"] = "strict";
   json["metrics"] = {{"ops_per_second", std::move(ops)}, {"window_s", window_s}};
   json["operations"] = {{"window_strict", operations.to_string()}};
@@ -223,24 +215,20 @@ void put_score(Json& json, const std::vector<Part>& parts) {
 /// The suite's class is the worst of its workloads' and of its own rules. All workloads must be
 /// rankable for the suite to be; a fault of the suite itself makes it `open` at least.
 Json validity_section(const std::vector<Part>& parts, const SuiteRules& rules) {
-  Severity severity = parts.empty() ? Severity::invalid : Severity::closed;
+  Validity validity{parts.empty() ? Severity::invalid : Severity::closed, class_reasons(parts)};
   bool rankable = !parts.empty();
   for (const Part& part : parts) {
-    severity = std::max(severity, part.severity);
+    validity.severity = std::max(validity.severity, part.severity);
     rankable = rankable && part.rankable;
   }
-  Json reasons = class_reasons(parts);
-  std::vector<Json> of_suite = rules.reasons;
+  std::vector<Reason> of_suite = rules.reasons;
   if (auto windows = unequal_windows(parts)) of_suite.push_back(std::move(*windows));
-  for (Json& reason : of_suite) {
-    severity = std::max(severity, Severity::open);
+  for (Reason& reason : of_suite) {
+    validity.severity = std::max(validity.severity, Severity::open);
     rankable = rankable && rules.earlier;
-    reasons.push_back(std::move(reason));
+    validity.reasons.push_back(std::move(reason));
   }
-  return {{"class", to_string(severity)},
-          {"rankable", rankable},
-          {"ruleset", rules.ruleset},
-          {"reasons", std::move(reasons)}};
+  return validity_json(validity, rankable, rules.ruleset);
 }
 
 /// Cuts a long line of a document, for a message.
