@@ -1,15 +1,29 @@
 // Everything that a rank does for the sake of measuring (events, log lines, the progress line) is
 // timed here, once, and summed in `measuring_s`; the record reports it as overhead. The journal's
 // writer on rank 0 counts its own cost, so an event that goes there directly is not counted twice.
+//
+// A message of the control channel is one byte that names its kind, then a body: a line of a
+// journal for an event, nothing for a flush or a question of the clock, the text of a question for
+// a master. Messages of one rank arrive in order, so an answered flush proves that all earlier
+// events have been handled. Whichever rank waits for a reply does not hold up the others.
 #include "suite/ranks/rank_context.hpp"
+
+#include <fmt/format.h>
 
 #include <span>
 
 #include "metrics/base/clock.hpp"
+#include "metrics/base/error.hpp"
+#include "results/journal/events_json.hpp"
 #include "suite/program/signals.hpp"
-#include "suite/ranks/rank_messages.hpp"
 
 namespace heteroperf {
+namespace {
+
+// The first byte of a message says what the rest is.
+constexpr char event_mark = 'e', flush_mark = 'f', clock_mark = 'c', question_mark = 'q';
+
+}  // namespace
 
 void RankContext::show(const ProgressState& state) {
   if (first.progress == nullptr) return;
@@ -37,7 +51,7 @@ void RankContext::post(const Event& event) {
   if (first.journal != nullptr)
     return first.journal->append(event);  // which keeps account of itself
   const ScopedSeconds measured(&measuring_s);
-  post_event(control(), event);
+  control().post(event_mark + event_to_json_line(0, event, no_previous_line));
 }
 
 bool stop_wanted(const RankContext& context) {
@@ -61,6 +75,44 @@ Directive agree(Communicator& group, Directive of_leader) {
   std::uint8_t byte = static_cast<std::uint8_t>(of_leader);
   group.broadcast(std::span(&byte, 1), RankId(0));
   return static_cast<Directive>(byte);
+}
+
+ControlChannel::Handler answer_ranks(JournalWriter& journal, QuestionHandler on_question) {
+  return [&journal, on_question = std::move(on_question)](RankId from, std::string message,
+                                                          ControlChannel::Reply reply) {
+    HETEROPERF_EXPECT(!message.empty());
+    const std::string body = message.substr(1);
+    switch (message[0]) {
+      case event_mark:
+        // The time in the line is replaced by the journal's own when it is appended.
+        return journal.append(event_from_json_line(body).event);
+      case flush_mark:
+        return reply({});
+      case clock_mark:
+        return reply(std::to_string(now_ns()));
+      case question_mark:
+        return on_question(body, std::move(reply));
+      default:
+        throw Error(
+            ErrorKind::internal,
+            {{fmt::format("rank {} sent a message of unknown kind '{}'", from.value(), message[0]),
+              "", ""}});
+    }
+  };
+}
+
+void flush_events(ControlChannel& control) { control.call(std::string(1, flush_mark)); }
+
+std::int64_t ask_clock(ControlChannel& control) {
+  return std::stoll(control.call(std::string(1, clock_mark)));
+}
+
+std::string ask_master(ControlChannel& control, const std::string& question) {
+  return control.call(question_mark + question);
+}
+
+void tell_master(ControlChannel& control, const std::string& news) {
+  control.post(question_mark + news);
 }
 
 }  // namespace heteroperf

@@ -81,4 +81,22 @@ bool share_answer(Communicator& group, bool mine, RankId root = RankId(0));
 enum class Directive : std::uint8_t { go_on, next_phase, hold, end, interrupt };
 Directive agree(Communicator& group, Directive of_leader);
 
+// Ranks talk to rank 0 over the control channel: events for the journal, the clock, and questions
+// to the master of a search or of turns.
+
+/// Takes a question of a rank, or news of it (`reply` is empty).
+using QuestionHandler =
+    std::function<void(const std::string& question, ControlChannel::Reply reply)>;
+/// Rank 0's side: events go to `journal`. Install with ControlChannel::serve.
+ControlChannel::Handler answer_ranks(JournalWriter& journal, QuestionHandler on_question = {});
+
+/// Any rank: returns when rank 0 has handled everything this rank posted before.
+void flush_events(ControlChannel& control);
+/// Any rank: rank 0's monotonic clock now.
+std::int64_t ask_clock(ControlChannel& control);
+/// Any rank: asks the master; the reply may take as long as a trial.
+std::string ask_master(ControlChannel& control, const std::string& question);
+/// Any rank: tells the master something that has no answer.
+void tell_master(ControlChannel& control, const std::string& news);
+
 }  // namespace heteroperf

@@ -8,6 +8,7 @@
 
 #include "runners/comm/discovery/rank_descriptor.hpp"
 #include "runners/comm/world.hpp"
+#include "suite/config/placement.hpp"
 #include "suite/program/exit_code.hpp"
 
 namespace heteroperf {
@@ -46,6 +47,23 @@ void check_session(const RankSession& session);
 /// binds threads where they fit the cores, and holds launched ranks to one command. Throws what
 /// check_session() finds.
 ExitCode run_session(const RankSession& session, const RankWork& work);
+
+/// The share of one rank of a launcher's world in its host's cores: ranks of one host with the same
+/// affinity mask share it, ranks with masks of their own keep them.
+struct HostShare {
+  int ranks_on_host = 1;
+  int ranks_on_mask = 1;
+  int index_on_mask = 0;
+};
+/// Finds the share by comparing all ranks. Collective.
+HostShare share_of_host(Communicator& world, const UsableCores& cores);
+
+/// The placement of a rank under a launcher, from its share.
+Placement choose_launched_placement(const ScaleConfig& config, const UsableCores& cores,
+                                    int world_ranks, const HostShare& share);
+
+/// Gathers the bindings of all ranks of the world, in rank order, on every rank. Collective.
+std::vector<RankBinding> gather_bindings(Communicator& world, const RankBinding& binding);
 
 /// Ends rank 0's process at once, and tells the other ranks why: for a rank of which a thread hangs
 /// where nothing can end it. `control`: of the run that goes on, where there is one.

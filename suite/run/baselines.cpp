@@ -8,7 +8,7 @@
 // the world of the mixed run, split into members and bystanders. Rank 0 writes the journal of every
 // baseline, whether it is a member or not. A class that cannot run the workload is no failure of
 // the run: its reason goes into the journal.
-#include "suite/run/prepared_run.hpp"
+#include "suite/run/prepare.hpp"
 
 #include <fmt/format.h>
 
@@ -19,7 +19,6 @@
 #include "results/text/sha256.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/search/class_alone.hpp"
-#include "suite/ranks/rank_messages.hpp"
 #include "suite/run/run_recorder.hpp"
 
 namespace heteroperf {
@@ -135,69 +134,45 @@ void read_result(const RunFiles& files, BaselineEvent& event) {
 }
 
 /// Runs one baseline on its ranks of the world; others wait. Rank 0 writes its journal, a member or
-/// not.
-class BaselineRun {
- public:
-  BaselineRun(const Baseline& baseline, World& world, Engine& engine, const FirstRank& mix)
-      : baseline_(baseline), world_(world), engine_(engine), mix_(mix) {
-    if (mix.journal == nullptr) return;
-    const RunConfig& config = baseline.run->config;
-    folder_ = "baseline-" + baseline.device_class;
-    recorder_.emplace(config, RunIdentity{{}, baseline.run->reproduce}, baseline.run->workload.name,
-                      mix.folder / folder_);
-    recorder_->describe(*baseline.run, engine.libtorch_version());
+/// not. Collective.
+ProgramEnd run_baseline(const Baseline& baseline, World& world, Engine& engine,
+                        const FirstRank& mix) {
+  const PreparedRun& run = *baseline.run;
+  const std::string folder = "baseline-" + baseline.device_class;
+  std::optional<RunRecorder> recorder;
+  if (mix.journal != nullptr) {
+    recorder.emplace(run.config, RunIdentity{{}, run.reproduce}, run.workload.name,
+                     mix.folder / folder);
+    recorder->describe(run, engine.libtorch_version());
   }
-
-  ProgramEnd run() {
-    const RankId me = world_.communicator->rank();
-    const std::vector<RankId>& ranks = baseline_.ranks;
-    const bool member = std::find(ranks.begin(), ranks.end(), me) != ranks.end();
-    // The two halves of the split never exchange data; the control channel stays the world's, so
-    // that a member's events still reach rank 0.
-    World own{world_.communicator->split(member ? 1 : 0, me.value()), world_.control};
-    ProgramEnd end;
-    if (member) {
-      end = run_workload(*baseline_.run, own, engine_,
-                         recorder_ ? recorder_->first_rank(mix_.progress, nullptr) : FirstRank{});
-      world_.communicator->barrier();
-    } else {
-      keep_journal();
-    }
-    // Bystanders did not see the stop: the first member tells them, so that all ranks skip the
-    // baselines that follow.
-    end.interrupted = share_answer(*world_.communicator, end.interrupted, ranks.front());
-    record(end);
-    return end;
-  }
-
- private:
-  // Rank 0 serves the members' events here, until the barrier says that the run is over.
-  void keep_journal() {
+  const RankId me = world.communicator->rank();
+  const std::vector<RankId>& ranks = baseline.ranks;
+  const bool member = std::find(ranks.begin(), ranks.end(), me) != ranks.end();
+  // The two halves of the split never exchange data; the control channel stays the world's, so
+  // that a member's events still reach rank 0.
+  World own{world.communicator->split(member ? 1 : 0, me.value()), world.control};
+  ProgramEnd end;
+  {
+    // A rank 0 that is no member serves their events, until the barrier says that the run is over.
     std::optional<ServiceScope> service;
-    if (recorder_) {
-      RankMessageHandlers handlers;
-      handlers.on_event = [this](const Event& event) { recorder_->journal().append(event); };
-      service.emplace(*world_.control, route_messages(std::move(handlers)));
+    if (!member && recorder) service.emplace(*world.control, answer_ranks(recorder->journal()));
+    if (member) {
+      end = run_workload(run, own, engine,
+                         recorder ? recorder->first_rank(mix.progress, nullptr) : FirstRank{});
     }
-    world_.communicator->barrier();
+    world.communicator->barrier();
   }
-
-  void record(const ProgramEnd& end) {
-    if (!recorder_) return;
-    recorder_->finish(end.interrupted ? RunStatus::partial : RunStatus::complete, end.reason, 0);
-    BaselineEvent event = event_of(baseline_);
-    event.folder = folder_;
-    if (!end.interrupted) read_result(recorder_->files(), event);
-    mix_.journal->append(event);
-  }
-
-  const Baseline& baseline_;
-  World& world_;
-  Engine& engine_;
-  const FirstRank& mix_;
-  std::string folder_;
-  std::optional<RunRecorder> recorder_;
-};
+  // Bystanders did not see the stop: the first member tells them, so that all ranks skip the
+  // baselines that follow.
+  end.interrupted = share_answer(*world.communicator, end.interrupted, ranks.front());
+  if (!recorder) return end;
+  recorder->finish(end.interrupted ? RunStatus::partial : RunStatus::complete, end.reason, 0);
+  BaselineEvent event = event_of(baseline);
+  event.folder = folder;
+  if (!end.interrupted) read_result(recorder->files(), event);
+  mix.journal->append(event);
+  return end;
+}
 
 }  // namespace
 
@@ -215,7 +190,7 @@ ProgramEnd run_baselines(const PreparedRun& run, World& world, Engine& engine,
                          const FirstRank& first) {
   for (const Baseline& baseline : run.baselines) {
     if (run.config.with_baselines && baseline.run) {
-      const ProgramEnd end = BaselineRun(baseline, world, engine, first).run();
+      const ProgramEnd end = run_baseline(baseline, world, engine, first);
       if (end.interrupted) return end;
     } else if (first.journal != nullptr) {
       first.journal->append(event_of(baseline));

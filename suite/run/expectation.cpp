@@ -5,7 +5,7 @@
 //
 // The numbers here are rough by intention: they choose between "20 s" and "5 min", and nothing is
 // derived from them.
-#include "suite/run/prepared_run.hpp"
+#include "suite/run/prepare.hpp"
 
 #include <fmt/format.h>
 

@@ -26,10 +26,8 @@
 #include "suite/config/reproduce.hpp"
 #include "suite/program/error_report_json.hpp"
 #include "suite/program/signals.hpp"
-#include "suite/ranks/host_share.hpp"
 #include "suite/ranks/rank_session.hpp"
 #include "suite/run/prepare.hpp"
-#include "suite/run/prepared_run.hpp"
 
 namespace heteroperf {
 namespace {
@@ -141,7 +139,11 @@ class RunOutput {
     const std::string folder =
         (suite_folder_.empty() ? recorder_->files().folder : suite_folder_).string();
     try {
-      if (open) finish_failed(error);
+      if (open) {
+        const bool stopped = error.kind() == ErrorKind::interrupted;
+        recorder_->finish(stopped ? RunStatus::partial : RunStatus::failed, error.what(),
+                          static_cast<std::int32_t>(exit_code_of(error.kind())));
+      }
       if (!suite_folder_.empty()) write_suite_record(suite_folder_, suite_);
       fmt::print(stderr, "heteroperf: what was measured is in {}\n", folder);
     } catch (const std::exception& second) {
@@ -177,12 +179,6 @@ class RunOutput {
                to_string(foreseen.severity), reasons);
   }
 
-  void finish_failed(const Error& error) {
-    const bool stopped = error.kind() == ErrorKind::interrupted;
-    recorder_->finish(stopped ? RunStatus::partial : RunStatus::failed, error.what(),
-                      static_cast<std::int32_t>(exit_code_of(error.kind())));
-  }
-
   /// Only beside folders that this program names: what is beside --out is the user's.
   void point_latest(const std::filesystem::path& folder) const {
     if (config_.out.empty()) point_latest_at(folder);
@@ -214,26 +210,20 @@ class RunOutput {
   std::unique_ptr<RunRecorder> recorder_;
 };
 
-/// The runs of a command; ranks that are threads share them, and both are read only.
-struct ReadyRuns {
-  std::vector<PreparedRun> runs;
-  std::shared_ptr<Engine> engine;
-};
-
 /// All runs of the command on this rank; `output` is rank 0's, else null.
-ExitCode run_all(const ReadyRuns& ready, World& world, RunOutput* output,
-                 const GlobalOptions& options) {
+ExitCode run_all(const std::vector<PreparedRun>& runs, Engine& engine, World& world,
+                 RunOutput* output, const GlobalOptions& options) {
   ExitCode worst = ExitCode::ok;
-  for (const PreparedRun& run : ready.runs) {
+  for (const PreparedRun& run : runs) {
     FirstRank first;
     std::optional<ProgressLine> progress;
     if (output != nullptr) {
-      RunRecorder& recorder = output->begin(run, ready.engine->libtorch_version());
+      RunRecorder& recorder = output->begin(run, engine.libtorch_version());
       first = recorder.first_rank(&progress.emplace(options), output->turns());
     }
-    ProgramEnd end = run_workload(run, world, *ready.engine, first);
+    ProgramEnd end = run_workload(run, world, engine, first);
     // The classes run alone after the run itself, so that the run loses nothing where they fail.
-    if (!end.interrupted && !end.failed) end = run_baselines(run, world, *ready.engine, first);
+    if (!end.interrupted && !end.failed) end = run_baselines(run, world, engine, first);
     if (output != nullptr) {
       progress->finish();
       const ExitCode code = output->end(end);
@@ -247,24 +237,14 @@ ExitCode run_all(const ReadyRuns& ready, World& world, RunOutput* output,
   return worst;
 }
 
-/// Names the GPUs of ranks on this host as the engine finds them. Throws SystemError with the
-/// reason why there is none where one is needed.
-void name_gpus(std::span<RankBinding> bindings) {
-  const auto uses_gpu = [](const RankBinding& binding) { return binding.gpu.has_value(); };
-  if (std::none_of(bindings.begin(), bindings.end(), uses_gpu)) return;
-  const std::vector<CudaDevice> devices = load_engine()->cuda_devices();
-  for (RankBinding& binding : bindings) name_gpu(devices, binding);
-}
-
-/// Gives ranks their GPUs; all ranks are on this host, or those of `world`, each of which knows the
-/// GPUs of its own host alone.
-void find_gpus(const ScaleConfig& config, Placement& placement, Communicator* world) {
+/// Gives ranks their GPUs, and names those of `here`, ranks on this host, as the engine finds them.
+/// Throws SystemError with the reason why there is none where one is needed.
+void find_gpus(const ScaleConfig& config, Placement& placement, std::span<RankBinding> here) {
   give_gpus(config, placement.bindings);
-  if (!config.uses_gpus()) return;
-  if (world == nullptr) return name_gpus(placement.bindings);
-  RankBinding& own = placement.bindings[world->rank().index()];
-  name_gpus({&own, 1});
-  placement.bindings = gather_bindings(*world, own);
+  const auto uses_gpu = [](const RankBinding& binding) { return binding.gpu.has_value(); };
+  if (std::none_of(here.begin(), here.end(), uses_gpu)) return;
+  const std::vector<CudaDevice> devices = load_engine()->cuda_devices();
+  for (RankBinding& binding : here) name_gpu(devices, binding);
 }
 
 /// The placement of a rank in a launcher's world, where every rank knows its own cores only:
@@ -273,7 +253,10 @@ Placement place_among_ranks(const ScaleConfig& config, const UsableCores& cores,
                             const HostShare& share, Communicator& world) {
   Placement placement = choose_launched_placement(config, cores, world.size(), share);
   placement.bindings = gather_bindings(world, placement.bindings.front());
-  find_gpus(config, placement, &world);
+  RankBinding& own = placement.bindings[world.rank().index()];
+  // Each rank knows the GPUs of its own host alone.
+  find_gpus(config, placement, {&own, 1});
+  if (config.uses_gpus()) placement.bindings = gather_bindings(world, own);
   return placement;
 }
 
@@ -323,14 +306,16 @@ ExitCode launch_run(const RunConfig& given, const RunIdentity& command,
   }
   if (launched && config.scale.transport != Transport::nccl)
     config.scale.transport = Transport::mpi;
+  std::shared_ptr<Engine> engine;
   std::unique_ptr<RunOutput> output;
-  const auto make_ready = [&](const Placement& placed, int ranks_on_host) {
-    ReadyRuns ready{prepare_runs(config, sources, placed, ranks_on_host), load_engine()};
+  const auto prepare = [&](const Placement& placed, int ranks_on_host) {
+    auto runs = prepare_runs(config, sources, placed, ranks_on_host);
+    engine = load_engine();
     // Folders are made only when nothing can be refused any more.
     if (writes) {
-      output = std::make_unique<RunOutput>(config, identity, options, ready.runs, turns.get());
+      output = std::make_unique<RunOutput>(config, identity, options, runs, turns.get());
     }
-    return ready;
+    return runs;
   };
   RankWork work;
   work.keep = [&](const Error& error) {
@@ -341,16 +326,16 @@ ExitCode launch_run(const RunConfig& given, const RunIdentity& command,
     work.body = [&](World& world) {
       const HostShare share = share_of_host(*world.communicator, cores);
       const Placement placed = place_among_ranks(config.scale, cores, share, *world.communicator);
-      const ReadyRuns ready = make_ready(placed, share.ranks_on_host);
-      return run_all(ready, world, output.get(), options);
+      const std::vector<PreparedRun> runs = prepare(placed, share.ranks_on_host);
+      return run_all(runs, *engine, world, output.get(), options);
     };
     return start_ranks(session, work);
   }
-  find_gpus(config.scale, placement, nullptr);
-  const ReadyRuns ready = make_ready(placement, placement.ranks);
+  find_gpus(config.scale, placement, placement.bindings);
+  const std::vector<PreparedRun> runs = prepare(placement, placement.ranks);
   work.body = [&](World& world) {
     const bool first = world.communicator->rank() == RankId(0);
-    return run_all(ready, world, first ? output.get() : nullptr, options);
+    return run_all(runs, *engine, world, first ? output.get() : nullptr, options);
   };
   return start_ranks(session, work);
 }

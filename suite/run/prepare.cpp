@@ -32,7 +32,6 @@
 #include "suite/config/run_config_json.hpp"
 #include "suite/config/training_identity.hpp"
 #include "suite/program/catalog.hpp"
-#include "suite/run/prepared_run.hpp"
 #include "suite/run/resume.hpp"
 #include "suite/search/search_service.hpp"
 #include "workloads/graph_memory.hpp"

@@ -6,7 +6,7 @@
 // Every step of this order is collective. Where ranks could come to different opinions (whether a
 // stop came in time, whether the search failed), one of them decides and the others hear it,
 // because a rank that leaves alone would let its peers wait for good.
-#include "suite/run/prepared_run.hpp"
+#include "suite/run/prepare.hpp"
 
 #include <fmt/format.h>
 
@@ -22,7 +22,6 @@
 #include "runners/comm/communicator.hpp"
 #include "runners/comm/nccl/device_world.hpp"
 #include "runners/comm/nccl/nccl_group.hpp"
-#include "suite/ranks/rank_messages.hpp"
 #include "suite/ranks/rank_session.hpp"
 #include "suite/search/search_service.hpp"
 #include "suite/training/group_trainer.hpp"
@@ -53,34 +52,24 @@ std::int64_t measure_clock_offset_ns(ControlChannel& control) {
   return offset;
 }
 
-/// Rank 0's answers to every rank, from before the first message until all have nothing more to
-/// say.
-class FirstRankService {
- public:
-  FirstRankService(const PreparedRun& run, World& world, const FirstRank& first) {
-    // A disk that does not answer would hang rank 0 inside a write; then the run is given up from a
-    // thread of its own.
-    first.journal->watch_disk(run.config.comm.timeout_s,
-                              [control = std::weak_ptr(world.control)](const Error& hanging) {
-                                abandon_run(control, hanging);
-                              });
-    if (run.groups > 0) search_.emplace(run.config, run.workload, run.groups, *first.journal);
-    RankMessageHandlers handlers;
-    handlers.on_event = [journal = first.journal](const Event& event) { journal->append(event); };
-    handlers.on_question = [this, turns = first.turns](RankId, const std::string& question,
-                                                       ControlChannel::Reply reply) {
-      if (turns != nullptr) return turns->answer(question, std::move(reply));
-      search_->answer(question, std::move(reply));
-    };
-    scope_.emplace(*world.control, route_messages(std::move(handlers)));
-  }
-
-  SearchService* search() { return search_ ? &*search_ : nullptr; }
-
- private:
-  std::optional<SearchService> search_;
-  std::optional<ServiceScope> scope_;  // ends before what its handlers refer to
-};
+/// Begins rank 0's answers to every rank, from before the first message until all have nothing more
+/// to say. `search` is made for a search, and `service` ends before it.
+void begin_service(const PreparedRun& run, World& world, const FirstRank& first,
+                   std::optional<SearchService>& search, std::optional<ServiceScope>& service) {
+  // A disk that does not answer would hang rank 0 inside a write; then the run is given up from a
+  // thread of its own.
+  first.journal->watch_disk(run.config.comm.timeout_s,
+                            [control = std::weak_ptr(world.control)](const Error& hanging) {
+                              abandon_run(control, hanging);
+                            });
+  if (run.groups > 0) search.emplace(run.config, run.workload, run.groups, *first.journal);
+  service.emplace(*world.control, answer_ranks(*first.journal, [&search, turns = first.turns](
+                                                                   const std::string& question,
+                                                                   ControlChannel::Reply reply) {
+    if (turns != nullptr) return turns->answer(question, std::move(reply));
+    search->answer(question, std::move(reply));
+  }));
+}
 
 void bind(const Placement& placement, int rank) {
   if (placement.cpus.empty()) return;
@@ -216,8 +205,9 @@ void set_up(const PreparedRun& run, RankContext& context) {
 
 ProgramEnd run_workload(const PreparedRun& run, World& world, Engine& engine,
                         const FirstRank& first) {
-  std::optional<FirstRankService> service;
-  if (first.journal != nullptr) service.emplace(run, world, first);
+  std::optional<SearchService> search_service;
+  std::optional<ServiceScope> service;
+  if (first.journal != nullptr) begin_service(run, world, first, search_service, service);
   RankContext context = open_context(run, world, engine, first);
   try {
     set_up(run, context);
@@ -230,7 +220,7 @@ ProgramEnd run_workload(const PreparedRun& run, World& world, Engine& engine,
     }
     watch.begin(watch_gpu(context));
     context.show(beginning("build", "weights, data, operators"));
-    SearchService* const search = service ? service->search() : nullptr;
+    SearchService* const search = search_service ? &*search_service : nullptr;
     if (run.groups > 0) {
       run_search(context, run.workload, search);
     } else {

@@ -10,7 +10,7 @@
 #include "results/journal/journal.hpp"
 #include "results/record/rule_watch.hpp"
 #include "results/record/run_folder.hpp"
-#include "suite/run/prepared_run.hpp"
+#include "suite/run/prepare.hpp"
 #include "suite/training/turn_taker.hpp"
 
 namespace heteroperf {

@@ -25,7 +25,6 @@
 #include "metrics/score.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/plan/even_plan.hpp"
-#include "suite/ranks/rank_messages.hpp"
 #include "suite/training/group_trainer.hpp"
 #include "suite/training/measure_phases.hpp"
 

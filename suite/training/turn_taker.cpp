@@ -27,7 +27,6 @@
 #include "results/journal/journal.hpp"
 #include "runners/cluster/system_files.hpp"
 #include "suite/ranks/rank_context.hpp"
-#include "suite/ranks/rank_messages.hpp"
 #include "suite/watch/host_load.hpp"
 
 namespace heteroperf {

@@ -8,7 +8,7 @@
 #include "runners/cluster/cluster.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/search/plan_search.hpp"
-#include "suite/run/prepared_run.hpp"
+#include "suite/run/prepare.hpp"
 #include "workloads/graph/graph_counts.hpp"
 #include "workloads/workload_factories.hpp"
 

@@ -1,4 +1,3 @@
-#include "suite/run/prepared_run.hpp"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "suite/ranks/rank_messages.hpp"
 #include "tests/unit/results/sample_run.hpp"
 #include "tests/unit/suite/no_engine.hpp"
 
@@ -41,8 +40,7 @@ class LiveWatchTest : public ::testing::Test {
     RankContext context{config_, placement_, world, engine};
     if (context.is_first()) {
       context.first.journal = &journal;
-      service.emplace(*world.control,
-                      route_messages({[&](const Event& event) { journal.append(event); }, {}}));
+      service.emplace(*world.control, answer_ranks(journal));
     }
     {
       LiveWatch watch(context, pace);

@@ -11,7 +11,6 @@
 #include <thread>
 #include <vector>
 
-#include "suite/ranks/rank_messages.hpp"
 #include "tests/unit/results/sample_run.hpp"
 #include "tests/unit/suite/no_engine.hpp"
 
@@ -77,8 +76,7 @@ class PeakMeasurement : public ::testing::Test {
     context.in_lockstep = in_lockstep;
     if (context.is_first()) {
       context.first.journal = &journal;
-      service.emplace(*world.control,
-                      route_messages({[&](const Event& event) { journal.append(event); }, {}}));
+      service.emplace(*world.control, answer_ranks(journal));
     }
     for (const PeakMoment moment : {PeakMoment::before_run, PeakMoment::after_run}) {
       const double mm_rate = measure_peak(context, Precision::fp32, moment);

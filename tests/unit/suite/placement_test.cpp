@@ -7,7 +7,7 @@
 #include "runners/comm/world.hpp"
 #include "suite/config/placement.hpp"
 #include "suite/config/run_documents_json.hpp"
-#include "suite/ranks/host_share.hpp"
+#include "suite/ranks/rank_session.hpp"
 
 namespace heteroperf {
 namespace {
