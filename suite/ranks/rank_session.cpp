@@ -115,11 +115,6 @@ RankFailure broken_by(const World& world, const Error& error) {
   return peer != nullptr ? peer->failure() : RankFailure{rank, error.kind(), error.what(), true};
 }
 
-/// Rank 0 speaks for all; when it is the one that is lost, the next.
-int speaker_after(const RankFailure& failure) {
-  return failure.rank != RankId(0) || failure.own_word ? 0 : 1;
-}
-
 /// A handler of this rank met the error, the rank's own work learned of it in a wait: the cause is
 /// what is told.
 std::optional<Error> cause_here(const Error& error, RankId rank) {
@@ -148,18 +143,11 @@ void tell_end(int rank, const Error& error) {
   const RankId rank = world.communicator->rank();
   const std::optional<Error> cause = cause_here(met, rank);
   const Error& error = cause ? *cause : met;
-  if (rank == RankId(speaker_after(broken_by(world, met)))) work.keep(error);
+  // Rank 0 speaks for all; when it is the one that is lost, the next.
+  const RankFailure failure = broken_by(world, met);
+  const bool first_is_lost = failure.rank == RankId(0) && !failure.own_word;
+  if (rank == RankId(first_is_lost ? 1 : 0)) work.keep(error);
   end_process(rank.value(), error);
-}
-
-/// Leaves MPI. Results have been shown by now, so a failure here is told on stderr alone.
-void leave(World world, int rank) {
-  try {
-    leave_mpi_world(std::move(world));
-  } catch (const Error& error) {
-    if (rank != 0) throw;
-    end_process(rank, error);
-  }
 }
 
 World join_or_report(const CommConfig& comm) {
@@ -186,7 +174,13 @@ ExitCode run_launched_rank(int rank, const CommConfig& comm, const RankWork& wor
   const bool first = rank == 0;
   // Only rank 0's code is the launcher's result; the other ranks ended well.
   if (first && code != ExitCode::ok) report_exit(static_cast<int>(code), "");
-  leave(std::move(world), rank);
+  try {
+    leave_mpi_world(std::move(world));
+  } catch (const Error& error) {
+    // Results have been shown by now, so a failure here is told on stderr alone.
+    if (!first) throw;
+    end_process(rank, error);
+  }
   report_exit(0, "");
   return first ? code : ExitCode::ok;
 }

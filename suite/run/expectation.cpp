@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "results/text/number_text.hpp"
 #include "suite/training/group_trainer.hpp"
 #include "suite/training/measure_phases.hpp"
 #include "workloads/graph/graph_counts.hpp"
@@ -67,10 +68,9 @@ StepCounts count_steps(const RunConfig& config, double step_s) {
 std::string course_text(const PreparedRun& run) {
   const MeasureConfig& measure = run.config.measure;
   const std::string length =
-      measure.steps > 0 ? fmt::format("{} step{}", measure.steps, measure.steps == 1 ? "" : "s")
-                        : duration_text(measure.duration_s);
-  std::string text = fmt::format("{} {} on {} rank{}: set-up", run.workload.name, run.workload.size,
-                                 run.placement.ranks, run.placement.ranks == 1 ? "" : "s");
+      measure.steps > 0 ? counted(measure.steps, "step") : duration_text(measure.duration_s);
+  std::string text = fmt::format("{} {} on {}: set-up", run.workload.name, run.workload.size,
+                                 counted(run.placement.ranks, "rank"));
   if (run.groups > 0) return text + fmt::format(", a search of {}", length);
   if (measure.steps == 0) text += fmt::format(", {} steps of warm-up", measure.warmup_steps);
   return text + fmt::format(", {} measured, {} evaluated", length,

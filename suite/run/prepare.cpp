@@ -23,7 +23,6 @@
 #include <filesystem>
 #include <utility>
 
-#include "automl/rungs.hpp"
 #include "metrics/base/error.hpp"
 #include "metrics/base/quantity.hpp"
 #include "runners/cluster/machine.hpp"
@@ -46,10 +45,7 @@ std::optional<std::int64_t> given(std::int64_t value) {
 
 /// Steps to which a learning rate can decay; 0: a training by time has no last step.
 std::uint64_t decay_steps(const RunConfig& config, ProgramKind program) {
-  if (program == ProgramKind::training) return config.measure.steps;
-  const AutomlConfig& automl = config.automl;
-  return Rungs({automl.first_rung_steps, automl.reduction, automl.rungs})
-      .milestone(automl.rungs - 1);
+  return program == ProgramKind::training ? config.measure.steps : last_milestone(config.automl);
 }
 
 WorkloadRequest request_of(const RunConfig& config, const CatalogEntry& entry) {

@@ -18,6 +18,7 @@
 #include <span>
 
 #include "metrics/base/clock.hpp"
+#include "results/text/number_text.hpp"
 #include "runners/cluster/cpu_set.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/comm/nccl/device_world.hpp"
@@ -91,12 +92,11 @@ void warn_about_crowding(const PreparedRun& run, RankContext& context) {
       placement.ranks * placement.threads_per_rank <= cores) {
     return;
   }
-  const std::string text = fmt::format(
-      "{} ranks of {} thread{} take turns on {} core{}: they are slower than fewer ranks would be. "
-      "Use --ranks {}",
-      placement.ranks, placement.threads_per_rank, placement.threads_per_rank == 1 ? "" : "s",
-      cores, cores == 1 ? "" : "s", std::max(1, cores / placement.threads_per_rank));
-  warn(context, text);
+  warn(context,
+       fmt::format("{} ranks of {} take turns on {}: they are slower than fewer ranks "
+                   "would be. Use --ranks {}",
+                   placement.ranks, counted(placement.threads_per_rank, "thread"),
+                   counted(cores, "core"), std::max(1, cores / placement.threads_per_rank)));
 }
 
 void warn_about_bf16(const PreparedRun& run, RankContext& context) {

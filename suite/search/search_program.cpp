@@ -119,19 +119,13 @@ class GroupTrialRunner : public TrialRunner {
     spec.graph = trial.graph;
     spec.recipe.learning_rate = trial.hyper.learning_rate;
     // Every trial decays as if it went to the last rung, so that equal steps are comparable.
-    spec.recipe.total_steps = last_milestone();
+    spec.recipe.total_steps = last_milestone(context_.config.automl);
     spec.use_plan(
         even_plan(trial.graph, {.data = group_.size(),
                                 .micro_batch = trial.hyper.batch,
                                 .micro_batches = static_cast<int>(workload_.micro_batches)}));
     spec.seed = trial.seed;
     return spec;
-  }
-
-  std::uint64_t last_milestone() const {
-    const AutomlConfig& automl = context_.config.automl;
-    return Rungs({automl.first_rung_steps, automl.reduction, automl.rungs})
-        .milestone(automl.rungs - 1);
   }
 
   bool may_go_on() {
@@ -273,6 +267,11 @@ std::optional<int> rank_with_best(RankContext& context, const GroupTrialRunner& 
 }
 
 }  // namespace
+
+std::uint64_t last_milestone(const AutomlConfig& automl) {
+  return Rungs({automl.first_rung_steps, automl.reduction, automl.rungs})
+      .milestone(automl.rungs - 1);
+}
 
 int search_groups(const RunConfig& config, int ranks) {
   const int size = config.automl.group_ranks;

@@ -93,6 +93,9 @@ class SearchService {
   std::unique_ptr<TrialMaster> master_;
 };
 
+/// Steps of a trial that passes all rungs.
+std::uint64_t last_milestone(const AutomlConfig& automl);
+
 /// Groups of a search: ranks / automl.group_ranks. Throws UserError when they do not divide.
 int search_groups(const RunConfig& config, int ranks);
 

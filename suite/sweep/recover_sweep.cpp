@@ -14,6 +14,7 @@
 #include "metrics/base/text_file.hpp"
 #include "results/comparison/run_digest.hpp"
 #include "results/record/run_folder.hpp"
+#include "results/text/number_text.hpp"
 
 namespace heteroperf {
 namespace {
@@ -285,8 +286,8 @@ class SweepRecovery {
     parse_sweep(sweep_json_text(index), "what the runs in " + folder_.string() + " tell");
     keep_old_file(index);
     write_sweep(folder_, index);
-    recovered_.done = fmt::format("sweep.json {}; it is made again from {} run{}", damage_,
-                                  index.runs.size(), index.runs.size() == 1 ? "" : "s");
+    recovered_.done = fmt::format("sweep.json {}; it is made again from {}", damage_,
+                                  counted(index.runs.size(), "run"));
   }
 
   /// Keeps an edited or torn index, which may still tell a reader what was planned.

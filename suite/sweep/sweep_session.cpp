@@ -25,24 +25,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Gathers what makes the sweep in `folder` another one than the one that is wanted.
-class Differences {
- public:
-  explicit Differences(const fs::path& folder) : folder_(folder.string()) {}
+/// Adds what makes the sweep in `folder` another one than the one that is wanted.
+void add_difference(const fs::path& folder, const std::string& problem, ProblemList& problems) {
+  problems.add(problem, folder.string() + " holds a sweep that was begun otherwise",
+               "Give the same options to go on, or another folder with --out.");
+}
 
-  void hold(const char* what, const std::string& before, const std::string& now) {
-    if (before != now) add(fmt::format("{} differ: '{}' now, '{}' before", what, now, before));
-  }
-  void add(const std::string& problem) {
-    problems_.add(problem, folder_ + " holds a sweep that was begun otherwise",
-                  "Give the same options to go on, or another folder with --out.");
-  }
-  void throw_if_any() const { problems_.throw_if_any(); }
-
- private:
-  std::string folder_;
-  ProblemList problems_;
-};
+void hold(const fs::path& folder, const char* what, const std::string& before,
+          const std::string& now, ProblemList& problems) {
+  if (before == now) return;
+  add_difference(folder, fmt::format("{} differ: '{}' now, '{}' before", what, now, before),
+                 problems);
+}
 
 /// Joins the words for a message; they are compared as text, too.
 std::string command_text(const SweepIndex& index) {
@@ -52,17 +46,17 @@ std::string command_text(const SweepIndex& index) {
 /// A sweep goes on only with the options that began it: other ones would fill one table with
 /// numbers of two plans. Throws UserError with all differences.
 void require_same(const SweepIndex& stored, const SweepIndex& wanted, const fs::path& folder) {
-  Differences differences(folder);
+  ProblemList differences;
   const auto points = [](const SweepIndex& index) {
     std::string text;
     for (const SweepPoint& point : index.points) text += point_text(point) + "; ";
     return text;
   };
   const auto number = [](auto value) { return fmt::format("{}", value); };
-  differences.hold("the runs' options", command_text(stored), command_text(wanted));
-  differences.hold("the points", points(stored), points(wanted));
-  differences.hold("the repetitions", number(stored.repeats), number(wanted.repeats));
-  differences.hold("the seeds", number(stored.first_seed), number(wanted.first_seed));
+  hold(folder, "the runs' options", command_text(stored), command_text(wanted), differences);
+  hold(folder, "the points", points(stored), points(wanted), differences);
+  hold(folder, "the repetitions", number(stored.repeats), number(wanted.repeats), differences);
+  hold(folder, "the seeds", number(stored.first_seed), number(wanted.first_seed), differences);
   differences.throw_if_any();
 }
 
@@ -79,13 +73,14 @@ SweepRun* same_run(SweepIndex& wanted, const SweepIndex& rebuilt, const SweepRun
 /// named their places, each of which has to be one of the wanted; the others lose their numbers.
 /// Throws UserError where a run is none of the wanted.
 SweepIndex plan_again(const SweepIndex& rebuilt, SweepIndex wanted, const fs::path& folder) {
-  Differences differences(folder);
-  differences.hold("the runs' options", command_text(rebuilt), command_text(wanted));
+  ProblemList differences;
+  hold(folder, "the runs' options", command_text(rebuilt), command_text(wanted), differences);
   for (SweepRun& run : wanted.runs) run.number = 0;
   for (const SweepRun& run : rebuilt.runs) {
     SweepRun* const same = same_run(wanted, rebuilt, run);
     if (same == nullptr) {
-      differences.add(fmt::format("the run {} is none of these options", run.folder));
+      add_difference(folder, fmt::format("the run {} is none of these options", run.folder),
+                     differences);
       continue;
     }
     same->number = run.number;
@@ -106,6 +101,16 @@ class SweepSession {
   SweepSession(fs::path folder, SweepIndex index, const SweepProgram& program)
       : folder_(std::move(folder)), index_(std::move(index)), program_(program) {}
 
+  /// Runs what settle() left to do, in the order of the index. A failure stops nothing.
+  SweepIndex run() {
+    settle();
+    for (SweepRun& run : index_.runs) {
+      if (run.state == SweepRunState::waiting) run_one(run);
+    }
+    return std::move(index_);
+  }
+
+ private:
   /// Keeps the complete runs that an earlier process left and moves what others left out of the
   /// way. A run of a sweep that an older program began has no number until it is run again.
   void settle() {
@@ -123,16 +128,6 @@ class SweepSession {
     write_sweep(folder_, index_);
   }
 
-  /// Runs what settle() left to do, in the order of the index. A failure stops nothing.
-  void run_all() {
-    for (SweepRun& run : index_.runs) {
-      if (run.state == SweepRunState::waiting) run_one(run);
-    }
-  }
-
-  const SweepIndex& index() const { return index_; }
-
- private:
   /// Moves a run's folder to aside/, because the run that is begun anew needs an empty one. Nothing
   /// that was measured is deleted.
   void set_aside(const SweepRun& run, const std::string& why) {
@@ -298,10 +293,7 @@ SweepIndex run_sweep(const fs::path& folder, const SweepIndex& wanted,
                      const SweepProgram& program) {
   begin_or_go_on(folder, wanted);
   const FolderLock lock(folder, "Wait for it, or choose another folder with --out.");
-  SweepSession session(folder, index_to_run(folder, wanted), program);
-  session.settle();
-  session.run_all();
-  return session.index();
+  return SweepSession(folder, index_to_run(folder, wanted), program).run();
 }
 
 ExitCode launch_sweep(const SweepRequest& request, const SweepLimits& limits,

@@ -21,7 +21,11 @@ Checkpointing::Checkpointing(RankContext& context, Save save)
       last_ns_(now_ns()) {}
 
 void Checkpointing::after_step(std::uint64_t steps_done) {
-  if (is_due(steps_done)) save(steps_done);
+  bool due = config_.every_steps > 0 && steps_done % config_.every_steps == 0;
+  if (!due && config_.every_s > 0) {
+    due = share_answer(context_.all_ranks(), seconds_since(last_ns_) >= config_.every_s);
+  }
+  if (due) save(steps_done);
 }
 
 void Checkpointing::at_end(std::uint64_t steps_done, End end) {
@@ -29,26 +33,18 @@ void Checkpointing::at_end(std::uint64_t steps_done, End end) {
   if (wanted && steps_done > 0 && last_step_ != steps_done) save(steps_done);
 }
 
-bool Checkpointing::is_due(std::uint64_t steps_done) {
-  if (config_.every_steps > 0 && steps_done % config_.every_steps == 0) return true;
-  if (config_.every_s <= 0) return false;
-  return share_answer(context_.all_ranks(), seconds_since(last_ns_) >= config_.every_s);
-}
-
 void Checkpointing::save(std::uint64_t steps_done) {
   const std::int64_t start_ns = now_ns();
   const auto folder = checkpoint_folder(context_.run_folder, steps_done);
   const CheckpointReport report = save_(folder.string());
   last_step_ = steps_done;
-  if (context_.is_first()) record(report, seconds_since(start_ns));
+  if (context_.is_first()) {
+    context_.post(CheckpointEvent{report.step, report.bytes, seconds_since(start_ns)});
+    std::vector<std::string> warnings;
+    prune_checkpoints(context_.run_folder, config_.keep, warnings);
+    for (const std::string& warning : warnings) context_.post(WarningEvent{warning, ""});
+  }
   last_ns_ = now_ns();
-}
-
-void Checkpointing::record(const CheckpointReport& report, double seconds) {
-  context_.post(CheckpointEvent{report.step, report.bytes, seconds});
-  std::vector<std::string> warnings;
-  prune_checkpoints(context_.run_folder, config_.keep, warnings);
-  for (const std::string& warning : warnings) context_.post(WarningEvent{warning, ""});
 }
 
 }  // namespace heteroperf

@@ -24,9 +24,7 @@ class Checkpointing {
   void at_end(std::uint64_t steps_done, End end);
 
  private:
-  bool is_due(std::uint64_t steps_done);
   void save(std::uint64_t steps_done);
-  void record(const CheckpointReport& report, double seconds);
 
   RankContext& context_;
   const CheckpointConfig& config_;

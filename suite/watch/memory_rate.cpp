@@ -29,6 +29,7 @@
 
 #include "metrics/base/id.hpp"
 #include "metrics/base/quantity.hpp"
+#include "results/text/number_text.hpp"
 #include "runners/cluster/system_files.hpp"
 #include "runners/cluster/topology.hpp"
 #include "runners/comm/communicator.hpp"
@@ -53,11 +54,6 @@ class Triad {
     std::fill_n(b_.get(), elements_, 1.0);
     std::fill_n(c_.get(), elements_, 2.0);
   }
-  CallLog repeat(double seconds) {
-    return call_repeatedly([this] { pass(); }, seconds);
-  }
-
- private:
   void pass() {
     // The sign alternates and the arrays swap, so that a pass undoes the one before it and values
     // stay bounded.
@@ -70,6 +66,7 @@ class Triad {
     a_.swap(b_);  // the next pass needs this one
   }
 
+ private:
   std::size_t elements_;
   std::unique_ptr<double[]> a_, b_, c_;
   double factor_ = 0.5;
@@ -84,7 +81,6 @@ class TriadTeam {
   }
   ~TriadTeam() {
     if (seconds_ == 0) go_.count_down();  // they have nothing to do
-    for (std::thread& thread : others_) thread.join();
   }
   TriadTeam(const TriadTeam&) = delete;
   TriadTeam& operator=(const TriadTeam&) = delete;
@@ -107,8 +103,7 @@ class TriadTeam {
     seconds_ = seconds;
     go_.count_down();
     repeat(0);
-    for (std::thread& thread : others_) thread.join();
-    others_.clear();
+    others_.clear();  // joins them
     if (out_of_memory_) throw std::bad_alloc();
     return std::move(logs_);
   }
@@ -116,7 +111,7 @@ class TriadTeam {
  private:
   void repeat(std::size_t i) {
     try {
-      logs_[i] = triads_[i].repeat(seconds_);
+      logs_[i] = call_repeatedly([&triad = triads_[i]] { triad.pass(); }, seconds_);
     } catch (const std::bad_alloc&) {
       out_of_memory_ = true;
     }
@@ -127,7 +122,7 @@ class TriadTeam {
   std::vector<CallLog> logs_;
   double seconds_ = 0;  ///< written before `go_`
   std::atomic<bool> out_of_memory_{false};
-  std::vector<std::thread> others_;
+  std::vector<std::jthread> others_;  // end first
 };
 
 /// Adds up what all ranks of a host have together.
@@ -141,18 +136,17 @@ TriadHost look_at_host(Communicator& host, const CpuSet& cpus, int threads) {
   host.all_reduce(std::span(&all_threads, 1));
   // Ranks of a host could read slightly different free memory; one of them reads, so that all make
   // the same plan.
-  std::array<std::uint64_t, 2> memory{0, 0};
-  auto cores = static_cast<double>(usable.size());
+  std::array<std::int64_t, 3> facts{};
   if (host.rank() == RankId(0)) {
     const SystemFiles files;
-    memory = {last_level_cache(probe_topology()).value(),
-              available_memory(files).value.value_or(Bytes(0)).value()};
+    auto cores = static_cast<double>(usable.size());
     const Observed<double> quota = read_cgroup_limits(files).cores;
     if (quota) cores = std::min(cores, *quota);
+    const Bytes free = available_memory(files).value.value_or(Bytes(0));
+    facts = {static_cast<std::int64_t>(last_level_cache(probe_topology()).value()),
+             static_cast<std::int64_t>(free.value()),
+             std::max<std::int64_t>(1, static_cast<std::int64_t>(cores))};
   }
-  std::array<std::int64_t, 3> facts{static_cast<std::int64_t>(memory[0]),
-                                    static_cast<std::int64_t>(memory[1]),
-                                    std::max<std::int64_t>(1, static_cast<std::int64_t>(cores))};
   host.broadcast(std::span(facts), RankId(0));
   return {Bytes(static_cast<std::uint64_t>(facts[0])), Bytes(static_cast<std::uint64_t>(facts[1])),
           static_cast<int>(all_threads), static_cast<int>(facts[2])};
@@ -164,8 +158,8 @@ constexpr std::int64_t never_ns = std::numeric_limits<std::int64_t>::min();
 
 TriadPlan plan_triad(const TriadHost& host) {
   if (host.threads > host.cpus) {
-    return {0, fmt::format("{} thread{} share {} CPU{}", host.threads, host.threads == 1 ? "" : "s",
-                           host.cpus, host.cpus == 1 ? "" : "s")};
+    return {0,
+            fmt::format("{} share {}", counted(host.threads, "thread"), counted(host.cpus, "CPU"))};
   }
   if (host.last_level_cache == Bytes(0)) return {0, "the last-level cache is not known"};
   if (host.available == Bytes(0)) return {0, "the free memory is not known"};
@@ -178,8 +172,8 @@ TriadPlan plan_triad(const TriadHost& host) {
   }
   const auto threads = static_cast<std::uint64_t>(host.threads);
   if (static_cast<double>(bytes) > most_bytes_per_thread * static_cast<double>(threads)) {
-    return {0, fmt::format("{} is too much for {} thread{}: {} each at most", needed, threads,
-                           threads == 1 ? "" : "s", rounded_byte_size(most_bytes_per_thread))};
+    return {0, fmt::format("{} is too much for {}: {} each at most", needed,
+                           counted(threads, "thread"), rounded_byte_size(most_bytes_per_thread))};
   }
   const std::uint64_t per_element = triad_arrays * sizeof(double) * threads;
   return {static_cast<std::size_t>((bytes + per_element - 1) / per_element), ""};
