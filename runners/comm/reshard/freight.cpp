@@ -39,20 +39,6 @@ double share_of(const RankCluster& cluster, const std::string& card) {
   return 1.0;
 }
 
-std::vector<RankId> ranks_of(std::span<const Layout* const> layouts) {
-  std::set<RankId> all;
-  for (const Layout* layout : layouts)
-    for (const RankId rank : layout->ranks()) all.insert(rank);
-  return {all.begin(), all.end()};
-}
-
-std::size_t places_needed(const ReshardConfig& config, const std::vector<RankId>& used) {
-  std::int32_t last = used.empty() ? -1 : used.back().value();
-  for (const RankCluster& cluster : config.clusters.clusters)
-    for (const RankId rank : cluster.ranks) last = std::max(last, rank.value());
-  return static_cast<std::size_t>(last + 1);
-}
-
 /// Returns ⌊extent·i/parts⌋ without overflow.
 std::int64_t share(std::int64_t extent, std::int64_t i, std::int64_t parts) {
   return extent / parts * i + extent % parts * i / parts;
@@ -60,56 +46,46 @@ std::int64_t share(std::int64_t extent, std::int64_t i, std::int64_t parts) {
 
 }  // namespace
 
-RankPlaces::RankPlaces(const ReshardConfig& config, std::span<const Layout* const> layouts) {
-  const std::vector<RankId> used = ranks_of(layouts);
-  const std::size_t ranks = places_needed(config, used);
-  cluster_.assign(ranks, nowhere);
-  card_.assign(ranks, 0);
-  share_.assign(ranks, 1.0);
+FreightList::FreightList(const ReshardConfig& config, std::span<const Layout* const> layouts)
+    : element_bytes_(static_cast<double>(size_of(config.type))) {
+  std::set<RankId> used;
+  for (const Layout* layout : layouts)
+    for (const RankId rank : layout->ranks()) used.insert(rank);
+  std::vector<RankCluster> clusters = config.clusters.clusters;
+  if (clusters.empty()) clusters.push_back({"", {used.begin(), used.end()}, {}});
+  std::vector<std::string> cards;
+  for (std::size_t i = 0; i < clusters.size(); ++i) place(clusters[i], i, cards);
 
-  if (config.clusters.clusters.empty()) {
-    RankCluster all{"", used, {}};
-    place(all, 0);
-  }
-  for (std::size_t i = 0; i < config.clusters.clusters.size(); ++i)
-    place(config.clusters.clusters[i], i);
   ProblemList problems;
   for (const RankId rank : used)
-    if (cluster(rank) == nowhere)
+    if (rank.index() >= places_.size() || cluster(rank) == nowhere)
       problems.add(fmt::format("rank {} is in no cluster", rank.value()), "a layout names it");
   problems.throw_if_any();
-}
-
-void RankPlaces::place(const RankCluster& cluster, std::size_t number) {
-  for (const RankId rank : cluster.ranks) {
-    cluster_[index(rank)] = number;
-    const Bridge* bridge = bridge_of(cluster, rank);
-    std::string card = bridge ? bridge->card : "";
-    share_[index(rank)] = share_of(cluster, card);
-    if (card.empty())
-      card = cluster.label.empty() ? fmt::format("cluster {}", number) : cluster.label;
-    card_[index(rank)] = card_number(card);
+  for (Load* load : {&sent_, &received_}) {
+    load->by_card.assign(cards.size(), 0);
+    load->by_rank.assign(places_.size(), 0);
   }
 }
 
-std::size_t RankPlaces::card_number(const std::string& name) {
-  const auto place = std::find(names_.begin(), names_.end(), name);
-  const auto number = static_cast<std::size_t>(place - names_.begin());
-  if (place == names_.end()) names_.push_back(name);
-  return number;
-}
-
-FreightList::FreightList(const RankPlaces& places, DataType type)
-    : places_(places), element_bytes_(static_cast<double>(size_of(type))) {
-  for (Load* load : {&sent_, &received_}) {
-    load->by_card.assign(places.cards(), 0);
-    load->by_rank.assign(places.ranks(), 0);
+void FreightList::place(const RankCluster& cluster, std::size_t number,
+                        std::vector<std::string>& cards) {
+  for (const RankId rank : cluster.ranks) {
+    const Bridge* bridge = bridge_of(cluster, rank);
+    std::string card = bridge ? bridge->card : "";
+    const double share = share_of(cluster, card);
+    if (card.empty())
+      card = cluster.label.empty() ? fmt::format("cluster {}", number) : cluster.label;
+    const auto known = std::find(cards.begin(), cards.end(), card);
+    const auto index = static_cast<std::size_t>(known - cards.begin());
+    if (known == cards.end()) cards.push_back(card);
+    if (rank.index() >= places_.size()) places_.resize(rank.index() + 1);
+    places_[rank.index()] = {number, index, share};
   }
 }
 
 void FreightList::send(ReshardStage stage, RankId from, RankId to, const Piece& piece) {
   const double bytes = static_cast<double>(piece.box.count()) * element_bytes_;
-  const bool across = places_.cluster(from) != places_.cluster(to);
+  const bool across = cluster(from) != cluster(to);
   add(sent_, from, bytes, across);
   add(received_, to, bytes, across);
   freight_.push_back({stage, from, to, piece});
@@ -117,13 +93,14 @@ void FreightList::send(ReshardStage stage, RankId from, RankId to, const Piece& 
 
 void FreightList::add(Load& load, RankId rank, double bytes, bool across) {
   load.by_rank[rank.index()] += bytes;
-  if (across) load.by_card[places_.card(rank)] += bytes / places_.share(rank);
+  const Place& place = places_[rank.index()];
+  if (across) load.by_card[place.card] += bytes / place.share;
 }
 
 RankId FreightList::lightest(std::span<const RankId> candidates, const Load& load,
                              bool across) const {
   const auto weight = [&](RankId rank) {
-    const double card = across ? load.by_card[places_.card(rank)] : 0.0;
+    const double card = across ? load.by_card[places_[rank.index()].card] : 0.0;
     return std::tuple(card, load.by_rank[rank.index()], rank);
   };
   return *std::min_element(candidates.begin(), candidates.end(),
@@ -153,19 +130,19 @@ namespace {
 /// Ranks by cluster, in the order of clusters.
 using Groups = std::map<std::size_t, std::vector<RankId>>;
 
-Groups group(const std::vector<RankId>& ranks, const RankPlaces& places) {
+Groups group(const std::vector<RankId>& ranks, const FreightList& list) {
   Groups groups;
-  for (const RankId rank : ranks) groups[places.cluster(rank)].push_back(rank);
+  for (const RankId rank : ranks) groups[list.cluster(rank)].push_back(rank);
   return groups;
 }
 
 /// Returns the ranks at which a sum may be made so that it travels least: ranks that want it, in a
 /// cluster that has summands, and best with a summand themselves.
 std::vector<RankId> root_candidates(const Shipment& shipment, const Groups& summands,
-                                    const RankPlaces& places) {
+                                    const FreightList& list) {
   std::vector<RankId> near, holding;
   for (const RankId rank : shipment.targets) {
-    if (!summands.contains(places.cluster(rank))) continue;
+    if (!summands.contains(list.cluster(rank))) continue;
     near.push_back(rank);
     if (std::binary_search(shipment.sources.begin(), shipment.sources.end(), rank))
       holding.push_back(rank);
@@ -179,8 +156,7 @@ std::vector<RankId> root_candidates(const Shipment& shipment, const Groups& summ
 /// Chooses where sums are made, and sends the summands there.
 class Adder {
  public:
-  Adder(const RankPlaces& places, FreightList& list, std::vector<Sum>& sums)
-      : places_(places), list_(list), sums_(sums) {}
+  Adder(FreightList& list, std::vector<Sum>& sums) : list_(list), sums_(sums) {}
 
   /// Adds up one slice of a shipment; returns it with the only source it has afterwards.
   Shipment add(const Box& box, const Shipment& shipment, const Groups& groups,
@@ -216,7 +192,7 @@ class Adder {
   Sum::Summand sum_of_cluster(const Box& box, std::size_t cluster, const std::vector<RankId>& ranks,
                               RankId root) {
     if (ranks.size() == 1) return {ranks.front()};
-    const RankId at = cluster == places_.cluster(root) ? root : list_.lightest_sender(ranks, true);
+    const RankId at = cluster == list_.cluster(root) ? root : list_.lightest_sender(ranks, true);
     const std::int32_t sum =
         sum_at(at, ReshardStage::sum_inside, box, ReshardPlace::sum, of_source(ranks));
     return {at, ReshardPlace::sum, sum};
@@ -232,7 +208,6 @@ class Adder {
     return number;
   }
 
-  const RankPlaces& places_;
   FreightList& list_;
   std::vector<Sum>& sums_;
 };
@@ -247,25 +222,24 @@ struct Need {
 };
 
 std::vector<RankId> inside(const std::vector<RankId>& ranks, std::size_t cluster,
-                           const RankPlaces& places) {
+                           const FreightList& list) {
   std::vector<RankId> result;
   for (const RankId rank : ranks)
-    if (places.cluster(rank) == cluster) result.push_back(rank);
+    if (list.cluster(rank) == cluster) result.push_back(rank);
   return result;
 }
 
-void add_needs(const Shipment& shipment, const RankPlaces& places, std::vector<Need>& needs) {
+void add_needs(const Shipment& shipment, const FreightList& list, std::vector<Need>& needs) {
   std::vector<RankId> lacking;
   std::set_difference(shipment.targets.begin(), shipment.targets.end(), shipment.sources.begin(),
                       shipment.sources.end(), std::back_inserter(lacking));
   const std::int64_t count = shipment.box.count();
   std::vector<std::size_t> clusters;
-  for (const RankId rank : lacking) clusters.push_back(places.cluster(rank));
+  for (const RankId rank : lacking) clusters.push_back(list.cluster(rank));
   std::sort(clusters.begin(), clusters.end());
   clusters.erase(std::unique(clusters.begin(), clusters.end()), clusters.end());
   for (const std::size_t cluster : clusters) {
-    Need need{&shipment, inside(shipment.sources, cluster, places),
-              inside(lacking, cluster, places)};
+    Need need{&shipment, inside(shipment.sources, cluster, list), inside(lacking, cluster, list)};
     need.across = need.sources.empty();
     if (need.across) need.sources = shipment.sources;
     need.weight = count * static_cast<std::int64_t>(need.across ? 1 : need.targets.size());
@@ -316,19 +290,19 @@ void send_slices(const Need& need, std::size_t per_target, std::int64_t smallest
 }  // namespace
 
 std::vector<Shipment> add_up(std::vector<Shipment> shipments, std::int64_t smallest_slice,
-                             const RankPlaces& places, FreightList& list, std::vector<Sum>& sums) {
+                             FreightList& list, std::vector<Sum>& sums) {
   std::stable_sort(shipments.begin(), shipments.end(), [](const Shipment& a, const Shipment& b) {
     return a.box.count() > b.box.count();
   });
-  Adder adder(places, list, sums);
+  Adder adder(list, sums);
   std::vector<Shipment> remaining;
   for (Shipment& shipment : shipments) {
     if (shipment.sources.size() == 1 || shipment.targets.empty()) {
       remaining.push_back(std::move(shipment));
       continue;
     }
-    const Groups groups = group(shipment.sources, places);
-    const std::vector<RankId> candidates = root_candidates(shipment, groups, places);
+    const Groups groups = group(shipment.sources, list);
+    const std::vector<RankId> candidates = root_candidates(shipment, groups, list);
     std::size_t slices = candidates.size();
     for (const auto& [cluster, ranks] : groups) slices = std::max(slices, ranks.size());
     for (const Box& slice : cut(shipment.box, slices, smallest_slice))
@@ -338,10 +312,10 @@ std::vector<Shipment> add_up(std::vector<Shipment> shipments, std::int64_t small
 }
 
 void deliver(const std::vector<Shipment>& shipments, std::int64_t smallest_slice,
-             const RankPlaces& places, FreightList& list) {
+             FreightList& list) {
   std::vector<Need> needs;
   needs.reserve(shipments.size());
-  for (const Shipment& shipment : shipments) add_needs(shipment, places, needs);
+  for (const Shipment& shipment : shipments) add_needs(shipment, list, needs);
   std::stable_sort(needs.begin(), needs.end(), [](const Need& a, const Need& b) {
     return std::tuple(!a.across, -a.weight) < std::tuple(!b.across, -b.weight);
   });

@@ -12,31 +12,6 @@
 
 namespace heteroperf {
 
-/// The cluster and the card of each rank in a reshard.
-class RankPlaces {
- public:
-  static constexpr std::size_t nowhere = ~std::size_t{0};
-
-  /// `layouts` are the ones to be planned. Throws UserError as plan_reshard does.
-  RankPlaces(const ReshardConfig& config, std::span<const Layout* const> layouts);
-
-  std::size_t cluster(RankId rank) const { return cluster_[index(rank)]; }
-  std::size_t card(RankId rank) const { return card_[index(rank)]; }
-  /// The rank's card's share of its cluster's bandwidth.
-  double share(RankId rank) const { return share_[index(rank)]; }
-  std::size_t ranks() const { return cluster_.size(); }
-  std::size_t cards() const { return names_.size(); }
-
- private:
-  static std::size_t index(RankId rank) { return rank.index(); }
-  void place(const RankCluster& cluster, std::size_t number);
-  std::size_t card_number(const std::string& name);
-
-  std::vector<std::size_t> cluster_, card_;
-  std::vector<double> share_;
-  std::vector<std::string> names_;
-};
-
 /// A box under way, before boxes are merged into messages.
 struct Freight {
   ReshardStage stage;
@@ -44,11 +19,14 @@ struct Freight {
   Piece piece;
 };
 
-/// The freight of a plan, and its load on ranks and cards, from which the least loaded rank is
-/// chosen.
+/// The freight of a plan, and its load on ranks and on the cards of their clusters, from which the
+/// least loaded rank is chosen.
 class FreightList {
  public:
-  FreightList(const RankPlaces& places, DataType type);
+  /// `layouts` are the ones to be planned. Throws UserError as plan_reshard does.
+  FreightList(const ReshardConfig& config, std::span<const Layout* const> layouts);
+
+  std::size_t cluster(RankId rank) const { return places_[rank.index()].cluster; }
 
   void send(ReshardStage stage, RankId from, RankId to, const Piece& piece);
   /// Returns the candidate with the least load: first on its card where the freight goes `across`
@@ -62,14 +40,21 @@ class FreightList {
   const std::vector<Freight>& freight() const { return freight_; }
 
  private:
+  static constexpr std::size_t nowhere = ~std::size_t{0};
+  struct Place {
+    std::size_t cluster = nowhere, card = 0;
+    double share = 1.0;  ///< the card's share of its cluster's bandwidth
+  };
   struct Load {
     std::vector<double> by_card;  ///< bytes per share
     std::vector<double> by_rank;
   };
+  /// Notes the cluster and the card of each rank of a cluster.
+  void place(const RankCluster& cluster, std::size_t number, std::vector<std::string>& cards);
   RankId lightest(std::span<const RankId> candidates, const Load& load, bool across) const;
   void add(Load& load, RankId rank, double bytes, bool across);
 
-  const RankPlaces& places_;
+  std::vector<Place> places_;  ///< by rank
   double element_bytes_;
   Load sent_, received_;
   std::vector<Freight> freight_;
@@ -91,12 +76,12 @@ std::vector<Box> cut(const Box& box, std::size_t slices, std::int64_t smallest);
 /// meet at one rank. Returns the shipments that remain to be delivered: boxes with one source that
 /// has the value.
 std::vector<Shipment> add_up(std::vector<Shipment> shipments, std::int64_t smallest_slice,
-                             const RankPlaces& places, FreightList& list, std::vector<Sum>& sums);
+                             FreightList& list, std::vector<Sum>& sums);
 
 /// Plans the stages deliver and forward of all shipments: first those that cross between clusters,
 /// then the heaviest first (longest processing time first).
 void deliver(const std::vector<Shipment>& shipments, std::int64_t smallest_slice,
-             const RankPlaces& places, FreightList& list);
+             FreightList& list);
 
 /// A round for each message such that no rank sends twice, nor receives twice, in a round.
 struct MessageRounds {

@@ -145,15 +145,14 @@ ReshardPlan make_plan(const Layout& from, const Layout& to, const ReshardConfig&
                       GradientKind sources) {
   check_shapes(from, to);
   const std::array<const Layout*, 2> layouts{&from, &to};
-  const RankPlaces places(config, layouts);
   ReshardPlan plan{from, to, sources, config, {}, {}, {}, {}, {}};
 
   std::vector<Shipment> shipments = intersect(from, to);
-  FreightList list(places, config.type);
+  FreightList list(config, layouts);
   if (sources == GradientKind::partial)
-    shipments = add_up(std::move(shipments), smallest_slice(config), places, list, plan.sums);
+    shipments = add_up(std::move(shipments), smallest_slice(config), list, plan.sums);
   plan.copies = local_copies(shipments);
-  deliver(shipments, smallest_slice(config), places, list);
+  deliver(shipments, smallest_slice(config), list);
 
   merge(list.freight(), plan);
   assign_rounds(plan);
