@@ -19,86 +19,10 @@ namespace {
 /// The number of rounds under way at once.
 constexpr std::size_t rounds_under_way = 4;
 
-/// One stage of one run. Rounds start in order, and a few of them are under way at once. Since
-/// every rank finishes them in order, the earliest unfinished round of all can always end.
-class StageRun {
- public:
-  StageRun(Communicator& group, const RankProgram::Stage& stage, DataType type,
-           const RankProgram::Memories& memories, std::byte* staging, std::size_t slot_bytes,
-           int tag)
-      : group_(group),
-        stage_(stage),
-        type_(type),
-        memories_(memories),
-        staging_(staging),
-        slot_bytes_(slot_bytes),
-        tag_(tag) {}
-
-  void run() {
-    auto receive = stage_.receives.begin();
-    auto send = stage_.sends.begin();
-    while (receive != stage_.receives.end() || send != stage_.sends.end()) {
-      std::int32_t round = receive != stage_.receives.end() ? receive->round : send->round;
-      if (send != stage_.sends.end()) round = std::min(round, send->round);
-      const std::size_t slot = next_++ % rounds_under_way;
-      finish(slot);
-      if (receive != stage_.receives.end() && receive->round == round)
-        start_receive(slot, *receive++);
-      if (send != stage_.sends.end() && send->round == round) start_send(slot, *send++);
-    }
-    for (std::size_t i = 0; i < rounds_under_way; ++i) finish(next_++ % rounds_under_way);
-  }
-
- private:
-  /// The send and the receive of one round.
-  struct Round {
-    std::unique_ptr<Transfer> send, receive;
-    const RankProgram::Parcel* received = nullptr;
-  };
-
-  std::byte* send_slot(std::size_t slot) { return staging_ + 2 * slot * slot_bytes_; }
-  std::byte* receive_slot(std::size_t slot) { return staging_ + (2 * slot + 1) * slot_bytes_; }
-  std::size_t count(const RankProgram::Parcel& parcel) const {
-    return parcel.bytes / size_of(type_);
-  }
-
-  void start_send(std::size_t slot, const RankProgram::Parcel& parcel) {
-    const std::byte* message = send_slot(slot);
-    if (parcel.in_place)
-      message = RankProgram::outgoing(parcel, memories_);
-    else
-      RankProgram::pack(parcel, memories_, send_slot(slot));
-    rounds_[slot].send = group_.start_send({message, count(parcel), type_}, parcel.peer, tag_);
-  }
-
-  void start_receive(std::size_t slot, const RankProgram::Parcel& parcel) {
-    std::byte* const message =
-        parcel.in_place ? RankProgram::incoming(parcel, memories_) : receive_slot(slot);
-    rounds_[slot].receive =
-        group_.start_receive({message, count(parcel), type_}, parcel.peer, tag_);
-    rounds_[slot].received = &parcel;
-  }
-
-  void finish(std::size_t slot) {
-    Round& round = rounds_[slot];
-    if (round.receive) {
-      round.receive->wait();
-      if (!round.received->in_place)
-        RankProgram::unpack(*round.received, receive_slot(slot), memories_);
-    }
-    if (round.send) round.send->wait();
-    round = {};
-  }
-
-  Communicator& group_;
-  const RankProgram::Stage& stage_;
-  DataType type_;
-  const RankProgram::Memories& memories_;
-  std::byte* staging_;
-  std::size_t slot_bytes_;
-  int tag_;
-  std::array<Round, rounds_under_way> rounds_;
-  std::size_t next_ = 0;
+/// The send and the receive of one round.
+struct Round {
+  std::unique_ptr<Transfer> send, receive;
+  const RankProgram::Parcel* received = nullptr;
 };
 
 /// Slots begin on cache lines.
@@ -149,17 +73,58 @@ void Resharder::run(Communicator& group, ConstBuffer source, MutableBuffer resul
                                        static_cast<std::byte*>(result.data), arena_.get()};
   program_.copy_kept(memories);
   for (std::size_t stage = 0; stage < reshard_stages; ++stage) {
-    StageRun(group, program_.stage(stage), plan_->config.type, memories, staging_.get(),
-             slot_bytes(program_), tag)
-        .run();
+    run_stage(group, program_.stage(stage), memories, tag);
     program_.add_up(stage, memories);
   }
 }
 
-void reshard(Communicator& group, const ReshardPlan& plan, ConstBuffer source, MutableBuffer result,
-             int tag) {
-  const std::shared_ptr<const ReshardPlan> borrowed(std::shared_ptr<void>(), &plan);
-  Resharder(borrowed, group.rank()).run(group, source, result, tag);
+/// Rounds start in order, and a few of them are under way at once. Since every rank finishes them
+/// in order, the earliest unfinished round of all can always end.
+void Resharder::run_stage(Communicator& group, const RankProgram::Stage& stage,
+                          const RankProgram::Memories& memories, int tag) {
+  const DataType type = plan_->config.type;
+  std::array<Round, rounds_under_way> rounds;
+  const auto slot_of = [&](const Round& round, std::size_t side) {
+    const auto slot = static_cast<std::size_t>(&round - rounds.data());
+    return staging_.get() + (2 * slot + side) * slot_bytes(program_);
+  };
+  const auto start_send = [&](Round& round, const RankProgram::Parcel& parcel) {
+    const std::byte* message = slot_of(round, 0);
+    if (parcel.in_place)
+      message = RankProgram::outgoing(parcel, memories);
+    else
+      RankProgram::pack(parcel, memories, slot_of(round, 0));
+    round.send = group.start_send({message, parcel.bytes / size_of(type), type}, parcel.peer, tag);
+  };
+  const auto start_receive = [&](Round& round, const RankProgram::Parcel& parcel) {
+    std::byte* const message =
+        parcel.in_place ? RankProgram::incoming(parcel, memories) : slot_of(round, 1);
+    round.receive =
+        group.start_receive({message, parcel.bytes / size_of(type), type}, parcel.peer, tag);
+    round.received = &parcel;
+  };
+  const auto finish = [&](Round& round) {
+    if (round.receive) {
+      round.receive->wait();
+      if (!round.received->in_place)
+        RankProgram::unpack(*round.received, slot_of(round, 1), memories);
+    }
+    if (round.send) round.send->wait();
+    round = {};
+  };
+  std::size_t next = 0;
+  auto receive = stage.receives.begin();
+  auto send = stage.sends.begin();
+  while (receive != stage.receives.end() || send != stage.sends.end()) {
+    std::int32_t number = receive != stage.receives.end() ? receive->round : send->round;
+    if (send != stage.sends.end()) number = std::min(number, send->round);
+    Round& round = rounds[next++ % rounds_under_way];
+    finish(round);
+    if (receive != stage.receives.end() && receive->round == number)
+      start_receive(round, *receive++);
+    if (send != stage.sends.end() && send->round == number) start_send(round, *send++);
+  }
+  for (std::size_t i = 0; i < rounds_under_way; ++i) finish(rounds[next++ % rounds_under_way]);
 }
 
 ReshardCache::ReshardCache(RankId rank, std::size_t capacity)

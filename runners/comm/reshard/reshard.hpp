@@ -24,6 +24,8 @@ class Resharder {
   const ReshardPlan& plan() const { return *plan_; }
 
  private:
+  void run_stage(Communicator& group, const RankProgram::Stage& stage,
+                 const RankProgram::Memories& memories, int tag);
   void check(const Communicator& group, ConstBuffer source, MutableBuffer result) const;
 
   std::shared_ptr<const ReshardPlan> plan_;
@@ -31,11 +33,6 @@ class Resharder {
   RankProgram program_;
   std::unique_ptr<std::byte[]> staging_, arena_;
 };
-
-/// Works the plan out for this rank and runs it once; for tests and single moves. A caller that
-/// moves a tensor again and again keeps a Resharder.
-void reshard(Communicator& group, const ReshardPlan& plan, ConstBuffer source, MutableBuffer result,
-             int tag = 0);
 
 /// The prepared reshards of one rank, found again by equal layouts and configuration (type,
 /// clusters), which are compared in full. It keeps the most recently used ones. Every rank

@@ -51,6 +51,11 @@ TEST(ReshardRun, ThreadsMoveLargeMessagesInMoreRoundsThanAreUnderWay) {
   run_on(7, replicated({100000}, 0, 3), replicated({100000}, 2, 5), fine_config("aaabbbb"));
 }
 
+void reshard(Communicator& group, const ReshardPlan& plan, ConstBuffer source,
+             MutableBuffer result) {
+  Resharder(std::make_shared<ReshardPlan>(plan), group.rank()).run(group, source, result);
+}
+
 TEST(ReshardRun, ABufferThatDoesNotFitIsNamed) {
   const Layout layout = even_cut({8}, 0, 0, 1);
   const ReshardPlan plan = plan_reshard(layout, layout, fine_config());
