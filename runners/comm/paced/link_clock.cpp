@@ -28,7 +28,7 @@ namespace heteroperf {
 
 namespace {
 
-constexpr Instant second = 1000000000;
+constexpr Instant second_ns = 1000000000;
 /// A sleeper is woken about this late on an idle machine.
 constexpr Instant spin = 70000;
 constexpr double longest_s = 30.0 * 365 * 86400;
@@ -41,7 +41,7 @@ Instant on_card(Bytes size, const CardUse& card) {
 }  // namespace
 
 void nap_until(Instant wake) {
-  const timespec at{wake / second, wake % second};
+  const timespec at{wake / second_ns, wake % second_ns};
   while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr) == EINTR) {
   }
 }
