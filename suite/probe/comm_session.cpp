@@ -25,7 +25,6 @@
 #include "runners/comm/discovery/cost_probe.hpp"
 #include "runners/comm/element_types.hpp"
 #include "runners/comm/nccl/device_world.hpp"
-#include "runners/comm/nccl/nccl_group.hpp"
 #include "runners/comm/paced/paced_communicator.hpp"
 #include "suite/program/signals.hpp"
 

@@ -22,7 +22,6 @@
 #include "runners/cluster/cpu_set.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/comm/nccl/device_world.hpp"
-#include "runners/comm/nccl/nccl_group.hpp"
 #include "suite/ranks/rank_session.hpp"
 #include "suite/search/search_service.hpp"
 #include "suite/training/group_trainer.hpp"

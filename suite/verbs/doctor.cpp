@@ -15,7 +15,7 @@
 #include "results/record/samples_h5.hpp"
 #include "results/text/document.hpp"
 #include "runners/cluster/machine.hpp"
-#include "runners/comm/nccl/nccl_group.hpp"
+#include "runners/comm/nccl/device_world.hpp"
 #include "runners/engine/engine.hpp"
 #include "suite/program/verb.hpp"
 #include "suite/program/version.hpp"

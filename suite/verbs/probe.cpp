@@ -22,7 +22,6 @@
 #include "runners/comm/discovery/agglomeration.hpp"
 #include "runners/comm/discovery/card_probe.hpp"
 #include "runners/comm/nccl/device_world.hpp"
-#include "runners/comm/nccl/nccl_group.hpp"
 #include "runners/engine/engine.hpp"
 #include "suite/config/run_config_json.hpp"
 #include "suite/probe/cluster_report.hpp"

@@ -10,7 +10,7 @@
 #include "runners/comm/collective_terms.hpp"
 #include "runners/comm/control_channel.hpp"
 #include "runners/comm/element_types.hpp"
-#include "runners/comm/nccl/nccl_group.hpp"
+#include "runners/comm/nccl/device_world.hpp"
 #include "runners/comm/nccl/nccl_library.hpp"
 #include "runners/comm/slice.hpp"
 

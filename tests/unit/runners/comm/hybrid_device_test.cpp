@@ -9,7 +9,7 @@
 #include "metrics/base/error.hpp"
 #include "runners/comm/element_types.hpp"
 #include "runners/comm/hybrid/hybrid_communicator.hpp"
-#include "runners/comm/nccl/nccl_group.hpp"
+#include "runners/comm/nccl/device_world.hpp"
 #include "tests/unit/runners/comm/communicator_cases.hpp"
 #include "tests/unit/runners/comm/hybrid_configs.hpp"
 #include "tests/unit/runners/comm/played_nccl.hpp"

@@ -4,7 +4,6 @@
 
 #include "runners/comm/hybrid/hybrid_communicator.hpp"
 #include "runners/comm/nccl/device_world.hpp"
-#include "runners/comm/nccl/nccl_group.hpp"
 #include "runners/comm/relay/staging.hpp"
 #include "tests/unit/runners/comm/communicator_cases.hpp"
 #include "tests/unit/runners/comm/played_nccl.hpp"

@@ -1,6 +1,6 @@
 // The NCCL communicator against a library that is played by threads: every call, its waits, its
 // asynchronous errors, abort and split.
-#include "runners/comm/nccl/nccl_group.hpp"
+#include "runners/comm/nccl/device_world.hpp"
 
 #include <gtest/gtest.h>
 
