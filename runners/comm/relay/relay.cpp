@@ -516,7 +516,8 @@ class RelayMessages::Arrival final : public Transfer {
     return message_->finished;
   }
   void wait() override {
-    for (Idle idle; !test();) idle.pause();
+    for (Idle idle; !message_->finished;) idle.after(traffic_->progress());
+    test();
   }
 
  private:

@@ -14,7 +14,7 @@ namespace heteroperf {
 
 struct RelayConfig {
   int slots = 4;  ///< staging slots of each side, at least 3; the receiver's are the credits
-  Bytes chunk{256 << 10};  ///< the smaller one of the two sides holds
+  Bytes chunk{256 << 10};  ///< the smaller one of the two sides holds; equal where below 64 KiB
   double timeout_s = 30;   ///< a device copy that takes longer is an error
 };
 

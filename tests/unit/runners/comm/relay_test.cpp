@@ -88,7 +88,7 @@ TEST(Relay, SidesMayDiffer) {
     const auto config = [&] {
       return in_chunks(1 + random.below(5000), 3 + static_cast<int>(random.below(9)));
     };
-    check_relay({random.below(200000), config(), config()});
+    check_relay({5001 + random.below(200000), config(), config()});
   }
 }
 
