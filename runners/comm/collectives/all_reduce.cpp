@@ -221,8 +221,7 @@ void all_reduce(const AllReduceCall& call, Algorithm algorithm) {
   if (call.group.size() == 1) return convert(call.input, call.result);
   const PartialSums sums =
       make_partial_sums(call.input, call.result, call.reduction, call.group.size(), call.scratch);
-  const std::size_t segment =
-      std::max<std::size_t>(1, call.segment_bytes / size_of(sums.partial.type));
+  const std::size_t segment = elements_in(call.segment_bytes, sums.partial.type);
   switch (algorithm) {
     case Algorithm::recursive_doubling:
       return run_folded(call, sums, [&](const Folding& folding, ConstBuffer current) {

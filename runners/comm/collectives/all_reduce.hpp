@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 
 #include "runners/comm/algorithm.hpp"
@@ -11,8 +12,8 @@ namespace heteroperf {
 
 // The flat algorithms: they treat all ranks of a group alike, whatever links lie between them, and
 // use nothing but the group's point-to-point messages. all_reduce.cpp holds recursive doubling and
-// Rabenseifner's algorithm, ring.cpp the rings, tree.cpp the trees. runners/comm/README.md has the
-// formulas of their times.
+// Rabenseifner's algorithm, ring.cpp the rings, over_messages.cpp the trees. runners/comm/README.md
+// has the formulas of their times.
 
 struct AllReduceCall {
   Communicator& group;
@@ -29,26 +30,20 @@ void all_reduce(const AllReduceCall& call, Algorithm algorithm);
 
 /// The ring in messages of at most `segment` elements; 0 sends a block as one message.
 void all_reduce_ring(const AllReduceCall& call, const PartialSums& sums, std::size_t segment);
+/// Fills `all`, made of one block per rank, which already holds this rank's own block.
+void all_gather_ring(Communicator& group, Counts counts, MutableBuffer all,
+                     std::size_t segment_bytes);
+/// `sums.input` is the whole vector, `sums.result` this rank's block of the sum; `sums.partial`
+/// only says the partial type.
+void reduce_scatter_ring(Communicator& group, Counts counts, const PartialSums& sums,
+                         std::size_t segment_bytes, Scratch& scratch);
 /// The binary tree in segments of `segment` elements.
 void all_reduce_tree(const AllReduceCall& call, const PartialSums& sums, std::size_t segment);
 
-/// Reduces to `root`; `call.result` is written on `root` alone.
-void reduce_tree(const AllReduceCall& call, RankId root);
-void broadcast_tree(Communicator& group, MutableBuffer values, RankId root,
-                    std::size_t segment_bytes, Scratch& scratch);
-
-/// A collective over a vector that is made of one block per rank.
-struct RingCall {
-  Communicator& group;
-  Counts counts;  ///< the elements of each rank's block
-  std::size_t segment_bytes;
-  Scratch& scratch;
-};
-/// Fills `all`, which already holds this rank's own block.
-void all_gather_ring(const RingCall& call, MutableBuffer all);
-/// `sums.input` is the whole vector, `sums.result` this rank's block of the sum; `sums.partial`
-/// only says the partial type.
-void reduce_scatter_ring(const RingCall& call, const PartialSums& sums);
+/// The elements of a segment of so many bytes, at least one.
+inline std::size_t elements_in(std::size_t segment_bytes, DataType type) {
+  return std::max<std::size_t>(1, segment_bytes / size_of(type));
+}
 
 /// Block `index` of `blocks` blocks that are equal up to a cache line of 4-byte elements. A block
 /// of a short vector may be empty.

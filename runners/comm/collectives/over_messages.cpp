@@ -1,15 +1,28 @@
 // The whole set of collectives over messages: checks of arguments, the choice of an algorithm by
-// size, and the two collectives that need no ring and no tree (all_to_all, barrier).
+// size, the collectives along a tree of ranks, and those that need no ring and no tree (all_to_all,
+// barrier).
 //
 // The barrier is the dissemination barrier: in round k each rank tells the one 2^k places to its
 // right that it has come, and hears the same from its left. After ⌈lg p⌉ rounds every rank has
 // heard of all others, directly or through others.
-
+//
+// Collectives along a tree are pipelines of segments (segment_pipeline.hpp).
+// The vector is cut into segments. A sum of each segment goes up the tree: a rank adds what its
+// children send to its own values and passes the sum to its parent; the top holds the sum of all.
+// A result goes down the same tree. Several segments are under way at once, so a long vector costs
+// about as much as its slowest rank needs for its own messages, and the depth of the tree counts
+// once.
+//
+// An all-reduce goes up and down a binary tree at the same time. A reduce goes up only, a broadcast
+// down only. These two use a chain, a tree in which every rank has one child, where there are many
+// segments: each link of a chain carries every segment just once.
+#include <algorithm>
 #include <bit>
 
 #include "metrics/base/error.hpp"
 #include "runners/comm/collectives/all_reduce.hpp"
 #include "runners/comm/collectives/message_tags.hpp"
+#include "runners/comm/collectives/segment_pipeline.hpp"
 #include "runners/comm/collectives/transfer_ring.hpp"
 
 namespace heteroperf {
@@ -27,7 +40,56 @@ Algorithm fitting_algorithm(std::size_t bytes, int ranks) {
   return Algorithm::segmented_ring;
 }
 
+constexpr std::size_t tree_window = 4;
+constexpr std::size_t binary = 2;
+
+TreePlace place_in(Communicator& group, RankId top, std::size_t arity) {
+  std::vector<RankId> members;
+  for (int rank = 0; rank < group.size(); ++rank) members.emplace_back(rank);
+  return tree_place(members, group.rank(), top, arity);
+}
+
+/// A chain beats a binary tree from two segments per rank on.
+std::size_t arity_for(std::size_t count, std::size_t segment, int ranks) {
+  const std::size_t segments = (count + segment - 1) / segment;
+  return segments >= 2 * static_cast<std::size_t>(ranks) ? 1 : binary;
+}
+
+std::size_t depth(int ranks) {
+  std::size_t levels = 1;
+  for (int width = 1; width < ranks; width = 2 * width + 1) ++levels;
+  return levels;
+}
+
+/// Runs `call`, whose roles and segments are empty, with one role for all segments.
+void run_tree(PipelineCall call, const SegmentRole& role, std::size_t segment, Scratch& scratch) {
+  const std::size_t count = call.reduction ? call.input.count : call.result.count;
+  std::vector<VectorSegment> segments;
+  segments.reserve((count + segment - 1) / segment);
+  for (std::size_t begin = 0; begin < count; begin += segment) {
+    segments.push_back({begin, std::min(segment, count - begin), begin, 0});
+  }
+  call.segments = segments;
+  call.roles = {&role, 1};
+  BridgeTraffic none;
+  run_pipeline(call, scratch, none);
+}
+
 }  // namespace
+
+void all_reduce_tree(const AllReduceCall& call, const PartialSums& sums, std::size_t segment) {
+  const TreePlace place = place_in(call.group, RankId(0), binary);
+  SegmentRole role;
+  role.parent = role.source = place.parent;
+  role.children = role.targets = place.children;
+  PipelineCall pipeline{call.group};
+  pipeline.input = sums.input;
+  pipeline.result = call.result;
+  pipeline.reduction = call.reduction;
+  // A result comes back after a way up and a way down.
+  pipeline.window = std::max(tree_window, 2 * depth(call.group.size()));
+  run_tree(pipeline, role, segment, call.scratch);
+}
 
 void MessageCollectives::all_reduce(ConstBuffer input, MutableBuffer result, Reduction reduction) {
   const AllReduceCall call{group_, input, result, reduction, scratch_, segment_bytes_};
@@ -42,13 +104,33 @@ void MessageCollectives::reduce(ConstBuffer input, MutableBuffer result, RankId 
   if (input.count == 0) return;
   if (group_.size() == 1) return convert(input, result);
   if (group_.rank() != root) result = {nullptr, input.count, input.type};
-  reduce_tree({group_, input, result, reduction, scratch_, segment_bytes_}, root);
+  PipelineCall pipeline{group_};
+  pipeline.input = widened(input, reduction, scratch_);
+  pipeline.result = result;
+  pipeline.reduction = reduction;
+  pipeline.window = tree_window;
+  const std::size_t segment = elements_in(segment_bytes_, pipeline.input.type);
+  const std::size_t arity = arity_for(input.count, segment, group_.size());
+  const TreePlace place = place_in(group_, root, arity);
+  SegmentRole role;
+  role.parent = place.parent;
+  role.children = place.children;
+  role.keeps_result = group_.rank() == root;
+  run_tree(pipeline, role, segment, scratch_);
 }
 
 void MessageCollectives::broadcast(MutableBuffer values, RankId root) {
   HETEROPERF_EXPECT(root.value() >= 0 && root.value() < group_.size());
   if (values.count == 0 || group_.size() == 1) return;
-  broadcast_tree(group_, values, root, segment_bytes_, scratch_);
+  PipelineCall pipeline{group_};
+  pipeline.result = values;
+  pipeline.window = tree_window;
+  const std::size_t segment = elements_in(segment_bytes_, values.type);
+  const TreePlace place = place_in(group_, root, arity_for(values.count, segment, group_.size()));
+  SegmentRole role;
+  role.source = place.parent;
+  role.targets = place.children;
+  run_tree(pipeline, role, segment, scratch_);
 }
 
 void MessageCollectives::all_gather(ConstBuffer input, MutableBuffer all, Counts counts) {
@@ -58,7 +140,7 @@ void MessageCollectives::all_gather(ConstBuffer input, MutableBuffer all, Counts
   HETEROPERF_EXPECT(input.count == counts[self]);
   if (all.count == 0) return;
   convert(input, part_of(all, block_of(counts, self)));
-  if (group_.size() > 1) all_gather_ring({group_, counts, segment_bytes_, scratch_}, all);
+  if (group_.size() > 1) all_gather_ring(group_, counts, all, segment_bytes_);
 }
 
 void MessageCollectives::reduce_scatter(ConstBuffer all, MutableBuffer result, Counts counts,
@@ -70,7 +152,7 @@ void MessageCollectives::reduce_scatter(ConstBuffer all, MutableBuffer result, C
   if (group_.size() == 1) return convert(all, result);
   PartialSums sums{widened(all, reduction, scratch_), result, result, reduction, group_.size()};
   sums.partial.type = sums.input.type;
-  reduce_scatter_ring({group_, counts, segment_bytes_, scratch_}, sums);
+  reduce_scatter_ring(group_, counts, sums, segment_bytes_, scratch_);
 }
 
 void MessageCollectives::all_to_all(ConstBuffer input, Counts to_each, MutableBuffer result,

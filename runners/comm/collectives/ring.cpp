@@ -134,15 +134,11 @@ class RingAllReduce : private Ring {
   std::byte* slots_;
 };
 
-std::size_t segment_elements(const RingCall& call, DataType type) {
-  return std::max<std::size_t>(1, call.segment_bytes / size_of(type));
-}
-
 /// In step s rank r sends block r - s.
 class RingAllGather : private Ring {
  public:
-  RingAllGather(const RingCall& call, MutableBuffer all)
-      : Ring(call.group, call.counts, all.count, segment_elements(call, all.type), 0), all_(all) {}
+  RingAllGather(Communicator& group, Counts counts, MutableBuffer all, std::size_t segment_bytes)
+      : Ring(group, counts, all.count, elements_in(segment_bytes, all.type), 0), all_(all) {}
 
   void run() { Ring::run(*this, phase()); }
 
@@ -159,13 +155,13 @@ class RingAllGather : private Ring {
 /// block r. A partial sum waits in a slot of scratch memory between arrival and departure.
 class RingReduceScatter : private Ring {
  public:
-  RingReduceScatter(const RingCall& call, const PartialSums& sums)
-      : Ring(call.group, call.counts, sums.input.count, segment_elements(call, sums.partial.type),
-             1),
+  RingReduceScatter(Communicator& group, Counts counts, const PartialSums& sums,
+                    std::size_t segment_bytes, Scratch& scratch)
+      : Ring(group, counts, sums.input.count, elements_in(segment_bytes, sums.partial.type), 1),
         sums_(sums),
         slots_(segments() + 2 * ring_window),
         slot_bytes_(segment() * size_of(sums.partial.type)),
-        memory_(call.scratch.slot(scratch_slots::incoming, slots_ * slot_bytes_)) {}
+        memory_(scratch.slot(scratch_slots::incoming, slots_ * slot_bytes_)) {}
 
   void run() { Ring::run(*this, phase()); }
 
@@ -202,10 +198,14 @@ void all_reduce_ring(const AllReduceCall& call, const PartialSums& sums, std::si
   RingAllReduce(call, sums, segment).run();
 }
 
-void all_gather_ring(const RingCall& call, MutableBuffer all) { RingAllGather(call, all).run(); }
+void all_gather_ring(Communicator& group, Counts counts, MutableBuffer all,
+                     std::size_t segment_bytes) {
+  RingAllGather(group, counts, all, segment_bytes).run();
+}
 
-void reduce_scatter_ring(const RingCall& call, const PartialSums& sums) {
-  RingReduceScatter(call, sums).run();
+void reduce_scatter_ring(Communicator& group, Counts counts, const PartialSums& sums,
+                         std::size_t segment_bytes, Scratch& scratch) {
+  RingReduceScatter(group, counts, sums, segment_bytes, scratch).run();
 }
 
 }  // namespace heteroperf
