@@ -9,7 +9,6 @@
 #include <tuple>
 
 #include "metrics/base/error.hpp"
-#include "metrics/base/name_table.hpp"
 #include "runners/cluster/machine.hpp"
 #include "runners/cluster/rank_clusters.hpp"
 
@@ -311,19 +310,6 @@ bool is_emulated(const Cluster& cluster) {
                     "Make all classes paced, or none");
   }
   return !paced.empty();
-}
-
-namespace {
-
-constexpr Named<DeviceKind> device_kinds[] = {
-    {DeviceKind::cpu, "cpu"}, {DeviceKind::cuda, "cuda"}, {DeviceKind::paced, "paced"}};
-
-}  // namespace
-
-const char* to_string(DeviceKind kind) { return name_of(device_kinds, kind); }
-
-DeviceKind parse_device_kind(const std::string& text) {
-  return parse_name(device_kinds, "device kind", text);
 }
 
 DeviceClass cpu_device_class(const Machine& machine, int ranks, int threads_per_rank) {

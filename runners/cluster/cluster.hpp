@@ -17,10 +17,7 @@ namespace heteroperf {
 struct Machine;
 
 enum class DeviceKind { cpu, cuda, paced };
-
-const char* to_string(DeviceKind kind);
-/// Finds a kind by its name. Throws UserError naming the nearest one.
-DeviceKind parse_device_kind(const std::string& text);
+constexpr std::array<const char*, 3> value_names(DeviceKind) { return {"cpu", "cuda", "paced"}; }
 
 /// Chips that are alike: they have the same rate and the same memory. One rank drives one device.
 struct DeviceClass {

@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "metrics/base/error.hpp"
-#include "metrics/base/name_table.hpp"
 
 namespace heteroperf {
 namespace {
@@ -103,19 +102,6 @@ Seconds LinkCurve::latency() const {
 BytesPerSecond LinkCurve::bandwidth() const {
   HETEROPERF_EXPECT(!empty());
   return BytesPerSecond(1 / end_slope(points_));
-}
-
-namespace {
-
-constexpr Named<WireFormat> wire_formats[] = {
-    {WireFormat::fp32, "fp32"}, {WireFormat::bf16, "bf16"}, {WireFormat::int8, "int8"}};
-
-}  // namespace
-
-const char* to_string(WireFormat format) { return name_of(wire_formats, format); }
-
-WireFormat parse_wire_format(const std::string& text) {
-  return parse_name(wire_formats, "wire format", text);
 }
 
 }  // namespace heteroperf

@@ -1,8 +1,9 @@
 #pragma once
 
-#include <string>
+#include <array>
 #include <vector>
 
+#include "metrics/base/name_table.hpp"
 #include "metrics/base/quantity.hpp"
 
 namespace heteroperf {
@@ -48,9 +49,6 @@ enum class WireFormat {
   int8,  ///< blocks with a scale: the error is at most absmax/254 of the block per contribution
 };
 
-/// Returns "fp32", "bf16" or "int8".
-const char* to_string(WireFormat format);
-/// Finds a format by its name. Throws UserError naming the nearest one.
-WireFormat parse_wire_format(const std::string& text);
+constexpr std::array<const char*, 3> value_names(WireFormat) { return {"fp32", "bf16", "int8"}; }
 
 }  // namespace heteroperf

@@ -100,7 +100,8 @@ const std::vector<DeviceKey>& device_keys() {
        "a text"},
       {"kind",
        [](const json& v, DeviceClass& d) {
-         return v.is_string() && (d.kind = parse_device_kind(v.get<std::string>()), true);
+         return v.is_string() &&
+                (d.kind = parse_value_name<DeviceKind>("device kind", v.get<std::string>()), true);
        },
        "cpu, cuda or paced"},
       {"memory_bytes",

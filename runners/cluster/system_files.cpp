@@ -7,15 +7,9 @@
 #include <fstream>
 #include <iterator>
 
-#include "metrics/base/name_table.hpp"
-
 namespace heteroperf {
 
 namespace {
-
-constexpr Named<Availability> availabilities[] = {{Availability::ok, "ok"},
-                                                  {Availability::unavailable, "unavailable"},
-                                                  {Availability::denied, "denied"}};
 
 /// Returns the path as it is reported.
 std::string shown(const std::string& path) { return "/" + path; }
@@ -29,8 +23,6 @@ std::string_view unquoted(std::string_view text) {
 }
 
 }  // namespace
-
-const char* to_string(Availability availability) { return name_of(availabilities, availability); }
 
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view blanks = " \t\r\n\0";

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -7,13 +8,15 @@
 #include <utility>
 #include <vector>
 
+#include "metrics/base/name_table.hpp"
 #include "metrics/base/quantity.hpp"
 
 namespace heteroperf {
 
 enum class Availability { ok, unavailable, denied };
-
-const char* to_string(Availability availability);
+constexpr std::array<const char*, 3> value_names(Availability) {
+  return {"ok", "unavailable", "denied"};
+}
 
 /// A value read from the machine with the place it came from, or the reason why it could not be
 /// read. A text value is never empty.

@@ -182,7 +182,7 @@ void CommFlags::set_sum(CommRequest& request, ProblemList& problems) const {
 /// Reads the way that data take: algorithm, wire format, clusters, pacing.
 void CommFlags::set_way(CommRequest& request, ProblemList& problems) const {
   const CaseShape& shape = request.shape;
-  collect_problems(problems, [&] { request.wire = parse_wire_format(wire_); });
+  collect_problems(problems, [&] { request.wire = parse_value_name<WireFormat>("wire format", wire_); });
   request.algorithm = algorithm_;
   // Rules choose an algorithm by size; without any the cost model does.
   if (algorithm_ != "auto") {

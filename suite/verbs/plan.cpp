@@ -73,7 +73,8 @@ class PlanVerb : public Verb {
     add_parsed_option(command, "--precision", request_.precision, parse_precision,
                       "fp32, bf16, fp64 (default fp32)");
     add_parsed_option(
-        command, "--coarsest-wire", options_.moves.coarsest_wire, parse_wire_format,
+        command, "--coarsest-wire", options_.moves.coarsest_wire,
+        std::bind_front(parse_value_name<WireFormat>, "wire format"),
         "fp32, bf16, int8: how coarse activations may travel over slow links (default fp32)");
     command.add_option("--import", imports_,
                        "KIND:PATH, repeatable. sailor:DIR plans for Sailor's profiles, "

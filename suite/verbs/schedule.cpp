@@ -68,7 +68,8 @@ class ScheduleVerb : public Verb {
     network_.declare(command);
     command.add_option("--memory-limit", request_.memory_limit,
                        "activations of a micro-batch that a rank may hold");
-    add_parsed_option(command, "--objective", request_.objective, parse_objective,
+    add_parsed_option(command, "--objective", request_.objective,
+                      std::bind_front(parse_value_name<Objective>, "objective"),
                       "of auto: makespan (default) or span");
     command.add_option("--seed", request_.seed, "of the search (default 1)");
     command.add_option("--evaluations", request_.most_evaluations, "budget of the search");

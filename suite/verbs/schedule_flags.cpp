@@ -38,7 +38,8 @@ std::array<double, 4> parse_costs(const std::string& text) {
 }  // namespace
 
 void NetworkFlags::declare(CLI::App& command) {
-  add_parsed_option(command, "--model", model_, parse_network_model,
+  add_parsed_option(command, "--model", model_,
+                    std::bind_front(parse_value_name<NetworkModel>, "model"),
                     "latency: messages never block (default); links: they occupy links and cards; "
                     "rendezvous: sends wait for receives");
   command.add_option("--network", network_, "links and cards (JSON), for links and rendezvous");

@@ -6,16 +6,10 @@
 
 #include <fmt/format.h>
 
-#include "metrics/base/name_table.hpp"
 #include "runners/schedule/check/program_index.hpp"
 
 namespace heteroperf {
 namespace {
-
-constexpr Named<DeadlockFreedom> freedoms[] = {{DeadlockFreedom::none, "none"},
-                                               {DeadlockFreedom::buffered, "buffered"},
-                                               {DeadlockFreedom::nccl, "nccl"},
-                                               {DeadlockFreedom::rendezvous, "rendezvous"}};
 
 /// The problem to show for a schedule that hangs (`none`) or may hang where sends are not buffered.
 Problem waiting_problem(ScheduleLevel level, DeadlockFreedom freedom,
@@ -81,8 +75,6 @@ ScheduleChecks check_normal(const Schedule& schedule, std::optional<double> memo
 }
 
 }  // namespace
-
-const char* to_string(DeadlockFreedom freedom) { return name_of(freedoms, freedom); }
 
 bool ScheduleChecks::ok() const {
   return complete && ordered && placed && matched && collectives && memory_ok && stepped &&

@@ -1,10 +1,11 @@
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "metrics/base/error.hpp"
+#include "metrics/base/name_table.hpp"
 #include "runners/schedule/ir/schedule.hpp"
 
 namespace heteroperf {
@@ -17,7 +18,9 @@ enum class DeadlockFreedom {
   nccl,        ///< they need messages of one group to go together, groups in order (NCCL)
   rendezvous,  ///< every send may wait for its receive (MPI_Ssend), groups go together
 };
-const char* to_string(DeadlockFreedom freedom);
+constexpr std::array<const char*, 4> value_names(DeadlockFreedom) {
+  return {"none", "buffered", "nccl", "rendezvous"};
+}
 
 /// The outcome of all checks. README.md describes V1 to V8 in full.
 struct ScheduleChecks {

@@ -9,16 +9,12 @@
 #include <algorithm>
 
 #include "metrics/base/error.hpp"
-#include "metrics/base/name_table.hpp"
 #include "metrics/base/quantity.hpp"
 #include "runners/schedule/search/order_search.hpp"
 #include "runners/schedule/simulate/report.hpp"
 
 namespace heteroperf {
 namespace {
-
-constexpr Named<Objective> objectives[] = {{Objective::makespan, "makespan"},
-                                           {Objective::span, "span"}};
 
 /// A memory limit the search climbs over, and its share of the evaluations.
 struct Rung {
@@ -77,12 +73,6 @@ double effective_limit(const OrderProblem& problem, std::optional<double> asked)
 }
 
 }  // namespace
-
-const char* to_string(Objective objective) { return name_of(objectives, objective); }
-
-Objective parse_objective(const std::string& name) {
-  return parse_name(objectives, "objective", name);
-}
 
 long long affordable_evaluations(const PipelineGraph& graph, const ScheduleRequest& request) {
   constexpr long long most_task_evaluations = 400'000'000, fewest = 400;

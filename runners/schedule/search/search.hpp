@@ -1,10 +1,11 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
+#include "metrics/base/name_table.hpp"
 #include "runners/schedule/ir/placement.hpp"
 #include "runners/schedule/ir/schedule.hpp"
 
@@ -13,9 +14,7 @@ namespace heteroperf {
 /// The time that a schedule is to make small: the end of the last computation, or the largest of
 /// the ranks' spans from first start to last end.
 enum class Objective { makespan, span };
-const char* to_string(Objective objective);
-/// Throws UserError naming the nearest one.
-Objective parse_objective(const std::string& name);
+constexpr std::array<const char*, 2> value_names(Objective) { return {"makespan", "span"}; }
 
 /// The order for a schedule, as a generator or the search takes it.
 struct ScheduleRequest {

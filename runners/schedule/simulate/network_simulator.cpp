@@ -42,7 +42,6 @@
 #include <queue>
 
 #include "metrics/base/error.hpp"
-#include "metrics/base/name_table.hpp"
 #include "runners/schedule/ir/graph_index.hpp"
 #include "runners/schedule/simulate/fabric.hpp"
 #include "runners/schedule/simulate/meetings.hpp"
@@ -50,10 +49,6 @@
 
 namespace heteroperf {
 namespace {
-
-constexpr Named<NetworkModel> models[] = {{NetworkModel::latency, "latency"},
-                                          {NetworkModel::links, "links"},
-                                          {NetworkModel::rendezvous, "rendezvous"}};
 
 /// The clock of the models `links` and `rendezvous`.
 class NetworkClock {
@@ -403,12 +398,6 @@ class NetworkClock {
 };
 
 }  // namespace
-
-const char* to_string(NetworkModel model) { return name_of(models, model); }
-
-NetworkModel parse_network_model(const std::string& name) {
-  return parse_name(models, "model", name);
-}
 
 Timeline simulate_network(const Schedule& schedule, const SimulationOptions& options) {
   if (schedule.level != ScheduleLevel::lowered) {

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
+#include "metrics/base/name_table.hpp"
 #include "runners/schedule/ir/schedule.hpp"
 
 namespace heteroperf {
@@ -13,9 +15,9 @@ enum class NetworkModel {
   links,       ///< occupy links and cards; sends are buffered, receives block where they stand
   rendezvous,  ///< as links, but a send blocks too until its receive is reached
 };
-const char* to_string(NetworkModel model);
-/// Throws UserError naming the nearest one.
-NetworkModel parse_network_model(const std::string& name);
+constexpr std::array<const char*, 3> value_names(NetworkModel) {
+  return {"latency", "links", "rendezvous"};
+}
 
 /// The network of the models `links` and `rendezvous`. Bytes are the edges'; bandwidth is in bytes
 /// per unit of time. A *link* joins an ordered pair of ranks, a *card* joins a node's ranks to all
