@@ -1,6 +1,6 @@
 // The life of a rank within one workload: bind to its CPUs, agree on a clock, measure the peak,
 // train or search, measure the peak again, and say how it ended. Rank 0 has a service beside this
-// that answers the messages of all ranks (rank_messages.hpp); it stands before the first message
+// that answers the messages of all ranks (rank_context.hpp); it stands before the first message
 // and falls after the last.
 //
 // Every step of this order is collective. Where ranks could come to different opinions (whether a
