@@ -9,12 +9,6 @@
 
 namespace heteroperf {
 
-GraphRebuild::GraphRebuild(const ModelGraph& source) : source_(source) {
-  graph_.name = source.name;
-}
-
-NodeId GraphRebuild::copy(NodeId old) { return copy(old, source_.node(old).attributes); }
-
 NodeId GraphRebuild::copy(NodeId old, Attributes changed) {
   HETEROPERF_EXPECT(old.index() == now_.size());
   const Node& node = source_.node(old);
@@ -29,10 +23,6 @@ NodeId GraphRebuild::add(std::string name, Attributes attributes, std::vector<No
   std::string branch = graph_.node(inputs.front()).branch;
   return graph_.add(std::move(name), std::move(attributes), std::move(inputs), std::move(branch));
 }
-
-void GraphRebuild::replace(NodeId old, NodeId now) { now_.at(old.index()) = now; }
-
-NodeId GraphRebuild::now(NodeId old) const { return now_.at(old.index()); }
 
 std::vector<NodeId> node_ids(const ModelGraph& graph) {
   std::vector<NodeId> ids;
@@ -200,17 +190,9 @@ void ChannelClasses::fix_sources_of_mixed(const ModelGraph& graph) {
   }
 }
 
-NodeId ChannelClasses::class_of(NodeId node) const { return NodeId(root(node.index())); }
-
-const std::vector<NodeId>& ChannelClasses::producers(NodeId member) const {
-  return at(member).producers;
-}
-
 bool ChannelClasses::may_widen(NodeId member) const {
   return !at(member).fixed && !at(member).producers.empty() && at(member).derived.empty();
 }
-
-std::int64_t ChannelClasses::granularity(NodeId member) const { return at(member).granularity; }
 
 std::size_t ChannelClasses::root(std::size_t node) const {
   while (parent_[node] != node) node = parent_[node] = parent_[parent_[node]];
@@ -221,11 +203,5 @@ void ChannelClasses::unite(NodeId a, NodeId b) {
   const auto [low, high] = std::minmax({root(a.index()), root(b.index())});
   parent_[high] = low;
 }
-
-const ChannelClasses::Class& ChannelClasses::at(NodeId member) const {
-  return classes_[root(member.index())];
-}
-
-ChannelClasses::Class& ChannelClasses::at(NodeId member) { return classes_[root(member.index())]; }
 
 }  // namespace heteroperf

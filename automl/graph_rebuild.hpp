@@ -14,17 +14,17 @@ namespace heteroperf {
 /// them take an old node's place.
 class GraphRebuild {
  public:
-  explicit GraphRebuild(const ModelGraph& source);
+  explicit GraphRebuild(const ModelGraph& source) : source_(source) { graph_.name = source.name; }
 
   /// Appends old node `old` with its own or with `changed` attributes, and returns its new id.
-  NodeId copy(NodeId old);
+  NodeId copy(NodeId old) { return copy(old, source_.node(old).attributes); }
   NodeId copy(NodeId old, Attributes changed);
   /// Appends a new node, whose inputs are new ids, in the branch of its first input.
   NodeId add(std::string name, Attributes attributes, std::vector<NodeId> inputs);
   /// Gives the new node `now` to all nodes copied from now on that take `old`.
-  void replace(NodeId old, NodeId now);
+  void replace(NodeId old, NodeId now) { now_.at(old.index()) = now; }
   /// Returns the new id that stands for `old`, which must be copied already.
-  NodeId now(NodeId old) const;
+  NodeId now(NodeId old) const { return now_.at(old.index()); }
 
   ModelGraph finish() && { return std::move(graph_); }
 
@@ -67,15 +67,15 @@ class ChannelClasses {
   explicit ChannelClasses(const ModelGraph& graph);
 
   /// Returns the class of a node's output, named by its smallest node.
-  NodeId class_of(NodeId node) const;
+  NodeId class_of(NodeId node) const { return NodeId(root(node.index())); }
   /// Returns the convolutions and linear layers whose `out_channels` / `out_features` set the
   /// class's width, depthwise ones included.
-  const std::vector<NodeId>& producers(NodeId member) const;
+  const std::vector<NodeId>& producers(NodeId member) const { return at(member).producers; }
   /// Returns false for the channels of the sample and of the classifier, and where nodes tie
   /// channels to something else (tied weights, sequences, sums over flattened maps).
   bool may_widen(NodeId member) const;
   /// Returns the number of which a new width must be a multiple (grouped convolutions).
-  std::int64_t granularity(NodeId member) const;
+  std::int64_t granularity(NodeId member) const { return at(member).granularity; }
 
  private:
   struct Class {
@@ -87,8 +87,8 @@ class ChannelClasses {
 
   std::size_t root(std::size_t node) const;
   void unite(NodeId a, NodeId b);
-  const Class& at(NodeId member) const;
-  Class& at(NodeId member);
+  const Class& at(NodeId member) const { return classes_[root(member.index())]; }
+  Class& at(NodeId member) { return classes_[root(member.index())]; }
   void join(const ModelGraph& graph);
   void describe(const ModelGraph& graph, NodeId id);
   void describe_convolution(const ModelGraph& graph, NodeId id);

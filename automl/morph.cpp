@@ -11,7 +11,7 @@
 
 namespace heteroperf {
 // A *morph* makes a network deeper, wider or more connected. Three functions make one at a given
-// place, three list the legal places, and random_morph() draws kind and place. Weights are not
+// place, two list the legal places, and random_morph() draws kind and place. Weights are not
 // carried over: every trial starts anew, so a morph only has to give a valid graph.
 namespace {
 
@@ -205,7 +205,7 @@ std::optional<Morphed> random_wider(const ModelGraph& graph, const MorphLimits& 
            random));
 }
 
-/// Draws by rejection, which is uniform over skip_sites without listing them.
+/// Draws by rejection, which is uniform over all legal places without listing them.
 std::optional<Morphed> random_skip(const ModelGraph& graph, const MorphLimits&,
                                    RandomStream& random) {
   const std::vector<NodeId> chain = main_chain(graph);
@@ -321,18 +321,6 @@ std::vector<NodeId> wider_sites(const ModelGraph& graph, const MorphLimits& limi
     const auto widths =
         wider_widths(graph.node(id).output[0], classes.granularity(id), limits.max_width);
     if (!widths.empty()) sites.push_back(id);
-  }
-  return sites;
-}
-
-std::vector<std::pair<NodeId, NodeId>> skip_sites(const ModelGraph& graph) {
-  const std::vector<NodeId> chain = main_chain(graph);
-  const ParallelSkips parallel(graph);
-  std::vector<std::pair<NodeId, NodeId>> sites;
-  for (NodeId from : chain) {
-    for (NodeId to : chain) {
-      if (is_skip_site(graph, parallel, from, to)) sites.emplace_back(from, to);
-    }
   }
   return sites;
 }

@@ -2,7 +2,6 @@
 
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "metrics/base/random.hpp"
@@ -40,7 +39,6 @@ Morphed add_skip(const ModelGraph& graph, NodeId from, NodeId to);
 std::vector<NodeId> deeper_sites(const ModelGraph& graph, const MorphLimits& limits);
 /// Lists one producer of each class that may be widened.
 std::vector<NodeId> wider_sites(const ModelGraph& graph, const MorphLimits& limits);
-std::vector<std::pair<NodeId, NodeId>> skip_sites(const ModelGraph& graph);
 
 /// Returns true when the graph is within all limits.
 bool within_limits(const ModelGraph& graph, const MorphLimits& limits);

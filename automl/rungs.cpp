@@ -54,6 +54,4 @@ RungVerdict Rungs::record(std::uint32_t rung, double quality, double loss) {
   return rank < kept ? RungVerdict::proceed : RungVerdict::stop;
 }
 
-std::size_t Rungs::recorded(std::uint32_t rung) const { return results_.at(rung).size(); }
-
 }  // namespace heteroperf

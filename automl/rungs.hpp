@@ -34,7 +34,7 @@ class Rungs {
   RungVerdict record(std::uint32_t rung, double quality, double loss);
 
   /// Returns the number of results recorded at `rung`.
-  std::size_t recorded(std::uint32_t rung) const;
+  std::size_t recorded(std::uint32_t rung) const { return results_.at(rung).size(); }
 
  private:
   RungOptions options_;

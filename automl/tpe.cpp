@@ -195,8 +195,6 @@ void Tpe::finish(std::uint64_t id, const Score& score) {
   if (finished_.size() > options_.history_limit) forget_oldest();
 }
 
-void Tpe::drop(std::uint64_t id) { pending_.erase(id); }
-
 /// Returns the indices of the best observations; of equal ones the older is better.
 std::vector<std::size_t> Tpe::best_first(std::size_t count) const {
   std::vector<std::size_t> order(finished_.size());

@@ -89,7 +89,7 @@ class Tpe {
   /// Takes the result of `id`, which must be pending.
   void finish(std::uint64_t id, const Score& score);
   /// Forgets a pending `id` without a result.
-  void drop(std::uint64_t id);
+  void drop(std::uint64_t id) { pending_.erase(id); }
 
   const TpeStatistics& statistics() const { return statistics_; }
 

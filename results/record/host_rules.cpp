@@ -4,7 +4,7 @@
 // rule looks at all of them, since a single slow host holds up a step of all ranks, and its finding
 // names the first few. Nothing is held against a host that cannot tell: kernels and drivers differ
 // in what they count.
-#include "results/record/host_rules.hpp"
+#include "results/record/line_rules.hpp"
 
 #include <fmt/format.h>
 
@@ -91,7 +91,7 @@ std::vector<const GpuSlowdownEvent*> gpu_slowdowns(const Journal& journal) {
   return slowdowns;
 }
 
-std::optional<Finding> other_load(const Journal& journal, const RunSummary&) {
+Verdict other_load(const Journal& journal, const RunSummary&) {
   std::vector<std::string> words;
   add_words(words, host_loads(journal), too_much_other_load);
   if (words.empty()) return {};
@@ -100,7 +100,7 @@ std::optional<Finding> other_load(const Journal& journal, const RunSummary&) {
                  joined(std::move(words))};
 }
 
-std::optional<Finding> throttled(const Journal& journal, const RunSummary&) {
+Verdict throttled(const Journal& journal, const RunSummary&) {
   std::vector<std::string> words;
   add_words(words, host_loads(journal), too_much_throttling);
   add_words(words, gpu_slowdowns(journal), too_hot);

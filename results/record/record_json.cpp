@@ -11,7 +11,7 @@
 
 #include "metrics/base/strict_json.hpp"
 #include "results/journal/loss_fingerprint.hpp"
-#include "results/record/host_rules.hpp"
+#include "results/record/line_rules.hpp"
 #include "results/record/plan_sections_json.hpp"
 #include "results/record/record.hpp"
 #include "results/record/stored_document_json.hpp"

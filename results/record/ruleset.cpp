@@ -17,8 +17,7 @@
 #include <set>
 #include <tuple>
 
-#include "results/record/host_rules.hpp"
-#include "results/record/step_rules.hpp"
+#include "results/record/line_rules.hpp"
 
 namespace heteroperf {
 namespace {
@@ -31,8 +30,6 @@ constexpr double split_tolerance = 0.01;  // a share of a rank's wall time
 constexpr double largest_late_share = 0.01;
 constexpr double floor_tolerance = 0.02;     // a share of a known floor
 constexpr double floor_standard_errors = 4;  // a search chose the best of many trials
-
-using Verdict = std::optional<Finding>;
 
 /// A run that met an error has no result.
 Verdict failed_run(const Journal&, const RunSummary& summary) {

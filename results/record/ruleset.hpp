@@ -42,6 +42,8 @@ struct Validity {
 struct Finding {
   std::string expected, actual;
 };
+/// Nothing where the rule holds.
+using Verdict = std::optional<Finding>;
 
 /// When a rule can be told first: from what a run is asked to be, from single steps, or from the
 /// whole run. A record is judged by all of them.
@@ -56,7 +58,7 @@ struct Rule {
   Severity severity;
   Moment moment;
   const char* parameter;
-  std::optional<Finding> (*check)(const Journal& journal, const RunSummary& summary);
+  Verdict (*check)(const Journal& journal, const RunSummary& summary);
   const char* hint;
 };
 

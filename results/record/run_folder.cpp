@@ -67,6 +67,19 @@ std::string name_of(const fs::path& folder) {
   return (clean.has_filename() ? clean : clean.parent_path()).filename().string();
 }
 
+/// Writes config.json, environment.json and plan.json as far as the journal has them, as indented
+/// forms of its own texts. Each file is replaced as a whole, so a reader never finds half of one.
+void write_companion_files(const RunFiles& files, const Journal& journal) {
+  const auto write = [](const fs::path& path, const JsonText& json) {
+    write_file_atomically(path, json_indented(json.text, path.string()));
+  };
+  if (const auto* config = journal.last<ConfigEvent>()) write(files.config(), config->config);
+  if (const auto* plan = journal.last<PlanEvent>()) write(files.plan(), plan->plan);
+  if (const auto* system = journal.last<SystemEvent>()) {
+    write(files.environment(), system->system);
+  }
+}
+
 }  // namespace
 
 RunName make_run_name(const std::string& workload) {
@@ -170,18 +183,6 @@ RunFiles open_run_folder(const fs::path& path) {
 std::string read_run_file(const fs::path& path) {
   refuse_unfinished(path);
   return read_regular_file(path);
-}
-
-/// Each file is replaced as a whole, so a reader never finds half of one.
-void write_companion_files(const RunFiles& files, const Journal& journal) {
-  const auto write = [](const fs::path& path, const JsonText& json) {
-    write_file_atomically(path, json_indented(json.text, path.string()));
-  };
-  if (const auto* config = journal.last<ConfigEvent>()) write(files.config(), config->config);
-  if (const auto* plan = journal.last<PlanEvent>()) write(files.plan(), plan->plan);
-  if (const auto* system = journal.last<SystemEvent>()) {
-    write(files.environment(), system->system);
-  }
 }
 
 /// samples.h5 can be made again at any time, so a failure to write it is only a warning.

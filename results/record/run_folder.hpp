@@ -59,10 +59,6 @@ RunFiles open_run_folder(const std::filesystem::path& path);
 /// read_regular_file(), which for the missing record of an unfinished run names `recover`.
 std::string read_run_file(const std::filesystem::path& path);
 
-/// Writes config.json, environment.json and plan.json as far as the journal has them, as indented
-/// forms of the journal's own texts.
-void write_companion_files(const RunFiles& files, const Journal& journal);
-
 /// The end of every run: reads the journal back, writes companion files, record.json and samples.h5
 /// (where HDF5 is built in; else a warning in the answer). Close or flush the writer first.
 struct FinishedRun {

@@ -3,7 +3,7 @@
 // training, a fixed model's or a trial's, are numbered one after another, and steps of one group of
 // ranks follow each other in time. A loss may be NaN only where the search itself says that the
 // trial diverged.
-#include "results/record/step_rules.hpp"
+#include "results/record/line_rules.hpp"
 
 #include <fmt/format.h>
 
@@ -22,7 +22,6 @@ constexpr std::uint64_t fewest_steps = 20;
 constexpr double longest_pause_s = 10;
 constexpr double longest_pause_medians = 20;
 
-using Verdict = std::optional<Finding>;
 using TrainingKey = std::tuple<std::int32_t, std::optional<std::uint64_t>>;
 
 /// A run of one model counts on from the checkpoint that it goes on from.
@@ -50,7 +49,7 @@ std::string training_name(std::int32_t group, std::optional<std::uint64_t> trial
 
 /// Times of lines never decrease, since all are of rank 0's clock; steps of different groups may
 /// overlap.
-std::optional<Finding> clock_backwards(const Journal& journal, const RunSummary&) {
+Verdict clock_backwards(const Journal& journal, const RunSummary&) {
   std::map<std::int32_t, std::int64_t> group_end;
   for (std::size_t i = 0; i < journal.lines.size(); ++i) {
     const JournalLine& line = journal.lines[i];
@@ -74,7 +73,7 @@ std::optional<Finding> clock_backwards(const Journal& journal, const RunSummary&
 
 /// A monotonic clock cannot go back but can leap, and a machine can be stopped: either shows as one
 /// step far beyond all others.
-std::optional<Finding> clock_jump(const Journal& journal, const RunSummary& summary) {
+Verdict clock_jump(const Journal& journal, const RunSummary& summary) {
   if (!summary.step_time || !summary.window) return {};
   const double longest_s =
       std::max(longest_pause_s, longest_pause_medians * summary.step_time->median_s);
@@ -90,7 +89,7 @@ std::optional<Finding> clock_jump(const Journal& journal, const RunSummary& summ
 }
 
 /// A missing step would take its operations out of the window and its time with it.
-std::optional<Finding> step_order(const Journal& journal, const RunSummary&) {
+Verdict step_order(const Journal& journal, const RunSummary&) {
   std::map<TrainingKey, std::uint64_t> next;
   for (const StepEvent* step : journal.all<StepEvent>()) {
     // A trial may move to another group with a later rung.
@@ -106,7 +105,7 @@ std::optional<Finding> step_order(const Journal& journal, const RunSummary&) {
   return {};
 }
 
-std::optional<Finding> non_finite_loss(const Journal& journal, const RunSummary&) {
+Verdict non_finite_loss(const Journal& journal, const RunSummary&) {
   const std::set<std::uint64_t> outcomes = diverged_trials(journal);
   for (const JournalLine& line : journal.lines) {
     const auto judge_loss = [&](const auto& event, const char* what) -> Verdict {
@@ -123,14 +122,14 @@ std::optional<Finding> non_finite_loss(const Journal& journal, const RunSummary&
   return {};
 }
 
-std::optional<Finding> no_steps(const Journal&, const RunSummary& summary) {
+Verdict no_steps(const Journal&, const RunSummary& summary) {
   if (summary.steps >= 1) return {};
   return Finding{"at least 1 step after the warm-up",
                  fmt::format("{} ({} steps of warm-up)", summary.steps, summary.warmup_steps)};
 }
 
 /// A run without any step breaks the stricter rule only.
-std::optional<Finding> few_steps(const Journal&, const RunSummary& summary) {
+Verdict few_steps(const Journal&, const RunSummary& summary) {
   if (summary.steps >= fewest_steps || summary.steps == 0) return {};
   return Finding{fmt::format("at least {} steps after the warm-up", fewest_steps),
                  std::to_string(summary.steps)};

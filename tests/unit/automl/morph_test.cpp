@@ -184,10 +184,6 @@ TEST(AddSkip, RefusesAPathThatIsThere) {
   const ModelGraph once = add_skip(graph, graph.find("relu"), graph.find("layer2.0.bn2")).graph;
   EXPECT_THROW(add_skip(once, once.find("relu"), once.find("layer2.0.bn2")), UserError);
   EXPECT_THROW(add_skip(once, once.find("relu"), once.find("skip1.add")), UserError);
-  const auto sites = skip_sites(once);
-  EXPECT_EQ(std::count(sites.begin(), sites.end(),
-                       std::pair(once.find("relu"), once.find("layer2.0.bn2"))),
-            0);
 }
 
 TEST(AddSkip, RefusesBackwardsAndForeignEnds) {
@@ -207,9 +203,18 @@ TEST(Sites, EverySiteIsLegal) {
     for (NodeId site : wider_sites(graph, limits)) {
       expect_consistent(widen(graph, site, 2 * graph.node(site).output[0]).graph);
     }
-    for (const auto& [from, to] : skip_sites(graph)) {
-      expect_consistent(add_skip(graph, from, to).graph);
+    const std::vector<NodeId> chain = main_chain(graph);
+    std::size_t skips = 0;
+    for (const NodeId from : chain) {
+      for (const NodeId to : chain) {
+        try {
+          expect_consistent(add_skip(graph, from, to).graph);
+          ++skips;
+        } catch (const UserError&) {  // no legal place
+        }
+      }
     }
+    EXPECT_GT(skips, 0u);
   }
 }
 
