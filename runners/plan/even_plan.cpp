@@ -183,8 +183,8 @@ class EvenPlan {
         static_cast<std::size_t>(request_.pipeline) * static_cast<std::size_t>(request_.chunks);
     const std::vector<Cut> all = cuts_of(graph_);
     std::vector<Cut> single;
-    std::copy_if(all.begin(), all.end(), std::back_inserter(single),
-                 [](const Cut& cut) { return cut.tensors == 1; });
+    std::ranges::copy_if(all, std::back_inserter(single),
+                         [](const Cut& cut) { return cut.tensors == 1; });
     if (all.size() + 1 < stages) {
       problems_.add(fmt::format("{} stages for the model '{}'", stages, graph_.name),
                     fmt::format("pp {} x {} chunks; it can be cut into {}", request_.pipeline,

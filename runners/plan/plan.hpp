@@ -19,6 +19,8 @@ using PositionId = Id<struct PositionTag>;  ///< a rank of the pipeline's schedu
 /// A stage's backward computes this a second time instead of keeping it: nothing, attention, or the
 /// whole stage from its inputs.
 enum class Recomputation { none, selective, full };
+inline constexpr std::array recomputations{Recomputation::none, Recomputation::selective,
+                                           Recomputation::full};
 constexpr std::array<const char*, 3> value_names(Recomputation) {
   return {"none", "selective", "full"};
 }

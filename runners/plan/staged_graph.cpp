@@ -166,9 +166,9 @@ class Cutter {
     const StageId last = result_.stage_of[graph_.loss().index()];
     for (const StageId stage : result_.nodes.ids()) {
       if (stage == last || result_.nodes[stage].empty()) continue;
-      const bool way = std::any_of(
-          result_.edges.begin(), result_.edges.end(),
-          [&](const StageEdge& e) { return e.from == stage && !e.with_gradient.empty(); });
+      const bool way = std::ranges::any_of(result_.edges, [&](const StageEdge& e) {
+        return e.from == stage && !e.with_gradient.empty();
+      });
       if (way) continue;
       problems_.add(fmt::format("stage {} gets no gradient", stage.value()),
                     "nothing that can be trained leads from it to the loss",

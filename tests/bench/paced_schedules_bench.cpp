@@ -25,7 +25,7 @@
 #include "runners/engine/module/torch_engine.hpp"
 #include "runners/plan/even_plan.hpp"
 #include "runners/plan/ready/plan_schedule.hpp"
-#include "runners/plan/ready/prediction.hpp"
+#include "runners/plan/ready/ready_plan.hpp"
 #include "runners/plan/times/stage_times.hpp"
 #include "runners/schedule/generators/generator.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"

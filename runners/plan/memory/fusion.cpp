@@ -117,7 +117,7 @@ std::vector<FusedNodes> fuse_nodes(const ModelGraph& graph, const FusionScope& s
     for (const NodeId node : chain->nodes) taken[node.index()] = true;
     chains.push_back(std::move(*chain));
   }
-  std::reverse(chains.begin(), chains.end());
+  std::ranges::reverse(chains);
   return chains;
 }
 

@@ -165,7 +165,7 @@ class StagePasses {
     const std::size_t out = group.nodes.back();
     std::vector<std::size_t> made;
     for (const std::size_t n : group.saved) {
-      const bool own = std::find(group.nodes.begin(), group.nodes.end(), n) != group.nodes.end();
+      const bool own = std::ranges::find(group.nodes, n) != group.nodes.end();
       if (own && n != out) values_[n] = pool_.add(bytes(n)), made.push_back(n);
     }
     if (is_view(out)) {
@@ -195,11 +195,9 @@ class StagePasses {
   /// Looks through the edges of the stage.
   bool leaves(std::size_t n) const {
     if (!inside(n)) return false;
-    return std::any_of(
-        part_.staged.edges.begin(), part_.staged.edges.end(), [&](const StageEdge& e) {
-          return e.from == part_.stage &&
-                 std::find(e.nodes.begin(), e.nodes.end(), NodeId(n)) != e.nodes.end();
-        });
+    return std::ranges::any_of(part_.staged.edges, [&](const StageEdge& e) {
+      return e.from == part_.stage && std::ranges::find(e.nodes, NodeId(n)) != e.nodes.end();
+    });
   }
 
   void drop(std::size_t& tensor) {

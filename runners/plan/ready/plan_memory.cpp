@@ -5,23 +5,272 @@
 // RankMemoryTrace, with the bytes of each pass from stage_memory(). The simulated timeline says
 // when other ranks fetch what this rank sends, because until then the tensors stay. Ranks in like
 // places of like replicas need the same, so each distinct combination is followed once.
-#include "runners/plan/ready/plan_memory.hpp"
+//
+// Three kinds of bytes are followed. *Kept* ones belong to a micro-batch between its passes.
+// *Moving* ones have arrived and wait for the pass that uses them, or lie between two segments of
+// the same rank. *Unfetched* ones were made here and wait until another rank begins to receive
+// them, which FetchTimes reads from the simulated step. Around each pass the fullest moment is
+// noted: what is kept and under way, and what the pass needs itself. An instruction changes these
+// sums and nothing else, so a program is followed once from its beginning to its end.
+#include "runners/plan/ready/ready_plan.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
+#include <deque>
 #include <map>
+#include <optional>
 #include <set>
+#include <utility>
 #include <variant>
+#include <vector>
 
+#include "metrics/base/error.hpp"
 #include "metrics/base/id.hpp"
 #include "metrics/base/quantity.hpp"
 #include "runners/plan/memory/stage_memory.hpp"
 #include "runners/plan/plan_bytes.hpp"
 #include "runners/plan/ready/plan_schedule.hpp"
-#include "runners/plan/ready/rank_memory_trace.hpp"
-#include "runners/plan/tensor/shard_table.hpp"
+#include "runners/plan/tensor/tensor_parallel.hpp"
+#include "runners/schedule/ir/schedule.hpp"
+#include "runners/schedule/simulate/simulator.hpp"
 
 namespace heteroperf {
 namespace {
+
+using EdgeMicroBatch = std::pair<EdgeId, MicroBatchId>;
+
+/// When, in the simulated step, the other ends begin to receive messages: until then their tensors
+/// wait with the sender.
+class FetchTimes {
+ public:
+  FetchTimes(const Schedule& schedule, const Timeline& timeline) {
+    for (std::size_t q = 0; q < schedule.programs.size(); ++q) {
+      for (std::size_t k = 0; k < schedule.programs[q].size(); ++k) {
+        const Instruction& i = schedule.programs[q][k];
+        if (!is_receive(i.op)) continue;
+        double& time = times_[i.op == Op::recv_grad][{i.edge, i.micro_batch}];
+        time = std::max(time, timeline.spans[q][k].start);
+      }
+    }
+  }
+
+  double of_activation(EdgeMicroBatch key) const { return of(key, 0); }
+  double of_gradient(EdgeMicroBatch key) const { return of(key, 1); }
+
+ private:
+  double of(EdgeMicroBatch key, std::size_t kind) const {
+    const auto found = times_[kind].find(key);
+    return found == times_[kind].end() ? 0 : found->second;
+  }
+
+  std::array<std::map<EdgeMicroBatch, double>, 2> times_;
+};
+
+/// Tensors that wait for other ranks to fetch them.
+class Unfetched {
+ public:
+  void add(std::uint64_t bytes, double fetched) {
+    bytes_ += bytes;
+    waiting_.push_back({bytes, fetched});
+  }
+  /// Tensors leave in their order, as transfers are given back.
+  void retire(double now) {
+    while (!waiting_.empty() && waiting_.front().fetched <= now) {
+      bytes_ -= waiting_.front().bytes;
+      waiting_.pop_front();
+    }
+  }
+  std::uint64_t bytes() const { return bytes_; }
+
+ private:
+  struct Sent {
+    std::uint64_t bytes;
+    double fetched;
+  };
+  std::deque<Sent> waiting_;
+  std::uint64_t bytes_ = 0;
+};
+
+/// One segment's micro-batches on a rank.
+struct PartState {
+  RankRole::Part role;
+  StageMemory memory;
+  std::map<MicroBatchId, std::uint64_t> kept = {};
+  Unfetched outputs = {}, gradients = {};  ///< on their way
+};
+
+/// Follows the memory of one rank while it runs its program, by sizes alone.
+class RankMemoryTrace {
+ public:
+  /// Both outlive it.
+  RankMemoryTrace(const Schedule& schedule, const FetchTimes& fetches)
+      : schedule_(schedule), fetches_(fetches) {}
+
+  void add_part(const PartState& part) { parts_.push_back(part); }
+  /// Bytes of an edge's activations and gradients on this rank.
+  IdVector<EdgeId, std::uint64_t> activation_bytes, gradient_bytes;
+
+  /// `spans` [instruction] of the simulated step.
+  void run(const std::vector<Instruction>& program, const std::vector<TimeSpan>& spans) {
+    for (std::size_t k = 0; k < program.size(); ++k) {
+      // Tensors are given back when a computation begins; between messages nothing is freed.
+      if (is_compute(program[k].op)) retire(spans[k].start);
+      step(program[k]);
+    }
+  }
+
+  /// Bytes kept between passes at their most, and all bytes at theirs; the two moments may differ.
+  std::uint64_t most_kept() const { return most_kept_; }
+  std::uint64_t most() const { return most_; }
+
+ private:
+  using Key = EdgeMicroBatch;
+
+  PartState& part_of(const Instruction& i) {
+    const auto found = std::ranges::find_if(
+        parts_, [&](const PartState& part) { return part.role.segment == i.segment; });
+    HETEROPERF_EXPECT(found != parts_.end());
+    return *found;
+  }
+
+  bool here(SegmentId segment) const {
+    return std::ranges::any_of(parts_,
+                               [&](const PartState& part) { return part.role.segment == segment; });
+  }
+
+  void step(const Instruction& i) {
+    switch (i.op) {
+      case Op::recv_act:
+        return arrive({i.edge, i.micro_batch}, activations_, activation_bytes[i.edge]);
+      case Op::recv_grad:
+        return arrive({i.edge, i.micro_batch}, gradients_, gradient_bytes[i.edge]);
+      case Op::forward:
+        return forward(i);
+      case Op::recompute:
+        return pass(i, &StageMemory::recompute, &StageMemory::after_recompute);
+      case Op::input_gradient:
+        take_gradients(i);
+        pass(i, &StageMemory::input_gradient, &StageMemory::after_input_gradient);
+        return hand_on_gradients(i);
+      case Op::backward:
+        take_gradients(i);
+        pass(i, &StageMemory::backward, nullptr);
+        return hand_on_gradients(i);
+      case Op::weight_gradient:
+        return pass(i, &StageMemory::weight_gradient, nullptr);
+      default:
+        return;
+    }
+  }
+
+  void arrive(Key key, std::map<Key, std::uint64_t>& where, std::uint64_t bytes) {
+    put(key, where, bytes);
+    note(0);
+  }
+
+  /// A second tensor under the same key takes the place of the first.
+  void put(Key key, std::map<Key, std::uint64_t>& where, std::uint64_t bytes) {
+    take(key, where);
+    where.emplace(key, bytes);
+    moving_ += bytes;
+  }
+
+  void take(Key key, std::map<Key, std::uint64_t>& where) {
+    const auto found = where.find(key);
+    if (found == where.end()) return;
+    moving_ -= found->second;
+    where.erase(found);
+  }
+
+  /// Lets go of tensors that other ranks have fetched by now.
+  void retire(double now) {
+    for (PartState& part : parts_) {
+      part.outputs.retire(now);
+      part.gradients.retire(now);
+    }
+  }
+
+  std::uint64_t unfetched() const {
+    std::uint64_t sum = 0;
+    for (const PartState& part : parts_) sum += part.outputs.bytes() + part.gradients.bytes();
+    return sum;
+  }
+
+  /// Uses up the activations that arrived, runs the pass, and hands its outputs to a segment here
+  /// or to those that fetch them.
+  void forward(const Instruction& i) {
+    PartState& part = part_of(i);
+    for (const EdgeId e : schedule_.graph.edges.ids()) {
+      if (schedule_.graph.edges[e].to == i.segment) take({e, i.micro_batch}, activations_);
+    }
+    pass(i, &StageMemory::forward, &StageMemory::after_forward);
+    std::optional<double> fetched;
+    for (const EdgeId e : schedule_.graph.edges.ids()) {
+      const Edge& edge = schedule_.graph.edges[e];
+      if (edge.from != i.segment) continue;
+      if (here(edge.to)) {
+        put({e, i.micro_batch}, activations_, activation_bytes[e]);
+      } else {
+        fetched = std::max(fetched.value_or(0), fetches_.of_activation({e, i.micro_batch}));
+      }
+    }
+    // All outputs leave together, when the last of their receivers has fetched them.
+    if (fetched) part.outputs.add(part.memory.outputs, *fetched);
+    note(0);
+  }
+
+  void take_gradients(const Instruction& i) {
+    for (const EdgeId e : schedule_.graph.edges.ids()) {
+      if (schedule_.graph.edges[e].from == i.segment) {
+        take({e, i.micro_batch}, gradients_);
+      }
+    }
+  }
+
+  void hand_on_gradients(const Instruction& i) {
+    PartState& part = part_of(i);
+    for (const EdgeId e : schedule_.graph.edges.ids()) {
+      const Edge& edge = schedule_.graph.edges[e];
+      if (edge.to != i.segment || !edge.gradient) continue;
+      if (here(edge.from)) {
+        put({e, i.micro_batch}, gradients_, gradient_bytes[e]);
+      } else {
+        part.gradients.add(gradient_bytes[e], fetches_.of_gradient({e, i.micro_batch}));
+      }
+    }
+    note(0);
+  }
+
+  /// `most` is of this micro-batch alone; `after` is null where nothing is kept.
+  void pass(const Instruction& i, std::uint64_t StageMemory::*most,
+            std::uint64_t StageMemory::*after) {
+    PartState& part = part_of(i);
+    set_kept(part, i.micro_batch, 0);
+    note(part.memory.*most);
+    if (after != nullptr) set_kept(part, i.micro_batch, part.memory.*after);
+    note(0);
+  }
+
+  void set_kept(PartState& part, MicroBatchId micro_batch, std::uint64_t bytes) {
+    std::uint64_t& kept = part.kept[micro_batch];
+    kept_ += bytes - kept;
+    kept = bytes;
+  }
+
+  /// Looks whether this is the fullest moment so far; `running` are the bytes of the pass that
+  /// runs.
+  void note(std::uint64_t running) {
+    most_kept_ = std::max(most_kept_, kept_);
+    most_ = std::max(most_, kept_ + moving_ + unfetched() + running);
+  }
+
+  const Schedule& schedule_;
+  const FetchTimes& fetches_;
+  std::vector<PartState> parts_;
+  std::map<Key, std::uint64_t> activations_, gradients_;  ///< arrived, not yet used
+  std::uint64_t kept_ = 0, moving_ = 0, most_kept_ = 0, most_ = 0;
+};
 
 /// The engine's arena begins every tensor on a cache line.
 constexpr std::uint64_t arena_alignment_bytes = 64;
@@ -165,7 +414,7 @@ class LedgerMaker {
   std::uint64_t owned_share(const RankRole::Part& part, std::uint64_t elements) const {
     if (plan_.zero_stage == 0) return elements;
     const auto& replicas = plan_.stages[part.stage].replicas;
-    const bool alike = std::all_of(replicas.begin(), replicas.end(), [&](const StageReplica& r) {
+    const bool alike = std::ranges::all_of(replicas, [&](const StageReplica& r) {
       return r.ranks.size() == replicas.front().ranks.size();
     });
     const auto copies = static_cast<std::uint64_t>(replicas.size());

@@ -37,7 +37,7 @@ std::vector<int> ranks_of(const PlanStage& stage, int direction) {
     if (replica.direction != direction) continue;
     for (const RankId rank : replica.ranks) ranks.push_back(rank.value());
   }
-  std::sort(ranks.begin(), ranks.end());
+  std::ranges::sort(ranks);
   return ranks;
 }
 
@@ -135,7 +135,7 @@ void check_counts(const Plan& plan, const Generator& generator) {
 /// All copies on one position name the same ranks, those on two positions different ones.
 void check_positions(const Plan& plan, const StagePlaces& places) {
   ProblemList problems;
-  if (*std::max_element(places.down.begin(), places.down.end()) >= PositionId(places.positions)) {
+  if (*std::ranges::max_element(places.down) >= PositionId(places.positions)) {
     problems.add(fmt::format("{} stages with {} chunks lie on more than {} sets of ranks",
                              stage_count(plan), plan.chunks, places.positions),
                  "stages share a position only where they name the same ranks",
@@ -277,8 +277,8 @@ class PlanPipeline {
 bool is_chain(const PipelineGraph& graph, const StagePlaces& places) {
   const std::size_t chains = places.two_way ? 2 : 1;
   if (graph.edges.size() != graph.segments.size() - chains) return false;
-  return std::all_of(graph.edges.begin(), graph.edges.end(),
-                     [](const Edge& edge) { return edge.to == edge.from + 1; });
+  return std::ranges::all_of(graph.edges,
+                             [](const Edge& edge) { return edge.to == edge.from + 1; });
 }
 
 /// The generator's order, for the chain of the plan's stages: as it is where its stages are one.

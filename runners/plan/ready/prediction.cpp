@@ -5,7 +5,7 @@
 // reached its REDUCE_GRAD, for all replicas take part; a tied weight's when the last holder has.
 // Sums of one position run one after the other, behind its computations where these still go on;
 // only what ends after the last computation is *exposed* and makes the step longer.
-#include "runners/plan/ready/prediction.hpp"
+#include "runners/plan/ready/ready_plan.hpp"
 
 #include <algorithm>
 

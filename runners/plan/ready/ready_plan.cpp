@@ -54,9 +54,8 @@ class PlanCheck {
   void check_wires(const StagedGraph& staged) {
     std::set<std::pair<StageId, StageId>> seen;
     for (const StageWire& wire : plan_.wires) {
-      const bool edge =
-          std::any_of(staged.edges.begin(), staged.edges.end(),
-                      [&](const StageEdge& e) { return e.from == wire.from && e.to == wire.to; });
+      const bool edge = std::ranges::any_of(
+          staged.edges, [&](const StageEdge& e) { return e.from == wire.from && e.to == wire.to; });
       if (!edge) {
         problems_.add(fmt::format("a wire format between stages {} and {}", wire.from.value(),
                                   wire.to.value()),
@@ -193,7 +192,7 @@ class PlanCheck {
   static std::string stages_text(const RankRole& role) {
     std::vector<int> numbers;
     for (const RankRole::Part& part : role.parts) numbers.push_back(part.stage.value());
-    std::sort(numbers.begin(), numbers.end());
+    std::ranges::sort(numbers);
     return fmt::format("stage{} {}", numbers.size() == 1 ? "" : "s", fmt::join(numbers, " and "));
   }
 

@@ -6,13 +6,43 @@
 #include "metrics/base/error.hpp"
 #include "runners/cluster/cluster.hpp"
 #include "runners/plan/plan.hpp"
-#include "runners/plan/ready/plan_memory.hpp"
 #include "runners/plan/ready/plan_schedule.hpp"
-#include "runners/plan/ready/prediction.hpp"
+#include "runners/plan/staged_graph.hpp"
+#include "runners/plan/times/stage_times.hpp"
+#include "runners/schedule/ir/schedule.hpp"
+#include "runners/schedule/simulate/report.hpp"
+#include "runners/schedule/simulate/simulator.hpp"
 #include "workloads/graph/model_graph.hpp"
 #include "workloads/recipe.hpp"
 
 namespace heteroperf {
+/// The step that the simulator sees of a plan.
+struct Prediction {
+  double step_time_s = 0;  ///< from step to step: pipeline, reductions, optimizer, agreement
+  double throughput = 0;   ///< samples per second
+  ScheduleReport pipeline;
+  IdVector<PositionId, double> reduction_exposed_s;
+};
+
+/// The times of a step: the pipeline of `timeline`, which is `schedule` simulated with `times`,
+/// then the sums over replicas that it does not hide, the optimizer, and the agreement of all
+/// ranks.
+Prediction predict(const StagedGraph& staged, const Plan& plan, const StageTimes& times,
+                   const Schedule& schedule, const Timeline& timeline);
+
+/// One rank's memory at its fullest moment of a step.
+struct MemoryLedger {
+  Bytes weights, gradients, optimizer;
+  Bytes activations;  ///< kept for backward, at their peak over the schedule's order
+  Bytes buffers;  ///< boundary tensors, messages under way, the largest temporary of an operator
+  Bytes total() const { return weights + gradients + optimizer + activations + buffers; }
+};
+
+/// [rank]. `schedule` is the plan's lowered one, `timeline` its simulation.
+std::vector<MemoryLedger> plan_memory(const ModelGraph& graph, const StagedGraph& staged,
+                                      const Plan& plan, const Schedule& schedule,
+                                      const Timeline& timeline, Precision precision,
+                                      OptimizerKind optimizer);
 
 /// The training that a plan spreads over ranks. `graph` outlives it.
 struct TrainingTask {

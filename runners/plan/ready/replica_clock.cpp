@@ -63,9 +63,8 @@ ReplicaClock::Arrival ReplicaClock::latest_input(const Instruction& i) const {
 }
 
 double ReplicaClock::compute_s(const Instruction& i, const RankRole& role) const {
-  const auto part =
-      std::find_if(role.parts.begin(), role.parts.end(),
-                   [&](const RankRole::Part& one) { return one.segment == i.segment; });
+  const auto part = std::ranges::find_if(
+      role.parts, [&](const RankRole::Part& one) { return one.segment == i.segment; });
   HETEROPERF_EXPECT(part != role.parts.end());
   const StageTimes::Compute& cost = times_.compute[part->stage][part->replica];
   switch (i.op) {

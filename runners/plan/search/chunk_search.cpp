@@ -71,9 +71,8 @@ void ChunkSearch::offer(const PipelineDraft& draft, const DraftScore& score) {
 
 void ChunkSearch::forget_the_worst() {
   if (seeds_.size() <= most_seeds) return;
-  seeds_.erase(std::max_element(seeds_.begin(), seeds_.end(), [](const auto& a, const auto& b) {
-    return a.second.hope_s < b.second.hope_s;
-  }));
+  seeds_.erase(std::ranges::max_element(
+      seeds_, [](const auto& a, const auto& b) { return a.second.hope_s < b.second.hope_s; }));
 }
 
 std::vector<ScoredDraft> ChunkSearch::run(double best_s, std::size_t keep,
@@ -82,12 +81,12 @@ std::vector<ScoredDraft> ChunkSearch::run(double best_s, std::size_t keep,
   const auto faster = [](const ScoredDraft& a, const ScoredDraft& b) {
     return a.score.step_time_s < b.score.step_time_s;
   };
-  std::stable_sort(found.begin(), found.end(), faster);
+  std::ranges::stable_sort(found, faster);
   // Only the most promising are worth a local search.
   if (found.size() > keep) found.resize(keep);
   for (ScoredDraft& one : found) one = improve(std::move(one), stop);
   std::erase_if(found, [](const ScoredDraft& one) { return !one.score.fits(); });
-  std::stable_sort(found.begin(), found.end(), faster);
+  std::ranges::stable_sort(found, faster);
   return found;
 }
 
@@ -97,8 +96,8 @@ std::vector<ScoredDraft> ChunkSearch::cut_seeds(double best_s, const std::functi
   for (const auto& [structure, seed] : seeds_) {
     if (seed.hope_s < best_s) seeds.push_back(&seed);
   }
-  std::stable_sort(seeds.begin(), seeds.end(),
-                   [](const Seed* a, const Seed* b) { return a->hope_s < b->hope_s; });
+  std::ranges::stable_sort(seeds,
+                           [](const Seed* a, const Seed* b) { return a->hope_s < b->hope_s; });
   std::vector<ScoredDraft> found;
   for (const Seed* seed : seeds) {
     for (const DraftSchedule& schedule : schedules_) {

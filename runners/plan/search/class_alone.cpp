@@ -30,7 +30,7 @@ constexpr std::uint64_t most_micro_batches = 256;
 std::vector<EvenPlanRequest> candidates(int ranks, std::uint64_t samples,
                                         const std::string& schedule) {
   std::vector<std::string> schedules{"1f1b", "zb-h1"};
-  if (std::find(schedules.begin(), schedules.end(), schedule) == schedules.end()) {
+  if (std::ranges::find(schedules, schedule) == schedules.end()) {
     schedules.push_back(schedule);
   }
   std::vector<EvenPlanRequest> list;

@@ -34,34 +34,10 @@ struct ScoredDraft {
 /// cuts by one or more layers, a replica from one stage to another or to none, a degree, one
 /// stage's recomputation, schedule and warm-ups, ZeRO, a wire's format; shares are balanced after
 /// each.
-class DraftMoves {
- public:
-  DraftMoves(const StageFiller& filler, const MoveRules& rules) : filler_(filler), rules_(rules) {}
-
-  /// Returns the fastest draft on the way, scored exactly. The batch stays, and with it the number
-  /// of micro-batches; the start must fit.
-  ScoredDraft improve(ScoredDraft start, const std::function<bool()>& stop);
-  /// Drafts scored so far.
-  std::uint64_t scored() const { return scored_; }
-
- private:
-  /// A kind of move calls `visit` with every neighbour of the draft; nothing is scored yet.
-  using Visit = std::function<void(PipelineDraft&&)>;
-  void cuts(const PipelineDraft& draft, const Visit& visit) const;
-  void replicas(const PipelineDraft& draft, const Visit& visit) const;
-  void idle_devices(const PipelineDraft& draft, const Visit& visit) const;
-  void degrees(const PipelineDraft& draft, const Visit& visit) const;
-  void recomputation(const PipelineDraft& draft, const Visit& visit) const;
-  void schedules(const PipelineDraft& draft, const Visit& visit) const;
-  void warm_ups(const PipelineDraft& draft, const Visit& visit) const;
-  void shares(const PipelineDraft& draft, const Visit& visit) const;
-  void wires(const PipelineDraft& draft, const Visit& visit) const;
-  /// Gives these stages new shares after a change; false where their replicas have no room.
-  bool rebalance(PipelineDraft& draft, const std::vector<std::size_t>& stages) const;
-
-  const StageFiller& filler_;
-  MoveRules rules_;
-  std::uint64_t scored_ = 0;
-};
+///
+/// Returns the fastest draft on the way, scored exactly. The batch stays, and with it the number
+/// of micro-batches; the start must fit. `scored` goes up by the drafts scored.
+ScoredDraft improve_draft(ScoredDraft start, const StageFiller& filler, const MoveRules& rules,
+                          const std::function<bool()>& stop, std::uint64_t& scored);
 
 }  // namespace heteroperf

@@ -26,12 +26,9 @@
 #include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
 #include "metrics/base/quantity.hpp"
-#include "runners/plan/search/best_drafts.hpp"
 #include "runners/plan/search/bounds/lower_bound.hpp"
 #include "runners/plan/search/chunk_search.hpp"
-#include "runners/plan/search/exhaustive_chunks.hpp"
 #include "runners/plan/search/exhaustive_search.hpp"
-#include "runners/plan/search/fit_advice.hpp"
 #include "runners/plan/search/pipeline_beam.hpp"
 #include "runners/plan/search/pipeline_fill.hpp"
 
@@ -47,6 +44,50 @@ constexpr int most_chunked_devices = 6, most_chunked_layers = 6;
 /// Orders of pools: all of so many, so many of them with every micro-batch, and the micro-batches
 /// that are worth all.
 constexpr std::size_t most_permuted_pools = 5, few_orders = 4, good_sizes = 3;
+
+/// Orders drafts by time; equal ones by the number of stages, then by any fixed order.
+bool faster(const ScoredDraft& a, const ScoredDraft& b) {
+  if (a.score.step_time_s != b.score.step_time_s) {
+    return a.score.step_time_s < b.score.step_time_s;
+  }
+  if (a.draft.stages.size() != b.draft.stages.size()) {
+    return a.draft.stages.size() < b.draft.stages.size();
+  }
+  return to_text(a.draft) < to_text(b.draft);
+}
+
+/// The fastest distinct drafts so far.
+class BestDrafts {
+ public:
+  explicit BestDrafts(std::size_t keep) : keep_(keep) {}
+
+  /// Infinite while fewer than `keep` are known.
+  /// The step time in seconds of the last one kept: a draft that is not faster is of no use.
+  double time_to_beat() const {
+    return drafts_.size() < keep_ ? infinite : drafts_.back().score.step_time_s;
+  }
+
+  double best() const { return drafts_.empty() ? infinite : drafts_.front().score.step_time_s; }
+
+  ///< infinite while none is known
+  /// False where it is known, or no faster than all of those kept.
+  bool add(ScoredDraft&& draft) {
+    if (draft.score.step_time_s >= time_to_beat()) return false;
+    if (!seen_.insert(to_text(draft.draft)).second) return false;
+    const auto place = std::upper_bound(drafts_.begin(), drafts_.end(), draft, faster);
+    drafts_.insert(place, std::move(draft));
+    if (drafts_.size() > keep_) drafts_.pop_back();
+    return true;
+  }
+
+  /// The fastest first; of equal times the fewest stages.
+  const std::vector<ScoredDraft>& drafts() const { return drafts_; }
+
+ private:
+  std::size_t keep_;
+  std::vector<ScoredDraft> drafts_;
+  std::set<std::string> seen_;
+};
 
 /// One search over one problem. The phases of run() build on each other and are called once.
 class DraftSearch {
@@ -96,7 +137,7 @@ class DraftSearch {
     for (std::int64_t d = 1; d * d <= problem_.batch; ++d) {
       if (problem_.batch % d != 0) continue;
       for (const std::int64_t one : {d, problem_.batch / d}) {
-        const bool new_one = std::find(sizes.begin(), sizes.end(), one) == sizes.end();
+        const bool new_one = std::ranges::find(sizes, one) == sizes.end();
         if (new_one && static_cast<double>(one) <= most) sizes.push_back(one);
       }
     }
@@ -104,9 +145,9 @@ class DraftSearch {
       const auto count = static_cast<double>(problem_.batch) / static_cast<double>(samples);
       return std::abs(std::log(count / 32));
     };
-    std::sort(sizes.begin(), sizes.end());
+    std::ranges::sort(sizes);
     // Smaller micro-batches never need more memory: what does not fit at all need not be tried.
-    const auto end = std::partition_point(sizes.begin(), sizes.end(), [&](std::int64_t samples) {
+    const auto end = std::ranges::partition_point(sizes, [&](std::int64_t samples) {
       const FillRules rules = rules_of(samples);
       // The first that fits at all is enough here, and better than nothing when time is short.
       bool fits = false;
@@ -122,7 +163,7 @@ class DraftSearch {
     });
     // partition_point relies on the order: when one size does not fit, no larger one does.
     sizes.erase(end, sizes.end());
-    std::stable_sort(sizes.begin(), sizes.end(), [&](std::int64_t a, std::int64_t b) {
+    std::ranges::stable_sort(sizes, [&](std::int64_t a, std::int64_t b) {
       return std::pair(away(a), a) < std::pair(away(b), b);
     });
     return sizes;
@@ -138,14 +179,14 @@ class DraftSearch {
     std::vector<std::vector<int>> orders;
     const auto add = [&](std::vector<int> one) {
       for (int way = 0; way < 2; ++way) {
-        if (std::find(orders.begin(), orders.end(), one) == orders.end()) orders.push_back(one);
-        std::reverse(one.begin(), one.end());
+        if (std::ranges::find(orders, one) == orders.end()) orders.push_back(one);
+        std::ranges::reverse(one);
       }
     };
     // Pools stand fastest first in the problem.
     add(order);
     std::vector<int> by_memory = order;
-    std::stable_sort(by_memory.begin(), by_memory.end(), [&](int a, int b) {
+    std::ranges::stable_sort(by_memory, [&](int a, int b) {
       return problem_.pools[a].memory_bytes < problem_.pools[b].memory_bytes;
     });
     add(by_memory);
@@ -172,8 +213,7 @@ class DraftSearch {
       }
       if (shortest < infinite) good.emplace_back(shortest, rules);
     }
-    std::stable_sort(good.begin(), good.end(),
-                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::ranges::stable_sort(good, [](const auto& a, const auto& b) { return a.first < b.first; });
     for (std::size_t g = 0; g < std::min(good.size(), good_sizes); ++g) {
       for (std::size_t i = few; i < orders.size(); ++i) {
         fill_one_order(beam, orders[i], good[g].second);
@@ -280,9 +320,7 @@ class DraftSearch {
 
   /// Adds the end of a local search from the draft.
   void improve(const ScoredDraft& draft) {
-    DraftMoves moves(filler_, options_.moves);
-    best_.add(moves.improve(draft, stop()));
-    result_.candidates += moves.scored();
+    best_.add(improve_draft(draft, filler_, options_.moves, stop(), result_.candidates));
   }
 
   void improve_all() {
@@ -298,14 +336,13 @@ class DraftSearch {
     const bool small =
         problem_.devices() <= most_exhaustive_devices && problem_.layers <= most_exhaustive_layers;
     if (!small) return;
+    if (exhaustive_drafts(problem_) > most_exhaustive_drafts) return;
     bool all = true;
     for (const int zero_stage : {1, 0}) {
-      ExhaustiveSearch search(scorer_, zero_stage);
-      if (search.drafts() > most_exhaustive_drafts) return;
-      all = search.run(best_.best(), stop(), [&](ScoredDraft&& draft) {
-        best_.add(ScoredDraft(draft));
-      }) && all;
-      result_.candidates += search.scored();
+      ExhaustiveTask task{scorer_, zero_stage, best_.best(), stop(),
+                          [&](ScoredDraft&& draft) { best_.add(std::move(draft)); }};
+      all = search_every_draft(task) && all;
+      result_.candidates += task.scored;
     }
     result_.exhaustive = all;
     if (!best_.drafts().empty()) improve(ScoredDraft(best_.drafts().front()));
@@ -355,20 +392,20 @@ class DraftSearch {
   void look_at_all_chunks(double to_beat, std::vector<ScoredDraft>& found) {
     if (problem_.devices() > most_chunked_devices || problem_.layers > most_chunked_layers) return;
     for (const int zero_stage : {1, 0}) {
-      ExhaustiveChunks search(scorer_, options_.moves.schedules, zero_stage);
       // One place beyond half of the list, because the last one may lose to a plan of one chunk.
-      search.run(to_beat, stop(), [&](ScoredDraft&& draft) {
-        to_beat = draft.score.step_time_s;
-        found.insert(found.begin(), std::move(draft));
-        if (found.size() > options_.keep / 2 + 1) found.pop_back();
-      });
-      result_.candidates += search.scored();
+      ExhaustiveTask task{scorer_, zero_stage, to_beat, stop(), [&](ScoredDraft&& draft) {
+                            to_beat = draft.score.step_time_s;
+                            found.insert(found.begin(), std::move(draft));
+                            if (found.size() > options_.keep / 2 + 1) found.pop_back();
+                          }};
+      search_every_chunked_draft(task, options_.moves.schedules);
+      result_.candidates += task.scored;
     }
   }
 
   bool asked_for(const std::string& schedule) const {
     const auto& all = options_.moves.schedules;
-    return std::find(all.begin(), all.end(), schedule) != all.end();
+    return std::ranges::find(all, schedule) != all.end();
   }
 
   /// Moves three random cuts by up to two layers and balances all stages again; false where the

@@ -2,46 +2,31 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "runners/plan/search/draft_moves.hpp"
-#include "runners/plan/search/problem/replica_choices.hpp"
 
 namespace heteroperf {
 
-/// Branch and bound over every draft of a small problem: all numbers of micro-batches, cuts, sets
-/// of replicas per stage with equal or unlike sizes, degrees, idle devices and recomputation, with
-/// the least warm-ups. From the last stage to the first: a stage's work and the way to it bound
-/// what is still open.
-class ExhaustiveSearch {
- public:
-  ExhaustiveSearch(const DraftScorer& scorer, int zero_stage);
-
-  /// An upper estimate of the drafts there are; infinite for more than a double holds.
-  double drafts() const;
-  /// Calls `visit` with drafts that fit and are better than all before; `best_s` is the time to
-  /// beat. False where `stop` ended it.
-  bool run(double best_s, const std::function<bool()>& stop,
-           const std::function<void(ScoredDraft&&)>& visit);
-  std::uint64_t scored() const { return scored_; }
-
- private:
-  void stages_before(int end);
-  void add_stage(const DraftStage& stage);
-  bool hopeless(const DraftStage& stage, const ClockStage& clock) const;
-
-  const DraftScorer& scorer_;
-  const PlanningProblem& problem_;
-  ReplicaChoices choices_;
-  std::vector<double> way_;  ///< [layer]: least time of all layers before it
-  PipelineDraft draft_;      ///< stages from the last to the first
-  int zero_stage_;
-  bool attention_ = false;  ///< selective recomputation is something of its own
-  std::int64_t samples_ = 1;
-  double best_s_ = 0;
-  bool stopped_ = false;
-  std::uint64_t scored_ = 0;
-  const std::function<bool()>* stop_ = nullptr;
-  const std::function<void(ScoredDraft&&)>* visit_ = nullptr;
+/// What a search of every draft of a small problem is asked, and how many it has scored.
+struct ExhaustiveTask {
+  const DraftScorer& scorer;
+  int zero_stage = 0;
+  double best_s = 0;  ///< the time to beat
+  std::function<bool()> stop;
+  std::function<void(ScoredDraft&&)> visit;  ///< drafts that fit and are better than all before
+  std::uint64_t scored = 0;
 };
+
+/// Branch and bound over every draft of one chunk: all numbers of micro-batches, cuts, sets of
+/// replicas per stage with equal or unlike sizes, degrees, idle devices and recomputation, with the
+/// least warm-ups. False where `stop` ended it.
+bool search_every_draft(ExhaustiveTask& task);
+/// The same of several chunks, under those of `schedules`: numbers of micro-batches and positions,
+/// sets of replicas per position, cuts and recomputation. It also ends after `most_tried` stages.
+bool search_every_chunked_draft(ExhaustiveTask& task, const std::vector<std::string>& schedules);
+/// An upper estimate of the drafts of one chunk; infinite for more than a double holds.
+double exhaustive_drafts(const PlanningProblem& problem);
 
 }  // namespace heteroperf

@@ -207,7 +207,7 @@ void PipelineBeam::extend(int parent, const Task& task) {
       // With these samples the devices left make so many equal stages.
       sizes.push_back((task.rules.samples * shares + available - 1) / available);
     }
-    std::sort(sizes.begin(), sizes.end());
+    std::ranges::sort(sizes);
     sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
     for (const std::int64_t samples : sizes) {
       if (samples > task.rules.samples || samples > problem_.most_samples) break;
@@ -259,7 +259,7 @@ std::optional<PipelineDraft> PipelineBeam::fill(const std::vector<int>& order, d
       return std::tuple(-x.worth, x.first, x.at, x.left, a) <
              std::tuple(-y.worth, y.first, y.at, y.left, b);
     };
-    std::sort(next_.begin(), next_.end(), better);
+    std::ranges::sort(next_, better);
     if (!next_.empty() && nodes_[next_[0]].first == 0) return draft(next_[0], rules);
     beam.clear();
     for (const int one : next_) {

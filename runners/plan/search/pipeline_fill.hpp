@@ -8,6 +8,9 @@
 
 namespace heteroperf {
 
+/// Longer than any step: memory alone decides.
+inline constexpr double any_period_s = 1e30;
+
 /// Fills pipelines by dynamic programming, from the last stage to the first.
 ///
 /// The pools that run one stretch of the pipeline are a group: its devices are spread evenly over
@@ -63,5 +66,9 @@ class PipelineFill {
   std::vector<State> states_;
   std::uint64_t fills_ = 0;
 };
+
+/// Why no plan of a problem fits the memory of its devices: how much more each would need, and how
+/// many more of them. Where it is not the memory: which tables are empty.
+std::vector<Problem> fit_problems(const PlanningProblem& problem);
 
 }  // namespace heteroperf

@@ -123,7 +123,7 @@ class ObjectiveSearch {
       complete_ = false;
       return least;
     }
-    std::sort(part.begin(), part.end());
+    std::ranges::sort(part);
     try {
       PlanSearchOptions options = options_;
       options.time_limit_s = std::min(left, share_of_time * options_.time_limit_s);
@@ -147,8 +147,8 @@ class ObjectiveSearch {
       const double value = objective_ == PlanObjective::cost ? *expense.cost : *expense.joules;
       valued.emplace_back(value, std::move(ready));
     }
-    std::stable_sort(valued.begin(), valued.end(),
-                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::ranges::stable_sort(valued,
+                             [](const auto& a, const auto& b) { return a.first < b.first; });
     least = valued.front().first;
     if (least >= best_value_) return;
     best_value_ = least;
@@ -175,7 +175,7 @@ class ObjectiveSearch {
 }  // namespace
 
 PlanObjective parse_plan_objective(const std::string& text) {
-  const auto* found = std::find(std::begin(objectives), std::end(objectives), text);
+  const auto* found = std::ranges::find(objectives, text);
   if (found != std::end(objectives)) return static_cast<PlanObjective>(found - objectives);
   throw UserError(fmt::format("--objective {}", text),
                   fmt::format("one of {}", fmt::join(objectives, ", ")));

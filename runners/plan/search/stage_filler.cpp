@@ -45,7 +45,7 @@ StageFiller::Capacity StageFiller::capacity(ReplicaGroup group, LayerSums::Range
   const double limit = scorer_.problem().pools[group.pool].memory_bytes;
   const LayerSums& sums = scorer_.sums();
   const auto& sizes = sizes_[group.pool][group.degree];
-  const auto in_time = std::partition_point(sizes.begin(), sizes.end(), [&](std::int64_t samples) {
+  const auto in_time = std::ranges::partition_point(sizes, [&](std::int64_t samples) {
     group.samples = samples;
     return samples <= rules.samples &&
            sums.work(group, range, holding.recomputation).total() <= period_s * sum_slack;
@@ -164,7 +164,7 @@ std::optional<DraftStage> StageFiller::balance(const DraftStage& stage,
   bool alike = true;
   for (const ReplicaGroup& group : stage.groups) {
     alike = alike && group.degree == stage.groups.front().degree;
-    const auto same = std::find_if(groups.begin(), groups.end(), [&](const ReplicaGroup& other) {
+    const auto same = std::ranges::find_if(groups, [&](const ReplicaGroup& other) {
       return other.pool == group.pool && other.degree == group.degree;
     });
     if (same == groups.end()) {
@@ -183,7 +183,7 @@ std::optional<DraftStage> StageFiller::balance(const DraftStage& stage,
       periods.push_back(scorer_.sums().work(group, range, stage.recomputation).total());
     }
   }
-  std::sort(periods.begin(), periods.end());
+  std::ranges::sort(periods);
   const auto samples_in = [&](double period_s) {
     std::int64_t sum = 0;
     for (const ReplicaGroup& group : groups) {
@@ -191,9 +191,8 @@ std::optional<DraftStage> StageFiller::balance(const DraftStage& stage,
     }
     return sum;
   };
-  const auto shortest = std::partition_point(periods.begin(), periods.end(), [&](double period_s) {
-    return samples_in(period_s) < rules.samples;
-  });
+  const auto shortest = std::ranges::partition_point(
+      periods, [&](double period_s) { return samples_in(period_s) < rules.samples; });
   if (shortest == periods.end()) return std::nullopt;
   std::int64_t over = -rules.samples;
   for (ReplicaGroup& group : groups) {

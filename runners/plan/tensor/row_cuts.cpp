@@ -56,7 +56,7 @@ class RowCutter {
 
   /// The engine runs a linear that is whole and the sum behind it as one operation.
   bool may_fuse(std::size_t n) const {
-    return std::any_of(nodes_[n].inputs.begin(), nodes_[n].inputs.end(), [&](NodeId input) {
+    return std::ranges::any_of(nodes_[n].inputs, [&](NodeId input) {
       return std::holds_alternative<Linear>(nodes_[input.index()].attributes) &&
              !shard_.output_is_partial[input.index()];
     });
@@ -64,8 +64,8 @@ class RowCutter {
 
   bool settle(std::size_t n) {
     const std::vector<std::size_t>& users = users_[n];
-    const bool all = std::all_of(users.begin(), users.end(),
-                                 [&](std::size_t user) { return cuts_.works[user]; });
+    const bool all =
+        std::ranges::all_of(users, [&](std::size_t user) { return cuts_.works[user]; });
     cuts_.keeps[n] = !users.empty() && all && is_rows(n);
     if (cuts_.keeps[n]) return false;
     bool changed = false;
@@ -86,7 +86,7 @@ class RowCutter {
 
 }  // namespace
 
-bool RowCuts::any() const { return std::find(keeps.begin(), keeps.end(), true) != keeps.end(); }
+bool RowCuts::any() const { return std::ranges::find(keeps, true) != keeps.end(); }
 
 RowCuts row_cuts(const TensorShard& shard, const std::vector<StageId>& stage_of, StageId stage) {
   return RowCutter(shard, stage_of, stage).run();

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "runners/plan/plan.hpp"
@@ -63,5 +65,24 @@ TensorShard tensor_shard(const ModelGraph& graph, int degree, int index);
 /// later stage sends back is whole and comes to it after that sum.
 std::vector<bool> gradient_is_partial_within(const TensorShard& shard,
                                              const std::vector<StageId>& stage_of, StageId stage);
+
+/// The tensor-parallel shares of one graph, each made once.
+class ShardTable {
+ public:
+  /// The graph outlives the table.
+  explicit ShardTable(const ModelGraph& graph) : graph_(graph) {}
+
+  /// The reference stays valid as long as the table. Throws as tensor_shard().
+  const TensorShard& of(int degree, int index) {
+    const auto known = shards_.find({degree, index});
+    if (known != shards_.end()) return known->second;
+    return shards_.emplace(std::pair(degree, index), tensor_shard(graph_, degree, index))
+        .first->second;
+  }
+
+ private:
+  const ModelGraph& graph_;
+  std::map<std::pair<int, int>, TensorShard> shards_;
+};
 
 }  // namespace heteroperf

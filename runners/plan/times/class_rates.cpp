@@ -46,8 +46,8 @@ double in_tiles(double extent, double tile) { return std::ceil(extent / tile) * 
 template <class Entries>
 const auto& nearest(const Entries& entries, const WorkShape& shape) {
   const auto distance = [&](const auto& entry) { return entry.shape.distance(shape); };
-  return *std::min_element(entries.begin(), entries.end(),
-                           [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
+  return *std::ranges::min_element(
+      entries, [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
 }
 
 /// Entries of operations whose shapes nobody names are compared by multiply-adds.
@@ -120,7 +120,7 @@ ClassRates::Sheet ClassRates::make_sheet(const std::string& name) const {
     } else if (entry.operation == "gemm_tile") {
       const std::vector<double> extents = extents_of(entry.shape);
       if (extents.size() != 3) continue;
-      std::copy(extents.begin(), extents.end(), sheet.tile.begin());
+      std::ranges::copy(extents, sheet.tile.begin());
       sheet.tile_rate = value;
     } else {
       const WorkShape shape(extents_of(entry.shape));

@@ -38,8 +38,8 @@ class UseSum {
     }
     RateUse use;
     for (auto& [key, operation] : sums_) use.operations.push_back(std::move(operation));
-    std::stable_sort(use.operations.begin(), use.operations.end(),
-                     [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+    std::ranges::stable_sort(use.operations,
+                             [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
     return use;
   }
 

@@ -6,23 +6,152 @@
 // that several stages hold (a *tied* table) is summed over all of them, once. Ranks on like devices
 // and links take the same, so each distinct replica is timed once: plans have thousands of replicas
 // of a few kinds.
+//
+// Replicas of both ends of an edge split the same micro-batch in their order, so a sender and a
+// receiver share the overlap of their intervals of samples. The slowest pair decides, over the
+// slowest pair of their ranks. Sums are rings (Patarasuk and Yuan 2009), as slow as the slowest
+// link among neighbours. Links are given by labels of clusters or by pairs of ranks; where only
+// labels count, two ranks of each label show every link there is, which saves the square of
+// thousands of ranks.
 #include "runners/plan/times/stage_times.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
+#include <vector>
+
+#include <fmt/format.h>
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/id.hpp"
 #include "metrics/base/quantity.hpp"
+#include "runners/cluster/cluster.hpp"
+#include "runners/plan/plan.hpp"
 #include "runners/plan/plan_bytes.hpp"
+#include "runners/plan/staged_graph.hpp"
 #include "runners/plan/times/class_rates.hpp"
-#include "runners/plan/times/plan_links.hpp"
+#include "workloads/recipe.hpp"
 
 namespace heteroperf {
 namespace {
+
+/// The times of a plan's messages and sums on a cluster, whose rank r is the plan's.
+class PlanLinks {
+ public:
+  /// All outlive it.
+  PlanLinks(const ModelGraph& graph, const Plan& plan, const Cluster& cluster, Precision precision)
+      : graph_(graph), plan_(plan), cluster_(cluster), precision_(precision) {}
+
+  /// Ring all-reduce of n ranks: 2 (n−1)/n · bytes / bandwidth + 2 (n−1) · latency, by the slowest
+  /// link of the ring.
+  double ring_s(const std::vector<RankId>& ranks, double bytes) const {
+    const std::size_t n = ranks.size();
+    if (n < 2) return 0;
+    double latency = 0, seconds_per_byte = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      const RankId a = ranks[i], b = ranks[(i + 1) % n];
+      // A rank that is its own neighbour needs no link.
+      if (a == b) continue;
+      const LinkCurve& link = cluster_.link(a, b);
+      latency = std::max(latency, link.latency().value());
+      seconds_per_byte = std::max(seconds_per_byte, 1 / link.bandwidth().value());
+    }
+    const auto count = static_cast<double>(n);
+    return 2 * (count - 1) / count * bytes * seconds_per_byte + 2 * (count - 1) * latency;
+  }
+
+  /// A rank of each replica of these stages, in a ring.
+  std::vector<RankId> ring_of(const std::vector<StageId>& stages) const {
+    std::vector<RankId> ranks;
+    std::set<RankId> seen;
+    for (const StageId stage : stages) {
+      for (const StageReplica& replica : plan_.stages[stage].replicas) {
+        const RankId rank = replica.ranks.front();
+        if (seen.insert(rank).second) ranks.push_back(rank);
+      }
+    }
+    return ranks;
+  }
+
+  /// The largest message between two replicas of the edge's stages, over the slowest link.
+  double message_s(const StageEdge& edge, const std::vector<NodeId>& nodes) const {
+    if (nodes.empty()) return 0;
+    double slowest = 0;
+    for (const int direction : {0, 1}) {
+      for_each_pair(edge, direction,
+                    [&](const StageReplica& from, const StageReplica& to, std::int64_t samples) {
+                      const Bytes bytes(message_bytes(graph_, nodes, samples, precision_,
+                                                      plan_.wire(edge.from, edge.to)));
+                      for (const RankId a : from.ranks) {
+                        for (const RankId b : to.ranks) {
+                          // Nothing travels within a rank.
+                          if (a == b) continue;
+                          slowest = std::max(slowest, cluster_.link(a, b).time(bytes).value());
+                        }
+                      }
+                    });
+    }
+    return slowest;
+  }
+
+  /// Two float64 numbers, in as many rounds as a tree has levels.
+  /// Seconds; 0 for a plan of one rank.
+  double agreement_s() const {
+    const std::vector<RankId> ranks = distinct_ranks();
+    double slowest = 0;
+    for (std::size_t a = 0; a < ranks.size(); ++a) {
+      for (std::size_t b = a + 1; b < ranks.size(); ++b) {
+        const Seconds time = cluster_.link(ranks[a], ranks[b]).time(Bytes(16));
+        slowest = std::max(slowest, time.value());
+      }
+    }
+    return plan_.ranks() > 1 ? slowest * std::ceil(std::log2(plan_.ranks())) : 0;
+  }
+
+ private:
+  /// Calls visit(from, to, samples that both have).
+  template <class Visit>
+  void for_each_pair(const StageEdge& edge, int direction, Visit visit) const {
+    const auto of_direction = [&](StageId stage) {
+      std::vector<const StageReplica*> replicas;
+      for (const StageReplica& one : plan_.stages[stage].replicas) {
+        if (one.direction == direction) replicas.push_back(&one);
+      }
+      return replicas;
+    };
+    const std::vector<const StageReplica*> senders = of_direction(edge.from),
+                                           receivers = of_direction(edge.to);
+    std::size_t s = 0, r = 0;
+    std::int64_t s_first = 0, r_first = 0;
+    while (s < senders.size() && r < receivers.size()) {
+      const std::int64_t s_end = s_first + senders[s]->micro_batch,
+                         r_end = r_first + receivers[r]->micro_batch;
+      const std::int64_t both = std::min(s_end, r_end) - std::max(s_first, r_first);
+      if (both > 0) visit(*senders[s], *receivers[r], both);
+      if (s_end <= r_end) ++s, s_first = s_end;
+      if (r_end <= s_end) ++r, r_first = r_end;
+    }
+  }
+
+  /// Ranks between which every link of the plan's ranks shows: two of each cluster's, unless pairs
+  /// have links of their own.
+  std::vector<RankId> distinct_ranks() const {
+    const bool pairs = std::ranges::any_of(cluster_.links,
+                                           [](const Link& link) { return link.ranks.has_value(); });
+    std::map<std::string, int> seen;
+    std::vector<RankId> ranks;
+    for (int rank = 0, end = plan_.ranks(); rank < end; ++rank) {
+      if (pairs || ++seen[cluster_.ranks[rank].cluster] <= 2) ranks.emplace_back(rank);
+    }
+    return ranks;
+  }
+
+  const ModelGraph& graph_;
+  const Plan& plan_;
+  const Cluster& cluster_;
+  Precision precision_;
+};
 
 /// Works out all times of one plan.
 class TimesMaker {
@@ -106,9 +235,8 @@ class TimesMaker {
     for (int index = 0; index < degree; ++index) {
       const StageWork& work = works_.of(stage, degree, index);
       const std::string& device = class_of(replica.ranks[index]);
-      const bool known = std::any_of(done.begin(), done.end(), [&](const auto& one) {
-        return one.first == &work && *one.second == device;
-      });
+      const bool known = std::ranges::any_of(
+          done, [&](const auto& one) { return one.first == &work && *one.second == device; });
       // A rank with the same work on the same class would take the same.
       if (known) continue;
       done.emplace_back(&work, &device);
@@ -178,8 +306,8 @@ class TimesMaker {
   }
 
   bool is_tied(NodeId node) const {
-    return std::any_of(staged_.tied.begin(), staged_.tied.end(),
-                       [&](const StagedGraph::Tied& tied) { return tied.owner == node; });
+    return std::ranges::any_of(staged_.tied,
+                               [&](const StagedGraph::Tied& tied) { return tied.owner == node; });
   }
 
   double master_bytes() const { return static_cast<double>(bytes_per_master(precision_)); }
@@ -204,7 +332,7 @@ class TimesMaker {
     // The stage's own parameters, and its share of every tied table that it holds a copy of.
     double elements = parameters(stage);
     for (const StagedGraph::Tied& tied : staged_.tied) {
-      if (std::find(tied.stages.begin(), tied.stages.end(), stage) == tied.stages.end()) continue;
+      if (std::ranges::find(tied.stages, stage) == tied.stages.end()) continue;
       elements += parameter_elements(graph_.node(tied.owner)) /
                   static_cast<double>(s.replicas.front().ranks.size());
     }

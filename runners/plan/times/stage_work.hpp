@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "runners/plan/staged_graph.hpp"
-#include "runners/plan/tensor/shard_table.hpp"
+#include "runners/plan/tensor/tensor_parallel.hpp"
 #include "runners/plan/times/class_rates.hpp"
 #include "workloads/recipe.hpp"
 

@@ -247,7 +247,7 @@ MetisProfiles read_metis_profiles(const std::filesystem::path &folder) {
   if (error) {
     throw UserError(fmt::format("the folder {} cannot be read", folder.string()), error.message());
   }
-  std::sort(files.begin(), files.end());
+  std::ranges::sort(files);
   ProblemList problems;
   MetisProfiles profiles;
   for (const std::filesystem::path &file : files) {

@@ -28,9 +28,9 @@ constexpr int most_alike = 20;
 
 /// Sorts a stage's replicas by place, then degree. Empty groups go.
 void put_in_order(SailorStage& stage) {
-  std::stable_sort(
-      stage.replicas.begin(), stage.replicas.end(),
-      [](const SailorReplicas& a, const SailorReplicas& b) { return a.seat < b.seat; });
+  std::ranges::stable_sort(stage.replicas, [](const SailorReplicas& a, const SailorReplicas& b) {
+    return a.seat < b.seat;
+  });
   for (const SailorReplicas& group : std::exchange(stage.replicas, {})) {
     if (group.count > 0) stage.append(group);
   }
@@ -88,7 +88,7 @@ class ShapePaces {
     std::vector<double> least_s;
     for (const std::vector<double>& row : table_) {
       distinct.insert(row.begin(), row.end());
-      least_s.push_back(*std::min_element(row.begin(), row.end()));
+      least_s.push_back(*std::ranges::min_element(row));
     }
     std::vector<double> paces;
     for (const double pace : distinct) {
@@ -142,9 +142,8 @@ class ShapePaces {
         return sum;
       };
       if (rules.empty()) continue;
-      rules = {*std::max_element(
-          rules.begin(), rules.end(),
-          [&](const StageRule& a, const StageRule& b) { return kept(a) < kept(b) - 1e-6; })};
+      rules = {*std::ranges::max_element(
+          rules, [&](const StageRule& a, const StageRule& b) { return kept(a) < kept(b) - 1e-6; })};
     }
     return shape;
   }
@@ -174,8 +173,8 @@ class ShapePaces {
   double seconds(std::size_t s, const SailorSeat& seat) const {
     const SailorTables& tables = search_.tables;
     const SailorLayers layers = layers_between(shape_.bounds, s);
-    const bool allowed = std::any_of(shape_.rules[s].begin(), shape_.rules[s].end(),
-                                     [&](const StageRule& rule) { return rule.allows(seat); });
+    const bool allowed = std::ranges::any_of(
+        shape_.rules[s], [&](const StageRule& rule) { return rule.allows(seat); });
     if (!allowed || !tables.fits(seat, shape_.micro_batch, layers, shape_.stages() - s)) {
       return infinite;
     }
@@ -285,7 +284,7 @@ class PublishedSearch {
     std::uint64_t& candidates = search_.result.candidates;
     if (paces.empty() || !table.enough(paces.back())) return;
     candidates += 2;
-    auto low = std::partition_point(paces.begin(), paces.end(), [&](double pace) {
+    auto low = std::ranges::partition_point(paces, [&](double pace) {
       ++candidates;
       return !table.enough(pace);
     });
@@ -303,9 +302,8 @@ class PublishedSearch {
     ++search_.result.candidates;
     const double time = sailor_step_time_s(tables_, plan);
     if (!std::isfinite(time)) return;
-    const auto place = std::find_if(kept_.begin(), kept_.end(), [&](const ScoredPlan& kept) {
-      return time <= kept.step_time_s;
-    });
+    const auto place = std::ranges::find_if(
+        kept_, [&](const ScoredPlan& kept) { return time <= kept.step_time_s; });
     const auto alike = [&](const ScoredPlan& kept) {
       return kept.plan.stages.size() == plan.stages.size() &&
              kept.plan.micro_batch == plan.micro_batch &&

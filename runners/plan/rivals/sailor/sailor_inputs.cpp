@@ -312,7 +312,7 @@ std::vector<std::string> training_files(const std::filesystem::path& folder) {
   if (error) {
     throw UserError(fmt::format("the folder {} cannot be read", folder.string()), error.message());
   }
-  std::sort(names.begin(), names.end());
+  std::ranges::sort(names);
   return names;
 }
 

@@ -97,10 +97,9 @@ SailorInputs filled(SailorInputs inputs) {
   for (const MissingProfile& wanted : missing_profiles(inputs, devices)) {
     const auto& profiles = measured.at(wanted.device);
     if (profiles.empty()) continue;
-    const auto nearest =
-        std::min_element(profiles.begin(), profiles.end(), [&](const auto& a, const auto& b) {
-          return distance(a.first, wanted) < distance(b.first, wanted);
-        });
+    const auto nearest = std::ranges::min_element(profiles, [&](const auto& a, const auto& b) {
+      return distance(a.first, wanted) < distance(b.first, wanted);
+    });
     const auto& [size, tensor] = nearest->first;
     const double factor = static_cast<double>(wanted.micro_batch) / static_cast<double>(size) *
                           tensor / wanted.tensor;
@@ -275,7 +274,7 @@ class SailorPlanner {
 }  // namespace
 
 PlanCostModel parse_cost_model(const std::string& text) {
-  const auto* known = std::find(std::begin(cost_models), std::end(cost_models), text);
+  const auto* known = std::ranges::find(cost_models, text);
   if (known != std::end(cost_models)) return static_cast<PlanCostModel>(known - cost_models);
   throw UserError(fmt::format("--cost-model {}", text),
                   fmt::format("one of {}", fmt::join(cost_models, ", ")));

@@ -44,7 +44,7 @@ Groups groups_of(const SailorTables& tables, const SailorPlan& plan) {
   Groups groups;
   for (SailorShare share : shares_of(tables, plan)) {
     groups.run_count.push_back(std::exchange(share.count, 1));
-    const auto known = std::find(groups.shares.begin(), groups.shares.end(), share);
+    const auto known = std::ranges::find(groups.shares, share);
     groups.of_run.push_back(static_cast<std::size_t>(known - groups.shares.begin()));
     if (known == groups.shares.end()) groups.shares.push_back(std::move(share));
   }

@@ -44,7 +44,7 @@ std::vector<Pipeline> pipelines_of(const SailorPlan& plan, const SailorTables& t
   }
   std::vector<Pipeline> kinds;
   for (Pipeline& pipeline : all) {
-    const bool known = std::find(kinds.begin(), kinds.end(), pipeline) != kinds.end();
+    const bool known = std::ranges::find(kinds, pipeline) != kinds.end();
     if (!known) kinds.push_back(std::move(pipeline));
   }
   return kinds;

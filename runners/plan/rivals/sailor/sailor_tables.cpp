@@ -146,7 +146,7 @@ std::string SailorTables::place_name(const std::string& device, const std::strin
 }
 
 int SailorTables::find_place(const std::string& device, const std::string& zone) const {
-  const auto known = std::find(names_.begin(), names_.end(), place_name(device, zone));
+  const auto known = std::ranges::find(names_, place_name(device, zone));
   return known == names_.end() ? -1 : static_cast<int>(known - names_.begin());
 }
 

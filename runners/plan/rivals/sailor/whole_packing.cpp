@@ -177,8 +177,8 @@ class WholePacking {
     }
     order_.resize(worth.size());
     std::iota(order_.begin(), order_.end(), std::size_t{0});
-    std::stable_sort(order_.begin(), order_.end(),
-                     [&](std::size_t a, std::size_t b) { return worth[a] > worth[b]; });
+    std::ranges::stable_sort(order_,
+                             [&](std::size_t a, std::size_t b) { return worth[a] > worth[b]; });
     order_.resize(std::min(order_.size(), most_kinds));
   }
 

@@ -125,8 +125,8 @@ class SetupWriter {
 
   /// FlagScale needs the device type of every mesh.
   void check_classes() {
-    const bool named = std::none_of(setup_.meshes.begin(), setup_.meshes.end(),
-                                    [](const FlagScaleMesh& mesh) { return mesh.device.empty(); });
+    const bool named = std::ranges::none_of(
+        setup_.meshes, [](const FlagScaleMesh& mesh) { return mesh.device.empty(); });
     if (named) return;
     problems_.add("some replicas do not say their device class",
                   "FlagScale places meshes by device type", "Give device_class in the plan.");
@@ -195,7 +195,7 @@ std::string flagscale_text(const FlagScaleSetup& setup) {
       "    hetero_pipeline_layer_split: [{}]\n",
       first.tensor, setup.stages(), first.context, setup.distributed_optimizer,
       fmt::join(numbers, ", "), fmt::join(devices, ", "), fmt::join(setup.layer_split, ", "));
-  if (std::count(setup.recomputed.begin(), setup.recomputed.end(), 1) > 0) {
+  if (std::ranges::count(setup.recomputed, 1) > 0) {
     // The rows count micro-batches of the first mesh's replicas.
     const std::int64_t micro_batches = setup.global_batch / (setup.micro_batch * first.data);
     text += fmt::format(

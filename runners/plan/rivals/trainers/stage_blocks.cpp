@@ -33,9 +33,8 @@ IdVector<StageId, int> stage_blocks(const Plan& plan, const char* trainer, Probl
   StageId stage_of_last;
   for (const StageId s : plan.stages.ids()) {
     const std::vector<std::string>& nodes = plan.stages[s].nodes;
-    const auto first = std::find_if(nodes.begin(), nodes.end(), [](const std::string& node) {
-      return block_of_node(node) >= 0;
-    });
+    const auto first = std::ranges::find_if(
+        nodes, [](const std::string& node) { return block_of_node(node) >= 0; });
     for (auto node = nodes.begin(); node != nodes.end(); ++node) {
       const int block = block_of_node(*node);
       if (block < 0) {

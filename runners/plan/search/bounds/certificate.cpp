@@ -81,8 +81,7 @@ BoundScope scope_of(const Plan& plan) {
     }
   }
   constexpr const char* in_turn[] = {"1f1b", "zb-h1", "zb-h2", "gpipe"};
-  const bool known =
-      std::find(std::begin(in_turn), std::end(in_turn), plan.schedule) != std::end(in_turn);
+  const bool known = std::ranges::find(in_turn, plan.schedule) != std::end(in_turn);
   return known ? BoundScope::one_chunk_in_turn : BoundScope::one_stage_per_position;
 }
 

@@ -2,8 +2,8 @@
 //
 // The bound is made of terms, each of which a plan cannot escape: the work of the whole batch
 // spread over all devices without any loss; the way of one sample through the model; and, where
-// each position has one stage, the terms of StageRelaxation. They are added one after the other so
-// that the report can say which of them binds. *Weights* of the layers are the dual variables of
+// each position has one stage, the terms of relaxation_bound(). They are added one after the other
+// so that the report can say which of them binds. *Weights* of the layers are the dual variables of
 // the fractional assignment of layers to pools: any weights give a valid bound, so a few good
 // candidates are enough.
 //
@@ -100,7 +100,7 @@ WeightedWork best_weights(const PlanningProblem& problem, const LeastTimes& leas
   WeightedWork best;
   double most = -1;
   for (std::vector<double>& weights : candidates) {
-    std::replace(weights.begin(), weights.end(), infinite, 0.0);
+    std::ranges::replace(weights, infinite, 0.0);
     const WeightedWork work = weighted_work(problem, least, weights);
     const double seconds = seconds_of(work, problem);
     if (seconds > most) most = seconds, best = work;
@@ -111,15 +111,13 @@ WeightedWork best_weights(const PlanningProblem& problem, const LeastTimes& leas
 /// The bounds that a relaxation of stages gives with all its terms, and with the first of them.
 void add_stages(const PlanningProblem& problem, PlanBound& bound) {
   constexpr double fine = 1e-3, coarse = 4e-3;
-  const double all =
-      StageRelaxation(problem, {true, true, true}).bound(bound.seconds, infinite, fine);
+  const double all = relaxation_bound(problem, {true, true, true}, bound.seconds, infinite, fine);
   // The relaxation found no step at all: a problem without plans keeps the simple bounds.
   if (!(all < infinite)) return;
   double before = bound.seconds;
   const auto add = [&](const char* name, const RelaxationTerms& terms) {
-    before = all > before * (1 + coarse)
-                 ? StageRelaxation(problem, terms).bound(before, all, coarse)
-                 : before;
+    before = all > before * (1 + coarse) ? relaxation_bound(problem, terms, before, all, coarse)
+                                         : before;
     bound.constraints.push_back({name, before});
   };
   add("whole layers and samples", {false, false, false});
@@ -133,7 +131,7 @@ void add_stages(const PlanningProblem& problem, PlanBound& bound) {
 void add_counts(const PlanningProblem& problem, PlanBound& bound) {
   constexpr double accuracy = 6e-3;
   const double all =
-      StageRelaxation(problem, {true, true, true, true}).bound(bound.seconds, infinite, accuracy);
+      relaxation_bound(problem, {true, true, true, true}, bound.seconds, infinite, accuracy);
   if (!(all < infinite)) return;
   bound.constraints.push_back({"memory of stages in turn", all});
   bound.seconds = all;

@@ -90,8 +90,8 @@ Plan GraphProblem::plan(const PipelineDraft& draft) const {
   }
   std::vector<std::vector<RankId>> taken(places.size());
   std::vector<Place> by_size = places;
-  std::stable_sort(by_size.begin(), by_size.end(),
-                   [](const Place& a, const Place& b) { return a.degree > b.degree; });
+  std::ranges::stable_sort(by_size,
+                           [](const Place& a, const Place& b) { return a.degree > b.degree; });
   DeviceGiver devices(nodes_);
   for (const Place& place : by_size) {
     auto& ranks = taken[place.number] = devices.take(place.group->pool, place.degree);
@@ -106,7 +106,7 @@ Plan GraphProblem::plan(const PipelineDraft& draft) const {
   // Ranks in the order of the cluster's, so that a plan of all devices needs no list of them.
   std::vector<RankId> used;
   for (const auto& ranks : taken) used.insert(used.end(), ranks.begin(), ranks.end());
-  std::sort(used.begin(), used.end());
+  std::ranges::sort(used);
   const auto rank_of = [&](RankId device) {
     return RankId(std::lower_bound(used.begin(), used.end(), device) - used.begin());
   };

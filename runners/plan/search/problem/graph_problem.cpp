@@ -9,28 +9,120 @@
 // Times are asked for every micro-batch, since rates depend on shapes. Memory is linear in the
 // samples, so two micro-batches are enough. Between two pools the slowest link counts, for the
 // planner does not yet know which of their devices will talk.
+//
+// A stage sends its outputs to the next one, so a good place to cut is one that a single tensor
+// crosses, and a narrow one. The graph's order is walked once while the tensors that are still
+// needed are kept in a list; where one is left and it has a gradient, the place counts with the
+// tensor's elements as its width. Places much wider than the median are dropped, such as the one
+// between a language model's head and its loss: a stage that ends there would send several times as
+// much.
+//
+// Two layers are alike when their nodes agree one by one in kind, shapes and inputs, where an input
+// is either the same place within the layer or any tensor of the same shape before it. Most layers
+// of a deep model are alike, which is why timing each kind once makes planning cheap.
 #include "runners/plan/search/problem/graph_problem.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
 #include <tuple>
 #include <variant>
 
+#include <fmt/format.h>
+
 #include "metrics/base/error.hpp"
 #include "metrics/base/id.hpp"
 #include "metrics/base/quantity.hpp"
 #include "runners/plan/memory/stage_memory.hpp"
 #include "runners/plan/plan_bytes.hpp"
-#include "runners/plan/search/problem/layer_cuts.hpp"
 #include "runners/plan/staged_graph.hpp"
 #include "runners/plan/times/stage_times.hpp"
 
 namespace heteroperf {
 namespace {
+
+constexpr double widest_cut = 4;
+
+/// The elements of the tensor that crosses alone; 0 where none or several do.
+std::vector<std::int64_t> widths(const ModelGraph& graph) {
+  const auto& nodes = graph.nodes();
+  std::vector<std::size_t> last_use(nodes.size(), 0);
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    for (const NodeId input : nodes[i].inputs) last_use[input.index()] = i;
+  }
+  std::vector<std::int64_t> result(nodes.size() + 1, 0);
+  std::vector<std::size_t> open;
+  for (std::size_t end = 1; end < nodes.size(); ++end) {
+    open.push_back(end - 1);
+    std::erase_if(open, [&](std::size_t i) { return last_use[i] < end; });
+    if (open.size() == 1 && nodes[open[0]].differentiable) {
+      result[end] = element_count(nodes[open[0]].output);
+    }
+  }
+  return result;
+}
+
+struct LayerNodes {
+  std::size_t first = 0, end = 0;
+};
+
+bool alike(const ModelGraph& graph, LayerNodes a, LayerNodes b) {
+  if (a.end - a.first != b.end - b.first) return false;
+  for (std::size_t i = 0; i < a.end - a.first; ++i) {
+    const Node &x = graph.nodes()[a.first + i], &y = graph.nodes()[b.first + i];
+    if (x.attributes != y.attributes || x.output != y.output ||
+        x.inputs.size() != y.inputs.size() || x.differentiable != y.differentiable) {
+      return false;
+    }
+    for (std::size_t k = 0; k < x.inputs.size(); ++k) {
+      const Node &from_x = graph.node(x.inputs[k]), &from_y = graph.node(y.inputs[k]);
+      const bool same_place = x.inputs[k].index() - a.first == y.inputs[k].index() - b.first;
+      const bool both_outside = x.inputs[k].index() < a.first && y.inputs[k].index() < b.first;
+      if (!(same_place || both_outside) || from_x.output != from_y.output ||
+          from_x.differentiable != from_y.differentiable) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+/// Ends of the layers of a graph, in nodes: every place of its order that one tensor with a
+/// gradient crosses alone, no wider than `widest_cut` times the median such place's. The last end
+/// is the number of nodes. The list is ascending.
+std::vector<std::size_t> layer_ends(const ModelGraph& graph) {
+  const std::vector<std::int64_t> width = widths(graph);
+  std::vector<std::int64_t> places;
+  std::ranges::copy_if(width, std::back_inserter(places), [](std::int64_t one) { return one > 0; });
+  std::ranges::sort(places);
+  const double limit =
+      places.empty() ? 0 : widest_cut * static_cast<double>(places[places.size() / 2]);
+  std::vector<std::size_t> ends;
+  for (std::size_t end = 1; end < graph.nodes().size(); ++end) {
+    if (width[end] > 0 && static_cast<double>(width[end]) <= limit) ends.push_back(end);
+  }
+  ends.push_back(graph.nodes().size());
+  return ends;
+}
+
+/// Equal numbers for layers of equal nodes with equal inputs: they cost the same.
+/// The result has a number for each layer, from 0 in the order of their first appearance.
+std::vector<int> layer_kinds(const ModelGraph& graph, const std::vector<std::size_t>& ends) {
+  std::vector<int> kinds;
+  std::vector<LayerNodes> known;
+  std::size_t first = 0;
+  for (const std::size_t end : ends) {
+    const LayerNodes layer{first, end};
+    const auto same =
+        std::ranges::find_if(known, [&](LayerNodes other) { return alike(graph, layer, other); });
+    kinds.push_back(static_cast<int>(same - known.begin()));
+    if (same == known.end()) known.push_back(layer);
+    first = end;
+  }
+  return kinds;
+}
 
 /// Ranks of one class under one label, node by node.
 struct PoolRanks {
@@ -61,8 +153,8 @@ std::vector<PoolRanks> pools_of(const Cluster& cluster, Precision precision) {
     const auto own = rates.find(to_string(precision));
     return own == rates.end() ? 0 : own->second.value();
   };
-  std::stable_sort(pools.begin(), pools.end(),
-                   [&](const PoolRanks& a, const PoolRanks& b) { return rate(a) > rate(b); });
+  std::ranges::stable_sort(
+      pools, [&](const PoolRanks& a, const PoolRanks& b) { return rate(a) > rate(b); });
   return pools;
 }
 
@@ -176,8 +268,8 @@ class ProblemMaker {
   std::vector<std::vector<LayerTimes>> times(const PoolRanks& ranks, int degree) {
     std::vector<std::vector<LayerTimes>> result(result_.most_samples);
     // Groups stay within a node, and the largest node holds the largest groups.
-    const auto node = std::max_element(ranks.nodes.begin(), ranks.nodes.end(),
-                                       [](auto& a, auto& b) { return a.size() < b.size(); });
+    const auto node =
+        std::ranges::max_element(ranks.nodes, [](auto& a, auto& b) { return a.size() < b.size(); });
     if (static_cast<int>(node->size()) < degree) return result;
     StageReplica replica;
     // The ranks of a pool are alike, so any of the node's stand for all.
@@ -282,10 +374,9 @@ class ProblemMaker {
   /// crosses.
   void set_cuts() {
     for (int layer = 0; layer + 1 < result_.layers; ++layer) {
-      const auto edge =
-          std::find_if(staged_.edges.begin(), staged_.edges.end(), [&](const StageEdge& e) {
-            return e.from == StageId(layer) && e.to == StageId(layer + 1);
-          });
+      const auto edge = std::ranges::find_if(staged_.edges, [&](const StageEdge& e) {
+        return e.from == StageId(layer) && e.to == StageId(layer + 1);
+      });
       HETEROPERF_EXPECT(edge != staged_.edges.end());
       std::array<double, 3> forward{}, backward{};
       for (const WireFormat format : {WireFormat::fp32, WireFormat::bf16, WireFormat::int8}) {
@@ -302,8 +393,8 @@ class ProblemMaker {
 
   /// The slowest of the pairs, by a message of a MiB; one pair says all where labels have links.
   void set_links() {
-    const bool pairs = std::any_of(cluster_.links.begin(), cluster_.links.end(),
-                                   [](const Link& link) { return link.ranks.has_value(); });
+    const bool pairs = std::ranges::any_of(cluster_.links,
+                                           [](const Link& link) { return link.ranks.has_value(); });
     for (const PoolRanks& from : pools_) {
       auto& row = result_.links.emplace_back();
       for (const PoolRanks& to : pools_) row.push_back(slowest_link(from, to, pairs));

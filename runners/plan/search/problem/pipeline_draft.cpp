@@ -46,14 +46,14 @@ std::span<const DraftSchedule> draft_schedules() {
 std::vector<DraftSchedule> chunked_schedules(const std::vector<std::string>& names) {
   std::vector<DraftSchedule> result;
   for (const DraftSchedule& one : draft_schedules()) {
-    const bool wanted = std::find(names.begin(), names.end(), one.name) != names.end();
+    const bool wanted = std::ranges::find(names, one.name) != names.end();
     if (wanted && one.most_chunks > 1) result.push_back(one);
   }
   return result;
 }
 
 std::vector<ReplicaGroup> ordered_groups(std::vector<ReplicaGroup> groups) {
-  std::sort(groups.begin(), groups.end(), [](const ReplicaGroup& a, const ReplicaGroup& b) {
+  std::ranges::sort(groups, [](const ReplicaGroup& a, const ReplicaGroup& b) {
     return std::tuple(a.pool, a.degree, -a.samples) < std::tuple(b.pool, b.degree, -b.samples);
   });
   std::vector<ReplicaGroup> result;

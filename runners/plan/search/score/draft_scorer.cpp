@@ -10,6 +10,13 @@
 //
 // The three agree in all but the ends, so a draft may be filtered by estimate() and judged by
 // score().
+//
+// Nodes of the pools must have room for the tensor-parallel groups. A group of a degree stays
+// within one node, so a draft may have enough devices in a pool and still not fit: two groups of
+// three do not share a node of four. The check packs groups as GraphProblem::plan() does, largest
+// degrees first, each into the fullest node that still has room, and it counts nodes by their free
+// devices instead of listing them, because pools may have thousands. Pools are thought to consist
+// of equal nodes and at most one smaller one.
 #include "runners/plan/search/score/draft_scorer.hpp"
 
 #include <algorithm>
@@ -30,10 +37,37 @@ ClockOrder clock_order(const std::string& schedule) {
                                : ClockOrder::one_f_one_b;
 }
 
+/// Nodes of one pool, by how many of their devices are free.
+class FreeNodes {
+ public:
+  FreeNodes(int devices, int per_node) : count_(static_cast<std::size_t>(per_node) + 1, 0) {
+    count_[per_node] = devices / per_node;
+    ++count_[devices % per_node];
+  }
+
+  /// Takes groups from the fullest nodes that have room, as plans do; false where there are too
+  /// few.
+  bool take(int groups, int degree) {
+    for (std::size_t size = degree; size < count_.size() && groups > 0; ++size) {
+      const int taken = std::min(groups, count_[size]);
+      count_[size] -= taken;
+      count_[size - static_cast<std::size_t>(degree)] += taken;
+      groups -= taken;
+      // The rest of these nodes may have room again.
+      if (taken > 0 && size >= 2 * static_cast<std::size_t>(degree))
+        size = static_cast<std::size_t>(degree) - 1;
+    }
+    return groups == 0;
+  }
+
+ private:
+  std::vector<int> count_;
+};
+
 }  // namespace
 
 bool DraftScore::fits() const {
-  return finds_nodes && std::all_of(stages.begin(), stages.end(), [](const StageScore& stage) {
+  return finds_nodes && std::ranges::all_of(stages, [](const StageScore& stage) {
            return stage.excess_bytes <= 0;
          });
 }
@@ -172,9 +206,8 @@ double DraftScorer::memory(const PipelineDraft& draft, std::size_t stage,
   holding.in_flight = std::min(draft.micro_batches, s.warm_up + 1);
   holding.split_backward = clock_order(draft.schedule) != ClockOrder::one_f_one_b;
   // Optimizer states are shared among replicas of one degree: others hold other parts.
-  const bool alike = std::all_of(s.groups.begin(), s.groups.end(), [&](const ReplicaGroup& other) {
-    return other.degree == group.degree;
-  });
+  const bool alike = std::ranges::all_of(
+      s.groups, [&](const ReplicaGroup& other) { return other.degree == group.degree; });
   if (draft.zero_stage == 1 && alike) holding.state_replicas = s.replicas();
   return sums_.memory(group.degree, group.samples, range_of(s), holding);
 }
@@ -350,9 +383,8 @@ double DraftScorer::chunk_memory(const PipelineDraft& draft, const PassOrder& or
                                  PositionId position, const ReplicaGroup& group) const {
   const std::vector<StageId>& here = order.stages_of(position);
   const DraftStage& front = draft.stages[here.front().index()];
-  const bool alike =
-      std::all_of(front.groups.begin(), front.groups.end(),
-                  [&](const ReplicaGroup& other) { return other.degree == group.degree; });
+  const bool alike = std::ranges::all_of(
+      front.groups, [&](const ReplicaGroup& other) { return other.degree == group.degree; });
   const int sharing = draft.zero_stage == 1 && alike ? front.replicas() : 1;
   double states = 0, passing = 0, messages = 0;
   std::vector<double> kept(2 * here.size(), 0);
@@ -385,8 +417,8 @@ void DraftScorer::finish_chunks(const ChunkEnds& ends, const PassOrder& order,
   double step = 0;
   for (const PositionId q : ends.positions.ids()) {
     std::vector<StageId> here = order.stages_of(q);
-    std::stable_sort(here.begin(), here.end(),
-                     [&](StageId a, StageId b) { return ends.stages[a] < ends.stages[b]; });
+    std::ranges::stable_sort(here,
+                             [&](StageId a, StageId b) { return ends.stages[a] < ends.stages[b]; });
     double end = ends.positions[q], free = 0, update_s = 0;
     for (const StageId s : here) {
       const bool table = !problem_.tied_parameters.empty() && (s == 0 || s.index() + 1 == stages);
@@ -400,6 +432,30 @@ void DraftScorer::finish_chunks(const ChunkEnds& ends, const PassOrder& order,
     score.makespan_s = std::max(score.makespan_s, ends.positions[q]);
   }
   score.step_time_s = step + score.agreement_s;
+}
+
+bool DraftScorer::finds_nodes(const PipelineDraft& draft) const {
+  for (std::size_t p = 0; p < problem_.pools.size(); ++p) {
+    std::vector<int> groups(problem_.degrees.size(), 0);
+    const int per_node = problem_.pools[p].devices_per_node;
+    bool even = true;
+    for (int s = 0; s < draft.positions(); ++s) {
+      for (const ReplicaGroup& group : draft.stages[s].groups) {
+        if (static_cast<std::size_t>(group.pool) != p) continue;
+        groups[group.degree] += group.replicas;
+        even = even && per_node % problem_.degrees[group.degree] == 0;
+      }
+    }
+    // Degrees that divide the nodes, and each other, always find room.
+    const bool powers = even && (per_node & (per_node - 1)) == 0;
+    // Nothing is packed in the usual case.
+    if (powers) continue;
+    FreeNodes nodes(problem_.pools[p].devices, per_node);
+    for (std::size_t d = groups.size(); d-- > 0;) {
+      if (!nodes.take(groups[d], problem_.degrees[d])) return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace heteroperf

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runners/plan/search/problem/layer_sums.hpp"
-#include "runners/plan/search/score/chunk_clock.hpp"
+#include "runners/plan/search/score/pass_order.hpp"
 #include "runners/plan/search/score/pipeline_clock.hpp"
 
 namespace heteroperf {

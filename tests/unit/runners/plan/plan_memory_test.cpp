@@ -1,4 +1,4 @@
-#include "runners/plan/ready/plan_memory.hpp"
+#include "runners/plan/ready/ready_plan.hpp"
 
 #include "runners/plan/ready/plan_schedule.hpp"
 #include "tests/unit/runners/plan/plan_cases.hpp"

@@ -9,7 +9,6 @@
 
 #include "metrics/base/strict_json.hpp"
 #include "metrics/base/text_file.hpp"
-#include "runners/plan/rivals/sailor/sailor_score.hpp"
 #include "tests/unit/runners/plan/rivals/sailor/small_sailor.hpp"
 #include "tests/unit/workloads/data/shared_data.hpp"
 
