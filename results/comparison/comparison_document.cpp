@@ -95,7 +95,7 @@ Document comparison_document(const RunComparison& comparison) {
   }
   const auto side = [&](const std::string& key, const char* label, const std::string& run_id,
                         std::size_t runs) {
-    document.field(key + ".run_id", label, Unit::none, run_id, counted(runs, "run"));
+    document.field(key + ".run_id", label, Unit::none, run_id, plural(runs, "run"));
     document.data(key + ".runs", "runs", Unit::count, runs);
   };
   side("a", "A", comparison.name_a, comparison.runs_a);

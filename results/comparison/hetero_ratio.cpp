@@ -225,7 +225,7 @@ Document hetero_ratio_document(const HeteroRatio& ratio) {
   document.data("ci95", "95 % interval of the ratio", Unit::ratio, ratio.hsr_ci95);
   const auto rate = [&](double value) { return Datum(value).as(with_prefix(value, ratio.unit)); };
   document.field("mix.throughput", "mix: " + ratio.mix.device_class, Unit::work_per_second,
-                 rate(ratio.mix.throughput), counted(ratio.mix.runs, "run"));
+                 rate(ratio.mix.throughput), plural(ratio.mix.runs, "run"));
   document.data("mix.runs", "runs of the mix", Unit::count, ratio.mix.runs);
   document.field("ideal_sum", "sum of the classes", Unit::work_per_second, rate(ratio.ideal_sum));
   document.data("unit", "unit of throughput", Unit::none, ratio.unit);

@@ -15,13 +15,13 @@ namespace heteroperf {
 namespace {
 
 constexpr std::size_t most_leaves = 12;
-constexpr std::size_t longest_value = 64;
+constexpr std::size_t longest_shown = 64;
 constexpr std::string_view config_section = "/config/";
 
 /// A value may be a whole list, so a message shows its beginning; cut by bytes.
 std::string shortened(const std::string& value) {
   if (value.empty()) return "(none)";
-  return value.size() <= longest_value ? value : value.substr(0, longest_value) + "…";
+  return value.size() <= longest_shown ? value : value.substr(0, longest_shown) + "…";
 }
 
 /// "/config/batch/micro_batch" as `--set` names it below its section: "config.batch.micro_batch".

@@ -83,15 +83,10 @@ constexpr auto metric_table = [] {
   });
 }();
 
-constexpr const RecordMetric& named(std::string_view name) {
-  return *std::find_if(std::begin(metric_table), std::end(metric_table),
-                       [&](const RecordMetric& metric) { return name == metric.name; });
-}
-
-constexpr std::array comparison_order{
-    &named("throughput"),           &named("step_time_s"),       &named("ops_per_second"),
-    &named("operations_per_step"),  &named("executed_per_step"), &named("predicted_step_time_s"),
-    &named("planned_memory_bytes"), &named("peak_memory_bytes"), &named("loss_fingerprint")};
+constexpr std::array compared_names{
+    "throughput",           "step_time_s",       "ops_per_second",
+    "operations_per_step",  "executed_per_step", "predicted_step_time_s",
+    "planned_memory_bytes", "peak_memory_bytes", "loss_fingerprint"};
 
 /// Orders two values. Operation counts pass 2^53, beyond which doubles skip whole numbers, so
 /// counts are compared digit by digit: without leading zeros the longer text is the larger number.
@@ -117,18 +112,18 @@ constexpr Named<MetricDirection> directions[] = {
 std::span<const RecordMetric> record_metrics() { return metric_table; }
 
 std::size_t metric_place(std::string_view name) {
-  return static_cast<std::size_t>(&named(name) - metric_table.data());
+  std::size_t place = 0;
+  while (name != metric_table[place].name) ++place;
+  return place;
 }
 
-std::span<const RecordMetric* const> compared_metrics() { return comparison_order; }
+std::span<const char* const> compared_metrics() { return compared_names; }
 
 const RecordMetric& compared_metric(const std::string& name) {
-  std::vector<std::string> names;
-  for (const RecordMetric* metric : comparison_order) {
-    if (name == metric->name) return *metric;
-    names.emplace_back(metric->name);
-  }
-  throw unknown_name("metric", name, names);
+  const bool known =
+      std::find(compared_names.begin(), compared_names.end(), name) != compared_names.end();
+  if (!known) throw unknown_name("metric", name, {compared_names.begin(), compared_names.end()});
+  return metric_table[metric_place(name)];
 }
 
 const char* to_string(MetricKind kind) { return name_of(kinds, kind); }

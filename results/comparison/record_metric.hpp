@@ -30,8 +30,8 @@ struct RecordMetric {
 std::span<const RecordMetric> record_metrics();
 /// The place of a metric in record_metrics(); the name is one of them.
 std::size_t metric_place(std::string_view name);
-/// Those that runs are compared by, the headline first.
-std::span<const RecordMetric* const> compared_metrics();
+/// The names of those that runs are compared by, the headline first.
+std::span<const char* const> compared_metrics();
 /// Finds one of those. Throws UserError that names the nearest one.
 const RecordMetric& compared_metric(const std::string& name);
 

@@ -151,15 +151,14 @@ RunComparison compare_runs(const RunPairs& runs, double margin) {
   comparison.runs_b = runs.head.runs.size();
   comparison.name_a = runs.base.runs.front().run_id;
   comparison.name_b = runs.head.runs.front().run_id;
-  for (const RecordMetric* metric : compared_metrics()) {
-    auto one = compared(runs, *metric, margin);
+  for (const std::string name : compared_metrics()) {
+    auto one = compared(runs, compared_metric(name), margin);
     if (!one) continue;
-    const bool losses = metric->name == std::string("loss_fingerprint");
-    const std::string why = losses ? why_losses_may_differ(runs) : std::string();
+    const std::string why = name == "loss_fingerprint" ? why_losses_may_differ(runs) : "";
     if (why.empty()) {
       comparison.metrics.push_back(std::move(*one));
     } else {
-      comparison.skipped.push_back({metric->name, why});
+      comparison.skipped.push_back({name, why});
     }
   }
   for (const MetricComparison& one : comparison.metrics) {

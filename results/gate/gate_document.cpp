@@ -54,12 +54,12 @@ std::string count_text(const GateReport& report) {
 /// The amount of evidence in the unit of the order in which the runs ran.
 std::string runs_text(const GateReport& report) {
   if (report.order == RunOrder::apart) {
-    return counted(report.blocks, "run") + " of each, not interleaved";
+    return plural(report.blocks, "run") + " of each, not interleaved";
   }
   if (report.order == RunOrder::lockstep) {
-    return counted(report.blocks, "pair") + " of processes in lockstep";
+    return plural(report.blocks, "pair") + " of processes in lockstep";
   }
-  return counted(report.blocks, "block") + " of base, head, head, base";
+  return plural(report.blocks, "block") + " of base, head, head, base";
 }
 
 /// The noise is the widest half width of the control, as a percentage of the value.
@@ -115,11 +115,11 @@ Datum verdict_of(const GatedMetric& gated) {
       .judged(tones[static_cast<std::size_t>(gated.verdict)]);
 }
 
-using Rows = std::vector<const GatedMetric*>;
+using GatedRows = std::vector<const GatedMetric*>;
 
 /// The metrics with these verdicts, one verdict after another.
-Rows rows_with(const GateReport& report, std::initializer_list<GateVerdict> verdicts) {
-  Rows rows;
+GatedRows rows_with(const GateReport& report, std::initializer_list<GateVerdict> verdicts) {
+  GatedRows rows;
   for (const GateVerdict verdict : verdicts) {
     for (const GatedMetric& gated : report.metrics) {
       if (gated.verdict == verdict) rows.push_back(&gated);
@@ -129,7 +129,7 @@ Rows rows_with(const GateReport& report, std::initializer_list<GateVerdict> verd
 }
 
 /// Worse rows come first, then undecided and better ones.
-Rows rows_that_matter(const GateReport& report) {
+GatedRows rows_that_matter(const GateReport& report) {
   return rows_with(report,
                    {GateVerdict::regression, GateVerdict::inconclusive, GateVerdict::improved});
 }
@@ -148,7 +148,7 @@ std::vector<std::string> gate_remarks(const GateReport& report) {
     remarks.push_back(fmt::format(
         "lockstep: {} quads of turns of {}; fresh processes of one program differ by {:.2f} "
         "% (standard deviation); a program that stood still used {:.2f} % of a core",
-        facts.quads, counted(facts.steps_per_turn, "step"), 100 * facts.process_spread,
+        facts.quads, plural(facts.steps_per_turn, "step"), 100 * facts.process_spread,
         100 * facts.idle_cpu_share));
   }
   for (const std::string& note : report.notes) remarks.push_back(note);
@@ -158,7 +158,7 @@ std::vector<std::string> gate_remarks(const GateReport& report) {
 // ---------------------------------------------------------------- tables
 
 /// The metrics in this order, with the columns that people or programs read.
-Table gated_table(const GateReport& report, const Rows& rows, Audience audience) {
+Table gated_table(const GateReport& report, const GatedRows& rows, Audience audience) {
   using enum Audience;
   Table table{"metrics",
               "",
@@ -325,7 +325,7 @@ Document gate_document(const GateReport& report) {
     document.data("verdict", "verdict", Unit::none, to_string(report.verdict));
   }
   add_facts(document, report);
-  Rows all;
+  GatedRows all;
   for (const GatedMetric& gated : report.metrics) all.push_back(&gated);
   document.table(gated_table(report, all, Audience::programs));
   auto rows = rows_that_matter(report);

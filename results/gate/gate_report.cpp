@@ -78,7 +78,7 @@ class GateJudge {
   GateJudge(const RunPairs& runs, const GateRules& rules) : runs_(runs), rules_(rules) {}
 
   GateReport report() {
-    for (const RecordMetric* metric : compared_metrics()) add(*metric);
+    for (const char* name : compared_metrics()) add(compared_metric(name));
     if (report_.metrics.empty()) {
       throw Error(ErrorKind::environment, {{"there is nothing to gate", nothing_to_gate(), ""}});
     }
@@ -115,7 +115,7 @@ class GateJudge {
     // All statistical metrics of one pair come from the same turns, so judging each would ask one
     // question several times and cost evidence for nothing.
     if (runs_.order == RunOrder::lockstep && metric.kind == MetricKind::statistical &&
-        name != compared_metrics().front()->name) {
+        name != compared_metrics().front()) {
       return skip(name, "throughput stands for it: both are of the same turns");
     }
     const auto base = values_of(runs_.base, metric), head = values_of(runs_.head, metric);

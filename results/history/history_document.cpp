@@ -39,8 +39,8 @@ Table points_table(const HistorySeries& series, const RecordMetric& metric) {
   using enum Audience;
   constexpr std::size_t shown_commit = 18;
   Table table{"",
-              fmt::format("{}: {}, {}", series.label, counted(series.points.size(), "run"),
-                          counted(series.changes.size(), "change")),
+              fmt::format("{}: {}, {}", series.label, plural(series.points.size(), "run"),
+                          plural(series.changes.size(), "change")),
               {{"", "#", Unit::count, people},
                {"run_id", "run", Unit::none, programs},
                {"created_utc", "date", Unit::none},

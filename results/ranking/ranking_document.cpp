@@ -18,7 +18,7 @@
 namespace heteroperf {
 namespace {
 
-constexpr const char* style =
+constexpr const char* page_style =
     "body{font:15px sans-serif;margin:2em;color:#222;background:#fff}"
     "table{border-collapse:collapse}th,td{border:1px solid #bbb;padding:.3em .6em}"
     "td.n{text-align:right}div{overflow-x:auto}"
@@ -207,7 +207,7 @@ std::string runs_text(const RankEntry& entry) {
 std::string scale_text(const RankEntry& entry) {
   const std::string text = joined(entry.run->devices, " + ", [](const DeviceShare& share) {
     return fmt::format("{} x {} of {}", share.count, share.device_class,
-                       counted(share.threads, "thread"));
+                       plural(share.threads, "thread"));
   });
   return text + gpus_beside_classes(*entry.run);
 }
@@ -333,7 +333,7 @@ std::string html_of(const RankingReport& ranking) {
       "<style>{}</style></head><body>\n<h1>HeteroPerf ranking</h1>\n<p>By {}. Entries that share a "
       "rank do not differ significantly; of single runs only differences beyond {:.0f} % count, as "
       "runs differ by more than one of them shows.</p>\n",
-      style, to_string(ranking.key), 100 * single_run_noise);
+      page_style, to_string(ranking.key), 100 * single_run_noise);
   for (const RankList& list : ranking.lists) {
     Table table = empty_entries();
     for (const RankEntry& entry : list.entries) add_entry(list, entry, table);

@@ -88,7 +88,7 @@ void add_status(const ReportRun& run, std::vector<ReportNotice>& notices) {
   if (run.journal.last<StopEvent>() == nullptr) {
     notices.push_back(
         {NoticeLevel::bad, fmt::format("The run did not end: {}. This is what it left in {}.",
-                                       summary.reason, counted(summary.total_steps, "step"))});
+                                       summary.reason, plural(summary.total_steps, "step"))});
   } else if (summary.status != RunStatus::complete) {
     const char* what =
         summary.status == RunStatus::failed ? "The run failed" : "The run is partial";

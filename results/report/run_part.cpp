@@ -24,7 +24,7 @@ std::string workload_text(const ReportRun& run) {
     text = fmt::format("{} {} {}", workload->name, workload->size, workload->precision);
   }
   if (scale != nullptr) {
-    text += fmt::format("{}{} over {}", text.empty() ? "" : ", ", counted(scale->ranks, "rank"),
+    text += fmt::format("{}{} over {}", text.empty() ? "" : ", ", plural(scale->ranks, "rank"),
                         scale->transport);
   }
   return text;

@@ -217,7 +217,7 @@ ReportChart trend_chart(const HistorySeries& series, const RunHistory& history,
          true});
   }
   chart.description = fmt::format("{} runs, {} of level.", series.points.size(),
-                                  counted(series.changes.size(), "lasting change"));
+                                  plural(series.changes.size(), "lasting change"));
   chart.note =
       "The bar about a run is its own 95 % interval. The scale shows at least 5 % about the "
       "median.";

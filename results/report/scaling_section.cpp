@@ -75,12 +75,11 @@ std::optional<std::string> fixed_work(const RunDigest& run, ScalingKind kind) {
   return fmt::format("{} samples a step and rank", *run.samples_per_step / run.ranks);
 }
 
-/// The one degree of a plan that grows with the ranks of a curve.
-enum class GrowingDegree { pipeline, tensor, data };
-
-/// Degrees, in the order of the enum, and schedule of a plan.
+/// Degrees of pipeline, tensor and data parallelism, and schedule of a plan. One degree, by its
+/// place, grows with the ranks of a curve.
+constexpr std::size_t degree_count = 3, data_degree = 2;
 struct PlanShape {
-  std::array<std::string, 3> degrees;
+  std::array<std::string, degree_count> degrees;
   std::string schedule;
 };
 
@@ -103,11 +102,10 @@ std::optional<PlanShape> plan_shape(const RunDigest& run) {
 
 /// The degrees that stay, "pp 2 x tp 1"; nothing where the plan cannot be part of such a curve.
 std::optional<std::string> fixed_degrees(const std::optional<PlanShape>& shape,
-                                         GrowingDegree growing) {
-  if (!shape) return growing == GrowingDegree::data ? std::optional<std::string>("") : std::nullopt;
+                                         std::size_t growing) {
+  if (!shape) return growing == data_degree ? std::optional<std::string>("") : std::nullopt;
   auto fixed = shape->degrees;
-  const auto end =
-      std::remove(fixed.begin(), fixed.end(), shape->degrees[static_cast<std::size_t>(growing)]);
+  const auto end = std::remove(fixed.begin(), fixed.end(), shape->degrees[growing]);
   return fmt::format("{}", fmt::join(fixed.begin(), end, " x "));
 }
 
@@ -137,7 +135,7 @@ using Families = std::map<std::pair<std::string, FamilyTraits>, ScalingFamily>;
 
 /// Does nothing for a run that cannot be part of such a curve. The label is for the reader, the
 /// traits tell families of one label apart.
-void add_to_families(const RunDigest& run, ScalingKind kind, GrowingDegree growing,
+void add_to_families(const RunDigest& run, ScalingKind kind, std::size_t growing,
                      Families& families) {
   const std::optional<PlanShape> shape = plan_shape(run);
   const auto work = fixed_work(run, kind);
@@ -162,8 +160,7 @@ Families all_families_of(const RunSet& runs) {
   for (const RunDigest& run : runs.runs) {
     if (!rate_of(run) || run.severity == "invalid") continue;
     for (const ScalingKind kind : {ScalingKind::strong, ScalingKind::weak}) {
-      for (const GrowingDegree growing :
-           {GrowingDegree::data, GrowingDegree::pipeline, GrowingDegree::tensor}) {
+      for (std::size_t growing = 0; growing < degree_count; ++growing) {
         add_to_families(run, kind, growing, families);
       }
     }

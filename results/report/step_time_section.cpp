@@ -80,7 +80,7 @@ void fill_bins(const std::vector<double>& sorted, ReportChart& chart) {
     chart.categories.push_back(fmt::format("{:.{}f}–{:.{}f}", from, digits, from + width, digits));
   }
   chart.series.push_back(std::move(counts));
-  chart.note = counted(bins, "bin") + ", width by Freedman and Diaconis.";
+  chart.note = plural(bins, "bin") + ", width by Freedman and Diaconis.";
   if (beyond > 0) {
     chart.note += fmt::format(" The last one also holds {} longer steps, up to {:.4g} s.", beyond,
                               sorted.back());

@@ -117,7 +117,7 @@ std::string crowding_text(const RunDigest& run) {
   std::uint64_t threads = 0;
   for (const DeviceShare& share : run.devices) threads += share.count * share.threads;
   if (threads <= run.cores) return "";
-  return fmt::format("{} threads on {}", threads, counted(run.cores, "CPU"));
+  return fmt::format("{} threads on {}", threads, plural(run.cores, "CPU"));
 }
 
 }  // namespace heteroperf

@@ -64,7 +64,7 @@ bool is_useful(const Interval& interval) {
 }
 
 std::string useless_interval(std::size_t runs) {
-  return counted(runs, "run") + ": no useful interval";
+  return plural(runs, "run") + ": no useful interval";
 }
 
 /// The interval has the prefix of its value, which stands in front of it once.

@@ -46,7 +46,7 @@ std::string percent_with_interval(double fraction, const std::optional<Interval>
 
 /// "1 run", "2 runs".
 template <class Count>
-std::string counted(Count count, const char* noun) {
+std::string plural(Count count, const char* noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
