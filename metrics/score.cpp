@@ -25,6 +25,10 @@ OpsPerSecond suite_ops_per_second(std::span<const WindowTotal> totals) {
   return ops_per_second(sum);
 }
 
+std::optional<double> heterogeneous_speed_ratio(double mix, double sum_of_classes) {
+  return sum_of_classes > 0 ? std::optional(mix / sum_of_classes) : std::nullopt;
+}
+
 std::optional<OpsPerSecond> regulated_score(OpsPerSecond ops, double error_rate) {
   HETEROPERF_EXPECT(error_rate >= 0 && error_rate <= 1);
   if (error_rate == 0) return std::nullopt;

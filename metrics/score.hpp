@@ -27,6 +27,10 @@ OpsPerSecond suite_ops_per_second(std::span<const WindowTotal> totals);
 /// is none when no sample was wrong, as −ln 0 is no number.
 std::optional<OpsPerSecond> regulated_score(OpsPerSecond ops, double error_rate);
 
+/// Returns the heterogeneous speed ratio (HSR): the throughput of a mix of device classes over the
+/// sum of the throughputs of each class alone. There is none where no class has any.
+std::optional<double> heterogeneous_speed_ratio(double mix, double sum_of_classes);
+
 /// After this many wrong answers an error rate is known to 10 %: its relative standard error is at
 /// most 1 / √wrong.
 inline constexpr std::uint64_t enough_wrong_answers = 100;

@@ -18,6 +18,7 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/log_ratio.hpp"
+#include "metrics/score.hpp"
 #include "metrics/statistics.hpp"
 #include "results/text/number_text.hpp"
 
@@ -210,7 +211,7 @@ HeteroRatio hetero_ratio(const RunSet& mix, const std::vector<RunSet>& alone) {
                        [](const auto& a, const auto& b) { return a.throughput < b.throughput; });
   ratio.best_class = best->device_class;
   ratio.gain = ratio.mix.throughput / best->throughput;
-  ratio.hsr = ratio.mix.throughput / ratio.ideal_sum;
+  ratio.hsr = *heterogeneous_speed_ratio(ratio.mix.throughput, ratio.ideal_sum);
   ratio.hsr_ci95 = interval_of(ratio);
   if (!ratio.hsr_ci95) ratio.notes.push_back("an interval needs at least 2 runs of every side");
   return ratio;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "metrics/score.hpp"
 #include "results/journal/journal.hpp"
 
 namespace heteroperf {
@@ -54,7 +55,7 @@ struct HeteroFigures {
   double ideal_sum = 0;    ///< Σ of the classes alone
   double best_single = 0;  ///< by the best class alone
   std::string best_class;
-  double hsr() const { return mix / ideal_sum; }
+  double hsr() const { return heterogeneous_speed_ratio(mix, ideal_sum).value_or(0); }
   double gain() const { return mix / best_single; }
 };
 struct ClassThroughput {

@@ -18,22 +18,10 @@
 namespace heteroperf {
 namespace {
 
-/// Everything from the first step's start to the last one's end; empty without steps.
-std::optional<TimeWindow> all_steps(const std::vector<const StepEvent*>& steps) {
-  if (steps.empty()) return std::nullopt;
-  TimeWindow window{steps.front()->t_start_ns, steps.front()->t_end_ns};
-  for (const StepEvent* step : steps) {
-    window.start_ns = std::min(window.start_ns, step->t_start_ns);
-    window.end_ns = std::max(window.end_ns, step->t_end_ns);
-  }
-  if (window.end_ns <= window.start_ns) return std::nullopt;
-  return window;
-}
-
 /// Shades the time before the window and, where steps follow it, the time after.
 void shade_warmup(const ReportRun& run, ReportChart& chart) {
   const auto& window = run.summary.window;
-  const auto steps = all_steps(run.journal.all<StepEvent>());
+  const auto steps = all_steps(run.journal);
   if (!window || !steps) return;
   const double begin = since_start_s(run.journal, steps->start_ns);
   chart.bands.push_back({begin, since_start_s(run.journal, window->start_ns), "warm-up"});
@@ -69,7 +57,7 @@ ChartSeries rate_series(const ReportRun& run, const std::vector<const StepEvent*
 
 std::optional<ReportChart> ops_chart(const ReportRun& run, const std::string& id) {
   const auto steps = run.journal.all<StepEvent>();
-  const auto window = all_steps(steps);
+  const auto window = all_steps(run.journal);
   if (!window) return std::nullopt;
   const std::size_t count = span_count(steps.size());
   ReportChart chart{id + "ops",
@@ -182,6 +170,17 @@ std::optional<ReportChart> trials_chart(const ReportRun& run, const std::string&
 
 double since_start_s(const Journal& journal, std::int64_t t_ns) {
   return static_cast<double>(t_ns - journal.lines.front().t_ns) * nanosecond;
+}
+
+std::optional<TimeWindow> all_steps(const Journal& journal) {
+  const auto steps = journal.all<StepEvent>();
+  if (steps.empty()) return std::nullopt;
+  TimeWindow window{steps.front()->t_start_ns, steps.front()->t_end_ns};
+  for (const StepEvent* step : steps) {
+    window.start_ns = std::min(window.start_ns, step->t_start_ns);
+    window.end_ns = std::max(window.end_ns, step->t_end_ns);
+  }
+  return window.end_ns > window.start_ns ? std::optional(window) : std::nullopt;
 }
 
 ReportSection progress_section(const ReportRun& run, const std::string& id) {

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
+#include "metrics/rate.hpp"
 #include "results/report/report_page.hpp"
 #include "results/report/report_run.hpp"
 
@@ -40,5 +42,7 @@ ReportPart run_part(const ReportRun& run, const std::string& id);
 
 /// Seconds from the journal's first line.
 double since_start_s(const Journal& journal, std::int64_t t_ns);
+/// Everything from the first step's start to the last one's end; nothing without steps.
+std::optional<TimeWindow> all_steps(const Journal& journal);
 
 }  // namespace heteroperf

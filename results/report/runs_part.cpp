@@ -27,15 +27,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A value with a decimal prefix, or an empty cell.
-std::string quantity(const std::optional<double>& value, const std::string& unit) {
-  return value ? with_prefix(*value, unit) : std::string();
-}
-
-std::string percent(const std::optional<double>& share) {
-  return share ? fmt::format("{:.1f} %", 100 * *share) : std::string();
-}
-
 /// All runs by date; runs that could not be read are notices above the table.
 ReportSection list_section(const RunSet& runs) {
   ReportSection section{"Runs"};
@@ -46,18 +37,20 @@ ReportSection list_section(const RunSet& runs) {
   table.rows_on_paper = printed_runs;
   for (const RunDigest& run : runs.runs) {
     const auto ops_ci95 = run.ci95("ops_per_second");
-    const auto quality = run.number("quality");
-    table.rows.push_back(
-        {run.run_id, run.created_utc,
-         fmt::format("{} {} {}", run.workload, run.size, run.precision),
-         fmt::format("{}", run.ranks), devices_text(run, "×") + (run.emulated ? " (emulated)" : ""),
-         run.status, run.severity + (run.rankable ? "" : ", not rankable"),
-         quantity(run.number("ops_per_second"), operations_unit),
-         ops_ci95 ? with_prefix(ops_ci95->low, operations_unit) : "",
-         ops_ci95 ? with_prefix(ops_ci95->high, operations_unit) : "",
-         quantity(run.number("throughput"), run.unit), number_cell(run.number("step_time_s")),
-         quality ? fmt::format("{} {:.4g}", run.quality_name, *quality) : "",
-         run.emulated ? "" : percent(run.number("utilization"))});
+    const auto quality = run.number("quality"), throughput = run.number("throughput");
+    const auto ops_text = [](const Datum& value) {
+      return value_text(value, Unit::operations_per_second);
+    };
+    table.add({run.run_id, run.created_utc,
+               fmt::format("{} {} {}", run.workload, run.size, run.precision), run.ranks,
+               devices_text(run, "×") + (run.emulated ? " (emulated)" : ""), run.status,
+               run.severity + (run.rankable ? "" : ", not rankable"),
+               ops_text(run.number("ops_per_second")), ops_ci95 ? ops_text(ops_ci95->low) : "",
+               ops_ci95 ? ops_text(ops_ci95->high) : "",
+               throughput ? with_prefix(*throughput, run.unit) : "",
+               number_cell(run.number("step_time_s")),
+               quality ? fmt::format("{} {:.4g}", run.quality_name, *quality) : "",
+               run.emulated ? "" : value_text(run.number("utilization"), Unit::fraction)});
   }
   section.tables.push_back(std::move(table));
   for (const SkippedEntry& skipped : runs.skipped) {

@@ -203,39 +203,15 @@ void fill_ranks(const ReportRun& run, const Events& events, const std::string& i
   section.tables.push_back(slowness_table(std::move(slowness)));
 }
 
-/// Adds to each part of the time the share of it that the step covers. `zero_ns` is the start of
-/// the first part and `width_ns` the length of each.
-void add_busy(const StepEvent& step, std::int64_t zero_ns, double width_ns,
-              std::vector<double>& busy) {
-  const auto index = [&](std::int64_t t_ns) {
-    const double at = static_cast<double>(t_ns - zero_ns) / width_ns;
-    return std::clamp<std::size_t>(at > 0 ? static_cast<std::size_t>(at) : 0, 0, busy.size() - 1);
-  };
-  for (std::size_t i = index(step.t_start_ns); i <= index(step.t_end_ns); ++i) {
-    const double from =
-        std::max(static_cast<double>(step.t_start_ns - zero_ns), width_ns * static_cast<double>(i));
-    const double to = std::min(static_cast<double>(step.t_end_ns - zero_ns),
-                               width_ns * static_cast<double>(i + 1));
-    if (to > from) busy[i] += (to - from) / width_ns;
-  }
-}
-
 /// The waits in a search, whose groups train different models.
 void fill_groups(const ReportRun& run, const std::string& id, ReportSection& section) {
   constexpr std::size_t parts = 100;
-  const auto steps = run.journal.all<StepEvent>();
-  std::int64_t begin_ns = steps.front()->t_start_ns, end_ns = steps.front()->t_end_ns;
-  for (const StepEvent* step : steps) {
-    begin_ns = std::min(begin_ns, step->t_start_ns);
-    end_ns = std::max(end_ns, step->t_end_ns);
-  }
-  const double width_ns = static_cast<double>(end_ns - begin_ns) / parts;
-  if (!(width_ns > 0)) return;
-  std::map<std::int32_t, std::vector<double>> busy;
-  for (const StepEvent* step : steps) {
-    auto& own = busy[step->group];
-    own.resize(parts);
-    add_busy(*step, begin_ns, width_ns, own);
+  const auto window = all_steps(run.journal);
+  if (!window) return;
+  std::map<std::int32_t, std::vector<StepWork>> groups;
+  for (const StepEvent* step : run.journal.all<StepEvent>()) {
+    const double seconds = static_cast<double>(step->t_end_ns - step->t_start_ns) * nanosecond;
+    if (seconds > 0) groups[step->group].push_back({step->t_start_ns, step->t_end_ns, seconds});
   }
   ReportChart chart{id + "groups",
                     "Groups of ranks: share of the time spent in steps",
@@ -244,15 +220,19 @@ void fill_groups(const ReportRun& run, const std::string& id, ReportSection& sec
                     {"share of the time spent in steps"}};
   chart.colours = {0, 1};
   chart.tone = GridTone::good;
-  const double zero_s = since_start_s(run.journal, begin_ns);
+  const double zero_s = since_start_s(run.journal, window->start_ns);
+  const double width_s = window->seconds() / parts;
   for (std::size_t i = 0; i <= parts; ++i) {
-    chart.edges.push_back(zero_s + static_cast<double>(i) * width_ns * nanosecond);
+    chart.edges.push_back(zero_s + static_cast<double>(i) * width_s);
   }
-  for (auto& [group, shares] : busy) {
-    chart.series.push_back({fmt::format("group {}", group), SeriesMark::line, {}, shares});
+  for (const auto& [group, steps] : groups) {
+    std::vector<double> shares = sub_window_amounts(steps, *window, parts);
+    for (double& share : shares) share /= width_s;
+    chart.series.push_back(
+        {fmt::format("group {}", group), SeriesMark::line, {}, std::move(shares)});
   }
   chart.description = fmt::format(
-      "{} groups. Where a cell is pale the group evaluated, or waited for a trial.", busy.size());
+      "{} groups. Where a cell is pale the group evaluated, or waited for a trial.", groups.size());
   section.charts.push_back(std::move(chart));
 }
 

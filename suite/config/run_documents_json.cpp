@@ -51,10 +51,8 @@ std::string search_plan_text(int ranks, int groups) {
     for (int rank = group * each; rank < (group + 1) * each; ++rank) members.push_back(rank);
     list.push_back({{"ranks", std::move(members)}});
   }
-  const Json plan{{"_format", "heteroperf-search-plan"},
-                  {"_version", 1},
-                  {"groups", std::move(list)},
-                  {"within_a_group", "data-parallel"}};
+  Json plan = new_document("heteroperf-search-plan");
+  plan.update({{"groups", std::move(list)}, {"within_a_group", "data-parallel"}});
   return plan.dump();
 }
 

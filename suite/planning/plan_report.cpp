@@ -14,6 +14,7 @@
 
 #include "metrics/base/id.hpp"
 #include "metrics/base/quantity.hpp"
+#include "metrics/score.hpp"
 #include "results/text/number_text.hpp"
 
 namespace heteroperf {
@@ -197,8 +198,7 @@ std::optional<double> PlanReport::hsr() const {
   for (const ClassAlone& side : alone) {
     if (side.plan) sum += static_cast<double>(side.plan->samples_per_step()) / side.step_time_s;
   }
-  if (sum == 0) return std::nullopt;
-  return throughput() / sum;
+  return heterogeneous_speed_ratio(throughput(), sum);
 }
 
 std::string plan_report_table(const PlanReport& report) {

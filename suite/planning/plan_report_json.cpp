@@ -11,6 +11,7 @@
 
 #include "metrics/base/strict_json.hpp"
 #include "metrics/base/text_file.hpp"
+#include "metrics/score.hpp"
 #include "results/verify/claim_checks_json.hpp"
 #include "runners/cluster/cluster.hpp"
 #include "runners/plan/plan_cluster.hpp"
@@ -234,7 +235,9 @@ void check_comparison(const Json& file, const PlanCertificate& mix, const Claime
     checks.claim(file, path + "/throughput", prediction.throughput);
     sum += prediction.throughput;
   }
-  if (sum > 0) checks.claim(file, "/predicted/hsr", mix.prediction.throughput / sum);
+  if (const auto hsr = heterogeneous_speed_ratio(mix.prediction.throughput, sum)) {
+    checks.claim(file, "/predicted/hsr", *hsr);
+  }
 }
 
 }  // namespace

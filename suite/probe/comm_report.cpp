@@ -224,11 +224,10 @@ std::string comm_row(const CommReport& report, CommForm form) {
 
 std::string comm_json_text(const CommReport& report) {
   const CaseShape& shape = report.request.shape;
-  Json json{{"_format", "heteroperf-comm"},
-            {"_version", 1},
-            {"status", report.status()},
-            {"collective", to_string(shape.collective)},
-            {"type", to_string(shape.type)}};
+  Json json = new_document("heteroperf-comm");
+  json.update({{"status", report.status()},
+               {"collective", to_string(shape.collective)},
+               {"type", to_string(shape.type)}});
   // Before all sizes are measured a verdict could still change.
   if (report.ended) {
     const CommReport::Verdict verdict = report.verdict();

@@ -23,6 +23,11 @@ TEST(Score, SuiteIsTotalOverTotal) {
   EXPECT_THROW(suite_ops_per_second({}), Error);
 }
 
+TEST(Score, SpeedRatioIsAgainstTheSumOfTheClasses) {
+  EXPECT_EQ(heterogeneous_speed_ratio(9, 4 + 8), 0.75);
+  EXPECT_FALSE(heterogeneous_speed_ratio(9, 0).has_value());
+}
+
 // The factors that AIPerf's own tables use.
 TEST(Score, RegulatedFactors) {
   const OpsPerSecond one(1);

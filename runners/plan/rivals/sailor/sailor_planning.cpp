@@ -23,6 +23,7 @@
 #include <set>
 
 #include "metrics/base/error.hpp"
+#include "metrics/score.hpp"
 
 namespace heteroperf {
 namespace {
@@ -291,8 +292,7 @@ std::optional<double> SailorPlanReport::hsr() const {
   for (const ScoredPeer& place : alone) {
     if (!place.plan.stages.empty()) sum += 1 / seconds(place);
   }
-  if (sum == 0) return std::nullopt;
-  return 1 / seconds(chosen) / sum;
+  return heterogeneous_speed_ratio(1 / seconds(chosen), sum);
 }
 
 SailorPlanReport plan_sailor(const SailorPlanningRequest& request) {
