@@ -1,7 +1,5 @@
 #include "automl/trial_json.hpp"
 
-#include <fmt/format.h>
-
 #include <cmath>
 
 #include "metrics/base/strict_json.hpp"

@@ -8,7 +8,6 @@
 #include <cmath>
 #include <deque>
 #include <exception>
-#include <functional>
 #include <mutex>
 #include <set>
 #include <utility>

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "metrics/base/error.hpp"
-#include "metrics/statistics.hpp"
 
 namespace heteroperf {
 

@@ -120,17 +120,20 @@ class AiperfRules {
 
 PassOps forward_and_twice(Ops forward) { return {forward, 2 * forward}; }
 
+/// The matrix products of the forward pass; `mask` replaces the attention's own.
+Ops forward_products(const OperatorShape& shape, AttentionMask mask) {
+  return std::visit(Match{[](const GemmShape& s) { return gemm_ops(s); },
+                          [](const Conv2dShape& s) { return conv2d_ops(s); },
+                          [mask](const AttentionShape& s) {
+                            return 2 * attention_product_ops(with_mask(s, mask));
+                          },
+                          [](const auto&) { return Ops(); }},
+                    shape);
+}
+
 /// Multiply-adds of the forward pass: half of the operations, attention taken as full.
 PassOps mac_ops(const OperatorShape& shape) {
-  const Ops twice =
-      std::visit(Match{[](const GemmShape& s) { return gemm_ops(s); },
-                       [](const Conv2dShape& s) { return conv2d_ops(s); },
-                       [](const AttentionShape& s) {
-                         return 2 * attention_product_ops(with_mask(s, AttentionMask::full));
-                       },
-                       [](const auto&) { return Ops(); }},
-                 shape);
-  return {twice / 2, std::nullopt};
+  return {forward_products(shape, AttentionMask::full) / 2, std::nullopt};
 }
 
 /// PaLM's 6N + 12LHQT per token: a third in the forward pass, two thirds in the backward pass.
@@ -146,14 +149,7 @@ PassOps palm_ops(const OperatorUse& use) {
 /// Megatron-LM's counts: every matrix product of the forward pass three times.
 PassOps megatron_ops(const OperatorUse& use, AttentionMask mask) {
   if (!use.tokens) return {};
-  const Ops forward = std::visit(Match{[](const GemmShape& s) { return gemm_ops(s); },
-                                       [](const Conv2dShape& s) { return conv2d_ops(s); },
-                                       [mask](const AttentionShape& s) {
-                                         return 2 * attention_product_ops(with_mask(s, mask));
-                                       },
-                                       [](const auto&) { return Ops(); }},
-                                 use.shape);
-  return forward_and_twice(forward);
+  return forward_and_twice(forward_products(use.shape, mask));
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "metrics/base/error.hpp"
-#include "metrics/rate.hpp"
 #include "metrics/statistics.hpp"
 
 // `run --until 1%` looks at the rate's interval at doubling numbers of steps and ends once it is

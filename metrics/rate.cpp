@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <vector>
 
 #include "metrics/base/error.hpp"
-#include "metrics/statistics.hpp"
 
 // The rate of a window is exact; its interval has to be estimated, because neighbouring steps are
 // correlated (caches, clocks, other processes). So the window is cut into equal *sub-windows*, and
@@ -155,7 +153,6 @@ std::optional<Interval> rate_interval_in_blocks(std::span<const StepWork> steps,
 namespace {
 
 using Durations = std::span<const std::int64_t>;
-__extension__ using Wide = __int128;
 
 // These are squared one-sided critical values of the normal distribution, in 1/10000.
 constexpr Wide squared_5_percent = 27055;

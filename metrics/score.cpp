@@ -5,7 +5,6 @@
 #include <tuple>
 
 #include "metrics/base/error.hpp"
-#include "metrics/statistics.hpp"
 
 namespace heteroperf {
 

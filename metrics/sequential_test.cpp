@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/random.hpp"

@@ -5,7 +5,6 @@
 #include <array>
 #include <cctype>
 #include <charconv>
-#include <cstdint>
 
 namespace heteroperf {
 namespace {

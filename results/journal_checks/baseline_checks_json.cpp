@@ -6,7 +6,6 @@
 // then it tells a prediction at most. The runs themselves are verified elsewhere, as whole runs.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <set>
 
 #include "metrics/base/error.hpp"

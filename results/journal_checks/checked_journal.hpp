@@ -2,11 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "results/journal_checks/line_check.hpp"
 #include "results/journal_checks/run_outline.hpp"

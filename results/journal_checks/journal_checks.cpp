@@ -12,10 +12,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
-#include <optional>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "results/journal_checks/checked_journal.hpp"
 

@@ -14,7 +14,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "metrics/rate.hpp"
 #include "results/journal_checks/checked_journal.hpp"
@@ -53,18 +52,9 @@ std::uint64_t warmup_asked(const CheckedJournal& run) {
 
 /// A group may finish from its warm-up, where the search ends before the group measures.
 bool follows_in_group(const Progress& before, Phase next) {
-  switch (next) {
-    case Phase::warmup:
-      return !before.phase;
-    case Phase::measure:
-      return before.phase == Phase::warmup;
-    case Phase::finish:
-      return before.trains();
-    case Phase::setup:
-    case Phase::evaluate:
-      return false;
-  }
-  return false;
+  return (next == Phase::warmup && !before.phase) ||
+         (next == Phase::measure && before.phase == Phase::warmup) ||
+         (next == Phase::finish && before.trains());
 }
 
 /// The search as a whole only has its set-up and the evaluation of its best trial; everything
@@ -76,20 +66,12 @@ bool follows_in_search(const Progress& before, Phase next) {
 
 /// `closed`: the first rank has said what its training came to, as it does after `finish`.
 bool follows_in_training(const Progress& before, Phase next, bool closed) {
-  switch (next) {
-    case Phase::setup:
-      return !before.phase;
-    case Phase::warmup:
-      return before.phase == Phase::setup;
-    case Phase::measure:
-      return before.phase == Phase::warmup;
-    case Phase::finish:
-      return before.trains() && !closed;
-    case Phase::evaluate:
-      return before.measured &&
-             (before.phase == Phase::finish || (before.phase == Phase::measure && closed));
-  }
-  return false;
+  return (next == Phase::setup && !before.phase) ||
+         (next == Phase::warmup && before.phase == Phase::setup) ||
+         (next == Phase::measure && before.phase == Phase::warmup) ||
+         (next == Phase::finish && before.trains() && !closed) ||
+         (next == Phase::evaluate && before.measured &&
+          (before.phase == Phase::finish || (before.phase == Phase::measure && closed)));
 }
 
 /// Takes the lines of a journal in their order and keeps the progress that they lead to. Only

@@ -9,8 +9,6 @@
 // faults.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <map>
 #include <utility>
 
 #include "metrics/base/strict_json.hpp"

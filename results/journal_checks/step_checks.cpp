@@ -13,7 +13,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "metrics/base/quantity.hpp"
 #include "metrics/precision_goal.hpp"

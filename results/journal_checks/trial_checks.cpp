@@ -40,19 +40,11 @@ std::string found_text(const TrialEvent& trial) {
 /// True where a trial in this state can be at its rung: it starts at 0, a completed one is at the
 /// last, and one that was stopped has come through a segment at least.
 bool fits_rung(const TrialEvent& trial, std::uint64_t rungs) {
-  switch (trial.state) {
-    case TrialStatus::running:
-      return trial.rung == 0 && trial.steps == 0 && trial.ops == Ops() && !trial.t_end_ns;
-    case TrialStatus::completed:
-      return trial.rung == rungs;
-    case TrialStatus::stopped:
-      return trial.rung >= 1 && trial.rung < rungs;
-    case TrialStatus::diverged:
-    case TrialStatus::failed:
-    case TrialStatus::truncated:
-      return trial.rung < rungs;
+  if (trial.state == TrialStatus::running) {
+    return trial.rung == 0 && trial.steps == 0 && trial.ops == Ops() && !trial.t_end_ns;
   }
-  return false;
+  if (trial.state == TrialStatus::completed) return trial.rung == rungs;
+  return trial.rung < rungs && (trial.rung >= 1 || trial.state != TrialStatus::stopped);
 }
 
 /// The trial that a search evaluates in the end: as good as any where its last segment ended with

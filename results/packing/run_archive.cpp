@@ -85,10 +85,8 @@ class TarWriter {
   void check(int result) const {
     if (result == ARCHIVE_OK) return;
     const char* words = archive_error_string(archive_.get());
-    refuse(words == nullptr ? "" : words);
-  }
-  [[noreturn]] void refuse(const std::string& why) const {
-    throw SystemError("cannot write " + target_.string(), why, "", ErrorKind::environment);
+    throw SystemError("cannot write " + target_.string(), words == nullptr ? "" : words, "",
+                      ErrorKind::environment);
   }
 
   fs::path target_;

@@ -5,12 +5,10 @@
 // ever null.
 #include "results/record/plan_sections_json.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <tuple>
 
 #include "results/record/stored_document_json.hpp"
 

@@ -6,7 +6,6 @@
 #include "results/record/plan_summary.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 
 namespace heteroperf {

@@ -4,7 +4,6 @@
 // depend on the time, the machine or a locale. A value that does not exist is left out, never null
 // or NaN; operation counts are decimal strings, since they exceed 2^53. An invalid run gets no
 // scores, so that none can be quoted.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -13,7 +13,6 @@
 
 #include "metrics/base/quantity.hpp"
 #include "metrics/score.hpp"
-#include "metrics/statistics.hpp"
 #include "results/journal/loss_fingerprint.hpp"
 #include "results/record/graph_book.hpp"
 

@@ -20,7 +20,6 @@
 #include <hdf5_hl.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <utility>
 #include <vector>

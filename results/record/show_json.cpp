@@ -10,7 +10,6 @@
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <vector>
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/quantity.hpp"

@@ -8,10 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <optional>
-#include <sstream>
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/strict_json.hpp"
@@ -231,9 +228,10 @@ Json validity_section(const std::vector<Part>& parts, const SuiteRules& rules) {
   return validity_json(validity, rankable, rules.ruleset);
 }
 
-/// Cuts a long line of a document, for a message.
-std::string shown_line(std::string line) {
+/// The line of a document that begins at `start`, cut for a message.
+std::string line_at(const std::string& text, std::size_t start) {
   constexpr std::size_t longest = 100;
+  std::string line = text.substr(start, text.find('\n', start) - start);
   line.erase(0, line.find_first_not_of(' '));
   if (line.ends_with(',')) line.pop_back();
   return line.empty() ? "absent" : line_text(line.substr(0, longest));
@@ -302,16 +300,11 @@ std::string suite_contradiction(const std::filesystem::path& folder) {
   const std::string given = build_suite_record(folder, stored.plan);
   if (said == given) return {};
   // The line of the first difference tells more than its byte.
-  std::istringstream said_lines(said), given_lines(given);
-  std::string said_line, given_line;
-  std::size_t number = 0;
-  do {
-    ++number;
-    if (!std::getline(said_lines, said_line)) said_line.clear();
-    if (!std::getline(given_lines, given_line)) given_line.clear();
-  } while (said_line == given_line && (said_lines || given_lines));
-  return fmt::format("line {} is {}, its runs give {}", number, shown_line(std::move(said_line)),
-                     shown_line(std::move(given_line)));
+  const auto end = std::mismatch(said.begin(), said.end(), given.begin(), given.end()).first;
+  const auto number = 1 + std::count(said.begin(), end, '\n');
+  const std::size_t start = std::string(said.begin(), end).rfind('\n') + 1;
+  return fmt::format("line {} is {}, its runs give {}", number, line_at(said, start),
+                     line_at(given, start));
 }
 
 /// A journal that names no suite could be of any run of that workload.
