@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "metrics/base/error.hpp"
 #include "metrics/statistics.hpp"
 
 // A history is a series whose level sometimes jumps. Optimal partitioning finds the segmentation
@@ -14,6 +13,10 @@
 
 namespace heteroperf {
 namespace {
+
+constexpr double largest_p = 0.0004;    // two-sided, of Student's t between neighbours
+constexpr double change_penalty = 2.5;  // price of a change point, in units of variance · ln n
+constexpr std::size_t persistence = 2;  // fewest points on either side of a change
 
 /// Prefix sums that give the sum of squares about the mean of any segment in O(1).
 class SegmentCosts {
@@ -60,12 +63,12 @@ double variance_between_neighbours(std::span<const double> values) {
 /// Returns where the segments of the cheapest partition begin, the first one included. best[end] is
 /// the least cost of the first `end` values, which a last segment [begin, end) completes.
 std::vector<std::size_t> best_partition(const SegmentCosts& costs, std::size_t count,
-                                        double penalty, std::size_t shortest) {
+                                        double penalty) {
   std::vector<double> best(count + 1, std::numeric_limits<double>::infinity());
   std::vector<std::size_t> last_begin(count + 1, 0);
   best[0] = -penalty;
-  for (std::size_t end = shortest; end <= count; ++end) {
-    for (std::size_t begin = 0; begin + shortest <= end; ++begin) {
+  for (std::size_t end = persistence; end <= count; ++end) {
+    for (std::size_t begin = 0; begin + persistence <= end; ++begin) {
       const double cost = best[begin] + costs.cost(begin, end) + penalty;
       if (cost < best[end]) best[end] = cost, last_begin[end] = begin;
     }
@@ -104,21 +107,19 @@ std::vector<ChangePoint> changes_between(const SegmentCosts& costs,
 
 }  // namespace
 
-std::vector<ChangePoint> find_change_points(std::span<const double> values,
-                                            const ChangePointRule& rule) {
-  HETEROPERF_EXPECT(rule.persistence >= 1);
+std::vector<ChangePoint> find_change_points(std::span<const double> values) {
   const std::size_t count = values.size();
-  if (count < std::max<std::size_t>(3, 2 * rule.persistence)) return {};
+  if (count < std::max<std::size_t>(3, 2 * persistence)) return {};
   const SegmentCosts costs(values);
   const double penalty =
-      rule.penalty * variance_between_neighbours(values) * std::log(static_cast<double>(count));
-  std::vector<std::size_t> begins = best_partition(costs, count, penalty, rule.persistence);
+      change_penalty * variance_between_neighbours(values) * std::log(static_cast<double>(count));
+  std::vector<std::size_t> begins = best_partition(costs, count, penalty);
   while (true) {
     std::vector<ChangePoint> changes = changes_between(costs, begins, count);
     const auto weakest =
         std::max_element(changes.begin(), changes.end(),
                          [](const ChangePoint& a, const ChangePoint& b) { return a.p < b.p; });
-    if (weakest == changes.end() || weakest->p <= rule.p) return changes;
+    if (weakest == changes.end() || weakest->p <= largest_p) return changes;
     std::erase(begins, weakest->index);
   }
 }

@@ -6,12 +6,6 @@
 
 namespace heteroperf {
 
-struct ChangePointRule {
-  double p = 0.0004;            ///< largest two-sided p-value of Student's t between neighbours
-  double penalty = 2.5;         ///< price of a change point, in units of variance · ln n
-  std::size_t persistence = 2;  ///< fewest points on either side of a change
-};
-
 /// A change of level. `index` is the first point of the new level.
 struct ChangePoint {
   std::size_t index = 0;
@@ -24,7 +18,6 @@ struct ChangePoint {
 /// 2005), the spread estimated from differences of neighbours. Then it removes the weakest change
 /// as long as any fails the t-test between its neighbours. It uses no random numbers: equal input
 /// gives an equal answer. The time is O(n²).
-std::vector<ChangePoint> find_change_points(std::span<const double> values,
-                                            const ChangePointRule& rule = {});
+std::vector<ChangePoint> find_change_points(std::span<const double> values);
 
 }  // namespace heteroperf

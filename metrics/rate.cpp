@@ -160,6 +160,7 @@ constexpr Wide squared_1_percent = 54119;
 /// As many first steps are compared with all others: a short warm-up shows in them alone.
 constexpr std::array<std::size_t, 3> head_lengths{2, 4, 8};
 constexpr std::size_t most_candidates = 32;  ///< bounds the cost for long runs
+constexpr std::size_t fewest_warmup_steps = 2;
 
 /// Returns twice the Mann-Whitney count: 2 for each pair (a, b) with a > b, 1 for each tie.
 Wide twice_wins(Durations first, Durations second) {
@@ -199,14 +200,9 @@ std::uint64_t warmup_steps_of_run(std::uint64_t asked, std::uint64_t last_step,
   return std::min(asked, (last_step - std::min(steps_before, last_step)) / 2);
 }
 
-SteadyWindow find_steady_window(std::span<const std::int64_t> step_durations_ns,
-                                const WarmupRule& rule) {
-  HETEROPERF_EXPECT(rule.fewest_fraction >= 0 && rule.fewest_fraction <= 0.5);
-  const std::size_t steps = step_durations_ns.size();
-  const std::size_t most = steps / 2;
-  const auto by_fraction =
-      static_cast<std::size_t>(std::ceil(rule.fewest_fraction * static_cast<double>(steps)));
-  std::size_t cut = std::min(most, std::max(rule.fewest_steps, by_fraction));
+SteadyWindow find_steady_window(std::span<const std::int64_t> step_durations_ns) {
+  const std::size_t most = step_durations_ns.size() / 2;
+  std::size_t cut = std::min(most, fewest_warmup_steps);
   const std::size_t stride = std::max<std::size_t>(1, most / most_candidates);
   while (has_downward_trend(step_durations_ns.subspan(cut))) {
     if (cut == most) return {cut, WarmupEnd::still_warming};

@@ -51,11 +51,6 @@ struct BlockedInterval {
 std::optional<Interval> rate_interval_in_blocks(std::span<const StepWork> steps, TimeWindow window,
                                                 const BlockedInterval& settings);
 
-struct WarmupRule {
-  std::size_t fewest_steps = 2;  ///< always cut, as far as that is at most half of the steps
-  double fewest_fraction = 0;    ///< share of the steps that is always cut as well; 0 to 0.5
-};
-
 enum class WarmupEnd {
   settled,        ///< no downward trend is left in the window
   still_warming,  ///< half of the steps were cut and the rest still becomes faster
@@ -76,7 +71,6 @@ std::uint64_t warmup_steps_of_run(std::uint64_t asked, std::uint64_t last_step,
 /// Finds how many of the first steps are warm-up (the rule stands in metrics/README.md). It is a
 /// pure function of the durations in integer arithmetic, the same on every machine. Durations come
 /// in the order of the steps.
-SteadyWindow find_steady_window(std::span<const std::int64_t> step_durations_ns,
-                                const WarmupRule& rule = {});
+SteadyWindow find_steady_window(std::span<const std::int64_t> step_durations_ns);
 
 }  // namespace heteroperf

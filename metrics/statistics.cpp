@@ -185,7 +185,6 @@ Interval bootstrap_interval(std::span<const double> values, const Statistic& sta
                             const BootstrapSettings& settings) {
   HETEROPERF_EXPECT(!values.empty());
   HETEROPERF_EXPECT(settings.resamples > 0 && settings.block_length > 0);
-  HETEROPERF_EXPECT(settings.level > 0 && settings.level < 1);
   RandomStream random(settings.seed);
   std::vector<double> resample(values.size());
   std::vector<double> outcomes(settings.resamples);
@@ -193,7 +192,7 @@ Interval bootstrap_interval(std::span<const double> values, const Statistic& sta
     draw_blocks(values, settings.block_length, random, resample);
     outcome = statistic(resample);
   }
-  const double tail = (1 - settings.level) / 2;
+  constexpr double tail = (1 - 0.95) / 2;
   return {quantile(outcomes, tail), quantile(outcomes, 1 - tail)};
 }
 

@@ -73,7 +73,6 @@ TEST(Bootstrap, BlocksWidenTheIntervalOfCorrelatedValues) {
 TEST(Bootstrap, WrongSettingsAreBugs) {
   EXPECT_THROW(bootstrap_interval(Values{}, mean), Error);
   EXPECT_THROW(bootstrap_interval(Values{1}, mean, {.resamples = 0}), Error);
-  EXPECT_THROW(bootstrap_interval(Values{1}, mean, {.level = 1.0}), Error);
   EXPECT_THROW(bootstrap_interval(Values{1}, mean, {.block_length = 0}), Error);
 }
 
