@@ -27,7 +27,6 @@
 #include "results/text/text_escapes.hpp"
 #include "runners/comm/world.hpp"
 #include "suite/program/environment.hpp"
-#include "suite/program/error_report_json.hpp"
 #include "suite/program/help_page.hpp"
 #include "suite/program/parse_problems.hpp"
 #include "suite/program/verb.hpp"
@@ -71,7 +70,7 @@ void declare_global(CLI::App& command, const Verb& verb, GlobalOptions& options,
           ->type_name("KEY=VALUE")
           ->take_all()
           ->allow_extra_args(false);
-  if (!verb.configurable()) set->group("");  // not in --help; refused with its reason
+  if (verb.facts.ranks != VerbRanks::all) set->group("");  // not in --help; refused with its reason
   command.add_flag("--no-color", flags.plain, "plain text, as with NO_COLOR");
   command.add_flag("--color", flags.colour, "coloured text even without a terminal");
   command.add_flag("-q,--quiet", flags.quiet, "no progress");
@@ -93,7 +92,7 @@ void apply(const GlobalFlags& flags, GlobalOptions& options) {
 
 std::string examples_text(const Verb& verb) {
   std::string text = "Examples:\n";
-  for (const std::string& example : verb.examples()) text += "  heteroperf " + example + "\n";
+  for (const std::string& example : verb.facts.examples) text += "  heteroperf " + example + "\n";
   return text;
 }
 
@@ -146,9 +145,9 @@ ExitCode report(const Error& error, const Voice& voice) {
 
 /// Refuses --set on a verb without configuration, where it would change nothing.
 void require_no_sets(const Verb& verb, const GlobalOptions& options) {
-  if (verb.configurable() || options.sets.empty()) return;
+  if (verb.facts.ranks == VerbRanks::all || options.sets.empty()) return;
   throw UserError(fmt::format("--set {} changes nothing", options.sets.front()),
-                  fmt::format("{} has no configuration keys", verb.name()),
+                  fmt::format("{} has no configuration keys", verb.facts.name),
                   "Leave it out; run, comm and probe have them.");
 }
 
@@ -187,7 +186,7 @@ ExitCode run_verb(Verb& verb, const GlobalOptions& options, const Voice& voice) 
   const Stopwatch stopwatch;
   const ExitCode code = verb.run(options);
   if (options.verbosity == Verbosity::verbose && voice.first()) {
-    fmt::print(stderr, "heteroperf: {} took {:.3f} s, exit code {}\n", verb.name(),
+    fmt::print(stderr, "heteroperf: {} took {:.3f} s, exit code {}\n", verb.facts.name,
                stopwatch.elapsed_s(), static_cast<int>(code));
   }
   return code;
@@ -229,12 +228,12 @@ int parse_and_run(int argc, char** argv, Voice& voice) {
   const auto verbs = all_verbs();
   std::vector<std::string> names;
   for (const auto& verb : verbs) {
-    CLI::App* command = app.add_subcommand(verb->name(), verb->summary());
+    CLI::App* command = app.add_subcommand(verb->facts.name, verb->facts.summary);
     command->footer(examples_text(*verb) + environment_text(*command));
     command->option_defaults()->always_capture_default();
     verb->declare(*command);
     declare_global(*command, *verb, options, flags);
-    names.emplace_back(verb->name());
+    names.emplace_back(verb->facts.name);
   }
   voice.json = wants_json(argc, argv);
   // Findings of verify are kept for one exact program. A tree with changes of its own has no name
@@ -248,8 +247,8 @@ int parse_and_run(int argc, char** argv, Voice& voice) {
     voice.launched = detect_launcher();
     const std::string name = argc > 1 && argv[1][0] != '\0' ? argv[1] : "--help";
     const auto verb = std::find_if(verbs.begin(), verbs.end(),
-                                   [&](const auto& known) { return known->name() == name; });
-    const bool on_every_rank = verb != verbs.end() && (*verb)->on_every_rank();
+                                   [&](const auto& known) { return known->facts.name == name; });
+    const bool on_every_rank = verb != verbs.end() && (*verb)->facts.ranks == VerbRanks::all;
     if (!voice.first() && !on_every_rank) keep_silent();
     // mpirun gives its first rank a terminal whatever its own output is.
     options.color =

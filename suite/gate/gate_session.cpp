@@ -31,9 +31,10 @@ class GateSession {
         progress_(progress),
         starter_(commands.out, commands.deadline_s, progress) {
     rules_.looks = GateLooks::after_each_block;
-    if (commands_.mode == GateMode::lockstep) lockstep_.emplace(lockstep_settings(), starter_);
-    runs_.order = lockstep_ ? RunOrder::lockstep : RunOrder::blocks;
-    if (lockstep_) {
+    runs_.order = RunOrder::blocks;
+    if (commands_.mode == GateMode::lockstep) {
+      lockstep_.emplace(commands_, starter_);
+      runs_.order = RunOrder::lockstep;
       rules_.statistics.fewest_blocks = fewest_lockstep_pairs;
       rules_.statistics.noise = 0;  // nothing is cleared that this noise could hide
     }
@@ -77,11 +78,6 @@ class GateSession {
   }
 
  private:
-  LockstepSettings lockstep_settings() const {
-    return {commands_.base,   commands_.head,           commands_.out,
-            commands_.pair_s, commands_.turn_timeout_s, commands_.seed};
-  }
-
   GateReport judged(const RunPairs& runs) const {
     GateReport report = judge_gate(runs, rules_);
     if (report.lockstep) {
@@ -102,9 +98,7 @@ class GateSession {
   void warm_up() {
     if (lockstep_) {
       // The pair that is tried out shows at the same time whether lockstep works.
-      const LockstepPair tried = lockstep_->try_out("tried-");
-      warm_up_.base.runs = {tried.base};
-      warm_up_.head.runs = {tried.head};
+      add(lockstep_->try_out("tried-"), warm_up_);
     } else {
       warm_up_.base.runs = {base("warmup-base")};
       warm_up_.head.runs = {head("warmup-head")};
@@ -124,23 +118,23 @@ class GateSession {
     return true;
   }
 
-  void add_pair() {
-    const LockstepPair pair = lockstep_->run(fmt::format("pair-{:02}/", blocks_ + 1));
-    runs_.base.runs.push_back(pair.base);
-    runs_.head.runs.push_back(pair.head);
-    runs_.turns.push_back(pair.turns);
-    // Checked after every block: a command can change what it runs.
-    require_comparable(runs_.base, runs_.head, "--base-cmd", "--head-cmd");
-    ++blocks_;
+  static void add(const LockstepPair& pair, RunPairs& runs) {
+    runs.base.runs.push_back(pair.base);
+    runs.head.runs.push_back(pair.head);
+    runs.turns.push_back(pair.turns);
   }
 
   void add_block() {
-    if (lockstep_) return add_pair();
-    const std::string folder = fmt::format("block-{:02}/", blocks_ + 1);
-    runs_.base.runs.push_back(base(folder + "1-base"));
-    runs_.head.runs.push_back(head(folder + "2-head"));
-    runs_.head.runs.push_back(head(folder + "3-head"));
-    runs_.base.runs.push_back(base(folder + "4-base"));
+    if (lockstep_) {
+      add(lockstep_->run(fmt::format("pair-{:02}/", blocks_ + 1)), runs_);
+    } else {
+      const std::string folder = fmt::format("block-{:02}/", blocks_ + 1);
+      runs_.base.runs.push_back(base(folder + "1-base"));
+      runs_.head.runs.push_back(head(folder + "2-head"));
+      runs_.head.runs.push_back(head(folder + "3-head"));
+      runs_.base.runs.push_back(base(folder + "4-base"));
+    }
+    // Checked after every block: a command can change what it runs.
     require_comparable(runs_.base, runs_.head, "--base-cmd", "--head-cmd");
     ++blocks_;
   }

@@ -67,26 +67,29 @@ double mean_step_s(const std::vector<std::int64_t>& step_ns) {
 /// One program of a pair: its process and its pipes.
 class LockstepPairs::Side {
  public:
-  Side(const std::string& option, const std::string& line, const std::string& folder,
-       const LockstepSettings& settings, GateRuns& runs)
-      : settings_(settings),
+  Side(bool is_base, const std::string& pair, const GateCommands& commands, GateRuns& runs)
+      : commands_(commands),
         runs_(runs),
-        address_{turn_protocol_version, patience_s, fs::absolute(runs.make_home(folder)) / "turns"},
+        word_(is_base ? "the base" : "the head"),
+        folder_(pair + (is_base ? "base" : "head")),
+        address_{turn_protocol_version, patience_s,
+                 fs::absolute(runs.make_home(folder_)) / "turns"},
         pipe_(TurnPipe::Side::gate, address_),
-        run_(runs.begin(option, line, folder,
+        run_(runs.begin(is_base ? "--base-cmd" : "--head-cmd",
+                        is_base ? commands.base : commands.head, folder_,
                         {fmt::format("{}={}", TurnAddress::variable, address_.text())})) {}
 
   /// Until it is warm. Throws LockstepRefused where it does not take part.
   TurnReady await_ready() {
     std::string line = hello();
-    if (line.starts_with("refused ")) throw LockstepRefused(word() + ": " + line.substr(8));
+    heed_refusal(line);
     if (line != fmt::format("turns {}", turn_protocol_version)) {
       if (!line.starts_with("turns ")) throw_garbage(line, "'turns N'");
-      throw LockstepRefused(fmt::format("{} speaks version {} of lockstep, this gate {}", word(),
+      throw LockstepRefused(fmt::format("{} speaks version {} of lockstep, this gate {}", word_,
                                         utf8_text(line.substr(6)), turn_protocol_version));
     }
     line = next_line(Clock::time_point::max());
-    if (line.starts_with("refused ")) throw LockstepRefused(word() + ": " + line.substr(8));
+    heed_refusal(line);
     const auto ready = parse_ready(line);
     if (!ready) throw_garbage(line, "'ready …'");
     require_own_folder(ready->folder);
@@ -95,7 +98,7 @@ class LockstepPairs::Side {
 
   TurnDone take_turn(int steps) {
     pipe_.send(fmt::format("steps {}", steps));
-    const std::string line = next_line(after(settings_.turn_timeout_s));
+    const std::string line = next_line(after(commands_.turn_timeout_s));
     const auto done = parse_done(line);
     if (!done) throw_garbage(line, "'done …'");
     if (done->step_ns.size() != static_cast<std::size_t>(steps)) {
@@ -109,40 +112,42 @@ class LockstepPairs::Side {
 
   void end() { pipe_.send("end"); }
   RunDigest finish() { return runs_.finish(run_); }
-  const BegunRun& run() const { return run_; }
 
   double idle_cpu_s = 0, idle_s = 0;  ///< while the other program moved
 
  private:
   static constexpr double patience_s = 86400;  // the gate's own deadlines come first
 
-  /// "the head".
-  std::string word() const { return run_.side == "--base-cmd" ? "the base" : "the head"; }
+  void heed_refusal(const std::string& line) const {
+    if (line.starts_with("refused ")) throw LockstepRefused(word_ + ": " + line.substr(8));
+  }
+
+  TurnPipe::Received receive(Clock::time_point deadline) {
+    return pipe_.receive(deadline, [this] { return run_.process->poll() != nullptr; });
+  }
 
   std::string hello() {
-    const auto received =
-        pipe_.receive(after(hello_s), [this] { return run_.process->poll() != nullptr; });
+    const auto received = receive(after(hello_s));
     if (received.event == TurnPipe::Event::line) return received.line;
     if (received.event == TurnPipe::Event::gave_up) throw_ended_early();
     throw LockstepRefused(
-        fmt::format("{} did not say within {:g} s that it knows lockstep", word(), hello_s));
+        fmt::format("{} did not say within {:g} s that it knows lockstep", word_, hello_s));
   }
 
   [[noreturn]] void throw_ended_early() {
     const CommandOutcome& outcome = run_.process->wait();
     if (outcome.end != CommandEnd::exited) runs_.check(run_, outcome);
-    throw LockstepRefused(fmt::format("{} ended before its first turn (exit code {}, {})", word(),
+    throw LockstepRefused(fmt::format("{} ended before its first turn (exit code {}, {})", word_,
                                       outcome.exit_code, last_words(run_.command.err, outcome)));
   }
 
   std::string next_line(Clock::time_point deadline) {
-    const auto received =
-        pipe_.receive(deadline, [this] { return run_.process->poll() != nullptr; });
+    const auto received = receive(deadline);
     if (received.event == TurnPipe::Event::line) return received.line;
     if (received.event == TurnPipe::Event::timed_out) {
       throw Error(ErrorKind::timeout,
                   {{fmt::format("a turn of {} did not end within {:g} s", run_.name(),
-                                settings_.turn_timeout_s),
+                                commands_.turn_timeout_s),
                     last_words(run_.command.err, {}), "Give --turn-timeout more seconds."}});
     }
     if (!is_warm_) throw_ended_early();
@@ -172,22 +177,23 @@ class LockstepPairs::Side {
           ""}});
   }
 
-  const LockstepSettings& settings_;
+  const GateCommands& commands_;
   GateRuns& runs_;
+  std::string word_, folder_;  ///< "the head"; below the gate's own
   TurnAddress address_;
   TurnPipe pipe_;
   BegunRun run_;
   bool is_warm_ = false;
 };
 
-LockstepPairs::LockstepPairs(const LockstepSettings& settings, GateRuns& runs)
-    : settings_(settings), runs_(runs), random_(settings.seed), cpus_(usable_cores().cpus) {
-  log_.open(settings_.out / "turns.csv");
+LockstepPairs::LockstepPairs(const GateCommands& commands, GateRuns& runs)
+    : commands_(commands), runs_(runs), random_(commands.seed), cpus_(usable_cores().cpus) {
+  log_.open(commands_.out / "turns.csv");
   log_ << "pair,quad,turn,side,load,wait_s,cpu_s,other_s,idle_cpu_s,turn_s,step_s\n";
 }
 
 LockstepPair LockstepPairs::try_out(const std::string& folder) {
-  Side base("--base-cmd", settings_.base, folder + "base", settings_, runs_);
+  Side base(true, folder, commands_, runs_);
   const TurnReady base_ready = base.await_ready();
   const auto left = available_memory(SystemFiles());
   const auto peak_bytes = static_cast<double>(base_ready.peak_bytes);
@@ -196,17 +202,14 @@ LockstepPair LockstepPairs::try_out(const std::string& folder) {
         "memory for one program only: the base takes {:.1f} GiB, {:.1f} GiB are left beside it",
         peak_bytes / (1 << 30), static_cast<double>((*left).value()) / (1 << 30)));
   }
-  Side head("--head-cmd", settings_.head, folder + "head", settings_, runs_);
+  Side head(false, folder, commands_, runs_);
   const TurnReady head_ready = head.await_ready();
-  steps_per_turn_ = 1;
-  std::vector<TurnQuad> quads;
   // The steps of a warm-up tell little: a program alone at that moment, on a cold cache. Two steps
   // each are taken here; the slower program decides the length of a turn.
   const TurnDone base_turn = base.take_turn(2), head_turn = head.take_turn(2);
   steps_per_turn_ =
       steps_for(std::max(mean_step_s(base_turn.step_ns), mean_step_s(head_turn.step_ns)));
-  move_by_turns(base, head, std::min(try_out_s, settings_.pair_s), quads);
-  return finish(base, head, quads);
+  return move_by_turns(base, head, std::min(try_out_s, commands_.pair_s));
 }
 
 LockstepPair LockstepPairs::run(const std::string& folder) {
@@ -214,15 +217,9 @@ LockstepPair LockstepPairs::run(const std::string& folder) {
   // The process that starts first may get the better memory, so chance decides.
   const bool base_first = toss();
   std::optional<Side> base, head;
-  const auto start_base = [&] {
-    base.emplace("--base-cmd", settings_.base, folder + "base", settings_, runs_);
-  };
-  const auto start_head = [&] {
-    head.emplace("--head-cmd", settings_.head, folder + "head", settings_, runs_);
-  };
-  if (base_first) start_base();
-  start_head();
-  if (!base_first) start_base();
+  for (const bool is_base : {base_first, !base_first}) {
+    (is_base ? base : head).emplace(is_base, folder, commands_, runs_);
+  }
   try {
     base->await_ready();
     head->await_ready();
@@ -230,13 +227,11 @@ LockstepPair LockstepPairs::run(const std::string& folder) {
   } catch (const LockstepRefused& refused) {
     throw Error(ErrorKind::run_failed, {{refused.what(), "it took part in lockstep before", ""}});
   }
-  std::vector<TurnQuad> quads;
-  move_by_turns(*base, *head, settings_.pair_s, quads);
-  return finish(*base, *head, quads);
+  return move_by_turns(*base, *head, commands_.pair_s);
 }
 
-void LockstepPairs::move_by_turns(Side& base, Side& head, double seconds,
-                                  std::vector<TurnQuad>& quads) {
+LockstepPair LockstepPairs::move_by_turns(Side& base, Side& head, double seconds) {
+  std::vector<TurnQuad> quads;
   quad_ = 0;
   run_quad(base, head);  // does not count: caches, clocks and predictors settle
   const auto end = after(seconds);
@@ -244,6 +239,16 @@ void LockstepPairs::move_by_turns(Side& base, Side& head, double seconds,
     ++quad_;
     quads.push_back(run_quad(base, head));
   }
+  base.end();
+  head.end();
+  log_.flush();
+  // The pair that is tried out, number 0, does not count here.
+  for (const Side* side : {&base, &head}) {
+    if (pair_ > 0 && side->idle_s > 0) {
+      idle_cpu_share_ = std::max(idle_cpu_share_, side->idle_cpu_s / side->idle_s);
+    }
+  }
+  return {base.finish(), head.finish(), summarize_pair(quads)};
 }
 
 TurnQuad LockstepPairs::run_quad(Side& base, Side& head) {
@@ -275,23 +280,6 @@ TurnQuad LockstepPairs::run_quad(Side& base, Side& head) {
                         static_cast<double>(done.idle_cpu_ns) * nanosecond, seconds, turn.step_s);
   }
   return quad;
-}
-
-LockstepPair LockstepPairs::finish(Side& base, Side& head, const std::vector<TurnQuad>& quads) {
-  base.end();
-  head.end();
-  log_.flush();
-  // The pair that is tried out, number 0, does not count here.
-  for (const Side* side : {&base, &head}) {
-    if (pair_ > 0 && side->idle_s > 0) {
-      idle_cpu_share_ = std::max(idle_cpu_share_, side->idle_cpu_s / side->idle_s);
-    }
-  }
-  LockstepPair pair;
-  pair.base = base.finish();
-  pair.head = head.finish();
-  pair.turns = summarize_pair(quads);
-  return pair;
 }
 
 }  // namespace heteroperf

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
 #include <fstream>
 #include <stdexcept>
 #include <string>
@@ -9,7 +7,7 @@
 #include "metrics/base/random.hpp"
 #include "metrics/turn_pairs.hpp"
 #include "runners/cluster/cpu_set.hpp"
-#include "suite/gate/gate_runs.hpp"
+#include "suite/gate/gate_session.hpp"
 
 namespace heteroperf {
 
@@ -17,14 +15,6 @@ namespace heteroperf {
 class LockstepRefused : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
-};
-
-struct LockstepSettings {
-  std::string base, head;     ///< command lines for /bin/sh
-  std::filesystem::path out;  ///< the gate's folder
-  double pair_s = 0;          ///< for how long a pair moves by turns
-  double turn_timeout_s = 0;  ///< limit of one turn
-  std::uint64_t seed = 1;     ///< draws the orders
 };
 
 /// One pair of fresh processes that moved by turns.
@@ -37,7 +27,8 @@ struct LockstepPair {
 /// Every turn is a line of `turns.csv` in the gate's folder.
 class LockstepPairs {
  public:
-  LockstepPairs(const LockstepSettings& settings, GateRuns& runs);
+  /// `commands` and `runs` outlive it.
+  LockstepPairs(const GateCommands& commands, GateRuns& runs);
 
   /// A short pair that does not count: how long a step is, and whether both programs speak the
   /// protocol and fit the memory together. Throws LockstepRefused where not.
@@ -52,12 +43,11 @@ class LockstepPairs {
 
  private:
   class Side;
-  void move_by_turns(Side& base, Side& head, double seconds, std::vector<TurnQuad>& quads);
+  LockstepPair move_by_turns(Side& base, Side& head, double seconds);
   TurnQuad run_quad(Side& base, Side& head);
-  LockstepPair finish(Side& base, Side& head, const std::vector<TurnQuad>& quads);
   bool toss() { return (random_.bits() & 1) != 0; }
 
-  LockstepSettings settings_;
+  const GateCommands& commands_;
   GateRuns& runs_;
   RandomStream random_;
   CpuSet cpus_;  ///< usable by the runs

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "suite/program/exit_code.hpp"
@@ -23,26 +24,36 @@ struct GlobalOptions {
   std::vector<std::string> sets;  ///< "path.to.key=value"
 };
 
+/// Who runs a verb in a launcher's world: rank 0 alone, or every rank. Those that every rank runs
+/// have the configuration that `--set` changes.
+enum class VerbRanks { first, all };
+
+/// What `--help` and the program know of a verb.
+struct VerbFacts {
+  const char *name, *summary;
+  std::vector<std::string> examples;  ///< command lines, without the program's name
+  VerbRanks ranks = VerbRanks::first;
+};
+
 /// One word after `heteroperf`. Results go to stdout, progress and log to stderr; with `json`
 /// stdout holds exactly one JSON document. Problems are thrown.
 class Verb {
  public:
   virtual ~Verb() = default;
 
-  virtual const char* name() const = 0;
-  virtual const char* summary() const = 0;
-  /// Two command lines, without the program's name.
-  virtual std::vector<std::string> examples() const = 0;
+  const VerbFacts facts;
+
   virtual void declare(CLI::App& command) = 0;
-  /// True where it has the configuration that `--set` changes.
-  virtual bool configurable() const { return false; }
-  /// True where every rank of a launcher's world takes part, not rank 0 alone.
-  virtual bool on_every_rank() const { return false; }
   virtual ExitCode run(const GlobalOptions& options) = 0;
+
+ protected:
+  explicit Verb(VerbFacts given) : facts(std::move(given)) {}
 };
 
 /// Prints what a verb answers, as JSON or for people, with lines that fit the terminal.
 void print(const Document& document, const GlobalOptions& options);
+/// The document of an error that ended the program.
+std::string error_report_text(const Error& error);
 /// The columns of the terminal; 0 where there is none or it is too narrow to show anything.
 int terminal_width();
 /// The colours and the width of the terminal that standard output is.

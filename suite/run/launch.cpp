@@ -24,7 +24,6 @@
 #include "results/record/suite_record.hpp"
 #include "results/sweep/sweep_index.hpp"
 #include "suite/config/reproduce.hpp"
-#include "suite/program/error_report_json.hpp"
 #include "suite/program/signals.hpp"
 #include "suite/ranks/rank_session.hpp"
 #include "suite/run/prepare.hpp"

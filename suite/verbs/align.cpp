@@ -13,13 +13,11 @@ namespace {
 
 class AlignVerb : public Verb {
  public:
-  const char* name() const override { return "align"; }
-  const char* summary() const override {
-    return "compare losses, gradient norms and parameters of two runs of one training";
-  }
-  std::vector<std::string> examples() const override {
-    return {"align results/pipeline results/serial", "align a b --limit 0.001 --json"};
-  }
+  AlignVerb()
+      : Verb({"align",
+              "compare losses, gradient norms and parameters of two runs of one training",
+              {"align results/pipeline results/serial", "align a b --limit 0.001 --json"}}) {}
+
   void declare(CLI::App& command) override {
     command.add_option("a", a_, "run folder")->required();
     command.add_option("b", b_, "run folder: the reference")->required();

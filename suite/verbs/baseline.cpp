@@ -80,13 +80,11 @@ ExitCode exit_code_for(ReplacementVerdict verdict) {
 /// Reads the options of the verb and calls its action.
 class BaselineVerb : public Verb {
  public:
-  const char* name() const override { return "baseline"; }
-  const char* summary() const override {
-    return "keep runs as files to compare with: save, list, show, rm";
-  }
-  std::vector<std::string> examples() const override {
-    return {"baseline save main results/latest", "baseline list --dir ci/baselines"};
-  }
+  BaselineVerb()
+      : Verb({"baseline",
+              "keep runs as files to compare with: save, list, show, rm",
+              {"baseline save main results/latest", "baseline list --dir ci/baselines"}}) {}
+
   void declare(CLI::App& command) override {
     command.add_option("action", action_, "save, list, show or rm")->required();
     command.add_option("name", name_, "of the baseline");

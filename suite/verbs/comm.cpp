@@ -87,16 +87,13 @@ class CommOutput {
 /// Reads the flags, runs the session and turns its verdict into an exit code.
 class CommVerb : public Verb {
  public:
-  const char* name() const override { return "comm"; }
-  const char* summary() const override {
-    return "measure and check collectives between ranks, as nccl-tests does";
-  }
-  std::vector<std::string> examples() const override {
-    return {"comm allreduce -b 8 -e 128M -f 2 --ranks 4 --check",
-            "comm allreduce --ranks 4 --transport mpi --clusters a,a,b,b --wire bf16 --json"};
-  }
-  bool configurable() const override { return true; }
-  bool on_every_rank() const override { return true; }
+  CommVerb()
+      : Verb({"comm",
+              "measure and check collectives between ranks, as nccl-tests does",
+              {"comm allreduce -b 8 -e 128M -f 2 --ranks 4 --check",
+               "comm allreduce --ranks 4 --transport mpi --clusters a,a,b,b --wire bf16 --json"},
+              VerbRanks::all}) {}
+
   void declare(CLI::App& command) override {
     flags_.declare(command);
     command.footer(command.get_footer() + "\n" + config_keys_text("comm."));

@@ -21,14 +21,14 @@ namespace {
 
 class CompareVerb : public Verb {
  public:
-  const char* name() const override { return "compare"; }
-  const char* summary() const override {
-    return "B against A with intervals, and what else differs; mixed against homogeneous clusters";
-  }
-  std::vector<std::string> examples() const override {
-    return {"compare results/a results/b",
-            "compare --baseline homogeneous results/mix results/fast-alone results/slow-alone"};
-  }
+  CompareVerb()
+      : Verb({"compare",
+              "B against A with intervals, and what else differs; mixed against homogeneous "
+              "clusters",
+              {"compare results/a results/b",
+               "compare --baseline homogeneous results/mix results/fast-alone "
+               "results/slow-alone"}}) {}
+
   void declare(CLI::App& command) override {
     command
         .add_option("runs", runs_,

@@ -170,12 +170,11 @@ std::int64_t classes_of(const ModelGraph& graph) {
 
 class CountVerb : public Verb {
  public:
-  const char* name() const override { return "count"; }
-  const char* summary() const override {
-    return "operations, parameters and memory of a model, from its graph";
-  }
-  std::vector<std::string> examples() const override {
-    return {"count resnet50-v1 --convention all --json", "count micro --batch 16 --per-layer"};
+  CountVerb()
+      : Verb(
+            {"count",
+             "operations, parameters and memory of a model, from its graph",
+             {"count resnet50-v1 --convention all --json", "count micro --batch 16 --per-layer"}}) {
   }
 
   void declare(CLI::App& command) override {

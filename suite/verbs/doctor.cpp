@@ -160,11 +160,11 @@ Document doctor_document(const std::vector<DoctorCheck>& checks, const Backends&
 
 class DoctorVerb : public Verb {
  public:
-  const char* name() const override { return "doctor"; }
-  const char* summary() const override { return "what this machine has, lacks and suffers from"; }
-  std::vector<std::string> examples() const override {
-    return {"doctor", "doctor --fix-hints --json"};
-  }
+  DoctorVerb()
+      : Verb({"doctor",
+              "what this machine has, lacks and suffers from",
+              {"doctor", "doctor --fix-hints --json"}}) {}
+
   void declare(CLI::App& command) override {
     command.add_flag("--fix-hints", fix_hints_, "how to mend what is not ok");
   }

@@ -67,14 +67,12 @@ void describe(const auto& formats, std::vector<std::string>& texts) {
 
 class ExportVerb : public Verb {
  public:
-  const char* name() const override { return "export"; }
-  const char* summary() const override {
-    return "a run as other tools read it, a plan as other trainers do";
-  }
-  std::vector<std::string> examples() const override {
-    return {"export results/latest/plan.json --to flagscale -o train.yaml",
-            "export results/latest --to openmetrics"};
-  }
+  ExportVerb()
+      : Verb({"export",
+              "a run as other tools read it, a plan as other trainers do",
+              {"export results/latest/plan.json --to flagscale -o train.yaml",
+               "export results/latest --to openmetrics"}}) {}
+
   void declare(CLI::App& command) override {
     command
         .add_option("path", path_, "a run folder (gbench, openmetrics: or sweep), or a plan.json")

@@ -8,9 +8,12 @@
 // the times, where a loss of x percent is -log(1 - x), so that ratios of runs add up.
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cmath>
 #include <functional>
+#include <thread>
 
+#include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
 #include "metrics/base/random.hpp"
 #include "metrics/base/text_file.hpp"
@@ -20,10 +23,10 @@
 #include "runners/cluster/cpu_set.hpp"
 #include "suite/config/reproduce.hpp"
 #include "suite/gate/gate_session.hpp"
-#include "suite/gate/machine_load.hpp"
 #include "suite/program/signals.hpp"
 #include "suite/program/verb.hpp"
 #include "suite/verbs/output_file.hpp"
+#include "suite/watch/host_load.hpp"
 
 namespace heteroperf {
 namespace {
@@ -39,16 +42,36 @@ ExitCode exit_code_for(GateVerdict verdict) {
   return verdict == GateVerdict::inconclusive ? ExitCode::inconclusive : ExitCode::ok;
 }
 
+/// Cores that were busy over the next second, whoever used them; nothing where the system does not
+/// say.
+std::optional<double> busy_cores() {
+  const Stopwatch stopwatch;
+  const CpuSet cpus = usable_cores().cpus;
+  const auto before = read_host_counters(cpus).busy_s;
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  const auto after = read_host_counters(cpus).busy_s;
+  if (!before || !after) return std::nullopt;
+  return (*after - *before) / stopwatch.elapsed_s();
+}
+
+/// Waits until at most so many cores are busy, a second at a time, `patience_s` at the longest, and
+/// returns what it saw last. A stop signal ends the wait too.
+std::optional<double> wait_for_quiet(double cores, double patience_s) {
+  for (double waited_s = 1;; ++waited_s) {
+    const auto busy = busy_cores();
+    if (!busy || *busy <= cores || waited_s >= patience_s || stop_signal() != nullptr) return busy;
+  }
+}
+
 class GateVerb : public Verb {
  public:
-  const char* name() const override { return "gate"; }
-  const char* summary() const override {
-    return "is the head slower than the base? exit code 0 no, 3 yes, 4 cannot be told";
-  }
-  std::vector<std::string> examples() const override {
-    return {"gate --base-cmd './old run llm' --head-cmd './new run llm' --lockstep --junit out.xml",
-            "gate --base main --head results/latest"};
-  }
+  GateVerb()
+      : Verb({"gate",
+              "is the head slower than the base? exit code 0 no, 3 yes, 4 cannot be told",
+              {"gate --base-cmd './old run llm' --head-cmd './new run llm' --lockstep --junit "
+               "out.xml",
+               "gate --base main --head results/latest"}}) {}
+
   void declare(CLI::App& command) override {
     command.add_option("--base-cmd", commands_.base, "command that runs the base")
         ->type_name("COMMAND");
@@ -230,7 +253,7 @@ class GateVerb : public Verb {
   /// quiet.
   std::string require_quiet_machine() const {
     const int cores = usable_cores().count();
-    const auto busy = wait_for_quiet(cores, max_load_, settle_s_);
+    const auto busy = wait_for_quiet(max_load_ * cores, settle_s_);
     // Some systems do not tell; then the report says so and the gate goes on.
     if (!busy) return "the system does not tell how busy it was before the gate";
     // --max-load 1 allows any load.

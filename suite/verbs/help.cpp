@@ -118,9 +118,9 @@ constexpr Topic topics[] = {
 
 class HelpVerb : public Verb {
  public:
-  const char* name() const override { return "help"; }
-  const char* summary() const override { return "help on the program, a verb or a topic"; }
-  std::vector<std::string> examples() const override { return {"help validity", "help run"}; }
+  HelpVerb()
+      : Verb({"help", "help on the program, a verb or a topic", {"help validity", "help run"}}) {}
+
   void declare(CLI::App& command) override {
     std::vector<std::string> names;
     for (const Topic& topic : topics) names.emplace_back(topic.name);

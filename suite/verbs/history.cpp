@@ -12,13 +12,11 @@ namespace {
 
 class HistoryVerb : public Verb {
  public:
-  const char* name() const override { return "history"; }
-  const char* summary() const override {
-    return "runs over time: where the level changed, with commit and environment";
-  }
-  std::vector<std::string> examples() const override {
-    return {"history results/", "history results/ --metric step_time_s --json"};
-  }
+  HistoryVerb()
+      : Verb({"history",
+              "runs over time: where the level changed, with commit and environment",
+              {"history results/", "history results/ --metric step_time_s --json"}}) {}
+
   void declare(CLI::App& command) override {
     command.add_option("folders", folders_, "folders of runs")->required();
     command.add_option("--metric", metric_, "what is followed");

@@ -122,13 +122,11 @@ std::vector<std::string> listing_names() {
 
 class ListVerb : public Verb {
  public:
-  const char* name() const override { return "list"; }
-  const char* summary() const override {
-    return "what there is: workloads, models, schedules, devices, datasets, rules";
-  }
-  std::vector<std::string> examples() const override {
-    return {"list models", "list workloads --json"};
-  }
+  ListVerb()
+      : Verb({"list",
+              "what there is: workloads, models, schedules, devices, datasets, rules",
+              {"list models", "list workloads --json"}}) {}
+
   void declare(CLI::App& command) override {
     command.add_option("what", what_, fmt::format("{}", fmt::join(listing_names(), ", ")));
     command.add_flag("--details", details_, "everything that --json tells");

@@ -23,13 +23,11 @@ namespace fs = std::filesystem;
 
 class PackVerb : public Verb {
  public:
-  const char* name() const override { return "pack"; }
-  const char* summary() const override {
-    return "one archive of a run, suite or sweep that verifies after unpacking";
-  }
-  std::vector<std::string> examples() const override {
-    return {"pack results/latest", "pack results/mine -o mine.tar.gz --checkpoints"};
-  }
+  PackVerb()
+      : Verb({"pack",
+              "one archive of a run, suite or sweep that verifies after unpacking",
+              {"pack results/latest", "pack results/mine -o mine.tar.gz --checkpoints"}}) {}
+
   void declare(CLI::App& command) override {
     command.add_option("run", path_, "run, suite or sweep folder, or a file inside one")
         ->required();

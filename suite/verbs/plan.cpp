@@ -41,14 +41,12 @@ std::uint64_t peak_rss_bytes() {
 
 class PlanVerb : public Verb {
  public:
-  const char* name() const override { return "plan"; }
-  const char* summary() const override {
-    return "the fastest plan for a workload on a mixed machine, with a certificate";
-  }
-  std::vector<std::string> examples() const override {
-    return {"plan llm --size micro --cluster fast2_slow6 -o plan.json",
-            "plan --import sailor:profiles --cost-model sailor --cluster A100-40=32,V100-16=96"};
-  }
+  PlanVerb()
+      : Verb({"plan",
+              "the fastest plan for a workload on a mixed machine, with a certificate",
+              {"plan llm --size micro --cluster fast2_slow6 -o plan.json",
+               "plan --import sailor:profiles --cost-model sailor --cluster "
+               "A100-40=32,V100-16=96"}}) {}
 
   void declare(CLI::App& command) override {
     command.add_option("workload", workload_, "of `list workloads`; not with --import sailor");

@@ -27,7 +27,6 @@
 #include "suite/probe/cluster_report.hpp"
 #include "suite/probe/operation_measurement.hpp"
 #include "suite/program/environment.hpp"
-#include "suite/program/error_report_json.hpp"
 #include "suite/program/signals.hpp"
 #include "suite/program/verb.hpp"
 #include "suite/ranks/progress.hpp"
@@ -124,16 +123,12 @@ class ProbeSteps {
 /// Reads the options and runs the parts of a probe on all ranks.
 class ProbeVerb : public Verb {
  public:
-  const char* name() const override { return "probe"; }
-  const char* summary() const override {
-    return "find clusters, measure every link and device, and write a cluster file";
-  }
-  std::vector<std::string> examples() const override {
-    return {"probe --ranks 4 -o cluster.json",
-            "probe llm --size micro --precision fp32,bf16 --micro-batch 1,4 --json"};
-  }
-  bool configurable() const override { return true; }
-  bool on_every_rank() const override { return true; }
+  ProbeVerb()
+      : Verb({"probe",
+              "find clusters, measure every link and device, and write a cluster file",
+              {"probe --ranks 4 -o cluster.json",
+               "probe llm --size micro --precision fp32,bf16 --micro-batch 1,4 --json"},
+              VerbRanks::all}) {}
 
   void declare(CLI::App& command) override {
     declare_operations(command);

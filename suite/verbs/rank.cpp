@@ -21,13 +21,12 @@ const CLI::Range a_count(std::int64_t{0}, std::int64_t{1} << 40);
 
 class RankVerb : public Verb {
  public:
-  const char* name() const override { return "rank"; }
-  const char* summary() const override {
-    return "order closed records; the others are listed with their reasons";
+  RankVerb()
+      : Verb({"rank",
+              "order closed records; the others are listed with their reasons",
+              {"rank results/*/ --format html > ranking.html", "rank results --by ops_per_peak"}}) {
   }
-  std::vector<std::string> examples() const override {
-    return {"rank results/*/ --format html > ranking.html", "rank results --by ops_per_peak"};
-  }
+
   void declare(CLI::App& command) override {
     command.add_option("folders", folders_, "run folders, or folders of them")->required();
     add_parsed_option(command, "--by", key_, parse_rank_key,

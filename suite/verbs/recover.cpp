@@ -17,14 +17,14 @@ namespace {
 
 class RecoverVerb : public Verb {
  public:
-  const char* name() const override { return "recover"; }
-  const char* summary() const override {
-    return "rebuild record.json and samples.h5 of an interrupted run from its journal, suite.json "
-           "and sweep.json from their runs";
+  RecoverVerb()
+      : Verb({"recover",
+              "rebuild record.json and samples.h5 of an interrupted run from its journal, "
+              "suite.json "
+              "and sweep.json from their runs",
+              {"recover results/latest", "recover results/20260101T101500Z-llm-1f0c9a77 --json"}}) {
   }
-  std::vector<std::string> examples() const override {
-    return {"recover results/latest", "recover results/20260101T101500Z-llm-1f0c9a77 --json"};
-  }
+
   void declare(CLI::App& command) override {
     command.add_option("run", path_, "run, suite or sweep folder")->required();
   }

@@ -172,13 +172,11 @@ constexpr std::size_t most_run_parts = 4;
 
 class ReportVerb : public Verb {
  public:
-  const char* name() const override { return "report"; }
-  const char* summary() const override {
-    return "one HTML file of a run, or of several: charts, tables, why a score counts or not";
-  }
-  std::vector<std::string> examples() const override {
-    return {"report results/latest", "report results/a results/b -o scaling.html"};
-  }
+  ReportVerb()
+      : Verb({"report",
+              "one HTML file of a run, or of several: charts, tables, why a score counts or not",
+              {"report results/latest", "report results/a results/b -o scaling.html"}}) {}
+
   void declare(CLI::App& command) override {
     command
         .add_option("runs", paths_,

@@ -17,15 +17,11 @@ namespace {
 
 class ResumeVerb : public Verb {
  public:
-  const char* name() const override { return "resume"; }
-  const char* summary() const override {
-    return "go on from a run's last good checkpoint, in a new run folder";
-  }
-  std::vector<std::string> examples() const override {
-    return {"resume results/latest", "resume results/latest --ranks 2 --steps 500 --out later"};
-  }
-  bool configurable() const override { return true; }
-  bool on_every_rank() const override { return true; }
+  ResumeVerb()
+      : Verb({"resume",
+              "go on from a run's last good checkpoint, in a new run folder",
+              {"resume results/latest", "resume results/latest --ranks 2 --steps 500 --out later"},
+              VerbRanks::all}) {}
 
   void declare(CLI::App& command) override {
     command.add_option("run", path_, "run folder with checkpoints")->required();

@@ -35,15 +35,14 @@ void check_transport(const std::vector<Setting>& settings, ProblemList& problems
 /// Reads the options of `run` and launches one run or several.
 class RunVerb : public Verb {
  public:
-  const char* name() const override { return "run"; }
-  const char* summary() const override { return "run a workload and write its record"; }
-  std::vector<std::string> examples() const override {
-    return {"run --quick",
-            "run llm --ranks 4 --pp 2 --schedule zb-h1 --data text:input.txt --out results/mine"};
-  }
+  RunVerb()
+      : Verb(
+            {"run",
+             "run a workload and write its record",
+             {"run --quick",
+              "run llm --ranks 4 --pp 2 --schedule zb-h1 --data text:input.txt --out results/mine"},
+             VerbRanks::all}) {}
 
-  bool configurable() const override { return true; }
-  bool on_every_rank() const override { return true; }
   void declare(CLI::App& command) override {
     workload_option_ = command.add_option(
         "workload", workload_,

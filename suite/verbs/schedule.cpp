@@ -38,15 +38,12 @@ bool is_json(const std::string& path) { return std::filesystem::path(path).exten
 /// Reads the flags, makes the schedule and prints it in one of its formats.
 class ScheduleVerb : public Verb {
  public:
-  const char* name() const override { return "schedule"; }
-  const char* summary() const override {
-    return "pipeline schedules: generate or import, check, time and draw";
-  }
-  std::vector<std::string> examples() const override {
-    return {"schedule zb-h1 --ranks 8 --micro-batches 24 --costs 18522,18086,9337,601",
-            "schedule --import their_schedule.csv --costs-file costs.json --json",
-            "schedule auto --ranks 8 --micro-batches 32 --memory-limit 12 --format svg"};
-  }
+  ScheduleVerb()
+      : Verb({"schedule",
+              "pipeline schedules: generate or import, check, time and draw",
+              {"schedule zb-h1 --ranks 8 --micro-batches 24 --costs 18522,18086,9337,601",
+               "schedule --import their_schedule.csv --costs-file costs.json --json",
+               "schedule auto --ranks 8 --micro-batches 32 --memory-limit 12 --format svg"}}) {}
 
   void declare(CLI::App& command) override {
     auto* name = command.add_option("name", name_, "a name of `list schedules`, or all");

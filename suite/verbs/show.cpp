@@ -18,13 +18,11 @@ namespace {
 
 class ShowVerb : public Verb {
  public:
-  const char* name() const override { return "show"; }
-  const char* summary() const override {
-    return "print the record of a run or suite, the table of a sweep";
-  }
-  std::vector<std::string> examples() const override {
-    return {"show results/latest", "show results/latest --format md"};
-  }
+  ShowVerb()
+      : Verb({"show",
+              "print the record of a run or suite, the table of a sweep",
+              {"show results/latest", "show results/latest --format md"}}) {}
+
   void declare(CLI::App& command) override {
     command.add_option("run", path_, "run, suite or sweep folder, or a file inside one")
         ->required();

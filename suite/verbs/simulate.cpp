@@ -87,15 +87,13 @@ Document plan_simulation_document(const PlanSimulation& simulation, double wall_
 
 class SimulateVerb : public Verb {
  public:
-  const char* name() const override { return "simulate"; }
-  const char* summary() const override {
-    return "the time a schedule or a plan takes on a virtual clock, and where it goes";
-  }
-  std::vector<std::string> examples() const override {
-    return {
-        "simulate schedule.json --costs-file costs.json", "simulate results/latest/plan.json",
-        "simulate schedule.json --model links --network network.json --trace trace.json --json"};
-  }
+  SimulateVerb()
+      : Verb(
+            {"simulate",
+             "the time a schedule or a plan takes on a virtual clock, and where it goes",
+             {"simulate schedule.json --costs-file costs.json", "simulate results/latest/plan.json",
+              "simulate schedule.json --model links --network network.json --trace trace.json "
+              "--json"}}) {}
 
   void declare(CLI::App& command) override {
     command

@@ -24,11 +24,11 @@ namespace {
 
 class VerifyVerb : public Verb {
  public:
-  const char* name() const override { return "verify"; }
-  const char* summary() const override { return "recompute everything a run or a plan claims"; }
-  std::vector<std::string> examples() const override {
-    return {"verify results/latest --replay 6", "verify mine.tar.gz --json"};
-  }
+  VerifyVerb()
+      : Verb({"verify",
+              "recompute everything a run or a plan claims",
+              {"verify results/latest --replay 6", "verify mine.tar.gz --json"}}) {}
+
   void declare(CLI::App& command) override {
     command
         .add_option(

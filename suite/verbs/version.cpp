@@ -39,11 +39,11 @@ Document version_document() {
 
 class VersionVerb : public Verb {
  public:
-  const char* name() const override { return "version"; }
-  const char* summary() const override {
-    return "version, commit, formats and built parts of this program";
-  }
-  std::vector<std::string> examples() const override { return {"version", "version --json"}; }
+  VersionVerb()
+      : Verb({"version",
+              "version, commit, formats and built parts of this program",
+              {"version", "version --json"}}) {}
+
   void declare(CLI::App&) override {}
 
   ExitCode run(const GlobalOptions& options) override {
