@@ -123,19 +123,18 @@ class BoundaryEnd::Receiving final : public Arrival {
     }
   }
 
-  Tensors wait() override {
+  std::pair<Tensors, SendTimes> wait() override {
+    SendTimes last;
     for (Part& part : parts_) {
       part.header->wait();
       part.body->wait();
       finish(part);
-      times_.sent_ns = std::max(times_.sent_ns, part.times.sent_ns);
-      times_.modelled_s = std::max(times_.modelled_s, part.times.modelled_s);
+      last.sent_ns = std::max(last.sent_ns, part.times.sent_ns);
+      last.modelled_s = std::max(last.modelled_s, part.times.modelled_s);
     }
     for (at::Tensor& result : results_) result = result.to(end_.device_);
-    return std::move(results_);
+    return {std::move(results_), last};
   }
-
-  SendTimes times() const override { return times_; }
 
  private:
   struct Part {
@@ -183,7 +182,6 @@ class BoundaryEnd::Receiving final : public Arrival {
   BoundaryEnd& end_;
   Tensors results_;
   std::deque<Part> parts_;  // transfers point into them
-  SendTimes times_;
 };
 
 BoundaryEnd::BoundaryEnd(Communicator& world, const std::vector<const StageReplica*>& from,

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "runners/comm/communicator.hpp"
@@ -56,10 +57,9 @@ class BoundaryEnd {
   class Arrival {
    public:
     virtual ~Arrival() = default;
-    /// Blocks until everything is here. Once.
-    virtual Tensors wait() = 0;
-    /// The times of the message that was sent last. After wait().
-    virtual SendTimes times() const = 0;
+    /// Blocks until everything is here and returns it, with the times of the message that was sent
+    /// last. Once.
+    virtual std::pair<Tensors, SendTimes> wait() = 0;
   };
   std::unique_ptr<Arrival> receive();
 

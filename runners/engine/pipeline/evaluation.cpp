@@ -68,7 +68,7 @@ std::vector<double> score_batches(const TrainingSpec& spec, Communicator& world,
     scores[batches * replicas] += static_cast<double>(score.correct);
     scores[batches * replicas + 1] += static_cast<double>(score.targets);
   }
-  stages.edges().drain_evaluation();
+  stages.edges().drain();
   world.all_reduce(std::span<double>(scores));
   return scores;
 }

@@ -44,7 +44,7 @@ struct PipelineEdges::Channel {
   Channel(std::size_t micro_batches, double travel)
       : inboxes(micro_batches), outboxes(micro_batches), travel_s(travel) {}
 
-  std::unique_ptr<BoundaryEnd> end;  ///< null inside a rank
+  BoundaryEnd* end = nullptr;  ///< null inside a rank
   IdVector<MicroBatchId, Inbox> inboxes;
   IdVector<MicroBatchId, Outbox> outboxes;
   double travel_s;  ///< modelled
@@ -58,14 +58,6 @@ struct PipelineEdges::State {
   std::array<std::unique_ptr<Channel>, 2> channels;  ///< by Crossing; null: nothing crosses
 
   bool inside() const { return starts_here && ends_here; }
-};
-
-/// Ends of the edges for batches of one size.
-struct PipelineEdges::Evaluation {
-  std::int64_t batch = 0;
-  IdVector<EdgeId, std::unique_ptr<BoundaryEnd>>
-      ends;  ///< those of the first direction; null: inside
-  IdVector<EdgeId, Tensors> inside;
 };
 
 PipelineEdges::PipelineEdges(const TrainingSpec& spec, const RankShare& share, Communicator& world,
@@ -112,18 +104,26 @@ std::unique_ptr<PipelineEdges::Channel> PipelineEdges::make_channel(EdgeId edge,
                         : times.gradient_s)[edge.index() % spec_.ready->staged.edges.size()];
   }
   auto result = std::make_unique<Channel>(spec_.ready->schedule.graph.micro_batches, travel_s);
-  if (state.inside()) return result;
+  if (!state.inside()) {
+    result->end = make_end(edge, what, spec_.plan().micro_batch_samples(),
+                           forward ? activation_tag : gradient_tag);
+  }
+  return result;
+}
+
+// The end here of an edge that leads to another rank, for batches of one size.
+BoundaryEnd* PipelineEdges::make_end(EdgeId edge, Crossing what, std::int64_t batch, int tag) {
   const auto stages = static_cast<int>(spec_.plan().stages.size());
+  const State& state = *edges_[edge];
   const StageId from(state.from.value() % stages), to(state.to.value() % stages);
   const int direction = state.from.value() / stages;
   auto sources = replicas_of(spec_.plan(), from, direction);
   auto targets = replicas_of(spec_.plan(), to, direction);
-  if (!forward) std::swap(sources, targets);
-  result->end = std::make_unique<BoundaryEnd>(
-      world_, sources, targets,
-      shapes_.of(crossing, spec_.plan().micro_batch_samples(), sources, targets),
-      spec_.plan().wire(from, to), forward ? activation_tag : gradient_tag, device_);
-  return result;
+  if (what == Crossing::gradient) std::swap(sources, targets);
+  const BoundaryEnd::Shape shape = shapes_.of(nodes(edge, what), batch, sources, targets);
+  ends_.push_back(std::make_unique<BoundaryEnd>(world_, sources, targets, shape,
+                                                spec_.plan().wire(from, to), tag, device_));
+  return ends_.back().get();
 }
 
 PipelineEdges::OfSegment PipelineEdges::of(SegmentId segment) const {
@@ -163,9 +163,8 @@ void PipelineEdges::exchange(const Instruction& i) {
 PipelineEdges::Arrived PipelineEdges::take(EdgeId edge, Crossing what, MicroBatchId micro_batch) {
   Channel::Inbox box = std::exchange(channel_of(edge, what).inboxes[micro_batch], {});
   if (!box.arrival) return {std::move(box.tensors), {0, box.made_s}, false};
-  Arrived result{box.arrival->wait(), {}, true};
-  result.times = box.arrival->times();
-  return result;
+  auto [tensors, times] = box.arrival->wait();
+  return {std::move(tensors), times, true};
 }
 
 void PipelineEdges::hand_on(EdgeId edge, Crossing what, MicroBatchId micro_batch, Tensors tensors,
@@ -178,65 +177,27 @@ void PipelineEdges::hand_on(EdgeId edge, Crossing what, MicroBatchId micro_batch
   }
 }
 
-template <class Body>
-void PipelineEdges::for_ends(const Body& body) {
-  for (const std::unique_ptr<State>& edge : edges_) {
-    if (!edge) continue;
-    for (const std::unique_ptr<Channel>& channel : edge->channels) {
-      if (channel && channel->end) body(*channel->end);
-    }
+// The last batch of a validation split may be smaller, which needs ends of another size. Evaluation
+// goes in the first direction, whose edges come first.
+PipelineEdges::Evaluation& PipelineEdges::evaluation(EdgeId edge, std::int64_t batch) {
+  const auto [known, fresh] = evaluations_.try_emplace({edge, batch});
+  if (fresh && !edges_[edge]->inside()) {
+    known->second.end = make_end(edge, Crossing::activation, batch, evaluation_tag);
   }
-}
-
-void PipelineEdges::retire() {
-  for_ends([](BoundaryEnd& end) { end.retire(); });
-}
-
-void PipelineEdges::drain() {
-  for_ends([](BoundaryEnd& end) { end.drain(); });
-}
-
-// The last batch of a validation split may be smaller, which needs ends of another size.
-PipelineEdges::Evaluation& PipelineEdges::evaluation(std::int64_t batch) {
-  for (const std::unique_ptr<Evaluation>& known : evaluations_) {
-    if (known->batch == batch) return *known;
-  }
-  Evaluation& pass = *evaluations_.emplace_back(std::make_unique<Evaluation>());
-  pass.batch = batch;
-  pass.ends.resize(spec_.ready->staged.edges.size());
-  pass.inside.resize(pass.ends.size());
-  for (const EdgeId e : pass.ends.ids()) {
-    if (!edges_[e] || edges_[e]->inside()) continue;
-    const StageEdge& edge = *edges_[e]->edge;
-    const BoundaryShapes::Replicas from = replicas_of(spec_.plan(), edge.from, 0);
-    const BoundaryShapes::Replicas to = replicas_of(spec_.plan(), edge.to, 0);
-    pass.ends[e] = std::make_unique<BoundaryEnd>(
-        world_, from, to, shapes_.of(edge.nodes, batch, from, to),
-        spec_.plan().wire(edge.from, edge.to), evaluation_tag, device_);
-  }
-  return pass;
+  return known->second;
 }
 
 Tensors PipelineEdges::take_evaluated(EdgeId edge, std::int64_t batch) {
-  Evaluation& pass = evaluation(batch);
-  const std::unique_ptr<BoundaryEnd>& end = pass.ends[edge];
-  return end ? end->receive()->wait() : std::exchange(pass.inside[edge], {});
+  Evaluation& pass = evaluation(edge, batch);
+  return pass.end != nullptr ? pass.end->receive()->wait().first : std::exchange(pass.inside, {});
 }
 
 void PipelineEdges::hand_on_evaluated(EdgeId edge, std::int64_t batch, Tensors tensors) {
-  Evaluation& pass = evaluation(batch);
-  if (pass.ends[edge]) {
-    pass.ends[edge]->send(tensors, {});
+  Evaluation& pass = evaluation(edge, batch);
+  if (pass.end != nullptr) {
+    pass.end->send(tensors, {});
   } else {
-    pass.inside[edge] = std::move(tensors);
-  }
-}
-
-void PipelineEdges::drain_evaluation() {
-  for (const std::unique_ptr<Evaluation>& pass : evaluations_) {
-    for (const std::unique_ptr<BoundaryEnd>& end : pass->ends) {
-      if (end) end->drain();
-    }
+    pass.inside = std::move(tensors);
   }
 }
 

@@ -1,8 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
-#include <optional>
+#include <utility>
 #include <vector>
 
 #include "runners/engine/parameters/rank_share.hpp"
@@ -48,31 +49,38 @@ class PipelineEdges {
                double made_s);
 
   /// Gives back the memory of the messages that have gone.
-  void retire();
+  void retire() {
+    for (const std::unique_ptr<BoundaryEnd>& end : ends_) end->retire();
+  }
   /// Waits until all sends have gone.
-  void drain();
+  void drain() {
+    for (const std::unique_ptr<BoundaryEnd>& end : ends_) end->drain();
+  }
 
   /// The same without a schedule, for one pass of `batch` samples in evaluation.
   Tensors take_evaluated(EdgeId edge, std::int64_t batch);
   void hand_on_evaluated(EdgeId edge, std::int64_t batch, Tensors tensors);
-  void drain_evaluation();
 
  private:
   struct Channel;
   struct State;
-  struct Evaluation;
+  /// An edge in evaluation, for batches of one size.
+  struct Evaluation {
+    BoundaryEnd* end = nullptr;  ///< null inside a rank
+    Tensors inside;
+  };
   Channel& channel_of(EdgeId edge, Crossing what);
   std::unique_ptr<Channel> make_channel(EdgeId edge, Crossing what);
-  Evaluation& evaluation(std::int64_t batch);
-  template <class Body>
-  void for_ends(const Body& body);
+  BoundaryEnd* make_end(EdgeId edge, Crossing what, std::int64_t batch, int tag);
+  Evaluation& evaluation(EdgeId edge, std::int64_t batch);
 
   const TrainingSpec& spec_;
   Communicator& world_;
   at::Device device_;
   BoundaryShapes shapes_;
   IdVector<EdgeId, std::unique_ptr<State>> edges_;  ///< null: not here
-  std::vector<std::unique_ptr<Evaluation>> evaluations_;
+  std::vector<std::unique_ptr<BoundaryEnd>> ends_;  ///< of all channels and evaluations
+  std::map<std::pair<EdgeId, std::int64_t>, Evaluation> evaluations_;  ///< by size of batch
 };
 
 }  // namespace heteroperf
