@@ -52,23 +52,14 @@ void ProgressLine::say(const std::string& text) {
   fmt::print(stderr, "heteroperf: {}\n", text);
 }
 
-bool ProgressLine::due(const std::string& phase) {
-  const std::int64_t now = now_ns();
-  if (silent_ || (now < next_ns_ && phase == phase_)) return false;
-  phase_ = phase;
-  next_ns_ = now + (terminal_ ? terminal_period_ns : log_period_ns);
-  return true;
-}
-
 void ProgressLine::update(const ProgressState& state) {
-  if (!due(state.phase)) return;
-  if (terminal_) {
-    fmt::print(stderr, "\r\x1b[K{}", line_of(state));
-    std::fflush(stderr);
-    open_ = true;
-  } else {
-    fmt::print(stderr, "{}\n", line_of(state));
-  }
+  const std::int64_t now = now_ns();
+  if (silent_ || (now < next_ns_ && state.phase == phase_)) return;
+  phase_ = state.phase;
+  next_ns_ = now + (terminal_ ? terminal_period_ns : log_period_ns);
+  fmt::print(stderr, "{}{}{}", terminal_ ? "\r\x1b[K" : "", line_of(state), terminal_ ? "" : "\n");
+  std::fflush(stderr);
+  open_ = terminal_;
 }
 
 void ProgressLine::finish() {

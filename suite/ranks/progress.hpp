@@ -43,8 +43,6 @@ class ProgressLine {
   void finish();
 
  private:
-  bool due(const std::string& phase);
-
   bool silent_, terminal_;
   std::string phase_;
   bool open_ = false;

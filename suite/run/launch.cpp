@@ -31,13 +31,6 @@
 namespace heteroperf {
 namespace {
 
-/// `validity.class` of a record or suite document; empty when there is none.
-std::string validity_class_of(const std::string& document) {
-  const auto json = nlohmann::json::parse(document);
-  const auto validity = json.find("validity");
-  return validity == json.end() ? std::string() : validity->value("class", "");
-}
-
 constexpr double counted_duration_s = 300;  // the shortest that rules call closed
 
 /// The journal that the last words of an impatient user's interrupt save. A mutex needs no
@@ -89,7 +82,8 @@ class RunOutput {
   }
 
   /// Opens the next run's folder and journal.
-  RunRecorder& begin(const PreparedRun& run, const std::string& libtorch_version) {
+  FirstRank begin(const PreparedRun& run, const std::string& libtorch_version,
+                  ProgressLine& progress) {
     const std::filesystem::path folder = suite_folder_.empty() ? std::filesystem::path(config_.out)
                                                                : suite_folder_ / run.workload.name;
     RunIdentity identity{identity_.argv, run.reproduce, {}, identity_.sweep};
@@ -98,21 +92,17 @@ class RunOutput {
     if (suite_folder_.empty()) point_latest(recorder_->files().folder);
     set_open_journal(&recorder_->journal());
     tell_foreseen(recorder_->describe(run, libtorch_version));
-    return *recorder_;
+    return recorder_->first_rank(&progress, turns_);
   }
-
-  TurnTaker* turns() const { return turns_; }
 
   /// Makes the record; prints it unless it is part of a suite's one document.
   ExitCode end(const ProgramEnd& end) {
     set_open_journal(nullptr);
     if (end.failed) fmt::print(stderr, "heteroperf: {}\n", end.reason);
-    const RunStatus status = end.interrupted ? RunStatus::partial
-                             : end.failed    ? RunStatus::failed
-                                             : RunStatus::complete;
-    const ExitCode code = end.interrupted ? ExitCode::interrupted
-                          : end.failed    ? ExitCode::run_failed
-                                          : ExitCode::ok;
+    const auto [status, code] = end.interrupted
+                                    ? std::pair(RunStatus::partial, ExitCode::interrupted)
+                                : end.failed ? std::pair(RunStatus::failed, ExitCode::run_failed)
+                                             : std::pair(RunStatus::complete, ExitCode::ok);
     const FinishedRun finished =
         recorder_->finish(status, end.reason, static_cast<std::int32_t>(code));
     for (const std::string& warning : finished.warnings) {
@@ -124,7 +114,9 @@ class RunOutput {
       print_next(recorder_->files().folder);
     }
     // A run that went through but broke a rule that makes it invalid is no success.
-    const bool invalid = validity_class_of(finished.record) == "invalid";
+    const auto record = nlohmann::json::parse(finished.record);
+    const bool invalid =
+        record.contains("validity") && record["validity"].value("class", "") == "invalid";
     return code == ExitCode::ok && invalid ? ExitCode::invalid_result : code;
   }
 
@@ -217,8 +209,7 @@ ExitCode run_all(const std::vector<PreparedRun>& runs, Engine& engine, World& wo
     FirstRank first;
     std::optional<ProgressLine> progress;
     if (output != nullptr) {
-      RunRecorder& recorder = output->begin(run, engine.libtorch_version());
-      first = recorder.first_rank(&progress.emplace(options), output->turns());
+      first = output->begin(run, engine.libtorch_version(), progress.emplace(options));
     }
     ProgramEnd end = run_workload(run, world, engine, first);
     // The classes run alone after the run itself, so that the run loses nothing where they fail.

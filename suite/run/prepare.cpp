@@ -81,43 +81,6 @@ void check_samples(const Workload& workload, std::uint64_t wanted, const std::st
   }
 }
 
-/// A memory and what is to lie in it, in bytes. `available` is 0 where the size is not known;
-/// nothing is refused then.
-struct MemoryDemand {
-  std::string where;
-  double needed = 0, available = 0;
-  double fullness() const { return available > 0 ? needed / available : 0; }
-};
-
-MemoryDemand host_demand(const std::vector<double>& needed_bytes,
-                         const std::vector<RankBinding>& bindings, std::uint64_t host_bytes) {
-  MemoryDemand demand{"per rank", 0, static_cast<double>(host_bytes)};
-  std::size_t ranks = 0;
-  for (std::size_t r = 0; r < bindings.size(); ++r) {
-    if (bindings[r].gpu) continue;
-    demand.needed += needed_bytes[r];
-    ++ranks;
-  }
-  demand.needed /= static_cast<double>(std::max<std::size_t>(1, ranks));
-  return demand;
-}
-
-/// The demand of the rank whose GPU is the fullest. Without any GPU it is a demand of 0 bytes,
-/// which is never refused.
-MemoryDemand gpu_demand(const std::vector<double>& needed_bytes,
-                        const std::vector<RankBinding>& bindings) {
-  MemoryDemand fullest;
-  for (std::size_t r = 0; r < bindings.size(); ++r) {
-    const RankBinding& binding = bindings[r];
-    if (!binding.gpu) continue;
-    MemoryDemand demand{
-        fmt::format("on the GPU of rank {} ({} of {})", r, binding.device, binding.host),
-        needed_bytes[r], static_cast<double>(binding.gpu_memory_bytes)};
-    if (demand.fullness() > fullest.fullness()) fullest = std::move(demand);
-  }
-  return fullest;
-}
-
 /// The memory of a search's ranks, each of which trains by itself or in step with its group, beside
 /// the best model so far.
 std::vector<double> search_memory(const Workload& workload, const Placement& placement) {
@@ -204,11 +167,6 @@ void check_search(const RunConfig& config, Reading reading, PreparedRun& run,
   });
 }
 
-TrainingIdentity identity_of(const PreparedRun& run) {
-  const std::uint64_t samples = run.plan ? run.plan->plan.samples_per_step() : 0;
-  return training_identity(run.workload, samples, run.config.seed);
-}
-
 /// Without the slash that a folder's name may end with.
 std::filesystem::path plain_folder(const std::filesystem::path& path) {
   return (std::filesystem::absolute(path) / "").lexically_normal().parent_path();
@@ -227,17 +185,6 @@ void check_trace(const RunConfig& config, ProblemList& problems) {
                "Give it the path of a file in a folder that is there");
 }
 
-/// The plan of a fixed model, and all that its size depends on.
-void make_plan(const RunConfig& config, const PlanSources& sources, const ScalingInput& machine,
-               PreparedRun& run, ProblemList& problems) {
-  check_trace(config, problems);
-  collect_problems(problems, [&] {
-    run.plan = choose_plan(config, sources, run.workload, run.placement);
-    check_memory(run.workload, plan_memory_of(*run.plan), run.placement.bindings,
-                 machine.memory_bytes, problems);
-  });
-}
-
 /// Holds the needs of the ranks to the machine and the data; makes the plan of a fixed model.
 void check_sizes(const RunConfig& config, const PlanSources& sources, ProgramKind program,
                  const ScalingInput& machine, PreparedRun& run, ProblemList& problems) {
@@ -253,7 +200,12 @@ void check_sizes(const RunConfig& config, const PlanSources& sources, ProgramKin
                  machine.memory_bytes, problems);
     return;
   }
-  make_plan(config, sources, machine, run, problems);
+  check_trace(config, problems);
+  collect_problems(problems, [&] {
+    run.plan = choose_plan(config, sources, run.workload, run.placement);
+    check_memory(run.workload, plan_memory_of(*run.plan), run.placement.bindings,
+                 machine.memory_bytes, problems);
+  });
   // Its problems are collected already.
   if (!run.plan) return;
   const Plan& plan = run.plan->plan;
@@ -283,7 +235,10 @@ PreparedRun prepare_one(const RunConfig& config, const PlanSources& sources,
   problems.throw_if_any();
   if (reading == Reading::nothing) return run;
   // A resumed training must be the one that its checkpoint belongs to; only now is all of it known.
-  if (config.parent) check_continues(*config.parent, identity_of(run));
+  if (config.parent) {
+    const std::uint64_t samples = run.plan ? run.plan->plan.samples_per_step() : 0;
+    check_continues(*config.parent, training_identity(run.workload, samples, config.seed));
+  }
   const RunConfig chosen = settled(config, placement, run.workload);
   run.config = effective(chosen, run.workload, run.plan);
   run.reproduce = reproduce_command(chosen, foreign_launcher());
@@ -312,14 +267,31 @@ void check_memory(const Workload& workload, const std::vector<double>& needed_by
                   const std::vector<RankBinding>& bindings, std::uint64_t host_bytes,
                   ProblemList& problems) {
   HETEROPERF_EXPECT(needed_bytes.size() == bindings.size());
-  for (const MemoryDemand& demand :
-       {host_demand(needed_bytes, bindings, host_bytes), gpu_demand(needed_bytes, bindings)}) {
-    if (demand.fullness() <= 1) continue;
+  // Nothing is refused where the size is not known, 0.
+  const auto check = [&](double needed, std::uint64_t available, const std::string& where) {
+    if (available == 0 || needed <= static_cast<double>(available)) return;
     problems.add(fmt::format("{} of size {} needs {} {}", workload.name, workload.size,
-                             rounded_byte_size(demand.needed), demand.where),
-                 rounded_byte_size(demand.available) + " available",
+                             rounded_byte_size(needed), where),
+                 rounded_byte_size(Bytes(available)) + " available",
                  "Use fewer --ranks, a smaller --micro-batch or a smaller --size");
+  };
+  double on_host = 0, host_ranks = 0, fullness = 0;
+  std::optional<std::size_t> fullest;  // the rank whose GPU it is
+  for (std::size_t r = 0; r < bindings.size(); ++r) {
+    const auto gpu_bytes = static_cast<double>(bindings[r].gpu_memory_bytes);
+    if (!bindings[r].gpu) {
+      on_host += needed_bytes[r];
+      ++host_ranks;
+    } else if (gpu_bytes > 0 && needed_bytes[r] / gpu_bytes > fullness) {
+      fullness = needed_bytes[r] / gpu_bytes;
+      fullest = r;
+    }
   }
+  check(on_host / std::max(1.0, host_ranks), host_bytes, "per rank");
+  if (!fullest) return;
+  const RankBinding& binding = bindings[*fullest];
+  check(needed_bytes[*fullest], binding.gpu_memory_bytes,
+        fmt::format("on the GPU of rank {} ({} of {})", *fullest, binding.device, binding.host));
 }
 
 std::vector<PreparedRun> prepare_runs(const RunConfig& config, const PlanSources& sources,

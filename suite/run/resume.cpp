@@ -200,12 +200,6 @@ std::string asked_length(const std::vector<Setting>& settings) {
   return asked;
 }
 
-/// A launcher has decided how many there are.
-void take_launcher_ranks(const std::vector<Setting>& settings, RunConfig& config) {
-  const auto launched = detect_launcher();
-  if (launched && !is_given(settings, "scale.ranks")) config.scale.ranks = launched->size;
-}
-
 /// A run by time that is given steps, or the other way round, has one length.
 void keep_one_length(const std::vector<Setting>& settings, RunConfig& config) {
   const bool by_steps = is_given(settings, "measure.steps");
@@ -220,8 +214,8 @@ void keep_one_length(const std::vector<Setting>& settings, RunConfig& config) {
 }  // namespace
 
 bool can_change_on_resume(const std::string& path) {
-  return std::any_of(changeable.begin(), changeable.end(), [&](std::string_view one) {
-    return one.ends_with('.') ? path.starts_with(one) : path == one;
+  return std::any_of(changeable.begin(), changeable.end(), [&](std::string_view key) {
+    return key.ends_with('.') ? path.starts_with(key) : path == key;
   });
 }
 
@@ -240,7 +234,10 @@ ResumePlan plan_resume(const ResumeRequest& request) {
   problems.throw_if_any();
   plan.config = apply_settings(base_for(other, request.settings), request.settings, problems);
   keep_one_length(request.settings, plan.config);
-  take_launcher_ranks(request.settings, plan.config);
+  // A launcher has decided how many there are.
+  const auto launched = detect_launcher();
+  if (launched && !is_given(request.settings, "scale.ranks"))
+    plan.config.scale.ranks = launched->size;
   validate(plan.config, request.settings, problems);
   problems.throw_if_any();
   check_length(other, plan.config, asked_length(request.settings), checkpoint.state().step);

@@ -165,11 +165,6 @@ StageExecutor::Flight& StageExecutor::flight(MicroBatchId micro_batch) {
   return *flights_[micro_batch];
 }
 
-const StageExecutor::Flight& StageExecutor::flight(MicroBatchId micro_batch) const {
-  HETEROPERF_EXPECT(flights_.contains(micro_batch) && flights_[micro_batch]);
-  return *flights_[micro_batch];
-}
-
 void StageExecutor::release(MicroBatchId micro_batch) {
   flights_[micro_batch]->clear();
   spare_.push_back(std::move(flights_[micro_batch]));
@@ -185,10 +180,8 @@ void StageExecutor::put_targets(MicroBatchId micro_batch, at::Tensor targets) {
   flight(micro_batch).targets = std::move(targets);
 }
 
-double StageExecutor::loss(MicroBatchId micro_batch) const {
-  return to_double(loss_value(micro_batch));
-}
-const at::Tensor& StageExecutor::loss_value(MicroBatchId micro_batch) const {
+double StageExecutor::loss(MicroBatchId micro_batch) { return to_double(loss_value(micro_batch)); }
+const at::Tensor& StageExecutor::loss_value(MicroBatchId micro_batch) {
   return flight(micro_batch).loss;
 }
 

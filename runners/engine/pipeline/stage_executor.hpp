@@ -59,9 +59,9 @@ class StageExecutor {
   /// Takes an output for one of the edges that lead out of the stage.
   at::Tensor output(MicroBatchId micro_batch, NodeId node);
   /// Mean over the micro-batch's targets.
-  double loss(MicroBatchId micro_batch) const;
+  double loss(MicroBatchId micro_batch);
   /// The same as a tensor {1}, which the device may still be computing.
-  const at::Tensor& loss_value(MicroBatchId micro_batch) const;
+  const at::Tensor& loss_value(MicroBatchId micro_batch);
 
   void recompute(MicroBatchId micro_batch);
   /// A gradient that comes back over an edge out, whole. Several of one node are summed.
@@ -104,7 +104,6 @@ class StageExecutor {
   enum class Gradients { input, both };
 
   Flight& flight(MicroBatchId micro_batch);
-  const Flight& flight(MicroBatchId micro_batch) const;
   Tensors inputs_of(const Flight& flight, std::size_t g) const;
   PassContext context_of(const Flight& flight, std::size_t g) const;
   void let_go(Flight& flight, std::size_t g);

@@ -219,7 +219,7 @@ void StepRunner::forward(const Instruction& i) {
 }
 
 void StepRunner::note_loss(const Instruction& i) {
-  const RankStage& stage = stages_.of(i);
+  RankStage& stage = stages_.of(i);
   if (stage.role().tensor_index != 0) return;
   const double scale = context(stage, i.micro_batch).loss_scale;
   if (accelerator_ == nullptr) {
