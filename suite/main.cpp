@@ -181,17 +181,6 @@ void note_environment(const CLI::App& app, const CLI::App& command, const Global
   }
 }
 
-ExitCode run_verb(Verb& verb, const GlobalOptions& options, const Voice& voice) {
-  require_no_sets(verb, options);
-  const Stopwatch stopwatch;
-  const ExitCode code = verb.run(options);
-  if (options.verbosity == Verbosity::verbose && voice.first()) {
-    fmt::print(stderr, "heteroperf: {} took {:.3f} s, exit code {}\n", verb.facts.name,
-               stopwatch.elapsed_s(), static_cast<int>(code));
-  }
-  return code;
-}
-
 /// Flushes what was printed, which may still be in a buffer when the disk is full.
 bool output_arrived() {
   std::cout.flush();
@@ -212,79 +201,97 @@ Error refused_path(const std::filesystem::filesystem_error& error) {
   return UserError(problem, why, "Check its name, and who may read or write it.");
 }
 
-int parse_and_run(int argc, char** argv, Voice& voice) {
-  CLI::App app{"HeteroPerf: how many useful AI operations per second does this machine deliver?"};
-  app.name("heteroperf");
-  app.set_version_flag("--version", std::string("heteroperf ") + version_text());
-  app.require_subcommand(1);
-  app.footer("`heteroperf VERB --help` shows a verb's options and examples.\n" + topics_text() +
-             exit_codes_text());
-
-  // Verbs that are added later take over the form of the pages.
-  use_help_pages(app);
-
-  GlobalOptions options;
-  GlobalFlags flags;
-  const auto verbs = all_verbs();
-  std::vector<std::string> names;
-  for (const auto& verb : verbs) {
-    CLI::App* command = app.add_subcommand(verb->facts.name, verb->facts.summary);
-    command->footer(examples_text(*verb) + environment_text(*command));
-    command->option_defaults()->always_capture_default();
-    verb->declare(*command);
-    declare_global(*command, *verb, options, flags);
-    names.emplace_back(verb->facts.name);
+/// The program with all its verbs.
+class Program {
+ public:
+  explicit Program(Voice& voice) : voice_(voice) {
+    app_.name("heteroperf");
+    app_.set_version_flag("--version", std::string("heteroperf ") + version_text());
+    app_.require_subcommand(1);
+    app_.footer("`heteroperf VERB --help` shows a verb's options and examples.\n" + topics_text() +
+                exit_codes_text());
+    // Verbs that are added later take over the form of the pages.
+    use_help_pages(app_);
+    for (const auto& verb : verbs_) {
+      CLI::App* command = app_.add_subcommand(verb->facts.name, verb->facts.summary);
+      command->footer(examples_text(*verb) + environment_text(*command));
+      command->option_defaults()->always_capture_default();
+      verb->declare(*command);
+      declare_global(*command, *verb, options_, flags_);
+      names_.emplace_back(verb->facts.name);
+    }
+    // Findings of verify are kept for one exact program. A tree with changes of its own has no name
+    // that says how it judges.
+    const std::string commit = git_commit();
+    if (commit != "unknown" && !commit.ends_with("-dirty")) {
+      remember_findings(fmt::format("heteroperf {} {}", version_text(), commit));
+    }
   }
-  voice.json = wants_json(argc, argv);
-  // Findings of verify are kept for one exact program. A tree with changes of its own has no name
-  // that says how it judges.
-  const std::string commit = git_commit();
-  if (commit != "unknown" && !commit.ends_with("-dirty")) {
-    remember_findings(fmt::format("heteroperf {} {}", version_text(), commit));
+
+  int run(int argc, char** argv) {
+    try {
+      Verb& verb = parse(argc, argv);
+      require_no_sets(verb, options_);
+      const Stopwatch stopwatch;
+      const int code = static_cast<int>(verb.run(options_));
+      if (options_.verbosity == Verbosity::verbose && voice_.first()) {
+        fmt::print(stderr, "heteroperf: {} took {:.3f} s, exit code {}\n", verb.facts.name,
+                   stopwatch.elapsed_s(), code);
+      }
+      return code;
+    } catch (const CLI::CallForHelp&) {
+      if (voice_.first()) std::cout << app_.help();
+      return 0;
+    } catch (const CLI::CallForVersion&) {
+      if (voice_.first()) std::cout << "heteroperf " << version_text() << "\n";
+      return 0;
+    } catch (const CLI::ParseError& error) {
+      return static_cast<int>(report(UserError(parse_problems(error, *chosen_)), voice_));
+    } catch (const Error& error) {
+      return static_cast<int>(report(error, voice_));
+    } catch (const std::filesystem::filesystem_error& error) {
+      return static_cast<int>(report(refused_path(error), voice_));
+    } catch (const std::exception& error) {
+      return static_cast<int>(
+          report(Error(ErrorKind::internal, {{"unexpected failure", error.what(), ""}}), voice_));
+    }
   }
-  CLI::App* chosen = &app;
-  try {
-    voice.launched = detect_launcher();
+
+ private:
+  /// Reads the command line and returns the verb that it names.
+  Verb& parse(int argc, char** argv) {
+    voice_.launched = detect_launcher();
     const std::string name = argc > 1 && argv[1][0] != '\0' ? argv[1] : "--help";
-    const auto verb = std::find_if(verbs.begin(), verbs.end(),
+    const auto verb = std::find_if(verbs_.begin(), verbs_.end(),
                                    [&](const auto& known) { return known->facts.name == name; });
-    const bool on_every_rank = verb != verbs.end() && (*verb)->facts.ranks == VerbRanks::all;
-    if (!voice.first() && !on_every_rank) keep_silent();
+    const bool on_every_rank = verb != verbs_.end() && (*verb)->facts.ranks == VerbRanks::all;
+    if (!voice_.first() && !on_every_rank) keep_silent();
     // mpirun gives its first rank a terminal whatever its own output is.
-    options.color =
-        std::getenv("NO_COLOR") == nullptr && isatty(STDOUT_FILENO) == 1 && !voice.launched;
+    options_.color =
+        std::getenv("NO_COLOR") == nullptr && isatty(STDOUT_FILENO) == 1 && !voice_.launched;
     if (name[0] == '-') {
-      require_program_option(name, original_argv(), app);
+      require_program_option(name, original_argv(), app_);
     } else {
-      require_known_verb(name, names);
+      require_known_verb(name, names_);
+      // Only the verb that runs: the parser would hand a variable to every one of them.
+      mirror_in_environment(*(chosen_ = app_.get_subcommand(name)));
     }
-    // Only the verb that runs: the parser would hand a variable to every one of them.
-    if (name[0] != '-') mirror_in_environment(*(chosen = app.get_subcommand(name)));
-    app.parse(argc, argv);
-    apply(flags, options);
-    if (voice.first() && std::getenv("HETEROPERF_LAUNCHED") == nullptr) {
-      note_environment(app, *chosen, options);
+    app_.parse(argc, argv);
+    apply(flags_, options_);
+    if (voice_.first() && std::getenv("HETEROPERF_LAUNCHED") == nullptr) {
+      note_environment(app_, *chosen_, options_);
     }
-    const std::size_t index =
-        static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
-    return static_cast<int>(run_verb(*verbs.at(index), options, voice));
-  } catch (const CLI::CallForHelp&) {
-    if (voice.first()) std::cout << app.help();
-    return 0;
-  } catch (const CLI::CallForVersion&) {
-    if (voice.first()) std::cout << "heteroperf " << version_text() << "\n";
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    return static_cast<int>(report(UserError(parse_problems(error, *chosen)), voice));
-  } catch (const Error& error) {
-    return static_cast<int>(report(error, voice));
-  } catch (const std::filesystem::filesystem_error& error) {
-    return static_cast<int>(report(refused_path(error), voice));
-  } catch (const std::exception& error) {
-    return static_cast<int>(
-        report(Error(ErrorKind::internal, {{"unexpected failure", error.what(), ""}}), voice));
+    return **verb;
   }
-}
+
+  Voice& voice_;
+  GlobalOptions options_;
+  GlobalFlags flags_;
+  const std::vector<std::unique_ptr<Verb>> verbs_ = all_verbs();
+  std::vector<std::string> names_;
+  CLI::App app_{"HeteroPerf: how many useful AI operations per second does this machine deliver?"};
+  CLI::App* chosen_ = &app_;  ///< the verb's, once it is known
+};
 
 }  // namespace
 }  // namespace heteroperf
@@ -295,8 +302,8 @@ int main(int argc, char** argv) {
   // A parent that ignores the end of its children hands that on, and nobody's exit code is kept.
   std::signal(SIGCHLD, SIG_DFL);
   heteroperf::keep_argv(argc, argv);
-  heteroperf::Voice voice;
-  const int code = heteroperf::parse_and_run(argc, argv, voice);
+  heteroperf::Voice voice{{}, heteroperf::wants_json(argc, argv)};
+  const int code = heteroperf::Program(voice).run(argc, argv);
   if (code != 0) heteroperf::let_first_rank_speak(voice);
   return code == 0 && !heteroperf::output_arrived() ? 5 : code;
 }
