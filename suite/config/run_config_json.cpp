@@ -1,7 +1,6 @@
-// Gives every member of RunConfig its dotted path, its meaning, its flag and its range, in one list
-// that a *visitor* walks. Writing the document, reading it back, --set, flags, ranges, --help, the
-// README's table and the comparison with defaults are all visitors of this list, so a new key is a
-// member of RunConfig and one row here.
+// Every way in which keys of the configuration are read and written is a *visitor* of the one list
+// of keys (visit_keys): writing the document, reading it back, --set, flags, ranges, --help, the
+// README's table and the comparison with defaults. None of them knows a key by itself.
 //
 // The document leaves out keys that mean nothing to the configuration, such as a search's keys in a
 // training; a reader gives them their defaults. Parsing is strict: unknown keys and values of
@@ -30,197 +29,6 @@ namespace heteroperf {
 namespace {
 
 constexpr int config_version = 1;
-
-// Parts of a key's row that only some keys have.
-struct Flag {
-  const char* name;  ///< an option of `run`: "--ranks"
-};
-struct ValueName {
-  const char* word;  ///< help pages write it for a text: FILE; else NAME
-};
-struct Open {
-  const char* text;  ///< stands for the choice where nothing, or 0, is chosen
-};
-struct ReadBy {
-  const char* workloads;  ///< the only ones that read the key
-};
-struct Range {
-  double low, high;
-};
-/// The names that a text may have.
-using Choices = std::vector<std::string> (*)();
-
-/// One key of the tree, as parsing, checks, flags, help and README know it.
-struct KeyInfo {
-  template <class... Parts>
-  KeyInfo(const char* path_, const char* help_, Parts... given) : path(path_), help(help_) {
-    (std::get<std::optional<Parts>>(parts).emplace(given), ...);
-  }
-  template <class Part>
-  const std::optional<Part>& part() const {
-    return std::get<std::optional<Part>>(parts);
-  }
-
-  const char *path, *help;
-  std::tuple<std::optional<Flag>, std::optional<ValueName>, std::optional<Open>,
-             std::optional<ReadBy>, std::optional<Range>, std::optional<Choices>>
-      parts;
-};
-
-/// The generators are the one list of schedules.
-std::vector<std::string> schedule_names() {
-  std::vector<std::string> names;
-  for (const Generator& generator : generators()) names.emplace_back(generator.name);
-  return names;
-}
-
-// Limits lie far beyond any machine: they catch typing errors and overflows.
-constexpr double many = 1e9, most_ranks = 1e6, most_seconds = 30 * 86400.0;
-constexpr double unlimited = std::numeric_limits<double>::max();
-constexpr Range at_least_0{0, unlimited}, above_0{std::numeric_limits<double>::min(), unlimited};
-
-// Reading, writing, checks and the help walk the same list of members, so they cannot drift apart.
-template <class Visitor>
-void visit_members(RunConfig& c, Visitor&& visit) {
-  constexpr Open own{"the workload's"};
-  constexpr ReadBy fixed{"image llm"}, search{"automl-image"};
-  visit(c.workload, {"workload", "what is run: a name of `list workloads`", Open{"all of them"},
-                     Choices{workload_names}});
-  visit(c.quick, {"quick", "set by --quick alone"});
-  visit(c.seed, {"seed", "of weights, order of samples, dropout and search", Flag{"--seed"}});
-  visit(c.out, {"out", "run folder, new or empty", Flag{"--out"}, ValueName{"DIR"},
-                Open{"results/<UTC>-<workload>-<id>"}});
-  visit(c.rank_logs, {"rank_logs",
-                      "a log of every rank in the run folder, rank-0.log and on: phases, progress, "
-                      "warnings, errors",
-                      Flag{"--rank-logs"}});
-  visit(c.trace, {"trace", "write where the time of 3 steps went on every rank, for Perfetto",
-                  Flag{"--trace"}, ValueName{"FILE"}, Open{"none"}, fixed});
-  visit(c.with_baselines,
-        {"with_baselines", "also run each class of a mixed --cluster alone, and compare",
-         Flag{"--with-baselines"}, fixed});
-  visit(c.model.size,
-        {"model.size",
-         "of llm a size of `list models`, of automl-image w16 to w512; auto: fits the machine",
-         Flag{"--size"}, ReadBy{"automl-image llm"}});
-  visit(c.model.name,
-        {"model.name", "a classifier of `list models`", Flag{"--model"}, ReadBy{"image"}});
-  visit(c.model.precision, {"model.precision", "number format of the model; fp64 is never ranked",
-                            Flag{"--precision"}});
-  visit(c.model.sequence_length, {"model.sequence_length", "tokens of a sample", Open{"the size's"},
-                                  ReadBy{"llm"}, Range{0, most_ranks}});
-  visit(c.data.source, {"data.source", "generated, idx:DIR, cifar10:DIR, text:FILE or tokens:FILE",
-                        Flag{"--data"}, ValueName{"SOURCE"}});
-  visit(c.scale.ranks, {"scale.ranks", "ranks to start", Flag{"--ranks"},
-                        Open{"one per usable core"}, Range{0, most_ranks}});
-  visit(c.scale.threads_per_rank,
-        {"scale.threads_per_rank", "threads inside a rank", Flag{"--threads-per-rank"},
-         Open{"cores / ranks"}, Range{0, 4096}});
-  visit(c.scale.transport,
-        {"scale.transport",
-         "what joins the ranks; threads is one process, the others start mpirun themselves",
-         Flag{"--transport"}});
-  visit(c.scale.device,
-        {"scale.device", "of all ranks, or a list by rank as cuda,cpu", Flag{"--device"}});
-  visit(c.scale.bind,
-        {"scale.bind", "of ranks to cores; none leaves their placement to the system"});
-  visit(c.batch.micro_batch, {"batch.micro_batch", "samples per replica and micro-batch",
-                              Flag{"--micro-batch"}, own, Range{0, most_ranks}});
-  visit(c.batch.micro_batches, {"batch.micro_batches", "micro-batches per step",
-                                Flag{"--micro-batches"}, own, Range{0, most_ranks}});
-  visit(c.plan.pipeline,
-        {"plan.pipeline", "positions of the pipeline", Flag{"--pp"}, fixed, Range{1, most_ranks}});
-  visit(c.plan.tensor, {"plan.tensor", "ranks that share every layer (tensor parallelism)",
-                        Flag{"--tp"}, fixed, Range{1, most_ranks}});
-  visit(c.plan.data, {"plan.data", "replicas", Flag{"--dp"}, Open{"what is left of the ranks"},
-                      fixed, Range{0, most_ranks}});
-  visit(c.plan.chunks, {"plan.chunks", "stages per position", Flag{"--chunks"},
-                        Open{"the schedule's"}, fixed, Range{0, most_ranks}});
-  visit(c.plan.schedule, {"plan.schedule", "of the pipeline: a name of `list schedules`, or auto",
-                          Flag{"--schedule"}, fixed, Choices{schedule_names}});
-  visit(c.plan.recompute,
-        {"plan.recompute", "which activations are computed again; selective: those of attention",
-         fixed});
-  visit(c.plan.zero_stage,
-        {"plan.zero_stage", "1 spreads optimizer states over replicas", fixed, Range{0, 1}});
-  visit(c.plan.sequence_parallel,
-        {"plan.sequence_parallel", "norms and sums of tensor-parallel ranks by rows", fixed});
-  visit(c.plan.file, {"plan.file", "a plan in place of the other plan.* and batch.*",
-                      Flag{"--plan"}, ValueName{"FILE"}, Open{"none"}, fixed});
-  visit(c.cluster.file,
-        {"cluster.file",
-         "a cluster description, or the name of a shipped one; its paced classes are emulated",
-         Flag{"--cluster"}, ValueName{"FILE"}, Open{"the plan's, or this machine"}, fixed});
-  visit(c.pace.dilation, {"pace.dilation", "real seconds per modelled one of emulated devices",
-                          Open{"measured"}, fixed, Range{0, many}});
-  visit(c.optimizer.name, {"optimizer.name", "update rule", own});
-  visit(c.optimizer.schedule,
-        {"optimizer.schedule", "course of the learning rate; constant in a training by time", own});
-  visit(c.optimizer.learning_rate,
-        {"optimizer.learning_rate", "a search chooses its own", own, fixed, above_0});
-  visit(c.optimizer.weight_decay,
-        {"optimizer.weight_decay", "of the weights, per step", own, at_least_0});
-  visit(c.optimizer.clip_norm,
-        {"optimizer.clip_norm", "largest norm of the gradient; 0: no clipping", own, at_least_0});
-  visit(c.optimizer.warmup_steps,
-        {"optimizer.warmup_steps", "the rate grows from 0 over them", own, Range{0, many}});
-  visit(c.measure.duration_s, {"measure.duration_s", "length of the measured phase",
-                               Flag{"--duration"}, Range{0.1, most_seconds}});
-  visit(c.measure.steps,
-        {"measure.steps", "optimizer steps per group of ranks, instead of a duration",
-         Flag{"--steps"}, Open{"by duration"}, Range{0, many}});
-  visit(c.measure.until_percent, {"measure.until_percent",
-                                  "ends the phase earlier, once half of the throughput's 95 % "
-                                  "interval is within so many percent of it",
-                                  Flag{"--until"}, Open{"none"}, fixed, Range{0.1, 50}});
-  visit(c.measure.until_after_s,
-        {"measure.until_after_s", "measured before that interval is looked at", fixed,
-         Range{0, most_seconds}});
-  visit(c.measure.warmup_steps,
-        {"measure.warmup_steps", "at least; the steady-window rule may cut more", Range{1, many}});
-  visit(c.measure.evaluation_samples,
-        {"measure.evaluation_samples",
-         "of the validation split, at the end; of a classifier at least, until 100 were wrong",
-         Range{1, many}});
-  visit(c.measure.peak_s,
-        {"measure.peak_s", "measuring the peak of products, before a run and after it; 0: not",
-         Range{0, 60}});
-  visit(c.measure.replay_steps,
-        {"measure.replay_steps", "of a group, after which the run ends without a result",
-         Open{"never"}});
-  visit(c.measure.replay_moved,
-        {"measure.replay_moved", "of a replay: from values moved by as much as rounding may"});
-  visit(c.automl.group_ranks, {"automl.group_ranks", "ranks that train one trial together", search,
-                               Range{1, most_ranks}});
-  visit(c.automl.first_rung_steps,
-        {"automl.first_rung_steps", "steps to the first comparison of trials", search,
-         Range{1, many}});
-  visit(c.automl.reduction,
-        {"automl.reduction", "a rung keeps one in so many", search, Range{2, 100}});
-  visit(c.automl.rungs, {"automl.rungs", "comparisons up to a trial's end", search, Range{1, 20}});
-  visit(c.automl.evaluation_samples,
-        {"automl.evaluation_samples", "per rung; at the end at least", search, Range{1, many}});
-  visit(c.automl.history, {"automl.history", "a run folder whose trials the search starts from",
-                           ValueName{"DIR"}, Open{"none"}, search});
-  visit(c.comm.timeout_s,
-        {"comm.timeout_s", "a wait fails when its peer shows no sign of life so long",
-         Range{1, 86400}});
-  visit(c.comm.heartbeat_s, {"comm.heartbeat_s", "between two signs of life", Range{0.01, 60}});
-  visit(c.comm.join_timeout_s,
-        {"comm.join_timeout_s", "until all ranks of the launcher have come", Range{1, 86400}});
-  visit(c.comm.host_path, {"comm.host_path", "the fastest way inside a host that MPI may take"});
-  visit(c.comm.check,
-        {"comm.check", "ranks that disagree about an operation are found and named; slower"});
-  visit(c.checkpoint.every_steps,
-        {"checkpoint.every_steps", "a checkpoint after every so many steps", Open{"none"}, fixed,
-         Range{0, many}});
-  visit(c.checkpoint.every_s,
-        {"checkpoint.every_s", "a checkpoint when the last is so many seconds old", Open{"none"},
-         fixed, Range{0, most_seconds}});
-  visit(c.checkpoint.keep,
-        {"checkpoint.keep", "newest checkpoints that stay; 0: all", fixed, Range{0, most_ranks}});
-  visit(c.checkpoint.at_end, {"checkpoint.at_end", "a checkpoint after the last step", fixed});
-}
 
 template <class T>
 T value_in(const T& member);
@@ -267,30 +75,6 @@ bool speaks(const RunConfig& config, const KeyInfo& key) {
   return std::find(having.begin(), having.end(), config.workload) != having.end();
 }
 
-/// The visitor takes members that can be changed, so it gets a copy.
-Json to_tree(const RunConfig& config) {
-  Json flat{{"/_format", "heteroperf-config"}, {"/_version", config_version}};
-  RunConfig copy = config;
-  visit_members(copy, [&](auto& member, const KeyInfo& key) {
-    const Json value = to_value(member);
-    if (is_empty(value) || !speaks(config, key)) return;
-    std::string place = std::string("/") + key.path;
-    std::replace(place.begin(), place.end(), '.', '/');
-    flat[place] = value;
-  });
-  return flat.unflatten();
-}
-
-/// Lists the paths of all keys that begin with `prefix`.
-std::vector<std::string> paths(const std::string& prefix) {
-  std::vector<std::string> all;
-  RunConfig config;
-  visit_members(config, [&](auto&, const KeyInfo& key) {
-    if (std::string(key.path).starts_with(prefix)) all.emplace_back(key.path);
-  });
-  return all;
-}
-
 bool is_seconds(const std::string& path) { return path.ends_with("_s"); }
 
 /// The names of a value that is an enum or a list of them; empty for others.
@@ -315,8 +99,9 @@ const char* type_name(const std::string& path) {
   return std::is_unsigned_v<T> ? "a whole number of at least 0" : "a whole number";
 }
 
-std::string to_text(const Range& range, const char* unit) {
-  if (range.high < unlimited) return fmt::format("{} to {}{}", range.low, range.high, unit);
+std::string to_text(const KeyTraits::Range& range, const char* unit) {
+  if (range.high < KeyTraits::unlimited)
+    return fmt::format("{} to {}{}", range.low, range.high, unit);
   return range.low > 0 ? "above 0" : "at least 0";
 }
 
@@ -324,9 +109,9 @@ std::string to_text(const Range& range, const char* unit) {
 template <class T>
 std::string values_of(const KeyInfo& key) {
   const char* unit = std::is_same_v<T, Percent> ? " %" : is_seconds(key.path) ? " s" : "";
-  if (key.part<Range>()) return to_text(*key.part<Range>(), unit);
-  if (key.part<ValueName>()) return key.part<ValueName>()->word;
-  if (key.part<Choices>()) return fmt::format("{}", fmt::join((*key.part<Choices>())(), ", "));
+  if (key.range) return to_text(*key.range, unit);
+  if (!key.value_name.empty()) return std::string(key.value_name);
+  if (key.choices != nullptr) return fmt::format("{}", fmt::join(key.choices(), ", "));
   if (!names_of_type<T>().empty()) return fmt::format("{}", fmt::join(names_of_type<T>(), ", "));
   if (std::is_same_v<T, std::string>) return "NAME";
   return std::is_same_v<T, bool> ? "true, false" : "at least 0";
@@ -338,14 +123,14 @@ std::string value_name_of(const KeyInfo& key) {
   if constexpr (std::is_same_v<T, bool>) return "";
   if constexpr (std::is_same_v<T, Percent>) return "PCT";
   if constexpr (std::is_arithmetic_v<T>) return is_seconds(key.path) ? "S" : "N";
-  return key.part<ValueName>() ? key.part<ValueName>()->word : "NAME";
+  return key.value_name.empty() ? "NAME" : std::string(key.value_name);
 }
 
 /// Says what a flag takes that refuses 0, because nobody means "choose for me" who types a number.
 template <class T>
 std::string least_of_flag(const KeyInfo& key) {
   if (std::is_same_v<T, Percent>) return values_of<T>(key);
-  const bool refuses = key.part<Range>() && (key.part<Open>() || key.part<Range>()->low > 0);
+  const bool refuses = key.range && (!key.open.empty() || key.range->low > 0);
   if (!refuses) return "";
   return is_seconds(key.path) ? "above 0 seconds" : "at least 1";
 }
@@ -422,8 +207,12 @@ void report_unknown_name(ProblemList& problems, const std::string& shown_value,
 /// A prefix limits the suggestions to keys that the verb has.
 void report_unknown(ProblemList& problems, const std::string& path,
                     const std::string& prefix = "") {
+  std::vector<std::string> known;
+  for (const ConfigKey& key : config_keys()) {
+    if (key.path.starts_with(prefix)) known.push_back(key.path);
+  }
   problems.add("unknown configuration key '" + path + "'", "",
-               suggest_name(path, paths(prefix), "See --help of the verb for the keys"));
+               suggest_name(path, known, "See --help of the verb for the keys"));
 }
 
 // `Text` is a setting's value or a parsed JSON value; `read` tells how to turn it into a member.
@@ -431,7 +220,7 @@ template <class Text, class Read>
 void assign(RunConfig& config, const std::string& path, const Text& value,
             const std::string& shown_value, ProblemList& problems, Read&& read) {
   bool found = false;
-  visit_members(config, [&](auto& member, const KeyInfo& key) {
+  visit_keys(config, [&](auto& member, const KeyInfo& key) {
     // The visitor sees every member; only one has this path.
     if (path != key.path) return;
     found = true;
@@ -452,21 +241,28 @@ void assign(RunConfig& config, const std::string& path, const Text& value,
 
 }  // namespace
 
+std::vector<std::string> schedule_names() {
+  std::vector<std::string> names;
+  for (const Generator& generator : generators()) names.emplace_back(generator.name);
+  return names;
+}
+
 const std::vector<ConfigKey>& config_keys() {
   static const std::vector<ConfigKey> all = [] {
     std::vector<ConfigKey> keys;
     RunConfig config;
-    visit_members(config, [&](auto& member, const KeyInfo& key) {
+    visit_keys(config, [&](auto& member, const KeyInfo& key) {
       using T = ValueOf<decltype(member)>;
       if (std::string(key.path) == "quick") return;
       const std::string names = names_of_type<T>().empty() ? "" : values_of<T>(key) + ": ";
       keys.push_back(
           {.path = key.path,
-           .flag = key.part<Flag>() ? key.part<Flag>()->name : "",
+           .flag = std::string(key.flag),
+           .comm_flag = std::string(key.comm_flag),
            .value_name = value_name_of<T>(key),
            .least_of_flag = least_of_flag<T>(key),
            .values = values_of<T>(key),
-           .default_text = key.part<Open>() ? key.part<Open>()->text : to_words(to_value(member)),
+           .default_text = key.open.empty() ? to_words(to_value(member)) : std::string(key.open),
            .help = names + key.help});
     });
     return keys;
@@ -485,19 +281,18 @@ std::string config_keys_text(const std::string& prefix) {
 
 void check_values(const RunConfig& config, const std::vector<Setting>& settings,
                   const std::string& prefix, ProblemList& problems) {
-  RunConfig copy = config;
-  visit_members(copy, [&](auto& member, const KeyInfo& key) {
+  visit_keys(config, [&](auto& member, const KeyInfo& key) {
     using T = ValueOf<decltype(member)>;
     const Json value = to_value(member);
     if (is_empty(value) || !std::string(key.path).starts_with(prefix)) return;
-    if (key.part<Choices>()) {
-      const std::vector<std::string> valid = (*key.part<Choices>())();
+    if (key.choices != nullptr) {
+      const std::vector<std::string> valid = key.choices();
       if (std::find(valid.begin(), valid.end(), value) != valid.end()) return;
       const std::string shown_name = shown_value(settings, key.path, to_words(value));
       return report_unknown_name(problems, shown_name, to_words(value), valid);
     }
-    if (!key.part<Range>()) return;
-    const Range& range = *key.part<Range>();
+    if (!key.range) return;
+    const KeyTraits::Range& range = *key.range;
     const double number = value.template get<double>();
     // A percentage of 0 is none.
     if (std::is_same_v<T, Percent> && number == 0) return;
@@ -510,9 +305,9 @@ void check_values(const RunConfig& config, const std::vector<Setting>& settings,
 std::vector<std::string> workloads_with(const std::string& path) {
   std::vector<std::string> having = workload_names();
   RunConfig config;
-  visit_members(config, [&](auto&, const KeyInfo& key) {
-    if (path != key.path || !key.part<ReadBy>()) return;
-    std::istringstream words(key.part<ReadBy>()->workloads);
+  visit_keys(config, [&](auto&, const KeyInfo& key) {
+    if (path != key.path || key.read_by.empty()) return;
+    std::istringstream words{std::string(key.read_by)};
     // The list is words in one text, because the table is constant.
     having.assign(std::istream_iterator<std::string>(words), {});
   });
@@ -521,12 +316,9 @@ std::vector<std::string> workloads_with(const std::string& path) {
 
 std::vector<Setting> changed_settings(const RunConfig& config, const RunConfig& from) {
   std::map<std::string, Json> before;
-  RunConfig copy = from;
-  visit_members(copy,
-                [&](auto& member, const KeyInfo& key) { before[key.path] = to_value(member); });
+  visit_keys(from, [&](auto& member, const KeyInfo& key) { before[key.path] = to_value(member); });
   std::vector<Setting> changed;
-  copy = config;
-  visit_members(copy, [&](auto& member, const KeyInfo& key) {
+  visit_keys(config, [&](auto& member, const KeyInfo& key) {
     const std::string path = key.path;
     // Folders and logs say where a run writes, not what it does, and are no change.
     if (path == "workload" || path == "quick" || path == "out" || path == "rank_logs" ||
@@ -538,7 +330,17 @@ std::vector<Setting> changed_settings(const RunConfig& config, const RunConfig& 
   return changed;
 }
 
-std::string to_json_text(const RunConfig& config) { return to_tree(config).dump(2) + "\n"; }
+std::string to_json_text(const RunConfig& config) {
+  Json flat{{"/_format", "heteroperf-config"}, {"/_version", config_version}};
+  visit_keys(config, [&](auto& member, const KeyInfo& key) {
+    const Json value = to_value(member);
+    if (is_empty(value) || !speaks(config, key)) return;
+    std::string place = std::string("/") + key.path;
+    std::replace(place.begin(), place.end(), '.', '/');
+    flat[place] = value;
+  });
+  return flat.unflatten().dump(2) + "\n";
+}
 
 RunConfig run_config_from_json_text(const std::string& text) {
   constexpr const char *origin = "the configuration", *format = "heteroperf-config";

@@ -13,6 +13,7 @@ namespace heteroperf {
 struct ConfigKey {
   std::string path;
   std::string flag;           ///< an option of `run`, "--ranks"; empty: --set alone
+  std::string comm_flag;      ///< an option of `comm`, "--timeout"
   std::string value_name;     ///< stands behind the flag: "N"; empty: the flag is a switch
   std::string least_of_flag;  ///< why the flag refuses 0: "at least 1"; empty: it does not
   std::string values;         ///< "0 to 60 s", "fp32, bf16, fp64"

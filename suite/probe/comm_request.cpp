@@ -65,74 +65,52 @@ void CommFlags::declare(CLI::App& command) {
   command.add_option("--ranks", ranks_, "ranks to start (default: one per core)");
   command.add_option("--transport", transport_,
                      "threads, mpi or nccl (default: the launcher's, else threads)");
-  command.add_option(
-      "--host-path", host_path_,
-      "inside a host over mpi, at most: messages, shared_memory or single_copy (default)");
   command.add_option("--type", type_, "f32, f64, bf16, f16, i32, i64 or u8");
   command.add_option("--op", reduction_, "sum, min, max or avg");
   command.add_option("--root", root_, "rank of broadcast and reduce");
-  command.add_option("--algorithm", algorithm_,
+  command.add_option("--algorithm", request_.algorithm,
                      "of allreduce: a name, auto (fastest by the measured model), or ranges: "
                      "recursive_doubling:0-8K;ring:8193-max");
   command.add_option("--wire", wire_, "between clusters: fp32, bf16 or int8 (f32 sums only)");
   command.add_option("--clusters", clusters_, "a label per rank (a,b,b,a), or auto: found out");
   command.add_option("--pace", pace_, "behave like the links of this cluster file")
       ->type_name("FILE");
-  command.add_option("--iters", iterations_,
+  command.add_option("--iters", request_.iterations,
                      "timed calls per size (default: as fit half a second)");
-  command.add_option("--warmup", warmup_, "calls before them");
-  command.add_flag("--check", check_, "verify every element of a call with fresh inputs");
-  command.add_flag("--checksum", checksum_,
+  command.add_option("--warmup", request_.warmup, "calls before them");
+  command.add_flag("--check", request_.check, "verify every element of a call with fresh inputs");
+  command.add_flag("--checksum", request_.checksum,
                    "a checksum beside every message, and agreement checks");
-  command.add_option("--min-bw", least_busbw_, "exit 3 unless the best busbw reaches this (GB/s)");
-  command
-      .add_option("--timeout", timeout_s_,
-                  "a peer without a sign of life for so long is lost  [comm.timeout_s]")
-      ->type_name("S");
-  command
-      .add_option("--join-timeout", join_timeout_s_,
-                  "until all ranks of the launcher have come  [comm.join_timeout_s]")
-      ->type_name("S");
+  command.add_option("--min-bw", request_.least_busbw,
+                     "exit 3 unless the best busbw reaches this (GB/s)");
+  keys_.declare(
+      command, [](const std::string&) { return true; }, &ConfigKey::comm_flag);
   command.add_flag("--csv", csv_, "one line per size, comma-separated");
   command.add_option("-o,--out", out_, "also write the JSON document here, after every size")
       ->type_name("FILE");
 }
 
-CommRequest CommFlags::request(const std::vector<std::string>& sets) const {
+CommRequest CommFlags::request(const std::vector<std::string>& sets) {
   ProblemList problems;
-  CommRequest request;
-  collect_problems(problems, [&] { request.shape.collective = parse_collective(collective_); });
-  request.sizes = sizes(problems);
-  set_sum(request, problems);
-  request.session.transport = transport_named(transport_, problems);
-  set_way(request, problems);
+  collect_problems(problems, [&] { request_.shape.collective = parse_collective(collective_); });
+  request_.sizes = sizes(problems);
+  set_sum(problems);
+  request_.session.transport = transport_named(transport_, problems);
+  set_way(problems);
   // mpirun starts this same command again on every rank.
-  request.session.argv = original_argv();
-  std::vector<Setting> settings;
-  for (const auto& [path, value, flag] :
-       {Setting{"comm.timeout_s", timeout_s_, "--timeout"},
-        {"comm.join_timeout_s", join_timeout_s_, "--join-timeout"},
-        {"comm.host_path", host_path_, "--host-path"}}) {
-    // Only flags that were typed become settings, so --set can give the others.
-    if (!value.empty()) settings.push_back({path, value, flag});
-  }
-  request.session.comm = comm_config_of(std::move(settings), sets, problems);
+  request_.session.argv = original_argv();
+  request_.session.comm = comm_config_of(keys_.settings(problems), sets, problems);
   if (ranks_ && *ranks_ < 1) {
     problems.add(fmt::format("--ranks {} is not usable", *ranks_), "must be positive",
                  "Leave it out for one per core.");
   }
-  request.session.ranks = ranks_.value_or(0);
-  collect_problems(problems, [&] { check_session(request.session); });
-  if (iterations_ < 0 || warmup_ < 0) {
+  request_.session.ranks = ranks_.value_or(0);
+  collect_problems(problems, [&] { check_session(request_.session); });
+  if (request_.iterations < 0 || request_.warmup < 0) {
     problems.add("--iters and --warmup cannot be negative", "", "Leave them out.");
   }
-  request.iterations = iterations_;
-  request.warmup = warmup_;
-  request.check = check_;
-  request.checksum = checksum_;
-  request.least_busbw = least_busbw_;
   problems.throw_if_any();
-  return request;
+  return request_;
 }
 
 std::vector<Bytes> CommFlags::sizes(ProblemList& problems) const {
@@ -168,11 +146,11 @@ std::vector<Bytes> CommFlags::sizes(ProblemList& problems) const {
 }
 
 /// Reads what is summed: element type, operation, root.
-void CommFlags::set_sum(CommRequest& request, ProblemList& problems) const {
-  collect_problems(problems, [&] { request.shape.type = parse_data_type(type_); });
+void CommFlags::set_sum(ProblemList& problems) {
+  collect_problems(problems, [&] { request_.shape.type = parse_data_type(type_); });
   collect_problems(problems,
-                   [&] { request.shape.reduction = parse_name(reductions, "--op", reduction_); });
-  request.shape.root = RankId(root_);
+                   [&] { request_.shape.reduction = parse_name(reductions, "--op", reduction_); });
+  request_.shape.root = RankId(root_);
   if (root_ < 0) {
     problems.add(fmt::format("--root {} is no rank", root_), "ranks count from 0",
                  "Give 0 or more.");
@@ -180,40 +158,41 @@ void CommFlags::set_sum(CommRequest& request, ProblemList& problems) const {
 }
 
 /// Reads the way that data take: algorithm, wire format, clusters, pacing.
-void CommFlags::set_way(CommRequest& request, ProblemList& problems) const {
-  const CaseShape& shape = request.shape;
-  collect_problems(problems, [&] { request.wire = parse_value_name<WireFormat>("wire format", wire_); });
-  request.algorithm = algorithm_;
+void CommFlags::set_way(ProblemList& problems) {
+  const CaseShape& shape = request_.shape;
+  collect_problems(problems,
+                   [&] { request_.wire = parse_value_name<WireFormat>("wire format", wire_); });
   // Rules choose an algorithm by size; without any the cost model does.
-  if (algorithm_ != "auto") {
-    collect_problems(problems, [&] { request.rules = parse_selection(algorithm_); });
+  if (request_.algorithm != "auto") {
+    collect_problems(problems, [&] { request_.rules = parse_selection(request_.algorithm); });
     if (shape.collective != Collective::all_reduce) {
-      problems.add(fmt::format("--algorithm {} does not go with {}", algorithm_, collective_),
-                   "allreduce alone has a choice", "Leave it out.");
+      problems.add(
+          fmt::format("--algorithm {} does not go with {}", request_.algorithm, collective_),
+          "allreduce alone has a choice", "Leave it out.");
     }
   }
   // The compressed formats round, which only sums of float32 allow for.
   const bool sums = reduces(shape.collective) && shape.type == DataType::f32 &&
                     (shape.reduction == Reduction::sum || shape.reduction == Reduction::average);
-  if (request.wire != WireFormat::fp32 && !sums) {
+  if (request_.wire != WireFormat::fp32 && !sums) {
     problems.add(fmt::format("--wire {} does not go with {} {} of {}", wire_, reduction_,
                              collective_, type_),
                  "only float32 sums and averages travel compressed", "Leave --wire out.");
   }
   // These layers lie between ranks and the transport, which NCCL passes by.
-  if (request.session.transport == Transport::nccl && (!pace_.empty() || checksum_)) {
+  if (request_.session.transport == Transport::nccl && (!pace_.empty() || request_.checksum)) {
     problems.add("--pace and --checksum do not go with nccl",
                  "inside a cluster its library moves everything itself", "Use --transport mpi.");
   }
   if (clusters_ != "auto") {
-    request.labels = split_labels(clusters_);
-    if (std::count(request.labels.begin(), request.labels.end(), "") > 0) {
+    request_.labels = split_labels(clusters_);
+    if (std::count(request_.labels.begin(), request_.labels.end(), "") > 0) {
       problems.add(fmt::format("--clusters {} has an empty label", clusters_), "",
                    "Give one label per rank, as in a,b,b,a.");
     }
   }
-  if (!pace_.empty()) collect_problems(problems, [&] { request.pace = read_cluster(pace_); });
-  if (least_busbw_ && !(*least_busbw_ >= 0))
+  if (!pace_.empty()) collect_problems(problems, [&] { request_.pace = read_cluster(pace_); });
+  if (request_.least_busbw && !(*request_.least_busbw >= 0))
     problems.add("--min-bw cannot be negative", "", "Give GB/s.");
 }
 

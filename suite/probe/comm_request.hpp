@@ -11,6 +11,7 @@
 #include "runners/comm/benchmark/collective_case.hpp"
 #include "runners/comm/selection/selection.hpp"
 #include "suite/ranks/rank_session.hpp"
+#include "suite/verbs/flag_options.hpp"
 
 namespace heteroperf {
 
@@ -19,7 +20,7 @@ struct CommRequest {
   CaseShape shape;  ///< `bytes` is each size in turn
   std::vector<Bytes> sizes;
   RankSession session;
-  std::string algorithm;             ///< as given
+  std::string algorithm = "auto";    ///< as given
   std::vector<SelectionRule> rules;  ///< empty: auto
   WireFormat wire = WireFormat::fp32;
   std::vector<std::string> labels;  ///< one per rank; empty: found out
@@ -40,22 +41,22 @@ class CommFlags {
   const std::string& out() const { return out_; }
   /// Throws UserError with everything that cannot be.
   /// `sets`: of --set, keys of comm.*.
-  CommRequest request(const std::vector<std::string>& sets) const;
+  CommRequest request(const std::vector<std::string>& sets);
 
  private:
   std::vector<Bytes> sizes(ProblemList& problems) const;
-  void set_sum(CommRequest& request, ProblemList& problems) const;
-  void set_way(CommRequest& request, ProblemList& problems) const;
+  void set_sum(ProblemList& problems);
+  void set_way(ProblemList& problems);
 
+  CommRequest request_;  ///< what needs no more reading is put here by the parser
   std::string collective_, first_ = "8", last_ = "64M", type_ = "f32", reduction_ = "sum";
-  std::string transport_, algorithm_ = "auto", wire_ = "fp32", clusters_ = "auto";
-  std::string host_path_, timeout_s_, join_timeout_s_;  ///< as given
+  std::string transport_, wire_ = "fp32", clusters_ = "auto";
   std::string pace_, out_;
+  FlagOptions keys_;  ///< of comm.*
   double factor_ = 2;
-  std::optional<double> least_busbw_;
   std::optional<int> ranks_;
-  int root_ = 0, iterations_ = 0, warmup_ = 5;
-  bool check_ = false, checksum_ = false, csv_ = false;
+  int root_ = 0;
+  bool csv_ = false;
 };
 
 }  // namespace heteroperf

@@ -2,6 +2,7 @@
 
 #include <CLI/App.hpp>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -22,6 +23,8 @@ struct GlobalOptions {
   bool color = true;  ///< false with --no-color, NO_COLOR, under a launcher, or without a terminal
   Verbosity verbosity = Verbosity::normal;
   std::vector<std::string> sets;  ///< "path.to.key=value"
+  /// Takes the documents that print() gets, in place of standard output.
+  std::function<void(const Document&)> reader = {};
 };
 
 /// Who runs a verb in a launcher's world: rank 0 alone, or every rank. Those that every rank runs

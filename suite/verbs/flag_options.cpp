@@ -1,12 +1,10 @@
-// Declares flags of `run` on a verb and collects those that were typed as settings. A setting keeps
-// the flag's name, so that messages speak of "--ranks 4" and not of the key behind it. Texts are
-// parsed later, by the type of the key. Only the sign is looked at here: a key may read 0 as
-// "choose for me", which nobody means who types a flag.
+// Declares flags of configuration keys on a verb and collects those that were typed as settings. A
+// setting keeps the flag's name, so that messages speak of "--ranks 4" and not of the key behind
+// it. Texts are parsed later, by the type of the key. Only the sign is looked at here: a key may
+// read 0 as "choose for me", which nobody means who types a flag.
 #include "suite/verbs/flag_options.hpp"
 
 #include <fmt/format.h>
-
-#include "suite/config/run_config_json.hpp"
 
 namespace heteroperf {
 namespace {
@@ -25,12 +23,13 @@ std::string help_of(const ConfigKey& key) {
 }  // namespace
 
 void FlagOptions::declare(CLI::App& command,
-                          const std::function<bool(const std::string& path)>& wanted) {
+                          const std::function<bool(const std::string& path)>& wanted,
+                          std::string ConfigKey::*flag_of) {
   for (const ConfigKey& key : config_keys()) {
-    if (key.flag.empty() || !wanted(key.path)) continue;
-    const std::string help = help_of(key);
-    CLI::Option* const option = key.value_name.empty() ? command.add_flag(key.flag, help)
-                                                       : command.add_option(key.flag, help);
+    const std::string &flag = key.*flag_of, help = help_of(key);
+    if (flag.empty() || !wanted(key.path)) continue;
+    CLI::Option* const option =
+        key.value_name.empty() ? command.add_flag(flag, help) : command.add_option(flag, help);
     flags_.push_back({&key, option->type_name(key.value_name)});
   }
 }
@@ -44,9 +43,10 @@ std::vector<Setting> FlagOptions::settings(ProblemList& problems) const {
                               : option->as<bool>()     ? "true"
                                                        : "false";
     if (key->least_of_flag.empty() || !is_zero_or_less(value)) {
-      list.push_back({key->path, value, key->flag});
+      list.push_back({key->path, value, option->get_name()});
     } else {
-      problems.add(fmt::format("{} {} is out of range", key->flag, value), key->least_of_flag);
+      problems.add(fmt::format("{} {} is out of range", option->get_name(), value),
+                   key->least_of_flag);
     }
   }
   return list;

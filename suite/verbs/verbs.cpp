@@ -44,6 +44,7 @@ TextStyle style_of(const GlobalOptions& options) {
 }
 
 void print(const Document& document, const GlobalOptions& options) {
+  if (options.reader) return options.reader(document);
   const DocumentForm form = options.json ? DocumentForm::json : DocumentForm::console;
   fmt::print("{}", document_text(document, form, style_of(options)));
 }
