@@ -49,20 +49,6 @@ double wall_step_s(const PreparedRun& run, double mm_ops_per_second) {
   return std::max(modelled_s, needed_s / emulation_share);
 }
 
-/// Steps of a run; by time as many as begin within it.
-struct StepCounts {
-  double warmup = 0, measured = 0;
-};
-
-StepCounts count_steps(const RunConfig& config, double step_s) {
-  const MeasureConfig& measure = config.measure;
-  const std::uint64_t warmup = warmup_steps_of(config);
-  const double measured = measure.steps == 0
-                              ? std::ceil(measure.duration_s / step_s)
-                              : static_cast<double>(measure.steps - steps_before(config) - warmup);
-  return {static_cast<double>(warmup), measured};
-}
-
 }  // namespace
 
 std::string course_text(const PreparedRun& run) {
@@ -80,17 +66,20 @@ std::string course_text(const PreparedRun& run) {
 std::vector<std::string> prediction_lines(const PreparedRun& run, double mm_ops_per_second) {
   if (!run.plan || !run.plan->prediction) return {};
   const double step_s = wall_step_s(run, mm_ops_per_second);
-  const StepCounts steps = count_steps(run.config, step_s);
+  const MeasureConfig& measure = run.config.measure;
+  const auto warmup = static_cast<double>(warmup_steps_of(run.config));
+  const auto before = static_cast<double>(steps_before(run.config));
+  // A run by time does as many steps as begin within it.
+  const double measured = measure.steps == 0 ? std::ceil(measure.duration_s / step_s)
+                                             : static_cast<double>(measure.steps) - before - warmup;
   std::vector<std::string> lines{fmt::format(
       "one step takes about {} (predicted): {:.0f} of warm-up and {:.0f} measured take about {}",
-      duration_text(step_s), steps.warmup, steps.measured,
-      duration_text(step_s * (steps.warmup + steps.measured)))};
-  if (steps.measured < enough_steps) {
+      duration_text(step_s), warmup, measured, duration_text(step_s * (warmup + measured)))};
+  if (measured < enough_steps) {
     lines.push_back(fmt::format(
         "{:.0f} measured of {:.0f} that tell enough: --duration {:g} has them, or --steps {:.0f}",
-        steps.measured, enough_steps, round_up(step_s * enough_steps),
-        static_cast<double>(steps_before(run.config)) + enough_steps +
-            static_cast<double>(run.config.measure.warmup_steps)));
+        measured, enough_steps, round_up(step_s * enough_steps),
+        before + enough_steps + static_cast<double>(measure.warmup_steps)));
   }
   return lines;
 }

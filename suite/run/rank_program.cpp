@@ -71,11 +71,6 @@ void begin_service(const PreparedRun& run, World& world, const FirstRank& first,
   }));
 }
 
-void bind(const Placement& placement, int rank) {
-  if (placement.cpus.empty()) return;
-  bind_this_thread(placement.cpus[static_cast<std::size_t>(rank) % placement.cpus.size()]);
-}
-
 void warn(RankContext& context, const std::string& text) {
   fmt::print(stderr, "heteroperf: warning: {}\n", text);
   context.post(WarningEvent{text, ""});
@@ -140,21 +135,6 @@ ProgramEnd agree_on_end(RankContext& context, const SearchService* search) {
   return end;
 }
 
-/// Tells every rank the folder that rank 0 has made; the text is empty where only rank 0 writes.
-std::string share_run_folder(const PreparedRun& run, Communicator& all, const FirstRank& first) {
-  if (!run.config.rank_logs && !run.config.checkpoint.any()) return {};
-  std::filesystem::path folder;
-  if (first.journal != nullptr) folder = std::filesystem::absolute(first.folder);
-  return share_text(all, folder.string());
-}
-
-void log_start(const PreparedRun& run, RankContext& context) {
-  const RankBinding& binding = run.placement.bindings[context.all_ranks().rank().index()];
-  context.log(fmt::format("{} {}, threads {}, cpus {}{}", run.workload.name, run.workload.size,
-                          run.placement.threads_per_rank, to_list(binding.cpus),
-                          binding.unbound.empty() ? "" : ", not bound: " + binding.unbound));
-}
-
 /// Opens a watch of the GPU that this rank computes on; null without one.
 std::unique_ptr<const GpuWatch> watch_gpu(const RankContext& context) {
   const std::optional<int> gpu = context.gpu();
@@ -178,24 +158,33 @@ std::unique_ptr<Communicator> open_devices(const RunConfig& config, World& world
 RankContext open_context(const PreparedRun& run, World& world, Engine& engine,
                          const FirstRank& first) {
   RankContext context{run.config, run.placement, world, engine, first};
+  Communicator& all = context.all_ranks();
   context.devices = open_devices(run.config, world);
   // Only rank 0 hears of the gate.
-  context.in_lockstep = share_answer(context.all_ranks(), first.turns != nullptr);
+  context.in_lockstep = share_answer(all, first.turns != nullptr);
   if (first.journal != nullptr) context.post(PhaseEvent{Phase::setup, std::nullopt});
-  context.run_folder = share_run_folder(run, context.all_ranks(), first);
-  if (run.config.rank_logs) {
-    context.log_file.emplace(context.run_folder, context.all_ranks().rank().value());
+  if (run.config.rank_logs || run.config.checkpoint.any()) {
+    const std::string folder =
+        first.journal != nullptr ? std::filesystem::absolute(first.folder).string() : "";
+    context.run_folder = share_text(all, folder);
   }
-  log_start(run, context);
+  if (!run.config.rank_logs) return context;
+  context.log_file.emplace(context.run_folder, all.rank().value());
+  const RankBinding& binding = run.placement.bindings[all.rank().index()];
+  context.log(fmt::format("{} {}, threads {}, cpus {}{}", run.workload.name, run.workload.size,
+                          run.placement.threads_per_rank, to_list(binding.cpus),
+                          binding.unbound.empty() ? "" : ", not bound: " + binding.unbound));
   return context;
 }
 
 /// Binds this rank and brings its clock in line with rank 0's. Collective.
 void set_up(const PreparedRun& run, RankContext& context) {
-  bind(run.placement, context.all_ranks().rank().value());
+  const std::vector<CpuSet>& cpus = run.placement.cpus;
+  if (!cpus.empty()) bind_this_thread(cpus[context.all_ranks().rank().index() % cpus.size()]);
   context.all_ranks().barrier();
-  context.clock_offset_ns =
-      context.first.journal != nullptr ? 0 : measure_clock_offset_ns(context.control());
+  if (context.first.journal == nullptr) {
+    context.clock_offset_ns = measure_clock_offset_ns(context.control());
+  }
   warn_about_crowding(run, context);
   warn_about_bf16(run, context);
 }
