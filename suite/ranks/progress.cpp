@@ -19,16 +19,12 @@ constexpr std::int64_t terminal_period_ns = 300'000'000;
 constexpr std::int64_t log_period_ns = 10'000'000'000;
 constexpr double least_fraction = 0.01;
 
-/// Assumes that the rest of the phase goes as its beginning did.
-std::string eta_text(const ProgressState& state) {
-  const double rest_s = state.elapsed_s * (1 - state.fraction) / state.fraction;
-  return fmt::format("  ETA {:.0f} s", std::max(0.0, rest_s));
-}
-
 std::string line_of(const ProgressState& state) {
   std::string text;
   if (state.fraction >= least_fraction) {
-    text += fmt::format(" {:3.0f} %{}", 100 * state.fraction, eta_text(state));
+    // The rest of the phase is assumed to go as its beginning did.
+    const double rest_s = state.elapsed_s * (1 - state.fraction) / state.fraction;
+    text += fmt::format(" {:3.0f} %  ETA {:.0f} s", 100 * state.fraction, std::max(0.0, rest_s));
   }
   if (state.units_per_second > 0) {
     text += fmt::format("  {:.0f} {}/s", state.units_per_second, state.unit);

@@ -89,12 +89,6 @@ bool has_threads(const RankSession& session) {
   return session.transport.value_or(Transport::threads) == Transport::threads;
 }
 
-void bind_if_they_fit(const UsableCores& cores, int ranks, int rank) {
-  const auto cpus = place_ranks(cores, ranks, 1);
-  // More ranks than cores share all of them unbound.
-  if (!cpus.empty()) bind_this_thread(cpus[static_cast<std::size_t>(rank) % cpus.size()]);
-}
-
 /// Threads of this process that could not go on.
 ExitCode failed(const Error& error, const RankWork& work) {
   work.keep(error);
@@ -286,7 +280,9 @@ ExitCode run_session(const RankSession& session, const RankWork& work) {
       // Different arguments would make ranks enter different collectives and hang.
       check_same_command(all, session.argv);
     } else {
-      bind_if_they_fit(cores, all.size(), all.rank().value());
+      // More ranks than cores share all of them unbound.
+      const auto cpus = place_ranks(cores, all.size(), 1);
+      if (!cpus.empty()) bind_this_thread(cpus[all.rank().index() % cpus.size()]);
     }
     return work.body(world);
   };

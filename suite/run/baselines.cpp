@@ -70,14 +70,6 @@ RunConfig config_of(const RunConfig& config, const ChosenPlan& chosen) {
   return own;
 }
 
-/// Which ranks stand for a class: its own, or of emulated ones the first, among them rank 0.
-std::vector<RankId> ranks_for(const ClassRanks& members, bool emulated) {
-  std::vector<RankId> ranks = members.ranks;
-  if (!emulated) return ranks;
-  for (std::size_t r = 0; r < ranks.size(); ++r) ranks[r] = RankId(r);
-  return ranks;
-}
-
 /// A plan that its file tells all of: the whole cluster's, with the devices that it uses.
 Plan with_sources(Plan plan, const Plan& mix, const std::vector<RankId>& ranks) {
   plan.workload = mix.workload;
@@ -88,7 +80,11 @@ Plan with_sources(Plan plan, const Plan& mix, const std::vector<RankId>& ranks) 
 
 Baseline make_baseline(const PreparedRun& run, const ClassRanks& members) {
   const ChosenPlan& mix = *run.plan;
-  Baseline baseline{members.device_class, ranks_for(members, mix.emulated), nullptr, ""};
+  Baseline baseline{members.device_class, members.ranks, nullptr, ""};
+  // The first ranks stand for emulated devices, among them rank 0.
+  for (std::size_t r = 0; mix.emulated && r < baseline.ranks.size(); ++r) {
+    baseline.ranks[r] = RankId(r);
+  }
   PlanningRequest request;
   request.precision = run.workload.precision;
   request.optimizer = run.workload.recipe.kind;
@@ -123,14 +119,6 @@ BaselineEvent event_of(const Baseline& baseline) {
     event.planned_samples_per_s = baseline.run->plan->prediction->throughput;
   }
   return event;
-}
-
-/// Takes over the throughput of a finished baseline, or the reason why it does not count.
-void read_result(const RunFiles& files, BaselineEvent& event) {
-  event.record_sha256 = sha256_file_hex(files.record().string());
-  const BaselineResult result = baseline_result(read_journal(files.journal().string()));
-  event.samples_per_s = result.samples_per_s;
-  event.reason = result.reason;
 }
 
 /// Runs one baseline on its ranks of the world; others wait. Rank 0 writes its journal, a member or
@@ -169,7 +157,14 @@ ProgramEnd run_baseline(const Baseline& baseline, World& world, Engine& engine,
   recorder->finish(end.interrupted ? RunStatus::partial : RunStatus::complete, end.reason, 0);
   BaselineEvent event = event_of(baseline);
   event.folder = folder;
-  if (!end.interrupted) read_result(recorder->files(), event);
+  // The throughput of a finished baseline, or the reason why it does not count.
+  if (!end.interrupted) {
+    const RunFiles& files = recorder->files();
+    event.record_sha256 = sha256_file_hex(files.record().string());
+    const BaselineResult result = baseline_result(read_journal(files.journal().string()));
+    event.samples_per_s = result.samples_per_s;
+    event.reason = result.reason;
+  }
   mix.journal->append(event);
   return end;
 }

@@ -93,14 +93,6 @@ std::vector<double> search_memory(const Workload& workload, const Placement& pla
                              static_cast<double>((trained.total() + kept).value()));
 }
 
-std::vector<double> plan_memory_of(const ChosenPlan& chosen) {
-  std::vector<double> needed;
-  for (const MemoryLedger& ledger : chosen.memory) {
-    needed.push_back(static_cast<double>(ledger.total().value()));
-  }
-  return needed;
-}
-
 void check_schedule(const RunConfig& config, const CatalogEntry& entry, ProblemList& problems) {
   const auto schedule = config.optimizer.schedule.value_or(LearningRateSchedule::constant);
   if (schedule == LearningRateSchedule::constant || decay_steps(config, entry.program) > 0) return;
@@ -147,12 +139,6 @@ RunConfig effective(const RunConfig& config, const Workload& workload,
                       recipe.learning_rate, recipe.weight_decay,
                       recipe.clip_norm,     static_cast<std::int64_t>(recipe.warmup_steps)};
   return result;
-}
-
-/// The foreign program that started the ranks; empty: this program did.
-std::string foreign_launcher() {
-  const auto launched = detect_launcher();
-  return launched && std::getenv(LaunchFolder::variable) == nullptr ? launched->launcher : "";
 }
 
 /// The groups of a search, and the trials that it starts from.
@@ -203,8 +189,11 @@ void check_sizes(const RunConfig& config, const PlanSources& sources, ProgramKin
   check_trace(config, problems);
   collect_problems(problems, [&] {
     run.plan = choose_plan(config, sources, run.workload, run.placement);
-    check_memory(run.workload, plan_memory_of(*run.plan), run.placement.bindings,
-                 machine.memory_bytes, problems);
+    std::vector<double> needed;
+    for (const MemoryLedger& ledger : run.plan->memory) {
+      needed.push_back(static_cast<double>(ledger.total().value()));
+    }
+    check_memory(run.workload, needed, run.placement.bindings, machine.memory_bytes, problems);
   });
   // Its problems are collected already.
   if (!run.plan) return;
@@ -241,7 +230,10 @@ PreparedRun prepare_one(const RunConfig& config, const PlanSources& sources,
   }
   const RunConfig chosen = settled(config, placement, run.workload);
   run.config = effective(chosen, run.workload, run.plan);
-  run.reproduce = reproduce_command(chosen, foreign_launcher());
+  // A foreign program that started the ranks is named; empty: this program did.
+  const auto launched = detect_launcher();
+  const bool foreign = launched && std::getenv(LaunchFolder::variable) == nullptr;
+  run.reproduce = reproduce_command(chosen, foreign ? launched->launcher : "");
   run.baselines = choose_baselines(run);
   return run;
 }

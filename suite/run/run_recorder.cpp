@@ -27,11 +27,6 @@
 namespace heteroperf {
 namespace {
 
-RunFiles make_folder(const RunName& name, const std::filesystem::path& folder) {
-  return create_run_folder(folder.empty() ? std::filesystem::path("results") / name.run_id
-                                          : folder);
-}
-
 WorkloadFamily family_of(const Workload& workload) {
   return workload.unit == "token" ? WorkloadFamily::language_model : WorkloadFamily::classifier;
 }
@@ -71,12 +66,6 @@ WorkloadEvent workload_event(const PreparedRun& run) {
   return event;
 }
 
-/// A search has no plan of one model; its line says which ranks train together.
-PlanEvent plan_event(const PreparedRun& run) {
-  if (!run.plan) return {{search_plan_text(run.placement.ranks, run.groups)}, ""};
-  return {{plan_text(run.plan->plan)}, summary_text(run.plan->plan)};
-}
-
 /// One entry per class, in the order of its first rank.
 std::vector<DeviceCount> devices_of(const PreparedRun& run) {
   const auto threads = static_cast<std::uint32_t>(run.placement.threads_per_rank);
@@ -110,7 +99,9 @@ ScaleEvent scale_event(const PreparedRun& run) {
 RunRecorder::RunRecorder(const RunConfig& config, const RunIdentity& identity,
                          const std::string& workload, const std::filesystem::path& folder,
                          TurnTaker* turns)
-    : name_(make_run_name(workload)), files_(make_folder(name_, folder)) {
+    : name_(make_run_name(workload)),
+      files_(create_run_folder(folder.empty() ? std::filesystem::path("results") / name_.run_id
+                                              : folder)) {
   JournalOptions options;
   if (turns != nullptr) options.clock = [turns] { return turns->clock().now_ns(); };
   // The observers run on the journal's thread and see each line in its final order.
@@ -154,7 +145,12 @@ void RunRecorder::open(const Event& event) {
 Validity RunRecorder::describe(const PreparedRun& run, const std::string& libtorch_version) {
   open(ConfigEvent{{to_json_text(run.config)}});
   open(SystemEvent{{system_text(run.placement, libtorch_version)}});
-  open(plan_event(run));
+  if (run.plan) {
+    open(PlanEvent{{plan_text(run.plan->plan)}, summary_text(run.plan->plan)});
+  } else {
+    // A search has no plan of one model; its line says which ranks train together.
+    open(PlanEvent{{search_plan_text(run.placement.ranks, run.groups)}, ""});
+  }
   open(scale_event(run));
   open(workload_event(run));
   if (const auto goal = precision_goal(run.config.measure)) {
@@ -174,16 +170,6 @@ Validity RunRecorder::describe(const PreparedRun& run, const std::string& libtor
   return foreseen;
 }
 
-/// A milder reason than those that are known does not mend the class.
-std::string RunRecorder::standing_after(const Reason& reason) {
-  if (reason.severity >= standing_) {
-    standing_ = reason.severity;
-    return fmt::format("as it stands this run is {}", to_string(standing_));
-  }
-  return fmt::format("as it stands this run is {}, with another reason for {}",
-                     to_string(standing_), to_string(reason.severity));
-}
-
 /// Tells of a rule that the run breaks while it can still be stopped.
 void RunRecorder::watch_rules() {
   const std::lock_guard lock(closing_);
@@ -191,10 +177,16 @@ void RunRecorder::watch_rules() {
   try {
     for (const RuleNews& news : watch_.judge()) {
       const Reason& reason = news.reason;
-      const std::string text =
-          fmt::format("{}: {} ({}; expected {}). {}",
-                      news.of_setup ? "before the first step" : standing_after(reason), reason.rule,
-                      reason.actual, reason.expected, reason.hint);
+      std::string when = "before the first step";
+      if (!news.of_setup) {
+        // A milder reason than those that are known does not mend the class.
+        const bool milder = reason.severity < standing_;
+        if (!milder) standing_ = reason.severity;
+        when = fmt::format("as it stands this run is {}", to_string(standing_));
+        if (milder) when += fmt::format(", with another reason for {}", to_string(reason.severity));
+      }
+      const std::string text = fmt::format("{}: {} ({}; expected {}). {}", when, reason.rule,
+                                           reason.actual, reason.expected, reason.hint);
       fmt::print(stderr, "heteroperf: warning: {}\n", text);
       journal_->append(WarningEvent{text, reason.rule});
     }

@@ -55,7 +55,6 @@ class RunRecorder {
 
  private:
   void watch_rules();
-  std::string standing_after(const Reason& reason);
   void open(const Event& event);
 
   RunName name_;

@@ -27,14 +27,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The batch sizes of the search lie around the workload's micro-batch.
-SearchOptions search_options(const RunConfig& config, const Workload& workload) {
-  SearchOptions options;
-  options.seed = config.seed;
-  options.space = search_space_around(workload.micro_batch);
-  return options;
-}
-
 /// A search by steps runs on counted operations, so that it repeats exactly; one by time on the
 /// wall clock.
 MasterOptions master_options(const RunConfig& config, int groups) {
@@ -126,7 +118,11 @@ SearchService::SearchService(const RunConfig& config, const Workload& workload, 
   observer.on_outcome = [this](GroupId group, const Trial& trial, const TrialOutcome& outcome) {
     record_outcome(group, trial, outcome);
   };
-  master_ = std::make_unique<TrialMaster>(Search(workload.graph, search_options(config, workload)),
+  SearchOptions options;
+  options.seed = config.seed;
+  // The batch sizes of the search lie around the workload's micro-batch.
+  options.space = search_space_around(workload.micro_batch);
+  master_ = std::make_unique<TrialMaster>(Search(workload.graph, options),
                                           master_options(config, groups), observer);
   if (config.automl.history.empty()) return;
   master_->restore(read_search_history(config.automl.history));
@@ -162,8 +158,11 @@ void SearchService::answer(const std::string& text, ControlChannel::Reply reply)
     const GroupId group = request->group;
     // The reply may come much later, when the master has a trial for this group.
     master_->request_trial(group, [this, group, reply](Assignment assignment) {
-      if (!assignment.trial) count_in(group);
-      note_end(assignment);
+      if (!assignment.trial) {
+        count_in(group);
+        const std::lock_guard lock(end_mutex_);
+        if (end_reason_.empty()) end_reason_ = assignment.reason;
+      }
       reply(to_text(assignment));
     });
     return;
@@ -189,12 +188,6 @@ std::optional<std::int64_t> SearchService::count_in(GroupId group) {
     common_end_ns_ = now_ns() + std::llround(duration_s_ / nanosecond);
   }
   return common_end_ns_;
-}
-
-void SearchService::note_end(const Assignment& assignment) {
-  if (assignment.trial) return;
-  const std::lock_guard lock(end_mutex_);
-  if (end_reason_.empty()) end_reason_ = assignment.reason;
 }
 
 SearchEnd SearchService::end() const {

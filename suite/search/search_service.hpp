@@ -77,7 +77,6 @@ class SearchService {
 
  private:
   std::optional<std::int64_t> count_in(GroupId group);
-  void note_end(const Assignment& assignment);
   void record_start(GroupId group, const Trial& trial);
   void record_outcome(GroupId group, const Trial& trial, const TrialOutcome& outcome);
 

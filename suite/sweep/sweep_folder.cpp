@@ -69,14 +69,6 @@ bool looks_like_sweep(const fs::path& folder) {
   });
 }
 
-/// Gives the code that the run's process had ended with.
-ExitCode exit_code_of_complete(const fs::path& folder) {
-  const RunSet set = find_runs({folder});
-  const bool invalid = std::any_of(set.runs.begin(), set.runs.end(),
-                                   [](const RunDigest& run) { return run.severity == "invalid"; });
-  return invalid ? ExitCode::invalid_result : ExitCode::ok;
-}
-
 /// Takes over the journal's own words on an end that was none of a complete run; false where it has
 /// none.
 bool tell_end(const fs::path& file, SweepRun& run) {
@@ -177,7 +169,11 @@ void tell_outcome(const fs::path& folder, SweepRun& run) {
   run.reason = why_incomplete(folder);
   if (!run.reason.empty()) return tell_incomplete(folder, run);
   run.state = SweepRunState::complete;
-  run.exit_code = static_cast<int>(exit_code_of_complete(folder));
+  const std::vector<RunDigest> runs = find_runs({folder}).runs;
+  const bool invalid = std::any_of(runs.begin(), runs.end(), [](const RunDigest& complete) {
+    return complete.severity == "invalid";
+  });
+  run.exit_code = static_cast<int>(invalid ? ExitCode::invalid_result : ExitCode::ok);
 }
 
 }  // namespace heteroperf

@@ -191,20 +191,6 @@ void check_counts(const SweepRequest& request, std::size_t points, ProblemList& 
   }
 }
 
-/// Finds the seed of the first repetition.
-std::uint64_t seed_of(const SweepRequest& request) {
-  ProblemList told_elsewhere;
-  return apply_settings(RunConfig{}, request.settings, told_elsewhere).seed;
-}
-
-/// Names the workload for the sweep's id; "suite" for a sweep of all of them.
-std::string workload_of(const SweepRequest& request) {
-  for (const Setting& setting : request.settings) {
-    if (setting.path == "workload") return setting.value;
-  }
-  return "suite";
-}
-
 void add_setting(const std::string& path, const std::string& value,
                  std::vector<std::string>& words) {
   words.emplace_back("--set");
@@ -236,13 +222,18 @@ SweepIndex plan_sweep(const SweepRequest& request) {
   problems.throw_if_any();
   for (const SweepPoint& point : index.points) check_point(request, point, problems);
   problems.throw_if_any();
-  const RunName name = make_run_name(workload_of(request));
+  std::string workload = "suite";  // of a sweep of all of them
+  for (const Setting& setting : request.settings) {
+    if (setting.path == "workload") workload = setting.value;
+  }
+  const RunName name = make_run_name(workload);
   index.sweep_id = "sweep-" + name.run_id;
   index.created_utc = name.created_utc;
   index.command = common_words(request);
   for (const Axis& axis : axes) index.axes.push_back(axis.paths);
   index.repeats = request.repeats;
-  index.first_seed = seed_of(request);
+  ProblemList told_already;
+  index.first_seed = apply_settings(RunConfig{}, request.settings, told_already).seed;
   index.runs = there_and_back(index);
   return index;
 }

@@ -232,12 +232,6 @@ void begin_or_go_on(const fs::path& folder, const SweepIndex& wanted) {
   write_sweep(folder, wanted);
 }
 
-/// Reads what is to be run, under the folder's lock.
-SweepIndex index_to_run(const fs::path& folder, const SweepIndex& wanted) {
-  SweepIndex stored = read_sweep(folder);
-  return stored.rebuilt() ? plan_again(stored, wanted, folder) : stored;
-}
-
 /// Takes the sweep's own options out of the environment, where its runs would read them.
 constexpr const char* without_sweep_options =
     "unset HETEROPERF_REPEAT HETEROPERF_SWEEP HETEROPERF_RUN_LIMIT HETEROPERF_JSON "
@@ -293,7 +287,9 @@ SweepIndex run_sweep(const fs::path& folder, const SweepIndex& wanted,
                      const SweepProgram& program) {
   begin_or_go_on(folder, wanted);
   const FolderLock lock(folder, "Wait for it, or choose another folder with --out.");
-  return SweepSession(folder, index_to_run(folder, wanted), program).run();
+  SweepIndex index = read_sweep(folder);
+  if (index.rebuilt()) index = plan_again(index, wanted, folder);
+  return SweepSession(folder, std::move(index), program).run();
 }
 
 ExitCode launch_sweep(const SweepRequest& request, const SweepLimits& limits,

@@ -147,16 +147,12 @@ void GroupTrainer::post_observed(const StepReport& report, const ObservedOperati
                               .unknown = observed.unknown});
 }
 
-StepSplit GroupTrainer::mean_split(const TimeSplit& mine) {
-  std::array<double, 5> parts{mine.compute_s, mine.communication_s, mine.bubble_s, mine.data_s,
-                              mine.other_s};
-  if (group_.size() > 1) group_.all_reduce(std::span(parts), Reduction::average);
-  return {parts[0], parts[1], parts[2], parts[3], parts[4]};
-}
-
 void GroupTrainer::post_step(const StepReport& report) {
-  const StepSplit split = mean_split(report.split);
   // One line per group; the split is the mean over its ranks.
+  const TimeSplit& own = report.split;
+  std::array<double, 5> split{own.compute_s, own.communication_s, own.bubble_s, own.data_s,
+                              own.other_s};
+  if (group_.size() > 1) group_.all_reduce(std::span(split), Reduction::average);
   if (group_.rank() != RankId(0)) return;
   context_.post(StepEvent{.group = group_number_,
                           .trial = trial_,
@@ -168,7 +164,7 @@ void GroupTrainer::post_step(const StepReport& report) {
                           .ops_strict = ops_per_step_,
                           .loss = report.loss,
                           .gradient_norm = report.gradient_norm,
-                          .split = split});
+                          .split = {split[0], split[1], split[2], split[3], split[4]}});
 }
 
 std::optional<EvaluationReport> GroupTrainer::evaluate(const EvaluationExtent& extent) {

@@ -60,7 +60,6 @@ class GroupTrainer {
  private:
   void post_step(const StepReport& report);
   void post_observed(const StepReport& report, const ObservedOperations& observed);
-  StepSplit mean_split(const TimeSplit& mine);
 
   RankContext& context_;
   Communicator& group_;
