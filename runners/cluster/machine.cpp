@@ -148,6 +148,11 @@ Observed<std::string> read_cpu_model(const SystemFiles& files) {
 
 }  // namespace
 
+std::string host_name() {
+  const auto name = read_host();
+  return name ? *name : "unknown";
+}
+
 Bytes Machine::usable_memory() const {
   const Bytes total = memory_total ? *memory_total : Bytes(0);
   if (!memory_limit) return total;

@@ -61,6 +61,9 @@ struct ProcessContext {
   std::map<std::string, std::string> environment;  ///< allow-listed and redacted
 };
 
+/// The name of this host; "unknown" where the system does not tell.
+std::string host_name();
+
 /// Lists the libraries loaded so far, so call it after the backends are in use.
 ProcessContext probe_process();
 

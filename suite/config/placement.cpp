@@ -8,10 +8,8 @@
 #include "suite/config/placement.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <set>
 #include <span>
@@ -19,6 +17,7 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/name_table.hpp"
+#include "runners/cluster/machine.hpp"
 
 namespace heteroperf {
 namespace {
@@ -111,11 +110,6 @@ void name_gpu(const std::vector<CudaDevice>& devices, RankBinding& binding) {
   const CudaDevice& device = devices[*binding.gpu];
   binding.device = device.name;
   binding.gpu_memory_bytes = device.memory_bytes;
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
 }
 
 }  // namespace heteroperf

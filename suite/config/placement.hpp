@@ -49,6 +49,4 @@ void give_gpus(const ScaleConfig& config, std::vector<RankBinding>& bindings);
 /// shared where there are fewer than ranks, its name and memory.
 void name_gpu(const std::vector<CudaDevice>& devices, RankBinding& binding);
 
-std::string host_name();
-
 }  // namespace heteroperf

@@ -14,7 +14,7 @@
 
 #include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
-#include "suite/config/placement.hpp"
+#include "runners/cluster/machine.hpp"
 
 namespace heteroperf {
 namespace {

@@ -17,8 +17,8 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/text_file.hpp"
+#include "runners/cluster/machine.hpp"
 #include "runners/comm/communicator.hpp"
-#include "suite/config/placement.hpp"
 #include "suite/program/version.hpp"
 
 namespace heteroperf {

@@ -25,6 +25,9 @@
 namespace heteroperf {
 namespace {
 
+/// Up to this many ranks of one host all links among them are measured, and the host is cut where
+/// they differ by more than twice the gap; more ranks of one host count as close together.
+constexpr std::size_t checked_per_host = 16;
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 /// Indices of ranks, or of the items of a table; ascending.
@@ -158,9 +161,7 @@ class Agglomeration {
     return entry->second;
   }
 
-  bool is_too_large_to_check(const Members& group) const {
-    return group.size() > static_cast<std::size_t>(config_.checked_per_host);
-  }
+  bool is_too_large_to_check(const Members& group) const { return group.size() > checked_per_host; }
 
   /// The best link inside of the rank with the slowest one. In groups too large to be checked, the
   /// first pair stands for all.
@@ -242,7 +243,7 @@ class Agglomeration {
       cluster.ranks.push_back(id_of(rank));
       candidates.push_back({id_of(rank), ranks_[rank].cards});
     }
-    cluster.bridges = choose_bridges(candidates, config_.most_bridges);
+    cluster.bridges = choose_bridges(candidates, most_bridges);
     return cluster;
   }
 
@@ -314,8 +315,7 @@ class Agglomeration {
 
 RankClusters agglomerate(const std::vector<RankDescriptor>& ranks, const MeasureBandwidth& measure,
                          const AgglomerationConfig& config) {
-  HETEROPERF_EXPECT(!ranks.empty() && config.gap >= 1 && config.checked_per_host >= 2 &&
-                    config.most_bridges >= 1);
+  HETEROPERF_EXPECT(!ranks.empty() && config.gap >= 1);
   RankClusters result = Agglomeration(ranks, measure, config).run();
   const bool all_labelled = std::all_of(
       ranks.begin(), ranks.end(), [](const RankDescriptor& rank) { return !rank.label.empty(); });

@@ -16,10 +16,6 @@ struct AgglomerationConfig {
   /// Two groups stay apart when their link is more than this many times slower than the links
   /// inside them. At least 1.
   double gap = 2.0;
-  /// Up to this many ranks of one host all links among them are measured, and the host is cut where
-  /// they differ by more than twice the gap; more ranks of one host count as close together.
-  int checked_per_host = 16;
-  int most_bridges = heteroperf::most_bridges;  ///< per cluster
 };
 
 /// Groups ranks into clusters; agglomeration.cpp explains how. Works for any number and size of

@@ -29,12 +29,6 @@ std::string cpu_vendor(const SystemFiles& files) {
   return unknown;
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  const bool is_known = gethostname(name.data(), name.size() - 1) == 0 && name[0] != 0;
-  return is_known ? name.data() : unknown;
-}
-
 /// Counts the cores that are online, at most as many as the control group lets run at once. The
 /// cores to which this rank is bound do not matter.
 std::uint32_t cores_of_host(const UsableCores& usable) {

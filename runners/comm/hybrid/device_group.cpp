@@ -21,14 +21,9 @@ constexpr std::size_t chunks_per_segment = 16;
 constexpr std::size_t exchange_steps = 4;
 
 /// The configuration of the same group over the hosts, without a model: it knows nothing of copies.
-HybridConfig host_config(const HybridConfig& config) {
-  HybridConfig host;
-  host.clusters = config.clusters;
-  host.wire = config.wire;
-  host.rules = config.rules;
-  host.segment = config.segment;
-  host.window = config.window;
-  return host;
+HybridConfig without_model(HybridConfig config) {
+  config.model.reset();
+  return config;
 }
 
 /// All messages of a group that are under way. Whoever waits for one lets all of them go on.
@@ -78,7 +73,7 @@ class DeviceGroup final : public HybridGroup {
   DeviceGroup(std::shared_ptr<Communicator> world, std::unique_ptr<Communicator> inside,
               HybridConfig config)
       : HybridGroup(std::move(world), std::move(config), InsideWork::library),
-        host_(make_host_memory_group(world_, host_config(config_))),
+        host_(make_host_memory_group(world_, without_model(config_))),
         inside_(std::move(inside)),
         copier_(*inside_->memory().copier()),
         stage_(copier_, config_.staging.timeout_s),

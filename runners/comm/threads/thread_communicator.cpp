@@ -59,50 +59,29 @@ class ThreadCommunicator final : public Communicator {
   }
   void broadcast(MutableBuffer values, RankId root) override {
     const std::size_t origin = member(root);
-    ThreadOffer& offered = offer(broadcast_terms(values, root));
-    const auto take = [&] {
+    offer(broadcast_terms(values, root));
+    show(origin == rank_ ? ConstBuffer(values) : ConstBuffer(), values.bytes(), [&] {
       if (origin != rank_) copy(shown(origin).read, values.data, values.bytes());
-    };
-    if (is_small(values.bytes())) {
-      if (origin == rank_) show_small(values);
-      agree();
-      return take();
-    }
-    offered.read = values.data;
-    together(take);
+    });
   }
   void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) override {
     check_counts(counts, mine, all);
-    ThreadOffer& offered = offer(all_gather_terms(all, counts));
-    const auto take = [&] {
+    offer(all_gather_terms(all, counts));
+    show(mine, largest_of(counts) * size_of(mine.type), [&] {
       for_each_block(counts, [&](std::size_t r, Slice block) {
         const MutableBuffer to = part_of(all, block);
         copy(r == rank_ ? mine.data : shown(r).read, to.data, to.bytes());
       });
-    };
-    if (is_small(largest_of(counts) * size_of(mine.type))) {
-      show_small(mine);
-      agree();
-      return take();
-    }
-    offered.read = mine.data;
-    together(take);
+    });
   }
   void reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
                       Reduction reduction) override {
     check_counts(counts, mine, all);
-    ThreadOffer& offered = offer(reduce_scatter_terms(all, counts, reduction));
-    const auto take = [&] {
+    offer(reduce_scatter_terms(all, counts, reduction));
+    show(all, all.bytes(), [&] {
       destinations_.assign(1, mine.data);
       reduce_shown(block_of(counts, rank_), reduction);
-    };
-    if (is_small(all.bytes())) {
-      show_small(all);
-      agree();
-      return take();
-    }
-    offered.read = all.data;
-    together(take);
+    });
   }
   void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
                   Counts from_each) override {
@@ -187,6 +166,18 @@ class ThreadCommunicator final : public Communicator {
     ThreadOffer& offer = group_->offers[turn_][rank_];
     copy(values.data, offer.small.data(), values.bytes());
     offer.read = offer.small.data();
+  }
+  /// Shows values and runs `take` when everybody has shown theirs, of which the longest have so
+  /// many bytes.
+  template <class Take>
+  void show(ConstBuffer values, std::size_t longest_bytes, Take take) {
+    if (is_small(longest_bytes)) {
+      show_small(values);
+      agree();
+      return take();
+    }
+    group_->offers[turn_][rank_].read = values.data;
+    together(take);
   }
   /// Shows the offer and waits for everybody's. Throws PeerError, or the same error on all ranks
   /// when they disagree.

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "metrics/base/error.hpp"
+#include "runners/cluster/machine.hpp"
 #include "runners/comm/world.hpp"
 #include "suite/config/placement.hpp"
 #include "suite/config/run_documents_json.hpp"
