@@ -3,7 +3,6 @@
 #include <initializer_list>
 
 #include "metrics/base/error.hpp"
-#include "metrics/base/name_table.hpp"
 
 // Every convention is a set of formulas over the shapes of one operator. `strict` is what the
 // program measures by; the others repeat what AIPerf, PaLM and Megatron-LM print, so that results
@@ -12,37 +11,14 @@
 namespace heteroperf {
 namespace {
 
-struct Row {
-  Convention value;
-  const char* name;
-  const char* description;
-};
-
-constexpr Row table[] = {
-    {Convention::strict, "strict",
-     "2 per multiply-add of matmul, convolution and attention; true backward; causal T^2/2 pairs"},
-    {Convention::aiperf, "aiperf",
-     "the AIPerf profiler's formulas, bit for bit; image classifiers without attention"},
-    {Convention::mac, "mac",
-     "multiply-adds of the forward pass (matmul, convolution, full attention); no backward"},
-    {Convention::palm, "palm",
-     "6N + 12LHQT per token (PaLM, appendix B), full attention; language models"},
-    {Convention::megatron_full, "megatron-full",
-     "Megatron-LM before March 2025: 3 x forward matmuls, full attention; language models"},
-    {Convention::megatron_causal, "megatron-causal",
-     "Megatron-LM since March 2025: 3 x forward matmuls, half attention; language models"},
-};
-
-}  // namespace
-
-const char* to_string(Convention convention) { return name_of(table, convention); }
-const char* description(Convention convention) { return row_of(table, convention).description; }
-
-Convention parse_convention(const std::string& name) {
-  return parse_name(table, "counting convention", name);
-}
-
-namespace {
+// In the order of the enum.
+constexpr std::array descriptions{
+    "2 per multiply-add of matmul, convolution and attention; true backward; causal T^2/2 pairs",
+    "the AIPerf profiler's formulas, bit for bit; image classifiers without attention",
+    "multiply-adds of the forward pass (matmul, convolution, full attention); no backward",
+    "6N + 12LHQT per token (PaLM, appendix B), full attention; language models",
+    "Megatron-LM before March 2025: 3 x forward matmuls, full attention; language models",
+    "Megatron-LM since March 2025: 3 x forward matmuls, half attention; language models"};
 
 template <class... Cases>
 struct Match : Cases... {
@@ -153,6 +129,14 @@ PassOps megatron_ops(const OperatorUse& use, AttentionMask mask) {
 }
 
 }  // namespace
+
+const char* description(Convention convention) {
+  return descriptions[static_cast<std::size_t>(convention)];
+}
+
+Convention parse_convention(const std::string& name) {
+  return parse_value_name<Convention>("counting convention", name);
+}
 
 std::optional<Ops> PassOps::train() const {
   if (!forward || !backward) return std::nullopt;

@@ -6,6 +6,7 @@
 #include <string>
 #include <variant>
 
+#include "metrics/base/name_table.hpp"
 #include "metrics/ops.hpp"
 
 namespace heteroperf {
@@ -13,12 +14,13 @@ namespace heteroperf {
 /// The rule that an operation count follows. Counts of different conventions never mix.
 enum class Convention { strict, aiperf, mac, palm, megatron_full, megatron_causal };
 
+constexpr std::array<const char*, 6> value_names(Convention) {
+  return {"strict", "aiperf", "mac", "palm", "megatron-full", "megatron-causal"};
+}
 inline constexpr std::array all_conventions{Convention::strict,        Convention::aiperf,
                                             Convention::mac,           Convention::palm,
                                             Convention::megatron_full, Convention::megatron_causal};
 
-/// Returns the name in files and options: "strict", …, "megatron-full", "megatron-causal".
-const char* to_string(Convention convention);
 /// Returns one line that says what the convention counts, and for which models.
 const char* description(Convention convention);
 /// Finds a convention by its name. Throws UserError naming the nearest one.

@@ -29,21 +29,17 @@ class Stopwatch {
   std::int64_t start_ns_ = now_ns();
 };
 
-/// Adds the seconds of its life to `*total`, unless `total` is null.
+/// Adds the seconds of its life to `total`.
 class ScopedSeconds {
  public:
-  explicit ScopedSeconds(double* total) : total_(total) {
-    if (total_ != nullptr) start_ns_ = now_ns();
-  }
-  ~ScopedSeconds() {
-    if (total_ != nullptr) *total_ += seconds_since(start_ns_);
-  }
+  explicit ScopedSeconds(double& total) : total_(total) {}
+  ~ScopedSeconds() { total_ += seconds_since(start_ns_); }
   ScopedSeconds(const ScopedSeconds&) = delete;
   ScopedSeconds& operator=(const ScopedSeconds&) = delete;
 
  private:
-  double* total_;
-  std::int64_t start_ns_ = 0;
+  double& total_;
+  std::int64_t start_ns_ = now_ns();
 };
 
 }  // namespace heteroperf

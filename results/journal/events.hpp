@@ -157,6 +157,15 @@ struct PhaseEvent {
 /// Where the wall time of a step went, mean over the ranks of the group.
 struct StepSplit {
   double compute_s = 0, communication_s = 0, bubble_s = 0, data_s = 0, other_s = 0;
+
+  /// Adds the parts of another one, each times `weight`.
+  void add(const StepSplit& split, double weight = 1) {
+    compute_s += weight * split.compute_s;
+    communication_s += weight * split.communication_s;
+    bubble_s += weight * split.bubble_s;
+    data_s += weight * split.data_s;
+    other_s += weight * split.other_s;
+  }
   HETEROPERF_FIELDS(compute_s, communication_s, bubble_s, data_s, other_s);
 };
 

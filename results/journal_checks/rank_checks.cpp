@@ -198,15 +198,6 @@ struct MeasuredSpan {
   StepSplit split;  ///< summed, mean over the ranks
 };
 
-/// Adds the parts that steps and ranks tell alike; `other_s` is left out, as gaps between steps are
-/// in a rank's but in no step's.
-void add_to(StepSplit& sum, const StepSplit& split) {
-  sum.compute_s += split.compute_s;
-  sum.communication_s += split.communication_s;
-  sum.bubble_s += split.bubble_s;
-  sum.data_s += split.data_s;
-}
-
 /// Collects the steps that stand behind the phase line `measure`.
 MeasuredSpan measured_steps_of(const Journal& journal) {
   MeasuredSpan steps;
@@ -226,7 +217,7 @@ MeasuredSpan measured_steps_of(const Journal& journal) {
     ++steps.count;
     steps.end_ns = step->t_end_ns;
     steps.longest_ns = std::max(steps.longest_ns, step->t_end_ns - step->t_start_ns);
-    add_to(steps.split, step->split);
+    steps.split.add(step->split);
   }
   return steps;
 }
@@ -284,27 +275,26 @@ std::string split_text(const StepSplit& split) {
 /// differs from rank 0's by more than a step at either end, the pause before the first one, and the
 /// share by which clocks run apart.
 void hold_rank_times(const CheckedJournal& run, const MeasuredSpan& measured, LineCheck& check) {
-  StepSplit sum;
+  StepSplit mean;
   std::int64_t ranks = 0;
   const auto first = run.first<RankTimeEvent>();
   const double apart_s = seconds_of(2 * measured.longest_ns + measured.pause_ns);
   for_lines<RankTimeEvent>(run.journal, [&](std::size_t line, const RankTimeEvent& time) {
-    add_to(sum, time.split);
+    mean.add(time.split, 1.0 / static_cast<double>(run.ranks()));
     ++ranks;
     check.hold(line,
                std::fabs(time.wall_s - first->wall_s) <= apart_s + clock_share * first->wall_s,
                "wall_s {} of other ranks", "{1}", first->wall_s, time.wall_s);
   });
   if (ranks == 0 || ranks != run.ranks()) return;
-  const auto all = static_cast<double>(ranks);
-  const StepSplit mean{sum.compute_s / all, sum.communication_s / all, sum.bubble_s / all,
-                       sum.data_s / all, 0};
-  check.hold(
-      first.line,
-      near(measured.split.compute_s, mean.compute_s) && near(measured.split.data_s, mean.data_s) &&
-          near(measured.split.communication_s, mean.communication_s) &&
-          near(measured.split.bubble_s, mean.bubble_s),
-      "{}", "{1}", "in the mean over the ranks " + split_text(measured.split), split_text(mean));
+  // A rank's other time has gaps between steps, and a step's has none.
+  const auto alike = [&](double StepSplit::*part) {
+    return near(measured.split.*part, mean.*part);
+  };
+  check.hold(first.line,
+             alike(&StepSplit::compute_s) && alike(&StepSplit::communication_s) &&
+                 alike(&StepSplit::bubble_s) && alike(&StepSplit::data_s),
+             "in the mean over the ranks {}", "{1}", split_text(measured.split), split_text(mean));
 }
 
 /// The means that a `rank_steps` line has of a rank's steps, each times its number of steps, add up

@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include "metrics/base/strict_json.hpp"
-#include "results/journal/loss_fingerprint.hpp"
 #include "results/record/line_rules.hpp"
 #include "results/record/plan_sections_json.hpp"
 #include "results/record/record.hpp"

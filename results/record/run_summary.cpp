@@ -11,9 +11,9 @@
 #include <map>
 #include <set>
 
+#include "metrics/base/hash.hpp"
 #include "metrics/base/quantity.hpp"
 #include "metrics/score.hpp"
-#include "results/journal/loss_fingerprint.hpp"
 #include "results/record/graph_book.hpp"
 
 namespace heteroperf {
@@ -217,6 +217,20 @@ void find_step_time(const Steps& steps, RunSummary& summary) {
       StepTime{median(seconds), quantile(seconds, tail_quantile), median_interval(seconds)};
 }
 
+/// The hash over the numbers and the exact bits of the losses of the first steps: a single changed
+/// rounding gives another one. Only a fixed model trained by one group has such a sequence.
+std::optional<std::string> loss_fingerprint(const std::vector<const StepEvent*>& steps) {
+  if (steps.size() < fingerprint_steps) return std::nullopt;
+  Hash128 hash;
+  for (std::size_t i = 0; i < fingerprint_steps; ++i) {
+    const StepEvent& step = *steps[i];
+    const bool alone = !step.trial && step.group == 0;
+    if (!alone || step.n != steps.front()->n + i || !std::isfinite(step.loss)) return std::nullopt;
+    hash.update(step.n).update(step.loss);
+  }
+  return hash.hex();
+}
+
 /// The last evaluation that calls itself final; null where the run did not come to it.
 const EvalEvent* final_evaluation(const Journal& journal) {
   const EvalEvent* last_final = nullptr;
@@ -311,10 +325,7 @@ void split_time(const Journal& journal, const Steps& steps, RunSummary& summary)
     // A step that begins before the window counts with the part that lies in it.
     const double share =
         seconds_inside(*summary.window, step->t_start_ns, step->t_end_ns) / length_s / groups;
-    sum.compute_s += share * step->split.compute_s;
-    sum.communication_s += share * step->split.communication_s;
-    sum.bubble_s += share * step->split.bubble_s;
-    sum.data_s += share * step->split.data_s;
+    sum.add(step->split, share);
   }
   for (const EvalEvent* eval : journal.all<EvalEvent>()) {
     sum.evaluation_s += seconds_inside(*summary.window, eval->t_start_ns, eval->t_end_ns) / groups;

@@ -69,9 +69,8 @@ struct OperationTotals {
 };
 
 /// The steady window's length by use, mean over groups; the parts add up to the window.
-struct TimeShares {
-  double compute_s = 0, communication_s = 0, bubble_s = 0, data_s = 0, evaluation_s = 0,
-         other_s = 0;
+struct TimeShares : StepSplit {
+  double evaluation_s = 0;
 };
 
 /// The trials of a search by their last state.
@@ -82,6 +81,9 @@ struct SearchSummary {
   /// Share of the groups' time, first trial to the master's last word, spent waiting for it.
   std::optional<double> idle_fraction;
 };
+
+/// Steps whose losses make a fingerprint; every run that can be ranked has more.
+inline constexpr std::uint64_t fingerprint_steps = 16;
 
 /// All numbers of a record, before any rule is applied. Definitions: results/README.md.
 struct RunSummary {
@@ -101,6 +103,8 @@ struct RunSummary {
   std::optional<QualityResult> quality;
   std::optional<UntilSummary> until;
   std::optional<StepTime> step_time;
+  /// Equal for runs that computed the same in the same order of sums. Absent with fewer steps, of a
+  /// search, with several groups, or where a loss is not finite.
   std::optional<std::string> loss_fingerprint;
   OperationTotals operations;
   std::optional<TimeShares> time;

@@ -27,30 +27,30 @@ constexpr char event_mark = 'e', flush_mark = 'f', clock_mark = 'c', question_ma
 
 void RankContext::show(const ProgressState& state) {
   if (first.progress == nullptr) return;
-  const ScopedSeconds measured(&measuring_s);
+  const ScopedSeconds measured(measuring_s);
   first.progress->update(state);
 }
 
 void RankContext::log(const std::string& text) {
   if (!log_file) return;
-  const ScopedSeconds measured(&measuring_s);
+  const ScopedSeconds measured(measuring_s);
   log_file->write(text);
 }
 
 void RankContext::log_step(std::uint64_t n, double loss) {
   if (!log_file) return;
-  const ScopedSeconds measured(&measuring_s);
+  const ScopedSeconds measured(measuring_s);
   log_file->step(n, loss);
 }
 
 void RankContext::post(const Event& event) {
   if (log_file) {
-    const ScopedSeconds measured(&measuring_s);
+    const ScopedSeconds measured(measuring_s);
     log_file->note(event);
   }
   if (first.journal != nullptr)
     return first.journal->append(event);  // which keeps account of itself
-  const ScopedSeconds measured(&measuring_s);
+  const ScopedSeconds measured(measuring_s);
   control().post(event_mark + event_to_json_line(0, event, no_previous_line));
 }
 

@@ -35,6 +35,7 @@
 #include "metrics/base/random.hpp"
 #include "results/text/text_escapes.hpp"
 #include "runners/cluster/cpu_set.hpp"
+#include "runners/cluster/machine.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/comm/mpi_launch.hpp"
 #include "runners/comm/paced/paced_communicator.hpp"
