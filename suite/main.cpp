@@ -26,9 +26,8 @@
 #include "results/comparison/journal_memory.hpp"
 #include "results/text/text_escapes.hpp"
 #include "runners/comm/world.hpp"
+#include "suite/program/command_line.hpp"
 #include "suite/program/environment.hpp"
-#include "suite/program/help_page.hpp"
-#include "suite/program/parse_problems.hpp"
 #include "suite/program/verb.hpp"
 #include "suite/program/version.hpp"
 

@@ -23,7 +23,7 @@
 #include "metrics/base/strict_json.hpp"
 #include "runners/schedule/generators/generator.hpp"
 #include "suite/program/catalog.hpp"
-#include "suite/program/help_page.hpp"
+#include "suite/program/command_line.hpp"
 
 namespace heteroperf {
 namespace {

@@ -1,24 +1,25 @@
-// Two tables about exit codes: the words that --help has for each, and the code that each kind of
-// error ends the program with. The switch has no default, so that a new kind of error without a
-// code is a warning of the compiler.
+// The table of exit codes: the words that --help has for each, and the kind of error that ends the
+// program with it. Some codes are verdicts, which no error has; every kind of error has a code.
 #include "suite/program/exit_code.hpp"
+
+#include <algorithm>
 
 namespace heteroperf {
 namespace {
 
 constexpr ExitCodeMeaning meanings[] = {
-    {ExitCode::ok, "ok"},
-    {ExitCode::internal, "internal error"},
-    {ExitCode::usage, "usage or configuration"},
-    {ExitCode::regression, "regression"},
-    {ExitCode::inconclusive, "inconclusive"},
-    {ExitCode::environment, "environment (nothing measured)"},
-    {ExitCode::run_failed, "run failed"},
-    {ExitCode::timeout, "timeout"},
-    {ExitCode::invalid_result, "result invalid by rules"},
-    {ExitCode::verification, "verification failed"},
-    {ExitCode::not_comparable, "not comparable"},
-    {ExitCode::interrupted, "interrupted (partial record kept)"},
+    {ExitCode::ok, "ok", {}},
+    {ExitCode::internal, "internal error", ErrorKind::internal},
+    {ExitCode::usage, "usage or configuration", ErrorKind::usage},
+    {ExitCode::regression, "regression", {}},
+    {ExitCode::inconclusive, "inconclusive", {}},
+    {ExitCode::environment, "environment (nothing measured)", ErrorKind::environment},
+    {ExitCode::run_failed, "run failed", ErrorKind::run_failed},
+    {ExitCode::timeout, "timeout", ErrorKind::timeout},
+    {ExitCode::invalid_result, "result invalid by rules", ErrorKind::invalid_result},
+    {ExitCode::verification, "verification failed", ErrorKind::verification},
+    {ExitCode::not_comparable, "not comparable", ErrorKind::not_comparable},
+    {ExitCode::interrupted, "interrupted (partial record kept)", ErrorKind::interrupted},
 };
 
 }  // namespace
@@ -26,27 +27,9 @@ constexpr ExitCodeMeaning meanings[] = {
 std::span<const ExitCodeMeaning> exit_code_meanings() { return meanings; }
 
 ExitCode exit_code_of(ErrorKind kind) {
-  switch (kind) {
-    case ErrorKind::internal:
-      return ExitCode::internal;
-    case ErrorKind::usage:
-      return ExitCode::usage;
-    case ErrorKind::environment:
-      return ExitCode::environment;
-    case ErrorKind::run_failed:
-      return ExitCode::run_failed;
-    case ErrorKind::timeout:
-      return ExitCode::timeout;
-    case ErrorKind::invalid_result:
-      return ExitCode::invalid_result;
-    case ErrorKind::verification:
-      return ExitCode::verification;
-    case ErrorKind::not_comparable:
-      return ExitCode::not_comparable;
-    case ErrorKind::interrupted:
-      return ExitCode::interrupted;
-  }
-  return ExitCode::internal;
+  const auto row = std::find_if(std::begin(meanings), std::end(meanings),
+                                [&](const ExitCodeMeaning& known) { return known.error == kind; });
+  return row == std::end(meanings) ? ExitCode::internal : row->code;
 }
 
 }  // namespace heteroperf

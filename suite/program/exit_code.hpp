@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 
 #include "metrics/base/error.hpp"
@@ -26,7 +27,8 @@ ExitCode exit_code_of(ErrorKind kind);
 
 struct ExitCodeMeaning {
   ExitCode code;
-  const char* meaning;  ///< "run failed"
+  const char* meaning;             ///< "run failed"
+  std::optional<ErrorKind> error;  ///< the kind that ends the program with it
 };
 std::span<const ExitCodeMeaning> exit_code_meanings();
 

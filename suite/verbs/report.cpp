@@ -165,8 +165,6 @@ void add_timelines(ReportRun& run, const std::string& trace) {
   }
 }
 
-namespace fs = std::filesystem;
-
 /// Runs that get a part of their own at most: the newest.
 constexpr std::size_t most_run_parts = 4;
 
