@@ -15,7 +15,6 @@
 #include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
 #include "runners/comm/collectives/message_tags.hpp"
-#include "runners/comm/slice.hpp"
 
 namespace heteroperf {
 namespace {
@@ -207,23 +206,16 @@ class Sweep {
 
   /// Returns the curves of all tasks, the same bits on every rank: those of the rank that measured.
   std::vector<LinkCurve> share() {
-    std::vector<double> local, all(tasks_.size() * sizes_.size());
-    for (const auto& [ignored, points] : measured_) {
-      std::vector<double> times_s(sizes_.size(), 0);
-      for (std::size_t i = 0; i < points.size(); ++i) times_s[i] = points[i].time.value();
-      local.insert(local.end(), times_s.begin(), times_s.end());
-    }
-    std::vector<std::size_t> counts(world_.size(), 0);
-    for (const Task& task : tasks_) counts[task.a.index()] += sizes_.size();
-    world_.all_gather(std::span<const double>(local), std::span(all), counts);
-
-    std::vector<std::size_t> begin;
-    for_each_block(counts, [&](std::size_t, Slice block) { begin.push_back(block.begin); });
     std::vector<LinkCurve> curves;
-    for (const Task& task : tasks_) {
-      std::size_t& at = begin[task.a.index()];
+    for (std::size_t t = 0; t < tasks_.size(); ++t) {
+      std::vector<double> times_s(sizes_.size(), 0);
+      const std::vector<LinkCurve::Point>& led = measured_[t];
+      for (std::size_t i = 0; i < led.size(); ++i) times_s[i] = led[i].time.value();
+      world_.broadcast(std::span(times_s), tasks_[t].a);
       std::vector<LinkCurve::Point> points;
-      for (const Bytes size : sizes_) points.push_back({size, Seconds(all[at++])});
+      for (std::size_t i = 0; i < sizes_.size(); ++i) {
+        points.push_back({sizes_[i], Seconds(times_s[i])});
+      }
       curves.push_back(curve_of(std::move(points)));
     }
     return curves;

@@ -32,6 +32,9 @@
 namespace heteroperf {
 namespace {
 
+/// Shared memory begins with a line that serves to recognise it.
+constexpr std::size_t header_bytes = 64;
+
 /// The things that every rank tells the others first.
 struct RankCard {
   std::uint64_t host;   ///< hash of host_id()
@@ -59,14 +62,17 @@ Descriptor make_memory(std::size_t bytes, std::uint64_t token) {
   return {};
 }
 
-SharedMemory map_memory(int memory, std::size_t bytes, std::uint64_t token) {
+/// Null where this is not the memory of that token.
+std::shared_ptr<std::byte> map_memory(int memory, std::size_t bytes, std::uint64_t token) {
   std::uint64_t first_word = 0;
   struct stat status {};
   if (fstat(memory, &status) != 0 || status.st_size != static_cast<off_t>(bytes)) return {};
   if (pread(memory, &first_word, sizeof token, 0) != static_cast<ssize_t>(sizeof token)) return {};
   if (first_word != token) return {};
   void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
-  return data == MAP_FAILED ? SharedMemory() : SharedMemory(data, bytes);
+  if (data == MAP_FAILED) return {};
+  return {static_cast<std::byte*>(data) + header_bytes,
+          [data, bytes](std::byte*) { munmap(data, bytes); }};
 }
 
 Attempt attempt(HostPath reached, const std::string& why) {
@@ -98,7 +104,7 @@ Attempt try_single_copy(const std::vector<RankCard>& cards) {
 
 /// Tries the steps from shared memory on. `made` is not empty on the rank that made the memory.
 Attempt try_host(const std::vector<RankCard>& cards, std::size_t bytes, const Descriptor& made,
-                 HostPath widest, SharedMemory& memory) {
+                 HostPath widest, std::shared_ptr<std::byte>& memory) {
   const RankCard& maker = cards.front();
   const std::string path = fmt::format("/proc/{}/fd/{}", maker.process, maker.memory);
   const Descriptor opened(made ? -1 : open(path.c_str(), O_RDWR | O_CLOEXEC));
@@ -142,18 +148,8 @@ void settle(const std::vector<Attempt>& attempts, HostChoice& choice) {
 
 }  // namespace
 
-SharedMemory::~SharedMemory() {
-  if (data_ != nullptr) munmap(data_, bytes_);
-}
-
-SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(bytes_, other.bytes_);
-  return *this;
-}
-
 HostChoice choose_host_path(const MpiGroup& group, HostPath widest, std::size_t bytes) {
-  bytes += SharedMemory::header_bytes;
+  bytes += header_bytes;
   const WaitedFor joining{"joining a group", {}};
   const std::uint64_t token = unpredictable_bits() | 1;
   const bool maker = group.self() == 0 && group.size() > 1 && widest != HostPath::messages;

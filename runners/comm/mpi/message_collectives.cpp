@@ -122,12 +122,10 @@ class MpiMessageCollectives final : public MpiCollectives {
     return std::clamp(slices_bytes / members(), min_slice_bytes, max_slice_bytes) / size_of(type);
   }
   void send(ConstBuffer values, std::size_t to, RequestBatch& requests) const {
-    if (values.count > 0)
-      group_.start_send(values.data, values.bytes(), to, MpiGroup::collective_tag, requests);
+    if (values.count > 0) group_.start_send(values, to, MpiGroup::collective_tag, requests);
   }
   void receive(MutableBuffer values, std::size_t from, RequestBatch& requests) const {
-    if (values.count > 0)
-      group_.start_receive(values.data, values.bytes(), from, MpiGroup::collective_tag, requests);
+    if (values.count > 0) group_.start_receive(values, from, MpiGroup::collective_tag, requests);
   }
   void reduce_small(ConstBuffer mine, MutableBuffer result, Reduction reduction) {
     Exchange& exchange = exchanges_[0];

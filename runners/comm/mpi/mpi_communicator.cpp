@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <cstring>
-#include <optional>
 
 #include "metrics/base/name_table.hpp"
 #include "runners/comm/mpi/mpi_collectives.hpp"
@@ -17,24 +16,27 @@ void copy(ConstBuffer from, MutableBuffer to) {
   if (from.count > 0 && from.data != to.data) std::memmove(to.data, from.data, from.bytes());
 }
 
-[[noreturn]] void refuse_count(const WaitedFor& waited, RankId self, std::size_t received) {
+/// MPI checks no sizes but the receiver's limit, so a receive compares the bytes that came with
+/// those it awaited.
+void check_count(const WaitedFor& waited, RankId self, std::size_t received) {
+  if (received == waited.values.bytes()) return;
   throw Error(ErrorKind::run_failed,
               {{fmt::format("rank {} awaits {} bytes in {}, {} came", self.value(),
                             waited.values.bytes(), waited.text(), received),
                 "both sides need the same count and type", remedy_of_misfit}});
 }
 
-/// The requests of one send or receive. MPI checks no sizes but the receiver's limit, so a receive
-/// compares the bytes that came with those it expected.
+/// The requests of one send or receive.
 class MpiTransfer final : public Transfer {
  public:
-  MpiTransfer(const MpiGroup& group, std::size_t peer, const WaitedFor& waited,
-              std::optional<std::size_t> expected)
+  enum class Way { send, receive };
+
+  MpiTransfer(const MpiGroup& group, std::size_t peer, Way way, const WaitedFor& waited)
       : watch_(group.watch()),
         self_(group.members()[group.self()]),
         peer_(group.members()[peer]),
-        waited_(waited),
-        expected_(expected) {}
+        way_(way),
+        waited_(waited) {}
 
   RequestBatch& requests() { return requests_; }
 
@@ -42,7 +44,7 @@ class MpiTransfer final : public Transfer {
     if (requests_.empty()) return true;
     int code = MPI_SUCCESS;
     if (requests_.test(code)) {
-      check_count(requests_.bytes_received());
+      end(requests_.bytes_received());
       requests_.clear();
       return true;
     }
@@ -53,18 +55,18 @@ class MpiTransfer final : public Transfer {
 
   void wait() override {
     if (requests_.empty()) return;
-    check_count(wait_for_requests(requests_, *watch_, {&peer_, 1}, waited_));
+    end(wait_for_requests(requests_, *watch_, {&peer_, 1}, waited_));
   }
 
  private:
-  void check_count(std::size_t received) const {
-    if (expected_ && received != *expected_) refuse_count(waited_, self_, received);
+  void end(std::size_t received) const {
+    if (way_ == Way::receive) check_count(waited_, self_, received);
   }
 
   std::shared_ptr<PeerWatch> watch_;
   RankId self_, peer_;
+  Way way_;
   WaitedFor waited_;
-  std::optional<std::size_t> expected_;  ///< bytes of a receive
   RequestBatch requests_;
 };
 
@@ -150,32 +152,29 @@ class MpiCommunicator final : public Communicator {
   }
   std::unique_ptr<Transfer> start_send(ConstBuffer values, RankId to, int tag) override {
     const std::size_t receiver = member(to);
-    auto transfer =
-        std::make_unique<MpiTransfer>(group_, receiver, WaitedFor{"send", values}, std::nullopt);
-    group_.start_send(values.data, values.bytes(), receiver, mpi_tag(tag), transfer->requests());
+    auto transfer = std::make_unique<MpiTransfer>(group_, receiver, MpiTransfer::Way::send,
+                                                  WaitedFor{"send", values});
+    group_.start_send(values, receiver, mpi_tag(tag), transfer->requests());
     return transfer;
   }
   std::unique_ptr<Transfer> start_receive(MutableBuffer values, RankId from, int tag) override {
     const std::size_t sender = member(from);
-    auto transfer =
-        std::make_unique<MpiTransfer>(group_, sender, WaitedFor{"receive", values}, values.bytes());
-    group_.start_receive(values.data, values.bytes(), sender, mpi_tag(tag), transfer->requests());
+    auto transfer = std::make_unique<MpiTransfer>(group_, sender, MpiTransfer::Way::receive,
+                                                  WaitedFor{"receive", values});
+    group_.start_receive(values, sender, mpi_tag(tag), transfer->requests());
     return transfer;
   }
   void send(ConstBuffer values, RankId to, int tag) override {
     const std::size_t receiver = member(to);
-    group_.start_send(values.data, values.bytes(), receiver, mpi_tag(tag), requests_);
+    group_.start_send(values, receiver, mpi_tag(tag), requests_);
     wait_for_requests(requests_, *group_.watch(), peer(receiver), {"send", values});
   }
   void receive(MutableBuffer values, RankId from, int tag) override {
     const std::size_t sender = member(from);
     const WaitedFor waited{"receive", values};
-    group_.start_receive(values.data, values.bytes(), sender, mpi_tag(tag), requests_);
-    const std::size_t received =
-        wait_for_requests(requests_, *group_.watch(), peer(sender), waited);
-    if (received != values.bytes()) {
-      refuse_count(waited, group_.members()[group_.self()], received);
-    }
+    group_.start_receive(values, sender, mpi_tag(tag), requests_);
+    check_count(waited, world_rank(),
+                wait_for_requests(requests_, *group_.watch(), peer(sender), waited));
   }
   void exchange(std::span<const Outgoing> sends, std::span<const Incoming> receives) override {
     std::size_t expected = 0;
@@ -184,17 +183,17 @@ class MpiCommunicator final : public Communicator {
       const std::size_t sender = member(in.from);
       expected += in.values.bytes();
       awaited_.push_back(group_.members()[sender]);
-      group_.start_receive(in.values.data, in.values.bytes(), sender, mpi_tag(in.tag), receives_);
+      group_.start_receive(in.values, sender, mpi_tag(in.tag), receives_);
     }
     for (const Outgoing& out : sends) {
       const std::size_t receiver = member(out.to);
       awaited_.push_back(group_.members()[receiver]);
-      group_.start_send(out.values.data, out.values.bytes(), receiver, mpi_tag(out.tag), requests_);
+      group_.start_send(out.values, receiver, mpi_tag(out.tag), requests_);
     }
     const WaitedFor waited{"exchange", {nullptr, expected, DataType::u8}};
     const std::size_t received = wait_for_requests(receives_, *group_.watch(), awaited_, waited);
     wait_for_requests(requests_, *group_.watch(), awaited_, waited);
-    if (received != expected) refuse_count(waited, group_.members()[group_.self()], received);
+    check_count(waited, world_rank(), received);
   }
   void barrier() override {
     if (!alone()) collectives_->barrier();
@@ -223,6 +222,7 @@ class MpiCommunicator final : public Communicator {
     HETEROPERF_EXPECT(rank.index() < members());
     return rank.index();
   }
+  RankId world_rank() const { return group_.members()[group_.self()]; }
   /// The rank of the world that the wait for a message depends on.
   std::span<const RankId> peer(std::size_t member) const { return {&group_.members()[member], 1}; }
   /// Checks a block's and the whole vector's size against the counts.

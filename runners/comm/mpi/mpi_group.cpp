@@ -323,19 +323,20 @@ MpiGroup::~MpiGroup() {
   }
 }
 
-void MpiGroup::start_send(const void* data, std::size_t bytes, std::size_t to, int tag,
+void MpiGroup::start_send(ConstBuffer values, std::size_t to, int tag,
                           RequestBatch& requests) const {
-  for_each_message(bytes, max_message_bytes_, [&](std::size_t begin, std::size_t n) {
-    check_mpi(MPI_Isend(static_cast<const std::byte*>(data) + begin, static_cast<int>(n), MPI_BYTE,
-                        static_cast<int>(to), tag, handle_, requests.add(members_[to], n)),
-              "MPI_Isend");
+  for_each_message(values.bytes(), max_message_bytes_, [&](std::size_t begin, std::size_t n) {
+    check_mpi(
+        MPI_Isend(static_cast<const std::byte*>(values.data) + begin, static_cast<int>(n), MPI_BYTE,
+                  static_cast<int>(to), tag, handle_, requests.add(members_[to], n)),
+        "MPI_Isend");
   });
 }
 
-void MpiGroup::start_receive(void* data, std::size_t bytes, std::size_t from, int tag,
+void MpiGroup::start_receive(MutableBuffer values, std::size_t from, int tag,
                              RequestBatch& requests) const {
-  for_each_message(bytes, max_message_bytes_, [&](std::size_t begin, std::size_t n) {
-    check_mpi(MPI_Irecv(static_cast<std::byte*>(data) + begin, static_cast<int>(n), MPI_BYTE,
+  for_each_message(values.bytes(), max_message_bytes_, [&](std::size_t begin, std::size_t n) {
+    check_mpi(MPI_Irecv(static_cast<std::byte*>(values.data) + begin, static_cast<int>(n), MPI_BYTE,
                         static_cast<int>(from), tag, handle_, requests.add(members_[from], n)),
               "MPI_Irecv");
   });

@@ -144,10 +144,8 @@ class MpiGroup {
   std::size_t max_message_bytes() const { return max_message_bytes_; }
 
   /// Start the messages of one transfer, each of max_message_bytes() at most.
-  void start_send(const void* data, std::size_t bytes, std::size_t to, int tag,
-                  RequestBatch& requests) const;
-  void start_receive(void* data, std::size_t bytes, std::size_t from, int tag,
-                     RequestBatch& requests) const;
+  void start_send(ConstBuffer values, std::size_t to, int tag, RequestBatch& requests) const;
+  void start_receive(MutableBuffer values, std::size_t from, int tag, RequestBatch& requests) const;
   /// Waits for requests that any member may hold up.
   std::size_t wait(RequestBatch& requests, const WaitedFor& wait) const {
     return wait_for_requests(requests, *watch_, members_, wait);

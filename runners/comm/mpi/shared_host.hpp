@@ -161,7 +161,7 @@ struct SharedHost {
   SharedHost(const MpiGroup& the_group, HostChoice choice)
       : group(the_group),
         memory(std::move(choice.memory)),
-        room(group.size(), memory.data()),
+        room(group.size(), memory.get()),
         meeting(group, room.lines(), choice.crowded),
         single_copy(choice.path == HostPath::single_copy),
         peers(group, std::move(choice.members)) {}
@@ -174,7 +174,7 @@ struct SharedHost {
   bool goes_direct(std::size_t bytes) const { return single_copy && bytes >= single_copy_bytes; }
 
   const MpiGroup& group;
-  SharedMemory memory;
+  std::shared_ptr<std::byte> memory;
   HostRoom room;
   HostMeeting meeting;
   bool single_copy;
