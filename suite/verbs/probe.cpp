@@ -20,7 +20,6 @@
 #include "runners/cluster/machine.hpp"
 #include "runners/comm/benchmark/operation_deadline.hpp"
 #include "runners/comm/discovery/agglomeration.hpp"
-#include "runners/comm/discovery/card_probe.hpp"
 #include "runners/comm/nccl/device_world.hpp"
 #include "runners/engine/engine.hpp"
 #include "suite/config/run_config_json.hpp"

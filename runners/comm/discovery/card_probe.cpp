@@ -2,7 +2,7 @@
 // in front of it. A shaper lets a *burst* of bytes pass after a pause before it holds a sender to
 // its rate, so transfers are made large, after pauses in which the burst fills up again, and the
 // burst is subtracted.
-#include "runners/comm/discovery/card_probe.hpp"
+#include "runners/comm/discovery/link_probe.hpp"
 
 #include <algorithm>
 #include <chrono>

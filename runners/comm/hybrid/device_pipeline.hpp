@@ -36,7 +36,7 @@ struct DeviceClusters {
   DeviceCopier& copier;
   const RelayConfig& staging;  ///< slots and deadline
   const LanePlans& plans;
-  std::size_t count;  ///< of clusters
+  std::size_t count;  ///< the number of clusters
   BridgeTraffic& traffic;
 };
 

@@ -1,4 +1,4 @@
-#include "runners/comm/discovery/card_probe.hpp"
+#include "runners/comm/discovery/link_probe.hpp"
 
 #include <gtest/gtest.h>
 
