@@ -1,14 +1,20 @@
 #include "runners/comm/paced/paced_communicator.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
 #include "metrics/base/error.hpp"
+#include "metrics/base/random.hpp"
 #include "runners/comm/collectives/all_reduce.hpp"
 #include "runners/comm/collectives/message_tags.hpp"
 #include "runners/comm/communicator.hpp"
+#include "runners/comm/control/socket.hpp"
 #include "runners/comm/paced/link_clock.hpp"
 
 // A paced message is two messages of the transport below: a note with its modelled arrival, and the
@@ -19,9 +25,235 @@
 //
 // The modelled times are known when the message is posted, so a rank that wakes late does not make
 // the next message of a collective late.
+//
+// Every rank models the links on which it sends, and its cards. A card belongs to all ranks of a
+// host that name it, so its bucket lies in memory which these ranks share: the first rank of a host
+// makes it under a random name, the others open it, and then the name is removed. Where one rank of
+// the world cannot do that, nobody does, and each rank has an equal share of the card's bandwidth.
 
 namespace heteroperf {
 namespace {
+
+/// A sleeper looks so often whether the run still goes on.
+constexpr Instant look_period = 50'000'000;
+/// After the wish to stop, transfers have so long to end.
+constexpr Instant stop_patience = 2'000'000'000;
+
+/// Memory of this host under a name. The rank that made it removes the name at the end, when all
+/// ranks that share it have it open.
+class NamedMemory {
+ public:
+  NamedMemory(std::uint64_t key, std::size_t bytes)
+      : name_(fmt::format("/heteroperf-cards-{:016x}", key)), bytes_(bytes) {}
+  ~NamedMemory() {
+    if (made_) shm_unlink(name_.c_str());
+  }
+  NamedMemory(const NamedMemory&) = delete;
+  NamedMemory& operator=(const NamedMemory&) = delete;
+
+  /// Both return null when the memory cannot be had. New memory is zero.
+  void* make() {
+    const Descriptor file(shm_open(name_.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600));
+    made_ = static_cast<bool>(file);
+    return made_ && ftruncate(file.fd(), static_cast<off_t>(bytes_)) == 0 ? map(file) : nullptr;
+  }
+  void* open() {
+    const Descriptor file(shm_open(name_.c_str(), O_RDWR, 0));
+    return file ? map(file) : nullptr;
+  }
+
+ private:
+  void* map(const Descriptor& file) {
+    void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file.fd(), 0);
+    return memory == MAP_FAILED ? nullptr : memory;
+  }
+
+  std::string name_;
+  std::size_t bytes_;
+  bool made_ = false;
+};
+
+/// True on all ranks when it is true on each. Collective.
+bool everywhere(Communicator& world, bool here) {
+  std::int32_t all = here ? 1 : 0;
+  world.all_reduce(std::span<std::int32_t>(&all, 1), Reduction::min);
+  return all == 1;
+}
+
+std::size_t card_index(const Cluster& cluster, const std::string& name) {
+  const auto card = std::ranges::find(cluster.cards, name, &NetworkCard::name);
+  HETEROPERF_EXPECT(card != cluster.cards.end());
+  return static_cast<std::size_t>(card - cluster.cards.begin());
+}
+
+/// Clock and key of every rank. Ranks with one clock are on one host; the first of them is the
+/// host's leader, whose key names the shared memory.
+struct Hosts {
+  std::vector<std::int64_t> clocks, keys;
+  std::size_t self;
+
+  explicit Hosts(Communicator& world)
+      : clocks(world.size()), keys(clocks.size()), self(world.rank().index()) {
+    auto clock = static_cast<std::int64_t>(host_clock_id());
+    // A rank that does not know its clock counts as a host by itself.
+    if (clock == 0) clock = -1 - static_cast<std::int64_t>(self);
+    const auto key = static_cast<std::int64_t>(unpredictable_bits());
+    world.all_gather(std::span<const std::int64_t>(&clock, 1), std::span<std::int64_t>(clocks));
+    world.all_gather(std::span<const std::int64_t>(&key, 1), std::span<std::int64_t>(keys));
+  }
+  bool same(std::size_t rank) const { return clocks[rank] == clocks[self]; }
+  std::size_t leader() const {
+    return static_cast<std::size_t>(std::ranges::find(clocks, clocks[self]) - clocks.begin());
+  }
+};
+
+/// The cards of a cluster as one rank sees them. Ranks of one host that name the same card share
+/// its bucket through shared memory, be they threads or processes; where that cannot be had, each
+/// rank has an equal share of the bandwidth to itself.
+class CardTable {
+ public:
+  /// Collective over `world`, whose ranks are those of the cluster.
+  /// A card is shared in memory only when all ranks that use it have this rank's clock, since
+  /// buckets hold times of that clock.
+  CardTable(Communicator& world, const Cluster& cluster)
+      : private_buckets_(std::make_unique<Bucket[]>(cluster.cards.size())) {
+    const Hosts hosts(world);
+    for (std::size_t r = 0; r < hosts.clocks.size(); ++r) same_clock_.push_back(hosts.same(r));
+    const std::size_t cards = cluster.cards.size();
+    const bool shared = cards > 0 && share_memory(world, hosts, cards);
+
+    for (const std::string& name : cluster.ranks[hosts.self].cards) {
+      const std::size_t card = card_index(cluster, name);
+      std::size_t users = 0;
+      bool here = shared;
+      for (std::size_t r = 0; r < cluster.ranks.size(); ++r) {
+        const auto uses = std::ranges::count(cluster.ranks[r].cards, name);
+        users += uses > 0;
+        here = here && (uses == 0 || hosts.same(r));
+      }
+      const NetworkCard& limit = cluster.cards[card];
+      if (here) {
+        cards_.push_back({shared_ + card, limit.bandwidth, limit.burst});
+      } else {
+        const double part = limit.bandwidth.value() / static_cast<double>(users);
+        cards_.push_back(
+            {&private_buckets_[card], BytesPerSecond(part), Bytes(limit.burst.value() / users)});
+        if (users > 1) is_divided_ = true;
+      }
+    }
+  }
+  ~CardTable() {
+    if (shared_) munmap(shared_, shared_bytes_);
+  }
+  CardTable(const CardTable&) = delete;
+  CardTable& operator=(const CardTable&) = delete;
+
+  /// The first of this rank's cards that is free. Without a bucket when the rank has no card, or
+  /// one without limit.
+  CardUse nearest_free() const {
+    CardUse best;
+    for (const CardUse& card : cards_) {
+      if (card.bandwidth.value() <= 0) return {};
+      if (!best.bucket || card.bucket->free_at() < best.bucket->free_at()) best = card;
+    }
+    return best;
+  }
+  /// True where each rank has an equal share of a card for itself.
+  bool is_divided() const { return is_divided_; }
+  /// True for ranks whose clock is this rank's.
+  bool same_clock(RankId rank) const { return same_clock_[rank.index()]; }
+
+ private:
+  /// All ranks of the world come to the same decision.
+  bool share_memory(Communicator& world, const Hosts& hosts, std::size_t cards) {
+    shared_bytes_ = cards * sizeof(Bucket);
+    const std::size_t leader = hosts.leader();
+    NamedMemory memory(static_cast<std::uint64_t>(hosts.keys[leader]), shared_bytes_);
+    void* mapped = leader == hosts.self ? memory.make() : nullptr;
+    const bool made = everywhere(world, leader != hosts.self || mapped);
+    if (made && leader != hosts.self) mapped = memory.open();
+    const bool had = everywhere(world, made && mapped);
+    if (mapped && !had) munmap(mapped, shared_bytes_);
+    if (had) shared_ = static_cast<Bucket*>(mapped);
+    return had;
+  }
+
+  std::vector<bool> same_clock_;
+  std::unique_ptr<Bucket[]> private_buckets_;
+  Bucket* shared_ = nullptr;  ///< mapped
+  std::size_t shared_bytes_ = 0;
+  std::vector<CardUse> cards_;  ///< this rank's, nearest first
+  bool is_divided_ = false;
+};
+
+/// One rank's part of the model, for all groups it is in. Ranks are those of the world. Any thread
+/// may call it.
+class PaceState {
+ public:
+  /// Collective over `world`. `control` may be null.
+  PaceState(Communicator& world, Cluster cluster, std::shared_ptr<const ControlChannel> control)
+      : cluster_(std::move(cluster)),
+        self_(world.rank()),
+        control_(std::move(control)),
+        cards_(world, cluster_),
+        links_(cluster_.ranks.size()) {
+    report_.cards_divided = cards_.is_divided();
+  }
+
+  RankId self() const { return self_; }
+  bool same_clock(RankId rank) const { return cards_.same_clock(rank); }
+  /// Takes card and link for a message and returns its modelled times.
+  Passage send(Instant posted, Bytes size, RankId to) {
+    const LinkCurve& curve = cluster_.link(self_, to);
+    const bool by_card = leaves_host(cluster_.ranks[self_.index()], cluster_.ranks[to.index()]);
+    std::lock_guard lock(mutex_);
+    return pass(posted, size, curve, links_[to.index()],
+                by_card ? cards_.nearest_free() : CardUse());
+  }
+  /// A wait has ended by `late` too late, for a message that the model gives `took`.
+  void waited(Instant late, Instant took) {
+    std::lock_guard lock(mutex_);
+    ++report_.waits;
+    report_.late_waits += late > took / 100;
+    report_.greatest_lag = std::max(report_.greatest_lag, Seconds(static_cast<double>(late) / 1e9));
+  }
+  /// Called in a wait until `due`. Throws PeerError once the run has failed, and
+  /// Error{interrupted} two seconds after it was asked to stop.
+  void check_run(Instant due) {
+    if (!control_) return;
+    if (const auto failure = control_->failure()) throw PeerError(*failure, "a paced transfer");
+    if (!control_->stop_requested()) return;
+    const Instant now = host_now();
+    Instant seen = 0;
+    if (stop_seen_.compare_exchange_strong(seen, now)) seen = now;
+    if (now - seen < stop_patience || due - now < look_period) return;
+    throw Error(ErrorKind::interrupted,
+                {{"stopped during a paced transfer",
+                  fmt::format("it had {:.3g} s to go", static_cast<double>(due - now) / 1e9), ""}});
+  }
+  /// Sleeps until `due` and calls check_run() now and then.
+  void sleep_until(Instant due) {
+    for (Instant now = host_now(); due - now > look_period; now = host_now()) {
+      nap_until(now + look_period);
+      check_run(due);
+    }
+    heteroperf::sleep_until(due);
+  }
+  PaceReport report() const {
+    std::lock_guard lock(mutex_);
+    return report_;
+  }
+
+ private:
+  const Cluster cluster_;
+  const RankId self_;
+  const std::shared_ptr<const ControlChannel> control_;
+  std::atomic<Instant> stop_seen_{0};
+  CardTable cards_;
+  std::vector<Bucket> links_;  ///< to each rank
+  mutable std::mutex mutex_;   ///< guards the links and the report
+  PaceReport report_;
+};
 
 /// A rank that sleeps looks so often after its other messages.
 constexpr Instant look_after = 200000;
