@@ -52,20 +52,22 @@ class NamedMemory {
   NamedMemory& operator=(const NamedMemory&) = delete;
 
   /// Both return null when the memory cannot be had. New memory is zero.
-  void* make() {
+  std::shared_ptr<Bucket> make() {
     const Descriptor file(shm_open(name_.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600));
     made_ = static_cast<bool>(file);
     return made_ && ftruncate(file.fd(), static_cast<off_t>(bytes_)) == 0 ? map(file) : nullptr;
   }
-  void* open() {
+  std::shared_ptr<Bucket> open() {
     const Descriptor file(shm_open(name_.c_str(), O_RDWR, 0));
     return file ? map(file) : nullptr;
   }
 
  private:
-  void* map(const Descriptor& file) {
+  std::shared_ptr<Bucket> map(const Descriptor& file) {
     void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file.fd(), 0);
-    return memory == MAP_FAILED ? nullptr : memory;
+    if (memory == MAP_FAILED) return nullptr;
+    return {static_cast<Bucket*>(memory),
+            [bytes = bytes_](Bucket* buckets) { munmap(buckets, bytes); }};
   }
 
   std::string name_;
@@ -133,7 +135,7 @@ class CardTable {
       }
       const NetworkCard& limit = cluster.cards[card];
       if (here) {
-        cards_.push_back({shared_ + card, limit.bandwidth, limit.burst});
+        cards_.push_back({shared_.get() + card, limit.bandwidth, limit.burst});
       } else {
         const double part = limit.bandwidth.value() / static_cast<double>(users);
         cards_.push_back(
@@ -142,12 +144,6 @@ class CardTable {
       }
     }
   }
-  ~CardTable() {
-    if (shared_) munmap(shared_, shared_bytes_);
-  }
-  CardTable(const CardTable&) = delete;
-  CardTable& operator=(const CardTable&) = delete;
-
   /// The first of this rank's cards that is free. Without a bucket when the rank has no card, or
   /// one without limit.
   CardUse nearest_free() const {
@@ -166,23 +162,18 @@ class CardTable {
  private:
   /// All ranks of the world come to the same decision.
   bool share_memory(Communicator& world, const Hosts& hosts, std::size_t cards) {
-    shared_bytes_ = cards * sizeof(Bucket);
     const std::size_t leader = hosts.leader();
-    NamedMemory memory(static_cast<std::uint64_t>(hosts.keys[leader]), shared_bytes_);
-    void* mapped = leader == hosts.self ? memory.make() : nullptr;
-    const bool made = everywhere(world, leader != hosts.self || mapped);
-    if (made && leader != hosts.self) mapped = memory.open();
-    const bool had = everywhere(world, made && mapped);
-    if (mapped && !had) munmap(mapped, shared_bytes_);
-    if (had) shared_ = static_cast<Bucket*>(mapped);
-    return had;
+    NamedMemory memory(static_cast<std::uint64_t>(hosts.keys[leader]), cards * sizeof(Bucket));
+    if (leader == hosts.self) shared_ = memory.make();
+    const bool made = everywhere(world, leader != hosts.self || shared_);
+    if (made && leader != hosts.self) shared_ = memory.open();
+    return everywhere(world, made && shared_);
   }
 
   std::vector<bool> same_clock_;
   std::unique_ptr<Bucket[]> private_buckets_;
-  Bucket* shared_ = nullptr;  ///< mapped
-  std::size_t shared_bytes_ = 0;
-  std::vector<CardUse> cards_;  ///< this rank's, nearest first
+  std::shared_ptr<Bucket> shared_;  ///< memory of this host; one for each card of the cluster
+  std::vector<CardUse> cards_;      ///< this rank's, nearest first
   bool is_divided_ = false;
 };
 
