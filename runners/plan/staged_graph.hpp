@@ -4,8 +4,16 @@
 
 #include "runners/plan/plan.hpp"
 #include "workloads/graph/model_graph.hpp"
+#include "workloads/recipe.hpp"
 
 namespace heteroperf {
+
+/// The training that a plan spreads over ranks. `graph` outlives it.
+struct TrainingTask {
+  const ModelGraph& graph;
+  Precision precision = Precision::fp32;
+  OptimizerKind optimizer = OptimizerKind::adamw;
+};
 
 /// Tensors that go from one stage to a later one, per micro-batch: the outputs of `nodes`.
 struct StageEdge {

@@ -135,8 +135,7 @@ ChosenPlan complete_plan(Plan plan, const Workload& workload, std::optional<Clus
   ChosenPlan chosen{ReadyPlan(task, std::move(plan), std::move(cluster)), {}, emulated, {}};
   if (!emulated) return chosen;
   chosen.predicted();  // an emulated device without a rate cannot run
-  chosen.paced = stage_times(task.graph, chosen.staged, chosen.plan, *chosen.cluster,
-                             task.precision, task.optimizer);
+  chosen.paced = stage_times(task, chosen.staged, chosen.plan, *chosen.cluster);
   return chosen;
 }
 

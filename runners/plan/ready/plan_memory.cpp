@@ -277,16 +277,13 @@ constexpr std::uint64_t arena_alignment_bytes = 64;
 
 class LedgerMaker {
  public:
-  LedgerMaker(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan,
-              const Schedule& schedule, const Timeline& timeline, Precision precision,
-              OptimizerKind optimizer)
-      : graph_(graph),
+  LedgerMaker(const TrainingTask& task, const StagedGraph& staged, const Plan& plan,
+              const Schedule& schedule, const Timeline& timeline)
+      : task_(task),
         staged_(staged),
         plan_(plan),
         schedule_(schedule),
-        precision_(precision),
-        optimizer_(optimizer),
-        shards_(graph),
+        shards_(task.graph),
         timeline_(timeline),
         fetches_(schedule, timeline) {}
 
@@ -348,7 +345,7 @@ class LedgerMaker {
                           replica.micro_batch,
                           plan_.stages[part.stage].recomputation,
                           plan_.sequence_parallel};
-    return memories_.emplace(key, stage_memory(stage, precision_)).first->second;
+    return memories_.emplace(key, stage_memory(stage, task_.precision)).first->second;
   }
 
   /// Bytes of every message that begins or ends at the rank, for its own share of the samples.
@@ -362,7 +359,7 @@ class LedgerMaker {
       for (const RankRole::Part& part : role.parts) {
         if (part.segment != edge.from && part.segment != edge.to) continue;
         const auto bytes = [&](const std::vector<NodeId>& nodes) {
-          return message_bytes(graph_, nodes, replica_of(part).micro_batch, precision_,
+          return message_bytes(task_.graph, nodes, replica_of(part).micro_batch, task_.precision,
                                WireFormat::fp32);
         };
         trace.activation_bytes[e] = std::max(trace.activation_bytes[e], bytes(staged.nodes));
@@ -382,14 +379,14 @@ class LedgerMaker {
         elements += hold(shard_of(part), id, held);
         const auto* linear = std::get_if<Linear>(&node.attributes);
         if (linear != nullptr && !linear->tied_to.empty()) {
-          elements += hold(shard_of(part), graph_.find(linear->tied_to), held);
+          elements += hold(shard_of(part), task_.graph.find(linear->tied_to), held);
         }
       }
       owned += owned_share(part, elements - before);
     }
-    const std::uint64_t small = bytes_per_element(precision_),
-                        master = bytes_per_master(precision_);
-    const std::uint64_t states = optimizer_ == OptimizerKind::adamw ? 2 : 1;
+    const std::uint64_t small = bytes_per_element(task_.precision),
+                        master = bytes_per_master(task_.precision);
+    const std::uint64_t states = task_.optimizer == OptimizerKind::adamw ? 2 : 1;
     const bool copies = small != master;
     ledger.weights = Bytes(elements * small);
     ledger.gradients = Bytes(elements * (small + (copies ? master : 0)));
@@ -399,7 +396,7 @@ class LedgerMaker {
   /// Elements of a node's parameters in an arena whose tensors begin on cache lines.
   std::uint64_t hold(const TensorShard& shard, NodeId id,
                      std::set<std::pair<std::size_t, std::size_t>>& held) const {
-    const std::uint64_t aligned = arena_alignment_bytes / bytes_per_element(precision_);
+    const std::uint64_t aligned = arena_alignment_bytes / bytes_per_element(task_.precision);
     const Node& node = shard.graph.node(id);
     std::uint64_t sum = 0;
     for (std::size_t i = 0; i < node.parameters.size(); ++i) {
@@ -421,12 +418,10 @@ class LedgerMaker {
     return alike ? (elements + copies - 1) / copies : elements;
   }
 
-  const ModelGraph& graph_;
+  const TrainingTask& task_;
   const StagedGraph& staged_;
   const Plan& plan_;
   const Schedule& schedule_;
-  Precision precision_;
-  OptimizerKind optimizer_;
   ShardTable shards_;
   const Timeline& timeline_;
   FetchTimes fetches_;
@@ -436,11 +431,10 @@ class LedgerMaker {
 
 }  // namespace
 
-std::vector<MemoryLedger> plan_memory(const ModelGraph& graph, const StagedGraph& staged,
+std::vector<MemoryLedger> plan_memory(const TrainingTask& task, const StagedGraph& staged,
                                       const Plan& plan, const Schedule& schedule,
-                                      const Timeline& timeline, Precision precision,
-                                      OptimizerKind optimizer) {
-  return LedgerMaker(graph, staged, plan, schedule, timeline, precision, optimizer).run();
+                                      const Timeline& timeline) {
+  return LedgerMaker(task, staged, plan, schedule, timeline).run();
 }
 
 }  // namespace heteroperf

@@ -175,11 +175,7 @@ StageTimes::Compute slowest_of(const Plan& plan, const StageTimes& times, const 
   const auto& replicas = plan.stages[copy.stage].replicas;
   for (const ReplicaId i : replicas.ids()) {
     if (replicas[i].direction != copy.direction) continue;
-    const StageTimes::Compute& one = times.compute[copy.stage][i];
-    most.forward_s = std::max(most.forward_s, one.forward_s);
-    most.input_gradient_s = std::max(most.input_gradient_s, one.input_gradient_s);
-    most.weight_gradient_s = std::max(most.weight_gradient_s, one.weight_gradient_s);
-    most.recompute_s = std::max(most.recompute_s, one.recompute_s);
+    most.raise_to(times.compute[copy.stage][i]);
   }
   return most;
 }

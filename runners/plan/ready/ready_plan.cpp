@@ -220,8 +220,7 @@ ReadyPlan::ReadyPlan(const TrainingTask& task, Plan given, std::optional<Cluster
   const bool fits = cluster && plan.ranks() <= static_cast<int>(cluster->ranks.size());
   if (sound && fits) {
     try {
-      times = stage_times(graph, staged, plan, known_better(*cluster, plan), task.precision,
-                          task.optimizer);
+      times = stage_times(task, staged, plan, known_better(*cluster, plan));
     } catch (const UserError& error) {
       unpredicted = error.problems();
     }
@@ -231,7 +230,7 @@ ReadyPlan::ReadyPlan(const TrainingTask& task, Plan given, std::optional<Cluster
       schedule = plan_schedule(graph, staged, plan, times ? &*times : nullptr);
       timeline = simulate(schedule);
       roles = rank_roles(plan, schedule);
-      memory = plan_memory(graph, staged, plan, schedule, timeline, task.precision, task.optimizer);
+      memory = plan_memory(task, staged, plan, schedule, timeline);
     });
   }
   if (cluster) check.check_on(*cluster);

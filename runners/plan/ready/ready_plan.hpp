@@ -39,17 +39,9 @@ struct MemoryLedger {
 };
 
 /// [rank]. `schedule` is the plan's lowered one, `timeline` its simulation.
-std::vector<MemoryLedger> plan_memory(const ModelGraph& graph, const StagedGraph& staged,
+std::vector<MemoryLedger> plan_memory(const TrainingTask& task, const StagedGraph& staged,
                                       const Plan& plan, const Schedule& schedule,
-                                      const Timeline& timeline, Precision precision,
-                                      OptimizerKind optimizer);
-
-/// The training that a plan spreads over ranks. `graph` outlives it.
-struct TrainingTask {
-  const ModelGraph& graph;
-  Precision precision = Precision::fp32;
-  OptimizerKind optimizer = OptimizerKind::adamw;
-};
+                                      const Timeline& timeline);
 
 /// A plan with everything that follows from it: checked against its model and machine, cut into
 /// stages, timed, scheduled and predicted. This is the only place where these steps follow each

@@ -202,11 +202,8 @@ double ChunkSearch::worth(const ScoredDraft& one) const {
 void ChunkSearch::cuts(const PipelineDraft& draft, const Visit& visit) const {
   for (std::size_t s = 0; s + 1 < draft.stages.size(); ++s) {
     for (const int by : {-2, -1, 1, 2}) {
-      const int cut = draft.stages[s].end + by;
-      if (cut <= draft.stages[s].first || cut >= draft.stages[s + 1].end) continue;
       PipelineDraft moved = draft;
-      moved.stages[s].end = moved.stages[s + 1].first = cut;
-      visit(std::move(moved));
+      if (move_cut(moved, s, by)) visit(std::move(moved));
     }
   }
 }
@@ -233,8 +230,7 @@ void ChunkSearch::shifts(const PipelineDraft& draft, const Visit& visit) const {
 /// Recomputation is changed for one stage, or for all stages of a position.
 void ChunkSearch::recomputation(const PipelineDraft& draft, const Visit& visit) const {
   const auto stages = static_cast<int>(draft.stages.size());
-  for (const Recomputation r :
-       {Recomputation::none, Recomputation::selective, Recomputation::full}) {
+  for (const Recomputation r : recomputations) {
     for (int s = 0; s < stages; ++s) {
       if (draft.stages[s].recomputation == r) continue;
       PipelineDraft moved = draft;

@@ -15,14 +15,6 @@
 namespace heteroperf {
 namespace {
 
-std::vector<int> divisors(int number) {
-  std::vector<int> list;
-  for (int d = 1; d <= number; ++d) {
-    if (number % d == 0) list.push_back(d);
-  }
-  return list;
-}
-
 /// More micro-batches than these cost simulation and gain nothing.
 constexpr std::uint64_t most_micro_batches = 256;
 

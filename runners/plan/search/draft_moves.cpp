@@ -104,11 +104,8 @@ class DraftMoves {
   void cuts(const PipelineDraft& draft, const Visit& visit) const {
     for (std::size_t s = 0; s + 1 < draft.stages.size(); ++s) {
       for (const int by : {-4, -2, -1, 1, 2, 4}) {
-        const int cut = draft.stages[s].end + by;
-        if (cut <= draft.stages[s].first || cut >= draft.stages[s + 1].end) continue;
         PipelineDraft moved = draft;
-        moved.stages[s].end = moved.stages[s + 1].first = cut;
-        if (rebalance(moved, {s, s + 1})) visit(std::move(moved));
+        if (move_cut(moved, s, by) && rebalance(moved, {s, s + 1})) visit(std::move(moved));
       }
     }
   }
@@ -194,8 +191,7 @@ class DraftMoves {
   /// One stage's recomputation, or ZeRO for the whole plan.
   void recomputation(const PipelineDraft& draft, const Visit& visit) const {
     for (std::size_t s = 0; s < draft.stages.size(); ++s) {
-      for (const Recomputation r :
-           {Recomputation::none, Recomputation::selective, Recomputation::full}) {
+      for (const Recomputation r : recomputations) {
         if (r == draft.stages[s].recomputation) continue;
         PipelineDraft moved = draft;
         moved.stages[s].recomputation = r;

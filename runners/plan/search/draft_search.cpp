@@ -133,19 +133,12 @@ class DraftSearch {
     for (const DevicePool& pool : problem_.pools) {
       most += static_cast<double>(pool.devices) * static_cast<double>(problem_.most_samples);
     }
-    std::vector<std::int64_t> sizes;
-    for (std::int64_t d = 1; d * d <= problem_.batch; ++d) {
-      if (problem_.batch % d != 0) continue;
-      for (const std::int64_t one : {d, problem_.batch / d}) {
-        const bool new_one = std::ranges::find(sizes, one) == sizes.end();
-        if (new_one && static_cast<double>(one) <= most) sizes.push_back(one);
-      }
-    }
+    std::vector<std::int64_t> sizes = divisors(problem_.batch);
+    std::erase_if(sizes, [&](std::int64_t one) { return static_cast<double>(one) > most; });
     const auto away = [&](std::int64_t samples) {
       const auto count = static_cast<double>(problem_.batch) / static_cast<double>(samples);
       return std::abs(std::log(count / 32));
     };
-    std::ranges::sort(sizes);
     // Smaller micro-batches never need more memory: what does not fit at all need not be tried.
     const auto end = std::ranges::partition_point(sizes, [&](std::int64_t samples) {
       const FillRules rules = rules_of(samples);
@@ -414,10 +407,7 @@ class DraftSearch {
     if (draft.stages.size() < 2) return false;
     for (int step = 0; step < 3; ++step) {
       const std::size_t s = random() % (draft.stages.size() - 1);
-      const int by = static_cast<int>(random() % 5) - 2;
-      const int cut = draft.stages[s].end + by;
-      if (cut <= draft.stages[s].first || cut >= draft.stages[s + 1].end) continue;
-      draft.stages[s].end = draft.stages[s + 1].first = cut;
+      move_cut(draft, s, static_cast<int>(random() % 5) - 2);
     }
     const std::int64_t samples = problem_.batch / draft.micro_batches;
     for (DraftStage& stage : draft.stages) {

@@ -69,8 +69,7 @@ PipelineBeam::Reach PipelineBeam::reach(const ReplicaGroup& group, int end,
   };
   // More recomputation keeps less and takes longer: a later kind is of use only where it reaches
   // further.
-  for (const Recomputation r :
-       {Recomputation::none, Recomputation::selective, Recomputation::full}) {
+  for (const Recomputation r : recomputations) {
     const int by_time = first_good(0, [&](int first) {
       return in_time(group, {first, end}, r, task);
     });

@@ -46,8 +46,7 @@ bool fits(const PlanningProblem& problem) {
   PipelineFill fill(filler);
   const auto never = [] { return false; };
   const auto nothing = [](PipelineFill::Structure&&) {};
-  for (std::int64_t samples = 1; samples <= problem.batch; ++samples) {
-    if (problem.batch % samples != 0) continue;
+  for (const std::int64_t samples : divisors(problem.batch)) {
     FillRules rules;
     rules.samples = samples;
     rules.micro_batches =

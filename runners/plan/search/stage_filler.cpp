@@ -95,8 +95,7 @@ StageFiller::Room StageFiller::room(const DeviceCounts& devices, LayerSums::Rang
 bool StageFiller::takes(const DeviceCounts& devices, LayerSums::Range range, int in_flight,
                         double period_s, const FillRules& rules, DraftStage* stage) const {
   std::vector<Capacity> chosen(devices.size());
-  for (const Recomputation r :
-       {Recomputation::none, Recomputation::selective, Recomputation::full}) {
+  for (const Recomputation r : recomputations) {
     LayerSums::Holding holding;
     holding.recomputation = r;
     holding.in_flight = in_flight;

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "metrics/base/error.hpp"
 
@@ -89,6 +90,21 @@ std::string measured_operation(const std::string& operation, TrainingPass pass) 
 
 std::string optimizer_operation(OptimizerKind optimizer) {
   return fmt::format("optimizer/{}", to_string(optimizer));
+}
+
+void note_missing_rates(const Cluster& cluster, std::size_t ranks, Precision precision,
+                        ProblemList& problems) {
+  const ClassRates rates(cluster, precision);
+  std::set<std::string> missing;
+  for (std::size_t r = 0; r < std::min(ranks, cluster.ranks.size()); ++r) {
+    const std::string& name = cluster.ranks[r].device_class;
+    if (rates.rate(name) == nullptr) missing.insert(name);
+  }
+  for (const std::string& name : missing) {
+    problems.add(fmt::format("device class '{}' has no rate for {}", name, to_string(precision)),
+                 "times are operations / rate",
+                 "Probe it, or write the rate into the cluster file.");
+  }
 }
 
 const OpsPerSecond* ClassRates::rate(const std::string& name) const {

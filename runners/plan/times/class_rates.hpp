@@ -56,6 +56,10 @@ struct PassWork {
   double units() const { return operations > 0 ? operations : bytes; }
 };
 
+/// Notes the classes of the first `ranks` ranks that have no rate for the precision.
+void note_missing_rates(const Cluster& cluster, std::size_t ranks, Precision precision,
+                        ProblemList& problems);
+
 /// The rates that a cluster's device classes achieve, as its efficiency entries say. Beside rates
 /// of operations: `memory` (bytes per second), `launch` (operators started per second), `gemm_tile`
 /// (shape rows x columns x summed: products are done in whole tiles, at that rate), those of one

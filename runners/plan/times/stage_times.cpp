@@ -40,8 +40,8 @@ namespace {
 class PlanLinks {
  public:
   /// All outlive it.
-  PlanLinks(const ModelGraph& graph, const Plan& plan, const Cluster& cluster, Precision precision)
-      : graph_(graph), plan_(plan), cluster_(cluster), precision_(precision) {}
+  PlanLinks(const TrainingTask& task, const Plan& plan, const Cluster& cluster)
+      : task_(task), plan_(plan), cluster_(cluster) {}
 
   /// Ring all-reduce of n ranks: 2 (n−1)/n · bytes / bandwidth + 2 (n−1) · latency, by the slowest
   /// link of the ring.
@@ -81,7 +81,7 @@ class PlanLinks {
     for (const int direction : {0, 1}) {
       for_each_pair(edge, direction,
                     [&](const StageReplica& from, const StageReplica& to, std::int64_t samples) {
-                      const Bytes bytes(message_bytes(graph_, nodes, samples, precision_,
+                      const Bytes bytes(message_bytes(task_.graph, nodes, samples, task_.precision,
                                                       plan_.wire(edge.from, edge.to)));
                       for (const RankId a : from.ranks) {
                         for (const RankId b : to.ranks) {
@@ -147,26 +147,22 @@ class PlanLinks {
     return ranks;
   }
 
-  const ModelGraph& graph_;
+  const TrainingTask& task_;
   const Plan& plan_;
   const Cluster& cluster_;
-  Precision precision_;
 };
 
 /// Works out all times of one plan.
 class TimesMaker {
  public:
-  TimesMaker(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan,
-             const Cluster& cluster, Precision precision, OptimizerKind optimizer,
-             StageWorkTable& works)
-      : graph_(graph),
+  TimesMaker(const TrainingTask& task, const StagedGraph& staged, const Plan& plan,
+             const Cluster& cluster, StageWorkTable& works)
+      : task_(task),
         staged_(staged),
         plan_(plan),
         cluster_(cluster),
-        precision_(precision),
-        optimizer_(optimizer),
-        rates_(cluster, precision),
-        links_(graph, plan, cluster, precision),
+        rates_(cluster, task.precision),
+        links_(task, plan, cluster),
         works_(works) {}
 
   StageTimes run() {
@@ -199,16 +195,7 @@ class TimesMaker {
                    fmt::format("the cluster '{}' has ranks 0 to {}", cluster_.name, ranks - 1),
                    "Use a larger cluster or a smaller plan.");
     }
-    std::set<std::string> missing;
-    for (int rank = 0, end = std::min(ranks, plan_.ranks()); rank < end; ++rank) {
-      const std::string& name = cluster_.ranks[rank].device_class;
-      if (rates_.rate(name) == nullptr) missing.insert(name);
-    }
-    for (const std::string& name : missing) {
-      problems.add(fmt::format("device class '{}' has no rate for {}", name, to_string(precision_)),
-                   "times are operations / rate",
-                   "Probe it, or write the rate into the cluster file.");
-    }
+    note_missing_rates(cluster_, plan_.ranks(), task_.precision, problems);
     problems.throw_if_any();
   }
 
@@ -240,7 +227,7 @@ class TimesMaker {
       // A rank with the same work on the same class would take the same.
       if (known) continue;
       done.emplace_back(&work, &device);
-      add_slower(passes(stage, work, device, replica.micro_batch), most);
+      most.raise_to(passes(stage, work, device, replica.micro_batch));
     }
     if (degree > 1) add_tensor_sums(works_.of(stage, degree, 0), replica, most);
     const bool full = plan_.stages[stage].recomputation == Recomputation::full;
@@ -250,12 +237,6 @@ class TimesMaker {
   }
 
  private:
-  static void add_slower(const StageTimes::Compute& one, StageTimes::Compute& most) {
-    most.forward_s = std::max(most.forward_s, one.forward_s);
-    most.input_gradient_s = std::max(most.input_gradient_s, one.input_gradient_s);
-    most.weight_gradient_s = std::max(most.weight_gradient_s, one.weight_gradient_s);
-  }
-
   StageTimes::Compute passes(StageId stage, const StageWork& work, const std::string& device,
                              std::int64_t micro_batch) const {
     const auto samples = static_cast<double>(micro_batch);
@@ -310,7 +291,7 @@ class TimesMaker {
                                [&](const StagedGraph::Tied& tied) { return tied.owner == node; });
   }
 
-  double master_bytes() const { return static_cast<double>(bytes_per_master(precision_)); }
+  double master_bytes() const { return static_cast<double>(bytes_per_master(task_.precision)); }
 
   /// Seconds of the sum of a stage's own gradients over its replicas.
   double reduction(StageId stage) {
@@ -321,7 +302,7 @@ class TimesMaker {
   void add_tied(const StagedGraph::Tied& tied) {
     const PlanStage& owner = plan_.stages[tied.stages.front()];
     const auto degree = static_cast<double>(owner.replicas.front().ranks.size());
-    const double elements = parameter_elements(graph_.node(tied.owner)) / degree;
+    const double elements = parameter_elements(task_.graph.node(tied.owner)) / degree;
     const double time = links_.ring_s(links_.ring_of(tied.stages), elements * master_bytes());
     for (const StageId stage : tied.stages) result_.reduction_s[stage] += time;
   }
@@ -333,26 +314,24 @@ class TimesMaker {
     double elements = parameters(stage);
     for (const StagedGraph::Tied& tied : staged_.tied) {
       if (std::ranges::find(tied.stages, stage) == tied.stages.end()) continue;
-      elements += parameter_elements(graph_.node(tied.owner)) /
+      elements += parameter_elements(task_.graph.node(tied.owner)) /
                   static_cast<double>(s.replicas.front().ranks.size());
     }
     if (plan_.zero_stage == 1) elements /= static_cast<double>(s.replicas.size());
     double slowest = 0;
     for (const StageReplica& replica : s.replicas) {
       for (const RankId rank : replica.ranks) {
-        const double rate = rates_.optimizer_bytes_per_s(class_of(rank), optimizer_);
+        const double rate = rates_.optimizer_bytes_per_s(class_of(rank), task_.optimizer);
         slowest = std::max(slowest, optimizer_words * elements * master_bytes() / rate);
       }
     }
     return slowest;
   }
 
-  const ModelGraph& graph_;
+  const TrainingTask& task_;
   const StagedGraph& staged_;
   const Plan& plan_;
   const Cluster& cluster_;
-  Precision precision_;
-  OptimizerKind optimizer_;
   ClassRates rates_;
   PlanLinks links_;
   StageWorkTable& works_;
@@ -362,17 +341,23 @@ class TimesMaker {
 
 }  // namespace
 
-StageTimes stage_times(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan,
-                       const Cluster& cluster, Precision precision, OptimizerKind optimizer) {
-  StageWorkTable works(graph, staged, precision);
-  return TimesMaker(graph, staged, plan, cluster, precision, optimizer, works).run();
+void StageTimes::Compute::raise_to(const Compute& other) {
+  forward_s = std::max(forward_s, other.forward_s);
+  recompute_s = std::max(recompute_s, other.recompute_s);
+  input_gradient_s = std::max(input_gradient_s, other.input_gradient_s);
+  weight_gradient_s = std::max(weight_gradient_s, other.weight_gradient_s);
 }
 
-StageTimes::Compute replica_times(const ModelGraph& graph, const StagedGraph& staged,
+StageTimes stage_times(const TrainingTask& task, const StagedGraph& staged, const Plan& plan,
+                       const Cluster& cluster) {
+  StageWorkTable works(task.graph, staged, task.precision);
+  return TimesMaker(task, staged, plan, cluster, works).run();
+}
+
+StageTimes::Compute replica_times(const TrainingTask& task, const StagedGraph& staged,
                                   const Plan& plan, StageId stage, const StageReplica& replica,
-                                  const Cluster& cluster, Precision precision,
-                                  StageWorkTable& works) {
-  return TimesMaker(graph, staged, plan, cluster, precision, {}, works).compute(stage, replica);
+                                  const Cluster& cluster, StageWorkTable& works) {
+  return TimesMaker(task, staged, plan, cluster, works).compute(stage, replica);
 }
 
 }  // namespace heteroperf

@@ -227,7 +227,7 @@ double pass_s(const ModelGraph &graph, const Cluster &device, Precision precisio
   EvenPlanRequest request;
   request.micro_batch = batch;
   const Plan plan = even_plan(graph, request);
-  const StageTimes times = stage_times(graph, cut_graph(graph, plan), plan, device, precision);
+  const StageTimes times = stage_times({graph, precision}, cut_graph(graph, plan), plan, device);
   const StageTimes::Compute &pass = times.compute.front().front();
   return pass.forward_s + pass.input_gradient_s + pass.weight_gradient_s;
 }

@@ -518,12 +518,7 @@ class StageRelaxation {
   /// About 200 micro-batches first: the sooner a good step is known, the fewer others need a
   /// search.
   std::vector<std::int64_t> micro_batch_sizes() const {
-    std::vector<std::int64_t> sizes;
-    for (std::int64_t d = 1; d * d <= problem_.batch; ++d) {
-      if (problem_.batch % d != 0) continue;
-      sizes.push_back(d);
-      if (d != problem_.batch / d) sizes.push_back(problem_.batch / d);
-    }
+    std::vector<std::int64_t> sizes = divisors(problem_.batch);
     const auto away = [&](std::int64_t samples) {
       constexpr double likely = 200;
       return std::abs(std::log(static_cast<double>(problem_.batch / samples) / likely));

@@ -164,17 +164,7 @@ void check_rates(const Cluster& cluster, Precision precision) {
     problems.add(fmt::format("the cluster '{}' has no devices", cluster.name), "",
                  "Describe at least one rank.");
   }
-  std::set<std::string> missing;
-  for (const RankPlace& place : cluster.ranks) {
-    if (!class_of(cluster, place.device_class).rates.contains(to_string(precision))) {
-      missing.insert(place.device_class);
-    }
-  }
-  for (const std::string& name : missing) {
-    problems.add(fmt::format("device class '{}' has no rate for {}", name, to_string(precision)),
-                 "times are operations / rate",
-                 "Probe it, or write the rate into the cluster file.");
-  }
+  note_missing_rates(cluster, cluster.ranks.size(), precision, problems);
   problems.throw_if_any();
 }
 
@@ -292,7 +282,7 @@ class ProblemMaker {
   LayerTimes layer_times(StageId layer, const StageReplica& replica) {
     const auto with = [&](Recomputation recomputation) {
       plan_.stages[layer].recomputation = recomputation;
-      return replica_times(graph_, staged_, plan_, layer, replica, cluster_, request_.precision,
+      return replica_times({graph_, request_.precision}, staged_, plan_, layer, replica, cluster_,
                            works_);
     };
     const StageTimes::Compute none = with(Recomputation::none),
@@ -328,8 +318,7 @@ class ProblemMaker {
   /// kept.
   LayerBytes layer_bytes(std::size_t layer, int degree, std::int64_t samples) {
     LayerBytes bytes;
-    for (const Recomputation r :
-         {Recomputation::none, Recomputation::selective, Recomputation::full}) {
+    for (const Recomputation r : recomputations) {
       // Norms by rows cost the same and take less memory.
       const StagePart part{staged_, StageId(layer), works_.shards().of(degree, 0), samples,
                            r,       degree > 1};

@@ -4,6 +4,7 @@
 
 #include "runners/plan/search/problem/pipeline_draft.hpp"
 #include "runners/plan/search/problem/planning_problem.hpp"
+#include "runners/plan/times/stage_times.hpp"
 
 namespace heteroperf {
 
@@ -14,10 +15,7 @@ class LayerSums {
   explicit LayerSums(const PlanningProblem& problem);
 
   /// One micro-batch on one replica.
-  struct Work {
-    double forward_s = 0, input_gradient_s = 0, weight_gradient_s = 0, recompute_s = 0;
-    double total() const { return forward_s + input_gradient_s + weight_gradient_s + recompute_s; }
-  };
+  using Work = StageTimes::Compute;
   struct Range {
     int first = 0, end = 0;
   };
@@ -80,8 +78,8 @@ inline LayerSums::Work LayerSums::work(const ReplicaGroup& group, Range range,
   const std::vector<LayerTimes>& sums =
       times_[at(group.pool)][at(group.degree)][at(group.samples - 1)];
   const LayerTimes &a = sums[at(range.first)], &b = sums[at(range.end)];
-  Work work{b.forward_s - a.forward_s, b.input_gradient_s - a.input_gradient_s,
-            b.weight_gradient_s - a.weight_gradient_s, 0};
+  Work work{b.forward_s - a.forward_s, 0, b.input_gradient_s - a.input_gradient_s,
+            b.weight_gradient_s - a.weight_gradient_s};
   if (recomputation == Recomputation::full) work.recompute_s = work.forward_s;
   if (recomputation == Recomputation::selective) {
     work.input_gradient_s += b.attention_s - a.attention_s;

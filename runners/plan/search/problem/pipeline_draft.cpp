@@ -82,6 +82,13 @@ void set_schedule(PipelineDraft& draft, const std::string& schedule) {
   }
 }
 
+bool move_cut(PipelineDraft& draft, std::size_t s, int by) {
+  const int cut = draft.stages[s].end + by;
+  if (cut <= draft.stages[s].first || cut >= draft.stages[s + 1].end) return false;
+  draft.stages[s].end = draft.stages[s + 1].first = cut;
+  return true;
+}
+
 std::string to_text(const PipelineDraft& draft) {
   std::string text =
       fmt::format("{} x{} z{}", draft.schedule, draft.micro_batches, draft.zero_stage);

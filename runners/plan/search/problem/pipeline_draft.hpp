@@ -63,6 +63,9 @@ std::vector<DraftSchedule> chunked_schedules(const std::vector<std::string>& nam
 /// warm-ups.
 void set_schedule(PipelineDraft& draft, const std::string& schedule);
 
+/// Moves the end of a stage by some layers; false where that leaves it or the next one none.
+bool move_cut(PipelineDraft& draft, std::size_t stage, int by);
+
 /// A short text that is equal for equal drafts alone.
 std::string to_text(const PipelineDraft& draft);
 

@@ -14,6 +14,19 @@ namespace heteroperf {
 /// Factor that leaves room for the last digits of sums.
 inline constexpr double sum_slack = 1 + 1e-9;
 
+/// All divisors of a number, ascending.
+template <class Number>
+std::vector<Number> divisors(Number number) {
+  std::vector<Number> list;
+  for (Number d = 1; d * d <= number; ++d) {
+    if (number % d == 0) list.push_back(d);
+  }
+  for (std::size_t i = list.size(); i-- > 0;) {
+    if (list[i] * list[i] != number) list.push_back(number / list[i]);
+  }
+  return list;
+}
+
 /// The seconds of one layer for one micro-batch, sums within a tensor-parallel group
 /// included.
 struct LayerTimes {

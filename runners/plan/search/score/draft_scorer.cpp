@@ -37,6 +37,14 @@ ClockOrder clock_order(const std::string& schedule) {
                                : ClockOrder::one_f_one_b;
 }
 
+/// Optimizer states are shared among replicas of one degree: others hold other parts.
+int state_replicas(const PipelineDraft& draft, const DraftStage& stage) {
+  const bool alike = std::ranges::all_of(stage.groups, [&](const ReplicaGroup& group) {
+    return group.degree == stage.groups.front().degree;
+  });
+  return draft.zero_stage == 1 && alike ? stage.replicas() : 1;
+}
+
 /// Nodes of one pool, by how many of their devices are free.
 class FreeNodes {
  public:
@@ -72,20 +80,17 @@ bool DraftScore::fits() const {
          });
 }
 
+std::vector<ClockStage> DraftScore::clocks() const {
+  std::vector<ClockStage> clocks;
+  for (const StageScore& stage : stages) clocks.push_back(stage.clock);
+  return clocks;
+}
+
 ClockStage DraftScorer::compute(const DraftStage& stage) const {
-  LayerSums::Work most;
-  for (const ReplicaGroup& group : stage.groups) {
-    const LayerSums::Work work = sums_.work(group, range_of(stage), stage.recomputation);
-    most.forward_s = std::max(most.forward_s, work.forward_s);
-    most.input_gradient_s = std::max(most.input_gradient_s, work.input_gradient_s);
-    most.weight_gradient_s = std::max(most.weight_gradient_s, work.weight_gradient_s);
-    most.recompute_s = std::max(most.recompute_s, work.recompute_s);
-  }
   ClockStage clock;
-  clock.forward_s = most.forward_s;
-  clock.recompute_s = most.recompute_s;
-  clock.input_gradient_s = most.input_gradient_s;
-  clock.weight_gradient_s = most.weight_gradient_s;
+  for (const ReplicaGroup& group : stage.groups) {
+    clock.raise_to(sums_.work(group, range_of(stage), stage.recomputation));
+  }
   clock.warm_up = stage.warm_up;
   return clock;
 }
@@ -205,10 +210,7 @@ double DraftScorer::memory(const PipelineDraft& draft, std::size_t stage,
   holding.recomputation = s.recomputation;
   holding.in_flight = std::min(draft.micro_batches, s.warm_up + 1);
   holding.split_backward = clock_order(draft.schedule) != ClockOrder::one_f_one_b;
-  // Optimizer states are shared among replicas of one degree: others hold other parts.
-  const bool alike = std::ranges::all_of(
-      s.groups, [&](const ReplicaGroup& other) { return other.degree == group.degree; });
-  if (draft.zero_stage == 1 && alike) holding.state_replicas = s.replicas();
+  holding.state_replicas = state_replicas(draft, s);
   return sums_.memory(group.degree, group.samples, range_of(s), holding);
 }
 
@@ -306,9 +308,7 @@ DraftScore DraftScorer::score(const PipelineDraft& draft) const {
     return none;
   }
   DraftScore result = parts(draft);
-  std::vector<ClockStage> clocks;
-  for (const StageScore& stage : result.stages) clocks.push_back(stage.clock);
-  finish(pipeline_ends(clocks, draft.micro_batches, clock_order(draft.schedule)), result);
+  finish(pipeline_ends(result.clocks(), draft.micro_batches, clock_order(draft.schedule)), result);
   return result;
 }
 
@@ -321,8 +321,7 @@ DraftScore DraftScorer::extrapolate(const PipelineDraft& draft) const {
   // Too few micro-batches to gain from it.
   if (draft.micro_batches < 2 * (settled + more)) return score(draft);
   DraftScore result = parts(draft);
-  std::vector<ClockStage> clocks;
-  for (const StageScore& stage : result.stages) clocks.push_back(stage.clock);
+  const std::vector<ClockStage> clocks = result.clocks();
   const ClockOrder order = clock_order(draft.schedule);
   const std::vector<double> before = pipeline_ends(clocks, settled, order);
   std::vector<double> ends = pipeline_ends(clocks, settled + more, order);
@@ -335,8 +334,7 @@ DraftScore DraftScorer::extrapolate(const PipelineDraft& draft) const {
 
 DraftScore DraftScorer::estimate(const PipelineDraft& draft) const {
   DraftScore result = parts(draft);
-  std::vector<ClockStage> clocks;
-  for (const StageScore& stage : result.stages) clocks.push_back(stage.clock);
+  const std::vector<ClockStage> clocks = result.clocks();
   std::vector<double> ends(clocks.size(), pipeline_estimate(clocks, draft.micro_batches));
   // The formula gives the end of the first position, where the last backward pass ends; each later
   // position ends sooner by the way back.
@@ -365,9 +363,7 @@ const PassOrder* DraftScorer::order_of(const PipelineDraft& draft) const {
 
 DraftScore DraftScorer::score_chunks(const PipelineDraft& draft, const PassOrder& order) const {
   DraftScore result = parts(draft);
-  std::vector<ClockStage> clocks;
-  for (const StageScore& stage : result.stages) clocks.push_back(stage.clock);
-  finish_chunks(chunk_ends(clocks, order), order, result);
+  finish_chunks(chunk_ends(result.clocks(), order), order, result);
   for (const PositionId q : first_ids<PositionId>(order.positions())) {
     const std::size_t first = order.stages_of(q).front().index();
     for (const ReplicaGroup& group : draft.stages[first].groups) {
@@ -383,9 +379,7 @@ double DraftScorer::chunk_memory(const PipelineDraft& draft, const PassOrder& or
                                  PositionId position, const ReplicaGroup& group) const {
   const std::vector<StageId>& here = order.stages_of(position);
   const DraftStage& front = draft.stages[here.front().index()];
-  const bool alike = std::ranges::all_of(
-      front.groups, [&](const ReplicaGroup& other) { return other.degree == group.degree; });
-  const int sharing = draft.zero_stage == 1 && alike ? front.replicas() : 1;
+  const int sharing = state_replicas(draft, front);
   double states = 0, passing = 0, messages = 0;
   std::vector<double> kept(2 * here.size(), 0);
   for (std::size_t c = 0; c < here.size(); ++c) {

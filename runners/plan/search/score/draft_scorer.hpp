@@ -31,6 +31,7 @@ struct DraftScore {
   std::vector<StageScore> stages;
   bool finds_nodes = true;  ///< nodes hold its tensor-parallel groups
   bool fits() const;
+  std::vector<ClockStage> clocks() const;
 };
 
 /// Times drafts with the rules of stage_times() and predict(): `1f1b` with any warm-up, `zb-h1`,

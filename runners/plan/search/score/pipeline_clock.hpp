@@ -2,11 +2,12 @@
 
 #include <vector>
 
+#include "runners/plan/times/stage_times.hpp"
+
 namespace heteroperf {
 
 /// A position of a pipeline as its clock needs it, in seconds per micro-batch.
-struct ClockStage {
-  double forward_s = 0, recompute_s = 0, input_gradient_s = 0, weight_gradient_s = 0;
+struct ClockStage : StageTimes::Compute {
   double activation_s = 0, gradient_s = 0;  ///< to the next position, and back from it
   int warm_up = 0;                          ///< forwards before the first backward
   double work_s() const { return forward_s + recompute_s + input_gradient_s + weight_gradient_s; }

@@ -48,7 +48,7 @@ Plan one_stage_plan(const ModelGraph& graph, std::int64_t samples) {
 StageTimes::Compute compute(const ModelGraph& graph, const Cluster& cluster, std::int64_t samples,
                             OptimizerKind optimizer = OptimizerKind::adamw) {
   const Plan plan = one_stage_plan(graph, samples);
-  return stage_times(graph, cut_graph(graph, plan), plan, cluster, Precision::fp32, optimizer)
+  return stage_times({graph, Precision::fp32, optimizer}, cut_graph(graph, plan), plan, cluster)
       .compute[0][0];
 }
 
@@ -219,7 +219,7 @@ TEST(MeasuredOperations, AnOptimizerIsItsOwn) {
   apply(matrix, cluster);
   const Plan plan = one_stage_plan(graph, 1);
   const auto optimizer_s = [&](OptimizerKind kind) {
-    return stage_times(graph, cut_graph(graph, plan), plan, cluster, Precision::fp32, kind)
+    return stage_times({graph, Precision::fp32, kind}, cut_graph(graph, plan), plan, cluster)
         .optimizer_s[0];
   };
   EXPECT_DOUBLE_EQ(optimizer_s(OptimizerKind::adamw), 320 * 28e-9);

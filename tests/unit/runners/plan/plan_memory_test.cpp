@@ -12,8 +12,7 @@ std::vector<MemoryLedger> ledgers(const ModelGraph& graph, const Plan& plan,
                                   Precision precision = Precision::fp32) {
   const StagedGraph staged = cut_graph(graph, plan);
   const Schedule schedule = plan_schedule(graph, staged, plan);
-  return plan_memory(graph, staged, plan, schedule, simulate(schedule), precision,
-                     OptimizerKind::adamw);
+  return plan_memory({graph, precision}, staged, plan, schedule, simulate(schedule));
 }
 
 // One sample keeps: tokens 32, the embedding's output 128, y0's 128, logits 256, targets 32 and

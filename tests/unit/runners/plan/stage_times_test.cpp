@@ -13,7 +13,7 @@ namespace heteroperf {
 namespace {
 
 StageTimes times_of(const ModelGraph& graph, const Plan& plan, const Cluster& cluster) {
-  return stage_times(graph, cut_graph(graph, plan), plan, cluster, Precision::fp32);
+  return stage_times({graph}, cut_graph(graph, plan), plan, cluster);
 }
 
 TEST(StageTimes, ByHand) {

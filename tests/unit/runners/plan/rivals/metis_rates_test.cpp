@@ -32,8 +32,7 @@ double pass_s(const Cluster& cluster, int rank, std::int64_t batch) {
   plan.stages[0].replicas[0].micro_batch = batch;
   Cluster device = cluster;
   device.ranks = {cluster.ranks[static_cast<std::size_t>(rank)]};
-  const StageTimes times =
-      stage_times(model(), cut_graph(model(), plan), plan, device, Precision::fp32);
+  const StageTimes times = stage_times({model()}, cut_graph(model(), plan), plan, device);
   const StageTimes::Compute& one = times.compute[0][0];
   return one.forward_s + one.input_gradient_s + one.weight_gradient_s;
 }
