@@ -47,8 +47,7 @@ ReplicaClock::Arrival ReplicaClock::latest_input(const Instruction& i) const {
     const SegmentId maker = tasks_.segment_of(slot);
     if (edge == EdgeId::none() || graph.segments[maker].rank == position) return;
     const double made = made_[2 * slot + gradient];
-    const double time =
-        made + (gradient == 1 ? graph.gradient_delay(edge) : graph.activation_delay(edge));
+    const double time = made + graph.delay(edge, gradient == 1);
     if (time > latest.time) latest = {made, time};
   };
   const std::int32_t slot = tasks_.slot(i.segment, i.micro_batch, i.part);

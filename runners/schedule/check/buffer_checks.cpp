@@ -176,18 +176,13 @@ class BufferCheck {
 void check_memory(const Schedule& schedule, std::optional<double> limit, Findings& findings) {
   if (!limit) return;
   constexpr double rounding = 1e-9;
-  for (std::size_t rank = 0; rank < schedule.programs.size(); ++rank) {
-    double held = 0, peak = 0;
-    for (const Instruction& i : schedule.programs[rank]) {
-      if (!schedule.graph.segments.contains(i.segment)) continue;
-      held += memory_change(i.op) * schedule.graph.segments[i.segment].activation /
-              schedule.graph.parts;
-      peak = std::max(peak, held);
-    }
-    if (peak <= *limit + rounding || !findings.fail(Check::memory)) continue;
-    findings.add(fmt::format("rank {} holds {:.4g} activations of a micro-batch", rank, peak),
-                 fmt::format("the limit is {:.4g}", *limit),
-                 "Allow more, or take a schedule with fewer micro-batches in flight.");
+  const std::vector<double> peaks = memory_peaks(schedule).memory;
+  for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
+    if (peaks[rank] <= *limit + rounding || !findings.fail(Check::memory)) continue;
+    findings.add(
+        fmt::format("rank {} holds {:.4g} activations of a micro-batch", rank, peaks[rank]),
+        fmt::format("the limit is {:.4g}", *limit),
+        "Allow more, or take a schedule with fewer micro-batches in flight.");
   }
 }
 

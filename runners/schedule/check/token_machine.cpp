@@ -112,8 +112,7 @@ class TokenMachine::Waiting {
     for (const std::int32_t needed : needs_.of(event)) {
       for (const std::int32_t k : items_.of(needed)) targets.push_back(machine_.items_[k].stream);
     }
-    std::sort(targets.begin(), targets.end());
-    targets.erase(std::unique(targets.begin(), targets.end()), targets.end());
+    sort_unique(targets);
   }
 
   /// Searches breadth first for a shorter way back to the start than the best so far.

@@ -2,23 +2,145 @@
 // complaints: rows, cells and tokens; the spelling of the gradients; instructions; the row of each
 // stage, from which the graph follows; and last the edge and peer of each message, which a table
 // leaves out. So a wrong table is named with all that is wrong of one kind, and never half
-// understood.
+// understood. PyTorch's two spellings give B a different meaning, so a word can only be understood
+// together with the spelling of its table.
 
 #include "runners/schedule/formats/csv.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 
 #include "metrics/base/error.hpp"
-#include "runners/schedule/formats/csv_cell.hpp"
-#include "runners/schedule/formats/quoted_text.hpp"
+#include "runners/schedule/formats/schedule_json.hpp"
 
 namespace heteroperf {
 namespace {
 
 constexpr std::size_t most_complaints = 16;
+
+/// An action of a table taken apart: "12SEND_F3" has stage 12, word SEND_F and micro-batch 3 (none
+/// where it has no number). A stage is a segment of the chain.
+struct CsvToken {
+  SegmentId stage = -1;
+  MicroBatchId micro_batch = -1;
+  std::string_view word;
+};
+
+/// The reason why a token or cell is wrong; empty where it is right.
+using CsvComplaint = std::string;
+
+/// An operation's words in both spellings.
+struct Word {
+  Op op;
+  const char* iwb;
+  const char* bwbw;
+  const char* in(CsvSpelling spelling) const { return spelling == CsvSpelling::iwb ? iwb : bwbw; }
+};
+
+constexpr Word words[] = {
+    {Op::forward, "F", "F"},
+    {Op::input_gradient, "I", "B"},
+    {Op::weight_gradient, "W", "W"},
+    {Op::backward, "B", "BW"},
+    {Op::send_act, "SEND_F", "SEND_F"},
+    {Op::recv_act, "RECV_F", "RECV_F"},
+    {Op::send_grad, "SEND_B", "SEND_B"},
+    {Op::recv_grad, "RECV_B", "RECV_B"},
+    {Op::reduce_grad, "REDUCE_GRAD", "REDUCE_GRAD"},
+};
+
+constexpr std::string_view overlap = ")OVERLAP_F_B";
+
+constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/// Takes a number off the front of `text`; it is none where no number stands there.
+template <class I>
+CsvComplaint take_number(std::string_view& text, I& number) {
+  number = I::none();
+  if (text.empty() || !is_digit(text.front())) return {};
+  long long value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || value >= most_tasks) return "a number beyond every size allowed";
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  number = I(value);
+  return {};
+}
+
+/// Explains the words that PyTorch has and a schedule here does not.
+CsvComplaint unknown_word(const CsvToken& token, CsvSpelling spelling) {
+  const std::string word(token.word);
+  if (word == "UNSHARD" || word == "RESHARD") {
+    return word +
+           " gathers and drops the parameters of sharded data parallelism (FSDP), which is no part "
+           "of a pipeline schedule here: export the table without it";
+  }
+  if (word == "I" || word == "BW") {
+    return word + " belongs to the other spelling of gradients: a table has I, W, B or B, W, BW";
+  }
+  std::string known;
+  for (const Word& entry : words) {
+    known += std::string(known.empty() ? "" : " ") + entry.in(spelling);
+  }
+  return "not an action; known are " + known;
+}
+
+/// Splits "0F3" into its three parts, whatever the word.
+CsvComplaint split_token(std::string_view text, CsvToken& token) {
+  CsvComplaint complaint = take_number(text, token.stage);
+  if (!complaint.empty()) return complaint;
+  if (token.stage < 0) return "an action begins with the number of its stage";
+  std::size_t length = 0;
+  while (length < text.size() &&
+         ((text[length] >= 'A' && text[length] <= 'Z') || text[length] == '_')) {
+    ++length;
+  }
+  token.word = text.substr(0, length);
+  text.remove_prefix(length);
+  if (length == 0) return "an action is stage, word, micro-batch, as in 0F3";
+  complaint = take_number(text, token.micro_batch);
+  if (complaint.empty() && !text.empty()) return "an action is stage, word, micro-batch, as in 0F3";
+  return complaint;
+}
+
+/// Takes out the two tokens of "(0F7;7B3)OVERLAP_F_B"; false for other cells.
+bool split_pair(std::string_view cell, std::string_view& first, std::string_view& second) {
+  if (cell.size() <= overlap.size() || cell.front() != '(' || !cell.ends_with(overlap)) {
+    return false;
+  }
+  const std::string_view inside = cell.substr(1, cell.size() - 1 - overlap.size());
+  const std::size_t middle = inside.find(';');
+  if (middle == std::string_view::npos) return false;
+  first = inside.substr(0, middle);
+  second = inside.substr(middle + 1);
+  return true;
+}
+
+/// Makes the instruction of a token, with segment (the stage) and micro-batch set.
+CsvComplaint to_instruction(const CsvToken& token, CsvSpelling spelling, Instruction& instruction) {
+  const Word* word = nullptr;
+  for (const Word& entry : words) {
+    if (token.word == entry.in(spelling)) word = &entry;
+  }
+  if (word == nullptr) return unknown_word(token, spelling);
+  const bool per_micro_batch = word->op != Op::reduce_grad;
+  if (per_micro_batch && token.micro_batch < 0) return "the number of the micro-batch is missing";
+  if (!per_micro_batch && token.micro_batch >= 0) {
+    return "REDUCE_GRAD is once per stage and takes no micro-batch";
+  }
+  instruction = compute(word->op, token.stage, token.micro_batch);
+  return {};
+}
+
+/// The word of an operation; null where a table has none.
+const char* csv_word(Op op, CsvSpelling spelling) {
+  for (const Word& entry : words) {
+    if (entry.op == op) return entry.in(spelling);
+  }
+  return nullptr;
+}
 
 /// An action and its place; `pair` marks the first of an overlapped pair.
 struct Action {
@@ -306,11 +428,12 @@ class CsvReader {
   std::size_t complaints_ = 0;
 };
 
+[[noreturn]] void refuse(const std::string& why) {
+  throw UserError("this schedule does not fit a CSV table", why, "Use the format json.");
+}
+
 /// The number of each segment's stage along the chain; a table says only one chain.
 IdVector<SegmentId, int> chain_stages(const PipelineGraph& graph) {
-  const auto refuse = [](const std::string& why) {
-    throw UserError("this schedule does not fit a CSV table", why, "Use the format json.");
-  };
   if (graph.parts > 1) refuse(fmt::format("micro-batches have {} parts", graph.parts));
   if (!graph.interactions.empty()) refuse("its branches interact");
   const std::vector<SegmentId> order = topological_order(graph);
@@ -358,10 +481,8 @@ class CsvWriter {
   void add_pair(const std::vector<Instruction>& program, std::size_t i) {
     if (i + 1 >= program.size() || program[i + 1].fused_with_next || !is_compute(program[i].op) ||
         !is_compute(program[i + 1].op)) {
-      throw UserError(
-          "this schedule does not fit a CSV table",
-          fmt::format("{} is fused with something else than one computation", to_text(program[i])),
-          "Use the format json.");
+      refuse(
+          fmt::format("{} is fused with something else than one computation", to_text(program[i])));
     }
     text_ += '(';
     add_token(program[i]);
@@ -374,8 +495,7 @@ class CsvWriter {
     if (i.op == Op::idle) return;
     const char* word = csv_word(i.op, spelling_);
     if (word == nullptr || !stage_.contains(i.segment)) {
-      throw UserError("this schedule does not fit a CSV table",
-                      fmt::format("it has no word for {}", to_text(i)), "Use the format json.");
+      refuse(fmt::format("it has no word for {}", to_text(i)));
     }
     fmt::format_to(std::back_inserter(text_), "{}{}", stage_[i.segment], word);
     if (i.micro_batch >= 0) fmt::format_to(std::back_inserter(text_), "{}", i.micro_batch.value());

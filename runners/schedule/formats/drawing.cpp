@@ -10,7 +10,6 @@
 #include <map>
 
 #include "metrics/base/error.hpp"
-#include "runners/schedule/formats/quoted_text.hpp"
 
 namespace heteroperf {
 namespace {
@@ -24,6 +23,27 @@ constexpr DrawnKindText kind_texts[drawn_kind_count] = {
     {"*", '*', "reduction, step or interaction"},
     {"~", '~', "waits for a message"},
 };
+
+/// The number of bytes of the UTF-8 sequence that `text` begins with; 0 where there is none, or it
+/// is overlong or a surrogate.
+std::size_t sequence_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
+  };
+  const auto follows = [&](std::size_t i) { return (byte(i) & 0xc0u) == 0x80u; };
+  const unsigned first = byte(0), second = byte(1);
+  if (first < 0x80) return 1;
+  if (first >= 0xc2 && first < 0xe0) return follows(1) ? 2 : 0;
+  if (first >= 0xe0 && first < 0xf0) {
+    const bool wrong = (first == 0xe0 && second < 0xa0) || (first == 0xed && second >= 0xa0);
+    return !wrong && follows(1) && follows(2) ? 3 : 0;
+  }
+  if (first >= 0xf0 && first < 0xf5) {
+    const bool wrong = (first == 0xf0 && second < 0x90) || (first == 0xf4 && second >= 0x90);
+    return !wrong && follows(1) && follows(2) && follows(3) ? 4 : 0;
+  }
+  return 0;
+}
 
 /// The kind that an operation is drawn as.
 DrawnKind kind_of(Op op) {
@@ -115,6 +135,25 @@ std::vector<DrawnSpan> drawn_spans(const Schedule& schedule, const Timeline& tim
     if (span.span.end > span.span.start) drawn.push_back(span);
   }
   return drawn;
+}
+
+std::string drawable(std::string_view text) {
+  std::string result;
+  while (!text.empty()) {
+    const std::size_t length = sequence_length(text);
+    const auto first = static_cast<unsigned char>(text.front());
+    // The second control block, U+0080 to U+009F, is C2 80 to C2 9F.
+    const bool control =
+        first < 0x20 || first == 0x7f ||
+        (length == 2 && first == 0xc2 && static_cast<unsigned char>(text[1]) < 0xa0);
+    if (length == 0 || control) {
+      result += '?';
+    } else {
+      result += text.substr(0, length);
+    }
+    text.remove_prefix(length == 0 ? 1 : length);
+  }
+  return result;
 }
 
 double drawn_end(const Timeline& timeline) {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runners/schedule/ir/schedule.hpp"
@@ -52,6 +53,9 @@ std::array<int, 3> palette_rgb(int index);
 
 /// The label of an instruction: "3", "3/1" (micro-batch, part) or nothing.
 std::string number_text(const PipelineGraph& graph, const Instruction& instruction);
+
+/// A foreign text for a drawing: valid UTF-8 with '?' instead of each control character.
+std::string drawable(std::string_view text);
 
 struct TimeTick {
   double time = 0;

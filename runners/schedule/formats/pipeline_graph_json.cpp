@@ -12,7 +12,6 @@
 
 #include "metrics/base/strict_json.hpp"
 #include "metrics/base/text_file.hpp"
-#include "runners/schedule/formats/quoted_text.hpp"
 
 namespace heteroperf {
 namespace detail {

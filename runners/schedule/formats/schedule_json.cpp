@@ -13,7 +13,6 @@
 
 #include "metrics/base/strict_json.hpp"
 #include "metrics/base/text_file.hpp"
-#include "runners/schedule/formats/quoted_text.hpp"
 
 namespace heteroperf {
 namespace {
@@ -317,6 +316,17 @@ bool parse_instruction(std::string_view text, Instruction& i) {
     if (!scanner.take(' ') || !take_extra(scanner, i)) return false;
   }
   return true;
+}
+
+/// A message must stay on one line, and a terminal must not be steered by it.
+std::string in_quotes(std::string_view text) {
+  constexpr std::size_t most_quoted = 40;
+  std::string result = "\"";
+  for (const char c : text.substr(0, most_quoted)) {
+    const bool prints = c >= 0x20 && c < 0x7f;
+    result += prints ? std::string(1, c) : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  }
+  return result + (text.size() > most_quoted ? "...\"" : "\"");
 }
 
 std::string schedule_to_text(const Schedule& schedule) {

@@ -38,6 +38,10 @@ StageCosts read_costs_file(const std::string& path);
 /// Reads the file of `--network`: the fields of Network, by name.
 Network read_network_file(const std::string& path);
 
+/// A foreign text for a message: in quotes, on one line, with \xNN for bytes that do not print, and
+/// cut after some forty characters.
+std::string in_quotes(std::string_view text);
+
 namespace detail {
 
 /// Segments with one name are a problem in a file that people write, not in one of this program.

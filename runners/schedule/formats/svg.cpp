@@ -11,7 +11,6 @@
 #include "metrics/base/error.hpp"
 #include "runners/schedule/formats/drawing.hpp"
 #include "runners/schedule/formats/gantt.hpp"
-#include "runners/schedule/formats/quoted_text.hpp"
 
 namespace heteroperf {
 namespace {

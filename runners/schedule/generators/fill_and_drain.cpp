@@ -155,12 +155,10 @@ class RankProgram {
   }
 
   void interact(const Member& member, MicroBatchId micro_batch) {
-    Instruction instruction;
-    instruction.op = Op::interact;
-    instruction.segment = member.segment;
-    instruction.micro_batch = tasks_.interaction_set(member.interaction, micro_batch);
-    instruction.edge = EdgeId(member.interaction);
-    program_.push_back(instruction);
+    program_.push_back({.op = Op::interact,
+                        .segment = member.segment,
+                        .micro_batch = tasks_.interaction_set(member.interaction, micro_batch),
+                        .edge = EdgeId(member.interaction)});
   }
 
   const TaskTable& tasks_;

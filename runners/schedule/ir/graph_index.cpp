@@ -160,8 +160,15 @@ std::int32_t CollectiveIndex::interaction(int interaction, MicroBatchId micro_ba
 /// All sets of an interaction have the same ranks, so these are stored once per interaction.
 std::span<const int> CollectiveIndex::ranks(std::int32_t collective) const {
   if (collective < first_set_.front()) return ranks_[collective];
+  return ranks_[first_set_.front() + set_of(collective).interaction];
+}
+
+CollectiveIndex::Set CollectiveIndex::set_of(std::int32_t collective) const {
   const auto after = std::upper_bound(first_set_.begin(), first_set_.end(), collective);
-  return ranks_[first_set_.front() + (after - first_set_.begin()) - 1];
+  const int index = static_cast<int>(after - first_set_.begin()) - 1;
+  const Interaction& x = tasks_->graph().interactions[index];
+  return {index, tasks_->graph().segments[x.members.front()].first_micro_batch +
+                     (collective - first_set_[index]) * x.every};
 }
 
 CollectiveIndex::Reader::Reader(const CollectiveIndex& index, int rank)

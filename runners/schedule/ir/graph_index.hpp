@@ -15,12 +15,6 @@
 
 namespace heteroperf {
 
-template <class T>
-void sort_unique(std::vector<T>& values) {
-  std::sort(values.begin(), values.end());
-  values.erase(std::unique(values.begin(), values.end()), values.end());
-}
-
 /// The numbers of the slots of a graph, and what the tasks of each slot wait for. Every slot has a
 /// forward task and gradient tasks. The slots of a segment are consecutive: micro-batch major, part
 /// minor.
@@ -138,6 +132,12 @@ class CollectiveIndex {
   std::span<const SegmentId> first_copies(int weights) const { return first_copies_[weights]; }
   std::int32_t first_interaction() const { return first_set_.front(); }
   std::int32_t interaction(int interaction, MicroBatchId micro_batch) const;
+  /// The set of micro-batches that an INTERACT's number stands for.
+  struct Set {
+    int interaction;
+    MicroBatchId first_micro_batch;
+  };
+  Set set_of(std::int32_t collective) const;
   /// The ranks that take part, ascending.
   std::span<const int> ranks(std::int32_t collective) const;
 

@@ -1,10 +1,17 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 namespace heteroperf {
+
+template <class T>
+void sort_unique(std::vector<T>& values) {
+  std::sort(values.begin(), values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+}
 
 /// One list of values for each key, all in one vector, which costs two allocations however many
 /// keys there are. The values of a key keep the order in which they were inserted.

@@ -212,37 +212,12 @@ void check_cycles(const PipelineGraph& graph) {
                   "Remove one of the edges.");
 }
 
-/// A message crosses between ranks; within a rank a value takes no time.
-bool crosses(const PipelineGraph& graph, const Edge& edge) {
-  return graph.segments[edge.from].rank != graph.segments[edge.to].rank;
-}
-
-/// A micro-batch costs its scale, and a part of it the same share as each other part.
-double scaled(const PipelineGraph& graph, double cost, MicroBatchId micro_batch) {
-  const double scale = graph.micro_batch_scale.empty() ? 1 : graph.micro_batch_scale[micro_batch];
-  return cost * scale / graph.parts;
-}
-
 }  // namespace
 
-double PipelineGraph::forward(SegmentId segment, MicroBatchId micro_batch) const {
-  return scaled(*this, segments[segment].forward, micro_batch);
-}
-
-double PipelineGraph::input_gradient(SegmentId segment, MicroBatchId micro_batch) const {
-  return scaled(*this, segments[segment].input_gradient, micro_batch);
-}
-
-double PipelineGraph::weight_gradient(SegmentId segment, MicroBatchId micro_batch) const {
-  return scaled(*this, segments[segment].weight_gradient, micro_batch);
-}
-
-double PipelineGraph::activation_delay(EdgeId edge) const {
-  return crosses(*this, edges[edge]) ? latency + edges[edge].activation_time : 0;
-}
-
-double PipelineGraph::gradient_delay(EdgeId edge) const {
-  return crosses(*this, edges[edge]) ? latency + edges[edge].gradient_time : 0;
+double PipelineGraph::delay(EdgeId edge, bool gradient) const {
+  const Edge& e = edges[edge];
+  if (segments[e.from].rank == segments[e.to].rank) return 0;
+  return latency + (gradient ? e.gradient_time : e.activation_time);
 }
 
 double PipelineGraph::segment_work(SegmentId segment) const {

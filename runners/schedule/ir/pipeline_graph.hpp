@@ -69,13 +69,16 @@ struct PipelineGraph {
   friend bool operator==(const PipelineGraph&, const PipelineGraph&) = default;
 
   /// The time of one part of a micro-batch in a segment.
-  double forward(SegmentId segment, MicroBatchId micro_batch) const;
-  double input_gradient(SegmentId segment, MicroBatchId micro_batch) const;
-  double weight_gradient(SegmentId segment, MicroBatchId micro_batch) const;
-  /// The time from the end of the work that makes an edge's value to its arrival; it is 0 within a
-  /// rank.
-  double activation_delay(EdgeId edge) const;
-  double gradient_delay(EdgeId edge) const;
+  double forward(SegmentId s, MicroBatchId k) const { return part_time(segments[s].forward, k); }
+  double input_gradient(SegmentId s, MicroBatchId k) const {
+    return part_time(segments[s].input_gradient, k);
+  }
+  double weight_gradient(SegmentId s, MicroBatchId k) const {
+    return part_time(segments[s].weight_gradient, k);
+  }
+  /// The time from the end of the work that makes an edge's activation, or its gradient, to its
+  /// arrival; it is 0 within a rank.
+  double delay(EdgeId edge, bool gradient) const;
   /// The time of F, B and W of every micro-batch that passes a segment.
   double segment_work(SegmentId segment) const;
   /// The sum of segment_work() over each rank's segments; [rank].
@@ -84,6 +87,12 @@ struct PipelineGraph {
   double weight_copies() const;
   /// A micro-batch that passes a segment has its F, B and W there.
   bool passes(SegmentId segment, MicroBatchId micro_batch) const;
+
+ private:
+  /// A micro-batch costs its scale, and a part of it the same share as each other part.
+  double part_time(double cost, MicroBatchId micro_batch) const {
+    return cost * (micro_batch_scale.empty() ? 1 : micro_batch_scale[micro_batch]) / parts;
+  }
 };
 
 /// Fills defaults (`weights`, `micro_batches`) and checks everything: indices, costs that are

@@ -60,7 +60,7 @@ double peak(const PipelineGraph& graph, const std::vector<Instruction>& program,
   double held = 0, most = 0;
   for (const Instruction& instruction : program) {
     const double activations = change(instruction.op);
-    if (activations == 0) continue;
+    if (activations == 0 || !graph.segments.contains(instruction.segment)) continue;
     held += activations * graph.segments[instruction.segment].activation / graph.parts;
     most = std::max(most, held);
   }
@@ -72,12 +72,27 @@ double peak(const PipelineGraph& graph, const std::vector<Instruction>& program,
 const char* to_string(Op op) { return op_names[static_cast<std::size_t>(op)]; }
 
 Instruction compute(Op op, SegmentId segment, MicroBatchId micro_batch, int part) {
-  Instruction instruction;
-  instruction.op = op;
-  instruction.segment = segment;
-  instruction.micro_batch = micro_batch;
-  instruction.part = static_cast<std::uint16_t>(part);
-  return instruction;
+  return {.op = op,
+          .part = static_cast<std::uint16_t>(part),
+          .segment = segment,
+          .micro_batch = micro_batch};
+}
+
+double compute_time(const PipelineGraph& graph, const Instruction& i) {
+  switch (i.op) {
+    case Op::forward:
+    case Op::recompute:
+      return graph.forward(i.segment, i.micro_batch);
+    case Op::input_gradient:
+      return graph.input_gradient(i.segment, i.micro_batch);
+    case Op::weight_gradient:
+      return graph.weight_gradient(i.segment, i.micro_batch);
+    case Op::backward:
+      return graph.input_gradient(i.segment, i.micro_batch) +
+             graph.weight_gradient(i.segment, i.micro_batch);
+    default:
+      return 0;
+  }
 }
 
 std::string to_text(const Instruction& i) {

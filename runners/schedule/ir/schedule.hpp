@@ -73,6 +73,9 @@ constexpr int most_group_messages = 256;
 /// A computation (or LOAD, LOSS) of a micro-batch; the other fields are not set.
 Instruction compute(Op op, SegmentId segment, MicroBatchId micro_batch, int part = 0);
 
+/// The time of a compute instruction alone; 0 for others.
+double compute_time(const PipelineGraph& graph, const Instruction& instruction);
+
 /// Writes an instruction for people and messages: "F 3.7" (segment.micro-batch), "BW 3.7/1" (part
 /// 1), "SEND_ACT 3.7>1" (to rank 1), "RECV_GRAD 3.7<1" (from rank 1), "REDUCE_GRAD 3", "OPT_STEP".
 std::string to_text(const Instruction& instruction);

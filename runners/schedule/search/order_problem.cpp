@@ -10,31 +10,12 @@
 #include <algorithm>
 
 namespace heteroperf {
-namespace {
-
-/// Says whether an interaction's members are on several ranks: then one latency lies between them
-/// and its end.
-bool spans_ranks(const PipelineGraph& graph, const Interaction& interaction) {
-  return std::any_of(interaction.members.begin(), interaction.members.end(), [&](SegmentId member) {
-    return graph.segments[member].rank != graph.segments[interaction.members.front()].rank;
-  });
-}
-
-}  // namespace
-
-OrderProblem::OrderProblem(const PipelineGraph& graph) : slots_(graph) {
+OrderProblem::OrderProblem(const PipelineGraph& graph) : slots_(graph), collectives_(slots_) {
   delays_ = {0, graph.latency};
   for (const EdgeId edge : graph.edges.ids()) {
-    delays_.push_back(graph.activation_delay(edge));
-    delays_.push_back(graph.gradient_delay(edge));
+    for (const bool gradient : {false, true}) delays_.push_back(graph.delay(edge, gradient));
   }
   for (const Segment& segment : graph.segments) split_.push_back(segment.weight_gradient > 0);
-  interaction_first_.push_back(3 * slots());
-  for (const Interaction& interaction : graph.interactions) {
-    const int passing = graph.segments[interaction.members.front()].micro_batches;
-    const int sets = (passing + interaction.every - 1) / interaction.every;
-    interaction_first_.push_back(interaction_first_.back() + sets);
-  }
   add_tasks();
   add_dependencies();
   find_bottom_levels();
@@ -43,7 +24,8 @@ OrderProblem::OrderProblem(const PipelineGraph& graph) : slots_(graph) {
 /// Fills in costs, memory and ranks of all tasks. Unused numbers stay without a rank.
 void OrderProblem::add_tasks() {
   const std::int32_t n = slots();
-  tasks_.resize(interaction_first_.back());
+  tasks_.resize(3 * static_cast<std::size_t>(n) + collectives_.size() -
+                collectives_.first_interaction());
   first_.assign(ranks() + 1, 0);
   for (std::int32_t slot = 0; slot < n; ++slot) {
     const SegmentId segment = slots_.segment_of(slot);
@@ -64,29 +46,18 @@ void OrderProblem::add_tasks() {
       add(n + slot, gradient + weight, Op::backward);
     }
   }
-  for (std::size_t i = 0; i < graph().interactions.size(); ++i) {
-    for (std::int32_t id = interaction_first_[i]; id < interaction_first_[i + 1]; ++id) {
-      tasks_[id].cost = graph().interactions[i].cost;
-    }
+  for (std::int32_t id = 3 * n; id < size(); ++id) {
+    tasks_[id].cost = graph().interactions[collectives_.set_of(collective(id)).interaction].cost;
   }
   const std::vector<double> work = graph().rank_work();
   period_ = *std::max_element(work.begin(), work.end()) / graph().micro_batches;
   for (int rank = 0; rank < ranks(); ++rank) first_[rank + 1] += first_[rank];
 }
 
-/// The number of the set of an interaction that a micro-batch belongs to.
-std::int32_t OrderProblem::interaction_task(int interaction, MicroBatchId micro_batch) const {
-  const Interaction& x = graph().interactions[interaction];
-  const MicroBatchId first = graph().segments[x.members.front()].first_micro_batch;
-  return interaction_first_[interaction] + (micro_batch - first) / x.every;
-}
-
 /// Calls visit(before, after, number of the delay between them) for every dependency of the graph.
 template <class Visit>
 void OrderProblem::for_each_dependency(Visit visit) const {
   const std::int32_t n = slots();
-  std::vector<bool> spans;
-  for (const Interaction& x : graph().interactions) spans.push_back(spans_ranks(graph(), x));
   for (std::int32_t slot = 0; slot < n; ++slot) {
     const SegmentId segment = slots_.segment_of(slot);
     const MicroBatchId micro_batch = slots_.micro_batch_of(slot);
@@ -98,8 +69,10 @@ void OrderProblem::for_each_dependency(Visit visit) const {
       visit(n + consumer, n + slot, edge == EdgeId::none() ? 0 : 3 + 2 * edge.value());
     });
     for (const int x : slots_.interactions_of(segment)) {
-      const std::int32_t set = interaction_task(x, micro_batch);
-      visit(slot, set, spans[x] ? 1 : 0);
+      const std::int32_t c = collectives_.interaction(x, micro_batch);
+      const std::int32_t set = 3 * n + c - collectives_.first_interaction();
+      // One latency lies between members on several ranks and the interaction's end.
+      visit(slot, set, collectives_.ranks(c).size() > 1 ? 1 : 0);
       visit(set, n + slot, 0);
     }
     if (split_[segment]) visit(n + slot, 2 * n + slot, 0);
@@ -173,18 +146,12 @@ void OrderProblem::append_instructions(std::int32_t id, Schedule& schedule) cons
     schedule.programs[tasks_[id].rank].push_back(slots_.instruction(op(id), slot));
     return;
   }
-  const auto after = std::upper_bound(interaction_first_.begin(), interaction_first_.end(), id);
-  const int index = static_cast<int>(after - interaction_first_.begin()) - 1;
-  const Interaction& x = graph().interactions[index];
-  Instruction instruction;
-  instruction.op = Op::interact;
-  instruction.edge = EdgeId(index);
-  instruction.micro_batch = graph().segments[x.members.front()].first_micro_batch +
-                            (id - interaction_first_[index]) * x.every;
-  std::vector<int> ranks;
-  for (const SegmentId member : x.members) ranks.push_back(graph().segments[member].rank);
-  sort_unique(ranks);
-  for (const int rank : ranks) schedule.programs[rank].push_back(instruction);
+  const CollectiveIndex::Set set = collectives_.set_of(collective(id));
+  for (const int rank : collectives_.ranks(collective(id))) {
+    schedule.programs[rank].push_back({.op = Op::interact,
+                                       .micro_batch = set.first_micro_batch,
+                                       .edge = EdgeId(set.interaction)});
+  }
 }
 
 /// Interactions stand where the sequence has them, behind the forwards that they wait for.

@@ -45,6 +45,10 @@ class OrderProblem {
   Op op(std::int32_t id) const;
   bool is_forward(std::int32_t id) const { return id < slots(); }
   bool is_interaction(std::int32_t id) const { return id >= 3 * slots(); }
+  /// The collective that an interaction's task is.
+  std::int32_t collective(std::int32_t id) const {
+    return id - 3 * slots() + collectives_.first_interaction();
+  }
 
   /// The tasks of rank r stand at [first(r), first(r + 1)) of an order.
   std::int32_t first(int rank) const { return first_[rank]; }
@@ -67,12 +71,11 @@ class OrderProblem {
   void find_bottom_levels();
   template <class Visit>
   void for_each_dependency(Visit visit) const;
-  std::int32_t interaction_task(int interaction, MicroBatchId micro_batch) const;
   void append_instructions(std::int32_t id, Schedule& schedule) const;
 
   TaskTable slots_;
+  CollectiveIndex collectives_;
   IdVector<SegmentId, bool> split_;
-  std::vector<std::int32_t> interaction_first_;  // [interaction], and the end
   std::vector<Task> tasks_;
   GroupedLists<Successor> successors_;  // by task
   std::vector<std::int32_t> first_;     // [rank], and the end

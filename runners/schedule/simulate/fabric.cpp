@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "metrics/base/error.hpp"
+#include "runners/schedule/ir/grouped_lists.hpp"
 
 namespace heteroperf {
 namespace {
@@ -47,8 +48,7 @@ void check_network(const Network& network, int ranks) {
 std::vector<std::int32_t> dense(const std::vector<int>& values, int ranks) {
   std::vector<std::int32_t> result(ranks);
   std::vector<int> distinct = values;
-  std::sort(distinct.begin(), distinct.end());
-  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+  sort_unique(distinct);
   for (int rank = 0; rank < ranks; ++rank) {
     result[rank] = values.empty()
                        ? rank

@@ -106,8 +106,8 @@ IdVector<SegmentId, double> arrivals(const PipelineGraph& graph, const TaskTable
       const SegmentId from = graph.edges[e].from;
       const Segment& source = graph.segments[from];
       arrival[segment] =
-          std::max(arrival[segment], arrival[from] + source.forward * scale / graph.parts +
-                                         graph.activation_delay(e));
+          std::max(arrival[segment],
+                   arrival[from] + source.forward * scale / graph.parts + graph.delay(e, false));
     }
   }
   return arrival;
@@ -128,7 +128,7 @@ double longest_path(const PipelineGraph& graph, const TaskTable& tasks) {
     double start = arrival[segment] + s.forward * scale;
     for (const EdgeId e : tasks.edges_out(segment)) {
       if (!graph.edges[e].gradient) continue;
-      start = std::max(start, gradient_end[graph.edges[e].to] + graph.gradient_delay(e));
+      start = std::max(start, gradient_end[graph.edges[e].to] + graph.delay(e, true));
     }
     gradient_end[segment] = start + s.input_gradient * scale;
     longest = std::max(longest, gradient_end[segment] + s.weight_gradient * scale);

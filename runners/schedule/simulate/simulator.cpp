@@ -128,9 +128,7 @@ class LatencyClock {
     if (i.op == Op::weight_gradient) return need_value(2 * slot + 1, 0, inputs);
     if (gradient) need_value(2 * slot, 0, inputs);
     tasks_.for_each_input(i.op, slot, [&](std::int32_t input, EdgeId edge) {
-      const double delay = edge == EdgeId::none() ? 0
-                           : gradient             ? graph_.gradient_delay(edge)
-                                                  : graph_.activation_delay(edge);
+      const double delay = edge == EdgeId::none() ? 0 : graph_.delay(edge, gradient != 0);
       need_value(2 * input + gradient, delay, inputs);
     });
     if (!makes_input_gradient(i.op)) return;
@@ -267,23 +265,6 @@ class LatencyClock {
 };
 
 }  // namespace
-
-double compute_time(const PipelineGraph& graph, const Instruction& i) {
-  switch (i.op) {
-    case Op::forward:
-    case Op::recompute:
-      return graph.forward(i.segment, i.micro_batch);
-    case Op::input_gradient:
-      return graph.input_gradient(i.segment, i.micro_batch);
-    case Op::weight_gradient:
-      return graph.weight_gradient(i.segment, i.micro_batch);
-    case Op::backward:
-      return graph.input_gradient(i.segment, i.micro_batch) +
-             graph.weight_gradient(i.segment, i.micro_batch);
-    default:
-      return 0;
-  }
-}
 
 Timeline simulate(const Schedule& schedule, const SimulationOptions& options) {
   if (schedule.programs.size() != static_cast<std::size_t>(schedule.graph.ranks)) {

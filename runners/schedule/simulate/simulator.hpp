@@ -66,9 +66,6 @@ struct SimulationOptions {
   Network network;
 };
 
-/// The time of a compute instruction alone; 0 for others.
-double compute_time(const PipelineGraph& graph, const Instruction& instruction);
-
 /// Runs the programs on a virtual clock; the cost is linear in instructions. A fused pair starts
 /// when the inputs of both are there. Models other than `latency` need a lowered schedule.
 /// Throws UserError with the waiting cycle, rank by rank, where the programs cannot end.

@@ -12,7 +12,6 @@
 #include "runners/schedule/formats/csv.hpp"
 #include "runners/schedule/formats/drawing.hpp"
 #include "runners/schedule/formats/gantt.hpp"
-#include "runners/schedule/formats/quoted_text.hpp"
 #include "runners/schedule/formats/trace_json.hpp"
 #include "runners/schedule/ir/placement.hpp"
 

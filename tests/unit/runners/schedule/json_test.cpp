@@ -10,7 +10,6 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/text_file.hpp"
 #include "runners/schedule/formats/csv.hpp"
-#include "runners/schedule/formats/quoted_text.hpp"
 #include "runners/schedule/formats/schedule_json.hpp"
 #include "runners/schedule/ir/placement.hpp"
 

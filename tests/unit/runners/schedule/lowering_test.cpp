@@ -9,7 +9,7 @@
 #include "metrics/base/text_file.hpp"
 #include "runners/schedule/check/validator.hpp"
 #include "runners/schedule/formats/csv.hpp"
-#include "runners/schedule/formats/quoted_text.hpp"
+#include "runners/schedule/formats/schedule_json.hpp"
 #include "runners/schedule/simulate/simulator.hpp"
 #include "tests/unit/runners/schedule/generated.hpp"
 #include "tests/unit/runners/schedule/random_schedule.hpp"
