@@ -30,25 +30,10 @@ constexpr Named<IntervalBasis> basis_names[] = {{IntervalBasis::runs, "runs"},
 /// One value for a side: the median of a statistical metric, the first value of an exact one;
 /// nothing where a run lacks the metric.
 std::optional<MetricValue> middle_of(const RunSet& set, const RecordMetric& metric) {
-  std::vector<double> numbers;
-  for (const RunDigest& run : set.runs) {
-    const auto& value = run.metric(metric.name);
-    if (!value) return std::nullopt;
-    if (!value->number || metric.kind == MetricKind::exact) return value;
-    numbers.push_back(*value->number);
-  }
-  const double middle = median(numbers);
-  return MetricValue{fmt::format("{}", middle), middle};
-}
-
-/// Also true when only the runs within one side differ: an exact metric must not.
-bool any_differs(const RunPairs& runs, const RecordMetric& metric, const MetricValue& from) {
-  for (const RunSet* set : {&runs.base, &runs.head}) {
-    for (const RunDigest& run : set->runs) {
-      if (run.metric(metric.name) != from) return true;
-    }
-  }
-  return false;
+  const std::vector<MetricValue> values = values_of(set, metric);
+  if (values.size() < set.runs.size()) return std::nullopt;
+  const bool exact = metric.kind == MetricKind::exact || !values.front().number;
+  return exact ? values.front() : median_of(values);
 }
 
 /// The verdict on the gain of B, an interval of logarithms that is positive for the better. `mean`
@@ -87,7 +72,10 @@ void judge_single(const RunPairs& runs, double margin, MetricComparison& one) {
 /// An exact metric has no interval: a difference is a change, and its direction says if it is for
 /// the better. Where it may only be equal the verdict stays open and `changed` tells it.
 void judge_exact(const RunPairs& runs, MetricComparison& one) {
-  one.changed = any_differs(runs, *one.metric, one.a);
+  std::vector<MetricValue> values = values_of(runs.base, *one.metric);
+  for (MetricValue& value : values_of(runs.head, *one.metric)) values.push_back(std::move(value));
+  // Also the runs within a side must not differ.
+  one.changed = !all_equal(values);
   if (!one.changed) {
     one.verdict = SpeedVerdict::same;
   } else if (one.metric->direction != MetricDirection::equal && one.a != one.b) {

@@ -14,6 +14,8 @@
 
 #include "results/comparison/run_evidence.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <tuple>
@@ -169,6 +171,26 @@ RunPairs require_pairs(const std::vector<std::filesystem::path>& base,
   require_disjoint(base_runs, head_runs, name_base, name_head);
   require_comparable(base_runs, head_runs, name_base, name_head);
   return arranged(std::move(base_runs), std::move(head_runs));
+}
+
+std::vector<MetricValue> values_of(const RunSet& set, const RecordMetric& metric) {
+  std::vector<MetricValue> values;
+  for (const RunDigest& run : set.runs) {
+    if (run.metric(metric.name)) values.push_back(*run.metric(metric.name));
+  }
+  return values;
+}
+
+bool all_equal(const std::vector<MetricValue>& values) {
+  return std::all_of(values.begin(), values.end(),
+                     [&](const MetricValue& value) { return value == values.front(); });
+}
+
+MetricValue median_of(const std::vector<MetricValue>& values) {
+  std::vector<double> numbers;
+  for (const MetricValue& value : values) numbers.push_back(value.number.value_or(0));
+  const double middle = median(numbers);
+  return {fmt::format("{}", middle), middle};
 }
 
 std::string why_losses_may_differ(const RunPairs& runs) {

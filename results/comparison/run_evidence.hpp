@@ -41,6 +41,13 @@ struct SkippedMetric {
   std::string name, reason;
 };
 
+/// The metric of the runs that have it, in their order.
+std::vector<MetricValue> values_of(const RunSet& set, const RecordMetric& metric);
+/// The median of numbers; its text has all digits of the double.
+MetricValue median_of(const std::vector<MetricValue>& values);
+/// An empty list is equal too.
+bool all_equal(const std::vector<MetricValue>& values);
+
 /// Returns in words the first condition that differs among the runs of both sides, or an empty
 /// text. Losses agree bit for bit only from one seed, in one order of sums, on one processor.
 std::string why_losses_may_differ(const RunPairs& runs);

@@ -18,6 +18,7 @@
 #include "results/exports/run_export.hpp"
 #include "results/record/stored_document_json.hpp"
 #include "results/text/canonical_text_json.hpp"
+#include "results/text/number_text.hpp"
 #include "results/text/text_escapes.hpp"
 
 namespace heteroperf {
@@ -40,13 +41,12 @@ std::string name_of_run(const Json& record) {
     const std::string part = utf8_at(record, pointer);
     if (!part.empty()) name += '/' + part;
   }
-  const Json devices = value_at(record, "/scale/devices");
-  std::string classes;
-  for (const Json& device : devices) {
-    classes += fmt::format("{}{}x{}", classes.empty() ? "/" : "+", device.at("count").dump(),
+  const std::string classes =
+      joined(value_at(record, "/scale/devices"), "+", [](const Json& device) {
+        return fmt::format("{}x{}", device.at("count").dump(),
                            utf8_text(device.at("class").get<std::string>()));
-  }
-  return name + classes;
+      });
+  return name + (classes.empty() ? "" : "/") + classes;
 }
 
 /// The date as Google Benchmark writes it, with an offset in place of the Z:

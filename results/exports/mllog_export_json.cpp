@@ -24,13 +24,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// A value of the record under MLPerf's name.
-struct LoggedValue {
-  const char* key;
-  const char* pointer;
-};
-/// Values that a run does not have are not logged.
-constexpr LoggedValue logged_values[] = {
+/// Values of the record under MLPerf's names. Those that a run does not have are not logged.
+constexpr std::pair<const char*, const char*> logged_values[] = {
     {"submission_benchmark", "/workload/name"},
     {"submission_platform", "/system/cpu/model/value"},
     {"seed", "/seeds/run"},
@@ -116,9 +111,9 @@ class MlperfLog {
     point("submission_org", "");
     point("submission_division", "open");  // closed is MLPerf's own models alone
     point("submission_status", "research");
-    for (const LoggedValue& logged : logged_values) {
-      const Json value = value_at(record_, logged.pointer);
-      if (!value.is_null()) point(logged.key, value);
+    for (const auto& [key, pointer] : logged_values) {
+      const Json value = value_at(record_, pointer);
+      if (!value.is_null()) point(key, value);
     }
     const PlanDegrees degrees = plan_degrees(record_);
     if (degrees.micro_batch.size() == 1) point("micro_batch_size", *degrees.micro_batch.begin());

@@ -29,12 +29,8 @@ std::string label_text(const std::string& value) {
   return text;
 }
 
-/// The labels of the info metric of a run.
-struct InfoLabel {
-  const char* name;
-  const char* pointer;
-};
-constexpr InfoLabel info_labels[] = {
+/// The labels of the info metric of a run, and their places in its record.
+constexpr std::pair<const char*, const char*> info_labels[] = {
     {"workload", "/workload/name"},
     {"size", "/workload/size"},
     {"precision", "/workload/precision"},
@@ -71,11 +67,11 @@ RunSamples samples_of(const ExportedRun& run) {
     samples.timestamp = epoch_text(*end);
   }
   samples.info = fmt::format("run_id=\"{}\"", samples.run_id);
-  for (const InfoLabel& label : info_labels) {
-    const Json value = value_at(record, label.pointer);
+  for (const auto& [name, pointer] : info_labels) {
+    const Json value = value_at(record, pointer);
     if (value.is_null()) continue;
     samples.info +=
-        fmt::format(",{}=\"{}\"", label.name,
+        fmt::format(",{}=\"{}\"", name,
                     label_text(value.is_string() ? value.get<std::string>() : value.dump()));
   }
   return samples;

@@ -40,29 +40,6 @@ constexpr VerdictRow verdict_rows[] = {{ChangeVerdict::regression, GateVerdict::
                                        {ChangeVerdict::no_regression, GateVerdict::pass},
                                        {ChangeVerdict::undecided, GateVerdict::inconclusive}};
 
-/// The metric of the runs that have it, in their order.
-std::vector<MetricValue> values_of(const RunSet& set, const RecordMetric& metric) {
-  std::vector<MetricValue> values;
-  for (const RunDigest& run : set.runs) {
-    if (run.metric(metric.name)) values.push_back(*run.metric(metric.name));
-  }
-  return values;
-}
-
-/// An empty list is equal too.
-bool all_equal(const std::vector<MetricValue>& values) {
-  return std::all_of(values.begin(), values.end(),
-                     [&](const MetricValue& value) { return value == values.front(); });
-}
-
-/// The median of numbers; its text has all digits of the double.
-MetricValue median_of(const std::vector<MetricValue>& values) {
-  std::vector<double> numbers;
-  for (const MetricValue& value : values) numbers.push_back(value.number.value_or(0));
-  const double middle = median(numbers);
-  return {fmt::format("{}", middle), middle};
-}
-
 /// The interval of head / base by Student's t. A gain is positive for the better, so its ends swap
 /// where lower is better.
 Interval ratio_interval(const LogRatio& gain, const RecordMetric& metric) {

@@ -130,7 +130,9 @@ RankingReport rank_runs(RunSet runs, RankKey key, const RankFilter& filter = {},
 /// AIPerf's results.txt: "Final Score : x GFLOPS". Throws UserError where there is no such line.
 PublishedScore read_aiperf_results(const std::filesystem::path& file);
 
-/// The ranking as `heteroperf-ranking`, as text, as CSV whose columns never change (new ones come
+/// `heteroperf-ranking`.
+Document ranking_document(const RankingReport& ranking);
+/// The ranking as that document, as text, as CSV whose columns never change (new ones come
 /// last), or as one HTML file without scripts.
 std::string ranking_text(const RankingReport& ranking, DocumentForm form,
                          const TextStyle& style = {});

@@ -289,20 +289,6 @@ void add_others(Document& document, const RankingReport& ranking) {
   document.table(std::move(excluded));
 }
 
-Document document_of(const RankingReport& ranking) {
-  Document document{"heteroperf-ranking"};
-  document.data("by", "order", Unit::none, to_string(ranking.key));
-  Table entries = empty_entries();
-  entries.audience = Audience::programs;
-  for (const RankList& list : ranking.lists) {
-    document.table(console_table(list, ranking.key));
-    for (const RankEntry& entry : list.entries) add_entry(list, entry, entries);
-  }
-  document.table(std::move(entries));
-  add_others(document, ranking);
-  return document;
-}
-
 std::string csv_of(const RankingReport& ranking) {
   Table table = empty_entries();
   for (const RankList& list : ranking.lists) {
@@ -358,10 +344,24 @@ std::string html_of(const RankingReport& ranking) {
 
 }  // namespace
 
+Document ranking_document(const RankingReport& ranking) {
+  Document document{"heteroperf-ranking"};
+  document.data("by", "order", Unit::none, to_string(ranking.key));
+  Table entries = empty_entries();
+  entries.audience = Audience::programs;
+  for (const RankList& list : ranking.lists) {
+    document.table(console_table(list, ranking.key));
+    for (const RankEntry& entry : list.entries) add_entry(list, entry, entries);
+  }
+  document.table(std::move(entries));
+  add_others(document, ranking);
+  return document;
+}
+
 std::string ranking_text(const RankingReport& ranking, DocumentForm form, const TextStyle& style) {
   if (form == DocumentForm::csv) return csv_of(ranking);
   if (form == DocumentForm::html) return html_of(ranking);
-  return document_text(document_of(ranking), form, style);
+  return document_text(ranking_document(ranking), form, style);
 }
 
 }  // namespace heteroperf

@@ -69,11 +69,6 @@ void add_leaves(const Json& json, const std::string& path, Table& table) {
   }
 }
 
-struct NumbersTable {
-  const char* caption;
-  std::vector<const char*> keys;  ///< keys of record.json
-};
-
 }  // namespace
 
 ReportSection environment_section(const ReportRun& run, const std::string&) {
@@ -81,16 +76,17 @@ ReportSection environment_section(const ReportRun& run, const std::string&) {
   const auto* start = run.journal.first<StartEvent>();
   if (!start->reproduce.empty()) section.paragraphs.push_back("Reproduce: " + start->reproduce);
   const Json record = Json::parse(run.record);
-  const NumbersTable tables[] = {
+  // Captions, and keys of record.json.
+  const std::pair<const char*, std::vector<const char*>> tables[] = {
       {"Numbers of the record",
        {"metrics", "operations", "prediction", "pacing", "search", "checkpoints", "seeds"}},
       {"Program and files",
        {"run_id", "parent", "status", "status_reason", "program", "plan_summary", "workload",
         "scale", "hashes", "journal", "warnings"}},
       {"Configuration", {"config"}}};
-  for (const NumbersTable& one : tables) {
-    Table table = report_table(one.caption, {"name", "value"});
-    for (const char* key : one.keys) {
+  for (const auto& [caption, keys] : tables) {
+    Table table = report_table(caption, {"name", "value"});
+    for (const char* key : keys) {
       if (record.contains(key)) add_leaves(record[key], key, table);
     }
     section.tables.push_back(std::move(table));

@@ -10,16 +10,13 @@
 namespace heteroperf {
 namespace {
 
-struct MemoryPart {
-  const char* name;
-  std::uint64_t RankPlanEvent::*bytes;
-};
 /// The parts of a planned rank, from the bottom of its bar to the top.
-constexpr MemoryPart memory_parts[] = {{"weights", &RankPlanEvent::weights_bytes},
-                                       {"gradients", &RankPlanEvent::gradients_bytes},
-                                       {"optimizer", &RankPlanEvent::optimizer_bytes},
-                                       {"activations", &RankPlanEvent::activations_bytes},
-                                       {"buffers", &RankPlanEvent::buffers_bytes}};
+constexpr std::pair<const char*, std::uint64_t RankPlanEvent::*> memory_parts[] = {
+    {"weights", &RankPlanEvent::weights_bytes},
+    {"gradients", &RankPlanEvent::gradients_bytes},
+    {"optimizer", &RankPlanEvent::optimizer_bytes},
+    {"activations", &RankPlanEvent::activations_bytes},
+    {"buffers", &RankPlanEvent::buffers_bytes}};
 constexpr double mebibyte = 1024.0 * 1024.0;
 
 /// Per rank a bar stacked of what the plan says, and one of what was measured.
@@ -30,7 +27,7 @@ ReportChart memory_chart(const ReportRun& run, const std::string& id) {
                     {"rank"},
                     {"memory", "MiB"}};
   const auto& peaks = run.summary.peak_bytes;
-  for (const MemoryPart& part : memory_parts) chart.series.push_back({part.name});
+  for (const auto& [name, bytes] : memory_parts) chart.series.push_back({name});
   if (!peaks.empty()) chart.series.push_back({"measured peak"});
   const auto add = [&](const std::string& name, std::vector<double> values) {
     chart.categories.push_back(name);
@@ -39,8 +36,8 @@ ReportChart memory_chart(const ReportRun& run, const std::string& id) {
   for (const RankUse& use : run.summary.plan.ranks) {
     if (!use.plan) continue;
     std::vector<double> planned;
-    for (const MemoryPart& part : memory_parts) {
-      planned.push_back(static_cast<double>((*use.plan).*part.bytes) / mebibyte);
+    for (const auto& [name, bytes] : memory_parts) {
+      planned.push_back(static_cast<double>((*use.plan).*bytes) / mebibyte);
     }
     // The last series is the measured peak, of which a planned bar has nothing.
     planned.push_back(0);

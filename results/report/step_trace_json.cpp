@@ -11,6 +11,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "metrics/base/strict_json.hpp"
@@ -22,43 +23,36 @@ namespace {
 using TraceJson = nlohmann::json;
 constexpr double microsecond = 1e-6;
 
-struct KindOfName {
-  const char* prefix;
-  const char* kind;
-};
 /// The kinds of instructions by the beginnings of their names. The first match counts, so a name
 /// that begins like a shorter one stands before it.
-constexpr KindOfName instruction_kinds[] = {{"RECOMPUTE", "recomputation"},
-                                            {"REDUCE", "gradient sum"},
-                                            {"SEND", "message"},
-                                            {"RECV", "message"},
-                                            {"OPT", "optimizer"},
-                                            {"BW", "backward"},
-                                            {"B", "input gradient"},
-                                            {"W", "weight gradient"},
-                                            {"F", "forward"},
-                                            {"compute", "compute"}};
-
-const char* kind_of_instruction(const std::string& name) {
-  for (const KindOfName& kind : instruction_kinds) {
-    if (name.starts_with(kind.prefix)) return kind.kind;
-  }
-  return "other";
-}
+using NameAndKind = std::pair<std::string_view, const char*>;
+constexpr NameAndKind instruction_kinds[] = {{"RECOMPUTE", "recomputation"},
+                                             {"REDUCE", "gradient sum"},
+                                             {"SEND", "message"},
+                                             {"RECV", "message"},
+                                             {"OPT", "optimizer"},
+                                             {"BW", "backward"},
+                                             {"B", "input gradient"},
+                                             {"W", "weight gradient"},
+                                             {"F", "forward"},
+                                             {"compute", "compute"}};
 
 /// Categories of measured events whose names do not tell what they are.
-constexpr KindOfName kinds_of_lanes[] = {{"messages", "message"},    {"sums", "gradient sum"},
-                                         {"optimizer", "optimizer"}, {"data", "data"},
-                                         {"waiting", "waiting"},     {"other", "other"}};
+constexpr NameAndKind kinds_of_lanes[] = {{"messages", "message"},    {"sums", "gradient sum"},
+                                          {"optimizer", "optimizer"}, {"data", "data"},
+                                          {"waiting", "waiting"},     {"other", "other"}};
 constexpr const char* step_category = "step";
 constexpr const char* overlapped = "overlapped";
 
 /// The category decides where it is one of the table; otherwise the name is that of an instruction.
 std::string kind_of(const std::string& category, const std::string& name) {
-  for (const KindOfName& lane : kinds_of_lanes) {
-    if (category == lane.prefix) return lane.kind;
+  for (const auto& [lane, kind] : kinds_of_lanes) {
+    if (category == lane) return kind;
   }
-  return kind_of_instruction(name);
+  for (const auto& [prefix, kind] : instruction_kinds) {
+    if (name.starts_with(prefix)) return kind;
+  }
+  return "other";
 }
 
 /// Process and thread of an event.

@@ -14,16 +14,13 @@
 namespace heteroperf {
 namespace {
 
-struct SplitPart {
-  const char* name;
-  double StepSplit::*seconds;
-};
 /// The parts of a bar from the bottom up.
-constexpr SplitPart split_parts[] = {{"compute", &StepSplit::compute_s},
-                                     {"exposed communication", &StepSplit::communication_s},
-                                     {"bubble", &StepSplit::bubble_s},
-                                     {"data", &StepSplit::data_s},
-                                     {"other", &StepSplit::other_s}};
+constexpr std::pair<const char*, double StepSplit::*> split_parts[] = {
+    {"compute", &StepSplit::compute_s},
+    {"exposed communication", &StepSplit::communication_s},
+    {"bubble", &StepSplit::bubble_s},
+    {"data", &StepSplit::data_s},
+    {"other", &StepSplit::other_s}};
 
 /// Bars with their names: one per rank, or one per set of ranks whose times are added up.
 struct SplitBars {
@@ -50,11 +47,11 @@ ReportChart split_chart(const std::string& id, const SplitBars& bars, const std:
                     {"window time per step, gaps between steps included", "s"},
                     std::move(description)};
   chart.categories = bars.names;
-  for (const SplitPart& part : split_parts) {
-    ChartSeries series{part.name};
+  for (const auto& [name, seconds] : split_parts) {
+    ChartSeries series{name};
     for (const RankTimeGroup& group : bars.groups) {
       const auto steps = static_cast<double>(std::max<std::uint64_t>(1, group.steps));
-      series.y.push_back(group.split.*part.seconds / steps);
+      series.y.push_back(group.split.*seconds / steps);
     }
     chart.series.push_back(std::move(series));
   }

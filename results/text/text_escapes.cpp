@@ -5,8 +5,10 @@
 // take for more than text.
 #include "results/text/text_escapes.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <iterator>
 
 namespace heteroperf {
 namespace {
@@ -57,11 +59,9 @@ template <std::size_t size>
 std::string substituted(const std::string& text, const Substitute (&table)[size]) {
   std::string out;
   for (const char c : text) {
-    const Substitute* found = nullptr;
-    for (const Substitute& one : table) {
-      if (one.character == c) found = &one;
-    }
-    found == nullptr ? out += c : out += found->text;
+    const auto* known = std::find_if(std::begin(table), std::end(table),
+                                     [&](const auto& one) { return one.character == c; });
+    known == std::end(table) ? out += c : out += known->text;
   }
   return out;
 }

@@ -27,6 +27,7 @@
 #include "results/record/verify.hpp"
 #include "results/sweep/sweep_index.hpp"
 #include "results/text/canonical_json.hpp"
+#include "results/text/canonical_text_json.hpp"
 #include "results/text/sha256.hpp"
 
 namespace heteroperf {
@@ -432,8 +433,7 @@ std::string Verification::to_json() const {
                               {"actual", check_value(check.actual, check.text)}});
     if (!check.compared) json["checks"].back()["compared"] = false;
   }
-  return json_indented(json.dump(-1, ' ', false, Json::error_handler_t::replace),
-                       "the verification");
+  return json_indented(json);
 }
 
 std::string first_wrong_content(const Journal& journal, const std::filesystem::path& folder) {

@@ -516,6 +516,7 @@ TEST_F(HeteroRuns, RatioAndIntervalOfRepeatedRuns) {
   EXPECT_LT(ratio.hsr_ci95->low, ratio.hsr);
   EXPECT_GT(ratio.hsr_ci95->high, ratio.hsr);
   EXPECT_LT(ratio.hsr_ci95->high - ratio.hsr_ci95->low, 0.06);
+  EXPECT_EQ(unstated_keys(hetero_ratio_document(ratio)), std::vector<std::string>());
   RunSet single = fast;
   single.runs.resize(1);
   EXPECT_FALSE(hetero_ratio(mix, {single, slow}).hsr_ci95.has_value());

@@ -43,6 +43,7 @@ TEST_F(RankTest, ColumnsAreFrozen) {
        {"rank", "shared", "name", "ops_per_second", "ci95", "validity", "scale"}) {
     EXPECT_TRUE(entry.contains(key)) << key;
   }
+  EXPECT_EQ(unstated_keys(ranking_document(ranked())), std::vector<std::string>());
 }
 
 TEST_F(RankTest, PowerOfAMeterGivesOpsPerWatt) {
