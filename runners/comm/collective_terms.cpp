@@ -74,8 +74,7 @@ std::string describe(const CollectiveTerms& terms) {
   return describe(name, ConstBuffer(nullptr, terms.count, terms.type));
 }
 
-std::string describe_disagreement(std::span<const CollectiveTerms> terms,
-                                  std::span<const RankId> ranks) {
+Problem disagreement(std::span<const CollectiveTerms> terms, std::span<const RankId> ranks) {
   HETEROPERF_EXPECT(ranks.empty() || ranks.size() == terms.size());
   // A camp is all ranks that agree with each other.
   struct Camp {
@@ -88,18 +87,13 @@ std::string describe_disagreement(std::span<const CollectiveTerms> terms,
     if (camp == camps.end()) camp = camps.insert(camp, {terms[r], {}});
     camp->members.push_back(ranks.empty() ? static_cast<int>(r) : ranks[r].value());
   }
-  if (camps.size() < 2) return {};
   std::string text;
   for (const Camp& camp : camps) {
     const char* verb = !text.empty() ? "" : camp.members.size() == 1 ? "is " : "are ";
     text += fmt::format("{}{} {}in {}", text.empty() ? "" : ", ", name_ranks(camp.members), verb,
                         describe_fully(camp.terms));
   }
-  return text;
-}
-
-Problem disagreement(std::span<const CollectiveTerms> terms, std::span<const RankId> ranks) {
-  return {"the ranks of a group disagree: " + describe_disagreement(terms, ranks),
+  return {"the ranks of a group disagree: " + text,
           "collectives need the same order, counts, types, reduction and root on every rank",
           remedy};
 }

@@ -62,13 +62,9 @@ inline constexpr const char* remedy_of_misfit =
 /// "all_reduce of 8 f32", "barrier".
 std::string describe(const CollectiveTerms& terms);
 
-/// Says which ranks are in which collective, every rank named: "ranks 0 and 2 are in all_reduce of
-/// 8 f32 (sum), rank 1 in barrier". Empty when all agree. `ranks` are the ranks of the terms;
-/// without them these are 0, 1, 2, …
-std::string describe_disagreement(std::span<const CollectiveTerms> terms,
-                                  std::span<const RankId> ranks = {});
-
-/// The problem for an Error{run_failed} when describe_disagreement() is not empty.
+/// The problem for an Error{run_failed} when terms differ. Says which ranks are in which
+/// collective, every rank named: "ranks 0 and 2 are in all_reduce of 8 f32 (sum), rank 1 in
+/// barrier". `ranks` are the ranks of the terms; without them these are 0, 1, 2, …
 Problem disagreement(std::span<const CollectiveTerms> terms, std::span<const RankId> ranks = {});
 
 /// The problem for an Error{run_failed} when the counts of two ranks of an all_to_all differ.

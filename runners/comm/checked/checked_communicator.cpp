@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstring>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -281,7 +283,8 @@ class CheckedCommunicator final : public Communicator {
                          r, sizeof claim, rank().index(), describe(terms)),
              "its checksum does not fit", ""}});
     }
-    if (!describe_disagreement(terms_).empty()) fail({disagreement(terms_)});
+    const auto differ = std::ranges::adjacent_find(terms_, std::ranges::not_equal_to());
+    if (differ != terms_.end()) fail({disagreement(terms_)});
   }
   /// Makes a result that only this rank has, where it is `here`. To be checked it is made twice,
   /// first in other memory, because `result` may be the input.
