@@ -37,7 +37,8 @@ using OutlinedStage = std::vector<OutlinedReplica>;
 
 /// Where a plan has a rank.
 struct OutlinedRank {
-  std::int32_t group = -1;             ///< the first that it is in
+  std::int32_t group = -1;             ///< the first that it is in; -1: none
+  std::int32_t position = -1;          ///< in the pipeline
   std::size_t stage = 0, replica = 0;  ///< the first copy that it belongs to, where it holds one
   std::vector<HeldStage> held;         ///< downward stages first, each direction in its order
 };
@@ -51,18 +52,16 @@ struct PlanOutline {
   std::string workload, size, precision, optimizer, schedule;
   std::int64_t sequence_length = 0;  ///< 0: not of tokens
   std::int64_t chunks = 1, micro_batches = 0;
-  std::vector<OutlinedStage> stages;               ///< none in a search
-  std::map<std::int32_t, std::int32_t> positions;  ///< in the pipeline, by rank
-  std::map<std::int32_t, OutlinedRank> places;     ///< by rank
+  std::vector<OutlinedStage> stages;            ///< none in a search
+  std::map<std::int32_t, OutlinedRank> places;  ///< by rank
 
   PlanShape shape() const;
   /// Samples of one micro-batch over the replicas of a stage in one direction; looks at them all.
   std::int64_t micro_batch_samples(std::size_t stage, std::int32_t direction) const;
   std::uint64_t samples_per_step() const;
-  /// -1: of none.
-  std::int32_t group_of(std::int32_t rank) const;
-  /// Downward stages first, each direction in its order.
-  const std::vector<HeldStage>& stages_of(std::int32_t rank) const;
+  /// The place of a rank; without a group or a stage where the plan does not have it.
+  const OutlinedRank& place_of(std::int32_t rank) const;
+  const std::vector<HeldStage>& stages_of(std::int32_t rank) const { return place_of(rank).held; }
   /// The first copy that the rank belongs to; null for none.
   const OutlinedReplica* replica_of(std::int32_t rank) const;
 };

@@ -73,7 +73,10 @@ void number_positions(PlanOutline& plan) {
     }
     const auto next = static_cast<std::int32_t>(positions.size());
     const std::int32_t position = positions.emplace(ranks, next).first->second;
-    for (const std::int32_t rank : ranks) plan.positions.emplace(rank, position);
+    for (const std::int32_t rank : ranks) {
+      std::int32_t& known = plan.places[rank].position;
+      if (known < 0) known = position;
+    }
   }
 }
 
@@ -206,21 +209,15 @@ std::uint64_t PlanOutline::samples_per_step() const {
          static_cast<std::uint64_t>(micro_batches);
 }
 
-std::int32_t PlanOutline::group_of(std::int32_t rank) const {
+const OutlinedRank& PlanOutline::place_of(std::int32_t rank) const {
+  static const OutlinedRank nowhere;
   const auto place = places.find(rank);
-  return place == places.end() ? -1 : place->second.group;
-}
-
-const std::vector<HeldStage>& PlanOutline::stages_of(std::int32_t rank) const {
-  static const std::vector<HeldStage> none;
-  const auto place = places.find(rank);
-  return place == places.end() ? none : place->second.held;
+  return place == places.end() ? nowhere : place->second;
 }
 
 const OutlinedReplica* PlanOutline::replica_of(std::int32_t rank) const {
-  const auto place = places.find(rank);
-  if (place == places.end() || place->second.held.empty()) return nullptr;
-  return &stages[place->second.stage][place->second.replica];
+  const OutlinedRank& place = place_of(rank);
+  return place.held.empty() ? nullptr : &stages[place.stage][place.replica];
 }
 
 /// A document without a known format is refused; an empty text is one.

@@ -59,7 +59,7 @@ class EachRank {
 void hold_group(const CheckedJournal& run, std::size_t line, std::int32_t rank, std::int32_t group,
                 LineCheck& check) {
   if (!run.outline.plan) return;
-  const std::int32_t expected = run.outline.plan->group_of(rank);
+  const std::int32_t expected = run.outline.plan->place_of(rank).group;
   check.hold(
       line, expected >= 0 && expected == group, "{}", "rank {1} in group {2}",
       expected < 0 ? "a rank of the run" : fmt::format("rank {} in group {}", rank, expected), rank,
@@ -172,14 +172,13 @@ std::string held_bytes(const RankPlanEvent& plan) {
 void hold_place_in_plan(const CheckedJournal& run, std::size_t line, const RankPlanEvent& event,
                         LineCheck& check) {
   const PlanOutline& plan = *run.outline.plan;
-  const std::vector<HeldStage> held = plan.stages_of(event.rank);
+  const OutlinedRank& place = plan.place_of(event.rank);
+  const std::vector<HeldStage>& held = place.held;
   if (held.empty()) return;  // the rank is none of the run
   std::vector<std::int32_t> stages;
   for (const HeldStage& part : held) stages.push_back(part.stage);
   check.equal(line, "stages", listed_stages(stages), listed_stages(event.stages));
-  const auto position = plan.positions.find(event.rank);
-  check.equal(line, "position", position == plan.positions.end() ? -1 : position->second,
-              event.position);
+  check.equal(line, "position", place.position, event.position);
   check.equal(line, "tensor_index", held.front().tensor_index, event.tensor_index);
   check.equal(line, "tensor_degree", held.front().tensor_degree, event.tensor_degree);
   if (const auto name = run.device_class(event.rank)) {

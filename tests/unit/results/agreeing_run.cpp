@@ -412,7 +412,7 @@ MeanRank mean_rank_of(const SampleRun& run) {
 RankPlanEvent rank_plan_of(const PlanOutline& plan, std::int32_t rank, const ScaleEvent& scale) {
   RankPlanEvent event;
   event.rank = rank;
-  event.position = plan.positions.at(rank);
+  event.position = plan.place_of(rank).position;
   for (const HeldStage& held : plan.stages_of(rank)) event.stages.push_back(held.stage);
   event.tensor_index = plan.stages_of(rank).front().tensor_index;
   event.tensor_degree = plan.stages_of(rank).front().tensor_degree;
