@@ -51,10 +51,6 @@ enum class TrialState {
 constexpr std::array<const char*, 5> value_names(TrialState) {
   return {"completed", "stopped", "diverged", "failed", "truncated"};
 }
-/// Throws UserError naming the nearest valid name.
-inline TrialState parse_trial_state(const std::string& name) {
-  return parse_value_name<TrialState>("trial state", name);
-}
 
 /// The report of a group at the end of a segment.
 struct TrialReport {

@@ -280,16 +280,8 @@ concept WithRank = requires(E e) {
   e.rank;
 };
 
-std::int32_t rank_of(const Event& event) {
-  return std::visit(
-      []<class E>(const E& e) {
-        if constexpr (WithRank<E>)
-          return e.rank;
-        else
-          return std::int32_t{0};
-      },
-      event);
-}
+std::int32_t rank_in(const WithRank auto& event) { return event.rank; }
+std::int32_t rank_in(const auto&) { return 0; }
 
 /// An empty event of the named kind. Throws UserError when there is none.
 template <std::size_t index = 0>
@@ -323,7 +315,7 @@ std::string event_to_json_line(std::int64_t t_ns, const Event& event, std::strin
   std::string inner;
   FieldWriter writer(inner);
   writer("t_ns", t_ns);
-  writer("rank", rank_of(event));
+  writer("rank", std::visit([](const auto& e) { return rank_in(e); }, event));
   writer("kind", std::string(kind_name(event)));
   if (std::holds_alternative<StartEvent>(event)) {
     writer("_format", std::string(journal_format));

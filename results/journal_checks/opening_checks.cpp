@@ -43,12 +43,10 @@ std::string date_of_run_id(std::string created_utc) {
 /// True for every run_id that this program gives; one of another form is not held to its date.
 bool begins_with_date(const std::string& run_id) {
   constexpr std::string_view form = "00000000T000000Z-";
-  const auto fits = [](char c, char wanted) {
-    return wanted == '0' ? c >= '0' && c <= '9' : c == wanted;
-  };
   return run_id.size() > form.size() &&
-         std::equal(form.begin(), form.end(), run_id.begin(),
-                    [&](char wanted, char c) { return fits(c, wanted); });
+         std::equal(form.begin(), form.end(), run_id.begin(), [](char wanted, char c) {
+           return wanted == '0' ? c >= '0' && c <= '9' : c == wanted;
+         });
 }
 
 /// True where the text has nothing but words, quoted as this program quotes them. Readers paste the

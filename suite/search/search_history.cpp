@@ -38,7 +38,7 @@ Trial trial_of(const TrialEvent& event, const std::string& graph) {
 TrialOutcome outcome_of(const TrialEvent& event) {
   TrialOutcome outcome;
   outcome.id = event.id;
-  outcome.state = parse_trial_state(to_string(event.state));
+  outcome.state = parse_value_name<TrialState>("trial state", to_string(event.state));
   outcome.quality = event.quality.value_or(0.0);
   if (event.loss) outcome.loss = *event.loss;
   outcome.steps = event.steps;
