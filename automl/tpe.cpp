@@ -164,7 +164,6 @@ Tpe::Tpe(std::vector<Dimension> dimensions, TpeOptions options)
 }
 
 std::vector<double> Tpe::suggest(RandomStream& random) {
-  ++statistics_.suggestions;
   const bool blind = random.unit() < options_.random_fraction;
   std::vector<double> values;
   if (blind || finished_.size() < options_.random_start) {

@@ -68,7 +68,7 @@ struct TpeOptions {
 };
 
 struct TpeStatistics {
-  std::uint64_t suggestions = 0, random = 0;
+  std::uint64_t random = 0;
   std::uint64_t kernel_evaluations = 0;
 };
 
