@@ -115,7 +115,7 @@ struct TableColumn {
 /// A list of objects with the same keys; for people a table. Columns in which no row has any text
 /// are not shown.
 struct Table {
-  std::string key, label;
+  std::string key, label = {};
   std::vector<TableColumn> columns;
   std::vector<std::vector<Datum>> rows = {};
   Audience audience = Audience::everyone;

@@ -19,13 +19,6 @@
 namespace heteroperf {
 namespace {
 
-/// The last of `settings` that changes `path`; null without one.
-const Setting* last_of(const std::vector<Setting>& settings, const std::string& path) {
-  const auto found = std::find_if(settings.rbegin(), settings.rend(),
-                                  [&](const Setting& setting) { return setting.path == path; });
-  return found == settings.rend() ? nullptr : &*found;
-}
-
 /// NCCL moves what is in a GPU's memory alone.
 void check_devices(const ScaleConfig& c, ProblemList& problems) {
   if (c.transport != Transport::nccl || c.uses_only_gpus()) return;
@@ -182,6 +175,12 @@ void add_set(const std::string& text, std::vector<Setting>& settings, ProblemLis
     return;
   }
   settings.push_back({text.substr(0, equals), text.substr(equals + 1)});
+}
+
+const Setting* last_of(const std::vector<Setting>& settings, const std::string& path) {
+  const auto found = std::find_if(settings.rbegin(), settings.rend(),
+                                  [&](const Setting& setting) { return setting.path == path; });
+  return found == settings.rend() ? nullptr : &*found;
 }
 
 std::string shown(const Setting& setting) {

@@ -351,6 +351,9 @@ struct Setting {
 /// "path=value" of --set as one more setting; adds a problem when it is none.
 void add_set(const std::string& text, std::vector<Setting>& settings, ProblemList& problems);
 
+/// The last of `settings` that changes `path`; null without one.
+const Setting* last_of(const std::vector<Setting>& settings, const std::string& path);
+
 /// Names a setting for a message: "--ranks 4" where the user typed a flag, else "scale.ranks =
 /// '4'".
 std::string shown(const Setting& setting);

@@ -23,11 +23,8 @@
 namespace heteroperf {
 namespace {
 
-const PlanStage& stage_of(const Plan& plan, const RankRole::Part& part) {
-  return plan.stages[part.stage];
-}
 int tensor_degree(const Plan& plan, const RankRole::Part& part) {
-  return static_cast<int>(stage_of(plan, part).replicas[part.replica].ranks.size());
+  return static_cast<int>(plan.stages[part.stage].replicas[part.replica].ranks.size());
 }
 
 /// Chunks that the schedule has when it is not told, asked with micro-batches that all allow; 1

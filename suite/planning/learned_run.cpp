@@ -45,9 +45,10 @@ class RunLearner {
   }
 
  private:
-  [[noreturn]] void refuse(const char* why) const {
+  [[noreturn]] void refuse(const char* why,
+                           const char* suggestion = "Give a finished run of a plan.") const {
     throw UserError(fmt::format("{} has nothing to learn from", files_.folder.string()), why,
-                    "Give a finished run of a plan.");
+                    suggestion);
   }
 
   void read() {
@@ -118,9 +119,8 @@ class RunLearner {
       sum.measured_s += time->split.compute_s / static_cast<double>(time->steps) / dilation;
     }
     if (classes.empty()) {
-      throw UserError(fmt::format("{} has nothing to learn from", files_.folder.string()),
-                      "all emulated ranks share their layers with others",
-                      "Give a run with tensor-parallel degree 1.");
+      refuse("all emulated ranks share their layers with others",
+             "Give a run with tensor-parallel degree 1.");
     }
     for (auto& [name, sum] : classes) {
       sum.predicted_s /= sum.ranks;

@@ -30,18 +30,6 @@ const std::string& first_of(const std::string& a, const std::string& b) {
   return a.empty() ? b : a;
 }
 
-Workload workload_of(const Plan& plan, const PlanSimulationRequest& request) {
-  const PlanWorkload planned = plan.workload.value_or(PlanWorkload());
-  WorkloadRequest wanted;
-  wanted.size = first_of(request.size, planned.size);
-  wanted.model = first_of(request.model, planned.model);
-  wanted.precision = parse_precision(first_of(request.precision, planned.precision));
-  if (planned.sequence_length > 0) wanted.sequence_length = planned.sequence_length;
-  if (!planned.optimizer.empty()) wanted.optimizer = parse_optimizer_kind(planned.optimizer);
-  // The plan's own size, so the machine's scale does not matter here.
-  return find_workload(first_of(request.workload, planned.name)).make(wanted, ScalingInput());
-}
-
 /// Adds up everything that neither the plan nor the request says.
 void require_sources(const Plan& plan, const PlanSimulationRequest& request) {
   ProblemList problems;
@@ -72,7 +60,15 @@ bool is_plan_file(const std::string& path) {
 
 Workload simulated_workload(const Plan& plan, const PlanSimulationRequest& request) {
   require_sources(plan, request);
-  return workload_of(plan, request);
+  const PlanWorkload planned = plan.workload.value_or(PlanWorkload());
+  WorkloadRequest wanted;
+  wanted.size = first_of(request.size, planned.size);
+  wanted.model = first_of(request.model, planned.model);
+  wanted.precision = parse_precision(first_of(request.precision, planned.precision));
+  if (planned.sequence_length > 0) wanted.sequence_length = planned.sequence_length;
+  if (!planned.optimizer.empty()) wanted.optimizer = parse_optimizer_kind(planned.optimizer);
+  // The plan's own size, so the machine's scale does not matter here.
+  return find_workload(first_of(request.workload, planned.name)).make(wanted, ScalingInput());
 }
 
 PlanSimulation simulate_plan(const PlanSimulationRequest& request) {

@@ -95,9 +95,8 @@ PlanSources read_plan_sources(const RunConfig& config) {
 
 std::vector<Setting> with_workload_of_plan(std::vector<Setting> given) {
   const auto value_of = [&](const std::string& path) {
-    const auto last = std::find_if(given.rbegin(), given.rend(),
-                                   [&](const Setting& setting) { return setting.path == path; });
-    return last == given.rend() ? std::string() : last->value;
+    const Setting* last = last_of(given, path);
+    return last == nullptr ? std::string() : last->value;
   };
   std::optional<PlanWorkload> planned;
   try {

@@ -119,11 +119,10 @@ std::string cluster_table(const Cluster& cluster, const std::string& reason) {
     for (const RankId rank : rank_cluster.ranks) ranks.push_back(rank.value());
     text += fmt::format("  {}: ranks {}\n", rank_cluster.label, fmt::join(ranks, " "));
   }
-  Table links{"",
-              "",
-              {{"", "link", Unit::none},
-               {"", "latency", Unit::seconds},
-               {"", "bandwidth", Unit::bytes_per_second}}};
+  Table links{.key = {},
+              .columns = {{"", "link", Unit::none},
+                          {"", "latency", Unit::seconds},
+                          {"", "bandwidth", Unit::bytes_per_second}}};
   for (const Link& link : cluster.links) {
     links.add({ends_text(link), link.curve.latency().value(), link.curve.bandwidth().value()});
   }

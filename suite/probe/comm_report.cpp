@@ -50,26 +50,25 @@ Datum count_datum(std::optional<std::uint64_t> count) {
 /// of the columns are as wide as their widest cells.
 Table table_of(const CommResult& result) {
   constexpr Audience programs = Audience::programs;
-  Table table{"results",
-              "",
-              {{"bytes", "      bytes", Unit::bytes},
-               {"elements", "  elements", Unit::none},
-               {"algorithm", "algorithm         ", Unit::none},
-               {"wire", "wire", Unit::none, programs},
-               {"median_s", "  median_us", Unit::seconds},
-               {"min_s", "     min_us", Unit::seconds},
-               {"p95_s", "     p95_us", Unit::seconds},
-               {"ci95_low_s", "low end", Unit::seconds, programs},
-               {"ci95_high_s", "high end", Unit::seconds, programs},
-               {"algbw_gbps", "   algbw", Unit::none},
-               {"busbw_gbps", "   busbw", Unit::none},
-               {"wrong", " wrong", Unit::none},
-               {"in_place_median_s", " in_place_us", Unit::seconds},
-               {"in_place_busbw_gbps", "   busbw", Unit::none},
-               {"in_place_wrong", " wrong", Unit::none},
-               {"wire_bytes", "wire", Unit::bytes, programs},
-               {"predicted_s", "predicted_us", Unit::seconds},
-               {"link_utilization", "  link", Unit::fraction}}};
+  Table table{.key = "results",
+              .columns = {{"bytes", "      bytes", Unit::bytes},
+                          {"elements", "  elements", Unit::none},
+                          {"algorithm", "algorithm         ", Unit::none},
+                          {"wire", "wire", Unit::none, programs},
+                          {"median_s", "  median_us", Unit::seconds},
+                          {"min_s", "     min_us", Unit::seconds},
+                          {"p95_s", "     p95_us", Unit::seconds},
+                          {"ci95_low_s", "low end", Unit::seconds, programs},
+                          {"ci95_high_s", "high end", Unit::seconds, programs},
+                          {"algbw_gbps", "   algbw", Unit::none},
+                          {"busbw_gbps", "   busbw", Unit::none},
+                          {"wrong", " wrong", Unit::none},
+                          {"in_place_median_s", " in_place_us", Unit::seconds},
+                          {"in_place_busbw_gbps", "   busbw", Unit::none},
+                          {"in_place_wrong", " wrong", Unit::none},
+                          {"wire_bytes", "wire", Unit::bytes, programs},
+                          {"predicted_s", "predicted_us", Unit::seconds},
+                          {"link_utilization", "  link", Unit::fraction}}};
   const CallTime& time = result.timing.time;
   std::optional<double> in_place_s, in_place_busbw, predicted_s;
   std::optional<std::uint64_t> in_place_wrong, wire_bytes;

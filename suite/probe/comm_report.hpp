@@ -7,6 +7,7 @@
 #include "metrics/base/error.hpp"
 #include "runners/comm/benchmark/collective_case.hpp"
 #include "runners/comm/hybrid/hybrid_communicator.hpp"
+#include "runners/comm/paced/paced_communicator.hpp"
 #include "suite/probe/comm_request.hpp"
 
 namespace heteroperf {
@@ -32,17 +33,6 @@ struct CommResult {
   std::optional<double> largest_error, rms_error;  ///< with a compressed wire only
 };
 
-/// The accuracy with which the ranks kept to modelled links, all of them together.
-struct PaceSummary {
-  std::uint64_t waits = 0, late_waits = 0;
-  Seconds greatest_lag{0};
-  bool cards_divided = false;
-
-  double late_fraction() const {
-    return waits == 0 ? 0 : static_cast<double>(late_waits) / static_cast<double>(waits);
-  }
-};
-
 /// The findings of one `comm` command.
 struct CommReport {
   CommRequest request;
@@ -53,8 +43,8 @@ struct CommReport {
   std::vector<std::string> hosts;    ///< by rank
   std::vector<std::string> devices;  ///< by rank, with their library; empty where they are CPUs
   std::vector<CommResult> results;
-  std::optional<PaceSummary> pace;
-  bool ended = false;  ///< every size was measured
+  std::optional<PaceReport> pace;  ///< how well all ranks together kept to modelled links
+  bool ended = false;              ///< every size was measured
   std::optional<Error> failure;
   std::vector<int> failed_ranks;
 

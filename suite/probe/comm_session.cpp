@@ -314,17 +314,16 @@ void CommSession::measure_traffic(CollectiveCase& test, CommResult& result) {
   if (busiest > 0) result.link_utilization = busiest / result.timing.time.median.value();
 }
 
-std::optional<PaceSummary> CommSession::pace() const {
+std::optional<PaceReport> CommSession::pace() const {
   if (paced_ == nullptr) return std::nullopt;
-  const PaceReport of_rank = pace_report(*paced_).value();
-  PaceSummary all;
-  all.waits = total(harness(), of_rank.waits);
-  all.late_waits = total(harness(), of_rank.late_waits);
-  double lag_s = of_rank.greatest_lag.value();
+  PaceReport all = pace_report(*paced_).value();
+  all.waits = total(harness(), all.waits);
+  all.late_waits = total(harness(), all.late_waits);
+  double lag_s = all.greatest_lag.value();
   harness().all_reduce(std::span(&lag_s, 1), Reduction::max);
   all.greatest_lag = Seconds(lag_s);
   // True for all where it is true for one.
-  all.cards_divided = total(harness(), of_rank.cards_divided ? 1 : 0) > 0;
+  all.cards_divided = total(harness(), all.cards_divided ? 1 : 0) > 0;
   return all;
 }
 

@@ -24,7 +24,7 @@ class CommSession {
   /// Collective.
   CommResult measure(Bytes size);
   /// Collective. Nothing when links are not paced.
-  std::optional<PaceSummary> pace() const;
+  std::optional<PaceReport> pace() const;
   /// Collective: throws Error{interrupted} when a rank got a signal.
   void stop_if_asked();
 

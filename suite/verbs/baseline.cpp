@@ -94,20 +94,15 @@ class BaselineVerb : public Verb {
   }
 
   ExitCode run(const GlobalOptions& options) override {
-    for (const BaselineAction& action : actions) {
-      if (action_ == action.name) return (this->*action.run)(options);
-    }
-    throw unknown_name("action", action_, {"save", "list", "show", "rm"});
+    using Action = ExitCode (BaselineVerb::*)(const GlobalOptions& options);
+    constexpr Named<Action> actions[] = {{&BaselineVerb::save, "save"},
+                                         {&BaselineVerb::list, "list"},
+                                         {&BaselineVerb::show, "show"},
+                                         {&BaselineVerb::remove, "rm"}};
+    return (this->*parse_name(actions, "action", action_))(options);
   }
 
  private:
-  /// One word after `baseline`.
-  struct BaselineAction {
-    const char* name;
-    ExitCode (BaselineVerb::*run)(const GlobalOptions& options);
-  };
-  static const BaselineAction actions[4];
-
   ExitCode save(const GlobalOptions& options) {
     require_name();
     if (runs_.empty()) {
@@ -180,11 +175,6 @@ class BaselineVerb : public Verb {
   std::vector<std::string> runs_;
   bool force_ = false;
 };
-
-const BaselineVerb::BaselineAction BaselineVerb::actions[4] = {{"save", &BaselineVerb::save},
-                                                               {"list", &BaselineVerb::list},
-                                                               {"show", &BaselineVerb::show},
-                                                               {"rm", &BaselineVerb::remove}};
 
 }  // namespace
 

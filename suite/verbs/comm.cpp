@@ -42,7 +42,7 @@ class CommOutput {
     if (!json_) show(comm_row(report_, csv_ ? CommForm::csv : CommForm::table));
     write_file();
   }
-  void add(const PaceSummary& pace) { report_.pace = pace; }
+  void add(const PaceReport& pace) { report_.pace = pace; }
   /// Keeps what was measured and says what ended the session.
   void fail(const Error& error) {
     report_.failure = error;
@@ -150,11 +150,15 @@ class CommVerb : public Verb {
   /// Warns of what a reader of the numbers should know: links that were not kept to, and a wire
   /// format that was never used.
   static void warn(const CommReport& report) {
-    if (report.pace && report.pace->late_fraction() > 0.01) {
+    const double late = report.pace ? static_cast<double>(report.pace->late_waits) /
+                                          static_cast<double>(report.pace->waits)
+                                    : 0;
+    // Without any wait there is no share, which is not above the limit either.
+    if (late > 0.01) {
       fmt::print(stderr,
                  "heteroperf: warning: {:.0f} % of the waits ended later than modelled, by up to "
                  "{:.3g} ms: the machine is too slow for these links\n",
-                 report.pace->late_fraction() * 100, report.pace->greatest_lag.value() * 1e3);
+                 late * 100, report.pace->greatest_lag.value() * 1e3);
     }
     const bool compressed = report.request.wire != WireFormat::fp32;
     const auto plain =

@@ -76,7 +76,7 @@ void add_input(Document& document, const CountReport& report) {
 void add_operations(Document& document, const CountReport& report) {
   const ConventionCounts& counts = report.counts.conventions;
   const std::vector<Convention> usual{Convention::strict, Convention::aiperf, Convention::mac};
-  Table table{"", "", {{"", "operations", Unit::none}}, {}, Audience::people};
+  Table table{.key = {}, .columns = {{"", "operations", Unit::none}}, .audience = Audience::people};
   for (const std::size_t pass : {0, 1, 2}) {
     std::vector<Member> by_convention;
     for (const Convention convention : usual) {
@@ -98,16 +98,15 @@ void add_operations(Document& document, const CountReport& report) {
 
 /// Gradients of inputs and weights are counted apart, because schedules compute them apart.
 Table layers_table(const CountReport& report) {
-  Table table{"layers",
-              "",
-              {{"name", "layer", Unit::none},
-               {"kind", "kind", Unit::none},
-               {"parameters", "parameters", Unit::none},
-               {"strict.forward", "strict forward", Unit::operations},
-               {"strict.input_gradient", "input gradient", Unit::operations},
-               {"strict.weight_gradient", "weight gradient", Unit::operations},
-               // AIPerf counts only some kinds of layers.
-               {"aiperf", "aiperf by pass", Unit::operations, Audience::programs}}};
+  Table table{.key = "layers",
+              .columns = {{"name", "layer", Unit::none},
+                          {"kind", "kind", Unit::none},
+                          {"parameters", "parameters", Unit::none},
+                          {"strict.forward", "strict forward", Unit::operations},
+                          {"strict.input_gradient", "input gradient", Unit::operations},
+                          {"strict.weight_gradient", "weight gradient", Unit::operations},
+                          // AIPerf counts only some kinds of layers.
+                          {"aiperf", "aiperf by pass", Unit::operations, Audience::programs}}};
   for (const LayerCounts& layer : report.counts.layers) {
     const PassOps& aiperf = layer.conventions[Convention::aiperf];
     table.add({layer.name, layer.kind, layer.parameters, digits(layer.strict.forward),

@@ -130,15 +130,13 @@ std::vector<DoctorCheck> examine() {
 Document doctor_document(const std::vector<DoctorCheck>& checks, const Backends& backends,
                          bool with_hints) {
   Document document{"heteroperf-doctor"};
-  Table table{"checks",
-              "",
-              {{"name", "check", Unit::none},
-               {"status", "status", Unit::none},
-               {"found", "found", Unit::none},
-               {"need", "needs", Unit::none},
-               {"hint", "hint", Unit::none}},
-              {},
-              Audience::programs};
+  Table table{.key = "checks",
+              .columns = {{"name", "check", Unit::none},
+                          {"status", "status", Unit::none},
+                          {"found", "found", Unit::none},
+                          {"need", "needs", Unit::none},
+                          {"hint", "hint", Unit::none}},
+              .audience = Audience::programs};
   constexpr Tone tones[] = {Tone::good, Tone::doubtful, Tone::bad};
   for (const DoctorCheck& check : checks) {
     const char* status = name_of(status_names, check.status);

@@ -52,10 +52,8 @@ const PlanFormat* find_plan_format(const std::string& name) {
     names.emplace_back(format.name);
   }
   // Formats of both kinds are candidates for what was meant.
-  const std::string near = nearest_name(name, names);
   throw UserError(fmt::format("there is no export format '{}'", name),
-                  fmt::format("there are {}", fmt::join(names, ", ")),
-                  near.empty() ? "" : fmt::format("Did you mean '{}'?", near));
+                  fmt::format("there are {}", fmt::join(names, ", ")), suggest_name(name, names));
 }
 
 /// Both tables of formats have a name and a summary.

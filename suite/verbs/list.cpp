@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "metrics/base/error.hpp"
+#include "metrics/base/name_table.hpp"
 #include "results/record/ruleset.hpp"
 #include "runners/cluster/cluster.hpp"
 #include "runners/cluster/machine.hpp"
@@ -105,20 +106,10 @@ Table list_schedules() {
   return items;
 }
 
-/// One word that `list` knows.
-struct Listing {
-  const char* name;
-  Table (*make)();
-};
-constexpr Listing listings[] = {{"workloads", list_workloads}, {"models", list_models},
-                                {"schedules", list_schedules}, {"devices", list_devices},
-                                {"datasets", list_datasets},   {"rules", list_rules}};
-
-std::vector<std::string> listing_names() {
-  std::vector<std::string> names;
-  for (const Listing& listing : listings) names.emplace_back(listing.name);
-  return names;
-}
+/// The words that `list` knows.
+constexpr Named<Table (*)()> listings[] = {{list_workloads, "workloads"}, {list_models, "models"},
+                                           {list_schedules, "schedules"}, {list_devices, "devices"},
+                                           {list_datasets, "datasets"},   {list_rules, "rules"}};
 
 class ListVerb : public Verb {
  public:
@@ -128,26 +119,25 @@ class ListVerb : public Verb {
               {"list models", "list workloads --json"}}) {}
 
   void declare(CLI::App& command) override {
-    command.add_option("what", what_, fmt::format("{}", fmt::join(listing_names(), ", ")));
+    command.add_option("what", what_, fmt::format("{}", fmt::join(names_of(listings), ", ")));
     command.add_flag("--details", details_, "everything that --json tells");
   }
 
   ExitCode run(const GlobalOptions& options) override {
     const Details details = details_ ? Details::shown : Details::left_out;
-    print(listing_document(find().make(), details), options);
+    print(listing_document(make_listing(), details), options);
     return ExitCode::ok;
   }
 
  private:
   /// Throws UserError with the nearest word.
-  const Listing& find() const {
-    for (const Listing& listing : listings) {
-      if (what_ == listing.name) return listing;
+  Table make_listing() const {
+    for (const auto& [make, word] : listings) {
+      if (what_ == word) return make();
     }
-    const std::string nearest = nearest_name(what_, listing_names());
     throw UserError(fmt::format("cannot list '{}'", what_),
-                    fmt::format("one of {}", fmt::join(listing_names(), " ")),
-                    nearest.empty() ? "" : "Did you mean '" + nearest + "'?");
+                    fmt::format("one of {}", fmt::join(names_of(listings), " ")),
+                    suggest_name(what_, names_of(listings)));
   }
 
   std::string what_ = "workloads";

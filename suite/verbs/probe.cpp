@@ -44,21 +44,6 @@ std::string utc_now() {
       fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())));
 }
 
-/// The rates of one rank's device, and its kind.
-struct DeviceReading {
-  std::string kind;  ///< equal for devices of one class
-  DeviceClass device;
-};
-
-/// Without rates, which are measured when all ranks are ready.
-DeviceReading read_device(const RankDescriptor& descriptor, int ranks_on_host, int threads) {
-  DeviceReading reading;
-  reading.device = cpu_device_class(probe_machine(), ranks_on_host, threads);
-  reading.kind = fmt::format("{} {} {} thread{}", descriptor.vendor, descriptor.model, threads,
-                             threads == 1 ? "" : "s");
-  return reading;
-}
-
 /// Loads the engine. Returns null on every rank where one has none, and `why_not` then explains it
 /// on that one.
 std::shared_ptr<Engine> load_everywhere(Communicator& world, std::string& why_not) {
@@ -285,13 +270,16 @@ class ProbeVerb : public Verb {
     // The same threads as a rank of a run would have here.
     const int threads = threads_per_rank_.value_or(
         std::max(1, usable_cores().count() / std::max(1, static_cast<int>(here))));
-    DeviceReading reading = read_device(descriptors[rank], static_cast<int>(here), threads);
+    // Equal for devices of one class.
+    const std::string kind = fmt::format("{} {} {} thread{}", descriptors[rank].vendor,
+                                         descriptors[rank].model, threads, threads == 1 ? "" : "s");
+    DeviceClass device = cpu_device_class(probe_machine(), static_cast<int>(here), threads);
     std::string why_not;
     const std::shared_ptr<Engine> engine = links_only_ ? nullptr : load_everywhere(world, why_not);
-    if (engine) reading.device.rates = measure_rates(world, *engine, threads);
+    if (engine) device.rates = measure_rates(world, *engine, threads);
     steps.finish();
     if (!why_not.empty()) warn(world, fmt::format("no rate was measured ({})", why_not));
-    const auto readings = gather_texts(world, device_reading_text(reading.kind, reading.device));
+    const auto readings = gather_texts(world, device_reading_text(kind, device));
     // All ranks must build the same file, so rank 0's clock and model count.
     const std::string date = share_text(world, utc_now());
     fill_classes(readings, date, cluster);

@@ -74,19 +74,17 @@ void add_checks(Document& document, const ScheduleResult& result) {
 /// Idle time is split by its cause: warm-up, dependency, communication, imbalance.
 Table rank_times(const ScheduleReport& report) {
   constexpr Audience people = Audience::people;
-  Table table{"per_rank",
-              "",
-              {{"", "rank", Unit::none, people},
-               {"compute_s", "busy", Unit::seconds},
-               {"communication_exposed_s", "communication", Unit::seconds},
-               {"idle_s", "idle", Unit::seconds},
-               {"", "warm-up", Unit::seconds, people},
-               {"", "dependency", Unit::seconds, people},
-               {"", "imbalance", Unit::seconds, people},
-               {"peak_activations", "activations", Unit::none},
-               {"peak_memory", "peak memory", Unit::none}},
-              {},
-              Audience::programs};
+  Table table{.key = "per_rank",
+              .columns = {{"", "rank", Unit::none, people},
+                          {"compute_s", "busy", Unit::seconds},
+                          {"communication_exposed_s", "communication", Unit::seconds},
+                          {"idle_s", "idle", Unit::seconds},
+                          {"", "warm-up", Unit::seconds, people},
+                          {"", "dependency", Unit::seconds, people},
+                          {"", "imbalance", Unit::seconds, people},
+                          {"peak_activations", "activations", Unit::none},
+                          {"peak_memory", "peak memory", Unit::none}},
+              .audience = Audience::programs};
   for (std::size_t i = 0; i < report.ranks.size(); ++i) {
     const RankTimes& rank = report.ranks[i];
     table.add({i, in_costs(rank.busy), in_costs(rank.communication), in_costs(rank.idle),
@@ -203,7 +201,7 @@ Document schedules_document(const std::vector<ScheduleResult>& results,
                                        "longest_span",  "bubble_rate_span",
                                        "peak_memory",   "peak_activations",
                                        "weight_copies", "checks.deadlock_free"};
-  Table table{"schedules", "", {}};
+  Table table{.key = "schedules", .columns = {}};
   for (const ScheduleResult& result : results) {
     Document row;
     row.field("name", "schedule", Unit::none, result.schedule.name);
@@ -222,11 +220,9 @@ Document schedules_document(const std::vector<ScheduleResult>& results,
   }
   Document document{"heteroperf-schedules"};
   document.table(std::move(table));
-  Table left_out{"skipped",
-                 "",
-                 {{"name", "schedule", Unit::none}, {"reason", "left out", Unit::none}},
-                 {},
-                 Audience::programs};
+  Table left_out{.key = "skipped",
+                 .columns = {{"name", "schedule", Unit::none}, {"reason", "left out", Unit::none}},
+                 .audience = Audience::programs};
   for (const SkippedSchedule& schedule : skipped) {
     left_out.add({schedule.name, schedule.reason});
     document.field("", schedule.name, Unit::none, "left out: " + schedule.reason);
@@ -237,14 +233,12 @@ Document schedules_document(const std::vector<ScheduleResult>& results,
 
 Table critical_path_table(const char* place, const std::vector<PathStep>& path,
                           const Schedule& schedule) {
-  Table table{"critical_path",
-              "",
-              {{place, place, Unit::none},
-               {"instruction", "instruction", Unit::none},
-               {"start", "start", Unit::seconds},
-               {"end", "end", Unit::seconds}},
-              {},
-              Audience::programs};
+  Table table{.key = "critical_path",
+              .columns = {{place, place, Unit::none},
+                          {"instruction", "instruction", Unit::none},
+                          {"start", "start", Unit::seconds},
+                          {"end", "end", Unit::seconds}},
+              .audience = Audience::programs};
   for (const PathStep& step : path) {
     const auto& program = schedule.programs[step.rank];
     table.add({step.rank, to_text(program[step.index]), step.span.start, step.span.end});

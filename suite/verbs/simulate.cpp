@@ -24,14 +24,13 @@ namespace {
 
 /// Times are seconds of one step, memory is that of the fullest moment.
 Table rank_table(const PlanSimulation& simulation, const std::vector<PlanRankTimes>& times) {
-  Table table{"per_rank",
-              "",
-              {{"rank", "rank", Unit::none},
-               {"position", "position", Unit::none},
-               {"compute_s", "compute", Unit::seconds},
-               {"communication_exposed_s", "exposed", Unit::seconds},
-               {"idle_s", "idle", Unit::seconds},
-               {"peak_bytes", "peak", Unit::bytes}}};
+  Table table{.key = "per_rank",
+              .columns = {{"rank", "rank", Unit::none},
+                          {"position", "position", Unit::none},
+                          {"compute_s", "compute", Unit::seconds},
+                          {"communication_exposed_s", "exposed", Unit::seconds},
+                          {"idle_s", "idle", Unit::seconds},
+                          {"peak_bytes", "peak", Unit::bytes}}};
   for (const char* use : {"weights", "gradients", "optimizer", "activations", "buffers"}) {
     table.columns.push_back(
         {fmt::format("ledger.{}_bytes", use), use, Unit::bytes, Audience::programs});

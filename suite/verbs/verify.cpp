@@ -22,6 +22,8 @@
 namespace heteroperf {
 namespace {
 
+namespace fs = std::filesystem;
+
 class VerifyVerb : public Verb {
  public:
   VerifyVerb()
@@ -79,28 +81,29 @@ class VerifyVerb : public Verb {
     Verification result = verify(path);
     // Checkpoints of a folder of runs are verified run by run.
     if (several) return result;
-    for (VerifyCheck& check : check_checkpoints(path)) result.checks.push_back(std::move(check));
+    add_of_each_run(path, check_checkpoints, result);
     // A run that fails its cheap checks is not worth training again.
-    if (replay_option_->count() > 0 && result.ok()) replay(path, result);
+    if (replay_option_->count() > 0 && result.ok()) {
+      add_of_each_run(
+          path, [&](const fs::path& run) { return replay_run(run, replay_steps_); }, result);
+    }
     return result;
   }
 
-  /// Replays a run; a suite has each of its workloads replayed.
-  void replay(const std::string& path, Verification& result) const {
+  /// Adds the checks of a run; of a suite those of each of its workloads, which lie in folders
+  /// beside suite.json.
+  static void add_of_each_run(const fs::path& path, const auto& checks_of, Verification& result) {
     const RunFiles files = open_run_folder(path);
-    if (!std::filesystem::exists(files.suite())) return replay_one(files.folder, "", result);
-    // Workloads of a suite lie in folders beside suite.json.
-    for (const auto& entry : std::filesystem::directory_iterator(files.folder)) {
-      if (!std::filesystem::exists(RunFiles{entry.path()}.journal())) continue;
-      replay_one(entry.path(), entry.path().filename().string() + "/", result);
-    }
-  }
-
-  void replay_one(const std::filesystem::path& run, const std::string& prefix,
-                  Verification& result) const {
-    for (VerifyCheck& check : replay_run(run, replay_steps_)) {
-      check.name = prefix + check.name;
-      result.checks.push_back(std::move(check));
+    const auto add = [&](const fs::path& run, const std::string& prefix) {
+      for (VerifyCheck& check : checks_of(run)) {
+        check.name = prefix + check.name;
+        result.checks.push_back(std::move(check));
+      }
+    };
+    if (!fs::exists(files.suite())) return add(files.folder, "");
+    for (const auto& entry : fs::directory_iterator(files.folder)) {
+      if (!fs::exists(RunFiles{entry.path()}.journal())) continue;
+      add(entry.path(), entry.path().filename().string() + "/");
     }
   }
 
@@ -119,8 +122,8 @@ class VerifyVerb : public Verb {
   /// True for a folder that is no run itself, whose runs are verified one by one.
   static bool holds_runs_only(const std::string& path) {
     const RunFiles files{path};
-    return std::filesystem::is_directory(path) && !std::filesystem::exists(files.journal()) &&
-           !std::filesystem::exists(files.record()) && !std::filesystem::exists(files.suite());
+    return fs::is_directory(path) && !fs::exists(files.journal()) && !fs::exists(files.record()) &&
+           !fs::exists(files.suite());
   }
 
   /// Quiet output shows failures and open checks alone.

@@ -215,15 +215,13 @@ Datum apart(double difference) { return Datum(difference).as(fmt::format("{:.3g}
 
 Table steps_table(const Alignment& alignment) {
   const auto loss = [](double value) { return Datum(value).as(fmt::format("{:.9g}", value)); };
-  Table table{"steps",
-              "",
-              {{"n", "step", Unit::none},
-               {"loss_a", "loss A", Unit::none},
-               {"loss_b", "loss B", Unit::none},
-               {"relative", "relative", Unit::ratio},
-               {"gradient_norm_relative", "gradient norm", Unit::ratio}},
-              {},
-              Audience::programs};
+  Table table{.key = "steps",
+              .columns = {{"n", "step", Unit::none},
+                          {"loss_a", "loss A", Unit::none},
+                          {"loss_b", "loss B", Unit::none},
+                          {"relative", "relative", Unit::ratio},
+                          {"gradient_norm_relative", "gradient norm", Unit::ratio}},
+              .audience = Audience::programs};
   for (const AlignedStep& step : alignment.steps) {
     table.add({step.n, loss(step.loss_a), loss(step.loss_b), apart(step.relative),
                apart(step.gradient_norm_relative)});
@@ -232,11 +230,10 @@ Table steps_table(const Alignment& alignment) {
 }
 
 Table parameters_table(const Alignment& alignment) {
-  Table table{"parameters",
-              "",
-              {{"name", "tensor", Unit::none}, {"max_relative", "max|a-b|/max|b|", Unit::ratio}},
-              {},
-              Audience::programs};
+  Table table{
+      .key = "parameters",
+      .columns = {{"name", "tensor", Unit::none}, {"max_relative", "max|a-b|/max|b|", Unit::ratio}},
+      .audience = Audience::programs};
   for (const AlignedParameter& tensor : alignment.parameters) {
     table.add({tensor.name, apart(tensor.max_relative)});
   }

@@ -1,7 +1,7 @@
 // Holds every checkpoint of a run against the journal. The journal names each with its step and
 // bytes; the folder itself has checksums of its files and the hash of the model graph. A checkpoint
 // that passes belongs to this training and can be resumed from. Those that were pruned are no
-// failure: only folders that are still there are checked. A suite is checked workload by workload.
+// failure: only folders that are still there are checked.
 #include "suite/verification/run_checks.hpp"
 
 #include <fmt/format.h>
@@ -60,32 +60,22 @@ std::string problem_with(const CheckpointPlace& place, const Journal& journal) {
   return {};
 }
 
-void check_run(const fs::path& folder, const std::string& prefix,
-               std::vector<VerifyCheck>& checks) {
-  const auto places = list_checkpoints(folder);
-  if (places.empty()) return;
-  Journal journal;
-  try {
-    journal = read_journal(RunFiles{folder}.journal().string());
-  } catch (const Error&) {
-    return;  // the check of the journal tells
-  }
-  for (const CheckpointPlace& place : places) {
-    checks.push_back(problem_check(prefix + place.folder.filename().string(), wanted,
-                                   problem_with(place, journal)));
-  }
-}
-
 }  // namespace
 
-std::vector<VerifyCheck> check_checkpoints(const fs::path& path) {
+std::vector<VerifyCheck> check_checkpoints(const fs::path& run) {
   std::vector<VerifyCheck> checks;
-  const RunFiles files = open_run_folder(path);
-  check_run(files.folder, "", checks);
-  if (!fs::exists(files.suite())) return checks;
-  for (const fs::directory_entry& entry : fs::directory_iterator(files.folder)) {
-    if (!entry.is_directory()) continue;
-    check_run(entry.path(), entry.path().filename().string() + "/", checks);
+  const auto places = list_checkpoints(run);
+  if (places.empty()) return checks;
+  Journal journal;
+  try {
+    journal = read_journal(RunFiles{run}.journal().string());
+  } catch (const Error&) {
+    return checks;  // the check of the journal tells
+  }
+  for (const CheckpointPlace& place : places) {
+    const std::string problem = problem_with(place, journal);
+    checks.push_back({place.folder.filename().string(), problem.empty(), wanted,
+                      problem.empty() ? wanted : problem, CheckText::words});
   }
   return checks;
 }

@@ -21,9 +21,8 @@ namespace heteroperf {
 /// did; Error{interrupted} on a stop signal.
 std::vector<VerifyCheck> replay_run(const std::filesystem::path& run, std::uint64_t steps);
 
-/// One check per checkpoint that a run, or a run of a suite, still has: whole, as its checksums
-/// say, of the journal's model, as large as its line says, and among the journal's checkpoints.
-/// Reads all of their data.
-std::vector<VerifyCheck> check_checkpoints(const std::filesystem::path& path);
+/// One check per checkpoint that a run still has: whole, as its checksums say, of the journal's
+/// model, as large as its line says, and among the journal's checkpoints. Reads all of their data.
+std::vector<VerifyCheck> check_checkpoints(const std::filesystem::path& run);
 
 }  // namespace heteroperf
