@@ -77,6 +77,7 @@ constexpr const char* searching = "automl-image";
                   "Give the run folder of an automl-image run");
 }
 
+/// Any failure to read becomes a refusal that names the key and the folder.
 template <class Read>
 auto read_or_refuse(const std::string& folder, Read&& read) {
   try {
@@ -94,12 +95,6 @@ RunFiles find_run(const std::string& folder) {
            fmt::format("it is a suite; its search is in {}", (files.folder / searching).string()));
   }
   return files;
-}
-
-/// Any failure to read becomes a refusal that names the key and the folder.
-Journal read_run(const std::string& folder) {
-  const RunFiles files = find_run(folder);
-  return read_or_refuse(folder, [&] { return read_journal(files.journal().string()); });
 }
 
 RunConfig config_of(const Journal& journal, const std::string& folder) {
@@ -130,7 +125,9 @@ std::vector<HistoryEntry> read_search_history(const std::string& folder) {
   std::vector<std::vector<HistoryEntry>> newest_first;
   std::vector<std::filesystem::path> visited;
   for (std::string next = folder; !next.empty();) {
-    const Journal journal = read_run(next);
+    const RunFiles files = find_run(next);
+    const Journal journal =
+        read_or_refuse(next, [&] { return read_journal(files.journal().string()); });
     visited.push_back(std::filesystem::weakly_canonical(journal.path));
     if (std::count(visited.begin(), visited.end(), visited.back()) > 1) {
       refuse(folder, fmt::format("{} starts from itself", next));

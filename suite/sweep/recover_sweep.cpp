@@ -33,21 +33,17 @@ void keep_file(const fs::path& file, const fs::path& kept) {
   if (error) throw SystemError("cannot move " + file.string(), error.message());
 }
 
-/// True where the record is there and can be read; its numbers are not held to the journal.
-bool has_record(const fs::path& folder) {
-  try {
-    read_run_digest(RunFiles{folder}.record());
-    return true;
-  } catch (const UserError&) {
-    return false;
-  }
-}
-
-/// True where a run, or a workload of a suite, has a journal and no record that can be read.
+/// True where a run, or a workload of a suite, has a journal and no record that can be read; the
+/// record's numbers are not held to the journal.
 bool lacks_record(const fs::path& home) {
-  const std::vector<fs::path> journals = journals_in(home);
-  return std::any_of(journals.begin(), journals.end(),
-                     [](const fs::path& journal) { return !has_record(journal.parent_path()); });
+  for (const fs::path& journal : journals_in(home)) {
+    try {
+      read_run_digest(RunFiles{journal.parent_path()}.record());
+    } catch (const UserError&) {
+      return true;
+    }
+  }
+  return false;
 }
 
 /// Says "002" or "002 to 005".
@@ -140,21 +136,15 @@ class IndexOfRuns {
     SweepRun run;
     run.folder = swept.folder;
     run.number = place.number;
-    run.point = index_of(place.point);
+    std::vector<SweepPoint>& points = index_.points;
+    const auto known = std::find(points.begin(), points.end(), place.point);
+    run.point = static_cast<std::size_t>(known - points.begin());
+    if (known == points.end()) points.push_back(place.point);
     run.repeat = place.repeat;
     run.seed = place.seed;
     tell_outcome(folder_ / run.folder, run);
     index_.repeats = std::max(index_.repeats, run.repeat + 1);
     index_.runs.push_back(std::move(run));
-  }
-
-  /// Adds a point where the index does not have it yet.
-  std::size_t index_of(const SweepPoint& point) {
-    std::vector<SweepPoint>& points = index_.points;
-    const auto known = std::find(points.begin(), points.end(), point);
-    const auto position = static_cast<std::size_t>(known - points.begin());
-    if (known == points.end()) points.push_back(point);
-    return position;
   }
 
   /// Only the lost index told why they were set aside; their own state still does.

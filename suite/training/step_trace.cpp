@@ -40,21 +40,18 @@ void read_lines(const std::string& text, Take&& take) {
   while (lines >> line.lane >> line.number >> line.start_ns >> line.end_ns) take(line);
 }
 
-std::string track_name(const ChosenPlan& chosen, int rank) {
-  const RankRole& role = chosen.roles[rank];
-  const std::string share = held_share(chosen.plan, role);
-  return fmt::format("rank {}, {}{}{}", rank, chosen.device_class(rank), share.empty() ? "" : ", ",
-                     share);
-}
-
 std::string trace_of(const ChosenPlan& chosen, const std::vector<std::string>& texts,
                      const std::string& run_id) {
   std::int64_t zero_ns = std::numeric_limits<std::int64_t>::max();
   for (const std::string& text : texts) zero_ns = std::min(zero_ns, earliest_start_ns(text));
   std::vector<TracedRank> ranks;
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {
-    ranks.push_back({track_name(chosen, static_cast<int>(rank)),
-                     chosen.roles[rank].position.value(), steps_from_text(texts[rank], zero_ns)});
+    const RankRole& role = chosen.roles[rank];
+    const std::string share = held_share(chosen.plan, role);
+    ranks.push_back(
+        {fmt::format("rank {}, {}{}{}", rank, chosen.device_class(static_cast<int>(rank)),
+                     share.empty() ? "" : ", ", share),
+         role.position.value(), steps_from_text(texts[rank], zero_ns)});
   }
   const auto lanes = value_names(TimeLane::compute);
   return lanes_trace_text(chosen.schedule, ranks, lanes, trace_origin(TraceKind::measured, run_id));

@@ -46,10 +46,6 @@ void PacedTimeline::start_step() {
   reduced_.clear();
 }
 
-void PacedTimeline::input_arrives(double modelled_s) {
-  inputs_s_ = std::max(inputs_s_, modelled_s);
-}
-
 double PacedTimeline::duration_s(const RankRole::Part& role, Op op) const {
   const StageTimes::Compute& times = pacing_.times.compute[role.stage][role.replica];
   switch (op) {

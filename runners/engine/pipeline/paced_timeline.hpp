@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -26,7 +27,7 @@ class PacedTimeline {
   /// Collective: a step starts, on every rank at the same real moment.
   void start_step();
   /// An input of the next computation is there from this moment on.
-  void input_arrives(double modelled_s);
+  void input_arrives(double modelled_s) { inputs_s_ = std::max(inputs_s_, modelled_s); }
   /// The real work of a computation has just been done. Sleeps to its modelled end.
   void finish(const RankRole::Part& role, Op op);
   /// The gradients of a stage are final here.

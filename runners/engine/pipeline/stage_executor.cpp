@@ -30,12 +30,6 @@ double to_double(const at::Tensor& scalar) {
   }
 }
 
-bool is_attention(const ModelGraph& graph, const OperatorGroup& group) {
-  return std::any_of(group.nodes.begin(), group.nodes.end(), [&](NodeId node) {
-    return std::holds_alternative<Attention>(graph.node(node).attributes);
-  });
-}
-
 }  // namespace
 
 /// One micro-batch under way.
@@ -272,8 +266,11 @@ void StageExecutor::let_go(Flight& flight, std::size_t g) {
 }
 
 bool StageExecutor::keeps_inputs(std::size_t g) const {
-  return model_.recomputation == Recomputation::selective &&
-         is_attention(model_.graph, model_.groups[g]);
+  if (model_.recomputation != Recomputation::selective) return false;
+  const std::vector<NodeId>& nodes = model_.groups[g].nodes;
+  return std::any_of(nodes.begin(), nodes.end(), [&](NodeId node) {
+    return std::holds_alternative<Attention>(model_.graph.node(node).attributes);
+  });
 }
 
 // With sequence parallelism a norm sees only this rank's rows: the gradient of its weights is a

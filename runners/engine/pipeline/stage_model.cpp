@@ -101,14 +101,6 @@ at::Tensor TensorForms::keep(NodeId node, at::Tensor made, std::int64_t batch) {
   return keeps_rows(node) ? own_rows(made) : gather(node, made, batch);
 }
 
-at::Tensor TensorForms::keep_received(NodeId node, at::Tensor whole) const {
-  return keeps_rows(node) ? own_rows(whole) : whole;
-}
-
-at::Tensor TensorForms::whole(NodeId node, at::Tensor kept, std::int64_t batch) {
-  return keeps_rows(node) ? gather(node, kept, batch) : kept;
-}
-
 at::Tensor TensorForms::gradient_for_operation(NodeId node, at::Tensor gradient,
                                                std::int64_t batch) {
   if (model_.tensor_group == nullptr || !gradient.defined()) return gradient;

@@ -51,9 +51,13 @@ class TensorForms {
   /// The kept form of the output of `node`, from the tensor that its operation made. Collective.
   at::Tensor keep(NodeId node, at::Tensor made, std::int64_t batch);
   /// The kept form of a tensor that another stage sent, whole.
-  at::Tensor keep_received(NodeId node, at::Tensor whole) const;
+  at::Tensor keep_received(NodeId node, at::Tensor whole) const {
+    return keeps_rows(node) ? own_rows(whole) : whole;
+  }
   /// The whole tensor, for other stages. Collective.
-  at::Tensor whole(NodeId node, at::Tensor kept, std::int64_t batch);
+  at::Tensor whole(NodeId node, at::Tensor kept, std::int64_t batch) {
+    return keeps_rows(node) ? gather(node, kept, batch) : kept;
+  }
 
   /// The gradient that the operation behind `node` needs, from the sum of the gradients that the
   /// users of the kept form gave. Collective.
