@@ -150,7 +150,7 @@ void CommSession::build_hybrid() {
     model_ = measure_cost_model(*base, *inside, clusters_, request_.sizes.back());
     config.model = model_;
   }
-  auto hybrid = make_hybrid_communicator(std::move(base), std::move(inside), std::move(config));
+  auto hybrid = make_hybrid_communicator(std::move(base), std::move(config), std::move(inside));
   hybrid_ = hybrid.get();
   group_ = std::move(hybrid);
 }

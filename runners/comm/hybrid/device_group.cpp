@@ -129,7 +129,7 @@ class DeviceGroup final : public HybridGroup {
     auto group = world_->split(colour, key);
     auto part = inside_->split(colour, group->rank().value());
     HybridConfig config = config_of(*group);
-    return make_hybrid_communicator(std::move(group), std::move(part), std::move(config));
+    return make_hybrid_communicator(std::move(group), std::move(config), std::move(part));
   }
 
   Choice choice(Bytes size, DataType type, Reduction reduction) const override {

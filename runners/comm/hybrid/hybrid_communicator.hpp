@@ -50,15 +50,12 @@ class HybridCommunicator : public Communicator {
   virtual BridgeTraffic traffic() const = 0;
 };
 
-/// `inside` has the ranks of this rank's cluster in ascending order; it is used where its buffers
-/// are on a device. Throws UserError with everything wrong: clusters that do not partition the
-/// ranks of `world`, bridges that are not of their cluster or have no share, a window out of range,
-/// a world in device memory, staging that is impossible. Collective.
-std::unique_ptr<HybridCommunicator> make_hybrid_communicator(std::unique_ptr<Communicator> world,
-                                                             std::unique_ptr<Communicator> inside,
-                                                             HybridConfig config);
-/// The same over host memory.
-std::unique_ptr<HybridCommunicator> make_hybrid_communicator(std::unique_ptr<Communicator> world,
-                                                             HybridConfig config);
+/// `inside` may be null; else it has the ranks of this rank's cluster in ascending order, and is
+/// used where its buffers are on a device. Throws UserError with everything wrong: clusters that do
+/// not partition the ranks of `world`, bridges that are not of their cluster or have no share, a
+/// window out of range, a world in device memory, staging that is impossible. Collective.
+std::unique_ptr<HybridCommunicator> make_hybrid_communicator(
+    std::unique_ptr<Communicator> world, HybridConfig config,
+    std::unique_ptr<Communicator> inside = nullptr);
 
 }  // namespace heteroperf

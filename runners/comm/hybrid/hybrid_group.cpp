@@ -212,18 +212,13 @@ void check(const HybridConfig& config, Communicator& world, Communicator* inside
 }  // namespace
 
 std::unique_ptr<HybridCommunicator> make_hybrid_communicator(std::unique_ptr<Communicator> world,
-                                                             std::unique_ptr<Communicator> inside,
-                                                             HybridConfig config) {
+                                                             HybridConfig config,
+                                                             std::unique_ptr<Communicator> inside) {
   check(config, *world, inside.get());
   if (inside == nullptr || inside->memory().on_host()) {
     return make_host_memory_group(std::move(world), std::move(config));
   }
   return make_device_memory_group(std::move(world), std::move(inside), std::move(config));
-}
-
-std::unique_ptr<HybridCommunicator> make_hybrid_communicator(std::unique_ptr<Communicator> world,
-                                                             HybridConfig config) {
-  return make_hybrid_communicator(std::move(world), nullptr, std::move(config));
 }
 
 }  // namespace heteroperf

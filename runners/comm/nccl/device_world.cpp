@@ -207,7 +207,7 @@ std::unique_ptr<Communicator> make_device_group(World& world, DeviceWorld& devic
   }
   config.clusters = devices.clusters;
   auto hosts = world.communicator->split(0, 0);
-  return make_hybrid_communicator(std::move(hosts), std::move(devices.inside), std::move(config));
+  return make_hybrid_communicator(std::move(hosts), std::move(config), std::move(devices.inside));
 }
 
 }  // namespace heteroperf

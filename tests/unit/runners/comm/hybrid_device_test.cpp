@@ -33,7 +33,7 @@ DeviceRank make_rank(World& world, const HybridConfig& config, const Script& scr
   rank.library = std::make_shared<PlayedNccl>(*rank.part, script);
   auto inside =
       make_nccl_communicator(rank.library, {}, rank.part->rank(), own.ranks, watch_of(world));
-  rank.group = make_hybrid_communicator(std::move(world.communicator), std::move(inside), config);
+  rank.group = make_hybrid_communicator(std::move(world.communicator), config, std::move(inside));
   return rank;
 }
 
