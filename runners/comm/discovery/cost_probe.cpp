@@ -7,12 +7,11 @@
 // the measured time to the formula's, the *correction*. Each group of tasks has a time budget;
 // sizes grow as long as it lasts.
 //
-// Tasks are timed over sizes on a machine that is never quite still.
-// The warm-up at each size tells how long a task takes; from that follows how often it is called
-// per timing, and whether the next size still fits into the budget. Then all sizes are timed in
-// turns. A disturbance makes times longer and never shorter. So the lower quartile of few rounds is
-// taken, the time of a small message is cut to that of a larger one, and the last slope of a curve
-// is never flatter than the slope from any smaller size.
+// The machine is never quite still. The warm-up at each size tells how long a task takes; from that
+// follows how often it is called per timing, and whether the next size still fits into the budget.
+// Then all sizes are timed in turns. A disturbance makes times longer and never shorter. So the
+// lower quartile of few rounds is taken, the time of a small message is cut to that of a larger
+// one, and the last slope of a curve is never flatter than the slope from any smaller size.
 #include "runners/comm/discovery/cost_probe.hpp"
 
 #include <algorithm>
