@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <variant>
 
 #include "metrics/base/error.hpp"

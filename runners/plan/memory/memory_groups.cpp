@@ -7,7 +7,6 @@
 // by the node that made them, so one that two operations save is counted once.
 #include "runners/plan/memory/memory_groups.hpp"
 
-#include <utility>
 #include <variant>
 
 #include "metrics/base/id.hpp"

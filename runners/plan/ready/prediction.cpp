@@ -9,8 +9,6 @@
 
 #include <algorithm>
 
-#include "metrics/base/quantity.hpp"
-
 namespace heteroperf {
 namespace {
 

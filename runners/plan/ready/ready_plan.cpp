@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <optional>
 #include <set>
-#include <variant>
 
 #include "metrics/base/id.hpp"
 #include "metrics/base/quantity.hpp"

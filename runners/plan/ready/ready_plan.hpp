@@ -12,8 +12,6 @@
 #include "runners/schedule/ir/schedule.hpp"
 #include "runners/schedule/simulate/report.hpp"
 #include "runners/schedule/simulate/simulator.hpp"
-#include "workloads/graph/model_graph.hpp"
-#include "workloads/recipe.hpp"
 
 namespace heteroperf {
 /// The step that the simulator sees of a plan.

@@ -62,8 +62,7 @@ ReplicaClock::Arrival ReplicaClock::latest_input(const Instruction& i) const {
 }
 
 double ReplicaClock::compute_s(const Instruction& i, const RankRole& role) const {
-  const auto part = std::ranges::find_if(
-      role.parts, [&](const RankRole::Part& one) { return one.segment == i.segment; });
+  const auto part = std::ranges::find(role.parts, i.segment, &RankRole::Part::segment);
   HETEROPERF_EXPECT(part != role.parts.end());
   const StageTimes::Compute& cost = times_.compute[part->stage][part->replica];
   switch (i.op) {

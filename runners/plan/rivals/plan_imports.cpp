@@ -121,8 +121,7 @@ std::vector<PlanImport> parse_imports(const std::vector<std::string>& texts) {
     const std::size_t colon = text.find(':');
     const std::string name = text.substr(0, colon);
     const std::string path = colon == std::string::npos ? "" : text.substr(colon + 1);
-    const auto* kind = std::ranges::find_if(
-        import_kinds, [&](const ImportKind& known) { return name == known.name; });
+    const auto* kind = std::ranges::find(import_kinds, name, &ImportKind::name);
     const bool known = kind != std::end(import_kinds);
     if (!known || path.empty()) {
       const std::string near = nearest_name(name, names);

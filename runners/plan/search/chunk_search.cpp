@@ -17,8 +17,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "metrics/base/quantity.hpp"
-
 namespace heteroperf {
 namespace {
 
@@ -71,22 +69,20 @@ void ChunkSearch::offer(const PipelineDraft& draft, const DraftScore& score) {
 
 void ChunkSearch::forget_the_worst() {
   if (seeds_.size() <= most_seeds) return;
-  seeds_.erase(std::ranges::max_element(
-      seeds_, [](const auto& a, const auto& b) { return a.second.hope_s < b.second.hope_s; }));
+  seeds_.erase(
+      std::ranges::max_element(seeds_, {}, [](const auto& one) { return one.second.hope_s; }));
 }
 
 std::vector<ScoredDraft> ChunkSearch::run(double best_s, std::size_t keep,
                                           const std::function<bool()>& stop) {
   std::vector<ScoredDraft> found = cut_seeds(best_s, stop);
-  const auto faster = [](const ScoredDraft& a, const ScoredDraft& b) {
-    return a.score.step_time_s < b.score.step_time_s;
-  };
-  std::ranges::stable_sort(found, faster);
+  const auto step_s = [](const ScoredDraft& one) { return one.score.step_time_s; };
+  std::ranges::stable_sort(found, {}, step_s);
   // Only the most promising are worth a local search.
   if (found.size() > keep) found.resize(keep);
   for (ScoredDraft& one : found) one = improve(std::move(one), stop);
   std::erase_if(found, [](const ScoredDraft& one) { return !one.score.fits(); });
-  std::ranges::stable_sort(found, faster);
+  std::ranges::stable_sort(found, {}, step_s);
   return found;
 }
 
@@ -96,8 +92,7 @@ std::vector<ScoredDraft> ChunkSearch::cut_seeds(double best_s, const std::functi
   for (const auto& [structure, seed] : seeds_) {
     if (seed.hope_s < best_s) seeds.push_back(&seed);
   }
-  std::ranges::stable_sort(seeds,
-                           [](const Seed* a, const Seed* b) { return a->hope_s < b->hope_s; });
+  std::ranges::stable_sort(seeds, {}, &Seed::hope_s);
   std::vector<ScoredDraft> found;
   for (const Seed* seed : seeds) {
     for (const DraftSchedule& schedule : schedules_) {
@@ -180,23 +175,6 @@ bool ChunkSearch::cut(PipelineDraft& draft, double period_s) const {
     first = end;
   }
   return true;
-}
-
-/// The step's time, and a little of the work of all positions: easing one of several that are the
-/// slowest is a step on the way. Memory that lacks counts, too.
-double ChunkSearch::worth(const ScoredDraft& one) const {
-  IdVector<PositionId, double> busy(one.draft.positions(), 0);
-  double lacking = 0;
-  for (std::size_t s = 0; s < one.score.stages.size(); ++s) {
-    const StageScore& stage = one.score.stages[s];
-    busy[one.draft.position_of(StageId(s))] +=
-        one.draft.micro_batches * stage.clock.work_s() + stage.reduction_s;
-    if (stage.excess_bytes > 0) lacking += stage.excess_bytes / stage.limit_bytes;
-  }
-  const double squares = std::inner_product(busy.begin(), busy.end(), busy.begin(), 0.0);
-  constexpr double weight = 1e-2;
-  return (one.score.step_time_s + weight * std::sqrt(squares / static_cast<double>(busy.size()))) *
-         (1 + lacking);
 }
 
 void ChunkSearch::cuts(const PipelineDraft& draft, const Visit& visit) const {

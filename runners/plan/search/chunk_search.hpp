@@ -40,7 +40,6 @@ class ChunkSearch {
                                         int chunks) const;
   bool cut(PipelineDraft& draft, double period_s) const;
   ScoredDraft scored_draft(PipelineDraft&& draft);
-  double worth(const ScoredDraft& one) const;
   /// Takes the best neighbour of one kind of move after the other until no kind helps.
   ScoredDraft improve(ScoredDraft start, const std::function<bool()>& stop);
   void cuts(const PipelineDraft& draft, const Visit& visit) const;

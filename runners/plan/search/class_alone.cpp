@@ -34,14 +34,12 @@ std::vector<EvenPlanRequest> candidates(int ranks, std::uint64_t samples,
         if (samples % parts != 0) continue;
         for (const std::string& name : schedules) {
           if (pipeline == 1 && name != schedules.front()) continue;  // all alike
-          EvenPlanRequest request;
-          request.pipeline = pipeline;
-          request.tensor = tensor;
-          request.data = data;
-          request.micro_batch = static_cast<std::int64_t>(samples / parts);
-          request.micro_batches = static_cast<int>(m);
-          request.schedule = name;
-          list.push_back(request);
+          list.push_back({.pipeline = pipeline,
+                          .tensor = tensor,
+                          .data = data,
+                          .micro_batch = static_cast<std::int64_t>(samples / parts),
+                          .micro_batches = static_cast<int>(m),
+                          .schedule = name});
         }
       }
     }

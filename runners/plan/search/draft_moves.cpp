@@ -18,8 +18,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "metrics/base/quantity.hpp"
-
 namespace heteroperf {
 namespace {
 
@@ -29,19 +27,6 @@ constexpr double least_gain = 1e-9;
 /// slower, but for this factor.
 constexpr std::size_t many_stages = 12;
 constexpr double kept_estimate_room = 1.002;
-
-/// The step's time, and a little of how much work all stages have: where several are the slowest,
-/// easing one of them is a step on the way.
-double worth(const ScoredDraft& one) {
-  double squares = 0;
-  for (const StageScore& stage : one.score.stages) {
-    const double busy = one.draft.micro_batches * stage.clock.work_s() + stage.reduction_s;
-    squares += busy * busy;
-  }
-  constexpr double weight = 1e-2;
-  return one.score.step_time_s +
-         weight * std::sqrt(squares / static_cast<double>(one.score.stages.size()));
-}
 
 class DraftMoves {
  public:
@@ -295,6 +280,21 @@ class DraftMoves {
 };
 
 }  // namespace
+
+double worth(const ScoredDraft& one) {
+  IdVector<PositionId, double> busy(one.draft.positions(), 0);
+  double lacking = 0;
+  for (std::size_t s = 0; s < one.score.stages.size(); ++s) {
+    const StageScore& stage = one.score.stages[s];
+    busy[one.draft.position_of(StageId(s))] +=
+        one.draft.micro_batches * stage.clock.work_s() + stage.reduction_s;
+    if (stage.excess_bytes > 0) lacking += stage.excess_bytes / stage.limit_bytes;
+  }
+  const double squares = std::inner_product(busy.begin(), busy.end(), busy.begin(), 0.0);
+  constexpr double weight = 1e-2;
+  return (one.score.step_time_s + weight * std::sqrt(squares / static_cast<double>(busy.size()))) *
+         (1 + lacking);
+}
 
 std::vector<std::string> MoveRules::plain_schedules() const {
   std::vector<std::string> plain;

@@ -30,6 +30,10 @@ struct ScoredDraft {
   DraftScore score;
 };
 
+/// The step's time, and a little of the work of all positions: easing one of several that are the
+/// slowest is a step on the way. Memory that lacks counts, too.
+double worth(const ScoredDraft& one);
+
 /// Improves a draft that fits, by the exact clock, until no single move helps or `stop` says so:
 /// cuts by one or more layers, a replica from one stage to another or to none, a degree, one
 /// stage's recomputation, schedule and warm-ups, ZeRO, a wire's format; shares are balanced after

@@ -187,11 +187,10 @@ class OneChunk : public Exhaustion {
     }
     ask_stop();
     for (int first = 0; first < end && !stopped_; ++first) {
-      DraftStage stage;
-      stage.first = first;
-      stage.end = end;
       // The stage runs as many forwards ahead as stages follow.
-      stage.warm_up = std::min<int>(draft_.micro_batches, static_cast<int>(draft_.stages.size()));
+      const auto follow = static_cast<int>(draft_.stages.size());
+      DraftStage stage{
+          .first = first, .end = end, .warm_up = std::min(draft_.micro_batches, follow)};
       choices_.for_each(samples_, [&](const std::vector<ReplicaGroup>& groups) {
         if (stopped_) return;
         stage.groups = groups;

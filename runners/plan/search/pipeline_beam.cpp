@@ -46,10 +46,7 @@ bool PipelineBeam::has_memory(const ReplicaGroup& group, LayerSums::Range range,
                               Recomputation recomputation, const Task& task) const {
   const double limit = problem_.pools[group.pool].memory_bytes;
   if (limit <= 0) return true;
-  LayerSums::Holding holding;
-  holding.recomputation = recomputation;
-  holding.in_flight = std::min(task.in_flight, task.rules.micro_batches);
-  holding.split_backward = task.rules.split_backward;
+  LayerSums::Holding holding = task.rules.holding(recomputation, task.in_flight);
   if (task.rules.zero_stage == 1) holding.state_replicas = group.replicas;
   return sums_.memory(group.degree, group.samples, range, holding) <= limit;
 }
@@ -155,15 +152,14 @@ void PipelineBeam::add(int parent, const ReplicaGroup& group, const Task& task) 
   const Node& before = nodes_[parent];
   const Reach there = reach(group, before.first, task);
   if (there.first == before.first) return;
-  Node node;
-  node.parent = parent;
-  node.first = there.first;
-  node.at = before.at;
-  node.left = before.left - group.replicas * problem_.degrees[group.degree];
-  node.stage.first = there.first;
-  node.stage.end = before.first;
-  node.stage.recomputation = there.recomputation;
-  node.stage.warm_up = task.in_flight - 1;
+  Node node{.parent = parent,
+            .first = there.first,
+            .at = before.at,
+            .left = before.left - group.replicas * problem_.degrees[group.degree]};
+  node.stage = {.first = there.first,
+                .end = before.first,
+                .recomputation = there.recomputation,
+                .warm_up = task.in_flight - 1};
   if (group.replicas > 0) node.stage.groups.push_back(group);
   // The pool may not have taken the whole micro-batch.
   if (!add_others(node, task.rules.samples - group.replicas * group.samples, task)) return;
@@ -182,12 +178,7 @@ void PipelineBeam::finish_with_all(int parent, const Task& task) {
   const auto stage =
       filler_.fill_range(devices, {0, before.first}, task.in_flight, task.period_s, task.rules);
   if (!stage) return;
-  Node node;
-  node.parent = parent;
-  node.first = 0;
-  node.at = static_cast<int>(task.order.size());
-  node.stage = *stage;
-  push(std::move(node), task);
+  push({.parent = parent, .at = static_cast<int>(task.order.size()), .stage = *stage}, task);
 }
 
 /// Few samples to a replica, or what makes the pool's devices come out even.

@@ -38,7 +38,7 @@ class PipelineBeam {
     int at = 0;        ///< pools of the order before it are used up
     int left = 0;      ///< devices of the pool at hand
     double worth = 0;  ///< rate of the free devices over the open work
-    DraftStage stage;
+    DraftStage stage = {};
   };
   /// Values that one fill shares.
   struct Task {

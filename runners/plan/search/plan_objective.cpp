@@ -147,8 +147,7 @@ class ObjectiveSearch {
       const double value = objective_ == PlanObjective::cost ? *expense.cost : *expense.joules;
       valued.emplace_back(value, std::move(ready));
     }
-    std::ranges::stable_sort(valued,
-                             [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::ranges::stable_sort(valued, {}, &std::pair<double, ReadyPlan>::first);
     least = valued.front().first;
     if (least >= best_value_) return;
     best_value_ = least;

@@ -36,9 +36,8 @@ class PlanSearch {
       for (DevicePool& pool : drafted.pools) pool.memory_bytes *= memory_step;
     }
     if (result_.plans.empty()) throw UserError(refused);
-    std::ranges::stable_sort(result_.plans, [](const ReadyPlan& a, const ReadyPlan& b) {
-      return a.prediction->step_time_s < b.prediction->step_time_s;
-    });
+    std::ranges::stable_sort(result_.plans, {},
+                             [](const ReadyPlan& plan) { return plan.prediction->step_time_s; });
     result_.seconds = stopwatch_.elapsed_s();
     return std::move(result_);
   }

@@ -55,9 +55,7 @@ StageFiller::Capacity StageFiller::capacity(ReplicaGroup group, LayerSums::Range
                        : std::partition_point(sizes.begin(), in_time, [&](std::int64_t samples) {
                            return sums.memory(group.degree, samples, range, holding) <= limit;
                          });
-  Capacity result;
-  result.degree = group.degree;
-  result.replicas = group.replicas;
+  Capacity result{.degree = group.degree, .replicas = group.replicas};
   if (in_time != sizes.begin()) result.in_time = *(in_time - 1);
   if (end != sizes.begin()) result.samples = *(end - 1);
   return result;
@@ -96,11 +94,8 @@ bool StageFiller::takes(const DeviceCounts& devices, LayerSums::Range range, int
                         double period_s, const FillRules& rules, DraftStage* stage) const {
   std::vector<Capacity> chosen(devices.size());
   for (const Recomputation r : recomputations) {
-    LayerSums::Holding holding;
-    holding.recomputation = r;
-    holding.in_flight = in_flight;
-    holding.split_backward = rules.split_backward;
-    const Room there_is = room(devices, range, holding, period_s, rules, chosen);
+    const Room there_is =
+        room(devices, range, rules.holding(r, in_flight), period_s, rules, chosen);
     if (there_is == Room::too_slow) return false;
     if (there_is == Room::too_little_memory) continue;
     if (stage == nullptr) return true;
@@ -120,9 +115,8 @@ bool StageFiller::takes(const DeviceCounts& devices, LayerSums::Range range, int
 std::optional<DraftStage> StageFiller::fill(const DeviceCounts& devices, int end, int in_flight,
                                             double period_s, const FillRules& rules,
                                             int likely) const {
-  const int kept = std::min(in_flight, rules.micro_batches);
   const auto goes = [&](int first) {
-    return takes(devices, {first, end}, kept, period_s, rules, nullptr);
+    return takes(devices, {first, end}, in_flight, period_s, rules, nullptr);
   };
   // More layers never need less: the longest range is found by bisection, around the likely one.
   int fails = -1, best = end;
@@ -146,8 +140,7 @@ std::optional<DraftStage> StageFiller::fill_range(const DeviceCounts& devices,
                                                   LayerSums::Range range, int in_flight,
                                                   double period_s, const FillRules& rules) const {
   DraftStage stage;
-  const int kept = std::min(in_flight, rules.micro_batches);
-  if (!takes(devices, range, kept, period_s, rules, &stage)) return std::nullopt;
+  if (!takes(devices, range, in_flight, period_s, rules, &stage)) return std::nullopt;
   stage.warm_up = in_flight - 1;
   return stage;
 }
@@ -155,10 +148,7 @@ std::optional<DraftStage> StageFiller::fill_range(const DeviceCounts& devices,
 std::optional<DraftStage> StageFiller::balance(const DraftStage& stage,
                                                const FillRules& rules) const {
   const LayerSums::Range range{stage.first, stage.end};
-  LayerSums::Holding holding;
-  holding.recomputation = stage.recomputation;
-  holding.in_flight = std::min(rules.micro_batches, stage.warm_up + 1);
-  holding.split_backward = rules.split_backward;
+  LayerSums::Holding holding = rules.holding(stage.recomputation, stage.warm_up + 1);
   std::vector<ReplicaGroup> groups;  // one of each pool and degree
   bool alike = true;
   for (const ReplicaGroup& group : stage.groups) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -16,6 +17,11 @@ struct FillRules {
   int micro_batches = 1;
   int zero_stage = 1;
   bool split_backward = false;  ///< W apart from B
+
+  /// What a rank of a stage holds that keeps so many micro-batches.
+  LayerSums::Holding holding(Recomputation recomputation, int in_flight) const {
+    return {recomputation, std::min(in_flight, micro_batches), 1, split_backward};
+  }
 
   static FillRules of(const PipelineDraft& draft, std::int64_t samples) {
     return {samples, draft.micro_batches, draft.zero_stage, draft.schedule != "1f1b"};

@@ -23,7 +23,6 @@
 #include <cstdint>
 #include <map>
 #include <numeric>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>

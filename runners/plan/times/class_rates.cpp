@@ -46,9 +46,8 @@ double in_tiles(double extent, double tile) { return std::ceil(extent / tile) * 
 /// The entry whose shape is nearest; of equally near ones the first.
 template <class Entries>
 const auto& nearest(const Entries& entries, const WorkShape& shape) {
-  const auto distance = [&](const auto& entry) { return entry.shape.distance(shape); };
-  return *std::ranges::min_element(
-      entries, [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
+  return *std::ranges::min_element(entries, {},
+                                   [&](const auto& entry) { return entry.shape.distance(shape); });
 }
 
 /// Entries of operations whose shapes nobody names are compared by multiply-adds.
@@ -120,9 +119,7 @@ const OpsPerSecond* ClassRates::rate(const std::string& name) const {
 ClassRates::Sheet ClassRates::make_sheet(const std::string& name) const {
   const OpsPerSecond* own = rate(name);
   HETEROPERF_EXPECT(own != nullptr);
-  Sheet sheet;
-  sheet.name = name;
-  sheet.rate = own->value();
+  Sheet sheet{.name = name, .rate = own->value()};
   for (const Efficiency& entry : cluster_.efficiency) {
     if (entry.device_class != name) continue;
     const double value = entry.rate.value();

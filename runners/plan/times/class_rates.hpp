@@ -106,7 +106,7 @@ class ClassRates {
     double rate = 0, bytes_per_s = 0, launch_s = 0;
     std::array<double, 3> tile{};  ///< 0: none
     double tile_rate = 0;
-    std::map<std::string, Entries, std::less<>> operations;
+    std::map<std::string, Entries, std::less<>> operations = {};
   };
   const Sheet& sheet(const std::string& name) const;
   Sheet make_sheet(const std::string& name) const;

@@ -38,8 +38,7 @@ class UseSum {
     }
     RateUse use;
     for (auto& [key, operation] : sums_) use.operations.push_back(std::move(operation));
-    std::ranges::stable_sort(use.operations,
-                             [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+    std::ranges::stable_sort(use.operations, std::ranges::greater{}, &RateUse::Operation::seconds);
     return use;
   }
 

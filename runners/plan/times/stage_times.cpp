@@ -31,7 +31,6 @@
 #include "runners/plan/plan_bytes.hpp"
 #include "runners/plan/staged_graph.hpp"
 #include "runners/plan/times/class_rates.hpp"
-#include "workloads/recipe.hpp"
 
 namespace heteroperf {
 namespace {
@@ -287,8 +286,7 @@ class TimesMaker {
   }
 
   bool is_tied(NodeId node) const {
-    return std::ranges::any_of(staged_.tied,
-                               [&](const StagedGraph::Tied& tied) { return tied.owner == node; });
+    return std::ranges::find(staged_.tied, node, &StagedGraph::Tied::owner) != staged_.tied.end();
   }
 
   double master_bytes() const { return static_cast<double>(bytes_per_master(task_.precision)); }

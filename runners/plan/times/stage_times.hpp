@@ -6,7 +6,6 @@
 #include "runners/plan/plan.hpp"
 #include "runners/plan/staged_graph.hpp"
 #include "runners/plan/times/stage_work.hpp"
-#include "workloads/recipe.hpp"
 
 namespace heteroperf {
 

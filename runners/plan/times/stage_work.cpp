@@ -12,7 +12,6 @@
 #include <variant>
 
 #include "metrics/base/id.hpp"
-#include "metrics/base/quantity.hpp"
 #include "runners/plan/memory/memory_groups.hpp"
 #include "runners/plan/plan_bytes.hpp"
 #include "workloads/graph/graph_counts.hpp"

@@ -28,9 +28,7 @@ constexpr int most_alike = 20;
 
 /// Sorts a stage's replicas by place, then degree. Empty groups go.
 void put_in_order(SailorStage& stage) {
-  std::ranges::stable_sort(stage.replicas, [](const SailorReplicas& a, const SailorReplicas& b) {
-    return a.seat < b.seat;
-  });
+  std::ranges::stable_sort(stage.replicas, {}, &SailorReplicas::seat);
   for (const SailorReplicas& group : std::exchange(stage.replicas, {})) {
     if (group.count > 0) stage.append(group);
   }

@@ -98,9 +98,8 @@ SailorInputs filled(SailorInputs inputs) {
   for (const MissingProfile& wanted : missing_profiles(inputs, devices)) {
     const auto& profiles = measured.at(wanted.device);
     if (profiles.empty()) continue;
-    const auto nearest = std::ranges::min_element(profiles, [&](const auto& a, const auto& b) {
-      return distance(a.first, wanted) < distance(b.first, wanted);
-    });
+    const auto nearest = std::ranges::min_element(
+        profiles, {}, [&](const auto& profile) { return distance(profile.first, wanted); });
     const auto& [size, tensor] = nearest->first;
     const double factor = static_cast<double>(wanted.micro_batch) / static_cast<double>(size) *
                           tensor / wanted.tensor;

@@ -222,9 +222,8 @@ std::string limited_by(const SailorPlanReport& report) {
   // Sums count as the limit when they take more than half of the step.
   if (parts.reduction_s > 0.5 * parts.step_time_s) return "sums over replicas";
   const auto slowest = std::ranges::max_element(
-      parts.stages, [](const SailorReport::Stage& a, const SailorReport::Stage& b) {
-        return a.compute_s + a.communication_s < b.compute_s + b.communication_s;
-      });
+      parts.stages, {},
+      [](const SailorReport::Stage& stage) { return stage.compute_s + stage.communication_s; });
   return fmt::format("{} of stage {}",
                      slowest->communication_s > slowest->compute_s ? "messages" : "compute",
                      slowest - parts.stages.begin());

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "metrics/base/quantity.hpp"
 #include "runners/plan/rivals/sailor/sailor_inputs.hpp"
 
 namespace heteroperf {

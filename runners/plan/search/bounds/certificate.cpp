@@ -57,10 +57,8 @@ std::string limiter(const Prediction& prediction) {
 
 /// Tables that reach as far as the plan.
 PlanningRequest request_of(const Plan& plan, const TrainingTask& task) {
-  PlanningRequest request;
-  request.precision = task.precision;
-  request.optimizer = task.optimizer;
-  request.batch = static_cast<std::int64_t>(plan.samples_per_step());
+  PlanningRequest request{task.precision, task.optimizer,
+                          static_cast<std::int64_t>(plan.samples_per_step())};
   for (const PlanStage& stage : plan.stages) {
     for (const StageReplica& replica : stage.replicas) {
       request.most_samples = std::max(request.most_samples, replica.micro_batch);

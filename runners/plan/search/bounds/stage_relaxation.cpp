@@ -89,9 +89,10 @@ class StageRelaxation {
   struct Choice {
     int pool = 0, degree = 0;
     std::int64_t samples = 1;
-    std::array<std::vector<double>, 3> seconds;  ///< [recomputation][layer]: of those before it
+    /// [recomputation][layer]: of those before it.
+    std::array<std::vector<double>, 3> seconds = {};
     /// [layer]: of it alone, of these samples or more; infinite where they have no memory for it.
-    std::vector<double> least_s;
+    std::vector<double> least_s = {};
     std::size_t next = 0;  ///< the first choice of another pool or degree
   };
   /// The time that a step of T leaves.
@@ -130,10 +131,7 @@ class StageRelaxation {
   void add_samples(int pool, int degree) {
     for (std::int64_t samples = 1; samples <= problem_.most_samples; ++samples) {
       if (!sums_.known(pool, degree, samples)) continue;
-      Choice choice;
-      choice.pool = pool;
-      choice.degree = degree;
-      choice.samples = samples;
+      Choice choice{.pool = pool, .degree = degree, .samples = samples};
       for (std::size_t r = 0; r < 3; ++r) choice.seconds[r] = seconds_of(choice, r);
       const double seconds = std::max(choice.seconds[0].back(), 1e-300) * problem_.degrees[degree];
       double& price = prices_[pool];
@@ -152,10 +150,9 @@ class StageRelaxation {
       const double limit = problem_.pools[choice.pool].memory_bytes;
       for (int layer = 0; layer < problem_.layers; ++layer) {
         const LayerSums::Range range{layer, layer + 1};
-        LayerSums::Holding holding;
-        holding.recomputation = Recomputation::full;
         // Full recomputation and states over all devices: no plan holds less.
-        holding.state_replicas = devices_;
+        const LayerSums::Holding holding{.recomputation = Recomputation::full,
+                                         .state_replicas = devices_};
         const bool fits =
             !terms_.memory || limit <= 0 ||
             memory_margin * sums_.least_memory(choice.degree, choice.samples, range, holding) <=

@@ -11,7 +11,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/id.hpp"
@@ -90,8 +89,7 @@ Plan GraphProblem::plan(const PipelineDraft& draft) const {
   }
   std::vector<std::vector<RankId>> taken(places.size());
   std::vector<Place> by_size = places;
-  std::ranges::stable_sort(by_size,
-                           [](const Place& a, const Place& b) { return a.degree > b.degree; });
+  std::ranges::stable_sort(by_size, std::ranges::greater{}, &Place::degree);
   DeviceGiver devices(nodes_);
   for (const Place& place : by_size) {
     auto& ranks = taken[place.number] = devices.take(place.group->pool, place.degree);

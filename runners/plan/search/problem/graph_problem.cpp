@@ -25,9 +25,6 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
-#include <optional>
-#include <set>
-#include <tuple>
 #include <variant>
 
 #include <fmt/format.h>
@@ -153,8 +150,7 @@ std::vector<PoolRanks> pools_of(const Cluster& cluster, Precision precision) {
     const auto own = rates.find(to_string(precision));
     return own == rates.end() ? 0 : own->second.value();
   };
-  std::ranges::stable_sort(
-      pools, [&](const PoolRanks& a, const PoolRanks& b) { return rate(a) > rate(b); });
+  std::ranges::stable_sort(pools, std::ranges::greater{}, rate);
   return pools;
 }
 

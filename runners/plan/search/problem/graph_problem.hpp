@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "runners/plan/ready/ready_plan.hpp"
+#include "runners/plan/staged_graph.hpp"
 #include "runners/plan/search/problem/pipeline_draft.hpp"
 #include "runners/plan/search/problem/planning_problem.hpp"
 

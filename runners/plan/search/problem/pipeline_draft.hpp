@@ -22,7 +22,7 @@ struct ReplicaGroup {
 /// micro-batch in this order.
 struct DraftStage {
   int first = 0, end = 0;
-  std::vector<ReplicaGroup> groups;
+  std::vector<ReplicaGroup> groups = {};
   Recomputation recomputation = Recomputation::none;
   /// `1f1b`: forwards before the first backward; others: micro-batches kept at most, less one.
   int warm_up = 0;

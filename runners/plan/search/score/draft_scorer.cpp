@@ -206,12 +206,10 @@ double DraftScorer::optimizer(const PipelineDraft& draft, std::size_t stage) con
 double DraftScorer::memory(const PipelineDraft& draft, std::size_t stage,
                            const ReplicaGroup& group) const {
   const DraftStage& s = draft.stages[stage];
-  LayerSums::Holding holding;
-  holding.recomputation = s.recomputation;
-  holding.in_flight = std::min(draft.micro_batches, s.warm_up + 1);
-  holding.split_backward = clock_order(draft.schedule) != ClockOrder::one_f_one_b;
-  holding.state_replicas = state_replicas(draft, s);
-  return sums_.memory(group.degree, group.samples, range_of(s), holding);
+  return sums_.memory(
+      group.degree, group.samples, range_of(s),
+      {s.recomputation, std::min(draft.micro_batches, s.warm_up + 1), state_replicas(draft, s),
+       clock_order(draft.schedule) != ClockOrder::one_f_one_b});
 }
 
 /// A tree over all ranks: as many rounds as it has levels.
@@ -411,8 +409,7 @@ void DraftScorer::finish_chunks(const ChunkEnds& ends, const PassOrder& order,
   double step = 0;
   for (const PositionId q : ends.positions.ids()) {
     std::vector<StageId> here = order.stages_of(q);
-    std::ranges::stable_sort(here,
-                             [&](StageId a, StageId b) { return ends.stages[a] < ends.stages[b]; });
+    std::ranges::stable_sort(here, {}, [&](StageId s) { return ends.stages[s]; });
     double end = ends.positions[q], free = 0, update_s = 0;
     for (const StageId s : here) {
       const bool table = !problem_.tied_parameters.empty() && (s == 0 || s.index() + 1 == stages);

@@ -21,7 +21,6 @@
 #include <set>
 
 #include "metrics/base/error.hpp"
-#include "metrics/base/quantity.hpp"
 #include "runners/schedule/generators/generator.hpp"
 
 namespace heteroperf {

@@ -12,10 +12,8 @@
 #include "runners/plan/search/score/pipeline_clock.hpp"
 
 #include <algorithm>
-#include <cstddef>
 
 #include "metrics/base/error.hpp"
-#include "metrics/base/quantity.hpp"
 
 namespace heteroperf {
 namespace {
