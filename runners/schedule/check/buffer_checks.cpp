@@ -35,8 +35,7 @@ class BufferCheck {
 
   /// Names the instruction at hand.
   void fail(const char* why) {
-    if (!findings_.fail(Check::memory)) return;
-    findings_.add(place_in_program(index_.schedule(), rank_, at_), why);
+    findings_.fail(Check::memory, index_.schedule(), {rank_, at_}, why);
   }
 
   /// Runs one rank's program and complains of buffers that are full at its end.

@@ -25,8 +25,9 @@ using Numbers = std::vector<std::int32_t>;
 /// Forbids what never ends: a message without its other end, and a collective that a member rank
 /// leaves out. `event_of` gives the event of a step, or −1 where the step ends all the same.
 template <class EventOf>
-void forbid_incomplete(const ProgramSteps& steps, const CollectiveIndex& collectives,
-                       TokenMachine& machine, EventOf event_of) {
+void forbid_incomplete(const ProgramIndex& index, TokenMachine& machine, EventOf event_of) {
+  const ProgramSteps& steps = index.steps();
+  const CollectiveIndex& collectives = index.numbers().collectives;
   Numbers named(collectives.size(), 0);
   for (std::size_t i = 0; i < steps.all().size(); ++i) {
     const ProgramSteps::Step& step = steps.all()[i];
@@ -50,15 +51,13 @@ void forbid_incomplete(const ProgramSteps& steps, const CollectiveIndex& collect
 /// Both ends of a message are one event, and so are all messages of both groups that they stand in.
 TokenMachine rendezvous_machine(const ProgramIndex& index) {
   const ProgramSteps& steps = index.steps();
-  const CollectiveIndex& collectives = index.numbers().collectives;
-  UnionFind sets = steps.events(collectives);
+  UnionFind sets = steps.events(index.numbers().collectives);
   TokenMachine machine(index.graph().ranks, steps.runs());
   for (std::size_t i = 0; i < steps.all().size(); ++i) {
     const ProgramSteps::Step& step = steps.all()[i];
     if (steps.begins_run(i)) machine.append(step.place.rank, sets.find(step.run), step.place);
   }
-  forbid_incomplete(steps, collectives, machine,
-                    [&](std::size_t i) { return sets.find(steps.all()[i].run); });
+  forbid_incomplete(index, machine, [&](std::size_t i) { return sets.find(steps.all()[i].run); });
   return machine;
 }
 
@@ -87,7 +86,7 @@ TokenMachine buffered_machine(const ProgramIndex& index) {
       }
     }
   }
-  forbid_incomplete(steps, collectives, machine, [&](std::size_t i) {
+  forbid_incomplete(index, machine, [&](std::size_t i) {
     return is_send(steps.all()[i].op) ? -1 : sets.find(static_cast<std::int32_t>(i));
   });
   return machine;
@@ -109,191 +108,125 @@ struct Makers {
 
 /// Level nccl: one stream per rank for compute and collectives, one per rank and other rank for
 /// messages.
-class NcclMachine {
- public:
-  explicit NcclMachine(const ProgramIndex& index)
-      : schedule_(index.schedule()),
-        tasks_(index.numbers().tasks),
-        messages_(index.numbers().messages),
-        collectives_(index.numbers().collectives),
-        steps_(index.steps()),
-        sets_(steps_.events(collectives_)),
-        makers_(tasks_.slots()),
-        receivers_(messages_.size()) {}
-
-  TokenMachine build() {
-    number_pairs();
-    number_events();
-    const auto streams = schedule_.graph.ranks + 2 * static_cast<std::int32_t>(pairs_.size());
-    TokenMachine machine(streams, events_);
-    std::size_t step = 0;
-    for (int rank = 0; rank < schedule_.graph.ranks; ++rank) append_rank(rank, step, machine);
-    forbid_incomplete(steps_, collectives_, machine,
-                      [&](std::size_t i) { return sets_.find(steps_.all()[i].run); });
-    return machine;
+TokenMachine nccl_machine(const ProgramIndex& index) {
+  const Schedule& schedule = index.schedule();
+  const TaskTable& tasks = index.numbers().tasks;
+  const MessageIndex& messages = index.numbers().messages;
+  const std::vector<ProgramSteps::Step>& steps = index.steps().all();
+  UnionFind sets = index.steps().events(index.numbers().collectives);
+  const auto pair_of = [&](EdgeId edge) -> std::pair<int, int> {
+    return std::minmax({messages.rank_from(edge), messages.rank_to(edge)});
+  };
+  std::vector<std::pair<int, int>> pairs;  // ranks that exchange messages, the smaller one first
+  for (const EdgeId e : schedule.graph.edges.ids()) {
+    if (messages.crosses(e)) pairs.push_back(pair_of(e));
   }
+  sort_unique(pairs);
 
- private:
-  std::pair<int, int> pair_of(EdgeId edge) const {
-    return std::minmax({messages_.rank_from(edge), messages_.rank_to(edge)});
-  }
-
-  void number_pairs() {
-    for (const EdgeId e : schedule_.graph.edges.ids()) {
-      if (messages_.crosses(e)) pairs_.push_back(pair_of(e));
-    }
-    sort_unique(pairs_);
-  }
-
-  /// The stream of a rank for its messages with the rank at the other end of an edge.
-  std::int32_t stream(int rank, EdgeId edge) const {
-    const auto pair = pair_of(edge);
-    const auto place = std::lower_bound(pairs_.begin(), pairs_.end(), pair) - pairs_.begin();
-    return schedule_.graph.ranks + 2 * static_cast<std::int32_t>(place) + (rank == pair.second);
-  }
-
-  /// Runs have the first numbers, computations the next ones in the order of the programs.
-  void number_events() {
-    events_ = steps_.runs();
-    for (const std::vector<Instruction>& program : schedule_.programs) {
-      for (const Instruction& i : program) {
-        if (is_compute(i.op)) makers_.note(i.op, tasks_.slot(i), events_++);
-      }
-    }
-    for (const ProgramSteps::Step& step : steps_.all()) {
-      if (!is_receive(step.op) || step.message < 0) continue;
-      receivers_.event[carries_gradient(step.op)][step.message] = step.run;
+  // Runs have the first numbers, computations the next ones in the order of the programs.
+  Makers makers(tasks.slots()), receivers(messages.size());  // the event of a receiver is a run
+  std::int32_t events = index.steps().runs();
+  for (const std::vector<Instruction>& program : schedule.programs) {
+    for (const Instruction& i : program) {
+      if (is_compute(i.op)) makers.note(i.op, tasks.slot(i), events++);
     }
   }
-
-  /// Appends the computations and steps of one rank in the order of its program.
-  void append_rank(int rank, std::size_t& step, TokenMachine& machine) {
-    const std::vector<Instruction>& program = schedule_.programs[rank];
-    const std::vector<ProgramSteps::Step>& steps = steps_.all();
-    for (std::int32_t index = 0; index < static_cast<std::int32_t>(program.size()); ++index) {
-      const Instruction& i = program[index];
-      if (is_compute(i.op)) append_compute(i, {rank, index}, machine);
-      if (step == steps.size() || steps[step].place.rank != rank) continue;
-      if (steps[step].place.index == index) append_step(step++, i, machine);
-    }
+  for (const ProgramSteps::Step& step : steps) {
+    if (!is_receive(step.op) || step.message < 0) continue;
+    receivers.event[carries_gradient(step.op)][step.message] = step.run;
   }
 
-  /// A computation waits for the messages it receives, not for the place of the receives.
-  void append_compute(const Instruction& i, TokenMachine::Place place, TokenMachine& machine) {
-    const std::int32_t event = steps_.runs() + computes_++;
+  TokenMachine machine(schedule.graph.ranks + 2 * static_cast<std::int32_t>(pairs.size()), events);
+  // A computation waits for the messages it receives, not for the place of the receives.
+  const auto append_compute = [&](const Instruction& i, TokenMachine::Place place,
+                                  std::int32_t event) {
     machine.append(place.rank, event, place);
-    const std::int32_t slot = tasks_.slot(i);
+    const std::int32_t slot = tasks.slot(i);
     if (slot < 0) return;
-    const Numbers& received = receivers_.event[i.op != Op::forward];
-    tasks_.for_each_input(i.op, slot, [&](std::int32_t, EdgeId edge) {
-      const std::int32_t message = edge == EdgeId::none() ? -1 : messages_.of(edge, slot);
-      if (message < 0 || received[message] < 0) return;
-      machine.require(event, sets_.find(received[message]));
+    tasks.for_each_input(i.op, slot, [&](std::int32_t, EdgeId edge) {
+      if (edge == EdgeId::none()) return;
+      const std::int32_t run = receivers.event[i.op != Op::forward][messages.of(edge, slot)];
+      if (run >= 0) machine.require(event, sets.find(run));
     });
-  }
-
-  /// A send also waits for the computation that makes its value.
-  void append_step(std::size_t index, const Instruction& i, TokenMachine& machine) {
-    const ProgramSteps::Step& step = steps_.all()[index];
-    const std::int32_t event = sets_.find(step.run);
-    if (!is_message(step.op)) {
-      if (steps_.begins_run(index)) machine.append(step.place.rank, event, step.place);
-      return;
+  };
+  // A run stands once in each of its streams, and a send waits for what makes its value.
+  Numbers run_streams;
+  const auto append_step = [&](std::size_t k, const Instruction& i) {
+    const ProgramSteps::Step& step = steps[k];
+    const std::int32_t event = sets.find(step.run);
+    if (index.steps().begins_run(k)) run_streams.clear();
+    std::int32_t stream = step.place.rank;
+    if (is_message(step.op)) {
+      if (step.message < 0) return;
+      const auto place = std::lower_bound(pairs.begin(), pairs.end(), pair_of(i.edge));
+      stream = schedule.graph.ranks + 2 * static_cast<std::int32_t>(place - pairs.begin()) +
+               (step.place.rank == place->second);
     }
-    if (step.message < 0) return;
-    const std::int32_t peer_stream = stream(step.place.rank, i.edge);
-    if (steps_.begins_run(index)) run_streams_.clear();
-    if (std::find(run_streams_.begin(), run_streams_.end(), peer_stream) == run_streams_.end()) {
-      run_streams_.push_back(peer_stream);
-      machine.append(peer_stream, event, step.place);
+    if (std::find(run_streams.begin(), run_streams.end(), stream) == run_streams.end()) {
+      run_streams.push_back(stream);
+      machine.append(stream, event, step.place);
     }
     if (!is_send(step.op)) return;
-    const std::int32_t maker = makers_.event[carries_gradient(step.op)][tasks_.slot(i)];
+    const std::int32_t maker = makers.event[carries_gradient(step.op)][tasks.slot(i)];
     if (maker >= 0) machine.require(event, maker);
+  };
+  std::int32_t computation = index.steps().runs();
+  std::size_t next = 0;
+  for (int rank = 0; rank < schedule.graph.ranks; ++rank) {
+    const std::vector<Instruction>& program = schedule.programs[rank];
+    for (std::int32_t k = 0; k < static_cast<std::int32_t>(program.size()); ++k) {
+      if (is_compute(program[k].op)) append_compute(program[k], {rank, k}, computation++);
+      if (next == steps.size() || steps[next].place.rank != rank) continue;
+      if (steps[next].place.index == k) append_step(next++, program[k]);
+    }
   }
-
-  const Schedule& schedule_;
-  const TaskTable& tasks_;
-  const MessageIndex& messages_;
-  const CollectiveIndex& collectives_;
-  const ProgramSteps& steps_;
-  UnionFind sets_;
-  std::vector<std::pair<int, int>> pairs_;  // ranks that exchange messages, the smaller one first
-  std::int32_t events_ = 0, computes_ = 0;
-  Makers makers_, receivers_;  // by slot; by message, where the event is a run
-  Numbers run_streams_;        // streams of the run at hand
-};
+  forbid_incomplete(index, machine, [&](std::size_t i) { return sets.find(steps[i].run); });
+  return machine;
+}
 
 /// The machine of a compute-only schedule: a fused pair is one event, and so is a set of an
 /// interaction on its ranks.
-class DependencyMachine {
- public:
-  explicit DependencyMachine(const ProgramIndex& index)
-      : schedule_(index.schedule()),
-        tasks_(index.numbers().tasks),
-        messages_(index.numbers().messages),
-        collectives_(index.numbers().collectives),
-        makers_(tasks_.slots()) {}
-
-  TokenMachine build() {
-    nobody_ = collectives_.size();
-    for (const std::vector<Instruction>& program : schedule_.programs) number(program);
-    TokenMachine machine(schedule_.graph.ranks, nobody_ + 1);
-    machine.forbid(nobody_);
-    next_ = collectives_.size();
-    for (int rank = 0; rank < schedule_.graph.ranks; ++rank) append_rank(rank, machine);
-    return machine;
-  }
-
- private:
-  /// The second of a fused pair is part of the event before it.
-  static bool fused(const std::vector<Instruction>& program, std::size_t i) {
-    return i > 0 && program[i - 1].fused_with_next && is_compute(program[i - 1].op);
-  }
-
-  /// Numbers the computations of a program and notes what they make.
-  void number(const std::vector<Instruction>& program) {
+TokenMachine dependency_machine(const ProgramIndex& index) {
+  const Schedule& schedule = index.schedule();
+  const TaskTable& tasks = index.numbers().tasks;
+  const CollectiveIndex& collectives = index.numbers().collectives;
+  // The second of a fused pair is part of the event before it.
+  const auto fused = [](const std::vector<Instruction>& program, std::size_t k) {
+    return k > 0 && program[k - 1].fused_with_next && is_compute(program[k - 1].op);
+  };
+  Makers makers(tasks.slots());
+  std::int32_t nobody = collectives.size();  // the event of values that nobody makes, after others
+  for (const std::vector<Instruction>& program : schedule.programs) {
     for (std::size_t k = 0; k < program.size(); ++k) {
       if (!is_compute(program[k].op)) continue;
-      if (!fused(program, k)) ++nobody_;
-      makers_.note(program[k].op, tasks_.slot(program[k]), nobody_ - 1);
+      if (!fused(program, k)) ++nobody;
+      makers.note(program[k].op, tasks.slot(program[k]), nobody - 1);
     }
   }
-
-  void append_rank(int rank, TokenMachine& machine) {
-    CollectiveIndex::Reader reader(collectives_, rank);
-    const std::vector<Instruction>& program = schedule_.programs[rank];
+  TokenMachine machine(schedule.graph.ranks, nobody + 1);
+  machine.forbid(nobody);
+  std::int32_t event = collectives.size() - 1;
+  for (int rank = 0; rank < schedule.graph.ranks; ++rank) {
+    CollectiveIndex::Reader reader(collectives, rank);
+    const std::vector<Instruction>& program = schedule.programs[rank];
     for (std::size_t k = 0; k < program.size(); ++k) {
       const Instruction& i = program[k];
       const TokenMachine::Place place{rank, static_cast<std::int32_t>(k)};
-      if (i.op == Op::interact) {
-        const std::int32_t collective = reader.find(i);
-        if (collective >= 0) machine.append(rank, collective, place);
-      } else if (is_compute(i.op)) {
-        if (!fused(program, k)) machine.append(rank, next_++, place);
-        require_inputs(i, next_ - 1, machine);
-      }
+      const std::int32_t collective = i.op == Op::interact ? reader.find(i) : -1;
+      if (collective >= 0) machine.append(rank, collective, place);
+      if (!is_compute(i.op)) continue;
+      if (!fused(program, k)) machine.append(rank, ++event, place);
+      const std::int32_t slot = tasks.slot(i);
+      if (slot < 0) continue;
+      tasks.for_each_input(i.op, slot, [&](std::int32_t input, EdgeId edge) {
+        if (edge == EdgeId::none() || !index.numbers().messages.crosses(edge)) return;
+        const std::int32_t maker = makers.event[i.op != Op::forward][input];
+        machine.require(event, maker < 0 ? nobody : maker);
+      });
     }
   }
-
-  void require_inputs(const Instruction& i, std::int32_t event, TokenMachine& machine) const {
-    const std::int32_t slot = tasks_.slot(i);
-    if (slot < 0) return;
-    const Numbers& maker = makers_.event[i.op != Op::forward];
-    tasks_.for_each_input(i.op, slot, [&](std::int32_t input, EdgeId edge) {
-      if (edge == EdgeId::none() || !messages_.crosses(edge)) return;
-      machine.require(event, maker[input] < 0 ? nobody_ : maker[input]);
-    });
-  }
-
-  const Schedule& schedule_;
-  const TaskTable& tasks_;
-  const MessageIndex& messages_;
-  const CollectiveIndex& collectives_;
-  Makers makers_;
-  std::int32_t next_ = 0;
-  std::int32_t nobody_ = 0;  // the event of values that nobody makes, after all others
-};
+  return machine;
+}
 
 bool is_group_mate(const Instruction& first, const Instruction& i) {
   return first.group >= 0 && is_message(first.op) && is_message(i.op) && i.group == first.group;
@@ -326,13 +259,13 @@ std::vector<std::string> cycle_text(const Schedule& schedule, const TokenMachine
 DeadlockVerdict find_deadlock(const ProgramIndex& index) {
   const Schedule& schedule = index.schedule();
   if (!index.lowered()) {
-    TokenMachine machine = DependencyMachine(index).build();
+    TokenMachine machine = dependency_machine(index);
     if (machine.run()) return {DeadlockFreedom::rendezvous, {}};
     return {DeadlockFreedom::none, cycle_text(schedule, machine)};
   }
   TokenMachine rendezvous = rendezvous_machine(index);
   if (rendezvous.run()) return {DeadlockFreedom::rendezvous, {}};
-  TokenMachine nccl = NcclMachine(index).build();
+  TokenMachine nccl = nccl_machine(index);
   if (nccl.run()) return {DeadlockFreedom::nccl, cycle_text(schedule, rendezvous)};
   TokenMachine buffered = buffered_machine(index);
   if (buffered.run()) return {DeadlockFreedom::buffered, cycle_text(schedule, nccl)};

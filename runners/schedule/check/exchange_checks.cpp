@@ -36,9 +36,8 @@ class MessageCheck {
  private:
   using Step = ProgramSteps::Step;
 
-  void fail(int rank, std::int32_t at, const std::string& why) {
-    if (!findings_.fail(Check::matched)) return;
-    findings_.add(place_in_program(index_.schedule(), rank, at), why);
+  void fail(int rank, std::int32_t at, std::string_view why) {
+    findings_.fail(Check::matched, index_.schedule(), {rank, at}, why);
   }
 
   /// Every slot of an edge needs an activation, and a gradient where one flows back.
@@ -46,10 +45,10 @@ class MessageCheck {
     const Edge& edge = graph_.edges[e];
     for (std::int32_t slot = tasks_.first_slot(edge.from); slot < tasks_.first_slot(edge.from + 1);
          ++slot) {
-      const ProgramIndex::MessagePlaces& places = index_.message(messages_.of(e, slot));
-      check_ends(e, slot, Op::send_act, places.send_act, places.receive_act);
+      ProgramIndex::MessagePlaces places = index_.message(messages_.of(e, slot));
+      check_ends(e, slot, Op::send_act, places[Op::send_act], places[Op::recv_act]);
       if (!edge.gradient) continue;
-      check_ends(e, slot, Op::send_grad, places.send_grad, places.receive_grad);
+      check_ends(e, slot, Op::send_grad, places[Op::send_grad], places[Op::recv_grad]);
     }
   }
 
@@ -170,8 +169,7 @@ class StepCheck {
 
  private:
   void fail(int rank, std::int32_t at, const char* why) {
-    if (!findings_.fail(Check::stepped)) return;
-    findings_.add(place_in_program(index_.schedule(), rank, at), why);
+    findings_.fail(Check::stepped, index_.schedule(), {rank, at}, why);
   }
 
   /// Goes over a program and hands its gradients and reductions to visit().
@@ -254,10 +252,8 @@ void check_collectives(const ProgramIndex& index, Findings& findings) {
       if (!CollectiveIndex::is_collective(program[at].op)) continue;
       const std::int32_t collective = reader.find(program[at]);
       if (collective < 0) {
-        if (findings.fail(Check::collectives)) {
-          findings.add(place_in_program(schedule, rank, at),
-                       "the graph has no such collective at this rank");
-        }
+        findings.fail(Check::collectives, schedule, {rank, at},
+                      "the graph has no such collective at this rank");
       } else if (collective != before || program[at].op != Op::reduce_tied) {
         machine.append(rank, collective, {rank, at});
         ++members[collective];

@@ -46,8 +46,7 @@ class ProgramIndex::Pass {
 
  private:
   void fail(Check check, const char* why) {
-    if (!findings_.fail(check)) return;
-    findings_.add(place_in_program(index_.schedule(), rank_, at_), why);
+    findings_.fail(check, index_.schedule(), {rank_, at_}, why);
   }
 
   /// An instruction that is fused with the next needs a next one, and both are computations.
@@ -118,7 +117,7 @@ class ProgramIndex::Pass {
       if (edge == EdgeId::none() || !numbers_.messages.crosses(edge)) {
         need(index_.slots_[producer].forward, "stands before a forward it needs");
       } else if (index_.lowered()) {
-        need(index_.sent_[numbers_.messages.of(edge, slot)].receive_act,
+        need(index_.sent_[numbers_.messages.of(edge, slot)][Op::recv_act],
              "stands before an activation it needs is received");
       }
     });
@@ -135,7 +134,7 @@ class ProgramIndex::Pass {
       if (edge == EdgeId::none() || !numbers_.messages.crosses(edge)) {
         need(index_.slots_[consumer].gradient, "stands before a gradient it needs");
       } else if (index_.lowered()) {
-        need(index_.sent_[numbers_.messages.of(edge, slot)].receive_grad,
+        need(index_.sent_[numbers_.messages.of(edge, slot)][Op::recv_grad],
              "stands before a gradient it needs is received");
       }
     });
@@ -154,14 +153,11 @@ class ProgramIndex::Pass {
     const std::int32_t message = numbers_.messages.find(i, rank_);
     if (message < 0) return fail(Check::matched, "the graph has no such message at this rank");
     const std::int32_t slot = numbers_.tasks.slot(i);
-    MessagePlaces& places = index_.sent_[message];
-    const bool gradient = carries_gradient(i.op);
     if (is_send(i.op)) {
-      need(gradient ? index_.slots_[slot].gradient : index_.slots_[slot].forward,
+      need(carries_gradient(i.op) ? index_.slots_[slot].gradient : index_.slots_[slot].forward,
            "is sent before it is there");
     }
-    std::int32_t& place = is_send(i.op) ? (gradient ? places.send_grad : places.send_act)
-                                        : (gradient ? places.receive_grad : places.receive_act);
+    std::int32_t& place = index_.sent_[message][i.op];
     if (place != absent) return fail(Check::matched, "stands there twice");
     place = at_;
   }

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,10 @@ class Findings {
   bool fail(Check check) { return ++failures_[static_cast<std::size_t>(check)] <= most_problems; }
   void add(std::string problem, std::string why, std::string suggestion = {}) {
     problems_.push_back({std::move(problem), std::move(why), std::move(suggestion)});
+  }
+  /// Counts the failure of an instruction, and names it where there is room.
+  void fail(Check check, const Schedule& schedule, TokenMachine::Place at, std::string_view why) {
+    if (fail(check)) add(place_in_program(schedule, at.rank, at.index), std::string(why));
   }
   bool holds(Check check) const { return failures_[static_cast<std::size_t>(check)] == 0; }
   std::vector<Problem>& problems() { return problems_; }
@@ -96,9 +101,12 @@ class ProgramIndex {
     std::int32_t gradient = absent;  ///< B or BW
     std::int32_t last = absent;      ///< W or BW
   };
+  /// The places of a message's four instructions, from SEND_ACT to RECV_GRAD.
   struct MessagePlaces {
-    std::int32_t send_act = absent, receive_act = absent;
-    std::int32_t send_grad = absent, receive_grad = absent;
+    std::array<std::int32_t, 4> of{absent, absent, absent, absent};
+    std::int32_t& operator[](Op op) {
+      return of[static_cast<std::size_t>(op) - static_cast<std::size_t>(Op::send_act)];
+    }
   };
 
   /// Schedule and numbers must outlive the index.
@@ -108,7 +116,7 @@ class ProgramIndex {
   const PipelineGraph& graph() const { return schedule_->graph; }
   const GraphIndex& numbers() const { return *numbers_; }
   const SlotPlaces& slot(std::int32_t slot) const { return slots_[slot]; }
-  const MessagePlaces& message(std::int32_t message) const { return sent_[message]; }
+  MessagePlaces message(std::int32_t message) const { return sent_[message]; }
   /// The schedule must be lowered.
   const ProgramSteps& steps() const { return *steps_; }
 

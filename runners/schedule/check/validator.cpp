@@ -37,9 +37,9 @@ bool is_hollow(const Schedule& schedule) {
 }
 
 /// A schedule that is not looked at further; no check holds.
-ScheduleChecks refused(Problem problem) {
+ScheduleChecks refused(std::vector<Problem> problems) {
   ScheduleChecks checks;
-  checks.problems.push_back(std::move(problem));
+  checks.problems = std::move(problems);
   return checks;
 }
 
@@ -83,9 +83,9 @@ bool ScheduleChecks::ok() const {
 
 ScheduleChecks check_schedule(const Schedule& schedule, std::optional<double> memory_limit) {
   if (schedule.programs.size() != static_cast<std::size_t>(schedule.graph.ranks)) {
-    return refused({fmt::format("a schedule with {} programs for {} ranks",
-                                schedule.programs.size(), schedule.graph.ranks),
-                    "", "Give one program per rank."});
+    return refused({{fmt::format("a schedule with {} programs for {} ranks",
+                                 schedule.programs.size(), schedule.graph.ranks),
+                     "", "Give one program per rank."}});
   }
   try {
     Schedule normal;
@@ -98,15 +98,13 @@ ScheduleChecks check_schedule(const Schedule& schedule, std::optional<double> me
       normal.programs = schedule.programs;
       if (!is_hollow(normal)) return check_normal(normal, memory_limit);
     }
-    return refused({"the programs are nearly empty",
-                    fmt::format("they have {} instructions for {} segments and {} micro-batches",
-                                instruction_count(schedule), schedule.graph.segments.size(),
-                                schedule.graph.micro_batches),
-                    "Give every segment its F and BW of every micro-batch."});
+    return refused({{"the programs are nearly empty",
+                     fmt::format("they have {} instructions for {} segments and {} micro-batches",
+                                 instruction_count(schedule), schedule.graph.segments.size(),
+                                 schedule.graph.micro_batches),
+                     "Give every segment its F and BW of every micro-batch."}});
   } catch (const UserError& error) {
-    ScheduleChecks checks;
-    checks.problems = error.problems();
-    return checks;
+    return refused(error.problems());
   }
 }
 

@@ -45,29 +45,12 @@ std::size_t sequence_length(std::string_view text) {
   return 0;
 }
 
-/// The kind that an operation is drawn as.
+/// The kind that an operation is drawn as; computations are kinds in the same order.
 DrawnKind kind_of(Op op) {
-  switch (op) {
-    case Op::forward:
-    case Op::load:
-    case Op::loss:
-      return DrawnKind::forward;
-    case Op::input_gradient:
-      return DrawnKind::input_gradient;
-    case Op::weight_gradient:
-      return DrawnKind::weight_gradient;
-    case Op::backward:
-      return DrawnKind::backward;
-    case Op::recompute:
-      return DrawnKind::recompute;
-    case Op::interact:
-    case Op::reduce_grad:
-    case Op::reduce_tied:
-    case Op::opt_step:
-      return DrawnKind::group;
-    default:
-      return DrawnKind::wait;
-  }
+  if (is_compute(op))
+    return static_cast<DrawnKind>(static_cast<int>(op) - static_cast<int>(Op::forward));
+  if (op == Op::load || op == Op::loss) return DrawnKind::forward;
+  return op >= Op::interact && op <= Op::opt_step ? DrawnKind::group : DrawnKind::wait;
 }
 
 /// The time at which the first of a fused pair hands over to the second in the drawing.

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <iterator>
 
@@ -18,8 +19,6 @@ namespace heteroperf {
 namespace {
 
 constexpr const char* format_name = "heteroperf-schedule";
-
-const std::vector<std::string> level_names{"compute", "lowered"};
 
 constexpr bool is_decimal(char c) { return c >= '0' && c <= '9'; }
 
@@ -124,25 +123,25 @@ bool take_extra(Scanner& scanner, Instruction& i) {
 
 /// The keys that `heteroperf schedule` writes beside a schedule. Their values follow from the rest
 /// and are passed over.
-constexpr const char* derived_keys[] = {"ranks",
-                                        "micro_batches",
-                                        "parts",
-                                        "instructions",
-                                        "instructions_lowered",
-                                        "model",
-                                        "makespan",
-                                        "longest_span",
-                                        "bubble_rate_makespan",
-                                        "bubble_rate_span",
-                                        "idle",
-                                        "idle_split",
-                                        "peak_activations",
-                                        "peak_memory",
-                                        "weight_copies",
-                                        "lower_bound",
-                                        "memory_limit",
-                                        "search",
-                                        "checks"};
+constexpr std::array<const char*, 19> derived_keys{"ranks",
+                                                   "micro_batches",
+                                                   "parts",
+                                                   "instructions",
+                                                   "instructions_lowered",
+                                                   "model",
+                                                   "makespan",
+                                                   "longest_span",
+                                                   "bubble_rate_makespan",
+                                                   "bubble_rate_span",
+                                                   "idle",
+                                                   "idle_split",
+                                                   "peak_activations",
+                                                   "peak_memory",
+                                                   "weight_copies",
+                                                   "lower_bound",
+                                                   "memory_limit",
+                                                   "search",
+                                                   "checks"};
 
 /// The reason why an instruction cannot belong to the graph; empty where it can. check_schedule()
 /// has to say whether it stands in the right place.
@@ -187,8 +186,10 @@ class ScheduleReader {
     reader_.require({"level", "graph", "programs"});
     reader_.read("name", schedule_.name);
     reader_.read("chunks", schedule_.chunks, 1, most_tasks);
-    read_level();
-    read_graph();
+    reader_.read("level", schedule_.level);
+    reader_.read_object("graph", [&](ObjectReader& graph) {
+      schedule_.graph = detail::read_graph(graph, detail::SegmentNames::any);
+    });
     if (const Json* programs = reader_.list("programs")) read_programs(*programs);
     std::string hash;
     reader_.read("hash", hash);
@@ -202,19 +203,6 @@ class ScheduleReader {
   }
 
  private:
-  void read_level() {
-    const Json* name = reader_.value("level");
-    if (name == nullptr) return;
-    const int level = read_choice(*name, "level", level_names, problems_);
-    if (level >= 0) schedule_.level = static_cast<ScheduleLevel>(level);
-  }
-
-  void read_graph() {
-    reader_.read_object("graph", [&](ObjectReader& graph) {
-      schedule_.graph = detail::read_graph(graph, detail::SegmentNames::any);
-    });
-  }
-
   /// Reads one program for each rank of the graph.
   void read_programs(const Json& programs) {
     if (programs.size() != static_cast<std::size_t>(schedule_.graph.ranks)) {
@@ -334,7 +322,7 @@ std::string schedule_to_text(const Schedule& schedule) {
       "{{\"_format\":\"heteroperf-schedule\",\"_version\":1,\n\"name\":{},\"chunks\":{},"
       "\"level\":\"{}\",\n\"hash\":\"{}\",\n\"graph\":{},\n\"programs\":[",
       Json(schedule.name).dump(-1, ' ', false, Json::error_handler_t::replace), schedule.chunks,
-      level_names[static_cast<std::size_t>(schedule.level)], schedule_hash(schedule).hex(),
+      to_string(schedule.level), schedule_hash(schedule).hex(),
       detail::graph_to_text(schedule.graph));
   for (std::size_t rank = 0; rank < schedule.programs.size(); ++rank) {
     text += rank == 0 ? "\n" : ",\n";

@@ -113,11 +113,7 @@ void fill_dualpipe(int half, int q, int n, DualProgram& program) {
   const int turn = (q + 1) / 2 * 2 + (is_even(q) ? 1 : 0);  // from this gradient on W is put off
   for (int i = 0; i < 2 * (q + 1); ++i) {
     const int d = is_even(i) ? 1 : 0;
-    if (i < turn) {
-      program.backward(d);
-    } else {
-      program.input_gradient(d);
-    }
+    i < turn ? program.backward(d) : program.input_gradient(d);
   }
   for (int i = 0; i < ahead; ++i) {
     program.weight_gradient();
@@ -138,22 +134,18 @@ Schedule make_chimera(const ScheduleRequest& request) {
   require_micro_batches(chimera, sizes, "it runs in units of as many micro-batches as ranks",
                         [p](int number) { return number % p == 0; });
   PipelineGraph graph = bidirectional_for(request, chimera, sizes);
-  std::vector<Instruction> slots(2 * static_cast<std::size_t>(m) + p);
   return compute_schedule(chimera, 1, std::move(graph), [&](int r, auto& program) {
-    std::fill(slots.begin(), slots.end(), Instruction{});
+    program.assign(2 * static_cast<std::size_t>(m) + p, {});
     const std::array<Direction, 2> both = directions(sizes, r);
     for (const MicroBatchId i : first_ids<MicroBatchId>(m)) {
       const bool up = i.value() >= m / 2;
       const auto [segment, first] = both[up];
       const int index = i - first, stage = up ? p - 1 - r : r;
       const int unit = index / (p / 2), k = index % (p / 2), origin = 2 * p * unit + 2 * k;
-      slots[origin + stage] = compute(Op::forward, segment, i);
-      slots[origin + 2 * p - 1 - stage] = compute(Op::backward, segment, i);
+      program[origin + stage] = compute(Op::forward, segment, i);
+      program[origin + 2 * p - 1 - stage] = compute(Op::backward, segment, i);
     }
-    program.reserve(2 * static_cast<std::size_t>(m));
-    for (const Instruction& instruction : slots) {
-      if (instruction.op != Op::idle) program.push_back(instruction);
-    }
+    std::erase(program, Instruction{});
   });
 }
 
@@ -182,8 +174,8 @@ Schedule make_dualpipev(const ScheduleRequest& request) {
   const int p = sizes.ranks;
   require_micro_batches(dualpipev, sizes, "it needs at least twice as many as ranks",
                         [p](int number) { return number >= 2 * p; });
-  PipelineGraph graph = chain_for(request, dualpipev, sizes, ChainPlacement::zig_zag);
-  return compute_schedule(dualpipev, 2, std::move(graph), [&](int r, auto& program) {
+  const ChainPlacement placement = ChainPlacement::zig_zag;
+  return chain_schedule(request, dualpipev, sizes, placement, [&](int r, auto& program) {
     DualProgram dual({Direction{SegmentId(r), 0}, Direction{SegmentId(2 * p - 1 - r), 0}}, program);
     fill_dualpipe(p, r, sizes.micro_batches, dual);
   });

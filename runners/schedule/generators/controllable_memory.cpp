@@ -135,22 +135,6 @@ void compact(std::vector<RankSlots>& ranks) {
   for (RankSlots& rank : ranks) fill_grid(rank);
 }
 
-/// The operations that stay where they are: those visited from rank 0's first B0 to rank 0's last
-/// F0 (none where that comes earlier), and with `head_too` those visited before.
-class FixedOperations {
- public:
-  FixedOperations(const RankSlots& rank_0, bool head_too)
-      : first_b0_(rank_0.slot[b0].front()), last_f0_(rank_0.slot[f0].back()), head_too_(head_too) {}
-  bool contains(int slot, std::size_t rank) const {
-    if (slot < first_b0_) return head_too_;
-    return slot < last_f0_ || (slot == last_f0_ && rank == 0);
-  }
-
- private:
-  int first_b0_, last_f0_;
-  bool head_too_;
-};
-
 /// The activations that a rank holds after each slot, where every W has a slot of its own.
 class StatedWeights {
  public:
@@ -162,14 +146,10 @@ class StatedWeights {
   /// Tries a move to an earlier slot; true where it keeps the limit, and then it is made.
   bool move(const std::vector<Operation>&, Operation o, int from, int to, int limit) {
     const int more = change(o);
-    if (more > 0) {
-      for (int s = to; s < from; ++s) {
-        if (held_[s] + more > limit) return false;
-      }
+    for (int s = to; s < from && more > 0; ++s) {
+      if (held_[s] + more > limit) return false;
     }
-    if (more != 0) {
-      for (int s = to; s < from; ++s) held_[s] += more;
-    }
+    for (int s = to; s < from && more != 0; ++s) held_[s] += more;
     return true;
   }
 
@@ -227,29 +207,26 @@ class ImpliedWeights {
   std::vector<State> states_, changed_;  // the states after each slot
 };
 
-/// Knows the slots of a rank's gradients; the n-th W comes after the n-th of them.
-class GradientSlots {
- public:
-  void add(int slot) { slots_.insert(std::upper_bound(slots_.begin(), slots_.end(), slot), slot); }
-  int after(int n) const { return slots_[n] + 1; }
-
- private:
-  std::vector<int> slots_;  // ascending
-};
-
+enum class Head { moves, fixed };
 /// Moves each operation, by (slot, rank), to its rank's earliest free slot after its predecessors
-/// that keeps the rank's peak within the largest peak that a rank had before.
+/// that keeps the rank's peak within the largest peak that a rank had before. Operations from rank
+/// 0's first B0 to rank 0's last F0 (none where that comes earlier) stay where they are, and where
+/// the head is `fixed` those before too.
 template <class Memory>
-void squeeze(std::vector<RankSlots>& ranks, FixedOperations fixed) {
+void squeeze(std::vector<RankSlots>& ranks, Head head) {
+  const int first_b0 = ranks[0].slot[b0].front(), last_f0 = ranks[0].slot[f0].back();
   std::vector<Memory> memory;
   int limit = 0;
   for (const RankSlots& rank : ranks) limit = std::max(limit, memory.emplace_back(rank).peak());
-  std::vector<GradientSlots> gradients(ranks.size());
+  std::vector<std::vector<int>> gradients(ranks.size());  // their slots, ascending
   for_each_by_slot(grids_of(ranks), [&](int from, std::size_t r, Operation o) {
     RankSlots& rank = ranks[r];
-    if (!fixed.contains(from, r)) {
+    const bool stays =
+        from < first_b0 ? head == Head::fixed : from < last_f0 || (from == last_f0 && r == 0);
+    if (!stays) {
       int to = first_slot_after_inputs(ranks, r, o);
-      if (o.type == w) to = std::max(to, gradients[r].after(o.index));
+      // The n-th W comes after the n-th gradient.
+      if (o.type == w) to = std::max(to, gradients[r][o.index] + 1);
       while (to < from &&
              (!rank.grid[to].free() || !memory[r].move(rank.grid, o, from, to, limit))) {
         ++to;
@@ -259,13 +236,9 @@ void squeeze(std::vector<RankSlots>& ranks, FixedOperations fixed) {
       rank.slot[o.type][o.index] = to;
       from = to;
     }
-    if (o.type == b1 || o.type == b0) gradients[r].add(from);
+    if (o.type != b1 && o.type != b0) return;
+    gradients[r].insert(std::ranges::upper_bound(gradients[r], from), from);
   });
-}
-
-void drop_weights(RankSlots& rank) {
-  rank.slot[w].clear();
-  fill_grid(rank);
 }
 
 /// The rank's program. Free slots take a W, one of chunk 1 before one of chunk 0.
@@ -320,7 +293,6 @@ Schedule make_controllable(const ScheduleRequest& request, const RequestRules& r
   require_size(rules, sizes);
   const int p = sizes.ranks, m = sizes.micro_batches;
   PipelineGraph graph = chain_for(request, rules, sizes, ChainPlacement::zig_zag);
-
   std::vector<RankSlots> ranks(p);
   for (int r = 0; r < p; ++r) {
     const Pattern first = pattern(p, r);
@@ -329,10 +301,13 @@ Schedule make_controllable(const ScheduleRequest& request, const RequestRules& r
     }
     put_weights(ranks[r]);
   }
-  squeeze<StatedWeights>(ranks, FixedOperations(ranks[0], false));
+  squeeze<StatedWeights>(ranks, Head::moves);
   compact(ranks);
-  for (RankSlots& rank : ranks) drop_weights(rank);
-  squeeze<ImpliedWeights>(ranks, FixedOperations(ranks[0], true));
+  for (RankSlots& rank : ranks) {
+    rank.slot[w].clear();
+    fill_grid(rank);
+  }
+  squeeze<ImpliedWeights>(ranks, Head::fixed);
 
   return compute_schedule(rules, 2, std::move(graph), [&](int r, auto& program) {
     program = program_of(ranks[r], SegmentId(r), SegmentId(2 * p - 1 - r));

@@ -166,11 +166,17 @@ std::string difference(const PipelineGraph& graph, const PipelineGraph& wanted) 
   return "";
 }
 
-/// The request's graph, which must have the shape of `wanted`.
-PipelineGraph checked_graph(const ScheduleRequest& request, const RequestRules& rules, int parts,
-                            const PipelineGraph& wanted, const char* wanted_text) {
+/// The request's costs; those of a graph that is only compared do not matter.
+StageCosts costs_of(const ScheduleRequest& request, const RequestSizes& sizes) {
+  return request.graph ? uniform_costs(sizes.ranks, 0, 0, 0, 0) : request.costs;
+}
+
+/// The request's graph, which must have the shape of `wanted`; without one, `wanted` itself.
+PipelineGraph checked_graph(const ScheduleRequest& request, const RequestRules& rules,
+                            PipelineGraph wanted, const char* wanted_text) {
+  if (!request.graph) return wanted;
   PipelineGraph graph = *request.graph;
-  graph.parts = parts;
+  graph.parts = wanted.parts;
   normalise(graph);
   const std::string why = difference(graph, wanted);
   if (!why.empty()) {
@@ -213,18 +219,13 @@ RequestSizes check_request(const ScheduleRequest& request, const RequestRules& r
   return sizes;
 }
 
-/// A given graph is compared with the chain of the same sizes, whose costs do not matter.
 PipelineGraph chain_for(const ScheduleRequest& request, const RequestRules& rules,
                         const RequestSizes& sizes, ChainPlacement placement) {
-  const auto chain = [&](const StageCosts& costs) {
-    PipelineGraph graph =
-        chain_graph(sizes.ranks, sizes.micro_batches, sizes.chunks, placement, costs);
-    graph.parts = sizes.parts;
-    return graph;
-  };
-  if (!request.graph) return chain(request.costs);
+  PipelineGraph chain = chain_graph(sizes.ranks, sizes.micro_batches, sizes.chunks, placement,
+                                    costs_of(request, sizes));
+  chain.parts = sizes.parts;
   return checked_graph(
-      request, rules, sizes.parts, chain(uniform_costs(sizes.ranks, 0, 0, 0, 0)),
+      request, rules, std::move(chain),
       placement == ChainPlacement::looped
           ? "a chain of segments, segment s on rank s mod ranks"
           : "a chain of segments down the ranks and up again, segment s on rank s, then backwards");
@@ -232,12 +233,9 @@ PipelineGraph chain_for(const ScheduleRequest& request, const RequestRules& rule
 
 PipelineGraph bidirectional_for(const ScheduleRequest& request, const RequestRules& rules,
                                 const RequestSizes& sizes) {
-  if (!request.graph) {
-    return bidirectional_graph(sizes.ranks, sizes.micro_batches, request.costs);
-  }
   return checked_graph(
-      request, rules, sizes.parts,
-      bidirectional_graph(sizes.ranks, sizes.micro_batches, uniform_costs(sizes.ranks, 0, 0, 0, 0)),
+      request, rules,
+      bidirectional_graph(sizes.ranks, sizes.micro_batches, costs_of(request, sizes)),
       "two copies of a chain in opposite directions, half the micro-batches each");
 }
 

@@ -5,8 +5,6 @@
 
 #include <fmt/format.h>
 
-#include <utility>
-
 #include "metrics/base/error.hpp"
 #include "runners/schedule/generators/makers.hpp"
 
@@ -42,18 +40,18 @@ int round_size(const RequestSizes& sizes) {
 Schedule make_interleaved_1f1b(const ScheduleRequest& request) {
   const RequestSizes sizes = check_request(request, interleaved);
   const int p = sizes.ranks, m = sizes.micro_batches, v = sizes.chunks, g = round_size(sizes);
-  PipelineGraph graph = chain_for(request, interleaved, sizes, ChainPlacement::looped);
-  return compute_schedule(interleaved, v, std::move(graph), [=](int r, auto& program) {
-    program.reserve(2 * static_cast<std::size_t>(m) * v);
-    const auto emit = [&](Op op, int chunk, int k) {
-      const MicroBatchId micro_batch(k / (g * v) * g + k % g);
-      program.push_back(compute(op, SegmentId(chunk * p + r), micro_batch));
-    };
-    const auto turn = [&](int k) { return k / g % v; };
-    one_forward_one_backward(
-        m * v, 2 * (p - r - 1) + (v - 1) * g, [&](int k) { emit(Op::forward, turn(k), k); },
-        [&](int k) { emit(Op::backward, v - 1 - turn(k), k); });
-  });
+  return chain_schedule(
+      request, interleaved, sizes, ChainPlacement::looped, [=](int r, auto& program) {
+        program.reserve(2 * static_cast<std::size_t>(m) * v);
+        const auto emit = [&](Op op, int chunk, int k) {
+          const MicroBatchId micro_batch(k / (g * v) * g + k % g);
+          program.push_back(compute(op, SegmentId(chunk * p + r), micro_batch));
+        };
+        const auto turn = [&](int k) { return k / g % v; };
+        one_forward_one_backward(
+            m * v, 2 * (p - r - 1) + (v - 1) * g, [&](int k) { emit(Op::forward, turn(k), k); },
+            [&](int k) { emit(Op::backward, v - 1 - turn(k), k); });
+      });
 }
 
 /// Does all forwards chunk by chunk; then all gradients, chunks and, within them, micro-batches in
@@ -61,16 +59,16 @@ Schedule make_interleaved_1f1b(const ScheduleRequest& request) {
 Schedule make_looped_bfs(const ScheduleRequest& request) {
   const RequestSizes sizes = check_request(request, looped_bfs);
   const int p = sizes.ranks, m = sizes.micro_batches, v = sizes.chunks;
-  PipelineGraph graph = chain_for(request, looped_bfs, sizes, ChainPlacement::looped);
-  return compute_schedule(looped_bfs, v, std::move(graph), [=](int r, auto& program) {
-    program.reserve(2 * static_cast<std::size_t>(m) * v);
-    for (int k = 0; k < m * v; ++k) {
-      program.push_back(compute(Op::forward, SegmentId(k / m * p + r), MicroBatchId(k % m)));
-    }
-    for (int k = m * v - 1; k >= 0; --k) {
-      program.push_back(compute(Op::backward, SegmentId(k / m * p + r), MicroBatchId(k % m)));
-    }
-  });
+  return chain_schedule(
+      request, looped_bfs, sizes, ChainPlacement::looped, [=](int r, auto& program) {
+        program.reserve(2 * static_cast<std::size_t>(m) * v);
+        const auto emit = [&](Op op, int k) {
+          program.push_back(compute(op, SegmentId(k / m * p + r), MicroBatchId(k % m)));
+        };
+        one_forward_one_backward(
+            m * v, m * v, [&](int k) { emit(Op::forward, k); },
+            [&](int k) { emit(Op::backward, m * v - 1 - k); });
+      });
 }
 
 /// Runs 1F1B over the K parts of every micro-batch: the warm-up is p−r−2+K parts, which ascend
@@ -78,18 +76,14 @@ Schedule make_looped_bfs(const ScheduleRequest& request) {
 Schedule make_seq1f1b(const ScheduleRequest& request) {
   const RequestSizes sizes = check_request(request, seq1f1b);
   const int p = sizes.ranks, m = sizes.micro_batches, parts = sizes.parts;
-  PipelineGraph graph = chain_for(request, seq1f1b, sizes, ChainPlacement::looped);
-  return compute_schedule(seq1f1b, 1, std::move(graph), [=](int r, auto& program) {
+  return chain_schedule(request, seq1f1b, sizes, ChainPlacement::looped, [=](int r, auto& program) {
     program.reserve(2 * static_cast<std::size_t>(m) * parts);
+    const auto emit = [&](Op op, int k, int part) {
+      program.push_back(compute(op, SegmentId(r), MicroBatchId(k / parts), part));
+    };
     one_forward_one_backward(
-        m * parts, p - r - 2 + parts,
-        [&](int k) {
-          program.push_back(compute(Op::forward, SegmentId(r), MicroBatchId(k / parts), k % parts));
-        },
-        [&](int k) {
-          program.push_back(
-              compute(Op::backward, SegmentId(r), MicroBatchId(k / parts), parts - 1 - k % parts));
-        });
+        m * parts, p - r - 2 + parts, [&](int k) { emit(Op::forward, k, k % parts); },
+        [&](int k) { emit(Op::backward, k, parts - 1 - k % parts); });
   });
 }
 

@@ -81,6 +81,13 @@ Schedule compute_schedule(const RequestRules& rules, int chunks, PipelineGraph g
   return schedule;
 }
 
+/// Does the same on the request's chain.
+template <class Fill>
+Schedule chain_schedule(const ScheduleRequest& request, const RequestRules& rules,
+                        const RequestSizes& sizes, ChainPlacement placement, Fill fill) {
+  return compute_schedule(rules, sizes.chunks, chain_for(request, rules, sizes, placement), fill);
+}
+
 /// The numbers next to `value` that `valid` accepts, within 1 … most, as "6 or 8".
 template <class Valid>
 std::string nearest_numbers(int value, int most, Valid valid) {

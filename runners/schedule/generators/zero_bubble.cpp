@@ -5,8 +5,6 @@
 
 #include <fmt/format.h>
 
-#include <utility>
-
 #include "metrics/base/error.hpp"
 #include "runners/schedule/generators/makers.hpp"
 
@@ -21,20 +19,20 @@ constexpr RequestRules zb_v{"zb-v", 2};
 Schedule make_handcrafted(const ScheduleRequest& request, const RequestRules& rules, int k) {
   const RequestSizes sizes = check_request(request, rules);
   const int p = sizes.ranks, m = sizes.micro_batches;
-  PipelineGraph graph = chain_for(request, rules, sizes, ChainPlacement::looped);
-  return compute_schedule(rules, 1, std::move(graph), [=](int r, auto& program) {
+  return chain_schedule(request, rules, sizes, ChainPlacement::looped, [=](int r, auto& program) {
     program.reserve(3 * static_cast<std::size_t>(m));
     const int warm_up = k * (p - r - 1), held = k * (p - 1) - warm_up;
-    const SegmentId segment(r);
-    MicroBatchId weights;
+    int weights = 0;
+    const auto emit = [&](Op op, int i) {
+      program.push_back(compute(op, SegmentId(r), MicroBatchId(i)));
+    };
     one_forward_one_backward(
-        m, warm_up,
-        [&](int i) { program.push_back(compute(Op::forward, segment, MicroBatchId(i))); },
+        m, warm_up, [&](int i) { emit(Op::forward, i); },
         [&](int i) {
-          program.push_back(compute(Op::input_gradient, segment, MicroBatchId(i)));
-          if (i >= held) program.push_back(compute(Op::weight_gradient, segment, weights++));
+          emit(Op::input_gradient, i);
+          if (i >= held) emit(Op::weight_gradient, weights++);
         });
-    while (weights.value() < m) program.push_back(compute(Op::weight_gradient, segment, weights++));
+    while (weights < m) emit(Op::weight_gradient, weights++);
   });
 }
 
@@ -112,8 +110,7 @@ Schedule make_zb_v(const ScheduleRequest& request) {
                                 n, p, most_tasks),
                     "Use at most 5792 ranks.");
   }
-  PipelineGraph graph = chain_for(request, zb_v, sizes, ChainPlacement::zig_zag);
-  return compute_schedule(zb_v, 2, std::move(graph), [&](int r, auto& program) {
+  return chain_schedule(request, zb_v, sizes, ChainPlacement::zig_zag, [&](int r, auto& program) {
     VProgram v_program(sizes.micro_batches, SegmentId(r), SegmentId(2 * p - 1 - r), program);
     fill_zb_v(p, r, n, v_program);
   });

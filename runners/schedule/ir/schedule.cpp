@@ -79,20 +79,11 @@ Instruction compute(Op op, SegmentId segment, MicroBatchId micro_batch, int part
 }
 
 double compute_time(const PipelineGraph& graph, const Instruction& i) {
-  switch (i.op) {
-    case Op::forward:
-    case Op::recompute:
-      return graph.forward(i.segment, i.micro_batch);
-    case Op::input_gradient:
-      return graph.input_gradient(i.segment, i.micro_batch);
-    case Op::weight_gradient:
-      return graph.weight_gradient(i.segment, i.micro_batch);
-    case Op::backward:
-      return graph.input_gradient(i.segment, i.micro_batch) +
-             graph.weight_gradient(i.segment, i.micro_batch);
-    default:
-      return 0;
-  }
+  if (!is_compute(i.op)) return 0;
+  if (!is_gradient(i.op)) return graph.forward(i.segment, i.micro_batch);
+  if (i.op == Op::weight_gradient) return graph.weight_gradient(i.segment, i.micro_batch);
+  const double input = graph.input_gradient(i.segment, i.micro_batch);
+  return i.op == Op::backward ? input + graph.weight_gradient(i.segment, i.micro_batch) : input;
 }
 
 std::string to_text(const Instruction& i) {

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "metrics/base/hash.hpp"
+#include "metrics/base/name_table.hpp"
 #include "runners/schedule/ir/pipeline_graph.hpp"
 
 namespace heteroperf {
@@ -84,6 +86,7 @@ enum class ScheduleLevel {
   compute,  ///< F, B, W, BW, RECOMPUTE and INTERACT only, as generators emit it
   lowered,  ///< with messages, buffers, groups, reductions and steps, as the executor runs it
 };
+constexpr std::array<const char*, 2> value_names(ScheduleLevel) { return {"compute", "lowered"}; }
 
 /// The programs of all ranks for one optimizer step.
 struct Schedule {
@@ -110,17 +113,9 @@ std::string place_in_program(const Schedule& schedule, int rank, std::int32_t in
 /// The change of a rank's memory by `op`, in activations of its segment: an F holds one, B frees
 /// the half that W does not need, W the rest, BW both. A memory limit bounds this count.
 constexpr double memory_change(Op op) {
-  switch (op) {
-    case Op::forward:
-      return 1;
-    case Op::input_gradient:
-    case Op::weight_gradient:
-      return -0.5;
-    case Op::backward:
-      return -1;
-    default:
-      return 0;
-  }
+  if (op == Op::forward) return 1;
+  if (op == Op::backward) return -1;
+  return is_gradient(op) ? -0.5 : 0;
 }
 
 /// The most that each rank holds at once, in a rank's activations of one micro-batch. It depends on

@@ -80,7 +80,11 @@ class LatencyClock {
       values_[inputs.missing].waiting = rank;
       return false;
     }
-    pair ? run_pair(rank, inputs) : run_one(rank, inputs);
+    if (op == Op::interact && !pair) {
+      interact(rank, inputs);
+    } else {
+      run(rank, inputs, pair);
+    }
     return true;
   }
 
@@ -99,18 +103,12 @@ class LatencyClock {
   std::int32_t slot_of(int rank, const Instruction& i) const {
     const std::int32_t slot = tasks_.slot(i);
     if (slot >= 0 && graph_.segments[i.segment].rank == rank) return slot;
-    throw UserError(fmt::format("rank {} cannot run {}", rank, to_text(i)),
-                    "its graph has no such segment, micro-batch or part there",
-                    "Check the schedule's programs.");
+    refuse(rank, i, "its graph has no such segment, micro-batch or part there");
   }
 
-  void require_interaction(int rank, const Instruction& i) const {
-    if (i.edge.index() < graph_.interactions.size() &&
-        graph_.passes(graph_.interactions[i.interaction()].members.front(), i.micro_batch)) {
-      return;
-    }
-    throw UserError(fmt::format("rank {} cannot run {}", rank, to_text(i)),
-                    "its graph has no such interaction", "Check the schedule's programs.");
+  [[noreturn]] static void refuse(int rank, const Instruction& i, const char* why) {
+    throw UserError(fmt::format("rank {} cannot run {}", rank, to_text(i)), why,
+                    "Check the schedule's programs.");
   }
 
   /// The value that the end of an interaction's set is.
@@ -139,30 +137,26 @@ class LatencyClock {
 
   /// An interaction needs the forward of this rank's members for every micro-batch of the set.
   void need_members(int rank, const Instruction& i, Inputs& inputs) const {
-    require_interaction(rank, i);
+    if (i.edge.index() >= graph_.interactions.size() ||
+        !graph_.passes(graph_.interactions[i.interaction()].members.front(), i.micro_batch)) {
+      refuse(rank, i, "its graph has no such interaction");
+    }
     const MicroBatchId first = tasks_.interaction_set(i.interaction(), i.micro_batch);
     tasks_.for_each_member_slot(rank, i.interaction(), first, [&](std::int32_t slot) {
       if (tasks_.part_of(slot) + 1 == graph_.parts) need_value(2 * slot, 0, inputs);
     });
   }
 
-  void run_one(int rank, const Inputs& inputs) {
-    RankClock& clock = clocks_[rank];
-    const Instruction& i = clock.instruction();
-    if (i.op == Op::interact) return interact(rank, inputs);
-    const double start = std::max(clock.time(), inputs.time);
-    compute(rank, {start, start + compute_time(graph_, i)}, cause_of(rank, inputs));
-  }
-
-  /// Runs a fused pair: both have one span, and the first is the cause of the second.
-  void run_pair(int rank, const Inputs& inputs) {
+  /// Runs a computation or a fused pair; both of a pair have one span, and the first is the cause
+  /// of the second.
+  void run(int rank, const Inputs& inputs, bool pair) {
     const RankClock& clock = clocks_[rank];
-    const Instruction* pair = &clock.instruction();
+    const Instruction* const first = &clock.instruction();
     const double start = std::max(clock.time(), inputs.time);
-    const double end = start + (compute_time(graph_, pair[0]) + compute_time(graph_, pair[1])) *
-                                   graph_.fused_cost_factor;
-    compute(rank, {start, end}, cause_of(rank, inputs));
-    compute(rank, {start, end}, clock.before());
+    double time = compute_time(graph_, *first);
+    if (pair) time = (time + compute_time(graph_, first[1])) * graph_.fused_cost_factor;
+    compute(rank, {start, start + time}, cause_of(rank, inputs));
+    if (pair) compute(rank, {start, start + time}, clock.before());
   }
 
   /// The cause of an instruction's start: an input that came late, or the rank's own last work.
@@ -175,9 +169,9 @@ class LatencyClock {
   void compute(int rank, TimeSpan span, Cause cause) {
     const Instruction& i = clocks_[rank].instruction();
     clocks_[rank].run(span, cause);
-    const std::int32_t slot = tasks_.slot(i);
-    if (i.op == Op::forward) publish(2 * slot, span.end, clocks_[rank].before());
-    if (makes_input_gradient(i.op)) publish(2 * slot + 1, span.end, clocks_[rank].before());
+    const bool gradient = makes_input_gradient(i.op);
+    if (i.op != Op::forward && !gradient) return;
+    publish(2 * tasks_.slot(i) + (gradient ? 1 : 0), span.end, clocks_[rank].before());
   }
 
   /// An interaction starts when its last member rank is there. The ranks go on, gradients wait for
