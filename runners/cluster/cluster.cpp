@@ -72,16 +72,139 @@ class ClusterCheck {
   }
 
  private:
-  void check_cards();
-  void check_ranks();
-  void check_link(const Link& link);
-  void check_rank_pair(const Link& link);
-  void check_label_pair(const Link& link);
+  /// Checks bandwidths and bursts of the cards.
+  void check_cards() {
+    std::vector<std::string> names;
+    for (const NetworkCard& card : cluster_.cards) {
+      names.push_back(card.name);
+      const double bandwidth = card.bandwidth.value();
+      if (std::isfinite(bandwidth) && bandwidth >= 0) continue;
+      problems_.add(fmt::format("the bandwidth of card \"{}\" is {} B/s", card.name, bandwidth),
+                    "must be positive, or 0 where it is not known");
+    }
+    for (const NetworkCard& card : cluster_.cards) {
+      if (card.burst == Bytes(0) || card.bandwidth.value() > 0) continue;
+      problems_.add(fmt::format("card \"{}\" has a burst and no bandwidth", card.name));
+    }
+    unique_names("card", std::move(names), problems_);
+  }
+
+  /// Checks that every rank names a class, a cluster and cards that exist, and gathers the labels.
+  void check_ranks() {
+    std::vector<std::string> names, cards;
+    for (const DeviceClass& device : cluster_.classes) names.push_back(device.name);
+    classes_ = unique_names("device class", std::move(names), problems_);
+    for (const NetworkCard& card : cluster_.cards) cards.push_back(card.name);
+    if (cluster_.ranks.empty()) problems_.add("the cluster has no ranks");
+    for (std::size_t r = 0; r < cluster_.ranks.size(); ++r) {
+      const RankPlace& place = cluster_.ranks[r];
+      const std::string where = fmt::format("rank {}", r);
+      expect_known(place.device_class, "device class", where, classes_, problems_);
+      for (const std::string& card : place.cards)
+        expect_known(card, "card", where, cards, problems_);
+      if (std::set<std::string>(place.cards.begin(), place.cards.end()).size() !=
+          place.cards.size()) {
+        problems_.add(where + " names a card twice");
+      }
+      if (place.cluster.empty()) problems_.add(where + " names no cluster");
+      ranks_of_[place.cluster].emplace_back(static_cast<std::int32_t>(r));
+    }
+    for (const auto& [label, ignored] : ranks_of_) labels_.push_back(label);
+  }
+
+  /// Checks that a link is between two clusters or between two ranks, and not both.
+  void check_link(const Link& link) {
+    const bool has_labels = !link.from.empty() || !link.to.empty();
+    if (link.ranks.has_value() == has_labels) {
+      problems_.add("a link is between two clusters or between two ranks",
+                    has_labels
+                        ? fmt::format("this one names the clusters \"{}\" and \"{}\" and ranks",
+                                      link.from, link.to)
+                        : "this one names neither");
+    } else if (has_labels) {
+      check_label_pair(link);
+    } else {
+      check_rank_pair(link);
+    }
+  }
+
+  void check_rank_pair(const Link& link) {
+    const auto [a, b] = *link.ranks;
+    const std::string between = fmt::format("ranks {} and {}", a.value(), b.value());
+    const auto last = static_cast<std::int32_t>(cluster_.ranks.size()) - 1;
+    if (a.value() < 0 || b.value() > last || a >= b) {
+      problems_.add("a link is between " + between,
+                    fmt::format("must be two different ranks from 0 to {}, in order", last));
+      return;
+    }
+    note_curve(of_ranks_, ordered(a, b), link, between);
+  }
+
+  void check_label_pair(const Link& link) {
+    expect_known(link.from, "cluster", "a link", labels_, problems_);
+    if (link.to != link.from) expect_known(link.to, "cluster", "a link", labels_, problems_);
+    note_curve(of_labels_, ordered(link.from, link.to), link,
+               fmt::format("\"{}\" and \"{}\"", link.from, link.to));
+  }
+
+  /// Notes a pair with two curves, or with none.
   template <class Seen, class Pair>
-  void note_curve(Seen& seen, const Pair& pair, const Link& link, const std::string& between);
-  void check_coverage();
-  void check_coverage(const std::string& a, const std::string& b);
-  void check_efficiency();
+  void note_curve(Seen& seen, const Pair& pair, const Link& link, const std::string& between) {
+    if (link.curve.empty()) {
+      problems_.add("the link between " + between +
+                    " has neither latency and bandwidth nor points");
+    }
+    const auto [entry, is_new] = seen.emplace(pair, &link);
+    if (is_new) return;
+    const LinkCurve& first = entry->second->curve;
+    if (first == link.curve) {
+      problems_.add("the link between " + between + " is there twice");
+    } else {
+      problems_.add("asymmetric link between " + between,
+                    fmt::format("{} and {}; a link is the same in both directions", text_of(first),
+                                text_of(link.curve)),
+                    "Give it once");
+    }
+  }
+
+  /// Names, for each two clusters, the first pair of ranks without a link.
+  void check_coverage(const std::string& a, const std::string& b) {
+    for (const RankId x : ranks_of_[a]) {
+      for (const RankId y : ranks_of_[b]) {
+        if (x == y || of_ranks_.count(ordered(x, y)) != 0) continue;
+        problems_.add(fmt::format("no link between ranks {} and {}", x.value(), y.value()), "",
+                      fmt::format("Add one between \"{}\" and \"{}\"", a, b));
+        return;
+      }
+    }
+  }
+
+  void check_coverage() {
+    for (auto a = labels_.begin(); a != labels_.end(); ++a) {
+      for (auto b = a; b != labels_.end(); ++b) {
+        if (of_labels_.count(ordered(*a, *b)) == 0) check_coverage(*a, *b);
+      }
+    }
+  }
+
+  /// Checks that entries name a class and an operation, have a positive rate, and stand there once.
+  void check_efficiency() {
+    std::set<std::tuple<std::string, std::string, std::string, std::string>> seen;
+    for (const Efficiency& entry : cluster_.efficiency) {
+      const std::string where =
+          fmt::format("the efficiency of {} {} {}", entry.operation, entry.shape, entry.precision);
+      expect_known(entry.device_class, "device class", where, classes_, problems_);
+      if (entry.operation.empty()) problems_.add(where + " names no operation");
+      const double rate = entry.rate.value();
+      if (!std::isfinite(rate) || !(rate > 0)) {
+        problems_.add(fmt::format("{} is {} operations per second", where, rate),
+                      "must be positive");
+      }
+      if (!seen.emplace(entry.device_class, entry.operation, entry.shape, entry.precision).second) {
+        problems_.add(fmt::format("{} is there twice for \"{}\"", where, entry.device_class));
+      }
+    }
+  }
 
   const Cluster& cluster_;
   ProblemList problems_;
@@ -90,138 +213,6 @@ class ClusterCheck {
   std::map<std::pair<RankId, RankId>, const Link*> of_ranks_;
   std::map<std::pair<std::string, std::string>, const Link*> of_labels_;
 };
-
-/// Checks bandwidths and bursts of the cards.
-void ClusterCheck::check_cards() {
-  std::vector<std::string> names;
-  for (const NetworkCard& card : cluster_.cards) {
-    names.push_back(card.name);
-    const double bandwidth = card.bandwidth.value();
-    if (std::isfinite(bandwidth) && bandwidth >= 0) continue;
-    problems_.add(fmt::format("the bandwidth of card \"{}\" is {} B/s", card.name, bandwidth),
-                  "must be positive, or 0 where it is not known");
-  }
-  for (const NetworkCard& card : cluster_.cards) {
-    if (card.burst == Bytes(0) || card.bandwidth.value() > 0) continue;
-    problems_.add(fmt::format("card \"{}\" has a burst and no bandwidth", card.name));
-  }
-  unique_names("card", std::move(names), problems_);
-}
-
-/// Checks that every rank names a class, a cluster and cards that exist, and gathers the labels.
-void ClusterCheck::check_ranks() {
-  std::vector<std::string> names, cards;
-  for (const DeviceClass& device : cluster_.classes) names.push_back(device.name);
-  classes_ = unique_names("device class", std::move(names), problems_);
-  for (const NetworkCard& card : cluster_.cards) cards.push_back(card.name);
-  if (cluster_.ranks.empty()) problems_.add("the cluster has no ranks");
-  for (std::size_t r = 0; r < cluster_.ranks.size(); ++r) {
-    const RankPlace& place = cluster_.ranks[r];
-    const std::string where = fmt::format("rank {}", r);
-    expect_known(place.device_class, "device class", where, classes_, problems_);
-    for (const std::string& card : place.cards) expect_known(card, "card", where, cards, problems_);
-    if (std::set<std::string>(place.cards.begin(), place.cards.end()).size() !=
-        place.cards.size()) {
-      problems_.add(where + " names a card twice");
-    }
-    if (place.cluster.empty()) problems_.add(where + " names no cluster");
-    ranks_of_[place.cluster].emplace_back(static_cast<std::int32_t>(r));
-  }
-  for (const auto& [label, ignored] : ranks_of_) labels_.push_back(label);
-}
-
-/// Checks that a link is between two clusters or between two ranks, and not both.
-void ClusterCheck::check_link(const Link& link) {
-  const bool has_labels = !link.from.empty() || !link.to.empty();
-  if (link.ranks.has_value() == has_labels) {
-    problems_.add("a link is between two clusters or between two ranks",
-                  has_labels
-                      ? fmt::format("this one names the clusters \"{}\" and \"{}\" and ranks",
-                                    link.from, link.to)
-                      : "this one names neither");
-  } else if (has_labels) {
-    check_label_pair(link);
-  } else {
-    check_rank_pair(link);
-  }
-}
-
-void ClusterCheck::check_rank_pair(const Link& link) {
-  const auto [a, b] = *link.ranks;
-  const std::string between = fmt::format("ranks {} and {}", a.value(), b.value());
-  const auto last = static_cast<std::int32_t>(cluster_.ranks.size()) - 1;
-  if (a.value() < 0 || b.value() > last || a >= b) {
-    problems_.add("a link is between " + between,
-                  fmt::format("must be two different ranks from 0 to {}, in order", last));
-    return;
-  }
-  note_curve(of_ranks_, ordered(a, b), link, between);
-}
-
-void ClusterCheck::check_label_pair(const Link& link) {
-  expect_known(link.from, "cluster", "a link", labels_, problems_);
-  if (link.to != link.from) expect_known(link.to, "cluster", "a link", labels_, problems_);
-  note_curve(of_labels_, ordered(link.from, link.to), link,
-             fmt::format("\"{}\" and \"{}\"", link.from, link.to));
-}
-
-/// Notes a pair with two curves, or with none.
-template <class Seen, class Pair>
-void ClusterCheck::note_curve(Seen& seen, const Pair& pair, const Link& link,
-                              const std::string& between) {
-  if (link.curve.empty()) {
-    problems_.add("the link between " + between + " has neither latency and bandwidth nor points");
-  }
-  const auto [entry, is_new] = seen.emplace(pair, &link);
-  if (is_new) return;
-  const LinkCurve& first = entry->second->curve;
-  if (first == link.curve) {
-    problems_.add("the link between " + between + " is there twice");
-  } else {
-    problems_.add("asymmetric link between " + between,
-                  fmt::format("{} and {}; a link is the same in both directions", text_of(first),
-                              text_of(link.curve)),
-                  "Give it once");
-  }
-}
-
-/// Names, for each two clusters, the first pair of ranks without a link.
-void ClusterCheck::check_coverage(const std::string& a, const std::string& b) {
-  for (const RankId x : ranks_of_[a]) {
-    for (const RankId y : ranks_of_[b]) {
-      if (x == y || of_ranks_.count(ordered(x, y)) != 0) continue;
-      problems_.add(fmt::format("no link between ranks {} and {}", x.value(), y.value()), "",
-                    fmt::format("Add one between \"{}\" and \"{}\"", a, b));
-      return;
-    }
-  }
-}
-
-void ClusterCheck::check_coverage() {
-  for (auto a = labels_.begin(); a != labels_.end(); ++a) {
-    for (auto b = a; b != labels_.end(); ++b) {
-      if (of_labels_.count(ordered(*a, *b)) == 0) check_coverage(*a, *b);
-    }
-  }
-}
-
-/// Checks that entries name a class and an operation, have a positive rate, and stand there once.
-void ClusterCheck::check_efficiency() {
-  std::set<std::tuple<std::string, std::string, std::string, std::string>> seen;
-  for (const Efficiency& entry : cluster_.efficiency) {
-    const std::string where =
-        fmt::format("the efficiency of {} {} {}", entry.operation, entry.shape, entry.precision);
-    expect_known(entry.device_class, "device class", where, classes_, problems_);
-    if (entry.operation.empty()) problems_.add(where + " names no operation");
-    const double rate = entry.rate.value();
-    if (!std::isfinite(rate) || !(rate > 0)) {
-      problems_.add(fmt::format("{} is {} operations per second", where, rate), "must be positive");
-    }
-    if (!seen.emplace(entry.device_class, entry.operation, entry.shape, entry.precision).second) {
-      problems_.add(fmt::format("{} is there twice for \"{}\"", where, entry.device_class));
-    }
-  }
-}
 
 /// Looks up the cards of a rank; unknown ones get no bandwidth.
 std::vector<NetworkCard> cards_of(const RankPlace& place, const std::vector<NetworkCard>& cards) {
@@ -254,21 +245,16 @@ const LinkCurve& Cluster::link(RankId a, RankId b) const {
 }
 
 RankClusters Cluster::rank_clusters() const {
-  RankClusters grouped{{}, "labels of the cluster file"};
-  std::map<std::string, std::size_t> index;
-  std::vector<std::vector<BridgeCandidate>> candidates;
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    const auto [entry, is_new] = index.emplace(ranks[r].cluster, grouped.clusters.size());
-    if (is_new) {
-      grouped.clusters.push_back({ranks[r].cluster, {}, {}});
-      candidates.emplace_back();
+  std::vector<std::string> labels;
+  for (const RankPlace& place : ranks) labels.push_back(place.cluster);
+  RankClusters grouped = clusters_by_label(labels, static_cast<int>(labels.size()));
+  grouped.reason = "labels of the cluster file";
+  for (RankCluster& cluster : grouped.clusters) {
+    std::vector<BridgeCandidate> candidates;
+    for (const RankId rank : cluster.ranks) {
+      candidates.push_back({rank, cards_of(ranks[rank.index()], cards)});
     }
-    const RankId rank(static_cast<std::int32_t>(r));
-    grouped.clusters[entry->second].ranks.push_back(rank);
-    candidates[entry->second].push_back({rank, cards_of(ranks[r], cards)});
-  }
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    grouped.clusters[i].bridges = choose_bridges(candidates[i], most_bridges);
+    cluster.bridges = choose_bridges(candidates, most_bridges);
   }
   return grouped;
 }

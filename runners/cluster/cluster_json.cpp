@@ -120,217 +120,206 @@ class ClusterReader {
  public:
   explicit ClusterReader(const std::string& where) : problems_(where) {}
 
-  Cluster read(const Json& document);
+  Cluster read(const Json& document) {
+    ObjectReader reader(document, "", problems_);
+    reader.expect_format(cluster_format_name, cluster_format_version);
+    reader.require({"classes", "ranks"});
+    reader.read("name", cluster_.name);
+    reader.read("assumptions", cluster_.assumptions);
+    const auto each = [&](const char* key, auto method) {
+      reader.for_each(
+          key, [&](const Json& entry, const std::string& path) { (this->*method)(entry, path); });
+    };
+    each("classes", &ClusterReader::read_class);
+    each("cards", &ClusterReader::read_card);
+    each("ranks", &ClusterReader::read_ranks);
+    each("links", &ClusterReader::read_link);
+    each("efficiency", &ClusterReader::read_efficiency);
+    reader.finish();
+    count_devices();
+    if (reader.has("classes") && reader.has("ranks")) {
+      try {
+        check_cluster(cluster_);
+      } catch (const UserError& error) {
+        problems_.add_all(error);
+      }
+    }
+    problems_.throw_if_any();
+    return std::move(cluster_);
+  }
 
  private:
-  void read_class(const Json& entry, const std::string& path);
-  void read_card(const Json& entry, const std::string& path);
-  void read_ranks(const Json& entry, const std::string& path);
-  void read_link(const Json& entry, const std::string& path);
-  bool read_between(const Json* between, const std::string& path, Link& link);
-  LinkCurve read_curve(ObjectReader& reader);
-  void add_link(Link link, const Json& between);
-  void read_efficiency(const Json& entry, const std::string& path);
-  void count_devices();
+  /// Reads a device class, with a count that may be missing.
+  void read_class(const Json& entry, const std::string& path) {
+    try {
+      cluster_.classes.push_back(device_class_from_json(nlohmann::json(entry), path));
+      if (!entry.contains("count")) uncounted_.push_back(cluster_.classes.back().name);
+    } catch (const UserError& error) {
+      problems_.add_all(error);
+      // The class's name is known all the same, so ranks that use it are not wrong.
+      if (!entry.is_object() || !entry.contains("name") || !entry["name"].is_string()) return;
+      DeviceClass broken;
+      broken.name = entry["name"].get<std::string>();
+      if (!broken.name.empty()) cluster_.classes.push_back(std::move(broken));
+    }
+  }
+
+  /// Reads a card. One without a name is left out, unless the name is there and empty.
+  void read_card(const Json& entry, const std::string& path) {
+    ObjectReader reader(entry, path, problems_);
+    NetworkCard card;
+    double bandwidth = 0;
+    reader.require({"name"});
+    reader.read("name", card.name);
+    reader.read("bandwidth_bytes_per_s", bandwidth);
+    std::uint64_t burst = 0;
+    reader.read("burst_bytes", burst);
+    reader.finish();
+    card.bandwidth = BytesPerSecond(bandwidth);
+    card.burst = Bytes(burst);
+    if (!card.name.empty() || (entry.is_object() && reader.has("name"))) {
+      cluster_.cards.push_back(std::move(card));
+    }
+  }
+
+  /// Reads a group of equal ranks; `per_host` spreads them over numbered hosts.
+  void read_ranks(const Json& entry, const std::string& path) {
+    ObjectReader reader(entry, path, problems_);
+    RankPlace place;
+    int count = 1, per_host = 0;
+    reader.read("count", count, 1, most_cluster_ranks);
+    reader.read("per_host", per_host, 1, most_cluster_ranks);
+    reader.read("class", place.device_class);
+    reader.read("host", place.host);
+    reader.read("cluster", place.cluster);
+    reader.read("cards", place.cards);
+    reader.finish();
+    const std::size_t total = cluster_.ranks.size() + static_cast<std::size_t>(count);
+    if (total > most_cluster_ranks) {
+      problems_.add(fmt::format("{} is rank {}", path, total),
+                    fmt::format("at most {}", most_cluster_ranks));
+      return;
+    }
+    const std::string host = place.host;
+    for (int i = 0; i < count; ++i) {
+      if (per_host > 0) place.host = fmt::format("{}-{:04}", host, i / per_host);
+      cluster_.ranks.push_back(place);
+    }
+  }
+
+  /// Reads a link with its ends, its curve and its source.
+  void read_link(const Json& entry, const std::string& path) {
+    ObjectReader reader(entry, path, problems_);
+    reader.require({"between"});
+    Link link;
+    const bool fits = read_between(reader.value("between"), path + ".between", link);
+    if (entry.is_object()) link.curve = read_curve(reader);
+    reader.read("source", link.source);
+    reader.finish();
+    if (fits) add_link(std::move(link), entry["between"]);
+  }
+
+  /// Reads the two ends of a link, which are labels or ranks.
+  bool read_between(const Json* between, const std::string& path, Link& link) {
+    constexpr const char* expected = "two cluster labels or two ranks";
+    if (between == nullptr) return false;
+    if (!between->is_array() || between->size() != 2) {
+      return note_wrong(*between, path, expected, problems_);
+    }
+    const Json &a = (*between)[0], &b = (*between)[1];
+    if (a.is_string() && b.is_string()) {
+      link.from = a.get<std::string>();
+      link.to = b.get<std::string>();
+      return true;
+    }
+    if (a.is_string() || b.is_string()) return note_wrong(*between, path, expected, problems_);
+    std::array<int, 2> ranks = {0, 0};
+    const bool fits = read_value(a, path + "[0]", ranks[0], problems_, 0, most_cluster_ranks - 1) &&
+                      read_value(b, path + "[1]", ranks[1], problems_, 0, most_cluster_ranks - 1);
+    if (!fits) return false;
+    link.ranks.emplace(RankId(std::min(ranks[0], ranks[1])), RankId(std::max(ranks[0], ranks[1])));
+    return true;
+  }
+
+  /// After a problem it returns any curve, which keeps the link from counting as missing.
+  LinkCurve read_curve(ObjectReader& reader) {
+    const std::string path = reader.path_of("points");
+    const bool has_points = reader.has("points");
+    const bool has_latency = reader.has("latency_s"),
+               has_bandwidth = reader.has("bandwidth_bytes_per_s");
+    double latency_s = 0, bandwidth = 1;
+    reader.read("latency_s", latency_s);
+    reader.read("bandwidth_bytes_per_s", bandwidth);
+    try {
+      if (has_points) {
+        const LinkCurve curve(read_link_points(reader, problems_));
+        if ((has_latency && !near(latency_s, curve.latency().value())) ||
+            (has_bandwidth && !near(bandwidth, curve.bandwidth().value()))) {
+          throw UserError("latency_s or bandwidth_bytes_per_s is not that of the points",
+                          fmt::format("they give {:g} s and {:g} B/s", curve.latency().value(),
+                                      curve.bandwidth().value()),
+                          "Leave them out: the points say it all");
+        }
+        return curve;
+      }
+      if (!has_latency || !has_bandwidth) {
+        throw UserError("latency_s and bandwidth_bytes_per_s, or points, are missing");
+      }
+      return {Seconds(latency_s), BytesPerSecond(bandwidth)};
+    } catch (const UserError& error) {
+      problems_.add_all(error, path.substr(0, path.rfind('.')) + ": ");
+      return {Seconds(0), BytesPerSecond(1)};
+    }
+  }
+
+  /// Adds a link. The other direction of a link that is there, with the same curve, adds nothing.
+  void add_link(Link link, const Json& between) {
+    const auto reverse = link_directions_.find(Json{between[1], between[0]}.dump());
+    const bool is_reverse = between[0] != between[1] && reverse != link_directions_.end();
+    if (is_reverse && cluster_.links[reverse->second].curve == link.curve) return;
+    link_directions_.emplace(between.dump(), cluster_.links.size());
+    cluster_.links.push_back(std::move(link));
+  }
+
+  /// Reads an entry of the efficiency matrix.
+  void read_efficiency(const Json& entry, const std::string& path) {
+    ObjectReader reader(entry, path, problems_);
+    Efficiency efficiency;
+    double rate = 0;
+    reader.require({"class", "operation", "ops_per_second"});
+    reader.read("class", efficiency.device_class);
+    reader.read("operation", efficiency.operation);
+    reader.read("shape", efficiency.shape);
+    reader.read("precision", efficiency.precision);
+    reader.read("ops_per_second", rate);
+    reader.read("source", efficiency.source);
+    if (reader.has("provenance")) reader.read("provenance", efficiency.provenance.emplace());
+    reader.finish();
+    efficiency.rate = OpsPerSecond(rate);
+    if (entry.is_object() && reader.has("class") && reader.has("operation") &&
+        reader.has("ops_per_second")) {
+      cluster_.efficiency.push_back(std::move(efficiency));
+    }
+  }
+
+  /// Counts the ranks of classes without a count, so that a file written by hand need not count
+  /// twice.
+  void count_devices() {
+    for (DeviceClass& device : cluster_.classes) {
+      if (std::find(uncounted_.begin(), uncounted_.end(), device.name) == uncounted_.end())
+        continue;
+      const auto ranks =
+          std::count_if(cluster_.ranks.begin(), cluster_.ranks.end(),
+                        [&](const RankPlace& r) { return r.device_class == device.name; });
+      device.count = std::max(1, static_cast<int>(ranks));
+    }
+  }
 
   DocumentProblems problems_;
   Cluster cluster_;
   std::vector<std::string> uncounted_;                  ///< classes without a count
   std::map<std::string, std::size_t> link_directions_;  ///< `between` as written, to the link
 };
-
-Cluster ClusterReader::read(const Json& document) {
-  ObjectReader reader(document, "", problems_);
-  reader.expect_format(cluster_format_name, cluster_format_version);
-  reader.require({"classes", "ranks"});
-  reader.read("name", cluster_.name);
-  reader.read("assumptions", cluster_.assumptions);
-  const auto each = [&](const char* key, auto method) {
-    reader.for_each(
-        key, [&](const Json& entry, const std::string& path) { (this->*method)(entry, path); });
-  };
-  each("classes", &ClusterReader::read_class);
-  each("cards", &ClusterReader::read_card);
-  each("ranks", &ClusterReader::read_ranks);
-  each("links", &ClusterReader::read_link);
-  each("efficiency", &ClusterReader::read_efficiency);
-  reader.finish();
-  count_devices();
-  if (reader.has("classes") && reader.has("ranks")) {
-    try {
-      check_cluster(cluster_);
-    } catch (const UserError& error) {
-      problems_.add_all(error);
-    }
-  }
-  problems_.throw_if_any();
-  return std::move(cluster_);
-}
-
-/// Reads a device class, with a count that may be missing.
-void ClusterReader::read_class(const Json& entry, const std::string& path) {
-  try {
-    cluster_.classes.push_back(device_class_from_json(nlohmann::json(entry), path));
-    if (!entry.contains("count")) uncounted_.push_back(cluster_.classes.back().name);
-  } catch (const UserError& error) {
-    problems_.add_all(error);
-    // The class's name is known all the same, so ranks that use it are not wrong.
-    if (!entry.is_object() || !entry.contains("name") || !entry["name"].is_string()) return;
-    DeviceClass broken;
-    broken.name = entry["name"].get<std::string>();
-    if (!broken.name.empty()) cluster_.classes.push_back(std::move(broken));
-  }
-}
-
-/// Reads a card. One without a name is left out, unless the name is there and empty.
-void ClusterReader::read_card(const Json& entry, const std::string& path) {
-  ObjectReader reader(entry, path, problems_);
-  NetworkCard card;
-  double bandwidth = 0;
-  reader.require({"name"});
-  reader.read("name", card.name);
-  reader.read("bandwidth_bytes_per_s", bandwidth);
-  std::uint64_t burst = 0;
-  reader.read("burst_bytes", burst);
-  reader.finish();
-  card.bandwidth = BytesPerSecond(bandwidth);
-  card.burst = Bytes(burst);
-  if (!card.name.empty() || (entry.is_object() && reader.has("name"))) {
-    cluster_.cards.push_back(std::move(card));
-  }
-}
-
-/// Reads a group of equal ranks; `per_host` spreads them over numbered hosts.
-void ClusterReader::read_ranks(const Json& entry, const std::string& path) {
-  ObjectReader reader(entry, path, problems_);
-  RankPlace place;
-  int count = 1, per_host = 0;
-  reader.read("count", count, 1, most_cluster_ranks);
-  reader.read("per_host", per_host, 1, most_cluster_ranks);
-  reader.read("class", place.device_class);
-  reader.read("host", place.host);
-  reader.read("cluster", place.cluster);
-  reader.read("cards", place.cards);
-  reader.finish();
-  const std::size_t total = cluster_.ranks.size() + static_cast<std::size_t>(count);
-  if (total > most_cluster_ranks) {
-    problems_.add(fmt::format("{} is rank {}", path, total),
-                  fmt::format("at most {}", most_cluster_ranks));
-    return;
-  }
-  const std::string host = place.host;
-  for (int i = 0; i < count; ++i) {
-    if (per_host > 0) place.host = fmt::format("{}-{:04}", host, i / per_host);
-    cluster_.ranks.push_back(place);
-  }
-}
-
-/// Reads the two ends of a link, which are labels or ranks.
-bool ClusterReader::read_between(const Json* between, const std::string& path, Link& link) {
-  constexpr const char* expected = "two cluster labels or two ranks";
-  if (between == nullptr) return false;
-  if (!between->is_array() || between->size() != 2) {
-    return note_wrong(*between, path, expected, problems_);
-  }
-  const Json &a = (*between)[0], &b = (*between)[1];
-  if (a.is_string() && b.is_string()) {
-    link.from = a.get<std::string>();
-    link.to = b.get<std::string>();
-    return true;
-  }
-  if (a.is_string() || b.is_string()) return note_wrong(*between, path, expected, problems_);
-  std::array<int, 2> ranks = {0, 0};
-  const bool fits = read_value(a, path + "[0]", ranks[0], problems_, 0, most_cluster_ranks - 1) &&
-                    read_value(b, path + "[1]", ranks[1], problems_, 0, most_cluster_ranks - 1);
-  if (!fits) return false;
-  link.ranks.emplace(RankId(std::min(ranks[0], ranks[1])), RankId(std::max(ranks[0], ranks[1])));
-  return true;
-}
-
-/// After a problem it returns any curve, which keeps the link from counting as missing.
-LinkCurve ClusterReader::read_curve(ObjectReader& reader) {
-  const std::string path = reader.path_of("points");
-  const bool has_points = reader.has("points");
-  const bool has_latency = reader.has("latency_s"),
-             has_bandwidth = reader.has("bandwidth_bytes_per_s");
-  double latency_s = 0, bandwidth = 1;
-  reader.read("latency_s", latency_s);
-  reader.read("bandwidth_bytes_per_s", bandwidth);
-  try {
-    if (has_points) {
-      const LinkCurve curve(read_link_points(reader, problems_));
-      if ((has_latency && !near(latency_s, curve.latency().value())) ||
-          (has_bandwidth && !near(bandwidth, curve.bandwidth().value()))) {
-        throw UserError("latency_s or bandwidth_bytes_per_s is not that of the points",
-                        fmt::format("they give {:g} s and {:g} B/s", curve.latency().value(),
-                                    curve.bandwidth().value()),
-                        "Leave them out: the points say it all");
-      }
-      return curve;
-    }
-    if (!has_latency || !has_bandwidth) {
-      throw UserError("latency_s and bandwidth_bytes_per_s, or points, are missing");
-    }
-    return {Seconds(latency_s), BytesPerSecond(bandwidth)};
-  } catch (const UserError& error) {
-    problems_.add_all(error, path.substr(0, path.rfind('.')) + ": ");
-    return {Seconds(0), BytesPerSecond(1)};
-  }
-}
-
-/// Reads a link with its ends, its curve and its source.
-void ClusterReader::read_link(const Json& entry, const std::string& path) {
-  ObjectReader reader(entry, path, problems_);
-  reader.require({"between"});
-  Link link;
-  const bool fits = read_between(reader.value("between"), path + ".between", link);
-  if (entry.is_object()) link.curve = read_curve(reader);
-  reader.read("source", link.source);
-  reader.finish();
-  if (fits) add_link(std::move(link), entry["between"]);
-}
-
-/// Adds a link. The other direction of a link that is there, with the same curve, adds nothing.
-void ClusterReader::add_link(Link link, const Json& between) {
-  const auto reverse = link_directions_.find(Json{between[1], between[0]}.dump());
-  const bool is_reverse = between[0] != between[1] && reverse != link_directions_.end();
-  if (is_reverse && cluster_.links[reverse->second].curve == link.curve) return;
-  link_directions_.emplace(between.dump(), cluster_.links.size());
-  cluster_.links.push_back(std::move(link));
-}
-
-/// Reads an entry of the efficiency matrix.
-void ClusterReader::read_efficiency(const Json& entry, const std::string& path) {
-  ObjectReader reader(entry, path, problems_);
-  Efficiency efficiency;
-  double rate = 0;
-  reader.require({"class", "operation", "ops_per_second"});
-  reader.read("class", efficiency.device_class);
-  reader.read("operation", efficiency.operation);
-  reader.read("shape", efficiency.shape);
-  reader.read("precision", efficiency.precision);
-  reader.read("ops_per_second", rate);
-  reader.read("source", efficiency.source);
-  if (reader.has("provenance")) reader.read("provenance", efficiency.provenance.emplace());
-  reader.finish();
-  efficiency.rate = OpsPerSecond(rate);
-  if (entry.is_object() && reader.has("class") && reader.has("operation") &&
-      reader.has("ops_per_second")) {
-    cluster_.efficiency.push_back(std::move(efficiency));
-  }
-}
-
-/// Counts the ranks of classes without a count, so that a file written by hand need not count
-/// twice.
-void ClusterReader::count_devices() {
-  for (DeviceClass& device : cluster_.classes) {
-    if (std::find(uncounted_.begin(), uncounted_.end(), device.name) == uncounted_.end()) continue;
-    const auto ranks =
-        std::count_if(cluster_.ranks.begin(), cluster_.ranks.end(),
-                      [&](const RankPlace& r) { return r.device_class == device.name; });
-    device.count = std::max(1, static_cast<int>(ranks));
-  }
-}
 
 }  // namespace
 

@@ -16,8 +16,14 @@
 namespace heteroperf {
 namespace {
 
-constexpr const char* bandwidth_operation = "memory";
-constexpr const char* launch_operation = "launch";  ///< its rate counts launches per second
+/// The properties of a class that stand among the efficiency entries of a description, where rates
+/// count bytes or launches per second.
+constexpr struct {
+  const char* operation;
+  DeviceQuantity quantity;
+  bool inverse;  ///< the property is the time of one
+} stated_rates[] = {{"memory", DeviceQuantity::memory_bytes_per_s, false},
+                    {"launch", DeviceQuantity::launch_s, true}};
 
 /// Tells extents "AxBxC", or an empty text, from what is no shape.
 bool is_shape(const std::string& shape) {
@@ -141,11 +147,12 @@ EfficiencyMatrix matrix_of(const Cluster& cluster) {
   }
   for (const Efficiency& entry : cluster.efficiency) {
     const Origin origin = origin_of(entry);
-    if (entry.operation == bandwidth_operation) {
-      matrix.add({entry.device_class, DeviceQuantity::memory_bytes_per_s},
-                 {entry.rate.value(), origin});
-    } else if (entry.operation == launch_operation) {
-      matrix.add({entry.device_class, DeviceQuantity::launch_s}, {1 / entry.rate.value(), origin});
+    const auto* const stated = std::ranges::find_if(
+        stated_rates, [&](const auto& row) { return entry.operation == row.operation; });
+    if (stated != std::end(stated_rates)) {
+      const double rate = entry.rate.value();
+      matrix.add({entry.device_class, stated->quantity},
+                 {stated->inverse ? 1 / rate : rate, origin});
     } else if (!entry.precision.empty() && is_shape(entry.shape)) {
       matrix.add({entry.device_class, entry.operation, entry.shape, entry.precision},
                  {entry.rate, origin});
@@ -180,15 +187,13 @@ void apply(const EfficiencyMatrix& matrix, Cluster& cluster) {
     for (const auto& [quantity, member] : tariffs) {
       if (const auto value = matrix.value(device.name, quantity)) device.*member = value;
     }
-    const auto bandwidth = matrix.values().find({device.name, DeviceQuantity::memory_bytes_per_s});
-    if (bandwidth != matrix.values().end()) {
-      put({device.name, bandwidth_operation, "", "", OpsPerSecond(bandwidth->second.value),
-           bandwidth->second.origin.source, bandwidth->second.origin.provenance});
+    for (const auto& [operation, quantity, inverse] : stated_rates) {
+      const auto known = matrix.values().find({device.name, quantity});
+      if (known == matrix.values().end() || known->second.value <= 0) continue;
+      const auto& [value, origin] = known->second;
+      put({device.name, operation, "", "", OpsPerSecond(inverse ? 1 / value : value), origin.source,
+           origin.provenance});
     }
-    const auto launch = matrix.values().find({device.name, DeviceQuantity::launch_s});
-    if (launch == matrix.values().end() || launch->second.value <= 0) continue;
-    put({device.name, launch_operation, "", "", OpsPerSecond(1 / launch->second.value),
-         launch->second.origin.source, launch->second.origin.provenance});
   }
 }
 

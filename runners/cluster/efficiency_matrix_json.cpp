@@ -74,22 +74,15 @@ class MatrixReader {
     return origin;
   }
 
-  /// Adds an entry, or notes the problems with it.
-  template <class Add>
-  void attempt(const std::string& path, Add add) {
+  /// Adds an entry by `add`, or notes the problems with it; one that is there already is a problem.
+  template <class Map, class Key, class Add>
+  void attempt(const Map& map, const Key& key, const std::string& path, Add add) {
+    if (map.contains(key)) return problems_.add(path + " is there twice");
     try {
       add();
     } catch (const UserError& error) {
       problems_.add_all(error, path + ": ");
     }
-  }
-
-  /// Notes a key that is there already.
-  template <class Map, class Key>
-  bool is_new(const Map& map, const Key& key, const std::string& path) {
-    if (map.find(key) == map.end()) return true;
-    problems_.add(path + " is there twice");
-    return false;
   }
 
   /// Reads one entry of "operations".
@@ -105,8 +98,9 @@ class MatrixReader {
     reader.read("ops_per_second", rate);
     const Origin origin = read_origin(reader);
     reader.finish();
-    if (!is_new(matrix_.rates(), key, path)) return;
-    attempt(path, [&] { matrix_.add(key, EfficiencyMatrix::Rate{OpsPerSecond(rate), origin}); });
+    attempt(matrix_.rates(), key, path, [&] {
+      matrix_.add(key, EfficiencyMatrix::Rate{OpsPerSecond(rate), origin});
+    });
   }
 
   /// Reads one entry of "devices".
@@ -120,8 +114,9 @@ class MatrixReader {
     reader.read("value", number);
     const Origin origin = read_origin(reader);
     reader.finish();
-    if (!is_new(matrix_.values(), key, path)) return;
-    attempt(path, [&] { matrix_.add(key, EfficiencyMatrix::Value{number, origin}); });
+    attempt(matrix_.values(), key, path, [&] {
+      matrix_.add(key, EfficiencyMatrix::Value{number, origin});
+    });
   }
 
   /// Reads one entry of "links".
@@ -139,7 +134,11 @@ class MatrixReader {
       problems_.add(fmt::format("{}.between has {} ends", path, ends.size()), "two names");
       return;
     }
-    attempt(path, [&] { add_link(scope, ends, {LinkCurve(std::move(points)), origin}, path); });
+    try {
+      add_link(scope, ends, {LinkCurve(std::move(points)), origin}, path);
+    } catch (const UserError& error) {
+      problems_.add_all(error, path + ": ");
+    }
   }
 
   /// Adds a link. The other direction of a known link with the same curve adds nothing.

@@ -118,16 +118,10 @@ Observed<std::string> read_kernel() {
 
 /// Recognises a container by the marks that its engine leaves.
 Observed<std::string> read_container(const SystemFiles& files) {
-  struct Mark {
-    const char* path;
-    const char* name;
-  };
-  constexpr std::array marks = {Mark{".dockerenv", "docker"}, Mark{"run/.containerenv", "podman"},
-                                Mark{".singularity.d", "apptainer"}};
-  for (const Mark& mark : marks) {
-    if (files.exists(mark.path)) {
-      return Observed<std::string>::of(mark.name, std::string("/") + mark.path);
-    }
+  constexpr std::pair<const char*, const char*> marks[] = {
+      {".dockerenv", "docker"}, {"run/.containerenv", "podman"}, {".singularity.d", "apptainer"}};
+  for (const auto& [path, name] : marks) {
+    if (files.exists(path)) return Observed<std::string>::of(name, std::string("/") + path);
   }
   const auto systemd = files.text("run/systemd/container");
   if (systemd) return systemd;

@@ -10,20 +10,6 @@
 #include "metrics/base/error.hpp"
 
 namespace heteroperf {
-namespace {
-
-/// Returns the cluster of a label, which is made if it is new.
-RankCluster& with_label(std::vector<RankCluster>& clusters, const std::string& label) {
-  const auto known =
-      std::find_if(clusters.begin(), clusters.end(),
-                   [&](const RankCluster& cluster) { return cluster.label == label; });
-  if (known != clusters.end()) return *known;
-  clusters.push_back({label, {}, {}});
-  return clusters.back();
-}
-
-}  // namespace
-
 std::size_t RankClusters::cluster_of(RankId rank) const {
   for (std::size_t c = 0; c < clusters.size(); ++c) {
     if (std::binary_search(clusters[c].ranks.begin(), clusters[c].ranks.end(), rank)) return c;
@@ -46,8 +32,11 @@ RankClusters clusters_by_label(const std::vector<std::string>& labels, int ranks
         "every rank needs one label", "Give one label per rank, in rank order, as in a,a,b,b");
   }
   RankClusters result{{}, "labels given"};
+  std::map<std::string, std::size_t> index;
   for (int rank = 0; rank < ranks; ++rank) {
-    with_label(result.clusters, labels[rank]).ranks.push_back(RankId(rank));
+    const auto [entry, is_new] = index.emplace(labels[rank], result.clusters.size());
+    if (is_new) result.clusters.push_back({labels[rank], {}, {}});
+    result.clusters[entry->second].ranks.push_back(RankId(rank));
   }
   for (RankCluster& cluster : result.clusters) cluster.bridges = {{cluster.ranks.front(), "", 1.0}};
   return result;
@@ -103,45 +92,34 @@ const BridgeCandidate* nearest_free(const std::vector<BridgeCandidate>& ranks,
   return nearest;
 }
 
-/// A bridge with the bandwidth of its card.
-struct Chosen {
-  Bridge bridge;
-  BytesPerSecond bandwidth;
-};
-
-/// Gives every bridge its part of the cluster's traffic.
-void set_shares(std::vector<Chosen>& chosen) {
+/// Turns the bandwidths of the bridges' cards into their parts of the cluster's traffic.
+void set_shares(std::vector<Bridge>& bridges) {
   double total = 0;
   bool all_known = true;
-  for (const Chosen& choice : chosen) {
-    total += choice.bandwidth.value();
-    all_known &= choice.bandwidth > BytesPerSecond(0);
+  for (const Bridge& bridge : bridges) {
+    total += bridge.share;
+    all_known &= bridge.share > 0;
   }
-  const auto count = static_cast<double>(chosen.size());
-  for (Chosen& choice : chosen) {
-    choice.bridge.share = all_known ? choice.bandwidth.value() / total : 1 / count;
-  }
+  const auto count = static_cast<double>(bridges.size());
+  for (Bridge& bridge : bridges) bridge.share = all_known ? bridge.share / total : 1 / count;
 }
 
 }  // namespace
 
 std::vector<Bridge> choose_bridges(const std::vector<BridgeCandidate>& ranks, int most) {
   HETEROPERF_EXPECT(!ranks.empty() && most >= 1);
-  std::vector<Chosen> chosen;
+  std::vector<Bridge> bridges;
   std::set<RankId> taken;
   for (const NetworkCard& card : distinct_cards(ranks)) {
-    if (std::ssize(chosen) == most) break;
+    if (std::ssize(bridges) == most) break;
     const BridgeCandidate* nearest = nearest_free(ranks, card.name, taken);
     if (nearest == nullptr) continue;
     taken.insert(nearest->rank);
-    chosen.push_back({{nearest->rank, card.name, 1.0}, card.bandwidth});
+    bridges.push_back({nearest->rank, card.name, card.bandwidth.value()});
   }
-  if (chosen.empty()) return {{ranks.front().rank, "", 1.0}};
-  set_shares(chosen);
-  std::sort(chosen.begin(), chosen.end(),
-            [](const Chosen& a, const Chosen& b) { return a.bridge.rank < b.bridge.rank; });
-  std::vector<Bridge> bridges;
-  for (const Chosen& choice : chosen) bridges.push_back(choice.bridge);
+  if (bridges.empty()) return {{ranks.front().rank, "", 1.0}};
+  set_shares(bridges);
+  std::ranges::sort(bridges, {}, &Bridge::rank);
   return bridges;
 }
 

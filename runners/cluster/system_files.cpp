@@ -171,26 +171,25 @@ void keep_tighter(Observed<T>& limit, T value, const std::string& path) {
   if (!limit || value < *limit) limit = Observed<T>::of(value, "/" + path);
 }
 
+/// Notes a group's quota of CPU time, in microseconds of every period.
+void keep_quota(std::optional<long long> quota, std::optional<long long> period,
+                const std::string& path, Observed<double>& cores) {
+  if (!quota || !period || *quota <= 0 || *period <= 0) return;
+  keep_tighter(cores, static_cast<double>(*quota) / static_cast<double>(*period), path);
+}
+
 /// Reads a group's quota of CPU time in version 2.
 void read_cpu_v2(const SystemFiles& files, const std::string& folder, Observed<double>& cores) {
   const std::string path = folder + "/cpu.max";  // "max 100000" or "150000 100000"
-  const Observed<std::string> content = files.text(path);
-  if (!content) return;
-  const auto words = split_words(*content);
-  if (words.size() != 2) return;
-  const auto quota = parse_integer(words[0]), period = parse_integer(words[1]);
-  if (quota && period && *quota > 0 && *period > 0) {
-    keep_tighter(cores, static_cast<double>(*quota) / static_cast<double>(*period), path);
-  }
+  const auto words = split_words(files.text(path).value.value_or(""));
+  if (words.size() == 2) keep_quota(parse_integer(words[0]), parse_integer(words[1]), path, cores);
 }
 
 /// Reads a group's quota of CPU time in version 1.
 void read_cpu_v1(const SystemFiles& files, const std::string& folder, Observed<double>& cores) {
   const std::string path = folder + "/cpu.cfs_quota_us";  // -1: none
-  const auto quota = files.integer(path), period = files.integer(folder + "/cpu.cfs_period_us");
-  if (quota && period && *quota > 0 && *period > 0) {
-    keep_tighter(cores, static_cast<double>(*quota) / static_cast<double>(*period), path);
-  }
+  keep_quota(files.integer(path).value, files.integer(folder + "/cpu.cfs_period_us").value, path,
+             cores);
 }
 
 /// The files of one group; their names differ between the versions.
