@@ -5,14 +5,11 @@
 
 #include <algorithm>
 #include <numeric>
-#include <optional>
-#include <set>
 
 #include "metrics/base/error.hpp"
 
 // A layout is a grid of tiles: the boundaries along each dimension cut the tensor, and a list per
-// tile names its holders. Layout::over() derives both from a mesh of ranks and the splits along its
-// axes.
+// tile names its holders.
 
 namespace heteroperf {
 namespace {
@@ -28,13 +25,6 @@ std::uint64_t times(std::uint64_t a, std::int64_t b) {
 }
 
 std::string name_of(std::size_t dim) { return fmt::format("dimension {}", dim); }
-
-/// Returns the ranks as numbers, for messages.
-std::vector<std::int32_t> values_of(const std::vector<RankId>& ranks) {
-  std::vector<std::int32_t> values;
-  for (const RankId rank : ranks) values.push_back(rank.value());
-  return values;
-}
 
 /// Notes too many dimensions, negative extents and tensors beyond 2^62 elements.
 void check_shape(const Layout::Shape& shape, ProblemList& problems) {
@@ -169,178 +159,6 @@ std::int64_t Layout::count(RankId rank) const {
   std::int64_t count = 0;
   for (const std::size_t tile : tiles_of(rank)) count += box(tile).count();
   return count;
-}
-
-std::string to_string(const Layout& layout) {
-  std::string text = fmt::format("{} cut at ", fmt::join(layout.shape(), "x"));
-  for (std::size_t dim = 0; dim < layout.shape().size(); ++dim)
-    text += fmt::format("{}{}", dim ? " | " : "", fmt::join(layout.boundaries(dim), ","));
-  for (std::size_t tile = 0; tile < layout.tiles(); ++tile)
-    text += fmt::format("{}{} on {}", tile ? ", " : ": ", to_string(layout.box(tile)),
-                        fmt::join(values_of(layout.holders(tile)), " "));
-  return text;
-}
-
-namespace {
-
-/// Finds an axis of the mesh by its name.
-std::optional<std::size_t> find_axis(const Mesh& mesh, const std::string& name) {
-  for (std::size_t axis = 0; axis < mesh.axes.size(); ++axis)
-    if (mesh.axes[axis].name == name) return axis;
-  return std::nullopt;
-}
-
-/// Notes axes without a size or named twice, and ranks that do not fill the mesh or are there
-/// twice.
-void check_mesh(const Mesh& mesh, ProblemList& problems) {
-  std::uint64_t places = 1;
-  std::set<std::string> names;
-  for (const Mesh::Axis& axis : mesh.axes) {
-    if (axis.size < 1)
-      problems.add(fmt::format("mesh axis {} has size {}", axis.name, axis.size),
-                   "must be positive");
-    if (!names.insert(axis.name).second)
-      problems.add(fmt::format("mesh axis {} is there twice", axis.name));
-    places = times(places, std::max(axis.size, 1));
-  }
-  if (places != mesh.ranks.size())
-    problems.add(fmt::format("a mesh of {} places has {} ranks", places, mesh.ranks.size()));
-  std::set<RankId> seen;
-  for (const RankId rank : mesh.ranks)
-    if (!seen.insert(rank).second)
-      problems.add(fmt::format("rank {} is in the mesh twice", rank.value()));
-}
-
-/// Lists the names of the mesh's axes.
-std::vector<std::string> axis_names(const Mesh& mesh) {
-  std::vector<std::string> names;
-  for (const Mesh::Axis& axis : mesh.axes) names.push_back(axis.name);
-  return names;
-}
-
-/// Notes splits along axes that the mesh does not have, or that cut twice.
-void check_axes(const Mesh& mesh, const std::vector<LayoutSplit>& splits, ProblemList& problems) {
-  std::set<std::string> used;
-  for (const LayoutSplit& split : splits)
-    for (const std::string& name : split.axes) {
-      const std::string near = nearest_name(name, axis_names(mesh));
-      if (!find_axis(mesh, name))
-        problems.add(fmt::format("the mesh has no axis {}", name),
-                     fmt::format("it has {}", fmt::join(axis_names(mesh), ", ")),
-                     near.empty() ? "" : fmt::format("Did you mean {}?", near));
-      else if (!used.insert(name).second)
-        problems.add(fmt::format("mesh axis {} cuts twice", name));
-    }
-}
-
-/// Counts the parts into which a split cuts its dimension.
-std::size_t parts_along(const Mesh& mesh, const LayoutSplit& split) {
-  std::size_t parts = 1;
-  for (const std::string& name : split.axes)
-    if (const auto axis = find_axis(mesh, name))
-      parts *= static_cast<std::size_t>(std::max(mesh.axes[*axis].size, 1));
-  return parts;
-}
-
-/// Notes sizes that do not fill the dimension.
-void check_sizes(const LayoutSplit& split, std::size_t parts, std::int64_t extent,
-                 ProblemList& problems) {
-  const std::string what =
-      fmt::format("{} cut into {}", name_of(split.dim), fmt::join(split.sizes, "+"));
-  if (split.sizes.size() != parts)
-    problems.add(what, fmt::format("its axes have {} places", parts));
-  std::uint64_t total = 0;
-  for (const std::int64_t size : split.sizes) {
-    if (size < 0) return problems.add(what, "a size is negative");
-    total =
-        std::min(most_elements, total + std::min(most_elements, static_cast<std::uint64_t>(size)));
-  }
-  if (extent >= 0 && total != static_cast<std::uint64_t>(extent))
-    problems.add(what, fmt::format("its extent is {}", extent));
-}
-
-/// Notes splits of one dimension twice, or of none that exists.
-void check_splits(const Layout::Shape& shape, const Mesh& mesh,
-                  const std::vector<LayoutSplit>& splits, ProblemList& problems) {
-  std::set<std::size_t> dims;
-  for (const LayoutSplit& split : splits) {
-    if (!dims.insert(split.dim).second)
-      problems.add(fmt::format("{} is cut twice", name_of(split.dim)), "",
-                   "Give one split with both axes.");
-    if (split.dim >= shape.size())
-      problems.add(fmt::format("{} is cut", name_of(split.dim)),
-                   fmt::format("the tensor has {} dimensions", shape.size()));
-    else if (!split.sizes.empty())
-      check_sizes(split, parts_along(mesh, split), shape[split.dim], problems);
-  }
-}
-
-/// Cuts an extent into parts that differ by one element at most.
-Boundaries even_boundaries(std::int64_t extent, std::size_t parts) {
-  const auto count = static_cast<std::int64_t>(parts);
-  Boundaries at;
-  for (std::int64_t i = 0; i <= count; ++i)  // computes ⌊extent·i/count⌋ without overflow
-    at.push_back(extent / count * i + extent % count * i / count);
-  return at;
-}
-
-/// Returns the boundaries that a split makes.
-Boundaries boundaries_of(const LayoutSplit& split, const Mesh& mesh, std::int64_t extent) {
-  if (split.sizes.empty()) return even_boundaries(extent, parts_along(mesh, split));
-  Boundaries at{0};
-  for (const std::int64_t size : split.sizes) at.push_back(at.back() + size);
-  return at;
-}
-
-/// Returns the coordinate of the i-th rank along every axis.
-std::vector<std::size_t> place_of(std::size_t i, const Mesh& mesh) {
-  std::vector<std::size_t> place(mesh.axes.size());
-  for (std::size_t axis = mesh.axes.size(); axis-- > 0;) {
-    const std::size_t size = mesh.axes[axis].size;
-    place[axis] = i % size;
-    i /= size;
-  }
-  return place;
-}
-
-/// Returns which part of a split a place of the mesh holds.
-std::size_t part_of(const LayoutSplit& split, const Mesh& mesh,
-                    const std::vector<std::size_t>& place) {
-  std::size_t part = 0;
-  for (const std::string& name : split.axes) {
-    const std::size_t axis = *find_axis(mesh, name);
-    part = part * static_cast<std::size_t>(mesh.axes[axis].size) + place[axis];
-  }
-  return part;
-}
-
-}  // namespace
-
-Layout Layout::over(const Shape& shape, const Mesh& mesh, const std::vector<LayoutSplit>& splits) {
-  ProblemList problems;
-  check_shape(shape, problems);
-  check_mesh(mesh, problems);
-  check_axes(mesh, splits, problems);
-  check_splits(shape, mesh, splits, problems);
-  problems.throw_if_any();
-
-  std::vector<Boundaries> boundaries;
-  for (const std::int64_t extent : shape) boundaries.push_back({0, extent});
-  for (const LayoutSplit& split : splits)
-    boundaries[split.dim] = boundaries_of(split, mesh, shape[split.dim]);
-
-  std::vector<std::size_t> tile_step(shape.size(), 1);
-  for (std::size_t dim = shape.size(); dim-- > 1;)
-    tile_step[dim - 1] = tile_step[dim] * (boundaries[dim].size() - 1);
-  std::vector<std::vector<RankId>> holders(tile_count(boundaries));
-  for (std::size_t i = 0; i < mesh.ranks.size(); ++i) {
-    const auto place = place_of(i, mesh);
-    std::size_t tile = 0;
-    for (const LayoutSplit& split : splits)
-      tile += part_of(split, mesh, place) * tile_step[split.dim];
-    holders[tile].push_back(mesh.ranks[i]);
-  }
-  return Layout(shape, std::move(boundaries), std::move(holders));
 }
 
 }  // namespace heteroperf

@@ -28,27 +28,6 @@ struct Box {
 /// Writes "[0,2)x[3,6)", and "scalar" without dimensions.
 std::string to_string(const Box& box);
 
-/// Ranks as a grid with named axes ("dp", "tp", …), the outermost first; ranks in row-major order.
-struct Mesh {
-  struct Axis {
-    std::string name;
-    int size = 1;
-    friend bool operator==(const Axis&, const Axis&) = default;
-  };
-  std::vector<RankId> ranks;
-  std::vector<Axis> axes;
-  friend bool operator==(const Mesh&, const Mesh&) = default;
-};
-
-/// Cuts one dimension of a tensor along mesh axes: part i goes to the i-th place along them, in
-/// row-major order when there are several axes.
-struct LayoutSplit {
-  std::size_t dim = 0;
-  std::vector<std::string> axes;
-  /// The sizes of the parts; if it is empty, part i begins at ⌊i·extent/parts⌋.
-  std::vector<std::int64_t> sizes;
-};
-
 /// The spread of one tensor over ranks. Every dimension is cut into parts (uneven and empty ones
 /// are allowed), a *tile* is one part of every dimension, and each tile is held by one or more
 /// ranks.
@@ -65,9 +44,6 @@ class Layout {
   /// order. Throws UserError with every problem.
   Layout(Shape shape, std::vector<std::vector<std::int64_t>> boundaries,
          std::vector<std::vector<RankId>> holders);
-  /// Spreads a tensor over a mesh. Ranks that differ only along axes that no split names hold the
-  /// same tile. Throws UserError with every problem.
-  static Layout over(const Shape& shape, const Mesh& mesh, const std::vector<LayoutSplit>& splits);
 
   const Shape& shape() const { return shape_; }
   const std::vector<std::int64_t>& boundaries(std::size_t dim) const { return boundaries_[dim]; }
@@ -90,8 +66,5 @@ class Layout {
   std::vector<std::vector<std::int64_t>> boundaries_;
   std::vector<std::vector<RankId>> holders_;
 };
-
-/// Writes "4x6 cut at 0,2,4 | 0,3,6: [0,2)x[0,3) on 0 2, …".
-std::string to_string(const Layout& layout);
 
 }  // namespace heteroperf

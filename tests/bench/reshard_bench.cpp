@@ -25,11 +25,27 @@ struct Side {
   int ranks() const { return batch * sequence * width * replicas; }
 };
 
+/// Cuts the dimensions evenly into `parts`; tile after tile on the next `replicas` ranks.
+Layout grid(const Layout::Shape& shape, const std::vector<int>& parts, int first_rank,
+            int replicas) {
+  std::vector<std::vector<std::int64_t>> boundaries;
+  std::vector<std::vector<RankId>> holders(1);
+  for (std::size_t dim = 0; dim < shape.size(); ++dim) {
+    boundaries.emplace_back();
+    for (int i = 0; i <= parts[dim]; ++i) {
+      boundaries.back().push_back(shape[dim] * i / parts[dim]);
+    }
+    holders.resize(holders.size() * static_cast<std::size_t>(parts[dim]));
+  }
+  for (std::size_t tile = 0; tile < holders.size(); ++tile) {
+    holders[tile] = rank_range(first_rank + static_cast<int>(tile) * replicas, replicas);
+  }
+  return Layout(shape, std::move(boundaries), std::move(holders));
+}
+
 Layout layout_of(const Side& side, int first_rank) {
-  const Mesh mesh{
-      rank_range(first_rank, side.ranks()),
-      {{"dp", side.batch}, {"cp", side.sequence}, {"tp", side.width}, {"copy", side.replicas}}};
-  return Layout::over({960, 8192, 4096}, mesh, {{0, {"dp"}, {}}, {1, {"cp"}, {}}, {2, {"tp"}, {}}});
+  return grid({960, 8192, 4096}, {side.batch, side.sequence, side.width}, first_rank,
+              side.replicas);
 }
 
 ReshardConfig two_clusters(const Side& from, const Side& to) {
@@ -89,9 +105,8 @@ void rounds_of_random_pairs(benchmark::State& state) {
 /// From rows to columns: everybody sends to everybody.
 void plan_rows_to_columns(benchmark::State& state) {
   const int from = static_cast<int>(state.range(0)), to = static_cast<int>(state.range(1));
-  const Mesh rows{rank_range(0, from), {{"x", from}}}, columns{rank_range(from, to), {{"x", to}}};
-  const Layout source = Layout::over({8192, 8192}, rows, {{0, {"x"}, {}}});
-  const Layout target = Layout::over({8192, 8192}, columns, {{1, {"x"}, {}}});
+  const Layout source = grid({8192, 8192}, {from, 1}, 0, 1);
+  const Layout target = grid({8192, 8192}, {1, to}, from, 1);
   ReshardPlan plan;
   for (auto _ : state) {
     plan = plan_reshard(source, target, {});

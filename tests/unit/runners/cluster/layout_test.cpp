@@ -32,42 +32,23 @@ void expect_problems(const std::function<void()>& make, const std::vector<std::s
     EXPECT_NE(texts[i].find(parts[i]), std::string::npos) << texts[i];
 }
 
-const Mesh two_by_three{ids({10, 11, 12, 20, 21, 22}), {{"dp", 2}, {"tp", 3}}};
-
-TEST(Layout, AxesWithoutSplitAreReplicas) {
-  const Layout layout = Layout::over({4, 6}, two_by_three, {{1, {"tp"}, {}}});
-  EXPECT_EQ(to_string(layout),
-            "4x6 cut at 0,4 | 0,2,4,6: [0,4)x[0,2) on 10 20, [0,4)x[2,4) on 11 21, "
-            "[0,4)x[4,6) on 12 22");
-  EXPECT_EQ(layout.count(RankId(21)), 8);
-  EXPECT_EQ(layout.count(RankId(7)), 0);
-  EXPECT_EQ(layout.count(), 24);
-  EXPECT_EQ(layout.ranks(), two_by_three.ranks);
-}
-
-TEST(Layout, TwoDimensionsOnTwoAxes) {
-  const Layout layout = Layout::over({4, 6}, two_by_three, {{1, {"tp"}, {}}, {0, {"dp"}, {}}});
+TEST(Layout, TilesAreNumberedRowMajor) {
+  const Layout layout({4, 6}, {{0, 2, 4}, {0, 1, 3, 6}},
+                      {ids({10}), ids({11}), ids({12}), ids({20}), ids({21}), ids({22})});
   ASSERT_EQ(layout.tiles(), 6u);
-  EXPECT_EQ(to_string(layout.box(4)), "[2,4)x[2,4)");
+  EXPECT_EQ(to_string(layout.box(4)), "[2,4)x[1,3)");
+  EXPECT_EQ(layout.box(4).count(), 4);
   EXPECT_EQ(layout.holders(4), ids({21}));
 }
 
-TEST(Layout, OneDimensionOnTwoAxesGoesRowMajor) {
-  const Layout layout = Layout::over({12}, two_by_three, {{0, {"tp", "dp"}, {}}});
-  EXPECT_EQ(layout.holders(0), ids({10}));
-  EXPECT_EQ(layout.holders(1), ids({20}));
-  EXPECT_EQ(layout.holders(2), ids({11}));
-}
-
-TEST(Layout, EvenPartsDifferByOneAndUnevenOnesAreAsGiven) {
-  const Mesh mesh{ids({0, 1, 2}), {{"tp", 3}}};
-  EXPECT_EQ(Layout::over({7}, mesh, {{0, {"tp"}, {}}}).boundaries(0),
-            (std::vector<std::int64_t>{0, 2, 4, 7}));
-  EXPECT_EQ(Layout::over({2}, mesh, {{0, {"tp"}, {}}}).boundaries(0),
-            (std::vector<std::int64_t>{0, 0, 1, 2}));
-  const Layout uneven = Layout::over({7}, mesh, {{0, {"tp"}, {5, 0, 2}}});
-  EXPECT_EQ(uneven.boundaries(0), (std::vector<std::int64_t>{0, 5, 5, 7}));
-  EXPECT_EQ(uneven.count(RankId(1)), 0);
+TEST(Layout, ReplicasHoldTheSameTile) {
+  const Layout layout({4, 6}, {{0, 4}, {0, 2, 4, 6}},
+                      {ids({10, 20}), ids({21, 11}), ids({12, 22})});
+  EXPECT_EQ(layout.holders(1), ids({11, 21}));
+  EXPECT_EQ(layout.count(RankId(21)), 8);
+  EXPECT_EQ(layout.count(RankId(7)), 0);
+  EXPECT_EQ(layout.count(), 24);
+  EXPECT_EQ(layout.ranks(), ids({10, 11, 12, 20, 21, 22}));
 }
 
 TEST(Layout, ARankMayHoldSeveralTiles) {
@@ -84,7 +65,8 @@ TEST(Layout, ComparesByValueWhateverTheOrderOfHolders) {
 }
 
 TEST(Layout, ScalarsAndEmptyTensors) {
-  EXPECT_EQ(to_string(Layout()), " cut at : scalar on 0");
+  EXPECT_EQ(to_string(Layout().box(0)), "scalar");
+  EXPECT_EQ(Layout().holders(0), ids({0}));
   EXPECT_EQ(Layout().count(), 1);
   EXPECT_EQ(Layout({0, 3}, {{0, 0}, {0, 3}}, {{}}).count(), 0);
 }
@@ -116,42 +98,6 @@ TEST(Layout, EveryProblemIsTold) {
         Layout({huge, huge}, {{0, huge}, {0, huge}}, {ids({0})});
       },
       {"too large"});
-}
-
-TEST(Layout, EveryProblemOfAMeshIsTold) {
-  expect_problems(
-      [] {
-        const Mesh mesh{ids({0, 0, 1}), {{"dp", 2}, {"dp", 0}}};
-        Layout::over({4}, mesh, {});
-      },
-      {"mesh axis dp has size 0", "mesh axis dp is there twice", "2 places has 3 ranks",
-       "rank 0 is in the mesh twice"});
-  expect_problems([] { Layout::over({6}, two_by_three, {{0, {"dpp"}, {}}}); }, {"Did you mean"});
-  expect_problems(
-      [] {
-        Layout::over({6, 6}, two_by_three, {{0, {"tp"}, {}}, {1, {"tp"}, {}}});
-      },
-      {"tp cuts twice"});
-  expect_problems(
-      [] {
-        Layout::over({6}, two_by_three, {{0, {"tp"}, {}}, {0, {"dp"}, {}}});
-      },
-      {"dimension 0 is cut twice"});
-  expect_problems(
-      [] {
-        Layout::over({6}, two_by_three, {{1, {"tp"}, {}}});
-      },
-      {"dimension 1 is cut"});
-  expect_problems(
-      [] {
-        Layout::over({6}, two_by_three, {{0, {"tp"}, {1, 2}}});
-      },
-      {"its axes have 3 places", "its extent is 6"});
-  expect_problems(
-      [] {
-        Layout::over({6}, two_by_three, {{0, {"tp"}, {8, -4, 2}}});
-      },
-      {"a size is negative"});
 }
 
 }  // namespace

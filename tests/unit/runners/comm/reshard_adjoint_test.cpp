@@ -72,7 +72,7 @@ TEST(ReshardAdjoint, ProductsAgree) {
     const int ranks = random.number(1, 8);
     const Layout::Shape shape = random.shape();
     const Layout from = random.layout(shape, ranks), to = random.layout(shape, ranks);
-    SCOPED_TRACE(to_string(from) + "\n  to " + to_string(to));
+    SCOPED_TRACE(text_of(from) + "\n  to " + text_of(to));
     const ReshardPlan plan = plan_reshard(from, to, fine_config(random.letters(ranks)));
     const auto count = static_cast<std::size_t>(from.count());
     const std::vector<float> x = small_values(count, engine);
@@ -97,7 +97,7 @@ TEST(ReshardAdjoint, PartialGradientsAddUpElementByElement) {
     const int ranks = random.number(1, 9);
     const Layout::Shape shape = random.shape();
     const Layout from = random.layout(shape, ranks), to = random.layout(shape, ranks);
-    SCOPED_TRACE(to_string(from) + "\n  to " + to_string(to));
+    SCOPED_TRACE(text_of(from) + "\n  to " + text_of(to));
     const ReshardPlan plan = plan_sum(from, to, fine_config(random.letters(ranks)));
     const RankTensors summands = independent_values(from, ranks, engine);
     expect_sound(plan, ranks);

@@ -34,12 +34,48 @@ ReshardConfig fine_config(const std::string& letters) {
   return config;
 }
 
+std::vector<std::int64_t> even_boundaries(std::int64_t extent, std::int64_t parts) {
+  std::vector<std::int64_t> at;
+  for (std::int64_t i = 0; i <= parts; ++i) at.push_back(extent * i / parts);
+  return at;
+}
+
+Layout grid_layout(const Layout::Shape& shape, std::vector<std::vector<std::int64_t>> boundaries,
+                   int first_rank, int replicas) {
+  std::size_t tiles = 1;
+  for (const auto& at : boundaries) tiles *= at.size() - 1;
+  std::vector<std::vector<RankId>> holders;
+  for (std::size_t tile = 0; tile < tiles; ++tile) {
+    holders.push_back(rank_range(first_rank + static_cast<int>(tile) * replicas, replicas));
+  }
+  return Layout(shape, std::move(boundaries), std::move(holders));
+}
+
 Layout even_cut(Layout::Shape shape, std::size_t dim, int first_rank, int ranks) {
-  return Layout::over(shape, {rank_range(first_rank, ranks), {{"x", ranks}}}, {{dim, {"x"}, {}}});
+  std::vector<std::vector<std::int64_t>> boundaries;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    boundaries.push_back(even_boundaries(shape[d], d == dim ? ranks : 1));
+  }
+  return grid_layout(shape, std::move(boundaries), first_rank);
 }
 
 Layout replicated(const Layout::Shape& shape, int first_rank, int ranks) {
-  return Layout::over(shape, {rank_range(first_rank, ranks), {{"x", ranks}}}, {});
+  std::vector<std::vector<std::int64_t>> boundaries;
+  for (const std::int64_t extent : shape) boundaries.push_back({0, extent});
+  return grid_layout(shape, std::move(boundaries), first_rank, ranks);
+}
+
+std::string text_of(const Layout& layout) {
+  std::string text = "cut at";
+  for (std::size_t dim = 0; dim < layout.shape().size(); ++dim) {
+    for (const std::int64_t at : layout.boundaries(dim)) text += " " + std::to_string(at);
+    text += ";";
+  }
+  for (std::size_t tile = 0; tile < layout.tiles(); ++tile) {
+    text += " tile " + std::to_string(tile) + " on";
+    for (const RankId rank : layout.holders(tile)) text += " " + std::to_string(rank.value());
+  }
+  return text;
 }
 
 int RandomLayouts::number(int least, int most) {

@@ -18,10 +18,18 @@ std::vector<RankId> rank_range(int first, int count);
 RankClusters lettered_clusters(const std::string& letters);
 /// Type f32, slices of one element and more.
 ReshardConfig fine_config(const std::string& letters = "");
+/// Cuts an extent into parts that differ by one element at most.
+std::vector<std::int64_t> even_boundaries(std::int64_t extent, std::int64_t parts);
+/// Tile after tile, each on the next `replicas` ranks from the first on.
+Layout grid_layout(const Layout::Shape& shape, std::vector<std::vector<std::int64_t>> boundaries,
+                   int first_rank, int replicas = 1);
 /// One dimension cut evenly over ranks.
 Layout even_cut(Layout::Shape shape, std::size_t dim, int first_rank, int ranks);
 /// Everything on each of the ranks.
 Layout replicated(const Layout::Shape& shape, int first_rank, int ranks);
+
+/// Boundaries and holders, for messages.
+std::string text_of(const Layout& layout);
 
 /// Uneven and empty parts, several replicas and several tiles per rank.
 class RandomLayouts {

@@ -23,7 +23,7 @@ void expect_moves_indices(const ReshardPlan& plan, int ranks) {
 }
 
 void expect_reshards(const Layout& from, const Layout& to, const ReshardConfig& config, int ranks) {
-  SCOPED_TRACE(to_string(from) + "\n  to " + to_string(to));
+  SCOPED_TRACE(text_of(from) + "\n  to " + text_of(to));
   const ReshardPlan plan = plan_reshard(from, to, config);
   expect_sound(plan, ranks);
   expect_moves_indices(plan, ranks);
@@ -121,12 +121,10 @@ TEST(Reshard, ZigzagTiles) {
   expect_reshards(even_cut({2, 8}, 0, 0, 2), zigzag, fine_config("ab"), 2);
 }
 
-TEST(Reshard, ThreeDimensionsOverMeshes) {
+TEST(Reshard, ThreeDimensionsOverGrids) {
   const Layout::Shape shape{12, 10, 8};
-  const Mesh first{rank_range(0, 12), {{"dp", 3}, {"cp", 2}, {"tp", 2}}};
-  const Mesh second{rank_range(12, 8), {{"dp", 2}, {"tp", 4}}};
-  const Layout from = Layout::over(shape, first, {{0, {"dp"}, {}}, {1, {"cp"}, {3, 7}}});
-  const Layout to = Layout::over(shape, second, {{2, {"tp"}, {}}, {0, {"dp"}, {5, 7}}});
+  const Layout from = grid_layout(shape, {even_boundaries(12, 3), {0, 3, 10}, {0, 8}}, 0, 2);
+  const Layout to = grid_layout(shape, {{0, 5, 12}, {0, 10}, even_boundaries(8, 4)}, 12);
   expect_reshards(from, to, fine_config(std::string(12, 'a') + std::string(8, 'b')), 20);
   expect_reshards(to, from, fine_config(std::string(12, 'a') + "bbbbcccc"), 20);
 }
