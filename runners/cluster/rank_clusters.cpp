@@ -42,13 +42,6 @@ RankClusters clusters_by_label(const std::vector<std::string>& labels, int ranks
   return result;
 }
 
-RankClusters one_cluster(int ranks) {
-  HETEROPERF_EXPECT(ranks > 0);
-  RankClusters result = clusters_by_label(std::vector<std::string>(ranks), ranks);
-  result.reason = "one cluster";
-  return result;
-}
-
 namespace {
 
 constexpr std::size_t out_of_reach = std::numeric_limits<std::size_t>::max();

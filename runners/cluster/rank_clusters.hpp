@@ -49,8 +49,6 @@ struct RankClusters {
 /// Makes a cluster of all ranks with equal labels; the first rank of each is its bridge. Throws
 /// UserError when there is not one label for each of `ranks`.
 RankClusters clusters_by_label(const std::vector<std::string>& labels, int ranks);
-/// Puts all ranks into one cluster.
-RankClusters one_cluster(int ranks);
 
 /// A rank of one cluster, and the cards it can use, nearest first.
 struct BridgeCandidate {

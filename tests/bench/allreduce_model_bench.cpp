@@ -43,7 +43,7 @@ Bytes size_of_text(const std::string& text) {
 }
 
 RankClusters clusters_of(const std::string& labels, int ranks) {
-  if (labels.empty()) return one_cluster(ranks);
+  if (labels.empty()) return clusters_by_label(std::vector<std::string>(ranks), ranks);
   std::vector<std::string> list{""};
   for (const char c : labels) {
     if (c == ',') {

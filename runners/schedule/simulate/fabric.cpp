@@ -15,14 +15,6 @@
 namespace heteroperf {
 namespace {
 
-/// Complains of a number below `least`.
-void check_number(const char* key, double value, double least, ProblemList& problems) {
-  // An infinite bandwidth is fine; a NaN fails.
-  if (value >= least) return;
-  problems.add(fmt::format("{} {}", key, value),
-               fmt::format("it is a number of {} or more", least));
-}
-
 void check_per_rank(const char* key, const std::vector<int>& values, int ranks,
                     ProblemList& problems) {
   if (values.empty() || std::ssize(values) == ranks) return;
@@ -30,15 +22,9 @@ void check_per_rank(const char* key, const std::vector<int>& values, int ranks,
                fmt::format("the schedule has {}", ranks), "Give a number per rank, or none.");
 }
 
-/// Complains of everything that is wrong with a network.
+/// Complains of a network that is not the graph's. Its reader has looked at the numbers.
 void check_network(const Network& network, int ranks) {
   ProblemList problems;
-  check_number("bandwidth", network.bandwidth, 0, problems);
-  check_number("card_bandwidth", network.card_bandwidth, 0, problems);
-  check_number("capacity", network.capacity, 1, problems);
-  check_number("compute_slow_down", network.compute_slow_down, 1, problems);
-  check_number("reduction_time", network.reduction_time, 0, problems);
-  check_number("step_time", network.step_time, 0, problems);
   check_per_rank("card", network.card, ranks, problems);
   check_per_rank("node", network.node, ranks, problems);
   problems.throw_if_any();

@@ -35,7 +35,7 @@ class Fabric {
     }
   };
 
-  /// Throws UserError with everything that is wrong with the network.
+  /// Throws UserError where the network has other ranks than the graph.
   Fabric(const PipelineGraph& graph, const Network& network);
 
   const Route& route(std::int32_t route) const { return routes_[route]; }

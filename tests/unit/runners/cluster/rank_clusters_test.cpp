@@ -43,8 +43,8 @@ TEST(ClustersByLabel, NeedsOneLabelForEachRank) {
   EXPECT_THROW(clusters_by_label({}, 0), UserError);
 }
 
-TEST(OneCluster, HasAllRanks) {
-  const RankClusters found = one_cluster(3);
+TEST(ClustersByLabel, EqualLabelsAreOneCluster) {
+  const RankClusters found = clusters_by_label({"", "", ""}, 3);
   ASSERT_EQ(found.clusters.size(), 1u);
   EXPECT_EQ(found.clusters[0].ranks, ids({0, 1, 2}));
   EXPECT_EQ(found.clusters[0].bridges.size(), 1u);

@@ -241,7 +241,8 @@ TEST(MeasureLinks, LeavesOutWhatTakesLongerThanTheBudget) {
                         .budget = Seconds(1e-3)};
   const auto found = on_ranks<Cluster>(2, [&](Communicator& world) {
     SlowLinks slow(world, thinner_by_parity);
-    return measure_links(slow, one_cluster(2), {descriptor("a"), descriptor("b")}, sweep);
+    return measure_links(slow, clusters_by_label({"", ""}, 2), {descriptor("a"), descriptor("b")},
+                         sweep);
   });
   ASSERT_EQ(found[0].links.size(), 1u);
   // 256 KiB takes 0.09 s; 256 MiB would take 90 s.
@@ -255,7 +256,7 @@ TEST(MeasureLinks, ADeadPeerEndsTheMeasurement) {
     run_on_threads(3, {}, [&](World& world) {
       if (world.communicator->rank() == RankId(2)) throw UserError("rank 2 gives up");
       try {
-        measure_links(*world.communicator, one_cluster(3),
+        measure_links(*world.communicator, clusters_by_label({"", "", ""}, 3),
                       {descriptor("a"), descriptor("b"), descriptor("c")});
       } catch (const PeerError& error) {
         EXPECT_EQ(error.failure().rank, RankId(2));

@@ -304,7 +304,7 @@ TEST(DeviceHybridSetup, AWorldOnDevicesIsRefused) {
       auto library = std::make_shared<PlayedNccl>(*part, Script{});
       auto group = make_nccl_communicator(library, {}, RankId(0), {RankId(0)}, watch_of(world));
       HybridConfig config;
-      config.clusters = one_cluster(1);
+      config.clusters = clusters_by_label({""}, 1);
       make_hybrid_communicator(std::move(group), config);
     });
   } catch (const UserError& error) {

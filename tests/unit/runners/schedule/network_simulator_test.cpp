@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <random>
 
@@ -297,19 +296,12 @@ TEST(NetworkSimulator, RefusesProgramsThatDoNotFit) {
             std::string::npos);
 }
 
-TEST(NetworkSimulator, NamesEverythingThatIsWrongWithANetwork) {
-  SimulationOptions how = links(-1);
-  how.network.capacity = 0;
+TEST(NetworkSimulator, NamesWhatANetworkHasForOtherRanks) {
+  SimulationOptions how = links(1);
   how.network.card = {0, 1, 2};
   how.network.node = {0};
-  how.network.compute_slow_down = 0.5;
-  how.network.card_bandwidth = std::nan("");
-  how.network.reduction_time = -2;
-  how.network.step_time = -3;
   const std::string error = error_of(stream(1), how);
-  for (const char* key :
-       {"bandwidth -1", "capacity 0", "card names 3", "node names 1", "compute_slow_down 0.5",
-        "card_bandwidth nan", "reduction_time -2", "step_time -3"}) {
+  for (const char* key : {"card names 3", "node names 1"}) {
     EXPECT_NE(error.find(key), std::string::npos) << key << " in " << error;
   }
 }
