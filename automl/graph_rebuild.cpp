@@ -123,9 +123,9 @@ bool is_any(const Node& node) {
 
 /// Returns true where channel c of the output depends on the channels c of the inputs alone.
 bool keeps_channels(const ModelGraph& graph, NodeId id) {
-  return is_any<BatchNorm, Relu, Gelu, Silu, Tanh, Add, Multiply, MaxPool, AvgPool, GlobalAvgPool,
-                Dropout>(graph.node(id)) ||
-         is_depthwise(graph, id);
+  const Node& node = graph.node(id);
+  return is_element_wise(node.attributes) || is_depthwise(graph, id) ||
+         is_any<BatchNorm, MaxPool, AvgPool, GlobalAvgPool>(node);
 }
 
 bool is_derived(const Node& node) { return is_any<Flatten, Concat>(node); }

@@ -39,6 +39,9 @@ struct KindRow {
   const char* name;
   int inputs;  ///< number of inputs, or two_or_more
   Fields fields;
+  /// An element of the output depends on the elements at its place in the inputs alone, which all
+  /// have one shape.
+  bool element_wise = false;
 };
 
 namespace detail {
@@ -53,7 +56,13 @@ constexpr Field<S, V> field(const char* key, V S::*member, FieldRule rule = Fiel
 }
 template <class... F>
 constexpr KindRow<std::tuple<F...>> kind(const char* name, int inputs, F... fields) {
-  return {name, inputs, {fields...}};
+  return {name, inputs, {fields...}, false};
+}
+template <class... F>
+constexpr auto element_wise(const char* name, int inputs, F... fields) {
+  auto row = kind(name, inputs, fields...);
+  row.element_wise = true;
+  return row;
 }
 template <class Pool>
 constexpr auto pool(const char* name) {
@@ -138,25 +147,25 @@ constexpr auto describe(detail::Kind<RmsNorm>) {
 }
 
 struct Relu {};
-constexpr auto describe(detail::Kind<Relu>) { return detail::kind("relu", 1); }
+constexpr auto describe(detail::Kind<Relu>) { return detail::element_wise("relu", 1); }
 enum class GeluForm { erf, tanh };
 constexpr std::array<std::string_view, 2> value_names(GeluForm) { return {"erf", "tanh"}; }
 struct Gelu {
   GeluForm form = GeluForm::erf;
 };
 constexpr auto describe(detail::Kind<Gelu>) {
-  return detail::kind("gelu", 1, detail::field("form", &Gelu::form));
+  return detail::element_wise("gelu", 1, detail::field("form", &Gelu::form));
 }
 struct Silu {};
-constexpr auto describe(detail::Kind<Silu>) { return detail::kind("silu", 1); }
+constexpr auto describe(detail::Kind<Silu>) { return detail::element_wise("silu", 1); }
 struct Tanh {};
-constexpr auto describe(detail::Kind<Tanh>) { return detail::kind("tanh", 1); }
+constexpr auto describe(detail::Kind<Tanh>) { return detail::element_wise("tanh", 1); }
 /// Adds two or more inputs of equal shape element by element.
 struct Add {};
-constexpr auto describe(detail::Kind<Add>) { return detail::kind("add", two_or_more); }
+constexpr auto describe(detail::Kind<Add>) { return detail::element_wise("add", two_or_more); }
 /// Multiplies two inputs of equal shape element by element.
 struct Multiply {};
-constexpr auto describe(detail::Kind<Multiply>) { return detail::kind("multiply", 2); }
+constexpr auto describe(detail::Kind<Multiply>) { return detail::element_wise("multiply", 2); }
 /// Joins inputs along the first dimension of a sample (channels of images, rows of sequences).
 struct Concat {};
 constexpr auto describe(detail::Kind<Concat>) { return detail::kind("concat", two_or_more); }
@@ -255,7 +264,7 @@ struct Dropout {
   double p = 0.0;
 };
 constexpr auto describe(detail::Kind<Dropout>) {
-  return detail::kind("dropout", 1, detail::field("p", &Dropout::p, FieldRule::fraction));
+  return detail::element_wise("dropout", 1, detail::field("p", &Dropout::p, FieldRule::fraction));
 }
 
 /// Averages the softmax cross-entropy over all targets of the global batch: logits {…, classes}
@@ -298,6 +307,13 @@ constexpr bool operator==(const Struct& a, const Struct& b) {
 inline const char* kind_name(const Attributes& attributes) {
   return std::visit([](const auto& kind) { return kind_row<std::decay_t<decltype(kind)>>.name; },
                     attributes);
+}
+
+/// Tells if a node's kind works element by element.
+inline bool is_element_wise(const Attributes& attributes) {
+  return std::visit(
+      [](const auto& kind) { return kind_row<std::decay_t<decltype(kind)>>.element_wise; },
+      attributes);
 }
 
 }  // namespace heteroperf

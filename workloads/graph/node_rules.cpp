@@ -230,14 +230,9 @@ class ShapeRules {
   }
   InferredShapes operator()(const RmsNorm&) { return {in(), {{"weight", {in().back()}}}}; }
 
-  InferredShapes operator()(const Relu&) { return {in(), {}}; }
-  InferredShapes operator()(const Gelu&) { return {in(), {}}; }
-  InferredShapes operator()(const Silu&) { return {in(), {}}; }
-  InferredShapes operator()(const Tanh&) { return {in(), {}}; }
-  InferredShapes operator()(const Dropout&) { return {in(), {}}; }
-
   /// The rule of element-wise operators: all inputs have one shape, which is the output's too.
-  InferredShapes equal_shapes() {
+  template <class Kind>
+  requires(kind_row<Kind>.element_wise) InferredShapes operator()(const Kind&) {
     for (const Node* input : inputs_) {
       if (input->output == in()) continue;
       fail(fmt::format("its inputs '{}' {} and '{}' {} differ", inputs_[0]->name, to_string(in()),
@@ -246,8 +241,6 @@ class ShapeRules {
     }
     return {in(), {}};
   }
-  InferredShapes operator()(const Add&) { return equal_shapes(); }
-  InferredShapes operator()(const Multiply&) { return equal_shapes(); }
 
   InferredShapes operator()(const Concat&) {
     Shape output = in();

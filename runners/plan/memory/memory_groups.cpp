@@ -3,8 +3,9 @@
 // It is the planner's account of the engine's operators: for every kind of node the tensors that
 // its forward pass saves, the statistics beside them, and what its backward pass does with
 // gradients. The table of saved tensors in the engine's README is the contract; a change of an
-// operator's `saved` has to be made here as well, or predicted memory is wrong. Tensors are named
-// by the node that made them, so one that two operations save is counted once.
+// operator's `saved` has to be made here or in node_rules.cpp as well, or predicted memory is
+// wrong. Tensors are named by the node that made them, so one that two operations save is counted
+// once.
 #include "runners/plan/memory/memory_groups.hpp"
 
 #include <variant>
@@ -12,6 +13,7 @@
 #include "metrics/base/id.hpp"
 #include "runners/plan/memory/fusion.hpp"
 #include "runners/plan/plan_bytes.hpp"
+#include "workloads/graph/node_rules.hpp"
 
 namespace heteroperf {
 namespace {
@@ -76,12 +78,6 @@ class Grouping {
       group.saved = {group.inputs[0]};
       group.saved_alone = norm_statistics(first);
       group.gives = MemoryGroup::Gives::in_place;
-    } else if (is<Conv2d>(first) || is<Gelu>(first) || (is<Silu>(first) && first == last)) {
-      group.saved = {group.inputs[0]};
-    } else if (is<Multiply>(last)) {
-      group.saved = {group.inputs[0], group.inputs[1]};
-    } else if (is<Relu>(last) || is<Tanh>(last)) {
-      group.saved = {last};
     } else if (is<Attention>(first)) {
       describe_attention(group);
     } else if (is<MaxPool>(first)) {
@@ -93,6 +89,10 @@ class Grouping {
     } else if (is<Add>(last) || is<PositionEmbedding>(last) || is<TypeEmbedding>(last) ||
                is<Flatten>(last) || is<ToSequence>(last)) {
       group.gives = MemoryGroup::Gives::same;
+    } else {
+      const KeptTensors kept = kept_tensors(graph_, node(last));
+      if (kept.inputs) group.saved = group.inputs;
+      if (kept.output) group.saved.push_back(last);
     }
   }
 

@@ -75,11 +75,6 @@ const Kind* as(const Node& node) {
   return std::get_if<Kind>(&node.attributes);
 }
 
-/// Operations that treat every element alike may work on any columns.
-bool works_on_elements(const Node& node) {
-  return is_any<Relu, Gelu, Silu, Tanh, Dropout, Add, Multiply>(node);
-}
-
 /// Sets of nodes that are cut together or not at all.
 class Regions {
  public:
@@ -136,8 +131,8 @@ class RoleFinder {
     if (cut_inputs == 0) return role_of_whole_inputs(n);
     if (const auto* linear = as<Linear>(node(n))) {
       if (linear->tied_to.empty()) return TensorRole::row;
-    } else if (cut_inputs == inputs.size() &&
-               (works_on_elements(node(n)) || is_any<Rotary, Attention, CrossEntropy>(node(n)))) {
+    } else if (cut_inputs == inputs.size() && (is_element_wise(node(n).attributes) ||
+                                               is_any<Rotary, Attention, CrossEntropy>(node(n)))) {
       return TensorRole::local;
     }
     for (const NodeId input : inputs) {
@@ -181,7 +176,8 @@ class RoleFinder {
     const Node& taker = graph_.node(user);
     if (const auto* attention = as<Attention>(taker)) return packing_of(*attention);
     if (const auto* rotary = as<Rotary>(taker)) return packing_of(*rotary);
-    return works_on_elements(taker) ? roles_.packing[user.index()] : HeadPacking{};
+    // Operations that treat every element alike may work on any columns.
+    return is_element_wise(taker.attributes) ? roles_.packing[user.index()] : HeadPacking{};
   }
 
   /// Keeps the column linears of every misfit's region whole for all later rounds. False when there
