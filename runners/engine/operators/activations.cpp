@@ -110,14 +110,20 @@ class SwigluOperator final : public Operator {
 
 }  // namespace
 
-OperatorPtr make_relu() { return std::make_unique<ActivationOperator>(relu_function); }
-OperatorPtr make_gelu(const Gelu& attributes) {
+OperatorPtr make(const Relu&, const OperatorPlace&) {
+  return std::make_unique<ActivationOperator>(relu_function);
+}
+OperatorPtr make(const Gelu& attributes, const OperatorPlace&) {
   return std::make_unique<ActivationOperator>(attributes.form == GeluForm::erf
                                                   ? gelu_function<GeluKind::erf>
                                                   : gelu_function<GeluKind::tanh>);
 }
-OperatorPtr make_silu() { return std::make_unique<ActivationOperator>(silu_function); }
-OperatorPtr make_tanh() { return std::make_unique<ActivationOperator>(tanh_function); }
+OperatorPtr make(const Silu&, const OperatorPlace&) {
+  return std::make_unique<ActivationOperator>(silu_function);
+}
+OperatorPtr make(const Tanh&, const OperatorPlace&) {
+  return std::make_unique<ActivationOperator>(tanh_function);
+}
 OperatorPtr make_swiglu() { return std::make_unique<SwigluOperator>(); }
 
 }  // namespace heteroperf

@@ -191,10 +191,10 @@ class RotaryOperator final : public Operator {
 
 }  // namespace
 
-OperatorPtr make_attention(const Attention& attributes) {
+OperatorPtr make(const Attention& attributes, const OperatorPlace&) {
   return std::make_unique<AttentionOperator>(attributes);
 }
-OperatorPtr make_rotary(const Rotary& attributes) {
+OperatorPtr make(const Rotary& attributes, const OperatorPlace&) {
   return std::make_unique<RotaryOperator>(attributes);
 }
 

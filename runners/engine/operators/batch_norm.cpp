@@ -203,9 +203,8 @@ class BatchNormOperator final : public Operator {
 
 }  // namespace
 
-OperatorPtr make_batch_norm(const BatchNorm& attributes, std::int64_t channels, at::ScalarType type,
-                            BatchNormFusion fusion) {
-  return std::make_unique<BatchNormOperator>(attributes, channels, type, fusion);
+OperatorPtr make(const BatchNorm& attributes, const OperatorPlace& place, BatchNormFusion fusion) {
+  return std::make_unique<BatchNormOperator>(attributes, place.node.output[0], place.type, fusion);
 }
 
 }  // namespace heteroperf

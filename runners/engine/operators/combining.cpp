@@ -112,11 +112,15 @@ class ConcatOperator final : public Operator {
 
 }  // namespace
 
-OperatorPtr make_add(std::size_t inputs, Activation activation) {
-  return std::make_unique<AddOperator>(inputs, activation);
+OperatorPtr make(const Add&, const OperatorPlace& place, Activation activation) {
+  return std::make_unique<AddOperator>(place.node.inputs.size(), activation);
 }
-OperatorPtr make_multiply() { return std::make_unique<MultiplyOperator>(); }
-OperatorPtr make_concat(std::vector<std::int64_t> extents) {
+OperatorPtr make(const Multiply&, const OperatorPlace&) {
+  return std::make_unique<MultiplyOperator>();
+}
+OperatorPtr make(const Concat&, const OperatorPlace& place) {
+  std::vector<std::int64_t> extents;
+  for (std::size_t i = 0; i < place.node.inputs.size(); ++i) extents.push_back(place.input(i)[0]);
   return std::make_unique<ConcatOperator>(std::move(extents));
 }
 

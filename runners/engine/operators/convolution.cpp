@@ -256,7 +256,7 @@ class Conv2dOperator final : public Operator {
 
 }  // namespace
 
-OperatorPtr make_conv2d(const Conv2d& attributes) {
+OperatorPtr make(const Conv2d& attributes, const OperatorPlace&) {
   return std::make_unique<Conv2dOperator>(attributes);
 }
 

@@ -88,7 +88,7 @@ class CrossEntropyOperator final : public Operator {
 
 }  // namespace
 
-OperatorPtr make_cross_entropy(const CrossEntropy& attributes, Overwrite logits) {
+OperatorPtr make(const CrossEntropy& attributes, const OperatorPlace&, Overwrite logits) {
   return std::make_unique<CrossEntropyOperator>(attributes, logits);
 }
 

@@ -49,7 +49,7 @@ class DropoutOperator final : public Operator {
 
 }  // namespace
 
-OperatorPtr make_dropout(const Dropout& attributes) {
+OperatorPtr make(const Dropout& attributes, const OperatorPlace&) {
   return std::make_unique<DropoutOperator>(attributes);
 }
 

@@ -155,17 +155,17 @@ class AddRowsOperator final : public Operator {
 
 }  // namespace
 
-OperatorPtr make_embedding(const Embedding& attributes, Positions positions) {
+OperatorPtr make(const Embedding& attributes, const OperatorPlace&, Positions positions) {
   return std::make_unique<EmbeddingOperator>(attributes, positions,
                                              VocabularyPart{0, attributes.vocabulary});
 }
 OperatorPtr make_vocabulary_embedding(const Embedding& attributes, VocabularyPart part) {
   return std::make_unique<EmbeddingOperator>(attributes, Positions::none, part);
 }
-OperatorPtr make_position_embedding() {
+OperatorPtr make(const PositionEmbedding&, const OperatorPlace&) {
   return std::make_unique<AddRowsOperator>(AddRowsOperator::Rows::by_position);
 }
-OperatorPtr make_type_embedding() {
+OperatorPtr make(const TypeEmbedding&, const OperatorPlace&) {
   return std::make_unique<AddRowsOperator>(AddRowsOperator::Rows::first);
 }
 

@@ -127,7 +127,7 @@ class LinearOperator final : public Operator {
 
 }  // namespace
 
-OperatorPtr make_linear(const Linear& attributes, LinearEpilogue epilogue) {
+OperatorPtr make(const Linear& attributes, const OperatorPlace&, LinearEpilogue epilogue) {
   return std::make_unique<LinearOperator>(attributes.bias, epilogue);
 }
 

@@ -23,40 +23,52 @@ enum class Overwrite { forbidden, allowed };
 
 using OperatorPtr = std::unique_ptr<Operator>;
 
+/// The node that an operator is made for, and the type of its tensors.
+struct OperatorPlace {
+  const ModelGraph& graph;
+  const Node& node;
+  at::ScalarType type;
+
+  const Shape& input(std::size_t i = 0) const { return graph.node(node.inputs[i]).output; }
+};
+
+// Every kind of node has its operator. Further arguments join what stands around it in a chain.
 /// residual: a second input, added to the output.
-OperatorPtr make_linear(const Linear& attributes, LinearEpilogue epilogue = {});
-OperatorPtr make_conv2d(const Conv2d& attributes);
+OperatorPtr make(const Linear&, const OperatorPlace&, LinearEpilogue epilogue = {});
 /// residual_relu: a second input, added before the relu.
-OperatorPtr make_batch_norm(const BatchNorm& attributes, std::int64_t channels, at::ScalarType type,
-                            BatchNormFusion fusion = BatchNormFusion::none);
-OperatorPtr make_layer_norm(const LayerNorm& attributes);
-OperatorPtr make_rms_norm(const RmsNorm& attributes);
-OperatorPtr make_relu();
-OperatorPtr make_gelu(const Gelu& attributes);
-OperatorPtr make_silu();
-OperatorPtr make_tanh();
-/// Two or more inputs of one shape.
-OperatorPtr make_add(std::size_t inputs, Activation activation = Activation::none);
-OperatorPtr make_multiply();
-/// silu(first input) · second input.
-OperatorPtr make_swiglu();
-/// `extents`: of each input along the first dimension of a sample.
-OperatorPtr make_concat(std::vector<std::int64_t> extents);
-OperatorPtr make_max_pool(const MaxPool& attributes, const Shape& input);
-OperatorPtr make_avg_pool(const AvgPool& attributes, const Shape& input);
-OperatorPtr make_global_avg_pool(const Shape& input);
-OperatorPtr make_flatten(const Shape& input);
-OperatorPtr make_to_sequence(const Shape& input);
+OperatorPtr make(const BatchNorm&, const OperatorPlace&,
+                 BatchNormFusion fusion = BatchNormFusion::none);
+OperatorPtr make(const Add&, const OperatorPlace&, Activation activation = Activation::none);
 enum class Positions { none, learned };
 /// learned: a second parameter, the position table, is added.
-OperatorPtr make_embedding(const Embedding& attributes, Positions positions = Positions::none);
-OperatorPtr make_position_embedding();
-OperatorPtr make_type_embedding();
-OperatorPtr make_class_token();
-OperatorPtr make_take_token(const TakeToken& attributes, const Shape& input);
-OperatorPtr make_rotary(const Rotary& attributes);
-OperatorPtr make_attention(const Attention& attributes);
-OperatorPtr make_dropout(const Dropout& attributes);
+OperatorPtr make(const Embedding&, const OperatorPlace&, Positions positions = Positions::none);
+/// Overwrite::allowed: the backward pass may leave the gradient where the logits were.
+OperatorPtr make(const CrossEntropy&, const OperatorPlace&,
+                 Overwrite logits = Overwrite::forbidden);
+OperatorPtr make(const Input&, const OperatorPlace&);
+OperatorPtr make(const Conv2d&, const OperatorPlace&);
+OperatorPtr make(const LayerNorm&, const OperatorPlace&);
+OperatorPtr make(const RmsNorm&, const OperatorPlace&);
+OperatorPtr make(const Relu&, const OperatorPlace&);
+OperatorPtr make(const Gelu&, const OperatorPlace&);
+OperatorPtr make(const Silu&, const OperatorPlace&);
+OperatorPtr make(const Tanh&, const OperatorPlace&);
+OperatorPtr make(const Multiply&, const OperatorPlace&);
+OperatorPtr make(const Concat&, const OperatorPlace&);
+OperatorPtr make(const MaxPool&, const OperatorPlace&);
+OperatorPtr make(const AvgPool&, const OperatorPlace&);
+OperatorPtr make(const GlobalAvgPool&, const OperatorPlace&);
+OperatorPtr make(const Flatten&, const OperatorPlace&);
+OperatorPtr make(const ToSequence&, const OperatorPlace&);
+OperatorPtr make(const PositionEmbedding&, const OperatorPlace&);
+OperatorPtr make(const TypeEmbedding&, const OperatorPlace&);
+OperatorPtr make(const ClassToken&, const OperatorPlace&);
+OperatorPtr make(const TakeToken&, const OperatorPlace&);
+OperatorPtr make(const Rotary&, const OperatorPlace&);
+OperatorPtr make(const Attention&, const OperatorPlace&);
+OperatorPtr make(const Dropout&, const OperatorPlace&);
+/// silu(first input) · second input.
+OperatorPtr make_swiglu();
 /// One rank's entries of a vocabulary of `all`: those from `first` on, as many as its local shapes
 /// say.
 struct VocabularyPart {
@@ -64,9 +76,6 @@ struct VocabularyPart {
 };
 /// Tokens of other ranks give rows of zeros: the sum over the ranks is the embedding.
 OperatorPtr make_vocabulary_embedding(const Embedding& attributes, VocabularyPart part);
-/// Overwrite::allowed: the backward pass may leave the gradient where the logits were.
-OperatorPtr make_cross_entropy(const CrossEntropy& attributes,
-                               Overwrite logits = Overwrite::forbidden);
 /// Logits of this rank's part; targets and loss are the same on all ranks of the group, which run
 /// it together.
 OperatorPtr make_vocabulary_cross_entropy(const CrossEntropy& attributes, VocabularyPart part,

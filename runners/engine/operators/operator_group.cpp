@@ -29,7 +29,7 @@ class GroupMaker {
         tensor_group_(rules.tensor_group),
         shard_(rules.shard != nullptr && rules.shard->degree > 1 ? rules.shard : nullptr) {}
 
-  OperatorGroup make(FusedNodes chain) const {
+  OperatorGroup group_of(FusedNodes chain) const {
     OperatorGroup group;
     for (const NodeId id : chain.nodes) add_parameters(id, group);
     group.op = make_operator_of(chain);
@@ -60,19 +60,20 @@ class GroupMaker {
     const NodeId first = chain.nodes.front(), last = chain.nodes.back();
     switch (chain.kind) {
       case FusedKind::linear_gelu:
-        return make_linear(*as<Linear>(first), {LinearEpilogue::Kind::gelu, as<Gelu>(last)->form});
+        return make(*as<Linear>(first), place(first),
+                    {LinearEpilogue::Kind::gelu, as<Gelu>(last)->form});
       case FusedKind::linear_residual:
-        return make_linear(*as<Linear>(first), {LinearEpilogue::Kind::residual, {}});
+        return make(*as<Linear>(first), place(first), {LinearEpilogue::Kind::residual, {}});
       case FusedKind::batch_norm_relu:
-        return make_norm(first, BatchNormFusion::relu);
+        return make(*as<BatchNorm>(first), place(first), BatchNormFusion::relu);
       case FusedKind::batch_norm_residual_relu:
-        return make_norm(first, BatchNormFusion::residual_relu);
+        return make(*as<BatchNorm>(first), place(first), BatchNormFusion::residual_relu);
       case FusedKind::add_relu:
-        return make_add(chain.inputs.size(), Activation::relu);
+        return make(*as<Add>(first), place(first), Activation::relu);
       case FusedKind::swiglu:
         return make_swiglu();
       case FusedKind::embedding_positions:
-        return make_embedding(*as<Embedding>(first), Positions::learned);
+        return make(*as<Embedding>(first), place(first), Positions::learned);
       case FusedKind::loss_over_logits:
         return make_loss(last, Overwrite::allowed);
       case FusedKind::single:
@@ -85,13 +86,11 @@ class GroupMaker {
     return make_operator(graph_, last, type_);
   }
 
-  OperatorPtr make_norm(NodeId id, BatchNormFusion fusion) const {
-    return make_batch_norm(*as<BatchNorm>(id), graph_.node(id).output[0], type_, fusion);
-  }
+  OperatorPlace place(NodeId id) const { return {graph_, graph_.node(id), type_}; }
 
   OperatorPtr make_loss(NodeId id, Overwrite logits) const {
     const CrossEntropy& attributes = *as<CrossEntropy>(id);
-    if (!cuts_vocabulary(id)) return make_cross_entropy(attributes, logits);
+    if (!cuts_vocabulary(id)) return make(attributes, place(id), logits);
     HETEROPERF_EXPECT(tensor_group_ != nullptr);
     return make_vocabulary_cross_entropy(attributes, vocabulary_part(id), *tensor_group_, logits);
   }
@@ -146,7 +145,7 @@ std::vector<OperatorGroup> make_operator_groups(const ModelGraph& graph, at::Sca
   const GroupMaker maker(graph, type, rules);
   std::vector<OperatorGroup> groups;
   for (FusedNodes& chain : fuse_nodes(graph, rules, fusion)) {
-    groups.push_back(maker.make(std::move(chain)));
+    groups.push_back(maker.group_of(std::move(chain)));
   }
   if (rules.shard != nullptr) count_whole_gradients_once(groups, graph, rules);
   return groups;

@@ -6,6 +6,7 @@
 // element of a window gets the same share.
 #include <ATen/ops/avg_pool2d.h>
 #include <ATen/ops/avg_pool2d_backward.h>
+#include <fmt/format.h>
 
 #include "metrics/base/error.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
@@ -24,7 +25,6 @@ std::vector<std::int64_t> batched(std::int64_t batch, const Shape& sample) {
 class MaxPoolOperator final : public Operator {
  public:
   MaxPoolOperator(const MaxPool& a, Shape input) : input_(std::move(input)) {
-    HETEROPERF_EXPECT(a.kernel[0] * a.kernel[1] <= 256);
     window_.channels = input_[0];
     for (std::size_t axis = 0; axis < 2; ++axis) {
       window_.in[axis] = input_[axis + 1];
@@ -131,14 +131,19 @@ class GlobalAvgPoolOperator final : public Operator {
 
 }  // namespace
 
-OperatorPtr make_max_pool(const MaxPool& attributes, const Shape& input) {
-  return std::make_unique<MaxPoolOperator>(attributes, input);
+OperatorPtr make(const MaxPool& a, const OperatorPlace& place) {
+  if (a.kernel[0] * a.kernel[1] > 256) {
+    throw UserError(fmt::format("max_pool '{}' has a window of {}x{}", place.node.name, a.kernel[0],
+                                a.kernel[1]),
+                    "at most 256 elements can be told apart");
+  }
+  return std::make_unique<MaxPoolOperator>(a, place.input());
 }
-OperatorPtr make_avg_pool(const AvgPool& attributes, const Shape& input) {
-  return std::make_unique<AvgPoolOperator>(attributes, input);
+OperatorPtr make(const AvgPool& attributes, const OperatorPlace& place) {
+  return std::make_unique<AvgPoolOperator>(attributes, place.input());
 }
-OperatorPtr make_global_avg_pool(const Shape& input) {
-  return std::make_unique<GlobalAvgPoolOperator>(input);
+OperatorPtr make(const GlobalAvgPool&, const OperatorPlace& place) {
+  return std::make_unique<GlobalAvgPoolOperator>(place.input());
 }
 
 }  // namespace heteroperf

@@ -115,13 +115,17 @@ class TakeTokenOperator final : public Operator {
 
 }  // namespace
 
-OperatorPtr make_flatten(const Shape& input) { return std::make_unique<FlattenOperator>(input); }
-OperatorPtr make_to_sequence(const Shape& input) {
-  return std::make_unique<ToSequenceOperator>(input);
+OperatorPtr make(const Flatten&, const OperatorPlace& place) {
+  return std::make_unique<FlattenOperator>(place.input());
 }
-OperatorPtr make_class_token() { return std::make_unique<ClassTokenOperator>(); }
-OperatorPtr make_take_token(const TakeToken& attributes, const Shape& input) {
-  return std::make_unique<TakeTokenOperator>(attributes, input);
+OperatorPtr make(const ToSequence&, const OperatorPlace& place) {
+  return std::make_unique<ToSequenceOperator>(place.input());
+}
+OperatorPtr make(const ClassToken&, const OperatorPlace&) {
+  return std::make_unique<ClassTokenOperator>();
+}
+OperatorPtr make(const TakeToken& attributes, const OperatorPlace& place) {
+  return std::make_unique<TakeTokenOperator>(attributes, place.input());
 }
 
 }  // namespace heteroperf

@@ -149,10 +149,10 @@ class RmsNormOperator final : public RowNormOperator {
 
 }  // namespace
 
-OperatorPtr make_layer_norm(const LayerNorm& attributes) {
+OperatorPtr make(const LayerNorm& attributes, const OperatorPlace&) {
   return std::make_unique<LayerNormOperator>(attributes);
 }
-OperatorPtr make_rms_norm(const RmsNorm& attributes) {
+OperatorPtr make(const RmsNorm& attributes, const OperatorPlace&) {
   return std::make_unique<RmsNormOperator>(attributes);
 }
 

@@ -369,7 +369,10 @@ TEST(VocabularyCrossEntropy, IsTheWholeOne) {
     const auto seed = static_cast<std::uint64_t>(draw);
     const at::Tensor logits = random_tensor({2, 7, classes}, at::kDouble, seed) * spread;
     const at::Tensor targets = random_indices({2, 7}, classes, seed + 100);
-    const LossResult whole = run_loss(*make_cross_entropy(attributes), logits, targets);
+    const ModelGraph graph;
+    const Node node;
+    const OperatorPtr loss = make(attributes, OperatorPlace{graph, node, at::kDouble});
+    const LossResult whole = run_loss(*loss, logits, targets);
     run_on_threads(ranks, {}, [&](World& world) {
       const std::int64_t rank = world.communicator->rank().value();
       const std::int64_t first = classes * rank / ranks, end = classes * (rank + 1) / ranks;
