@@ -112,7 +112,7 @@ void add_charts(const ReportRun& run, const std::string& id, ReportSection& sect
   }
 }
 
-/// The split of the steady window, a mean over groups: a search tells no more.
+/// The uses of the steady window's time.
 constexpr std::pair<const char*, double TimeShares::*> window_parts[] = {
     {"compute", &TimeShares::compute_s},
     {"exposed communication", &TimeShares::communication_s},
@@ -121,6 +121,7 @@ constexpr std::pair<const char*, double TimeShares::*> window_parts[] = {
     {"evaluation", &TimeShares::evaluation_s},
     {"other", &TimeShares::other_s}};
 
+/// The split of the steady window, a mean over groups: a search tells no more.
 Table window_table(const TimeShares& time, double window_s) {
   Table table = report_table("The steady window by use, mean over groups of ranks",
                              {"use", "time [s]", "share"});

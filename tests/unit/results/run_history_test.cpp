@@ -122,7 +122,7 @@ TEST(RunHistory, LabelsTellSeriesOfOtherKeysApart) {
   const auto series = run_history(find_runs({folder.path()}), compared_metric("throughput")).series;
   ASSERT_EQ(series.size(), 2u);
   EXPECT_NE(series[0].label, series[1].label);
-  EXPECT_EQ(series[0].setup, (SetupLeaves{{"/key/program.build_type", "Debug"}}));
+  EXPECT_EQ(series[0].setup, (RecordLeaves{{"/key/program.build_type", "Debug"}}));
 }
 
 TEST(RunHistory, KeysOfANewProgramAndItsPlanAreMarks) {
