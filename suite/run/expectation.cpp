@@ -54,9 +54,9 @@ double wall_step_s(const PreparedRun& run, double mm_ops_per_second) {
 std::string course_text(const PreparedRun& run) {
   const MeasureConfig& measure = run.config.measure;
   const std::string length =
-      measure.steps > 0 ? counted(measure.steps, "step") : duration_text(measure.duration_s);
+      measure.steps > 0 ? plural(measure.steps, "step") : duration_text(measure.duration_s);
   std::string text = fmt::format("{} {} on {}: set-up", run.workload.name, run.workload.size,
-                                 counted(run.placement.ranks, "rank"));
+                                 plural(run.placement.ranks, "rank"));
   if (run.groups > 0) return text + fmt::format(", a search of {}", length);
   if (measure.steps == 0) text += fmt::format(", {} steps of warm-up", measure.warmup_steps);
   return text + fmt::format(", {} measured, {} evaluated", length,

@@ -89,8 +89,8 @@ void warn_about_crowding(const PreparedRun& run, RankContext& context) {
   warn(context,
        fmt::format("{} ranks of {} take turns on {}: they are slower than fewer ranks "
                    "would be. Use --ranks {}",
-                   placement.ranks, counted(placement.threads_per_rank, "thread"),
-                   counted(cores, "core"), std::max(1, cores / placement.threads_per_rank)));
+                   placement.ranks, plural(placement.threads_per_rank, "thread"),
+                   plural(cores, "core"), std::max(1, cores / placement.threads_per_rank)));
 }
 
 void warn_about_bf16(const PreparedRun& run, RankContext& context) {

@@ -277,7 +277,7 @@ class SweepRecovery {
     keep_old_file(index);
     write_sweep(folder_, index);
     recovered_.done = fmt::format("sweep.json {}; it is made again from {}", damage_,
-                                  counted(index.runs.size(), "run"));
+                                  plural(index.runs.size(), "run"));
   }
 
   /// Keeps an edited or torn index, which may still tell a reader what was planned.

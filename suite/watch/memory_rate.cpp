@@ -159,7 +159,7 @@ constexpr std::int64_t never_ns = std::numeric_limits<std::int64_t>::min();
 TriadPlan plan_triad(const TriadHost& host) {
   if (host.threads > host.cpus) {
     return {0,
-            fmt::format("{} share {}", counted(host.threads, "thread"), counted(host.cpus, "CPU"))};
+            fmt::format("{} share {}", plural(host.threads, "thread"), plural(host.cpus, "CPU"))};
   }
   if (host.last_level_cache == Bytes(0)) return {0, "the last-level cache is not known"};
   if (host.available == Bytes(0)) return {0, "the free memory is not known"};
@@ -173,7 +173,7 @@ TriadPlan plan_triad(const TriadHost& host) {
   const auto threads = static_cast<std::uint64_t>(host.threads);
   if (static_cast<double>(bytes) > most_bytes_per_thread * static_cast<double>(threads)) {
     return {0, fmt::format("{} is too much for {}: {} each at most", needed,
-                           counted(threads, "thread"), rounded_byte_size(most_bytes_per_thread))};
+                           plural(threads, "thread"), rounded_byte_size(most_bytes_per_thread))};
   }
   const std::uint64_t per_element = triad_arrays * sizeof(double) * threads;
   return {static_cast<std::size_t>((bytes + per_element - 1) / per_element), ""};
