@@ -146,10 +146,8 @@ class EvenPlan {
     positive("chunks", request_.chunks, most_degree);
     positive("a micro-batch", request_.micro_batch, std::int64_t{1} << 40);
     positive("micro-batches", request_.micro_batches, most_tasks);
-    if (request_.zero_stage < 0 || request_.zero_stage > 1) {
-      problems_.add(fmt::format("ZeRO stage {}", request_.zero_stage),
-                    "0 keeps all optimizer states everywhere, 1 spreads them", "Give 0 or 1.");
-    }
+    check_zero_stage(request_.zero_stage, problems_);
+
     const long long ranks =
         1LL * request_.pipeline * request_.tensor * std::min(request_.data, most_degree);
     if (ranks > most_degree) {
@@ -196,18 +194,17 @@ class EvenPlan {
 
   /// The generator's own graph, or what it refuses.
   PipelineGraph placement() {
-    try {
+    PipelineGraph graph;
+    collect_problems(problems_, [&] {
       ScheduleRequest request;
       request.ranks = request_.pipeline;
       request.micro_batches = request_.micro_batches;
       request.chunks = request_.chunks;
       request.costs = uniform_costs(request_.pipeline, 1, 1, 1, 0);
       request.most_evaluations = 1;
-      return find_generator(request_.schedule).make(request).graph;
-    } catch (const UserError& error) {
-      for (const Problem& p : error.problems()) problems_.add(p.problem, p.why, p.suggestion);
-      return {};
-    }
+      graph = find_generator(request_.schedule).make(request).graph;
+    });
+    return graph;
   }
 
   void add_stages(const std::vector<std::size_t>& ends, Plan& plan) const {

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 namespace heteroperf {
 
 int Plan::ranks() const {
@@ -39,6 +41,12 @@ WireFormat Plan::wire(StageId from, StageId to) const {
     if (wire.from == from && wire.to == to) return wire.format;
   }
   return WireFormat::fp32;
+}
+
+void check_zero_stage(int stage, ProblemList& problems) {
+  if (stage == 0 || stage == 1) return;
+  problems.add(fmt::format("ZeRO stage {}", stage),
+               "0 keeps all optimizer states everywhere, 1 spreads them", "Give 0 or 1.");
 }
 
 }  // namespace heteroperf

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "metrics/base/error.hpp"
 #include "metrics/base/id.hpp"
 #include "metrics/base/name_table.hpp"
 #include "runners/cluster/efficiency_matrix.hpp"
@@ -100,5 +102,8 @@ struct Plan {
   WireFormat wire(StageId from, StageId to) const;
   friend bool operator==(const Plan&, const Plan&) = default;
 };
+
+/// Notes a ZeRO stage that there is not.
+void check_zero_stage(int stage, ProblemList& problems);
 
 }  // namespace heteroperf

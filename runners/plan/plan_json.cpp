@@ -65,7 +65,7 @@ class PlanReader {
     try {
       plan_.efficiency = parse_efficiency_matrix(value->dump(), "efficiency");
     } catch (const UserError& error) {
-      for (const Problem& p : error.problems()) problems_.add(p.problem, p.why, p.suggestion);
+      problems_.add_all(error);
     }
   }
 

@@ -6,7 +6,7 @@
 // operator's `saved` has to be made here or in node_rules.cpp as well, or predicted memory is
 // wrong. Tensors are named by the node that made them, so one that two operations save is counted
 // once.
-#include "runners/plan/memory/memory_groups.hpp"
+#include "runners/plan/memory/stage_memory.hpp"
 
 #include <variant>
 

@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "metrics/base/id.hpp"
-#include "runners/plan/memory/memory_groups.hpp"
 #include "runners/plan/plan_bytes.hpp"
 
 namespace heteroperf {
@@ -250,13 +249,11 @@ class StagePasses {
 
   /// Frees the tensors that the group saved; only the first call does anything.
   void clear_saved(std::size_t g) {
-    if (saved_[g].empty() && cleared(g)) return;
     for (const std::size_t tensor : saved_[g]) pool_.drop(tensor);
     saved_[g].clear();
     pool_.shrink(groups_[g].saved_alone);
     groups_[g].saved_alone = 0;
   }
-  bool cleared(std::size_t g) const { return groups_[g].saved_alone == 0; }
 
   /// Gradients of a group's inputs.
   void give(const MemoryGroup& group, std::size_t gradient) {

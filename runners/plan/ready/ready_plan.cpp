@@ -92,10 +92,8 @@ class PlanCheck {
   }
 
   void check_numbers() {
-    if (plan_.zero_stage < 0 || plan_.zero_stage > 1) {
-      problems_.add(fmt::format("ZeRO stage {}", plan_.zero_stage),
-                    "0 keeps all optimizer states everywhere, 1 spreads them", "Give 0 or 1.");
-    }
+    check_zero_stage(plan_.zero_stage, problems_);
+
     if (plan_.micro_batches < 1 || plan_.chunks < 1) {
       problems_.add(fmt::format("a plan of {} micro-batches and {} chunks", plan_.micro_batches,
                                 plan_.chunks),

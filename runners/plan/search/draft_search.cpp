@@ -361,7 +361,9 @@ class DraftSearch {
       if (one.draft.schedule == "1f1b") chunks_.offer(one.draft, one.score);
     }
     // Where no schedule of one chunk is asked for, its drafts are but a way to those.
-    const bool plain_too = plain_schedules_.front() != "1f1b" || asked_for("1f1b");
+    const auto& asked = options_.moves.schedules;
+    const bool plain_too =
+        plain_schedules_.front() != "1f1b" || std::ranges::find(asked, "1f1b") != asked.end();
     const double to_beat =
         plain_too ? best_.best() * (1 - options_.moves.least_chunk_gain) : infinite;
     std::vector<ScoredDraft> found = chunks_.run(to_beat, options_.keep / 2, stop());
@@ -394,11 +396,6 @@ class DraftSearch {
       search_every_chunked_draft(task, options_.moves.schedules);
       result_.candidates += task.scored;
     }
-  }
-
-  bool asked_for(const std::string& schedule) const {
-    const auto& all = options_.moves.schedules;
-    return std::ranges::find(all, schedule) != all.end();
   }
 
   /// Moves three random cuts by up to two layers and balances all stages again; false where the

@@ -14,22 +14,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <set>
 
 #include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/plan/plan_cluster.hpp"
 
 namespace heteroperf {
 namespace {
 
 constexpr const char* objectives[] = {"time", "cost", "energy"};
-constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double seconds_per_hour = 3600;
-/// Shares of a class's devices that are tried, of eight.
-constexpr int eighths[] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
 /// One choice of devices gets this part of the time limit.
 constexpr double share_of_time = 0.125;
 
@@ -102,7 +99,7 @@ class ObjectiveSearch {
   /// Eighths of all, and one more or fewer than there are.
   static std::set<int> choices(int all, int now) {
     std::set<int> result{std::max(0, now - 1), std::min(all, now + 1)};
-    for (const int eighth : eighths) result.insert(all * eighth / 8);
+    for (int eighth = 0; eighth <= 8; ++eighth) result.insert(all * eighth / 8);
     result.erase(now);
     return result;
   }
@@ -111,7 +108,7 @@ class ObjectiveSearch {
   double of(const std::vector<int>& counts) {
     const auto known = known_.find(counts);
     if (known != known_.end()) return known->second;
-    double& least = known_.emplace(counts, infinity).first->second;
+    double& least = known_.emplace(counts, infinite).first->second;
     const double left = options_.time_limit_s - stopwatch_.elapsed_s();
     std::vector<RankId> part;
     for (std::size_t c = 0; c < counts.size(); ++c) {
@@ -166,7 +163,7 @@ class ObjectiveSearch {
   Stopwatch stopwatch_;
   std::map<std::vector<int>, double> known_;
   PlanSearchResult best_;
-  double best_value_ = infinity;
+  double best_value_ = infinite;
   std::uint64_t candidates_ = 0, simulated_ = 0;
   bool complete_ = true;
 };

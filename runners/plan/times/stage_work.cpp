@@ -12,7 +12,7 @@
 #include <variant>
 
 #include "metrics/base/id.hpp"
-#include "runners/plan/memory/memory_groups.hpp"
+#include "runners/plan/memory/stage_memory.hpp"
 #include "runners/plan/plan_bytes.hpp"
 #include "workloads/graph/graph_counts.hpp"
 

@@ -241,8 +241,8 @@ std::vector<std::vector<std::string>> nodes_of_stages(const FlagScaleSetup& setu
                                                       ProblemList& problems) {
   std::vector<std::vector<std::string>> nodes(setup.layer_split.size());
   std::size_t stage = 0;
-  int last = -1, end = setup.layer_split.front(), sum = 0;
-  for (const int count : setup.layer_split) sum += count;
+  const int sum = std::accumulate(setup.layer_split.begin(), setup.layer_split.end(), 0);
+  int last = -1, end = setup.layer_split.front();
   for (const Node& node : graph.nodes()) {
     const int block = block_of_node(node.name);
     last = std::max(last, block);

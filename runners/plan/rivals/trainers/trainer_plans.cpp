@@ -25,6 +25,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <numeric>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -325,8 +326,7 @@ class ArgumentWriter {
 
   /// The arguments, one to a line.
   std::string text() const {
-    int layers = 0;
-    for (const int count : blocks_) layers += count;
+    const int layers = std::accumulate(blocks_.begin(), blocks_.end(), 0);
     std::string text = fmt::format(
         "--tensor-model-parallel-size {}\n"
         "--pipeline-model-parallel-size {}\n"
@@ -377,13 +377,13 @@ FlagScaleSetup flagscale_setup(const Plan& plan) { return SetupWriter(plan).writ
 
 std::string flagscale_text(const FlagScaleSetup& setup) {
   std::vector<std::string> numbers, devices;
-  int layers = 0;
+  const int layers = std::accumulate(setup.layer_split.begin(), setup.layer_split.end(), 0);
   for (const FlagScaleMesh& m : setup.meshes) {
     numbers.push_back(
         fmt::format("{}, {}, {}, {}, {}", m.tensor, m.context, m.expert, m.data, m.pipeline));
     devices.push_back(quoted(m.device));
   }
-  for (const int count : setup.layer_split) layers += count;
+
   const FlagScaleMesh& first = setup.meshes.front();
   std::string text = fmt::format(
       "system:\n"

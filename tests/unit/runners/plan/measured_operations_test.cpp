@@ -5,7 +5,7 @@
 #include <set>
 
 #include "runners/cluster/cluster_json.hpp"
-#include "runners/plan/memory/memory_groups.hpp"
+#include "runners/plan/memory/stage_memory.hpp"
 #include "runners/plan/times/rate_use.hpp"
 #include "runners/plan/times/stage_times.hpp"
 #include "tests/unit/runners/plan/plan_cases.hpp"
