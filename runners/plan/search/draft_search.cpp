@@ -61,15 +61,15 @@ class BestDrafts {
  public:
   explicit BestDrafts(std::size_t keep) : keep_(keep) {}
 
-  /// Infinite while fewer than `keep` are known.
-  /// The step time in seconds of the last one kept: a draft that is not faster is of no use.
+  /// The step time in seconds of the last one kept, infinite while fewer than `keep` are known: a
+  /// draft that is not faster is of no use.
   double time_to_beat() const {
     return drafts_.size() < keep_ ? infinite : drafts_.back().score.step_time_s;
   }
 
+  /// Infinite while none is known.
   double best() const { return drafts_.empty() ? infinite : drafts_.front().score.step_time_s; }
 
-  ///< infinite while none is known
   /// False where it is known, or no faster than all of those kept.
   bool add(ScoredDraft&& draft) {
     if (draft.score.step_time_s >= time_to_beat()) return false;

@@ -40,6 +40,7 @@
 namespace heteroperf {
 namespace {
 
+/// Layers end at no place that is wider than this times the median one.
 constexpr double widest_cut = 4;
 
 /// The elements of the tensor that crosses alone; 0 where none or several do.
