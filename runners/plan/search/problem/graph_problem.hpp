@@ -2,9 +2,9 @@
 
 #include <vector>
 
-#include "runners/plan/staged_graph.hpp"
 #include "runners/plan/search/problem/pipeline_draft.hpp"
 #include "runners/plan/search/problem/planning_problem.hpp"
+#include "runners/plan/staged_graph.hpp"
 
 namespace heteroperf {
 
