@@ -15,7 +15,9 @@ namespace heteroperf {
 
 /// Element types of stored tensors, by their safetensors names ("F32").
 enum class StoredType { f32, f64, bf16, i64 };
-const char* to_string(StoredType type);
+constexpr std::array<const char*, 4> value_names(StoredType) {
+  return {"F32", "F64", "BF16", "I64"};
+}
 std::size_t element_bytes(StoredType type);
 
 /// Part of one tensor, in this rank's memory: read from by a writer, written to by a reader.

@@ -27,17 +27,13 @@ std::optional<std::uint64_t> step_of(const std::string& name) {
   return step;
 }
 
-void keep_warning(const UserError& error, std::vector<Problem>& wrong) {
-  for (const Problem& problem : error.problems()) wrong.push_back(problem);
-}
-
 /// The checkpoint can be opened. The reason why not goes to `wrong`.
 bool is_good(const fs::path& folder, std::vector<Problem>& wrong) {
   try {
     CheckpointReader(folder).verify();
     return true;
   } catch (const UserError& error) {
-    keep_warning(error, wrong);
+    wrong.insert(wrong.end(), error.problems().begin(), error.problems().end());
     return false;
   }
 }

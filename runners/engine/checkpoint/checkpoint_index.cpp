@@ -11,21 +11,10 @@
 #include <span>
 
 #include "metrics/base/hash.hpp"
+#include "metrics/base/name_table.hpp"
 
 namespace heteroperf {
 namespace {
-
-struct TypeRow {
-  StoredType type;
-  const char* name;
-  std::size_t bytes;
-};
-constexpr TypeRow type_table[] = {{StoredType::f32, "F32", 4},
-                                  {StoredType::f64, "F64", 8},
-                                  {StoredType::bf16, "BF16", 2},
-                                  {StoredType::i64, "I64", 8}};
-
-const TypeRow& row_of(StoredType type) { return type_table[static_cast<std::size_t>(type)]; }
 
 /// The box lies within the shape.
 bool inside(const Box& box, const std::vector<std::int64_t>& shape) {
@@ -131,14 +120,16 @@ class TensorCheck {
   std::string name_;
 };
 
-std::string described(const StoredTensor& tensor) {
-  return fmt::format("{} [{}]", to_string(tensor.type), fmt::join(tensor.shape, "x"));
-}
-
 }  // namespace
 
-const char* to_string(StoredType type) { return row_of(type).name; }
-std::size_t element_bytes(StoredType type) { return row_of(type).bytes; }
+std::size_t element_bytes(StoredType type) {
+  constexpr std::size_t bytes[] = {4, 8, 2, 8};
+  return bytes[static_cast<std::size_t>(type)];
+}
+
+std::string described(StoredType type, const std::vector<std::int64_t>& shape) {
+  return fmt::format("{} [{}]", to_string(type), fmt::join(shape, "x"));
+}
 
 std::string checksum_of(const void* data, std::size_t bytes) {
   return Hash128("checkpoint").update(std::span(static_cast<const std::byte*>(data), bytes)).hex();
@@ -173,10 +164,12 @@ CheckpointIndex merge(const CheckpointState& state, const std::vector<WrittenFil
     for (const WrittenFile::Piece& piece : written.pieces) {
       IndexedTensor& indexed = tensors.try_emplace(piece.tensor.name).first->second;
       if (indexed.pieces.empty()) indexed.tensor = piece.tensor;
-      if (described(indexed.tensor) != described(piece.tensor)) {
-        problems.add(fmt::format("tensor {} is {} on rank {}", piece.tensor.name,
-                                 described(piece.tensor), written.rank),
-                     described(indexed.tensor) + " on one before");
+      const std::string before = described(indexed.tensor.type, indexed.tensor.shape);
+      const std::string here = described(piece.tensor.type, piece.tensor.shape);
+      if (before != here) {
+        problems.add(
+            fmt::format("tensor {} is {} on rank {}", piece.tensor.name, here, written.rank),
+            before + " on one before");
         continue;
       }
       indexed.pieces.push_back({index.files.size(), piece.offset, piece.box, piece.checksum});

@@ -55,6 +55,9 @@ struct WrittenFile {
 
 inline constexpr const char* index_name = "index.json";
 
+/// Writes a type and a shape as "F32 [4x3]".
+std::string described(StoredType type, const std::vector<std::int64_t>& shape);
+
 /// 32 digits over bytes as they lie in the file.
 std::string checksum_of(const void* data, std::size_t bytes);
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "metrics/base/hash.hpp"
+#include "metrics/base/name_table.hpp"
 #include "metrics/base/strict_json.hpp"
 
 namespace heteroperf {
@@ -15,14 +15,6 @@ namespace {
 
 constexpr const char* format_name = "heteroperf-checkpoint";
 constexpr int format_version = 1;
-constexpr std::array<StoredType, 4> all_types{StoredType::f32, StoredType::f64, StoredType::bf16,
-                                              StoredType::i64};
-
-std::vector<std::string> type_names() {
-  std::vector<std::string> names;
-  for (const StoredType type : all_types) names.emplace_back(to_string(type));
-  return names;
-}
 
 Json corner(const Box& box, const Box::Position& at) {
   Json list = Json::array();
@@ -89,17 +81,10 @@ void add_lines(std::string& text, const char* key, const std::vector<Value>& val
   text += "]";
 }
 
-void read_type(ObjectReader& reader, StoredType& type) {
-  const Json* value = reader.value("dtype");
-  if (value == nullptr) return;
-  const int index = read_choice(*value, reader.path_of("dtype"), type_names(), reader.problems());
-  if (index >= 0) type = all_types[index];
-}
-
 void read_tensor(ObjectReader& reader, StoredTensor& tensor) {
   reader.require({"name", "dtype", "shape", "pieces"});
   reader.read("name", tensor.name);
-  read_type(reader, tensor.type);
+  reader.read("dtype", tensor.type);
   reader.read("shape", tensor.shape, std::int64_t{0}, INT64_MAX);
 }
 
@@ -208,13 +193,6 @@ Box box_of(const Json& json) {
   return box;
 }
 
-StoredType type_of(const Json& json) {
-  const auto names = type_names();
-  const auto name = std::find(names.begin(), names.end(), json["dtype"].get<std::string>());
-  HETEROPERF_EXPECT(name != names.end());
-  return all_types[name - names.begin()];
-}
-
 }  // namespace
 
 std::string to_json_text(const CheckpointIndex& index) {
@@ -265,10 +243,11 @@ WrittenFile written_file_from_json_text(const std::string& text) {
       {},
       {json.at("failure")[0], json.at("failure")[1], json.at("failure")[2]}};
   for (const Json& piece : json.at("pieces")) {
-    written.pieces.push_back({{piece.at("name"), type_of(piece), piece.at("shape")},
-                              box_of(piece),
-                              piece.at("offset"),
-                              piece.at("checksum")});
+    written.pieces.push_back(
+        {{piece.at("name"), find_value<StoredType>(piece.at("dtype")).value(), piece.at("shape")},
+         box_of(piece),
+         piece.at("offset"),
+         piece.at("checksum")});
   }
   return written;
 }

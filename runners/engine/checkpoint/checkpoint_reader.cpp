@@ -3,7 +3,6 @@
 // tensors; each stored piece that overlaps one of them is read whole, checked and copied.
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -68,10 +67,6 @@ std::string read_index_text(const fs::path& folder) {
   std::string text(bytes, '\0');
   SourceFile(path).read(0, text.data(), text.size());
   return text;
-}
-
-std::string described(StoredType type, const std::vector<std::int64_t>& shape) {
-  return fmt::format("{} [{}]", to_string(type), fmt::join(shape, "x"));
 }
 
 void add_all(const UserError& error, ProblemList& problems) {

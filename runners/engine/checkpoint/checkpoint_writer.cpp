@@ -38,52 +38,42 @@ constexpr mode_t file_mode = 0644;
 class SyncedFile {
  public:
   /// Replaces what is there.
-  explicit SyncedFile(std::filesystem::path path);
-  ~SyncedFile();
+  explicit SyncedFile(fs::path path)
+      : path_(std::move(path)),
+        file_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, file_mode)) {
+    check(file_ >= 0);
+  }
+  ~SyncedFile() {
+    if (file_ >= 0) ::close(file_);
+  }
   SyncedFile(const SyncedFile&) = delete;
   SyncedFile& operator=(const SyncedFile&) = delete;
 
-  void write(const void* data, std::size_t bytes);
+  void write(const void* data, std::size_t bytes) {
+    constexpr std::size_t most = std::size_t{1} << 30;  // below what one call takes
+    const char* next = static_cast<const char*>(data);
+    while (bytes > 0) {
+      const ssize_t written = ::write(file_, next, std::min(bytes, most));
+      check(written >= 0 || errno == EINTR);
+      if (written <= 0) continue;
+      next += written;
+      bytes -= static_cast<std::size_t>(written);
+    }
+  }
   void write(std::string_view text) { write(text.data(), text.size()); }
-  void close();
+  void close() {
+    check(::fsync(file_) == 0);
+    check(::close(std::exchange(file_, -1)) == 0);
+  }
 
  private:
-  void check(bool ok) const;
+  void check(bool ok) const {
+    if (!ok) fail(path_, errno);
+  }
 
-  std::filesystem::path path_;
+  fs::path path_;
   int file_;
 };
-
-SyncedFile::SyncedFile(std::filesystem::path path)
-    : path_(std::move(path)),
-      file_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, file_mode)) {
-  check(file_ >= 0);
-}
-
-SyncedFile::~SyncedFile() {
-  if (file_ >= 0) ::close(file_);
-}
-
-void SyncedFile::check(bool ok) const {
-  if (!ok) fail(path_, errno);
-}
-
-void SyncedFile::write(const void* data, std::size_t bytes) {
-  constexpr std::size_t most = std::size_t{1} << 30;  // below what one call takes
-  const char* next = static_cast<const char*>(data);
-  while (bytes > 0) {
-    const ssize_t written = ::write(file_, next, std::min(bytes, most));
-    check(written >= 0 || errno == EINTR);
-    if (written <= 0) continue;
-    next += written;
-    bytes -= static_cast<std::size_t>(written);
-  }
-}
-
-void SyncedFile::close() {
-  check(::fsync(file_) == 0);
-  check(::close(std::exchange(file_, -1)) == 0);
-}
 
 /// After it, the names in the folder survive a power cut. Throws SystemError.
 void sync_folder(const std::filesystem::path& folder) {
