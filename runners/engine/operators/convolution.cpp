@@ -99,16 +99,7 @@ class Conv2dOperator final : public Operator {
 
  private:
   Window window_of(const at::Tensor& x) const {
-    Window w;
-    w.channels = x.size(1);
-    for (std::size_t axis = 0; axis < 2; ++axis) {
-      w.in[axis] = x.size(static_cast<std::int64_t>(axis) + 2);
-      w.kernel[axis] = a_.kernel[axis];
-      w.stride[axis] = a_.stride[axis];
-      w.padding[axis] = a_.padding[axis];
-      w.out[axis] = (w.in[axis] + 2 * w.padding[axis] - w.kernel[axis]) / w.stride[axis] + 1;
-    }
-    return w;
+    return window_over(a_, x.size(1), x.sizes().slice(2));
   }
 
   /// Small images and 1x1 windows are gathered; grouped convolutions are LibTorch's.
@@ -196,24 +187,13 @@ class Conv2dOperator final : public Operator {
       put(buffer, matrix.view({out, w.kernel[0], w.kernel[1], w.channels}).permute({0, 3, 1, 2}),
           context.accumulation);
     }
-    if (a_.bias) bias_gradient(dy, context, gradients[1]);
+    if (a_.bias) sum_columns_into(dy, pixels_of(dy), gradients[1], context.accumulation);
   }
 
   static void add_bias(const at::Tensor& y, const at::Tensor& bias) {
     const KernelTable& kernels = kernels_for(y);
     for_rows(pixels_of(y),
              [&](RowRange r) { kernels.add_bias(r, y.data_ptr(), bias.data_ptr(), nullptr); });
-  }
-
-  static void bias_gradient(const at::Tensor& dy, const PassContext& context,
-                            const at::Tensor& gradient) {
-    const RowBlocks rows(pixels_of(dy));
-    const ColumnPartials sums(rows, dy);
-    const KernelTable& kernels = kernels_for(dy);
-    rows.run([&](std::int64_t block, RowRange r) {
-      kernels.column_sum(r, dy.data_ptr(), sums.block(block));
-    });
-    sums.combine_into(gradient, context.accumulation);
   }
 
   at::Tensor library_forward(const at::Tensor& x, const Tensors& parameters) const {

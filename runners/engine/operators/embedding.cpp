@@ -139,14 +139,8 @@ class AddRowsOperator final : public Operator {
       position_gradient(dy, context.accumulation, gradients[0]);
       return;
     }
-    const RowBlocks blocks(matrix_of(dy));
-    const ColumnPartials sums(blocks, dy);
-    const KernelTable& kernels = kernels_for(dy);
-    blocks.run([&](std::int64_t block, RowRange r) {
-      kernels.column_sum(r, dy.data_ptr(), sums.block(block));
-    });
     if (context.accumulation == Accumulation::overwrite) gradients[0].zero_();
-    sums.combine_into(gradients[0].select(0, 0), context.accumulation);
+    sum_columns_into(dy, matrix_of(dy), gradients[0].select(0, 0), context.accumulation);
   }
 
  private:

@@ -155,6 +155,17 @@ void GradientTarget::finish() {
   }
 }
 
+void sum_columns_into(const at::Tensor& rows, Matrix matrix, const at::Tensor& gradient,
+                      Accumulation accumulation) {
+  const RowBlocks blocks(matrix);
+  const ColumnPartials sums(blocks, rows);
+  const KernelTable& kernels = kernels_for(rows);
+  blocks.run([&](std::int64_t block, RowRange r) {
+    kernels.column_sum(r, rows.data_ptr(), sums.block(block));
+  });
+  sums.combine_into(gradient, accumulation);
+}
+
 void multiply_into(const at::Tensor& buffer, const at::Tensor& a, const at::Tensor& b,
                    Accumulation accumulation) {
   GradientTarget target(buffer, a.scalar_type(), accumulation);

@@ -50,6 +50,20 @@ struct Matrix {
   std::int64_t rows = 0, columns = 0;
   MemoryPlace place = MemoryPlace::host;
 };
+/// The windows of a convolution or a pooling over images of these extents.
+template <class Attributes>
+Window window_over(const Attributes& a, std::int64_t channels, at::IntArrayRef extents) {
+  Window w;
+  w.channels = channels;
+  for (std::size_t axis = 0; axis < 2; ++axis) {
+    w.in[axis] = extents[axis];
+    w.kernel[axis] = a.kernel[axis];
+    w.stride[axis] = a.stride[axis];
+    w.padding[axis] = a.padding[axis];
+    w.out[axis] = (w.in[axis] + 2 * w.padding[axis] - w.kernel[axis]) / w.stride[axis] + 1;
+  }
+  return w;
+}
 /// A tensor seen as {elements / last dimension, last dimension}.
 Matrix matrix_of(const at::Tensor& tensor);
 
@@ -146,6 +160,10 @@ class GradientTarget {
   at::Tensor buffer_, values_;
   Accumulation wanted_, accumulation_;
 };
+
+/// gradient (+)= the sums of the columns of contiguous rows.
+void sum_columns_into(const at::Tensor& rows, Matrix matrix, const at::Tensor& gradient,
+                      Accumulation accumulation);
 
 /// buffer (+)= a · b, straight into it when the types and layout allow.
 void multiply_into(const at::Tensor& buffer, const at::Tensor& a, const at::Tensor& b,

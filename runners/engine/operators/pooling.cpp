@@ -24,17 +24,9 @@ std::vector<std::int64_t> batched(std::int64_t batch, const Shape& sample) {
 /// Saves one byte per output element: which element of its window was largest.
 class MaxPoolOperator final : public Operator {
  public:
-  MaxPoolOperator(const MaxPool& a, Shape input) : input_(std::move(input)) {
-    window_.channels = input_[0];
-    for (std::size_t axis = 0; axis < 2; ++axis) {
-      window_.in[axis] = input_[axis + 1];
-      window_.kernel[axis] = a.kernel[axis];
-      window_.stride[axis] = a.stride[axis];
-      window_.padding[axis] = a.padding[axis];
-      window_.out[axis] =
-          (window_.in[axis] + 2 * a.padding[axis] - a.kernel[axis]) / a.stride[axis] + 1;
-    }
-  }
+  MaxPoolOperator(const MaxPool& a, Shape input)
+      : input_(std::move(input)),
+        window_(window_over(a, input_[0], at::IntArrayRef(input_).slice(1))) {}
 
   at::Tensor forward(const Tensors& inputs, const Tensors&, Tensors& saved,
                      const PassContext& context) override {

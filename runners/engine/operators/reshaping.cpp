@@ -77,13 +77,7 @@ class ClassTokenOperator final : public Operator {
   void weight_gradient(const at::Tensor& dy, const Tensors&, const PassContext& context,
                        Tensors& gradients) override {
     const at::Tensor rows = dy.select(1, 0).contiguous();
-    const RowBlocks blocks(matrix_of(rows));
-    const ColumnPartials sums(blocks, rows);
-    const KernelTable& kernels = kernels_for(rows);
-    blocks.run([&](std::int64_t block, RowRange r) {
-      kernels.column_sum(r, rows.data_ptr(), sums.block(block));
-    });
-    sums.combine_into(gradients[0], context.accumulation);
+    sum_columns_into(rows, matrix_of(rows), gradients[0], context.accumulation);
   }
 };
 
