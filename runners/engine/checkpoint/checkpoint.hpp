@@ -13,6 +13,8 @@
 
 namespace heteroperf {
 
+class Communicator;
+
 /// Element types of stored tensors, by their safetensors names ("F32").
 enum class StoredType { f32, f64, bf16, i64 };
 constexpr std::array<const char*, 4> value_names(StoredType) {
@@ -85,6 +87,12 @@ class CheckpointWriter {
  private:
   std::filesystem::path folder_, temporary_;
 };
+
+/// Saves `folder` ("…/checkpoints/step-120") from all ranks of `world`. Collective; the report is
+/// the same on every rank. What CheckpointWriter::publish() throws is thrown on every rank.
+CheckpointReport save_checkpoint(Communicator& world, const std::filesystem::path& folder,
+                                 const CheckpointState& state,
+                                 const std::vector<TensorPiece>& pieces);
 
 /// A tensor as stored, whatever its pieces.
 struct StoredTensor {

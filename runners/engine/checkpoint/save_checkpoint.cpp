@@ -1,12 +1,11 @@
 // The collective side of saving: every rank writes, rank 0 publishes, and all ranks end alike.
-#include "runners/engine/checkpoint/save_checkpoint.hpp"
-
 #include <exception>
 #include <string>
 
 #include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
 #include "runners/comm/communicator.hpp"
+#include "runners/engine/checkpoint/checkpoint.hpp"
 
 namespace heteroperf {
 namespace {

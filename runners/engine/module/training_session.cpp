@@ -15,7 +15,7 @@
 #include "metrics/base/hash.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/device/host_pool.hpp"
-#include "runners/engine/checkpoint/save_checkpoint.hpp"
+#include "runners/engine/checkpoint/checkpoint.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/load_cuda.hpp"
 #include "runners/engine/operators/tensor_buffer.hpp"

@@ -77,12 +77,6 @@ struct ProductOf {
     return a * b;
   }
 };
-struct SumOf {
-  template <class A>
-  HETEROPERF_KERNEL A operator()(A a, A b) const {
-    return a + b;
-  }
-};
 /// A sum and the ReLU behind it in one pass.
 struct ReluOfSum {
   template <class A>
@@ -184,7 +178,7 @@ void multiply(RowRange r, const void* a, const void* b, void* y) {
 /// One kernel with a function for each of the two.
 template <class T>
 void add(RowRange r, const void* a, const void* b, bool with_relu, void* y) {
-  with_relu ? map<T>(r, ReluOfSum(), a, b, y) : map<T>(r, SumOf(), a, b, y);
+  with_relu ? map<T>(r, ReluOfSum(), a, b, y) : map<T>(r, PlusOf(), a, b, y);
 }
 
 /// Both gradients of silu(gate) · up in one pass.

@@ -12,7 +12,7 @@
 namespace heteroperf {
 namespace {
 
-/// Ways to join two values, for join_block().
+/// Ways to join two values, for join_block() and for sums element by element.
 struct PlusOf {
   template <class A>
   HETEROPERF_KERNEL A operator()(A a, A b) const {

@@ -1,4 +1,4 @@
-#include "runners/engine/checkpoint/save_checkpoint.hpp"
+#include "runners/engine/checkpoint/checkpoint.hpp"
 
 #include <gtest/gtest.h>
 
