@@ -101,6 +101,27 @@ NodeId add_transformer_block(ModelGraph& graph, const std::string& prefix, NodeI
 
 namespace {
 
+/// Adds the blocks of a model, named by their numbers.
+NodeId add_blocks(ModelGraph& graph, NodeId x, std::int64_t layers, const TransformerBlock& block) {
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    x = add_transformer_block(graph, fmt::format("block{}", layer), x, block);
+  }
+  return x;
+}
+
+/// Returns the block that BERT and ViT share: every position sees all others.
+template <class Encoder>
+TransformerBlock encoder_block(const Encoder& shape, double norm_eps) {
+  TransformerBlock block;
+  block.width = shape.width;
+  block.heads = shape.heads;
+  block.norm_eps = norm_eps;
+  block.mlp = MlpKind::gelu_erf;
+  block.causal = false;
+  block.dropout = shape.dropout;
+  return block;
+}
+
 /// Adds the tokens, their embedding, and a table of positions where the model has one.
 NodeId add_embeddings(ModelGraph& graph, const GptShape& shape) {
   const NodeId tokens = graph.add("input", Input{InputKind::tokens, 0, 0, 0, shape.length}, {});
@@ -120,10 +141,7 @@ ModelGraph gpt(const GptShape& shape) {
                     "it needs at least 1");
   }
   ModelGraph graph;
-  NodeId x = add_embeddings(graph, shape);
-  for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
-    x = add_transformer_block(graph, fmt::format("block{}", layer), x, shape);
-  }
+  NodeId x = add_blocks(graph, add_embeddings(graph, shape), shape.layers, shape);
   x = add_norm(graph, "final_norm", x, shape.norm, shape.norm_eps);
   const bool tied = shape.head == HeadKind::tied;
   x = graph.add("head", Linear{shape.vocabulary, false, tied ? "embedding" : ""}, {x});
@@ -149,20 +167,10 @@ NodeId add_embeddings(ModelGraph& graph, const BertShape& shape) {
 }  // namespace
 
 ModelGraph bert(const BertShape& shape) {
-  TransformerBlock block;
-  block.width = shape.width;
-  block.heads = shape.heads;
-  block.norm_eps = bert_norm_eps;
+  TransformerBlock block = encoder_block(shape, bert_norm_eps);
   block.norm_place = NormPlace::after;
-  block.mlp = MlpKind::gelu_erf;
-  block.causal = false;
-  block.dropout = shape.dropout;
-
   ModelGraph graph;
-  NodeId x = add_embeddings(graph, shape);
-  for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
-    x = add_transformer_block(graph, fmt::format("block{}", layer), x, block);
-  }
+  NodeId x = add_blocks(graph, add_embeddings(graph, shape), shape.layers, block);
   x = graph.add("first_token", TakeToken{0}, {x});
   x = graph.add("pooler", Linear{shape.width, true, {}}, {x});
   x = graph.add("pooler_tanh", Tanh{}, {x});
@@ -192,19 +200,9 @@ NodeId add_patches(ModelGraph& graph, const VitShape& shape) {
 }  // namespace
 
 ModelGraph vit(const VitShape& shape) {
-  TransformerBlock block;
-  block.width = shape.width;
-  block.heads = shape.heads;
-  block.norm_eps = vit_norm_eps;
-  block.mlp = MlpKind::gelu_erf;
-  block.causal = false;
-  block.dropout = shape.dropout;
-
   ModelGraph graph;
-  NodeId x = add_patches(graph, shape);
-  for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
-    x = add_transformer_block(graph, fmt::format("block{}", layer), x, block);
-  }
+  NodeId x = add_blocks(graph, add_patches(graph, shape), shape.layers,
+                        encoder_block(shape, vit_norm_eps));
   x = add_norm(graph, "final_norm", x, NormKind::layer_norm, vit_norm_eps);
   x = graph.add("class_output", TakeToken{0}, {x});
   x = graph.add("head", Linear{shape.classes, true, {}}, {x});
