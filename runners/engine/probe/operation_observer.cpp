@@ -22,9 +22,6 @@ namespace {
 
 using Inputs = c10::ArrayRef<c10::IValue>;
 
-Ops size(const at::Tensor& tensor, std::int64_t dim) {
-  return Ops(static_cast<std::uint64_t>(tensor.size(dim)));
-}
 /// The size of one dimension.
 std::uint64_t extent(const at::Tensor& tensor, std::int64_t dim) {
   return static_cast<std::uint64_t>(tensor.size(dim));
@@ -68,40 +65,17 @@ Ops attention_products(const at::Tensor& query, const at::Tensor& key, const at:
                        bool causal) {
   const std::uint64_t width = extent(query, 3) + extent(value, 3);
   const Ops full =
-      size(query, 0) * 2 * extent(query, 1) * extent(query, 2) * extent(key, 2) * width;
+      Ops(2) * extent(query, 0) * extent(query, 1) * extent(query, 2) * extent(key, 2) * width;
   return causal ? full / 2 : full;
 }
+/// Query, key and value stand from input `first` on, behind the gradient where there is one; the
+/// causal flag is input `causal`. A backward pass has twice the products.
+template <std::size_t first, std::size_t causal>
 Ops attention(Inputs inputs) {
-  return attention_products(inputs.at(0).toTensor(), inputs.at(1).toTensor(),
-                            inputs.at(2).toTensor(), inputs.at(4).toBool());
-}
-Ops attention_backward(Inputs inputs) {
-  return 2 * attention_products(inputs.at(1).toTensor(), inputs.at(2).toTensor(),
-                                inputs.at(3).toTensor(), inputs.at(7).toBool());
-}
-
-// The operator that device_attention() reports where it writes the products out. Its inputs are the
-// gradient (backward only), query, key, value, and the causal flag.
-Ops written_attention(Inputs inputs) {
-  return attention_products(inputs.at(0).toTensor(), inputs.at(1).toTensor(),
-                            inputs.at(2).toTensor(), inputs.at(3).toBool());
-}
-Ops written_attention_backward(Inputs inputs) {
-  return 2 * attention_products(inputs.at(1).toTensor(), inputs.at(2).toTensor(),
-                                inputs.at(3).toTensor(), inputs.at(4).toBool());
-}
-// Causal stands in another place than flash attention's.
-Ops efficient_attention(Inputs inputs) {
-  return attention_products(inputs.at(0).toTensor(), inputs.at(1).toTensor(),
-                            inputs.at(2).toTensor(), inputs.at(6).toBool());
-}
-Ops efficient_attention_backward(Inputs inputs) {
-  return 2 * attention_products(inputs.at(1).toTensor(), inputs.at(2).toTensor(),
-                                inputs.at(3).toTensor(), inputs.at(11).toBool());
-}
-Ops flash_attention_backward(Inputs inputs) {
-  return 2 * attention_products(inputs.at(1).toTensor(), inputs.at(2).toTensor(),
-                                inputs.at(3).toTensor(), inputs.at(11).toBool());
+  const Ops forward =
+      attention_products(inputs.at(first).toTensor(), inputs.at(first + 1).toTensor(),
+                         inputs.at(first + 2).toTensor(), inputs.at(causal).toBool());
+  return first == 0 ? forward : 2 * forward;
 }
 
 constexpr auto per_output = OperationRule::Per::output_element;
@@ -121,14 +95,15 @@ constexpr std::array<OperationRule, 23> rules{{
     {"aten::mkldnn_convolution", convolution, per_output},
     {"aten::thnn_conv2d", convolution, per_output},
     {"aten::convolution_backward", convolution_backward},
-    {"aten::_scaled_dot_product_flash_attention_for_cpu", attention},
-    {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", attention_backward},
-    {"aten::_scaled_dot_product_flash_attention", attention},
-    {"aten::_scaled_dot_product_flash_attention_backward", flash_attention_backward},
-    {"aten::_scaled_dot_product_efficient_attention", efficient_attention},
-    {"aten::_scaled_dot_product_efficient_attention_backward", efficient_attention_backward},
-    {"heteroperf::attention", written_attention},
-    {"heteroperf::attention_backward", written_attention_backward},
+    {"aten::_scaled_dot_product_flash_attention_for_cpu", attention<0, 4>},
+    {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", attention<1, 7>},
+    {"aten::_scaled_dot_product_flash_attention", attention<0, 4>},
+    {"aten::_scaled_dot_product_flash_attention_backward", attention<1, 11>},
+    {"aten::_scaled_dot_product_efficient_attention", attention<0, 6>},
+    {"aten::_scaled_dot_product_efficient_attention_backward", attention<1, 11>},
+    // device_attention() reports these where it writes the products out.
+    {"heteroperf::attention", attention<0, 3>},
+    {"heteroperf::attention_backward", attention<1, 4>},
 }};
 
 /// Parts of names that suggest a tensor operation, and parts of names that only look so.
