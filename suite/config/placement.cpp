@@ -67,16 +67,17 @@ Placement choose_placement(const ScaleConfig& config, const UsableCores& cores, 
 
 bool measures_cpus(const Placement& placement, int rank) {
   const auto all = std::span(placement.bindings);
-  const RankBinding& own = all[rank];
+  const RankBinding& binding = all[rank];
   std::set<int> cpus;
-  for (const RankBinding& other : all) {
-    if (other.host == own.host) cpus.insert(other.cpus.begin(), other.cpus.end());
+  for (const RankBinding& rank_binding : all) {
+    if (rank_binding.host == binding.host)
+      cpus.insert(rank_binding.cpus.begin(), rank_binding.cpus.end());
   }
   // Ranks of a host measure as long as all threads up to theirs have a CPU; the first one always
   // does.
-  const auto before = std::count_if(all.begin(), all.begin() + rank, [&](const RankBinding& other) {
-    return other.host == own.host;
-  });
+  const auto before = std::count_if(
+      all.begin(), all.begin() + rank,
+      [&](const RankBinding& rank_binding) { return rank_binding.host == binding.host; });
   return before == 0 ||
          (before + 1) * placement.threads_per_rank <= static_cast<std::int64_t>(cpus.size());
 }

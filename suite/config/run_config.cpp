@@ -31,8 +31,8 @@ void check_devices(const ScaleConfig& c, ProblemList& problems) {
 std::vector<Setting> asked_for(const RunConfig& config, const std::vector<Setting>& settings) {
   std::vector<Setting> asked = changed_settings(config, base_of(config));
   for (const Setting& setting : settings) {
-    const bool known = std::any_of(asked.begin(), asked.end(), [&](const Setting& other) {
-      return other.path == setting.path;
+    const bool known = std::any_of(asked.begin(), asked.end(), [&](const Setting& change) {
+      return change.path == setting.path;
     });
     if (!known) asked.push_back(setting);
   }
@@ -178,9 +178,9 @@ void add_set(const std::string& text, std::vector<Setting>& settings, ProblemLis
 }
 
 const Setting* last_of(const std::vector<Setting>& settings, const std::string& path) {
-  const auto found = std::find_if(settings.rbegin(), settings.rend(),
+  const auto place = std::find_if(settings.rbegin(), settings.rend(),
                                   [&](const Setting& setting) { return setting.path == path; });
-  return found == settings.rend() ? nullptr : &*found;
+  return place == settings.rend() ? nullptr : &*place;
 }
 
 std::string shown(const Setting& setting) {

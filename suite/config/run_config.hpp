@@ -199,7 +199,8 @@ void visit_keys(Config& c, Visitor&& visit) {
   constexpr double many = 1e9, large = 1e6, longest_s = 30 * 86400.0;
   constexpr KeyTraits::Range at_least_0{0, KeyTraits::unlimited},
       above_0{std::numeric_limits<double>::min(), KeyTraits::unlimited};
-  constexpr const char *own = "the workload's", *fixed = "image llm", *search = "automl-image";
+  constexpr const char *workload_has = "the workload's", *fixed = "image llm",
+                       *search = "automl-image";
   row(c.workload, "workload", "what is run: a name of `list workloads`",
       {.open = "all of them", .choices = workload_names});
   row(c.quick, "quick", "set by --quick alone");
@@ -237,9 +238,9 @@ void visit_keys(Config& c, Visitor&& visit) {
       {.flag = "--device"});
   row(c.scale.bind, "scale.bind", "of ranks to cores; none leaves their placement to the system");
   row(c.batch.micro_batch, "batch.micro_batch", "samples per replica and micro-batch",
-      {.flag = "--micro-batch", .open = own, .range = {{0, large}}});
+      {.flag = "--micro-batch", .open = workload_has, .range = {{0, large}}});
   row(c.batch.micro_batches, "batch.micro_batches", "micro-batches per step",
-      {.flag = "--micro-batches", .open = own, .range = {{0, large}}});
+      {.flag = "--micro-batches", .open = workload_has, .range = {{0, large}}});
   row(c.plan.pipeline, "plan.pipeline", "positions of the pipeline",
       {.flag = "--pp", .read_by = fixed, .range = {{1, large}}});
   row(c.plan.tensor, "plan.tensor", "ranks that share every layer (tensor parallelism)",
@@ -269,17 +270,17 @@ void visit_keys(Config& c, Visitor&& visit) {
        .read_by = fixed});
   row(c.pace.dilation, "pace.dilation", "real seconds per modelled one of emulated devices",
       {.open = "measured", .read_by = fixed, .range = {{0, many}}});
-  row(c.optimizer.name, "optimizer.name", "update rule", {.open = own});
+  row(c.optimizer.name, "optimizer.name", "update rule", {.open = workload_has});
   row(c.optimizer.schedule, "optimizer.schedule",
-      "course of the learning rate; constant in a training by time", {.open = own});
+      "course of the learning rate; constant in a training by time", {.open = workload_has});
   row(c.optimizer.learning_rate, "optimizer.learning_rate", "a search chooses its own",
-      {.open = own, .read_by = fixed, .range = above_0});
+      {.open = workload_has, .read_by = fixed, .range = above_0});
   row(c.optimizer.weight_decay, "optimizer.weight_decay", "of the weights, per step",
-      {.open = own, .range = at_least_0});
+      {.open = workload_has, .range = at_least_0});
   row(c.optimizer.clip_norm, "optimizer.clip_norm", "largest norm of the gradient; 0: no clipping",
-      {.open = own, .range = at_least_0});
+      {.open = workload_has, .range = at_least_0});
   row(c.optimizer.warmup_steps, "optimizer.warmup_steps", "the rate grows from 0 over them",
-      {.open = own, .range = {{0, many}}});
+      {.open = workload_has, .range = {{0, many}}});
   row(c.measure.duration_s, "measure.duration_s", "length of the measured phase",
       {.flag = "--duration", .range = {{0.1, longest_s}}});
   row(c.measure.steps, "measure.steps", "optimizer steps per group of ranks, instead of a duration",

@@ -219,11 +219,11 @@ void report_unknown(ProblemList& problems, const std::string& path,
 template <class Text, class Read>
 void assign(RunConfig& config, const std::string& path, const Text& value,
             const std::string& shown_value, ProblemList& problems, Read&& read) {
-  bool found = false;
+  bool is_key = false;
   visit_keys(config, [&](auto& member, const KeyInfo& key) {
     // The visitor sees every member; only one has this path.
     if (path != key.path) return;
-    found = true;
+    is_key = true;
     using T = ValueOf<decltype(member)>;
     T parsed{};
     if (read(value, parsed)) {
@@ -236,7 +236,7 @@ void assign(RunConfig& config, const std::string& path, const Text& value,
       problems.add(shown_value + " is not usable", std::string("expected ") + type_name<T>(path));
     }
   });
-  if (!found) report_unknown(problems, path);
+  if (!is_key) report_unknown(problems, path);
 }
 
 }  // namespace

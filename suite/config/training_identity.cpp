@@ -17,9 +17,9 @@ namespace heteroperf {
 namespace {
 
 const IdentityField* find(const TrainingIdentity& fields, const std::string& name) {
-  const auto found = std::find_if(fields.begin(), fields.end(),
-                                  [&](const IdentityField& one) { return one.name == name; });
-  return found == fields.end() ? nullptr : &*found;
+  const auto place = std::find_if(fields.begin(), fields.end(),
+                                  [&](const IdentityField& field) { return field.name == name; });
+  return place == fields.end() ? nullptr : &*place;
 }
 
 using Json = nlohmann::ordered_json;
@@ -50,21 +50,21 @@ std::string seed_text(const WorkloadEvent& workload) {
 
 std::vector<IdentityDifference> differences(const TrainingIdentity& a, const TrainingIdentity& b,
                                             const std::vector<std::string>& except) {
-  std::vector<IdentityDifference> found;
+  std::vector<IdentityDifference> identity_differences;
   const auto compare = [&](const std::string& name, const std::string& in_a,
                            const std::string& in_b) {
     const bool looked_at = std::find(except.begin(), except.end(), name) == except.end();
-    if (looked_at && in_a != in_b) found.push_back({name, in_a, in_b});
+    if (looked_at && in_a != in_b) identity_differences.push_back({name, in_a, in_b});
   };
   for (const IdentityField& field : a) {
-    const IdentityField* other = find(b, field.name);
-    compare(field.name, field.value, other == nullptr ? "" : other->value);
+    const IdentityField* identity_field = find(b, field.name);
+    compare(field.name, field.value, identity_field == nullptr ? "" : identity_field->value);
   }
   for (const IdentityField& field : b) {
     // A field that one side lacks differs from any value.
     if (find(a, field.name) == nullptr) compare(field.name, "", field.value);
   }
-  return found;
+  return identity_differences;
 }
 
 TrainingIdentity training_identity(const WorkloadEvent& workload) {

@@ -65,8 +65,8 @@ bool stop_wanted(const RankContext& context) {
   return true;
 }
 
-bool share_answer(Communicator& group, bool mine, RankId root) {
-  std::uint8_t answer = mine ? 1 : 0;
+bool share_answer(Communicator& group, bool decision, RankId root) {
+  std::uint8_t answer = decision ? 1 : 0;
   group.broadcast(std::span(&answer, 1), root);
   return answer != 0;
 }

@@ -74,7 +74,7 @@ bool stop_wanted(const RankContext& context);
 
 /// Returns what `root` says on every rank of the group, because the ranks' clocks and what they
 /// hear differ. Collective.
-bool share_answer(Communicator& group, bool mine, RankId root = RankId(0));
+bool share_answer(Communicator& group, bool decision, RankId root = RankId(0));
 
 /// The leader's decision, agreed on in its group: one byte from group rank 0. `hold`: a turn in
 /// lockstep is over.

@@ -73,9 +73,9 @@ int most_threads(const UsableCores& cores) { return std::max(128, 32 * cores.cou
 
 /// A launcher can start ranks with different arguments.
 void check_same_command(Communicator& world, const std::vector<std::string>& argv) {
-  std::string mine;
-  for (std::size_t i = 1; i < argv.size(); ++i) mine += (i > 1 ? " " : "") + argv[i];
-  const auto commands = gather_texts(world, mine);
+  std::string command;
+  for (std::size_t i = 1; i < argv.size(); ++i) command += (i > 1 ? " " : "") + argv[i];
+  const auto commands = gather_texts(world, command);
   ProblemList problems;
   for (std::size_t r = 1; r < commands.size(); ++r) {
     if (commands[r] == commands[0]) continue;
@@ -237,10 +237,10 @@ RankDescriptor describe_rank(const Communicator& world) {
     const std::string version = mpi_status().version;  // "Open MPI v4.1.4"
     library = version.substr(0, version.find('.'));
   }
-  RankDescriptor mine = describe_this_rank(library, "");
+  RankDescriptor descriptor = describe_this_rank(library, "");
   // Modelled links say nothing of real hosts, so their cores are left out.
-  if (pace_report(world)) mine.host_cores = 0;
-  return mine;
+  if (pace_report(world)) descriptor.host_cores = 0;
+  return descriptor;
 }
 
 ExitCode start_ranks(const RankSession& session, const RankWork& work) {
@@ -259,8 +259,8 @@ ExitCode start_ranks(const RankSession& session, const RankWork& work) {
   std::atomic<ExitCode> code{ExitCode::ok};
   try {
     run_on_threads(ranks, session.comm, [&](World& world) {
-      const ExitCode mine = work.body(world);
-      if (world.communicator->rank() == RankId(0)) code = mine;
+      const ExitCode exit_code = work.body(world);
+      if (world.communicator->rank() == RankId(0)) code = exit_code;
     });
   } catch (const Error& error) {
     return failed(error, work);

@@ -51,23 +51,23 @@ bool is_even(const Plan& plan) {
 }
 
 RunConfig config_of(const RunConfig& config, const ChosenPlan& chosen) {
-  RunConfig own = config;
+  RunConfig run_config = config;
   const Plan& plan = chosen.plan;
   // A baseline writes no trace and no checkpoints and has no baselines itself.
-  own.with_baselines = false;
-  own.trace.clear();
-  own.checkpoint = {};
-  own.parent.reset();
-  own.scale.ranks = plan.ranks();
-  own.plan = PlanConfig{};
-  own.batch = {};
-  own.plan.schedule = plan.schedule;
-  if (!is_even(plan)) return own;  // the record's plan says it
-  own.plan.pipeline = static_cast<int>(plan.stages.size());
-  own.plan.tensor = static_cast<int>(plan.stages.front().replicas.front().ranks.size());
-  own.plan.data = static_cast<int>(plan.stages.front().replicas.size());
-  own.batch = {plan.stages.front().replicas.front().micro_batch, plan.micro_batches};
-  return own;
+  run_config.with_baselines = false;
+  run_config.trace.clear();
+  run_config.checkpoint = {};
+  run_config.parent.reset();
+  run_config.scale.ranks = plan.ranks();
+  run_config.plan = PlanConfig{};
+  run_config.batch = {};
+  run_config.plan.schedule = plan.schedule;
+  if (!is_even(plan)) return run_config;  // the record's plan says it
+  run_config.plan.pipeline = static_cast<int>(plan.stages.size());
+  run_config.plan.tensor = static_cast<int>(plan.stages.front().replicas.front().ranks.size());
+  run_config.plan.data = static_cast<int>(plan.stages.front().replicas.size());
+  run_config.batch = {plan.stages.front().replicas.front().micro_batch, plan.micro_batches};
+  return run_config;
 }
 
 /// A plan that its file tells all of: the whole cluster's, with the devices that it uses.
@@ -138,14 +138,14 @@ ProgramEnd run_baseline(const Baseline& baseline, World& world, Engine& engine,
   const bool member = std::find(ranks.begin(), ranks.end(), me) != ranks.end();
   // The two halves of the split never exchange data; the control channel stays the world's, so
   // that a member's events still reach rank 0.
-  World own{world.communicator->split(member ? 1 : 0, me.value()), world.control};
+  World half{world.communicator->split(member ? 1 : 0, me.value()), world.control};
   ProgramEnd end;
   {
     // A rank 0 that is no member serves their events, until the barrier says that the run is over.
     std::optional<ServiceScope> service;
     if (!member && recorder) service.emplace(*world.control, answer_ranks(recorder->journal()));
     if (member) {
-      end = run_workload(run, own, engine,
+      end = run_workload(run, half, engine,
                          recorder ? recorder->first_rank(mix.progress, nullptr) : FirstRank{});
     }
     world.communicator->barrier();

@@ -243,10 +243,10 @@ Placement place_among_ranks(const ScaleConfig& config, const UsableCores& cores,
                             const HostShare& share, Communicator& world) {
   Placement placement = choose_launched_placement(config, cores, world.size(), share);
   placement.bindings = gather_bindings(world, placement.bindings.front());
-  RankBinding& own = placement.bindings[world.rank().index()];
+  RankBinding& binding = placement.bindings[world.rank().index()];
   // Each rank knows the GPUs of its own host alone.
-  find_gpus(config, placement, {&own, 1});
-  if (config.uses_gpus()) placement.bindings = gather_bindings(world, own);
+  find_gpus(config, placement, {&binding, 1});
+  if (config.uses_gpus()) placement.bindings = gather_bindings(world, binding);
   return placement;
 }
 

@@ -299,8 +299,9 @@ std::vector<PreparedRun> prepare_runs(const RunConfig& config, const PlanSources
     collect_problems(problems, [&] {
       runs.push_back(prepare_one(config, sources, placement, entry, machine, reading));
     });
-    for (const Problem& one : problems.problems()) {
-      all.add(alone ? one.problem : named(one.problem, entry.name), one.why, one.suggestion);
+    for (const Problem& problem : problems.problems()) {
+      all.add(alone ? problem.problem : named(problem.problem, entry.name), problem.why,
+              problem.suggestion);
     }
   }
   all.throw_if_any();

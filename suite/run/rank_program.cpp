@@ -117,17 +117,17 @@ ProgramEnd agree_on_end(RankContext& context, const SearchService* search) {
   const bool stopped = stop_wanted(context);
   ProgramEnd end;
   if (search != nullptr) {
-    const SearchEnd found = search->end();
-    end = {false, found.kind == SearchEnd::Kind::failed, found.reason};
+    const SearchEnd search_end = search->end();
+    end = {false, search_end.kind == SearchEnd::Kind::failed, search_end.reason};
     if (!end.reason.empty()) end.reason = "the search ended: " + end.reason;
-    if (found.kind == SearchEnd::Kind::early && !stopped) {
+    if (search_end.kind == SearchEnd::Kind::early && !stopped) {
       context.post(WarningEvent{end.reason, ""});
     }
   }
-  const Directive mine = stopped      ? Directive::interrupt
-                         : end.failed ? Directive::end
-                                      : Directive::go_on;
-  const Directive agreed = agree(context.all_ranks(), mine);
+  const Directive directive = stopped      ? Directive::interrupt
+                              : end.failed ? Directive::end
+                                           : Directive::go_on;
+  const Directive agreed = agree(context.all_ranks(), directive);
   if (agreed == Directive::interrupt) {
     return {true, false, context.control().stop_requested().value_or("stop")};
   }

@@ -80,8 +80,8 @@ void check_settings(const std::vector<Setting>& settings, ProblemList& problems)
 }
 
 /// The configuration to go on with before `settings` are applied: what they replace is taken out.
-RunConfig base_for(const OtherRun& other, const std::vector<Setting>& settings) {
-  RunConfig base = other.config;
+RunConfig base_for(const OtherRun& run, const std::vector<Setting>& settings) {
+  RunConfig base = run.config;
   base.out.clear();
   base.trace.clear();
   const auto given = [&](const char* path) { return is_given(settings, path); };
@@ -94,7 +94,7 @@ RunConfig base_for(const OtherRun& other, const std::vector<Setting>& settings) 
   if (degrees || ranks) base.plan.data = 0;
   if (!ranks && (file || given("plan.data") || given("cluster.file"))) base.scale.ranks = 0;
   // The plan as it ran, wherever its file has gone.
-  const fs::path stored = RunFiles{other.folder}.plan();
+  const fs::path stored = RunFiles{run.folder}.plan();
   if (!base.plan.file.empty() && fs::exists(stored)) base.plan.file = fs::absolute(stored).string();
   return base;
 }
@@ -106,12 +106,12 @@ std::int64_t replicas_of(const RunConfig& config) {
 }
 
 /// With other replicas, as many samples per step as before. A plan's file says its own.
-void keep_batch(const OtherRun& other, const std::vector<Setting>& settings, RunConfig& config,
+void keep_batch(const OtherRun& run, const std::vector<Setting>& settings, RunConfig& config,
                 ProblemList& problems) {
   const std::int64_t replicas = replicas_of(config);
   const bool settled = is_given(settings, "batch.micro_batches") || !config.plan.file.empty();
   if (settled || replicas < 1) return;
-  const auto samples = static_cast<std::int64_t>(*other.workload.samples_per_step);
+  const auto samples = static_cast<std::int64_t>(*run.workload.samples_per_step);
   const std::int64_t at_once = replicas * config.batch.micro_batch;
   if (at_once > 0 && samples % at_once == 0) {
     config.batch.micro_batches = samples / at_once;
@@ -132,9 +132,9 @@ bool decays(const RunConfig& config) {
 
 /// The command line that repeats a run and leaves checkpoints, with another number of steps; 0: its
 /// own length.
-std::string started_again(const OtherRun& other, std::uint64_t steps) {
+std::string started_again(const OtherRun& run, std::uint64_t steps) {
   const std::string flag = " --steps ";
-  std::string line = other.start.reproduce;
+  std::string line = run.start.reproduce;
   const std::size_t at = line.find(flag);
   if (steps > 0 && at != std::string::npos) {
     const std::size_t begin = at + flag.size();
@@ -149,42 +149,42 @@ std::string started_again(const OtherRun& other, std::uint64_t steps) {
 
 /// A training whose rate has decayed cannot go on. `wanted`: a length that the user asks for, else
 /// 0.
-void refuse_finished(const OtherRun& other, std::uint64_t wanted, std::uint64_t done) {
-  const std::uint64_t all = other.config.measure.steps;
-  if (!decays(other.config) || done < all) return;
-  throw UserError(fmt::format("all {} steps of {} are done", all, other.start.run_id),
+void refuse_finished(const OtherRun& run, std::uint64_t wanted, std::uint64_t done) {
+  const std::uint64_t all = run.config.measure.steps;
+  if (!decays(run.config) || done < all) return;
+  throw UserError(fmt::format("all {} steps of {} are done", all, run.start.run_id),
                   "its learning rate has decayed to the last of them",
                   fmt::format("Start a longer training: `{}`",
-                              started_again(other, wanted > all ? wanted : 2 * all)));
+                              started_again(run, wanted > all ? wanted : 2 * all)));
 }
 
 /// A length that the training cannot have. `asked`: what the user gave, as a text; empty: nothing.
-void check_length(const OtherRun& other, const RunConfig& config, const std::string& asked,
+void check_length(const OtherRun& run, const RunConfig& config, const std::string& asked,
                   std::uint64_t done) {
-  const std::uint64_t all = other.config.measure.steps;
-  refuse_finished(other, config.measure.steps, done);
-  if (decays(other.config) && !asked.empty() && config.measure.steps != all) {
+  const std::uint64_t all = run.config.measure.steps;
+  refuse_finished(run, config.measure.steps, done);
+  if (decays(run.config) && !asked.empty() && config.measure.steps != all) {
     throw UserError(asked + " is not possible here",
                     fmt::format("the learning rate decays to step {}", all),
                     fmt::format("Go on with the {} steps that are left: `heteroperf resume {}`",
-                                all - done, shell_quoted(other.folder.string())));
+                                all - done, shell_quoted(run.folder.string())));
   }
   if (config.measure.steps == 0 || config.measure.steps > done) return;
   throw UserError(
       fmt::format("no step is left of {}", config.measure.steps),
       fmt::format("the checkpoint has {} done", done),
       fmt::format("--steps counts the whole training: `heteroperf resume {} --steps {}`",
-                  shell_quoted(other.folder.string()), 2 * done));
+                  shell_quoted(run.folder.string()), 2 * done));
 }
 
 /// Runs that never saved one say how they do.
-void require_checkpoints(const OtherRun& other) {
-  if (!list_checkpoints(other.folder).empty()) return;
-  refuse_finished(other, 0, other.steps_done);
-  throw UserError(other.folder.string() + " has no checkpoint",
-                  other.config.checkpoint.any() ? "it ended before it saved its first one"
-                                                : "it was not told to save any",
-                  fmt::format("Start it again with them: `{}`", started_again(other, 0)));
+void require_checkpoints(const OtherRun& run) {
+  if (!list_checkpoints(run.folder).empty()) return;
+  refuse_finished(run, 0, run.steps_done);
+  throw UserError(run.folder.string() + " has no checkpoint",
+                  run.config.checkpoint.any() ? "it ended before it saved its first one"
+                                              : "it was not told to save any",
+                  fmt::format("Start it again with them: `{}`", started_again(run, 0)));
 }
 
 std::string told(const std::string& value) { return value.empty() ? "nothing" : value; }
@@ -220,19 +220,19 @@ bool can_change_on_resume(const std::string& path) {
 }
 
 ResumePlan plan_resume(const ResumeRequest& request) {
-  const OtherRun other = read_other(request.run);
+  const OtherRun run = read_other(request.run);
   ResumePlan plan;
   // Checked first: without a checkpoint no setting can help.
-  require_checkpoints(other);
-  const CheckpointPlace place = last_good_checkpoint(other.folder, request.step, plan.warnings);
+  require_checkpoints(run);
+  const CheckpointPlace place = last_good_checkpoint(run.folder, request.step, plan.warnings);
   const CheckpointReader checkpoint(place.folder);
   // A folder can have been copied from elsewhere.
-  checkpoint.expect_graph(other.workload.graph_hash);
+  checkpoint.expect_graph(run.workload.graph_hash);
 
   ProblemList problems;
   check_settings(request.settings, problems);
   problems.throw_if_any();
-  plan.config = apply_settings(base_for(other, request.settings), request.settings, problems);
+  plan.config = apply_settings(base_for(run, request.settings), request.settings, problems);
   keep_one_length(request.settings, plan.config);
   // A launcher has decided how many there are.
   const auto launched = detect_launcher();
@@ -240,20 +240,20 @@ ResumePlan plan_resume(const ResumeRequest& request) {
     plan.config.scale.ranks = launched->size;
   validate(plan.config, request.settings, problems);
   problems.throw_if_any();
-  check_length(other, plan.config, asked_length(request.settings), checkpoint.state().step);
-  keep_batch(other, request.settings, plan.config, problems);
+  check_length(run, plan.config, asked_length(request.settings), checkpoint.state().step);
+  keep_batch(run, request.settings, plan.config, problems);
   problems.throw_if_any();
   // Without links on the way: `latest` points to the new run before its ranks read this.
-  plan.config.parent = ParentRun{other.start.run_id, fs::canonical(place.folder).string(),
-                                 checkpoint.state().step, other.training};
+  plan.config.parent = ParentRun{run.start.run_id, fs::canonical(place.folder).string(),
+                                 checkpoint.state().step, run.training};
   return plan;
 }
 
-void check_continues(const ParentRun& parent, const TrainingIdentity& mine) {
+void check_continues(const ParentRun& parent, const TrainingIdentity& identity) {
   ProblemList problems;
-  for (const IdentityDifference& one : differences(parent.training, mine)) {
-    problems.add(fmt::format("{} of this training is {}", one.name, told(one.b)),
-                 fmt::format("{} has {}", parent.run_id, told(one.a)));
+  for (const IdentityDifference& difference : differences(parent.training, identity)) {
+    problems.add(fmt::format("{} of this training is {}", difference.name, told(difference.b)),
+                 fmt::format("{} has {}", parent.run_id, told(difference.a)));
   }
   problems.throw_if_any();
 }

@@ -36,6 +36,6 @@ bool can_change_on_resume(const std::string& path);
 ResumePlan plan_resume(const ResumeRequest& request);
 
 /// Throws UserError with every difference between the training that `parent` names and this one.
-void check_continues(const ParentRun& parent, const TrainingIdentity& mine);
+void check_continues(const ParentRun& parent, const TrainingIdentity& identity);
 
 }  // namespace heteroperf

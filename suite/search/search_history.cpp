@@ -153,9 +153,9 @@ void check_search_history(const std::string& folder, const Workload& workload) {
   if (history.empty()) refuse(folder, "none of its trials has ended");
   const Sides wanted = sides_of(workload.graph);
   for (const HistoryEntry& entry : history) {
-    const Sides found = sides_of(entry.trial.graph);
-    if (found == wanted) continue;
-    refuse(folder, fmt::format("its trial {} has {}, this run {}", entry.trial.id, describe(found),
+    const Sides sides = sides_of(entry.trial.graph);
+    if (sides == wanted) continue;
+    refuse(folder, fmt::format("its trial {} has {}, this run {}", entry.trial.id, describe(sides),
                                describe(wanted)));
   }
   Search(workload.graph, {}).restore(history);

@@ -129,16 +129,16 @@ class GroupTrialRunner : public TrialRunner {
   }
 
   bool may_go_on() {
-    Directive mine = Directive::go_on;
+    Directive directive = Directive::go_on;
     const bool stop = stop_wanted(context_);
     if (is_leader()) {
-      mine = stop ? Directive::interrupt : phases_.next(steps_);
-      if (mine == Directive::next_phase) {
+      directive = stop ? Directive::interrupt : phases_.next(steps_);
+      if (directive == Directive::next_phase) {
         enter(Phase::measure);  // before rank 0 is asked when it ends
-        mine = phases_.next(steps_);
+        directive = phases_.next(steps_);
       }
     }
-    const Directive agreed = agree(group_, mine);
+    const Directive agreed = agree(group_, directive);
     interrupted_ = agreed == Directive::interrupt;
     over_ = agreed != Directive::go_on;
     if (over_) finish();
@@ -247,23 +247,24 @@ class GroupLink : public MasterLink {
 /// be used, or a group was interrupted. Collective.
 std::optional<int> rank_with_best(RankContext& context, const GroupTrialRunner& runner) {
   constexpr std::size_t width = 5;
-  const Score& mine = runner.best_score();
+  const Score& score = runner.best_score();
   // The fields travel as doubles in one all-gather: usable, steps, quality, loss, interrupted.
-  const std::array<double, width> own{mine.usable ? 1.0 : 0.0, static_cast<double>(mine.steps),
-                                      mine.quality, mine.loss, runner.interrupted() ? 1.0 : 0.0};
+  const std::array<double, width> fields{score.usable ? 1.0 : 0.0, static_cast<double>(score.steps),
+                                         score.quality, score.loss,
+                                         runner.interrupted() ? 1.0 : 0.0};
   std::vector<double> all(width * static_cast<std::size_t>(context.all_ranks().size()));
-  context.all_ranks().all_gather(std::span<const double>(own), std::span<double>(all));
+  context.all_ranks().all_gather(std::span<const double>(fields), std::span<double>(all));
   Score best;
-  std::optional<int> found;
+  std::optional<int> best_rank;
   for (std::size_t i = 0; i < all.size(); i += width) {
     // Every rank reads the same values, so all skip the evaluation together.
     if (all[i + 4] > 0) return std::nullopt;
     const Score theirs{all[i] > 0, static_cast<std::uint64_t>(all[i + 1]), all[i + 2], all[i + 3]};
     if (!better(theirs, best)) continue;
     best = theirs;
-    found = static_cast<int>(i / width);
+    best_rank = static_cast<int>(i / width);
   }
-  return found;
+  return best_rank;
 }
 
 }  // namespace

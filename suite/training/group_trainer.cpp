@@ -149,9 +149,9 @@ void GroupTrainer::post_observed(const StepReport& report, const ObservedOperati
 
 void GroupTrainer::post_step(const StepReport& report) {
   // One line per group; the split is the mean over its ranks.
-  const TimeSplit& own = report.split;
-  std::array<double, 5> split{own.compute_s, own.communication_s, own.bubble_s, own.data_s,
-                              own.other_s};
+  const TimeSplit& time_split = report.split;
+  std::array<double, 5> split{time_split.compute_s, time_split.communication_s, time_split.bubble_s,
+                              time_split.data_s, time_split.other_s};
   if (group_.size() > 1) group_.all_reduce(std::span(split), Reduction::average);
   if (group_.rank() != RankId(0)) return;
   context_.post(StepEvent{.group = group_number_,
@@ -177,8 +177,8 @@ std::optional<EvaluationReport> GroupTrainer::evaluate(const EvaluationExtent& e
     return total.samples >= extent.fewest && targets - right >= static_cast<double>(extent.wrong);
   };
   do {
-    const Directive mine = stop_wanted(context_) ? Directive::interrupt : Directive::go_on;
-    if (agree(group_, mine) == Directive::interrupt) return std::nullopt;
+    const Directive directive = stop_wanted(context_) ? Directive::interrupt : Directive::go_on;
+    if (agree(group_, directive) == Directive::interrupt) return std::nullopt;
     const std::uint64_t start = (extent.first + total.samples) % all;
     // A slice ends where the split ends.
     const std::uint64_t count = std::min({samples_per_slice_, end - total.samples, all - start});

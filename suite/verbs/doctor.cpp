@@ -50,10 +50,10 @@ DoctorCheck check_engine() {
 }
 
 DoctorCheck check_memory(const Machine& machine) {
-  const double found = static_cast<double>(machine.usable_memory().value()) / gib;
-  return {"memory", found >= least_memory_gib ? CheckStatus::ok : CheckStatus::fail,
-          fmt::format("{:.1f} GiB", found), fmt::format("{:.1f} GiB", least_memory_gib),
-          found >= least_memory_gib ? "" : "End other programs, or raise the memory limit"};
+  const double free_gib = static_cast<double>(machine.usable_memory().value()) / gib;
+  return {"memory", free_gib >= least_memory_gib ? CheckStatus::ok : CheckStatus::fail,
+          fmt::format("{:.1f} GiB", free_gib), fmt::format("{:.1f} GiB", least_memory_gib),
+          free_gib >= least_memory_gib ? "" : "End other programs, or raise the memory limit"};
 }
 
 DoctorCheck check_cores(const Machine& machine) {
@@ -66,14 +66,14 @@ DoctorCheck check_cores(const Machine& machine) {
 DoctorCheck check_disk() {
   std::error_code error;
   const auto space = std::filesystem::space(".", error);
-  const double found = error ? 0 : static_cast<double>(space.available) / gib;
+  const double free_gib = error ? 0 : static_cast<double>(space.available) / gib;
   // A folder that cannot be written is a warning, because --out can name another.
   const bool writable = access(".", W_OK) == 0;
   return {"results folder",
-          writable && found >= least_disk_gib ? CheckStatus::ok : CheckStatus::warn,
-          fmt::format("{}, {:.1f} GiB free", writable ? "writable" : "not writable", found),
+          writable && free_gib >= least_disk_gib ? CheckStatus::ok : CheckStatus::warn,
+          fmt::format("{}, {:.1f} GiB free", writable ? "writable" : "not writable", free_gib),
           fmt::format("writable, {:.1f} GiB", least_disk_gib),
-          writable && found >= least_disk_gib ? "" : "Choose another place with --out"};
+          writable && free_gib >= least_disk_gib ? "" : "Choose another place with --out"};
 }
 
 DoctorCheck check_load(const Machine& machine) {
@@ -109,12 +109,12 @@ BackendStatus hdf5_status() {
 }
 
 BackendStatus cuda_status() {
-  const EngineStatus found = cuda_file_status();
+  const EngineStatus engine_status = cuda_file_status();
   BackendStatus status;
-  status.built = found.built;
-  status.usable = found.usable;
-  status.version = found.version;
-  status.reason = found.reason;
+  status.built = engine_status.built;
+  status.usable = engine_status.usable;
+  status.version = engine_status.version;
+  status.reason = engine_status.reason;
   return status;
 }
 

@@ -141,7 +141,7 @@ class PlanVerb : public Verb {
           fmt::format("Give a file, or one of {}.", fmt::join(shipped_cluster_names(), ", ")));
     }
     std::vector<std::string> schedules;
-    for (const DraftSchedule& one : draft_schedules()) schedules.emplace_back(one.name);
+    for (const DraftSchedule& schedule : draft_schedules()) schedules.emplace_back(schedule.name);
     expect("--schedule", schedule_, schedules);
     expect("--compare", compare_, {"homogeneous"});
     expect("--objective", objective_, {"time", "cost", "energy"});
@@ -254,10 +254,10 @@ class PlanVerb : public Verb {
     std::set<std::string> known, here;
     for (const auto& [key, rate] : profile.rates()) known.insert(key.device_class);
     for (const auto& [key, value] : profile.values()) known.insert(key.first);
-    for (const DeviceClass& one : cluster.classes) {
+    for (const DeviceClass& device_class : cluster.classes) {
       // One class in common is enough: a profile may know more classes, or fewer.
-      if (known.contains(one.name)) return;
-      here.insert(one.name);
+      if (known.contains(device_class.name)) return;
+      here.insert(device_class.name);
     }
     throw UserError(fmt::format("--profile {} is of {}", profile_, fmt::join(known, ", ")),
                     fmt::format("the cluster has {}", fmt::join(here, ", ")),
@@ -266,12 +266,12 @@ class PlanVerb : public Verb {
 
   /// The precisions that have measured operations, for the line about rates.
   static std::vector<std::string> measured_precisions(const Cluster& cluster) {
-    std::set<std::string> found;
+    std::set<std::string> precisions;
     for (const Efficiency& entry : cluster.efficiency) {
       // Single operations have names such as conv2d/forward.
-      if (entry.operation.find('/') != std::string::npos) found.insert(entry.precision);
+      if (entry.operation.find('/') != std::string::npos) precisions.insert(entry.precision);
     }
-    return {found.begin(), found.end()};
+    return {precisions.begin(), precisions.end()};
   }
 
   /// A plan that names its workload and cluster can be run and verified by itself.

@@ -66,8 +66,8 @@ std::map<std::string, OpsPerSecond> measure_rates(Communicator& world, Engine& e
   for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp64}) {
     world.barrier();
     // A barrier before each precision lets all ranks begin together.
-    const FastestProduct found = engine.find_fastest_product(precision, threads, peak_s);
-    rates[to_string(precision)] = OpsPerSecond(found.mm_ops_per_second);
+    const FastestProduct product = engine.find_fastest_product(precision, threads, peak_s);
+    rates[to_string(precision)] = OpsPerSecond(product.mm_ops_per_second);
   }
   return rates;
 }
@@ -264,9 +264,10 @@ class ProbeVerb : public Verb {
                    ProbeSteps& steps, Cluster& cluster) {
     if (!links_only_) steps.at("rates", 0);
     const auto rank = world.rank().index();
-    const auto here = std::count_if(descriptors.begin(), descriptors.end(), [&](const auto& one) {
-      return one.host == descriptors[rank].host;
-    });
+    const auto here = std::count_if(descriptors.begin(), descriptors.end(),
+                                    [&](const RankDescriptor& descriptor) {
+                                      return descriptor.host == descriptors[rank].host;
+                                    });
     // The same threads as a rank of a run would have here.
     const int threads = threads_per_rank_.value_or(
         std::max(1, usable_cores().count() / std::max(1, static_cast<int>(here))));
@@ -287,7 +288,7 @@ class ProbeVerb : public Verb {
     steps.at("memory", 0);
     const std::string machine = share_text(world, descriptors[rank].model);
     std::vector<std::string> hosts;
-    for (const RankDescriptor& one : descriptors) hosts.push_back(one.host);
+    for (const RankDescriptor& descriptor : descriptors) hosts.push_back(descriptor.host);
     const std::string untold =
         measure_memory_of(world, hosts, threads, peak_s, date, machine, cluster);
     if (!untold.empty()) {
@@ -304,7 +305,7 @@ class ProbeVerb : public Verb {
     const std::vector<std::string> left_out =
         measure_operations_of(request, world, *engine, date, machine, tell_model, cluster);
     steps.finish();
-    for (const std::string& one : left_out) warn(world, "not measured: " + one);
+    for (const std::string& link : left_out) warn(world, "not measured: " + link);
   }
 
   static void warn(Communicator& world, const std::string& text) {

@@ -47,13 +47,13 @@ StepTimeline predicted_step(const ReportRun& run) {
     request.path = plan.string();
     // The cluster that the run itself was given comes before the plan's.
     request.cluster = configured_cluster(run.journal);
-    const Plan own = read_plan_file(plan.string());
+    const Plan stored = read_plan_file(plan.string());
     // A prediction would need flags that a report does not have.
-    if (!own.workload) {
+    if (!stored.workload) {
       return missing_step(
           "The plan.json does not say its workload, whose operations a prediction needs.");
     }
-    if (request.cluster.empty() && own.cluster.empty()) {
+    if (request.cluster.empty() && stored.cluster.empty()) {
       return missing_step("The run names no cluster, whose rates a prediction needs.");
     }
     const PlanSimulation simulation = simulate_plan(request);

@@ -111,7 +111,7 @@ class RunVerb : public Verb {
   static std::vector<Setting> last_values(const std::vector<Setting>& given) {
     std::vector<Setting> last;
     for (const Setting& setting : given) {
-      std::erase_if(last, [&](const Setting& other) { return other.path == setting.path; });
+      std::erase_if(last, [&](const Setting& earlier) { return earlier.path == setting.path; });
       last.push_back(setting);
     }
     return last;

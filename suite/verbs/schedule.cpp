@@ -168,14 +168,15 @@ class ScheduleVerb : public Verb {
   ScheduleResult generated(const Generator& generator, const ScheduleRequest& request) const {
     if (generator.name != std::string("auto")) return evaluated(generator.make(request));
     const Stopwatch stopwatch;
-    SearchResult found = search_auto(request);
-    ScheduleResult result = evaluated(std::move(found.schedule));
+    SearchResult search_result = search_auto(request);
+    ScheduleResult result = evaluated(std::move(search_result.schedule));
     if (!result.checks.memory_ok) {
       throw UserError(fmt::format("auto found no order within --memory-limit {:g}",
                                   request.memory_limit.value_or(0)),
                       "every order tried holds more on some rank", "Raise the limit.");
     }
-    result.search = {found.evaluations, stopwatch.elapsed_s(), found.proven, found.out_of_time};
+    result.search = {search_result.evaluations, stopwatch.elapsed_s(), search_result.proven,
+                     search_result.out_of_time};
     return result;
   }
 

@@ -55,23 +55,24 @@ class ShowVerb : public Verb {
     // A file inside a folder stands for the folder.
     const bool names_suite = path.filename() == RunFiles{}.suite();
     const std::filesystem::path folder = names_suite ? home_of(path) : path;
-    RunSet found = find_runs({folder});
-    for (const SkippedEntry& one : found.skipped) {
-      if (one.path == RunFiles{folder}.suite()) throw Error(one.kind, one.problems);
+    RunSet run_set = find_runs({folder});
+    for (const SkippedEntry& skipped_entry : run_set.skipped) {
+      if (skipped_entry.path == RunFiles{folder}.suite())
+        throw Error(skipped_entry.kind, skipped_entry.problems);
       // One that could be shown, but that other verbs cannot use, was not written by a program.
-      if (one.path.filename() == RunFiles{}.record()) {
-        throw UserError("cannot show " + one.path.string(), one.reason,
+      if (skipped_entry.path.filename() == RunFiles{}.record()) {
+        throw UserError("cannot show " + skipped_entry.path.string(), skipped_entry.reason,
                         "heteroperf recover rebuilds a record from its journal.");
       }
     }
     // All runs are checked before the first number is printed.
-    const auto doubts = hold_to_journals(found.runs);
+    const auto doubts = hold_to_journals(run_set.runs);
     for (std::size_t i = 0; i < doubts.size(); ++i) {
-      if (!has_journal(found.runs[i])) {
+      if (!has_journal(run_set.runs[i])) {
         fmt::print(stderr, "heteroperf: warning: {}: no journal beside it confirms its numbers\n",
-                   found.runs[i].record.string());
+                   run_set.runs[i].record.string());
       }
-      if (doubts[i]) throw doubts[i]->error(found.runs[i].record.string());
+      if (doubts[i]) throw doubts[i]->error(run_set.runs[i].record.string());
     }
   }
 

@@ -67,8 +67,8 @@ double share_of_rate(const RankPeak* peak, RankContext& context) {
   std::optional<TimeWindow> window;
   const std::int64_t offset_ns = context.clock_offset_ns;
   if (peak != nullptr) {
-    const TimeWindow own = peak->calls.window();
-    window = TimeWindow{own.start_ns + offset_ns, own.end_ns + offset_ns};
+    const TimeWindow time_window = peak->calls.window();
+    window = TimeWindow{time_window.start_ns + offset_ns, time_window.end_ns + offset_ns};
   }
   const auto common = common_interval(context.all_ranks(), window);
   if (!common || peak == nullptr) return 0;
@@ -95,11 +95,12 @@ void measure_memory(RankContext& context, PeakEvent& event) {
     return;
   }
   const auto& bindings = context.placement.bindings;
-  const std::size_t own = all.rank().index();
+  const std::size_t rank = all.rank().index();
   // Ranks of one host form a group, named by the first of them.
-  const auto host = all.split(static_cast<int>(first_beside(bindings, own)), static_cast<int>(own));
+  const auto host =
+      all.split(static_cast<int>(first_beside(bindings, rank)), static_cast<int>(rank));
   const MemoryRate memory =
-      measure_memory_rate(*host, bindings[own].cpus, context.placement.threads_per_rank,
+      measure_memory_rate(*host, bindings[rank].cpus, context.placement.threads_per_rank,
                           context.config.measure.peak_s / 2);
   const std::vector<std::string> reasons = gather_texts(all, memory.reason);
   double rate = memory.bytes_per_second.value_or(0);
@@ -126,8 +127,8 @@ double measure_peak(RankContext& context, Precision precision, PeakMoment moment
                                 : fmt::format("peak rate, {:.1f} s", seconds)));
   Communicator& all = context.all_ranks();
   HostsWatch hosts(all, context.placement.bindings);
-  const std::optional<RankPeak> mine = measure_rank(context, precision);
-  const RankPeak* peak = mine ? &*mine : nullptr;
+  const std::optional<RankPeak> rank_peak = measure_rank(context, precision);
+  const RankPeak* peak = rank_peak ? &*rank_peak : nullptr;
   // The share of the CPUs of this rank's host that others had; below 0: the kernel does not tell.
   const auto others = hosts.until_now();
   double load =

@@ -515,8 +515,8 @@ class NetworkClock {
     const RankClock& clock = clocks_[rank];
     const Op op = clock.instruction().op;
     if (is_message(op)) {
-      const Cause other = other_end(messages_[messages_.id(rank, clock.next())], is_send(op));
-      return {other.rank, other.index};
+      const Cause cause = other_end(messages_[messages_.id(rank, clock.next())], is_send(op));
+      return {cause.rank, cause.index};
     }
     const auto places = collectives_.places(collectives_.of(rank)[ranks_[rank].collectives]);
     return *std::find_if(places.begin(), places.end(), [&](const Place& place) {
