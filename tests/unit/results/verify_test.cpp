@@ -181,8 +181,8 @@ TEST(PlanOutline, PlacesTheRanksOfTwoWays) {
       "micro_batches":1,"workload":{"name":"llm"},"stages":[
       {"replicas":[{"ranks":[3,1],"micro_batch":1},{"ranks":[0],"micro_batch":2,"direction":1}]},
       {"replicas":[{"ranks":[0],"micro_batch":3},{"ranks":[1,3],"micro_batch":4,"direction":1}]}]})");
-  EXPECT_EQ(plan.group_of(3), 0);
-  EXPECT_EQ(plan.group_of(2), -1);
+  EXPECT_EQ(plan.place_of(3).group, 0);
+  EXPECT_EQ(plan.place_of(2).group, -1);
   EXPECT_EQ(share_text(plan.stages_of(0), 2), "stages 1,0");
   ASSERT_EQ(plan.stages_of(1).size(), 2u);
   EXPECT_EQ(plan.stages_of(1)[0].tensor_index, 1);
@@ -225,7 +225,7 @@ TEST(PlanOutline, OfVeryManyRanksOrStages) {
   constexpr int many = 200'000;
   const PlanOutline plan = outline(1, many, many);
   for (std::int32_t rank = 0; rank < many; ++rank) {
-    ASSERT_EQ(plan.group_of(rank), 0);
+    ASSERT_EQ(plan.place_of(rank).group, 0);
     ASSERT_EQ(plan.stages_of(rank).size(), 1u);
     ASSERT_EQ(plan.replica_of(rank)->ranks.front(), rank);
   }
