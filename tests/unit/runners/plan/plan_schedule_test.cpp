@@ -111,7 +111,7 @@ TEST(PlanSchedule, TimesBecomeCostsOfSegmentsAndEdges) {
   Plan plan = chain_plan(graph, {3});
   plan.micro_batches = 2;
   StageTimes times;
-  times.compute = {{{1, 2, 3, 0}}, {{4, 5, 6, 0}}};
+  times.compute = {{{1, 0, 2, 3}}, {{4, 0, 5, 6}}};
   times.activation_s = {0.5};
   times.gradient_s = {0.25};
   times.reduction_s = times.optimizer_s = {0, 0};

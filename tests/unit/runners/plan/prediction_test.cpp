@@ -8,7 +8,7 @@ namespace {
 
 StageTimes times_of(std::vector<double> reduction_s) {
   StageTimes times;
-  for (std::size_t s = 0; s < reduction_s.size(); ++s) times.compute.push_back({{1, 1, 1, 0}});
+  for (std::size_t s = 0; s < reduction_s.size(); ++s) times.compute.push_back({{1, 0, 1, 1}});
   times.activation_s.assign(reduction_s.size(), 0);
   times.gradient_s = times.activation_s;
   times.optimizer_s.assign(reduction_s.size(), 0);
@@ -70,7 +70,7 @@ TEST(Prediction, TheSlowestReplicaCounts) {
   Plan plan = chain_plan(graph, {});
   plan.stages[0].replicas.push_back({{RankId(1)}, 1, "", 0});
   StageTimes times = times_of({0});
-  times.compute[0] = {{1, 5, 1, 0}, {2, 1, 1, 0}};
+  times.compute[0] = {{1, 0, 5, 1}, {2, 0, 1, 1}};
   EXPECT_DOUBLE_EQ(predicted(graph, plan, times).step_time_s, 8);
 }
 

@@ -87,7 +87,7 @@ TEST(ReplicaClock, AFastReplicaWaitsForItsInputsAndNotForItsNeighbour) {
   plan.micro_batches = 2;
   plan.stages[1].replicas.push_back({{RankId(2)}, 1, "", 0});
   StageTimes times;
-  times.compute = {{{1, 1, 1, 0}}, {{2, 2, 2, 0}, {0.5, 0.25, 0.25, 0}}};
+  times.compute = {{{1, 0, 1, 1}}, {{2, 0, 2, 2}, {0.5, 0, 0.25, 0.25}}};
   times.activation_s = times.gradient_s = {0.5};
   times.reduction_s = times.optimizer_s = {0, 0};
   const TimedPlan timed(graph, std::move(plan), times);
