@@ -35,39 +35,41 @@ bool is_replaced_by(const std::filesystem::path& file, const RunSet& runs) {
 /// A damaged file of another key does not concern these runs: only the ones that would be replaced
 /// stop the save.
 void refuse_unusable(const std::vector<SkippedEntry>& skipped, const RunSet& runs) {
-  for (const SkippedEntry& one : skipped) {
-    if (!is_replaced_by(one.path, runs)) continue;
-    std::vector<Problem> problems = one.problems;
+  for (const SkippedEntry& skipped_entry : skipped) {
+    if (!is_replaced_by(skipped_entry.path, runs)) continue;
+    std::vector<Problem> problems = skipped_entry.problems;
     problems.push_back({"the saved baseline stays", "the new runs cannot be compared with it",
                         "--force replaces it unseen."});
-    throw Error(one.kind, std::move(problems));
+    throw Error(skipped_entry.kind, std::move(problems));
   }
 }
 
 RunSet of_key(const RunSet& set, const std::vector<KeyField>& key) {
-  RunSet found;
+  RunSet run_set;
   for (const RunDigest& run : set.runs) {
-    if (run.key == key) found.runs.push_back(run);
+    if (run.key == key) run_set.runs.push_back(run);
   }
-  return found;
+  return run_set;
 }
 
 /// One metric in words: its name, its change, and the values of both sides.
-std::string change_text_of(const MetricComparison& one) {
-  const RecordMetric& metric = *one.metric;
+std::string change_text_of(const MetricComparison& comparison) {
+  const RecordMetric& metric = *comparison.metric;
   const bool exact = metric.kind == MetricKind::exact;
-  return fmt::format("{} {} ({} instead of {})", metric.name,
-                     exact ? exact_change_text(one.a, one.b) : change_text(*one.ratio),
-                     metric_datum(metric, metric.kind, one.b, one.unit).shown,
-                     metric_datum(metric, metric.kind, one.a, one.unit).shown);
+  return fmt::format(
+      "{} {} ({} instead of {})", metric.name,
+      exact ? exact_change_text(comparison.a, comparison.b) : change_text(*comparison.ratio),
+      metric_datum(metric, metric.kind, comparison.b, comparison.unit).shown,
+      metric_datum(metric, metric.kind, comparison.a, comparison.unit).shown);
 }
 
 /// True when the ratio alone lies beyond the threshold on the bad side; the interval is not asked.
 /// Both are compared as logarithms, so that a halving weighs as much as a doubling.
-bool looks_worse(const MetricComparison& one, double threshold) {
-  if (one.metric->kind == MetricKind::exact || !one.ratio || !(*one.ratio > 0)) return false;
-  const double gain = std::log(*one.ratio);
-  const bool higher = one.metric->direction == MetricDirection::higher;
+bool looks_worse(const MetricComparison& comparison, double threshold) {
+  if (comparison.metric->kind == MetricKind::exact || !comparison.ratio || !(*comparison.ratio > 0))
+    return false;
+  const double gain = std::log(*comparison.ratio);
+  const bool higher = comparison.metric->direction == MetricDirection::higher;
   return (higher ? gain : -gain) < std::log1p(-threshold);
 }
 
@@ -87,14 +89,15 @@ void judge_key(const RunPairs& pairs, double threshold, BaselineReplacement& jud
   if (!comparison.ratio) {
     object(ReplacementVerdict::inconclusive, "throughput is not to be had of both");
   }
-  for (const MetricComparison& one : comparison.metrics) {
+  for (const MetricComparison& metric_comparison : comparison.metrics) {
     // A number that may only be equal tells no worse from better.
-    if (one.verdict == SpeedVerdict::slower) {
-      object(ReplacementVerdict::regression, change_text_of(one));
-    } else if (one.verdict == SpeedVerdict::inconclusive &&
-               looks_worse(one, unproven_loss(pairs, threshold))) {
+    if (metric_comparison.verdict == SpeedVerdict::slower) {
+      object(ReplacementVerdict::regression, change_text_of(metric_comparison));
+    } else if (metric_comparison.verdict == SpeedVerdict::inconclusive &&
+               looks_worse(metric_comparison, unproven_loss(pairs, threshold))) {
       object(ReplacementVerdict::inconclusive,
-             change_text_of(one) + ", and too few or too unsteady runs to tell it from chance");
+             change_text_of(metric_comparison) +
+                 ", and too few or too unsteady runs to tell it from chance");
     }
   }
 }

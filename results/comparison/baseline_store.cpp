@@ -110,8 +110,8 @@ std::vector<SavedBaseline> saved_baselines(const fs::path& folder) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     if (!entry.is_directory(error)) continue;
-    SavedBaseline one{entry.path().filename().string(), files_in(entry.path())};
-    if (!one.files.empty()) all.push_back(std::move(one));
+    SavedBaseline baseline{entry.path().filename().string(), files_in(entry.path())};
+    if (!baseline.files.empty()) all.push_back(std::move(baseline));
   }
   std::sort(all.begin(), all.end(),
             [](const SavedBaseline& a, const SavedBaseline& b) { return a.name < b.name; });
@@ -128,9 +128,9 @@ fs::path path_or_baseline(const fs::path& path) {
 SavedBaseline saved_baseline(const fs::path& folder, const std::string& name) {
   check_baseline_name(name);
   std::vector<std::string> names;
-  for (SavedBaseline& one : saved_baselines(folder)) {
-    if (one.name == name) return std::move(one);
-    names.push_back(one.name);
+  for (SavedBaseline& baseline : saved_baselines(folder)) {
+    if (baseline.name == name) return std::move(baseline);
+    names.push_back(baseline.name);
   }
   const std::string nearest = nearest_name(name, names);
   throw UserError("there is no baseline '" + name + "' in " + folder.string(),

@@ -123,8 +123,8 @@ void check_gpus(const RunSet& mix, const std::vector<RunSet>& alone,
     for (const auto& [model, count] : set.runs.front().gpus) sum.gpus[model] += count;
   }
   const bool beyond = std::any_of(sum.gpus.begin(), sum.gpus.end(), [&](const auto& gpu) {
-    const auto found = mixed.gpus.find(gpu.first);
-    return found == mixed.gpus.end() || found->second < gpu.second;
+    const auto place = mixed.gpus.find(gpu.first);
+    return place == mixed.gpus.end() || place->second < gpu.second;
   });
   if (mixed.gpus.empty() || !beyond) return;
   problems.push_back({"the classes alone used other GPUs than the mix",
@@ -147,14 +147,15 @@ double throughput_of(const RunDigest& run) {
 SideThroughput summary_of(const RunSet& set) {
   std::vector<double> values;
   for (const RunDigest& run : set.runs) values.push_back(throughput_of(run));
-  SideThroughput one;
-  one.runs = values.size();
-  one.throughput = mean(values);
-  one.standard_error = standard_deviation(values) / std::sqrt(static_cast<double>(values.size()));
+  SideThroughput throughput;
+  throughput.runs = values.size();
+  throughput.throughput = mean(values);
+  throughput.standard_error =
+      standard_deviation(values) / std::sqrt(static_cast<double>(values.size()));
   const auto counts = set.runs.front().class_counts();
-  one.device_class = counts.size() == 1 ? counts.begin()->first : counts_text(counts);
-  for (const auto& [name, count] : counts) one.count += count;
-  return one;
+  throughput.device_class = counts.size() == 1 ? counts.begin()->first : counts_text(counts);
+  for (const auto& [name, count] : counts) throughput.count += count;
+  return throughput;
 }
 
 /// The interval of the HSR at 95 %; nothing unless every side has 2 runs, as a single run has no
@@ -162,17 +163,17 @@ SideThroughput summary_of(const RunSet& set) {
 /// relative to the sum of all.
 std::optional<Interval> interval_of(const HeteroRatio& ratio) {
   double variance = 0, weighted = 0;
-  const auto add = [&](const SideThroughput& one, double scale) {
-    const double part = one.standard_error * one.standard_error / (scale * scale);
+  const auto add = [&](const SideThroughput& throughput, double scale) {
+    const double part = throughput.standard_error * throughput.standard_error / (scale * scale);
     variance += part;
-    weighted += part * part / static_cast<double>(one.runs - 1);
+    weighted += part * part / static_cast<double>(throughput.runs - 1);
   };
-  const auto single = [](const SideThroughput& one) { return one.runs < 2; };
+  const auto single = [](const SideThroughput& side) { return side.runs < 2; };
   if (single(ratio.mix) || std::any_of(ratio.baselines.begin(), ratio.baselines.end(), single)) {
     return std::nullopt;
   }
   add(ratio.mix, ratio.mix.throughput);
-  for (const SideThroughput& one : ratio.baselines) add(one, ratio.ideal_sum);
+  for (const SideThroughput& baseline : ratio.baselines) add(baseline, ratio.ideal_sum);
   if (variance == 0) return Interval{ratio.hsr, ratio.hsr};
   const LogRatio log{std::log(ratio.hsr), std::sqrt(variance), variance * variance / weighted};
   const Interval logs = log.interval(interval_coverage);

@@ -38,18 +38,21 @@ std::string setting_of(const std::string& path) { return path.substr(path.rfind(
 /// alike. The workload repeats many settings under its own paths, and a repetition with the same
 /// name and the same values is left out. The seed is no reason why two runs cannot be compared.
 std::vector<EnvironmentDifference> differing_settings(const RunDigest& a, const RunDigest& b) {
-  std::vector<EnvironmentDifference> found;
+  std::vector<EnvironmentDifference> differences;
   std::set<std::string> named;
-  for (EnvironmentDifference& one : environment_differences(a, b)) {
-    if (!one.path.starts_with(config_section) || one.path == "/config/seed") continue;
-    named.insert(setting_of(one.path) + '\n' + one.a + '\n' + one.b);
-    found.push_back(std::move(one));
+  for (EnvironmentDifference& difference : environment_differences(a, b)) {
+    if (!difference.path.starts_with(config_section) || difference.path == "/config/seed") continue;
+    named.insert(setting_of(difference.path) + '\n' + difference.a + '\n' + difference.b);
+    differences.push_back(std::move(difference));
   }
-  for (EnvironmentDifference& one : leaf_differences(a.workload_leaves, b.workload_leaves)) {
-    if (named.contains(setting_of(one.path) + '\n' + one.a + '\n' + one.b)) continue;
-    found.push_back(std::move(one));
+  for (EnvironmentDifference& environment_difference :
+       leaf_differences(a.workload_leaves, b.workload_leaves)) {
+    if (named.contains(setting_of(environment_difference.path) + '\n' + environment_difference.a +
+                       '\n' + environment_difference.b))
+      continue;
+    differences.push_back(std::move(environment_difference));
   }
-  return found;
+  return differences;
 }
 
 /// Adds the first few differences as problems and the number of the others.

@@ -53,10 +53,10 @@ std::string disagreement(const std::string& path, const std::string& said,
 std::string first_disagreement(const Json& stored, const Json& given, const std::string& path) {
   if (stored.is_object() && given.is_object()) {
     for (const auto& [key, value] : stored.items()) {
-      const auto found = given.find(key);
+      const auto entry = given.find(key);
       const std::string place = path + '/' + key;
-      if (found == given.end()) return disagreement(place, shown(value), "nothing");
-      if (std::string said = first_disagreement(value, *found, place); !said.empty()) return said;
+      if (entry == given.end()) return disagreement(place, shown(value), "nothing");
+      if (std::string said = first_disagreement(value, *entry, place); !said.empty()) return said;
     }
     return {};
   }
@@ -148,9 +148,9 @@ std::optional<RecordDoubt> hold_to_journal(RunDigest& digest) {
 }
 
 std::vector<std::optional<RecordDoubt>> hold_to_journals(std::vector<RunDigest>& digests) {
-  std::vector<std::optional<RecordDoubt>> found(digests.size());
-  in_parallel(digests.size(), [&](std::size_t i) { found[i] = hold_to_journal(digests[i]); });
-  return found;
+  std::vector<std::optional<RecordDoubt>> doubts(digests.size());
+  in_parallel(digests.size(), [&](std::size_t i) { doubts[i] = hold_to_journal(digests[i]); });
+  return doubts;
 }
 
 }  // namespace heteroperf

@@ -56,30 +56,35 @@ std::optional<double> own_half_width(const RunDigest& run, const RecordMetric& m
 }
 
 /// Judges one run against one. Runs whose own interval is unknown stay inconclusive.
-void judge_single(const RunPairs& runs, double margin, MetricComparison& one) {
-  const auto a = own_half_width(runs.base.runs.front(), *one.metric);
-  const auto b = own_half_width(runs.head.runs.front(), *one.metric);
-  if (!a || !b || !one.ratio || *one.ratio <= 0) return;
-  const double mean = std::log(*one.ratio), half = std::hypot(*a, *b);
-  const bool higher = one.metric->direction == MetricDirection::higher;
+void judge_single(const RunPairs& runs, double margin, MetricComparison& comparison) {
+  const auto a = own_half_width(runs.base.runs.front(), *comparison.metric);
+  const auto b = own_half_width(runs.head.runs.front(), *comparison.metric);
+  if (!a || !b || !comparison.ratio || *comparison.ratio <= 0) return;
+  const double mean = std::log(*comparison.ratio), half = std::hypot(*a, *b);
+  const bool higher = comparison.metric->direction == MetricDirection::higher;
   const Interval gain =
       higher ? Interval{mean - half, mean + half} : Interval{-mean - half, half - mean};
-  one.basis = IntervalBasis::within_runs;
-  one.ratio_ci95 = Interval{std::exp(mean - half), std::exp(mean + half)};
-  one.verdict = verdict_of(gain, higher ? mean : -mean, margin, std::log1p(single_run_noise));
+  comparison.basis = IntervalBasis::within_runs;
+  comparison.ratio_ci95 = Interval{std::exp(mean - half), std::exp(mean + half)};
+  comparison.verdict =
+      verdict_of(gain, higher ? mean : -mean, margin, std::log1p(single_run_noise));
 }
 
 /// An exact metric has no interval: a difference is a change, and its direction says if it is for
 /// the better. Where it may only be equal the verdict stays open and `changed` tells it.
-void judge_exact(const RunPairs& runs, MetricComparison& one) {
-  std::vector<MetricValue> values = values_of(runs.base, *one.metric);
-  for (MetricValue& value : values_of(runs.head, *one.metric)) values.push_back(std::move(value));
+void judge_exact(const RunPairs& runs, MetricComparison& comparison) {
+  std::vector<MetricValue> values = values_of(runs.base, *comparison.metric);
+  for (MetricValue& value : values_of(runs.head, *comparison.metric))
+    values.push_back(std::move(value));
   // Also the runs within a side must not differ.
-  one.changed = !all_equal(values);
-  if (!one.changed) {
-    one.verdict = SpeedVerdict::same;
-  } else if (one.metric->direction != MetricDirection::equal && one.a != one.b) {
-    one.verdict = is_worse(*one.metric, one.a, one.b) ? SpeedVerdict::slower : SpeedVerdict::faster;
+  comparison.changed = !all_equal(values);
+  if (!comparison.changed) {
+    comparison.verdict = SpeedVerdict::same;
+  } else if (comparison.metric->direction != MetricDirection::equal &&
+             comparison.a != comparison.b) {
+    comparison.verdict = is_worse(*comparison.metric, comparison.a, comparison.b)
+                             ? SpeedVerdict::slower
+                             : SpeedVerdict::faster;
   }
 }
 
@@ -89,24 +94,24 @@ std::optional<MetricComparison> compared(const RunPairs& runs, const RecordMetri
                                          double margin) {
   const auto a = middle_of(runs.base, metric), b = middle_of(runs.head, metric);
   if (!a || !b) return std::nullopt;
-  MetricComparison one;
-  one.metric = &metric;
-  one.unit = runs.base.runs.front().unit_of(metric);
-  one.a = *a;
-  one.b = *b;
-  one.ratio = exact_ratio(*a, *b);
+  MetricComparison comparison;
+  comparison.metric = &metric;
+  comparison.unit = runs.base.runs.front().unit_of(metric);
+  comparison.a = *a;
+  comparison.b = *b;
+  comparison.ratio = exact_ratio(*a, *b);
   if (metric.kind == MetricKind::exact) {
-    judge_exact(runs, one);
+    judge_exact(runs, comparison);
   } else if (const auto evidence = evidence_of(runs, metric)) {
-    one.basis = IntervalBasis::runs;
-    one.ratio = evidence->ratio;
-    one.ratio_ci95 = evidence->ratio_ci95;
+    comparison.basis = IntervalBasis::runs;
+    comparison.ratio = evidence->ratio;
+    comparison.ratio_ci95 = evidence->ratio_ci95;
     const LogRatio& gain = evidence->evidence.gain;
-    one.verdict = verdict_of(gain.interval(interval_coverage), gain.mean, margin, 0);
+    comparison.verdict = verdict_of(gain.interval(interval_coverage), gain.mean, margin, 0);
   } else {
-    judge_single(runs, margin, one);
+    judge_single(runs, margin, comparison);
   }
-  return one;
+  return comparison;
 }
 
 /// Sentences that keep a reader from trusting the interval too far.
@@ -140,21 +145,21 @@ RunComparison compare_runs(const RunPairs& runs, double margin) {
   comparison.name_a = runs.base.runs.front().run_id;
   comparison.name_b = runs.head.runs.front().run_id;
   for (const std::string name : compared_metrics()) {
-    auto one = compared(runs, compared_metric(name), margin);
-    if (!one) continue;
+    auto difference = compared(runs, compared_metric(name), margin);
+    if (!difference) continue;
     const std::string why = name == "loss_fingerprint" ? why_losses_may_differ(runs) : "";
     if (why.empty()) {
-      comparison.metrics.push_back(std::move(*one));
+      comparison.metrics.push_back(std::move(*difference));
     } else {
       comparison.skipped.push_back({name, why});
     }
   }
-  for (const MetricComparison& one : comparison.metrics) {
-    if (one.metric->name != std::string("throughput")) continue;
-    comparison.verdict = one.verdict;
-    comparison.ratio = one.ratio;
-    comparison.ratio_ci95 = one.ratio_ci95;
-    comparison.basis = one.basis;
+  for (const MetricComparison& metric_comparison : comparison.metrics) {
+    if (metric_comparison.metric->name != std::string("throughput")) continue;
+    comparison.verdict = metric_comparison.verdict;
+    comparison.ratio = metric_comparison.ratio;
+    comparison.ratio_ci95 = metric_comparison.ratio_ci95;
+    comparison.basis = metric_comparison.basis;
   }
   comparison.differences = environment_differences(runs.base.runs.front(), runs.head.runs.front());
   comparison.notes = notes_on(runs, comparison.basis);

@@ -49,9 +49,9 @@ std::map<std::size_t, RecordTrust> trust_in(const std::vector<RunDigest>& runs,
   const auto doubts = hold_to_journals(digests);
   std::map<std::size_t, RecordTrust> trust;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    RecordTrust& one = trust[all[i]];
-    if (has_journal(digests[i])) one.standing = RecordStanding::confirmed;
-    if (doubts[i]) one = {RecordStanding::contradicted, doubts[i]};
+    RecordTrust& record_trust = trust[all[i]];
+    if (has_journal(digests[i])) record_trust.standing = RecordStanding::confirmed;
+    if (doubts[i]) record_trust = {RecordStanding::contradicted, doubts[i]};
   }
   return trust;
 }
@@ -67,11 +67,11 @@ SkippedEntry other_record(const RunDigest& copy, const RunDigest& kept) {
 
 }  // namespace
 
-void set_copies_aside(RunSet& found) {
-  const auto repeated = repeated_ids(found.runs);
+void set_copies_aside(RunSet& run_set) {
+  const auto repeated = repeated_ids(run_set.runs);
   if (repeated.empty()) return;
-  auto trust = trust_in(found.runs, repeated);
-  std::vector<char> leaves(found.runs.size(), 0);
+  auto trust = trust_in(run_set.runs, repeated);
+  std::vector<char> leaves(run_set.runs.size(), 0);
   for (const auto& [run_id, places] : repeated) {
     // Among records of equal standing the first one in the order of the runs stays.
     const std::size_t kept = *std::min_element(
@@ -80,17 +80,17 @@ void set_copies_aside(RunSet& found) {
     for (const std::size_t place : places) {
       if (place == kept) continue;
       leaves[place] = 1;
-      const RunDigest& copy = found.runs[place];
+      const RunDigest& copy = run_set.runs[place];
       if (trust[place].standing == RecordStanding::contradicted) {
         const RecordDoubt& doubt = *trust[place].doubt;
-        found.skipped.push_back({copy.record, doubt.text(), doubt.error(copy.record.string())});
-      } else if (copy.record_sha256 != found.runs[kept].record_sha256) {
-        found.skipped.push_back(other_record(copy, found.runs[kept]));
+        run_set.skipped.push_back({copy.record, doubt.text(), doubt.error(copy.record.string())});
+      } else if (copy.record_sha256 != run_set.runs[kept].record_sha256) {
+        run_set.skipped.push_back(other_record(copy, run_set.runs[kept]));
       }
     }
   }
   std::size_t place = 0;
-  std::erase_if(found.runs, [&](const RunDigest&) { return leaves[place++] != 0; });
+  std::erase_if(run_set.runs, [&](const RunDigest&) { return leaves[place++] != 0; });
 }
 
 }  // namespace heteroperf

@@ -282,8 +282,8 @@ std::map<std::string, std::uint64_t> RunDigest::class_counts() const {
 }
 
 std::string leaf_at(const RecordLeaves& leaves, const std::string& path) {
-  const auto found = leaves.find(path);
-  return found == leaves.end() ? std::string() : found->second;
+  const auto place = leaves.find(path);
+  return place == leaves.end() ? std::string() : place->second;
 }
 
 std::string RunDigest::gpus_text() const {

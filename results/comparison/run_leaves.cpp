@@ -29,7 +29,7 @@ RecordLeaves leaves_below(const RunDigest& run, const std::string& section) {
 
 bool is_without_effect(const std::string& path) {
   return std::any_of(without_effect.begin(), without_effect.end(),
-                     [&](const char* one) { return path == one; });
+                     [&](const char* leaf) { return path == leaf; });
 }
 
 RecordLeaves configuration_of(const RunDigest& run) { return leaves_below(run, "/config/"); }

@@ -31,7 +31,7 @@ constexpr int deepest = 4;
 /// read_records(), then judge_suites(). A record that several paths lead to is read once.
 class RunSearch {
  public:
-  explicit RunSearch(RunSet& found) : found_(found) {}
+  explicit RunSearch(RunSet& run_set) : found_(run_set) {}
 
   /// Reads the records that were found. Results go to places of their own first, so the order of
   /// the runs does not depend on the threads.
@@ -178,9 +178,9 @@ void refuse_skipped(const std::vector<SkippedEntry>& skipped) {
   if (skipped.empty()) return;
   ErrorKind kind = skipped.front().kind;
   std::vector<Problem> problems;
-  for (const SkippedEntry& one : skipped) {
-    if (one.kind == ErrorKind::verification) kind = one.kind;
-    problems.insert(problems.end(), one.problems.begin(), one.problems.end());
+  for (const SkippedEntry& skipped_entry : skipped) {
+    if (skipped_entry.kind == ErrorKind::verification) kind = skipped_entry.kind;
+    problems.insert(problems.end(), skipped_entry.problems.begin(), skipped_entry.problems.end());
   }
   throw Error(kind, std::move(problems));
 }
@@ -202,8 +202,8 @@ SkippedEntry::SkippedEntry(fs::path place, std::string why)
       problems{{"cannot use " + path.string(), reason, ""}} {}
 
 RunSet find_runs(const std::vector<fs::path>& paths) {
-  RunSet found;
-  RunSearch search(found);
+  RunSet run_set;
+  RunSearch search(run_set);
   for (const fs::path& path : paths) {
     std::error_code error;
     if (!fs::exists(path, error)) throw no_such_run(path);
@@ -211,48 +211,49 @@ RunSet find_runs(const std::vector<fs::path>& paths) {
   }
   search.read_records();
   search.judge_suites();
-  std::stable_sort(found.runs.begin(), found.runs.end(),
+  std::stable_sort(run_set.runs.begin(), run_set.runs.end(),
                    [](const RunDigest& a, const RunDigest& b) {
                      return std::tie(a.created_utc, a.run_id) < std::tie(b.created_utc, b.run_id);
                    });
-  set_copies_aside(found);
-  return found;
+  set_copies_aside(run_set);
+  return run_set;
 }
 
-void require_some(const RunSet& found, const std::vector<fs::path>& paths) {
-  const auto is_named_file = [&](const SkippedEntry& one) {
-    return fs::is_regular_file(one.path) &&
-           std::find(paths.begin(), paths.end(), one.path) != paths.end();
+void require_some(const RunSet& run_set, const std::vector<fs::path>& paths) {
+  const auto is_named_file = [&](const SkippedEntry& skipped_entry) {
+    return fs::is_regular_file(skipped_entry.path) &&
+           std::find(paths.begin(), paths.end(), skipped_entry.path) != paths.end();
   };
-  if (!found.runs.empty() ||
-      !std::all_of(found.skipped.begin(), found.skipped.end(), is_named_file)) {
+  if (!run_set.runs.empty() ||
+      !std::all_of(run_set.skipped.begin(), run_set.skipped.end(), is_named_file)) {
     return;
   }
-  refuse_skipped(found.skipped);
-  refuse_barren(found.barren);
+  refuse_skipped(run_set.skipped);
+  refuse_barren(run_set.barren);
 }
 
-void set_aside_doubtful(RunSet& found) {
+void set_aside_doubtful(RunSet& run_set) {
   // Journals are read in parallel, and the runs keep their order.
-  const auto doubts = hold_to_journals(found.runs);
+  const auto doubts = hold_to_journals(run_set.runs);
   std::vector<RunDigest> sound;
   for (std::size_t i = 0; i < doubts.size(); ++i) {
     if (const auto& doubt = doubts[i]) {
-      found.skipped.push_back({found.runs[i].record, doubt->text(), doubt->error("the record")});
+      run_set.skipped.push_back(
+          {run_set.runs[i].record, doubt->text(), doubt->error("the record")});
     } else {
-      sound.push_back(std::move(found.runs[i]));
+      sound.push_back(std::move(run_set.runs[i]));
     }
   }
-  found.runs = std::move(sound);
+  run_set.runs = std::move(sound);
 }
 
 RunSet require_runs(const std::vector<fs::path>& paths) {
-  RunSet found = find_runs(paths);
-  refuse_skipped(found.skipped);
-  refuse_barren(found.barren);
-  const auto doubts = hold_to_journals(found.runs);
-  for (std::size_t i = 0; i < found.runs.size(); ++i) {
-    const RunDigest& run = found.runs[i];
+  RunSet run_set = find_runs(paths);
+  refuse_skipped(run_set.skipped);
+  refuse_barren(run_set.barren);
+  const auto doubts = hold_to_journals(run_set.runs);
+  for (std::size_t i = 0; i < run_set.runs.size(); ++i) {
+    const RunDigest& run = run_set.runs[i];
     if (doubts[i]) throw doubts[i]->error(run.record.string());
     if (run.severity == "invalid") {
       throw Error(ErrorKind::invalid_result, {{run.record.string() + " is invalid by the rules",
@@ -260,15 +261,15 @@ RunSet require_runs(const std::vector<fs::path>& paths) {
                                                "`heteroperf show` says what can be done."}});
     }
   }
-  return found;
+  return run_set;
 }
 
 void require_disjoint(const RunSet& a, const RunSet& b, const std::string& name_a,
                       const std::string& name_b) {
   ProblemList problems;
   for (const RunDigest& run : a.runs) {
-    const auto same = std::find_if(b.runs.begin(), b.runs.end(), [&](const RunDigest& other) {
-      return other.run_id == run.run_id;
+    const auto same = std::find_if(b.runs.begin(), b.runs.end(), [&](const RunDigest& digest) {
+      return digest.run_id == run.run_id;
     });
     if (same == b.runs.end()) continue;
     problems.add(fmt::format("the run {} is in {} and in {}", run.run_id, name_a, name_b),

@@ -45,15 +45,15 @@ RunSet find_runs(const std::vector<std::filesystem::path>& paths);
 /// Leaves one record of each run_id: the first that its journal confirms, else the first without a
 /// journal, else the first. Another record moves to `skipped` where its journal contradicts it or
 /// its content differs.
-void set_copies_aside(RunSet& found);
+void set_copies_aside(RunSet& run_set);
 
 /// Throws UserError where nothing of a run was found: for each path that holds none, and for a file
 /// that was named and is no record.
-void require_some(const RunSet& found, const std::vector<std::filesystem::path>& paths);
+void require_some(const RunSet& run_set, const std::vector<std::filesystem::path>& paths);
 
 /// Holds every run to its journal (record_doubt.hpp): those that it does not confirm are skipped,
 /// with the reason.
-void set_aside_doubtful(RunSet& found);
+void set_aside_doubtful(RunSet& run_set);
 
 /// Finds runs that somebody will rely on, so that nothing may be left out: throws Error of its kind
 /// where something was skipped, UserError where a path holds no record, Error{verification} where a

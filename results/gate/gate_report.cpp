@@ -145,18 +145,18 @@ class GateJudge {
     gated.head = median_of(head);
     // Within one block base and head are no samples of anything.
     const bool one_block = runs_.order != RunOrder::apart && runs_.blocks() < fewest_runs;
-    const auto found = one_block ? std::nullopt : evidence_of(runs_, metric);
-    if (found) {
-      gated.ratio = found->ratio;
+    const auto pairs = one_block ? std::nullopt : evidence_of(runs_, metric);
+    if (pairs) {
+      gated.ratio = pairs->ratio;
       // Medians of unlike moments would contradict what was measured together.
-      const double paired = *gated.base.number * found->ratio;
+      const double paired = *gated.base.number * pairs->ratio;
       gated.head = {fmt::format("{}", paired), paired};
       if (runs_.blocks() >= rules_.statistics.fewest_blocks) {
-        gated.ratio_ci95 = found->ratio_ci95;
-        gated.t_ci95 = ratio_interval(found->evidence.gain, metric);
+        gated.ratio_ci95 = pairs->ratio_ci95;
+        gated.t_ci95 = ratio_interval(pairs->evidence.gain, metric);
       }
-      gated.controlled = found->controlled;
-      evidence_.push_back(found->evidence);
+      gated.controlled = pairs->controlled;
+      evidence_.push_back(pairs->evidence);
     } else if (runs_.blocks() >= fewest_runs) {
       return skip(metric.name, "a value is not above 0");
     } else {

@@ -25,10 +25,10 @@ using Repeats = std::vector<const RunDigest*>;
 std::optional<MeasuredPower> power_of(const Repeats& repeats, const PowerTable& table) {
   MeasuredPower power{0, PowerLevel::l3};
   for (const RunDigest* run : repeats) {
-    const auto found = table.find(run->run_id);
-    if (found == table.end()) return std::nullopt;
-    power.watts += found->second.watts / static_cast<double>(repeats.size());
-    power.level = std::min(power.level, found->second.level);
+    const auto place = table.find(run->run_id);
+    if (place == table.end()) return std::nullopt;
+    power.watts += place->second.watts / static_cast<double>(repeats.size());
+    power.level = std::min(power.level, place->second.level);
   }
   return power;
 }
@@ -38,9 +38,9 @@ std::optional<SystemAvailability> availability_of(const Repeats& repeats,
                                                   const AvailabilityTable& table) {
   SystemAvailability least = SystemAvailability::available;
   for (const RunDigest* run : repeats) {
-    const auto found = table.find(run->run_id);
-    if (found == table.end()) return std::nullopt;
-    least = std::max(least, found->second);
+    const auto place = table.find(run->run_id);
+    if (place == table.end()) return std::nullopt;
+    least = std::max(least, place->second);
   }
   return least;
 }
@@ -97,10 +97,10 @@ void give_interval(const Repeats& repeats, RankEntry& entry) {
         Interval{entry.ops_per_second * std::exp(-*half), entry.ops_per_second * std::exp(*half)};
     return;
   }
-  const auto own = entry.run->ci95("ops_per_second");
-  if (!own || !(own->low > 0)) return;
+  const auto within = entry.run->ci95("ops_per_second");
+  if (!within || !(within->low > 0)) return;
   entry.basis = IntervalBasis::within_runs;
-  entry.ops_ci95 = own;
+  entry.ops_ci95 = within;
 }
 
 /// Gives the value that the entry is ordered by and half of its interval. A single run has no

@@ -79,9 +79,9 @@ bool same_work(const RunDigest& a, const RunDigest& b) {
 
 /// The base of an efficiency is the entry with the fewest devices and, among several, the one with
 /// the most OPS per device, so that a badly chosen small run makes no large one look good.
-bool is_better_base(const RankEntry& one, const RankEntry& other) {
-  const auto devices = one.run->device_count(), others = other.run->device_count();
-  return devices != others ? devices < others : per_device(one) > per_device(other);
+bool is_better_base(const RankEntry& rank_entry, const RankEntry& entry) {
+  const auto devices = rank_entry.run->device_count(), others = entry.run->device_count();
+  return devices != others ? devices < others : per_device(rank_entry) > per_device(entry);
 }
 
 }  // namespace
@@ -110,10 +110,10 @@ void give_efficiency(std::vector<RankEntry>& entries) {
   }
   for (RankEntry& entry : entries) {
     const RankEntry* base = nullptr;
-    for (const RankEntry* one : systems[system_of(*entry.run)]) {
-      const bool smaller = one->run->device_count() < entry.run->device_count();
-      if (!smaller || !same_work(*one->run, *entry.run)) continue;
-      if (base == nullptr || is_better_base(*one, *base)) base = one;
+    for (const RankEntry* rank_entry : systems[system_of(*entry.run)]) {
+      const bool smaller = rank_entry->run->device_count() < entry.run->device_count();
+      if (!smaller || !same_work(*rank_entry->run, *entry.run)) continue;
+      if (base == nullptr || is_better_base(*rank_entry, *base)) base = rank_entry;
     }
     if (base != nullptr) entry.scaling_efficiency = per_device(entry) / per_device(*base);
   }

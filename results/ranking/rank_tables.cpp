@@ -81,7 +81,7 @@ AvailabilityTable read_availability_table(const std::filesystem::path& file) {
       file, "availability", "run_id,availability", ": available, preview or research",
       [](const Cells& cells, const auto& refuse) {
         const auto* known = std::find_if(std::begin(availabilities), std::end(availabilities),
-                                         [&](const auto& one) { return cells[1] == one.name; });
+                                         [&](const auto& row) { return cells[1] == row.name; });
         if (known == std::end(availabilities)) refuse("'" + cells[1] + "' is none");
         return known->value;
       });

@@ -72,10 +72,10 @@ class Sieve {
     const bool by_error = ranking_.key == RankKey::regulated;
     auto& repeats = repetitions_[{run.workload, by_error ? run.error_basis : std::string()}]
                                 [repetition_key(run)];
-    for (const RunDigest* other : repeats) {
-      if (!reasons.empty() || other->seed != run.seed) continue;
+    for (const RunDigest* digest : repeats) {
+      if (!reasons.empty() || digest->seed != run.seed) continue;
       reasons.push_back(fmt::format("repeats {} with the same seed {}: no independent repetition",
-                                    other->run_id, run.seed));
+                                    digest->run_id, run.seed));
     }
     if (reasons.empty()) {
       repeats.push_back(&run);
@@ -147,8 +147,8 @@ RankingReport rank_runs(RunSet runs, RankKey key, const RankFilter& filter,
     }
   }
   for (const auto* left_out : {&ranking.runs.skipped, &ranking.runs.suites}) {
-    for (const SkippedEntry& one : *left_out) {
-      ranking.excluded.push_back({one.path.string(), "", "", {one.reason}});
+    for (const SkippedEntry& skipped_entry : *left_out) {
+      ranking.excluded.push_back({skipped_entry.path.string(), "", "", {skipped_entry.reason}});
     }
   }
   sieve.make_lists();

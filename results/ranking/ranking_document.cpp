@@ -217,7 +217,7 @@ std::string distinction(const RankList& list, const RankEntry& entry, const char
   const std::string text = entry.run->leaf(path);
   const bool differs =
       std::any_of(list.entries.begin(), list.entries.end(),
-                  [&](const RankEntry& other) { return other.run->leaf(path) != text; });
+                  [&](const RankEntry& rank_entry) { return rank_entry.run->leaf(path) != text; });
   return differs ? text : std::string();
 }
 

@@ -64,13 +64,13 @@ std::vector<std::size_t> largest_triangles(std::span<const double> x, std::span<
   };
   kept.push_back(0);
   for (std::size_t i = 0; i < buckets; ++i) {
-    const Bucket own = bucket_at(i);
+    const Bucket bucket = bucket_at(i);
     const Place next = middle(x, y, bucket_at(i + 1));
     const Place last{x[kept.back()], y[kept.back()]};
-    std::size_t best = own.begin;
+    std::size_t best = bucket.begin;
     // Below any area, so that points in one line still give a choice.
     double largest = -1;
-    for (std::size_t k = own.begin; k < own.end; ++k) {
+    for (std::size_t k = bucket.begin; k < bucket.end; ++k) {
       const double area = triangle(last, {x[k], y[k]}, next);
       if (area > largest) {
         largest = area;

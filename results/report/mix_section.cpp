@@ -22,8 +22,9 @@ ReportChart mix_chart(const std::string& id, const std::string& what,
                     ChartKind::stacked_bars,
                     {"devices"},
                     {"throughput", "sample/s"}};
-  for (const BaselineEvent* one : baselines) {
-    chart.categories.push_back(fmt::format("{} × {} alone", one->count, one->device_class));
+  for (const BaselineEvent* baseline_event : baselines) {
+    chart.categories.push_back(
+        fmt::format("{} × {} alone", baseline_event->count, baseline_event->device_class));
   }
   chart.categories.push_back("ideal sum");
   chart.categories.push_back("mixed");
@@ -49,10 +50,11 @@ Table baseline_table(const std::vector<const BaselineEvent*>& baselines) {
   Table table =
       report_table("Classes alone", {"class", "devices", "plan", "planned [sample/s]",
                                      "measured [sample/s]", "why a number is missing", "folder"});
-  for (const BaselineEvent* one : baselines) {
-    table.add({one->device_class, fmt::format("{}", one->count), one->plan,
-               number_cell(one->planned_samples_per_s), number_cell(one->samples_per_s),
-               one->reason, one->folder});
+  for (const BaselineEvent* baseline_event : baselines) {
+    table.add({baseline_event->device_class, fmt::format("{}", baseline_event->count),
+               baseline_event->plan, number_cell(baseline_event->planned_samples_per_s),
+               number_cell(baseline_event->samples_per_s), baseline_event->reason,
+               baseline_event->folder});
   }
   return table;
 }

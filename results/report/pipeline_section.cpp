@@ -112,7 +112,7 @@ std::string step_sentence(const ReportRun& run) {
 }
 
 std::string extent_sentence(const Extent& predicted, const Extent& measured) {
-  const auto length = [](const Extent& one) { return one.to - one.from; };
+  const auto length = [](const Extent& extent) { return extent.to - extent.from; };
   if (measured.to <= 0) return fmt::format("The predicted lanes span {:.4g} s.", length(predicted));
   if (predicted.to <= 0) {
     return fmt::format("The lanes of one traced step span {:.4g} s.", length(measured));

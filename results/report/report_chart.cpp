@@ -22,8 +22,8 @@ std::string at(const std::vector<double>& values, std::size_t i) {
 /// Labels of points have no column in the table side by side, so a series with labels counts as
 /// having its own x.
 bool one_x_for_all(const ReportChart& chart) {
-  return std::all_of(chart.series.begin(), chart.series.end(), [&](const ChartSeries& one) {
-    return one.x == chart.series.front().x && one.labels.empty();
+  return std::all_of(chart.series.begin(), chart.series.end(), [&](const ChartSeries& series) {
+    return series.x == chart.series.front().x && series.labels.empty();
   });
 }
 

@@ -132,7 +132,7 @@ ReportChart roofline_chart(const PeakEvent& peak, const std::vector<RooflinePoin
 bool emulated(const ReportRun& run) {
   const auto* scale = run.journal.last<ScaleEvent>();
   return scale != nullptr && std::any_of(scale->devices.begin(), scale->devices.end(),
-                                         [](const DeviceCount& one) { return one.emulated; });
+                                         [](const DeviceCount& count) { return count.emulated; });
 }
 
 }  // namespace

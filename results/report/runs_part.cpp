@@ -261,9 +261,9 @@ ReportSection differences_section(const RunSet& runs) {
   const RunDigest &first = runs.runs.front(), &last = runs.runs.back();
   Table table = report_table("Environment and configuration that differ",
                              {"name", first.run_id, last.run_id});
-  for (const EnvironmentDifference& one : environment_differences(first, last)) {
+  for (const EnvironmentDifference& difference : environment_differences(first, last)) {
     if (table.rows.size() == most_rows) break;
-    table.add({one.path, one.a, one.b});
+    table.add({difference.path, difference.a, difference.b});
   }
   if (table.rows.empty()) {
     section.paragraphs = {"Nothing that the records tell."};

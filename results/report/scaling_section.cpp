@@ -209,8 +209,8 @@ std::string trait_text(const ScalingFamily& family, const std::string& name) {
   if (name == "machines") return value;
   if (name != "data") return fmt::format("{} {}", name.substr(name.rfind('/') + 1), value);
   const RunDigest& run = *family.scales.begin()->second.front();
-  const auto found = run.workload_leaves.find("/workload/data");
-  return found == run.workload_leaves.end() ? "data " + value : found->second;
+  const auto place = run.workload_leaves.find("/workload/data");
+  return place == run.workload_leaves.end() ? "data " + value : place->second;
 }
 
 /// ", 2 x AMD EPYC 7763, 256 CPUs": what tells a family from others of its label.
@@ -241,14 +241,14 @@ std::vector<ScalingFamily> families_of(const RunSet& runs) {
     for (const auto& [scale, unused] : family.scales)
       members.push_back({scale.first, scale.second});
     for (const ScaleCurve& curve : scale_curves(members)) {
-      ScalingFamily& one = list.emplace_back(family);
-      one.points = points_of(family.scales, curve);
-      one.divided = curve.divided;
-      one.label += distinction(family, families);
-      const std::string& threads = one.points.front().threads;
-      one.label += curve.divided
-                       ? ", threads a rank differ"
-                       : fmt::format(", {} thread{} a rank", threads, threads == "1" ? "" : "s");
+      ScalingFamily& scaling_family = list.emplace_back(family);
+      scaling_family.points = points_of(family.scales, curve);
+      scaling_family.divided = curve.divided;
+      scaling_family.label += distinction(family, families);
+      const std::string& threads = scaling_family.points.front().threads;
+      scaling_family.label +=
+          curve.divided ? ", threads a rank differ"
+                        : fmt::format(", {} thread{} a rank", threads, threads == "1" ? "" : "s");
     }
   }
   return list;

@@ -94,8 +94,8 @@ StepTimeline lanes_of(const TraceJson& trace, double scale) {
   const auto names = names_of(events);
   const std::optional<std::uint64_t> step = last_step(events);
   const auto name_of = [&](TracePlace place) {
-    const auto found = names.find(place);
-    return found == names.end() ? fmt::format("thread {}", place.second) : found->second;
+    const auto entry = names.find(place);
+    return entry == names.end() ? fmt::format("thread {}", place.second) : entry->second;
   };
   std::map<TracePlace, StepLane> lanes;
   for (const TraceJson& event : events) {

@@ -34,10 +34,10 @@ std::vector<Events> peer_groups(const ReportRun& run, const Events& events) {
   using Work = std::tuple<std::int32_t, std::int32_t, std::string, std::int32_t>;
   std::map<Work, Events> groups;
   for (const RankStepsEvent* event : events) {
-    const auto found = plans.find(event->rank);
+    const auto place = plans.find(event->rank);
     Work work{event->group, -1, "", 0};
-    if (found != plans.end()) {
-      const RankPlanEvent& plan = *found->second;
+    if (place != plans.end()) {
+      const RankPlanEvent& plan = *place->second;
       work = {event->group, plan.position, plan.device_class, plan.tensor_degree};
     }
     groups[work].push_back(event);
@@ -107,16 +107,16 @@ void compare_peers(const Events& peers, std::map<std::int32_t, RankSlowness>& sl
     });
     std::sort(sorted.begin(), sorted.end());
     for (const RankStepsEvent* event : peers) {
-      const auto own = static_cast<double>(event->compute_ns[i]);
-      const auto place = std::lower_bound(sorted.begin(), sorted.end(), own) - sorted.begin();
+      const auto taken = static_cast<double>(event->compute_ns[i]);
+      const auto place = std::lower_bound(sorted.begin(), sorted.end(), taken) - sorted.begin();
       // The rank's own value is left out of the sorted ones by its place.
       const double others = median_without(sorted, place);
-      slowness[event->rank].against_peers.push_back(others > 0 ? own / others : 1);
+      slowness[event->rank].against_peers.push_back(others > 0 ? taken / others : 1);
     }
   }
   for (const RankStepsEvent* event : peers) {
-    RankSlowness& own = slowness[event->rank];
-    own.relative = median(own.against_peers);
+    RankSlowness& rank_slowness = slowness[event->rank];
+    rank_slowness.relative = median(rank_slowness.against_peers);
   }
 }
 
@@ -142,11 +142,11 @@ Table slowness_table(std::vector<RankSlowness> ranks) {
   Table table = report_table("Ranks from slow to fast",
                              {"rank", "computing in a step, median [s]",
                               "against its peers in the same step, median", "slowest [s]"});
-  for (const RankSlowness& one : ranks) {
+  for (const RankSlowness& slowness : ranks) {
     table.rows.push_back(
-        {fmt::format("rank {}", one.rank), number_cell(one.median_s),
-         one.relative ? fmt::format("{:+.1f} %", 100 * (*one.relative - 1)) : "no peers",
-         number_cell(one.worst_s)});
+        {fmt::format("rank {}", slowness.rank), number_cell(slowness.median_s),
+         slowness.relative ? fmt::format("{:+.1f} %", 100 * (*slowness.relative - 1)) : "no peers",
+         number_cell(slowness.worst_s)});
   }
   return table;
 }
@@ -168,13 +168,13 @@ ReportChart slowness_chart(const std::string& id, const std::vector<RankSlowness
   }
   chart.edges.push_back(static_cast<double>(first.first_step + first.steps));
   const RankSlowness* slowest = nullptr;
-  for (const RankSlowness& one : ranks) {
-    if (!one.relative) continue;
-    if (slowest == nullptr || *one.relative > *slowest->relative) slowest = &one;
-    chart.series.push_back({fmt::format("rank {}", one.rank),
+  for (const RankSlowness& slowness : ranks) {
+    if (!slowness.relative) continue;
+    if (slowest == nullptr || *slowness.relative > *slowest->relative) slowest = &slowness;
+    chart.series.push_back({fmt::format("rank {}", slowness.rank),
                             SeriesMark::line,
                             {},
-                            cells_of(one.against_peers, per_cell)});
+                            cells_of(slowness.against_peers, per_cell)});
   }
   chart.description =
       fmt::format("{} ranks have peers. The slowest against its own is rank {}: {:+.1f} %.",
@@ -189,8 +189,9 @@ ReportChart slowness_chart(const std::string& id, const std::vector<RankSlowness
 void fill_ranks(const ReportRun& run, const Events& events, const std::string& id,
                 ReportSection& section) {
   std::vector<RankSlowness> slowness = slowness_of(run, events);
-  const auto alone = std::count_if(slowness.begin(), slowness.end(),
-                                   [](const RankSlowness& one) { return !one.relative; });
+  const auto alone =
+      std::count_if(slowness.begin(), slowness.end(),
+                    [](const RankSlowness& rank_slowness) { return !rank_slowness.relative; });
   section.paragraphs = {
       "A rank's peers are the others that hold the same stages on the same kind of device."};
   if (static_cast<std::size_t>(alone) == slowness.size()) {

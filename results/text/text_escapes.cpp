@@ -60,7 +60,7 @@ std::string substituted(const std::string& text, const Substitute (&table)[size]
   std::string out;
   for (const char c : text) {
     const auto* known = std::find_if(std::begin(table), std::end(table),
-                                     [&](const auto& one) { return one.character == c; });
+                                     [&](const auto& row) { return row.character == c; });
     known == std::end(table) ? out += c : out += known->text;
   }
   return out;

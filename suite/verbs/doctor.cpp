@@ -50,10 +50,10 @@ DoctorCheck check_engine() {
 }
 
 DoctorCheck check_memory(const Machine& machine) {
-  const double free_gib = static_cast<double>(machine.usable_memory().value()) / gib;
-  return {"memory", free_gib >= least_memory_gib ? CheckStatus::ok : CheckStatus::fail,
-          fmt::format("{:.1f} GiB", free_gib), fmt::format("{:.1f} GiB", least_memory_gib),
-          free_gib >= least_memory_gib ? "" : "End other programs, or raise the memory limit"};
+  const double usable_gib = static_cast<double>(machine.usable_memory().value()) / gib;
+  return {"memory", usable_gib >= least_memory_gib ? CheckStatus::ok : CheckStatus::fail,
+          fmt::format("{:.1f} GiB", usable_gib), fmt::format("{:.1f} GiB", least_memory_gib),
+          usable_gib >= least_memory_gib ? "" : "End other programs, or raise the memory limit"};
 }
 
 DoctorCheck check_cores(const Machine& machine) {
