@@ -55,7 +55,7 @@ class EvenCut {
   EvenCut(const std::vector<double>& work, const std::vector<Cut>& cuts, std::size_t stages)
       : stages_(stages) {
     sums_.assign(1, 0);
-    for (const double one : work) sums_.push_back(sums_.back() + one);
+    for (const double seconds : work) sums_.push_back(sums_.back() + seconds);
     ends_.assign(1, 0);
     for (const Cut& cut : cuts) ends_.push_back(cut.end);
     ends_.push_back(work.size());

@@ -25,8 +25,8 @@ std::uint64_t bytes_per_output(const Node& node, Precision precision) {
 
 double parameter_elements(const Node& node) {
   double sum = 0;
-  for (const Parameter& one : node.parameters) {
-    sum += static_cast<double>(element_count(one.shape));
+  for (const Parameter& parameter : node.parameters) {
+    sum += static_cast<double>(element_count(parameter.shape));
   }
   return sum;
 }

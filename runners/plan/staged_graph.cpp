@@ -58,8 +58,8 @@ class Cutter {
     }
     for (const StageId stage : plan_.stages.ids()) {
       for (const std::string& name : plan_.stages[stage].nodes) {
-        const auto found = number.find(name);
-        found == number.end() ? unknown(stage, name) : assign(found->second, stage);
+        const auto place = number.find(name);
+        place == number.end() ? unknown(stage, name) : assign(place->second, stage);
       }
     }
     check_missing();

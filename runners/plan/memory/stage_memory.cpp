@@ -164,8 +164,8 @@ class StagePasses {
     const std::size_t out = group.nodes.back();
     std::vector<std::size_t> made;
     for (const std::size_t n : group.saved) {
-      const bool own = std::ranges::find(group.nodes, n) != group.nodes.end();
-      if (own && n != out) values_[n] = pool_.add(bytes(n)), made.push_back(n);
+      const bool is_made_here = std::ranges::find(group.nodes, n) != group.nodes.end();
+      if (is_made_here && n != out) values_[n] = pool_.add(bytes(n)), made.push_back(n);
     }
     if (is_view(out)) {
       values_[out] = values_[group.inputs[0]];

@@ -60,8 +60,8 @@ class FetchTimes {
 
  private:
   double of(EdgeMicroBatch key, std::size_t kind) const {
-    const auto found = times_[kind].find(key);
-    return found == times_[kind].end() ? 0 : found->second;
+    const auto place = times_[kind].find(key);
+    return place == times_[kind].end() ? 0 : place->second;
   }
 
   std::array<std::map<EdgeMicroBatch, double>, 2> times_;
@@ -128,10 +128,10 @@ class RankMemoryTrace {
   using Key = EdgeMicroBatch;
 
   PartState& part_of(const Instruction& i) {
-    const auto found = std::ranges::find_if(
+    const auto place = std::ranges::find_if(
         parts_, [&](const PartState& part) { return part.role.segment == i.segment; });
-    HETEROPERF_EXPECT(found != parts_.end());
-    return *found;
+    HETEROPERF_EXPECT(place != parts_.end());
+    return *place;
   }
 
   bool here(SegmentId segment) const {
@@ -177,10 +177,10 @@ class RankMemoryTrace {
   }
 
   void take(Key key, std::map<Key, std::uint64_t>& where) {
-    const auto found = where.find(key);
-    if (found == where.end()) return;
-    moving_ -= found->second;
-    where.erase(found);
+    const auto entry = where.find(key);
+    if (entry == where.end()) return;
+    moving_ -= entry->second;
+    where.erase(entry);
   }
 
   /// Lets go of tensors that other ranks have fetched by now.
@@ -306,10 +306,10 @@ class LedgerMaker {
     std::vector<std::int64_t> key{role.position.value()};
     for (const RankRole::Part& part : role.parts) {
       const StageReplica& replica = replica_of(part);
-      for (const std::int64_t one :
+      for (const std::int64_t number :
            {std::int64_t{part.segment.value()}, std::int64_t{part.tensor_index},
             static_cast<std::int64_t>(replica.ranks.size()), replica.micro_batch}) {
-        key.push_back(one);
+        key.push_back(number);
       }
     }
     const auto known = ledgers_.find(key);

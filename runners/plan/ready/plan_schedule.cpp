@@ -149,11 +149,11 @@ void check_positions(const Plan& plan, const StagePlaces& places) {
       return ranks_of(plan.stages[c.stage], c.direction);
     };
     for (const int rank : ranks(copy)) {
-      const PositionId other = position_of.emplace(rank, copy.position).first->second;
-      if (other == copy.position) continue;
+      const PositionId position_id = position_of.emplace(rank, copy.position).first->second;
+      if (position_id == copy.position) continue;
       problems.add(
           fmt::format("rank {} of stage {} is on positions {} and {}", rank, copy.stage.value(),
-                      other.value(), copy.position.value()),
+                      position_id.value(), copy.position.value()),
           fmt::format("{} puts that stage on position {}", plan.schedule, copy.position.value()),
           "Give every rank one position.");
     }
@@ -309,13 +309,13 @@ Schedule generate_warm_ups(const Plan& plan, const PipelineGraph& graph) {
   }
   problems.throw_if_any();
   for (const PositionId q : plan.warm_up.ids()) {
-    const int own = plan.warm_up[q], follow = positions - 1 - q.value();
+    const int forwards = plan.warm_up[q], follow = positions - 1 - q.value();
     const int next = follow > 0 ? plan.warm_up[q + 1] : -1;
     // Fewer forwards than positions follow, or than the next position does, would stall the
     // pipeline.
-    if (own >= std::min(micro_batches, follow) && own >= next) continue;
+    if (forwards >= std::min(micro_batches, follow) && forwards >= next) continue;
     problems.add(
-        fmt::format("position {} does {} forwards before its first backward", q.value(), own),
+        fmt::format("position {} does {} forwards before its first backward", q.value(), forwards),
         fmt::format("{} positions follow, the next one does {}", follow, next),
         "Give as many as positions follow, and as many as the next one.");
   }

@@ -70,20 +70,20 @@ void ChunkSearch::offer(const PipelineDraft& draft, const DraftScore& score) {
 void ChunkSearch::forget_the_worst() {
   if (seeds_.size() <= most_seeds) return;
   seeds_.erase(
-      std::ranges::max_element(seeds_, {}, [](const auto& one) { return one.second.hope_s; }));
+      std::ranges::max_element(seeds_, {}, [](const auto& seed) { return seed.second.hope_s; }));
 }
 
 std::vector<ScoredDraft> ChunkSearch::run(double best_s, std::size_t keep,
                                           const std::function<bool()>& stop) {
-  std::vector<ScoredDraft> found = cut_seeds(best_s, stop);
-  const auto step_s = [](const ScoredDraft& one) { return one.score.step_time_s; };
-  std::ranges::stable_sort(found, {}, step_s);
+  std::vector<ScoredDraft> drafts = cut_seeds(best_s, stop);
+  const auto step_s = [](const ScoredDraft& draft) { return draft.score.step_time_s; };
+  std::ranges::stable_sort(drafts, {}, step_s);
   // Only the most promising are worth a local search.
-  if (found.size() > keep) found.resize(keep);
-  for (ScoredDraft& one : found) one = improve(std::move(one), stop);
-  std::erase_if(found, [](const ScoredDraft& one) { return !one.score.fits(); });
-  std::ranges::stable_sort(found, {}, step_s);
-  return found;
+  if (drafts.size() > keep) drafts.resize(keep);
+  for (ScoredDraft& draft : drafts) draft = improve(std::move(draft), stop);
+  std::erase_if(drafts, [](const ScoredDraft& draft) { return !draft.score.fits(); });
+  std::ranges::stable_sort(drafts, {}, step_s);
+  return drafts;
 }
 
 /// Keeps the best schedule of every seed.
@@ -93,22 +93,22 @@ std::vector<ScoredDraft> ChunkSearch::cut_seeds(double best_s, const std::functi
     if (seed.hope_s < best_s) seeds.push_back(&seed);
   }
   std::ranges::stable_sort(seeds, {}, &Seed::hope_s);
-  std::vector<ScoredDraft> found;
+  std::vector<ScoredDraft> drafts;
   for (const Seed* seed : seeds) {
     for (const DraftSchedule& schedule : schedules_) {
       std::optional<ScoredDraft> best;
       for (const int chunks : chunk_counts) {
         if (chunks < schedule.least_chunks || chunks > schedule.most_chunks) continue;
-        if (stop() || passes_ > most_passes / 2) return found;
+        if (stop() || passes_ > most_passes / 2) return drafts;
         auto draft = balanced(seed->draft, schedule.name, chunks);
         if (!draft) continue;
-        ScoredDraft one = scored_draft(std::move(*draft));
-        if (!best || worth(one) < worth(*best)) best = std::move(one);
+        ScoredDraft scored = scored_draft(std::move(*draft));
+        if (!best || worth(scored) < worth(*best)) best = std::move(scored);
       }
-      if (best) found.push_back(std::move(*best));
+      if (best) drafts.push_back(std::move(*best));
     }
   }
-  return found;
+  return drafts;
 }
 
 ScoredDraft ChunkSearch::scored_draft(PipelineDraft&& draft) {
@@ -157,7 +157,7 @@ bool ChunkSearch::cut(PipelineDraft& draft, double period_s) const {
   int first = 0;
   for (int s = 0; s < stages; ++s) {
     DraftStage& stage = draft.stages[s];
-    double& own = used[draft.position_of(StageId(s))];
+    double& used_s = used[draft.position_of(StageId(s))];
     // The k-th chunk of a position may use k of `chunks` parts of its period, so that no chunk
     // takes all.
     const double until = period_s * (s / draft.positions() + 1) / draft.chunks;
@@ -169,9 +169,9 @@ bool ChunkSearch::cut(PipelineDraft& draft, double period_s) const {
     };
     stage.first = first;
     int end = s + 1 == stages ? most : first + 1;
-    while (end < most && own + work(end + 1) <= until) ++end;
-    own += work(end);
-    if (own > period_s) return false;
+    while (end < most && used_s + work(end + 1) <= until) ++end;
+    used_s += work(end);
+    if (used_s > period_s) return false;
     first = end;
   }
   return true;
@@ -240,11 +240,11 @@ ScoredDraft ChunkSearch::improve(ScoredDraft start, const std::function<bool()>&
       double to_beat = worth(start) * (1 - least_gain);
       (this->*kind)(start.draft, [&](PipelineDraft&& draft) {
         if (ended()) return;
-        ScoredDraft one = scored_draft(std::move(draft));
-        const double value = worth(one);
+        ScoredDraft scored = scored_draft(std::move(draft));
+        const double value = worth(scored);
         if (value >= to_beat) return;
         to_beat = value;
-        best = std::move(one);
+        best = std::move(scored);
       });
       if (!best) continue;
       start = std::move(*best);

@@ -63,12 +63,12 @@ class DraftMoves {
             const DraftScore estimate = filler_.scorer().estimate(draft);
             if (!estimate.fits() || estimate.step_time_s > promising_s) return;
           }
-          ScoredDraft one{std::move(draft), {}};
-          one.score = filler_.scorer().extrapolate(one.draft);
-          const double value = worth(one);
-          if (!one.score.fits() || value >= to_beat) return;
+          ScoredDraft scored_draft{std::move(draft), {}};
+          scored_draft.score = filler_.scorer().extrapolate(scored_draft.draft);
+          const double value = worth(scored_draft);
+          if (!scored_draft.score.fits() || value >= to_beat) return;
           to_beat = value;
-          best = std::move(one);
+          best = std::move(scored_draft);
         });
         if (best.draft == start.draft) continue;
         start = std::move(best);
@@ -281,26 +281,27 @@ class DraftMoves {
 
 }  // namespace
 
-double worth(const ScoredDraft& one) {
-  IdVector<PositionId, double> busy(one.draft.positions(), 0);
+double worth(const ScoredDraft& draft) {
+  IdVector<PositionId, double> busy(draft.draft.positions(), 0);
   double lacking = 0;
-  for (std::size_t s = 0; s < one.score.stages.size(); ++s) {
-    const StageScore& stage = one.score.stages[s];
-    busy[one.draft.position_of(StageId(s))] +=
-        one.draft.micro_batches * stage.clock.work_s() + stage.reduction_s;
+  for (std::size_t s = 0; s < draft.score.stages.size(); ++s) {
+    const StageScore& stage = draft.score.stages[s];
+    busy[draft.draft.position_of(StageId(s))] +=
+        draft.draft.micro_batches * stage.clock.work_s() + stage.reduction_s;
     if (stage.excess_bytes > 0) lacking += stage.excess_bytes / stage.limit_bytes;
   }
   const double squares = std::inner_product(busy.begin(), busy.end(), busy.begin(), 0.0);
   constexpr double weight = 1e-2;
-  return (one.score.step_time_s + weight * std::sqrt(squares / static_cast<double>(busy.size()))) *
+  return (draft.score.step_time_s +
+          weight * std::sqrt(squares / static_cast<double>(busy.size()))) *
          (1 + lacking);
 }
 
 std::vector<std::string> MoveRules::plain_schedules() const {
   std::vector<std::string> plain;
-  for (const DraftSchedule& one : draft_schedules()) {
-    const bool wanted = std::ranges::find(schedules, one.name) != schedules.end();
-    if (wanted && one.most_chunks == 1) plain.emplace_back(one.name);
+  for (const DraftSchedule& schedule : draft_schedules()) {
+    const bool wanted = std::ranges::find(schedules, schedule.name) != schedules.end();
+    if (wanted && schedule.most_chunks == 1) plain.emplace_back(schedule.name);
   }
   if (plain.empty()) plain.emplace_back("1f1b");
   return plain;

@@ -32,7 +32,7 @@ struct ScoredDraft {
 
 /// The step's time, and a little of the work of all positions: easing one of several that are the
 /// slowest is a step on the way. Memory that lacks counts, too.
-double worth(const ScoredDraft& one);
+double worth(const ScoredDraft& draft);
 
 /// Improves a draft that fits, by the exact clock, until no single move helps or `stop` says so:
 /// cuts by one or more layers, a replica from one stage to another or to none, a degree, one

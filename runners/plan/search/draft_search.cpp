@@ -134,7 +134,7 @@ class DraftSearch {
       most += static_cast<double>(pool.devices) * static_cast<double>(problem_.most_samples);
     }
     std::vector<std::int64_t> sizes = divisors(problem_.batch);
-    std::erase_if(sizes, [&](std::int64_t one) { return static_cast<double>(one) > most; });
+    std::erase_if(sizes, [&](std::int64_t size) { return static_cast<double>(size) > most; });
     const auto away = [&](std::int64_t samples) {
       const auto count = static_cast<double>(problem_.batch) / static_cast<double>(samples);
       return std::abs(std::log(count / 32));
@@ -170,10 +170,10 @@ class DraftSearch {
       if (problem_.pools[pool].devices > 0) order.push_back(static_cast<int>(pool));
     }
     std::vector<std::vector<int>> orders;
-    const auto add = [&](std::vector<int> one) {
+    const auto add = [&](std::vector<int> pools) {
       for (int way = 0; way < 2; ++way) {
-        if (std::ranges::find(orders, one) == orders.end()) orders.push_back(one);
-        std::ranges::reverse(one);
+        if (std::ranges::find(orders, pools) == orders.end()) orders.push_back(pools);
+        std::ranges::reverse(pools);
       }
     };
     // Pools stand fastest first in the problem.
@@ -280,9 +280,9 @@ class DraftSearch {
   double consider(PipelineDraft&& draft) {
     double shortest = infinite;
     for (const std::string& schedule : plain_schedules_) {
-      PipelineDraft one = draft;
-      set_schedule(one, schedule);
-      shortest = std::min(shortest, consider_one(std::move(one)));
+      PipelineDraft pipeline_draft = draft;
+      set_schedule(pipeline_draft, schedule);
+      shortest = std::min(shortest, consider_one(std::move(pipeline_draft)));
       if (draft.stages.size() == 1) break;
     }
     return shortest;
@@ -317,8 +317,8 @@ class DraftSearch {
   }
 
   void improve_all() {
-    const std::vector<ScoredDraft> found = best_.drafts();
-    for (const ScoredDraft& draft : found) {
+    const std::vector<ScoredDraft> scored_drafts = best_.drafts();
+    for (const ScoredDraft& draft : scored_drafts) {
       if (!late()) improve(draft);
     }
   }
@@ -357,8 +357,9 @@ class DraftSearch {
 
   /// Drafts that several chunks make faster go before those of one chunk.
   void cut_into_chunks() {
-    for (const ScoredDraft& one : best_.drafts()) {
-      if (one.draft.schedule == "1f1b") chunks_.offer(one.draft, one.score);
+    for (const ScoredDraft& scored_draft : best_.drafts()) {
+      if (scored_draft.draft.schedule == "1f1b")
+        chunks_.offer(scored_draft.draft, scored_draft.score);
     }
     // Where no schedule of one chunk is asked for, its drafts are but a way to those.
     const auto& asked = options_.moves.schedules;
@@ -366,32 +367,33 @@ class DraftSearch {
         plain_schedules_.front() != "1f1b" || std::ranges::find(asked, "1f1b") != asked.end();
     const double to_beat =
         plain_too ? best_.best() * (1 - options_.moves.least_chunk_gain) : infinite;
-    std::vector<ScoredDraft> found = chunks_.run(to_beat, options_.keep / 2, stop());
+    std::vector<ScoredDraft> chunked = chunks_.run(to_beat, options_.keep / 2, stop());
     result_.candidates += chunks_.scored();
-    look_at_all_chunks(found.empty() ? to_beat : found.front().score.step_time_s, found);
-    std::erase_if(found, [&](const ScoredDraft& one) { return one.score.step_time_s >= to_beat; });
-    for (const ScoredDraft& one : best_.drafts()) {
-      if (found.size() == options_.keep) break;
-      if (plain_too || one.draft.stages.size() == 1) found.push_back(one);
+    look_at_all_chunks(chunked.empty() ? to_beat : chunked.front().score.step_time_s, chunked);
+    std::erase_if(chunked,
+                  [&](const ScoredDraft& draft) { return draft.score.step_time_s >= to_beat; });
+    for (const ScoredDraft& draft : best_.drafts()) {
+      if (chunked.size() == options_.keep) break;
+      if (plain_too || draft.draft.stages.size() == 1) chunked.push_back(draft);
     }
-    if (found.empty()) {
+    if (chunked.empty()) {
       throw UserError(
           fmt::format("no plan of {} was found", fmt::join(options_.moves.schedules, ", ")), "",
           "Allow 1f1b too, or another batch.");
     }
-    result_.best = std::move(found);
+    result_.best = std::move(chunked);
   }
 
   /// Looks at every draft of several chunks of a small problem. Only drafts that beat the best so
   /// far come out, so each goes to the front of the list.
-  void look_at_all_chunks(double to_beat, std::vector<ScoredDraft>& found) {
+  void look_at_all_chunks(double to_beat, std::vector<ScoredDraft>& chunked) {
     if (problem_.devices() > most_chunked_devices || problem_.layers > most_chunked_layers) return;
     for (const int zero_stage : {1, 0}) {
       // One place beyond half of the list, because the last one may lose to a plan of one chunk.
       ExhaustiveTask task{scorer_, zero_stage, to_beat, stop(), [&](ScoredDraft&& draft) {
                             to_beat = draft.score.step_time_s;
-                            found.insert(found.begin(), std::move(draft));
-                            if (found.size() > options_.keep / 2 + 1) found.pop_back();
+                            chunked.insert(chunked.begin(), std::move(draft));
+                            if (chunked.size() > options_.keep / 2 + 1) chunked.pop_back();
                           }};
       search_every_chunked_draft(task, options_.moves.schedules);
       result_.candidates += task.scored;

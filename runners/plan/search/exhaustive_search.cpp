@@ -168,7 +168,7 @@ class OneChunk : public Exhaustion {
       }
     }
     way_.assign(1, 0);
-    for (const double one : least) way_.push_back(way_.back() + one);
+    for (const double seconds : least) way_.push_back(way_.back() + seconds);
   }
 
   bool run() {
@@ -269,7 +269,7 @@ class SeveralChunks : public Exhaustion {
     if (s == draft.stages.size()) return score(draft);
     const int first = s == 0 ? 0 : draft.stages[s - 1].end;
     const int most = problem_.layers - static_cast<int>(draft.stages.size() - 1 - s);
-    double& own = busy[draft.position_of(StageId(s)).index()];
+    double& busy_s = busy[draft.position_of(StageId(s)).index()];
     for (int end = s + 1 == draft.stages.size() ? most : first + 1; end <= most; ++end) {
       for_each_recomputation([&](Recomputation r) {
         stopped_ = stopped_ || ++tried_ > most_tried;
@@ -278,10 +278,10 @@ class SeveralChunks : public Exhaustion {
         draft.stages[s].end = end;
         draft.stages[s].recomputation = r;
         const double work_s = draft.micro_batches * scorer_.compute(draft.stages[s]).work_s();
-        if (is_late(own + work_s)) return;
-        own += work_s;
+        if (is_late(busy_s + work_s)) return;
+        busy_s += work_s;
         next_stage(draft, s + 1, busy);
-        own -= work_s;
+        busy_s -= work_s;
       });
     }
   }

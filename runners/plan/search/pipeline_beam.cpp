@@ -252,12 +252,12 @@ std::optional<PipelineDraft> PipelineBeam::fill(const std::vector<int>& order, d
     std::ranges::sort(next_, better);
     if (!next_.empty() && nodes_[next_[0]].first == 0) return draft(next_[0], rules);
     beam.clear();
-    for (const int one : next_) {
-      const Node& x = nodes_[one];
+    for (const int candidate : next_) {
+      const Node& x = nodes_[candidate];
       // Nodes of the same state have the same worth, so they are neighbours in the order.
       const bool known = !beam.empty() && nodes_[beam.back()].first == x.first &&
                          nodes_[beam.back()].at == x.at && nodes_[beam.back()].left == x.left;
-      if (!known) beam.push_back(one);
+      if (!known) beam.push_back(candidate);
       if (beam.size() == beam_width) break;
     }
   }
@@ -267,15 +267,15 @@ std::optional<PipelineDraft> PipelineBeam::fill(const std::vector<int>& order, d
 bool PipelineBeam::tighten(const std::vector<int>& order, double least_s, double most_s,
                            const FillRules& rules,
                            const std::function<void(PipelineDraft&&)>& visit) {
-  std::optional<PipelineDraft> found = fill(order, most_s, rules);
-  if (!found) return false;
-  visit(std::move(*found));
+  std::optional<PipelineDraft> pipeline_draft = fill(order, most_s, rules);
+  if (!pipeline_draft) return false;
+  visit(std::move(*pipeline_draft));
   double low = least_s, high = most_s;
   while (high > low * tight) {
     const double middle = std::sqrt(low * high);
-    found = fill(order, middle, rules);
-    (found ? high : low) = middle;
-    if (found) visit(std::move(*found));
+    pipeline_draft = fill(order, middle, rules);
+    (pipeline_draft ? high : low) = middle;
+    if (pipeline_draft) visit(std::move(*pipeline_draft));
   }
   return true;
 }

@@ -83,12 +83,12 @@ class ObjectiveSearch {
       moved = false;
       const std::vector<int> from = counts;
       for (std::size_t c = 0; c < names_.size(); ++c) {
-        for (const int other : choices(count(names_[c]), from[c])) {
+        for (const int choice : choices(count(names_[c]), from[c])) {
           std::vector<int> next = from;
-          next[c] = other;
-          const double own = of(next);
-          if (own >= value * (1 - 1e-9)) continue;
-          value = own;
+          next[c] = choice;
+          const double changed = of(next);
+          if (changed >= value * (1 - 1e-9)) continue;
+          value = changed;
           counts = next;
           moved = true;
         }
@@ -133,12 +133,12 @@ class ObjectiveSearch {
   }
 
   /// Values the plans of one choice on the whole machine and keeps the list that holds the best.
-  void take(PlanSearchResult found, const std::vector<RankId>& part, double& least) {
-    candidates_ += found.candidates;
-    simulated_ += found.simulated;
-    complete_ = complete_ && found.complete;
+  void take(PlanSearchResult plan_search_result, const std::vector<RankId>& part, double& least) {
+    candidates_ += plan_search_result.candidates;
+    simulated_ += plan_search_result.simulated;
+    complete_ = complete_ && plan_search_result.complete;
     std::vector<std::pair<double, ReadyPlan>> valued;
-    for (ReadyPlan& ready : found.plans) {
+    for (ReadyPlan& ready : plan_search_result.plans) {
       ready.plan = on_whole_cluster(std::move(ready.plan), part);
       const StepExpense expense = step_expense(ready, cluster_);
       const double value = objective_ == PlanObjective::cost ? *expense.cost : *expense.joules;
@@ -148,9 +148,9 @@ class ObjectiveSearch {
     least = valued.front().first;
     if (least >= best_value_) return;
     best_value_ = least;
-    found.plans.clear();
-    for (auto& [value, ready] : valued) found.plans.push_back(std::move(ready));
-    best_ = std::move(found);
+    plan_search_result.plans.clear();
+    for (auto& [value, ready] : valued) plan_search_result.plans.push_back(std::move(ready));
+    best_ = std::move(plan_search_result);
   }
 
   PlanObjective objective_;
@@ -171,8 +171,8 @@ class ObjectiveSearch {
 }  // namespace
 
 PlanObjective parse_plan_objective(const std::string& text) {
-  const auto* found = std::ranges::find(objectives, text);
-  if (found != std::end(objectives)) return static_cast<PlanObjective>(found - objectives);
+  const auto* place = std::ranges::find(objectives, text);
+  if (place != std::end(objectives)) return static_cast<PlanObjective>(place - objectives);
   throw UserError(fmt::format("--objective {}", text),
                   fmt::format("one of {}", fmt::join(objectives, ", ")));
 }
@@ -206,13 +206,15 @@ void check_objective(PlanObjective objective, const Cluster& cluster) {
   const bool cost = objective == PlanObjective::cost;
   ProblemList problems;
   for (const auto& [name, ranks] : ranks_of(cluster)) {
-    const DeviceClass& one = class_of(cluster, ranks.front());
-    if (cost ? one.price_per_hour.has_value() : one.idle_watts && one.busy_watts) continue;
+    const DeviceClass& device_class = class_of(cluster, ranks.front());
+    if (cost ? device_class.price_per_hour.has_value()
+             : device_class.idle_watts && device_class.busy_watts)
+      continue;
     problems.add(
         fmt::format("device class '{}' has no {}", name,
-                    cost              ? "price_per_hour"
-                    : !one.idle_watts ? "idle_watts"
-                                      : "busy_watts"),
+                    cost                       ? "price_per_hour"
+                    : !device_class.idle_watts ? "idle_watts"
+                                               : "busy_watts"),
         fmt::format("--objective {} adds it up", objectives[static_cast<std::size_t>(objective)]),
         "Write it into the class of the cluster file, or give --profile with it.");
   }

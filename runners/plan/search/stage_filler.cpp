@@ -74,14 +74,14 @@ StageFiller::Room StageFiller::room(const DeviceCounts& devices, LayerSums::Rang
       const int replicas =
           problem.groups_of(static_cast<int>(pool), devices[pool], problem.degrees[d]);
       if (replicas == 0) break;
-      LayerSums::Holding own = holding;
-      if (rules.zero_stage == 1) own.state_replicas = replicas;
-      const Capacity one = capacity({static_cast<int>(pool), static_cast<int>(d), replicas, 1},
-                                    range, own, period_s, rules);
-      most_in_time = std::max(most_in_time, one.in_time * replicas);
-      if (one.all() > chosen[pool].all()) chosen[pool] = one;
+      LayerSums::Holding shared = holding;
+      if (rules.zero_stage == 1) shared.state_replicas = replicas;
+      const Capacity room = capacity({static_cast<int>(pool), static_cast<int>(d), replicas, 1},
+                                     range, shared, period_s, rules);
+      most_in_time = std::max(most_in_time, room.in_time * replicas);
+      if (room.all() > chosen[pool].all()) chosen[pool] = room;
       // Larger groups pay where memory is short, or where whole samples are too coarse.
-      if (one.samples == one.in_time && one.samples >= fine_samples) break;
+      if (room.samples == room.in_time && room.samples >= fine_samples) break;
     }
     sum += chosen[pool].all();
     in_time += most_in_time;
@@ -103,9 +103,9 @@ bool StageFiller::takes(const DeviceCounts& devices, LayerSums::Range range, int
     stage->end = range.end;
     stage->recomputation = r;
     for (std::size_t pool = 0; pool < devices.size(); ++pool) {
-      const Capacity& one = chosen[pool];
-      if (one.all() == 0) continue;
-      stage->groups.push_back({static_cast<int>(pool), one.degree, one.replicas, one.samples});
+      const Capacity& room = chosen[pool];
+      if (room.all() == 0) continue;
+      stage->groups.push_back({static_cast<int>(pool), room.degree, room.replicas, room.samples});
     }
     return true;
   }
@@ -153,8 +153,8 @@ std::optional<DraftStage> StageFiller::balance(const DraftStage& stage,
   bool alike = true;
   for (const ReplicaGroup& group : stage.groups) {
     alike = alike && group.degree == stage.groups.front().degree;
-    const auto same = std::ranges::find_if(groups, [&](const ReplicaGroup& other) {
-      return other.pool == group.pool && other.degree == group.degree;
+    const auto same = std::ranges::find_if(groups, [&](const ReplicaGroup& replica_group) {
+      return replica_group.pool == group.pool && replica_group.degree == group.degree;
     });
     if (same == groups.end()) {
       groups.push_back(group);

@@ -377,9 +377,9 @@ class ShardMaker {
     const HeadPacking& packing = roles_.packing[id.index()];
     if (packing.plain()) return {part(full_.node(id).output.back())};
     const auto heads = [&](std::int64_t before, std::int64_t of_kind) {
-      const ParameterShard::Interval own = part(of_kind);
-      return ParameterShard::Interval{(before + own.first) * packing.head_dim,
-                                      own.count * packing.head_dim};
+      const ParameterShard::Interval interval = part(of_kind);
+      return ParameterShard::Interval{(before + interval.first) * packing.head_dim,
+                                      interval.count * packing.head_dim};
     };
     return {heads(0, packing.heads), heads(packing.heads, packing.kv_heads),
             heads(packing.heads + packing.kv_heads, packing.kv_heads)};

@@ -107,19 +107,19 @@ void note_missing_rates(const Cluster& cluster, std::size_t ranks, Precision pre
 }
 
 const OpsPerSecond* ClassRates::rate(const std::string& name) const {
-  for (const DeviceClass& one : cluster_.classes) {
-    if (one.name != name) continue;
-    const auto found = one.rates.find(precision_);
-    return found == one.rates.end() ? nullptr : &found->second;
+  for (const DeviceClass& device_class : cluster_.classes) {
+    if (device_class.name != name) continue;
+    const auto place = device_class.rates.find(precision_);
+    return place == device_class.rates.end() ? nullptr : &place->second;
   }
   return nullptr;
 }
 
 /// Requires a rate of the class: without one no operation has a time.
 ClassRates::Sheet ClassRates::make_sheet(const std::string& name) const {
-  const OpsPerSecond* own = rate(name);
-  HETEROPERF_EXPECT(own != nullptr);
-  Sheet sheet{.name = name, .rate = own->value()};
+  const OpsPerSecond* stated = rate(name);
+  HETEROPERF_EXPECT(stated != nullptr);
+  Sheet sheet{.name = name, .rate = stated->value()};
   for (const Efficiency& entry : cluster_.efficiency) {
     if (entry.device_class != name) continue;
     const double value = entry.rate.value();
@@ -145,25 +145,25 @@ ClassRates::Sheet ClassRates::make_sheet(const std::string& name) const {
 }
 
 const ClassRates::Sheet& ClassRates::sheet(const std::string& name) const {
-  for (const Sheet& one : sheets_) {
-    if (one.name == name) return one;
+  for (const Sheet& known : sheets_) {
+    if (known.name == name) return known;
   }
   return sheets_.emplace_back(make_sheet(name));
 }
 
 double ClassRates::optimizer_bytes_per_s(const std::string& name, OptimizerKind optimizer) const {
-  const Sheet& own = sheet(name);
-  const auto found = own.operations.find(optimizer_operation(optimizer));
-  return found == own.operations.end() ? own.bytes_per_s : found->second.front().rate;
+  const Sheet& rates = sheet(name);
+  const auto place = rates.operations.find(optimizer_operation(optimizer));
+  return place == rates.operations.end() ? rates.bytes_per_s : place->second.front().rate;
 }
 
 std::optional<ClassRates::Measured> ClassRates::measured(const std::string& name,
                                                          const std::string& operation,
                                                          const PassWork& work) const {
-  const Sheet& own = sheet(name);
-  const auto found = own.operations.find(operation);
-  if (found == own.operations.end() || !work.any()) return std::nullopt;
-  const Entry& entry = nearest(found->second, work.shape);
+  const Sheet& rates = sheet(name);
+  const auto place = rates.operations.find(operation);
+  if (place == rates.operations.end() || !work.any()) return std::nullopt;
+  const Entry& entry = nearest(place->second, work.shape);
   return Measured{work.units() / entry.rate, entry.shape == work.shape, entry.source};
 }
 
@@ -171,9 +171,9 @@ std::optional<ClassRates::Measured> ClassRates::measured(const std::string& name
 /// class's rate.
 double ClassRates::compute_s(const Sheet& sheet, const char* operation, const PassWork& work) {
   if (work.operations <= 0) return 0;
-  const auto found = sheet.operations.find(std::string_view(operation));
-  if (found != sheet.operations.end()) {
-    return work.operations / nearest(found->second, shape_of(work)).rate;
+  const auto place = sheet.operations.find(std::string_view(operation));
+  if (place != sheet.operations.end()) {
+    return work.operations / nearest(place->second, shape_of(work)).rate;
   }
   if (sheet.tile_rate > 0 && work.extents[0] > 0) {
     double product = 2;
@@ -186,8 +186,9 @@ double ClassRates::compute_s(const Sheet& sheet, const char* operation, const Pa
 double ClassRates::pass_s(const std::string& name, const char* operation,
                           const PassWork& work) const {
   if (!work.any()) return 0;
-  const Sheet& own = sheet(name);
-  return std::max(compute_s(own, operation, work), work.bytes / own.bytes_per_s) + own.launch_s;
+  const Sheet& rates = sheet(name);
+  return std::max(compute_s(rates, operation, work), work.bytes / rates.bytes_per_s) +
+         rates.launch_s;
 }
 
 }  // namespace heteroperf

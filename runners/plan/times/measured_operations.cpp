@@ -70,7 +70,7 @@ ModelOperations model_operations(const ModelGraph& graph, Precision precision) {
   result.measured_as.resize(graph.nodes().size(), NodeId(-1));
   for (const FusedWork& work : works.of(0, 1, 0).operations) {
     const auto known = std::ranges::find_if(
-        result.operations, [&](const FusedWork& other) { return alike(work, other); });
+        result.operations, [&](const FusedWork& fused_work) { return alike(work, fused_work); });
     result.measured_as[work.last.index()] =
         known == result.operations.end() ? work.last : known->last;
     if (known == result.operations.end()) result.operations.push_back(work);

@@ -89,13 +89,14 @@ class UseSum {
 
 double RateUse::seconds() const {
   double sum = 0;
-  for (const Operation& one : operations) sum += one.seconds;
+  for (const Operation& operation : operations) sum += operation.seconds;
   return sum;
 }
 
 double RateUse::fraction(RateBasis basis) const {
   double sum = 0;
-  for (const Operation& one : operations) sum += one.basis == basis ? one.seconds : 0;
+  for (const Operation& operation : operations)
+    sum += operation.basis == basis ? operation.seconds : 0;
   const double all = seconds();
   return all > 0 ? sum / all : 0;
 }

@@ -114,8 +114,8 @@ class PlanLinks {
   void for_each_pair(const StageEdge& edge, int direction, Visit visit) const {
     const auto of_direction = [&](StageId stage) {
       std::vector<const StageReplica*> replicas;
-      for (const StageReplica& one : plan_.stages[stage].replicas) {
-        if (one.direction == direction) replicas.push_back(&one);
+      for (const StageReplica& stage_replica : plan_.stages[stage].replicas) {
+        if (stage_replica.direction == direction) replicas.push_back(&stage_replica);
       }
       return replicas;
     };
@@ -222,7 +222,7 @@ class TimesMaker {
       const StageWork& work = works_.of(stage, degree, index);
       const std::string& device = class_of(replica.ranks[index]);
       const bool known = std::ranges::any_of(
-          done, [&](const auto& one) { return one.first == &work && *one.second == device; });
+          done, [&](const auto& pair) { return pair.first == &work && *pair.second == device; });
       // A rank with the same work on the same class would take the same.
       if (known) continue;
       done.emplace_back(&work, &device);
@@ -241,16 +241,16 @@ class TimesMaker {
     const auto samples = static_cast<double>(micro_batch);
     const bool selective = plan_.stages[stage].recomputation == Recomputation::selective;
     StageTimes::Compute sum;
-    for (const FusedWork& one : work.operations) {
+    for (const FusedWork& fused_work : work.operations) {
       const auto seconds = [&](TrainingPass pass) {
-        return pass_time(rates_, device, one, pass, samples).seconds;
+        return pass_time(rates_, device, fused_work, pass, samples).seconds;
       };
       const double forward_s = seconds(TrainingPass::forward);
       sum.forward_s += forward_s;
       sum.input_gradient_s += seconds(TrainingPass::input_gradient);
       sum.weight_gradient_s += seconds(TrainingPass::weight_gradient);
       // Selective recomputation makes attention again within B.
-      if (selective && one.attention) sum.input_gradient_s += forward_s;
+      if (selective && fused_work.attention) sum.input_gradient_s += forward_s;
     }
     return sum;
   }

@@ -181,12 +181,12 @@ PassWork OperatorWork::of(TrainingPass pass, double samples) const {
 PassWork FusedWork::of(TrainingPass pass, double samples) const {
   PassWork sum;
   for (const OperatorWork& node : nodes) {
-    const PassWork one = node.of(pass, samples);
-    sum.operations += one.operations;
-    sum.bytes += one.bytes;
+    const PassWork work = node.of(pass, samples);
+    sum.operations += work.operations;
+    sum.bytes += work.bytes;
     if (&node != &nodes[main]) continue;
-    sum.extents = one.extents;
-    sum.shape = one.shape;
+    sum.extents = work.extents;
+    sum.shape = work.shape;
   }
   return sum;
 }
@@ -208,8 +208,8 @@ const StageWork& StageWorkTable::of(StageId stage, int degree, int index) {
   if (known != known_.end()) return *known->second;
   StageWork made = make(stage, shards_.of(degree, index));
   // An equal work of a lower index takes the place of this one.
-  for (int other = 0; other < index; ++other) {
-    const auto before = known_.find({stage, degree, other});
+  for (int lower = 0; lower < index; ++lower) {
+    const auto before = known_.find({stage, degree, lower});
     if (before == known_.end() || !(*before->second == made)) continue;
     return *known_.emplace(std::tuple(stage, degree, index), before->second).first->second;
   }
@@ -225,10 +225,10 @@ FusedWork StageWorkTable::make_operation(const ModelGraph& graph,
   for (const std::size_t node : nodes) {
     const NodeId id(static_cast<std::int32_t>(node));
     work.nodes.push_back(NodeWork(graph, id, precision_).run());
-    const OperatorWork& own = work.nodes.back();
-    work.operation += (work.operation.empty() ? "" : "+") + std::string(own.operation);
-    work.attention = work.attention || own.attention;
-    const bool computes = own.forward.operations > 0;
+    const OperatorWork& operator_work = work.nodes.back();
+    work.operation += (work.operation.empty() ? "" : "+") + std::string(operator_work.operation);
+    work.attention = work.attention || operator_work.attention;
+    const bool computes = operator_work.forward.operations > 0;
     if (computes && work.nodes[work.main].forward.operations <= 0)
       work.main = work.nodes.size() - 1;
     work.last = id;

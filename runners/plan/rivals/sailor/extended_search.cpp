@@ -270,11 +270,11 @@ class CutsSearch {
         if (!enough(frame, width, high)) continue;
         for (int i = 0; i < bisections && high - low > step_precision * high; ++i) {
           const double middle = i == 0 ? high : 0.5 * (low + high);
-          std::optional<SailorPlan> found = plan(frame, width, middle);
-          const double time = found ? sailor_step_time_s(tables_, *found) : infinite;
+          std::optional<SailorPlan> sailor_plan = plan(frame, width, middle);
+          const double time = sailor_plan ? sailor_step_time_s(tables_, *sailor_plan) : infinite;
           if (time < best_s) {
             best_s = high = search_.result.step_time_s = time;
-            search_.result.plan = std::move(*found);
+            search_.result.plan = std::move(*sailor_plan);
           } else {
             low = i == 0 ? high * (1 - 0.02) : middle;
           }

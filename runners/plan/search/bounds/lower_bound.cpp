@@ -64,7 +64,7 @@ struct WeightedWork {
 WeightedWork weighted_work(const PlanningProblem& problem, const LeastTimes& least,
                            const std::vector<double>& weights) {
   WeightedWork result;
-  for (const double one : weights) result.work += one * static_cast<double>(problem.batch);
+  for (const double weight : weights) result.work += weight * static_cast<double>(problem.batch);
   for (std::size_t p = 0; p < problem.pools.size(); ++p) {
     double best = 0;
     for (std::size_t l = 0; l < weights.size(); ++l) {
@@ -155,7 +155,7 @@ std::string binding_of(const PlanBound& bound) {
 PlanBound plan_bound(const PlanningProblem& problem, BoundScope scope) {
   const LeastTimes least = least_times(problem);
   double latency = 0;
-  for (const double one : least.fastest) latency += one < infinite ? one : 0;
+  for (const double seconds : least.fastest) latency += seconds < infinite ? seconds : 0;
   PlanBound bound;
   bound.constraints = {{"work", seconds_of(best_weights(problem, least), problem)},
                        {"latency", latency}};

@@ -157,9 +157,9 @@ class StageRelaxation {
             !terms_.memory || limit <= 0 ||
             memory_margin * sums_.least_memory(choice.degree, choice.samples, range, holding) <=
                 limit;
-        const double own =
+        const double seconds =
             choice.seconds[0][static_cast<std::size_t>(layer) + 1] - choice.seconds[0][layer];
-        if (fits) least[layer] = std::min(least[layer], own);
+        if (fits) least[layer] = std::min(least[layer], seconds);
       }
       choice.least_s = least;
       choice.next = choices_.size();
@@ -314,15 +314,15 @@ class StageRelaxation {
     // The most that a cover from a layer on may cost: the budget less the least for the layers
     // before.
     std::vector<double> most;
-    for (const double one : before) most.push_back(budget * sum_slack * sum_slack - one);
+    for (const double squares : before) most.push_back(budget * sum_slack * sum_slack - squares);
     std::vector<Covers> by_count(1, Covers(layers + 1, Cover{infinite, -1, -1, 0}));
     by_count[0][layers].cost = 0;
     std::size_t best = 0;
-    Step one = step;
-    for (; one.followers < problem_.layers; ++one.followers) {
+    Step grown = step;
+    for (; grown.followers < problem_.layers; ++grown.followers) {
       // More stages than this change nothing.
-      const bool all_kept = one.followers + 1 >= step.micro_batches;
-      Covers next = covers(by_count, all_kept ? MoreStages::any : MoreStages::one, most, one);
+      const bool all_kept = grown.followers + 1 >= step.micro_batches;
+      Covers next = covers(by_count, all_kept ? MoreStages::any : MoreStages::one, most, grown);
       bool any = false;
       for (std::size_t layer = 0; layer < layers; ++layer) {
         if (next[layer].cost == infinite) continue;
@@ -357,15 +357,15 @@ class StageRelaxation {
     std::vector<int> firsts(choices_.size(),
                             problem_.layers);  // the longest range to the end at hand
     for (int end = problem_.layers; end > 0; --end) {
-      const double own = more == MoreStages::any ? result[end].cost : infinite;
-      const double after = std::min(before[end].cost, own);
+      const double with_more = more == MoreStages::any ? result[end].cost : infinite;
+      const double after = std::min(before[end].cost, with_more);
       // One layer more at no cost: a stage that ends there has less to do.
       const double sooner = end > 1 ? before[static_cast<std::size_t>(end) - 1].cost : infinite;
-      const double own_sooner = more == MoreStages::any && end > 1
-                                    ? result[static_cast<std::size_t>(end) - 1].cost
-                                    : infinite;
-      if (after == infinite || std::min(sooner, own_sooner) <= after) continue;
-      const std::size_t rest = own <= after ? lists.size() : lists.size() - 1;
+      const double with_more_sooner = more == MoreStages::any && end > 1
+                                          ? result[static_cast<std::size_t>(end) - 1].cost
+                                          : infinite;
+      if (after == infinite || std::min(sooner, with_more_sooner) <= after) continue;
+      const std::size_t rest = with_more <= after ? lists.size() : lists.size() - 1;
       const double left = (step.seconds - heads_[static_cast<std::size_t>(end) - 1]) * sum_slack;
       for (std::size_t c = 0; c < choices_.size(); ++c) {
         const Choice& choice = choices_[c];

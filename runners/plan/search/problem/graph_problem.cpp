@@ -93,7 +93,8 @@ bool alike(const ModelGraph& graph, LayerNodes a, LayerNodes b) {
 std::vector<std::size_t> layer_ends(const ModelGraph& graph) {
   const std::vector<std::int64_t> width = widths(graph);
   std::vector<std::int64_t> places;
-  std::ranges::copy_if(width, std::back_inserter(places), [](std::int64_t one) { return one > 0; });
+  std::ranges::copy_if(width, std::back_inserter(places),
+                       [](std::int64_t size) { return size > 0; });
   std::ranges::sort(places);
   const double limit =
       places.empty() ? 0 : widest_cut * static_cast<double>(places[places.size() / 2]);
@@ -113,8 +114,8 @@ std::vector<int> layer_kinds(const ModelGraph& graph, const std::vector<std::siz
   std::size_t first = 0;
   for (const std::size_t end : ends) {
     const LayerNodes layer{first, end};
-    const auto same =
-        std::ranges::find_if(known, [&](LayerNodes other) { return alike(graph, layer, other); });
+    const auto same = std::ranges::find_if(
+        known, [&](LayerNodes layer_nodes) { return alike(graph, layer, layer_nodes); });
     kinds.push_back(static_cast<int>(same - known.begin()));
     if (same == known.end()) known.push_back(layer);
     first = end;
@@ -135,21 +136,22 @@ struct PoolRanks {
 
 /// Fastest class first, then by name; nodes by host name. Ranks without a host are on one node.
 std::vector<PoolRanks> pools_of(const Cluster& cluster, Precision precision) {
-  std::map<std::pair<std::string, std::string>, std::map<std::string, std::vector<RankId>>> found;
+  std::map<std::pair<std::string, std::string>, std::map<std::string, std::vector<RankId>>>
+      ranks_by_pool;
   for (std::size_t r = 0; r < cluster.ranks.size(); ++r) {
     const RankPlace& place = cluster.ranks[r];
-    found[{place.device_class, place.cluster}][place.host].emplace_back(
+    ranks_by_pool[{place.device_class, place.cluster}][place.host].emplace_back(
         static_cast<std::int32_t>(r));
   }
   std::vector<PoolRanks> pools;
-  for (auto& [key, hosts] : found) {
+  for (auto& [key, hosts] : ranks_by_pool) {
     PoolRanks& pool = pools.emplace_back(PoolRanks{key.first, key.second, {}});
     for (auto& [host, ranks] : hosts) pool.nodes.push_back(std::move(ranks));
   }
   const auto rate = [&](const PoolRanks& pool) {
     const auto& rates = class_of(cluster, pool.device_class).rates;
-    const auto own = rates.find(to_string(precision));
-    return own == rates.end() ? 0 : own->second.value();
+    const auto stated = rates.find(to_string(precision));
+    return stated == rates.end() ? 0 : stated->second.value();
   };
   std::ranges::stable_sort(pools, std::ranges::greater{}, rate);
   return pools;
@@ -237,8 +239,8 @@ class ProblemMaker {
     const DeviceClass& device = class_of(cluster_, ranks.device_class);
     pool.device_class = ranks.device_class;
     pool.name = ranks.device_class;
-    for (const PoolRanks& other : pools_) {
-      const bool shared = &other != &ranks && other.device_class == ranks.device_class;
+    for (const PoolRanks& pool_ranks : pools_) {
+      const bool shared = &pool_ranks != &ranks && pool_ranks.device_class == ranks.device_class;
       if (shared) pool.name = fmt::format("{} of {}", ranks.device_class, ranks.label);
     }
     for (const auto& node : ranks.nodes) {
@@ -266,10 +268,10 @@ class ProblemMaker {
       std::map<int, LayerTimes> of_kind;
       for (std::size_t layer = 0; layer < kinds_.size(); ++layer) {
         const auto known = of_kind.find(kinds_[layer]);
-        const LayerTimes one =
+        const LayerTimes times =
             known != of_kind.end() ? known->second : layer_times(StageId(layer), replica);
-        of_kind.emplace(kinds_[layer], one);
-        result[samples - 1].push_back(one);
+        of_kind.emplace(kinds_[layer], times);
+        result[samples - 1].push_back(times);
       }
     }
     return result;

@@ -52,7 +52,7 @@ LayerSums::LayerSums(const PlanningProblem& problem) : problem_(problem) {
   }
   for (const std::vector<double>& of_degree : problem.parameters) {
     auto& sums = parameters_.emplace_back(1, 0.0);
-    for (const double one : of_degree) sums.push_back(sums.back() + one);
+    for (const double value : of_degree) sums.push_back(sums.back() + value);
   }
 }
 

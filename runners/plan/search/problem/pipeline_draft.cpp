@@ -45,9 +45,9 @@ std::span<const DraftSchedule> draft_schedules() {
 
 std::vector<DraftSchedule> chunked_schedules(const std::vector<std::string>& names) {
   std::vector<DraftSchedule> result;
-  for (const DraftSchedule& one : draft_schedules()) {
-    const bool wanted = std::ranges::find(names, one.name) != names.end();
-    if (wanted && one.most_chunks > 1) result.push_back(one);
+  for (const DraftSchedule& schedule : draft_schedules()) {
+    const bool wanted = std::ranges::find(names, schedule.name) != names.end();
+    if (wanted && schedule.most_chunks > 1) result.push_back(schedule);
   }
   return result;
 }

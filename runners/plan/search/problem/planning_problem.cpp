@@ -133,11 +133,11 @@ class ProblemCheck {
   void check_bytes() {
     for (const auto& of_degree : problem_.bytes) {
       for (const auto& of_samples : of_degree) {
-        for (const LayerBytes& one : of_samples) {
+        for (const LayerBytes& bytes : of_samples) {
           for (int r = 0; r < 3; ++r) {
             const std::size_t i = r;
-            if (is_number(one.kept[i]) && is_number(one.extra[i])) continue;
-            problems_.add(fmt::format("a layer keeps {} bytes", one.kept[i]));
+            if (is_number(bytes.kept[i]) && is_number(bytes.extra[i])) continue;
+            problems_.add(fmt::format("a layer keeps {} bytes", bytes.kept[i]));
             return;
           }
         }

@@ -382,13 +382,13 @@ double DraftScorer::chunk_memory(const PipelineDraft& draft, const PassOrder& or
   std::vector<double> kept(2 * here.size(), 0);
   for (std::size_t c = 0; c < here.size(); ++c) {
     const DraftStage& stage = draft.stages[here[c].index()];
-    const LayerSums::Activations one =
+    const LayerSums::Activations activations =
         sums_.activations(group.degree, group.samples, range_of(stage), stage.recomputation);
     states += sums_.state_memory(group.degree, range_of(stage), sharing);
-    kept[c] = one.kept;
-    kept[here.size() + c] = one.split;
-    passing = std::max(passing, one.passing);
-    messages += one.messages;
+    kept[c] = activations.kept;
+    kept[here.size() + c] = activations.split;
+    passing = std::max(passing, activations.passing);
+    messages += activations.messages;
   }
   double fullest = 0;
   for (const std::vector<int>& moment : order.fullest(position)) {

@@ -118,10 +118,10 @@ std::vector<std::vector<int>> PassOrder::fullest_of(const Program& program) cons
   }
   std::vector<std::vector<int>> result;
   // In falling lexicographic order a moment comes after all those that exceed it.
-  for (auto one = moments.rbegin(); one != moments.rend(); ++one) {
+  for (auto moment = moments.rbegin(); moment != moments.rend(); ++moment) {
     const bool less =
-        std::ranges::any_of(result, [&](const auto& other) { return is_within(*one, other); });
-    if (!less) result.push_back(*one);
+        std::ranges::any_of(result, [&](const auto& larger) { return is_within(*moment, larger); });
+    if (!less) result.push_back(*moment);
   }
   return result;
 }

@@ -54,7 +54,7 @@ class PipelineClock {
       HETEROPERF_EXPECT(moved > 0 || left == 0);
     }
     std::vector<double> ends;
-    for (const Progress& one : progress_) ends.push_back(one.free);
+    for (const Progress& progress : progress_) ends.push_back(progress.free);
     return ends;
   }
 
