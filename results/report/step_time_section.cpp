@@ -20,7 +20,7 @@ namespace heteroperf {
 namespace {
 
 /// The duration in seconds; the journal has nanoseconds.
-double seconds_of(const StepEvent& step) {
+double step_seconds(const StepEvent& step) {
   return static_cast<double>(step.t_end_ns - step.t_start_ns) * nanosecond;
 }
 
@@ -29,7 +29,7 @@ std::vector<double> durations(const ReportRun& run) {
   std::vector<double> seconds;
   for (const StepEvent* step : run.journal.all<StepEvent>()) {
     if (run.summary.window && !run.summary.window->contains(step->t_end_ns)) continue;
-    seconds.push_back(seconds_of(*step));
+    seconds.push_back(step_seconds(*step));
   }
   std::sort(seconds.begin(), seconds.end());
   return seconds;
@@ -112,7 +112,7 @@ std::optional<ReportChart> by_step_chart(const ReportRun& run, const std::string
   std::vector<double> x, y;
   for (const StepEvent* step : run.journal.all<StepEvent>()) {
     x.push_back(since_start_s(run.journal, step->t_end_ns));
-    y.push_back(seconds_of(*step));
+    y.push_back(step_seconds(*step));
   }
   if (x.size() < 2) return std::nullopt;
   ReportChart chart{id + "durations",

@@ -58,7 +58,7 @@ struct RankSlowness {
 };
 
 /// The computing of each value in seconds.
-std::vector<double> seconds_of(const RankStepsEvent& event) {
+std::vector<double> compute_seconds(const RankStepsEvent& event) {
   std::vector<double> seconds;
   for (const std::int64_t ns : event.compute_ns) {
     seconds.push_back(static_cast<double>(ns) * nanosecond);
@@ -124,7 +124,7 @@ void compare_peers(const Events& peers, std::map<std::int32_t, RankSlowness>& sl
 std::vector<RankSlowness> slowness_of(const ReportRun& run, const Events& events) {
   std::map<std::int32_t, RankSlowness> slowness;
   for (const RankStepsEvent* event : events) {
-    const auto seconds = seconds_of(*event);
+    const auto seconds = compute_seconds(*event);
     slowness[event->rank] = {
         event->rank, median(seconds), *std::max_element(seconds.begin(), seconds.end()), {}, {}};
   }

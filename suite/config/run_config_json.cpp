@@ -292,7 +292,7 @@ void check_values(const RunConfig& config, const std::vector<Setting>& settings,
       return report_unknown_name(problems, shown_name, to_words(value), valid);
     }
     if (!key.range) return;
-    const KeyTraits::Range& range = *key.range;
+    const KeyTraits::Range range = key.range.value_or(KeyTraits::Range{});
     const double number = value.template get<double>();
     // A percentage of 0 is none.
     if (std::is_same_v<T, Percent> && number == 0) return;

@@ -95,12 +95,12 @@ void measure_memory(RankContext& context, PeakEvent& event) {
     return;
   }
   const auto& bindings = context.placement.bindings;
-  const std::size_t rank = all.rank().index();
+  const std::size_t own_rank = all.rank().index();
   // Ranks of one host form a group, named by the first of them.
   const auto host =
-      all.split(static_cast<int>(first_beside(bindings, rank)), static_cast<int>(rank));
+      all.split(static_cast<int>(first_beside(bindings, own_rank)), static_cast<int>(own_rank));
   const MemoryRate memory =
-      measure_memory_rate(*host, bindings[rank].cpus, context.placement.threads_per_rank,
+      measure_memory_rate(*host, bindings[own_rank].cpus, context.placement.threads_per_rank,
                           context.config.measure.peak_s / 2);
   const std::vector<std::string> reasons = gather_texts(all, memory.reason);
   double rate = memory.bytes_per_second.value_or(0);

@@ -79,7 +79,7 @@ class MpiCommunicator final : public Communicator {
     HostChoice choice =
         choose_host_path(group_, settings.host_path, shared_memory_bytes(group_.size()));
     settings_.crowded = choice.crowded = choice.crowded || settings.crowded;
-    path_ = fmt::format("{} ({})", value_name(choice.path), choice.reason);
+    path_ = fmt::format("{} ({})", to_string(choice.path), choice.reason);
     collectives_ = choice.path == HostPath::messages
                        ? make_message_collectives(group_)
                        : make_shared_collectives(group_, std::move(choice));

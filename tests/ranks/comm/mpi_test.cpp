@@ -56,7 +56,7 @@ TEST(MpiWorld, KnowsItsPlace) {
 }
 
 bool goes_by(const Communicator& group, HostPath path) {
-  return group.path().starts_with(std::string(value_name(path)) + " (");
+  return group.path().starts_with(std::string(to_string(path)) + " (");
 }
 
 TEST(MpiWorld, TheWayIsTheWidestAllowedAndHasAReason) {

@@ -19,7 +19,7 @@ namespace {
 using Keys = std::vector<std::string>;
 
 /// The documents that a command line answers with.
-std::vector<Document> answers(const std::string& line) {
+std::vector<Document> documents_of(const std::string& line) {
   CLI::App app{"heteroperf"};
   app.require_subcommand(1);
   const auto verbs = all_verbs();
@@ -42,7 +42,7 @@ TEST(VerbDocuments, StateALabelAndAUnitForEveryKey) {
   const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "verb_documents";
   std::filesystem::create_directories(folder);
   const std::string plan = (folder / "plan.json").string();
-  answers("plan llm --size nano --cluster fast2_slow6 --time-limit 2 -o " + plan);
+  documents_of("plan llm --size nano --cluster fast2_slow6 --time-limit 2 -o " + plan);
   for (const std::string& line :
        {std::string("doctor --fix-hints"), std::string("version"), std::string("list workloads"),
         std::string("list models"), std::string("list schedules"),
@@ -53,7 +53,7 @@ TEST(VerbDocuments, StateALabelAndAUnitForEveryKey) {
         std::string("count micro --batch 2"),
         std::string("schedule all --ranks 2 --micro-batches 4 --memory-limit 8"),
         "simulate " + plan, "baseline list --dir " + folder.string()}) {
-    const std::vector<Document> documents = answers(line);
+    const std::vector<Document> documents = documents_of(line);
     ASSERT_EQ(documents.size(), 1u) << line;
     EXPECT_EQ(unstated_keys(documents.front()), Keys()) << line;
   }
