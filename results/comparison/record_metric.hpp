@@ -17,7 +17,7 @@ enum class MetricDirection { higher, lower, equal };
 /// A number of a record.
 struct RecordMetric {
   const char* name;
-  Unit unit;  ///< of the throughput what the record says
+  Unit unit;  ///< the throughput has the unit of its record
   MetricKind kind;
   MetricDirection direction;
   const char* pointer;      ///< in record.json; of a list its largest number

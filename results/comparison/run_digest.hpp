@@ -27,7 +27,7 @@ struct KeyField {
 struct DeviceShare {
   std::string device_class;
   std::uint64_t count = 0;
-  std::uint64_t threads = 1;  ///< of a rank on such a device
+  std::uint64_t threads = 1;  ///< a rank on such a device has so many
 };
 
 /// The parts of one record that comparing, ranking and tracking need. `data_fingerprint` is that of
@@ -67,8 +67,9 @@ struct RunDigest {
   const std::optional<MetricValue>& metric(std::string_view name) const {
     return metrics[metric_place(name)];
   }
-  std::optional<double> number(std::string_view name) const;  ///< of a metric
-  std::optional<Interval> ci95(std::string_view name) const;  ///< of a metric: the run's own
+  std::optional<double> number(std::string_view name) const;  ///< the value of a metric
+  std::optional<Interval> ci95(
+      std::string_view name) const;  ///< the interval that the run itself gives
   /// The unit of a metric in this record: only the record knows what a workload counts.
   std::string unit_of(const RecordMetric& metric) const;
   std::string key_text() const;  ///< all fields, one after another
@@ -76,7 +77,7 @@ struct RunDigest {
   std::map<std::string, std::uint64_t> class_counts() const;  ///< devices by class
   std::string leaf(const std::string& path) const {
     return leaf_at(environment, path);
-  }                               ///< of the environment; empty: not there
+  }                               ///< one leaf of the environment; empty: not there
   std::string gpus_text() const;  ///< "1 x NVIDIA A100 + 3 x NVIDIA H200"
 };
 

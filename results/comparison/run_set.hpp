@@ -14,8 +14,8 @@ namespace heteroperf {
 struct SkippedEntry {
   std::filesystem::path path;
   std::string reason;
-  ErrorKind kind = ErrorKind::usage;  ///< of the error that is thrown where the entry is needed
-  std::vector<Problem> problems;      ///< of that error
+  ErrorKind kind = ErrorKind::usage;  ///< an error of this kind is thrown where the entry is needed
+  std::vector<Problem> problems;      ///< the error has them
 
   SkippedEntry(std::filesystem::path place, std::string why);
   SkippedEntry(std::filesystem::path place, std::string why, const Error& error)

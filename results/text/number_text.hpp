@@ -50,7 +50,7 @@ std::string plural(Count count, const char* noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
-/// What `text_of` says about each element, with the separator between.
+/// Joins what `text_of` says about each element, with the separator between.
 template <class Range, class TextOf>
 std::string joined(const Range& range, const char* separator, TextOf text_of) {
   std::string text;

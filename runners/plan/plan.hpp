@@ -104,6 +104,6 @@ struct Plan {
 };
 
 /// Notes a ZeRO stage that there is not.
-void check_zero_stage(int stage, ProblemList& problems);
+void check_zero_stage(int zero_stage, ProblemList& problems);
 
 }  // namespace heteroperf

@@ -166,19 +166,21 @@ struct RunConfig {
   std::optional<ParentRun> parent;
 };
 
-/// What a key's row says of it beside its path and its meaning.
-struct KeyTraits {
-  struct Range {
-    double low, high;
-  };
+/// The values that a key may have, both ends included; every number where nothing is said.
+struct KeyRange {
   static constexpr double unlimited = std::numeric_limits<double>::max();
 
+  double low = -unlimited, high = unlimited;
+  bool limits() const { return low > -unlimited; }
+};
+/// A key's row says this of it beside its path and its meaning.
+struct KeyTraits {
   std::string_view flag = {};        ///< an option of `run`: "--ranks"
   std::string_view comm_flag = {};   ///< an option of `comm`
   std::string_view value_name = {};  ///< help pages write it for a text: FILE; else NAME
   std::string_view open = {};        ///< stands for the choice where nothing, or 0, is chosen
   std::string_view read_by = {};     ///< the only workloads that read the key; empty: all do
-  std::optional<Range> range = {};
+  KeyRange range = {};
   std::vector<std::string> (*choices)() = nullptr;  ///< the names that a text may have
 };
 /// One key of the tree, as parsing, checks, flags, help and README know it.
@@ -197,8 +199,8 @@ void visit_keys(Config& c, Visitor&& visit) {
   };
   // Limits lie far beyond any machine: they catch typing errors and overflows.
   constexpr double many = 1e9, large = 1e6, longest_s = 30 * 86400.0;
-  constexpr KeyTraits::Range at_least_0{0, KeyTraits::unlimited},
-      above_0{std::numeric_limits<double>::min(), KeyTraits::unlimited};
+  constexpr KeyRange at_least_0{0, KeyRange::unlimited},
+      above_0{std::numeric_limits<double>::min(), KeyRange::unlimited};
   constexpr const char *workload_has = "the workload's", *fixed = "image llm",
                        *search = "automl-image";
   row(c.workload, "workload", "what is run: a name of `list workloads`",
@@ -224,13 +226,13 @@ void visit_keys(Config& c, Visitor&& visit) {
   row(c.model.precision, "model.precision", "number format of the model; fp64 is never ranked",
       {.flag = "--precision"});
   row(c.model.sequence_length, "model.sequence_length", "tokens of a sample",
-      {.open = "the size's", .read_by = "llm", .range = {{0, large}}});
+      {.open = "the size's", .read_by = "llm", .range = {0, large}});
   row(c.data.source, "data.source", "generated, idx:DIR, cifar10:DIR, text:FILE or tokens:FILE",
       {.flag = "--data", .value_name = "SOURCE"});
   row(c.scale.ranks, "scale.ranks", "ranks to start",
-      {.flag = "--ranks", .open = "one per usable core", .range = {{0, large}}});
+      {.flag = "--ranks", .open = "one per usable core", .range = {0, large}});
   row(c.scale.threads_per_rank, "scale.threads_per_rank", "threads inside a rank",
-      {.flag = "--threads-per-rank", .open = "cores / ranks", .range = {{0, 4096}}});
+      {.flag = "--threads-per-rank", .open = "cores / ranks", .range = {0, 4096}});
   row(c.scale.transport, "scale.transport",
       "what joins the ranks; threads is one process, the others start mpirun themselves",
       {.flag = "--transport"});
@@ -238,26 +240,23 @@ void visit_keys(Config& c, Visitor&& visit) {
       {.flag = "--device"});
   row(c.scale.bind, "scale.bind", "of ranks to cores; none leaves their placement to the system");
   row(c.batch.micro_batch, "batch.micro_batch", "samples per replica and micro-batch",
-      {.flag = "--micro-batch", .open = workload_has, .range = {{0, large}}});
+      {.flag = "--micro-batch", .open = workload_has, .range = {0, large}});
   row(c.batch.micro_batches, "batch.micro_batches", "micro-batches per step",
-      {.flag = "--micro-batches", .open = workload_has, .range = {{0, large}}});
+      {.flag = "--micro-batches", .open = workload_has, .range = {0, large}});
   row(c.plan.pipeline, "plan.pipeline", "positions of the pipeline",
-      {.flag = "--pp", .read_by = fixed, .range = {{1, large}}});
+      {.flag = "--pp", .read_by = fixed, .range = {1, large}});
   row(c.plan.tensor, "plan.tensor", "ranks that share every layer (tensor parallelism)",
-      {.flag = "--tp", .read_by = fixed, .range = {{1, large}}});
+      {.flag = "--tp", .read_by = fixed, .range = {1, large}});
   row(c.plan.data, "plan.data", "replicas",
-      {.flag = "--dp",
-       .open = "what is left of the ranks",
-       .read_by = fixed,
-       .range = {{0, large}}});
+      {.flag = "--dp", .open = "what is left of the ranks", .read_by = fixed, .range = {0, large}});
   row(c.plan.chunks, "plan.chunks", "stages per position",
-      {.flag = "--chunks", .open = "the schedule's", .read_by = fixed, .range = {{0, large}}});
+      {.flag = "--chunks", .open = "the schedule's", .read_by = fixed, .range = {0, large}});
   row(c.plan.schedule, "plan.schedule", "of the pipeline: a name of `list schedules`, or auto",
       {.flag = "--schedule", .read_by = fixed, .choices = schedule_names});
   row(c.plan.recompute, "plan.recompute",
       "which activations are computed again; selective: those of attention", {.read_by = fixed});
   row(c.plan.zero_stage, "plan.zero_stage", "1 spreads optimizer states over replicas",
-      {.read_by = fixed, .range = {{0, 1}}});
+      {.read_by = fixed, .range = {0, 1}});
   row(c.plan.sequence_parallel, "plan.sequence_parallel",
       "norms and sums of tensor-parallel ranks by rows", {.read_by = fixed});
   row(c.plan.file, "plan.file", "a plan in place of the other plan.* and batch.*",
@@ -269,7 +268,7 @@ void visit_keys(Config& c, Visitor&& visit) {
        .open = "the plan's, or this machine",
        .read_by = fixed});
   row(c.pace.dilation, "pace.dilation", "real seconds per modelled one of emulated devices",
-      {.open = "measured", .read_by = fixed, .range = {{0, many}}});
+      {.open = "measured", .read_by = fixed, .range = {0, many}});
   row(c.optimizer.name, "optimizer.name", "update rule", {.open = workload_has});
   row(c.optimizer.schedule, "optimizer.schedule",
       "course of the learning rate; constant in a training by time", {.open = workload_has});
@@ -280,57 +279,57 @@ void visit_keys(Config& c, Visitor&& visit) {
   row(c.optimizer.clip_norm, "optimizer.clip_norm", "largest norm of the gradient; 0: no clipping",
       {.open = workload_has, .range = at_least_0});
   row(c.optimizer.warmup_steps, "optimizer.warmup_steps", "the rate grows from 0 over them",
-      {.open = workload_has, .range = {{0, many}}});
+      {.open = workload_has, .range = {0, many}});
   row(c.measure.duration_s, "measure.duration_s", "length of the measured phase",
-      {.flag = "--duration", .range = {{0.1, longest_s}}});
+      {.flag = "--duration", .range = {0.1, longest_s}});
   row(c.measure.steps, "measure.steps", "optimizer steps per group of ranks, instead of a duration",
-      {.flag = "--steps", .open = "by duration", .range = {{0, many}}});
+      {.flag = "--steps", .open = "by duration", .range = {0, many}});
   row(c.measure.until_percent, "measure.until_percent",
       "ends the phase earlier, once half of the throughput's 95 % interval is within so many "
       "percent of it",
-      {.flag = "--until", .open = "none", .read_by = fixed, .range = {{0.1, 50}}});
+      {.flag = "--until", .open = "none", .read_by = fixed, .range = {0.1, 50}});
   row(c.measure.until_after_s, "measure.until_after_s",
-      "measured before that interval is looked at", {.read_by = fixed, .range = {{0, longest_s}}});
+      "measured before that interval is looked at", {.read_by = fixed, .range = {0, longest_s}});
   row(c.measure.warmup_steps, "measure.warmup_steps",
-      "at least; the steady-window rule may cut more", {.range = {{1, many}}});
+      "at least; the steady-window rule may cut more", {.range = {1, many}});
   row(c.measure.evaluation_samples, "measure.evaluation_samples",
       "of the validation split, at the end; of a classifier at least, until 100 were wrong",
-      {.range = {{1, many}}});
+      {.range = {1, many}});
   row(c.measure.peak_s, "measure.peak_s",
-      "measuring the peak of products, before a run and after it; 0: not", {.range = {{0, 60}}});
+      "measuring the peak of products, before a run and after it; 0: not", {.range = {0, 60}});
   row(c.measure.replay_steps, "measure.replay_steps",
       "of a group, after which the run ends without a result", {.open = "never"});
   row(c.measure.replay_moved, "measure.replay_moved",
       "of a replay: from values moved by as much as rounding may");
   row(c.automl.group_ranks, "automl.group_ranks", "ranks that train one trial together",
-      {.read_by = search, .range = {{1, large}}});
+      {.read_by = search, .range = {1, large}});
   row(c.automl.first_rung_steps, "automl.first_rung_steps",
-      "steps to the first comparison of trials", {.read_by = search, .range = {{1, many}}});
+      "steps to the first comparison of trials", {.read_by = search, .range = {1, many}});
   row(c.automl.reduction, "automl.reduction", "a rung keeps one in so many",
-      {.read_by = search, .range = {{2, 100}}});
+      {.read_by = search, .range = {2, 100}});
   row(c.automl.rungs, "automl.rungs", "comparisons up to a trial's end",
-      {.read_by = search, .range = {{1, 20}}});
+      {.read_by = search, .range = {1, 20}});
   row(c.automl.evaluation_samples, "automl.evaluation_samples", "per rung; at the end at least",
-      {.read_by = search, .range = {{1, many}}});
+      {.read_by = search, .range = {1, many}});
   row(c.automl.history, "automl.history", "a run folder whose trials the search starts from",
       {.value_name = "DIR", .open = "none", .read_by = search});
   row(c.comm.timeout_s, "comm.timeout_s",
       "a wait fails when its peer shows no sign of life so long",
-      {.comm_flag = "--timeout", .range = {{1, 86400}}});
-  row(c.comm.heartbeat_s, "comm.heartbeat_s", "between two signs of life", {.range = {{0.01, 60}}});
+      {.comm_flag = "--timeout", .range = {1, 86400}});
+  row(c.comm.heartbeat_s, "comm.heartbeat_s", "between two signs of life", {.range = {0.01, 60}});
   row(c.comm.join_timeout_s, "comm.join_timeout_s", "until all ranks of the launcher have come",
-      {.comm_flag = "--join-timeout", .range = {{1, 86400}}});
+      {.comm_flag = "--join-timeout", .range = {1, 86400}});
   row(c.comm.host_path, "comm.host_path", "the fastest way inside a host that MPI may take",
       {.comm_flag = "--host-path"});
   row(c.comm.check, "comm.check",
       "ranks that disagree about an operation are found and named; slower");
   row(c.checkpoint.every_steps, "checkpoint.every_steps", "a checkpoint after every so many steps",
-      {.open = "none", .read_by = fixed, .range = {{0, many}}});
+      {.open = "none", .read_by = fixed, .range = {0, many}});
   row(c.checkpoint.every_s, "checkpoint.every_s",
       "a checkpoint when the last is so many seconds old",
-      {.open = "none", .read_by = fixed, .range = {{0, longest_s}}});
+      {.open = "none", .read_by = fixed, .range = {0, longest_s}});
   row(c.checkpoint.keep, "checkpoint.keep", "newest checkpoints that stay; 0: all",
-      {.read_by = fixed, .range = {{0, large}}});
+      {.read_by = fixed, .range = {0, large}});
   row(c.checkpoint.at_end, "checkpoint.at_end", "a checkpoint after the last step",
       {.read_by = fixed});
 }

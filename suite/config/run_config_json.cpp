@@ -99,8 +99,8 @@ const char* type_name(const std::string& path) {
   return std::is_unsigned_v<T> ? "a whole number of at least 0" : "a whole number";
 }
 
-std::string to_text(const KeyTraits::Range& range, const char* unit) {
-  if (range.high < KeyTraits::unlimited)
+std::string to_text(const KeyRange& range, const char* unit) {
+  if (range.high < KeyRange::unlimited)
     return fmt::format("{} to {}{}", range.low, range.high, unit);
   return range.low > 0 ? "above 0" : "at least 0";
 }
@@ -109,7 +109,7 @@ std::string to_text(const KeyTraits::Range& range, const char* unit) {
 template <class T>
 std::string values_of(const KeyInfo& key) {
   const char* unit = std::is_same_v<T, Percent> ? " %" : is_seconds(key.path) ? " s" : "";
-  if (key.range) return to_text(*key.range, unit);
+  if (key.range.limits()) return to_text(key.range, unit);
   if (!key.value_name.empty()) return std::string(key.value_name);
   if (key.choices != nullptr) return fmt::format("{}", fmt::join(key.choices(), ", "));
   if (!names_of_type<T>().empty()) return fmt::format("{}", fmt::join(names_of_type<T>(), ", "));
@@ -130,7 +130,7 @@ std::string value_name_of(const KeyInfo& key) {
 template <class T>
 std::string least_of_flag(const KeyInfo& key) {
   if (std::is_same_v<T, Percent>) return values_of<T>(key);
-  const bool refuses = key.range && (!key.open.empty() || key.range->low > 0);
+  const bool refuses = key.range.limits() && (!key.open.empty() || key.range.low > 0);
   if (!refuses) return "";
   return is_seconds(key.path) ? "above 0 seconds" : "at least 1";
 }
@@ -291,8 +291,8 @@ void check_values(const RunConfig& config, const std::vector<Setting>& settings,
       const std::string shown_name = shown_value(settings, key.path, to_words(value));
       return report_unknown_name(problems, shown_name, to_words(value), valid);
     }
-    if (!key.range) return;
-    const KeyTraits::Range range = key.range.value_or(KeyTraits::Range{});
+    const KeyRange& range = key.range;
+    if (!range.limits()) return;
     const double number = value.template get<double>();
     // A percentage of 0 is none.
     if (std::is_same_v<T, Percent> && number == 0) return;

@@ -43,7 +43,7 @@ struct CommReport {
   std::vector<std::string> hosts;    ///< by rank
   std::vector<std::string> devices;  ///< by rank, with their library; empty where they are CPUs
   std::vector<CommResult> results;
-  std::optional<PaceReport> pace;  ///< how well all ranks together kept to modelled links
+  std::optional<PaceReport> pace;  ///< says how well all ranks together kept to modelled links
   bool ended = false;              ///< every size was measured
   std::optional<Error> failure;
   std::vector<int> failed_ranks;

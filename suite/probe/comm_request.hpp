@@ -11,7 +11,7 @@
 #include "runners/comm/benchmark/collective_case.hpp"
 #include "runners/comm/selection/selection.hpp"
 #include "suite/ranks/rank_session.hpp"
-#include "suite/verbs/flag_options.hpp"
+#include "suite/config/flag_options.hpp"
 
 namespace heteroperf {
 
@@ -48,11 +48,11 @@ class CommFlags {
   void set_sum(ProblemList& problems);
   void set_way(ProblemList& problems);
 
-  CommRequest request_;  ///< what needs no more reading is put here by the parser
+  CommRequest request_;  ///< the parser puts here what needs no more reading
   std::string collective_, first_ = "8", last_ = "64M", type_ = "f32", reduction_ = "sum";
   std::string transport_, wire_ = "fp32", clusters_ = "auto";
   std::string pace_, out_;
-  FlagOptions keys_;  ///< of comm.*
+  FlagOptions keys_;  ///< the keys of comm.*
   double factor_ = 2;
   std::optional<int> ranks_;
   int root_ = 0;

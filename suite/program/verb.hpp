@@ -31,7 +31,7 @@ struct GlobalOptions {
 /// have the configuration that `--set` changes.
 enum class VerbRanks { first, all };
 
-/// What `--help` and the program know of a verb.
+/// A verb states these facts for `--help` and the program.
 struct VerbFacts {
   const char *name, *summary;
   std::vector<std::string> examples;  ///< command lines, without the program's name

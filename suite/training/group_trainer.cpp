@@ -240,7 +240,7 @@ class TrainingProgram {
     }
   }
 
-  /// What follows the last step is no training: the window of OPS ends here.
+  /// After the last step there is no training: the window of OPS ends here.
   void finish(ProgramEnd& end) {
     enter(Phase::finish);
     checkpoints_.at_end(trainer_.steps_done(), end.interrupted ? Checkpointing::End::interrupted

@@ -14,7 +14,7 @@
 #include "results/scaling/sweep_comparison.hpp"
 #include "results/sweep/sweep_index.hpp"
 #include "suite/program/verb.hpp"
-#include "suite/verbs/flag_options.hpp"
+#include "suite/config/flag_options.hpp"
 
 namespace heteroperf {
 namespace {

@@ -26,7 +26,7 @@
 #include "suite/planning/plan_sources.hpp"
 #include "suite/program/catalog.hpp"
 #include "suite/program/verb.hpp"
-#include "suite/verbs/flag_options.hpp"
+#include "suite/config/flag_options.hpp"
 #include "suite/verbs/output_file.hpp"
 
 namespace heteroperf {

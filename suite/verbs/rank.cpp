@@ -10,7 +10,7 @@
 #include "results/ranking/ranking.hpp"
 #include "suite/program/catalog.hpp"
 #include "suite/program/verb.hpp"
-#include "suite/verbs/flag_options.hpp"
+#include "suite/config/flag_options.hpp"
 #include "workloads/recipe.hpp"
 
 namespace heteroperf {

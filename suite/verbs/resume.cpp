@@ -10,7 +10,7 @@
 #include "suite/program/environment.hpp"
 #include "suite/program/verb.hpp"
 #include "suite/run/launch.hpp"
-#include "suite/verbs/flag_options.hpp"
+#include "suite/config/flag_options.hpp"
 
 namespace heteroperf {
 namespace {

@@ -14,7 +14,7 @@
 #include "suite/program/verb.hpp"
 #include "suite/run/launch.hpp"
 #include "suite/sweep/sweep_session.hpp"
-#include "suite/verbs/flag_options.hpp"
+#include "suite/config/flag_options.hpp"
 
 namespace heteroperf {
 namespace {

@@ -25,7 +25,7 @@
 #include "runners/schedule/search/search.hpp"
 #include "suite/program/verb.hpp"
 #include "suite/training/step_trace.hpp"
-#include "suite/verbs/flag_options.hpp"
+#include "suite/config/flag_options.hpp"
 #include "suite/verbs/schedule_flags.hpp"
 #include "suite/verbs/schedule_report.hpp"
 

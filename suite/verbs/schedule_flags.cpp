@@ -3,7 +3,7 @@
 // the result has the same unit. Four numbers hold for all ranks, a file gives each rank its own.
 // The network model says how messages take their time.
 #include "suite/verbs/schedule_flags.hpp"
-#include "suite/verbs/flag_options.hpp"
+#include "suite/config/flag_options.hpp"
 
 #include <fmt/format.h>
 

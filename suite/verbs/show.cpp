@@ -11,7 +11,7 @@
 #include "results/record/run_folder.hpp"
 #include "results/scaling/sweep_report.hpp"
 #include "suite/program/verb.hpp"
-#include "suite/verbs/flag_options.hpp"
+#include "suite/config/flag_options.hpp"
 
 namespace heteroperf {
 namespace {

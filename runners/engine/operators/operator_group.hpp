@@ -44,7 +44,7 @@ class RowExchange {
   explicit RowExchange(Communicator& group) : group_(group) {}
 
   /// This rank's rows of a whole tensor, in memory of their own.
-  at::Tensor tensor(const at::Tensor& whole) const;
+  at::Tensor own(const at::Tensor& whole) const;
   /// The whole of {batch, positions, …}. Collective.
   at::Tensor gather(const at::Tensor& rows, std::int64_t batch, std::int64_t positions) const;
   /// This rank's rows of the sum over the group. Collective.

@@ -79,7 +79,7 @@ class PipelineEdges {
   at::Device device_;
   BoundaryShapes shapes_;
   IdVector<EdgeId, std::unique_ptr<State>> edges_;  ///< null: not here
-  std::vector<std::unique_ptr<BoundaryEnd>> ends_;  ///< of all channels and evaluations
+  std::vector<std::unique_ptr<BoundaryEnd>> ends_;  ///< the ends of all channels and evaluations
   std::map<std::pair<EdgeId, std::int64_t>, Evaluation> evaluations_;  ///< by size of batch
 };
 

@@ -87,7 +87,7 @@ class ReplicaChoices {
   std::vector<int> free_;  ///< devices, by pool
 };
 
-/// What both searches share: the time to beat, the end, and the scores of drafts.
+/// Both searches share this: the time to beat, the end, and the scores of drafts.
 class Exhaustion {
  public:
   explicit Exhaustion(ExhaustiveTask& task)

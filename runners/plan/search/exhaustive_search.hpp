@@ -9,7 +9,7 @@
 
 namespace heteroperf {
 
-/// What a search of every draft of a small problem is asked, and how many it has scored.
+/// The question to a search of every draft of a small problem, and how many it has scored.
 struct ExhaustiveTask {
   const DraftScorer& scorer;
   int zero_stage = 0;

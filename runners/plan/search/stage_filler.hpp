@@ -18,7 +18,7 @@ struct FillRules {
   int zero_stage = 1;
   bool split_backward = false;  ///< W apart from B
 
-  /// What a rank of a stage holds that keeps so many micro-batches.
+  /// Counts what a rank of a stage holds that keeps so many micro-batches.
   LayerSums::Holding holding(Recomputation recomputation, int in_flight) const {
     return {recomputation, std::min(in_flight, micro_batches), 1, split_backward};
   }

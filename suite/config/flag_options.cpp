@@ -2,7 +2,7 @@
 // setting keeps the flag's name, so that messages speak of "--ranks 4" and not of the key behind
 // it. Texts are parsed later, by the type of the key. Only the sign is looked at here: a key may
 // read 0 as "choose for me", which nobody means who types a flag.
-#include "suite/verbs/flag_options.hpp"
+#include "suite/config/flag_options.hpp"
 
 #include <fmt/format.h>
 
