@@ -22,7 +22,7 @@ TEST(LoadEngine, TrainsThroughTheModule) {
 
 TEST(LoadEngine, ErrorsOfTheModuleKeepTheirType) {
   TrainingSpec spec = test::small_training(test::tiny_gpt());
-  spec.threads = 0;
+  spec.data = std::make_shared<test::RandomSamples>(spec.data->spec(), 0);
   const auto alone = make_null_communicator();
   EXPECT_THROW(load_engine()->start(spec, *alone, nullptr), UserError);
 }

@@ -374,7 +374,10 @@ StageTimes made_up_times(const Plan& plan, const StagedGraph& staged) {
     const bool again = plan.stages[s].recomputation == Recomputation::full;
     times.compute.emplace_back();
     for (std::size_t r = 0; r < plan.stages[s].replicas.size(); ++r) {
-      times.compute.back().push_back({unit_s, 1.5 * unit_s, 0.7 * unit_s, again ? unit_s : 0.0});
+      times.compute.back().push_back({.forward_s = unit_s,
+                                      .recompute_s = again ? unit_s : 0.0,
+                                      .input_gradient_s = 1.5 * unit_s,
+                                      .weight_gradient_s = 0.7 * unit_s});
     }
     times.reduction_s.push_back(plan.stages[s].replicas.size() > 1 ? 2e-3 : 0.0);
     times.optimizer_s.push_back(1e-4);
