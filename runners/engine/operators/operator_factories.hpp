@@ -81,9 +81,6 @@ OperatorPtr make_vocabulary_embedding(const Embedding& attributes, VocabularyPar
 OperatorPtr make_vocabulary_cross_entropy(const CrossEntropy& attributes, VocabularyPart part,
                                           Communicator& group,
                                           Overwrite logits = Overwrite::forbidden);
-/// `op` for a rank whose gradients of the inputs named by `given` = false are not counted: another
-/// rank gives the same ones.
-OperatorPtr make_withholding(OperatorPtr op, std::vector<bool> given);
 
 /// Counts the rows of `logits` {…, classes} whose largest value is at the class that `targets` {…}
 /// names. Of equal values the lowest class counts.

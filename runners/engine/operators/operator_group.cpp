@@ -128,12 +128,9 @@ void count_whole_gradients_once(std::vector<OperatorGroup>& groups, const ModelG
       rules.stage ? gradient_is_partial_within(shard, *rules.stage_of, *rules.stage)
                   : shard.gradient_is_partial;
   for (OperatorGroup& group : groups) {
-    std::vector<bool> given;
     for (const NodeId input : group.inputs) {
-      given.push_back(!partial[input.index()] || !takes_whole(group, input, graph, shard));
+      group.withheld.push_back(partial[input.index()] && takes_whole(group, input, graph, shard));
     }
-    const bool all = std::find(given.begin(), given.end(), false) == given.end();
-    if (!all) group.op = make_withholding(std::move(group.op), std::move(given));
   }
 }
 

@@ -20,6 +20,10 @@ struct OperatorGroup {
   /// names the embedding that owns the weight.
   std::vector<std::pair<NodeId, std::size_t>> parameters;
   std::unique_ptr<Operator> op;
+  /// By input: another rank gives the same gradient, so this one keeps it back. Empty: none is.
+  std::vector<bool> withheld = {};
+
+  bool gives_gradient(std::size_t input) const { return withheld.empty() || !withheld[input]; }
 };
 
 /// The part of a graph that a rank of a plan runs. With a `shard`, embedding and loss know their

@@ -8,7 +8,7 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/id.hpp"
-#include "runners/engine/operators/operator.hpp"
+#include "runners/engine/operators/operator_group.hpp"
 
 namespace heteroperf {
 
@@ -52,13 +52,15 @@ class GradientSlots {
   std::vector<at::Tensor> slots_;
 };
 
-/// The slots of one operator's inputs. Inputs beyond `nodes` (the targets) need no gradient.
+/// The slots of one group's inputs. Inputs beyond those of the group (the targets) need no
+/// gradient, and those that the group withholds get none here.
 class SlotSink final : public GradientSink {
  public:
-  SlotSink(GradientSlots& slots, const std::vector<NodeId>& nodes) : slots_(slots), nodes_(nodes) {}
+  SlotSink(GradientSlots& slots, const OperatorGroup& group)
+      : slots_(slots), group_(group), nodes_(group.inputs) {}
 
   bool wanted(std::size_t input) const override {
-    return input < nodes_.size() && slots_.needed(nodes_[input]);
+    return input < nodes_.size() && slots_.needed(nodes_[input]) && group_.gives_gradient(input);
   }
   // The offered handle is a second one, so the test comes first.
   at::Tensor reusable(std::size_t input) override {
@@ -76,6 +78,7 @@ class SlotSink final : public GradientSink {
 
  private:
   GradientSlots& slots_;
+  const OperatorGroup& group_;
   const std::vector<NodeId>& nodes_;
 };
 

@@ -353,7 +353,7 @@ void StageExecutor::backward_group(Flight& flight, std::size_t g, Gradients whic
   at::Tensor gradient = forms_.gradient_for_operation(node, flight.slots.take(node), flight.batch);
   HETEROPERF_EXPECT(gradient.defined() || loss_group(g));
   PassContext context = context_of(flight, g);
-  SlotSink sink(flight.slots, group.inputs);
+  SlotSink sink(flight.slots, group);
   const bool both = which == Gradients::both;
   if (group.parameters.empty() || !both) {
     begin_timing();

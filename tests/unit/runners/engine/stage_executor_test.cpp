@@ -290,8 +290,9 @@ TEST(StageExecutor, TimesEveryPassOfEveryGroup) {
 
 TEST(GradientSlots, AddsInPlaceOnlyWhatNobodyElseHolds) {
   GradientSlots slots({true, true, false});
-  const std::vector<NodeId> nodes{NodeId(0), NodeId(1), NodeId(2)};
-  SlotSink sink(slots, nodes);
+  OperatorGroup group;
+  group.inputs = {NodeId(0), NodeId(1), NodeId(2)};
+  SlotSink sink(slots, group);
   EXPECT_FALSE(sink.wanted(2));
   EXPECT_FALSE(sink.wanted(3));
   EXPECT_FALSE(sink.reusable(0).defined());

@@ -14,12 +14,11 @@ namespace {
 /// Gradients of one stage: every operator's inputs are slots by node.
 class StageSink final : public GradientSink {
  public:
-  StageSink(std::map<std::int32_t, at::Tensor>& slots, const std::vector<NodeId>& inputs,
-            NodeId sample)
-      : slots_(slots), inputs_(inputs), sample_(sample) {}
+  StageSink(std::map<std::int32_t, at::Tensor>& slots, const OperatorGroup& group, NodeId sample)
+      : slots_(slots), group_(group), inputs_(group.inputs), sample_(sample) {}
 
   bool wanted(std::size_t input) const override {
-    return input < inputs_.size() && inputs_[input] != sample_;
+    return input < inputs_.size() && inputs_[input] != sample_ && group_.gives_gradient(input);
   }
   at::Tensor reusable(std::size_t) override { return {}; }
   void put(std::size_t input, at::Tensor gradient) override {
@@ -32,6 +31,7 @@ class StageSink final : public GradientSink {
 
  private:
   std::map<std::int32_t, at::Tensor>& slots_;
+  const OperatorGroup& group_;
   const std::vector<NodeId>& inputs_;
   NodeId sample_;
 };
@@ -116,7 +116,7 @@ class Runner {
       const at::Tensor dy = taken(stage, slots, one.nodes.back());
       result_.outputs[one.nodes.back().value()] = dy.clone();
       output_gradients[g] = dy;
-      StageSink sink(slots, one.inputs, graph_.input());
+      StageSink sink(slots, one, graph_.input());
       if (form_.gradients == Gradients::together) {
         write_parameters(stage, g, [&](Tensors& gradients) {
           one.op->backward(dy, stage.parameters[g], stage.saved[g], context_, sink, gradients);
