@@ -10,7 +10,7 @@ namespace {
 
 /// y = f(a), element by element. y may be a.
 template <class T, class F>
-HETEROPERF_KERNEL void map1(RowRange r, const void* a, void* y, F f) {
+HETEROPERF_KERNEL void map(RowRange r, F f, const void* a, void* y) {
   const T* __restrict pa = as<T>(a);
   T* __restrict py = as<T>(y);
 #pragma omp simd
@@ -21,7 +21,7 @@ HETEROPERF_KERNEL void map1(RowRange r, const void* a, void* y, F f) {
 
 /// y = f(a, b), element by element. y may be a or b.
 template <class T, class F>
-HETEROPERF_KERNEL void map2(RowRange r, const void* a, const void* b, void* y, F f) {
+HETEROPERF_KERNEL void map(RowRange r, F f, const void* a, const void* b, void* y) {
   const T* __restrict pa = as<T>(a);
   const T* __restrict pb = as<T>(b);
   T* __restrict py = as<T>(y);
@@ -31,10 +31,9 @@ HETEROPERF_KERNEL void map2(RowRange r, const void* a, const void* b, void* y, F
   }
 }
 
-/// x += bias, stored back because the backward pass needs it; y = gelu(x).
-template <class T, GeluKind kind>
-HETEROPERF_KERNEL void bias_gelu_rows(RowRange r, void* x, const void* bias, void* y) {
-  using A = Acc<T>;
+/// x += bias, stored back because the backward pass needs it; y = f(x).
+template <class T, class Function>
+HETEROPERF_KERNEL void activate_sum(RowRange r, void* x, const void* bias, void* y) {
   const T* __restrict pb = as<T>(bias);
   for (std::int64_t row = r.begin; row < r.end; ++row) {
     T* __restrict px = as<T>(x) + row * r.columns;
@@ -42,100 +41,29 @@ HETEROPERF_KERNEL void bias_gelu_rows(RowRange r, void* x, const void* bias, voi
 #pragma omp simd
     for (std::int64_t c = 0; c < r.columns; ++c) {
       px[c] = narrow<T>(widen(px[c]) + widen(pb[c]));
-      py[c] = narrow<T>(gelu_at<kind, A>(widen(px[c])).value);
+      py[c] = narrow<T>(Function::value(widen(px[c])));
     }
   }
 }
 
-/// The kind of gelu and the presence of a bias are decided outside the loops.
-template <class T>
-void bias_gelu(RowRange r, GeluKind kind, void* x, const void* bias, void* y) {
+/// The gradient behind a function, and its sums over the rows of the range.
+template <class T, class Function>
+HETEROPERF_KERNEL void gradient_and_sums(RowRange r, const void* dy, const void* kept, void* dx,
+                                         void* sums) {
   using A = Acc<T>;
-  if (bias != nullptr) {
-    kind == GeluKind::erf ? bias_gelu_rows<T, GeluKind::erf>(r, x, bias, y)
-                          : bias_gelu_rows<T, GeluKind::tanh>(r, x, bias, y);
-  } else if (kind == GeluKind::erf) {
-    map1<T>(r, x, y, [](A v) { return gelu_at<GeluKind::erf, A>(v).value; });
-  } else {
-    map1<T>(r, x, y, [](A v) { return gelu_at<GeluKind::tanh, A>(v).value; });
-  }
-}
-
-/// dx = dy · gelu'(x); adds the column sums of dx, the bias's gradient, to `sum` where it is asked
-/// for.
-template <class T, GeluKind kind>
-HETEROPERF_KERNEL void gelu_backward_rows(RowRange r, const void* dy, const void* x, void* dx,
-                                          Acc<T>* __restrict sum) {
-  using A = Acc<T>;
+  A* __restrict sum = as<A>(sums);
   for (std::int64_t c = 0; c < r.columns; ++c) sum[c] = A(0);
   for (std::int64_t row = r.begin; row < r.end; ++row) {
     const T* __restrict pdy = as<T>(dy) + row * r.columns;
-    const T* __restrict px = as<T>(x) + row * r.columns;
+    const T* __restrict pk = as<T>(kept) + row * r.columns;
     T* __restrict pdx = as<T>(dx) + row * r.columns;
 #pragma omp simd
     for (std::int64_t c = 0; c < r.columns; ++c) {
-      const A g = widen(pdy[c]) * gelu_at<kind, A>(widen(px[c])).slope;
+      const A g = Function::gradient(widen(pdy[c]), widen(pk[c]));
       pdx[c] = narrow<T>(g);
       sum[c] += g;
     }
   }
-}
-
-/// Without column sums the rows do not matter, and one long loop serves.
-template <class T>
-void gelu_backward(RowRange r, GeluKind kind, const void* dy, const void* x, void* dx, void* sum) {
-  using A = Acc<T>;
-  if (sum != nullptr) {
-    kind == GeluKind::erf ? gelu_backward_rows<T, GeluKind::erf>(r, dy, x, dx, as<A>(sum))
-                          : gelu_backward_rows<T, GeluKind::tanh>(r, dy, x, dx, as<A>(sum));
-  } else if (kind == GeluKind::erf) {
-    map2<T>(r, dy, x, dx, [](A g, A v) { return g * gelu_at<GeluKind::erf, A>(v).slope; });
-  } else {
-    map2<T>(r, dy, x, dx, [](A g, A v) { return g * gelu_at<GeluKind::tanh, A>(v).slope; });
-  }
-}
-
-// `!(x <= 0)`-style tests keep a NaN visible.
-template <class T>
-void relu(RowRange r, const void* x, void* y) {
-  using A = Acc<T>;
-  map1<T>(r, x, y, [](A v) { return v <= A(0) ? A(0) : v; });
-}
-
-template <class T>
-void relu_backward(RowRange r, const void* dy, const void* y, void* dx) {
-  using A = Acc<T>;
-  map2<T>(r, dy, y, dx, [](A g, A v) { return v <= A(0) ? A(0) : g; });
-}
-
-template <class T>
-void silu(RowRange r, const void* x, void* y) {
-  using A = Acc<T>;
-  map1<T>(r, x, y, [](A v) { return silu_at<A>(v).value; });
-}
-
-template <class T>
-void silu_backward(RowRange r, const void* dy, const void* x, void* dx) {
-  using A = Acc<T>;
-  map2<T>(r, dy, x, dx, [](A g, A v) { return g * silu_at<A>(v).slope; });
-}
-
-template <class T>
-void tanh_forward(RowRange r, const void* x, void* y) {
-  using A = Acc<T>;
-  map1<T>(r, x, y, [](A v) { return hyperbolic_tangent(v); });
-}
-
-template <class T>
-void tanh_backward(RowRange r, const void* dy, const void* y, void* dx) {
-  using A = Acc<T>;
-  map2<T>(r, dy, y, dx, [](A g, A v) { return g * (A(1) - v * v); });
-}
-
-template <class T>
-void swiglu(RowRange r, const void* gate, const void* up, void* y) {
-  using A = Acc<T>;
-  map2<T>(r, gate, up, y, [](A g, A u) { return silu_at<A>(g).value * u; });
 }
 
 /// Both gradients of silu(gate) · up share the logistic function of the gate.
@@ -150,27 +78,10 @@ void swiglu_backward(RowRange r, const void* dy, const void* gate, const void* u
   T* __restrict pdu = as<T>(dup);
 #pragma omp simd
   for (std::int64_t i = r.begin * r.columns; i < r.end * r.columns; ++i) {
-    const auto [value, slope] = silu_at<A>(widen(pg[i]));
+    const auto [value, slope] = SiluFunction::at(widen(pg[i]));
     const A g = widen(pdy[i]);
     pdg[i] = narrow<T>(g * widen(pu[i]) * slope);
     pdu[i] = narrow<T>(g * value);
-  }
-}
-
-template <class T>
-void multiply(RowRange r, const void* a, const void* b, void* y) {
-  using A = Acc<T>;
-  map2<T>(r, a, b, y, [](A u, A v) { return u * v; });
-}
-
-/// The sum is made in the accumulation type and rounded once.
-template <class T>
-void add(RowRange r, const void* a, const void* b, bool with_relu, void* y) {
-  using A = Acc<T>;
-  if (with_relu) {
-    map2<T>(r, a, b, y, [](A u, A v) { return u + v <= A(0) ? A(0) : u + v; });
-  } else {
-    map2<T>(r, a, b, y, [](A u, A v) { return u + v; });
   }
 }
 

@@ -7,7 +7,8 @@ namespace heteroperf {
 /// Storage type of a kernel's tensors. bfloat16 is computed in float.
 enum class Element { float32, float64, bfloat16 };
 
-enum class GeluKind { erf, tanh };
+/// Element-wise functions of one value; vector_math.hpp has the formulas.
+enum class ActivationKind { relu, silu, tanh, gelu_erf, gelu_tanh };
 enum class Store { overwrite, add };
 
 /// Rows [begin, end) of a row-major matrix of `columns` columns; one thread's share.
@@ -58,17 +59,12 @@ struct RotaryLayout {
 /// with sums over its own rows.
 struct KernelTable {
   // Element-wise on `range.columns` × rows; see activation_kernels.hpp.
-  /// x += bias (when given, stored back), y = gelu(x). y may be x when bias is null.
-  void (*bias_gelu)(RowRange, GeluKind, void* x, const void* bias, void* y);
-  /// dx = dy · gelu'(x); column_sum (partial, may be null) of dx.
-  void (*gelu_backward)(RowRange, GeluKind, const void* dy, const void* x, void* dx,
-                        void* column_sum);
-  void (*relu)(RowRange, const void* x, void* y);
-  void (*relu_backward)(RowRange, const void* dy, const void* y, void* dx);
-  void (*silu)(RowRange, const void* x, void* y);
-  void (*silu_backward)(RowRange, const void* dy, const void* x, void* dx);
-  void (*tanh)(RowRange, const void* x, void* y);
-  void (*tanh_backward)(RowRange, const void* dy, const void* y, void* dx);
+  /// x += bias (when given, stored back), y = f(x). Without a bias x is only read and may be y.
+  void (*activation)(RowRange, ActivationKind, void* x, const void* bias, void* y);
+  /// dx = dy · f', from y for relu and tanh and from x for the others; column_sum (partial, may be
+  /// null) of dx.
+  void (*activation_backward)(RowRange, ActivationKind, const void* dy, const void* kept, void* dx,
+                              void* column_sum);
   /// y = silu(gate) · up.
   void (*swiglu)(RowRange, const void* gate, const void* up, void* y);
   void (*swiglu_backward)(RowRange, const void* dy, const void* gate, const void* up, void* dgate,

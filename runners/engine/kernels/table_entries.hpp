@@ -1,24 +1,56 @@
 #pragma once
 
 #include "runners/engine/kernels/kernel_table.hpp"
-#include "runners/engine/kernels/scalar_types.hpp"
+#include "runners/engine/kernels/vector_math.hpp"
 
 // The table of all kernels by element type. The kernels of the host (variant.cpp) and those of a
 // CUDA device (cuda/table.cu) have the same names, so one list serves both: whichever kernels the
-// including file has seen before this header are the ones that the table holds.
+// including file has seen before this header are the ones that the table holds. Element-wise
+// kernels are those of both, made from the including file's map().
 namespace heteroperf {
 namespace {
 
+/// The bias is added on the way: the same values are read and written once.
+template <class T>
+void activation(RowRange r, ActivationKind kind, void* x, const void* bias, void* y) {
+  with_activation(kind, [&](auto function) {
+    using Function = decltype(function);
+    bias != nullptr ? activate_sum<T, Function>(r, x, bias, y)
+                    : map<T>(r, ValueOf<Function>(), x, y);
+  });
+}
+
+/// The column sums are the gradient of a bias.
+template <class T>
+void activation_backward(RowRange r, ActivationKind kind, const void* dy, const void* kept,
+                         void* dx, void* column_sum) {
+  with_activation(kind, [&](auto function) {
+    using Function = decltype(function);
+    column_sum != nullptr ? gradient_and_sums<T, Function>(r, dy, kept, dx, column_sum)
+                          : map<T>(r, GradientOf<Function>(), dy, kept, dx);
+  });
+}
+
+template <class T>
+void swiglu(RowRange r, const void* gate, const void* up, void* y) {
+  map<T>(r, SwigluOf(), gate, up, y);
+}
+
+template <class T>
+void multiply(RowRange r, const void* a, const void* b, void* y) {
+  map<T>(r, ProductOf(), a, b, y);
+}
+
+/// The sum is made in the accumulation type and rounded once.
+template <class T>
+void add(RowRange r, const void* a, const void* b, bool with_relu, void* y) {
+  with_relu ? map<T>(r, ReluOfSum(), a, b, y) : map<T>(r, PlusOf(), a, b, y);
+}
+
 template <class T>
 constexpr KernelTable table{
-    .bias_gelu = bias_gelu<T>,
-    .gelu_backward = gelu_backward<T>,
-    .relu = relu<T>,
-    .relu_backward = relu_backward<T>,
-    .silu = silu<T>,
-    .silu_backward = silu_backward<T>,
-    .tanh = tanh_forward<T>,
-    .tanh_backward = tanh_backward<T>,
+    .activation = activation<T>,
+    .activation_backward = activation_backward<T>,
     .swiglu = swiglu<T>,
     .swiglu_backward = swiglu_backward<T>,
     .multiply = multiply<T>,

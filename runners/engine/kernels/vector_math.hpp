@@ -100,9 +100,9 @@ HETEROPERF_KERNEL A logistic(A x) {
 
 }  // namespace
 
-// Activation functions and their slopes at one value, for the kernels of the host and of a device
-// alike. Value and slope share their dear part (the normal distribution, the logistic function),
-// and a compiler drops the one that a kernel does not use.
+// Functions of one or two values, for the kernels of the host and of a device alike. Of a function
+// and its slope the dear part (the normal distribution, the logistic function) is shared, and a
+// compiler drops the one that a kernel does not use.
 
 namespace {
 
@@ -112,26 +112,126 @@ struct ValueAndSlope {
   A value, slope;
 };
 
-/// x · Φ(x), or its approximation by a hyperbolic tangent (Hendrycks and Gimpel, arXiv:1606.08415).
-template <GeluKind kind, class A>
-HETEROPERF_KERNEL ValueAndSlope<A> gelu_at(A x) {
-  if constexpr (kind == GeluKind::erf) {
+/// An activation that keeps its input: `Function::at` gives value and slope there.
+template <class Function>
+struct FromInput {
+  template <class A>
+  HETEROPERF_KERNEL static A value(A x) {
+    return Function::at(x).value;
+  }
+  template <class A>
+  HETEROPERF_KERNEL static A gradient(A g, A x) {
+    return g * Function::at(x).slope;
+  }
+};
+
+/// x · Φ(x).
+struct GeluErf : FromInput<GeluErf> {
+  template <class A>
+  HETEROPERF_KERNEL static ValueAndSlope<A> at(A x) {
     const auto [cdf, pdf] = normal(x);
     return {x * cdf, cdf + x * pdf};
-  } else {
-    // 0.5 x (1 + tanh u) = x · logistic(2u), u = √(2/π) (x + 0.044715 x³).
+  }
+};
+/// Its approximation by a hyperbolic tangent (Hendrycks and Gimpel, arXiv:1606.08415):
+/// 0.5 x (1 + tanh u) = x · logistic(2u), u = √(2/π) (x + 0.044715 x³).
+struct GeluTanh : FromInput<GeluTanh> {
+  template <class A>
+  HETEROPERF_KERNEL static ValueAndSlope<A> at(A x) {
     const A twice = A(1.59576912160573071176) * x;
     const A s = logistic(twice * (A(1) + A(0.044715) * x * x));
     return {x * s, s + s * (A(1) - s) * twice * (A(1) + A(3 * 0.044715) * x * x)};
   }
+};
+/// x · logistic(x).
+struct SiluFunction : FromInput<SiluFunction> {
+  template <class A>
+  HETEROPERF_KERNEL static ValueAndSlope<A> at(A x) {
+    const A s = logistic(x);
+    return {x * s, s * (A(1) + x * (A(1) - s))};
+  }
+};
+/// It keeps its output. `!(x <= 0)`-style tests keep a NaN visible.
+struct ReluFunction {
+  template <class A>
+  HETEROPERF_KERNEL static A value(A x) {
+    return x <= A(0) ? A(0) : x;
+  }
+  template <class A>
+  HETEROPERF_KERNEL static A gradient(A g, A y) {
+    return y <= A(0) ? A(0) : g;
+  }
+};
+/// It keeps its output.
+struct TanhFunction {
+  template <class A>
+  HETEROPERF_KERNEL static A value(A x) {
+    return hyperbolic_tangent(x);
+  }
+  template <class A>
+  HETEROPERF_KERNEL static A gradient(A g, A y) {
+    return g * (A(1) - y * y);
+  }
+};
+
+/// Calls body with the function of a kind: kernels are compiled for each and do not branch.
+template <class Body>
+void with_activation(ActivationKind kind, const Body& body) {
+  switch (kind) {
+    case ActivationKind::relu:
+      return body(ReluFunction());
+    case ActivationKind::silu:
+      return body(SiluFunction());
+    case ActivationKind::tanh:
+      return body(TanhFunction());
+    case ActivationKind::gelu_erf:
+      return body(GeluErf());
+    case ActivationKind::gelu_tanh:
+      return body(GeluTanh());
+  }
 }
 
-/// x · logistic(x).
-template <class A>
-HETEROPERF_KERNEL ValueAndSlope<A> silu_at(A x) {
-  const A s = logistic(x);
-  return {x * s, s * (A(1) + x * (A(1) - s))};
-}
+// Objects with operator(), as kernels that go through arrays take them.
+template <class Function>
+struct ValueOf {
+  template <class A>
+  HETEROPERF_KERNEL A operator()(A x) const {
+    return Function::value(x);
+  }
+};
+/// g is the output's gradient.
+template <class Function>
+struct GradientOf {
+  template <class A>
+  HETEROPERF_KERNEL A operator()(A g, A kept) const {
+    return Function::gradient(g, kept);
+  }
+};
+struct SwigluOf {
+  template <class A>
+  HETEROPERF_KERNEL A operator()(A gate, A up) const {
+    return SiluFunction::value(gate) * up;
+  }
+};
+struct ProductOf {
+  template <class A>
+  HETEROPERF_KERNEL A operator()(A a, A b) const {
+    return a * b;
+  }
+};
+struct PlusOf {
+  template <class A>
+  HETEROPERF_KERNEL A operator()(A a, A b) const {
+    return a + b;
+  }
+};
+/// A sum and the ReLU behind it in one pass.
+struct ReluOfSum {
+  template <class A>
+  HETEROPERF_KERNEL A operator()(A a, A b) const {
+    return ReluFunction::value(a + b);
+  }
+};
 
 }  // namespace
 

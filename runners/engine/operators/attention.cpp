@@ -14,7 +14,7 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
-#include "runners/engine/operators/operator_factories.hpp"
+#include "runners/engine/operators/unary_operator.hpp"
 
 namespace heteroperf {
 namespace {
@@ -92,9 +92,7 @@ class AttentionOperator final : public Operator {
     const void* parts[3] = {query.data_ptr(), key.data_ptr(), value.data_ptr()};
     at::Tensor packed =
         empty({query.size(0), query.size(1), widths[0] + widths[1] + widths[2]}, query);
-    const KernelTable& kernels = kernels_for(packed);
-    for_rows(matrix_of(packed),
-             [&](RowRange r) { kernels.pack(r, widths, parts, packed.data_ptr()); });
+    run_kernel(&KernelTable::pack, matrix_of(packed), widths, parts, packed);
     return packed;
   }
 
@@ -127,37 +125,22 @@ class AttentionOperator final : public Operator {
   at::Tensor alibi_;
 };
 
-/// Turns queries and keys of packed rows. Saves nothing.
-class RotaryOperator final : public Operator {
+/// Turns queries and keys of packed rows.
+class RotaryTurn {
  public:
-  explicit RotaryOperator(const Rotary& attributes) : a_(attributes) {}
+  explicit RotaryTurn(const Rotary& attributes) : a_(attributes) {}
 
-  at::Tensor forward(const Tensors& inputs, const Tensors&, Tensors& saved,
-                     const PassContext&) override {
-    saved.clear();
-    return turn(inputs[0].contiguous(), Direction::forward);
-  }
-
-  void input_gradient(const at::Tensor& dy, const Tensors&, const Tensors&, const PassContext&,
-                      GradientSink& sink) override {
-    if (sink.wanted(0)) sink.put(0, turn(dy.contiguous(), Direction::back));
-  }
-
- private:
   enum class Direction { forward, back };
-
-  at::Tensor turn(const at::Tensor& x, Direction direction) {
+  at::Tensor operator()(const at::Tensor& x, Direction direction) {
     make_tables(x);
     at::Tensor y = uninitialised_like(x);
     const RotaryLayout layout{x.size(1), a_.heads + a_.kv_heads, a_.head_dim,
                               direction == Direction::back};
-    const KernelTable& kernels = kernels_for(x);
-    for_rows(matrix_of(x), [&](RowRange r) {
-      kernels.rotary(r, layout, x.data_ptr(), cosine_.data_ptr(), sine_.data_ptr(), y.data_ptr());
-    });
+    run_kernel(&KernelTable::rotary, matrix_of(x), layout, x, cosine_, sine_, y);
     return y;
   }
 
+ private:
   // Su et al., arXiv:2104.09864, equation 15; angles in double.
   /// Cosines and sines of every position and pair, made once per length.
   void make_tables(const at::Tensor& x) {
@@ -194,8 +177,16 @@ class RotaryOperator final : public Operator {
 OperatorPtr make(const Attention& attributes, const OperatorPlace&) {
   return std::make_unique<AttentionOperator>(attributes);
 }
+/// Saves nothing.
 OperatorPtr make(const Rotary& attributes, const OperatorPlace&) {
-  return std::make_unique<RotaryOperator>(attributes);
+  const auto turn = std::make_shared<RotaryTurn>(attributes);
+  return make_unary(
+      [turn](const at::Tensor& x, auto&&...) {
+        return (*turn)(x.contiguous(), RotaryTurn::Direction::forward);
+      },
+      [turn](const at::Tensor& dy, auto&&...) {
+        return (*turn)(dy.contiguous(), RotaryTurn::Direction::back);
+      });
 }
 
 }  // namespace heteroperf

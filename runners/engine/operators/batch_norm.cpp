@@ -91,21 +91,24 @@ class BatchNormOperator final : public Operator {
     }
   };
 
+  /// Runs a kernel whose range is of channels.
+  template <class... Parameters, class... Arguments>
+  static void over_channels(void (*KernelTable::*kernel)(RowRange, Parameters...),
+                            const at::Tensor& x, const Arguments&... arguments) {
+    (kernels_for(x).*kernel)({0, x.size(1), x.size(1)}, kernel_argument<Parameters>(arguments)...);
+  }
+
   bool adds_residual() const { return fusion_ == BatchNormFusion::residual_relu; }
 
   /// Mean and biased variance of every channel over this micro-batch.
   static Statistics measure(const at::Tensor& x) {
     const RowBlocks blocks(pixels_of(x));
     const ColumnPartials means(blocks, x), deviations(blocks, x);
-    const KernelTable& kernels = kernels_for(x);
-    blocks.run([&](std::int64_t block, RowRange r) {
-      kernels.moments(r, x.data_ptr(), means.block(block), deviations.block(block));
-    });
+    blocks.run(&KernelTable::moments, x, &means, &deviations);
     const std::int64_t channels = x.size(1);
     Statistics s{empty_accumulators({channels}, x), empty_accumulators({channels}, x)};
-    kernels.combine_moments({0, channels, channels}, blocks.matrix.rows, blocks.rows_per_block,
-                            means.data(), deviations.data(), s.mean.data_ptr(),
-                            s.variance.data_ptr());
+    over_channels(&KernelTable::combine_moments, x, blocks.matrix.rows, blocks.rows_per_block,
+                  means.values(), deviations.values(), s.mean, s.variance);
     return s;
   }
 
@@ -130,45 +133,37 @@ class BatchNormOperator final : public Operator {
     const std::int64_t channels = x.size(1);
     const auto vector = [&] { return empty_accumulators({channels}, x); };
     Affine affine{vector(), vector(), vector()};
-    kernels_for(x).batch_norm_affine({0, channels, channels}, attributes_.eps, s.mean.data_ptr(),
-                                     s.variance.data_ptr(), parameters[0].data_ptr(),
-                                     parameters[1].data_ptr(), affine.rstd.data_ptr(),
-                                     affine.scale.data_ptr(), affine.shift.data_ptr());
+    over_channels(&KernelTable::batch_norm_affine, x, attributes_.eps, s.mean, s.variance,
+                  parameters[0], parameters[1], affine.rstd, affine.scale, affine.shift);
     return affine;
   }
 
   at::Tensor apply(const at::Tensor& x, const Affine& affine, const at::Tensor& residual) const {
     at::Tensor y = uninitialised_like(x);
-    const KernelTable& kernels = kernels_for(x);
-    const BatchNormEpilogue epilogue{fusion_ != BatchNormFusion::none, data_of(residual)};
-    for_rows(pixels_of(x), [&](RowRange r) {
-      kernels.scale_shift(r, x.data_ptr(), affine.scale.data_ptr(), affine.shift.data_ptr(),
-                          epilogue, y.data_ptr());
-    });
+    const BatchNormEpilogue epilogue{fusion_ != BatchNormFusion::none,
+                                     residual.defined() ? residual.data_ptr() : nullptr};
+    run_kernel(&KernelTable::scale_shift, pixels_of(x), x, affine.scale, affine.shift, epilogue, y);
     return y;
   }
 
   /// The backward kernels derive the relu's mask from it; see KernelTable::batch_norm_sums.
   struct MaskSource {
-    const void *y = nullptr, *scale = nullptr, *shift = nullptr;
+    at::Tensor y, scale, shift;
   };
   MaskSource mask_source(const Tensors& saved) const {
-    if (adds_residual()) return {saved[3].data_ptr(), nullptr, nullptr};
+    if (adds_residual()) return {saved[3], {}, {}};
     if (fusion_ == BatchNormFusion::none) return {};
-    return {nullptr, saved[3].data_ptr(), saved[4].data_ptr()};
+    return {{}, saved[3], saved[4]};
   }
 
   /// Sums over all pixels, needed by the parameters' gradients and by the input's.
   Sums sums_of(const at::Tensor& dy, const Tensors& saved) const {
     const RowBlocks blocks(pixels_of(dy));
     Sums sums{ColumnPartials(blocks, dy), ColumnPartials(blocks, dy)};
-    const KernelTable& kernels = kernels_for(dy);
     const MaskSource mask = mask_source(saved);
-    blocks.run([&](std::int64_t block, RowRange r) {
-      kernels.batch_norm_sums(r, dy.data_ptr(), saved[0].data_ptr(), mask.y, mask.scale, mask.shift,
-                              saved[1].data_ptr(), saved[2].data_ptr(), sums.g.block(block),
-                              sums.g_xhat.block(block));
-    });
+    const ColumnPartials *g = &sums.g, *g_xhat = &sums.g_xhat;
+    blocks.run(&KernelTable::batch_norm_sums, dy, saved[0], mask.y, mask.scale, mask.shift,
+               saved[1], saved[2], g, g_xhat);
     return sums;
   }
 
@@ -176,22 +171,16 @@ class BatchNormOperator final : public Operator {
   void put_gradients(const at::Tensor& dy, const Tensors& parameters, const Tensors& saved,
                      const Sums& sums, GradientSink& sink) const {
     const std::int64_t channels = dy.size(1);
-    const KernelTable& kernels = kernels_for(dy);
     const auto vector = [&] { return empty_accumulators({channels}, dy); };
     const at::Tensor a = vector(), b = vector(), c = vector();
-    kernels.batch_norm_coefficients({0, channels, channels}, pixels_of(dy).rows,
-                                    sums.g.combined().data_ptr(), sums.g_xhat.combined().data_ptr(),
-                                    saved[2].data_ptr(), parameters[0].data_ptr(), a.data_ptr(),
-                                    b.data_ptr(), c.data_ptr());
+    over_channels(&KernelTable::batch_norm_coefficients, dy, pixels_of(dy).rows, sums.g.combined(),
+                  sums.g_xhat.combined(), saved[2], parameters[0], a, b, c);
     at::Tensor dx = uninitialised_like(dy);
     at::Tensor residual;
     if (adds_residual() && sink.wanted(1)) residual = uninitialised_like(dy);
     const MaskSource mask = mask_source(saved);
-    for_rows(pixels_of(dy), [&](RowRange r) {
-      kernels.batch_norm_backward(r, dy.data_ptr(), saved[0].data_ptr(), mask.y, mask.scale,
-                                  mask.shift, saved[1].data_ptr(), a.data_ptr(), b.data_ptr(),
-                                  c.data_ptr(), dx.data_ptr(), data_of(residual));
-    });
+    run_kernel(&KernelTable::batch_norm_backward, pixels_of(dy), dy, saved[0], mask.y, mask.scale,
+               mask.shift, saved[1], a, b, c, dx, residual);
     if (sink.wanted(0)) sink.put(0, std::move(dx));
     if (residual.defined()) sink.put(1, std::move(residual));
   }

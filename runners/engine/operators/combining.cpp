@@ -22,7 +22,8 @@ class AddOperator final : public Operator {
     at::Tensor left = canonical(inputs[0]);
     at::Tensor y = uninitialised_like(left);
     for (std::size_t i = 1; i < inputs.size(); ++i) {
-      sum(left, canonical(inputs[i]), i + 1 == inputs.size(), y);
+      const bool relu = i + 1 == inputs.size() && activation_ == Activation::relu;
+      run_kernel(&KernelTable::add, elements_of(y), left, canonical(inputs[i]), relu, y);
       // The output is added to in place for every input after the second.
       left = y;
     }
@@ -40,21 +41,10 @@ class AddOperator final : public Operator {
   }
 
  private:
-  // y may be `left`.
-  void sum(const at::Tensor& left, const at::Tensor& right, bool last, const at::Tensor& y) const {
-    const KernelTable& kernels = kernels_for(y);
-    const bool relu = last && activation_ == Activation::relu;
-    for_elements(y, [&](RowRange r) {
-      kernels.add(r, left.data_ptr(), right.data_ptr(), relu, y.data_ptr());
-    });
-  }
-
   static at::Tensor masked(const at::Tensor& dy, const at::Tensor& y) {
     at::Tensor g = uninitialised_like(dy);
-    const KernelTable& kernels = kernels_for(dy);
-    for_elements(dy, [&](RowRange r) {
-      kernels.relu_backward(r, dy.data_ptr(), y.data_ptr(), g.data_ptr());
-    });
+    run_kernel(&KernelTable::activation_backward, elements_of(dy), ActivationKind::relu, dy, y, g,
+               nullptr);
     return g;
   }
 
@@ -80,9 +70,7 @@ class MultiplyOperator final : public Operator {
  private:
   static at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
     at::Tensor y = uninitialised_like(a);
-    const KernelTable& kernels = kernels_for(a);
-    for_elements(
-        a, [&](RowRange r) { kernels.multiply(r, a.data_ptr(), b.data_ptr(), y.data_ptr()); });
+    run_kernel(&KernelTable::multiply, elements_of(a), a, b, y);
     return y;
   }
 };

@@ -57,7 +57,7 @@ class Conv2dOperator final : public Operator {
       at::Tensor product = pixels(y.narrow(0, first, count));
       at::mm_out(product, columns(x.narrow(0, first, count), window), weight);
     });
-    if (a_.bias) add_bias(y, parameters[1]);
+    if (a_.bias) run_kernel(&KernelTable::add_bias, pixels_of(y), y, parameters[1], nullptr);
     return y;
   }
 
@@ -137,18 +137,14 @@ class Conv2dOperator final : public Operator {
   static at::Tensor columns(const at::Tensor& x, const Window& w) {
     if (is_plain(w)) return pixels(x);
     at::Tensor gathered = empty({x.size(0) * w.out[0] * w.out[1], window_elements(w)}, x);
-    const KernelTable& kernels = kernels_for(x);
-    for_rows(matrix_of(gathered),
-             [&](RowRange r) { kernels.im2col(r, w, x.data_ptr(), gathered.data_ptr()); });
+    run_kernel(&KernelTable::im2col, matrix_of(gathered), w, x, gathered);
     return gathered;
   }
 
   /// Adds gathered rows to the pixels that they came from.
   static void scatter(const at::Tensor& gathered, const Window& w, const at::Tensor& dx) {
-    const KernelTable& kernels = kernels_for(dx);
-    const Matrix samples{dx.size(0), w.out[0] * w.out[1] * window_elements(w), place_of(dx)};
-    for_rows(samples,
-             [&](RowRange r) { kernels.col2im(r, w, gathered.data_ptr(), dx.data_ptr()); });
+    const Matrix samples(dx.size(0), w.out[0] * w.out[1] * window_elements(w), dx);
+    run_kernel(&KernelTable::col2im, samples, w, gathered, dx);
   }
 
   static at::Tensor gathered_input(const at::Tensor& dy, const at::Tensor& weight,
@@ -184,16 +180,11 @@ class Conv2dOperator final : public Operator {
     });
     if (!direct) {
       const std::int64_t out = buffer.size(0);
-      put(buffer, matrix.view({out, w.kernel[0], w.kernel[1], w.channels}).permute({0, 3, 1, 2}),
-          context.accumulation);
+      accumulate(buffer,
+                 matrix.view({out, w.kernel[0], w.kernel[1], w.channels}).permute({0, 3, 1, 2}),
+                 context.accumulation);
     }
     if (a_.bias) sum_columns_into(dy, pixels_of(dy), gradients[1], context.accumulation);
-  }
-
-  static void add_bias(const at::Tensor& y, const at::Tensor& bias) {
-    const KernelTable& kernels = kernels_for(y);
-    for_rows(pixels_of(y),
-             [&](RowRange r) { kernels.add_bias(r, y.data_ptr(), bias.data_ptr(), nullptr); });
   }
 
   at::Tensor library_forward(const at::Tensor& x, const Tensors& parameters) const {
@@ -219,16 +210,8 @@ class Conv2dOperator final : public Operator {
   }
 
   void store(const Tensors& got, const PassContext& context, Tensors& gradients) const {
-    put(gradients[0], got[1], context.accumulation);
-    if (a_.bias) put(gradients[1], got[2], context.accumulation);
-  }
-
-  static void put(const at::Tensor& buffer, const at::Tensor& gradient, Accumulation how) {
-    if (how == Accumulation::add) {
-      buffer.add_(gradient);
-    } else {
-      buffer.copy_(gradient);
-    }
+    accumulate(gradients[0], got[1], context.accumulation);
+    if (a_.bias) accumulate(gradients[1], got[2], context.accumulation);
   }
 
   Conv2d a_;

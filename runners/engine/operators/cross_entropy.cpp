@@ -48,12 +48,8 @@ class LossOperator : public Operator {
                                   upstream * context.loss_scale / static_cast<double>(m.rows),
                                   part_.first, part_.all};
     at::Tensor gradient = logits_ == Overwrite::allowed ? logits : uninitialised_like(logits);
-    const KernelTable& kernels = kernels_for(logits);
-    for_rows(m, [&](RowRange r) {
-      kernels.cross_entropy_backward(r, terms, logits.data_ptr(),
-                                     saved[1].const_data_ptr<std::int64_t>(), saved[2].data_ptr(),
-                                     gradient.data_ptr());
-    });
+    run_kernel(&KernelTable::cross_entropy_backward, m, terms, logits, saved[1], saved[2],
+               gradient);
     sink.put(0, std::move(gradient));
   }
 
@@ -80,12 +76,8 @@ class CrossEntropyOperator final : public LossOperator {
     check_indices(targets, m.columns, "target");
     const at::Tensor losses = empty_accumulators({m.rows}, logits);
     const at::Tensor log_sums = uninitialised_like(losses);
-    const KernelTable& kernels = kernels_for(logits);
-    for_rows(m, [&](RowRange r) {
-      kernels.cross_entropy(r, {attributes_.label_smoothing, 1.0}, logits.data_ptr(),
-                            targets.const_data_ptr<std::int64_t>(), losses.data_ptr(),
-                            log_sums.data_ptr());
-    });
+    const CrossEntropyTerms terms{attributes_.label_smoothing, 1.0};
+    run_kernel(&KernelTable::cross_entropy, m, terms, logits, targets, losses, log_sums);
     saved = {logits, targets, log_sums};
     return mean(losses);
   }
@@ -158,8 +150,7 @@ class VocabularyCrossEntropyOperator final : public LossOperator {
   at::Tensor largest(const at::Tensor& logits) const {
     const Matrix m = matrix_of(logits);
     const at::Tensor tops = empty_accumulators({m.rows}, logits);
-    const KernelTable& kernels = kernels_for(logits);
-    for_rows(m, [&](RowRange r) { kernels.row_top(r, logits.data_ptr(), tops.data_ptr()); });
+    run_kernel(&KernelTable::row_top, m, logits, tops);
     all_reduce(group_, tops, Reduction::max);
     return tops;
   }
@@ -169,12 +160,7 @@ class VocabularyCrossEntropyOperator final : public LossOperator {
                  const at::Tensor& tops) const {
     const Matrix m = matrix_of(logits);
     const at::Tensor sums = empty_accumulators({m.rows, sums_per_row}, logits);
-    const KernelTable& kernels = kernels_for(logits);
-    for_rows(m, [&](RowRange r) {
-      kernels.softmax_sums(r, part_.first, logits.data_ptr(),
-                           targets.const_data_ptr<std::int64_t>(), tops.data_ptr(),
-                           sums.data_ptr());
-    });
+    run_kernel(&KernelTable::softmax_sums, m, part_.first, logits, targets, tops, sums);
     all_reduce(group_, sums, Reduction::sum);
     return sums;
   }

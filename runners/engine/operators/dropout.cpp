@@ -5,52 +5,38 @@
 // threads, and a recomputed forward pass draws it again. At evaluation the operator hands its input
 // on.
 #include "runners/engine/operators/kernel_launch.hpp"
-#include "runners/engine/operators/operator_factories.hpp"
+#include "runners/engine/operators/unary_operator.hpp"
 
 namespace heteroperf {
 namespace {
 
 /// The mask is a function of (seed, step, global sample, node, element of the sample in canonical
-/// layout), made again in the backward pass. Saves nothing.
-class DropoutOperator final : public Operator {
- public:
-  explicit DropoutOperator(const Dropout& attributes) : keep_(1.0 - attributes.p) {}
-
-  at::Tensor forward(const Tensors& inputs, const Tensors&, Tensors& saved,
-                     const PassContext& context) override {
-    saved.clear();
-    return context.mode == Mode::train ? masked(inputs[0], context) : inputs[0];
-  }
-
-  void input_gradient(const at::Tensor& dy, const Tensors&, const Tensors&,
-                      const PassContext& context, GradientSink& sink) override {
-    if (sink.wanted(0)) sink.put(0, masked(dy, context));
-  }
-
- private:
-  at::Tensor masked(const at::Tensor& tensor, const PassContext& context) const {
-    if (keep_ == 1.0) return tensor;
-    const at::Tensor x = canonical(tensor);
-    at::Tensor y = uninitialised_like(x);
-    DropoutKey key;
-    key.seed = context.seed;
-    key.step = context.step;
-    key.node = static_cast<std::uint64_t>(context.node);
-    key.first_sample = context.first_sample;
-    key.sample_elements = x.numel() / x.size(0);
-    key.keep = keep_;
-    const KernelTable& kernels = kernels_for(x);
-    for_elements(x, [&](RowRange r) { kernels.dropout(r, key, x.data_ptr(), y.data_ptr()); });
-    return y;
-  }
-
-  double keep_;
-};
+/// layout), made again in the backward pass.
+at::Tensor masked(const at::Tensor& tensor, double keep, const PassContext& context) {
+  if (keep == 1.0) return tensor;
+  const at::Tensor x = canonical(tensor);
+  at::Tensor y = uninitialised_like(x);
+  const DropoutKey key{.seed = context.seed,
+                       .step = context.step,
+                       .node = static_cast<std::uint64_t>(context.node),
+                       .first_sample = context.first_sample,
+                       .sample_elements = x.numel() / x.size(0),
+                       .keep = keep};
+  run_kernel(&KernelTable::dropout, elements_of(x), key, x, y);
+  return y;
+}
 
 }  // namespace
 
 OperatorPtr make(const Dropout& attributes, const OperatorPlace&) {
-  return std::make_unique<DropoutOperator>(attributes);
+  return make_unary(
+      [keep = 1.0 - attributes.p](const at::Tensor& x, const Tensors&, const PassContext& context) {
+        return context.mode == Mode::train ? masked(x, keep, context) : x;
+      },
+      [keep = 1.0 - attributes.p](const at::Tensor& dy, const Tensors&,
+                                  const PassContext& context) {
+        return masked(dy, keep, context);
+      });
 }
 
 }  // namespace heteroperf

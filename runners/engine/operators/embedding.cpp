@@ -15,10 +15,10 @@ namespace {
 void position_gradient(const at::Tensor& dy, Accumulation accumulation, const at::Tensor& buffer) {
   const std::int64_t length = dy.size(1);
   GradientTarget target(buffer, accumulation_type(dy.scalar_type()), accumulation);
-  const KernelTable& kernels = kernels_for(dy);
-  for_rows({length, dy.size(0) * dy.size(2), place_of(dy)}, [&](RowRange r) {
-    kernels.sum_batch({r.begin, r.end, dy.size(2)}, dy.size(0), length, dy.data_ptr(),
-                      store_for(target.accumulation()), target.values().data_ptr());
+  const Matrix positions(length, dy.size(0) * dy.size(2), dy);
+  for_rows(positions, [&](RowRange r) {
+    positions.kernels->sum_batch({r.begin, r.end, dy.size(2)}, dy.size(0), length, dy.data_ptr(),
+                                 store_for(target.accumulation()), target.values().data_ptr());
   });
   const std::int64_t unused = buffer.size(0) - length;
   if (target.accumulation() == Accumulation::overwrite && unused > 0) {
@@ -59,12 +59,9 @@ class EmbeddingOperator final : public Operator {
     }
     saved = {indices};
     at::Tensor y = empty({indices.size(0), indices.size(1), attributes_.features}, parameters[0]);
-    const void* rows = positions_ == Positions::learned ? parameters[1].data_ptr() : nullptr;
-    const KernelTable& kernels = kernels_for(y);
-    for_rows(matrix_of(y), [&](RowRange r) {
-      kernels.embedding(r, indices.const_data_ptr<std::int64_t>(), parameters[0].data_ptr(), rows,
-                        indices.size(1), y.data_ptr());
-    });
+    const at::Tensor rows = positions_ == Positions::learned ? parameters[1] : at::Tensor();
+    run_kernel(&KernelTable::embedding, matrix_of(y), indices, parameters[0], rows, indices.size(1),
+               y);
     return y;
   }
 
@@ -86,20 +83,15 @@ class EmbeddingOperator final : public Operator {
                       const at::Tensor& buffer) {
     GradientTarget target(buffer, accumulation_type(dy.scalar_type()), accumulation);
     if (target.accumulation() == Accumulation::overwrite) target.values().zero_();
-    const KernelTable& kernels = kernels_for(dy);
     const Matrix m = matrix_of(dy);
-    const auto* rows = indices.const_data_ptr<std::int64_t>();
-    if (dy.is_cuda()) {
-      kernels.embedding_backward({0, m.columns, m.columns}, m.rows, m.columns, rows, dy.data_ptr(),
-                                 target.values().data_ptr());
-      return target.finish();
-    }
+    const auto sum = [&](std::int64_t begin, std::int64_t end) {
+      m.kernels->embedding_backward({begin, end, m.columns}, m.rows, m.columns,
+                                    indices.const_data_ptr<std::int64_t>(), dy.data_ptr(),
+                                    target.values().data_ptr());
+    };
     const std::int64_t grain =
         std::max<std::int64_t>(32, elements_per_thread / std::max<std::int64_t>(m.rows, 1));
-    at::parallel_for(0, m.columns, grain, [&](std::int64_t begin, std::int64_t end) {
-      kernels.embedding_backward({begin, end, m.columns}, m.rows, m.columns, rows, dy.data_ptr(),
-                                 target.values().data_ptr());
-    });
+    m.on_device ? sum(0, m.columns) : at::parallel_for(0, m.columns, grain, sum);
     target.finish();
   }
 
@@ -119,11 +111,8 @@ class AddRowsOperator final : public Operator {
     saved.clear();
     const at::Tensor x = inputs[0].contiguous();
     at::Tensor y = uninitialised_like(x);
-    const KernelTable& kernels = kernels_for(x);
     const std::int64_t length = rows_ == Rows::first ? 1 : x.size(1);
-    for_rows(matrix_of(x), [&](RowRange r) {
-      kernels.add_rows(r, x.data_ptr(), parameters[0].data_ptr(), length, y.data_ptr());
-    });
+    run_kernel(&KernelTable::add_rows, matrix_of(x), x, parameters[0], length, y);
     return y;
   }
 

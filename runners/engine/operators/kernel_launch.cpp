@@ -83,21 +83,27 @@ at::Tensor empty_images(at::IntArrayRef sizes, const at::Tensor& like, at::Scala
                               .device(like.device())
                               .memory_format(at::MemoryFormat::ChannelsLast));
 }
-Matrix pixels_of(const at::Tensor& images) {
-  return {images.size(0) * images.size(2) * images.size(3), images.size(1), place_of(images)};
-}
+
+Matrix::Matrix(std::int64_t row_count, std::int64_t column_count, const at::Tensor& like)
+    : rows(row_count),
+      columns(column_count),
+      on_device(like.is_cuda()),
+      kernels(&kernels_for(like)) {}
 
 Matrix matrix_of(const at::Tensor& tensor) {
   const std::int64_t columns = tensor.size(-1);
-  return {columns == 0 ? 0 : tensor.numel() / columns, columns, place_of(tensor)};
+  return {columns == 0 ? 0 : tensor.numel() / columns, columns, tensor};
+}
+Matrix elements_of(const at::Tensor& tensor) { return {tensor.numel(), 1, tensor}; }
+Matrix pixels_of(const at::Tensor& images) {
+  return {images.size(0) * images.size(2) * images.size(3), images.size(1), images};
 }
 
 // The host's blocks have sixteen rows at least, so that a block is worth a sum of its own.
 RowBlocks::RowBlocks(Matrix of) : matrix(of) {
   constexpr std::int64_t most_blocks = 32, least_rows = 16;
-  rows_per_block = of.place == MemoryPlace::device
-                       ? device_rows_per_block(of.rows, of.columns)
-                       : std::max(least_rows, (of.rows + most_blocks - 1) / most_blocks);
+  rows_per_block = of.on_device ? device_rows_per_block(of.rows, of.columns)
+                                : std::max(least_rows, (of.rows + most_blocks - 1) / most_blocks);
   count = (of.rows + rows_per_block - 1) / rows_per_block;
 }
 
@@ -147,22 +153,18 @@ GradientTarget::GradientTarget(const at::Tensor& buffer, at::ScalarType type,
 
 /// Rounds the temporary into the buffer, once; nothing where kernels wrote straight into it.
 void GradientTarget::finish() {
-  if (values_.is_same(buffer_)) return;
-  if (wanted_ == Accumulation::add) {
-    buffer_.add_(values_);
-  } else {
-    buffer_.copy_(values_);
-  }
+  if (!values_.is_same(buffer_)) accumulate(buffer_, values_, wanted_);
+}
+
+void accumulate(const at::Tensor& buffer, const at::Tensor& gradient, Accumulation accumulation) {
+  accumulation == Accumulation::add ? buffer.add_(gradient) : buffer.copy_(gradient);
 }
 
 void sum_columns_into(const at::Tensor& rows, Matrix matrix, const at::Tensor& gradient,
                       Accumulation accumulation) {
   const RowBlocks blocks(matrix);
   const ColumnPartials sums(blocks, rows);
-  const KernelTable& kernels = kernels_for(rows);
-  blocks.run([&](std::int64_t block, RowRange r) {
-    kernels.column_sum(r, rows.data_ptr(), sums.block(block));
-  });
+  blocks.run(&KernelTable::column_sum, rows, &sums);
   sums.combine_into(gradient, accumulation);
 }
 

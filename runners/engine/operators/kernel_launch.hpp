@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "runners/engine/kernels/cuda/device_kernels.hpp"
 #include "runners/engine/kernels/kernel_table.hpp"
@@ -36,20 +37,24 @@ at::Tensor uninitialised_like(const at::Tensor& tensor);
 /// what has another layout.
 at::Tensor canonical(const at::Tensor& tensor);
 at::Tensor empty_images(at::IntArrayRef sizes, const at::Tensor& like, at::ScalarType type);
+
+/// Rows and columns of a contiguous tensor, with the kernels for its type and memory. What runs on
+/// it is a device's one call or the host's many.
+struct Matrix {
+  /// Memory and type are those of `like`.
+  Matrix(std::int64_t rows, std::int64_t columns, const at::Tensor& like);
+
+  std::int64_t rows, columns;
+  bool on_device;
+  const KernelTable* kernels;
+};
+/// A tensor seen as {elements / last dimension, last dimension}.
+Matrix matrix_of(const at::Tensor& tensor);
+/// The elements of a dense tensor as one long column.
+Matrix elements_of(const at::Tensor& tensor);
 /// Canonical images {B, C, H, W} as {pixels of the batch, channels}.
-struct Matrix;
 Matrix pixels_of(const at::Tensor& images);
 
-/// Rows and columns of a contiguous tensor; what runs on it is a device's one call or the host's
-/// many.
-enum class MemoryPlace { host, device };
-inline MemoryPlace place_of(const at::Tensor& tensor) {
-  return tensor.is_cuda() ? MemoryPlace::device : MemoryPlace::host;
-}
-struct Matrix {
-  std::int64_t rows = 0, columns = 0;
-  MemoryPlace place = MemoryPlace::host;
-};
 /// The windows of a convolution or a pooling over images of these extents.
 template <class Attributes>
 Window window_over(const Attributes& a, std::int64_t channels, at::IntArrayRef extents) {
@@ -64,13 +69,6 @@ Window window_over(const Attributes& a, std::int64_t channels, at::IntArrayRef e
   }
   return w;
 }
-/// A tensor seen as {elements / last dimension, last dimension}.
-Matrix matrix_of(const at::Tensor& tensor);
-
-/// Null for an undefined tensor.
-inline void* data_of(const at::Tensor& tensor) {
-  return tensor.defined() ? tensor.data_ptr() : nullptr;
-}
 
 /// Sets the number of threads among which the calling thread splits its kernels and LibTorch's
 /// operations. Every rank is a thread with a number of its own.
@@ -83,7 +81,7 @@ constexpr std::int64_t elements_per_thread = 16384;
 /// device once.
 template <class Body>
 void for_rows(Matrix matrix, const Body& body) {
-  if (matrix.place == MemoryPlace::device) return body(RowRange{0, matrix.rows, matrix.columns});
+  if (matrix.on_device) return body(RowRange{0, matrix.rows, matrix.columns});
   const std::int64_t width = std::max<std::int64_t>(matrix.columns, 1);
   const std::int64_t grain = std::max<std::int64_t>(1, elements_per_thread / width);
   at::parallel_for(0, matrix.rows, grain, [&](std::int64_t begin, std::int64_t end) {
@@ -91,10 +89,28 @@ void for_rows(Matrix matrix, const Body& body) {
   });
 }
 
-/// Runs body(RowRange) over the elements of dense tensors of one layout, as one long column.
-template <class Body>
-void for_elements(const at::Tensor& tensor, const Body& body) {
-  for_rows({tensor.numel(), 1, place_of(tensor)}, body);
+class ColumnPartials;
+
+/// An argument as a kernel takes it: a tensor's memory (null where it is undefined), a block's part
+/// of sums, else the value itself.
+template <class Parameter, class Argument>
+Parameter kernel_argument(const Argument& argument, [[maybe_unused]] std::int64_t block = 0) {
+  if constexpr (std::is_same_v<Argument, at::Tensor>) {
+    return static_cast<Parameter>(argument.defined() ? argument.data_ptr() : nullptr);
+  } else if constexpr (std::is_same_v<Argument, const ColumnPartials*>) {
+    return argument != nullptr ? argument->block(block) : nullptr;
+  } else {
+    return argument;
+  }
+}
+
+/// Runs a kernel of the matrix's table on its rows as for_rows() does. Tensors stand for their
+/// memory.
+template <class... Parameters, class... Arguments>
+void run_kernel(void (*KernelTable::*kernel)(RowRange, Parameters...), const Matrix& matrix,
+                const Arguments&... arguments) {
+  const auto call = matrix.kernels->*kernel;
+  for_rows(matrix, [&](RowRange r) { call(r, kernel_argument<Parameters>(arguments)...); });
 }
 
 /// Rows cut into blocks whose number depends on the shape alone: sums over rows are made per block
@@ -103,18 +119,22 @@ void for_elements(const at::Tensor& tensor, const Body& body) {
 struct RowBlocks {
   explicit RowBlocks(Matrix matrix);
 
-  /// body(block, RowRange)
-  template <class Body>
-  void run(const Body& body) const {
-    if (matrix.place == MemoryPlace::device) {
-      return body(std::int64_t{0}, RowRange{0, matrix.rows, matrix.columns});
+  /// Runs a kernel of the matrix's table on every block. ColumnPartials, by pointer, stand for the
+  /// block's part of them.
+  template <class... Parameters, class... Arguments>
+  void run(void (*KernelTable::*kernel)(RowRange, Parameters...),
+           const Arguments&... arguments) const {
+    const auto call = matrix.kernels->*kernel;
+    if (matrix.on_device) {
+      return call({0, matrix.rows, matrix.columns}, kernel_argument<Parameters>(arguments)...);
     }
     const std::int64_t work = std::max<std::int64_t>(rows_per_block * matrix.columns, 1);
     const std::int64_t grain = std::max<std::int64_t>(1, elements_per_thread / work);
     at::parallel_for(0, count, grain, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t block = first; block < last; ++block) {
         const std::int64_t begin = block * rows_per_block;
-        body(block, RowRange{begin, std::min(begin + rows_per_block, matrix.rows), matrix.columns});
+        call({begin, std::min(begin + rows_per_block, matrix.rows), matrix.columns},
+             kernel_argument<Parameters>(arguments, block)...);
       }
     });
   }
@@ -130,7 +150,7 @@ class ColumnPartials {
   ColumnPartials(const RowBlocks& blocks, const at::Tensor& like);
 
   void* block(std::int64_t index) const;
-  void* data() const { return values_.data_ptr(); }
+  const at::Tensor& values() const { return values_; }
   /// target (any kernel type, {columns}) (+)= the sums.
   void combine_into(const at::Tensor& target, Accumulation accumulation) const;
   /// The sums as a tensor of the accumulation type.
@@ -140,6 +160,9 @@ class ColumnPartials {
   std::int64_t blocks_, columns_;
   at::Tensor values_;
 };
+
+/// The kernels' name of a form of gelu.
+ActivationKind kind_of(GeluForm form);
 
 inline Store store_for(Accumulation accumulation) {
   return accumulation == Accumulation::add ? Store::add : Store::overwrite;
@@ -160,6 +183,9 @@ class GradientTarget {
   at::Tensor buffer_, values_;
   Accumulation wanted_, accumulation_;
 };
+
+/// buffer (+)= gradient.
+void accumulate(const at::Tensor& buffer, const at::Tensor& gradient, Accumulation accumulation);
 
 /// gradient (+)= the sums of the columns of contiguous rows.
 void sum_columns_into(const at::Tensor& rows, Matrix matrix, const at::Tensor& gradient,

@@ -56,27 +56,22 @@ class LinearOperator final : public Operator {
  private:
   bool passes_residual() const { return epilogue_.kind == LinearEpilogue::Kind::residual; }
   bool has_gelu() const { return epilogue_.kind == LinearEpilogue::Kind::gelu; }
-  GeluKind gelu() const { return epilogue_.gelu == GeluForm::erf ? GeluKind::erf : GeluKind::tanh; }
+  ActivationKind gelu() const { return kind_of(epilogue_.gelu); }
 
   /// Bias and gelu, or bias and residual, in one pass over the product.
   at::Tensor finish(const at::Tensor& product, const Tensors& inputs, const Tensors& parameters,
                     Tensors& saved) const {
-    const KernelTable& kernels = kernels_for(product);
-    void* bias = bias_ ? parameters[1].data_ptr() : nullptr;
+    const at::Tensor bias = bias_ ? parameters[1] : at::Tensor();
     if (has_gelu()) {
       at::Tensor y = uninitialised_like(product);
-      for_rows(matrix_of(product), [&](RowRange r) {
-        kernels.bias_gelu(r, gelu(), product.data_ptr(), bias, y.data_ptr());
-      });
+      run_kernel(&KernelTable::activation, matrix_of(product), gelu(), product, bias, y);
       // The kernel has stored the sum with the bias in the product's own memory.
       saved.push_back(product);
       return y;
     }
     at::Tensor residual = passes_residual() ? inputs[1].contiguous() : at::Tensor();
-    if (bias != nullptr || residual.defined()) {
-      for_rows(matrix_of(product), [&](RowRange r) {
-        kernels.add_bias(r, product.data_ptr(), bias, data_of(residual));
-      });
+    if (bias.defined() || residual.defined()) {
+      run_kernel(&KernelTable::add_bias, matrix_of(product), product, bias, residual);
     }
     return product;
   }
@@ -85,24 +80,14 @@ class LinearOperator final : public Operator {
   at::Tensor product_gradient(const at::Tensor& dy, const Tensors& saved,
                               const ColumnPartials* sums) const {
     const at::Tensor g = as_matrix(dy).contiguous();
+    const RowBlocks blocks(matrix_of(g));
     if (!has_gelu()) {
-      if (sums != nullptr) sum_columns(g, *sums);
+      if (sums != nullptr) blocks.run(&KernelTable::column_sum, g, sums);
       return g;
     }
-    const KernelTable& kernels = kernels_for(g);
     at::Tensor result = uninitialised_like(g);
-    RowBlocks(matrix_of(g)).run([&](std::int64_t block, RowRange r) {
-      kernels.gelu_backward(r, gelu(), g.data_ptr(), saved[1].data_ptr(), result.data_ptr(),
-                            sums != nullptr ? sums->block(block) : nullptr);
-    });
+    blocks.run(&KernelTable::activation_backward, gelu(), g, saved[1], result, sums);
     return result;
-  }
-
-  static void sum_columns(const at::Tensor& g, const ColumnPartials& sums) {
-    const KernelTable& kernels = kernels_for(g);
-    RowBlocks(matrix_of(g)).run([&](std::int64_t block, RowRange r) {
-      kernels.column_sum(r, g.data_ptr(), sums.block(block));
-    });
   }
 
   /// One pass gives the gradient before the epilogue and, beside it, the bias's gradient.

@@ -7,57 +7,10 @@
 #include <ATen/ops/zeros.h>
 
 #include "runners/engine/operators/kernel_launch.hpp"
-#include "runners/engine/operators/operator_factories.hpp"
+#include "runners/engine/operators/unary_operator.hpp"
 
 namespace heteroperf {
 namespace {
-
-/// {C, H, W} → {C·H·W} in this order, whatever the memory layout. Saves nothing.
-class FlattenOperator final : public Operator {
- public:
-  explicit FlattenOperator(Shape input) : input_(std::move(input)) {}
-
-  at::Tensor forward(const Tensors& inputs, const Tensors&, Tensors& saved,
-                     const PassContext&) override {
-    saved.clear();
-    return inputs[0].reshape({inputs[0].size(0), -1});
-  }
-
-  void input_gradient(const at::Tensor& dy, const Tensors&, const Tensors&, const PassContext&,
-                      GradientSink& sink) override {
-    if (!sink.wanted(0)) return;
-    std::vector<std::int64_t> sizes{dy.size(0)};
-    sizes.insert(sizes.end(), input_.begin(), input_.end());
-    sink.put(0, dy.reshape(sizes));
-  }
-
- private:
-  Shape input_;
-};
-
-/// {C, H, W} → {H·W, C}: no copy from channels-last images. Saves nothing.
-class ToSequenceOperator final : public Operator {
- public:
-  explicit ToSequenceOperator(Shape input) : input_(std::move(input)) {}
-
-  at::Tensor forward(const Tensors& inputs, const Tensors&, Tensors& saved,
-                     const PassContext&) override {
-    saved.clear();
-    const at::Tensor x = canonical(inputs[0]);
-    return x.permute({0, 2, 3, 1}).reshape({x.size(0), input_[1] * input_[2], input_[0]});
-  }
-
-  void input_gradient(const at::Tensor& dy, const Tensors&, const Tensors&, const PassContext&,
-                      GradientSink& sink) override {
-    if (!sink.wanted(0)) return;
-    sink.put(
-        0,
-        dy.contiguous().view({dy.size(0), input_[1], input_[2], input_[0]}).permute({0, 3, 1, 2}));
-  }
-
- private:
-  Shape input_;
-};
 
 /// Puts a learned row in front. Saves nothing.
 class ClassTokenOperator final : public Operator {
@@ -81,45 +34,49 @@ class ClassTokenOperator final : public Operator {
   }
 };
 
-/// Saves nothing.
-/// Takes one position of every sequence; its gradient is zero everywhere else.
-class TakeTokenOperator final : public Operator {
- public:
-  TakeTokenOperator(const TakeToken& attributes, Shape input)
-      : index_(attributes.index), input_(std::move(input)) {}
-
-  at::Tensor forward(const Tensors& inputs, const Tensors&, Tensors& saved,
-                     const PassContext&) override {
-    saved.clear();
-    return inputs[0].select(1, index_).contiguous();
-  }
-
-  void input_gradient(const at::Tensor& dy, const Tensors&, const Tensors&, const PassContext&,
-                      GradientSink& sink) override {
-    if (!sink.wanted(0)) return;
-    at::Tensor dx = at::zeros({dy.size(0), input_[0], input_[1]}, dy.options());
-    dx.select(1, index_).copy_(dy);
-    sink.put(0, std::move(dx));
-  }
-
- private:
-  std::int64_t index_;
-  Shape input_;
-};
-
 }  // namespace
 
+/// {C, H, W} → {C·H·W} in this order, whatever the memory layout. Saves nothing.
 OperatorPtr make(const Flatten&, const OperatorPlace& place) {
-  return std::make_unique<FlattenOperator>(place.input());
+  return make_unary(
+      [](const at::Tensor& x, auto&&...) {
+        return x.reshape({x.size(0), -1});
+      },
+      [input = place.input()](const at::Tensor& dy, auto&&...) {
+        std::vector<std::int64_t> sizes{dy.size(0)};
+        sizes.insert(sizes.end(), input.begin(), input.end());
+        return dy.reshape(sizes);
+      });
 }
+
+/// {C, H, W} → {H·W, C}: no copy from channels-last images. Saves nothing.
 OperatorPtr make(const ToSequence&, const OperatorPlace& place) {
-  return std::make_unique<ToSequenceOperator>(place.input());
+  const Shape& input = place.input();
+  return make_unary(
+      [](const at::Tensor& images, auto&&...) {
+        const at::Tensor x = canonical(images).permute({0, 2, 3, 1});
+        return x.reshape({x.size(0), x.size(1) * x.size(2), x.size(3)});
+      },
+      [input](const at::Tensor& dy, auto&&...) {
+        const at::Tensor pixels = dy.contiguous().view({dy.size(0), input[1], input[2], input[0]});
+        return pixels.permute({0, 3, 1, 2});
+      });
 }
+
 OperatorPtr make(const ClassToken&, const OperatorPlace&) {
   return std::make_unique<ClassTokenOperator>();
 }
+
+/// Takes one position of every sequence; its gradient is zero everywhere else. Saves nothing.
 OperatorPtr make(const TakeToken& attributes, const OperatorPlace& place) {
-  return std::make_unique<TakeTokenOperator>(attributes, place.input());
+  const Shape& input = place.input();
+  return make_unary([index = attributes.index](
+                        const at::Tensor& x, auto&&...) { return x.select(1, index).contiguous(); },
+                    [index = attributes.index, input](const at::Tensor& dy, auto&&...) {
+                      at::Tensor dx = at::zeros({dy.size(0), input[0], input[1]}, dy.options());
+                      dx.select(1, index).copy_(dy);
+                      return dx;
+                    });
 }
 
 }  // namespace heteroperf

@@ -77,12 +77,8 @@ class LayerNormOperator final : public RowNormOperator {
     const at::Tensor mean = empty_accumulators({m.rows}, x);
     const at::Tensor rstd = empty_accumulators({m.rows}, x);
     at::Tensor y = uninitialised_like(x);
-    const KernelTable& kernels = kernels_for(x);
-    void* bias = attributes_.bias ? parameters[1].data_ptr() : nullptr;
-    for_rows(m, [&](RowRange r) {
-      kernels.layer_norm(r, attributes_.eps, x.data_ptr(), parameters[0].data_ptr(), bias,
-                         y.data_ptr(), mean.data_ptr(), rstd.data_ptr());
-    });
+    const at::Tensor bias = attributes_.bias ? parameters[1] : at::Tensor();
+    run_kernel(&KernelTable::layer_norm, m, attributes_.eps, x, parameters[0], bias, y, mean, rstd);
     saved = {x, mean, rstd};
     return y;
   }
@@ -91,16 +87,11 @@ class LayerNormOperator final : public RowNormOperator {
   void run(const at::Tensor& output_gradient, const at::Tensor& parameter, const Tensors& saved,
            const NormGradient& dx, Tensors* gradients, const PassContext& context) const override {
     const at::Tensor dy = output_gradient.contiguous();
-    const KernelTable& kernels = kernels_for(dy);
     const RowBlocks blocks(matrix_of(dy));
     const ColumnPartials weight(blocks, dy), bias(blocks, dy);
-    blocks.run([&](std::int64_t block, RowRange r) {
-      kernels.layer_norm_backward(r, dy.data_ptr(), saved[0].data_ptr(), data_of(parameter),
-                                  saved[1].data_ptr(), saved[2].data_ptr(), dx.store,
-                                  data_of(dx.values),
-                                  gradients != nullptr ? weight.block(block) : nullptr,
-                                  gradients != nullptr ? bias.block(block) : nullptr);
-    });
+    blocks.run(&KernelTable::layer_norm_backward, dy, saved[0], parameter, saved[1], saved[2],
+               dx.store, dx.values, gradients != nullptr ? &weight : nullptr,
+               gradients != nullptr ? &bias : nullptr);
     if (gradients == nullptr) return;
     weight.combine_into((*gradients)[0], context.accumulation);
     if (attributes_.bias) bias.combine_into((*gradients)[1], context.accumulation);
@@ -120,11 +111,7 @@ class RmsNormOperator final : public RowNormOperator {
     const Matrix m = matrix_of(x);
     const at::Tensor rstd = empty_accumulators({m.rows}, x);
     at::Tensor y = uninitialised_like(x);
-    const KernelTable& kernels = kernels_for(x);
-    for_rows(m, [&](RowRange r) {
-      kernels.rms_norm(r, attributes_.eps, x.data_ptr(), parameters[0].data_ptr(), y.data_ptr(),
-                       rstd.data_ptr());
-    });
+    run_kernel(&KernelTable::rms_norm, m, attributes_.eps, x, parameters[0], y, rstd);
     saved = {x, rstd};
     return y;
   }
@@ -133,14 +120,10 @@ class RmsNormOperator final : public RowNormOperator {
   void run(const at::Tensor& output_gradient, const at::Tensor& parameter, const Tensors& saved,
            const NormGradient& dx, Tensors* gradients, const PassContext& context) const override {
     const at::Tensor dy = output_gradient.contiguous();
-    const KernelTable& kernels = kernels_for(dy);
     const RowBlocks blocks(matrix_of(dy));
     const ColumnPartials weight(blocks, dy);
-    blocks.run([&](std::int64_t block, RowRange r) {
-      kernels.rms_norm_backward(r, dy.data_ptr(), saved[0].data_ptr(), data_of(parameter),
-                                saved[1].data_ptr(), dx.store, data_of(dx.values),
-                                gradients != nullptr ? weight.block(block) : nullptr);
-    });
+    blocks.run(&KernelTable::rms_norm_backward, dy, saved[0], parameter, saved[1], dx.store,
+               dx.values, gradients != nullptr ? &weight : nullptr);
     if (gradients != nullptr) weight.combine_into((*gradients)[0], context.accumulation);
   }
 

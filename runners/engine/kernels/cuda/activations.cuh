@@ -13,78 +13,6 @@
 namespace heteroperf {
 namespace {
 
-/// Functions of one or two values, and gradients: g is the output's gradient, v the kept value.
-struct ReluOf {
-  template <class A>
-  HETEROPERF_KERNEL A operator()(A v) const {
-    return v <= A(0) ? A(0) : v;
-  }
-};
-struct ReluGradient {
-  template <class A>
-  HETEROPERF_KERNEL A operator()(A g, A v) const {
-    return v <= A(0) ? A(0) : g;
-  }
-};
-struct SiluOf {
-  template <class A>
-  HETEROPERF_KERNEL A operator()(A v) const {
-    return silu_at<A>(v).value;
-  }
-};
-struct SiluGradient {
-  template <class A>
-  HETEROPERF_KERNEL A operator()(A g, A v) const {
-    return g * silu_at<A>(v).slope;
-  }
-};
-struct TanhOf {
-  template <class A>
-  HETEROPERF_KERNEL A operator()(A v) const {
-    return hyperbolic_tangent(v);
-  }
-};
-struct TanhGradient {
-  template <class A>
-  HETEROPERF_KERNEL A operator()(A g, A v) const {
-    return g * (A(1) - v * v);
-  }
-};
-template <GeluKind kind>
-struct GeluOf {
-  template <class A>
-  HETEROPERF_KERNEL A operator()(A v) const {
-    return gelu_at<kind, A>(v).value;
-  }
-};
-template <GeluKind kind>
-struct GeluGradient {
-  template <class A>
-  HETEROPERF_KERNEL A operator()(A g, A v) const {
-    return g * gelu_at<kind, A>(v).slope;
-  }
-};
-/// g is the gate, u the value that it lets through.
-struct SwigluOf {
-  template <class A>
-  HETEROPERF_KERNEL A operator()(A g, A u) const {
-    return silu_at<A>(g).value * u;
-  }
-};
-struct ProductOf {
-  template <class A>
-  HETEROPERF_KERNEL A operator()(A a, A b) const {
-    return a * b;
-  }
-};
-/// A sum and the ReLU behind it in one pass.
-struct ReluOfSum {
-  template <class A>
-  HETEROPERF_KERNEL A operator()(A a, A b) const {
-    return a + b <= A(0) ? A(0) : a + b;
-  }
-};
-
 // y may be one of the inputs: every element is read before it is written.
 template <class T, int n, class F>
 __global__ void map_one(std::int64_t packs, F f, const T* a, T* y) {
@@ -143,44 +71,6 @@ void map(RowRange r, F f, const void* a, const void* b, void* y) {
       a, b, y);
 }
 
-template <class T>
-void relu(RowRange r, const void* x, void* y) {
-  map<T>(r, ReluOf(), x, y);
-}
-template <class T>
-void relu_backward(RowRange r, const void* dy, const void* y, void* dx) {
-  map<T>(r, ReluGradient(), dy, y, dx);
-}
-template <class T>
-void silu(RowRange r, const void* x, void* y) {
-  map<T>(r, SiluOf(), x, y);
-}
-template <class T>
-void silu_backward(RowRange r, const void* dy, const void* x, void* dx) {
-  map<T>(r, SiluGradient(), dy, x, dx);
-}
-template <class T>
-void tanh_forward(RowRange r, const void* x, void* y) {
-  map<T>(r, TanhOf(), x, y);
-}
-template <class T>
-void tanh_backward(RowRange r, const void* dy, const void* y, void* dx) {
-  map<T>(r, TanhGradient(), dy, y, dx);
-}
-template <class T>
-void swiglu(RowRange r, const void* gate, const void* up, void* y) {
-  map<T>(r, SwigluOf(), gate, up, y);
-}
-template <class T>
-void multiply(RowRange r, const void* a, const void* b, void* y) {
-  map<T>(r, ProductOf(), a, b, y);
-}
-/// One kernel with a function for each of the two.
-template <class T>
-void add(RowRange r, const void* a, const void* b, bool with_relu, void* y) {
-  with_relu ? map<T>(r, ReluOfSum(), a, b, y) : map<T>(r, PlusOf(), a, b, y);
-}
-
 /// Both gradients of silu(gate) · up in one pass.
 template <class T, int n>
 __global__ void swiglu_gradients(std::int64_t packs, const T* dy, const T* gate, const T* up,
@@ -189,7 +79,7 @@ __global__ void swiglu_gradients(std::int64_t packs, const T* dy, const T* gate,
     const Pack<T, n> g = load<n>(dy, i), at_gate = load<n>(gate, i), at_up = load<n>(up, i);
     Pack<T, n> to_gate, to_up;
     for (int k = 0; k < n; ++k) {
-      const auto at = silu_at<Acc<T>>(widen(at_gate.at[k]));
+      const auto at = SiluFunction::at(widen(at_gate.at[k]));
       to_gate.at[k] = narrow<T>(widen(g.at[k]) * widen(at_up.at[k]) * at.slope);
       to_up.at[k] = narrow<T>(widen(g.at[k]) * at.value);
     }
@@ -213,9 +103,10 @@ void swiglu_backward(RowRange r, const void* dy, const void* gate, const void* u
       dy, gate, up, dgate, dup);
 }
 
-/// x += bias, stored back because the backward pass needs it; y = gelu(x).
-template <class T, int n, GeluKind kind>
-__global__ void bias_gelu_rows(std::int64_t rows, std::int64_t packs, T* x, const T* bias, T* y) {
+/// x += bias, stored back because the backward pass needs it; y = f(x).
+template <class T, int n, class Function>
+__global__ void activate_sum_rows(std::int64_t rows, std::int64_t packs, T* x, const T* bias,
+                                  T* y) {
   HETEROPERF_FOR_MATRIX(row, rows, column, packs) {
     // Packs do not cross rows: columns are a multiple of their width.
     const std::int64_t i = row * packs + column;
@@ -224,64 +115,49 @@ __global__ void bias_gelu_rows(std::int64_t rows, std::int64_t packs, T* x, cons
     const Pack<T, n> b = load<n>(bias, column);
     for (int k = 0; k < n; ++k) {
       sum.at[k] = narrow<T>(widen(sum.at[k]) + widen(b.at[k]));
-      to.at[k] = narrow<T>(gelu_at<kind, Acc<T>>(widen(sum.at[k])).value);
+      to.at[k] = narrow<T>(Function::value(widen(sum.at[k])));
     }
     keep<n>(x, i, sum);
     keep<n>(y, i, to);
   }
 }
-template <class T, GeluKind kind>
-void bias_gelu_of(RowRange r, void* x, const void* bias, void* y) {
-  if (bias == nullptr) return map<T>(r, GeluOf<kind>(), x, y);
+template <class T, class Function>
+void activate_sum(RowRange r, void* x, const void* bias, void* y) {
   if (r.end * r.columns == 0) return;
   with_packs<T>(
       r.columns,
       [&](auto width) {
         constexpr int n = decltype(width)::value;
-        launch(bias_gelu_rows<T, n, kind>, over_matrix(r.end, r.columns / n), r.end, r.columns / n,
-               as<T>(x), as<T>(bias), as<T>(y));
+        launch(activate_sum_rows<T, n, Function>, over_matrix(r.end, r.columns / n), r.end,
+               r.columns / n, as<T>(x), as<T>(bias), as<T>(y));
       },
       x, bias, y);
 }
-/// The kind of gelu is a template's parameter, so that no thread branches on it.
-template <class T>
-void bias_gelu(RowRange r, GeluKind kind, void* x, const void* bias, void* y) {
-  kind == GeluKind::erf ? bias_gelu_of<T, GeluKind::erf>(r, x, bias, y)
-                        : bias_gelu_of<T, GeluKind::tanh>(r, x, bias, y);
-}
-
-/// dx = dy · gelu'(x), and the column sums of dx, which are the bias's gradient, per block of rows.
-template <class T, GeluKind kind>
-__global__ void gelu_backward_tiles(std::int64_t rows, std::int64_t columns,
-                                    std::int64_t rows_per_block, const T* dy, const T* x, T* dx,
-                                    Acc<T>* sums) {
+/// The gradient behind a function, and its column sums per block of rows.
+template <class T, class Function>
+__global__ void gradient_and_sum_tiles(std::int64_t rows, std::int64_t columns,
+                                       std::int64_t rows_per_block, const T* dy, const T* kept,
+                                       T* dx, Acc<T>* sums) {
   const TilePlace at = tile_place(rows, columns, rows_per_block);
   Acc<T> sum = 0;
   for (std::int64_t row = at.first + threadIdx.y; at.inside && row < at.last; row += tile_rows) {
     const std::int64_t i = row * columns + at.column;
-    const Acc<T> g = widen(dy[i]) * gelu_at<kind, Acc<T>>(widen(x[i])).slope;
+    const Acc<T> g = Function::gradient(widen(dy[i]), widen(kept[i]));
     dx[i] = narrow<T>(g);
     sum += g;
   }
   sum = sum_tile(sum);
   if (at.inside && threadIdx.y == 0) sums[blockIdx.y * columns + at.column] = sum;
 }
-template <class T, GeluKind kind>
-void gelu_backward_of(RowRange r, const void* dy, const void* x, void* dx, void* sums) {
-  if (sums == nullptr) return map<T>(r, GeluGradient<kind>(), dy, x, dx);
+/// A tile walks down the columns, so that each thread adds up one of them; where no sums are asked
+/// for, the packs of map() are faster.
+template <class T, class Function>
+void gradient_and_sums(RowRange r, const void* dy, const void* kept, void* dx, void* sums) {
   if (r.end * r.columns == 0) return;
   const std::int64_t per_block = device_rows_per_block(r.end, r.columns);
-  launch(gelu_backward_tiles<T, kind>, over_tiles(r.columns, divided_up(r.end, per_block)), r.end,
-         r.columns, per_block, as<T>(dy), as<T>(x), as<T>(dx), as<Acc<T>>(sums));
+  launch(gradient_and_sum_tiles<T, Function>, over_tiles(r.columns, divided_up(r.end, per_block)),
+         r.end, r.columns, per_block, as<T>(dy), as<T>(kept), as<T>(dx), as<Acc<T>>(sums));
 }
-/// With sums a tile walks down the columns, so that each thread adds up one of them; without, packs
-/// are faster.
-template <class T>
-void gelu_backward(RowRange r, GeluKind kind, const void* dy, const void* x, void* dx, void* sums) {
-  kind == GeluKind::erf ? gelu_backward_of<T, GeluKind::erf>(r, dy, x, dx, sums)
-                        : gelu_backward_of<T, GeluKind::tanh>(r, dy, x, dx, sums);
-}
-
 /// x += bias + residual; each of the two may be missing.
 template <class T, int n>
 __global__ void add_bias_rows(std::int64_t rows, std::int64_t packs, T* x, const T* bias,

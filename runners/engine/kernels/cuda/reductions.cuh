@@ -8,17 +8,11 @@
 // by a second kernel. A *tile* is 32 neighbouring columns by a block of rows; its 8 rows of threads
 // go down the rows, and neighbouring threads read neighbouring columns.
 #include "runners/engine/kernels/cuda/launch.cuh"
+#include "runners/engine/kernels/vector_math.hpp"
 
 namespace heteroperf {
 namespace {
 
-/// Ways to join two values, for join_block() and for sums element by element.
-struct PlusOf {
-  template <class A>
-  HETEROPERF_KERNEL A operator()(A a, A b) const {
-    return a + b;
-  }
-};
 /// The larger of two; a NaN on the left stays.
 struct LargerOf {
   template <class A>

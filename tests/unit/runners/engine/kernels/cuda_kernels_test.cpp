@@ -80,7 +80,7 @@ TEST(CudaKernels, LeaveAnEmptyRangeAlone) {
   Values x(Element::float32, 4), y(Element::float32, 4);
   y.set(0, 3);
   const KernelTable& k = table_of(Element::float32);
-  k.relu({0, 0, 4}, x.data(), y.data());
+  k.activation({0, 0, 4}, ActivationKind::relu, x.data(), nullptr, y.data());
   k.layer_norm({0, 0, 4}, 1e-5, x.data(), x.data(), nullptr, y.data(), y.data(), y.data());
   k.column_sum({0, 0, 4}, x.data(), y.data());
   EXPECT_EQ(y.at(0), 3);
@@ -90,7 +90,8 @@ TEST(CudaKernels, TakeWhatIsNotAligned) {
   Values x(Element::float32, 9), y(Element::float32, 9);
   for (int i = 0; i < 9; ++i) x.set(i, i - 4);
   table_of(Element::float32)
-      .relu({0, 8, 1}, static_cast<float*>(x.data()) + 1, static_cast<float*>(y.data()) + 1);
+      .activation({0, 8, 1}, ActivationKind::relu, static_cast<float*>(x.data()) + 1, nullptr,
+                  static_cast<float*>(y.data()) + 1);
   for (int i = 1; i < 9; ++i) EXPECT_EQ(y.at(i), std::max(0, i - 4));
 }
 

@@ -15,29 +15,23 @@ struct KernelCase {
 };
 
 template <auto member>
-void one_input(Bench& b, std::int64_t rows, std::int64_t columns) {
-  Values x = b.data(rows * columns), y = b.data(rows * columns);
-  (b.k.*member)({0, rows, columns}, x.data(), y.data());
-  b.outputs = {y};
-}
-template <auto member>
 void two_inputs(Bench& b, std::int64_t rows, std::int64_t columns) {
   Values u = b.data(rows * columns), v = b.data(rows * columns), y = b.data(rows * columns);
   (b.k.*member)({0, rows, columns}, u.data(), v.data(), y.data());
   b.outputs = {y};
 }
-template <GeluKind kind, bool with_bias>
-void run_bias_gelu(Bench& b, std::int64_t rows, std::int64_t columns) {
+template <ActivationKind kind, bool with_bias>
+void run_activation(Bench& b, std::int64_t rows, std::int64_t columns) {
   Values x = b.data(rows * columns), bias = b.data(columns), y = b.data(rows * columns);
-  b.k.bias_gelu({0, rows, columns}, kind, x.data(), with_bias ? bias.data() : nullptr, y.data());
+  b.k.activation({0, rows, columns}, kind, x.data(), with_bias ? bias.data() : nullptr, y.data());
   b.outputs = {x, y};
 }
-template <GeluKind kind>
-void run_gelu_backward(Bench& b, std::int64_t rows, std::int64_t columns) {
+template <ActivationKind kind>
+void run_activation_backward(Bench& b, std::int64_t rows, std::int64_t columns) {
   Values dy = b.data(rows * columns), x = b.data(rows * columns), dx = b.data(rows * columns);
   Values alone = dx, parts = b.partials(rows, columns);
-  b.k.gelu_backward({0, rows, columns}, kind, dy.data(), x.data(), dx.data(), parts.data());
-  b.k.gelu_backward({0, rows, columns}, kind, dy.data(), x.data(), alone.data(), nullptr);
+  b.k.activation_backward({0, rows, columns}, kind, dy.data(), x.data(), dx.data(), parts.data());
+  b.k.activation_backward({0, rows, columns}, kind, dy.data(), x.data(), alone.data(), nullptr);
   b.outputs = {dx, alone};
   b.combine(parts, columns);
 }
@@ -284,23 +278,26 @@ void run_means(Bench& b, std::int64_t rows, std::int64_t columns) {
 }
 
 const KernelCase cases[] = {
-    {"relu", one_input<&KernelTable::relu>},
-    {"relu_backward", two_inputs<&KernelTable::relu_backward>},
-    {"silu", one_input<&KernelTable::silu>},
-    {"silu_backward", two_inputs<&KernelTable::silu_backward>},
-    {"tanh", one_input<&KernelTable::tanh>},
-    {"tanh_backward", two_inputs<&KernelTable::tanh_backward>},
     {"swiglu", two_inputs<&KernelTable::swiglu>},
     {"swiglu_backward", run_swiglu_backward},
     {"multiply", two_inputs<&KernelTable::multiply>},
     {"add", run_add<false>},
     {"add, relu", run_add<true>},
-    {"bias_gelu, erf", run_bias_gelu<GeluKind::erf, true>},
-    {"bias_gelu, tanh", run_bias_gelu<GeluKind::tanh, true>},
-    {"gelu, erf", run_bias_gelu<GeluKind::erf, false>},
-    {"gelu, tanh", run_bias_gelu<GeluKind::tanh, false>},
-    {"gelu_backward, erf", run_gelu_backward<GeluKind::erf>},
-    {"gelu_backward, tanh", run_gelu_backward<GeluKind::tanh>},
+    {"relu", run_activation<ActivationKind::relu, false>},
+    {"bias, relu", run_activation<ActivationKind::relu, true>},
+    {"relu, backward", run_activation_backward<ActivationKind::relu>},
+    {"silu", run_activation<ActivationKind::silu, false>},
+    {"bias, silu", run_activation<ActivationKind::silu, true>},
+    {"silu, backward", run_activation_backward<ActivationKind::silu>},
+    {"tanh", run_activation<ActivationKind::tanh, false>},
+    {"bias, tanh", run_activation<ActivationKind::tanh, true>},
+    {"tanh, backward", run_activation_backward<ActivationKind::tanh>},
+    {"gelu, erf", run_activation<ActivationKind::gelu_erf, false>},
+    {"bias, gelu, erf", run_activation<ActivationKind::gelu_erf, true>},
+    {"gelu, erf, backward", run_activation_backward<ActivationKind::gelu_erf>},
+    {"gelu, tanh", run_activation<ActivationKind::gelu_tanh, false>},
+    {"bias, gelu, tanh", run_activation<ActivationKind::gelu_tanh, true>},
+    {"gelu, tanh, backward", run_activation_backward<ActivationKind::gelu_tanh>},
     {"add_bias", run_add_bias<true, false>},
     {"add residual", run_add_bias<false, true>},
     {"add_bias and residual", run_add_bias<true, true>},

@@ -59,17 +59,23 @@ struct FunctionCase {
 const FunctionCase functions[] = {
     {"gelu",
      [](const KernelTable& k, RowRange r, void* x, void* y) {
-       k.bias_gelu(r, GeluKind::erf, x, nullptr, y);
+       k.activation(r, ActivationKind::gelu_erf, x, nullptr, y);
      },
      exact_gelu, -5.0f, 8.0f, 2e-6},
     {"gelu_tanh",
      [](const KernelTable& k, RowRange r, void* x, void* y) {
-       k.bias_gelu(r, GeluKind::tanh, x, nullptr, y);
+       k.activation(r, ActivationKind::gelu_tanh, x, nullptr, y);
      },
      exact_gelu_tanh, -4.0f, 8.0f, 4e-6},
-    {"silu", [](const KernelTable& k, RowRange r, void* x, void* y) { k.silu(r, x, y); },
+    {"silu",
+     [](const KernelTable& k, RowRange r, void* x, void* y) {
+       k.activation(r, ActivationKind::silu, x, nullptr, y);
+     },
      exact_silu, -20.0f, 20.0f, 2e-6},
-    {"tanh", [](const KernelTable& k, RowRange r, void* x, void* y) { k.tanh(r, x, y); },
+    {"tanh",
+     [](const KernelTable& k, RowRange r, void* x, void* y) {
+       k.activation(r, ActivationKind::tanh, x, nullptr, y);
+     },
      exact_tanh, -12.0f, 12.0f, 5e-7},
 };
 
@@ -112,8 +118,8 @@ TEST(FloatFunctions, KeepTheirLimitsAndNan) {
 
 TEST(Kernels, TellInstructionSetsApart) {
   EXPECT_NE(kernel_instruction_set(), nullptr);
-  EXPECT_NE(kernels_for(Element::float32).relu, kernels_for(Element::float64).relu);
-  EXPECT_NE(kernels_for(Element::float32).relu, kernels_for(Element::bfloat16).relu);
+  EXPECT_NE(kernels_for(Element::float32).activation, kernels_for(Element::float64).activation);
+  EXPECT_NE(kernels_for(Element::float32).activation, kernels_for(Element::bfloat16).activation);
 }
 
 TEST(Kernels, RoundBf16ToNearestEven) {
