@@ -48,27 +48,15 @@ void with_packs(std::int64_t elements, const Body& body, const P*... pointers) {
 template <class T, class F>
 void map(RowRange r, F f, const void* a, void* y) {
   const std::int64_t count = r.end * r.columns;
-  if (count == 0) return;
   with_packs<T>(
-      count,
-      [&](auto width) {
-        constexpr int n = decltype(width)::value;
-        launch(map_one<T, n, F>, over_items(count / n), count / n, f, as<T>(a), as<T>(y));
-      },
-      a, y);
+      count, [&](auto n) { launch_items(map_one<T, n, F>, count / n, f, a, y); }, a, y);
 }
 /// y = f(a, b), element by element.
 template <class T, class F>
 void map(RowRange r, F f, const void* a, const void* b, void* y) {
   const std::int64_t count = r.end * r.columns;
-  if (count == 0) return;
   with_packs<T>(
-      count,
-      [&](auto width) {
-        constexpr int n = decltype(width)::value;
-        launch(map_two<T, n, F>, over_items(count / n), count / n, f, as<T>(a), as<T>(b), as<T>(y));
-      },
-      a, b, y);
+      count, [&](auto n) { launch_items(map_two<T, n, F>, count / n, f, a, b, y); }, a, b, y);
 }
 
 /// Both gradients of silu(gate) · up in one pass.
@@ -92,14 +80,9 @@ template <class T>
 void swiglu_backward(RowRange r, const void* dy, const void* gate, const void* up, void* dgate,
                      void* dup) {
   const std::int64_t count = r.end * r.columns;
-  if (count == 0) return;
   with_packs<T>(
       count,
-      [&](auto width) {
-        constexpr int n = decltype(width)::value;
-        launch(swiglu_gradients<T, n>, over_items(count / n), count / n, as<T>(dy), as<T>(gate),
-               as<T>(up), as<T>(dgate), as<T>(dup));
-      },
+      [&](auto n) { launch_items(swiglu_gradients<T, n>, count / n, dy, gate, up, dgate, dup); },
       dy, gate, up, dgate, dup);
 }
 
@@ -123,13 +106,10 @@ __global__ void activate_sum_rows(std::int64_t rows, std::int64_t packs, T* x, c
 }
 template <class T, class Function>
 void activate_sum(RowRange r, void* x, const void* bias, void* y) {
-  if (r.end * r.columns == 0) return;
   with_packs<T>(
       r.columns,
-      [&](auto width) {
-        constexpr int n = decltype(width)::value;
-        launch(activate_sum_rows<T, n, Function>, over_matrix(r.end, r.columns / n), r.end,
-               r.columns / n, as<T>(x), as<T>(bias), as<T>(y));
+      [&](auto n) {
+        launch_matrix(activate_sum_rows<T, n, Function>, r.end, r.columns / n, x, bias, y);
       },
       x, bias, y);
 }
@@ -153,10 +133,7 @@ __global__ void gradient_and_sum_tiles(std::int64_t rows, std::int64_t columns,
 /// for, the packs of map() are faster.
 template <class T, class Function>
 void gradient_and_sums(RowRange r, const void* dy, const void* kept, void* dx, void* sums) {
-  if (r.end * r.columns == 0) return;
-  const std::int64_t per_block = device_rows_per_block(r.end, r.columns);
-  launch(gradient_and_sum_tiles<T, Function>, over_tiles(r.columns, divided_up(r.end, per_block)),
-         r.end, r.columns, per_block, as<T>(dy), as<T>(kept), as<T>(dx), as<Acc<T>>(sums));
+  launch_tiles(gradient_and_sum_tiles<T, Function>, r.end, r.columns, dy, kept, dx, sums);
 }
 /// x += bias + residual; each of the two may be missing.
 template <class T, int n>
@@ -182,14 +159,9 @@ __global__ void add_bias_rows(std::int64_t rows, std::int64_t packs, T* x, const
 }
 template <class T>
 void add_bias(RowRange r, void* x, const void* bias, const void* residual) {
-  if (r.end * r.columns == 0) return;
   with_packs<T>(
       r.columns,
-      [&](auto width) {
-        constexpr int n = decltype(width)::value;
-        launch(add_bias_rows<T, n>, over_matrix(r.end, r.columns / n), r.end, r.columns / n,
-               as<T>(x), as<T>(bias), as<T>(residual));
-      },
+      [&](auto n) { launch_matrix(add_bias_rows<T, n>, r.end, r.columns / n, x, bias, residual); },
       x, bias, residual);
 }
 
@@ -208,10 +180,7 @@ __global__ void column_sum_tiles(std::int64_t rows, std::int64_t columns,
 /// A row of partial sums per block of rows.
 template <class T>
 void column_sum(RowRange r, const void* x, void* partials) {
-  if (r.end * r.columns == 0) return;
-  const std::int64_t per_block = device_rows_per_block(r.end, r.columns);
-  launch(column_sum_tiles<T>, over_tiles(r.columns, divided_up(r.end, per_block)), r.end, r.columns,
-         per_block, as<T>(x), as<Acc<T>>(partials));
+  launch_tiles(column_sum_tiles<T>, r.end, r.columns, x, partials);
 }
 
 /// Joins the sums of all blocks of rows in their order.
@@ -233,8 +202,7 @@ __global__ void combine_tiles(std::int64_t columns, std::int64_t blocks, const A
 template <class T>
 void combine(RowRange r, std::int64_t blocks, const void* partials, Store store, void* target) {
   if (r.columns == 0) return;
-  launch(combine_tiles<T>, over_tiles(r.columns, 1), r.columns, blocks, as<Acc<T>>(partials), store,
-         as<T>(target));
+  launch(combine_tiles<T>, over_tiles(r.columns, 1), r.columns, blocks, partials, store, target);
 }
 
 }  // namespace

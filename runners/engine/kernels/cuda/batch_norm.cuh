@@ -37,10 +37,7 @@ __global__ void moment_tiles(std::int64_t rows, std::int64_t columns, std::int64
 }
 template <class T>
 void moments(RowRange r, const void* x, void* mean, void* deviation) {
-  if (r.end * r.columns == 0) return;
-  const std::int64_t per_block = device_rows_per_block(r.end, r.columns);
-  launch(moment_tiles<T>, over_tiles(r.columns, divided_up(r.end, per_block)), r.end, r.columns,
-         per_block, as<T>(x), as<Acc<T>>(mean), as<Acc<T>>(deviation));
+  launch_tiles(moment_tiles<T>, r.end, r.columns, x, mean, deviation);
 }
 
 // The formula is batch_norm_kernels.hpp's.
@@ -65,9 +62,7 @@ template <class T>
 void combine_moments(RowRange r, std::int64_t rows, std::int64_t block_rows, const void* means,
                      const void* deviations, void* mean, void* variance) {
   using A = Acc<T>;
-  if (r.columns == 0) return;
-  launch(join_moments<A>, over_items(r.columns), r.columns, rows, block_rows, as<A>(means),
-         as<A>(deviations), as<A>(mean), as<A>(variance));
+  launch_items(join_moments<A>, r.columns, rows, block_rows, means, deviations, mean, variance);
 }
 
 /// Scale and shift per channel: y = x · scale + shift is the whole norm.
@@ -86,10 +81,7 @@ __global__ void affine_columns(std::int64_t columns, Acc<T> eps, const Acc<T>* m
 template <class T>
 void batch_norm_affine(RowRange r, double eps, const void* mean, const void* variance,
                        const void* weight, const void* bias, void* rstd, void* scale, void* shift) {
-  using A = Acc<T>;
-  if (r.columns == 0) return;
-  launch(affine_columns<T>, over_items(r.columns), r.columns, static_cast<A>(eps), as<A>(mean),
-         as<A>(variance), as<T>(weight), as<T>(bias), as<A>(rstd), as<A>(scale), as<A>(shift));
+  launch_items(affine_columns<T>, r.columns, eps, mean, variance, weight, bias, rstd, scale, shift);
 }
 
 /// The factors per channel with which the input's gradient is one line per element.
@@ -109,10 +101,7 @@ __global__ void coefficient_columns(std::int64_t columns, std::int64_t rows, con
 template <class T>
 void batch_norm_coefficients(RowRange r, std::int64_t rows, const void* sum, const void* sum_xhat,
                              const void* rstd, const void* weight, void* a, void* b, void* c) {
-  using A = Acc<T>;
-  if (r.columns == 0) return;
-  launch(coefficient_columns<T>, over_items(r.columns), r.columns, rows, as<A>(sum),
-         as<A>(sum_xhat), as<A>(rstd), as<T>(weight), as<A>(a), as<A>(b), as<A>(c));
+  launch_items(coefficient_columns<T>, r.columns, rows, sum, sum_xhat, rstd, weight, a, b, c);
 }
 
 /// y = relu?(x · scale + shift + residual?).
@@ -138,15 +127,11 @@ __global__ void scale_shift_rows(std::int64_t rows, std::int64_t packs, const T*
 template <class T>
 void scale_shift(RowRange r, const void* x, const void* scale, const void* shift,
                  BatchNormEpilogue epilogue, void* y) {
-  using A = Acc<T>;
-  if (r.end * r.columns == 0) return;
   with_packs<T>(
       r.columns,
-      [&](auto width) {
-        constexpr int n = decltype(width)::value;
-        launch(scale_shift_rows<T, n>, over_matrix(r.end, r.columns / n), r.end, r.columns / n,
-               as<T>(x), as<A>(scale), as<A>(shift), as<T>(epilogue.residual), epilogue.relu,
-               as<T>(y));
+      [&](auto n) {
+        launch_matrix(scale_shift_rows<T, n>, r.end, r.columns / n, x, scale, shift,
+                      epilogue.residual, epilogue.relu, y);
       },
       x, epilogue.residual, y);
 }
@@ -197,11 +182,8 @@ void batch_norm_sums(RowRange r, const void* dy, const void* x, const void* y, c
                      const void* shift, const void* mean, const void* rstd, void* sum,
                      void* sum_xhat) {
   using A = Acc<T>;
-  if (r.end * r.columns == 0) return;
-  const std::int64_t per_block = device_rows_per_block(r.end, r.columns);
   const MaskedElement<T> gradient{as<T>(dy), as<T>(x), as<T>(y), as<A>(scale), as<A>(shift)};
-  launch(batch_norm_sum_tiles<T>, over_tiles(r.columns, divided_up(r.end, per_block)), r.end,
-         r.columns, per_block, gradient, as<A>(mean), as<A>(rstd), as<A>(sum), as<A>(sum_xhat));
+  launch_tiles(batch_norm_sum_tiles<T>, r.end, r.columns, gradient, mean, rstd, sum, sum_xhat);
 }
 
 /// The input's gradient and, behind a residual sum, the residual's.
@@ -223,10 +205,8 @@ void batch_norm_backward(RowRange r, const void* dy, const void* x, const void* 
                          const void* scale, const void* shift, const void* mean, const void* a,
                          const void* b, const void* c, void* dx, void* masked) {
   using A = Acc<T>;
-  if (r.end * r.columns == 0) return;
   const MaskedElement<T> gradient{as<T>(dy), as<T>(x), as<T>(y), as<A>(scale), as<A>(shift)};
-  launch(batch_norm_inputs<T>, over_matrix(r.end, r.columns), r.end, r.columns, gradient,
-         as<A>(mean), as<A>(a), as<A>(b), as<A>(c), as<T>(dx), as<T>(masked));
+  launch_matrix(batch_norm_inputs<T>, r.end, r.columns, gradient, mean, a, b, c, dx, masked);
 }
 
 }  // namespace

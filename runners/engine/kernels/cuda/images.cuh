@@ -54,9 +54,7 @@ __global__ void gather_windows(std::int64_t pixels, std::int64_t elements, Windo
 template <class T>
 void im2col(RowRange pixels, const Window& w, const void* x, void* columns) {
   const std::int64_t elements = w.kernel[0] * w.kernel[1] * w.channels;
-  if (pixels.end * elements == 0) return;
-  launch(gather_windows<T>, over_matrix(pixels.end, elements), pixels.end, elements, w, as<T>(x),
-         as<T>(columns));
+  launch_matrix(gather_windows<T>, pixels.end, elements, w, x, columns);
 }
 
 /// The opposite direction (col2im): an input element adds up all windows that cover it.
@@ -82,8 +80,7 @@ __global__ void add_windows(std::int64_t count, Window w, const T* columns, T* d
 template <class T>
 void col2im(RowRange samples, const Window& w, const void* columns, void* dx) {
   const std::int64_t count = samples.end * w.in[0] * w.in[1] * w.channels;
-  if (count == 0) return;
-  launch(add_windows<T>, over_items(count), count, w, as<T>(columns), as<T>(dx));
+  launch_items(add_windows<T>, count, w, columns, dx);
 }
 
 // Takes the first of equal values, and a NaN over any number.
@@ -114,8 +111,7 @@ __global__ void max_pool_outputs(std::int64_t count, Window w, const T* x, T* y,
 template <class T>
 void max_pool(RowRange pixels, const Window& w, const void* x, void* y, std::uint8_t* taps) {
   const std::int64_t count = pixels.end * w.channels;
-  if (count == 0) return;
-  launch(max_pool_outputs<T>, over_items(count), count, w, as<T>(x), as<T>(y), taps);
+  launch_items(max_pool_outputs<T>, count, w, x, y, taps);
 }
 
 /// An input element adds up the gradients of the windows whose largest element it was.
@@ -143,8 +139,7 @@ template <class T>
 void max_pool_backward(RowRange samples, const Window& w, const void* dy, const std::uint8_t* taps,
                        void* dx) {
   const std::int64_t count = samples.end * w.in[0] * w.in[1] * w.channels;
-  if (count == 0) return;
-  launch(max_pool_inputs<T>, over_items(count), count, w, as<T>(dy), taps, as<T>(dx));
+  launch_items(max_pool_inputs<T>, count, w, dy, taps, dx);
 }
 
 /// The mean over all pixels, per sample and channel.
@@ -162,8 +157,7 @@ __global__ void pixel_means(std::int64_t count, std::int64_t channels, std::int6
 template <class T>
 void mean_rows(RowRange samples, std::int64_t pixels, const void* x, void* y) {
   const std::int64_t count = samples.end * samples.columns;
-  if (count == 0) return;
-  launch(pixel_means<T>, over_items(count), count, samples.columns, pixels, as<T>(x), as<T>(y));
+  launch_items(pixel_means<T>, count, samples.columns, pixels, x, y);
 }
 
 /// Gives every pixel its share of the mean's gradient.
@@ -177,9 +171,7 @@ __global__ void spread_means(std::int64_t rows, std::int64_t channels, std::int6
 }
 template <class T>
 void mean_rows_backward(RowRange samples, std::int64_t pixels, const void* dy, void* dx) {
-  if (samples.end * samples.columns * pixels == 0) return;
-  launch(spread_means<T>, over_matrix(samples.end * pixels, samples.columns), samples.end * pixels,
-         samples.columns, pixels, as<T>(dy), as<T>(dx));
+  launch_matrix(spread_means<T>, samples.end * pixels, samples.columns, pixels, dy, dx);
 }
 
 }  // namespace

@@ -38,8 +38,8 @@ void expect_launched(cudaError_t code);
 
 /// Queues the kernel on LibTorch's current stream and returns at once. Errors of the launch are
 /// thrown; those of the kernel show at the next wait.
-template <class... P, class... A>
-void launch(void (*kernel)(P...), LaunchShape shape, A... arguments) {
+template <class... P>
+void start_kernel(void (*kernel)(P...), LaunchShape shape, P... arguments) {
   kernel<<<dim3(shape.grid_x, shape.grid_y), dim3(shape.threads_x, shape.threads_y), 0,
            kernel_stream()>>>(arguments...);
   expect_launched(cudaGetLastError());
@@ -79,6 +79,29 @@ inline LaunchShape over_matrix(std::int64_t rows, std::int64_t columns) {
 inline LaunchShape over_rows(std::int64_t rows, std::int64_t columns) {
   // About four columns to a thread, at least a warp.
   return {at_most(rows, 1U << 20), 1, power_of_two(columns / 4, warp_width, 2 * most_threads), 1};
+}
+
+/// Starts a kernel with a table's arguments, which become what the kernel takes: pointers to
+/// elements and numbers of the accumulation type.
+template <class... P, class... A>
+void launch(void (*kernel)(P...), LaunchShape shape, A... arguments) {
+  start_kernel(kernel, shape, static_cast<P>(arguments)...);
+}
+
+// The kernels take the extents that they are launched over first. Nothing is started over none.
+template <class Kernel, class... A>
+void launch_items(Kernel* kernel, std::int64_t items, A... arguments) {
+  if (items > 0) launch(kernel, over_items(items), items, arguments...);
+}
+template <class Kernel, class... A>
+void launch_matrix(Kernel* kernel, std::int64_t rows, std::int64_t columns, A... arguments) {
+  if (rows * columns == 0) return;
+  launch(kernel, over_matrix(rows, columns), rows, columns, arguments...);
+}
+template <class Kernel, class... A>
+void launch_rows(Kernel* kernel, std::int64_t rows, std::int64_t columns, A... arguments) {
+  if (rows * columns == 0) return;
+  launch(kernel, over_rows(rows, columns), rows, columns, arguments...);
 }
 
 /// Neighbouring elements that one instruction loads.

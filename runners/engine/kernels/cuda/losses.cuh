@@ -56,10 +56,8 @@ __global__ void cross_entropy_rows(std::int64_t rows, std::int64_t n, Acc<T> smo
 template <class T>
 void cross_entropy(RowRange r, CrossEntropyTerms terms, const void* logits,
                    const std::int64_t* targets, void* losses, void* lse) {
-  using A = Acc<T>;
-  if (r.end * r.columns == 0) return;
-  launch(cross_entropy_rows<T>, over_rows(r.end, r.columns), r.end, r.columns,
-         static_cast<A>(terms.label_smoothing), as<T>(logits), targets, as<A>(losses), as<A>(lse));
+  launch_rows(cross_entropy_rows<T>, r.end, r.columns, terms.label_smoothing, logits, targets,
+              losses, lse);
 }
 
 /// Factors of softmax and of one-hot, and what every class loses to smoothing.
@@ -86,13 +84,12 @@ template <class T>
 void cross_entropy_backward(RowRange r, CrossEntropyTerms terms, const void* logits,
                             const std::int64_t* targets, const void* lse, void* gradient) {
   using A = Acc<T>;
-  if (r.end * r.columns == 0) return;
   const auto classes = static_cast<double>(terms.classes > 0 ? terms.classes : r.columns);
   const GradientTerms<A> gradient_terms{
       static_cast<A>(terms.scale), static_cast<A>(terms.label_smoothing / classes * terms.scale),
       static_cast<A>((1.0 - terms.label_smoothing) * terms.scale)};
-  launch(cross_entropy_gradients<T>, over_matrix(r.end, r.columns), r.end, r.columns, terms.first,
-         gradient_terms, as<T>(logits), targets, as<A>(lse), as<T>(gradient));
+  launch_matrix(cross_entropy_gradients<T>, r.end, r.columns, terms.first, gradient_terms, logits,
+                targets, lse, gradient);
 }
 
 /// The largest logit of each row.
@@ -105,9 +102,7 @@ __global__ void row_tops(std::int64_t rows, std::int64_t n, const T* x, Acc<T>* 
 }
 template <class T>
 void row_top(RowRange r, const void* values, void* tops) {
-  if (r.end * r.columns == 0) return;
-  launch(row_tops<T>, over_rows(r.end, r.columns), r.end, r.columns, as<T>(values),
-         as<Acc<T>>(tops));
+  launch_rows(row_tops<T>, r.end, r.columns, values, tops);
 }
 
 /// The three sums of each row that the ranks add up.
@@ -131,10 +126,7 @@ __global__ void softmax_sum_rows(std::int64_t rows, std::int64_t n, std::int64_t
 template <class T>
 void softmax_sums(RowRange r, std::int64_t first, const void* logits, const std::int64_t* targets,
                   const void* tops, void* sums) {
-  using A = Acc<T>;
-  if (r.end * r.columns == 0) return;
-  launch(softmax_sum_rows<T>, over_rows(r.end, r.columns), r.end, r.columns, first, as<T>(logits),
-         targets, as<A>(tops), as<A>(sums));
+  launch_rows(softmax_sum_rows<T>, r.end, r.columns, first, logits, targets, tops, sums);
 }
 
 }  // namespace

@@ -36,10 +36,7 @@ __global__ void layer_norm_rows(std::int64_t rows, std::int64_t n, Acc<T> eps, c
 template <class T>
 void layer_norm(RowRange r, double eps, const void* x, const void* weight, const void* bias,
                 void* y, void* mean, void* rstd) {
-  using A = Acc<T>;
-  if (r.end * r.columns == 0) return;
-  launch(layer_norm_rows<T>, over_rows(r.end, r.columns), r.end, r.columns, static_cast<A>(eps),
-         as<T>(x), as<T>(weight), as<T>(bias), as<T>(y), as<A>(mean), as<A>(rstd));
+  launch_rows(layer_norm_rows<T>, r.end, r.columns, eps, x, weight, bias, y, mean, rstd);
 }
 
 // The formula is norm_kernels.hpp's.
@@ -94,17 +91,12 @@ template <class T>
 void layer_norm_backward(RowRange r, const void* dy, const void* x, const void* weight,
                          const void* mean, const void* rstd, Store store, void* dx,
                          void* weight_partial, void* bias_partial) {
-  using A = Acc<T>;
-  if (r.end * r.columns == 0) return;
   if (dx != nullptr) {
-    launch(layer_norm_inputs<T>, over_rows(r.end, r.columns), r.end, r.columns, as<T>(dy), as<T>(x),
-           as<T>(weight), as<A>(mean), as<A>(rstd), store, as<T>(dx));
+    launch_rows(layer_norm_inputs<T>, r.end, r.columns, dy, x, weight, mean, rstd, store, dx);
   }
   if (weight_partial == nullptr) return;
-  const std::int64_t per_block = device_rows_per_block(r.end, r.columns);
-  launch(layer_norm_parameters<T>, over_tiles(r.columns, divided_up(r.end, per_block)), r.end,
-         r.columns, per_block, as<T>(dy), as<T>(x), as<A>(mean), as<A>(rstd), as<A>(weight_partial),
-         as<A>(bias_partial));
+  launch_tiles(layer_norm_parameters<T>, r.end, r.columns, dy, x, mean, rstd, weight_partial,
+               bias_partial);
 }
 
 /// 1/root mean square of a row, then the output.
@@ -124,10 +116,7 @@ __global__ void rms_norm_rows(std::int64_t rows, std::int64_t n, Acc<T> eps, con
 }
 template <class T>
 void rms_norm(RowRange r, double eps, const void* x, const void* weight, void* y, void* rstd) {
-  using A = Acc<T>;
-  if (r.end * r.columns == 0) return;
-  launch(rms_norm_rows<T>, over_rows(r.end, r.columns), r.end, r.columns, static_cast<A>(eps),
-         as<T>(x), as<T>(weight), as<T>(y), as<A>(rstd));
+  launch_rows(rms_norm_rows<T>, r.end, r.columns, eps, x, weight, y, rstd);
 }
 
 /// The input's gradient, by the formula of norm_kernels.hpp.
@@ -167,16 +156,11 @@ __global__ void rms_norm_parameters(std::int64_t rows, std::int64_t columns,
 template <class T>
 void rms_norm_backward(RowRange r, const void* dy, const void* x, const void* weight,
                        const void* rstd, Store store, void* dx, void* weight_partial) {
-  using A = Acc<T>;
-  if (r.end * r.columns == 0) return;
   if (dx != nullptr) {
-    launch(rms_norm_inputs<T>, over_rows(r.end, r.columns), r.end, r.columns, as<T>(dy), as<T>(x),
-           as<T>(weight), as<A>(rstd), store, as<T>(dx));
+    launch_rows(rms_norm_inputs<T>, r.end, r.columns, dy, x, weight, rstd, store, dx);
   }
   if (weight_partial == nullptr) return;
-  const std::int64_t per_block = device_rows_per_block(r.end, r.columns);
-  launch(rms_norm_parameters<T>, over_tiles(r.columns, divided_up(r.end, per_block)), r.end,
-         r.columns, per_block, as<T>(dy), as<T>(x), as<A>(rstd), as<A>(weight_partial));
+  launch_tiles(rms_norm_parameters<T>, r.end, r.columns, dy, x, rstd, weight_partial);
 }
 
 }  // namespace

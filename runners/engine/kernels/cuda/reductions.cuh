@@ -7,6 +7,7 @@
 // between warps and between the rows of a tile through shared memory, and between blocks of threads
 // by a second kernel. A *tile* is 32 neighbouring columns by a block of rows; its 8 rows of threads
 // go down the rows, and neighbouring threads read neighbouring columns.
+#include "runners/engine/kernels/cuda/device_kernels.hpp"
 #include "runners/engine/kernels/cuda/launch.cuh"
 #include "runners/engine/kernels/vector_math.hpp"
 
@@ -51,6 +52,15 @@ constexpr unsigned tile_columns = 32, tile_rows = 8;
 inline LaunchShape over_tiles(std::int64_t columns, std::int64_t blocks) {
   return {static_cast<unsigned>(divided_up(columns, tile_columns)), static_cast<unsigned>(blocks),
           tile_columns, tile_rows};
+}
+
+/// A tile of threads per 32 columns and block of device_rows_per_block() rows.
+template <class Kernel, class... A>
+void launch_tiles(Kernel* kernel, std::int64_t rows, std::int64_t columns, A... arguments) {
+  if (rows * columns == 0) return;
+  const std::int64_t per_block = device_rows_per_block(rows, columns);
+  launch(kernel, over_tiles(columns, divided_up(rows, per_block)), rows, columns, per_block,
+         arguments...);
 }
 
 /// Adds up, on the first row of threads of a tile, the values that each row has for a column, in

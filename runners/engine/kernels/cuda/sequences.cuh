@@ -25,9 +25,7 @@ __global__ void embedding_rows(std::int64_t rows, std::int64_t columns, const st
 template <class T>
 void embedding(RowRange r, const std::int64_t* indices, const void* table, const void* positions,
                std::int64_t length, void* y) {
-  if (r.end * r.columns == 0) return;
-  launch(embedding_rows<T>, over_matrix(r.end, r.columns), r.end, r.columns, indices, as<T>(table),
-         as<T>(positions), length, as<T>(y));
+  launch_matrix(embedding_rows<T>, r.end, r.columns, indices, table, positions, length, y);
 }
 
 // A block per row: the first row of a token adds up all rows of it, in their order, the others do
@@ -70,7 +68,7 @@ void embedding_backward(RowRange r, std::int64_t rows, std::int64_t width,
                         const std::int64_t* indices, const void* dy, void* gradient) {
   if (rows * r.columns == 0) return;
   launch(embedding_gradient_rows<T>, LaunchShape{static_cast<unsigned>(rows), 1, most_threads, 1},
-         rows, width, indices, as<T>(dy), as<Acc<T>>(gradient));
+         rows, width, indices, dy, gradient);
 }
 
 /// y = x + a row of the table per position; `length` rows are used in turn.
@@ -84,9 +82,7 @@ __global__ void add_table_rows(std::int64_t rows, std::int64_t columns, const T*
 }
 template <class T>
 void add_rows(RowRange r, const void* x, const void* rows, std::int64_t length, void* y) {
-  if (r.end * r.columns == 0) return;
-  launch(add_table_rows<T>, over_matrix(r.end, r.columns), r.end, r.columns, as<T>(x), as<T>(rows),
-         length, as<T>(y));
+  launch_matrix(add_table_rows<T>, r.end, r.columns, x, rows, length, y);
 }
 
 /// Sums over the batch, for tables that every sequence has added.
@@ -104,9 +100,7 @@ template <class T>
 void sum_batch(RowRange r, std::int64_t batch, std::int64_t length, const void* dy, Store store,
                void* gradient) {
   const std::int64_t elements = r.end * r.columns;
-  if (elements == 0) return;
-  launch(batch_sums<T>, over_items(elements), elements, batch, length * r.columns, as<T>(dy), store,
-         as<Acc<T>>(gradient));
+  launch_items(batch_sums<T>, elements, batch, length * r.columns, dy, store, gradient);
 }
 
 /// Turns pairs of elements of a head by the angle of the row's position.
@@ -135,10 +129,7 @@ __global__ void rotary_rows(std::int64_t rows, std::int64_t columns, RotaryLayou
 template <class T>
 void rotary(RowRange r, RotaryLayout layout, const void* x, const void* cosine, const void* sine,
             void* y) {
-  using A = Acc<T>;
-  if (r.end * r.columns == 0) return;
-  launch(rotary_rows<T>, over_matrix(r.end, r.columns), r.end, r.columns, layout, as<T>(x),
-         as<A>(cosine), as<A>(sine), as<T>(y));
+  launch_matrix(rotary_rows<T>, r.end, r.columns, layout, x, cosine, sine, y);
 }
 
 /// Three matrices and their widths, passed to the kernel by value.
@@ -160,13 +151,12 @@ __global__ void pack_rows(std::int64_t rows, std::int64_t columns, PackedParts<T
 }
 template <class T>
 void pack(RowRange r, const std::int64_t* widths, const void* const* parts, void* packed) {
-  if (r.end * r.columns == 0) return;
   PackedParts<T> from;
   for (int i = 0; i < 3; ++i) {
     from.part[i] = as<T>(parts[i]);
     from.width[i] = widths[i];
   }
-  launch(pack_rows<T>, over_matrix(r.end, r.columns), r.end, r.columns, from, as<T>(packed));
+  launch_matrix(pack_rows<T>, r.end, r.columns, from, packed);
 }
 
 /// The mask is dropout_kernels.hpp's.
@@ -196,8 +186,7 @@ void dropout(RowRange r, DropoutKey k, const void* x, void* y) {
                          static_cast<std::uint32_t>(k.keep * 0x1.0p32 - 1.0)};
   // The mask is keyed by sample, so the flat batch is seen as samples × elements.
   const std::int64_t samples = count / k.sample_elements;
-  launch(dropout_samples<T>, over_matrix(samples, k.sample_elements), samples, k.sample_elements,
-         mask, static_cast<Acc<T>>(1.0 / k.keep), as<T>(x), as<T>(y));
+  launch_matrix(dropout_samples<T>, samples, k.sample_elements, mask, 1.0 / k.keep, x, y);
 }
 
 }  // namespace

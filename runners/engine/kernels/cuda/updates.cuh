@@ -31,13 +31,11 @@ __global__ void adamw_elements(std::int64_t count, AdamwFactors<T> k, T* weight,
 template <class T>
 void adamw_of(void* weight, const void* gradient, void* first, void* second, std::int64_t count,
               const AdamwScalars& s) {
-  if (count == 0) return;
   const AdamwFactors<T> k{
       static_cast<T>(s.gradient_scale), static_cast<T>(s.keep),  static_cast<T>(s.beta1),
       static_cast<T>(1 - s.beta1),      static_cast<T>(s.beta2), static_cast<T>(1 - s.beta2),
       static_cast<T>(s.epsilon),        static_cast<T>(s.step),  static_cast<T>(s.root)};
-  launch(adamw_elements<T>, over_items(count), count, k, as<T>(weight), as<T>(gradient),
-         as<T>(first), as<T>(second));
+  launch_items(adamw_elements<T>, count, k, weight, gradient, first, second);
 }
 inline void adamw(Element element, void* weight, const void* gradient, void* first, void* second,
                   std::int64_t count, const AdamwScalars& s) {
@@ -63,11 +61,9 @@ __global__ void sgd_elements(std::int64_t count, SgdFactors<T> k, T* weight, con
 template <class T>
 void sgd_of(void* weight, const void* gradient, void* velocity, std::int64_t count,
             const SgdScalars& s) {
-  if (count == 0) return;
   const SgdFactors<T> k{static_cast<T>(s.gradient_scale), static_cast<T>(s.decay),
                         static_cast<T>(s.momentum), static_cast<T>(s.learning_rate)};
-  launch(sgd_elements<T>, over_items(count), count, k, as<T>(weight), as<T>(gradient),
-         as<T>(velocity));
+  launch_items(sgd_elements<T>, count, k, weight, gradient, velocity);
 }
 inline void sgd(Element element, void* weight, const void* gradient, void* velocity,
                 std::int64_t count, const SgdScalars& s) {
@@ -101,9 +97,8 @@ void add_square_sum_of(const void* values, std::int64_t count, double* partials,
   LaunchShape shape = over_items(count);
   shape.grid_x =
       shape.grid_x < square_sum_blocks ? shape.grid_x : static_cast<unsigned>(square_sum_blocks);
-  launch(square_sums<T>, shape, count, as<T>(values), partials);
-  launch(add_partials, LaunchShape{1, 1, most_threads, 1}, std::int64_t{shape.grid_x},
-         static_cast<const double*>(partials), sum);
+  launch(square_sums<T>, shape, count, values, partials);
+  launch(add_partials, LaunchShape{1, 1, most_threads, 1}, shape.grid_x, partials, sum);
 }
 /// Values are float32 or float64; the sum is float64 in both cases.
 inline void add_square_sum(Element element, const void* values, std::int64_t count,

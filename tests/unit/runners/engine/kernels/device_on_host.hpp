@@ -165,8 +165,8 @@ inline void DeviceBlock::wait(unsigned first, unsigned count) {
 /// What is launched here is done at once.
 inline void wait_for_stream(int) {}
 
-template <class... P, class... A>
-void launch(void (*kernel)(P...), LaunchShape shape, A... arguments) {
+template <class... P>
+void start_kernel(void (*kernel)(P...), LaunchShape shape, P... arguments) {
   if (shape.grid_x == 0 || shape.grid_y == 0 || shape.grid_y > 65535 ||
       shape.threads_x * shape.threads_y > 1024) {
     throw std::logic_error("no device takes this launch");
