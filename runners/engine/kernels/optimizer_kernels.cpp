@@ -28,61 +28,6 @@
 namespace heteroperf {
 namespace {
 
-/// The factors of a step, rounded once to the type of the elements.
-template <class T>
-struct Adamw {
-  explicit Adamw(const AdamwScalars& s)
-      : scale(static_cast<T>(s.gradient_scale)),
-        keep(static_cast<T>(s.keep)),
-        beta1(static_cast<T>(s.beta1)),
-        rest1(static_cast<T>(1 - s.beta1)),
-        beta2(static_cast<T>(s.beta2)),
-        rest2(static_cast<T>(1 - s.beta2)),
-        epsilon(static_cast<T>(s.epsilon)),
-        step(static_cast<T>(s.step)),
-        root(static_cast<T>(s.root)) {}
-  T scale, keep, beta1, rest1, beta2, rest2, epsilon, step, root;
-};
-
-/// The same of stochastic gradient descent with momentum.
-template <class T>
-struct Sgd {
-  explicit Sgd(const SgdScalars& s)
-      : scale(static_cast<T>(s.gradient_scale)),
-        decay(static_cast<T>(s.decay)),
-        momentum(static_cast<T>(s.momentum)),
-        rate(static_cast<T>(s.learning_rate)) {}
-  T scale, decay, momentum, rate;
-};
-
-/// The formula of AdamwScalars, element by element.
-template <class T>
-[[gnu::always_inline]] inline void adamw_body(T* __restrict weight, const T* __restrict gradient,
-                                              T* __restrict first, T* __restrict second,
-                                              std::int64_t count, const Adamw<T>& k) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    const T g = k.scale * gradient[i];
-    const T m = k.beta1 * first[i] + k.rest1 * g;
-    const T v = k.beta2 * second[i] + k.rest2 * g * g;
-    first[i] = m;
-    second[i] = v;
-    weight[i] = k.keep * weight[i] - k.step * m / (std::sqrt(v) * k.root + k.epsilon);
-  }
-}
-
-/// The formula of SgdScalars, element by element.
-template <class T>
-[[gnu::always_inline]] inline void sgd_body(T* __restrict weight, const T* __restrict gradient,
-                                            T* __restrict velocity, std::int64_t count,
-                                            const Sgd<T>& k) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    const T g = k.scale * gradient[i] + k.decay * weight[i];
-    const T b = k.momentum * velocity[i] + g;
-    velocity[i] = b;
-    weight[i] -= k.rate * b;
-  }
-}
-
 // Sixteen partial sums let the loop use vector registers without reordering by the compiler.
 template <class T>
 [[gnu::always_inline]] inline double squares_body(const T* values, std::int64_t count) {
@@ -100,21 +45,25 @@ template <class T>
   return std::accumulate(partial.begin(), partial.end(), 0.0);
 }
 
-HETEROPERF_VECTOR_CLONES void adamw_block(float* w, const float* g, float* m, float* v,
-                                          std::int64_t n, const Adamw<float>& k) {
-  adamw_body(w, g, m, v, n, k);
+HETEROPERF_VECTOR_CLONES void adamw_block(float* __restrict w, const float* __restrict g,
+                                          float* __restrict m, float* __restrict v, std::int64_t n,
+                                          const AdamwFactors<float>& k) {
+  for (std::int64_t i = 0; i < n; ++i) k.update(i, w, g, m, v);
 }
-HETEROPERF_VECTOR_CLONES void adamw_block(double* w, const double* g, double* m, double* v,
-                                          std::int64_t n, const Adamw<double>& k) {
-  adamw_body(w, g, m, v, n, k);
+HETEROPERF_VECTOR_CLONES void adamw_block(double* __restrict w, const double* __restrict g,
+                                          double* __restrict m, double* __restrict v,
+                                          std::int64_t n, const AdamwFactors<double>& k) {
+  for (std::int64_t i = 0; i < n; ++i) k.update(i, w, g, m, v);
 }
-HETEROPERF_VECTOR_CLONES void sgd_block(float* w, const float* g, float* b, std::int64_t n,
-                                        const Sgd<float>& k) {
-  sgd_body(w, g, b, n, k);
+HETEROPERF_VECTOR_CLONES void sgd_block(float* __restrict w, const float* __restrict g,
+                                        float* __restrict b, std::int64_t n,
+                                        const SgdFactors<float>& k) {
+  for (std::int64_t i = 0; i < n; ++i) k.update(i, w, g, b);
 }
-HETEROPERF_VECTOR_CLONES void sgd_block(double* w, const double* g, double* b, std::int64_t n,
-                                        const Sgd<double>& k) {
-  sgd_body(w, g, b, n, k);
+HETEROPERF_VECTOR_CLONES void sgd_block(double* __restrict w, const double* __restrict g,
+                                        double* __restrict b, std::int64_t n,
+                                        const SgdFactors<double>& k) {
+  for (std::int64_t i = 0; i < n; ++i) k.update(i, w, g, b);
 }
 HETEROPERF_VECTOR_CLONES double squares_block(const float* values, std::int64_t n) {
   return squares_body(values, n);
@@ -143,7 +92,7 @@ void for_blocks(std::int64_t begin, std::int64_t end, const Body& body) {
 template <class T>
 void adamw_update(T* weight, const T* gradient, T* first, T* second, std::int64_t begin,
                   std::int64_t end, const AdamwScalars& scalars) {
-  const Adamw<T> k(scalars);
+  const AdamwFactors<T> k(scalars);
   for_blocks(begin, end, [&](std::int64_t, std::int64_t start, std::int64_t count) {
     adamw_block(weight + start, gradient + start, first + start, second + start, count, k);
   });
@@ -152,7 +101,7 @@ void adamw_update(T* weight, const T* gradient, T* first, T* second, std::int64_
 template <class T>
 void sgd_update(T* weight, const T* gradient, T* velocity, std::int64_t begin, std::int64_t end,
                 const SgdScalars& scalars) {
-  const Sgd<T> k(scalars);
+  const SgdFactors<T> k(scalars);
   for_blocks(begin, end, [&](std::int64_t, std::int64_t start, std::int64_t count) {
     sgd_block(weight + start, gradient + start, velocity + start, count, k);
   });

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <type_traits>
 
-// Included by variant.cpp, once per instruction set, and by cuda/table.cu; everything here is local
-// to that file.
+// Included by variant.cpp, once per instruction set, by cuda/table.cu and by the optimizer's
+// kernels; everything here is local to the including file.
 #if defined(__CUDACC__)
 #define HETEROPERF_KERNEL __host__ __device__ __forceinline__
 #else

@@ -4,38 +4,20 @@
 // formulas are those of optimizer_kernels.hpp.
 #include "runners/engine/kernels/cuda/device_kernels.hpp"
 #include "runners/engine/kernels/cuda/reductions.cuh"
-#include "runners/engine/kernels/vector_math.hpp"
 
 namespace heteroperf {
 namespace {
 
-/// The factors of a step, rounded once to the type of the elements.
-template <class T>
-struct AdamwFactors {
-  T scale, keep, beta1, rest1, beta2, rest2, epsilon, step, root;
-};
 /// A thread updates an element: reads four values and writes three.
 template <class T>
 __global__ void adamw_elements(std::int64_t count, AdamwFactors<T> k, T* weight, const T* gradient,
                                T* first, T* second) {
-  HETEROPERF_FOR_ITEMS(i, count) {
-    const T g = k.scale * gradient[i];
-    const T m = k.beta1 * first[i] + k.rest1 * g;
-    const T v = k.beta2 * second[i] + k.rest2 * g * g;
-    first[i] = m;
-    second[i] = v;
-    weight[i] = k.keep * weight[i] - k.step * m / (std::sqrt(v) * k.root + k.epsilon);
-  }
+  HETEROPERF_FOR_ITEMS(i, count) k.update(i, weight, gradient, first, second);
 }
-/// Scalars are rounded to the type of the elements on the host, as the host's kernels do.
 template <class T>
 void adamw_of(void* weight, const void* gradient, void* first, void* second, std::int64_t count,
               const AdamwScalars& s) {
-  const AdamwFactors<T> k{
-      static_cast<T>(s.gradient_scale), static_cast<T>(s.keep),  static_cast<T>(s.beta1),
-      static_cast<T>(1 - s.beta1),      static_cast<T>(s.beta2), static_cast<T>(1 - s.beta2),
-      static_cast<T>(s.epsilon),        static_cast<T>(s.step),  static_cast<T>(s.root)};
-  launch_items(adamw_elements<T>, count, k, weight, gradient, first, second);
+  launch_items(adamw_elements<T>, count, AdamwFactors<T>(s), weight, gradient, first, second);
 }
 inline void adamw(Element element, void* weight, const void* gradient, void* first, void* second,
                   std::int64_t count, const AdamwScalars& s) {
@@ -43,27 +25,15 @@ inline void adamw(Element element, void* weight, const void* gradient, void* fir
                               : adamw_of<float>(weight, gradient, first, second, count, s);
 }
 
-/// The same of stochastic gradient descent.
-template <class T>
-struct SgdFactors {
-  T scale, decay, momentum, rate;
-};
 template <class T>
 __global__ void sgd_elements(std::int64_t count, SgdFactors<T> k, T* weight, const T* gradient,
                              T* velocity) {
-  HETEROPERF_FOR_ITEMS(i, count) {
-    const T g = k.scale * gradient[i] + k.decay * weight[i];
-    const T b = k.momentum * velocity[i] + g;
-    velocity[i] = b;
-    weight[i] -= k.rate * b;
-  }
+  HETEROPERF_FOR_ITEMS(i, count) k.update(i, weight, gradient, velocity);
 }
 template <class T>
 void sgd_of(void* weight, const void* gradient, void* velocity, std::int64_t count,
             const SgdScalars& s) {
-  const SgdFactors<T> k{static_cast<T>(s.gradient_scale), static_cast<T>(s.decay),
-                        static_cast<T>(s.momentum), static_cast<T>(s.learning_rate)};
-  launch_items(sgd_elements<T>, count, k, weight, gradient, velocity);
+  launch_items(sgd_elements<T>, count, SgdFactors<T>(s), weight, gradient, velocity);
 }
 inline void sgd(Element element, void* weight, const void* gradient, void* velocity,
                 std::int64_t count, const SgdScalars& s) {
