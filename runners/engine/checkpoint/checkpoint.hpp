@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <memory>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "metrics/base/error.hpp"
+#include "metrics/base/field_list.hpp"
 #include "runners/cluster/layout.hpp"
 
 namespace heteroperf {
@@ -49,6 +51,7 @@ struct CheckpointState {
   std::uint64_t optimizer_step = 0;  ///< updates made: fewer, where a loss was not finite
   std::uint64_t data_position = 0;   ///< samples of the endless pass over the training split
   friend bool operator==(const CheckpointState&, const CheckpointState&) = default;
+  HETEROPERF_FIELDS(workload, graph_hash, training, seed, step, optimizer_step, data_position);
 };
 
 /// The cost of saving one checkpoint.
@@ -99,6 +102,36 @@ struct StoredTensor {
   std::string name;
   StoredType type = StoredType::f32;
   std::vector<std::int64_t> shape;
+  HETEROPERF_FIELDS_AS("name, dtype, shape", name, type, shape);
+};
+
+/// One rank's file.
+struct StoredFile {
+  std::string name;  ///< "rank-0.safetensors"
+  std::uint64_t bytes = 0;
+  std::uint64_t header_bytes = 0;  ///< where the data begin
+  std::string header_checksum;
+  HETEROPERF_FIELDS(name, bytes, header_bytes, header_checksum);
+};
+
+/// Where a box of a tensor lies: dense and row-major in one file.
+struct StoredPiece {
+  std::size_t file = 0;      ///< into CheckpointIndex::files
+  std::uint64_t offset = 0;  ///< from the file's beginning
+  Box box;
+  std::string checksum;
+};
+
+struct IndexedTensor {
+  StoredTensor tensor;
+  std::vector<StoredPiece> pieces;
+};
+
+/// The content of index.json.
+struct CheckpointIndex {
+  CheckpointState state;
+  std::vector<StoredFile> files;
+  std::vector<IndexedTensor> tensors;  ///< by name
 };
 
 /// Reads a checkpoint folder, whatever sharding it was saved with. Usable from one thread.
@@ -108,13 +141,11 @@ class CheckpointReader {
   /// or damaged, files missing, of other lengths or with other headers, tensors whose pieces
   /// overlap or leave gaps.
   explicit CheckpointReader(std::filesystem::path folder);
-  ~CheckpointReader();
-  CheckpointReader(CheckpointReader&&) noexcept;
 
-  const CheckpointState& state() const;
+  const CheckpointState& state() const { return index_.state; }
   /// In the order of the index.
   std::vector<StoredTensor> tensors() const;
-  bool has(const std::string& tensor) const;
+  bool has(const std::string& tensor) const { return by_name_.contains(tensor); }
   std::uint64_t bytes() const;
 
   /// Throws UserError unless the checkpoint is of this graph.
@@ -127,8 +158,14 @@ class CheckpointReader {
   void verify() const;
 
  private:
-  class Implementation;
-  std::unique_ptr<Implementation> implementation_;
+  void check_file(const StoredFile& file, ProblemList& problems) const;
+  void check_wanted(const TensorPiece& piece, ProblemList& problems) const;
+  void load(const IndexedTensor& tensor, const StoredPiece& piece,
+            std::vector<std::byte>& room) const;
+
+  std::filesystem::path folder_;
+  CheckpointIndex index_;
+  std::map<std::string, std::size_t> by_name_;  ///< into CheckpointIndex::tensors
 };
 
 /// The checkpoints of one run: `<run>/checkpoints/step-120/`, …

@@ -161,18 +161,18 @@ CheckpointIndex merge(const CheckpointState& state, const std::vector<WrittenFil
   CheckpointIndex index{state, {}, {}};
   std::map<std::string, IndexedTensor> tensors;
   for (const WrittenFile& written : files) {
-    for (const WrittenFile::Piece& piece : written.pieces) {
-      IndexedTensor& indexed = tensors.try_emplace(piece.tensor.name).first->second;
-      if (indexed.pieces.empty()) indexed.tensor = piece.tensor;
+    for (const auto& [tensor, pieces] : written.tensors) {
+      IndexedTensor& indexed = tensors.try_emplace(tensor.name).first->second;
+      if (indexed.pieces.empty()) indexed.tensor = tensor;
       const std::string before = described(indexed.tensor.type, indexed.tensor.shape);
-      const std::string here = described(piece.tensor.type, piece.tensor.shape);
+      const std::string here = described(tensor.type, tensor.shape);
       if (before != here) {
-        problems.add(
-            fmt::format("tensor {} is {} on rank {}", piece.tensor.name, here, written.rank),
-            before + " on one before");
+        problems.add(fmt::format("tensor {} is {} on rank {}", tensor.name, here, written.rank),
+                     before + " on one before");
         continue;
       }
-      indexed.pieces.push_back({index.files.size(), piece.offset, piece.box, piece.checksum});
+      indexed.pieces.push_back(pieces.front());
+      indexed.pieces.back().file = index.files.size();
     }
     index.files.push_back(written.file);
   }

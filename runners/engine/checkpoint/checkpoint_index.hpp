@@ -11,46 +11,12 @@
 
 namespace heteroperf {
 
-/// One rank's file.
-struct StoredFile {
-  std::string name;  ///< "rank-0.safetensors"
-  std::uint64_t bytes = 0;
-  std::uint64_t header_bytes = 0;  ///< where the data begin
-  std::string header_checksum;
-};
-
-/// Where a box of a tensor lies: dense and row-major in one file.
-struct StoredPiece {
-  std::size_t file = 0;      ///< into CheckpointIndex::files
-  std::uint64_t offset = 0;  ///< from the file's beginning
-  Box box;
-  std::string checksum;
-};
-
-struct IndexedTensor {
-  StoredTensor tensor;
-  std::vector<StoredPiece> pieces;
-};
-
-/// The content of index.json.
-struct CheckpointIndex {
-  CheckpointState state;
-  std::vector<StoredFile> files;
-  std::vector<IndexedTensor> tensors;  ///< by name
-};
-
-/// The file that one rank wrote, or the reason why it could not.
+/// The part of the index that one rank wrote, or the reason why it could not.
 struct WrittenFile {
-  struct Piece {
-    StoredTensor tensor;
-    Box box;
-    std::uint64_t offset = 0;
-    std::string checksum;
-  };
   int rank = 0;
   StoredFile file;
-  std::vector<Piece> pieces;
-  Problem failure;  ///< `problem` empty: it is written
+  std::vector<IndexedTensor> tensors;  ///< one for each piece
+  Problem failure;                     ///< `problem` empty: it is written
 };
 
 inline constexpr const char* index_name = "index.json";

@@ -22,49 +22,43 @@ Json corner(const Box& box, const Box::Position& at) {
   return list;
 }
 
+template <WithFields T>
+void put_fields(Json& json, const T& value) {
+  visit_fields(value, [&](const std::string& key, const auto& member) {
+    if constexpr (std::is_enum_v<std::decay_t<decltype(member)>>) {
+      json[key] = to_string(member);
+    } else {
+      json[key] = member;
+    }
+  });
+}
+
 Json to_json(const StoredFile& file) {
-  return {{"name", file.name},
-          {"bytes", file.bytes},
-          {"header_bytes", file.header_bytes},
-          {"header_checksum", file.header_checksum}};
-}
-
-void put_place(Json& json, const Box& box, std::uint64_t offset, const std::string& checksum) {
-  json["first"] = corner(box, box.first);
-  json["last"] = corner(box, box.last);
-  json["offset"] = offset;
-  json["checksum"] = checksum;
-}
-
-void put_tensor(Json& json, const StoredTensor& tensor) {
-  json["name"] = tensor.name;
-  json["dtype"] = to_string(tensor.type);
-  json["shape"] = tensor.shape;
+  Json json;
+  put_fields(json, file);
+  return json;
 }
 
 Json to_json(const IndexedTensor& indexed) {
   Json json;
-  put_tensor(json, indexed.tensor);
+  put_fields(json, indexed.tensor);
   json["pieces"] = Json::array();
   for (const StoredPiece& piece : indexed.pieces) {
-    Json entry{{"file", piece.file}};
-    put_place(entry, piece.box, piece.offset, piece.checksum);
-    json["pieces"].push_back(std::move(entry));
+    json["pieces"].push_back({{"file", piece.file},
+                              {"first", corner(piece.box, piece.box.first)},
+                              {"last", corner(piece.box, piece.box.last)},
+                              {"offset", piece.offset},
+                              {"checksum", piece.checksum}});
   }
   return json;
 }
 
-/// The document without its lists and its checksum.
+/// The document without its lists and its checksum. A seed may need all digits of 64 bits.
 Json head_of(const CheckpointState& state) {
-  return {{"_format", format_name},
-          {"_version", format_version},
-          {"workload", state.workload},
-          {"graph_hash", state.graph_hash},
-          {"training", state.training},
-          {"seed", std::to_string(state.seed)},
-          {"step", state.step},
-          {"optimizer_step", state.optimizer_step},
-          {"data_position", state.data_position}};
+  Json json{{"_format", format_name}, {"_version", format_version}};
+  put_fields(json, state);
+  json["seed"] = std::to_string(state.seed);
+  return json;
 }
 
 std::string checksum_of_document(const Json& document) {
@@ -81,8 +75,14 @@ void add_lines(std::string& text, const char* key, const std::vector<Value>& val
   text += "]";
 }
 
+template <WithFields T>
+void require_fields(ObjectReader& reader) {
+  for (const std::string& key : keys_of_fields<T>()) reader.require({key.c_str()});
+}
+
 void read_tensor(ObjectReader& reader, StoredTensor& tensor) {
-  reader.require({"name", "dtype", "shape", "pieces"});
+  require_fields<StoredTensor>(reader);
+  reader.require({"pieces"});
   reader.read("name", tensor.name);
   reader.read("dtype", tensor.type);
   reader.read("shape", tensor.shape, std::int64_t{0}, INT64_MAX);
@@ -122,11 +122,9 @@ StoredPiece read_piece(const Json& json, const std::string& path, const StoredTe
 StoredFile read_file(const Json& json, const std::string& path, DocumentProblems& problems) {
   ObjectReader reader(json, path, problems);
   StoredFile file;
-  reader.require({"name", "bytes", "header_bytes", "header_checksum"});
-  reader.read("name", file.name);
-  reader.read("bytes", file.bytes);
-  reader.read("header_bytes", file.header_bytes);
-  reader.read("header_checksum", file.header_checksum);
+  require_fields<StoredFile>(reader);
+  visit_fields(file,
+               [&](const std::string& key, auto& member) { reader.read(key.c_str(), member); });
   reader.finish();
   if (file.name.find('/') != std::string::npos) {
     problems.add(fmt::format("{}.name is {}", path, shown(file.name)),
@@ -145,15 +143,12 @@ void read_seed(ObjectReader& reader, std::uint64_t& seed) {
 
 void read_state(ObjectReader& reader, CheckpointState& state) {
   reader.expect_format(format_name, format_version);
-  reader.require({"workload", "graph_hash", "training", "seed", "step", "optimizer_step",
-                  "data_position", "files", "tensors", "checksum"});
-  reader.read("workload", state.workload);
-  reader.read("graph_hash", state.graph_hash);
-  reader.read("training", state.training);
+  require_fields<CheckpointState>(reader);
+  reader.require({"files", "tensors", "checksum"});
+  visit_fields(state, [&](const std::string& key, auto& member) {
+    if (key != "seed") reader.read(key.c_str(), member);
+  });
   read_seed(reader, state.seed);
-  reader.read("step", state.step);
-  reader.read("optimizer_step", state.optimizer_step);
-  reader.read("data_position", state.data_position);
 }
 
 void read_lists(ObjectReader& reader, CheckpointIndex& index) {
@@ -181,16 +176,6 @@ void check_checksum(Json document, ObjectReader& reader) {
   if (checksum_of_document(document) == stored) return;
   reader.problems().add("the index does not match its checksum",
                         "it was changed after it was saved");
-}
-
-Box box_of(const Json& json) {
-  Box box;
-  box.dims = json["first"].size();
-  for (std::size_t dim = 0; dim < box.dims; ++dim) {
-    box.first[dim] = json["first"][dim];
-    box.last[dim] = json["last"][dim];
-  }
-  return box;
 }
 
 }  // namespace
@@ -223,33 +208,23 @@ std::string to_json_text(const WrittenFile& written) {
   const Problem& failure = written.failure;
   Json json{{"rank", written.rank},
             {"failure", {failure.problem, failure.why, failure.suggestion}}};
-  json["file"] = to_json(written.file);
-  json["pieces"] = Json::array();
-  for (const WrittenFile::Piece& piece : written.pieces) {
-    Json entry;
-    put_tensor(entry, piece.tensor);
-    put_place(entry, piece.box, piece.offset, piece.checksum);
-    json["pieces"].push_back(std::move(entry));
-  }
+  json["files"] = Json::array({to_json(written.file)});
+  json["tensors"] = Json::array();
+  for (const IndexedTensor& tensor : written.tensors) json["tensors"].push_back(to_json(tensor));
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 WrittenFile written_file_from_json_text(const std::string& text) {
-  const Json json = Json::parse(text);
-  const Json& file = json.at("file");
-  WrittenFile written{
-      json.at("rank"),
-      {file.at("name"), file.at("bytes"), file.at("header_bytes"), file.at("header_checksum")},
-      {},
-      {json.at("failure")[0], json.at("failure")[1], json.at("failure")[2]}};
-  for (const Json& piece : json.at("pieces")) {
-    written.pieces.push_back(
-        {{piece.at("name"), find_value<StoredType>(piece.at("dtype")).value(), piece.at("shape")},
-         box_of(piece),
-         piece.at("offset"),
-         piece.at("checksum")});
-  }
-  return written;
+  const Json json = Json::parse(text), &failure = json.at("failure");
+  DocumentProblems problems("a rank's list");
+  ObjectReader reader(json, "", problems);
+  CheckpointIndex part;
+  read_lists(reader, part);
+  problems.throw_if_any();
+  return {json.at("rank"),
+          part.files.at(0),
+          std::move(part.tensors),
+          {failure[0], failure[1], failure[2]}};
 }
 
 std::string safetensors_header(const std::vector<HeaderEntry>& entries) {

@@ -7,8 +7,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <map>
-#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -76,160 +74,121 @@ void add_all(const UserError& error, ProblemList& problems) {
 
 }  // namespace
 
-/// The checked index, and the way from a tensor's name to the files that have its pieces.
-class CheckpointReader::Implementation {
- public:
-  explicit Implementation(fs::path folder)
-      : folder_(std::move(folder)),
-        index_(index_from_json_text(read_index_text(folder_), (folder_ / index_name).string())) {
-    ProblemList problems;
-    for (const StoredFile& file : index_.files) check_file(file, problems);
-    check_index(index_, problems);
-    if (!problems.empty()) throw named(problems);
-    for (const IndexedTensor& indexed : index_.tensors) {
-      by_name_.emplace(indexed.tensor.name, &indexed);
-    }
-  }
-
-  const CheckpointIndex& index() const { return index_; }
-  const fs::path& folder() const { return folder_; }
-  const IndexedTensor* find(const std::string& name) const {
-    const auto entry = by_name_.find(name);
-    return entry == by_name_.end() ? nullptr : entry->second;
-  }
-
-  /// The tensor is there and has the type and shape of the training's.
-  void check_wanted(const TensorPiece& piece, ProblemList& problems) const {
-    const IndexedTensor* indexed = find(piece.tensor);
-    if (indexed == nullptr) {
-      return problems.add(fmt::format("{} has no tensor {}", folder_.string(), piece.tensor));
-    }
-    const std::string wanted = described(piece.type, piece.shape);
-    const std::string stored = described(indexed->tensor.type, indexed->tensor.shape);
-    if (wanted == stored) return;
-    problems.add(fmt::format("tensor {} is {} in {}", piece.tensor, stored, folder_.string()),
-                 "this training has " + wanted);
-  }
-
-  /// The stored piece's bytes, which match their checksum, until the next call.
-  std::byte* bytes_of(const IndexedTensor& indexed, const StoredPiece& piece) {
-    const StoredFile& file = index_.files[piece.file];
-    room_.resize(piece.box.count() * element_bytes(indexed.tensor.type));
-    SourceFile(folder_ / file.name).read(piece.offset, room_.data(), room_.size());
-    if (checksum_of(room_.data(), room_.size()) != piece.checksum) {
-      throw UserError(
-          fmt::format("tensor {} {} in {} does not match its checksum", indexed.tensor.name,
-                      to_string(piece.box), (folder_ / file.name).string()),
-          "the file was damaged after it was saved");
-    }
-    return room_.data();
-  }
-
-  /// Copies the common part of every stored piece and the wanted one.
-  void fill(const TensorPiece& wanted) {
-    const IndexedTensor& indexed = *find(wanted.tensor);
-    for (const StoredPiece& piece : indexed.pieces) {
-      const Box both = intersection(piece.box, wanted.box);
-      if (both.count() == 0) continue;
-      copy_box(both, {piece.box, dense_strides(piece.box), bytes_of(indexed, piece)},
-               {wanted.box, wanted.strides, static_cast<std::byte*>(wanted.data)},
-               element_bytes(wanted.type));
-    }
-  }
-
- private:
-  /// The file has its full length and an undamaged header. The data are checked when they are read.
-  void check_file(const StoredFile& file, ProblemList& problems) const {
-    const fs::path path = folder_ / file.name;
-    std::error_code error;
-    const auto bytes = fs::file_size(path, error);
-    if (error) {
-      return problems.add(path.string() + " cannot be read", error.message());
-    }
-    if (bytes != file.bytes) {
-      return problems.add(fmt::format("{} has {} bytes", path.string(), bytes),
-                          fmt::format("the index says {}", file.bytes));
-    }
-    if (file.header_bytes > bytes) {
-      return problems.add(fmt::format("{} has {} bytes", path.string(), bytes),
-                          fmt::format("the index says {} of header", file.header_bytes));
-    }
-    check_header(path, file, problems);
-  }
-
-  static void check_header(const fs::path& path, const StoredFile& file, ProblemList& problems) {
-    try {
-      std::string header(file.header_bytes, '\0');
-      SourceFile(path).read(0, header.data(), header.size());
-      if (checksum_of(header.data(), header.size()) == file.header_checksum) return;
-      problems.add("the header of " + path.string() + " does not match its checksum",
-                   "the file was damaged after it was saved");
-    } catch (const UserError& error) {
-      add_all(error, problems);
-    }
-  }
-
-  UserError named(const ProblemList& problems) const {
+CheckpointReader::CheckpointReader(fs::path folder)
+    : folder_(std::move(folder)),
+      index_(index_from_json_text(read_index_text(folder_), (folder_ / index_name).string())) {
+  ProblemList problems;
+  for (const StoredFile& file : index_.files) check_file(file, problems);
+  check_index(index_, problems);
+  if (!problems.empty()) {
     std::vector<Problem> all = problems.problems();
     all.front().problem =
         fmt::format("the checkpoint {} is broken: {}", folder_.string(), all.front().problem);
-    return UserError(std::move(all));
+    throw UserError(std::move(all));
   }
+  for (std::size_t i = 0; i < index_.tensors.size(); ++i) {
+    by_name_.emplace(index_.tensors[i].tensor.name, i);
+  }
+}
 
-  fs::path folder_;
-  CheckpointIndex index_;
-  std::map<std::string, const IndexedTensor*> by_name_;
-  std::vector<std::byte> room_;
-};
-
-CheckpointReader::CheckpointReader(fs::path folder)
-    : implementation_(std::make_unique<Implementation>(std::move(folder))) {}
-CheckpointReader::~CheckpointReader() = default;
-CheckpointReader::CheckpointReader(CheckpointReader&&) noexcept = default;
-
-const CheckpointState& CheckpointReader::state() const { return implementation_->index().state; }
+/// The file has its full length and an undamaged header. The data are checked when they are read.
+void CheckpointReader::check_file(const StoredFile& file, ProblemList& problems) const {
+  const fs::path path = folder_ / file.name;
+  std::error_code error;
+  const auto bytes = fs::file_size(path, error);
+  if (error) {
+    return problems.add(path.string() + " cannot be read", error.message());
+  }
+  if (bytes != file.bytes) {
+    return problems.add(fmt::format("{} has {} bytes", path.string(), bytes),
+                        fmt::format("the index says {}", file.bytes));
+  }
+  if (file.header_bytes > bytes) {
+    return problems.add(fmt::format("{} has {} bytes", path.string(), bytes),
+                        fmt::format("the index says {} of header", file.header_bytes));
+  }
+  try {
+    std::string header(file.header_bytes, '\0');
+    SourceFile(path).read(0, header.data(), header.size());
+    if (checksum_of(header.data(), header.size()) == file.header_checksum) return;
+    problems.add("the header of " + path.string() + " does not match its checksum",
+                 "the file was damaged after it was saved");
+  } catch (const UserError& failure) {
+    add_all(failure, problems);
+  }
+}
 
 std::vector<StoredTensor> CheckpointReader::tensors() const {
   std::vector<StoredTensor> all;
-  for (const IndexedTensor& indexed : implementation_->index().tensors) {
-    all.push_back(indexed.tensor);
-  }
+  for (const IndexedTensor& indexed : index_.tensors) all.push_back(indexed.tensor);
   return all;
-}
-
-bool CheckpointReader::has(const std::string& tensor) const {
-  return implementation_->find(tensor) != nullptr;
 }
 
 std::uint64_t CheckpointReader::bytes() const {
   std::uint64_t total = 0;
-  for (const StoredFile& file : implementation_->index().files) total += file.bytes;
+  for (const StoredFile& file : index_.files) total += file.bytes;
   return total;
 }
 
 void CheckpointReader::expect_graph(const std::string& graph_hash) const {
   if (state().graph_hash == graph_hash) return;
-  throw UserError(
-      fmt::format("the checkpoint {} is of another model", implementation_->folder().string()),
-      fmt::format("graph {}, this training has {}", state().graph_hash, graph_hash));
+  throw UserError(fmt::format("the checkpoint {} is of another model", folder_.string()),
+                  fmt::format("graph {}, this training has {}", state().graph_hash, graph_hash));
+}
+
+/// The tensor is there and has the type and shape of the training's.
+void CheckpointReader::check_wanted(const TensorPiece& piece, ProblemList& problems) const {
+  if (!has(piece.tensor)) {
+    return problems.add(fmt::format("{} has no tensor {}", folder_.string(), piece.tensor));
+  }
+  const StoredTensor& tensor = index_.tensors[by_name_.at(piece.tensor)].tensor;
+  const std::string wanted = described(piece.type, piece.shape);
+  const std::string stored = described(tensor.type, tensor.shape);
+  if (wanted == stored) return;
+  problems.add(fmt::format("tensor {} is {} in {}", piece.tensor, stored, folder_.string()),
+               "this training has " + wanted);
+}
+
+/// Fills `room` with the stored piece's bytes, which match their checksum.
+void CheckpointReader::load(const IndexedTensor& indexed, const StoredPiece& piece,
+                            std::vector<std::byte>& room) const {
+  const fs::path path = folder_ / index_.files[piece.file].name;
+  room.resize(piece.box.count() * element_bytes(indexed.tensor.type));
+  SourceFile(path).read(piece.offset, room.data(), room.size());
+  if (checksum_of(room.data(), room.size()) == piece.checksum) return;
+  throw UserError(fmt::format("tensor {} {} in {} does not match its checksum", indexed.tensor.name,
+                              to_string(piece.box), path.string()),
+                  "the file was damaged after it was saved");
 }
 
 // All tensors are checked before the first byte is written, so that a refusal leaves the training
-// as it was.
+// as it was. Then the common part of every stored piece and the wanted one is copied.
 void CheckpointReader::read(const std::vector<TensorPiece>& pieces) const {
   ProblemList problems;
-  for (const TensorPiece& piece : pieces) implementation_->check_wanted(piece, problems);
+  for (const TensorPiece& piece : pieces) check_wanted(piece, problems);
   problems.throw_if_any();
-  for (const TensorPiece& piece : pieces) implementation_->fill(piece);
+  std::vector<std::byte> room;
+  for (const TensorPiece& wanted : pieces) {
+    const IndexedTensor& indexed = index_.tensors[by_name_.at(wanted.tensor)];
+    for (const StoredPiece& piece : indexed.pieces) {
+      const Box both = intersection(piece.box, wanted.box);
+      if (both.count() == 0) continue;
+      load(indexed, piece, room);
+      copy_box(both, {piece.box, dense_strides(piece.box), room.data()},
+               {wanted.box, wanted.strides, static_cast<std::byte*>(wanted.data)},
+               element_bytes(wanted.type));
+    }
+  }
 }
 
 // Goes on behind a damaged piece, so that one message names all of them.
 void CheckpointReader::verify() const {
   ProblemList problems;
-  for (const IndexedTensor& indexed : implementation_->index().tensors) {
+  std::vector<std::byte> room;
+  for (const IndexedTensor& indexed : index_.tensors) {
     for (const StoredPiece& piece : indexed.pieces) {
       try {
-        implementation_->bytes_of(indexed, piece);
+        load(indexed, piece, room);
       } catch (const UserError& error) {
         add_all(error, problems);
       }

@@ -170,8 +170,8 @@ void write_file(const fs::path& path, const std::vector<TensorPiece>& pieces,
     const std::byte* data = dense_data(*piece, room);
     const std::uint64_t bytes = bytes_of(*piece);
     file.write(data, bytes);
-    written.pieces.push_back(
-        {{piece->tensor, piece->type, piece->shape}, piece->box, offset, checksum_of(data, bytes)});
+    written.tensors.push_back({{piece->tensor, piece->type, piece->shape},
+                               {{0, offset, piece->box, checksum_of(data, bytes)}}});
     offset += bytes;
   }
   file.close();
