@@ -277,6 +277,10 @@ struct RankPlanEvent {
                 buffers_bytes = 0;
   std::optional<std::uint64_t> limit_bytes;  ///< memory of its device class
   std::optional<double> busy_s;              ///< predicted computing of one step, modelled
+  /// All that the rank holds at its fullest moment.
+  std::uint64_t total_bytes() const {
+    return weights_bytes + gradients_bytes + optimizer_bytes + activations_bytes + buffers_bytes;
+  }
   HETEROPERF_FIELDS(position, stages, tensor_index, tensor_degree, device_class, weights_bytes,
                     gradients_bytes, optimizer_bytes, activations_bytes, buffers_bytes, limit_bytes,
                     busy_s);

@@ -40,14 +40,14 @@ std::uint64_t devices_of_class(const Journal& journal, const std::string& name) 
 /// computed again only where that run is complete and its record was judged by this program's
 /// ruleset, since another ruleset may find it invalid, and an invalid run has no number.
 void hold_to_own_run(const BaselineEvent& baseline, const RunFiles& run, const Json& record,
-                     std::size_t line, LineCheck& check) {
+                     LineCheck& check) {
   const Journal journal = read_journal(run.journal().string());
-  check.equal(line, "journal of " + baseline.folder, value_at(record, "/hashes/journal").dump(),
+  check.equal("journal of " + baseline.folder, value_at(record, "/hashes/journal").dump(),
               '"' + journal.sha256 + '"');
   const auto* plan = journal.first<PlanEvent>();
-  check.equal(line, "plan", plan == nullptr ? "" : plan->summary, baseline.plan);
+  check.equal("plan", plan == nullptr ? "" : plan->summary, baseline.plan);
   const auto* predicted = journal.first<PredictionEvent>();
-  check.equal(line, "planned",
+  check.equal("planned",
               baseline_rate_text(predicted == nullptr ? std::nullopt
                                                       : std::optional(predicted->samples_per_s)),
               baseline_rate_text(baseline.planned_samples_per_s));
@@ -55,25 +55,24 @@ void hold_to_own_run(const BaselineEvent& baseline, const RunFiles& run, const J
   const bool interrupted = stop == nullptr || stop->status != RunStatus::complete;
   if (interrupted || value_at(record, "/validity/ruleset") != ruleset_version) return;
   const BaselineResult result = baseline_result(journal);
-  check.equal(line, "measured", baseline_rate_text(result.samples_per_s),
+  check.equal("measured", baseline_rate_text(result.samples_per_s),
               baseline_rate_text(baseline.samples_per_s));
-  check.equal(line, "reason", result.reason, baseline.reason);
+  check.equal("reason", result.reason, baseline.reason);
 }
 
 /// The folder's name follows from the class, so that a line cannot borrow another class's run, and
 /// the hash of the record ties the line to one run in that folder.
 void hold_baseline(const BaselineEvent& baseline, const std::filesystem::path& folder,
-                   std::size_t line, LineCheck& check) {
+                   LineCheck& check) {
   if (baseline.record_sha256.empty()) {
-    check.equal(line, "measured without a run", std::string("no number"),
-                baseline_rate_text(baseline.samples_per_s));
+    check.equal("measured without a run", "no number", baseline_rate_text(baseline.samples_per_s));
     return;
   }
-  check.equal(line, "folder", "baseline-" + baseline.device_class, baseline.folder);
+  check.equal("folder", "baseline-" + baseline.device_class, baseline.folder);
   const RunFiles run{part_of(folder, baseline.folder)};
-  check.equal(line, "record of " + baseline.folder, baseline.record_sha256,
+  check.equal("record of " + baseline.folder, baseline.record_sha256,
               sha256_file_hex(run.record().string()));
-  hold_to_own_run(baseline, run, read_stored_document(run.record(), record_format), line, check);
+  hold_to_own_run(baseline, run, read_stored_document(run.record(), record_format), check);
 }
 
 }  // namespace
@@ -91,20 +90,20 @@ std::vector<VerifyCheck> check_baseline_lines(const Journal& journal,
                                               const std::filesystem::path& folder) {
   LineCheck check("baselines", "facts of the baselines");
   std::set<std::string> classes;
-  for_lines<BaselineEvent>(journal, [&](std::size_t line, const BaselineEvent& baseline) {
-    check.equal(line, "devices of " + baseline.device_class,
+  check.each(journal, [&](const BaselineEvent& baseline) {
+    check.equal("devices of " + baseline.device_class,
                 devices_of_class(journal, baseline.device_class),
                 static_cast<std::uint64_t>(baseline.count));
     // A second line of a class would count the class twice in the sum over all classes.
     if (!classes.insert(baseline.device_class).second) {
-      check.equal(line, "class", std::string("each once"), baseline.device_class + " again");
+      check.equal("class", "each once", baseline.device_class + " again");
       return;
     }
     try {
-      hold_baseline(baseline, folder, line, check);
+      hold_baseline(baseline, folder, check);
       // Files that cannot be read are a failed check of this line, not an error of the program.
     } catch (const Error& error) {
-      check.equal(line, "baseline", std::string("that can be read"), std::string(error.what()));
+      check.equal("baseline", "that can be read", std::string(error.what()));
     }
   });
   if (check.count() == 0) return {};

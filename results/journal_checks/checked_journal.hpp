@@ -32,11 +32,11 @@ struct CheckedJournal {
   /// The first event of this kind with its line.
   template <class E>
   At<E> first() const {
-    At<E> first_event;
-    for_lines<E>(journal, [&](std::size_t line, const E& event) {
-      if (!first_event) first_event = {&event, line};
-    });
-    return first_event;
+    for (const JournalLine& line : journal.lines) {
+      const E* event = std::get_if<E>(&line.event);
+      if (event != nullptr) return {event, 1 + static_cast<std::size_t>(&line - &journal.lines[0])};
+    }
+    return {};
   }
 
   // Neither graphs nor documents that cannot be read throw: the outline and the book name the
@@ -64,6 +64,10 @@ struct CheckedJournal {
   const ModelGraph* any_model() const;
   /// The class of a rank, as the plan and the binding say it; nothing where neither does.
   std::optional<std::string> device_class(std::int32_t rank) const;
+  /// Time from the first line to this one, which counts from 1 on.
+  std::int64_t open_ns(std::size_t line) const {
+    return journal.lines[line - 1].t_ns - journal.lines.front().t_ns;
+  }
   /// 0 where the journal ends before its `scale` line.
   std::int64_t ranks() const { return scale ? scale->ranks : 0; }
 };

@@ -29,7 +29,7 @@ std::string counted(const std::optional<Ops>& ops) {
 void check_graphs(const CheckedJournal& run, LineCheck& check) {
   for (std::size_t i = 0; i < run.graphs.size(); ++i) check.pass();
   for (const std::string& problem : run.graphs.problems()) {
-    check.equal(1, "graphs", std::string("with their hashes"), problem);
+    check.equal("graphs", "with their hashes", problem);
   }
 }
 
@@ -38,10 +38,10 @@ void check_graphs(const CheckedJournal& run, LineCheck& check) {
 /// whole numbers, so they must be equal.
 template <class E, GraphBook::Pass pass>
 void check_operations(const CheckedJournal& run, LineCheck& check) {
-  for_lines<E>(run.journal, [&](std::size_t line, const E& event) {
+  check.each(run.journal, [&](const E& event) {
     const auto expected = run.graphs.count(event.trial, event.samples, pass);
     if (expected == event.ops_strict) return check.pass();
-    check.hold(line, false, "{}", "{1}", counted(expected), event.ops_strict.to_string());
+    check.hold(false, "{}", "{1}", counted(expected), event.ops_strict.to_string());
   });
 }
 
@@ -52,18 +52,15 @@ void check_trial_totals(const CheckedJournal& run, LineCheck& check) {
   const auto text = [](std::uint64_t steps, Ops ops) {
     return fmt::format("{} steps, {} operations", steps, ops.to_string());
   };
-  for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
-    const Event& event = run.journal.lines[i].event;
-    const auto* step = std::get_if<StepEvent>(&event);
-    if (step != nullptr && step->trial) {
-      ++sums[*step->trial].first;
-      sums[*step->trial].second += step->ops_strict;
-    }
-    const auto* trial = std::get_if<TrialEvent>(&event);
-    if (trial == nullptr) continue;
-    const auto& [steps, ops] = sums[trial->id];
-    check.equal(i + 1, "totals", text(steps, ops), text(trial->steps, trial->ops));
-  }
+  const auto add = [&](const StepEvent& step) {
+    if (!step.trial) return;
+    ++sums[*step.trial].first;
+    sums[*step.trial].second += step.ops_strict;
+  };
+  check.each(run.journal, add, [&](const TrialEvent& trial) {
+    const auto& [steps, ops] = sums[trial.id];
+    check.equal("totals", text(steps, ops), text(trial.steps, trial.ops));
+  });
 }
 
 /// A row of `verify`: its name, the noun of its count, and the function that holds the lines.

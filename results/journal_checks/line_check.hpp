@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <concepts>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -22,23 +23,36 @@ class LineCheck {
   /// `what` is the noun of the count, "steps".
   LineCheck(std::string name, std::string what) : name_(std::move(name)), what_(std::move(what)) {}
 
-  /// Compares two values. `line` counts from 1 on; `field` names the value in a message.
+  /// Goes to a line, which what follows is about. Lines count from 1 on.
+  void at(std::size_t line) { line_ = line; }
+  std::size_t line() const { return line_; }
+  /// Goes through the lines of a journal and calls those of the visitors that take the line's kind
+  /// of event, in their order. It ends at the last line.
+  template <class... Visits>
+  void each(const Journal& journal, Visits&&... visits) {
+    for (line_ = 1; line_ <= journal.lines.size(); ++line_) {
+      std::visit([&](const auto& event) { (visit_if(visits, event), ...); },
+                 journal.lines[line_ - 1].event);
+    }
+    at(journal.lines.size());
+  }
+
+  /// Compares two values of the line; `field` names the value in a message.
   template <class Expected, class Actual>
-  void equal(std::size_t line, std::string_view field, const Expected& expected,
-             const Actual& actual) {
+  void equal(std::string_view field, const Expected& expected, const Actual& actual) {
     ++count_;
     if (expected == actual || wrong_) return;
-    tell(line, fmt::format("{} {}", field, expected), fmt::format("{} {}", field, actual));
+    tell(fmt::format("{} {}", field, told(expected)), fmt::format("{} {}", field, told(actual)));
   }
   /// As equal(), for rules that are no equality. `expected` and `actual` are the forms of two texts
   /// over the same values. They are filled in only for the line that is told, since texts are dear
   /// where a journal has a million lines.
   template <class... Values>
-  void hold(std::size_t line, bool holds, fmt::format_string<const Values&...> expected,
+  void hold(bool holds, fmt::format_string<const Values&...> expected,
             fmt::format_string<const Values&...> actual, const Values&... values) {
     ++count_;
     if (holds || wrong_) return;
-    tell(line, fmt::format(expected, values...), fmt::format(actual, values...));
+    tell(fmt::format(expected, values...), fmt::format(actual, values...));
   }
 
   /// Counts something that the caller has held already.
@@ -52,22 +66,23 @@ class LineCheck {
   }
 
  private:
-  void tell(std::size_t line, const std::string& expected, std::string actual) {
+  /// A value of an enumeration is told by its name.
+  static const auto& told(const auto& value) { return value; }
+  template <class Enum>
+  requires std::is_enum_v<Enum>
+  static auto told(const Enum& value) { return to_string(value); }
+  template <class Visit, class E>
+  static void visit_if(Visit& visit, const E& event) {
+    if constexpr (std::invocable<Visit&, const E&>) visit(event);
+  }
+  void tell(const std::string& expected, std::string actual) {
     wrong_ =
-        VerifyCheck{name_, false, fmt::format("line {}: {}", line, expected), std::move(actual)};
+        VerifyCheck{name_, false, fmt::format("line {}: {}", line_, expected), std::move(actual)};
   }
 
   std::string name_, what_;
-  std::size_t count_ = 0;
+  std::size_t line_ = 1, count_ = 0;
   std::optional<VerifyCheck> wrong_;
 };
-
-/// Calls `visit(line, event)` for every event of this kind, in order; lines count from 1 on.
-template <class E, class Visit>
-void for_lines(const Journal& journal, Visit&& visit) {
-  for (std::size_t i = 0; i < journal.lines.size(); ++i) {
-    if (const E* event = std::get_if<E>(&journal.lines[i].event)) visit(i + 1, *event);
-  }
-}
 
 }  // namespace heteroperf

@@ -73,11 +73,12 @@ bool is_one_command(const std::string& text) {
 void hold_start(const CheckedJournal& run, LineCheck& check) {
   const AskedRun& asked = *run.outline.asked;
   const StartEvent& start = *run.start.event;
-  check.equal(1, "quick", asked.quick, start.quick);
+  check.at(1);
+  check.equal("quick", asked.quick, start.quick);
   const bool continues = start.parent_step.has_value();
-  check.equal(1, "parent given", continues, !start.parent.empty());
+  check.equal("parent given", continues, !start.parent.empty());
   if (begins_with_date(start.run_id)) {
-    check.equal(1, "run_id begins with",
+    check.equal("run_id begins with",
                 fmt::format("{}-{}-", date_of_run_id(start.created_utc), asked.workload),
                 start.run_id.substr(0, start.run_id.rfind('-') + 1));
   }
@@ -88,8 +89,7 @@ void hold_start(const CheckedJournal& run, LineCheck& check) {
   // The command's words must end there: "run llm" is not the begin of "run llm-large".
   const bool whole = behind == start.reproduce.size() ||
                      (behind < start.reproduce.size() && start.reproduce[behind] == ' ');
-  check.hold(1,
-             whole && is_one_command(start.reproduce) &&
+  check.hold(whole && is_one_command(start.reproduce) &&
                  (asked.quick || start.reproduce.find(" --quick") == std::string::npos),
              "{}", "{1}", "reproduce with " + command, start.reproduce);
 }
@@ -99,31 +99,30 @@ void hold_start(const CheckedJournal& run, LineCheck& check) {
 void hold_scale(const CheckedJournal& run, LineCheck& check) {
   const AskedRun& asked = *run.outline.asked;
   const ScaleEvent& scale = *run.scale.event;
-  const std::size_t line = run.scale.line;
-  check.equal(line, "ranks", asked.ranks, std::int64_t{scale.ranks});
-  check.equal(line, "transport", asked.transport, scale.transport);
+  check.at(run.scale.line);
+  check.equal("ranks", asked.ranks, std::int64_t{scale.ranks});
+  check.equal("transport", asked.transport, scale.transport);
   for (const DeviceCount& device : scale.devices) {
-    check.equal(line, "threads", asked.threads_per_rank, std::int64_t{device.threads});
+    check.equal("threads", asked.threads_per_rank, std::int64_t{device.threads});
   }
   const bool divides = run.is_search() && asked.group_ranks > 0;
-  check.equal(line, "groups", divides ? scale.ranks / asked.group_ranks : 1,
-              std::int64_t{scale.groups});
+  check.equal("groups", divides ? scale.ranks / asked.group_ranks : 1, std::int64_t{scale.groups});
 }
 
 /// The workload repeats keys of the configuration, and its own settings repeat some once more.
 void hold_workload(const CheckedJournal& run, LineCheck& check) {
   const AskedRun& asked = *run.outline.asked;
   const WorkloadEvent& workload = *run.workload.event;
-  const std::size_t line = run.workload.line;
-  check.equal(line, "name", asked.workload, workload.name);
-  check.equal(line, "size", asked.size, workload.size);
-  check.equal(line, "precision", asked.precision, workload.precision);
+  check.at(run.workload.line);
+  check.equal("name", asked.workload, workload.name);
+  check.equal("size", asked.size, workload.size);
+  check.equal("precision", asked.precision, workload.precision);
   std::string seeds;
   for (const auto& [name, seed] : workload.seeds) seeds += fmt::format("{} {} ", name, seed);
-  check.equal(line, "seeds", fmt::format("run {} ", asked.seed), seeds);
-  check.equal(line, "config/size", workload.size, run.outline.stated_size);
+  check.equal("seeds", fmt::format("run {} ", asked.seed), seeds);
+  check.equal("config/size", workload.size, run.outline.stated_size);
   for (const SharedSetting& setting : run.outline.settings) {
-    check.equal(line, setting.name, setting.asked, setting.stated);
+    check.equal(setting.name, setting.asked, setting.stated);
   }
 }
 
@@ -134,18 +133,17 @@ void hold_until(const CheckedJournal& run, LineCheck& check) {
   const auto until = run.first<UntilEvent>();
   // It follows the workload at once; a journal that ends there is silent.
   const bool due = run.workload && run.journal.lines.size() > run.workload.line;
-  if (!until && due) {
-    check.equal(run.workload.line + 1, "until_percent", asked.until_percent, 0.0);
-  }
+  check.at(until ? until.line : run.workload.line + 1);
+  if (!until && due) check.equal("until_percent", asked.until_percent, 0.0);
   if (!until) return;
   const PrecisionGoal goal{.fraction = asked.until_percent / 100, .fewest_s = asked.until_after_s};
-  check.equal(until.line, "requested_fraction", goal.fraction, until->requested_fraction);
-  check.equal(until.line, "fewest_s", goal.fewest_s, until->fewest_s);
-  check.equal(until.line, "fewest_steps", goal.fewest_steps, until->fewest_steps);
-  check.equal(until.line, "blocks", goal.blocks, until->blocks);
-  check.equal(until.line, "fewest_blocks", goal.fewest_blocks,
+  check.equal("requested_fraction", goal.fraction, until->requested_fraction);
+  check.equal("fewest_s", goal.fewest_s, until->fewest_s);
+  check.equal("fewest_steps", goal.fewest_steps, until->fewest_steps);
+  check.equal("blocks", goal.blocks, until->blocks);
+  check.equal("fewest_blocks", goal.fewest_blocks,
               until->fewest_blocks.value_or(goal.fewest_blocks));
-  check.equal(until.line, "misses", goal.misses, until->misses);
+  check.equal("misses", goal.misses, until->misses);
 }
 
 /// True where each rank, from 0 on, is in exactly one group.
@@ -162,17 +160,16 @@ bool is_every_rank(const std::vector<std::vector<std::int32_t>>& groups, std::in
 
 /// All stages see all samples of a micro-batch: those of a stage's replicas add up to the same
 /// number everywhere. The replicas of a two-way schedule are summed per direction.
-void hold_stages(const PlanOutline& plan, const AskedRun& asked, std::size_t line,
-                 LineCheck& check) {
+void hold_stages(const PlanOutline& plan, const AskedRun& asked, LineCheck& check) {
   const std::int64_t expected = plan.micro_batch_samples(0, 0);
   for (std::size_t stage = 0; stage < plan.stages.size(); ++stage) {
     const std::array samples{plan.micro_batch_samples(stage, 0),
                              plan.micro_batch_samples(stage, 1)};
     for (const OutlinedReplica& replica : plan.stages[stage]) {
-      check.equal(line, fmt::format("samples of stage {}", stage), expected,
+      check.equal(fmt::format("samples of stage {}", stage), expected,
                   samples.at(replica.direction));
       if (asked.micro_batch == 0) continue;
-      check.equal(line, "micro_batch", asked.micro_batch, replica.micro_batch);
+      check.equal("micro_batch", asked.micro_batch, replica.micro_batch);
     }
   }
 }
@@ -181,21 +178,20 @@ void hold_stages(const PlanOutline& plan, const AskedRun& asked, std::size_t lin
 void hold_plan_to_workload(const CheckedJournal& run, LineCheck& check) {
   const PlanOutline& plan = *run.outline.plan;
   const WorkloadEvent& workload = *run.workload.event;
-  const std::size_t line = run.workload.line;
-  check.equal(line, "samples_per_step", plan.samples_per_step(),
-              workload.samples_per_step.value_or(0));
+  check.at(run.workload.line);
+  check.equal("samples_per_step", plan.samples_per_step(), workload.samples_per_step.value_or(0));
   if (!plan.graph_hash.empty()) {
-    check.equal(line, "graph_hash", plan.graph_hash, workload.graph_hash);
+    check.equal("graph_hash", plan.graph_hash, workload.graph_hash);
   }
-  check.equal(line, "name", plan.workload, workload.name);
-  check.equal(line, "size", plan.size, workload.size);
-  check.equal(line, "precision", plan.precision, workload.precision);
+  check.equal("name", plan.workload, workload.name);
+  check.equal("size", plan.size, workload.size);
+  check.equal("precision", plan.precision, workload.precision);
   for (const SharedSetting& setting : run.outline.settings) {
     if (setting.name != "optimizer/name" || plan.optimizer.empty()) continue;
-    check.equal(line, setting.name, fmt::format("\"{}\"", plan.optimizer), setting.stated);
+    check.equal(setting.name, fmt::format("\"{}\"", plan.optimizer), setting.stated);
   }
   if (plan.sequence_length > 0) {
-    check.equal(line, "units_per_sample", static_cast<std::uint64_t>(plan.sequence_length),
+    check.equal("units_per_sample", static_cast<std::uint64_t>(plan.sequence_length),
                 workload.units_per_sample);
   }
 }
@@ -226,15 +222,15 @@ std::optional<std::vector<DeviceCount>> devices_by_plan(const CheckedJournal& ru
 
 /// Compares two numbers that may both be absent. They come out of logarithms, so the last digits of
 /// two machines may differ.
-void hold_number(LineCheck& check, std::size_t line, const char* field,
-                 const std::optional<double>& expected, const std::optional<double>& actual) {
+void hold_number(LineCheck& check, const char* field, const std::optional<double>& expected,
+                 const std::optional<double>& actual) {
   const bool both = expected && actual;
   const bool equal = both ? std::fabs(*expected - *actual) <= last_digits * std::fabs(*expected)
                           : expected.has_value() == actual.has_value();
   const auto text = [&](const std::optional<double>& value) {
     return value ? fmt::format("{} {}", field, *value) : fmt::format("no {}", field);
   };
-  check.hold(line, equal, "{}", "{1}", text(expected), text(actual));
+  check.hold(equal, "{}", "{1}", text(expected), text(actual));
 }
 
 }  // namespace
@@ -246,13 +242,15 @@ void check_opening(const CheckedJournal& run, LineCheck& check) {
   const auto& lines = run.journal.lines;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const std::string kind = kind_name(lines[i].event);
+    check.at(i + 1);
     if (i < opening_kinds.size()) {
-      check.equal(i + 1, "kind", std::string(opening_kinds[i]), kind);
+      check.equal("kind", opening_kinds[i], kind);
     } else if (opens(kind) || (kind == "until" && i > opening_kinds.size())) {
-      check.equal(i + 1, "kind", "one that follows the opening lines", kind);
+      check.equal("kind", "one that follows the opening lines", kind);
     }
   }
-  check.hold(1, run.outline.problem.empty(), "documents that say what runs", "{}",
+  check.at(1);
+  check.hold(run.outline.problem.empty(), "documents that say what runs", "{}",
              run.outline.problem);
 }
 
@@ -272,26 +270,27 @@ void check_plan_line(const CheckedJournal& run, LineCheck& check) {
   if (!run.outline.plan || !run.outline.asked) return;
   const PlanOutline& plan = *run.outline.plan;
   const auto line = run.first<PlanEvent>();
-  check.equal(line.line, "summary", plan.of_search ? "" : plan.shape().line(), line->summary);
-  check.hold(line.line, is_every_rank(plan.groups, run.outline.asked->ranks),
-             "a place for each of {} ranks", "other ranks", run.outline.asked->ranks);
+  check.at(line.line);
+  check.equal("summary", plan.of_search ? "" : plan.shape().line(), line->summary);
+  check.hold(is_every_rank(plan.groups, run.outline.asked->ranks), "a place for each of {} ranks",
+             "other ranks", run.outline.asked->ranks);
   if (plan.of_search) {
     if (run.scale) {
-      check.equal(run.scale.line, "groups", plan.groups.size(),
-                  static_cast<std::size_t>(run.scale->groups));
+      check.at(run.scale.line);
+      check.equal("groups", plan.groups.size(), static_cast<std::size_t>(run.scale->groups));
     }
     if (run.workload) {
-      check.equal(run.workload.line, "samples_per_step given", false,
-                  run.workload->samples_per_step.has_value());
+      check.at(run.workload.line);
+      check.equal("samples_per_step given", false, run.workload->samples_per_step.has_value());
     }
     return;
   }
   const AskedRun& asked = *run.outline.asked;
-  if (!asked.schedule.empty()) check.equal(line.line, "schedule", asked.schedule, plan.schedule);
+  if (!asked.schedule.empty()) check.equal("schedule", asked.schedule, plan.schedule);
   if (asked.micro_batches > 0) {
-    check.equal(line.line, "micro_batches", asked.micro_batches, plan.micro_batches);
+    check.equal("micro_batches", asked.micro_batches, plan.micro_batches);
   }
-  hold_stages(plan, asked, line.line, check);
+  hold_stages(plan, asked, check);
   if (run.workload) hold_plan_to_workload(run, check);
 }
 
@@ -299,21 +298,22 @@ void check_plan_line(const CheckedJournal& run, LineCheck& check) {
 /// emulated devices have `pacing` lines, and a complete run on them has some.
 void check_devices(const CheckedJournal& run, LineCheck& check) {
   if (!run.scale || !run.outline.asked) return;
-  const std::size_t line = run.scale.line;
+  check.at(run.scale.line);
   std::int64_t count = 0;
   bool emulated = false;
   for (const DeviceCount& device : run.scale->devices) {
     count += device.count;
     emulated = device.emulated;
-    check.equal(line, "emulated", run.scale->devices.front().emulated, device.emulated);
+    check.equal("emulated", run.scale->devices.front().emulated, device.emulated);
   }
-  check.equal(line, "devices in all", std::int64_t{run.scale->ranks}, count);
+  check.equal("devices in all", std::int64_t{run.scale->ranks}, count);
   if (const auto devices = devices_by_plan(run)) {
-    check.equal(line, "devices", counted_devices(*devices), counted_devices(run.scale->devices));
+    check.equal("devices", counted_devices(*devices), counted_devices(run.scale->devices));
   }
   const auto pacing = run.first<PacingEvent>();
   if (!pacing && (!emulated || !run.is_complete())) return;
-  check.equal(pacing ? pacing.line : line, "emulated", static_cast<bool>(pacing), emulated);
+  if (pacing) check.at(pacing.line);
+  check.equal("emulated", static_cast<bool>(pacing), emulated);
 }
 
 /// Returns the text that `make` gives, or the problem that it throws. No program writes such a
@@ -333,7 +333,7 @@ void hold_fixed_model(const CheckedJournal& run, const ModelGraph& graph, LineCh
   const std::string& name = run.outline.asked->size;
   const std::string expected =
       text_or_problem([&] { return model_for(name, sample_spec_of(graph)).hash(); });
-  check.equal(run.workload.line, "graph of " + name, expected, run.workload->graph_hash);
+  check.equal("graph of " + name, expected, run.workload->graph_hash);
 }
 
 /// Unit, family, measure of quality and parameters all follow from the graph: a model that takes
@@ -342,29 +342,24 @@ void hold_fixed_model(const CheckedJournal& run, const ModelGraph& graph, LineCh
 void check_model(const CheckedJournal& run, LineCheck& check) {
   if (!run.workload || !run.outline.plan) return;
   const WorkloadEvent& workload = *run.workload.event;
-  const std::size_t line = run.workload.line;
-  check.equal(line, "graph given", !run.is_search(), !workload.graph.text.empty());
+  check.at(run.workload.line);
+  check.equal("graph given", !run.is_search(), !workload.graph.text.empty());
   const ModelGraph* graph = run.any_model();
   if (graph == nullptr) return;
   const std::uint64_t tokens = tokens_of_sample(*graph);
   const bool language = tokens > 0;
-  check.equal(line, "units_per_sample", std::max<std::uint64_t>(1, tokens),
-              workload.units_per_sample);
-  check.equal(line, "unit", std::string(language ? "token" : "image"), workload.unit);
-  check.equal(line, "family",
-              std::string(to_string(language ? WorkloadFamily::language_model
-                                             : WorkloadFamily::classifier)),
-              std::string(to_string(workload.family)));
-  check.equal(line, "quality",
-              std::string(to_string(language ? QualityMeasure::loss : QualityMeasure::accuracy)),
-              std::string(to_string(workload.quality)));
-  check.equal(line, "parameters", run.is_search() ? 0 : graph->parameter_count(),
-              workload.parameters);
+  check.equal("units_per_sample", std::max<std::uint64_t>(1, tokens), workload.units_per_sample);
+  check.equal("unit", language ? "token" : "image", workload.unit);
+  check.equal("family", language ? WorkloadFamily::language_model : WorkloadFamily::classifier,
+              workload.family);
+  check.equal("quality", language ? QualityMeasure::loss : QualityMeasure::accuracy,
+              workload.quality);
+  check.equal("parameters", run.is_search() ? 0 : graph->parameter_count(), workload.parameters);
   if (run.is_search()) {
-    check.equal(line, "graph_hash", search_start(workload.size, sample_spec_of(*graph)).hash(),
+    check.equal("graph_hash", search_start(workload.size, sample_spec_of(*graph)).hash(),
                 workload.graph_hash);
   } else {
-    check.equal(line, "config/model", graph->name, run.outline.stated_model);
+    check.equal("config/model", graph->name, run.outline.stated_model);
     if (run.outline.asked) hold_fixed_model(run, *graph, check);
   }
 }
@@ -384,7 +379,7 @@ void hold_sample(const CheckedJournal& run, const SampleSpec& spec, LineCheck& c
   if (asked.sequence_length > 0) length = asked.sequence_length;
   const std::string expected = text_or_problem(
       [&] { return sample_text(generated_sample(run.is_search() ? "" : asked.size, length)); });
-  check.equal(run.workload.line, "sample", expected, sample_text(spec));
+  check.equal("sample", expected, sample_text(spec));
 }
 
 /// Generated data are described again from their seed: text, fingerprints and floors must be equal.
@@ -394,9 +389,9 @@ void hold_sample(const CheckedJournal& run, const SampleSpec& spec, LineCheck& c
 void check_data_line(const CheckedJournal& run, LineCheck& check) {
   if (!run.workload || !run.outline.asked) return;
   const WorkloadEvent& workload = *run.workload.event;
-  const std::size_t line = run.workload.line;
+  check.at(run.workload.line);
   const bool generated = run.outline.asked->data == "generated";
-  check.equal(line, "data_kind given", generated, !workload.data_kind.empty());
+  check.equal("data_kind given", generated, !workload.data_kind.empty());
   const ModelGraph* graph = run.any_model();
   if (graph == nullptr || workload.seeds.empty()) return;
   const SampleSpec spec = sample_spec_of(*graph);
@@ -404,16 +399,16 @@ void check_data_line(const CheckedJournal& run, LineCheck& check) {
   if (generated || spec.kind == InputKind::tokens) hold_sample(run, spec, check);
   if (generated) {
     const auto data = describe_generated(spec, workload.seeds.front().second);
-    check.equal(line, "data", data->description(), workload.data);
-    check.equal(line, "data_fingerprint", data->fingerprint(), workload.data_fingerprint);
-    check.equal(line, "data_kind", describe_generated(spec, 0)->fingerprint(), workload.data_kind);
+    check.equal("data", data->description(), workload.data);
+    check.equal("data_fingerprint", data->fingerprint(), workload.data_fingerprint);
+    check.equal("data_kind", describe_generated(spec, 0)->fingerprint(), workload.data_kind);
     loss_floor = data->loss_floor();
     error_floor = data->error_floor();
   }
-  hold_number(check, line, "loss_floor", loss_floor, workload.loss_floor);
-  hold_number(check, line, "error_floor", error_floor, workload.error_floor);
+  hold_number(check, "loss_floor", loss_floor, workload.loss_floor);
+  hold_number(check, "error_floor", error_floor, workload.error_floor);
   const auto target = target_on(spec, loss_floor, error_floor);
-  hold_number(check, line, "quality_target", target ? std::optional(target->value) : std::nullopt,
+  hold_number(check, "quality_target", target ? std::optional(target->value) : std::nullopt,
               workload.quality_target);
 }
 

@@ -75,8 +75,7 @@ bool follows_in_training(const Progress& before, Phase next, bool closed) {
 }
 
 /// Takes the lines of a journal in their order and keeps the progress that they lead to. Only
-/// phases, steps, final evaluations and the first rank's checksum matter; all other kinds fall
-/// through to the empty template.
+/// phases, steps, final evaluations and the first rank's checksum matter.
 class PhaseOrder {
  public:
   PhaseOrder(const CheckedJournal& run, LineCheck& check)
@@ -84,41 +83,37 @@ class PhaseOrder {
 
   /// The measured phase begins after exactly as many steps of warm-up as were asked for: one step
   /// more or less would move the window in which the throughput is measured.
-  void take(std::size_t line, const PhaseEvent& event) {
+  void operator()(const PhaseEvent& event) {
     Progress& progress = progress_[event.group];
-    check_.hold(line, follows(event, progress), "the phase of {} after {}", "{2}",
-                key_text(event.group), phase_text(progress.phase),
-                std::string(to_string(event.phase)));
+    check_.hold(follows(event, progress), "the phase of {} after {}", "{2}", key_text(event.group),
+                phase_text(progress.phase), std::string(to_string(event.phase)));
     if (event.phase == Phase::measure) {
-      check_.equal(line, "steps of warm-up", warmup_, progress.steps);
+      check_.equal("steps of warm-up", warmup_, progress.steps);
       progress.measured = true;
     }
     progress.phase = event.phase;
   }
   /// A step stands in a phase that trains. Before the measured phase there are no more steps than
   /// those of the warm-up.
-  void take(std::size_t line, const StepEvent& step) {
+  void operator()(const StepEvent& step) {
     const PhaseKey key = run_.is_search() ? PhaseKey(step.group) : std::nullopt;
     Progress& progress = progress_[key];
     ++progress.steps;
     const bool fits = progress.trains() && (progress.measured || progress.steps <= warmup_);
     if (fits) return check_.pass();
-    check_.hold(line, false, "no step {} of {} in {}", "one", progress.steps, key_text(key),
+    check_.hold(false, "no step {} of {} in {}", "one", progress.steps, key_text(key),
                 phase_text(progress.phase));
   }
   /// A fixed model is evaluated in the end, trials all the time and the best one in the end.
-  void take(std::size_t line, const EvalEvent& eval) {
+  void operator()(const EvalEvent& eval) {
     if (run_.is_search() && !eval.is_final.value_or(false)) return;
     const std::optional<Phase>& phase = progress_[std::nullopt].phase;
-    check_.hold(line, phase == Phase::evaluate, "no final evaluation in {}", "one",
-                phase_text(phase));
+    check_.hold(phase == Phase::evaluate, "no final evaluation in {}", "one", phase_text(phase));
   }
   /// The first rank writes its checksum when its training has ended.
-  void take(std::size_t, const ChecksumEvent& event) {
+  void operator()(const ChecksumEvent& event) {
     closed_ = closed_ || (event.rank == 0 && !event.trial);
   }
-  template <class E>
-  void take(std::size_t, const E&) {}
 
  private:
   /// A phase line names a group in a search only, and there just for the phases of its groups.
@@ -142,9 +137,7 @@ class PhaseOrder {
 void check_phases(const CheckedJournal& run, LineCheck& check) {
   if (!run.outline.asked) return;
   PhaseOrder order(run, check);
-  for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
-    std::visit([&](const auto& event) { order.take(i + 1, event); }, run.journal.lines[i].event);
-  }
+  check.each(run.journal, order);
 }
 
 }  // namespace heteroperf

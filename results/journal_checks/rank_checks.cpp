@@ -30,80 +30,82 @@ constexpr double shortest_span_s = 1;  // that such a share is looked at in
 /// Fails for a line that is due and is missing; the message points at the journal's last line.
 template <class E>
 void miss(const CheckedJournal& run, const std::string& whose, LineCheck& check) {
-  check.hold(run.journal.lines.size(), false, "a {} line of {} before it", "none", kind_name(E{}),
-             whose);
+  check.at(run.journal.lines.size());
+  check.hold(false, "a {} line of {} before it", "none", kind_name(E{}), whose);
 }
 
 /// Holds a kind of line that each rank of the run writes once.
+template <class E>
 class EachRank {
  public:
-  void hold(const CheckedJournal& run, std::size_t line, std::int32_t rank, LineCheck& check) {
-    const bool is_new = seen_.insert(rank).second;
-    check.hold(line, is_new && rank >= 0 && rank < run.ranks(), "one line for each of {} ranks",
-               "{1} of rank {2}", run.ranks(), is_new ? "a line" : "a second line", rank);
+  EachRank(const CheckedJournal& run, LineCheck& check) : run_(run), check_(check) {}
+
+  void hold(const E& event) {
+    const bool is_new = seen_.insert(event.rank).second;
+    check_.hold(is_new && event.rank >= 0 && event.rank < run_.ranks(),
+                "one line for each of {} ranks", "{1} of rank {2}", run_.ranks(),
+                is_new ? "a line" : "a second line", event.rank);
   }
   /// Tells the first rank whose line a complete run lacks; a run that was cut off may lack any.
-  template <class E>
-  void expect_all(const CheckedJournal& run, LineCheck& check) const {
-    if (!run.is_complete()) return;
-    for (std::int32_t rank = 0; rank < run.ranks(); ++rank) {
-      if (!seen_.contains(rank)) return miss<E>(run, fmt::format("rank {}", rank), check);
+  void expect_all() const {
+    if (!run_.is_complete()) return;
+    for (std::int32_t rank = 0; rank < run_.ranks(); ++rank) {
+      if (!seen_.contains(rank)) return miss<E>(run_, fmt::format("rank {}", rank), check_);
     }
   }
 
  private:
+  const CheckedJournal& run_;
+  LineCheck& check_;
   std::set<std::int32_t> seen_;
 };
 
 /// A rank belongs to one group by the plan, and its line names that group.
-void hold_group(const CheckedJournal& run, std::size_t line, std::int32_t rank, std::int32_t group,
-                LineCheck& check) {
+void hold_group(const CheckedJournal& run, const auto& event, LineCheck& check) {
   if (!run.outline.plan) return;
-  const std::int32_t expected = run.outline.plan->place_of(rank).group;
+  const std::int32_t expected = run.outline.plan->place_of(event.rank).group;
   check.hold(
-      line, expected >= 0 && expected == group, "{}", "rank {1} in group {2}",
-      expected < 0 ? "a rank of the run" : fmt::format("rank {} in group {}", rank, expected), rank,
-      group);
+      expected >= 0 && expected == event.group, "{}", "rank {1} in group {2}",
+      expected < 0 ? "a rank of the run" : fmt::format("rank {} in group {}", event.rank, expected),
+      event.rank, event.group);
 }
 
 /// Holds a kind of line that each rank writes once per training in which it takes part. A fixed
 /// model is one training, a search has one per trial, in which the trial's group takes part.
+template <class E>
 class EachTraining {
  public:
-  explicit EachTraining(const CheckedJournal& run) : run_(run) {
-    for_lines<TrialEvent>(run.journal, [&](std::size_t, const TrialEvent& trial) {
-      group_of_trial_.emplace(trial.id, trial.group);
-      last_state_[trial.id] = trial.state;
-    });
+  EachTraining(const CheckedJournal& run, LineCheck& check) : run_(run), check_(check) {
+    for (const TrialEvent* trial : run.journal.all<TrialEvent>()) {
+      group_of_trial_.emplace(trial->id, trial->group);
+      last_state_[trial->id] = trial->state;
+    }
   }
-  void hold(std::size_t line, std::int32_t rank, std::int32_t group,
-            std::optional<std::uint64_t> trial, LineCheck& check) {
-    hold_group(run_, line, rank, group, check);
-    const bool is_new = seen_.emplace(rank, trial).second;
-    const auto place = trial ? group_of_trial_.find(*trial) : group_of_trial_.end();
-    const bool of_group = !trial || (place != group_of_trial_.end() && place->second == group);
-    check.hold(line, is_new && of_group && trial.has_value() == run_.is_search(),
-               "one line of a training of group {}", "{1} of {2}", group,
-               is_new ? "a line" : "a second line",
-               trial ? fmt::format("trial {}", *trial) : "the one model");
+  void hold(const E& event) {
+    hold_group(run_, event, check_);
+    const bool is_new = seen_.emplace(event.rank, event.trial).second;
+    const auto place = group_of_trial_.find(event.trial.value_or(0));
+    const bool of_group =
+        !event.trial || (place != group_of_trial_.end() && place->second == event.group);
+    check_.hold(is_new && of_group && event.trial.has_value() == run_.is_search(),
+                "one line of a training of group {}", "{1} of {2}", event.group,
+                is_new ? "a line" : "a second line",
+                event.trial ? fmt::format("trial {}", *event.trial) : "the one model");
   }
   /// At the end, where a complete run has such a line of each rank of each training that took a
   /// step. After one that `may_fail` a rank may have no model any more, and nothing to say.
-  template <class E>
-  void expect_all(bool may_fail, LineCheck& check) const {
+  void expect_all(bool may_fail) const {
     if (!run_.is_complete() || !run_.outline.plan) return;
     const auto& groups = run_.outline.plan->groups;
     std::set<std::optional<std::uint64_t>> trainings;
-    for (const JournalLine& line : run_.journal.lines) {
-      const auto* step = std::get_if<StepEvent>(&line.event);
-      if (step == nullptr || !trainings.insert(step->trial).second) continue;
+    for (const StepEvent* step : run_.journal.all<StepEvent>()) {
       const std::size_t group = step->group;
-      if (group >= groups.size()) continue;
+      if (!trainings.insert(step->trial).second || group >= groups.size()) continue;
       if (may_fail && step->trial && ended_badly(*step->trial)) continue;
       for (const std::int32_t rank : groups[group]) {
         if (seen_.contains({rank, step->trial})) continue;
         const std::string trial = step->trial ? fmt::format(" on trial {}", *step->trial) : "";
-        return miss<E>(run_, fmt::format("rank {}{}", rank, trial), check);
+        return miss<E>(run_, fmt::format("rank {}{}", rank, trial), check_);
       }
     }
   }
@@ -115,6 +117,7 @@ class EachTraining {
   }
 
   const CheckedJournal& run_;
+  LineCheck& check_;
   std::map<std::uint64_t, std::int32_t> group_of_trial_;
   std::map<std::uint64_t, TrialStatus> last_state_;
   std::set<std::pair<std::int32_t, std::optional<std::uint64_t>>> seen_;
@@ -147,13 +150,11 @@ std::map<std::string, HostShare> host_shares(const std::vector<RankHome>& homes)
 
 /// A host or a GPU is watched no longer than the journal is open. The watching host's clock may run
 /// apart from the journal's, which is rank 0's, by a small share.
-void hold_watched_time(const CheckedJournal& run, std::size_t line, double seconds,
-                       LineCheck& check) {
-  const std::int64_t open_ns = run.journal.lines[line - 1].t_ns - run.journal.lines.front().t_ns;
-  const double open_s = seconds_of(open_ns);
+void hold_watched_time(const CheckedJournal& run, double seconds, LineCheck& check) {
+  const double open_s = seconds_of(run.open_ns(check.line()));
   // In lockstep the clock of the journal stands still at times.
   const bool fits = run.is_lockstep() || seconds <= (1 + clock_share) * open_s + shortest_span_s;
-  check.hold(line, seconds > 0 && fits, "at most {} s", "{1} s", open_s, seconds);
+  check.hold(seconds > 0 && fits, "at most {} s", "{1} s", open_s, seconds);
 }
 
 std::string listed_stages(const std::vector<std::int32_t>& stages) {
@@ -169,20 +170,19 @@ std::string held_bytes(const RankPlanEvent& plan) {
 }
 
 /// The plan gives a rank its stages, its position, its part of split layers and its device class.
-void hold_place_in_plan(const CheckedJournal& run, std::size_t line, const RankPlanEvent& event,
-                        LineCheck& check) {
+void hold_place_in_plan(const CheckedJournal& run, const RankPlanEvent& event, LineCheck& check) {
   const PlanOutline& plan = *run.outline.plan;
   const OutlinedRank& place = plan.place_of(event.rank);
   const std::vector<HeldStage>& held = place.held;
   if (held.empty()) return;  // the rank is none of the run
   std::vector<std::int32_t> stages;
   for (const HeldStage& part : held) stages.push_back(part.stage);
-  check.equal(line, "stages", listed_stages(stages), listed_stages(event.stages));
-  check.equal(line, "position", place.position, event.position);
-  check.equal(line, "tensor_index", held.front().tensor_index, event.tensor_index);
-  check.equal(line, "tensor_degree", held.front().tensor_degree, event.tensor_degree);
+  check.equal("stages", listed_stages(stages), listed_stages(event.stages));
+  check.equal("position", place.position, event.position);
+  check.equal("tensor_index", held.front().tensor_index, event.tensor_index);
+  check.equal("tensor_degree", held.front().tensor_degree, event.tensor_degree);
   if (const auto name = run.device_class(event.rank)) {
-    check.equal(line, "device_class", *name, event.device_class);
+    check.equal("device_class", *name, event.device_class);
   }
 }
 
@@ -232,36 +232,23 @@ bool has_all_steps(const CheckedJournal& run) {
   return stop != nullptr && stop->status != RunStatus::failed;
 }
 
-/// Holds a rank's operations to the one step that was observed on it. All steps of a fixed model
-/// are alike, so its operations are those of that step times the number of steps.
-class ObservedSteps {
- public:
-  explicit ObservedSteps(const Journal& journal) {
-    for_lines<ObservedEvent>(journal, [&](std::size_t, const ObservedEvent& event) {
-      if (!event.trial) by_rank_.emplace(event.rank, &event);
-    });
-  }
-  void hold(std::size_t line, const RankTimeEvent& time, LineCheck& check) const {
-    const auto seen = by_rank_.find(time.rank);
-    if (seen == by_rank_.end()) return;
-    const auto text = [](const Ops& strict, const Ops& recompute) {
-      return fmt::format("{} strict, {} recomputed", strict.to_string(), recompute.to_string());
-    };
-    check.equal(line, "operations",
-                text(seen->second->strict * time.steps, seen->second->recompute * time.steps),
-                text(time.strict, time.recompute));
-  }
-
- private:
-  std::map<std::int32_t, const ObservedEvent*> by_rank_;
-};
+/// All steps of a fixed model are alike, so a rank's operations are those of the one step that was
+/// observed on it, times the number of steps.
+void hold_observed_ops(const RankTimeEvent& time, const ObservedEvent& observed, LineCheck& check) {
+  const auto text = [](const Ops& strict, const Ops& recompute) {
+    return fmt::format("{} strict, {} recomputed", strict.to_string(), recompute.to_string());
+  };
+  check.equal("operations", text(observed.strict * time.steps, observed.recompute * time.steps),
+              text(time.strict, time.recompute));
+}
 
 /// All ranks measure the same steps, which the step lines number.
-void hold_steps(const CheckedJournal& run, std::size_t line, std::uint64_t first,
-                std::uint64_t steps, const MeasuredSpan& measured, LineCheck& check) {
+void hold_measured_steps(const CheckedJournal& run, const auto& event, const MeasuredSpan& measured,
+                         LineCheck& check) {
+  hold_group(run, event, check);
   if (!has_all_steps(run)) return;
-  check.equal(line, "first_step", measured.first.value_or(0), first);
-  check.equal(line, "steps", measured.count, steps);
+  check.equal("first_step", measured.first.value_or(0), event.first_step);
+  check.equal("steps", measured.count, event.steps);
 }
 
 std::string split_text(const StepSplit& split) {
@@ -278,11 +265,10 @@ void hold_rank_times(const CheckedJournal& run, const MeasuredSpan& measured, Li
   std::int64_t ranks = 0;
   const auto first = run.first<RankTimeEvent>();
   const double apart_s = seconds_of(2 * measured.longest_ns + measured.pause_ns);
-  for_lines<RankTimeEvent>(run.journal, [&](std::size_t line, const RankTimeEvent& time) {
+  check.each(run.journal, [&](const RankTimeEvent& time) {
     mean.add(time.split, 1.0 / static_cast<double>(run.ranks()));
     ++ranks;
-    check.hold(line,
-               std::fabs(time.wall_s - first->wall_s) <= apart_s + clock_share * first->wall_s,
+    check.hold(std::fabs(time.wall_s - first->wall_s) <= apart_s + clock_share * first->wall_s,
                "wall_s {} of other ranks", "{1}", first->wall_s, time.wall_s);
   });
   if (ranks == 0 || ranks != run.ranks()) return;
@@ -290,18 +276,18 @@ void hold_rank_times(const CheckedJournal& run, const MeasuredSpan& measured, Li
   const auto alike = [&](double StepSplit::*part) {
     return near(measured.split.*part, mean.*part);
   };
-  check.hold(first.line,
-             alike(&StepSplit::compute_s) && alike(&StepSplit::communication_s) &&
+  check.at(first.line);
+  check.hold(alike(&StepSplit::compute_s) && alike(&StepSplit::communication_s) &&
                  alike(&StepSplit::bubble_s) && alike(&StepSplit::data_s),
              "in the mean over the ranks {}", "{1}", split_text(measured.split), split_text(mean));
 }
 
 /// The means that a `rank_steps` line has of a rank's steps, each times its number of steps, add up
 /// to the time that the rank computed. Each mean is rounded to a nanosecond.
-void hold_compute_ns(std::size_t line, const RankStepsEvent& steps,
-                     const std::map<std::int32_t, double>& compute_s, LineCheck& check) {
+void hold_compute_ns(const RankStepsEvent& steps, const std::map<std::int32_t, double>& compute_s,
+                     LineCheck& check) {
   const std::uint64_t each = std::max<std::uint64_t>(1, steps.steps_per_value);
-  check.equal(line, "values", (steps.steps + each - 1) / each,
+  check.equal("values", (steps.steps + each - 1) / each,
               static_cast<std::uint64_t>(steps.compute_ns.size()));
   const auto all = compute_s.find(steps.rank);
   if (all == compute_s.end()) return;
@@ -313,7 +299,7 @@ void hold_compute_ns(std::size_t line, const RankStepsEvent& steps,
     left -= count;
   }
   const double rounded_s = nanosecond * static_cast<double>(steps.steps);  // each mean, to 1 ns
-  check.hold(line, std::fabs(sum_s - all->second) <= rounded_s + sum_rounding * all->second,
+  check.hold(std::fabs(sum_s - all->second) <= rounded_s + sum_rounding * all->second,
              "{} s of computing in all", "{1} s", all->second, sum_s);
 }
 
@@ -322,9 +308,9 @@ void hold_compute_ns(std::size_t line, const RankStepsEvent& steps,
 class StepsDone {
  public:
   explicit StepsDone(const CheckedJournal& run) : first_(run.first_step()) {
-    for_lines<StepEvent>(run.journal, [&](std::size_t, const StepEvent& step) {
-      done_[{step.trial ? 0 : step.group, step.trial}] = step.n + 1;
-    });
+    for (const StepEvent* step : run.journal.all<StepEvent>()) {
+      done_[{step->trial ? 0 : step->group, step->trial}] = step->n + 1;
+    }
   }
   std::uint64_t of(std::int32_t group, std::optional<std::uint64_t> trial) const {
     const auto steps = done_.find({trial ? 0 : group, trial});
@@ -343,25 +329,26 @@ std::map<std::int32_t, std::uint64_t> bytes_of_training(const CheckedJournal& ru
   constexpr std::uint64_t most = std::uint64_t{1} << 60;  // so that three of them add up
   std::map<std::int32_t, std::uint64_t> bytes;
   if (!run.first<StepEvent>()) return bytes;
-  for_lines<RankPlanEvent>(run.journal, [&](std::size_t, const RankPlanEvent& plan) {
-    bytes[plan.rank] = std::min(plan.weights_bytes, most) + std::min(plan.gradients_bytes, most) +
-                       std::min(plan.optimizer_bytes, most);
-  });
+  for (const RankPlanEvent* plan : run.journal.all<RankPlanEvent>()) {
+    bytes[plan->rank] = std::min(plan->weights_bytes, most) +
+                        std::min(plan->gradients_bytes, most) +
+                        std::min(plan->optimizer_bytes, most);
+  }
   return bytes;
 }
 
 /// A checksum names the steps that its training has done and the share of the model that the rank
 /// holds. In a search a rank holds its trial's whole model. The ruleset, not this check, judges if
 /// ranks with one share agree.
-void hold_checksum(const CheckedJournal& run, std::size_t line, const ChecksumEvent& event,
-                   const StepsDone& done, LineCheck& check) {
-  if (has_all_steps(run)) check.equal(line, "n", done.of(event.group, event.trial), event.n);
+void hold_checksum(const CheckedJournal& run, const ChecksumEvent& event, const StepsDone& done,
+                   LineCheck& check) {
+  if (has_all_steps(run)) check.equal("n", done.of(event.group, event.trial), event.n);
   if (!run.outline.plan) return;
   const std::vector<HeldStage> held = run.outline.plan->stages_of(event.rank);
   if (run.is_search()) {
-    check.equal(line, "share", std::string(), event.share);
+    check.equal("share", "", event.share);
   } else if (!held.empty()) {
-    check.equal(line, "share", share_text(held, run.outline.plan->stages.size()), event.share);
+    check.equal("share", share_text(held, run.outline.plan->stages.size()), event.share);
   }
 }
 
@@ -373,36 +360,34 @@ void hold_checksum(const CheckedJournal& run, std::size_t line, const ChecksumEv
 void check_hosts(const CheckedJournal& run, LineCheck& check) {
   if (run.outline.homes.empty()) return;
   if (run.scale) {
-    check.equal(run.scale.line, "ranks with a place", run.ranks(),
+    check.at(run.scale.line);
+    check.equal("ranks with a place", run.ranks(),
                 static_cast<std::int64_t>(run.outline.homes.size()));
   }
   const std::map<std::string, HostShare> shares = host_shares(run.outline.homes);
   std::map<std::int32_t, std::string> gpus;
-  for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
-    const JournalLine& line = run.journal.lines[i];
-    if (const auto* load = std::get_if<HostLoadEvent>(&line.event)) {
-      const std::string& host = load->host.empty() ? run.outline.homes.front().host : load->host;
-      const auto share = shares.find(host);
-      check.equal(i + 1, "first rank and CPUs of " + host,
-                  share == shares.end()
-                      ? "a host of the run"
-                      : fmt::format("{} and {}", share->second.first_rank, share->second.cpus),
-                  fmt::format("{} and {}", load->first_rank.value_or(0), load->cpus));
-      const double before = load->load_before.value_or(0), after = load->load_after.value_or(0);
-      check.hold(i + 1, before >= 0 && after >= 0, "load averages of 0 or more", "{} and {}",
-                 before, after);
-      hold_watched_time(run, i + 1, load->seconds, check);
-    } else if (const auto* gpu = std::get_if<GpuSlowdownEvent>(&line.event)) {
-      const RankHome* home = home_of_rank(run, gpu->rank);
-      check.equal(i + 1, "host with a GPU", home != nullptr && home->has_gpu ? home->host : "none",
-                  gpu->host);
-      check.equal(i + 1, "gpu", gpus.emplace(gpu->rank, gpu->gpu).first->second, gpu->gpu);
-      hold_watched_time(run, i + 1, gpu->seconds, check);
-      const double thermal_s = gpu->thermal_s.value_or(0), power_s = gpu->power_s.value_or(0);
-      check.hold(i + 1, thermal_s >= 0 && power_s >= 0, "times of 0 s or more", "{} and {} s",
-                 thermal_s, power_s);
-    }
-  }
+  const auto hold_load = [&](const HostLoadEvent& load) {
+    const std::string& host = load.host.empty() ? run.outline.homes.front().host : load.host;
+    const auto share = shares.find(host);
+    check.equal("first rank and CPUs of " + host,
+                share == shares.end()
+                    ? "a host of the run"
+                    : fmt::format("{} and {}", share->second.first_rank, share->second.cpus),
+                fmt::format("{} and {}", load.first_rank.value_or(0), load.cpus));
+    const double before = load.load_before.value_or(0), after = load.load_after.value_or(0);
+    check.hold(before >= 0 && after >= 0, "load averages of 0 or more", "{} and {}", before, after);
+    hold_watched_time(run, load.seconds, check);
+  };
+  check.each(run.journal, hold_load, [&](const GpuSlowdownEvent& gpu) {
+    const RankHome* home = home_of_rank(run, gpu.rank);
+    check.equal("host with a GPU", home != nullptr && home->has_gpu ? home->host : "none",
+                gpu.host);
+    check.equal("gpu", gpus.emplace(gpu.rank, gpu.gpu).first->second, gpu.gpu);
+    hold_watched_time(run, gpu.seconds, check);
+    const double thermal_s = gpu.thermal_s.value_or(0), power_s = gpu.power_s.value_or(0);
+    check.hold(thermal_s >= 0 && power_s >= 0, "times of 0 s or more", "{} and {} s", thermal_s,
+               power_s);
+  });
 }
 
 /// Each rank tells its place in the plan and the bytes that it will hold. Ranks with the same work
@@ -410,28 +395,24 @@ void check_hosts(const CheckedJournal& run, LineCheck& check) {
 /// is planned beyond it.
 void check_rank_plans(const CheckedJournal& run, LineCheck& check) {
   if (!run.outline.plan || run.is_search()) return;
-  EachRank each;
+  EachRank<RankPlanEvent> each(run, check);
   std::map<std::string, std::string> bytes;
   std::map<std::string, std::uint64_t> limits;
-  for_lines<RankPlanEvent>(run.journal, [&](std::size_t line, const RankPlanEvent& event) {
-    each.hold(run, line, event.rank, check);
-    hold_place_in_plan(run, line, event, check);
+  check.each(run.journal, [&](const RankPlanEvent& event) {
+    each.hold(event);
+    hold_place_in_plan(run, event, check);
     const OutlinedReplica* replica = run.outline.plan->replica_of(event.rank);
     const std::string work = fmt::format(
         "{} {} of {} with {} on {}", listed_stages(event.stages), event.tensor_index,
         event.tensor_degree, replica == nullptr ? 0 : replica->micro_batch, event.device_class);
-    check.equal(line, "bytes", bytes.emplace(work, held_bytes(event)).first->second,
-                held_bytes(event));
+    check.equal("bytes", bytes.emplace(work, held_bytes(event)).first->second, held_bytes(event));
     if (!event.limit_bytes) return;
-    check.equal(line, "limit_bytes",
-                limits.emplace(event.device_class, *event.limit_bytes).first->second,
+    check.equal("limit_bytes", limits.emplace(event.device_class, *event.limit_bytes).first->second,
                 *event.limit_bytes);
-    const std::uint64_t all = event.weights_bytes + event.gradients_bytes + event.optimizer_bytes +
-                              event.activations_bytes + event.buffers_bytes;
-    check.hold(line, all <= *event.limit_bytes, "at most {} bytes", "{1} bytes", *event.limit_bytes,
-               all);
+    check.hold(event.total_bytes() <= *event.limit_bytes, "at most {} bytes", "{1} bytes",
+               *event.limit_bytes, event.total_bytes());
   });
-  each.expect_all<RankPlanEvent>(run, check);
+  each.expect_all();
 }
 
 /// The parts of a prediction follow from one another: samples per second from the time of a step,
@@ -439,19 +420,18 @@ void check_rank_plans(const CheckedJournal& run, LineCheck& check) {
 void check_predictions(const CheckedJournal& run, LineCheck& check) {
   double busy_s = 0;
   std::int64_t ranks = 0;
-  for_lines<RankPlanEvent>(run.journal, [&](std::size_t, const RankPlanEvent& event) {
-    busy_s += event.busy_s.value_or(0);
+  for (const RankPlanEvent* plan : run.journal.all<RankPlanEvent>()) {
+    busy_s += plan->busy_s.value_or(0);
     ++ranks;
-  });
-  for_lines<PredictionEvent>(run.journal, [&](std::size_t line, const PredictionEvent& event) {
+  }
+  check.each(run.journal, [&](const PredictionEvent& event) {
     const double samples =
         run.workload ? static_cast<double>(run.workload->samples_per_step.value_or(0)) : 0;
-    check.hold(line, near(samples, event.samples_per_s * event.step_time_s), "{} samples a step",
-               "{1}", samples, event.samples_per_s * event.step_time_s);
+    check.hold(near(samples, event.samples_per_s * event.step_time_s), "{} samples a step", "{1}",
+               samples, event.samples_per_s * event.step_time_s);
     const double idle = 1 - busy_s / (event.step_time_s * static_cast<double>(ranks));
-    check.hold(line, near(idle, event.bubble_rate), "bubble_rate {}", "{1}", idle,
-               event.bubble_rate);
-    check.hold(line, event.pipeline_bubble_rate > -sum_rounding && event.pipeline_bubble_rate < 1,
+    check.hold(near(idle, event.bubble_rate), "bubble_rate {}", "{1}", idle, event.bubble_rate);
+    check.hold(event.pipeline_bubble_rate > -sum_rounding && event.pipeline_bubble_rate < 1,
                "a pipeline_bubble_rate from 0 to 1", "{}", event.pipeline_bubble_rate);
   });
 }
@@ -459,13 +439,13 @@ void check_predictions(const CheckedJournal& run, LineCheck& check) {
 /// One step of each training is observed on each rank, its first one. There are operations exactly
 /// where an operator was called.
 void check_observations(const CheckedJournal& run, LineCheck& check) {
-  EachTraining each(run);
-  for_lines<ObservedEvent>(run.journal, [&](std::size_t line, const ObservedEvent& event) {
-    each.hold(line, event.rank, event.group, event.trial, check);
-    check.equal(line, "n", event.trial ? 0 : run.first_step(), event.n);
-    check.equal(line, "operators called", event.executed != Ops(), event.calls > 0);
+  EachTraining<ObservedEvent> each(run, check);
+  check.each(run.journal, [&](const ObservedEvent& event) {
+    each.hold(event);
+    check.equal("n", event.trial ? 0 : run.first_step(), event.n);
+    check.equal("operators called", event.executed != Ops(), event.calls > 0);
   });
-  each.expect_all<ObservedEvent>(false, check);
+  each.expect_all(false);
 }
 
 /// After the measured phase every rank of a fixed model tells where its time went, once as sums and
@@ -473,80 +453,78 @@ void check_observations(const CheckedJournal& run, LineCheck& check) {
 /// both come from one clock.
 void check_rank_times(const CheckedJournal& run, LineCheck& check) {
   const MeasuredSpan measured = measured_steps_of(run.journal);
-  const ObservedSteps observed(run.journal);
-  std::map<std::int32_t, double> compute_s;
-  EachRank each_time, each_steps;
-  for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
-    const Event& event = run.journal.lines[i].event;
-    if (const auto* time = std::get_if<RankTimeEvent>(&event)) {
-      each_time.hold(run, i + 1, time->rank, check);
-      hold_group(run, i + 1, time->rank, time->group, check);
-      hold_steps(run, i + 1, time->first_step, time->steps, measured, check);
-      observed.hold(i + 1, *time, check);
-      compute_s[time->rank] = time->split.compute_s;
-      // The first rank's clock is that of the step lines.
-      if (time->rank != 0 || run.is_lockstep() || !has_all_steps(run)) continue;
-      const double wall_s = seconds_of(measured.end_ns - measured.start_ns);
-      check.hold(i + 1, near(wall_s, time->wall_s), "wall_s {}", "{1}", wall_s, time->wall_s);
-    } else if (const auto* steps = std::get_if<RankStepsEvent>(&event)) {
-      each_steps.hold(run, i + 1, steps->rank, check);
-      hold_group(run, i + 1, steps->rank, steps->group, check);
-      hold_steps(run, i + 1, steps->first_step, steps->steps, measured, check);
-      hold_compute_ns(i + 1, *steps, compute_s, check);
-    }
+  std::map<std::int32_t, const ObservedEvent*> observed;
+  for (const ObservedEvent* event : run.journal.all<ObservedEvent>()) {
+    if (!event->trial) observed.emplace(event->rank, event);
   }
+  std::map<std::int32_t, double> compute_s;
+  EachRank<RankTimeEvent> each_time(run, check);
+  EachRank<RankStepsEvent> each_steps(run, check);
+  const auto hold_time = [&](const RankTimeEvent& time) {
+    each_time.hold(time);
+    hold_measured_steps(run, time, measured, check);
+    if (observed.contains(time.rank)) hold_observed_ops(time, *observed[time.rank], check);
+    compute_s[time.rank] = time.split.compute_s;
+    // The first rank's clock is that of the step lines.
+    if (time.rank != 0 || run.is_lockstep() || !has_all_steps(run)) return;
+    const double wall_s = seconds_of(measured.end_ns - measured.start_ns);
+    check.hold(near(wall_s, time.wall_s), "wall_s {}", "{1}", wall_s, time.wall_s);
+  };
+  check.each(run.journal, hold_time, [&](const RankStepsEvent& steps) {
+    each_steps.hold(steps);
+    hold_measured_steps(run, steps, measured, check);
+    hold_compute_ns(steps, compute_s, check);
+  });
   if (has_all_steps(run)) hold_rank_times(run, measured, check);
   if (!measured.first || run.is_search()) return;
-  each_time.expect_all<RankTimeEvent>(run, check);
-  each_steps.expect_all<RankStepsEvent>(run, check);
+  each_time.expect_all();
+  each_steps.expect_all();
+}
+
+/// A line of the measured peak rates names each kind of product once, in the run's precision.
+void hold_peak(const CheckedJournal& run, const PeakEvent& peak, LineCheck& check) {
+  check.equal("source", "measured", peak.source);
+  const std::set<std::string> products(peak.products.begin(), peak.products.end());
+  check.equal("different products", products.size(), peak.products.size());
+  if (run.workload) check.equal("precision", run.workload->precision, peak.precision);
+  check.hold(!peak.memory_bytes_per_second ||
+                 (peak.memory_reason.empty() && *peak.memory_bytes_per_second > 0),
+             "a rate of the memory, or why there is none", "{}", peak.memory_reason);
 }
 
 /// At its end every rank tells the peak of its memory and the checksum of its parameters; a rank on
 /// an emulated device also tells how late it was. The measured peak rates of the machine are held
-/// here as well: each kind of product stands there once, in the run's precision.
+/// here as well.
 void check_rank_ends(const CheckedJournal& run, LineCheck& check) {
-  EachRank each_memory, each_pacing;
-  const std::map<std::int32_t, std::uint64_t> trained_bytes = bytes_of_training(run);
-  EachTraining each_checksum(run);
+  EachRank<MemoryEvent> each_memory(run, check);
+  EachRank<PacingEvent> each_pacing(run, check);
+  EachTraining<ChecksumEvent> each_checksum(run, check);
+  std::map<std::int32_t, std::uint64_t> trained_bytes = bytes_of_training(run);
   const StepsDone done(run);
-  for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
-    const Event& event = run.journal.lines[i].event;
-    if (const auto* memory = std::get_if<MemoryEvent>(&event)) {
-      each_memory.hold(run, i + 1, memory->rank, check);
-      const auto fewest = trained_bytes.find(memory->rank);
-      check.hold(i + 1,
-                 memory->peak_bytes <= most_memory_bytes &&
-                     (fewest == trained_bytes.end() || memory->peak_bytes >= fewest->second),
-                 "{} bytes of weights and their updates, at most {}", "a peak of {2} bytes",
-                 fewest == trained_bytes.end() ? 0 : fewest->second, most_memory_bytes,
-                 memory->peak_bytes);
-    } else if (const auto* checksum = std::get_if<ChecksumEvent>(&event)) {
-      each_checksum.hold(i + 1, checksum->rank, checksum->group, checksum->trial, check);
-      hold_checksum(run, i + 1, *checksum, done, check);
-    } else if (const auto* pacing = std::get_if<PacingEvent>(&event)) {
-      each_pacing.hold(run, i + 1, pacing->rank, check);
-      const double asked = run.outline.asked ? run.outline.asked->dilation : 0;
-      if (asked > 0) check.equal(i + 1, "dilation", asked, pacing->dilation);
-      check.hold(i + 1,
-                 pacing->late <= pacing->operations && pacing->dilation > 0 &&
-                     pacing->worst_lateness_s >= 0,
-                 "at most {} late", "{1}, by {2} s, {3} times slower", pacing->operations,
-                 pacing->late, pacing->worst_lateness_s, pacing->dilation);
-    } else if (const auto* peak = std::get_if<PeakEvent>(&event)) {
-      check.equal(i + 1, "source", std::string("measured"), peak->source);
-      const std::set<std::string> products(peak->products.begin(), peak->products.end());
-      check.equal(i + 1, "different products", products.size(), peak->products.size());
-      if (run.workload) {
-        check.equal(i + 1, "precision", run.workload->precision, peak->precision);
-      }
-      check.hold(i + 1,
-                 !peak->memory_bytes_per_second ||
-                     (peak->memory_reason.empty() && *peak->memory_bytes_per_second > 0),
-                 "a rate of the memory, or why there is none", "{}", peak->memory_reason);
-    }
-  }
-  each_memory.expect_all<MemoryEvent>(run, check);
-  each_checksum.expect_all<ChecksumEvent>(true, check);
+  const auto hold_memory = [&](const MemoryEvent& memory) {
+    each_memory.hold(memory);
+    const std::uint64_t fewest = trained_bytes[memory.rank];
+    check.hold(memory.peak_bytes <= most_memory_bytes && memory.peak_bytes >= fewest,
+               "{} bytes of weights and their updates, at most {}", "a peak of {2} bytes", fewest,
+               most_memory_bytes, memory.peak_bytes);
+  };
+  const auto hold_pacing = [&](const PacingEvent& pacing) {
+    each_pacing.hold(pacing);
+    const double asked = run.outline.asked ? run.outline.asked->dilation : 0;
+    if (asked > 0) check.equal("dilation", asked, pacing.dilation);
+    check.hold(
+        pacing.late <= pacing.operations && pacing.dilation > 0 && pacing.worst_lateness_s >= 0,
+        "at most {} late", "{1}, by {2} s, {3} times slower", pacing.operations, pacing.late,
+        pacing.worst_lateness_s, pacing.dilation);
+  };
+  const auto hold_fingerprint = [&](const ChecksumEvent& checksum) {
+    each_checksum.hold(checksum);
+    hold_checksum(run, checksum, done, check);
+  };
+  check.each(run.journal, hold_memory, hold_pacing, hold_fingerprint,
+             [&](const PeakEvent& peak) { hold_peak(run, peak, check); });
+  each_memory.expect_all();
+  each_checksum.expect_all(true);
 }
 
 }  // namespace heteroperf

@@ -31,7 +31,7 @@ constexpr double late_line_share = 0.1, late_line_s = 1;
 /// counts.
 class TrialPlaces {
  public:
-  void take(const TrialEvent& trial) {
+  void operator()(const TrialEvent& trial) {
     places_[trial.id] = {trial.group, batch_of_trial(trial.hyper_parameters)};
   }
   std::optional<std::int32_t> group(std::uint64_t trial) const {
@@ -65,13 +65,12 @@ std::string_view training_kind(bool of_trial) {
 /// A step or an evaluation belongs to a group of the run. In a search it also names its trial,
 /// whose group it has; in a run of a fixed model it names none.
 template <class E>
-void hold_place(const CheckedJournal& run, std::size_t line, const E& event,
-                const TrialPlaces& trials, LineCheck& check) {
-  check.hold(line, is_group(run, event.group), "a group of the run", "group {}", event.group);
-  check.equal(line, "it is", training_kind(run.is_search()),
-              training_kind(event.trial.has_value()));
+void hold_place(const CheckedJournal& run, const E& event, const TrialPlaces& trials,
+                LineCheck& check) {
+  check.hold(is_group(run, event.group), "a group of the run", "group {}", event.group);
+  check.equal("it is", training_kind(run.is_search()), training_kind(event.trial.has_value()));
   const auto group = event.trial ? trials.group(*event.trial) : std::nullopt;
-  if (group) check.equal(line, "group", *group, event.group);
+  if (group) check.equal("group", *group, event.group);
 }
 
 /// The rule by which the final evaluation of this run takes its samples.
@@ -85,58 +84,56 @@ FinalEvaluation final_evaluation_of(const CheckedJournal& run) {
 
 /// A final evaluation goes on until enough answers are wrong for an error rate that means
 /// something, or until it has seen the most samples that the rule allows.
-void hold_final_samples(const CheckedJournal& run, std::size_t line, const EvalEvent& eval,
-                        LineCheck& check) {
+void hold_final_samples(const CheckedJournal& run, const EvalEvent& eval, LineCheck& check) {
   if (run.outline.asked->data != "generated") return;  // the files say how many there are
   const FinalEvaluation rule = final_evaluation_of(run);
   const std::uint64_t fewest = rule.asked_samples, most = rule.most_generated_samples();
   const double wrong = std::round((1 - eval.accuracy) * static_cast<double>(eval.samples));
   const bool is_enough = wrong >= static_cast<double>(enough_wrong_answers) || eval.samples == most;
-  check.hold(line, fewest <= eval.samples && eval.samples <= most && is_enough,
+  check.hold(fewest <= eval.samples && eval.samples <= most && is_enough,
              "{} to {} samples, until {} answers are wrong", "{3} samples, {4} wrong", fewest, most,
              enough_wrong_answers, eval.samples, wrong);
 }
 
 /// Generated data always suffice for the samples that were asked for. Files may hold fewer, and
 /// then the same number for all evaluations, so the first one sets it.
-void hold_evaluated_samples(const CheckedJournal& run, std::size_t line, const EvalEvent& eval,
+void hold_evaluated_samples(const CheckedJournal& run, const EvalEvent& eval,
                             const EvalEvent& first, LineCheck& check) {
   const bool counts_errors = eval.is_final.value_or(false) && run.workload && run.scale &&
                              final_evaluation_of(run).goes_on_to_errors();
-  if (counts_errors) return hold_final_samples(run, line, eval, check);
+  if (counts_errors) return hold_final_samples(run, eval, check);
   const AskedRun& asked = *run.outline.asked;
   if (asked.data == "generated") {
-    check.equal(line, "samples", asked.evaluation_samples, eval.samples);
+    check.equal("samples", asked.evaluation_samples, eval.samples);
   } else {
-    check.equal(line, "samples", std::min(first.samples, asked.evaluation_samples), eval.samples);
+    check.equal("samples", std::min(first.samples, asked.evaluation_samples), eval.samples);
   }
 }
 
 /// An accuracy is a number of right answers over the number of all answers, both whole.
-void hold_accuracy(const CheckedJournal& run, std::size_t line, const EvalEvent& eval,
-                   LineCheck& check) {
+void hold_accuracy(const CheckedJournal& run, const EvalEvent& eval, LineCheck& check) {
   const ModelGraph* graph = run.model(eval.trial);
   if (graph == nullptr) return;
   const auto targets = static_cast<double>(eval.samples * targets_of_sample(*graph));
   const double right = eval.accuracy * targets;
   const bool whole =
       std::fabs(right - std::round(right)) <= whole_tolerance * std::max(1.0, targets);
-  check.hold(line, whole && eval.accuracy >= 0 && eval.accuracy <= 1,
+  check.hold(whole && eval.accuracy >= 0 && eval.accuracy <= 1,
              "an accuracy of whole answers among {}", "{1}", targets, eval.accuracy);
 }
 
 /// The final evaluation is the last one, and nothing is trained after it.
 void hold_final_evaluation(const CheckedJournal& run, LineCheck& check) {
   std::size_t final_line = 0;
-  for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
-    const Event& event = run.journal.lines[i].event;
-    const auto* eval = std::get_if<EvalEvent>(&event);
-    const bool trains = std::holds_alternative<StepEvent>(event);
-    check.hold(i + 1, final_line == 0 || (eval == nullptr && !trains),
+  check.each(run.journal, [&]<class E>(const E& event) {
+    constexpr bool evaluates = std::is_same_v<E, EvalEvent>;
+    check.hold(final_line == 0 || !(evaluates || std::is_same_v<E, StepEvent>),
                "no more after the final evaluation in line {}", "{1}", final_line,
-               kind_name(event));
-    if (eval != nullptr && eval->is_final.value_or(false)) final_line = i + 1;
-  }
+               kind_name(run.journal.lines[check.line() - 1].event));
+    if constexpr (evaluates) {
+      if (event.is_final.value_or(false)) final_line = check.line();
+    }
+  });
 }
 
 /// A look of a run that ends once its throughput is known, and what its steps make of it.
@@ -145,49 +142,45 @@ struct TakenLook {
   std::optional<PrecisionLook> made;  ///< nothing: it was not the time for one
 };
 
-/// Takes the looks of such a run again, after the same steps: calls `visit(line, look)` with each.
-/// One for which it is not the time is the last of the run, which is taken whatever the time; no
-/// step follows it, nor one that has found the precision reached.
+/// Takes the looks of such a run again, after the same steps: calls `visit(look)` with each, at its
+/// line. One for which it is not the time is the last of the run, which is taken whatever the time;
+/// no step follows it, nor one that has found the precision reached.
 template <class Visit>
-void take_looks(const CheckedJournal& run, Visit&& visit) {
+void take_looks(const CheckedJournal& run, LineCheck& check, Visit&& visit) {
   const auto until = run.first<UntilEvent>();
   if (!until || !run.workload || run.is_lockstep()) return;
   PrecisionWatch watch(goal_of(*until.event));
   const bool tokens = run.workload->unit == "token";
   bool measuring = false, ended = false, looked = true;
-  for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
-    const Event& event = run.journal.lines[i].event;
-    const auto* phase = std::get_if<PhaseEvent>(&event);
-    if (phase != nullptr && phase->phase == Phase::measure) {
-      measuring = true;
-      watch.begin();
-    }
-    if (const auto* step = std::get_if<StepEvent>(&event)) {
-      if (measuring && (ended || watch.is_due())) visit(i + 1, TakenLook{});
-      watch.add({step->t_start_ns, step->t_end_ns,
-                 static_cast<double>(tokens ? step->tokens : step->samples)});
-      looked = !measuring;
-    }
-    const auto* said = std::get_if<LookEvent>(&event);
-    if (said == nullptr) continue;
+  const auto begin = [&](const PhaseEvent& phase) {
+    if (phase.phase != Phase::measure) return;
+    measuring = true;
+    watch.begin();
+  };
+  const auto add = [&](const StepEvent& step) {
+    if (measuring && (ended || watch.is_due())) visit(TakenLook{});
+    watch.add(
+        {step.t_start_ns, step.t_end_ns, static_cast<double>(tokens ? step.tokens : step.samples)});
+    looked = !measuring;
+  };
+  check.each(run.journal, begin, add, [&](const LookEvent& said) {
     looked = true;
-    TakenLook look{said, {}};
+    TakenLook look{&said, {}};
     if (!ended) {
       ended = !watch.is_due();
       look.made =
           watch.look(ended ? PrecisionWatch::Moment::last : PrecisionWatch::Moment::after_step);
       ended = ended || (look.made && look.made->reached);
     }
-    visit(i + 1, look);
-  }
-  if (!looked && run.is_complete()) visit(run.journal.lines.size(), TakenLook{});
+    visit(look);
+  });
+  if (!looked && run.is_complete()) visit(TakenLook{});
 }
 
 /// True where the last look found the throughput known well enough.
-bool reached_precision(const CheckedJournal& run) {
+bool reached_precision(const CheckedJournal& run, LineCheck& check) {
   bool reached = false;
-  take_looks(
-      run, [&](std::size_t, const TakenLook& look) { reached = look.made && look.made->reached; });
+  take_looks(run, check, [&](const TakenLook& look) { reached = look.made && look.made->reached; });
   return reached;
 }
 
@@ -205,17 +198,17 @@ double measured_seconds(const CheckedJournal& run) {
 
 /// A run by time measures as long as was asked for. The phase lines stand a moment after the
 /// phases, so their distance may fall short of it by a little.
-void hold_duration(const CheckedJournal& run, std::size_t line, LineCheck& check) {
+void hold_duration(const CheckedJournal& run, LineCheck& check) {
   const double asked_s = run.outline.asked->duration_s, measured_s = measured_seconds(run);
-  check.hold(line, measured_s >= (1 - late_line_share) * asked_s - late_line_s,
+  check.hold(measured_s >= (1 - late_line_share) * asked_s - late_line_s,
              "{} s measured, as asked for", "{1} s", asked_s, measured_s);
 }
 
 /// A warning that names a rule has that rule's name in its text.
 void hold_warnings(const CheckedJournal& run, LineCheck& check) {
-  for_lines<WarningEvent>(run.journal, [&](std::size_t line, const WarningEvent& warning) {
+  check.each(run.journal, [&](const WarningEvent& warning) {
     const bool named = warning.text.find(": " + warning.rule + " (") != std::string::npos;
-    check.hold(line, warning.rule.empty() || named, "{}", "{1}", "a text of rule " + warning.rule,
+    check.hold(warning.rule.empty() || named, "{}", "{1}", "a text of rule " + warning.rule,
                warning.text);
   });
 }
@@ -229,28 +222,23 @@ void check_step_samples(const CheckedJournal& run, LineCheck& check) {
   const std::uint64_t of_plan = run.is_search() ? 0 : run.outline.plan->samples_per_step();
   const bool may_diverge = run.is_search() || !run.is_complete();
   TrialPlaces trials;
-  for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
-    const Event& event = run.journal.lines[i].event;
-    if (const auto* trial = std::get_if<TrialEvent>(&event)) trials.take(*trial);
-    const auto* step = std::get_if<StepEvent>(&event);
-    if (step == nullptr) continue;
-    hold_place(run, i + 1, *step, trials, check);
-    check.equal(i + 1, "samples", step->trial ? trials.samples(run, *step->trial) : of_plan,
-                step->samples);
-    check.hold(i + 1, step->gradient_norm >= 0 || (std::isnan(step->gradient_norm) && may_diverge),
-               "a gradient_norm of 0 or more", "{}", step->gradient_norm);
-  }
+  check.each(run.journal, trials, [&](const StepEvent& step) {
+    hold_place(run, step, trials, check);
+    check.equal("samples", step.trial ? trials.samples(run, *step.trial) : of_plan, step.samples);
+    check.hold(step.gradient_norm >= 0 || (std::isnan(step.gradient_norm) && may_diverge),
+               "a gradient_norm of 0 or more", "{}", step.gradient_norm);
+  });
 }
 
 /// The tokens of a step are its samples times the tokens of one, 0 for images. The graph of a trial
 /// is asked for once.
 void check_step_tokens(const CheckedJournal& run, LineCheck& check) {
   std::map<std::optional<std::uint64_t>, std::uint64_t> per_sample;
-  for_lines<StepEvent>(run.journal, [&](std::size_t line, const StepEvent& step) {
+  check.each(run.journal, [&](const StepEvent& step) {
     const auto [known, is_new] = per_sample.try_emplace(step.trial, 0);
     const ModelGraph* graph = is_new ? run.model(step.trial) : nullptr;
     if (graph != nullptr) known->second = tokens_of_sample(*graph);
-    check.equal(line, "tokens", step.samples * known->second, step.tokens);
+    check.equal("tokens", step.samples * known->second, step.tokens);
   });
 }
 
@@ -260,21 +248,17 @@ void check_evaluations(const CheckedJournal& run, LineCheck& check) {
   const auto first = run.first<EvalEvent>();
   std::map<std::int32_t, std::int64_t> group_end;
   TrialPlaces trials;
-  for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
-    const Event& event = run.journal.lines[i].event;
-    if (const auto* step = std::get_if<StepEvent>(&event)) group_end[step->group] = step->t_end_ns;
-    if (const auto* trial = std::get_if<TrialEvent>(&event)) trials.take(*trial);
-    const auto* eval = std::get_if<EvalEvent>(&event);
-    if (eval == nullptr) continue;
-    hold_place(run, i + 1, *eval, trials, check);
-    hold_evaluated_samples(run, i + 1, *eval, *first.event, check);
-    hold_accuracy(run, i + 1, *eval, check);
-    const auto last = group_end.try_emplace(eval->group, eval->t_start_ns).first;
-    check.hold(i + 1, last->second <= eval->t_start_ns && eval->t_start_ns <= eval->t_end_ns,
-               "an evaluation that begins after {} ns", "from {1} to {2} ns", last->second,
-               eval->t_start_ns, eval->t_end_ns);
-    last->second = eval->t_end_ns;
-  }
+  const auto note = [&](const StepEvent& step) { group_end[step.group] = step.t_end_ns; };
+  check.each(run.journal, note, trials, [&](const EvalEvent& eval) {
+    hold_place(run, eval, trials, check);
+    hold_evaluated_samples(run, eval, *first.event, check);
+    hold_accuracy(run, eval, check);
+    std::int64_t& last_ns = group_end.try_emplace(eval.group, eval.t_start_ns).first->second;
+    check.hold(last_ns <= eval.t_start_ns && eval.t_start_ns <= eval.t_end_ns,
+               "an evaluation that begins after {} ns", "from {1} to {2} ns", last_ns,
+               eval.t_start_ns, eval.t_end_ns);
+    last_ns = eval.t_end_ns;
+  });
   hold_final_evaluation(run, check);
 }
 
@@ -283,14 +267,14 @@ void check_looks(const CheckedJournal& run, LineCheck& check) {
   const auto text = [](std::int64_t start_ns, std::int64_t end_ns, bool settled) {
     return fmt::format("{} to {} ns, {}", start_ns, end_ns, settled ? "settled" : "not settled");
   };
-  take_looks(run, [&](std::size_t line, const TakenLook& look) {
+  take_looks(run, check, [&](const TakenLook& look) {
     const auto expected = [&] {
       return !look.made
                  ? "none"
                  : text(look.made->window.start_ns, look.made->window.end_ns, look.made->settled);
     };
     check.equal(
-        line, "look", !look.said ? "one that is due before it" : expected(),
+        "look", !look.said ? "one that is due before it" : expected(),
         !look.said ? "none" : text(look.said->t_start_ns, look.said->t_end_ns, look.said->settled));
   });
 }
@@ -301,25 +285,23 @@ void check_checkpoint_lines(const CheckedJournal& run, LineCheck& check) {
   if (run.is_lockstep()) return;  // whose times leave out what it stood still
   std::uint64_t done = run.first_step();
   std::int64_t free_ns = run.journal.lines.empty() ? 0 : run.journal.lines.front().t_ns;
-  for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
-    const JournalLine& line = run.journal.lines[i];
-    if (const auto* step = std::get_if<StepEvent>(&line.event)) {
-      done = step->n + 1;
-      free_ns = step->t_end_ns;
-    }
-    const auto* saved = std::get_if<CheckpointEvent>(&line.event);
-    if (saved == nullptr) continue;
-    check.equal(i + 1, "n", done, saved->n);
-    const double gap_s = seconds_of(line.t_ns - free_ns);
-    check.hold(i + 1, saved->seconds >= 0 && saved->seconds <= gap_s,
-               "at most the {} s since the last step", "{1} s", gap_s, saved->seconds);
-    free_ns = line.t_ns;
-  }
+  const auto count = [&](const StepEvent& step) {
+    done = step.n + 1;
+    free_ns = step.t_end_ns;
+  };
+  check.each(run.journal, count, [&](const CheckpointEvent& saved) {
+    check.equal("n", done, saved.n);
+    const std::int64_t t_ns = run.journal.lines[check.line() - 1].t_ns;
+    const double gap_s = seconds_of(t_ns - free_ns);
+    check.hold(saved.seconds >= 0 && saved.seconds <= gap_s, "at most the {} s since the last step",
+               "{1} s", gap_s, saved.seconds);
+    free_ns = t_ns;
+  });
 }
 
 /// A complete run has these lines, whoever wrote it. A run in lockstep owes no evaluation.
-void hold_due_lines(const CheckedJournal& run, std::size_t end, LineCheck& check) {
-  const auto due = [&](const char* what, bool said) { check.equal(end, what, true, said); };
+void hold_due_lines(const CheckedJournal& run, LineCheck& check) {
+  const auto due = [&](const char* what, bool said) { check.equal(what, true, said); };
   due("an overhead line before it:", run.journal.first<OverheadEvent>() != nullptr);
   if (run.is_search()) {
     due("a search line before it:", run.journal.first<SearchEvent>() != nullptr);
@@ -332,22 +314,21 @@ void hold_due_lines(const CheckedJournal& run, std::size_t end, LineCheck& check
 /// that calls itself complete did what was asked for and says what it owes.
 void check_ending(const CheckedJournal& run, LineCheck& check) {
   hold_warnings(run, check);
-  const auto stop = run.first<StopEvent>();
-  if (!stop) return;
+  const auto* stop = run.journal.last<StopEvent>();  // in the last line
+  if (stop == nullptr) return;
   const bool bad_code = (stop->status == RunStatus::complete && stop->exit_code != 0) ||
                         (stop->status == RunStatus::failed && stop->exit_code == 0);
-  check.hold(stop.line, !bad_code, "an exit code of a run that is {}", "{1}",
-             to_string(stop->status), std::to_string(stop->exit_code));
+  check.hold(!bad_code, "an exit code of a run that is {}", "{1}", to_string(stop->status),
+             std::to_string(stop->exit_code));
   const bool needs_no_reason = stop->status == RunStatus::complete && !run.is_search();
-  check.equal(stop.line, "reason given", !needs_no_reason && !stop->reason.empty(),
-              !stop->reason.empty());
-  if (stop->status == RunStatus::complete) hold_due_lines(run, stop.line, check);
+  check.equal("reason given", !needs_no_reason && !stop->reason.empty(), !stop->reason.empty());
+  if (stop->status == RunStatus::complete) hold_due_lines(run, check);
   const bool measured = run.outline.asked && run.workload && !run.is_search();
   if (!measured || run.is_lockstep() || stop->status != RunStatus::complete) return;
-  if (reached_precision(run)) return;
-  if (run.outline.asked->steps == 0) return hold_duration(run, stop.line, check);
+  if (reached_precision(run, check)) return;
+  if (run.outline.asked->steps == 0) return hold_duration(run, check);
   const auto* last = run.journal.last<StepEvent>();
-  check.equal(stop.line, "steps", std::max(run.outline.asked->steps, run.first_step()),
+  check.equal("steps", std::max(run.outline.asked->steps, run.first_step()),
               last == nullptr ? run.first_step() : last->n + 1);
 }
 

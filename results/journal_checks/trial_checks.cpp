@@ -51,18 +51,18 @@ bool fits_rung(const TrialEvent& trial, std::uint64_t rungs) {
 /// an evaluation. Of equal ones it is the lowest group's first.
 class BestTrial {
  public:
-  void take(const StepEvent& step) {
+  void operator()(const StepEvent& step) {
     if (!step.trial) return;
     Score& score = scores_[*step.trial];
     ++score.steps;
     score.usable = false;
   }
-  void take(const EvalEvent& eval) {
+  void operator()(const EvalEvent& eval) {
     if (!eval.trial || eval.is_final.value_or(false)) return;
     Score& score = scores_[*eval.trial];
     score = {std::isfinite(eval.accuracy), score.steps, eval.accuracy, eval.loss};
   }
-  void take(const TrialEvent& trial) {
+  void operator()(const TrialEvent& trial) {
     if (trial.state == TrialStatus::running || trial.state == TrialStatus::failed ||
         trial.state == TrialStatus::diverged) {
       return;
@@ -74,8 +74,6 @@ class BestTrial {
     id_ = trial.id;
     group_ = trial.group;
   }
-  template <class E>
-  void take(const E&) {}
 
   /// Nothing where none can be used.
   const std::optional<std::uint64_t>& id() const { return id_; }
@@ -111,29 +109,26 @@ void check_trial_lines(const CheckedJournal& run, LineCheck& check) {
   std::map<std::uint64_t, bool> ended;
   const SearchSpace space = search_space_around(run.outline.asked->micro_batch);
   const ModelGraph* first = run.any_model();
-  for_lines<TrialEvent>(run.journal, [&](std::size_t line, const TrialEvent& trial) {
+  check.each(run.journal, [&](const TrialEvent& trial) {
     const auto [known, is_new] = started.try_emplace(trial.id, &trial);
     const bool starts = trial.state == TrialStatus::running;
-    check.hold(line, run.is_search() && starts == is_new && !ended[trial.id],
+    check.hold(run.is_search() && starts == is_new && !ended[trial.id],
                "a line that starts or ends trial {}", "it is {1} here", trial.id,
                to_string(trial.state));
-    check.equal(line, "trial of", identity_text(*known->second), identity_text(trial));
-    check.equal(line, "outside of the search:", std::string(),
-                outside_space(trial.hyper_parameters, space));
+    check.equal("trial of", identity_text(*known->second), identity_text(trial));
+    check.equal("outside of the search:", "", outside_space(trial.hyper_parameters, space));
     const ModelGraph* graph = starts ? run.graphs.find(trial.graph_hash) : nullptr;
     check.hold(
-        line,
         graph == nullptr || first == nullptr || sample_spec_of(*graph) == sample_spec_of(*first),
         "a model for the samples of the first trial", "one for others");
-    check.hold(line,
-               !trial.parent || (started.contains(*trial.parent) && *trial.parent != trial.id),
+    check.hold(!trial.parent || (started.contains(*trial.parent) && *trial.parent != trial.id),
                "a parent that started before it", "trial {}", trial.parent.value_or(0));
-    check.hold(line, fits_rung(trial, run.outline.asked->rungs), "a rung of {} that fits its state",
+    check.hold(fits_rung(trial, run.outline.asked->rungs), "a rung of {} that fits its state",
                "{1} at rung {2}", run.outline.asked->rungs, to_string(trial.state), trial.rung);
-    check.hold(line, trial.t_start_ns <= trial.t_end_ns.value_or(trial.t_start_ns),
+    check.hold(trial.t_start_ns <= trial.t_end_ns.value_or(trial.t_start_ns),
                "an end after its start", "{} ns", trial.t_end_ns.value_or(0));
     const bool goes_on = starts || trial.state == TrialStatus::completed;
-    check.hold(line, !goes_on || trial.reason.empty(), "no reason to be {}", "{1}",
+    check.hold(!goes_on || trial.reason.empty(), "no reason to be {}", "{1}",
                to_string(trial.state), trial.reason);
     ended[trial.id] = !starts;
   });
@@ -143,24 +138,22 @@ void check_trial_lines(const CheckedJournal& run, LineCheck& check) {
 /// nothing: 0 and NaN.
 void check_trial_quality(const CheckedJournal& run, LineCheck& check) {
   std::map<std::uint64_t, const EvalEvent*> last;
-  for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
-    const Event& event = run.journal.lines[i].event;
-    const auto* eval = std::get_if<EvalEvent>(&event);
-    if (eval != nullptr && eval->trial) last[*eval->trial] = eval;
-    const auto* trial = std::get_if<TrialEvent>(&event);
-    if (trial == nullptr) continue;
-    const auto entry = last.find(trial->id);
-    const std::string said = found_text(*trial);
+  const auto note = [&](const EvalEvent& eval) {
+    if (eval.trial) last[*eval.trial] = &eval;
+  };
+  check.each(run.journal, note, [&](const TrialEvent& trial) {
+    const auto entry = last.find(trial.id);
+    const std::string said = found_text(trial);
     const std::string nothing = found_text(0, std::nan(""));
-    if (trial->rung == 0) {
-      check.equal(i + 1, "it found", std::string("no quality"), said);
+    if (trial.rung == 0) {
+      check.equal("it found", "no quality", said);
     } else if (said != nothing || entry == last.end()) {
       check.equal(
-          i + 1, "it found",
+          "it found",
           entry == last.end() ? nothing : found_text(entry->second->accuracy, entry->second->loss),
           said);
     }
-  }
+  });
 }
 
 /// The final evaluation of a search is of its best trial.
@@ -168,42 +161,38 @@ void check_best_trial(const CheckedJournal& run, LineCheck& check) {
   if (!run.is_search()) return;
   BestTrial best;
   bool judged = false;
-  for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
-    const Event& event = run.journal.lines[i].event;
-    std::visit([&](const auto& known) { best.take(known); }, event);
-    const auto* eval = std::get_if<EvalEvent>(&event);
-    if (eval == nullptr || !eval->is_final.value_or(false)) continue;
+  check.each(run.journal, best, [&](const EvalEvent& eval) {
+    if (!eval.is_final.value_or(false)) return;
     judged = true;
-    check.equal(i + 1, "best trial", id_text(best.id()), id_text(eval->trial));
-  }
+    check.equal("best trial", id_text(best.id()), id_text(eval.trial));
+  });
   if (!ends_with_evaluation(run.journal)) return;
-  check.equal(run.journal.lines.size(), "final evaluation", best.id().has_value(), judged);
+  check.equal("final evaluation", best.id().has_value(), judged);
 }
 
 /// The master's line tells what it did. Each trial is one proposal, and one answer at least; the
 /// groups cannot have waited longer than the run took, all of them together.
 void check_search_line(const CheckedJournal& run, LineCheck& check) {
   std::uint64_t handed_out = 0;
-  for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
-    const JournalLine& line = run.journal.lines[i];
-    const auto* trial = std::get_if<TrialEvent>(&line.event);
-    if (trial != nullptr && trial->state == TrialStatus::running) ++handed_out;
-    const auto* search = std::get_if<SearchEvent>(&line.event);
-    if (search == nullptr || !run.scale) continue;
-    check.equal(i + 1, "proposals", handed_out, search->proposals);
+  const auto count = [&](const TrialEvent& trial) {
+    if (trial.state == TrialStatus::running) ++handed_out;
+  };
+  check.each(run.journal, count, [&](const SearchEvent& search) {
+    if (!run.scale) return;
+    check.equal("proposals", handed_out, search.proposals);
     const auto groups = static_cast<std::uint64_t>(std::max(0, run.scale->groups));
-    const double open_s = static_cast<double>(line.t_ns - run.journal.lines.front().t_ns) *
-                          nanosecond * static_cast<double>(groups);
+    const double open_s =
+        static_cast<double>(run.open_ns(check.line())) * nanosecond * static_cast<double>(groups);
     // Every trial was asked for, and every group was told in the end that there is none for it.
-    const bool fits = search->groups_lost <= groups && search->answers >= handed_out &&
-                      search->proposal_p50_s >= 0 &&
-                      search->proposal_p50_s <= search->proposal_p99_s && search->idle_s >= 0 &&
-                      search->idle_s <= open_s;
-    check.hold(i + 1, fits, "at most {} groups lost, {} answers or more, waits of {} s in all",
+    const bool fits = search.groups_lost <= groups && search.answers >= handed_out &&
+                      search.proposal_p50_s >= 0 &&
+                      search.proposal_p50_s <= search.proposal_p99_s && search.idle_s >= 0 &&
+                      search.idle_s <= open_s;
+    check.hold(fits, "at most {} groups lost, {} answers or more, waits of {} s in all",
                "{3}, {4}, proposals of {5} and {6} s, {7} s", groups, handed_out, open_s,
-               search->groups_lost, search->answers, search->proposal_p50_s, search->proposal_p99_s,
-               search->idle_s);
-  }
+               search.groups_lost, search.answers, search.proposal_p50_s, search.proposal_p99_s,
+               search.idle_s);
+  });
 }
 
 }  // namespace heteroperf

@@ -66,17 +66,11 @@ Json grouped(const std::vector<RankUse>& ranks, Key&& key,
   return list;
 }
 
-/// Returns all that the plan says a rank holds at its fullest moment.
-std::uint64_t planned_bytes(const RankPlanEvent& plan) {
-  return plan.weights_bytes + plan.gradients_bytes + plan.optimizer_bytes + plan.activations_bytes +
-         plan.buffers_bytes;
-}
-
 /// Writes the parts of a rank's planned memory and their sum, in bytes.
 Json ledger(const RankPlanEvent& plan) {
   return {{"weights", plan.weights_bytes},     {"gradients", plan.gradients_bytes},
           {"optimizer", plan.optimizer_bytes}, {"activations", plan.activations_bytes},
-          {"buffers", plan.buffers_bytes},     {"total", planned_bytes(plan)}};
+          {"buffers", plan.buffers_bytes},     {"total", plan.total_bytes()}};
 }
 
 /// Throughputs are samples per second inside the program; `units` turns them into the record's
@@ -134,7 +128,7 @@ void put_planned_memory(Json& memory, const RunSummary& summary) {
   std::optional<double> worst;
   for (const RankUse& use : summary.plan.ranks) {
     if (!use.plan) return;
-    const std::uint64_t bytes = planned_bytes(*use.plan);
+    const std::uint64_t bytes = use.plan->total_bytes();
     if (bytes > 0) {
       planned.push_back(bytes);
       ledgers.push_back(ledger(*use.plan));
