@@ -260,23 +260,6 @@ bool read_value(const Json& json, const std::string& path, std::int64_t& out,
                     problems);
 }
 
-bool read_value(const Json& json, const std::string& path, int& out, DocumentProblems& problems,
-                std::int64_t least, std::int64_t most) {
-  HETEROPERF_EXPECT(least >= INT32_MIN && most <= INT32_MAX);
-  std::int64_t wide = 0;
-  if (!read_value(json, path, wide, problems, least, most)) return false;
-  out = static_cast<int>(wide);
-  return true;
-}
-
-bool read_value(const Json& json, const std::string& path, std::uint32_t& out,
-                DocumentProblems& problems) {
-  std::int64_t wide = 0;
-  if (!read_value(json, path, wide, problems, 0, UINT32_MAX)) return false;
-  out = static_cast<std::uint32_t>(wide);
-  return true;
-}
-
 bool read_value(const Json& json, const std::string& path, std::uint64_t& out,
                 DocumentProblems& problems) {
   if (!is_whole<std::uint64_t>(json))

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -98,10 +100,16 @@ bool read_value(const Json& json, const std::string& path, std::string& out,
 bool read_value(const Json& json, const std::string& path, std::int64_t& out,
                 DocumentProblems& problems, std::int64_t least = INT64_MIN,
                 std::int64_t most = INT64_MAX);
-bool read_value(const Json& json, const std::string& path, int& out, DocumentProblems& problems,
-                std::int64_t least, std::int64_t most);
-bool read_value(const Json& json, const std::string& path, std::uint32_t& out,
-                DocumentProblems& problems);
+template <class Int>
+requires(std::integral<Int> && sizeof(Int) == sizeof(std::int32_t)) bool read_value(
+    const Json& json, const std::string& path, Int& out, DocumentProblems& problems,
+    std::int64_t least = std::numeric_limits<Int>::min(),
+    std::int64_t most = std::numeric_limits<Int>::max()) {
+  std::int64_t wide = out;
+  const bool fits = read_value(json, path, wide, problems, least, most);
+  out = static_cast<Int>(wide);
+  return fits;
+}
 bool read_value(const Json& json, const std::string& path, std::uint64_t& out,
                 DocumentProblems& problems);
 bool read_value(const Json& json, const std::string& path, std::array<std::int64_t, 2>& out,

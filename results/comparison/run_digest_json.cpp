@@ -293,17 +293,11 @@ std::string RunDigest::gpus_text() const {
 
 RunDigest parse_run_digest(const std::string& text, const std::filesystem::path& record) {
   const Json json = parse_stored_document(text, record.string(), record_format);
-  try {
+  return of_document(record, record_format, [&] {
     RunDigest digest = digest_of(json, record);
     digest.record_sha256 = sha256_hex(text);
     return digest;
-  } catch (const Json::exception& error) {
-    throw UserError(record.string() + " misses a key or has a wrong type",
-                    plain_json_words(error.what()), way_out(record_format, record));
-  } catch (const UserError& error) {
-    throw UserError(record.string() + " is not usable", error.what(),
-                    way_out(record_format, record));
-  }
+  });
 }
 
 RunDigest read_run_digest(const std::filesystem::path& record) {

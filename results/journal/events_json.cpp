@@ -4,7 +4,7 @@
 // no NaN. The reader is strict: a missing key, an unknown one, another type or a number out of
 // range is a UserError. Lines may be a stranger's, and everything behind the reader calculates with
 // their numbers without asking again.
-#include "results/journal/events_json.hpp"
+#include "results/journal/journal.hpp"
 
 #include <fmt/format.h>
 

@@ -12,7 +12,6 @@
 #include <fstream>
 
 #include "metrics/base/text_file.hpp"
-#include "results/journal/events_json.hpp"
 #include "results/text/sha256.hpp"
 
 namespace heteroperf {

@@ -13,6 +13,12 @@
 
 namespace heteroperf {
 
+inline constexpr const char* journal_format = "heteroperf-journal";
+inline constexpr int journal_version = 1;
+/// `prev` of the first line.
+inline constexpr std::string_view no_previous_line =
+    "0000000000000000000000000000000000000000000000000000000000000000";
+
 /// The settings of a writer: how often it writes, and who else learns of events. Both callbacks run
 /// inside the writer, so they must not take long.
 struct JournalOptions {
@@ -64,6 +70,19 @@ struct JournalLine {
   std::int64_t t_ns = 0;
   Event event;
 };
+
+/// One journal line without its newline: {"t_ns","rank","kind",…,"prev"}. A double that is not
+/// finite is written as "<name>_nonfinite":"nan" | "inf" | "-inf"; empty strings, lists and absent
+/// values are left out.
+std::string event_to_json_line(std::int64_t t_ns, const Event& event, std::string_view prev);
+
+/// A line with the hash of the line before.
+struct ParsedLine : JournalLine {
+  std::string prev;
+};
+/// Throws UserError saying what is wrong with the line (malformed, unknown kind or key, wrong
+/// type); the caller adds path and line number.
+ParsedLine event_from_json_line(std::string_view line);
 
 /// A journal as read. `lines` ends before a torn last line (one without its newline), which
 /// `torn_bytes` tells of.

@@ -21,7 +21,6 @@
 
 #include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
-#include "results/journal/events_json.hpp"
 #include "results/journal/journal.hpp"
 #include "results/text/sha256.hpp"
 

@@ -10,8 +10,8 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/strict_json.hpp"
+#include "results/journal_checks/checked_journal.hpp"
 #include "results/journal_checks/journal_checks.hpp"
-#include "results/journal_checks/line_check.hpp"
 #include "results/record/ruleset.hpp"
 #include "results/record/run_folder.hpp"
 #include "results/record/run_summary.hpp"

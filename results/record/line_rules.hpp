@@ -19,12 +19,12 @@ std::vector<const HostLoadEvent*> host_loads(const Journal& journal);
 /// The state of GPUs that ranks told of, by host and bus id; of several lines of one GPU the last.
 std::vector<const GpuSlowdownEvent*> gpu_slowdowns(const Journal& journal);
 
-/// These rules look at every host of a run (host_rules.cpp), one predicate each: what is against
+/// These rules look at every host of a run, one predicate each: what is against
 /// the rule, naming the hosts, or nothing. What a host does not tell is against none.
 Verdict other_load(const Journal& journal, const RunSummary& summary);
 Verdict throttled(const Journal& journal, const RunSummary& summary);
 
-/// These look at its steps (step_rules.cpp).
+/// These look at its steps.
 Verdict clock_backwards(const Journal& journal, const RunSummary& summary);
 Verdict clock_jump(const Journal& journal, const RunSummary& summary);
 Verdict step_order(const Journal& journal, const RunSummary& summary);

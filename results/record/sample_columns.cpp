@@ -34,25 +34,28 @@ std::int64_t stored(std::optional<std::uint64_t> value) {
 }
 std::int64_t stored(std::optional<std::int64_t> value) { return value.value_or(-1); }
 
+/// The name of a number says its unit. Losses are in nats, and anything else is a plain number.
+const char* unit_by(std::string_view name) {
+  if (name == "loss") return "nat";
+  if (name.ends_with("_bytes")) return "byte";
+  return name.ends_with("_ns") ? "ns" : name.ends_with("_s") ? "s" : "1";
+}
+
 /// Makes columns of rows. `value` takes a row or is a member of it; the long name and the unit
-/// become attributes of the dataset.
+/// become attributes of the dataset. Texts have no unit.
 template <class E>
 struct ColumnsOf {
   Rows<E> rows;
 
-  SampleColumn operator()(const char* name, const char* long_name, const char* units,
-                          auto&& value) const {
-    std::vector<decltype(stored(std::invoke(value, *rows.front())))> values;
+  SampleColumn operator()(const char* name, const char* long_name, auto&& value) const {
+    using Stored = decltype(stored(std::invoke(value, *rows.front())));
+    std::vector<Stored> values;
     values.reserve(rows.size());
     for (const E* row : rows) values.push_back(stored(std::invoke(value, *row)));
+    const char* units = std::is_same_v<Stored, std::string> ? "" : unit_by(name);
     return {name, long_name, units, std::move(values)};
   }
 };
-
-constexpr const char* time_base = "ns";
-constexpr const char* seconds_unit = "s";
-constexpr const char* plain_count = "1";
-constexpr const char* no_unit = "";
 
 /// Gives a part of a member, such as one of a step's times.
 template <class Whole, class Member, class Part>
@@ -103,31 +106,26 @@ SampleTable steps(const Journal& journal) {
   const auto spent = [](double StepSplit::*part) { return part_of_row(&E::split, part); };
   return {
       "steps",
-      {column("group", "group of ranks", plain_count, &E::group),
-       column("trial", "trial, -1 without", plain_count, &E::trial),
-       column("step", "step within its training", plain_count, &E::n),
-       column("t_start_ns", "start on rank 0's monotonic clock", time_base, &E::t_start_ns),
-       column("t_end_ns", "end on rank 0's monotonic clock", time_base, &E::t_end_ns),
-       column("samples", "samples of the whole group", plain_count, &E::samples),
-       column("tokens", "tokens of the whole group", plain_count, &E::tokens),
-       column("ops_hi", "strict operations, high 64 bits", plain_count, high_word(&E::ops_strict)),
-       column("ops_lo", "strict operations, low 64 bits", plain_count, low_word(&E::ops_strict)),
-       column("loss", "mean training loss", "nat", &E::loss),
-       column("gradient_norm", "global gradient norm before clipping", plain_count,
-              &E::gradient_norm),
-       column("compute_s", "computing, mean over ranks", seconds_unit,
-              spent(&StepSplit::compute_s)),
-       column("communication_s", "exposed communication, mean over ranks", seconds_unit,
+      {column("group", "group of ranks", &E::group),
+       column("trial", "trial, -1 without", &E::trial),
+       column("step", "step within its training", &E::n),
+       column("t_start_ns", "start on rank 0's monotonic clock", &E::t_start_ns),
+       column("t_end_ns", "end on rank 0's monotonic clock", &E::t_end_ns),
+       column("samples", "samples of the whole group", &E::samples),
+       column("tokens", "tokens of the whole group", &E::tokens),
+       column("ops_hi", "strict operations, high 64 bits", high_word(&E::ops_strict)),
+       column("ops_lo", "strict operations, low 64 bits", low_word(&E::ops_strict)),
+       column("loss", "mean training loss", &E::loss),
+       column("gradient_norm", "global gradient norm before clipping", &E::gradient_norm),
+       column("compute_s", "computing, mean over ranks", spent(&StepSplit::compute_s)),
+       column("communication_s", "exposed communication, mean over ranks",
               spent(&StepSplit::communication_s)),
-       column("bubble_s", "waiting for other stages, mean over ranks", seconds_unit,
-              spent(&StepSplit::bubble_s)),
-       column("data_s", "waiting for data, mean over ranks", seconds_unit,
-              spent(&StepSplit::data_s)),
-       column("other_s", "anything else, mean over ranks", seconds_unit,
-              spent(&StepSplit::other_s)),
-       column("steady", "1 where the step ended in the steady window", plain_count, steady),
-       {"phase", "phase at its end: 0 setup, 1 warmup, 2 measure, 3 evaluate, 4 finish",
-        plain_count, phases_of_steps(journal), 2}},
+       column("bubble_s", "waiting for other stages, mean over ranks", spent(&StepSplit::bubble_s)),
+       column("data_s", "waiting for data, mean over ranks", spent(&StepSplit::data_s)),
+       column("other_s", "anything else, mean over ranks", spent(&StepSplit::other_s)),
+       column("steady", "1 where the step ended in the steady window", steady),
+       {"phase", "phase at its end: 0 setup, 1 warmup, 2 measure, 3 evaluate, 4 finish", "1",
+        phases_of_steps(journal), 2}},
       "t_end_ns"};
 }
 
@@ -137,24 +135,21 @@ SampleTable trials(const Journal& journal) {
   const ColumnsOf<E> column{journal.all<E>()};
   return {
       "trials",
-      {column("id", "trial", plain_count, &E::id),
-       column("parent", "trial it came from, -1 without", plain_count, &E::parent),
-       column("group", "group of ranks", plain_count, &E::group),
-       column("state", "running or outcome", no_unit,
-              [](const E& e) { return to_string(e.state); }),
-       column("morph", "change of the parent's graph", no_unit, &E::morph),
-       column("graph_hash", "hash of the graph", no_unit, &E::graph_hash),
-       column("hyper_parameters", "JSON", no_unit,
-              part_of_row(&E::hyper_parameters, &JsonText::text)),
-       column("rung", "rung of the budget", plain_count, &E::rung),
-       column("steps", "steps so far", plain_count, &E::steps),
-       column("ops_hi", "strict operations so far, high 64 bits", plain_count, high_word(&E::ops)),
-       column("ops_lo", "strict operations so far, low 64 bits", plain_count, low_word(&E::ops)),
-       column("quality", "quality reached, NaN without", plain_count, &E::quality),
-       column("loss", "validation loss, NaN without", "nat", &E::loss),
-       column("reason", "why it ended", no_unit, &E::reason),
-       column("t_start_ns", "start on rank 0's monotonic clock", time_base, &E::t_start_ns),
-       column("t_end_ns", "end, -1 while it runs", time_base, &E::t_end_ns)},
+      {column("id", "trial", &E::id),
+       column("parent", "trial it came from, -1 without", &E::parent),
+       column("group", "group of ranks", &E::group),
+       column("state", "running or outcome", [](const E& e) { return to_string(e.state); }),
+       column("morph", "change of the parent's graph", &E::morph),
+       column("graph_hash", "hash of the graph", &E::graph_hash),
+       column("hyper_parameters", "JSON", part_of_row(&E::hyper_parameters, &JsonText::text)),
+       column("rung", "rung of the budget", &E::rung), column("steps", "steps so far", &E::steps),
+       column("ops_hi", "strict operations so far, high 64 bits", high_word(&E::ops)),
+       column("ops_lo", "strict operations so far, low 64 bits", low_word(&E::ops)),
+       column("quality", "quality reached, NaN without", &E::quality),
+       column("loss", "validation loss, NaN without", &E::loss),
+       column("reason", "why it ended", &E::reason),
+       column("t_start_ns", "start on rank 0's monotonic clock", &E::t_start_ns),
+       column("t_end_ns", "end, -1 while it runs", &E::t_end_ns)},
       "id"};
 }
 
@@ -164,15 +159,14 @@ SampleTable evaluations(const Journal& journal) {
   const ColumnsOf<E> column{journal.all<E>()};
   return {
       "evaluations",
-      {column("group", "group of ranks", plain_count, &E::group),
-       column("trial", "trial, -1 without", plain_count, &E::trial),
-       column("samples", "held-out samples", plain_count, &E::samples),
-       column("loss", "mean loss", "nat", &E::loss),
-       column("accuracy", "share of right answers", plain_count, &E::accuracy),
-       column("ops_hi", "strict operations, high 64 bits", plain_count, high_word(&E::ops_strict)),
-       column("ops_lo", "strict operations, low 64 bits", plain_count, low_word(&E::ops_strict)),
-       column("t_start_ns", "start on rank 0's monotonic clock", time_base, &E::t_start_ns),
-       column("t_end_ns", "end on rank 0's monotonic clock", time_base, &E::t_end_ns)},
+      {column("group", "group of ranks", &E::group),
+       column("trial", "trial, -1 without", &E::trial),
+       column("samples", "held-out samples", &E::samples), column("loss", "mean loss", &E::loss),
+       column("accuracy", "share of right answers", &E::accuracy),
+       column("ops_hi", "strict operations, high 64 bits", high_word(&E::ops_strict)),
+       column("ops_lo", "strict operations, low 64 bits", low_word(&E::ops_strict)),
+       column("t_start_ns", "start on rank 0's monotonic clock", &E::t_start_ns),
+       column("t_end_ns", "end on rank 0's monotonic clock", &E::t_end_ns)},
       "t_end_ns"};
 }
 
@@ -226,32 +220,28 @@ SampleTable ranks(const Journal& journal) {
   };
   return {
       "ranks",
-      {column("rank", "rank", plain_count, &E::rank),
-       column("position", "place in the pipeline", plain_count, planned(&P::position)),
-       column("stages", "stages that it holds", no_unit, stages_of),
-       column("tensor_index", "place among the ranks that share its layers", plain_count,
+      {column("rank", "rank", &E::rank),
+       column("position", "place in the pipeline", planned(&P::position)),
+       column("stages", "stages that it holds", stages_of),
+       column("tensor_index", "place among the ranks that share its layers",
               planned(&P::tensor_index)),
-       column("tensor_degree", "ranks that share its layers", plain_count,
-              planned(&P::tensor_degree)),
-       column("device_class", "class of its device", no_unit,
+       column("tensor_degree", "ranks that share its layers", planned(&P::tensor_degree)),
+       column("device_class", "class of its device",
               [](const E& e) { return e.plan == nullptr ? "" : e.plan->device_class; }),
-       column("weights_bytes", "weights, planned", "byte", planned(&P::weights_bytes)),
-       column("gradients_bytes", "gradients, planned", "byte", planned(&P::gradients_bytes)),
-       column("optimizer_bytes", "optimizer states, planned", "byte", planned(&P::optimizer_bytes)),
-       column("activations_bytes", "activations, planned", "byte", planned(&P::activations_bytes)),
-       column("buffers_bytes", "buffers, planned", "byte", planned(&P::buffers_bytes)),
-       column("peak_bytes", "memory at its fullest, measured", "byte",
+       column("weights_bytes", "weights, planned", planned(&P::weights_bytes)),
+       column("gradients_bytes", "gradients, planned", planned(&P::gradients_bytes)),
+       column("optimizer_bytes", "optimizer states, planned", planned(&P::optimizer_bytes)),
+       column("activations_bytes", "activations, planned", planned(&P::activations_bytes)),
+       column("buffers_bytes", "buffers, planned", planned(&P::buffers_bytes)),
+       column("peak_bytes", "memory at its fullest, measured",
               whole_of(&E::memory, &MemoryEvent::peak_bytes)),
-       column("steps", "steps of the measured phase", plain_count,
-              whole_of(&E::time, &RankTimeEvent::steps)),
-       column("wall_s", "first start to last end of these steps", seconds_unit, wall_s),
-       column("compute_s", "computing", seconds_unit, spent(&StepSplit::compute_s)),
-       column("communication_s", "exposed communication", seconds_unit,
-              spent(&StepSplit::communication_s)),
-       column("bubble_s", "waiting for other stages", seconds_unit, spent(&StepSplit::bubble_s)),
-       column("data_s", "waiting for data", seconds_unit, spent(&StepSplit::data_s)),
-       column("other_s", "anything else, between steps too", seconds_unit,
-              spent(&StepSplit::other_s))},
+       column("steps", "steps of the measured phase", whole_of(&E::time, &RankTimeEvent::steps)),
+       column("wall_s", "first start to last end of these steps", wall_s),
+       column("compute_s", "computing", spent(&StepSplit::compute_s)),
+       column("communication_s", "exposed communication", spent(&StepSplit::communication_s)),
+       column("bubble_s", "waiting for other stages", spent(&StepSplit::bubble_s)),
+       column("data_s", "waiting for data", spent(&StepSplit::data_s)),
+       column("other_s", "anything else, between steps too", spent(&StepSplit::other_s))},
       "rank",
       2};
 }
@@ -277,16 +267,15 @@ SampleTable rank_steps(const Journal& journal) {
   }
   ColumnsOf<E> column;
   for (const E& row : values) column.rows.push_back(&row);
-  return {
-      "rank_steps",
-      {column("group", "group of ranks", plain_count, [](const E& e) { return e.event->group; }),
-       column("rank", "rank", plain_count, [](const E& e) { return e.event->rank; }),
-       column("step", "first step that the row is of", plain_count, &E::first_step),
-       column("steps", "consecutive steps that it is the mean of", plain_count, &E::steps),
-       column("compute_ns", "computing in a step, mean", time_base,
-              [](const E& e) { return e.event->compute_ns[e.index]; })},
-      "step",
-      2};
+  return {"rank_steps",
+          {column("group", "group of ranks", [](const E& e) { return e.event->group; }),
+           column("rank", "rank", [](const E& e) { return e.event->rank; }),
+           column("step", "first step that the row is of", &E::first_step),
+           column("steps", "consecutive steps that it is the mean of", &E::steps),
+           column("compute_ns", "computing in a step, mean",
+                  [](const E& e) { return e.event->compute_ns[e.index]; })},
+          "step",
+          2};
 }
 
 }  // namespace

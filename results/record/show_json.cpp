@@ -403,18 +403,6 @@ std::string suite_csv(const Json& suite, const std::filesystem::path& folder) {
   return lines;
 }
 
-/// Runs `make`; a document that lacks a key it must have is the user's file, not our bug.
-std::string guarded(const std::string& origin, const char* format, auto&& make) {
-  try {
-    return make();
-  } catch (const Json::exception& error) {
-    throw UserError(origin + " misses a key or has a wrong type", plain_json_words(error.what()),
-                    way_out(format, origin));
-  } catch (const UserError& error) {
-    throw UserError(origin + " is not usable", error.what(), way_out(format, origin));
-  }
-}
-
 }  // namespace
 
 std::string show_record(const std::string& record_text, const std::string& folder,
@@ -422,7 +410,7 @@ std::string show_record(const std::string& record_text, const std::string& folde
   const std::string origin = (std::filesystem::path(folder) / "record.json").string();
   const Json record = parse_stored_document(record_text, origin, record_format);
   if (form == DocumentForm::json) return record_text;
-  return guarded(origin, record_format, [&] {
+  return of_document(origin, record_format, [&] {
     if (form == DocumentForm::csv) return csv_header() + csv_line(record);
     return document_text(record_rows(record, folder), form, style);
   });
@@ -436,7 +424,7 @@ std::string show(const std::filesystem::path& path, DocumentForm form, const Tex
   const std::string suite_text = read_regular_file(files.suite());
   const Json suite = parse_stored_document(suite_text, files.suite().string(), suite_format);
   if (form == DocumentForm::json) return suite_text;
-  return guarded(files.suite().string(), suite_format, [&] {
+  return of_document(files.suite(), suite_format, [&] {
     if (form == DocumentForm::csv) return suite_csv(suite, files.folder);
     return document_text(suite_rows(suite, files.folder.string()), form, style);
   });

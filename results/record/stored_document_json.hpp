@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "metrics/base/strict_json.hpp"
 #include "results/record/ruleset.hpp"
 
 namespace heteroperf {
@@ -18,6 +19,20 @@ nlohmann::ordered_json parse_stored_document(const std::string& text, const std:
 
 /// Advice about a damaged document of this format; `origin` is its file, where known.
 std::string way_out(const std::string& format, const std::filesystem::path& origin = {});
+
+/// Returns what `make` takes out of a document of this format. A key that it misses there, or a
+/// value of another type, becomes a UserError with the way out: the file is the user's, and no bug
+/// of ours.
+auto of_document(const std::filesystem::path& origin, const char* format, auto&& make) {
+  try {
+    return make();
+  } catch (const nlohmann::ordered_json::exception& error) {
+    throw UserError(origin.string() + " misses a key or has a wrong type",
+                    plain_json_words(error.what()), way_out(format, origin));
+  } catch (const UserError& error) {
+    throw UserError(origin.string() + " is not usable", error.what(), way_out(format, origin));
+  }
+}
 
 /// The value at `pointer` ("/metrics/steps"), or null when there is none.
 nlohmann::ordered_json value_at(const nlohmann::ordered_json& json, const std::string& pointer);

@@ -14,7 +14,7 @@
 
 #include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
-#include "results/journal/events_json.hpp"
+#include "results/journal/journal.hpp"
 #include "suite/program/signals.hpp"
 
 namespace heteroperf {

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "results/comparison/run_digest.hpp"
-#include "results/journal/events_json.hpp"
 #include "results/journal/journal.hpp"
 #include "results/record/record.hpp"
 #include "results/record/sample_columns.hpp"

@@ -16,7 +16,7 @@
 #include "metrics/base/text_file.hpp"
 #include "results/comparison/record_doubt.hpp"
 #include "results/comparison/run_set.hpp"
-#include "results/journal/events_json.hpp"
+#include "results/journal/journal.hpp"
 #include "results/record/run_folder.hpp"
 #include "results/record/verify.hpp"
 #include "results/text/sha256.hpp"

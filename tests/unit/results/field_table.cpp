@@ -3,7 +3,7 @@
 #include <sstream>
 
 #include "metrics/base/text_file.hpp"
-#include "results/journal/events_json.hpp"
+#include "results/journal/journal.hpp"
 
 namespace heteroperf {
 namespace {

@@ -18,7 +18,6 @@
 #include <thread>
 
 #include "metrics/base/random.hpp"
-#include "results/journal/events_json.hpp"
 #include "results/record/run_folder.hpp"
 #include "results/text/sha256.hpp"
 #include "tests/unit/results/sample_run.hpp"

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "metrics/base/clock.hpp"
-#include "results/journal/events_json.hpp"
+#include "results/journal/journal.hpp"
 #include "results/journal_checks/journal_checks.hpp"
 #include "results/record/ruleset.hpp"
 #include "results/record/suite_record.hpp"
