@@ -11,20 +11,6 @@
 namespace heteroperf {
 namespace {
 
-/// Joins the plan and the time of each rank by its number; of several lines of a rank the last
-/// counts.
-std::vector<RankUse> rank_uses(const Journal& journal) {
-  std::map<std::int32_t, RankUse> uses;
-  for (const RankPlanEvent* plan : journal.all<RankPlanEvent>()) uses[plan->rank].plan = *plan;
-  for (const RankTimeEvent* time : journal.all<RankTimeEvent>()) uses[time->rank].time = *time;
-  std::vector<RankUse> list;
-  for (auto& [rank, use] : uses) {
-    use.rank = rank;
-    list.push_back(std::move(use));
-  }
-  return list;
-}
-
 /// Returns the share of the ranks' time in which they did not compute, for whatever reason.
 std::optional<double> bubble_rate(const std::vector<RankUse>& ranks) {
   double compute_s = 0, wall_s = 0;
@@ -81,6 +67,23 @@ std::optional<HeteroSummary> hetero_of(const Journal& journal,
 
 }  // namespace
 
+std::vector<RankUse> rank_uses(const Journal& journal) {
+  std::map<std::int32_t, RankUse> uses;
+  const auto note = [&]<class E>(std::optional<E> RankUse::*member) {
+    for (const E* event : journal.all<E>()) {
+      RankUse& use = uses[event->rank];
+      use.rank = event->rank;
+      use.*member = *event;
+    }
+  };
+  note(&RankUse::plan);
+  note(&RankUse::time);
+  note(&RankUse::memory);
+  std::vector<RankUse> list;
+  for (auto& [rank, use] : uses) list.push_back(std::move(use));
+  return list;
+}
+
 void RankTimeGroup::add(const RankTimeEvent& time) {
   // The running mean lets ranks be added one by one.
   const auto mean = [n = static_cast<double>(ranks)](double& value, double value_of_rank) {
@@ -123,6 +126,7 @@ PlanSummary summarize_plan(const Journal& journal, std::optional<double> median_
                            std::optional<double> samples_per_s) {
   PlanSummary summary;
   summary.ranks = rank_uses(journal);
+  std::erase_if(summary.ranks, [](const RankUse& use) { return !use.plan && !use.time; });
   summary.bubble_rate = bubble_rate(summary.ranks);
   summary.pacing = pacing_of(journal);
   summary.samples_per_s = samples_per_s;

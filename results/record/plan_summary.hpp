@@ -41,12 +41,15 @@ struct RankTimeGroup {
   double ops_per_second() const;
 };
 
-/// A rank's place, where the plan has told it, and its time, where it has reported it.
+/// A rank's place, where the plan has told it, and its time and memory, where it has reported them.
 struct RankUse {
   std::int32_t rank = 0;
   std::optional<RankPlanEvent> plan;
   std::optional<RankTimeEvent> time;
+  std::optional<MemoryEvent> memory;
 };
+/// Joins a journal's lines of single ranks, ascending; of several lines of a kind the last counts.
+std::vector<RankUse> rank_uses(const Journal& journal);
 
 /// A mix of device classes against each of them alone, in samples per second. Absent unless the mix
 /// and every class have a number.
@@ -71,7 +74,7 @@ struct HeteroSummary {
 
 /// The work of a plan's ranks beside the simulator's prediction.
 struct PlanSummary {
-  std::vector<RankUse> ranks;  ///< ascending; empty in a search
+  std::vector<RankUse> ranks;  ///< that have a plan or a time: none in a search
   /// 1 − Σ compute / Σ wall over all ranks, once they have reported.
   std::optional<double> bubble_rate;
   std::optional<PredictionSummary> prediction;

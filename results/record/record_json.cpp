@@ -219,23 +219,20 @@ Json master_section(const SearchEvent& master, const SearchSummary& search) {
 
 /// Counts of trials by their last state, the master's cost, and the last line of the best trial.
 Json search_section(const Journal& journal, const SearchSummary& search) {
-  Json json{{"trials", search.trials},       {"unique_graphs", search.unique_graphs},
-            {"completed", search.completed}, {"stopped", search.stopped},
-            {"diverged", search.diverged},   {"failed", search.failed},
-            {"truncated", search.truncated}};
+  using enum TrialStatus;
+  Json json{{"trials", search.trials}, {"unique_graphs", search.unique_graphs}};
+  for (const TrialStatus state : {completed, stopped, diverged, failed, truncated}) {
+    json[to_string(state)] = search.ended.contains(state) ? search.ended.at(state) : 0;
+  }
   if (const auto* master = journal.last<SearchEvent>()) {
     json["master"] = master_section(*master, search);
   }
-  if (!search.best) return json;
-  for (auto line = journal.lines.rbegin(); line != journal.lines.rend(); ++line) {
-    const auto* trial = std::get_if<TrialEvent>(&line->event);
-    if (trial == nullptr || trial->id != *search.best) continue;
+  if (const auto& trial = search.best) {
     Json& best = json["best"] = {{"id", trial->id}, {"graph_hash", trial->graph_hash}};
     put(best, "quality", trial->quality);
     put(best, "loss", trial->loss);
     best["steps"] = trial->steps;
     put_section(best, "hyper_parameters", parsed(&trial->hyper_parameters));
-    break;
   }
   return json;
 }
@@ -269,13 +266,11 @@ Json checkpoints_section(const Journal& journal) {
           {"seconds", seconds}};
 }
 
-Json host_load_json(const HostLoadEvent& load) {
-  Json json{{"seconds", load.seconds}, {"cpus", load.cpus}, {"other_cpus", load.other_cpus}};
-  put(json, "thermal_events", load.thermal_events);
-  put(json, "thermal_throttled_s", load.thermal_throttled_s);
-  put(json, "quota_throttled_s", load.quota_throttled_s);
-  put(json, "load_before", load.load_before);
-  put(json, "load_after", load.load_after);
+/// An event whose section has the keys and the order of its line.
+template <WithFields E>
+Json event_json(const E& event) {
+  Json json;
+  visit_fields(event, [&](const std::string& key, const auto& value) { put(json, key, value); });
   return json;
 }
 
@@ -283,12 +278,14 @@ Json host_load_json(const HostLoadEvent& load) {
 Json host_load_section(const Journal& journal) {
   const auto loads = host_loads(journal);
   if (loads.empty()) return {};
-  Json json = host_load_json(*loads.front());
+  Json json = event_json(*loads.front());
+  json.erase("host");
+  json.erase("first_rank");
   for (const HostLoadEvent* load : loads) {
     if (load->host.empty()) continue;
     Json host{{"host", load->host}};
     put(host, "first_rank", load->first_rank);
-    host.update(host_load_json(*load));
+    host.update(event_json(*load));
     json["hosts"].push_back(std::move(host));
   }
   return json;
@@ -297,12 +294,7 @@ Json host_load_section(const Journal& journal) {
 /// The slowdown of every GPU that tells it, by host and bus id.
 Json gpu_slowdown_section(const Journal& journal) {
   Json json;
-  for (const GpuSlowdownEvent* gpu : gpu_slowdowns(journal)) {
-    Json entry{{"host", gpu->host}, {"gpu", gpu->gpu}, {"seconds", gpu->seconds}};
-    put(entry, "thermal_s", gpu->thermal_s);
-    put(entry, "power_s", gpu->power_s);
-    json.push_back(std::move(entry));
-  }
+  for (const GpuSlowdownEvent* gpu : gpu_slowdowns(journal)) json.push_back(event_json(*gpu));
   return json;
 }
 
@@ -349,10 +341,7 @@ Json journal_section(const Journal& journal) {
 
 Json warnings_section(const Journal& journal) {
   Json json = Json::array();
-  for (const WarningEvent* warning : journal.all<WarningEvent>()) {
-    Json& entry = json.emplace_back(Json{{"text", warning->text}});
-    put(entry, "rule", warning->rule);
-  }
+  for (const auto* warning : journal.all<WarningEvent>()) json.push_back(event_json(*warning));
   return json;
 }
 

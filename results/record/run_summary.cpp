@@ -240,21 +240,29 @@ const EvalEvent* final_evaluation(const Journal& journal) {
   return last_final;
 }
 
+bool is_better(QualityMeasure measure, double value, double than) {
+  return measure == QualityMeasure::accuracy ? value > than : value < than;
+}
+
+/// The value of an evaluation that its workload is measured by.
+double quality_of(const EvalEvent& eval, QualityMeasure measure) {
+  return measure == QualityMeasure::accuracy ? eval.accuracy : eval.loss;
+}
+
 /// The best value of all evaluations and trials; nothing where there is none.
 std::optional<QualityResult> best_quality(const Journal& journal, QualityMeasure measure) {
-  const bool higher = measure == QualityMeasure::accuracy;
   std::optional<QualityResult> best;
   // The largest of equally good evaluations counts, since a target needs enough samples.
   const auto offer = [&](double value, std::uint64_t samples) {
     if (!std::isfinite(value)) return;
-    if (!best || (higher ? value > best->value : value < best->value)) {
+    if (!best || is_better(measure, value, best->value)) {
       best = QualityResult{measure, value, samples};
     } else if (value == best->value) {
       best->samples = std::max(best->samples, samples);
     }
   };
   for (const EvalEvent* eval : journal.all<EvalEvent>()) {
-    offer(higher ? eval->accuracy : eval->loss, eval->samples);
+    offer(quality_of(*eval, measure), eval->samples);
   }
   // A trial repeats what an evaluation found; a value of its own rests on no samples.
   for (const TrialEvent* trial : journal.all<TrialEvent>()) {
@@ -267,19 +275,18 @@ std::optional<QualityResult> best_quality(const Journal& journal, QualityMeasure
 void find_quality(const Journal& journal, RunSummary& summary) {
   const auto* workload = journal.first<WorkloadEvent>();
   if (workload == nullptr) return;
-  const bool higher = workload->quality == QualityMeasure::accuracy;
-  std::optional<QualityResult> quality = best_quality(journal, workload->quality);
+  const QualityMeasure measure = workload->quality;
+  std::optional<QualityResult> quality = best_quality(journal, measure);
   const EvalEvent* judged = final_evaluation(journal);
-  if (judged != nullptr && std::isfinite(higher ? judged->accuracy : judged->loss)) {
-    quality = QualityResult{workload->quality, higher ? judged->accuracy : judged->loss,
-                            judged->samples, true};
+  if (judged != nullptr && std::isfinite(quality_of(*judged, measure))) {
+    quality = QualityResult{measure, quality_of(*judged, measure), judged->samples, true};
   }
   if (!quality) return;
   quality->target = workload->quality_target;
   if (quality->target) {
-    quality->met =
-        quality->is_final && quality->samples >= fewest_quality_samples &&
-        (higher ? quality->value >= *quality->target : quality->value <= *quality->target);
+    quality->met = quality->is_final && quality->samples >= fewest_quality_samples &&
+                   (quality->value == *quality->target ||
+                    is_better(measure, quality->value, *quality->target));
   }
   summary.quality = quality;
 }
@@ -363,33 +370,35 @@ std::map<StepKey, ObservedStep> observed_steps(const Journal& journal) {
 /// provided that nothing was recomputed in the observed ones; otherwise the totals are unknown.
 void extrapolate(const Steps& steps, const std::map<StepKey, ObservedStep>& observed,
                  OperationTotals& totals) {
-  std::map<StepKey, std::uint64_t> samples;
-  std::map<StepKey, Ops> strict;
+  struct Training {
+    std::uint64_t samples = 0;
+    Ops strict;
+    std::optional<std::uint64_t> observed_samples;  // of the step that was observed
+  };
+  std::map<StepKey, Training> trainings;
   for (const StepEvent* step : steps) {
-    samples[{step->group, step->trial}] += step->samples;
-    strict[{step->group, step->trial}] += step->ops_strict;
+    const StepKey key{step->group, step->trial};
+    Training& training = trainings[key];
+    training.samples += step->samples;
+    training.strict += step->ops_strict;
+    const auto seen = observed.find(key);
+    const bool is_seen = seen != observed.end() && seen->second.n == step->n;
+    if (is_seen && !training.observed_samples) training.observed_samples = step->samples;
   }
   // A training that was not observed is taken to have recomputed nothing where no other one did.
   const bool recomputes = std::any_of(observed.begin(), observed.end(), [](const auto& entry) {
     return entry.second.recompute != Ops();
   });
   Ops executed, recompute;
-  for (const auto& [key, count] : samples) {
-    const auto observation = observed.find(key);
-    const auto step =
-        observation == observed.end()
-            ? steps.end()
-            : std::find_if(steps.begin(), steps.end(), [&, place = key](const StepEvent* s) {
-                return s->group == std::get<0>(place) && s->trial == std::get<1>(place) &&
-                       s->n == observation->second.n;
-              });
-    if (step == steps.end() || (*step)->samples == 0) {
+  for (const auto& [key, training] : trainings) {
+    if (training.observed_samples.value_or(0) == 0) {
       if (recomputes) return;
-      executed += strict[key];
+      executed += training.strict;
       continue;
     }
-    executed += observation->second.executed * count / (*step)->samples;
-    recompute += observation->second.recompute * count / (*step)->samples;
+    const ObservedStep& step = observed.at(key);
+    executed += step.executed * training.samples / *training.observed_samples;
+    recompute += step.recompute * training.samples / *training.observed_samples;
   }
   totals.executed = executed;
   totals.recompute = recompute;
@@ -461,23 +470,18 @@ void summarize_search(const Journal& journal, RunSummary& summary) {
   search.trials = last.size();
   search.unique_graphs = graphs.size();
   const auto* workload = journal.first<WorkloadEvent>();
-  const bool higher = workload == nullptr || workload->quality == QualityMeasure::accuracy;
+  const QualityMeasure measure = workload == nullptr ? QualityMeasure::accuracy : workload->quality;
+  const TrialEvent* best = nullptr;
   for (const auto& [id, trial] : last) {
-    search.completed += trial->state == TrialStatus::completed;
-    search.stopped += trial->state == TrialStatus::stopped;
-    search.diverged += trial->state == TrialStatus::diverged;
-    search.failed += trial->state == TrialStatus::failed;
-    search.truncated += trial->state == TrialStatus::truncated;
+    ++search.ended[trial->state];
     if (!trial->quality || !std::isfinite(*trial->quality)) continue;
-    const double best = search.best ? *last[*search.best]->quality : *trial->quality;
-    if (!search.best || (higher ? *trial->quality > best : *trial->quality < best)) {
-      search.best = id;
-    }
+    if (best == nullptr || is_better(measure, *trial->quality, *best->quality)) best = trial;
   }
   const EvalEvent* judged = final_evaluation(journal);
   if (judged != nullptr && judged->trial && last.contains(*judged->trial)) {
-    search.best = judged->trial;
+    best = last[*judged->trial];
   }
+  if (best != nullptr) search.best = *best;
   search.idle_fraction = idle_fraction(journal);
   summary.search = search;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -75,9 +76,9 @@ struct TimeShares : StepSplit {
 
 /// The trials of a search by their last state.
 struct SearchSummary {
-  std::uint64_t trials = 0, unique_graphs = 0, completed = 0, stopped = 0, diverged = 0, failed = 0,
-                truncated = 0;
-  std::optional<std::uint64_t> best;  ///< trial id: finally evaluated, else of the best quality
+  std::uint64_t trials = 0, unique_graphs = 0;
+  std::map<TrialStatus, std::uint64_t> ended;  ///< how many in each state
+  std::optional<TrialEvent> best;              ///< finally evaluated, else of the best quality
   /// Share of the groups' time, first trial to the master's last word, spent waiting for it.
   std::optional<double> idle_fraction;
 };

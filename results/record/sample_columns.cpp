@@ -170,64 +170,41 @@ SampleTable evaluations(const Journal& journal) {
       "t_end_ns"};
 }
 
-/// The journal's lines about one rank; null where it has none. The last line of each kind counts.
-struct RankRow {
-  std::int32_t rank = 0;
-  const RankPlanEvent* plan = nullptr;
-  const RankTimeEvent* time = nullptr;
-  const MemoryEvent* memory = nullptr;
-};
-
-std::map<std::int32_t, RankRow> rank_rows(const Journal& journal) {
-  std::map<std::int32_t, RankRow> rows;
-  const auto note = [&]<class E>(const E* RankRow::*member) {
-    for (const E* event : journal.all<E>()) {
-      rows[event->rank].rank = event->rank;
-      rows[event->rank].*member = event;
-    }
-  };
-  note(&RankRow::plan);
-  note(&RankRow::time);
-  note(&RankRow::memory);
-  return rows;
-}
-
-std::string stages_of(const RankRow& row) {
-  return row.plan == nullptr ? "" : fmt::format("{}", fmt::join(row.plan->stages, ","));
-}
-
 /// One row per rank: the plan for it, its measured memory, and where its time went.
 SampleTable ranks(const Journal& journal) {
-  using E = RankRow;
+  using E = RankUse;
   using P = RankPlanEvent;
-  const std::map<std::int32_t, RankRow> rows = rank_rows(journal);
+  const std::vector<E> rows = rank_uses(journal);
   ColumnsOf<E> column;
-  for (const auto& [rank, row] : rows) column.rows.push_back(&row);
+  for (const E& row : rows) column.rows.push_back(&row);
   // A rank whose plan, time or memory the journal lacks keeps its row, with −1 or NaN in it.
   const auto whole_of = [](auto line, auto member) {
     return [line, member](const E& e) {
-      return e.*line == nullptr ? -1 : static_cast<std::int64_t>((e.*line)->*member);
+      return e.*line ? static_cast<std::int64_t>(*(e.*line).*member) : -1;
     };
   };
   const auto planned = [&](auto member) { return whole_of(&E::plan, member); };
-  const auto wall_s = [](const E& e) {
-    return e.time == nullptr ? std::nullopt : std::optional(e.time->wall_s);
+  const auto timed = [](auto&& seconds) {
+    return
+        [seconds](const E& e) { return e.time ? std::optional(seconds(*e.time)) : std::nullopt; };
   };
-  const auto spent = [](double StepSplit::*part) {
-    return [part](const E& e) {
-      return e.time == nullptr ? std::nullopt : std::optional(e.time->split.*part);
-    };
+  const auto wall_s = timed([](const RankTimeEvent& time) { return time.wall_s; });
+  const auto spent = [&](double StepSplit::*part) {
+    return timed([part](const RankTimeEvent& time) { return time.split.*part; });
+  };
+  const auto stages = [](const E& e) {
+    return e.plan ? fmt::format("{}", fmt::join(e.plan->stages, ",")) : "";
   };
   return {
       "ranks",
       {column("rank", "rank", &E::rank),
        column("position", "place in the pipeline", planned(&P::position)),
-       column("stages", "stages that it holds", stages_of),
+       column("stages", "stages that it holds", stages),
        column("tensor_index", "place among the ranks that share its layers",
               planned(&P::tensor_index)),
        column("tensor_degree", "ranks that share its layers", planned(&P::tensor_degree)),
        column("device_class", "class of its device",
-              [](const E& e) { return e.plan == nullptr ? "" : e.plan->device_class; }),
+              [](const E& e) { return e.plan ? e.plan->device_class : ""; }),
        column("weights_bytes", "weights, planned", planned(&P::weights_bytes)),
        column("gradients_bytes", "gradients, planned", planned(&P::gradients_bytes)),
        column("optimizer_bytes", "optimizer states, planned", planned(&P::optimizer_bytes)),
