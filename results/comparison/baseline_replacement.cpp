@@ -4,25 +4,17 @@
 // compared) and collects an objection per metric. The hardest objection is the verdict. Keys that
 // are not saved yet have nothing to be held against, so they are always allowed.
 
-#include "results/comparison/baseline_replacement.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "metrics/base/name_table.hpp"
 #include "results/comparison/baseline_store.hpp"
 #include "results/comparison/run_comparison.hpp"
 #include "results/text/number_text.hpp"
 
 namespace heteroperf {
 namespace {
-
-constexpr Named<ReplacementVerdict> replacement_verdict_names[] = {
-    {ReplacementVerdict::allowed, "allowed"},
-    {ReplacementVerdict::inconclusive, "inconclusive"},
-    {ReplacementVerdict::regression, "regression"}};
 
 /// The name of a saved file carries the key of its run, so this works for a file whose content is
 /// unusable.
@@ -103,10 +95,6 @@ void judge_key(const RunPairs& pairs, double threshold, BaselineReplacement& jud
 }
 
 }  // namespace
-
-const char* to_string(ReplacementVerdict verdict) {
-  return name_of(replacement_verdict_names, verdict);
-}
 
 BaselineReplacement judge_replacement(const std::filesystem::path& home, const RunSet& runs,
                                       double threshold) {

@@ -51,32 +51,31 @@ Datum word_of(const MetricComparison& compared) {
 }
 
 Table compared_table(const RunComparison& comparison) {
+  using enum Unit;
   using enum Audience;
-  Table table{"metrics",
-              "",
-              {{"name", "metric", Unit::none},
-               {"kind", "kind", Unit::none},
-               {"direction", "direction that is better", Unit::none, programs},
-               {"unit", "unit", Unit::none, programs},
-               {"a", "A", Unit::none},
-               {"b", "B", Unit::none},
-               {"", "change [95 % CI]", Unit::none, people},
-               {"ratio", "B / A", Unit::ratio, programs},
-               {"ci95", "95 % interval of B / A", Unit::ratio, programs},
-               {"basis", "what the interval is made of", Unit::none, programs},
-               {"changed", "B differs from A", Unit::none, programs},
-               {"verdict", "verdict on B", Unit::none, programs},
-               {"", "verdict", Unit::none, people}}};
+  Table table{"metrics"};
   for (const MetricComparison& compared : comparison.metrics) {
     const RecordMetric& metric = *compared.metric;
     const bool exact = metric.kind == MetricKind::exact;
-    table.add({metric.name, to_string(metric.kind), to_string(metric.direction), compared.unit,
-               metric_datum(metric, metric.kind, compared.a, compared.unit),
-               metric_datum(metric, metric.kind, compared.b, compared.unit), change_of(compared),
-               compared.ratio, compared.ratio_ci95,
-               compared.ratio_ci95 ? to_string(compared.basis) : Datum(),
-               exact ? compared.changed : Datum(), exact ? Datum() : to_string(compared.verdict),
-               word_of(compared)});
+    const auto side = [&](const MetricValue& value) {
+      return metric_datum(metric, metric.kind, value, compared.unit);
+    };
+    const Datum basis = compared.ratio_ci95 ? to_string(compared.basis) : Datum(),
+                verdict = exact ? Datum() : to_string(compared.verdict);
+    table.add_cells(
+        {{"name", "metric", none, metric.name},
+         {"kind", "kind", none, to_string(metric.kind)},
+         {"direction", "direction that is better", none, to_string(metric.direction), programs},
+         {"unit", "unit", none, compared.unit, programs},
+         {"a", "A", none, side(compared.a)},
+         {"b", "B", none, side(compared.b)},
+         {"", "change [95 % CI]", none, change_of(compared), people},
+         {"ratio", "B / A", ratio, compared.ratio, programs},
+         {"ci95", "95 % interval of B / A", ratio, compared.ratio_ci95, programs},
+         {"basis", "what the interval is made of", none, basis, programs},
+         {"changed", "B differs from A", none, exact ? compared.changed : Datum(), programs},
+         {"verdict", "verdict on B", none, verdict, programs},
+         {"", "verdict", none, word_of(compared), people}});
   }
   return table;
 }
@@ -108,26 +107,24 @@ Document comparison_document(const RunComparison& comparison) {
 }
 
 void add_skipped(Document& document, const char* word, const std::vector<SkippedMetric>& skipped) {
-  Table table{"skipped",
-              "",
-              {{"name", "metric", Unit::none}, {"reason", "reason", Unit::none}},
-              {},
-              Audience::programs};
+  Table table{"skipped", "", {}, {}, Audience::programs};
   for (const SkippedMetric& metric : skipped) {
     document.line(fmt::format("not {}: {} ({})", word, metric.name, metric.reason));
-    table.add({metric.name, metric.reason});
+    table.add_cells({{"name", "metric", Unit::none, metric.name},
+                     {"reason", "reason", Unit::none, metric.reason}});
   }
   document.table(std::move(table));
 }
 
 void add_differences(Document& document, const std::vector<EnvironmentDifference>& differences) {
-  Table table{
-      "differences",
-      "",
-      {{"path", "what else differs", Unit::none}, {"a", "A", Unit::none}, {"b", "B", Unit::none}}};
-  for (const EnvironmentDifference& difference : differences) {
-    table.add({difference.path, Datum(difference.a).as(difference.a.empty() ? "(none)" : ""),
-               Datum(difference.b).as(difference.b.empty() ? "(none)" : "")});
+  Table table{"differences"};
+  const auto or_none = [](const std::string& text) {
+    return Datum(text).as(text.empty() ? "(none)" : "");
+  };
+  for (const auto& [path, a, b] : differences) {
+    table.add_cells({{"path", "what else differs", Unit::none, path},
+                     {"a", "A", Unit::none, or_none(a)},
+                     {"b", "B", Unit::none, or_none(b)}});
   }
   if (differences.empty()) document.line("the environments are the same");
   document.table(std::move(table));

@@ -231,14 +231,12 @@ Document hetero_ratio_document(const HeteroRatio& ratio) {
   document.data("mix.runs", "runs of the mix", Unit::count, ratio.mix.runs);
   document.field("ideal_sum", "sum of the classes", Unit::work_per_second, rate(ratio.ideal_sum));
   document.data("unit", "unit of throughput", Unit::none, ratio.unit);
-  Table classes{"baselines",
-                "",
-                {{"class", "class alone", Unit::none},
-                 {"count", "devices", Unit::count},
-                 {"throughput", "throughput", Unit::work_per_second},
-                 {"runs", "runs", Unit::count}}};
+  Table classes{"baselines"};
   for (const SideThroughput& side : ratio.baselines) {
-    classes.add({side.device_class, side.count, rate(side.throughput), side.runs});
+    classes.add_cells({{"class", "class alone", Unit::none, side.device_class},
+                       {"count", "devices", Unit::count, side.count},
+                       {"throughput", "throughput", Unit::work_per_second, rate(side.throughput)},
+                       {"runs", "runs", Unit::count, side.runs}});
   }
   document.table(std::move(classes));
   add_notes(document, ratio.notes);

@@ -15,7 +15,6 @@
 #include <array>
 #include <cmath>
 
-#include "metrics/base/name_table.hpp"
 #include "results/text/number_text.hpp"
 
 namespace heteroperf {
@@ -103,10 +102,6 @@ Datum stored_number(const MetricValue& value) {
   return std::stoull(value.text);
 }
 
-constexpr Named<MetricKind> kinds[] = {{exact, "exact"}, {statistical, "statistical"}};
-constexpr Named<MetricDirection> directions[] = {
-    {higher, "higher"}, {lower, "lower"}, {equal, "equal"}};
-
 }  // namespace
 
 std::span<const RecordMetric> record_metrics() { return metric_table; }
@@ -125,9 +120,6 @@ const RecordMetric& compared_metric(const std::string& name) {
   if (!known) throw unknown_name("metric", name, {compared_names.begin(), compared_names.end()});
   return metric_table[metric_place(name)];
 }
-
-const char* to_string(MetricKind kind) { return name_of(kinds, kind); }
-const char* to_string(MetricDirection direction) { return name_of(directions, direction); }
 
 bool is_worse(const RecordMetric& metric, const MetricValue& base, const MetricValue& head) {
   if (base == head) return false;

@@ -1,18 +1,24 @@
 #pragma once
 
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "metrics/base/name_table.hpp"
 #include "results/text/document.hpp"
 
 namespace heteroperf {
 
 /// Exact: the same for every run of one program on one machine, so any difference counts.
 enum class MetricKind { exact, statistical };
+constexpr std::array<const char*, 2> value_names(MetricKind) { return {"exact", "statistical"}; }
 /// Says which way is better; `equal` means that any difference is a defect.
 enum class MetricDirection { higher, lower, equal };
+constexpr std::array<const char*, 3> value_names(MetricDirection) {
+  return {"higher", "lower", "equal"};
+}
 
 /// A number of a record.
 struct RecordMetric {
@@ -34,9 +40,6 @@ std::size_t metric_place(std::string_view name);
 std::span<const char* const> compared_metrics();
 /// Finds one of those. Throws UserError that names the nearest one.
 const RecordMetric& compared_metric(const std::string& name);
-
-const char* to_string(MetricKind kind);
-const char* to_string(MetricDirection direction);
 
 /// A metric's value in one record: `text` as stored (operation counts are beyond a double),
 /// `number` where it is one, and its own interval.

@@ -12,20 +12,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "metrics/base/name_table.hpp"
 #include "metrics/log_ratio.hpp"
 #include "metrics/statistics.hpp"
+
 namespace heteroperf {
 namespace {
-
-constexpr Named<SpeedVerdict> speed_verdict_names[] = {
-    {SpeedVerdict::slower, "slower"},
-    {SpeedVerdict::same, "same"},
-    {SpeedVerdict::faster, "faster"},
-    {SpeedVerdict::inconclusive, "inconclusive"}};
-constexpr Named<IntervalBasis> basis_names[] = {{IntervalBasis::runs, "runs"},
-                                                {IntervalBasis::within_runs, "within_runs"},
-                                                {IntervalBasis::none, "none"}};
 
 /// One value for a side: the median of a statistical metric, the first value of an exact one;
 /// nothing where a run lacks the metric.
@@ -133,9 +124,6 @@ std::vector<std::string> notes_on(const RunPairs& runs, IntervalBasis basis) {
 }
 
 }  // namespace
-
-const char* to_string(SpeedVerdict verdict) { return name_of(speed_verdict_names, verdict); }
-const char* to_string(IntervalBasis basis) { return name_of(basis_names, basis); }
 
 RunComparison compare_runs(const RunPairs& runs, double margin) {
   HETEROPERF_EXPECT(!runs.base.runs.empty() && !runs.head.runs.empty());

@@ -9,7 +9,9 @@
 namespace heteroperf {
 
 enum class SpeedVerdict { slower, same, faster, inconclusive };
-const char* to_string(SpeedVerdict verdict);
+constexpr std::array<const char*, 4> value_names(SpeedVerdict) {
+  return {"slower", "same", "faster", "inconclusive"};
+}
 
 /// The values that an interval is made of.
 enum class IntervalBasis {
@@ -17,7 +19,9 @@ enum class IntervalBasis {
   within_runs,  ///< one run per side: how that run varied, which is less than runs do
   none,
 };
-const char* to_string(IntervalBasis basis);
+constexpr std::array<const char*, 3> value_names(IntervalBasis) {
+  return {"runs", "within_runs", "none"};
+}
 
 /// The spread of throughput between runs on a shared machine: one run per side is allowed this
 /// much.

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -85,5 +86,43 @@ struct RunDigest {
 /// version, or lacks what every record has.
 RunDigest read_run_digest(const std::filesystem::path& record);
 RunDigest parse_run_digest(const std::string& text, const std::filesystem::path& record);
+
+/// The configuration that a run was given, without what changes no measurement: its seed, its
+/// folder, logs and traces.
+RecordLeaves configuration_of(const RunDigest& run);
+
+/// True when a leaf of a configuration changes no measurement.
+bool is_without_effect(const std::string& path);
+
+/// The set-up of a run: its configuration, what became of it (plan summary, groups), and its
+/// scale (ranks, transport, devices with their threads). Equal for repetitions.
+RecordLeaves setup_of(const RunDigest& run);
+
+/// A leaf of two records that differs; an empty text: not there.
+struct EnvironmentDifference {
+  std::string path, a, b;
+};
+std::vector<EnvironmentDifference> leaf_differences(const RecordLeaves& a, const RecordLeaves& b);
+std::vector<EnvironmentDifference> environment_differences(const RunDigest& a, const RunDigest& b);
+
+/// The paths at which not all of these are alike; an absent leaf counts as an empty one.
+std::set<std::string> differing_paths(const std::vector<const RecordLeaves*>& all);
+
+/// The machines of a run in words, as "2 x AMD EPYC 7763, 256 CPUs, NVIDIA H200": CPU
+/// (sockets, model, logical CPUs; the host's name where a record lacks one of them) and models of
+/// GPUs, several in their proportions. Hosts of one cluster have names of their own, so this tells
+/// machines apart: scales with another text are no scales of one system.
+std::string machines_text(const RunDigest& run);
+/// The same for scales that are held against one another; empty of emulated devices, which are what
+/// their description says, on any machine.
+std::string scaled_machines(const RunDigest& run);
+
+/// " (4 x NVIDIA H200)", after the classes of a run's devices: ranks by the model of their GPU;
+/// empty where there is none, or where the classes say it already.
+std::string gpus_beside_classes(const RunDigest& run);
+
+/// "2 x cpu + 1 x cuda (1 x NVIDIA H200)": the run's devices by class, and the models of GPUs that
+/// the classes do not say; `times` stands between count and class.
+std::string devices_text(const RunDigest& run, const std::string& times);
 
 }  // namespace heteroperf

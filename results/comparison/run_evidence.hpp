@@ -17,6 +17,9 @@ enum class RunOrder {
   lockstep,
   apart,  ///< not measured together; what the machine did between them counts as a change
 };
+constexpr std::array<const char*, 3> value_names(RunOrder) {
+  return {"interleaved", "lockstep", "apart"};
+}
 
 /// Runs of two programs, each side by date.
 struct RunPairs {

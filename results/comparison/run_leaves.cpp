@@ -4,7 +4,7 @@
 // that change no measurement, such as the seed, the folder and the logs, are left out, because
 // repetitions have to differ in the seed and in the folder.
 
-#include "results/comparison/run_leaves.hpp"
+#include "results/comparison/run_digest.hpp"
 
 #include <algorithm>
 #include <array>

@@ -4,7 +4,7 @@
 // two scales. The host's name is used only when the CPU is not known, as the hosts of one cluster
 // have different names and equal hardware.
 
-#include "results/comparison/run_machines.hpp"
+#include "results/comparison/run_digest.hpp"
 
 #include <fmt/format.h>
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "metrics/base/error.hpp"
-#include "results/comparison/run_leaves.hpp"
+#include "results/comparison/run_digest.hpp"
 
 namespace heteroperf {
 

@@ -17,7 +17,6 @@
 #include <cctype>
 #include <cmath>
 
-#include "metrics/base/name_table.hpp"
 #include "results/comparison/run_comparison.hpp"
 #include "results/gate/gate_report.hpp"
 #include "results/text/number_text.hpp"
@@ -159,37 +158,32 @@ std::vector<std::string> gate_remarks(const GateReport& report) {
 
 /// The metrics in this order, with the columns that people or programs read.
 Table gated_table(const GateReport& report, const GatedRows& rows, Audience audience) {
+  using enum Unit;
   using enum Audience;
-  Table table{"metrics",
-              "",
-              {{"name", "metric", Unit::none},
-               {"kind", "kind", Unit::none, programs},
-               {"direction", "direction that is better", Unit::none, programs},
-               {"unit", "unit", Unit::none, programs},
-               {"base", "base", Unit::none},
-               {"head", "head", Unit::none},
-               {"", change_heading(report), Unit::none, people},
-               {"ratio", "head / base", Unit::ratio, programs},
-               {"ci95", "95 % interval of head / base", Unit::ratio, programs},
-               {"t_ci95", "the same by Student's t", Unit::ratio, programs},
-               {"p_adjusted", "adj. p", Unit::ratio},
-               {"limit", "change that is a regression", Unit::fraction, programs},
-               {"more_blocks", "blocks that would settle it", Unit::count, programs},
-               {"verdict", "verdict", Unit::none}},
-              {},
-              audience};
+  Table table{"metrics", "", {}, {}, audience};
   for (const GatedMetric* gated : rows) {
     const RecordMetric& metric = *gated->metric;
-    const bool judged = has_evidence(*gated);
-    const auto if_judged = [&](Datum value) { return judged ? value : Datum(); };
-    const double p = gated->judgement.p_adjusted;
-    table.add({metric.name, to_string(gated->kind), to_string(metric.direction), gated->unit,
-               metric_datum(metric, gated->kind, gated->base, gated->unit),
-               metric_datum(metric, gated->kind, gated->head, gated->unit), change_of(*gated),
-               gated->ratio, if_judged(gated->ratio_ci95), if_judged(gated->t_ci95),
-               if_judged(Datum(p).as(fmt::format("{:.2g}", p))),
-               if_judged(-std::expm1(-gated->judgement.limit)), if_judged(gated->more_blocks),
-               verdict_of(*gated)});
+    const auto side = [&](const MetricValue& value) {
+      return metric_datum(metric, gated->kind, value, gated->unit);
+    };
+    const auto if_judged = [&](Datum value) { return has_evidence(*gated) ? value : Datum(); };
+    const double p = gated->judgement.p_adjusted, limit = -std::expm1(-gated->judgement.limit);
+    table.add_cells(
+        {{"name", "metric", none, metric.name},
+         {"kind", "kind", none, to_string(gated->kind), programs},
+         {"direction", "direction that is better", none, to_string(metric.direction), programs},
+         {"unit", "unit", none, gated->unit, programs},
+         {"base", "base", none, side(gated->base)},
+         {"head", "head", none, side(gated->head)},
+         {"", change_heading(report), none, change_of(*gated), people},
+         {"ratio", "head / base", ratio, gated->ratio, programs},
+         {"ci95", "95 % interval of head / base", ratio, if_judged(gated->ratio_ci95), programs},
+         {"t_ci95", "the same by Student's t", ratio, if_judged(gated->t_ci95), programs},
+         {"p_adjusted", "adj. p", ratio, if_judged(Datum(p).as(fmt::format("{:.2g}", p)))},
+         {"limit", "change that is a regression", Unit::fraction, if_judged(limit), programs},
+         {"more_blocks", "blocks that would settle it", count, if_judged(gated->more_blocks),
+          programs},
+         {"verdict", "verdict", none, verdict_of(*gated)}});
   }
   return table;
 }
@@ -197,16 +191,11 @@ Table gated_table(const GateReport& report, const GatedRows& rows, Audience audi
 /// A half width of a difference of logarithms as the fraction by which the larger value exceeds.
 double fraction(double log_width) { return std::expm1(log_width); }
 
-/// The names of orders in the document; blocks are called "interleaved" there.
-constexpr Named<RunOrder> order_names[] = {{RunOrder::blocks, "interleaved"},
-                                           {RunOrder::lockstep, "lockstep"},
-                                           {RunOrder::apart, "apart"}};
-
 /// A control that was not measured has no numbers: they would be those of the gain.
 void add_facts(Document& document, const GateReport& report) {
   document.data("threshold", "loss that is a regression", Unit::fraction, report.threshold);
   document.data("blocks", "blocks, or pairs of processes", Unit::count, report.blocks);
-  document.data("order", "order of the runs", Unit::none, name_of(order_names, report.order));
+  document.data("order", "order of the runs", Unit::none, to_string(report.order));
   document.data("resolution", "smallest loss that could be seen", Unit::fraction,
                 report.resolution);
   if (report.lockstep) {

@@ -16,7 +16,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "metrics/base/name_table.hpp"
 #include "metrics/sequential_test.hpp"
 #include "metrics/statistics.hpp"
 #include "results/text/number_text.hpp"
@@ -26,19 +25,9 @@ namespace {
 
 constexpr std::size_t fewest_runs = 2;
 
-constexpr Named<GateVerdict> gate_verdict_names[] = {{GateVerdict::pass, "pass"},
-                                                     {GateVerdict::improved, "improved"},
-                                                     {GateVerdict::inconclusive, "inconclusive"},
-                                                     {GateVerdict::regression, "regression"}};
-
-struct VerdictRow {
-  ChangeVerdict value;
-  GateVerdict gate;
-};
-constexpr VerdictRow verdict_rows[] = {{ChangeVerdict::regression, GateVerdict::regression},
-                                       {ChangeVerdict::improvement, GateVerdict::improved},
-                                       {ChangeVerdict::no_regression, GateVerdict::pass},
-                                       {ChangeVerdict::undecided, GateVerdict::inconclusive}};
+/// The gate's verdicts on a metric by what the evidence says, in the order of ChangeVerdict.
+constexpr std::array verdicts{GateVerdict::regression, GateVerdict::improved, GateVerdict::pass,
+                              GateVerdict::inconclusive};
 
 /// The interval of head / base by Student's t. A gain is positive for the better, so its ends swap
 /// where lower is better.
@@ -182,8 +171,8 @@ class GateJudge {
       if (gated.kind != MetricKind::statistical) continue;
       const Evidence& evidence = evidence_[next];
       gated.judgement = judged[next++];
-      gated.verdict =
-          enough_ ? row_of(verdict_rows, gated.judgement.verdict).gate : GateVerdict::inconclusive;
+      const auto judgement = static_cast<std::size_t>(gated.judgement.verdict);
+      gated.verdict = enough_ ? verdicts[judgement] : GateVerdict::inconclusive;
       if (enough_ && gated.verdict == GateVerdict::inconclusive) {
         gated.more_blocks = blocks_to_settle(evidence, gated.judgement, rule_of_forecast());
       }
@@ -309,8 +298,6 @@ class GateJudge {
 };
 
 }  // namespace
-
-const char* to_string(GateVerdict verdict) { return name_of(gate_verdict_names, verdict); }
 
 std::size_t GateReport::count(GateVerdict wanted) const {
   return static_cast<std::size_t>(

@@ -10,7 +10,9 @@ namespace heteroperf {
 
 /// The verdicts by weight, the gravest last; their exit codes are 0, 0, 4 and 3.
 enum class GateVerdict { pass, improved, inconclusive, regression };
-const char* to_string(GateVerdict verdict);
+constexpr std::array<const char*, 4> value_names(GateVerdict) {
+  return {"pass", "improved", "inconclusive", "regression"};
+}
 
 /// One metric of a gate.
 struct GatedMetric {

@@ -36,66 +36,57 @@ Datum level_at(const HistorySeries& series, std::size_t index, Unit unit) {
 
 /// The points as people and as programs read them.
 Table points_table(const HistorySeries& series, const RecordMetric& metric) {
+  using enum Unit;
   using enum Audience;
   constexpr std::size_t shown_commit = 18;
-  Table table{"",
-              fmt::format("{}: {}, {}", series.label, plural(series.points.size(), "run"),
-                          plural(series.changes.size(), "change")),
-              {{"", "#", Unit::count, people},
-               {"run_id", "run", Unit::none, programs},
-               {"created_utc", "date", Unit::none},
-               {"value", metric.name, metric.unit},
-               {"commit", "commit", Unit::none},
-               {"", "level", Unit::none, people},
-               {"environment_changes", "what else changed", Unit::none}}};
+  Table table{"", fmt::format("{}: {}, {}", series.label, plural(series.points.size(), "run"),
+                              plural(series.changes.size(), "change"))};
   for (std::size_t i = 0; i < series.points.size(); ++i) {
     const HistoryPoint& point = series.points[i];
+    const Datum commit = Datum(point.git_commit).as(point.git_commit.substr(0, shown_commit));
     Datum changes = point.environment_changes.empty() ? Datum() : point.environment_changes;
-    table.add({i, point.run_id, point.created_utc, point.value,
-               Datum(point.git_commit).as(point.git_commit.substr(0, shown_commit)),
-               level_at(series, i, metric.unit),
-               std::move(changes).as(marks_text(point.environment_changes))});
+    changes.shown = marks_text(point.environment_changes);
+    table.add_cells({{"", "#", count, i, people},
+                     {"run_id", "run", none, point.run_id, programs},
+                     {"created_utc", "date", none, point.created_utc},
+                     {"value", metric.name, metric.unit, point.value},
+                     {"commit", "commit", none, commit},
+                     {"", "level", none, level_at(series, i, metric.unit), people},
+                     {"environment_changes", "what else changed", none, changes}});
   }
   return table;
 }
 
 /// Settings and key fields are data: their names come from the records.
 Table series_table(const RunHistory& history) {
-  Table table{"series",
-              "",
-              {{"label", "series", Unit::none},
-               {"key", "what must be equal to be compared", Unit::none},
-               {"setup", "settings that tell it from others", Unit::none},
-               {"points", "runs", Unit::none}},
-              {},
-              Audience::programs};
+  using enum Unit;
+  Table table{"series", "", {}, {}, Audience::programs};
   for (const HistorySeries& series : history.series) {
     std::vector<Member> key, setup;
     for (const KeyField& field : series.key) key.push_back({field.name, field.value});
     for (const auto& [path, value] : series.setup) setup.push_back({path, value});
-    table.add({series.label, std::move(key), setup.empty() ? Datum() : std::move(setup),
-               points_table(series, *history.metric)});
+    table.add_cells({{"label", "series", none, series.label},
+                     {"key", "what must be equal to be compared", none, std::move(key)},
+                     {"setup", "settings that tell it from others", none,
+                      setup.empty() ? Datum() : std::move(setup)},
+                     {"points", "runs", none, points_table(series, *history.metric)}});
   }
   return table;
 }
 
 Table changes_table(const RunHistory& history) {
+  using enum Unit;
   const Unit unit = history.metric->unit;
-  Table table{"change_points",
-              "",
-              {{"series", "series", Unit::count},
-               {"index", "first point of the new level", Unit::count},
-               {"commit", "commit", Unit::none},
-               {"before", "level before", unit},
-               {"after", "level after", unit},
-               {"p", "probability by chance", Unit::ratio},
-               {"worse", "worse", Unit::none}},
-              {},
-              Audience::programs};
+  Table table{"change_points", "", {}, {}, Audience::programs};
   for (std::size_t i = 0; i < history.series.size(); ++i) {
     for (const LevelChange& change : history.series[i].changes) {
-      table.add(
-          {i, change.index, change.commit, change.before, change.after, change.p, change.worse});
+      table.add_cells({{"series", "series", count, i},
+                       {"index", "first point of the new level", count, change.index},
+                       {"commit", "commit", none, change.commit},
+                       {"before", "level before", unit, change.before},
+                       {"after", "level after", unit, change.after},
+                       {"p", "probability by chance", ratio, change.p},
+                       {"worse", "worse", none, change.worse}});
     }
   }
   return table;
@@ -114,9 +105,11 @@ Document history_document(const RunHistory& history) {
     document.table(std::move(points));
   }
   document.table(changes_table(history));
-  Table skipped{
-      "skipped", "", {{"record", "skipped", Unit::none}, {"reason", "reason", Unit::none}}};
-  for (const SkippedEntry& run : history.skipped) skipped.add({run.path.string(), run.reason});
+  Table skipped{"skipped"};
+  for (const SkippedEntry& run : history.skipped) {
+    skipped.add_cells({{"record", "skipped", Unit::none, run.path.string()},
+                       {"reason", "reason", Unit::none, run.reason}});
+  }
   document.table(std::move(skipped));
   document.data("foreign", "files passed over", Unit::count, history.foreign);
   if (history.foreign > 0) {

@@ -5,7 +5,7 @@
 // entry says so in `basis`. A number that one repetition lacks is absent from the entry: a mean
 // over a part of the runs would favour those who leave out bad ones.
 
-#include "results/ranking/rank_entry.hpp"
+#include "results/ranking/ranking.hpp"
 
 #include <fmt/format.h>
 

@@ -15,8 +15,8 @@
 #include <numeric>
 #include <tuple>
 
-#include "results/comparison/run_machines.hpp"
-#include "results/ranking/rank_entry.hpp"
+#include "results/comparison/run_digest.hpp"
+#include "results/ranking/ranking.hpp"
 
 namespace heteroperf {
 namespace {

@@ -16,17 +16,11 @@
 #include <sstream>
 
 #include "metrics/base/error.hpp"
-#include "metrics/base/name_table.hpp"
 #include "metrics/base/text_file.hpp"
 #include "results/ranking/ranking.hpp"
 
 namespace heteroperf {
 namespace {
-
-constexpr Named<SystemAvailability> availabilities[] = {
-    {SystemAvailability::available, "available"},
-    {SystemAvailability::preview, "preview"},
-    {SystemAvailability::research, "research"}};
 
 using Cells = std::vector<std::string>;
 
@@ -68,22 +62,13 @@ std::map<std::string, Value> read_run_table(const std::filesystem::path& file, c
 
 }  // namespace
 
-SystemAvailability parse_availability(const std::string& name) {
-  return parse_name(availabilities, "availability", name);
-}
-
-const char* to_string(SystemAvailability availability) {
-  return name_of(availabilities, availability);
-}
-
 AvailabilityTable read_availability_table(const std::filesystem::path& file) {
   return read_run_table<SystemAvailability>(
       file, "availability", "run_id,availability", ": available, preview or research",
       [](const Cells& cells, const auto& refuse) {
-        const auto* known = std::find_if(std::begin(availabilities), std::end(availabilities),
-                                         [&](const auto& row) { return cells[1] == row.name; });
-        if (known == std::end(availabilities)) refuse("'" + cells[1] + "' is none");
-        return known->value;
+        const auto known = find_value<SystemAvailability>(cells[1]);
+        if (!known) refuse("'" + cells[1] + "' is none");
+        return *known;
       });
 }
 

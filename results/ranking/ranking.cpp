@@ -13,8 +13,7 @@
 
 #include "metrics/base/name_table.hpp"
 #include "results/comparison/record_doubt.hpp"
-#include "results/comparison/run_machines.hpp"
-#include "results/ranking/rank_entry.hpp"
+#include "results/comparison/run_digest.hpp"
 
 namespace heteroperf {
 namespace {

@@ -32,8 +32,9 @@ PowerTable read_power_table(const std::filesystem::path& file);
 
 /// The availability of such a system to others: now, soon, or not at all, as MLPerf's categories.
 enum class SystemAvailability { available, preview, research };
-SystemAvailability parse_availability(const std::string& name);
-const char* to_string(SystemAvailability availability);
+constexpr std::array<const char*, 3> value_names(SystemAvailability) {
+  return {"available", "preview", "research"};
+}
 /// The availability of systems by the run_id of their runs.
 using AvailabilityTable = std::map<std::string, SystemAvailability>;
 
@@ -136,5 +137,18 @@ Document ranking_document(const RankingReport& ranking);
 /// last), or as one HTML file without scripts.
 std::string ranking_text(const RankingReport& ranking, DocumentForm form,
                          const TextStyle& style = {});
+
+/// The metric of a record that an order is made of. OPS per device and per watt are OPS over a
+/// constant of the entry, so they have the spread of OPS.
+const char* metric_of(RankKey key);
+
+/// One entry of repetitions, by date; at least one.
+RankEntry make_entry(const std::vector<const RunDigest*>& repeats, RankKey key,
+                     const RankTables& tables);
+
+/// Sorts, and gives ranks from 1.
+void give_ranks(std::vector<RankEntry>& entries);
+/// Gives `scaling_efficiency` where an entry has a smaller run of its own system.
+void give_efficiency(std::vector<RankEntry>& entries);
 
 }  // namespace heteroperf

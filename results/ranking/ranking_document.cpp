@@ -10,7 +10,7 @@
 
 #include <algorithm>
 
-#include "results/comparison/run_machines.hpp"
+#include "results/comparison/run_digest.hpp"
 #include "results/ranking/ranking.hpp"
 #include "results/text/number_text.hpp"
 #include "results/text/text_escapes.hpp"
@@ -45,131 +45,109 @@ std::string ops_text(const RankEntry& entry) {
 
 // ---------------------------------------------------------------- entries for programs and HTML
 
-/// One repetition of an entry, by which a reader finds its record.
+/// The repetitions of an entry, by which a reader finds their records.
 Table runs_table(const RankEntry& entry) {
-  Table table{"",
-              "",
-              {{"run_id", "run", Unit::none},
-               {"record_sha256", "hash of the record", Unit::none},
-               {"created_utc", "date", Unit::none},
-               {"seed", "seed", Unit::count},
-               {"ops_per_second", "OPS", Unit::operations_per_second}}};
+  Table table;
   for (const RunDigest* run : entry.runs) {
-    table.add({run->run_id, run->record_sha256, run->created_utc, run->seed,
-               run->number("ops_per_second")});
+    table.add_cells(
+        {{"run_id", "run", Unit::none, run->run_id},
+         {"record_sha256", "hash of the record", Unit::none, run->record_sha256},
+         {"created_utc", "date", Unit::none, run->created_utc},
+         {"seed", "seed", Unit::count, run->seed},
+         {"ops_per_second", "OPS", Unit::operations_per_second, run->number("ops_per_second")}});
   }
   return table;
 }
 
 Table scale_table(const RankEntry& entry) {
-  Table table{"", "", {{"class", "class", Unit::none}, {"count", "devices", Unit::count}}};
-  for (const DeviceShare& share : entry.run->devices) table.add({share.device_class, share.count});
+  Table table;
+  for (const DeviceShare& share : entry.run->devices) {
+    table.add_cells({{"class", "class", Unit::none, share.device_class},
+                     {"count", "devices", Unit::count, share.count}});
+  }
   return table;
 }
 
-Table empty_entries() {
-  using enum Audience;
-  return {"entries",
-          "",
-          {{"workload", "workload", Unit::none},
-           {"rank", "rank", Unit::count},
-           {"shared", "shared", Unit::none},
-           {"name", "name", Unit::none},
-           {"ops_per_second", "OPS [95 % CI]", Unit::operations_per_second},
-           {"ci95", "95 % interval of OPS", Unit::operations_per_second, documents},
-           {"ci95_low", "its low end", Unit::operations_per_second, spreadsheets},
-           {"ci95_high", "its high end", Unit::operations_per_second, spreadsheets},
-           {"convention", "convention", Unit::none},
-           {"ops_per_peak", "of peak", Unit::fraction},
-           {"regulated_score", "regulated score", Unit::operations_per_second},
-           {"quality", "quality", Unit::none},
-           {"validity", "validity", Unit::none},
-           {"ruleset", "ruleset", Unit::none},
-           {"size", "size", Unit::none},
-           {"precision", "precision", Unit::none},
-           {"ranks", "ranks", Unit::count},
-           {"devices", "devices", Unit::none},
-           {"kind", "kind", Unit::none},
-           {"hsr", "HSR", Unit::ratio},
-           {"scaling_efficiency", "scaling", Unit::fraction},
-           {"repeats", "runs", Unit::count},
-           {"reproducibility", "reproduced by", Unit::none},
-           {"program_version", "program", Unit::none},
-           {"created_utc", "date", Unit::none},
-           {"run_id", "run", Unit::none},
-           {"record_sha256", "hash of the record", Unit::none},
-           {"ops_per_watt", "OPS per watt", Unit::operations_per_joule},
-           {"power", "power", Unit::watts},
-           {"power_level", "level of the power", Unit::none},
-           {"nodes", "nodes", Unit::count},
-           {"availability", "availability", Unit::none},
-           {"threads", "threads", Unit::none},
-           {"transport", "transport", Unit::none},
-           {"plan", "plan", Unit::none},
-           {"interval", "interval of", Unit::none},
-           {"run_ids", "all runs", Unit::none, spreadsheets},
-           {"state", "state", Unit::none, spreadsheets},
-           {"remark", "remark", Unit::none, spreadsheets},
-           {"error_basis", "error known by", Unit::none},
-           {"runs", "repetitions", Unit::none, documents},
-           {"scale", "devices by class", Unit::none, documents}}};
-}
-
 void add_entry(const RankList& list, const RankEntry& entry, Table& table) {
+  using enum Unit;
+  using enum Audience;
   constexpr std::size_t shown_digits = 12;  // of a hash
   const RunDigest& run = *entry.run;
-  const auto ends = [&](double Interval::*end) {
+  const Datum ops = Datum(entry.ops_per_second).as(ops_text(entry)),
+              hash = Datum(run.record_sha256).as(run.record_sha256.substr(0, shown_digits)),
+              validity = Datum(run.severity).judged(run.rankable ? Tone::good : Tone::doubtful);
+  const auto end_of_ops = [&](double Interval::*end) {
     return entry.ops_ci95 ? Datum((*entry.ops_ci95).*end) : Datum();
   };
-  std::vector<std::string> ids;
-  for (const RunDigest* repeat : entry.runs) ids.push_back(repeat->run_id);
-  table.add({list.workload,
-             entry.rank,
-             entry.shared,
-             entry.name,
-             Datum(entry.ops_per_second).as(ops_text(entry)),
-             entry.ops_ci95,
-             ends(&Interval::low),
-             ends(&Interval::high),
-             "strict",
-             entry.ops_per_peak,
-             entry.regulated_score,
-             words(entry.quality),
-             Datum(run.severity).judged(run.rankable ? Tone::good : Tone::doubtful),
-             words(run.ruleset),
-             words(run.size),
-             words(run.precision),
-             run.ranks,
-             words(devices_text(run, "x")),
-             entry.heterogeneous ? "heterogeneous" : "homogeneous",
-             entry.hsr,
-             entry.scaling_efficiency,
-             entry.runs.size(),
-             entry.replayed ? "replay" : "journal",
-             words(run.program_version),
-             words(run.created_utc),
-             words(run.run_id),
-             Datum(run.record_sha256).as(run.record_sha256.substr(0, shown_digits)),
-             entry.ops_per_watt,
-             entry.power ? Datum(entry.power->watts) : Datum(),
-             entry.power ? fmt::format("L{}", static_cast<int>(entry.power->level)) : Datum(),
-             run.nodes > 0 ? Datum(run.nodes) : Datum(),
-             entry.availability ? to_string(*entry.availability) : Datum(),
-             joined(run.devices, "+",
-                    [](const DeviceShare& share) { return std::to_string(share.threads); }),
-             words(run.leaf("/scale/transport")),
-             words(run.leaf("/plan_summary")),
-             to_string(entry.basis),
-             fmt::format("{}", fmt::join(ids, " ")),
-             "ranked",
-             {},
-             words(run.error_basis),
-             runs_table(entry),
-             scale_table(entry)});
+  const std::string threads = joined(
+      run.devices, "+", [](const DeviceShare& share) { return std::to_string(share.threads); });
+  const std::string ids =
+      joined(entry.runs, " ", [](const RunDigest* repeat) { return repeat->run_id; });
+  const auto& power = entry.power;
+  table.add_cells(
+      {{"workload", "workload", none, list.workload},
+       {"rank", "rank", count, entry.rank},
+       {"shared", "shared", none, entry.shared},
+       {"name", "name", none, entry.name},
+       {"ops_per_second", "OPS [95 % CI]", operations_per_second, ops},
+       {"ci95", "95 % interval of OPS", operations_per_second, entry.ops_ci95, documents},
+       {"ci95_low", "its low end", operations_per_second, end_of_ops(&Interval::low), spreadsheets},
+       {"ci95_high", "its high end", operations_per_second, end_of_ops(&Interval::high),
+        spreadsheets},
+       {"convention", "convention", none, "strict"},
+       {"ops_per_peak", "of peak", fraction, entry.ops_per_peak},
+       {"regulated_score", "regulated score", operations_per_second, entry.regulated_score},
+       {"quality", "quality", none, words(entry.quality)},
+       {"validity", "validity", none, validity},
+       {"ruleset", "ruleset", none, words(run.ruleset)},
+       {"size", "size", none, words(run.size)},
+       {"precision", "precision", none, words(run.precision)},
+       {"ranks", "ranks", count, run.ranks},
+       {"devices", "devices", none, words(devices_text(run, "x"))},
+       {"kind", "kind", none, entry.heterogeneous ? "heterogeneous" : "homogeneous"},
+       {"hsr", "HSR", ratio, entry.hsr},
+       {"scaling_efficiency", "scaling", fraction, entry.scaling_efficiency},
+       {"repeats", "runs", count, entry.runs.size()},
+       {"reproducibility", "reproduced by", none, entry.replayed ? "replay" : "journal"},
+       {"program_version", "program", none, words(run.program_version)},
+       {"created_utc", "date", none, words(run.created_utc)},
+       {"run_id", "run", none, words(run.run_id)},
+       {"record_sha256", "hash of the record", none, hash},
+       {"ops_per_watt", "OPS per watt", operations_per_joule, entry.ops_per_watt},
+       {"power", "power", watts, power ? Datum(power->watts) : Datum()},
+       {"power_level", "level of the power", none,
+        power ? fmt::format("L{}", static_cast<int>(power->level)) : Datum()},
+       {"nodes", "nodes", count, run.nodes > 0 ? Datum(run.nodes) : Datum()},
+       {"availability", "availability", none,
+        entry.availability ? to_string(*entry.availability) : Datum()},
+       {"threads", "threads", none, threads},
+       {"transport", "transport", none, words(run.leaf("/scale/transport"))},
+       {"plan", "plan", none, words(run.leaf("/plan_summary"))},
+       {"interval", "interval of", none, to_string(entry.basis)},
+       {"run_ids", "all runs", none, ids, spreadsheets},
+       {"state", "state", none, "ranked", spreadsheets},
+       {"remark", "remark", none, {}, spreadsheets},
+       {"error_basis", "error known by", none, words(run.error_basis)},
+       {"runs", "repetitions", none, runs_table(entry), documents},
+       {"scale", "devices by class", none, scale_table(entry), documents}});
+}
+
+/// The entries of these lists. A table without any has its columns all the same.
+Table entries_table(std::span<const RankList> lists) {
+  const RunDigest nobody;
+  RankEntry none;
+  none.run = &nobody;
+  Table table{"entries", "", {}, {}, Audience::programs};
+  add_entry({}, none, table);
+  table.rows.clear();
+  for (const RankList& list : lists) {
+    for (const RankEntry& entry : list.entries) add_entry(list, entry, table);
+  }
+  return table;
 }
 
 /// Adds a row of another kind, which has few of the columns.
-void add_cells(Table& table, const std::vector<Member>& cells) {
+void add_other(Table& table, const std::vector<Member>& cells) {
   std::vector<Datum> row(table.columns.size());
   for (const Member& cell : cells) {
     const auto column =
@@ -221,54 +199,44 @@ std::string distinction(const RankList& list, const RankEntry& entry, const char
   return differs ? text : std::string();
 }
 
+/// The cells before the kind are plan, transport and commit.
 Table console_table(const RankList& list, RankKey key) {
+  using enum Unit;
   constexpr std::size_t shown_commit = 12;
   const bool in_a_column = key == RankKey::ops || key == RankKey::ops_per_peak;
-  Table table{"",
-              fmt::format("{}, by {}", list_heading(list), to_string(key)),
-              {{"", "rank", Unit::none},
-               {"", "name", Unit::none},
-               {"", to_string(key), Unit::none},
-               {"", "OPS [95 % CI]", Unit::operations_per_second},
-               {"", "of peak", Unit::fraction},
-               {"", "scaling", Unit::fraction},
-               {"", "devices", Unit::none},
-               {"", "", Unit::none},  // plan, transport, commit
-               {"", "", Unit::none},
-               {"", "", Unit::none},
-               {"", "kind", Unit::none},
-               {"", "runs", Unit::none}},
-              {},
-              Audience::people};
+  Table table{
+      "", fmt::format("{}, by {}", list_heading(list), to_string(key)), {}, {}, Audience::people};
   for (const RankEntry& entry : list.entries) {
-    table.add({Datum(entry.rank).as(rank_text(entry)), entry.name,
-               in_a_column ? Datum("") : Datum(entry.by).as(by_text(entry, key)),
-               Datum(entry.ops_per_second).as(ops_text(entry)), entry.ops_per_peak,
-               entry.scaling_efficiency, scale_text(entry),
-               distinction(list, entry, "/plan_summary"),
-               distinction(list, entry, "/scale/transport"),
-               distinction(list, entry, "/program/git_commit").substr(0, shown_commit),
-               hsr_text(entry), runs_text(entry)});
+    table.add_cells(
+        {{"", "rank", none, Datum(entry.rank).as(rank_text(entry))},
+         {"", "name", none, entry.name},
+         {"", to_string(key), none, in_a_column ? "" : Datum(entry.by).as(by_text(entry, key))},
+         {"", "OPS [95 % CI]", none, Datum(entry.ops_per_second).as(ops_text(entry))},
+         {"", "of peak", fraction, entry.ops_per_peak},
+         {"", "scaling", fraction, entry.scaling_efficiency},
+         {"", "devices", none, scale_text(entry)},
+         {"", "", none, distinction(list, entry, "/plan_summary")},
+         {"", "", none, distinction(list, entry, "/scale/transport")},
+         {"", "", none, distinction(list, entry, "/program/git_commit").substr(0, shown_commit)},
+         {"", "kind", none, hsr_text(entry)},
+         {"", "runs", none, runs_text(entry)}});
   }
   return table;
 }
 
 /// The published scores and the excluded records, for documents.
 void add_others(Document& document, const RankingReport& ranking) {
-  Table published{"published",
-                  "",
-                  {{"source", "source", Unit::none},
-                   {"ops_per_second", "OPS", Unit::operations_per_second},
-                   {"convention", "convention", Unit::none},
-                   {"comparable", "comparable", Unit::none},
-                   {"remark", "remark", Unit::none},
-                   {"regulated_score", "regulated score", Unit::operations_per_second}},
-                  {},
-                  Audience::programs};
+  using enum Unit;
+  Table published{"published", "", {}, {}, Audience::programs};
   for (const PublishedScore& score : ranking.published) {
     document.line("    -  " + score.source + ": " + published_text(score));
-    published.add(
-        {score.source, score.ops_per_second, "aiperf", false, score.remark, score.regulated});
+    published.add_cells(
+        {{"source", "source", none, score.source},
+         {"ops_per_second", "OPS", operations_per_second, score.ops_per_second},
+         {"convention", "convention", none, "aiperf"},
+         {"comparable", "comparable", none, false},
+         {"remark", "remark", none, score.remark},
+         {"regulated_score", "regulated score", operations_per_second, score.regulated}});
   }
   document.table(std::move(published));
   if (ranking.lists.empty()) document.line("no record can be ranked");
@@ -276,26 +244,21 @@ void add_others(Document& document, const RankingReport& ranking) {
   if (ranking.filtered > 0) {
     document.line(fmt::format("{} runs are of another kind", ranking.filtered));
   }
-  Table excluded{"excluded",
-                 "",
-                 {{"record", "excluded", Unit::none}, {"reasons", "reasons", Unit::none}},
-                 {},
-                 Audience::programs};
+  Table excluded{"excluded", "", {}, {}, Audience::programs};
   for (const ExcludedRecord& record : ranking.excluded) {
     document.line("excluded " + record.record);
     for (const std::string& reason : record.reasons) document.line("  " + reason);
-    excluded.add({record.record, record.reasons.empty() ? Datum() : record.reasons});
+    excluded.add_cells(
+        {{"record", "excluded", none, record.record},
+         {"reasons", "reasons", none, record.reasons.empty() ? Datum() : record.reasons}});
   }
   document.table(std::move(excluded));
 }
 
 std::string csv_of(const RankingReport& ranking) {
-  Table table = empty_entries();
-  for (const RankList& list : ranking.lists) {
-    for (const RankEntry& entry : list.entries) add_entry(list, entry, table);
-  }
+  Table table = entries_table(ranking.lists);
   for (const PublishedScore& score : ranking.published) {
-    add_cells(table, {{"name", score.source},
+    add_other(table, {{"name", score.source},
                       {"ops_per_second", score.ops_per_second},
                       {"convention", "aiperf"},
                       {"regulated_score", score.regulated},
@@ -303,7 +266,7 @@ std::string csv_of(const RankingReport& ranking) {
                       {"remark", score.remark}});
   }
   for (const ExcludedRecord& record : ranking.excluded) {
-    add_cells(table, {{"workload", record.workload},
+    add_other(table, {{"workload", record.workload},
                       {"name", record.record},
                       {"run_id", record.run_id},
                       {"state", "excluded"},
@@ -321,10 +284,8 @@ std::string html_of(const RankingReport& ranking) {
       "runs differ by more than one of them shows.</p>\n",
       page_style, to_string(ranking.key), 100 * single_run_noise);
   for (const RankList& list : ranking.lists) {
-    Table table = empty_entries();
-    for (const RankEntry& entry : list.entries) add_entry(list, entry, table);
     text += fmt::format("<h2>{}</h2>\n<div>{}</div>\n", html_text(list_heading(list)),
-                        html_table(table));
+                        html_table(entries_table({&list, 1})));
   }
   if (ranking.lists.empty()) text += "<p>No record can be ranked.</p>\n";
   if (!ranking.published.empty()) text += "<h2>Published by AIPerf, not comparable</h2>\n<ul>\n";
@@ -347,13 +308,8 @@ std::string html_of(const RankingReport& ranking) {
 Document ranking_document(const RankingReport& ranking) {
   Document document{"heteroperf-ranking"};
   document.data("by", "order", Unit::none, to_string(ranking.key));
-  Table entries = empty_entries();
-  entries.audience = Audience::programs;
-  for (const RankList& list : ranking.lists) {
-    document.table(console_table(list, ranking.key));
-    for (const RankEntry& entry : list.entries) add_entry(list, entry, entries);
-  }
-  document.table(std::move(entries));
+  for (const RankList& list : ranking.lists) document.table(console_table(list, ranking.key));
+  document.table(entries_table(ranking.lists));
   add_others(document, ranking);
   return document;
 }

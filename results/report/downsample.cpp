@@ -5,7 +5,7 @@
 // triangle, so it survives, where a plain mean or every n-th point would lose it. The first and the
 // last point are buckets of their own.
 
-#include "results/report/downsample.hpp"
+#include "results/report/report_page.hpp"
 
 #include <fmt/format.h>
 

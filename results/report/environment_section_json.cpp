@@ -8,7 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "results/report/run_sections.hpp"
+#include "results/report/report_run.hpp"
 
 namespace heteroperf {
 namespace {

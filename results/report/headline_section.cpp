@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "results/report/run_sections.hpp"
+#include "results/report/report_run.hpp"
 #include "results/text/number_text.hpp"
 
 namespace heteroperf {

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "results/report/run_sections.hpp"
+#include "results/report/report_run.hpp"
 
 namespace heteroperf {
 namespace {

@@ -10,7 +10,7 @@
 #include <limits>
 #include <vector>
 
-#include "results/report/run_sections.hpp"
+#include "results/report/report_run.hpp"
 
 namespace heteroperf {
 namespace {

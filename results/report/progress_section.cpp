@@ -12,8 +12,8 @@
 
 #include "metrics/base/quantity.hpp"
 #include "metrics/rate.hpp"
-#include "results/report/downsample.hpp"
-#include "results/report/run_sections.hpp"
+#include "results/report/report_page.hpp"
+#include "results/report/report_run.hpp"
 
 namespace heteroperf {
 namespace {

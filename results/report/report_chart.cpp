@@ -4,7 +4,7 @@
 // lines a row per point with the name of the series, bars a row per category, spans a row per
 // instruction, and a grid a row per column of cells.
 
-#include "results/report/report_chart.hpp"
+#include "results/report/report_page.hpp"
 
 #include <fmt/format.h>
 

@@ -12,7 +12,6 @@
 
 #include <cmath>
 
-#include "results/report/report_assets.hpp"
 #include "results/report/report_page.hpp"
 #include "results/text/number_text.hpp"
 #include "results/text/text_escapes.hpp"

@@ -15,7 +15,7 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/name_table.hpp"
 #include "results/record/graph_book.hpp"
-#include "results/report/run_sections.hpp"
+#include "results/report/report_run.hpp"
 #include "results/text/number_text.hpp"
 #include "workloads/graph_memory.hpp"
 

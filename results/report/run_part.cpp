@@ -7,7 +7,7 @@
 
 #include <map>
 
-#include "results/report/run_sections.hpp"
+#include "results/report/report_run.hpp"
 #include "results/text/number_text.hpp"
 
 namespace heteroperf {

@@ -16,7 +16,7 @@
 #include "metrics/base/error.hpp"
 #include "metrics/statistics.hpp"
 #include "results/comparison/hetero_ratio.hpp"
-#include "results/comparison/run_machines.hpp"
+#include "results/comparison/run_digest.hpp"
 #include "results/history/run_history.hpp"
 #include "results/record/run_folder.hpp"
 #include "results/sweep/sweep_index.hpp"

@@ -17,7 +17,7 @@
 #include <set>
 #include <string_view>
 
-#include "results/comparison/run_machines.hpp"
+#include "results/comparison/run_digest.hpp"
 #include "results/report/runs_part.hpp"
 #include "results/scaling/scale_curve.hpp"
 #include "results/text/number_text.hpp"

@@ -12,8 +12,8 @@
 
 #include "metrics/base/quantity.hpp"
 #include "metrics/statistics.hpp"
-#include "results/report/downsample.hpp"
-#include "results/report/run_sections.hpp"
+#include "results/report/report_page.hpp"
+#include "results/report/report_run.hpp"
 #include "results/text/number_text.hpp"
 
 namespace heteroperf {

@@ -17,7 +17,7 @@
 
 #include "metrics/base/quantity.hpp"
 #include "metrics/statistics.hpp"
-#include "results/report/run_sections.hpp"
+#include "results/report/report_run.hpp"
 
 namespace heteroperf {
 namespace {

@@ -9,7 +9,7 @@
 
 #include <map>
 
-#include "results/report/run_sections.hpp"
+#include "results/report/report_run.hpp"
 
 namespace heteroperf {
 namespace {

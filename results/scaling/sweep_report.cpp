@@ -14,7 +14,7 @@
 
 #include "metrics/statistics.hpp"
 #include "results/comparison/record_doubt.hpp"
-#include "results/comparison/run_machines.hpp"
+#include "results/comparison/run_digest.hpp"
 
 namespace heteroperf {
 namespace {

@@ -367,6 +367,17 @@ void Table::add(std::vector<Datum> row) {
   rows.push_back(std::move(row));
 }
 
+void Table::add_cells(std::vector<TableCell> cells) {
+  std::vector<Datum> row;
+  for (TableCell& cell : cells) {
+    if (row.size() == columns.size()) {
+      columns.push_back({std::move(cell.key), std::move(cell.label), cell.unit, cell.audience});
+    }
+    row.push_back(std::move(cell.value));
+  }
+  add(std::move(row));
+}
+
 void Document::field(std::string key, std::string label, Unit unit, Datum value, std::string hint) {
   const Audience audience = key.empty() ? Audience::people : Audience::everyone;
   parts.emplace_back(DocumentField{std::move(key), std::move(label), unit, std::move(value),

@@ -112,11 +112,19 @@ struct TableColumn {
   Audience audience = Audience::everyone;
 };
 
+/// A value of a row with its column.
+struct TableCell {
+  std::string key, label;
+  Unit unit = Unit::unstated;
+  Datum value;
+  Audience audience = Audience::everyone;
+};
+
 /// A list of objects with the same keys; for people a table. Columns in which no row has any text
 /// are not shown.
 struct Table {
   std::string key, label = {};
-  std::vector<TableColumn> columns;
+  std::vector<TableColumn> columns = {};
   std::vector<std::vector<Datum>> rows = {};
   Audience audience = Audience::everyone;
   bool stacks = false;            ///< in a narrow window its cells lie one below the other
@@ -124,6 +132,8 @@ struct Table {
 
   /// As many values as there are columns.
   void add(std::vector<Datum> row);
+  /// Adds a row whose cells are those of all others; the first one gives a table its columns.
+  void add_cells(std::vector<TableCell> cells);
 };
 inline Datum::Datum(Table table) : data(std::make_shared<const Table>(std::move(table))) {}
 

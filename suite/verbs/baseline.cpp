@@ -14,7 +14,6 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/name_table.hpp"
-#include "results/comparison/baseline_replacement.hpp"
 #include "results/comparison/baseline_store.hpp"
 #include "results/comparison/run_set.hpp"
 #include "results/text/document.hpp"

@@ -83,7 +83,7 @@ class RankVerb : public Verb {
  private:
   /// Names in filters are parsed only to refuse unknown ones.
   void check_filter() {
-    if (!availability_.empty()) filter_.availability = parse_availability(availability_);
+    if (!availability_.empty()) filter_.availability = parse_value_name<SystemAvailability>("availability", availability_);
     // Without the table every run would be filtered out.
     if (!availability_.empty() && systems_.empty()) {
       throw UserError("--availability " + availability_ + " without --systems",

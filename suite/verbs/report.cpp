@@ -16,7 +16,6 @@
 #include "metrics/base/text_file.hpp"
 #include "results/record/run_folder.hpp"
 #include "results/report/report_run.hpp"
-#include "results/report/run_sections.hpp"
 #include "results/report/runs_part.hpp"
 #include "results/text/canonical_json.hpp"
 #include "runners/plan/plan_json.hpp"

@@ -1,4 +1,3 @@
-#include "results/comparison/baseline_replacement.hpp"
 
 #include <gtest/gtest.h>
 

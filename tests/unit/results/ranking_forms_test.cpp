@@ -175,7 +175,7 @@ TEST_F(RankTest, AvailabilityIsWhatATableSays) {
   EXPECT_EQ(entries({}), (Found{{"twice", "preview"}, {"3", "research"}, {"4", ""}}));
   EXPECT_EQ(entries(SystemAvailability::available), (Found{{"twice", "available"}}));
   EXPECT_EQ(entries(SystemAvailability::research), (Found{{"3", "research"}}));
-  EXPECT_THROW(parse_availability("soon"), UserError);
+  EXPECT_THROW(parse_value_name<SystemAvailability>("availability", "soon"), UserError);
   for (const char* text :
        {"", "run_id,available\n", "run_id,availability\na\n", "run_id,availability\na,soon\n",
         "run_id,availability\na,preview,1\n", "run_id,availability\na,preview\na,research\n"}) {

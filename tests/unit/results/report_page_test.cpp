@@ -9,8 +9,8 @@
 #include <random>
 
 #include "metrics/base/error.hpp"
-#include "results/report/downsample.hpp"
-#include "results/report/run_sections.hpp"
+#include "results/report/report_page.hpp"
+#include "results/report/report_run.hpp"
 #include "results/report/runs_part.hpp"
 #include "results/sweep/sweep_index.hpp"
 #include "tests/unit/results/report_parts.hpp"

@@ -7,7 +7,7 @@
 #include <limits>
 #include <stdexcept>
 
-#include "results/report/run_sections.hpp"
+#include "results/report/report_run.hpp"
 #include "tests/unit/results/report_parts.hpp"
 
 namespace heteroperf {

@@ -1,4 +1,4 @@
-#include "results/comparison/run_machines.hpp"
+#include "results/comparison/run_digest.hpp"
 
 #include <gtest/gtest.h>
 
