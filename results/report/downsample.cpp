@@ -9,35 +9,20 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <ranges>
 
 #include "metrics/base/error.hpp"
+#include "metrics/statistics.hpp"
 
 namespace heteroperf {
 namespace {
 
-/// A range of points, `end` not included.
-struct Bucket {
-  std::size_t begin, end;
-};
-
-struct Place {
-  double x, y;
-};
-
-Place middle(std::span<const double> x, std::span<const double> y, Bucket bucket) {
-  Place sum{0, 0};
-  for (std::size_t i = bucket.begin; i < bucket.end; ++i) {
-    sum.x += x[i];
-    sum.y += y[i];
-  }
-  const auto count = static_cast<double>(bucket.end - bucket.begin);
-  return {sum.x / count, sum.y / count};
-}
-
-/// Twice the area of a triangle; the factor changes no comparison.
-double triangle(Place a, Place b, Place c) {
-  return std::abs((a.x - c.x) * (b.y - a.y) - (a.x - b.x) * (c.y - a.y));
+/// Twice the area of the triangle of three points; the factor changes no comparison.
+double triangle(double ax, double ay, double bx, double by, double cx, double cy) {
+  return std::abs((ax - cx) * (by - ay) - (ax - bx) * (cy - ay));
 }
 
 }  // namespace
@@ -46,38 +31,27 @@ std::vector<std::size_t> largest_triangles(std::span<const double> x, std::span<
                                            std::size_t count) {
   HETEROPERF_EXPECT(x.size() == y.size() && count >= 3);
   const std::size_t points = x.size();
-  std::vector<std::size_t> kept;
+  std::vector<std::size_t> kept{0};
   if (points <= count) {
-    for (std::size_t i = 0; i < points; ++i) kept.push_back(i);
+    kept.resize(points);
+    std::iota(kept.begin(), kept.end(), 0);
     return kept;
   }
   const std::size_t buckets = count - 2;
   const double width = static_cast<double>(points - 2) / static_cast<double>(buckets);
-  // The bucket after the last one holds the last point alone, so the last triangle has a third
-  // corner.
-  const auto bucket_at = [&](std::size_t i) {
-    const auto edge = [&](std::size_t k) {
-      return 1 + static_cast<std::size_t>(static_cast<double>(k) * width);
-    };
-    return i == buckets ? Bucket{points - 1, points}
-                        : Bucket{edge(i), i + 1 == buckets ? points - 1 : edge(i + 1)};
+  // The first point of a bucket. The one after the last bucket holds the last point alone, so the
+  // last triangle has a third corner.
+  const auto edge = [&](std::size_t bucket) {
+    return bucket >= buckets ? points - 1 + bucket - buckets
+                             : 1 + static_cast<std::size_t>(static_cast<double>(bucket) * width);
   };
-  kept.push_back(0);
   for (std::size_t i = 0; i < buckets; ++i) {
-    const Bucket bucket = bucket_at(i);
-    const Place next = middle(x, y, bucket_at(i + 1));
-    const Place last{x[kept.back()], y[kept.back()]};
-    std::size_t best = bucket.begin;
-    // Below any area, so that points in one line still give a choice.
-    double largest = -1;
-    for (std::size_t k = bucket.begin; k < bucket.end; ++k) {
-      const double area = triangle(last, {x[k], y[k]}, next);
-      if (area > largest) {
-        largest = area;
-        best = k;
-      }
-    }
-    kept.push_back(best);
+    const std::size_t last = kept.back(), next = edge(i + 1), size = edge(i + 2) - next;
+    const double next_x = mean(x.subspan(next, size)), next_y = mean(y.subspan(next, size));
+    const auto area = [&](std::size_t k) {
+      return triangle(x[last], y[last], x[k], y[k], next_x, next_y);
+    };
+    kept.push_back(*std::ranges::max_element(std::views::iota(edge(i), next), {}, area));
   }
   kept.push_back(points - 1);
   return kept;

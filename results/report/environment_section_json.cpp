@@ -6,9 +6,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "results/report/report_run.hpp"
+#include "results/text/number_text.hpp"
 
 namespace heteroperf {
 namespace {
@@ -23,20 +25,10 @@ std::string scalar_text(const Json& json) {
   return fmt::format("{} {}: {}", json.size(), json.size() == 1 ? "entry" : "entries", text);
 }
 
-/// A list of plain values on one line.
+/// True for a list of plain values, which stands on one line.
 bool is_plain_list(const Json& json) {
-  if (!json.is_array()) return false;
-  for (const Json& item : json) {
-    if (item.is_structured()) return false;
-  }
-  return true;
-}
-
-/// "1, 2, 3"; only for lists that is_plain_list() accepts.
-std::string list_text(const Json& list) {
-  std::string text;
-  for (const Json& item : list) text += (text.empty() ? "" : ", ") + scalar_text(item);
-  return text;
+  return json.is_array() && std::none_of(json.begin(), json.end(),
+                                         [](const Json& item) { return item.is_structured(); });
 }
 
 /// An answer of the machine: a value, or why there is none.
@@ -46,7 +38,7 @@ bool is_answer(const Json& json) {
 }
 
 std::string leaf_text(const Json& json) {
-  return is_plain_list(json) ? list_text(json) : scalar_text(json);
+  return is_plain_list(json) ? joined(json, ", ", scalar_text) : scalar_text(json);
 }
 
 /// Rows by paths that join keys, or places in a list, by dots. In the table of the system, which
@@ -71,7 +63,7 @@ void add_leaves(const Json& json, const std::string& path, Table& table) {
 
 }  // namespace
 
-ReportSection environment_section(const ReportRun& run, const std::string&) {
+ReportSection environment_section(const ReportRun& run) {
   ReportSection section{"Environment and all numbers"};
   const auto* start = run.journal.first<StartEvent>();
   if (!start->reproduce.empty()) section.paragraphs.push_back("Reproduce: " + start->reproduce);

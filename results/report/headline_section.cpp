@@ -133,7 +133,7 @@ Table reasons_table(const Validity& validity) {
 
 }  // namespace
 
-ReportSection headline_section(const ReportRun& run, const std::string&) {
+ReportSection headline_section(const ReportRun& run) {
   ReportSection section{"Result"};
   add_status(run, section.notices);
   add_validity(run, section.notices);

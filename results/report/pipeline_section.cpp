@@ -28,26 +28,24 @@ std::size_t series_of(ReportChart& chart, const std::string& kind) {
   return chart.series.size() - 1;
 }
 
-/// The time from the first start to the last end in seconds; `to` stays 0 where there are no spans.
+/// The spans of a step, and the time from the first start to the last end in seconds; `to` stays 0
+/// where there are none.
 struct Extent {
   double from = std::numeric_limits<double>::infinity(), to = 0;
+  std::size_t spans = 0;
+  double length() const { return to - from; }
 };
 
 Extent extent_of(const StepTimeline& timeline) {
   Extent extent;
   for (const StepLane& lane : timeline.lanes) {
+    extent.spans += lane.spans.size();
     for (const StepSpan& span : lane.spans) {
       extent.from = std::min(extent.from, span.from_s);
       extent.to = std::max(extent.to, span.to_s);
     }
   }
   return extent;
-}
-
-std::size_t span_total(const StepTimeline& timeline) {
-  std::size_t total = 0;
-  for (const StepLane& lane : timeline.lanes) total += lane.spans.size();
-  return total;
 }
 
 /// At most `most` spans of a lane, the longest ones, in order.
@@ -112,13 +110,14 @@ std::string step_sentence(const ReportRun& run) {
 }
 
 std::string extent_sentence(const Extent& predicted, const Extent& measured) {
-  const auto length = [](const Extent& extent) { return extent.to - extent.from; };
-  if (measured.to <= 0) return fmt::format("The predicted lanes span {:.4g} s.", length(predicted));
+  if (measured.to <= 0) {
+    return fmt::format("The predicted lanes span {:.4g} s.", predicted.length());
+  }
   if (predicted.to <= 0) {
-    return fmt::format("The lanes of one traced step span {:.4g} s.", length(measured));
+    return fmt::format("The lanes of one traced step span {:.4g} s.", measured.length());
   }
   return fmt::format("The predicted lanes span {:.4g} s, those of one traced step {:.4g} s.",
-                     length(predicted), length(measured));
+                     predicted.length(), measured.length());
 }
 
 /// Per rank the predicted lane above the measured one.
@@ -126,7 +125,7 @@ void add_lanes(const ReportRun& run, ReportChart& chart) {
   const Extent predicted = extent_of(run.predicted), measured = extent_of(run.measured);
   const bool both = !run.predicted.lanes.empty() && !run.measured.lanes.empty();
   const std::size_t ranks = std::max(run.predicted.lanes.size(), run.measured.lanes.size());
-  const std::size_t all = span_total(run.predicted) + span_total(run.measured);
+  const std::size_t all = predicted.spans + measured.spans;
   LaneChoice choice = choose_lanes(ranks, all);
   // Each rank has two lanes then, which share its spans.
   if (both) choice.most_spans_per_lane /= 2;

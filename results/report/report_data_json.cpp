@@ -18,24 +18,22 @@ constexpr const char* chart_kind_names[] = {"lines", "bars", "stacked_bars", "sp
 constexpr const char* mark_names[] = {"line", "steps", "points", "dashed"};
 constexpr const char* tone_names[] = {"bad", "good"};
 
-/// Numbers have as many digits as a screen can show, which keeps the page small.
-Json numbers(const std::vector<double>& values) {
+/// A list of what `json_of` makes of each element.
+template <class Range, class JsonOf>
+Json list_of(const Range& range, JsonOf json_of) {
   Json json = Json::array();
-  for (const double value : values) {
-    if (std::isfinite(value)) {
-      json.push_back(std::stod(number_cell(value)));
-    } else {
-      json.push_back(nullptr);
-    }
-  }
+  for (const auto& element : range) json.push_back(json_of(element));
   return json;
 }
 
-Json texts(const std::vector<std::string>& values) {
-  Json json = Json::array();
-  for (const std::string& value : values) json.push_back(utf8_text(value));
-  return json;
+/// Numbers have as many digits as a screen can show, which keeps the page small.
+Json numbers(const std::vector<double>& values) {
+  return list_of(values, [](double value) {
+    return std::isfinite(value) ? Json(std::stod(number_cell(value))) : Json();
+  });
 }
+
+Json texts(const std::vector<std::string>& values) { return list_of(values, utf8_text); }
 
 Json axis_json(const ChartAxis& axis) {
   Json json{{"title", utf8_text(axis.title())},
@@ -70,21 +68,16 @@ Json chart_json(const ReportChart& chart) {
   json["colours"] = numbers(chart.colours);
   if (chart.kind == ChartKind::grid)
     json["tone"] = tone_names[static_cast<std::size_t>(chart.tone)];
-  json["series"] = Json::array();
-  for (const ChartSeries& series : chart.series) json["series"].push_back(series_json(series));
-  json["spans"] = Json::array();
-  for (const ChartSpan& span : chart.spans) {
-    json["spans"].push_back(
-        {span.lane, span.series, numbers({span.from, span.to}), utf8_text(span.label)});
-  }
-  json["bands"] = Json::array();
-  for (const ChartBand& band : chart.bands) {
-    json["bands"].push_back({numbers({band.from, band.to}), utf8_text(band.label)});
-  }
-  json["rules"] = Json::array();
-  for (const ChartRule& rule : chart.rules) {
-    json["rules"].push_back({numbers({rule.at}), utf8_text(rule.label), rule.vertical});
-  }
+  json["series"] = list_of(chart.series, series_json);
+  json["spans"] = list_of(chart.spans, [](const ChartSpan& span) {
+    return Json{span.lane, span.series, numbers({span.from, span.to}), utf8_text(span.label)};
+  });
+  json["bands"] = list_of(chart.bands, [](const ChartBand& band) {
+    return Json{numbers({band.from, band.to}), utf8_text(band.label)};
+  });
+  json["rules"] = list_of(chart.rules, [](const ChartRule& rule) {
+    return Json{numbers({rule.at}), utf8_text(rule.label), rule.vertical};
+  });
   return json;
 }
 

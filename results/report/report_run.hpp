@@ -65,7 +65,7 @@ std::string configured_cluster(const Journal& journal);
 
 /// Notices of what keeps the numbers from being believed, then scores, quality, and reasons. An
 /// invalid run has no scores.
-ReportSection headline_section(const ReportRun& run, const std::string& id);
+ReportSection headline_section(const ReportRun& run);
 /// The rate, then losses and evaluations; for a search the trials' quality in place of losses.
 ReportSection progress_section(const ReportRun& run, const std::string& id);
 /// The histogram is of the steady window, or of all steps where there is none.
@@ -84,9 +84,9 @@ ReportSection roofline_section(const ReportRun& run, const std::string& id);
 ReportSection mix_section(const ReportRun& run, const std::string& id);
 ReportSection memory_section(const ReportRun& run, const std::string& id);
 /// The first 200 trials of a search, each in its last state.
-ReportSection trials_section(const ReportRun& run, const std::string& id);
+ReportSection trials_section(const ReportRun& run);
 /// Every value of the record; takes the journal's first line to be `start`.
-ReportSection environment_section(const ReportRun& run, const std::string& id);
+ReportSection environment_section(const ReportRun& run);
 
 /// All of them.
 ReportPart run_part(const ReportRun& run, const std::string& id);

@@ -66,20 +66,11 @@ std::vector<RooflinePoint> points_of(const ReportRun& run, double step_bytes) {
   return points;
 }
 
-/// Operations that the memory's rate allows at each intensity, up to the peak.
-/// The roof from `low` to `high`; its knee, the *ridge*, is where both ceilings meet. Without a
-/// rate of the memory it is flat.
-ChartSeries roof(double peak, std::optional<double> bytes_per_s, double low, double high) {
-  ChartSeries series{"measured ceiling", SeriesMark::line};
-  if (bytes_per_s) {
-    const double ridge = peak / *bytes_per_s;
-    series.x = {low, std::clamp(ridge, low, high), high};
-    for (const double x : series.x) series.y.push_back(std::min(peak, x * *bytes_per_s));
-  } else {
-    series.x = {low, high};
-    series.y = {peak, peak};
-  }
-  return series;
+/// Operations that the memory's rate allows at an intensity, up to the peak.
+double ceiling(const PeakEvent& peak, double ops_per_byte) {
+  const auto& bytes_per_s = peak.memory_bytes_per_second;
+  return bytes_per_s ? std::min(peak.ops_per_second, ops_per_byte * *bytes_per_s)
+                     : peak.ops_per_second;
 }
 
 ReportChart roofline_chart(const PeakEvent& peak, const std::vector<RooflinePoint>& points,
@@ -89,35 +80,31 @@ ReportChart roofline_chart(const PeakEvent& peak, const std::vector<RooflinePoin
                     ChartKind::lines,
                     {"operations per byte that must move", "op/byte", AxisScale::logarithmic},
                     {"strict operations", "op/s", AxisScale::logarithmic}};
-  double low = points.front().ops_per_byte, high = low;
-  if (peak.memory_bytes_per_second) {
-    const double ridge = peak.ops_per_second / *peak.memory_bytes_per_second;
-    low = std::min(low, ridge);
-    high = std::max(high, ridge);
-  }
-  // The axis reaches this factor beyond the points and the ridge on either side.
+  const auto& bytes_per_s = peak.memory_bytes_per_second;
+  const RooflinePoint& first = points.front();
+  // The roof's knee, the *ridge*, is where both ceilings meet. Without a rate of the memory the
+  // roof is flat. The axis reaches a factor beyond the points and the ridge on either side.
   constexpr double margin = 8;
-  chart.series.push_back(
-      roof(peak.ops_per_second, peak.memory_bytes_per_second, low / margin, high * margin));
+  const double ridge = bytes_per_s ? peak.ops_per_second / *bytes_per_s : first.ops_per_byte;
+  const auto [low, high] = std::minmax(first.ops_per_byte, ridge);
+  ChartSeries roof{"measured ceiling"};
+  for (const double x : {low / margin, ridge, high * margin}) {
+    if (bytes_per_s || x != ridge) roof.add(x, ceiling(peak, x));
+  }
+  chart.series.push_back(std::move(roof));
   for (const RooflinePoint& point : points) {
     chart.series.push_back(
         {point.name, SeriesMark::points, {point.ops_per_byte}, {point.ops_per_s}});
   }
-  const RooflinePoint& first = points.front();
   chart.description = fmt::format(
       "Ceilings as measured in this run: {}{}. With its waits {} reaches {:.1f} % of its ceiling.",
       with_prefix(peak.ops_per_second, operations_unit),
-      peak.memory_bytes_per_second ? " and " + with_prefix(*peak.memory_bytes_per_second, "byte/s")
-                                   : std::string(),
-      first.name,
-      100 * first.ops_per_s /
-          std::min(peak.ops_per_second, peak.memory_bytes_per_second
-                                            ? first.ops_per_byte * *peak.memory_bytes_per_second
-                                            : peak.ops_per_second));
+      bytes_per_s ? " and " + with_prefix(*bytes_per_s, "byte/s") : std::string(), first.name,
+      100 * first.ops_per_s / ceiling(peak, first.ops_per_byte));
   chart.note =
       "Bytes are the least that a step must move: activations written and read once, weights read "
       "by both passes and written, gradients and optimizer states read and written.";
-  if (peak.memory_bytes_per_second) {
+  if (bytes_per_s) {
     chart.note +=
         " The memory's rate is that of a triad on arrays of 4 times the last-level cache, all "
         "ranks at once.";
@@ -129,12 +116,6 @@ ReportChart roofline_chart(const PeakEvent& peak, const std::vector<RooflinePoin
   return chart;
 }
 
-bool emulated(const ReportRun& run) {
-  const auto* scale = run.journal.last<ScaleEvent>();
-  return scale != nullptr && std::any_of(scale->devices.begin(), scale->devices.end(),
-                                         [](const DeviceCount& count) { return count.emulated; });
-}
-
 }  // namespace
 
 ReportSection roofline_section(const ReportRun& run, const std::string& id) {
@@ -142,7 +123,7 @@ ReportSection roofline_section(const ReportRun& run, const std::string& id) {
   const auto peak = measured_peak(run.journal);
   if (run.validity.severity == Severity::invalid) {
     section.paragraphs = {"An invalid run has no operations per second."};
-  } else if (emulated(run)) {
+  } else if (emulated_devices(run.journal) != nullptr) {
     section.paragraphs = {"The devices are emulated: this machine's ceilings are not theirs."};
   } else if (!peak || !(peak->ops_per_second > 0)) {
     section.paragraphs = {

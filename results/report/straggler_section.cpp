@@ -24,28 +24,9 @@ namespace {
 
 using Events = std::vector<const RankStepsEvent*>;
 
-/// Ranks that do the same work on the same kind of device; all of a group where the plan has not
-/// told who does what.
-std::vector<Events> peer_groups(const ReportRun& run, const Events& events) {
-  std::map<std::int32_t, const RankPlanEvent*> plans;
-  for (const RankUse& use : run.summary.plan.ranks) {
-    if (use.plan) plans[use.rank] = &*use.plan;
-  }
-  using Work = std::tuple<std::int32_t, std::int32_t, std::string, std::int32_t>;
-  std::map<Work, Events> groups;
-  for (const RankStepsEvent* event : events) {
-    const auto place = plans.find(event->rank);
-    Work work{event->group, -1, "", 0};
-    if (place != plans.end()) {
-      const RankPlanEvent& plan = *place->second;
-      work = {event->group, plan.position, plan.device_class, plan.tensor_degree};
-    }
-    groups[work].push_back(event);
-  }
-  std::vector<Events> list;
-  for (auto& [work, members] : groups) list.push_back(std::move(members));
-  return list;
-}
+/// What tells the work of a rank from that of others: its group, and where the plan has told who
+/// does what its position, device and tensor degree.
+using RankWork = std::tuple<std::int32_t, std::int32_t, std::string, std::int32_t>;
 
 struct RankSlowness {
   std::int32_t rank = 0;
@@ -122,13 +103,23 @@ void compare_peers(const Events& peers, std::map<std::int32_t, RankSlowness>& sl
 
 /// One entry per rank in the order of ranks; the events have at least one value each.
 std::vector<RankSlowness> slowness_of(const ReportRun& run, const Events& events) {
+  std::map<std::int32_t, const RankPlanEvent*> plans;
+  for (const RankUse& use : run.summary.plan.ranks) {
+    if (use.plan) plans[use.rank] = &*use.plan;
+  }
   std::map<std::int32_t, RankSlowness> slowness;
+  std::map<RankWork, Events> peers;
   for (const RankStepsEvent* event : events) {
     const auto seconds = compute_seconds(*event);
     slowness[event->rank] = {
         event->rank, median(seconds), *std::max_element(seconds.begin(), seconds.end()), {}, {}};
+    RankWork work{event->group, -1, "", 0};
+    if (const RankPlanEvent* plan = plans[event->rank]) {
+      work = {event->group, plan->position, plan->device_class, plan->tensor_degree};
+    }
+    peers[work].push_back(event);
   }
-  for (const Events& peers : peer_groups(run, events)) compare_peers(peers, slowness);
+  for (const auto& [work, members] : peers) compare_peers(members, slowness);
   std::vector<RankSlowness> list;
   for (auto& [rank, one] : slowness) list.push_back(std::move(one));
   return list;

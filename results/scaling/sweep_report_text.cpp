@@ -24,25 +24,8 @@ bool threads_differ(const SweepReport& report) {
   });
 }
 
-Table empty_table(const SweepReport& report, std::string title) {
-  return {"",
-          std::move(title),
-          {{"", "point", Unit::none},
-           {"", "devices", Unit::count},
-           {"", "threads", Unit::none,
-            threads_differ(report) ? Audience::people : Audience::spreadsheets},
-           {"", "runs", Unit::count},
-           {"", "throughput [95 % CI]", Unit::work_per_second},
-           {"", "OPS [95 % CI]", Unit::operations_per_second},
-           {"", "step", Unit::seconds},
-           {"", "speedup", Unit::ratio},
-           {"", "efficiency [95 % CI]", Unit::fraction},
-           {"", "scaling", Unit::none},
-           {"", "validity", Unit::none},
-           {"", "", Unit::none}}};
-}
-
 void add_row(const SweepReport& report, const SweepRow& row, Table& table) {
+  using enum Unit;
   const auto rate = [&](const RepeatedRate& told, const std::string& unit) {
     return Datum(told.value).as(with_interval(told.value, told.ci95, row.runs, unit));
   };
@@ -50,12 +33,20 @@ void add_row(const SweepReport& report, const SweepRow& row, Table& table) {
     return Datum(row.efficiency->value)
         .as(percent_with_interval(row.efficiency->value, row.efficiency->ci95, row.runs));
   };
-  table.add({point_text(report.index.points[row.point]), row.devices, row.threads, row.runs,
-             rate(row.throughput, row.unit), rate(row.ops_per_second, operations_unit),
-             row.step_time_s, row.speedup, row.efficiency ? efficiency() : Datum(),
-             row.scaling.empty() ? Datum() : row.scaling,
-             Datum(row.validity).judged(row.validity == "closed" ? Tone::good : Tone::doubtful),
-             row.crowding});
+  const Tone tone = row.validity == "closed" ? Tone::good : Tone::doubtful;
+  const Audience threads = threads_differ(report) ? Audience::people : Audience::spreadsheets;
+  table.add_cells({{"", "point", none, point_text(report.index.points[row.point])},
+                   {"", "devices", count, row.devices},
+                   {"", "threads", none, row.threads, threads},
+                   {"", "runs", count, row.runs},
+                   {"", "throughput [95 % CI]", none, rate(row.throughput, row.unit)},
+                   {"", "OPS [95 % CI]", none, rate(row.ops_per_second, operations_unit)},
+                   {"", "step", seconds, row.step_time_s},
+                   {"", "speedup", ratio, row.speedup},
+                   {"", "efficiency [95 % CI]", none, row.efficiency ? efficiency() : Datum()},
+                   {"", "scaling", none, row.scaling.empty() ? Datum() : row.scaling},
+                   {"", "validity", none, Datum(row.validity).judged(tone)},
+                   {"", "", none, row.crowding}});
 }
 
 /// Says how much of the plan is done; a sweep whose index was made again from its runs does not
@@ -74,7 +65,7 @@ Document document_of(const SweepReport& report) {
   document.line(heading(report));
   for (std::size_t i = 0; i < report.rows.size();) {
     const std::string& workload = report.rows[i].workload;
-    Table table = empty_table(report, workload);
+    Table table{"", workload};
     for (; i < report.rows.size() && report.rows[i].workload == workload; ++i) {
       add_row(report, report.rows[i], table);
     }
@@ -91,18 +82,17 @@ Document document_of(const SweepReport& report) {
 
 // ---------------------------------------------------------------- CSV
 
-/// "value,low,high"; empty where there is none.
-std::string rate_cells(const std::optional<RepeatedRate>& rate) {
-  if (!rate) return ",,";
-  if (!rate->ci95) return fmt::format("{},,", rate->value);
-  return fmt::format("{},{},{}", rate->value, rate->ci95->low, rate->ci95->high);
-}
-
 std::string csv_of(const SweepReport& report) {
   std::string text =
       "workload,point,devices,threads,runs,throughput,throughput_low,throughput_high,"
       "throughput_unit,ops_per_second,ops_per_second_low,ops_per_second_high,step_time_s,speedup,"
       "efficiency,efficiency_low,efficiency_high,scaling,validity,crowding\n";
+  // "value,low,high"; empty where there is none.
+  const auto rate_cells = [](const std::optional<RepeatedRate>& rate) {
+    if (!rate) return std::string(",,");
+    if (!rate->ci95) return fmt::format("{},,", rate->value);
+    return fmt::format("{},{},{}", rate->value, rate->ci95->low, rate->ci95->high);
+  };
   for (const SweepRow& row : report.rows) {
     text += fmt::format(
         "{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", csv_cell(row.workload),
