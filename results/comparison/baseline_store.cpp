@@ -113,8 +113,7 @@ std::vector<SavedBaseline> saved_baselines(const fs::path& folder) {
     SavedBaseline baseline{entry.path().filename().string(), files_in(entry.path())};
     if (!baseline.files.empty()) all.push_back(std::move(baseline));
   }
-  std::sort(all.begin(), all.end(),
-            [](const SavedBaseline& a, const SavedBaseline& b) { return a.name < b.name; });
+  std::ranges::sort(all, {}, &SavedBaseline::name);
   return all;
 }
 

@@ -122,7 +122,7 @@ void check_gpus(const RunSet& mix, const std::vector<RunSet>& alone,
     for (const RunDigest& run : set.runs) require_same_gpus(set.runs.front(), run, problems);
     for (const auto& [model, count] : set.runs.front().gpus) sum.gpus[model] += count;
   }
-  const bool beyond = std::any_of(sum.gpus.begin(), sum.gpus.end(), [&](const auto& gpu) {
+  const bool beyond = std::ranges::any_of(sum.gpus, [&](const auto& gpu) {
     const auto place = mixed.gpus.find(gpu.first);
     return place == mixed.gpus.end() || place->second < gpu.second;
   });
@@ -169,9 +169,7 @@ std::optional<Interval> interval_of(const HeteroRatio& ratio) {
     weighted += part * part / static_cast<double>(throughput.runs - 1);
   };
   const auto single = [](const SideThroughput& side) { return side.runs < 2; };
-  if (single(ratio.mix) || std::any_of(ratio.baselines.begin(), ratio.baselines.end(), single)) {
-    return std::nullopt;
-  }
+  if (single(ratio.mix) || std::ranges::any_of(ratio.baselines, single)) return std::nullopt;
   add(ratio.mix, ratio.mix.throughput);
   for (const SideThroughput& baseline : ratio.baselines) add(baseline, ratio.ideal_sum);
   if (variance == 0) return Interval{ratio.hsr, ratio.hsr};
@@ -207,9 +205,7 @@ HeteroRatio hetero_ratio(const RunSet& mix, const std::vector<RunSet>& alone) {
     ratio.baselines.push_back(summary_of(set));
     ratio.ideal_sum += ratio.baselines.back().throughput;
   }
-  const auto best =
-      std::max_element(ratio.baselines.begin(), ratio.baselines.end(),
-                       [](const auto& a, const auto& b) { return a.throughput < b.throughput; });
+  const auto best = std::ranges::max_element(ratio.baselines, {}, &SideThroughput::throughput);
   ratio.best_class = best->device_class;
   ratio.gain = ratio.mix.throughput / best->throughput;
   ratio.hsr = *heterogeneous_speed_ratio(ratio.mix.throughput, ratio.ideal_sum);

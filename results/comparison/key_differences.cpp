@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
 
 #include "results/comparison/run_set.hpp"
 
@@ -31,8 +32,11 @@ std::string dotted(std::string path) {
   return path;
 }
 
-/// A workload's own configuration repeats settings under the names they have there.
-std::string setting_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+/// A setting with its values; a workload's own configuration repeats it under another path.
+std::string name_of(const EnvironmentDifference& difference) {
+  const auto& [path, a, b] = difference;
+  return path.substr(path.rfind('/') + 1) + '\n' + a + '\n' + b;
+}
 
 /// The settings that differ, before what differs in the workload: settings are what a user can set
 /// alike. The workload repeats many settings under its own paths, and a repetition with the same
@@ -42,33 +46,13 @@ std::vector<EnvironmentDifference> differing_settings(const RunDigest& a, const 
   std::set<std::string> named;
   for (EnvironmentDifference& difference : environment_differences(a, b)) {
     if (!difference.path.starts_with(config_section) || difference.path == "/config/seed") continue;
-    named.insert(setting_of(difference.path) + '\n' + difference.a + '\n' + difference.b);
+    named.insert(name_of(difference));
     differences.push_back(std::move(difference));
   }
-  for (EnvironmentDifference& environment_difference :
-       leaf_differences(a.workload_leaves, b.workload_leaves)) {
-    if (named.contains(setting_of(environment_difference.path) + '\n' + environment_difference.a +
-                       '\n' + environment_difference.b))
-      continue;
-    differences.push_back(std::move(environment_difference));
+  for (EnvironmentDifference& leaf : leaf_differences(a.workload_leaves, b.workload_leaves)) {
+    if (!named.contains(name_of(leaf))) differences.push_back(std::move(leaf));
   }
   return differences;
-}
-
-/// Adds the first few differences as problems and the number of the others.
-void add_settings(const RunDigest& a, const RunDigest& b, const std::string& name_a,
-                  const std::string& name_b, std::vector<Problem>& problems) {
-  const auto settings = differing_settings(a, b);
-  const std::size_t shown = std::min(settings.size(), most_leaves);
-  for (std::size_t i = 0; i < shown; ++i) {
-    problems.push_back({dotted(settings[i].path) + " differs",
-                        fmt::format("{} in {}, {} in {}", shortened(settings[i].a), name_a,
-                                    shortened(settings[i].b), name_b),
-                        ""});
-  }
-  if (shown < settings.size()) {
-    problems.push_back({fmt::format("and {} more", settings.size() - shown), "", ""});
-  }
 }
 
 /// Every field in which the keys of two runs differ; where it is the workload's hash, also the
@@ -76,13 +60,23 @@ void add_settings(const RunDigest& a, const RunDigest& b, const std::string& nam
 std::vector<Problem> key_differences(const RunDigest& a, const RunDigest& b,
                                      const std::string& name_a, const std::string& name_b) {
   std::vector<Problem> problems;
+  const auto differ = [&](const std::string& name, const std::string& in_a,
+                          const std::string& in_b) {
+    problems.push_back(
+        {name + " differs",
+         fmt::format("{} in {}, {} in {}", shortened(in_a), name_a, shortened(in_b), name_b), ""});
+  };
   for (std::size_t i = 0; i < a.key.size(); ++i) {
     if (a.key[i] == b.key[i]) continue;
-    problems.push_back({fmt::format("{} differs", a.key[i].name),
-                        fmt::format("{} in {}, {} in {}", shortened(a.key[i].value), name_a,
-                                    shortened(b.key[i].value), name_b),
-                        ""});
-    if (a.key[i].name == "workload.hash") add_settings(a, b, name_a, name_b, problems);
+    differ(a.key[i].name, a.key[i].value, b.key[i].value);
+    if (a.key[i].name != "workload.hash") continue;
+    const auto settings = differing_settings(a, b);
+    const std::size_t told = std::min(settings.size(), most_leaves);
+    for (const auto& [path, in_a, in_b] : std::span(settings).first(told)) {
+      differ(dotted(path), in_a, in_b);
+    }
+    if (told == settings.size()) continue;
+    problems.push_back({fmt::format("and {} more", settings.size() - told), "", ""});
   }
   return problems;
 }

@@ -28,15 +28,6 @@ struct JournalVerdict {
   std::string problem;        ///< a contradiction between its lines
 };
 
-/// A kept verdict is the hash on the first line and the problem after it; a text without a line end
-/// was not written by this file.
-std::optional<JournalVerdict> known_verdict_on(const std::string& journal_sha256) {
-  const auto text = known_finding(JournalFinding::verdict, journal_sha256);
-  const std::size_t line_end = text ? text->find('\n') : std::string::npos;
-  if (line_end == std::string::npos) return std::nullopt;
-  return JournalVerdict{text->substr(0, line_end), text->substr(line_end + 1)};
-}
-
 fs::path journal_of(const RunDigest& digest) {
   return RunFiles{digest.record.parent_path()}.journal();
 }
@@ -96,12 +87,16 @@ std::optional<RecordDoubt> take_over(RunDigest& digest, const std::string& rebui
 
 /// The verdict that is known of the journal, if it settles the matter: the journal's bytes are
 /// still those of the verdict, and either it has a problem or the record is the one that it gives.
-/// Nothing where the journal has to be read.
+/// Nothing where the journal has to be read. A kept verdict is the hash on the first line and the
+/// problem after it; a text without a line end was not written by this file.
 std::optional<JournalVerdict> known_verdict(const RunDigest& digest) {
-  const auto known = known_verdict_on(digest.journal_sha256);
-  if (!known || sha256_file_hex(journal_of(digest).string()) != digest.journal_sha256) return {};
-  const bool settled = !known->problem.empty() || known->record_sha256 == digest.record_sha256;
-  return settled ? known : std::nullopt;
+  const auto text = known_finding(JournalFinding::verdict, digest.journal_sha256);
+  const std::size_t line_end = text ? text->find('\n') : std::string::npos;
+  if (line_end == std::string::npos) return {};
+  if (sha256_file_hex(journal_of(digest).string()) != digest.journal_sha256) return {};
+  JournalVerdict known{text->substr(0, line_end), text->substr(line_end + 1)};
+  const bool settled = !known.problem.empty() || known.record_sha256 == digest.record_sha256;
+  return settled ? std::optional(std::move(known)) : std::nullopt;
 }
 
 }  // namespace

@@ -115,8 +115,7 @@ std::size_t metric_place(std::string_view name) {
 std::span<const char* const> compared_metrics() { return compared_names; }
 
 const RecordMetric& compared_metric(const std::string& name) {
-  const bool known =
-      std::find(compared_names.begin(), compared_names.end(), name) != compared_names.end();
+  const bool known = std::ranges::find(compared_names, name) != compared_names.end();
   if (!known) throw unknown_name("metric", name, {compared_names.begin(), compared_names.end()});
   return metric_table[metric_place(name)];
 }

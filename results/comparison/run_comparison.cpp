@@ -64,11 +64,8 @@ void judge_single(const RunPairs& runs, double margin, MetricComparison& compari
 /// An exact metric has no interval: a difference is a change, and its direction says if it is for
 /// the better. Where it may only be equal the verdict stays open and `changed` tells it.
 void judge_exact(const RunPairs& runs, MetricComparison& comparison) {
-  std::vector<MetricValue> values = values_of(runs.base, *comparison.metric);
-  for (MetricValue& value : values_of(runs.head, *comparison.metric))
-    values.push_back(std::move(value));
   // Also the runs within a side must not differ.
-  comparison.changed = !all_equal(values);
+  comparison.changed = !all_equal(runs.base, runs.head, *comparison.metric);
   if (!comparison.changed) {
     comparison.verdict = SpeedVerdict::same;
   } else if (comparison.metric->direction != MetricDirection::equal &&
@@ -142,12 +139,9 @@ RunComparison compare_runs(const RunPairs& runs, double margin) {
       comparison.skipped.push_back({name, why});
     }
   }
-  for (const MetricComparison& metric_comparison : comparison.metrics) {
-    if (metric_comparison.metric->name != std::string("throughput")) continue;
-    comparison.verdict = metric_comparison.verdict;
-    comparison.ratio = metric_comparison.ratio;
-    comparison.ratio_ci95 = metric_comparison.ratio_ci95;
-    comparison.basis = metric_comparison.basis;
+  for (const MetricComparison& metric : comparison.metrics) {
+    if (metric.metric->name != std::string("throughput")) continue;
+    static_cast<JudgedRatio&>(comparison) = metric;
   }
   comparison.differences = environment_differences(runs.base.runs.front(), runs.head.runs.front());
   comparison.notes = notes_on(runs, comparison.basis);

@@ -27,24 +27,24 @@ constexpr std::array<const char*, 3> value_names(IntervalBasis) {
 /// much.
 inline constexpr double single_run_noise = 0.25;
 
-/// One metric of two sides.
-struct MetricComparison {
-  const RecordMetric* metric = nullptr;
-  std::string unit;  ///< as A's record says: "token/s"
-  MetricValue a, b;  ///< medians
-  std::optional<double> ratio;
-  std::optional<Interval> ratio_ci95;
+/// The change from A to B.
+struct JudgedRatio {
+  SpeedVerdict verdict = SpeedVerdict::inconclusive;  ///< on B, in the metric's direction
+  std::optional<double> ratio = {};
+  std::optional<Interval> ratio_ci95 = {};
   IntervalBasis basis = IntervalBasis::none;
-  SpeedVerdict verdict = SpeedVerdict::inconclusive;  ///< on b, in the metric's direction
-  bool changed = false;                               ///< exact metrics
 };
 
-/// The comparison of side B with side A, which is the base.
-struct RunComparison {
-  SpeedVerdict verdict = SpeedVerdict::inconclusive;  ///< the headline's: throughput
-  std::optional<double> ratio;
-  std::optional<Interval> ratio_ci95;
-  IntervalBasis basis = IntervalBasis::none;
+/// One metric of two sides.
+struct MetricComparison : JudgedRatio {
+  const RecordMetric* metric = nullptr;
+  std::string unit;      ///< as A's record says: "token/s"
+  MetricValue a, b;      ///< medians
+  bool changed = false;  ///< exact metrics
+};
+
+/// The comparison of side B with side A, which is the base; its change is the throughput's.
+struct RunComparison : JudgedRatio {
   std::size_t runs_a = 0, runs_b = 0;
   std::string name_a, name_b;
   std::vector<MetricComparison> metrics;

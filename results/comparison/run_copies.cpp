@@ -74,9 +74,8 @@ void set_copies_aside(RunSet& run_set) {
   std::vector<char> leaves(run_set.runs.size(), 0);
   for (const auto& [run_id, places] : repeated) {
     // Among records of equal standing the first one in the order of the runs stays.
-    const std::size_t kept = *std::min_element(
-        places.begin(), places.end(),
-        [&](std::size_t a, std::size_t b) { return trust[a].standing < trust[b].standing; });
+    const auto standing = [&](std::size_t place) { return trust[place].standing; };
+    const std::size_t kept = *std::ranges::min_element(places, {}, standing);
     for (const std::size_t place : places) {
       if (place == kept) continue;
       leaves[place] = 1;

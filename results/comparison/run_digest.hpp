@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "metrics/statistics.hpp"
@@ -68,6 +69,8 @@ struct RunDigest {
   const std::optional<MetricValue>& metric(std::string_view name) const {
     return metrics[metric_place(name)];
   }
+  /// The order of runs: by date, and those of one second by their names.
+  auto by_date() const { return std::tie(created_utc, run_id); }
   std::optional<double> number(std::string_view name) const;  ///< the value of a metric
   std::optional<Interval> ci95(
       std::string_view name) const;  ///< the interval that the run itself gives

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -48,14 +49,11 @@ std::optional<Interval> interval_of(const Json& json, const RecordMetric& metric
 /// The number that all of a text makes up; nothing where a part of it is left over. Counts are
 /// stored as decimal strings.
 std::optional<double> number_of(const std::string& text) {
-  if (text.empty() || text.find_first_not_of("0123456789.eE+-") != std::string::npos) return {};
-  try {
-    std::size_t used = 0;
-    const double number = std::stod(text, &used);
-    if (used == text.size() && std::isfinite(number)) return number;
-  } catch (const std::exception&) {
-  }
-  return std::nullopt;
+  double number = 0;
+  const char* const all = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), all, number);
+  const bool whole = error == std::errc() && end == all && std::isfinite(number);
+  return whole ? std::optional(number) : std::nullopt;
 }
 
 /// The value of a metric in a record; the largest one of a list, such as the memory of the fullest
@@ -113,8 +111,7 @@ constexpr std::array volatile_leaves{"/system/facts/load_average_1min",
 /// Adds the leaves below `path`. An answer of the machine is an object with its value, or with the
 /// reason why there is none; both count as one leaf. Lists are one leaf as well.
 void flatten(const Json& json, const std::string& path, RecordLeaves& leaves) {
-  const auto is_volatile = [&](const char* leaf) { return path == leaf; };
-  if (std::any_of(volatile_leaves.begin(), volatile_leaves.end(), is_volatile)) return;
+  if (std::ranges::find(volatile_leaves, path) != volatile_leaves.end()) return;
   if (json.is_object() && json.contains("value")) {
     leaves[path] = text_at(json, "/value");
   } else if (json.is_object() && json.contains("status") && json.contains("reason")) {

@@ -18,7 +18,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <tuple>
+#include <functional>
+#include <iterator>
 
 #include "metrics/statistics.hpp"
 
@@ -121,23 +122,9 @@ std::string sequence_of(const RunSet& base, const RunSet& head) {
   return sequence;
 }
 
-void sort_by_date(RunSet& set) {
-  std::sort(set.runs.begin(), set.runs.end(), [](const RunDigest& a, const RunDigest& b) {
-    return std::tie(a.created_utc, a.run_id) < std::tie(b.created_utc, b.run_id);
-  });
-}
-
 constexpr const char* loss_conditions[] = {"/seeds/run",      "/plan_summary",     "/config/seed",
                                            "/scale/groups",   "/system/cpu/model", "/system/gpus",
                                            "/system/libtorch"};
-
-/// A leaf that only some of the records have differs too.
-bool differs_at(const RunPairs& runs, const char* path) {
-  const std::string first = runs.base.runs.front().leaf(path);
-  const auto differs = [&](const RunDigest& run) { return run.leaf(path) != first; };
-  return std::any_of(runs.base.runs.begin(), runs.base.runs.end(), differs) ||
-         std::any_of(runs.head.runs.begin(), runs.head.runs.end(), differs);
-}
 
 }  // namespace
 
@@ -147,8 +134,7 @@ std::size_t RunPairs::blocks() const {
 }
 
 RunPairs arranged(RunSet base, RunSet head) {
-  sort_by_date(base);
-  sort_by_date(head);
+  for (RunSet* side : {&base, &head}) std::ranges::sort(side->runs, {}, &RunDigest::by_date);
   RunPairs pairs{std::move(base), std::move(head), RunOrder::apart};
   const std::string sequence = sequence_of(pairs.base, pairs.head);
   // Fewer than two whole blocks are no order: chance alone often gives one.
@@ -182,8 +168,13 @@ std::vector<MetricValue> values_of(const RunSet& set, const RecordMetric& metric
 }
 
 bool all_equal(const std::vector<MetricValue>& values) {
-  return std::all_of(values.begin(), values.end(),
-                     [&](const MetricValue& value) { return value == values.front(); });
+  return std::ranges::adjacent_find(values, std::not_equal_to()) == values.end();
+}
+
+bool all_equal(const RunSet& a, const RunSet& b, const RecordMetric& metric) {
+  std::vector<MetricValue> values = values_of(a, metric);
+  std::ranges::move(values_of(b, metric), std::back_inserter(values));
+  return all_equal(values);
 }
 
 MetricValue median_of(const std::vector<MetricValue>& values) {
@@ -193,9 +184,14 @@ MetricValue median_of(const std::vector<MetricValue>& values) {
   return {fmt::format("{}", middle), middle};
 }
 
+/// A leaf that only some of the records have differs too.
 std::string why_losses_may_differ(const RunPairs& runs) {
   for (const char* path : loss_conditions) {
-    if (differs_at(runs, path)) return std::string(path + 1) + " differs";
+    const std::string first = runs.base.runs.front().leaf(path);
+    const auto same = [&](const RunDigest& run) { return run.leaf(path) == first; };
+    if (!std::ranges::all_of(runs.base.runs, same) || !std::ranges::all_of(runs.head.runs, same)) {
+      return std::string(path + 1) + " differs";
+    }
   }
   return {};
 }

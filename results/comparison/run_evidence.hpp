@@ -50,6 +50,8 @@ std::vector<MetricValue> values_of(const RunSet& set, const RecordMetric& metric
 MetricValue median_of(const std::vector<MetricValue>& values);
 /// An empty list is equal too.
 bool all_equal(const std::vector<MetricValue>& values);
+/// Says the same about the metric of all runs of both sets.
+bool all_equal(const RunSet& a, const RunSet& b, const RecordMetric& metric);
 
 /// Returns in words the first condition that differs among the runs of both sides, or an empty
 /// text. Losses agree bit for bit only from one seed, in one order of sums, on one processor.

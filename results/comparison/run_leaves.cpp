@@ -28,8 +28,7 @@ RecordLeaves leaves_below(const RunDigest& run, const std::string& section) {
 }  // namespace
 
 bool is_without_effect(const std::string& path) {
-  return std::any_of(without_effect.begin(), without_effect.end(),
-                     [&](const char* leaf) { return path == leaf; });
+  return std::ranges::find(without_effect, path) != without_effect.end();
 }
 
 RecordLeaves configuration_of(const RunDigest& run) { return leaves_below(run, "/config/"); }
@@ -48,7 +47,7 @@ std::set<std::string> differing_paths(const std::vector<const RecordLeaves*>& al
       const auto differs = [&, &path = path, &value = value](const RecordLeaves* others) {
         return leaf_at(*others, path) != value;
       };
-      if (std::any_of(all.begin(), all.end(), differs)) paths.insert(path);
+      if (std::ranges::any_of(all, differs)) paths.insert(path);
     }
   }
   return paths;

@@ -52,10 +52,10 @@ std::string scaled_machines(const RunDigest& run) { return run.emulated ? "" : m
 
 std::string gpus_beside_classes(const RunDigest& run) {
   const auto is_class = [&](const auto& gpu) {
-    return std::any_of(run.devices.begin(), run.devices.end(),
-                       [&](const DeviceShare& share) { return share.device_class == gpu.first; });
+    const auto& classes = run.devices;
+    return std::ranges::find(classes, gpu.first, &DeviceShare::device_class) != classes.end();
   };
-  if (std::all_of(run.gpus.begin(), run.gpus.end(), is_class)) return {};
+  if (std::ranges::all_of(run.gpus, is_class)) return {};
   return fmt::format(" ({})", run.gpus_text());
 }
 

@@ -45,12 +45,11 @@ class RunSearch {
         skipped[i].emplace(records_[i], error.what(), error);
       }
     });
-    for (std::size_t i = 0; i < records_.size(); ++i) {
-      if (digests[i]) {
-        found_.runs.push_back(std::move(*digests[i]));
-      } else {
-        found_.skipped.push_back(std::move(*skipped[i]));
-      }
+    for (auto& digest : digests) {
+      if (digest) found_.runs.push_back(std::move(*digest));
+    }
+    for (auto& entry : skipped) {
+      if (entry) found_.skipped.push_back(std::move(*entry));
     }
   }
 
@@ -211,10 +210,7 @@ RunSet find_runs(const std::vector<fs::path>& paths) {
   }
   search.read_records();
   search.judge_suites();
-  std::stable_sort(run_set.runs.begin(), run_set.runs.end(),
-                   [](const RunDigest& a, const RunDigest& b) {
-                     return std::tie(a.created_utc, a.run_id) < std::tie(b.created_utc, b.run_id);
-                   });
+  std::ranges::stable_sort(run_set.runs, {}, &RunDigest::by_date);
   set_copies_aside(run_set);
   return run_set;
 }
@@ -222,12 +218,9 @@ RunSet find_runs(const std::vector<fs::path>& paths) {
 void require_some(const RunSet& run_set, const std::vector<fs::path>& paths) {
   const auto is_named_file = [&](const SkippedEntry& skipped_entry) {
     return fs::is_regular_file(skipped_entry.path) &&
-           std::find(paths.begin(), paths.end(), skipped_entry.path) != paths.end();
+           std::ranges::find(paths, skipped_entry.path) != paths.end();
   };
-  if (!run_set.runs.empty() ||
-      !std::all_of(run_set.skipped.begin(), run_set.skipped.end(), is_named_file)) {
-    return;
-  }
+  if (!run_set.runs.empty() || !std::ranges::all_of(run_set.skipped, is_named_file)) return;
   refuse_skipped(run_set.skipped);
   refuse_barren(run_set.barren);
 }
@@ -235,16 +228,12 @@ void require_some(const RunSet& run_set, const std::vector<fs::path>& paths) {
 void set_aside_doubtful(RunSet& run_set) {
   // Journals are read in parallel, and the runs keep their order.
   const auto doubts = hold_to_journals(run_set.runs);
-  std::vector<RunDigest> sound;
-  for (std::size_t i = 0; i < doubts.size(); ++i) {
-    if (const auto& doubt = doubts[i]) {
-      run_set.skipped.push_back(
-          {run_set.runs[i].record, doubt->text(), doubt->error("the record")});
-    } else {
-      sound.push_back(std::move(run_set.runs[i]));
-    }
-  }
-  run_set.runs = std::move(sound);
+  auto doubt = doubts.begin();
+  std::erase_if(run_set.runs, [&](const RunDigest& run) {
+    const auto& why = *doubt++;
+    if (why) run_set.skipped.push_back({run.record, why->text(), why->error("the record")});
+    return why.has_value();
+  });
 }
 
 RunSet require_runs(const std::vector<fs::path>& paths) {
@@ -268,9 +257,7 @@ void require_disjoint(const RunSet& a, const RunSet& b, const std::string& name_
                       const std::string& name_b) {
   ProblemList problems;
   for (const RunDigest& run : a.runs) {
-    const auto same = std::find_if(b.runs.begin(), b.runs.end(), [&](const RunDigest& digest) {
-      return digest.run_id == run.run_id;
-    });
+    const auto same = std::ranges::find(b.runs, run.run_id, &RunDigest::run_id);
     if (same == b.runs.end()) continue;
     problems.add(fmt::format("the run {} is in {} and in {}", run.run_id, name_a, name_b),
                  run.record == same->record

@@ -74,8 +74,7 @@ class GateJudge {
   /// no run of either side has is left out without a word.
   void add(const RecordMetric& metric) {
     const std::string name = metric.name;
-    const auto& ignored = rules_.ignored;
-    if (std::find(ignored.begin(), ignored.end(), name) != ignored.end()) {
+    if (std::ranges::find(rules_.ignored, name) != rules_.ignored.end()) {
       return skip(name, "ignored on request");
     }
     // All statistical metrics of one pair come from the same turns, so judging each would ask one
@@ -300,9 +299,7 @@ class GateJudge {
 }  // namespace
 
 std::size_t GateReport::count(GateVerdict wanted) const {
-  return static_cast<std::size_t>(
-      std::count_if(metrics.begin(), metrics.end(),
-                    [&](const GatedMetric& gated) { return gated.verdict == wanted; }));
+  return static_cast<std::size_t>(std::ranges::count(metrics, wanted, &GatedMetric::verdict));
 }
 
 std::vector<std::string> certain_regressions(const GateReport& report, const RunPairs& runs,
@@ -310,12 +307,8 @@ std::vector<std::string> certain_regressions(const GateReport& report, const Run
   std::vector<std::string> names;
   for (const GatedMetric& gated : report.metrics) {
     if (gated.kind != MetricKind::exact || gated.verdict != GateVerdict::regression) continue;
-    const auto agree = [&](const RunSet& some, const RunSet& more) {
-      std::vector<MetricValue> values = values_of(some, *gated.metric);
-      for (const MetricValue& value : values_of(more, *gated.metric)) values.push_back(value);
-      return all_equal(values);
-    };
-    if (agree(runs.base, others.base) && agree(runs.head, others.head)) {
+    if (all_equal(runs.base, others.base, *gated.metric) &&
+        all_equal(runs.head, others.head, *gated.metric)) {
       names.emplace_back(gated.metric->name);
     }
   }

@@ -13,7 +13,6 @@
 #include <cmath>
 #include <map>
 #include <numeric>
-#include <tuple>
 
 #include "results/comparison/run_digest.hpp"
 #include "results/ranking/ranking.hpp"
@@ -30,7 +29,7 @@ bool goes_before(const RankEntry& a, const RankEntry& b) {
   }
   const double peak_a = a.ops_per_peak.value_or(0), peak_b = b.ops_per_peak.value_or(0);
   if (peak_a != peak_b) return peak_a > peak_b;
-  return std::tie(a.run->created_utc, a.run->run_id) < std::tie(b.run->created_utc, b.run->run_id);
+  return a.run->by_date() < b.run->by_date();
 }
 
 /// True when `later` is significantly behind. A single run's own interval is narrower than runs
