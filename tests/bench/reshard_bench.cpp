@@ -18,8 +18,8 @@ std::vector<RankId> rank_range(int first, int count) {
   return ranks;
 }
 
-/// Activations (micro-batch, sequence, width) between two clusters: a side is batch × sequence ×
-/// width parts, times replicas.
+/// Activations (micro-batch, sequence, width) between two groups of ranks: a side is batch ×
+/// sequence × width parts, times replicas.
 struct Side {
   int batch, sequence, width, replicas;
   int ranks() const { return batch * sequence * width * replicas; }
@@ -48,12 +48,9 @@ Layout layout_of(const Side& side, int first_rank) {
               side.replicas);
 }
 
-ReshardConfig two_clusters(const Side& from, const Side& to) {
+ReshardConfig bf16_config() {
   ReshardConfig config;
   config.type = DataType::bf16;
-  config.clusters.clusters = {
-      {"a", rank_range(0, from.ranks()), {{RankId(0), "a", 1.0}}},
-      {"b", rank_range(from.ranks(), to.ranks()), {{RankId(from.ranks()), "b", 1.0}}}};
   return config;
 }
 
@@ -69,7 +66,7 @@ void report(benchmark::State& state, const ReshardPlan& plan) {
 
 void plan_between(benchmark::State& state, Side from, Side to, GradientKind kind) {
   const Layout source = layout_of(from, 0), target = layout_of(to, from.ranks());
-  const ReshardConfig config = two_clusters(from, to);
+  const ReshardConfig config = bf16_config();
   ReshardPlan plan;
   for (auto _ : state) {
     plan = kind == GradientKind::partial ? plan_sum(source, target, config)
@@ -81,7 +78,7 @@ void plan_between(benchmark::State& state, Side from, Side to, GradientKind kind
 
 void compile_rank(benchmark::State& state, Side from, Side to) {
   const ReshardPlan plan =
-      plan_reshard(layout_of(from, 0), layout_of(to, from.ranks()), two_clusters(from, to));
+      plan_reshard(layout_of(from, 0), layout_of(to, from.ranks()), bf16_config());
   for (auto _ : state) benchmark::DoNotOptimize(RankProgram(plan, RankId(from.ranks())));
 }
 

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -19,43 +18,26 @@ struct Freight {
   Piece piece;
 };
 
-/// The freight of a plan, and its load on ranks and on the cards of their clusters, from which the
-/// least loaded rank is chosen.
+/// The freight of a plan, and its load on ranks, from which the least loaded rank is chosen.
 class FreightList {
  public:
-  /// `layouts` are the ones to be planned. Throws UserError as plan_reshard does.
-  FreightList(const ReshardConfig& config, std::span<const Layout* const> layouts);
-
-  std::size_t cluster(RankId rank) const { return places_[rank.index()].cluster; }
+  /// Ranks of the plan are below `ranks`.
+  explicit FreightList(std::size_t ranks) : sent_(ranks, 0), received_(ranks, 0) {}
 
   void send(ReshardStage stage, RankId from, RankId to, const Piece& piece);
-  /// Returns the candidate with the least load: first on its card where the freight goes `across`
-  /// to another cluster, then on the rank; the lowest rank of equals.
-  RankId lightest_sender(std::span<const RankId> candidates, bool across) const {
-    return lightest(candidates, sent_, across);
+  /// Returns the candidate with the least load; the lowest rank of equals.
+  RankId lightest_sender(std::span<const RankId> candidates) const {
+    return lightest(candidates, sent_);
   }
-  RankId lightest_receiver(std::span<const RankId> candidates, bool across) const {
-    return lightest(candidates, received_, across);
+  RankId lightest_receiver(std::span<const RankId> candidates) const {
+    return lightest(candidates, received_);
   }
   const std::vector<Freight>& freight() const { return freight_; }
 
  private:
-  static constexpr std::size_t nowhere = ~std::size_t{0};
-  struct Place {
-    std::size_t cluster = nowhere, card = 0;
-    double share = 1.0;  ///< the card's share of its cluster's bandwidth
-  };
-  struct Load {
-    std::vector<double> by_card;  ///< bytes per share
-    std::vector<double> by_rank;
-  };
-  /// Notes the cluster and the card of each rank of a cluster.
-  void place(const RankCluster& cluster, std::size_t number, std::vector<std::string>& cards);
-  RankId lightest(std::span<const RankId> candidates, const Load& load, bool across) const;
-  void add(Load& load, RankId rank, double bytes, bool across);
+  using Load = std::vector<std::int64_t>;  ///< elements by rank
+  static RankId lightest(std::span<const RankId> candidates, const Load& load);
 
-  std::vector<Place> places_;  ///< by rank
-  double element_bytes_;
   Load sent_, received_;
   std::vector<Freight> freight_;
 };
@@ -63,23 +45,18 @@ class FreightList {
 /// A box that `sources` have and `targets` shall have.
 struct Shipment {
   Box box;
-  ReshardPlace from = ReshardPlace::source;
-  std::int32_t from_sum = no_sum;
-  std::vector<RankId> sources, targets;  ///< ascending
+  ReshardPlace from = ReshardPlace::source;  ///< or result
+  std::vector<RankId> sources, targets;      ///< ascending
 };
 
-/// Cuts a box into at most `slices` slices along one dimension. No slice is smaller than `smallest`
-/// elements, unless the box itself is.
-std::vector<Box> cut(const Box& box, std::size_t slices, std::int64_t smallest);
-
-/// Plans the stages sum_inside and sum_across: the sources of every shipment hold summands, which
-/// meet at one rank. Returns the shipments that remain to be delivered: boxes with one source that
-/// has the value.
+/// Plans the stage `sum`: the sources of every shipment hold summands, which meet at one rank that
+/// wants the sum. Returns the shipments that remain to be delivered: boxes with one source that has
+/// the value.
 std::vector<Shipment> add_up(std::vector<Shipment> shipments, std::int64_t smallest_slice,
                              FreightList& list, std::vector<Sum>& sums);
 
-/// Plans the stages deliver and forward of all shipments: first those that cross between clusters,
-/// then the heaviest first (longest processing time first).
+/// Plans the stages deliver and forward of all shipments, the heaviest first (longest processing
+/// time first).
 void deliver(const std::vector<Shipment>& shipments, std::int64_t smallest_slice,
              FreightList& list);
 

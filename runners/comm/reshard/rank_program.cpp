@@ -161,43 +161,21 @@ class RankProgram::Compiler {
     return program_.stages_[static_cast<std::size_t>(message.stage)];
   }
 
-  std::size_t reserve(const Box& box) {
-    const std::size_t offset = arena_elements_;
-    arena_elements_ += static_cast<std::size_t>(box.count());
-    return offset;
-  }
-
-  /// Gives summands and sum their blocks. A summand that is itself a sum of this rank has one
-  /// already.
+  /// Gives the summands their blocks.
   void add_sum(std::int32_t number) {
     const Sum& sum = plan_.sums[number];
-    Addition addition;
+    Addition& addition = program_.additions_.emplace_back();
     addition.elements = sum.box.count();
-    for (const Sum::Summand& summand : sum.summands) {
-      const bool made_here = summand.rank == rank_ && summand.from == ReshardPlace::sum;
-      const std::size_t block = made_here ? sum_block_.at(summand.from_sum) : reserve(sum.box);
-      if (summand.rank == rank_ && !made_here)
-        addition.local.push_back(
-            {ReshardPlace::source,
-             copy_between(source_.around(sum.box), {sum.box, block}, sum.box, element_bytes_)});
-      summand_block_[{number, summand.rank}] = block;
-      addition.summands.push_back(block * element_bytes_);
+    for (const RankId rank : sum.summands) {
+      const Block block{sum.box, arena_elements_};
+      arena_elements_ += addition.elements;
+      if (rank == rank_)
+        addition.local = copy_between(source_.around(sum.box), block, sum.box, element_bytes_);
+      summand_block_[{number, rank}] = block.offset;
+      addition.summands.push_back(block.offset * element_bytes_);
     }
-    // Adding may write over its first summand.
-    sum_block_[number] = summand_block_.at({number, sum.summands.front().rank});
-    addition.sum = addition.summands.front();
-    if (sum.into == ReshardPlace::result)
-      addition.results.push_back(
-          {ReshardPlace::result, copy_between({sum.box, sum_block_[number]},
-                                              result_.around(sum.box), sum.box, element_bytes_)});
-    program_.additions_[static_cast<std::size_t>(sum.stage)].push_back(std::move(addition));
-  }
-
-  Block home(const Piece& piece) const {
-    if (piece.from == ReshardPlace::sum)
-      return {plan_.sums[piece.from_sum].box, sum_block_.at(piece.from_sum)};
-    return piece.from == ReshardPlace::source ? source_.around(piece.box)
-                                              : result_.around(piece.box);
+    const Block first{sum.box, summand_block_.at({number, sum.summands.front()})};
+    addition.result = copy_between(first, result_.around(sum.box), sum.box, element_bytes_);
   }
 
   /// Returns the memory and block into which a piece goes that `from` sends.
@@ -208,7 +186,9 @@ class RankProgram::Compiler {
 
   Parcel send(const ReshardMessage& message) {
     return parcel_of(message, message.to, [&](const Piece& piece, const Block& in_message) {
-      return Part{piece.from, copy_between(home(piece), in_message, piece.box, element_bytes_)};
+      const TensorMap& home = piece.from == ReshardPlace::source ? source_ : result_;
+      return Part{piece.from,
+                  copy_between(home.around(piece.box), in_message, piece.box, element_bytes_)};
     });
   }
 
@@ -240,8 +220,7 @@ class RankProgram::Compiler {
   RankProgram& program_;
   TensorMap source_, result_;
   std::size_t element_bytes_, arena_elements_ = 0;
-  std::map<std::int32_t, std::size_t> sum_block_;  ///< elements, by sum
-  std::map<std::pair<std::int32_t, RankId>, std::size_t> summand_block_;
+  std::map<std::pair<std::int32_t, RankId>, std::size_t> summand_block_;  ///< elements
 };
 
 RankProgram::RankProgram(const ReshardPlan& plan, RankId rank) {
@@ -255,8 +234,7 @@ void RankProgram::copy_kept(const Memories& memories) const {
 namespace {
 
 const std::byte* readable(ReshardPlace place, const RankProgram::Memories& memories) {
-  if (place == ReshardPlace::source) return memories.source;
-  return place == ReshardPlace::result ? memories.result : memories.arena;
+  return place == ReshardPlace::source ? memories.source : memories.result;
 }
 
 std::byte* writable(ReshardPlace place, const RankProgram::Memories& memories) {
@@ -285,16 +263,16 @@ std::byte* RankProgram::incoming(const Parcel& receive, const Memories& memories
   return writable(part.place, memories) + part.copy.target;
 }
 
-void RankProgram::add_up(std::size_t stage, const Memories& memories) const {
+void RankProgram::add_up(const Memories& memories) const {
   std::vector<const void*> summands;
-  for (const Addition& addition : additions_[stage]) {
-    for (const Part& part : addition.local) copy_box(part.copy, memories.source, memories.arena);
+  for (const Addition& addition : additions_) {
+    if (addition.local) copy_box(*addition.local, memories.source, memories.arena);
     summands.clear();
     for (const std::size_t offset : addition.summands) summands.push_back(memories.arena + offset);
-    void* const sum = memories.arena + addition.sum;
+    // Adding may write over its first summand.
+    void* const sum = memories.arena + addition.summands.front();
     reduce_in_order(summands, std::span(&sum, 1), addition.elements, type_, Reduction::sum);
-    for (const Part& result : addition.results)
-      copy_box(result.copy, memories.arena, memories.result);
+    copy_box(addition.result, memories.arena, memories.result);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "runners/comm/reshard/reshard_plan.hpp"
@@ -66,22 +67,22 @@ class RankProgram {
   /// Returns the memory of a message that is in place.
   static const std::byte* outgoing(const Parcel& send, const Memories& memories);
   static std::byte* incoming(const Parcel& receive, const Memories& memories);
-  /// Makes the sums at the end of a stage.
-  void add_up(std::size_t stage, const Memories& memories) const;
+  /// Makes the sums at the end of the stage `sum`.
+  void add_up(const Memories& memories) const;
 
  private:
-  /// A sum in the arena, whose summands are dense blocks there.
+  /// A sum of dense blocks in the arena; it is made in the first of them.
   struct Addition {
     std::vector<std::size_t> summands;  ///< offsets
-    std::vector<Part> local;            ///< copies this rank's summands from the source tensor
-    std::size_t sum = 0, elements = 0;
-    std::vector<Part> results;  ///< copies of the sum to the result tensor
+    std::optional<BoxCopy> local;       ///< this rank's summand, from the source tensor
+    std::size_t elements = 0;
+    BoxCopy result;  ///< the sum, to the result tensor
   };
   class Compiler;
 
   std::vector<BoxCopy> kept_;
   std::array<Stage, reshard_stages> stages_;
-  std::array<std::vector<Addition>, reshard_stages> additions_;
+  std::vector<Addition> additions_;
   DataType type_ = DataType::f32;
   std::size_t source_elements_ = 0, result_elements_ = 0, arena_bytes_ = 0, largest_message_ = 0;
 };

@@ -74,7 +74,7 @@ void Resharder::run(Communicator& group, ConstBuffer source, MutableBuffer resul
   program_.copy_kept(memories);
   for (std::size_t stage = 0; stage < reshard_stages; ++stage) {
     run_stage(group, program_.stage(stage), memories, tag);
-    program_.add_up(stage, memories);
+    if (stage == static_cast<std::size_t>(ReshardStage::sum)) program_.add_up(memories);
   }
 }
 

@@ -34,8 +34,8 @@ class Resharder {
   std::unique_ptr<std::byte[]> staging_, arena_;
 };
 
-/// The prepared reshards of one rank, found again by equal layouts and configuration (type,
-/// clusters), which are compared in full. It keeps the most recently used ones. Every rank
+/// The prepared reshards of one rank, found again by equal layouts and configuration, which
+/// are compared in full. It keeps the most recently used ones. Every rank
 /// plans for itself: nothing is exchanged.
 ///
 /// Nothing in the suite uses this yet: it is here for models of several components, whose layouts

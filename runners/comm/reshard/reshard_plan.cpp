@@ -66,8 +66,8 @@ std::vector<Shipment> intersect(const Layout& from, const Layout& to) {
   std::vector<Shipment> shipments;
   shipments.reserve(boxes.size());
   for (const Overlapping& box : boxes)
-    shipments.push_back({box.box, ReshardPlace::source, no_sum, from.holders(box.from_tile),
-                         to.holders(box.to_tile)});
+    shipments.push_back(
+        {box.box, ReshardPlace::source, from.holders(box.from_tile), to.holders(box.to_tile)});
   return shipments;
 }
 
@@ -144,11 +144,13 @@ std::int64_t smallest_slice(const ReshardConfig& config) {
 ReshardPlan make_plan(const Layout& from, const Layout& to, const ReshardConfig& config,
                       GradientKind sources) {
   check_shapes(from, to);
-  const std::array<const Layout*, 2> layouts{&from, &to};
   ReshardPlan plan{from, to, sources, config, {}, {}, {}, {}, {}};
 
   std::vector<Shipment> shipments = intersect(from, to);
-  FreightList list(config, layouts);
+  std::size_t ranks = 0;
+  for (const Layout* layout : {&from, &to})
+    for (const RankId rank : layout->ranks()) ranks = std::max(ranks, rank.index() + 1);
+  FreightList list(ranks);
   if (sources == GradientKind::partial)
     shipments = add_up(std::move(shipments), smallest_slice(config), list, plan.sums);
   plan.copies = local_copies(shipments);

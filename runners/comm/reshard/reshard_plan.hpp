@@ -7,7 +7,6 @@
 #include "metrics/base/id.hpp"
 #include "metrics/base/quantity.hpp"
 #include "runners/cluster/layout.hpp"
-#include "runners/cluster/rank_clusters.hpp"
 #include "runners/comm/buffer.hpp"
 
 namespace heteroperf {
@@ -16,7 +15,6 @@ namespace heteroperf {
 enum class GradientKind { replicate, partial };
 
 struct ReshardConfig {
-  RankClusters clusters;  ///< they cover all ranks; none: all in one
   DataType type = DataType::f32;
   Bytes smallest_slice{16384};  ///< a box is not cut into slices smaller than this
   friend bool operator==(const ReshardConfig&, const ReshardConfig&) = default;
@@ -25,25 +23,23 @@ struct ReshardConfig {
 /// A plan runs its stages in this order; a rank begins a stage when its own part of the one before
 /// is done.
 enum class ReshardStage {
-  sum_inside,  ///< partial values meet at one rank of each cluster
-  sum_across,  ///< the clusters' sums meet at one rank
-  deliver,     ///< values reach every cluster that lacks them, once
-  forward,     ///< inside a cluster, values reach the ranks that still lack them
+  sum,      ///< partial values meet at one rank
+  deliver,  ///< values leave the ranks that have them
+  forward,  ///< those who got slices of a box pass them on to the ranks that still lack them
 };
-constexpr std::size_t reshard_stages = 4;
+constexpr std::size_t reshard_stages = 3;
 
 /// The memory in which a rank finds or puts a box: its source tensor, its result, or the block of a
-/// Sum.
+/// summand of a Sum.
 enum class ReshardPlace { source, sum, result };
-
 constexpr std::int32_t no_sum = -1;
 
 /// A box within a message.
 struct Piece {
   Box box;
-  ReshardPlace from = ReshardPlace::source;
-  std::int32_t from_sum = no_sum;  ///< index into ReshardPlan::sums, with ReshardPlace::sum
-  std::int32_t into_sum = no_sum;  ///< the sum of which it is a summand; none: goes to the result
+  ReshardPlace from = ReshardPlace::source;  ///< or result
+  /// The sum of which it is a summand, as index into ReshardPlan::sums; none: goes to the result.
+  std::int32_t into_sum = no_sum;
   friend bool operator==(const Piece&, const Piece&) = default;
 };
 
@@ -57,19 +53,11 @@ struct ReshardMessage {
   friend bool operator==(const ReshardMessage&, const ReshardMessage&) = default;
 };
 
-/// A box that is added up at one rank at the end of a stage.
+/// A box that is added up at one rank at the end of the stage `sum`, into its result.
 struct Sum {
-  struct Summand {
-    RankId rank;
-    ReshardPlace from = ReshardPlace::source;
-    std::int32_t from_sum = no_sum;
-    friend bool operator==(const Summand&, const Summand&) = default;
-  };
   RankId at;
-  ReshardStage stage = ReshardStage::sum_inside;
   Box box;
-  ReshardPlace into = ReshardPlace::sum;  ///< or result
-  std::vector<Summand> summands;          ///< in the order of adding
+  std::vector<RankId> summands;  ///< the ranks whose boxes are added, in this order
   friend bool operator==(const Sum&, const Sum&) = default;
 };
 
@@ -90,21 +78,17 @@ struct ReshardPlan {
   std::vector<LocalCopy> copies;         ///< by rank
   std::vector<ReshardMessage> messages;  ///< by stage, round, sender
   std::vector<Piece> pieces;
-  std::vector<Sum> sums;  ///< each after the sums that it adds
+  std::vector<Sum> sums;
   std::array<int, reshard_stages> rounds{};
   friend bool operator==(const ReshardPlan&, const ReshardPlan&) = default;
 };
 
-/// Every rank of `to` gets each element that it lacks exactly once; a cluster without the element
-/// gets it exactly once from outside. Among replicas the owner of a box balances first the network
-/// cards, then the ranks. Throws UserError with everything wrong: different shapes, ranks that are
-/// in no cluster.
+/// Every rank of `to` gets each element that it lacks exactly once. Among replicas the owner of a
+/// box balances the ranks. Throws UserError when the shapes differ.
 ReshardPlan plan_reshard(const Layout& from, const Layout& to, const ReshardConfig& config);
-
 /// The same where the holders of a tile of `from` have summands: every rank of `to` gets their
-/// sum, the same bits on all of them. Let P be the clusters that hold summands and R those that
-/// want the sum; an element crosses |P \ r| + |R \ r| times, r one of R, where possible of P too.
-/// Summands are added in rank order inside a cluster, then cluster by cluster.
+/// sum, the same bits on all of them. Summands are added in rank order, at a rank that wants the
+/// sum and, where possible, holds a summand.
 ReshardPlan plan_sum(const Layout& from, const Layout& to, const ReshardConfig& config);
 
 /// The way back: the gradient of plan.to becomes that of plan.from, complete on every replica.

@@ -13,23 +13,8 @@ std::vector<RankId> rank_range(int first, int count) {
   return ranks;
 }
 
-RankClusters lettered_clusters(const std::string& letters) {
-  RankClusters clusters;
-  for (std::size_t i = 0; i < letters.size(); ++i) {
-    const RankId rank(static_cast<int>(i));
-    const std::string label(1, letters[i]);
-    auto found = std::find_if(clusters.clusters.begin(), clusters.clusters.end(),
-                              [&](const RankCluster& known) { return known.label == label; });
-    if (found == clusters.clusters.end())
-      found = clusters.clusters.insert(found, {label, {}, {{rank, "", 1.0}}});
-    found->ranks.push_back(rank);
-  }
-  return clusters;
-}
-
-ReshardConfig fine_config(const std::string& letters) {
+ReshardConfig fine_config() {
   ReshardConfig config;
-  config.clusters = lettered_clusters(letters);
   config.smallest_slice = Bytes(4);
   return config;
 }
@@ -111,13 +96,6 @@ Layout RandomLayouts::layout(const Layout::Shape& shape, int ranks) {
   return Layout(shape, std::move(boundaries), std::move(holders));
 }
 
-std::string RandomLayouts::letters(int ranks) {
-  const int clusters = number(1, 4);
-  std::string letters;
-  for (int i = 0; i < ranks; ++i) letters += static_cast<char>('a' + number(0, clusters - 1));
-  return letters;
-}
-
 std::vector<std::int64_t> elements_of(const Layout& layout, RankId rank) {
   std::vector<std::int64_t> elements;
   for (const std::size_t tile : layout.tiles_of(rank)) {
@@ -196,7 +174,8 @@ RankTensors play(const ReshardPlan& plan, const RankTensors& sources) {
     for (std::size_t rank = 0; rank < sources.size(); ++rank) {
       for (const auto& receive : programs[rank].stage(stage).receives)
         fetch(receive, RankId(rank), memories[rank], mail);
-      programs[rank].add_up(stage, memories[rank]);
+      if (stage == static_cast<std::size_t>(ReshardStage::sum))
+        programs[rank].add_up(memories[rank]);
     }
   }
   return results;

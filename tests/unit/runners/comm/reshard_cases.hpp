@@ -14,10 +14,8 @@ namespace heteroperf {
 using RankTensors = std::vector<std::vector<float>>;
 
 std::vector<RankId> rank_range(int first, int count);
-/// A cluster per distinct letter: "aabba"; each letter is one rank.
-RankClusters lettered_clusters(const std::string& letters);
 /// Type f32, slices of one element and more.
-ReshardConfig fine_config(const std::string& letters = "");
+ReshardConfig fine_config();
 /// Cuts an extent into parts that differ by one element at most.
 std::vector<std::int64_t> even_boundaries(std::int64_t extent, std::int64_t parts);
 /// Tile after tile, each on the next `replicas` ranks from the first on.
@@ -39,8 +37,6 @@ class RandomLayouts {
   int number(int least, int most);
   Layout::Shape shape();
   Layout layout(const Layout::Shape& shape, int ranks);
-  /// A letter per rank.
-  std::string letters(int ranks);
 
  private:
   std::mt19937 engine_;

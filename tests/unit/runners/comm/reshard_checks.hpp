@@ -8,8 +8,7 @@ namespace heteroperf {
 /// than a count element by element allows.
 void expect_sound(const ReshardPlan& plan, int ranks);
 
-/// The bytes between ranks, and those of them that cross between clusters.
+/// The bytes between ranks.
 Bytes moved(const ReshardPlan& plan);
-Bytes crossed(const ReshardPlan& plan);
 
 }  // namespace heteroperf

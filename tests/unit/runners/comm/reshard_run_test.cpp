@@ -41,14 +41,13 @@ TEST(ReshardRun, ThreadsMoveRandomLayouts) {
     const int ranks = random.number(1, 6);
     const Layout::Shape shape = random.shape();
     const Layout from = random.layout(shape, ranks), to = random.layout(shape, ranks);
-    run_on(ranks, from, to, fine_config(random.letters(ranks)));
+    run_on(ranks, from, to, fine_config());
   }
 }
 
 TEST(ReshardRun, ThreadsMoveLargeMessagesInMoreRoundsThanAreUnderWay) {
-  run_on(8, even_cut({8, 64, 512}, 1, 0, 8), even_cut({8, 64, 512}, 2, 0, 8),
-         fine_config("aaaabbbb"));
-  run_on(7, replicated({100000}, 0, 3), replicated({100000}, 2, 5), fine_config("aaabbbb"));
+  run_on(8, even_cut({8, 64, 512}, 1, 0, 8), even_cut({8, 64, 512}, 2, 0, 8), fine_config());
+  run_on(7, replicated({100000}, 0, 3), replicated({100000}, 2, 5), fine_config());
 }
 
 void reshard(Communicator& group, const ReshardPlan& plan, ConstBuffer source,
