@@ -14,6 +14,7 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/id.hpp"
+#include "metrics/base/quantity.hpp"
 
 namespace heteroperf {
 
@@ -146,6 +147,16 @@ bool read_value(const Json& json, const std::string& path, Id<Tag>& out, Documen
   return fits;
 }
 
+/// Reads a quantity as the number that it is in its unit.
+template <class Tag, class Scalar>
+bool read_value(const Json& json, const std::string& path, Quantity<Tag, Scalar>& out,
+                DocumentProblems& problems) {
+  Scalar number = out.value();
+  const bool fits = read_value(json, path, number, problems);
+  out = Quantity<Tag, Scalar>(number);
+  return fits;
+}
+
 /// Reads a list; `range` bounds its whole numbers.
 template <class Element, class... Range>
 bool read_value(const Json& json, const std::string& path, std::vector<Element>& out,
@@ -205,6 +216,13 @@ class ObjectReader {
     for (std::size_t i = 0; entry != nullptr && i < entry->size() && !problems_.full(); ++i) {
       visit((*entry)[i], element_path(path_of(key), i));
     }
+  }
+  /// The same with a member function of `object`.
+  template <class Object>
+  void for_each(const char* key, Object& object,
+                void (Object::*visit)(const Json& entry, const std::string& path)) {
+    for_each(key,
+             [&](const Json& entry, const std::string& path) { (object.*visit)(entry, path); });
   }
   /// Calls `read_keys` with a reader of the key's object, and then finishes that reader.
   template <class Read>

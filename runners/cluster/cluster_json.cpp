@@ -47,11 +47,7 @@ void put_curve(const LinkCurve& curve, nlohmann::json& entry) {
     entry["bandwidth_bytes_per_s"] = bandwidth->value();
     return;
   }
-  nlohmann::json points = nlohmann::json::array();
-  for (const LinkCurve::Point& point : curve.points()) {
-    points.push_back({{"bytes", point.size.value()}, {"time_s", point.time.value()}});
-  }
-  entry["points"] = std::move(points);
+  entry["points"] = link_points_json(curve);
   // These serve people who read the file and do not compute.
   entry["latency_s"] = curve.latency().value();
   entry["bandwidth_bytes_per_s"] = curve.bandwidth().value();
@@ -126,15 +122,11 @@ class ClusterReader {
     reader.require({"classes", "ranks"});
     reader.read("name", cluster_.name);
     reader.read("assumptions", cluster_.assumptions);
-    const auto each = [&](const char* key, auto method) {
-      reader.for_each(
-          key, [&](const Json& entry, const std::string& path) { (this->*method)(entry, path); });
-    };
-    each("classes", &ClusterReader::read_class);
-    each("cards", &ClusterReader::read_card);
-    each("ranks", &ClusterReader::read_ranks);
-    each("links", &ClusterReader::read_link);
-    each("efficiency", &ClusterReader::read_efficiency);
+    reader.for_each("classes", *this, &ClusterReader::read_class);
+    reader.for_each("cards", *this, &ClusterReader::read_card);
+    reader.for_each("ranks", *this, &ClusterReader::read_ranks);
+    reader.for_each("links", *this, &ClusterReader::read_link);
+    reader.for_each("efficiency", *this, &ClusterReader::read_efficiency);
     reader.finish();
     count_devices();
     if (reader.has("classes") && reader.has("ranks")) {
@@ -149,37 +141,25 @@ class ClusterReader {
   }
 
  private:
-  /// Reads a device class, with a count that may be missing.
+  /// Reads a device class, with a count that may be missing. A class with problems is added all the
+  /// same, so that ranks that name it are not wrong.
   void read_class(const Json& entry, const std::string& path) {
-    try {
-      cluster_.classes.push_back(device_class_from_json(nlohmann::json(entry), path));
-      if (!entry.contains("count")) uncounted_.push_back(cluster_.classes.back().name);
-    } catch (const UserError& error) {
-      problems_.add_all(error);
-      // The class's name is known all the same, so ranks that use it are not wrong.
-      if (!entry.is_object() || !entry.contains("name") || !entry["name"].is_string()) return;
-      DeviceClass broken;
-      broken.name = entry["name"].get<std::string>();
-      if (!broken.name.empty()) cluster_.classes.push_back(std::move(broken));
-    }
+    DeviceClass device = read_device_class(entry, path, problems_);
+    if (device.name.empty()) return;
+    if (!entry.contains("count")) uncounted_.push_back(device.name);
+    cluster_.classes.push_back(std::move(device));
   }
 
   /// Reads a card. One without a name is left out, unless the name is there and empty.
   void read_card(const Json& entry, const std::string& path) {
     ObjectReader reader(entry, path, problems_);
     NetworkCard card;
-    double bandwidth = 0;
     reader.require({"name"});
     reader.read("name", card.name);
-    reader.read("bandwidth_bytes_per_s", bandwidth);
-    std::uint64_t burst = 0;
-    reader.read("burst_bytes", burst);
+    reader.read("bandwidth_bytes_per_s", card.bandwidth);
+    reader.read("burst_bytes", card.burst);
     reader.finish();
-    card.bandwidth = BytesPerSecond(bandwidth);
-    card.burst = Bytes(burst);
-    if (!card.name.empty() || (entry.is_object() && reader.has("name"))) {
-      cluster_.cards.push_back(std::move(card));
-    }
+    if (reader.has("name")) cluster_.cards.push_back(std::move(card));
   }
 
   /// Reads a group of equal ranks; `per_host` spreads them over numbered hosts.
@@ -285,19 +265,16 @@ class ClusterReader {
   void read_efficiency(const Json& entry, const std::string& path) {
     ObjectReader reader(entry, path, problems_);
     Efficiency efficiency;
-    double rate = 0;
     reader.require({"class", "operation", "ops_per_second"});
     reader.read("class", efficiency.device_class);
     reader.read("operation", efficiency.operation);
     reader.read("shape", efficiency.shape);
     reader.read("precision", efficiency.precision);
-    reader.read("ops_per_second", rate);
+    reader.read("ops_per_second", efficiency.rate);
     reader.read("source", efficiency.source);
     if (reader.has("provenance")) reader.read("provenance", efficiency.provenance.emplace());
     reader.finish();
-    efficiency.rate = OpsPerSecond(rate);
-    if (entry.is_object() && reader.has("class") && reader.has("operation") &&
-        reader.has("ops_per_second")) {
+    if (reader.has("class") && reader.has("operation") && reader.has("ops_per_second")) {
       cluster_.efficiency.push_back(std::move(efficiency));
     }
   }
@@ -306,11 +283,8 @@ class ClusterReader {
   /// twice.
   void count_devices() {
     for (DeviceClass& device : cluster_.classes) {
-      if (std::find(uncounted_.begin(), uncounted_.end(), device.name) == uncounted_.end())
-        continue;
-      const auto ranks =
-          std::count_if(cluster_.ranks.begin(), cluster_.ranks.end(),
-                        [&](const RankPlace& r) { return r.device_class == device.name; });
+      if (std::ranges::find(uncounted_, device.name) == uncounted_.end()) continue;
+      const auto ranks = std::ranges::count(cluster_.ranks, device.name, &RankPlace::device_class);
       device.count = std::max(1, static_cast<int>(ranks));
     }
   }
@@ -347,17 +321,23 @@ Cluster read_cluster(const std::filesystem::path& file) {
       .read(parse_strict_json(text, file.string(), cluster_format_name));
 }
 
+nlohmann::json link_points_json(const LinkCurve& curve) {
+  nlohmann::json points = nlohmann::json::array();
+  for (const LinkCurve::Point& point : curve.points()) {
+    points.push_back({{"bytes", point.size.value()}, {"time_s", point.time.value()}});
+  }
+  return points;
+}
+
 std::vector<LinkCurve::Point> read_link_points(ObjectReader& reader, DocumentProblems& problems) {
   std::vector<LinkCurve::Point> points;
   reader.for_each("points", [&](const Json& entry, const std::string& path) {
     ObjectReader point(entry, path, problems);
-    std::uint64_t bytes = 0;
-    double time_s = 0;
+    LinkCurve::Point& read = points.emplace_back();
     point.require({"bytes", "time_s"});
-    point.read("bytes", bytes);
-    point.read("time_s", time_s);
+    point.read("bytes", read.size);
+    point.read("time_s", read.time);
     point.finish();
-    points.push_back({Bytes(bytes), Seconds(time_s)});
   });
   return points;
 }

@@ -20,8 +20,10 @@ Cluster cluster_from_json(const nlohmann::json& json, const std::string& where);
 /// Reads a cluster file. Throws UserError for a missing, unreadable, truncated or wrong file.
 Cluster read_cluster(const std::filesystem::path& file);
 
-/// Reads the points of a link's curve, "points": [{"bytes", "time_s"}], as cluster and efficiency
-/// files have them.
+/// Writes the points of a link's curve, [{"bytes", "time_s"}], as cluster and efficiency files have
+/// them.
+nlohmann::json link_points_json(const LinkCurve& curve);
+/// Reads them back from the key "points".
 std::vector<LinkCurve::Point> read_link_points(ObjectReader& reader, DocumentProblems& problems);
 
 /// Writes the `system` object of a record. Every value is {"value","source"}, or
@@ -34,8 +36,8 @@ nlohmann::json to_json(const ProcessContext& context);
 
 /// Writes {"name","kind","memory_bytes","count","threads","rates_ops_per_second":{precision:rate}}.
 nlohmann::json to_json(const DeviceClass& device);
-/// Reads it back. Throws UserError with every unknown key, wrong type and value out of range;
-/// `where` names the object in the messages ("devices[0]").
-DeviceClass device_class_from_json(const nlohmann::json& json, const std::string& where);
+/// Reads it back and notes every unknown or missing key, wrong type and value out of range.
+DeviceClass read_device_class(const Json& json, const std::string& path,
+                              DocumentProblems& problems);
 
 }  // namespace heteroperf

@@ -35,13 +35,9 @@ Json value_json(const EfficiencyMatrix::DeviceKey& key, const EfficiencyMatrix::
 }
 
 Json link_json(const EfficiencyMatrix::LinkKey& key, const EfficiencyMatrix::Curve& curve) {
-  Json points = Json::array();
-  for (const LinkCurve::Point& point : curve.curve.points()) {
-    points.push_back({{"bytes", point.size.value()}, {"time_s", point.time.value()}});
-  }
   Json entry = {{"scope", to_string(std::get<0>(key))},
                 {"between", {std::get<1>(key), std::get<2>(key)}},
-                {"points", std::move(points)}};
+                {"points", Json(link_points_json(curve.curve))}};
   put_origin(entry, curve.origin);
   return entry;
 }
@@ -54,32 +50,28 @@ class MatrixReader {
   EfficiencyMatrix read(const Json& document) {
     ObjectReader reader(document, "", problems_);
     reader.expect_format(matrix_format_name, matrix_format_version);
-    const auto each = [&](const char* key, auto method) {
-      reader.for_each(
-          key, [&](const Json& entry, const std::string& path) { (this->*method)(entry, path); });
-    };
-    each("operations", &MatrixReader::read_rate);
-    each("devices", &MatrixReader::read_device);
-    each("links", &MatrixReader::read_link);
+    reader.for_each("operations", *this, &MatrixReader::read_rate);
+    reader.for_each("devices", *this, &MatrixReader::read_device);
+    reader.for_each("links", *this, &MatrixReader::read_link);
     reader.finish();
     problems_.throw_if_any();
     return std::move(matrix_);
   }
 
  private:
-  static Origin read_origin(ObjectReader& reader) {
-    Origin origin;
+  /// Reads what ends every entry.
+  static void finish(ObjectReader& reader, Origin& origin) {
     reader.read("provenance", origin.provenance);
     reader.read("source", origin.source);
-    return origin;
+    reader.finish();
   }
 
-  /// Adds an entry by `add`, or notes the problems with it; one that is there already is a problem.
-  template <class Map, class Key, class Add>
-  void attempt(const Map& map, const Key& key, const std::string& path, Add add) {
+  /// Adds an entry, or notes the problems with it; one that is there already is a problem.
+  template <class Map, class Key, class Entry>
+  void add(const Map& map, const Key& key, const Entry& entry, const std::string& path) {
     if (map.contains(key)) return problems_.add(path + " is there twice");
     try {
-      add();
+      matrix_.add(key, entry);
     } catch (const UserError& error) {
       problems_.add_all(error, path + ": ");
     }
@@ -89,34 +81,28 @@ class MatrixReader {
   void read_rate(const Json& value, const std::string& path) {
     ObjectReader reader(value, path, problems_);
     EfficiencyMatrix::OperationKey key;
-    double rate = 0;
+    EfficiencyMatrix::Rate rate;
     reader.require({"class", "precision", "ops_per_second"});
     reader.read("class", key.device_class);
     reader.read("operation", key.operation);
     reader.read("shape", key.shape);
     reader.read("precision", key.precision);
-    reader.read("ops_per_second", rate);
-    const Origin origin = read_origin(reader);
-    reader.finish();
-    attempt(matrix_.rates(), key, path, [&] {
-      matrix_.add(key, EfficiencyMatrix::Rate{OpsPerSecond(rate), origin});
-    });
+    reader.read("ops_per_second", rate.rate);
+    finish(reader, rate.origin);
+    add(matrix_.rates(), key, rate, path);
   }
 
   /// Reads one entry of "devices".
   void read_device(const Json& value, const std::string& path) {
     ObjectReader reader(value, path, problems_);
     EfficiencyMatrix::DeviceKey key;
-    double number = 0;
+    EfficiencyMatrix::Value number;
     reader.require({"class", "quantity", "value"});
     reader.read("class", key.first);
     reader.read("quantity", key.second);
-    reader.read("value", number);
-    const Origin origin = read_origin(reader);
-    reader.finish();
-    attempt(matrix_.values(), key, path, [&] {
-      matrix_.add(key, EfficiencyMatrix::Value{number, origin});
-    });
+    reader.read("value", number.value);
+    finish(reader, number.origin);
+    add(matrix_.values(), key, number, path);
   }
 
   /// Reads one entry of "links".
@@ -128,8 +114,8 @@ class MatrixReader {
     reader.read("scope", scope);
     reader.read("between", ends);
     std::vector<LinkCurve::Point> points = read_link_points(reader, problems_);
-    const Origin origin = read_origin(reader);
-    reader.finish();
+    Origin origin;
+    finish(reader, origin);
     if (ends.size() != 2) {
       problems_.add(fmt::format("{}.between has {} ends", path, ends.size()), "two names");
       return;

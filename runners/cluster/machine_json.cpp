@@ -1,10 +1,8 @@
 #include "runners/cluster/cluster_json.hpp"
 
 #include <cmath>
-#include <string_view>
-#include <type_traits>
 
-#include "metrics/base/error.hpp"
+#include "metrics/base/strict_json.hpp"
 
 namespace heteroperf {
 namespace {
@@ -58,101 +56,28 @@ json numa_json(const Topology& topology) {
   return listed(std::move(list), topology.source, topology.reason);
 }
 
-/// A key of a device class: the function that takes its value over, and the words for what it must
-/// be.
-struct DeviceKey {
-  const char* name;
-  bool (*read)(const json& value, DeviceClass& device);
+/// The keys of a device class that may be absent and are 0 or more, with their words in messages.
+constexpr struct {
+  const char* key;
+  std::optional<double> DeviceClass::*member;
   const char* expected;
-};
-
-/// Tells if a value is a whole number from 1 to a million.
-bool is_count(const json& value) {
-  return value.is_number_integer() && value >= 1 && value <= 1'000'000;
-}
+} tariff_keys[] = {{"price_per_hour", &DeviceClass::price_per_hour, "a price, 0 or more"},
+                   {"idle_watts", &DeviceClass::idle_watts, "watts, 0 or more"},
+                   {"busy_watts", &DeviceClass::busy_watts, "watts, 0 or more"}};
 
 /// Reads the rates by precision, each of which must be positive.
-bool read_rates(const json& value, DeviceClass& device) {
-  if (!value.is_object()) return false;
-  for (const auto& [precision, rate] : value.items()) {
-    if (!rate.is_number() || !(rate.get<double>() > 0)) return false;
-    device.rates[precision] = OpsPerSecond(rate.get<double>());
+void read_rates(ObjectReader& reader, DeviceClass& device) {
+  constexpr const char* name = "rates_ops_per_second";
+  const Json* const rates = reader.value(name);
+  if (rates == nullptr) return;
+  bool fits = rates->is_object();
+  for (const auto& [precision, rate] : rates->items()) {
+    fits = fits && rate.is_number() && rate.get<double>() > 0;
+    if (fits) device.rates[precision] = OpsPerSecond(rate.get<double>());
   }
-  return true;
-}
-
-/// Reads a number of 0 or more.
-template <std::optional<double> DeviceClass::*value>
-bool read_amount(const json& json_value, DeviceClass& device) {
-  if (!json_value.is_number() || !(json_value.get<double>() >= 0)) return false;
-  if (!std::isfinite(json_value.get<double>())) return false;
-  device.*value = json_value.get<double>();
-  return true;
-}
-
-/// Lists every key of a device class.
-const std::vector<DeviceKey>& device_keys() {
-  static const std::vector<DeviceKey> keys = {
-      {"name",
-       [](const json& v, DeviceClass& d) {
-         return v.is_string() && !(d.name = v.get<std::string>()).empty();
-       },
-       "a text"},
-      {"kind",
-       [](const json& v, DeviceClass& d) {
-         return v.is_string() &&
-                (d.kind = parse_value_name<DeviceKind>("device kind", v.get<std::string>()), true);
-       },
-       "cpu, cuda or paced"},
-      {"memory_bytes",
-       [](const json& v, DeviceClass& d) {
-         return v.is_number_unsigned() && (d.memory = Bytes(v.get<std::uint64_t>()), true);
-       },
-       "a whole number of bytes"},
-      {"count", [](const json& v, DeviceClass& d) { return is_count(v) && (d.count = v, true); },
-       "a number from 1 to 1000000"},
-      {"threads",
-       [](const json& v, DeviceClass& d) { return is_count(v) && (d.threads = v, true); },
-       "a number from 1 to 1000000"},
-      {"rates_ops_per_second", &read_rates, "an object of positive rates by precision"},
-      {"price_per_hour", &read_amount<&DeviceClass::price_per_hour>, "a price, 0 or more"},
-      {"idle_watts", &read_amount<&DeviceClass::idle_watts>, "watts, 0 or more"},
-      {"busy_watts", &read_amount<&DeviceClass::busy_watts>, "watts, 0 or more"},
-  };
-  return keys;
-}
-
-/// Finds a key by its name; null where there is none.
-const DeviceKey* find_key(const std::string& name) {
-  for (const DeviceKey& key : device_keys()) {
-    if (name == key.name) return &key;
-  }
-  return nullptr;
-}
-
-/// Notes an unknown key with the nearest known one.
-void report_unknown(const std::string& name, const std::string& where, ProblemList& problems) {
-  std::vector<std::string> names;
-  for (const DeviceKey& key : device_keys()) names.emplace_back(key.name);
-  const std::string near = nearest_name(name, names);
-  problems.add("unknown key \"" + name + "\" in " + where, "",
-               near.empty() ? "" : "did you mean \"" + near + "\"?");
-}
-
-/// Reads one key of a device class, or notes what it must be.
-void read_entry(const std::string& name, const json& value, const std::string& where,
-                DeviceClass& device, ProblemList& problems) {
-  const DeviceKey* key = find_key(name);
-  if (key == nullptr) return report_unknown(name, where, problems);
-  try {
-    if (!key->read(value, device)) {
-      problems.add(where + "." + name + " is " + value.dump(),
-                   std::string("must be ") + key->expected);
-    }
-  } catch (const UserError& error) {
-    for (const Problem& p : error.problems())
-      problems.add(where + ": " + p.problem, p.why, p.suggestion);
-  }
+  if (fits) return;
+  note_wrong(*rates, reader.path_of(name), "an object of positive rates by precision",
+             reader.problems());
 }
 
 }  // namespace
@@ -203,24 +128,37 @@ json to_json(const DeviceClass& device) {
                 {"count", device.count},
                 {"threads", device.threads}};
   if (!rates.empty()) entry["rates_ops_per_second"] = std::move(rates);
-  if (device.price_per_hour) entry["price_per_hour"] = *device.price_per_hour;
-  if (device.idle_watts) entry["idle_watts"] = *device.idle_watts;
-  if (device.busy_watts) entry["busy_watts"] = *device.busy_watts;
+  for (const auto& [key, member, ignored] : tariff_keys) {
+    if (device.*member) entry[key] = *(device.*member);
+  }
   return entry;
 }
 
-DeviceClass device_class_from_json(const json& value, const std::string& where) {
-  ProblemList problems;
+DeviceClass read_device_class(const Json& json, const std::string& path,
+                              DocumentProblems& problems) {
+  constexpr int most_devices = 1'000'000;
+  ObjectReader reader(json, path, problems);
   DeviceClass device;
-  if (!value.is_object()) {
-    problems.add(where + " is " + value.dump(), "must be an object");
-    problems.throw_if_any();
+  reader.require({"name", "kind", "memory_bytes"});
+  reader.read("name", device.name);
+  const Json* const name = reader.value("name");
+  if (name != nullptr && *name == "") note_wrong(*name, reader.path_of("name"), "a text", problems);
+  reader.read("kind", device.kind);
+  reader.read("memory_bytes", device.memory);
+  reader.read("count", device.count, 1, most_devices);
+  reader.read("threads", device.threads, 1, most_devices);
+  read_rates(reader, device);
+  for (const auto& [key, member, expected] : tariff_keys) {
+    const Json* const value = reader.value(key);
+    if (value == nullptr) continue;
+    const double amount = value->is_number() ? value->get<double>() : -1;
+    if (std::isfinite(amount) && amount >= 0) {
+      device.*member = amount;
+    } else {
+      note_wrong(*value, reader.path_of(key), expected, problems);
+    }
   }
-  for (const auto& [name, entry] : value.items()) read_entry(name, entry, where, device, problems);
-  for (const char* required : {"name", "kind", "memory_bytes"}) {
-    if (!value.contains(required)) problems.add(where + " has no \"" + required + "\"");
-  }
-  problems.throw_if_any();
+  reader.finish();
   return device;
 }
 

@@ -87,9 +87,10 @@ struct Kind {
 std::map<std::string, Kind> kinds_of(const std::vector<std::string>& readings) {
   std::map<std::string, Kind> kinds;
   for (std::size_t r = 0; r < readings.size(); ++r) {
-    const auto json = nlohmann::json::parse(readings[r]);
-    const DeviceClass device =
-        device_class_from_json(json.at("device"), "device of rank " + std::to_string(r));
+    const auto json = Json::parse(readings[r]);
+    DocumentProblems problems("device of rank " + std::to_string(r));
+    const DeviceClass device = read_device_class(json.at("device"), "", problems);
+    problems.throw_if_any();
     Kind& kind = kinds[class_name(json.at("kind"))];
     kind.ranks.push_back(r);
     // The first device stands for its class.

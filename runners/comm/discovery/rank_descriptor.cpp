@@ -53,15 +53,12 @@ constexpr std::array text_keys = {TextKey{"vendor", &RankDescriptor::vendor},
 void read_card(const Json& entry, const std::string& path, RankDescriptor& descriptor,
                DocumentProblems& problems) {
   ObjectReader reader(entry, path, problems);
-  NetworkCard card;
-  double bandwidth = 0;
+  NetworkCard& card = descriptor.cards.emplace_back();
   reader.require({"name", "bandwidth_bytes_per_s"});
   reader.read("name", card.name);
-  reader.read("bandwidth_bytes_per_s", bandwidth);
+  reader.read("bandwidth_bytes_per_s", card.bandwidth);
   reader.finish();
-  if (bandwidth < 0) problems.add(path + " has a negative bandwidth");
-  card.bandwidth = BytesPerSecond(bandwidth);
-  descriptor.cards.push_back(std::move(card));
+  if (card.bandwidth.value() < 0) problems.add(path + " has a negative bandwidth");
 }
 
 }  // namespace

@@ -127,6 +127,13 @@ TEST(ProbeMachine, ThisMachineHasAHostAndCores) {
   EXPECT_GT(machine.usable_memory().value(), 0U);
 }
 
+DeviceClass read_back(const json& device) {
+  DocumentProblems problems("report");
+  const DeviceClass back = read_device_class(Json(device), "devices[3]", problems);
+  problems.throw_if_any();
+  return back;
+}
+
 TEST(DeviceClassJson, RoundTrips) {
   DeviceClass device{.name = "fast",
                      .kind = DeviceKind::paced,
@@ -134,7 +141,7 @@ TEST(DeviceClassJson, RoundTrips) {
                      .count = 4,
                      .threads = 2,
                      .rates = {{"fp32", OpsPerSecond(1.5e12)}}};
-  const DeviceClass back = device_class_from_json(to_json(device), "devices[0]");
+  const DeviceClass back = read_back(to_json(device));
   EXPECT_EQ(to_json(back), to_json(device));
   EXPECT_TRUE(back.emulated());
 }
@@ -146,18 +153,18 @@ TEST(DeviceClassJson, ReportsEveryProblemAtOnce) {
                     {"threads", 0},
                     {"rates_ops_per_second", {{"fp32", -1}}}};
   try {
-    device_class_from_json(bad, "devices[3]");
+    read_back(bad);
     FAIL() << "accepted " << bad;
   } catch (const UserError& error) {
     const std::string text = error.what();
     EXPECT_EQ(error.problems().size(), 6U) << text;
     for (const char* expected :
-         {"devices[3].name", "Did you mean 'cpu'?", "did you mean \"count\"?",
-          "devices[3].threads is 0", "positive rates", "no \"memory_bytes\""}) {
+         {"devices[3].name", "Did you mean \"cpu\"?", "Did you mean \"count\"?",
+          "devices[3].threads is 0", "positive rates", "devices[3].memory_bytes is missing"}) {
       EXPECT_NE(text.find(expected), std::string::npos) << expected << " in\n" << text;
     }
   }
-  EXPECT_THROW(device_class_from_json(json::array(), "devices"), UserError);
+  EXPECT_THROW(read_back(json::array()), UserError);
 }
 
 }  // namespace
