@@ -36,115 +36,29 @@ namespace {
 constexpr double most_orders = 4096;
 constexpr double pace_rounding = 1e-12;
 
-/// True where a stage of this seat is within the memory of its device.
-bool fits(const SailorTables& tables, const std::vector<int>& bounds, const SailorSeat& seat,
-          std::size_t s, std::int64_t samples) {
-  return tables.fits(seat, samples, layers_between(bounds, s), bounds.size() - 1 - s);
-}
-
-/// Adds the pipelines of one order of places, none below the degree: for every size and pace the
-/// least degree of every stage that keeps the pace and fits, where each stage has one.
-void add_pipelines(const SailorTables& tables, const std::vector<int>& bounds,
-                   const std::vector<int>& places, int least_tensor,
-                   std::set<std::vector<SailorSeat>>& pipelines) {
-  // Only computing times of some stage can be the slowest stage's, so no neighbour pace needs a
-  // try.
-  std::map<std::int64_t, std::set<double>> paces;  // by size of micro-batch
-  const auto compute_s = [&](std::size_t s, int tensor, std::int64_t size) {
-    return tables.compute_s({places[s], tensor}, size, layers_between(bounds, s));
-  };
-  std::vector<std::vector<int>> degrees;
-  for (std::size_t s = 0; s < places.size(); ++s) {
-    degrees.push_back(tables.degrees(places[s]));
-    for (const int tensor : degrees[s]) {
-      for (const std::int64_t size : tables.micro_batches({places[s], tensor})) {
-        paces[size].insert(compute_s(s, tensor, size));
-      }
-    }
-  }
-  for (const auto& [size, of_size] : paces) {
-    for (const double pace : of_size) {
-      std::vector<SailorSeat> seats;
-      for (std::size_t s = 0; s < places.size() && seats.size() == s; ++s) {
-        const auto keeps = [&, samples = size](int tensor) {
-          return tensor >= least_tensor &&
-                 compute_s(s, tensor, samples) <= pace * (1 + pace_rounding) &&
-                 fits(tables, bounds, {places[s], tensor}, s, samples);
-        };
-        const auto least = std::ranges::find_if(degrees[s], keeps);
-        if (least != degrees[s].end()) seats.push_back({places[s], *least});
-      }
-      if (seats.size() == places.size()) pipelines.insert(std::move(seats));
-    }
-  }
-}
-
-/// Calls visit(places) with every order of these places over the stages.
-template <class Visit>
-void for_each_order(const std::vector<int>& places, std::size_t stages, Visit visit) {
-  std::vector<std::size_t> digits(stages, 0);
-  while (true) {
-    std::vector<int> order;
-    for (const std::size_t digit : digits) order.push_back(places[digit]);
-    visit(order);
-    std::size_t s = 0;
-    while (s < stages && ++digits[s] == places.size()) digits[s++] = 0;
-    if (s == stages) return;
-  }
-}
-
 /// One replica of every stage, and what micro-batches of each size take there by `sailor+`.
-class SailorPipeline {
- public:
+struct SailorPipeline {
   struct Size {
     std::int64_t samples = 1;
     double period_s = 0;  ///< one more micro-batch: the slowest stage
     double single_s = 0;  ///< one micro-batch alone: all stages
   };
-
-  /// `bounds`: the first layer of every stage, and the end of the last.
-  SailorPipeline(const SailorTables& tables, const std::vector<int>& bounds,
-                 std::vector<SailorSeat> seats)
-      : seats_(std::move(seats)), devices_(tables.places().size(), 0) {
-    for (const SailorSeat& seat : seats_) devices_[seat.place] += seat.tensor;
-    for (const std::int64_t samples : tables.micro_batches(seats_.front())) {
-      Size size{samples, 0, 0};
-      bool possible = true;
-      for (std::size_t s = 0; s < seats_.size() && possible; ++s) {
-        const SailorLayers layers = layers_between(bounds, s);
-        double sends = 0;
-        for_each_send(s, seats_.size(), layers, [&](std::size_t neighbour, int layer, int times) {
-          sends += times * tables.send_s(seats_[s], seats_[neighbour], layer, samples);
-        });
-        const double time = tables.compute_s(seats_[s], samples, layers) + sends;
-        possible = std::isfinite(time) && fits(tables, bounds, seats_[s], s, samples);
-        size.period_s = std::max(size.period_s, time);
-        size.single_s += time;
-      }
-      if (possible) sizes_.push_back(size);
-    }
-  }
-
-  const std::vector<SailorSeat>& seats() const { return seats_; }
+  std::vector<SailorSeat> seats;  ///< [stage]
+  SailorDevices devices;          ///< that it takes, by place
   /// Profiled everywhere and within every device's memory, ascending; empty: cannot run.
-  const std::vector<Size>& sizes() const { return sizes_; }
-  /// Devices that it takes, by place.
-  const SailorDevices& devices() const { return devices_; }
+  std::vector<Size> sizes;
 
   /// The most samples within `seconds`, with micro-batches of one size and smaller ones after.
   std::int64_t samples_within(double seconds) const {
     std::int64_t most = 0;
-    for (std::size_t i = 0; i < sizes_.size(); ++i) {
-      double rest = seconds - sizes_[i].single_s;
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      double rest = seconds - sizes[i].single_s;
       if (rest < 0) continue;
-      // Further micro-batches of the same size.
-      const double more = std::floor(rest / sizes_[i].period_s);
-      std::int64_t samples = sizes_[i].samples * (1 + static_cast<std::int64_t>(more));
-      rest -= more * sizes_[i].period_s;
-      for (std::size_t tail = i; tail-- > 0;) {
-        const double count = std::floor(rest / sizes_[tail].period_s);
-        samples += sizes_[tail].samples * static_cast<std::int64_t>(count);
-        rest -= count * sizes_[tail].period_s;
+      std::int64_t samples = sizes[i].samples;
+      for (std::size_t further = i + 1; further-- > 0;) {
+        const double count = std::floor(rest / sizes[further].period_s);
+        samples += sizes[further].samples * static_cast<std::int64_t>(count);
+        rest -= count * sizes[further].period_s;
       }
       most = std::max(most, samples);
     }
@@ -156,16 +70,16 @@ class SailorPipeline {
   std::optional<SailorShare> share(std::int64_t samples, double seconds) const {
     std::optional<SailorShare> best;
     double best_s = seconds * (1 + pace_rounding);
-    for (std::size_t i = 0; i < sizes_.size(); ++i) {
-      const Size& main = sizes_[i];
-      if (main.samples > samples) continue;
-      SailorShare share{1, main.samples, samples / main.samples, {}};
-      double time = main.single_s + static_cast<double>(share.micro_batches - 1) * main.period_s;
-      std::int64_t rest = samples - share.micro_batch * share.micro_batches;
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      const auto& [micro_batch, period_s, single_s] = sizes[i];
+      if (micro_batch > samples) continue;
+      SailorShare share{1, micro_batch, samples / micro_batch, {}};
+      double time = single_s + static_cast<double>(share.micro_batches - 1) * period_s;
+      std::int64_t rest = samples % micro_batch;
       for (std::size_t tail = i; tail-- > 0;) {
-        for (; rest >= sizes_[tail].samples; rest -= sizes_[tail].samples) {
-          share.tails.push_back(sizes_[tail].samples);
-          time += sizes_[tail].period_s;
+        for (; rest >= sizes[tail].samples; rest -= sizes[tail].samples) {
+          share.tails.push_back(sizes[tail].samples);
+          time += sizes[tail].period_s;
         }
       }
       // The samples may be no sum of sizes that are profiled.
@@ -175,36 +89,100 @@ class SailorPipeline {
     }
     return best;
   }
-
- private:
-  std::vector<SailorSeat> seats_;
-  std::vector<Size> sizes_;
-  SailorDevices devices_;
 };
 
+/// True where a stage of this seat is within the memory of its device.
+bool fits(const SailorTables& tables, const std::vector<int>& bounds, const SailorSeat& seat,
+          std::size_t s, std::int64_t samples) {
+  return tables.fits(seat, samples, layers_between(bounds, s), bounds.size() - 1 - s);
+}
+
+/// `bounds`: the first layer of every stage, and the end of the last.
+SailorPipeline pipeline_of(const SailorTables& tables, const std::vector<int>& bounds,
+                           const std::vector<SailorSeat>& seats) {
+  SailorPipeline pipeline{seats, SailorDevices(tables.places().size(), 0), {}};
+  for (const SailorSeat& seat : seats) pipeline.devices[seat.place] += seat.tensor;
+  for (const std::int64_t samples : tables.micro_batches(seats.front())) {
+    SailorPipeline::Size size{samples, 0, 0};
+    bool possible = true;
+    for (std::size_t s = 0; s < seats.size() && possible; ++s) {
+      const SailorLayers layers = layers_between(bounds, s);
+      double sends = 0;
+      for_each_send(s, seats.size(), layers, [&](std::size_t neighbour, int layer, int times) {
+        sends += times * tables.send_s(seats[s], seats[neighbour], layer, samples);
+      });
+      const double time = tables.compute_s(seats[s], samples, layers) + sends;
+      possible = std::isfinite(time) && fits(tables, bounds, seats[s], s, samples);
+      size.period_s = std::max(size.period_s, time);
+      size.single_s += time;
+    }
+    if (possible) pipeline.sizes.push_back(size);
+  }
+  return pipeline;
+}
+
+/// Adds the pipelines of one order of places: for every size and pace the least degree of every
+/// stage that keeps the pace and fits, none below one of the least degrees, where each stage has
+/// one.
+void add_pipelines(const SailorTables& tables, const std::vector<int>& bounds,
+                   const std::vector<int>& places, const std::set<int>& least_tensors,
+                   std::set<std::vector<SailorSeat>>& pipelines) {
+  const auto compute_s = [&](std::size_t s, int tensor, std::int64_t size) {
+    return tables.compute_s({places[s], tensor}, size, layers_between(bounds, s));
+  };
+  // Only computing times of some stage can be the slowest stage's, so no neighbour pace needs a
+  // try.
+  std::set<std::pair<std::int64_t, double>> paces;  // with the size of micro-batch
+  std::vector<std::vector<int>> degrees;
+  for (std::size_t s = 0; s < places.size(); ++s) {
+    degrees.push_back(tables.degrees(places[s]));
+    for (const int tensor : degrees[s]) {
+      for (const std::int64_t size : tables.micro_batches({places[s], tensor})) {
+        paces.emplace(size, compute_s(s, tensor, size));
+      }
+    }
+  }
+  for (const auto& [size, pace] : paces) {
+    for (const int least_tensor : least_tensors) {
+      std::vector<SailorSeat> seats;
+      for (std::size_t s = 0; s < places.size() && seats.size() == s; ++s) {
+        const auto keeps = [&, samples = size, limit_s = pace * (1 + pace_rounding)](int tensor) {
+          return tensor >= least_tensor && compute_s(s, tensor, samples) <= limit_s &&
+                 fits(tables, bounds, {places[s], tensor}, s, samples);
+        };
+        const auto least = std::ranges::find_if(degrees[s], keeps);
+        if (least != degrees[s].end()) seats.push_back({places[s], *least});
+      }
+      if (seats.size() == places.size()) pipelines.insert(std::move(seats));
+    }
+  }
+}
+
 /// The pipelines that a plan of these cuts may be made of: for every order of places and every pace
-/// the least degrees that keep it, none below `least_tensor`. Others take more devices for no
-/// shorter period.
+/// the least degrees that keep it, none below one of `least_tensors`. Others take more devices for
+/// no shorter period.
 std::vector<SailorPipeline> sailor_pipelines(const SailorTables& tables,
                                              const std::vector<int>& bounds,
                                              const SailorDevices& devices,
                                              const std::set<int>& least_tensors) {
   const std::vector<int> places = places_in_use(devices);
-  const std::size_t stages = bounds.size() - 1;
+  const double orders =
+      std::pow(static_cast<double>(places.size()), static_cast<double>(bounds.size() - 1));
   std::set<std::vector<SailorSeat>> distinct;
-  if (std::pow(static_cast<double>(places.size()), static_cast<double>(stages)) <= most_orders) {
-    for_each_order(places, stages, [&](const std::vector<int>& order) {
-      for (const int least : least_tensors) add_pipelines(tables, bounds, order, least, distinct);
-    });
+  for (std::size_t number = 0; orders <= most_orders && number < orders; ++number) {
+    // The digits of the order's number are its places.
+    std::vector<int> order;
+    for (std::size_t rest = number; order.size() + 1 < bounds.size(); rest /= places.size()) {
+      order.push_back(places[rest % places.size()]);
+    }
+    add_pipelines(tables, bounds, order, least_tensors, distinct);
   }
   std::vector<SailorPipeline> result;
   for (const std::vector<SailorSeat>& seats : distinct) {
-    SailorPipeline pipeline(tables, bounds, seats);
-    bool possible = !pipeline.sizes().empty();
-    for (std::size_t p = 0; p < devices.size(); ++p) {
-      possible &= pipeline.devices()[p] <= devices[p];
-    }
-    if (possible) result.push_back(std::move(pipeline));
+    SailorPipeline pipeline = pipeline_of(tables, bounds, seats);
+    const bool there = std::ranges::equal(pipeline.devices, devices,
+                                          [](int takes, int has) { return takes <= has; });
+    if (there && !pipeline.sizes.empty()) result.push_back(std::move(pipeline));
   }
   return result;
 }
@@ -224,6 +202,7 @@ constexpr double longest_step_s = 1e6;
 struct Taken {
   const SailorPipeline* pipeline = nullptr;
   SailorShare share;
+  friend bool operator==(const Taken&, const Taken&) = default;
 };
 
 /// The plans whose stages begin at given layers.
@@ -249,10 +228,10 @@ class CutsSearch {
     for (const Frame& frame : frames_) {
       for (const int width : widths_) {
         double low = 0, high = best * (1 - step_precision);
-        if (!enough(frame, width, high)) continue;
+        if (!packing(frame, width, high)) continue;
         for (int i = 0; i < bisections && high - low > step_precision * high; ++i) {
           const double middle = 0.5 * (low + high);
-          (enough(frame, width, middle) ? high : low) = middle;
+          (packing(frame, width, middle) ? high : low) = middle;
         }
         best = high;
       }
@@ -267,7 +246,7 @@ class CutsSearch {
     for (const Frame& frame : frames_) {
       for (const int width : widths_) {
         double high = best_s * (1 - step_precision), low = 0;
-        if (!enough(frame, width, high)) continue;
+        if (!packing(frame, width, high)) continue;
         for (int i = 0; i < bisections && high - low > step_precision * high; ++i) {
           const double middle = i == 0 ? high : 0.5 * (low + high);
           std::optional<SailorPlan> sailor_plan = plan(frame, width, middle);
@@ -303,10 +282,10 @@ class CutsSearch {
         bool kept = true;
         double update = 0;
         for (std::size_t s = 0; s < rules.size() && kept; ++s) {
-          const SailorSeat& seat = pipeline.seats()[s];
+          const SailorSeat& seat = pipeline.seats[s];
           kept = rules[s].allows(seat);
-          update = std::max(update,
-                            tables_.update_s(seat, pipeline.sizes().front().samples, bounds_[s]));
+          update =
+              std::max(update, tables_.update_s(seat, pipeline.sizes.front().samples, bounds_[s]));
         }
         if (!kept) continue;
         frame.pipelines.push_back(&pipeline);
@@ -334,63 +313,52 @@ class CutsSearch {
     known.insert(combined.begin(), combined.end());
   }
 
-  /// The seconds of a step that are left for pipelines, without update and the slowest stage's sum;
-  /// may be below 0.
-  double pipeline_s(const Frame& frame, int width, double step_s) const {
+  /// The packing of a frame's pipelines into a step: things are pipelines, worth the samples that
+  /// they take within the time; resources are the devices of every place, and the width.
+  struct Packing {
+    double seconds = 0;  ///< left for pipelines, without update and the slowest stage's sum
+    PackingProblem problem;
+    FractionalPacking fractions;
+  };
+
+  /// Nothing where not even fractions of the pipelines do the whole batch within the step.
+  std::optional<Packing> packing(const Frame& frame, int width, double step_s) {
     double reduction = 0;
     for (std::size_t s = 0; s < frame.rules.size(); ++s) {
       reduction = std::max(reduction, rules_.reduction_s(s, frame.rules[s], width));
     }
-    return step_s - frame.update_s - reduction;
-  }
-
-  /// Things are pipelines, worth the samples that they take within the time; resources are the
-  /// devices of every place, and the width.
-  PackingProblem packing(const Frame& frame, int width, double seconds) const {
-    PackingProblem problem;
+    Packing packing{step_s - frame.update_s - reduction, {}, {}};
+    if (packing.seconds <= 0) return std::nullopt;
+    ++search_.result.candidates;
+    PackingProblem& problem = packing.problem;
     problem.limits.assign(search_.devices.begin(), search_.devices.end());
     problem.limits.push_back(width);
     for (const SailorPipeline* pipeline : frame.pipelines) {
-      const SailorDevices& devices = pipeline->devices();
-      const std::span<double> uses =
-          problem.add(static_cast<double>(pipeline->samples_within(seconds)));
-      std::ranges::copy(devices, uses.begin());
+      const auto samples = pipeline->samples_within(packing.seconds);
+      const std::span<double> uses = problem.add(static_cast<double>(samples));
+      std::ranges::copy(pipeline->devices, uses.begin());
       uses.back() = 1;
     }
-    return problem;
-  }
-
-  /// True when fractions of the frame's pipelines do the whole batch within the step: necessary for
-  /// enough in whole pipelines.
-  bool enough(const Frame& frame, int width, double step_s) {
-    const double seconds = pipeline_s(frame, width, step_s);
-    if (seconds <= 0) return false;
-    ++search_.result.candidates;
-    return pack_fractions(packing(frame, width, seconds)).value >=
-           static_cast<double>(tables_.global_batch());
+    packing.fractions = pack_fractions(problem);
+    if (packing.fractions.value < static_cast<double>(tables_.global_batch())) return std::nullopt;
+    return packing;
   }
 
   /// Packs whole pipelines for a time of a step; the plan's own time may be a little longer. The
   /// pipelines may miss the batch by little, or leave some time: the shortest time in which just
   /// these take the batch is found by bisection.
   std::optional<SailorPlan> plan(const Frame& frame, int width, double step_s) {
-    const double seconds = pipeline_s(frame, width, step_s);
-    if (seconds <= 0) return std::nullopt;
-    ++search_.result.candidates;
-    const PackingProblem problem = packing(frame, width, seconds);
-    const FractionalPacking fractions = pack_fractions(problem);
-    const auto batch = static_cast<double>(tables_.global_batch());
-    if (fractions.value < batch) return std::nullopt;
-    const std::vector<int> counts = pack_whole(problem, fractions);
+    const auto packing = this->packing(frame, width, step_s);
+    if (!packing) return std::nullopt;
+    const std::vector<int> counts = pack_whole(packing->problem, packing->fractions);
     const auto takes_batch = [&](double time) {
-      double sum = 0;
+      std::int64_t sum = 0;
       for (std::size_t k = 0; k < counts.size(); ++k) {
-        if (counts[k] == 0) continue;
-        sum += counts[k] * static_cast<double>(frame.pipelines[k]->samples_within(time));
+        if (counts[k] > 0) sum += counts[k] * frame.pipelines[k]->samples_within(time);
       }
-      return sum >= batch;
+      return sum >= tables_.global_batch();
     };
-    double high = seconds, low = 0;
+    double high = packing->seconds, low = 0;
     if (!takes_batch(high)) {
       low = high;
       high *= 1.02;
@@ -443,21 +411,17 @@ class CutsSearch {
   /// Makes the plan of these pipelines; neighbours of one kind and share are one entry.
   SailorPlan plan_of(const std::vector<Taken>& all) const {
     SailorPlan plan;
-    const SailorPipeline* before = nullptr;
-    for (const Taken& taken : all) {
-      SailorShare share = taken.share;
-      if (taken.pipeline == before) share.count = plan.shares.back().count;
-      if (taken.pipeline == before && share == plan.shares.back()) {
+    for (auto taken = all.begin(); taken != all.end(); ++taken) {
+      if (taken != all.begin() && *taken == *std::prev(taken)) {
         ++plan.shares.back().count;
       } else {
-        plan.shares.push_back(taken.share);
+        plan.shares.push_back(taken->share);
       }
-      before = taken.pipeline;
     }
     for (std::size_t s = 0; s + 1 < bounds_.size(); ++s) {
       SailorStage& stage = plan.stages.emplace_back();
       stage.layers = layers_between(bounds_, s);
-      for (const Taken& taken : all) stage.append({1, taken.pipeline->seats()[s]});
+      for (const Taken& taken : all) stage.append({1, taken.pipeline->seats[s]});
     }
     return plan;
   }
@@ -487,62 +451,48 @@ std::set<std::vector<int>> first_bounds(const SailorTables& tables, int stages) 
 }
 
 /// The fractional seconds of all cuts that were looked at: descents from different starts meet.
-class CutDescent {
- public:
-  explicit CutDescent(SailorSearch& search) : search_(search) {}
+using KnownCuts = std::map<std::vector<int>, double>;
 
-  /// Moves one cut at a time, the best move of all.
-  void run(std::vector<int> bounds) {
-    double time = fractional_s(bounds);
-    for (bool moved = true; moved && search_.has_time();) {
-      moved = false;
-      const std::vector<int> from = bounds;
-      for (std::size_t cut = 1; cut + 1 < from.size(); ++cut) {
-        for (const int step : cut_steps) {
-          std::vector<int> next = from;
-          next[cut] += step;
-          if (next[cut] <= next[cut - 1] || next[cut] >= next[cut + 1] || !search_.has_time()) {
-            continue;
-          }
-          const double next_s = fractional_s(next);
-          if (next_s >= time) continue;
-          time = next_s;
-          bounds = next;
-          moved = true;
+/// Moves one cut at a time, the best move of all.
+void descend(SailorSearch& search, std::vector<int> bounds, KnownCuts& known) {
+  const auto fractional_s = [&](const std::vector<int>& cuts) {
+    const auto [entry, is_new] = known.emplace(cuts, 0);
+    if (is_new) entry->second = CutsSearch(search, cuts).fractional_s();
+    return entry->second;
+  };
+  double time = fractional_s(bounds);
+  for (bool moved = true; moved && search.has_time();) {
+    moved = false;
+    const std::vector<int> from = bounds;
+    for (std::size_t cut = 1; cut + 1 < from.size(); ++cut) {
+      for (const int step : cut_steps) {
+        std::vector<int> next = from;
+        next[cut] += step;
+        if (next[cut] <= next[cut - 1] || next[cut] >= next[cut + 1] || !search.has_time()) {
+          continue;
         }
+        const double next_s = fractional_s(next);
+        if (next_s >= time) continue;
+        time = next_s;
+        bounds = next;
+        moved = true;
       }
     }
   }
-
-  /// Seconds and bounds, the shortest first.
-  std::set<std::pair<double, std::vector<int>>> known() const {
-    std::set<std::pair<double, std::vector<int>>> order;
-    for (const auto& [bounds, time] : known_) order.emplace(time, bounds);
-    return order;
-  }
-
- private:
-  double fractional_s(const std::vector<int>& bounds) {
-    const auto [known, is_new] = known_.emplace(bounds, 0);
-    if (is_new) known->second = CutsSearch(search_, bounds).fractional_s();
-    return known->second;
-  }
-
-  SailorSearch& search_;
-  std::map<std::vector<int>, double> known_;
-};
+}
 
 }  // namespace
 
 // The fractional times bound what whole pipelines can reach, so cuts are tried in their order and
 // the search ends at the first whose bound is no better than the best plan.
 void search_extended(SailorSearch& search) {
-  CutDescent descent(search);
+  KnownCuts known;
   const int most = search.most_stages(most_extended_stages);
   for (int stages = 1; stages <= most && search.has_time(); ++stages) {
-    for (const std::vector<int>& bounds : first_bounds(search.tables, stages)) descent.run(bounds);
+    for (const auto& bounds : first_bounds(search.tables, stages)) descend(search, bounds, known);
   }
-  const auto order = descent.known();
+  std::set<std::pair<double, std::vector<int>>> order;
+  for (const auto& [bounds, time] : known) order.emplace(time, bounds);
   if (!order.empty()) search.result.fractional_s = order.begin()->first;
   double best_s = longest_step_s;
   for (const auto& [time, bounds] : order) {

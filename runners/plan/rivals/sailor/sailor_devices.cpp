@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <ranges>
 #include <set>
 #include <sstream>
 
@@ -29,125 +30,59 @@ constexpr double most_of_a_row = 1'000'000;
 
 /// Splits a line at its commas. A comma at the end begins another, empty cell.
 std::vector<std::string> cells_of(std::string line) {
-  if (!line.empty() && line.back() == '\r') line.pop_back();
+  if (line.ends_with('\r')) line.pop_back();
   std::vector<std::string> cells;
-  std::istringstream in(line);
-  for (std::string cell; std::getline(in, cell, ',');) cells.push_back(cell);
-  if (!line.empty() && line.back() == ',') cells.emplace_back();
+  for (const auto cell : std::views::split(line, ',')) cells.emplace_back(cell.begin(), cell.end());
   return cells;
 }
 
-/// The finite number that a whole cell is.
-std::optional<double> number_in(const std::string& cell) {
-  char* end = nullptr;
-  const double value = std::strtod(cell.c_str(), &end);
-  if (cell.empty() || *end != '\0' || !std::isfinite(value)) return std::nullopt;
-  return value;
+/// Splits "A100-40_us-central1-a" at its first separator; the second part is empty without one.
+std::pair<std::string, std::string> parts_of(const std::string& text, char separator) {
+  const std::size_t end = std::min(text.find(separator), text.size());
+  return {text.substr(0, end), text.substr(end).erase(0, 1)};
 }
 
-/// A column of a trace: the time, devices of a zone, or nothing where it has no heading.
-struct TraceColumn {
-  std::string heading, device, zone;
-  bool is_time() const { return heading == "Timestamp"; }
-};
+constexpr const char* time_heading = "Timestamp";
 
-/// A trace whose columns are not understood is read no further.
-std::vector<TraceColumn> columns_of(const std::string& line, const std::string& file) {
+/// Notes the columns of a trace that are neither the time nor devices of a zone.
+void check_columns(const std::vector<std::string>& columns, const std::string& file) {
   ProblemList problems;
   bool any = false;
-  std::vector<TraceColumn> columns;
-  for (const std::string& heading : cells_of(line)) {
-    const std::size_t bar = heading.find('_');
-    columns.push_back(
-        {heading, heading.substr(0, bar), bar == std::string::npos ? "" : heading.substr(bar + 1)});
-    if (heading.empty() || columns.back().is_time()) continue;
+  for (const std::string& heading : columns) {
+    if (heading.empty() || heading == time_heading) continue;
     any = true;
-    if (!columns.back().device.empty() && !columns.back().zone.empty()) continue;
+    const auto [device, zone] = parts_of(heading, '_');
+    if (!device.empty() && !zone.empty()) continue;
     problems.add(fmt::format("{}: the column \"{}\" is no device and zone", file, heading),
                  "as in \"A100-40_us-central1-a\"");
   }
   if (!any) problems.add(fmt::format("{} names no device in its first line", file));
   problems.throw_if_any();
-  return columns;
 }
 
-/// Reads a cell: a time, or a whole number of devices. False for any other.
-bool read_cell(const TraceColumn& column, const std::string& cell, SailorAvailability& row) {
-  const std::optional<double> value = number_in(cell);
-  if (!value) return false;
-  if (column.is_time()) {
-    row.time_s = *value;
+/// Reads a cell: a finite time, or a whole number of devices. False for any other.
+bool read_cell(const std::string& heading, const std::string& cell, SailorAvailability& row) {
+  char* end = nullptr;
+  const double value = std::strtod(cell.c_str(), &end);
+  if (cell.empty() || *end != '\0' || !std::isfinite(value)) return false;
+  if (heading == time_heading) {
+    row.time_s = value;
     return true;
   }
-  row.devices[{column.device, column.zone}] =
-      static_cast<int>(std::clamp(*value, 0.0, most_of_a_row));
-  return *value >= 0 && *value <= most_of_a_row && *value == std::floor(*value);
+  row.devices[parts_of(heading, '_')] = static_cast<int>(std::clamp(value, 0.0, most_of_a_row));
+  return value >= 0 && value <= most_of_a_row && value == std::floor(value);
 }
 
-/// Adds up devices by place.
-class CountedDevices {
- public:
-  explicit CountedDevices(const SailorTables& tables)
-      : tables_(tables), devices_(tables.places().size(), 0) {}
-
-  void add(const std::string& device, const std::string& zone, std::int64_t count) {
-    try {
-      int& sum = devices_[tables_.place(device, zone)];
-      // Counts are held at the bound instead of overflowing.
-      sum = static_cast<int>(std::min(most_devices, sum + count));
-    } catch (const UserError& error) {
-      if (!unknown_.insert(device).second) return;
-      for (const Problem& p : error.problems()) problems_.add(p.problem, p.why, p.suggestion);
-    }
-  }
-  /// Takes the label as the zone where the inputs have that place, else the inputs' own zone.
-  void add_labelled(const std::string& device, const std::string& label, std::int64_t count) {
-    add(device, tables_.find_place(device, label) >= 0 ? label : "", count);
-  }
-
-  /// Adds "A100-40=32,V100-16@zone=96".
-  void add_list(const std::string& text) {
-    for (const std::string& item : cells_of(text)) {
-      const std::string name = item.substr(0, item.find('='));
-      const auto number = name == item
-                              ? std::nullopt
-                              : parse_integer(std::string_view(item).substr(name.size() + 1));
-      if (!number || *number < 0 || *number > most_devices) {
-        problems_.add(fmt::format("--cluster has \"{}\"", item),
-                      fmt::format("a device and 0 to {} of it, as in A100-40=32", most_devices));
-        continue;
-      }
-      const std::string device = name.substr(0, name.find('@'));
-      add(device, device == name ? "" : name.substr(device.size() + 1), *number);
-    }
-  }
-
-  /// Adds the row of a trace that follows its name, "trace.csv:1", or the first.
-  void add_trace(const std::string& text) {
-    const std::size_t end = text.rfind(".csv") + 4;
-    const auto row = end == text.size() ? std::optional<long long>(0)
-                                        : parse_integer(std::string_view(text).substr(end + 1));
-    const auto rows = read_sailor_trace(text.substr(0, end));
-    if (!row || *row < 0 || *row >= std::ssize(rows)) {
-      throw UserError(fmt::format("--cluster {} names no row", text),
-                      fmt::format("the trace has rows 0 to {}", rows.size() - 1));
-    }
-    for (const auto& [key, number] : rows[*row].devices) {
-      if (number > 0) add_labelled(key.first, key.second, number);
-    }
-  }
-
-  SailorDevices take() {
-    problems_.throw_if_any();
-    return std::move(devices_);
-  }
-
- private:
-  const SailorTables& tables_;
-  SailorDevices devices_;
-  std::set<std::string> unknown_;
-  ProblemList problems_;
-};
+/// The row of a trace that follows its name, "trace.csv:1", or the first.
+SailorAvailability trace_row(const std::string& text) {
+  const std::size_t end = text.rfind(".csv") + 4;
+  const auto row = end == text.size() ? std::optional<long long>(0)
+                                      : parse_integer(std::string_view(text).substr(end + 1));
+  const auto rows = read_sailor_trace(text.substr(0, end));
+  if (row && *row >= 0 && *row < std::ssize(rows)) return rows[*row];
+  throw UserError(fmt::format("--cluster {} names no row", text),
+                  fmt::format("the trace has rows 0 to {}", rows.size() - 1));
+}
 
 /// True for "….csv" and "….csv:ROW".
 bool is_trace(const std::string& text) {
@@ -157,13 +92,14 @@ bool is_trace(const std::string& text) {
 
 }  // namespace
 
-// Bad rows are noted, up to twenty.
+// A trace whose columns are not understood is read no further. Bad rows are noted, up to twenty.
 std::vector<SailorAvailability> read_sailor_trace(const std::filesystem::path& file) {
   const std::string name = file.string();
   std::istringstream in(read_text_file(file));
   std::string line;
   std::getline(in, line);
-  const std::vector<TraceColumn> columns = columns_of(line, name);
+  const std::vector<std::string> columns = cells_of(line);
+  check_columns(columns, name);
   ProblemList problems;
   std::vector<SailorAvailability> rows;
   for (int number = 2; problems.problems().size() < 20 && std::getline(in, line); ++number) {
@@ -176,10 +112,10 @@ std::vector<SailorAvailability> read_sailor_trace(const std::filesystem::path& f
     }
     SailorAvailability& row = rows.emplace_back();
     for (std::size_t i = 0; i < cells.size(); ++i) {
-      if (columns[i].heading.empty() || read_cell(columns[i], cells[i], row)) continue;
+      if (columns[i].empty() || read_cell(columns[i], cells[i], row)) continue;
       problems.add(
-          fmt::format("{}: line {}: \"{}\" is {}", name, number, columns[i].heading, cells[i]),
-          columns[i].is_time() ? "must be a number" : "must be a whole number of devices");
+          fmt::format("{}: line {}: \"{}\" is {}", name, number, columns[i], cells[i]),
+          columns[i] == time_heading ? "must be a number" : "must be a whole number of devices");
     }
   }
   if (rows.empty()) problems.add(fmt::format("{} has no rows", name));
@@ -188,17 +124,44 @@ std::vector<SailorAvailability> read_sailor_trace(const std::filesystem::path& f
 }
 
 SailorDevices sailor_devices(const SailorTables& tables, const std::string& cluster) {
-  CountedDevices count(tables);
+  SailorDevices devices(tables.places().size(), 0);
+  std::set<std::string> unknown;
+  ProblemList problems;
+  const auto add = [&](const std::string& device, const std::string& zone, std::int64_t count) {
+    if (tables.find_place(device, zone) < 0 && !unknown.insert(device).second) return;
+    collect_problems(problems, [&] {
+      int& sum = devices[tables.place(device, zone)];
+      // Counts are held at the bound instead of overflowing.
+      sum = static_cast<int>(std::min(most_devices, sum + count));
+    });
+  };
+  // A label is a zone where the inputs have that place, else the inputs' own zone is meant.
+  const auto add_labelled = [&](const std::string& device, const std::string& label, int count) {
+    add(device, tables.find_place(device, label) >= 0 ? label : "", count);
+  };
   if (is_trace(cluster)) {
-    count.add_trace(cluster);
+    for (const auto& [key, count] : trace_row(cluster).devices) {
+      if (count > 0) add_labelled(key.first, key.second, count);
+    }
   } else if (cluster.find('=') != std::string::npos) {
-    count.add_list(cluster);
+    for (const std::string& item : cells_of(cluster)) {
+      const auto [name, count] = parts_of(item, '=');
+      const auto number = parse_integer(count);
+      if (number && *number >= 0 && *number <= most_devices) {
+        const auto [device, zone] = parts_of(name, '@');
+        add(device, zone, *number);
+        continue;
+      }
+      problems.add(fmt::format("--cluster has \"{}\"", item),
+                   fmt::format("a device and 0 to {} of it, as in A100-40=32", most_devices));
+    }
   } else {
     for (const RankPlace& rank : find_machine(cluster).ranks) {
-      count.add_labelled(rank.device_class, rank.cluster, 1);
+      add_labelled(rank.device_class, rank.cluster, 1);
     }
   }
-  return count.take();
+  problems.throw_if_any();
+  return devices;
 }
 
 }  // namespace heteroperf

@@ -13,7 +13,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <optional>
 #include <span>
@@ -70,9 +69,14 @@ class TableFile {
     for (const auto& [key, value] : object.items()) {
       if (problems.full()) return;
       const std::string at = path.empty() ? key : path + "." + key;
-      const std::optional<int> number = ranges[0].names() ? 0 : number_of(key, at, ranges[0]);
-      if (!number) continue;
-      keys.back() = {key, *number};
+      const auto number = ranges[0].names() ? 0 : parse_integer(key);
+      if (!number || *number < ranges[0].least || *number > ranges[0].most) {
+        problems.add(
+            fmt::format("{} is named {}", at, shown(Json(key))),
+            fmt::format("must be a whole number from {} to {}", ranges[0].least, ranges[0].most));
+        continue;
+      }
+      keys.back() = {key, static_cast<int>(*number)};
       if (ranges.size() == 1) {
         visit(keys, value, at);
       } else {
@@ -81,9 +85,8 @@ class TableFile {
     }
   }
 
-  /// Finds the object of `model` in a file of many models. Notes a model that is not there and
-  /// returns null.
-  const Json* find_model(const std::string& model) {
+  /// The object of `model` in a file of many models. Throws where the model is not there.
+  const Json& model(const std::string& model) {
     std::vector<std::string> known;
     const Json* object = nullptr;
     for_each(document, "", {&name_keys, 1}, [&](const Keys& keys, const Json& value, const auto&) {
@@ -95,17 +98,17 @@ class TableFile {
                    fmt::format("these are there: {}", fmt::join(known, ", ")),
                    did_you_mean(model, known));
     }
-    return object;
+    problems.throw_if_any();
+    return *object;
   }
 
   /// Reads an object whose keys are the layers 0 … n−1, each once; a layer left out is noted.
-  template <class Element>
-  std::vector<Element> layers(const Json& object, const std::string& path,
-                              Element (*read)(const Json&, const std::string&, DocumentProblems&)) {
+  template <class Element, class Read>
+  std::vector<Element> layers(const Json& object, const std::string& path, Read read) {
     std::map<int, Element> by_layer;
     for_each(object, path, {&layer_keys, 1},
              [&](const Keys& keys, const Json& value, const std::string& at) {
-               by_layer.emplace(keys[0].number, read(value, at, problems));
+               by_layer.emplace(keys[0].number, read(value, at));
              });
     std::vector<Element> list;
     for (const auto& [layer, element] : by_layer) {
@@ -121,23 +124,13 @@ class TableFile {
 
   DocumentProblems problems;
   const Json document;
-
- private:
-  /// The whole number that a key is; nothing, and a note, where it is none.
-  std::optional<int> number_of(const std::string& key, const std::string& path,
-                               const KeyRange& range) {
-    const auto value = parse_integer(key);
-    if (value && *value >= range.least && *value <= range.most) return static_cast<int>(*value);
-    problems.add(fmt::format("{} is named {}", path, shown(Json(key))),
-                 fmt::format("must be a whole number from {} to {}", range.least, range.most));
-    return std::nullopt;
-  }
 };
 
 /// Reads a list of three finite numbers, none below `least`. Anything else is noted and gives
 /// zeros.
-std::array<double, 3> read_three(const Json& value, const std::string& path, double least,
-                                 DocumentProblems& problems) {
+template <class Three>
+Three read_three(const Json& value, const std::string& path, double least,
+                 DocumentProblems& problems) {
   if (!value.is_array() || value.size() != 3) {
     note_wrong(value, path, "a list of 3 numbers", problems);
     return {};
@@ -197,11 +190,12 @@ SailorLayer read_layer(const Json& value, const std::string& path, DocumentProbl
 /// Reads a model's layers for every degree. Degree 1 must be there, and all have as many layers.
 void read_layers(const std::filesystem::path& path, SailorModel& model) {
   TableFile file(path);
-  const Json* object = file.find_model(model.name);
-  file.problems.throw_if_any();
-  file.for_each(*object, model.name, {&degree_keys, 1},
+  const auto read = [&](const Json& value, const std::string& at) {
+    return read_layer(value, at, file.problems);
+  };
+  file.for_each(file.model(model.name), model.name, {&degree_keys, 1},
                 [&](const Keys& keys, const Json& value, const std::string& at) {
-                  model.layers[keys[0].number] = file.layers<SailorLayer>(value, at, read_layer);
+                  model.layers[keys[0].number] = file.layers<SailorLayer>(value, at, read);
                 });
   if (!model.layers.contains(1)) {
     file.problems.add(fmt::format("{} has no tensor-parallel degree 1", model.name),
@@ -216,20 +210,17 @@ void read_layers(const std::filesystem::path& path, SailorModel& model) {
   file.problems.throw_if_any();
 }
 
-SailorTiming read_timing(const Json& value, const std::string& path, DocumentProblems& problems) {
-  const auto [forward, backward, update] = read_three(value, path, 0, problems);
-  return {forward, backward, update};
-}
-
 /// Reads the profiles of every device that was measured with the model.
 void read_profiles(const std::filesystem::path& path, SailorModel& model) {
   TableFile file(path);
-  const Json* object = file.find_model(model.name);
-  file.problems.throw_if_any();
   constexpr KeyRange levels[] = {name_keys, size_keys, degree_keys};
+  const auto read = [&](const Json& value, const std::string& at) {
+    return read_three<SailorTiming>(value, at, 0, file.problems);
+  };
   file.for_each(
-      *object, model.name, levels, [&](const Keys& keys, const Json& value, const std::string& at) {
-        auto list = file.layers<SailorTiming>(value, at, read_timing);
+      file.model(model.name), model.name, levels,
+      [&](const Keys& keys, const Json& value, const std::string& at) {
+        auto list = file.layers<SailorTiming>(value, at, read);
         if (std::ssize(list) == model.size()) {
           model.profiles[keys[0].name][{keys[1].number, keys[2].number}] = std::move(list);
           return;
@@ -272,9 +263,7 @@ SailorCurve read_curve(const Json& value, const std::string& path, DocumentProbl
     note_wrong(value, path, "[[a, b, c], peak]", problems);
     return {};
   }
-  const double any = -1e300;
-  const auto [a, b, c] = read_three(value[0], path + "[0]", any, problems);
-  const SailorCurve curve{a, b, c};
+  const auto curve = read_three<SailorCurve>(value[0], path + "[0]", -1e300, problems);
   double peak = 0;
   if (value.size() < 2 || !read_value(value[1], path + "[1]", peak, problems)) return curve;
   const double rate = curve.bytes_per_second(1e9);
@@ -316,16 +305,6 @@ std::vector<std::string> training_files(const std::filesystem::path& folder) {
   return names;
 }
 
-/// The folder's training configuration where it has exactly one; else the names that there are.
-std::filesystem::path only_training(const std::filesystem::path& folder) {
-  const std::vector<std::string> names = training_files(folder);
-  if (names.size() == 1) return names.front();
-  throw UserError(fmt::format("{} training configurations in {}", names.size(), folder.string()),
-                  names.empty() ? "a file training_config*.json is expected"
-                                : fmt::format("{}", fmt::join(names, ", ")),
-                  "Name the one to use, or its model.");
-}
-
 }  // namespace
 
 std::string read_sailor_text(const std::filesystem::path& file) {
@@ -341,8 +320,19 @@ SailorInputs read_sailor_inputs(const SailorFiles& files) {
   SailorInputs inputs;
   ProblemList problems;
   collect_problems(problems, [&] {
-    inputs.training =
-        read_training(folder / (files.training.empty() ? only_training(folder) : files.training));
+    std::filesystem::path training = files.training;
+    if (training.empty()) {
+      const std::vector<std::string> names = training_files(folder);
+      if (names.size() != 1) {
+        throw UserError(
+            fmt::format("{} training configurations in {}", names.size(), folder.string()),
+            names.empty() ? "a file training_config*.json is expected"
+                          : fmt::format("{}", fmt::join(names, ", ")),
+            "Name the one to use, or its model.");
+      }
+      training = names.front();
+    }
+    inputs.training = read_training(folder / training);
     inputs.model.name = inputs.training.model;
     read_layers(folder / "llm_info.json", inputs.model);
     read_profiles(folder / "profiles.json", inputs.model);

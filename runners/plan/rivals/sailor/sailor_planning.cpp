@@ -20,10 +20,12 @@
 #include <cmath>
 #include <filesystem>
 #include <iterator>
+#include <ranges>
 #include <set>
 
 #include "metrics/base/error.hpp"
 #include "metrics/score.hpp"
+#include "results/text/number_text.hpp"
 
 namespace heteroperf {
 namespace {
@@ -46,23 +48,18 @@ SailorInputs read_inputs(const SailorPlanningRequest& request) {
   return inputs;
 }
 
-/// A profile that one device lacks and another has, of the same model.
-struct MissingProfile {
-  std::string device;
-  std::int64_t micro_batch = 1;
-  int tensor = 1;
-  friend auto operator<=>(const MissingProfile&, const MissingProfile&) = default;
-};
+/// A device, and a (micro-batch, degree) that it has no profile of and another device has.
+using MissingProfile = std::pair<std::string, std::pair<std::int64_t, int>>;
 
 /// Another degree is a worse model than another size by more than any ratio of sizes.
 constexpr double weight_of_degree = 100;
 
 /// Measures how unlike two profiles of one device are. Ratios count, not differences: 8 is as far
 /// from 4 as from 16.
-double distance(const std::pair<std::int64_t, int>& entry, const MissingProfile& to) {
+double distance(const std::pair<std::int64_t, int>& from, const std::pair<std::int64_t, int>& to) {
   const auto ratio = [](double a, double b) { return std::abs(std::log(a / b)); };
-  return ratio(static_cast<double>(entry.first), static_cast<double>(to.micro_batch)) +
-         weight_of_degree * ratio(entry.second, to.tensor);
+  return ratio(static_cast<double>(from.first), static_cast<double>(to.first)) +
+         weight_of_degree * ratio(from.second, to.second);
 }
 
 /// The profiles that some of the named devices have and others lack, in the degrees that a node has
@@ -74,15 +71,15 @@ std::set<MissingProfile> missing_profiles(const SailorInputs& inputs,
     if (!devices.contains(profiled)) continue;
     for (const auto& [key, timings] : profiles) {
       if (!inputs.model.layers.contains(key.second)) continue;
-      for (const std::string& device : devices) missing.insert({device, key.first, key.second});
+      for (const std::string& device : devices) missing.emplace(device, key);
     }
   }
   std::erase_if(missing, [&](const MissingProfile& entry) {
-    const auto profiles = inputs.model.profiles.find(entry.device);
-    const auto given = inputs.devices.find(entry.device);
-    return (given != inputs.devices.end() && entry.tensor > given->second.per_node) ||
-           (profiles != inputs.model.profiles.end() &&
-            profiles->second.contains({entry.micro_batch, entry.tensor}));
+    const auto& [device, key] = entry;
+    const auto profiles = inputs.model.profiles.find(device);
+    const auto given = inputs.devices.find(device);
+    return (given != inputs.devices.end() && key.second > given->second.per_node) ||
+           (profiles != inputs.model.profiles.end() && profiles->second.contains(key));
   });
   return missing;
 }
@@ -95,181 +92,142 @@ SailorInputs filled(SailorInputs inputs) {
   const auto measured = inputs.model.profiles;
   std::set<std::string> devices;
   for (const auto& [name, profiles] : measured) devices.insert(name);
-  for (const MissingProfile& wanted : missing_profiles(inputs, devices)) {
-    const auto& profiles = measured.at(wanted.device);
+  for (const auto& [device, wanted] : missing_profiles(inputs, devices)) {
+    const auto& profiles = measured.at(device);
     if (profiles.empty()) continue;
     const auto nearest = std::ranges::min_element(
         profiles, {}, [&](const auto& profile) { return distance(profile.first, wanted); });
     const auto& [size, tensor] = nearest->first;
-    const double factor = static_cast<double>(wanted.micro_batch) / static_cast<double>(size) *
-                          tensor / wanted.tensor;
-    std::vector<SailorTiming> timings = nearest->second;
+    const double factor =
+        static_cast<double>(wanted.first) / static_cast<double>(size) * tensor / wanted.second;
+    std::vector<SailorTiming>& timings = inputs.model.profiles[device][wanted] = nearest->second;
     for (SailorTiming& timing : timings) {
       timing.forward_s *= factor;
       timing.backward_s *= factor;
-      timing.update_s *= static_cast<double>(tensor) / wanted.tensor;
+      timing.update_s *= static_cast<double>(tensor) / wanted.second;
     }
-    inputs.model.profiles[wanted.device][{wanted.micro_batch, wanted.tensor}] = std::move(timings);
   }
   return inputs;
 }
 
-/// Lists missing profiles by name, no more than twelve.
-std::string listed(const std::set<MissingProfile>& missing) {
+/// Notes profiles that devices in use lack, no more than twelve by name: filled by stand-ins, or
+/// not used.
+void note_missing_profiles(const SailorInputs& given, SailorPlanReport& report) {
   constexpr std::size_t most = 12;
-  std::vector<std::string> names;
-  for (const auto& [device, micro_batch, tensor] : missing) {
-    if (names.size() == most) break;
-    names.push_back(fmt::format("{} tp{} micro-batch {}", device, tensor, micro_batch));
-  }
-  if (missing.size() > most) names.push_back(fmt::format("{} more", missing.size() - most));
-  return fmt::format("{}", fmt::join(names, "; "));
+  std::set<std::string> devices;
+  for (const int place : places_in_use(report.devices)) devices.insert(report.tables.device(place));
+  const auto missing = missing_profiles(given, devices);
+  if (missing.empty()) return;
+  const auto named = std::views::take(missing, most);
+  std::string list = joined(named, "; ", [](const MissingProfile& profile) {
+    const auto& [micro_batch, tensor] = profile.second;
+    return fmt::format("{} tp{} micro-batch {}", profile.first, tensor, micro_batch);
+  });
+  if (missing.size() > most) list += fmt::format("; {} more", missing.size() - most);
+  report.notes.push_back(
+      report.request.fill_profiles
+          ? "analytic, scaled from the nearest profile: " + list
+          : fmt::format("not profiled and not used: {} (--fill-profiles scales the nearest)",
+                        list));
 }
 
-/// One request: the inputs as given, as filled up, and prepared.
-class SailorPlanner {
- public:
-  explicit SailorPlanner(const SailorPlanningRequest& request)
-      : request_(request),
-        given_(read_inputs(request)),
-        inputs_(request.fill_profiles ? filled(given_) : given_),
-        tables_(inputs_) {}
-
-  SailorPlanReport score(const std::function<SailorPlan(const SailorTables&)>& read) const {
-    const SailorPlan plan = read(tables_);
-    SailorPlanReport report(request_, tables_);
-    check_sailor_plan(tables_, plan);
-    const SailorDevices used = plan.devices(report.devices.size());
-    for (std::size_t p = 0; p < used.size(); ++p) {
-      if (used[p] <= report.devices[p]) continue;
-      throw UserError(fmt::format("the plan uses {} devices {}", used[p], tables_.places()[p]),
-                      fmt::format("the cluster has {}", report.devices[p]));
-    }
-    report.chosen = scored(plan);
-    complete(report);
-    return report;
-  }
-
-  SailorPlanReport run() const {
-    SailorPlanReport report(request_, tables_);
-    report.search = search(report.devices, report.chosen);
-    complete(report);
-    if (request_.compare) compare(report);
-    for (const std::string& file : request_.peers) report.peers.push_back(peer(file));
-    note_missing_profiles(report);
-    note_one_way_links(report);
-    return report;
-  }
-
- private:
-  /// A plan by both formulas and by simulation. A plan that cannot be simulated keeps its formula
-  /// and the reason.
-  ScoredPeer scored(const SailorPlan& plan) const {
-    ScoredPeer result;
-    result.plan = plan;
-    result.formula_s = sailor_step_time_s(tables_, plan);
-    result.fits = fits_sailor_memory(tables_, plan);
-    try {
-      result.simulated_s = simulated_sailor_step_s(inputs_, tables_, plan);
-    } catch (const UserError& error) {
-      result.why_not = error.problems().front().text();
-    }
-    return result;
-  }
-
-  /// Adds the parts of the chosen plan's time, and the lower bound.
-  void complete(SailorPlanReport& report) const {
-    report.chosen.name = "ours";
-    report.parts = sailor_report(tables_, report.chosen.plan);
-    report.lower_bound_s = sailor_work_bound_s(tables_, report.devices);
-  }
-
-  /// Searches by the cost model. `own` searches by both formulas and takes the plan that the
-  /// simulation finds faster.
-  SailorSearchResult search(const SailorDevices& devices, ScoredPeer& chosen) const {
-    SailorSearchOptions options;
-    options.time_limit_s = request_.time_limit_s;
-    options.score = request_.cost_model == PlanCostModel::sailor ? SailorScore::published
-                                                                 : SailorScore::extended;
-    SailorSearchResult result = search_sailor(tables_, devices, options);
-    chosen = scored(result.plan);
-    if (request_.cost_model != PlanCostModel::own) return result;
-    options.score = SailorScore::published;
-    const SailorSearchResult second = search_sailor(tables_, devices, options);
-    result.candidates += second.candidates;
-    result.seconds += second.seconds;
-    result.complete &= second.complete;
-    const ScoredPeer equal = scored(second.plan);
-    if (equal.simulated_s > 0 && equal.simulated_s < chosen.simulated_s) chosen = equal;
-    return result;
-  }
-
-  /// Searches for every place alone, with all its devices, as the heterogeneous speed ratio needs
-  /// it.
-  void compare(SailorPlanReport& report) const {
-    for (const int place : places_in_use(report.devices)) {
-      SailorDevices devices(report.devices.size(), 0);
-      const int count = devices[place] = report.devices[place];
-      ScoredPeer& alone = report.alone.emplace_back();
-      try {
-        search(devices, alone);
-      } catch (const UserError& error) {
-        alone.why_not = error.problems().front().text();
-      }
-      alone.name = tables_.name(place);
-      alone.devices = count;
-    }
-  }
-
-  /// Reads and scores a plan file of Sailor's.
-  ScoredPeer peer(const std::string& file) const {
-    const SailorPlan plan = read_sailor_plan(file, tables_);
-    for (const auto& stage : plan.stages) {
-      if (stage.layers.end <= tables_.layers()) continue;
-      throw UserError(fmt::format("{} has a stage up to layer {}", file, stage.layers.end - 1),
-                      fmt::format("{} has {} layers", tables_.model(), tables_.layers()),
-                      "Choose the model that it was made for with --model.");
-    }
-    ScoredPeer result = scored(plan);
-    result.name = file;
-    if (!result.fits) result.why_not = "does not fit the memory table";
-    return result;
-  }
-
-  /// Notes profiles that devices in use lack: filled by stand-ins, or not used.
-  void note_missing_profiles(SailorPlanReport& report) const {
-    std::set<std::string> devices;
-    for (const int place : places_in_use(report.devices)) devices.insert(tables_.device(place));
-    const auto missing = missing_profiles(given_, devices);
-    if (missing.empty()) return;
+/// Notes links between devices in use that exist in one direction only.
+void note_one_way_links(SailorPlanReport& report) {
+  const auto& network = report.tables.inputs().network;
+  const auto in_use = [&](const SailorLinkEnd& end) {
+    const int place = report.tables.find_place(end.device, end.zone);
+    return place >= 0 && report.devices[place] > 0;
+  };
+  for (const auto& [ends, curve] : network) {
+    const auto& [from, to] = ends;
+    if (network.contains({to, from}) || !in_use(from) || !in_use(to)) continue;
     report.notes.push_back(
-        request_.fill_profiles
-            ? fmt::format("analytic, scaled from the nearest profile: {}", listed(missing))
-            : fmt::format("not profiled and not used: {} (--fill-profiles scales the nearest)",
-                          listed(missing)));
+        fmt::format("no link from {} of {} to {} of {} (there is one the other way): plans that "
+                    "need it are left out",
+                    to.devices, to.device, from.devices, from.device));
   }
+}
 
-  /// Notes links between devices in use that exist in one direction only.
-  void note_one_way_links(SailorPlanReport& report) const {
-    const auto in_use = [&](const SailorLinkEnd& end) {
-      const int place = tables_.find_place(end.device, end.zone);
-      return place >= 0 && report.devices[place] > 0;
-    };
-    for (const auto& [ends, curve] : inputs_.network) {
-      const auto& [from, to] = ends;
-      if (inputs_.network.contains({to, from}) || !in_use(from) || !in_use(to)) continue;
-      report.notes.push_back(
-          fmt::format("no link from {} of {} to {} of {} (there is one the other way): plans that "
-                      "need it are left out",
-                      to.devices, to.device, from.devices, from.device));
+/// The report of a request whose plan is still to be found: all that no plan could use is noted.
+SailorPlanReport begun(const SailorPlanningRequest& request) {
+  const SailorInputs given = read_inputs(request);
+  SailorPlanReport report{request, SailorTables(request.fill_profiles ? filled(given) : given)};
+  report.devices = sailor_devices(report.tables, request.cluster);
+  note_missing_profiles(given, report);
+  note_one_way_links(report);
+  return report;
+}
+
+/// A plan by both formulas and by simulation. A plan that cannot be simulated keeps its formula and
+/// the reason.
+ScoredPeer scored(const SailorTables& tables, const SailorPlan& plan, const std::string& name) {
+  ScoredPeer result{name, plan, sailor_step_time_s(tables, plan)};
+  result.fits = fits_sailor_memory(tables, plan);
+  try {
+    result.simulated_s = simulated_sailor_step_s(tables, plan);
+  } catch (const UserError& error) {
+    result.why_not = error.problems().front().text();
+  }
+  return result;
+}
+
+/// Adds the parts of the chosen plan's time, and the lower bound.
+void complete(SailorPlanReport& report) {
+  report.parts = sailor_report(report.tables, report.chosen.plan);
+  report.lower_bound_s = sailor_work_bound_s(report.tables, report.devices);
+}
+
+/// Searches by the cost model; the searches' efforts are added to `effort`. `own` searches by both
+/// formulas and takes the plan that the simulation finds faster.
+ScoredPeer search(const SailorPlanReport& report, const SailorDevices& devices,
+                  const std::string& name, SailorSearchResult& effort) {
+  ScoredPeer chosen;
+  for (const SailorScore score : {SailorScore::extended, SailorScore::published}) {
+    const auto left_out =
+        score == SailorScore::extended ? PlanCostModel::sailor : PlanCostModel::sailor_plus;
+    if (report.request.cost_model == left_out) continue;
+    const SailorSearchResult result =
+        search_sailor(report.tables, devices, score, report.request.time_limit_s);
+    effort.candidates += result.candidates;
+    effort.seconds += result.seconds;
+    effort.complete &= result.complete;
+    ScoredPeer peer = scored(report.tables, result.plan, name);
+    const bool faster = peer.simulated_s > 0 && peer.simulated_s < chosen.simulated_s;
+    if (chosen.plan.stages.empty() || faster) chosen = std::move(peer);
+  }
+  return chosen;
+}
+
+/// Searches for every place alone, with all its devices, as the heterogeneous speed ratio needs it.
+void compare(SailorPlanReport& report) {
+  for (const int place : places_in_use(report.devices)) {
+    SailorDevices devices(report.devices.size(), 0);
+    devices[place] = report.devices[place];
+    ScoredPeer& alone = report.alone.emplace_back();
+    alone.name = report.tables.name(place);
+    SailorSearchResult ignored;
+    try {
+      alone = search(report, devices, alone.name, ignored);
+    } catch (const UserError& error) {
+      alone.why_not = error.problems().front().text();
     }
+    alone.devices = devices[place];
   }
+}
 
-  const SailorPlanningRequest& request_;
-  SailorInputs given_;   ///< without stand-ins
-  SailorInputs inputs_;  ///< the ones that are planned with
-  SailorTables tables_;
-};
+/// Reads and scores a plan file of Sailor's.
+ScoredPeer peer_of(const SailorTables& tables, const std::string& file) {
+  const SailorPlan plan = read_sailor_plan(file, tables);
+  for (const SailorStage& stage : plan.stages) {
+    if (stage.layers.end <= tables.layers()) continue;
+    throw UserError(fmt::format("{} has a stage up to layer {}", file, stage.layers.end - 1),
+                    fmt::format("{} has {} layers", tables.model(), tables.layers()),
+                    "Choose the model that it was made for with --model.");
+  }
+  ScoredPeer result = scored(tables, plan, file);
+  if (!result.fits) result.why_not = "does not fit the memory table";
+  return result;
+}
 
 }  // namespace
 
@@ -295,12 +253,30 @@ std::optional<double> SailorPlanReport::hsr() const {
 }
 
 SailorPlanReport plan_sailor(const SailorPlanningRequest& request) {
-  return SailorPlanner(request).run();
+  SailorPlanReport report = begun(request);
+  report.chosen = search(report, report.devices, "ours", report.search);
+  complete(report);
+  if (request.compare) compare(report);
+  for (const std::string& file : request.peers) {
+    report.peers.push_back(peer_of(report.tables, file));
+  }
+  return report;
 }
 
 SailorPlanReport score_sailor(const SailorPlanningRequest& request,
                               const std::function<SailorPlan(const SailorTables&)>& read) {
-  return SailorPlanner(request).score(read);
+  SailorPlanReport report = begun(request);
+  const SailorPlan plan = read(report.tables);
+  check_sailor_plan(report.tables, plan);
+  const SailorDevices used = plan.devices(report.devices.size());
+  for (std::size_t p = 0; p < used.size(); ++p) {
+    if (used[p] <= report.devices[p]) continue;
+    throw UserError(fmt::format("the plan uses {} devices {}", used[p], report.tables.places()[p]),
+                    fmt::format("the cluster has {}", report.devices[p]));
+  }
+  report.chosen = scored(report.tables, plan, "ours");
+  complete(report);
+  return report;
 }
 
 }  // namespace heteroperf

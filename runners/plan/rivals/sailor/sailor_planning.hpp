@@ -40,26 +40,21 @@ struct ScoredPeer {
   double formula_s = 0;    ///< `sailor`, or `sailor+` where pipelines have shares of their own
   double simulated_s = 0;  ///< 0: cannot be simulated
   bool fits = true;
-  std::string why_not;  ///< not empty: not scored
-  int devices = 0;      ///< the number of a place alone
+  std::string why_not = {};  ///< not empty: not scored
+  int devices = 0;           ///< the number of a place alone
 };
 
 struct SailorPlanReport {
-  SailorPlanReport(const SailorPlanningRequest& request_made, const SailorTables& prepared)
-      : request(request_made),
-        tables(prepared),
-        devices(sailor_devices(prepared, request_made.cluster)) {}
-
   SailorPlanningRequest request;
   SailorTables tables;
-  SailorDevices devices;
-  ScoredPeer chosen;
-  SailorSearchResult search;
-  SailorReport parts;
+  SailorDevices devices = {};
+  ScoredPeer chosen = {};
+  SailorSearchResult search = {};  ///< the efforts of all searches
+  SailorReport parts = {};
   double lower_bound_s = 0;
-  std::vector<ScoredPeer> alone;  ///< every place by itself, named by the place
-  std::vector<ScoredPeer> peers;
-  std::vector<std::string> notes;  ///< parts of the inputs that no plan could use
+  std::vector<ScoredPeer> alone = {};  ///< every place by itself, named by the place
+  std::vector<ScoredPeer> peers = {};
+  std::vector<std::string> notes = {};  ///< parts of the inputs that no plan could use
 
   double seconds(const ScoredPeer& scored) const;  ///< by the request's cost model
   std::optional<double> hsr() const;               ///< to the sum of the places alone

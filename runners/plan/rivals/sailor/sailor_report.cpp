@@ -21,44 +21,28 @@
 namespace heteroperf {
 namespace {
 
-/// The shares of neighbouring pipelines, in their order.
-Json shares_json(const SailorPlan& plan) {
-  Json shares = Json::array();
-  for (const SailorShare& share : plan.shares) {
-    shares.push_back({{"pipelines", share.count},
-                      {"micro_batch", share.micro_batch},
-                      {"micro_batches", share.micro_batches},
-                      {"tails", share.tails}});
-  }
-  return shares;
-}
-
-/// Stages and shares of a plan; places are written by name.
-Json stages_json(const SailorPlanReport& report, const SailorPlan& plan) {
-  Json stages = Json::array();
-  for (const SailorStage& stage : plan.stages) {
+/// Adds stages and shares of a plan; places are written by name. A plan has shares of its own, or
+/// one size of micro-batches for all.
+void add_plan(const SailorPlanReport& report, const SailorPlan& plan, Json& json) {
+  Json& stages = json["stages"] = Json::array();
+  for (const auto& [layers, groups] : plan.stages) {
     Json replicas = Json::array();
-    for (const auto& [count, seat] : stage.replicas) {
+    for (const auto& [count, seat] : groups) {
       replicas.push_back({{"count", count},
                           {"device_class", report.tables.name(seat.place)},
                           {"tensor_parallel", seat.tensor}});
     }
-    stages.push_back({{"first_layer", stage.layers.begin},
-                      {"last_layer", stage.layers.end - 1},
+    stages.push_back({{"first_layer", layers.begin},
+                      {"last_layer", layers.end - 1},
                       {"replicas", std::move(replicas)}});
   }
-  return stages;
-}
-
-/// A plan has shares of its own, or one size of micro-batches for all.
-Json plan_json(const SailorPlanReport& report, const SailorPlan& plan) {
-  Json json{{"stages", stages_json(report, plan)}};
-  if (plan.shares.empty()) {
-    json["micro_batch"] = plan.micro_batch;
-  } else {
-    json["shares"] = shares_json(plan);
+  if (plan.shares.empty()) json["micro_batch"] = plan.micro_batch;
+  for (const SailorShare& share : plan.shares) {
+    json["shares"].push_back({{"pipelines", share.count},
+                              {"micro_batch", share.micro_batch},
+                              {"micro_batches", share.micro_batches},
+                              {"tails", share.tails}});
   }
-  return json;
 }
 
 /// A plan with its times by both measures, or the reason why there is none.
@@ -73,7 +57,7 @@ Json scored_json(const SailorPlanReport& report, const ScoredPeer& scored) {
   if (scored.simulated_s > 0) json["simulated_s"] = scored.simulated_s;
   json["fits"] = scored.fits;
   if (!scored.why_not.empty()) json["why_not"] = scored.why_not;
-  json["plan"] = plan_json(report, scored.plan);
+  add_plan(report, scored.plan, json["plan"]);
   return json;
 }
 
@@ -138,73 +122,61 @@ constexpr int format_version = 1;
 constexpr std::int64_t most_count = std::int64_t{1} << 40;
 constexpr int most_numbered = 1 << 20;
 
-/// Reads a plan file: the request that it was made for, and the plan.
-class SailorPlanReader {
- public:
-  SailorPlanReader(const Json& file, const std::string& path) : file_(file), problems_(path) {}
-
-  /// The request without its search: inputs, cluster and cost model, and the batch that the claims
-  /// say.
-  SailorPlanningRequest request() {
-    SailorPlanningRequest result;
-    ObjectReader reader(file_, "", problems_);
-    reader.require({"source", "model", "cluster", "cost_model", "stages"});
-    std::string cost_model = "sailor";
-    reader.read("source", result.source);
-    reader.read("model", result.model);
-    reader.read("cluster", result.cluster);
-    reader.read("cost_model", cost_model);
-    reader.read("fill_profiles", result.fill_profiles);
-    problems_.throw_if_any();
-    result.cost_model = parse_cost_model(cost_model);
-    const Json::json_pointer samples("/predicted/samples_per_step");
-    std::int64_t batch = 0;
-    if (file_.contains(samples)) {
-      read_value(file_.at(samples), samples.to_string(), batch, problems_, 1, most_count);
-      result.batch = batch;
-    }
-    problems_.throw_if_any();
-    return result;
+/// Reads the request of a plan file, without its search: inputs, cluster and cost model, and the
+/// batch that the claims say.
+SailorPlanningRequest read_request(const Json& file, DocumentProblems& problems) {
+  SailorPlanningRequest request;
+  ObjectReader reader(file, "", problems);
+  reader.require({"source", "model", "cluster", "cost_model", "stages"});
+  std::string cost_model = "sailor";
+  reader.read("source", request.source);
+  reader.read("model", request.model);
+  reader.read("cluster", request.cluster);
+  reader.read("cost_model", cost_model);
+  reader.read("fill_profiles", request.fill_profiles);
+  const Json::json_pointer samples("/predicted/samples_per_step");
+  if (file.contains(samples)) {
+    read_value(file.at(samples), samples.to_string(), request.batch.emplace(), problems, 1,
+               most_count);
   }
+  problems.throw_if_any();
+  request.cost_model = parse_cost_model(cost_model);
+  return request;
+}
 
-  /// The plan itself; shapes are checked later, by check_sailor_plan().
-  SailorPlan plan(const SailorTables& tables) {
-    SailorPlan plan;
-    ObjectReader reader(file_, "", problems_);
-    reader.read("micro_batch", plan.micro_batch, 1, most_count);
-    reader.for_each("stages", [&](const Json& value, const std::string& path) {
-      SailorStage& stage = plan.stages.emplace_back();
-      ObjectReader of_stage(value, path, problems_);
-      of_stage.read("first_layer", stage.layers.begin, 0, most_numbered);
-      of_stage.read("last_layer", stage.layers.end, 0, most_numbered);
-      ++stage.layers.end;
-      of_stage.for_each("replicas", [&](const Json& group, const std::string& at) {
-        auto& [count, seat] = stage.replicas.emplace_back();
-        std::string place;
-        ObjectReader of_group(group, at, problems_);
-        of_group.read("count", count, 1, most_numbered);
-        of_group.read("device_class", place);
-        of_group.read("tensor_parallel", seat.tensor, 1, most_numbered);
-        const std::size_t zone = std::min(place.find('@'), place.size());
-        seat.place = tables.place(place.substr(0, zone), place.substr(zone).erase(0, 1));
-      });
+/// Reads the plan itself; shapes are checked later, by check_sailor_plan().
+SailorPlan read_plan(const Json& file, const SailorTables& tables, DocumentProblems& problems) {
+  SailorPlan plan;
+  ObjectReader reader(file, "", problems);
+  reader.read("micro_batch", plan.micro_batch, 1, most_count);
+  reader.for_each("stages", [&](const Json& value, const std::string& path) {
+    SailorStage& stage = plan.stages.emplace_back();
+    ObjectReader of_stage(value, path, problems);
+    of_stage.read("first_layer", stage.layers.begin, 0, most_numbered);
+    of_stage.read("last_layer", stage.layers.end, 0, most_numbered);
+    ++stage.layers.end;
+    of_stage.for_each("replicas", [&](const Json& group, const std::string& at) {
+      auto& [count, seat] = stage.replicas.emplace_back();
+      std::string place;
+      ObjectReader of_group(group, at, problems);
+      of_group.read("count", count, 1, most_numbered);
+      of_group.read("device_class", place);
+      of_group.read("tensor_parallel", seat.tensor, 1, most_numbered);
+      const std::size_t zone = std::min(place.find('@'), place.size());
+      seat.place = tables.place(place.substr(0, zone), place.substr(zone).erase(0, 1));
     });
-    reader.for_each("shares", [&](const Json& value, const std::string& path) {
-      SailorShare& share = plan.shares.emplace_back();
-      ObjectReader of_share(value, path, problems_);
-      of_share.read("pipelines", share.count, 1, most_numbered);
-      of_share.read("micro_batch", share.micro_batch, 1, most_count);
-      of_share.read("micro_batches", share.micro_batches, 1, most_count);
-      of_share.read("tails", share.tails, std::int64_t{1}, most_count);
-    });
-    problems_.throw_if_any();
-    return plan;
-  }
-
- private:
-  const Json& file_;
-  DocumentProblems problems_;
-};
+  });
+  reader.for_each("shares", [&](const Json& value, const std::string& path) {
+    SailorShare& share = plan.shares.emplace_back();
+    ObjectReader of_share(value, path, problems);
+    of_share.read("pipelines", share.count, 1, most_numbered);
+    of_share.read("micro_batch", share.micro_batch, 1, most_count);
+    of_share.read("micro_batches", share.micro_batches, 1, most_count);
+    of_share.read("tails", share.tails, std::int64_t{1}, most_count);
+  });
+  problems.throw_if_any();
+  return plan;
+}
 
 /// A plan in one line: both measures, whether it fits, stages and shares.
 std::string peer_row(const SailorPlanReport& report, const ScoredPeer& peer) {
@@ -241,13 +213,13 @@ bool is_sailor_plan_file(const std::string& path) {
 // failed check, not an error.
 Verification verify_sailor_plan_file(const std::string& path) {
   const Json file = parse_strict_json(read_text_file(path), path);
-  SailorPlanReader reader(file, path);
-  const SailorPlanningRequest request = reader.request();
+  DocumentProblems problems(path);
+  const SailorPlanningRequest request = read_request(file, problems);
   Verification result;
   ClaimChecks checks(result);
   try {
-    const SailorPlanReport report =
-        score_sailor(request, [&](const SailorTables& tables) { return reader.plan(tables); });
+    const SailorPlanReport report = score_sailor(
+        request, [&](const SailorTables& tables) { return read_plan(file, tables, problems); });
     checks.sound("plan", "");
     const Json predicted = predicted_json(report);
     for (const auto& [key, value] : predicted.items()) {
@@ -272,8 +244,7 @@ std::string sailor_plan_json_text(const SailorPlanReport& report) {
             {"cost_model", to_string(report.request.cost_model)},
             {"fill_profiles", report.request.fill_profiles},
             {"schedule", "1f1b"}};
-  const Json plan = plan_json(report, report.chosen.plan);
-  for (const auto& [key, value] : plan.items()) json[key] = value;
+  add_plan(report, report.chosen.plan, json);
   json["predicted"] = predicted_json(report);
   json["memory"] = memory_json(report);
   json["certificate"] = certificate_json(report);

@@ -25,28 +25,30 @@
 namespace heteroperf {
 namespace {
 
-/// The groups of a plan's pipelines. A run is one entry of shares_of(): neighbouring pipelines.
-struct Groups {
-  std::vector<SailorShare> shares;  ///< distinct; counts are 1
-  std::vector<std::size_t> of_run;
-  std::vector<int> run_count;  ///< pipelines of a run
-
-  /// The sizes of a group's micro-batches: its own first, then its tails'.
-  std::vector<std::int64_t> sizes(std::size_t group) const {
-    std::vector<std::int64_t> sizes(1, shares[group].micro_batch);
-    sizes.insert(sizes.end(), shares[group].tails.begin(), shares[group].tails.end());
-    return sizes;
-  }
+/// Pipelines with equal shares.
+struct Group {
+  std::vector<std::int64_t> sizes;  ///< of micro-batches: its own first, then its tails'
+  std::int64_t micro_batches = 1;   ///< of its own size
+  friend bool operator==(const Group&, const Group&) = default;
 };
 
-/// Distinct shares in the order of their first pipeline.
+/// The groups of a plan, distinct, in the order of their first pipeline. A run is one entry of
+/// shares_of(): neighbouring pipelines.
+struct Groups {
+  std::vector<Group> all;
+  std::vector<std::size_t> of_run;
+  std::vector<int> run_count;  ///< pipelines of a run
+};
+
 Groups groups_of(const SailorTables& tables, const SailorPlan& plan) {
   Groups groups;
-  for (SailorShare share : shares_of(tables, plan)) {
-    groups.run_count.push_back(std::exchange(share.count, 1));
-    const auto known = std::ranges::find(groups.shares, share);
-    groups.of_run.push_back(static_cast<std::size_t>(known - groups.shares.begin()));
-    if (known == groups.shares.end()) groups.shares.push_back(std::move(share));
+  for (const SailorShare& share : shares_of(tables, plan)) {
+    Group group{{share.micro_batch}, share.micro_batches};
+    group.sizes.insert(group.sizes.end(), share.tails.begin(), share.tails.end());
+    const auto known = std::ranges::find(groups.all, group);
+    groups.of_run.push_back(static_cast<std::size_t>(known - groups.all.begin()));
+    groups.run_count.push_back(share.count);
+    if (known == groups.all.end()) groups.all.push_back(std::move(group));
   }
   return groups;
 }
@@ -80,60 +82,37 @@ void for_each_pair(const SailorStage& stage, const SailorStage& partner_stage, c
   }
 }
 
-/// One size of a group's micro-batches, and what the slowest replicas of the group take for one.
-struct MicroBatch {
-  std::size_t group = 0;
-  std::int64_t samples = 1;
-  std::vector<double> compute_s, communication_s;  ///< [stage]
-  double stage_s(std::size_t stage) const { return compute_s[stage] + communication_s[stage]; }
-};
-
-/// Every size that the plan has: of each group its own first, then its tails'.
-std::vector<MicroBatch> micro_batches_of(const SailorTables& tables, const SailorPlan& plan,
-                                         const Groups& groups) {
-  const std::size_t stages = plan.stages.size();
-  std::vector<MicroBatch> all;
-  for (std::size_t group = 0; group < groups.shares.size(); ++group) {
-    for (const std::int64_t samples : groups.sizes(group)) {
-      all.push_back({group, samples, std::vector<double>(stages), std::vector<double>(stages)});
-    }
-  }
-  std::vector<double> sends_s;
-  for (std::size_t s = 0; s < stages; ++s) {
-    const SailorStage& stage = plan.stages[s];
-    const auto compute = [&](const SailorSeat& seat, const SailorSeat&, std::size_t group) {
-      for (MicroBatch& each : all) {
-        if (each.group != group) continue;
-        const double time = tables.compute_s(seat, each.samples, stage.layers);
-        each.compute_s[s] = std::max(each.compute_s[s], time);
-      }
-    };
-    for_each_pair(stage, stage, groups, compute);
-    for_each_send(s, stages, stage.layers, [&](std::size_t neighbour, int layer, int times) {
-      sends_s.assign(all.size(), 0);
-      const auto send = [&](const SailorSeat& from, const SailorSeat& to, std::size_t group) {
-        for (std::size_t i = 0; i < all.size(); ++i) {
-          if (all[i].group != group) continue;
-          sends_s[i] = std::max(sends_s[i], tables.send_s(from, to, layer, all[i].samples));
-        }
-      };
-      for_each_pair(stage, plan.stages[neighbour], groups, send);
-      for (std::size_t i = 0; i < all.size(); ++i) all[i].communication_s[s] += times * sends_s[i];
-    });
-  }
-  return all;
+/// The largest of `value(seat, of)` over the neighbourhoods of one group.
+template <class Value>
+double slowest_of(const SailorStage& stage, const SailorStage& partner_stage, const Groups& groups,
+                  std::size_t group, Value value) {
+  double most = 0;
+  for_each_pair(stage, partner_stage, groups,
+                [&](const SailorSeat& seat, const SailorSeat& of, std::size_t of_group) {
+                  if (of_group == group) most = std::max(most, value(seat, of));
+                });
+  return most;
 }
 
-/// Update times in the profiles hardly depend on the size of the micro-batch; each replica's are
-/// taken at its own.
-double update_s(const SailorTables& tables, const Groups& groups, const SailorStage& stage) {
-  double most = 0;
-  for_each_pair(
-      stage, stage, groups, [&](const SailorSeat& seat, const SailorSeat&, std::size_t group) {
-        most = std::max(
-            most, tables.update_s(seat, groups.shares[group].micro_batch, stage.layers.begin));
-      });
-  return most;
+/// The seconds that the slowest replicas of a group take in every stage for a micro-batch.
+std::vector<SailorReport::Stage> stage_times(const SailorTables& tables, const SailorPlan& plan,
+                                             const Groups& groups, std::size_t group,
+                                             std::int64_t samples) {
+  std::vector<SailorReport::Stage> times(plan.stages.size());
+  for (std::size_t s = 0; s < times.size(); ++s) {
+    const SailorStage& stage = plan.stages[s];
+    const auto compute_s = [&](const SailorSeat& seat, const SailorSeat&) {
+      return tables.compute_s(seat, samples, stage.layers);
+    };
+    times[s].compute_s = slowest_of(stage, stage, groups, group, compute_s);
+    for_each_send(s, times.size(), stage.layers, [&](std::size_t to, int layer, int count) {
+      const auto send_s = [&](const SailorSeat& seat, const SailorSeat& of) {
+        return tables.send_s(seat, of, layer, samples);
+      };
+      times[s].communication_s += count * slowest_of(stage, plan.stages[to], groups, group, send_s);
+    });
+  }
+  return times;
 }
 
 /// Calls `visit(place, neighbour)` for the pairs of a stage's ring. It passes from replica to
@@ -159,59 +138,62 @@ double reduction_s(const SailorTables& tables, const SailorStage& stage) {
   return most;
 }
 
-/// Finds the replica of a stage that is nearest its memory limit.
+/// Notes the replica of a stage that is nearest its memory limit.
 void find_fullest(const SailorTables& tables, const Groups& groups, const SailorPlan& plan,
                   std::size_t s, SailorReport::Stage& fullest) {
   const SailorStage& stage = plan.stages[s];
-  const auto visit = [&](const SailorSeat& seat, const SailorSeat&, std::size_t group) {
-    const SailorShare& share = groups.shares[group];
-    std::int64_t size = share.micro_batch;
-    for (const std::int64_t tail : share.tails) size = std::max(size, tail);
-    const double bytes =
-        tables.memory_bytes(seat.tensor, size, stage.layers, plan.stages.size() - s);
-    const double limit = tables.memory_limit_bytes(seat.place);
-    // Compares bytes / limit of the two without dividing.
-    if (fullest.memory_limit_bytes > 0 &&
-        bytes * fullest.memory_limit_bytes <= fullest.memory_bytes * limit) {
-      return;
-    }
-    fullest.memory_bytes = bytes;
-    fullest.memory_limit_bytes = limit;
-  };
-  for_each_pair(stage, stage, groups, visit);
+  for_each_pair(stage, stage, groups,
+                [&](const SailorSeat& seat, const SailorSeat&, std::size_t group) {
+                  const double bytes =
+                      tables.memory_bytes(seat.tensor, std::ranges::max(groups.all[group].sizes),
+                                          stage.layers, plan.stages.size() - s);
+                  const double limit = tables.memory_limit_bytes(seat.place);
+                  // Compares bytes / limit of the two without dividing.
+                  if (fullest.memory_limit_bytes > 0 &&
+                      bytes * fullest.memory_limit_bytes <= fullest.memory_bytes * limit) {
+                    return;
+                  }
+                  fullest.memory_bytes = bytes;
+                  fullest.memory_limit_bytes = limit;
+                });
 }
 
 /// All of a report but memory. A group's first micro-batch passes all stages; each further one
-/// takes the slowest stage, and so does each tail at its own size.
+/// takes the slowest stage, and so does each tail at its own size. Update times in the profiles
+/// hardly depend on the size of the micro-batch; each replica's are taken at its own.
 SailorReport times_of(const SailorTables& tables, const SailorPlan& plan, const Groups& groups) {
-  const std::vector<MicroBatch> micro_batches = micro_batches_of(tables, plan, groups);
-  const MicroBatch* of_slowest = nullptr;
   SailorReport report;
-  for (auto each = micro_batches.begin(); each != micro_batches.end();) {
-    const MicroBatch& main = *each;
-    const auto slowest = [&] {
-      double most = 0;
-      for (std::size_t s = 0; s < plan.stages.size(); ++s) most = std::max(most, each->stage_s(s));
-      return most;
-    };
-    const std::int64_t more = groups.shares[main.group].micro_batches - 1;
-    double time = more > 0 ? static_cast<double>(more) * slowest() : 0;
-    for (std::size_t s = 0; s < plan.stages.size(); ++s) time += main.stage_s(s);
-    for (++each; each != micro_batches.end() && each->group == main.group; ++each) {
-      time += slowest();
+  for (std::size_t group = 0; group < groups.all.size(); ++group) {
+    std::vector<SailorReport::Stage> stages;
+    double time = 0;
+    for (const std::int64_t samples : groups.all[group].sizes) {
+      auto times = stage_times(tables, plan, groups, group, samples);
+      double slowest = 0;
+      for (const auto& stage : times) slowest = std::max(slowest, stage.busy_s());
+      if (!stages.empty()) {
+        time += slowest;
+        continue;
+      }
+      const std::int64_t more = groups.all[group].micro_batches - 1;
+      time = more > 0 ? static_cast<double>(more) * slowest : 0;
+      for (const auto& stage : times) time += stage.busy_s();
+      stages = std::move(times);
     }
-    if (of_slowest != nullptr && time <= report.pipeline_s) continue;
-    of_slowest = &main;
+    if (!report.stages.empty() && time <= report.pipeline_s) continue;
+    report.stages = std::move(stages);
     report.pipeline_s = time;
   }
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    SailorReport::Stage& stage = report.stages.emplace_back();
-    stage.compute_s = of_slowest->compute_s[s];
-    stage.communication_s = of_slowest->communication_s[s];
-    stage.update_s = update_s(tables, groups, plan.stages[s]);
-    stage.reduction_s = reduction_s(tables, plan.stages[s]);
-    report.update_s = std::max(report.update_s, stage.update_s);
-    report.reduction_s = std::max(report.reduction_s, stage.reduction_s);
+    const SailorStage& stage = plan.stages[s];
+    double& update_s = report.stages[s].update_s;
+    for_each_pair(
+        stage, stage, groups, [&](const SailorSeat& seat, const SailorSeat&, std::size_t group) {
+          update_s = std::max(
+              update_s, tables.update_s(seat, groups.all[group].sizes.front(), stage.layers.begin));
+        });
+    report.stages[s].reduction_s = reduction_s(tables, stage);
+    report.update_s = std::max(report.update_s, update_s);
+    report.reduction_s = std::max(report.reduction_s, report.stages[s].reduction_s);
   }
   report.step_time_s = report.pipeline_s + report.update_s + report.reduction_s;
   return report;
@@ -231,13 +213,40 @@ class SailorCheck {
     problems_.throw_if_any();
   }
 
-  /// Notes profiles and links that are missing: the tables answer with infinity there.
+  /// Notes profiles and links that are missing: the tables answer with infinity there. Every size
+  /// of a replica's pipeline is asked. Links are needed between neighbours of a stage, for the ring
+  /// of its sum, and in both directions between replicas that exchange messages.
   void check_entries() {
     const Groups groups = groups_of(tables_, plan_);
     std::set<std::string> profiles, links;
+    const auto note_link = [&](double time, int from, int to) {
+      if (std::isfinite(time)) return;
+      links.insert(fmt::format("{} to {}", tables_.name(from), tables_.name(to)));
+    };
     for (std::size_t s = 0; s < plan_.stages.size(); ++s) {
-      find_missing_profiles(plan_.stages[s], groups, profiles);
-      find_missing_links(s, groups, links);
+      const SailorStage& stage = plan_.stages[s];
+      for_each_pair(stage, stage, groups,
+                    [&](const SailorSeat& seat, const SailorSeat&, std::size_t group) {
+                      for (const std::int64_t size : groups.all[group].sizes) {
+                        if (std::isfinite(tables_.update_s(seat, size, stage.layers.begin)))
+                          continue;
+                        profiles.insert(fmt::format("{} tp{} micro-batch {}",
+                                                    tables_.name(seat.place), seat.tensor, size));
+                      }
+                    });
+      for_each_neighbour(stage, [&](int here, int next) {
+        note_link(tables_.reduction_s(here, next, stage.width(), 1, stage.layers), here, next);
+      });
+      for_each_send(s, plan_.stages.size(), stage.layers, [&](std::size_t to, int layer, int) {
+        const int answered = to > s ? layer + 1 : layer - 1;
+        for_each_pair(stage, plan_.stages[to], groups,
+                      [&](const SailorSeat& a, const SailorSeat& b, std::size_t group) {
+                        for (const std::int64_t size : groups.all[group].sizes) {
+                          note_link(tables_.send_s(a, b, layer, size), a.place, b.place);
+                          note_link(tables_.send_s(b, a, answered, size), b.place, a.place);
+                        }
+                      });
+      });
     }
     if (!profiles.empty()) {
       problems_.add(
@@ -320,48 +329,6 @@ class SailorCheck {
                                 width, pipelines),
                     "pipelines with shares of their own have one replica of every stage");
     }
-  }
-
-  /// Every size of a replica's pipeline is asked.
-  void find_missing_profiles(const SailorStage& stage, const Groups& groups,
-                             std::set<std::string>& missing) const {
-    for_each_pair(
-        stage, stage, groups, [&](const SailorSeat& seat, const SailorSeat&, std::size_t group) {
-          for (const std::int64_t size : groups.sizes(group)) {
-            if (std::isfinite(tables_.update_s(seat, size, stage.layers.begin))) continue;
-            missing.insert(
-                fmt::format("{} tp{} micro-batch {}", tables_.name(seat.place), seat.tensor, size));
-          }
-        });
-  }
-
-  /// Links are needed between neighbours of a stage, for the ring of its sum, and in both
-  /// directions between the replicas of neighbouring stages that exchange messages.
-  void find_missing_links(std::size_t s, const Groups& groups,
-                          std::set<std::string>& missing) const {
-    const SailorStage& stage = plan_.stages[s];
-    const auto note = [&](double time, int from, int to) {
-      if (std::isfinite(time)) return;
-      missing.insert(fmt::format("{} to {}", tables_.name(from), tables_.name(to)));
-    };
-    const int width = stage.width();
-    for_each_neighbour(stage, [&](int here, int next) {
-      note(tables_.reduction_s(here, next, width, 1, stage.layers), here, next);
-    });
-    if (s + 1 == plan_.stages.size()) return;
-    const SailorStage& next = plan_.stages[s + 1];
-    const auto exchange = [&](const SailorSeat& a, const SailorSeat& b, std::size_t group) {
-      for (const std::int64_t size : groups.sizes(group)) {
-        note(tables_.send_s(a, b, stage.layers.end - 1, size), a.place, b.place);
-        note(tables_.send_s(b, a, stage.layers.end, size), b.place, a.place);
-      }
-    };
-    // Replicas of the wider stage share those of the narrower one.
-    if (width >= next.width()) return for_each_pair(stage, next, groups, exchange);
-    for_each_pair(next, stage, groups,
-                  [&](const SailorSeat& b, const SailorSeat& a, std::size_t group) {
-                    exchange(a, b, group);
-                  });
   }
 
   /// The report has the replica of each stage that is nearest its limit.

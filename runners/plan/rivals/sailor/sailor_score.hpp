@@ -14,6 +14,7 @@ std::vector<SailorShare> shares_of(const SailorTables& tables, const SailorPlan&
 struct SailorReport {
   struct Stage {
     double compute_s = 0, communication_s = 0;  ///< one micro-batch, in the slowest pipeline
+    double busy_s() const { return compute_s + communication_s; }
     double update_s = 0, reduction_s = 0;
     double memory_bytes = 0, memory_limit_bytes = 0;  ///< the replica that is nearest its limit
   };
@@ -34,8 +35,7 @@ bool fits_sailor_memory(const SailorTables& tables, const SailorPlan& plan);
 /// Seconds of an optimizer step by exact simulation: the longest makespan of a pipeline, the sums
 /// over replicas and the update (README.md). Throws UserError where check_sailor_entries() does, or
 /// where the stages have unequal widths. Memory limits are not looked at.
-double simulated_sailor_step_s(const SailorInputs& inputs, const SailorTables& tables,
-                               const SailorPlan& plan);
+double simulated_sailor_step_s(const SailorTables& tables, const SailorPlan& plan);
 
 /// Throws UserError with everything wrong: layers that no stage or two have, stages of unequal
 /// width where there are shares, samples that do not add up to the global batch, degrees beyond a

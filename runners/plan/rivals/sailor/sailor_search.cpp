@@ -124,14 +124,10 @@ std::vector<int> even_bounds(int layers, int stages) {
 }
 
 SailorSearchResult search_sailor(const SailorTables& tables, const SailorDevices& devices,
-                                 const SailorSearchOptions& options) {
+                                 SailorScore score, double time_limit_s) {
   check_devices(tables, devices);
-  SailorSearch search{tables, devices, options.time_limit_s, {}, {}};
-  if (options.score == SailorScore::published) {
-    search_published(search);
-  } else {
-    search_extended(search);
-  }
+  SailorSearch search{tables, devices, time_limit_s, {}, {}};
+  (score == SailorScore::published ? search_published : search_extended)(search);
   if (search.result.plan.stages.empty()) refuse(search);
   check_sailor_plan(tables, search.result.plan);
   search.result.seconds = search.stopwatch.elapsed_s();

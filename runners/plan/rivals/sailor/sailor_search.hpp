@@ -15,11 +15,6 @@ enum class SailorScore {
   extended,   ///< `sailor+`
 };
 
-struct SailorSearchOptions {
-  SailorScore score = SailorScore::published;
-  double time_limit_s = 10;  ///< then the best so far is the result
-};
-
 struct SailorSearchResult {
   SailorPlan plan;
   double step_time_s = 0;
@@ -33,9 +28,10 @@ struct SailorSearchResult {
 
 /// The best plan found for these devices; it passes check_sailor_plan(). Deterministic where it
 /// ends by itself. Throws UserError where there are no devices, where no device has a profile or
-/// links, and where the model fits nowhere, by how much.
+/// links, and where the model fits nowhere, by how much. After the time limit the best so far is
+/// the result.
 SailorSearchResult search_sailor(const SailorTables& tables, const SailorDevices& devices,
-                                 const SailorSearchOptions& options);
+                                 SailorScore score, double time_limit_s);
 
 /// Seconds that no plan of these devices can go below by either score: every sample passes every
 /// layer, layers and samples may be divided at will, every device works at its best degree and size

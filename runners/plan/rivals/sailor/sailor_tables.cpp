@@ -41,6 +41,17 @@ double memory_limit(const std::string& device, const SailorDevice& given) {
   return limit;
 }
 
+template <class Elements, class Value>
+std::vector<double> totals_of(const Elements& elements, Value value) {
+  std::vector<double> totals(1, 0.0);
+  for (const auto& element : elements) totals.push_back(totals.back() + value(element));
+  return totals;
+}
+
+double over(const std::vector<double>& totals, const SailorLayers& layers) {
+  return totals[layers.end] - totals[layers.begin];
+}
+
 }  // namespace
 
 std::vector<int> places_in_use(const SailorDevices& devices) {
@@ -51,98 +62,78 @@ std::vector<int> places_in_use(const SailorDevices& devices) {
   return places;
 }
 
-SailorTables::SailorTables(const SailorInputs& inputs)
-    : layers_(inputs.model.size()),
-      global_batch_(inputs.training.global_batch),
-      home_zone_(inputs.zone),
-      model_(inputs.model.name) {
-  take_profiles(inputs.model);
-  take_places(inputs);
-  take_network(inputs);
-  take_layers(inputs.model);
+SailorTables::SailorTables(SailorInputs inputs) : inputs_(std::move(inputs)) {
+  take_places();
+  take_network();
+  take_layers();
   if (!places_.empty()) return;
-  throw UserError(fmt::format("no device can run {}", model_),
+  throw UserError(fmt::format("no device can run {}", model()),
                   "none has a profile of it, a memory size and links");
-}
-
-// The bounds of sizes and degrees are those that occur. Devices are numbered as they come.
-void SailorTables::take_profiles(const SailorModel& model) {
-  int most_tensor = 0;
-  for (const auto& [device, profiles] : model.profiles) {
-    for (const auto& [key, ignored] : profiles) {
-      most_micro_batch_ = std::max(most_micro_batch_, key.first);
-      most_tensor = std::max(most_tensor, key.second);
-    }
-  }
-  entries_ =
-      FlatTable<Entry, 3>({std::ssize(model.profiles), most_tensor + 1, most_micro_batch_ + 1});
-  std::int64_t number = 0;
-  for (const auto& [device, profiles] : model.profiles) {
-    for (const auto& [key, timings] : profiles) {
-      Entry& entry = entries_.add({number, key.second, key.first});
-      for (const SailorTiming& timing : timings) {
-        entry.computed.add(timing.forward_s + timing.backward_s);
-        entry.update.push_back(timing.update_s);
-      }
-    }
-    ++number;
-  }
 }
 
 // A place needs a link, a profile and a memory size; devices that lack one of them are no places.
 // An empty zone sorts first, so places of the inputs' own zone have the first numbers.
-void SailorTables::take_places(const SailorInputs& inputs) {
-  std::set<std::pair<std::string, std::string>> ends;  // zone, device: the inputs' zone first
-  for (const auto& [pair, ignored] : inputs.network) {
-    const auto& [from, to] = pair;
-    ends.emplace(from.zone == home_zone_ ? "" : from.zone, from.device);
+void SailorTables::take_places() {
+  std::set<std::pair<std::string, std::string>> ends;  // zone, device
+  for (const auto& [pair, curve] : inputs_.network) {
+    ends.emplace(pair.first.zone == inputs_.zone ? "" : pair.first.zone, pair.first.device);
+    most_of_node_ = std::max({most_of_node_, pair.first.devices, pair.second.devices});
   }
-  const auto& profiles = inputs.model.profiles;
+  for (const auto& [device, profiles] : inputs_.model.profiles) {
+    for (const auto& [key, timings] : profiles) {
+      most_micro_batch_ = std::max(most_micro_batch_, key.first);
+      most_tensor_ = std::max(most_tensor_, key.second);
+    }
+  }
   for (const auto& [zone, device] : ends) {
-    const auto profile = profiles.find(device);
-    const auto given = inputs.devices.find(device);
-    if (profile == profiles.end() || given == inputs.devices.end()) continue;
-    places_.push_back({device, static_cast<int>(std::distance(profiles.begin(), profile)),
-                       given->second.per_node, memory_limit(device, given->second)});
-    names_.push_back(zone.empty() ? device : device + "@" + zone);
-  }
-}
-
-// Links of devices that are no places are left out.
-void SailorTables::take_network(const SailorInputs& inputs) {
-  int most = 0;
-  for (const auto& [pair, ignored] : inputs.network) {
-    most = std::max({most, pair.first.devices, pair.second.devices});
-  }
-  curves_ =
-      FlatTable<SailorCurve, 4>({std::ssize(places_), most + 1, std::ssize(places_), most + 1});
-  for (const auto& [pair, curve] : inputs.network) {
-    const auto& [from, to] = pair;
-    const int sender = find_place(from.device, from.zone),
-              receiver = find_place(to.device, to.zone);
-    if (sender < 0 || receiver < 0) continue;
-    curves_.add({sender, from.devices, receiver, to.devices}) = curve;
-  }
-}
-
-/// Messages and sums follow the whole layers, memory the share of a rank of each degree.
-void SailorTables::take_layers(const SailorModel& model) {
-  for (const SailorLayer& layer : model.layers.at(1)) {
-    output_bytes_.push_back(layer.output * bytes_per_float);
-    parameter_bytes_.add(layer.parameters * bytes_per_float);
-  }
-  held_ = FlatTable<Held, 1>({model.layers.rbegin()->first + 1});
-  for (const auto& [tensor, layers] : model.layers) {
-    Held& held = held_.add({tensor});
-    for (const SailorLayer& layer : layers) {
-      held.parameters.add(layer.parameters);
-      held.kept.add(layer.kept * bytes_per_float);
+    const auto profiled = inputs_.model.profiles.find(device);
+    const auto given = inputs_.devices.find(device);
+    if (profiled == inputs_.model.profiles.end() || given == inputs_.devices.end()) continue;
+    names_.push_back(place_name(device, zone));
+    Place& place = places_.emplace_back();
+    place.device = device;
+    place.per_node = given->second.per_node;
+    place.memory_limit_bytes = memory_limit(device, given->second);
+    place.profiles.resize((most_tensor_ + 1) * (most_micro_batch_ + 1));
+    most_of_node_ = std::max(most_of_node_, place.per_node);
+    for (const auto& [key, timings] : profiled->second) {
+      Profile& profile = place.profiles[profile_slot(key.second, key.first)];
+      profile.computed = totals_of(
+          timings, [](const SailorTiming& time) { return time.forward_s + time.backward_s; });
+      for (const SailorTiming& time : timings) profile.update.push_back(time.update_s);
     }
   }
 }
 
+// Links of devices that are no places are left out.
+void SailorTables::take_network() {
+  const std::size_t ends = places_.size() * (most_of_node_ + 1);
+  links_.resize(ends * ends);
+  for (const auto& [pair, curve] : inputs_.network) {
+    const auto& [from, to] = pair;
+    const int sender = find_place(from.device, from.zone),
+              receiver = find_place(to.device, to.zone);
+    if (sender < 0 || receiver < 0) continue;
+    links_[link_slot({sender, from.devices}, {receiver, to.devices})] = curve;
+  }
+}
+
+// Messages and sums follow the whole layers, memory the share of a rank of each degree.
+void SailorTables::take_layers() {
+  const auto parameter_bytes = [](const SailorLayer& layer) {
+    return layer.parameters * bytes_per_float;
+  };
+  parameter_bytes_ = totals_of(inputs_.model.layers.at(1), parameter_bytes);
+  held_.resize(inputs_.model.layers.rbegin()->first + 1);
+  for (const auto& [tensor, layers] : inputs_.model.layers) {
+    held_[tensor] = {
+        totals_of(layers, [](const SailorLayer& layer) { return layer.parameters; }),
+        totals_of(layers, [](const SailorLayer& layer) { return layer.kept * bytes_per_float; })};
+  }
+}
+
 std::string SailorTables::place_name(const std::string& device, const std::string& zone) const {
-  return zone.empty() || zone == home_zone_ ? device : fmt::format("{}@{}", device, zone);
+  return zone.empty() || zone == inputs_.zone ? device : fmt::format("{}@{}", device, zone);
 }
 
 int SailorTables::find_place(const std::string& device, const std::string& zone) const {
@@ -155,7 +146,7 @@ int SailorTables::place(const std::string& device, const std::string& zone) cons
   if (known >= 0) return known;
   const std::string name = place_name(device, zone);
   throw UserError(
-      fmt::format("no device \"{}\" can run {}", name, model_),
+      fmt::format("no device \"{}\" can run {}", name, model()),
       fmt::format("a profile, a memory size and links have {}", fmt::join(names_, ", ")),
       did_you_mean(name, names_));
 }
@@ -171,28 +162,35 @@ std::vector<int> SailorTables::degrees(int place) const {
 std::vector<std::int64_t> SailorTables::micro_batches(const SailorSeat& seat) const {
   std::vector<std::int64_t> sizes;
   for (std::int64_t size = 1; size <= most_micro_batch_; ++size) {
-    if (entry(seat, size) != nullptr) sizes.push_back(size);
+    if (profile(seat, size) != nullptr) sizes.push_back(size);
   }
   return sizes;
 }
 
+const SailorTables::Profile* SailorTables::profile(const SailorSeat& seat,
+                                                   std::int64_t micro_batch) const {
+  if (seat.tensor > most_tensor_ || micro_batch > most_micro_batch_) return nullptr;
+  const Profile& profile = places_[seat.place].profiles[profile_slot(seat.tensor, micro_batch)];
+  return profile.update.empty() ? nullptr : &profile;
+}
+
 double SailorTables::compute_s(const SailorSeat& seat, std::int64_t micro_batch,
                                const SailorLayers& layers) const {
-  const Entry* profile = entry(seat, micro_batch);
-  return profile == nullptr ? infinite : profile->computed.over(layers);
+  const Profile* known = profile(seat, micro_batch);
+  return known == nullptr ? infinite : over(known->computed, layers);
 }
 
 double SailorTables::update_s(const SailorSeat& seat, std::int64_t micro_batch, int layer) const {
-  const Entry* profile = entry(seat, micro_batch);
-  return profile == nullptr ? infinite : profile->update[layer];
+  const Profile* known = profile(seat, micro_batch);
+  return known == nullptr ? infinite : known->update[layer];
 }
 
 double SailorTables::send_s(const SailorSeat& from, const SailorSeat& to, int layer,
                             std::int64_t micro_batch) const {
-  const SailorCurve* link = curves_.find({from.place, std::min(from.tensor, per_node(from.place)),
-                                          to.place, std::min(to.tensor, per_node(to.place))});
-  if (link == nullptr) return infinite;
-  return link->seconds(output_bytes_[layer] * static_cast<double>(micro_batch));
+  const auto& link = links_[link_slot({from.place, std::min(from.tensor, per_node(from.place))},
+                                      {to.place, std::min(to.tensor, per_node(to.place))})];
+  const double output_bytes = inputs_.model.layers.begin()->second[layer].output * bytes_per_float;
+  return link ? link->seconds(output_bytes * static_cast<double>(micro_batch)) : infinite;
 }
 
 // Gradients are summed in buckets; each takes 2(width − 1) messages of bucket / width around the
@@ -200,9 +198,9 @@ double SailorTables::send_s(const SailorSeat& from, const SailorSeat& to, int la
 double SailorTables::reduction_s(int place, int neighbour, int width, int least_tensor,
                                  const SailorLayers& layers) const {
   if (width <= 1) return 0;
-  const SailorCurve* link = curves_.find({place, 1, neighbour, 1});
-  if (link == nullptr) return infinite;
-  const double bytes = parameter_bytes_.over(layers) / std::min(most_shared_links, least_tensor);
+  const auto& link = links_[link_slot({place, 1}, {neighbour, 1})];
+  if (!link) return infinite;
+  const double bytes = over(parameter_bytes_, layers) / std::min(most_shared_links, least_tensor);
   const double full = std::floor(bytes / bucket_bytes), rest = bytes - full * bucket_bytes;
   double time = 0;
   if (full > 0) time += full * link->seconds(bucket_bytes / width);
@@ -213,10 +211,9 @@ double SailorTables::reduction_s(int place, int neighbour, int width, int least_
 // A stage keeps the activations of as many micro-batches as there are stages from it to the end.
 double SailorTables::memory_bytes(int tensor, std::int64_t micro_batch, const SailorLayers& layers,
                                   std::size_t stages_to_end) const {
-  const Held* held = held_.find({tensor});
-  if (held == nullptr) return infinite;
-  return state_bytes_per_parameter * held->parameters.over(layers) +
-         held->kept.over(layers) * static_cast<double>(micro_batch) *
+  if (tensor >= std::ssize(held_) || held_[tensor].kept.empty()) return infinite;
+  return state_bytes_per_parameter * over(held_[tensor].parameters, layers) +
+         over(held_[tensor].kept, layers) * static_cast<double>(micro_batch) *
              static_cast<double>(stages_to_end) +
          (tensor == 1 ? runtime_bytes : runtime_bytes_tensor_parallel);
 }

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,7 +46,8 @@ void for_each_send(std::size_t stage, std::size_t stages, const SailorLayers& la
 class SailorTables {
  public:
   /// Throws UserError when no device of the inputs has a profile, a memory size and links.
-  explicit SailorTables(const SailorInputs& inputs);
+  explicit SailorTables(SailorInputs inputs);
+  const SailorInputs& inputs() const { return inputs_; }
 
   /// A place is a device in a zone: "A100-40" or, elsewhere than in the inputs' own zone,
   /// "A100-40@zone".
@@ -56,13 +57,13 @@ class SailorTables {
   /// The same; throws UserError naming the nearest.
   int place(const std::string& device, const std::string& zone = "") const;
   const std::string& name(int place) const { return names_[place]; }
-  const std::string& device(int place) const { return at(place).device; }
-  int per_node(int place) const { return at(place).per_node; }
-  double memory_limit_bytes(int place) const { return at(place).memory_limit_bytes; }
+  const std::string& device(int place) const { return places_[place].device; }
+  int per_node(int place) const { return places_[place].per_node; }
+  double memory_limit_bytes(int place) const { return places_[place].memory_limit_bytes; }
 
-  const std::string& model() const { return model_; }
-  int layers() const { return layers_; }
-  std::int64_t global_batch() const { return global_batch_; }
+  const std::string& model() const { return inputs_.model.name; }
+  int layers() const { return inputs_.model.size(); }
+  std::int64_t global_batch() const { return inputs_.training.global_batch; }
   /// The degrees of tensor parallelism that have a profile, none beyond one node, and the sizes of
   /// micro-batches that have one; both ascending.
   std::vector<int> degrees(int place) const;
@@ -90,86 +91,48 @@ class SailorTables {
   }
 
  private:
-  /// Values by a few small numbers, found by one look-up in a flat array.
-  template <class Value, std::size_t keys>
-  class FlatTable {
-   public:
-    using Key = std::array<std::int64_t, keys>;
-    FlatTable() = default;
-    /// Every number of a key is below its bound.
-    explicit FlatTable(const Key& bounds) : bounds_(bounds) {
-      std::int64_t slots = 1;
-      for (const std::int64_t bound : bounds) slots *= bound;
-      index_.assign(slots, -1);
-    }
-    Value& add(const Key& key) {
-      index_[slot(key)] = static_cast<std::int32_t>(values_.size());
-      return values_.emplace_back();
-    }
-    /// Null where there is none, or where a number is beyond its bound.
-    const Value* find(const Key& key) const {
-      const std::int64_t at = slot(key);
-      const std::int32_t index = at < 0 ? -1 : index_[at];
-      return index < 0 ? nullptr : &values_[index];
-    }
-
-   private:
-    std::int64_t slot(const Key& key) const {
-      std::int64_t slot = 0;
-      for (std::size_t i = 0; i < keys; ++i) {
-        if (key[i] < 0 || key[i] >= bounds_[i]) return -1;
-        slot = slot * bounds_[i] + key[i];
-      }
-      return slot;
-    }
-    Key bounds_{};
-    std::vector<std::int32_t> index_;  ///< −1: none
-    std::vector<Value> values_;
-  };
-  /// Values by layer, kept as running totals: a sum over layers is a difference.
-  class LayerSums {
-   public:
-    void add(double value) { totals_.push_back(totals_.back() + value); }
-    double over(const SailorLayers& layers) const {
-      return totals_[layers.end] - totals_[layers.begin];
-    }
-
-   private:
-    std::vector<double> totals_ = {0.0};
+  /// Values of the layers up to each: a sum over layers is a difference. Empty: there are none.
+  using Totals = std::vector<double>;
+  struct Profile {
+    Totals computed;             ///< forward and backward
+    std::vector<double> update;  ///< [layer]
   };
   struct Place {
     std::string device;
-    int profile = 0, per_node = 1;
+    int per_node = 1;
     double memory_limit_bytes = 0;
-  };
-  struct Entry {                 ///< the profile of a device, degree and micro-batch
-    LayerSums computed;          ///< forward and backward
-    std::vector<double> update;  ///< [layer]
+    std::vector<Profile> profiles;  ///< [degree][micro-batch]
   };
   struct Held {  ///< values that a rank holds
-    LayerSums parameters, kept;
+    Totals parameters, kept;
   };
 
   std::string place_name(const std::string& device, const std::string& zone) const;
-  const Place& at(int place) const { return places_[place]; }
-  const Entry* entry(const SailorSeat& seat, std::int64_t micro_batch) const {
-    return entries_.find({at(seat.place).profile, seat.tensor, micro_batch});
+  std::size_t profile_slot(int tensor, std::int64_t micro_batch) const {
+    return tensor * (most_micro_batch_ + 1) + micro_batch;
   }
-  void take_profiles(const SailorModel& model);
-  void take_places(const SailorInputs& inputs);
-  void take_network(const SailorInputs& inputs);
-  void take_layers(const SailorModel& model);
+  /// Null where there is none.
+  const Profile* profile(const SailorSeat& seat, std::int64_t micro_batch) const;
+  /// A seat stands for so many devices of a place here.
+  std::size_t link_slot(const SailorSeat& from, const SailorSeat& to) const {
+    const auto end = [&](const SailorSeat& of) {
+      return of.place * (most_of_node_ + 1) + of.tensor;
+    };
+    return end(from) * places_.size() * (most_of_node_ + 1) + end(to);
+  }
+  void take_places();
+  void take_network();
+  void take_layers();
 
-  int layers_ = 0;
-  std::int64_t global_batch_ = 1, most_micro_batch_ = 0;
-  std::string home_zone_, model_;
+  SailorInputs inputs_;
+  int most_tensor_ = 0, most_of_node_ = 1;
+  std::int64_t most_micro_batch_ = 0;
   std::vector<Place> places_;
   std::vector<std::string> names_;
-  FlatTable<Entry, 3> entries_;       ///< by device, degree, micro-batch
-  FlatTable<SailorCurve, 4> curves_;  ///< by sender, its devices, receiver, its devices
-  FlatTable<Held, 1> held_;           ///< by degree
-  std::vector<double> output_bytes_;  ///< [layer], per sample
-  LayerSums parameter_bytes_;         ///< in degree 1
+  /// [sender][its devices][receiver][its devices]
+  std::vector<std::optional<SailorCurve>> links_;
+  std::vector<Held> held_;  ///< [degree]
+  Totals parameter_bytes_;  ///< in degree 1
 };
 
 /// Devices there are at one time of a trace.

@@ -11,10 +11,7 @@ namespace heteroperf {
 namespace {
 
 double found_s(const SailorTables& tables, const SailorDevices& devices, SailorScore score) {
-  SailorSearchOptions options;
-  options.score = score;
-  options.time_limit_s = 1e9;
-  const SailorSearchResult result = search_sailor(tables, devices, options);
+  const SailorSearchResult result = search_sailor(tables, devices, score, 1e9);
   check_sailor_plan(tables, result.plan);
   return result.step_time_s;
 }

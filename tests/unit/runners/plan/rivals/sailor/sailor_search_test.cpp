@@ -72,10 +72,7 @@ class EveryPlan {
 
 SailorSearchResult found(const SailorTables& tables, const SailorDevices& devices,
                          SailorScore score) {
-  SailorSearchOptions options;
-  options.score = score;
-  options.time_limit_s = 1e9;
-  const SailorSearchResult result = search_sailor(tables, devices, options);
+  const SailorSearchResult result = search_sailor(tables, devices, score, 1e9);
   check_sailor_plan(tables, result.plan);
   EXPECT_EQ(sailor_step_time_s(tables, result.plan), result.step_time_s);
   SailorDevices used(devices.size(), 0);
@@ -124,7 +121,7 @@ TEST(SailorSearch, TheSameEveryTime) {
 
 std::string refusal(const SailorTables& tables, const SailorDevices& devices) {
   try {
-    search_sailor(tables, devices, {});
+    search_sailor(tables, devices, SailorScore::published, 10);
   } catch (const UserError& error) {
     return error.what();
   }

@@ -54,8 +54,7 @@ class MeasuredRuns : public testing::Test {
     if (!folder) GTEST_SKIP() << "no sailor among the shared data (HETEROPERF_SHARED)";
     for (const char* training :
          {"training_config_gpt_neo27.json", "training_config_opt_350.json"}) {
-      inputs_.push_back(read_sailor_inputs({.folder = *folder, .training = training}));
-      tables_.emplace_back(inputs_.back());
+      tables_.emplace_back(read_sailor_inputs({.folder = *folder, .training = training}));
     }
     std::set<std::filesystem::path> files;
     for (const auto& entry :
@@ -78,7 +77,7 @@ class MeasuredRuns : public testing::Test {
   }
 
   double simulated_s(const Measured& one) const {
-    return simulated_sailor_step_s(inputs_[one.is_opt], tables_[one.is_opt], one.plan);
+    return simulated_sailor_step_s(tables_[one.is_opt], one.plan);
   }
 
   /// A run whose sums alone take as long as the step, or that lacks layers of its model.
@@ -87,7 +86,6 @@ class MeasuredRuns : public testing::Test {
            one.plan.stages.back().layers.end != tables_[one.is_opt].layers();
   }
 
-  std::vector<SailorInputs> inputs_;
   std::vector<SailorTables> tables_;
   std::vector<Measured> runs_;
 };
@@ -123,34 +121,31 @@ TEST_F(MeasuredRuns, AreWithinTheStatedErrors) {
 
 TEST(SailorSimulation, OneStageTakesItsMicroBatchesOneByOne) {
   const SmallSailor small;
-  const SailorInputs inputs = small.read();
-  const SailorTables tables(inputs);
+  const SailorTables tables(small.read());
   const SailorPlan plan{{{0, 4, {{3, tables.place("fast"), 1}}}}, 2, {}};
   const SailorReport parts = sailor_report(tables, plan);
-  EXPECT_NEAR(simulated_sailor_step_s(inputs, tables, plan),
+  EXPECT_NEAR(simulated_sailor_step_s(tables, plan),
               8 * tables.compute_s({0, 1}, 2, {0, 4}) + parts.reduction_s + parts.update_s, 1e-9);
 }
 
 TEST(SailorSimulation, TheSlowestPipelineCounts) {
   const SmallSailor small;
-  const SailorInputs inputs = small.read();
-  const SailorTables tables(inputs);
+  const SailorTables tables(small.read());
   const int fast = tables.place("fast"), slow = tables.place("slow");
   const SailorPlan plan{
       {{0, 4, {{1, fast, 1}, {1, slow, 1}}}}, 1, {{1, 4, 9, {2, 1}}, {1, 2, 4, {1}}}};
   const SailorReport parts = sailor_report(tables, plan);
-  EXPECT_NEAR(simulated_sailor_step_s(inputs, tables, plan),
+  EXPECT_NEAR(simulated_sailor_step_s(tables, plan),
               0.03 * (4 * 9 + 2 + 1) + parts.reduction_s + parts.update_s, 1e-9);
 }
 
 TEST(SailorSimulation, WhatCannotBeFollowedIsRefused) {
   const SmallSailor small;
-  const SailorInputs inputs = small.read();
-  const SailorTables tables(inputs);
+  const SailorTables tables(small.read());
   const SailorPlan unequal{{{0, 2, {{1, 0, 1}}}, {2, 4, {{2, 0, 1}}}}, 2, {}};
-  EXPECT_THROW(simulated_sailor_step_s(inputs, tables, unequal), UserError);
+  EXPECT_THROW(simulated_sailor_step_s(tables, unequal), UserError);
   const SailorPlan missing{{{0, 4, {{1, 0, 1}}}}, 3, {}};
-  EXPECT_THROW(simulated_sailor_step_s(inputs, tables, missing), UserError);
+  EXPECT_THROW(simulated_sailor_step_s(tables, missing), UserError);
 }
 
 }  // namespace
