@@ -41,14 +41,15 @@ class SwigluOperator final : public Operator {
     return y;
   }
 
-  void input_gradient(const at::Tensor& output_gradient, const Tensors&, const Tensors& saved,
-                      const PassContext&, GradientSink& sink) override {
-    if (!sink.wanted(0) && !sink.wanted(1)) return;
-    const at::Tensor dy = canonical(output_gradient);
+ private:
+  void gradients(const BackwardPass& pass) override {
+    if (!pass.wants(0) && !pass.wants(1)) return;
+    const at::Tensor dy = canonical(pass.output_gradient);
+    const Tensors& saved = pass.saved;
     at::Tensor gate = uninitialised_like(dy), up = uninitialised_like(dy);
     run_kernel(&KernelTable::swiglu_backward, elements_of(dy), dy, saved[0], saved[1], gate, up);
-    if (sink.wanted(0)) sink.put(0, std::move(gate));
-    if (sink.wanted(1)) sink.put(1, std::move(up));
+    if (pass.wants(0)) pass.sink->put(0, std::move(gate));
+    if (pass.wants(1)) pass.sink->put(1, std::move(up));
   }
 };
 

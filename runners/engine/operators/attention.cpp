@@ -53,23 +53,24 @@ class AttentionOperator final : public Operator {
     return merge(out);
   }
 
-  void input_gradient(const at::Tensor& dy, const Tensors&, const Tensors& saved,
-                      const PassContext&, GradientSink& sink) override {
-    if (!sink.wanted(0)) return;
+ private:
+  void gradients(const BackwardPass& pass) override {
+    if (!pass.wants(0)) return;
+    const at::Tensor& dy = pass.output_gradient;
+    const Tensors& saved = pass.saved;
     const AttentionParts parts = split(saved[0]);
     const at::Tensor g = dy.view({dy.size(0), dy.size(1), a_.heads, a_.head_dim}).transpose(1, 2);
     if (dy.is_cuda()) {
       const AttentionParts got =
           device_attention_backward(g, parts, a_.causal, bias(saved[0]), saved);
-      sink.put(0, pack(merge(got.query), merge(got.key), merge(got.value)));
+      pass.sink->put(0, pack(merge(got.query), merge(got.key), merge(got.value)));
       return;
     }
     const auto [query, key, value] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
         g, parts.query, parts.key, parts.value, saved[1], saved[2], 0.0, a_.causal, bias(saved[0]));
-    sink.put(0, pack(merge(query), merge(key), merge(value)));
+    pass.sink->put(0, pack(merge(query), merge(key), merge(value)));
   }
 
- private:
   /// Views {B, heads, T, head_dim} of the packed rows {queries, keys, values}.
   AttentionParts split(const at::Tensor& packed) const {
     const auto part = [&](std::int64_t first, std::int64_t heads) {

@@ -53,29 +53,18 @@ class BatchNormOperator final : public Operator {
     return y;
   }
 
-  void input_gradient(const at::Tensor& dy, const Tensors& parameters, const Tensors& saved,
-                      const PassContext&, GradientSink& sink) override {
-    const at::Tensor g = canonical(dy);
-    if (!sink.wanted(0) && !(adds_residual() && sink.wanted(1))) return;
-    put_gradients(g, parameters, saved, sums_of(g, saved), sink);
-  }
-
-  void weight_gradient(const at::Tensor& dy, const Tensors& saved, const PassContext& context,
-                       Tensors& gradients) override {
-    sums_of(canonical(dy), saved).store(context, gradients);
-  }
-
-  void backward(const at::Tensor& dy, const Tensors& parameters, const Tensors& saved,
-                const PassContext& context, GradientSink& sink, Tensors& gradients) override {
-    const at::Tensor g = canonical(dy);
-    const Sums sums = sums_of(g, saved);
-    sums.store(context, gradients);
-    put_gradients(g, parameters, saved, sums, sink);
-  }
-
   Tensors buffers() const override { return {running_mean_, running_variance_}; }
 
  private:
+  void gradients(const BackwardPass& pass) override {
+    const bool inputs = pass.wants(0) || (adds_residual() && pass.wants(1));
+    if (!inputs && pass.parameter_gradients == nullptr) return;
+    const at::Tensor g = canonical(pass.output_gradient);
+    const Sums sums = sums_of(g, pass.saved);
+    if (pass.parameter_gradients != nullptr) sums.store(pass.context, *pass.parameter_gradients);
+    if (inputs) put_gradients(g, pass.parameters, pass.saved, sums, *pass.sink);
+  }
+
   struct Statistics {
     at::Tensor mean, variance;
   };

@@ -32,15 +32,16 @@ class AddOperator final : public Operator {
     return y;
   }
 
-  void input_gradient(const at::Tensor& dy, const Tensors&, const Tensors& saved,
-                      const PassContext&, GradientSink& sink) override {
-    const at::Tensor g = activation_ == Activation::relu ? masked(canonical(dy), saved[0]) : dy;
+ private:
+  void gradients(const BackwardPass& pass) override {
+    const at::Tensor& dy = pass.output_gradient;
+    const at::Tensor g =
+        activation_ == Activation::relu ? masked(canonical(dy), pass.saved[0]) : dy;
     for (std::size_t i = 0; i < inputs_; ++i) {
-      if (sink.wanted(i)) sink.put(i, g);
+      if (pass.wants(i)) pass.sink->put(i, g);
     }
   }
 
- private:
   static at::Tensor masked(const at::Tensor& dy, const at::Tensor& y) {
     at::Tensor g = uninitialised_like(dy);
     run_kernel(&KernelTable::activation_backward, elements_of(dy), ActivationKind::relu, dy, y, g,
@@ -60,14 +61,13 @@ class MultiplyOperator final : public Operator {
     return product(saved[0], saved[1]);
   }
 
-  void input_gradient(const at::Tensor& output_gradient, const Tensors&, const Tensors& saved,
-                      const PassContext&, GradientSink& sink) override {
-    const at::Tensor dy = canonical(output_gradient);
-    if (sink.wanted(0)) sink.put(0, product(dy, saved[1]));
-    if (sink.wanted(1)) sink.put(1, product(dy, saved[0]));
+ private:
+  void gradients(const BackwardPass& pass) override {
+    const at::Tensor dy = canonical(pass.output_gradient);
+    if (pass.wants(0)) pass.sink->put(0, product(dy, pass.saved[1]));
+    if (pass.wants(1)) pass.sink->put(1, product(dy, pass.saved[0]));
   }
 
- private:
   static at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
     at::Tensor y = uninitialised_like(a);
     run_kernel(&KernelTable::multiply, elements_of(a), a, b, y);
@@ -86,15 +86,15 @@ class ConcatOperator final : public Operator {
     return at::cat(inputs, 1);
   }
 
-  void input_gradient(const at::Tensor& dy, const Tensors&, const Tensors&, const PassContext&,
-                      GradientSink& sink) override {
+ private:
+  void gradients(const BackwardPass& pass) override {
     std::int64_t offset = 0;
     for (std::size_t i = 0; i < extents_.size(); offset += extents_[i++]) {
-      if (sink.wanted(i)) sink.put(i, canonical(dy.narrow(1, offset, extents_[i])));
+      if (!pass.wants(i)) continue;
+      pass.sink->put(i, canonical(pass.output_gradient.narrow(1, offset, extents_[i])));
     }
   }
 
- private:
   std::vector<std::int64_t> extents_;
 };
 

@@ -61,43 +61,30 @@ class Conv2dOperator final : public Operator {
     return y;
   }
 
-  void input_gradient(const at::Tensor& output_gradient, const Tensors& parameters,
-                      const Tensors& saved, const PassContext&, GradientSink& sink) override {
-    if (!sink.wanted(0)) return;
-    const at::Tensor dy = canonical(output_gradient), &x = saved[0];
-    const Window window = window_of(x);
-    sink.put(0, gathers(window, x)
-                    ? gathered_input(dy, parameters[0], x, window)
-                    : library_backward(dy, x, parameters[0], {true, false, false})[0]);
-  }
-
-  void weight_gradient(const at::Tensor& output_gradient, const Tensors& saved,
-                       const PassContext& context, Tensors& gradients) override {
-    const at::Tensor dy = canonical(output_gradient);
-    const Window window = window_of(saved[0]);
-    if (gathers(window, dy)) {
-      gathered_weight(dy, saved[0], window, context, gradients);
-      return;
-    }
-    // The weight's values do not enter: its gradient stands for its shape and layout.
-    const Tensors got =
-        library_backward(dy, saved[0], stand_in(gradients[0], dy), {false, true, a_.bias});
-    store(got, context, gradients);
-  }
-
-  void backward(const at::Tensor& output_gradient, const Tensors& parameters, const Tensors& saved,
-                const PassContext& context, GradientSink& sink, Tensors& gradients) override {
-    if (gathers(window_of(saved[0]), saved[0])) {
-      Operator::backward(canonical(output_gradient), parameters, saved, context, sink, gradients);
-      return;
-    }
-    Tensors got = library_backward(canonical(output_gradient), saved[0], parameters[0],
-                                   {sink.wanted(0), true, a_.bias});
-    store(got, context, gradients);
-    if (sink.wanted(0)) sink.put(0, std::move(got[0]));
-  }
-
  private:
+  void gradients(const BackwardPass& pass) override {
+    const at::Tensor dy = canonical(pass.output_gradient), &x = pass.saved[0];
+    const bool input = pass.wants(0);
+    Tensors* const parameters = pass.parameter_gradients;
+    const Window window = window_of(x);
+    if (gathers(window, x)) {
+      if (parameters != nullptr) gathered_weight(dy, x, window, pass.context, *parameters);
+      if (input) pass.sink->put(0, gathered_input(dy, pass.parameters[0], x, window));
+      return;
+    }
+    if (!input && parameters == nullptr) return;
+    // The weight's values do not enter its own gradient, which stands for its shape and layout.
+    const at::Tensor weight =
+        pass.parameters.empty() ? stand_in((*parameters)[0], dy) : pass.parameters[0];
+    Tensors got = library_backward(
+        dy, x, weight, {input, parameters != nullptr, parameters != nullptr && a_.bias});
+    if (parameters != nullptr) {
+      accumulate((*parameters)[0], got[1], pass.context.accumulation);
+      if (a_.bias) accumulate((*parameters)[1], got[2], pass.context.accumulation);
+    }
+    if (input) pass.sink->put(0, std::move(got[0]));
+  }
+
   Window window_of(const at::Tensor& x) const {
     return window_over(a_, x.size(1), x.sizes().slice(2));
   }
@@ -207,11 +194,6 @@ class Conv2dOperator final : public Operator {
     return gradient.scalar_type() == dy.scalar_type()
                ? gradient
                : empty(gradient.sizes(), gradient, dy.scalar_type());
-  }
-
-  void store(const Tensors& got, const PassContext& context, Tensors& gradients) const {
-    accumulate(gradients[0], got[1], context.accumulation);
-    if (a_.bias) accumulate(gradients[1], got[2], context.accumulation);
   }
 
   Conv2d a_;

@@ -38,26 +38,25 @@ class LossOperator : public Operator {
   LossOperator(const CrossEntropy& attributes, VocabularyPart part, Overwrite logits)
       : attributes_(attributes), part_(part), logits_(logits) {}
 
-  void input_gradient(const at::Tensor& dy, const Tensors&, const Tensors& saved,
-                      const PassContext& context, GradientSink& sink) override {
-    if (!sink.wanted(0)) return;
-    const at::Tensor& logits = saved[0];
-    const Matrix m = matrix_of(logits);
-    const double upstream = dy.defined() ? dy.item().toDouble() : 1.0;
-    const CrossEntropyTerms terms{attributes_.label_smoothing,
-                                  upstream * context.loss_scale / static_cast<double>(m.rows),
-                                  part_.first, part_.all};
-    at::Tensor gradient = logits_ == Overwrite::allowed ? logits : uninitialised_like(logits);
-    run_kernel(&KernelTable::cross_entropy_backward, m, terms, logits, saved[1], saved[2],
-               gradient);
-    sink.put(0, std::move(gradient));
-  }
-
  protected:
   CrossEntropy attributes_;
   VocabularyPart part_;  ///< all of the classes where it names none
 
  private:
+  void gradients(const BackwardPass& pass) override {
+    if (!pass.wants(0)) return;
+    const at::Tensor &dy = pass.output_gradient, &logits = pass.saved[0];
+    const Matrix m = matrix_of(logits);
+    const double upstream = dy.defined() ? dy.item().toDouble() : 1.0;
+    const CrossEntropyTerms terms{attributes_.label_smoothing,
+                                  upstream * pass.context.loss_scale / static_cast<double>(m.rows),
+                                  part_.first, part_.all};
+    at::Tensor gradient = logits_ == Overwrite::allowed ? logits : uninitialised_like(logits);
+    run_kernel(&KernelTable::cross_entropy_backward, m, terms, logits, pass.saved[1], pass.saved[2],
+               gradient);
+    pass.sink->put(0, std::move(gradient));
+  }
+
   Overwrite logits_;
 };
 

@@ -65,19 +65,17 @@ class EmbeddingOperator final : public Operator {
     return y;
   }
 
-  void input_gradient(const at::Tensor&, const Tensors&, const Tensors&, const PassContext&,
-                      GradientSink&) override {}
-
-  void weight_gradient(const at::Tensor& output_gradient, const Tensors& saved,
-                       const PassContext& context, Tensors& gradients) override {
-    const at::Tensor dy = output_gradient.contiguous();
-    scatter(dy, saved[0], context.accumulation, gradients[0]);
+ private:
+  void gradients(const BackwardPass& pass) override {
+    if (pass.parameter_gradients == nullptr) return;
+    const Tensors& tables = *pass.parameter_gradients;
+    const at::Tensor dy = pass.output_gradient.contiguous();
+    scatter(dy, pass.saved[0], pass.context.accumulation, tables[0]);
     if (positions_ == Positions::learned) {
-      position_gradient(dy, context.accumulation, gradients[1]);
+      position_gradient(dy, pass.context.accumulation, tables[1]);
     }
   }
 
- private:
   // Threads share the columns, not the rows: every sum is made in the order of the rows.
   static void scatter(const at::Tensor& dy, const at::Tensor& indices, Accumulation accumulation,
                       const at::Tensor& buffer) {
@@ -116,23 +114,21 @@ class AddRowsOperator final : public Operator {
     return y;
   }
 
-  void input_gradient(const at::Tensor& dy, const Tensors&, const Tensors&, const PassContext&,
-                      GradientSink& sink) override {
-    if (sink.wanted(0)) sink.put(0, dy);
-  }
-
-  void weight_gradient(const at::Tensor& output_gradient, const Tensors&,
-                       const PassContext& context, Tensors& gradients) override {
-    const at::Tensor dy = output_gradient.contiguous();
-    if (rows_ == Rows::by_position) {
-      position_gradient(dy, context.accumulation, gradients[0]);
-      return;
-    }
-    if (context.accumulation == Accumulation::overwrite) gradients[0].zero_();
-    sum_columns_into(dy, matrix_of(dy), gradients[0].select(0, 0), context.accumulation);
-  }
-
  private:
+  void gradients(const BackwardPass& pass) override {
+    if (pass.parameter_gradients != nullptr) {
+      sum_rows(pass.output_gradient.contiguous(), pass.context.accumulation,
+               (*pass.parameter_gradients)[0]);
+    }
+    if (pass.wants(0)) pass.sink->put(0, pass.output_gradient);
+  }
+
+  void sum_rows(const at::Tensor& dy, Accumulation accumulation, const at::Tensor& table) const {
+    if (rows_ == Rows::by_position) return position_gradient(dy, accumulation, table);
+    if (accumulation == Accumulation::overwrite) table.zero_();
+    sum_columns_into(dy, matrix_of(dy), table.select(0, 0), accumulation);
+  }
+
   Rows rows_;
 };
 

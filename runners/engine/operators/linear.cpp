@@ -9,6 +9,8 @@
 // product itself where their buffer allows.
 #include <ATen/ops/mm.h>
 
+#include <optional>
+
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
 
@@ -33,27 +35,20 @@ class LinearOperator final : public Operator {
     return finish(product, inputs, parameters, saved).view(shape);
   }
 
-  void input_gradient(const at::Tensor& dy, const Tensors& parameters, const Tensors& saved,
-                      const PassContext&, GradientSink& sink) override {
-    if (passes_residual() && sink.wanted(1)) sink.put(1, dy);
-    if (!sink.wanted(0)) return;
-    put_product(sink, 0, product_gradient(dy, saved, nullptr), parameters[0], saved[0].sizes());
-  }
-
-  void weight_gradient(const at::Tensor& dy, const Tensors& saved, const PassContext& context,
-                       Tensors& gradients) override {
-    weights(gradient_and_bias(dy, saved, context, gradients), saved, context, gradients);
-  }
-
-  void backward(const at::Tensor& dy, const Tensors& parameters, const Tensors& saved,
-                const PassContext& context, GradientSink& sink, Tensors& gradients) override {
-    if (passes_residual() && sink.wanted(1)) sink.put(1, dy);
-    const at::Tensor g = gradient_and_bias(dy, saved, context, gradients);
-    weights(g, saved, context, gradients);
-    if (sink.wanted(0)) put_product(sink, 0, g, parameters[0], saved[0].sizes());
-  }
-
  private:
+  void gradients(const BackwardPass& pass) override {
+    const auto& [dy, parameters, saved, context, sink, gradients] = pass;
+    const bool input = pass.wants(0);
+    if (passes_residual() && pass.wants(1)) sink->put(1, dy);
+    if (!input && gradients == nullptr) return;
+    const at::Tensor g = product_gradient(pass);
+    // Wᵀ's gradient is gᵀ x, added to the buffer by the product itself.
+    if (gradients != nullptr) {
+      multiply_into((*gradients)[0], g.t(), as_matrix(saved[0]), context.accumulation);
+    }
+    if (input) put_product(*sink, 0, g, parameters[0], saved[0].sizes());
+  }
+
   bool passes_residual() const { return epilogue_.kind == LinearEpilogue::Kind::residual; }
   bool has_gelu() const { return epilogue_.kind == LinearEpilogue::Kind::gelu; }
   ActivationKind gelu() const { return kind_of(epilogue_.gelu); }
@@ -76,34 +71,24 @@ class LinearOperator final : public Operator {
     return product;
   }
 
-  // The gradient of x Wᵀ + b; with `sums`, its column sums too.
-  at::Tensor product_gradient(const at::Tensor& dy, const Tensors& saved,
-                              const ColumnPartials* sums) const {
-    const at::Tensor g = as_matrix(dy).contiguous();
+  /// The gradient of x Wᵀ + b and, beside it in one pass, the bias's gradient.
+  at::Tensor product_gradient(const BackwardPass& pass) const {
+    const at::Tensor g = as_matrix(pass.output_gradient).contiguous();
     const RowBlocks blocks(matrix_of(g));
-    if (!has_gelu()) {
-      if (sums != nullptr) blocks.run(&KernelTable::column_sum, g, sums);
-      return g;
+    std::optional<ColumnPartials> column_sums;
+    if (bias_ && pass.parameter_gradients != nullptr) column_sums.emplace(blocks, g);
+    const ColumnPartials* const sums = column_sums ? &*column_sums : nullptr;
+    at::Tensor result = g;
+    if (has_gelu()) {
+      result = uninitialised_like(g);
+      blocks.run(&KernelTable::activation_backward, gelu(), g, pass.saved[1], result, sums);
+    } else if (sums != nullptr) {
+      blocks.run(&KernelTable::column_sum, g, sums);
     }
-    at::Tensor result = uninitialised_like(g);
-    blocks.run(&KernelTable::activation_backward, gelu(), g, saved[1], result, sums);
+    if (sums != nullptr) {
+      sums->combine_into((*pass.parameter_gradients)[1], pass.context.accumulation);
+    }
     return result;
-  }
-
-  /// One pass gives the gradient before the epilogue and, beside it, the bias's gradient.
-  at::Tensor gradient_and_bias(const at::Tensor& dy, const Tensors& saved,
-                               const PassContext& context, Tensors& gradients) const {
-    if (!bias_) return product_gradient(dy, saved, nullptr);
-    const ColumnPartials sums(RowBlocks(matrix_of(dy)), dy);
-    at::Tensor g = product_gradient(dy, saved, &sums);
-    sums.combine_into(gradients[1], context.accumulation);
-    return g;
-  }
-
-  /// Wᵀ's gradient is gᵀ x, added to the buffer by the product itself.
-  static void weights(const at::Tensor& g, const Tensors& saved, const PassContext& context,
-                      Tensors& gradients) {
-    multiply_into(gradients[0], g.t(), as_matrix(saved[0]), context.accumulation);
   }
 
   bool bias_;

@@ -1,8 +1,5 @@
-// The parts of the operators' interface that most operators share.
-//
-// The default of `backward` makes both gradients one after the other, and the default of
-// `weight_gradient` serves operators without parameters. The layout of a parameter is decided here
-// as well, because buffers of weights and gradients are made before any operator is.
+// The way from a node to its operator. The layout of a parameter is decided here as well, because
+// buffers of weights and gradients are made before any operator is.
 #include "runners/engine/operators/operator.hpp"
 
 #include <fmt/format.h>
@@ -22,20 +19,6 @@ at::ScalarType scalar_type(Precision precision) {
       return at::kDouble;
   }
   return at::kFloat;
-}
-
-// The default implementations serve operators without parameters, and those whose two gradients
-// share no work.
-void Operator::weight_gradient(const at::Tensor&, const Tensors&, const PassContext&,
-                               Tensors& parameter_gradients) {
-  HETEROPERF_EXPECT(parameter_gradients.empty());
-}
-
-void Operator::backward(const at::Tensor& output_gradient, const Tensors& parameters,
-                        const Tensors& saved, const PassContext& context, GradientSink& sink,
-                        Tensors& parameter_gradients) {
-  weight_gradient(output_gradient, saved, context, parameter_gradients);
-  input_gradient(output_gradient, parameters, saved, context, sink);
 }
 
 // Grouped convolutions are LibTorch's, which wants its own layout.

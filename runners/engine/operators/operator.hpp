@@ -53,6 +53,18 @@ class GradientSink {
   virtual void replace(std::size_t input, at::Tensor gradient) = 0;
 };
 
+/// One call of a backward pass, B, W or both.
+struct BackwardPass {
+  const at::Tensor& output_gradient;
+  const Tensors& parameters;  ///< none in W alone
+  const Tensors& saved;
+  const PassContext& context;
+  GradientSink* sink;            ///< null in W alone; operators without parameters always have one
+  Tensors* parameter_gradients;  ///< null in B alone
+
+  bool wants(std::size_t input) const { return sink != nullptr && sink->wanted(input); }
+};
+
 /// One node kind's mathematics on ATen kernels, without an autograd tape.
 ///
 /// Tensors carry the batch as first dimension: {B, shape…} with the node's per-sample shape.
@@ -67,19 +79,28 @@ class Operator {
   virtual at::Tensor forward(const Tensors& inputs, const Tensors& parameters, Tensors& saved,
                              const PassContext& context) = 0;
   /// B: gradients of the inputs from the gradient of the output.
-  virtual void input_gradient(const at::Tensor& output_gradient, const Tensors& parameters,
-                              const Tensors& saved, const PassContext& context,
-                              GradientSink& sink) = 0;
+  void input_gradient(const at::Tensor& output_gradient, const Tensors& parameters,
+                      const Tensors& saved, const PassContext& context, GradientSink& sink) {
+    gradients({output_gradient, parameters, saved, context, &sink, nullptr});
+  }
   /// W: writes or adds (context.accumulation) into `parameter_gradients`, preallocated, same shapes
   /// as the parameters.
-  virtual void weight_gradient(const at::Tensor& output_gradient, const Tensors& saved,
-                               const PassContext& context, Tensors& parameter_gradients);
-  /// Both at once; overridden where fusing pays. Default: weight_gradient, then input_gradient.
-  virtual void backward(const at::Tensor& output_gradient, const Tensors& parameters,
-                        const Tensors& saved, const PassContext& context, GradientSink& sink,
-                        Tensors& parameter_gradients);
+  void weight_gradient(const at::Tensor& output_gradient, const Tensors& saved,
+                       const PassContext& context, Tensors& parameter_gradients) {
+    if (parameter_gradients.empty()) return;
+    gradients({output_gradient, {}, saved, context, nullptr, &parameter_gradients});
+  }
+  /// Both at once, which pays where they share work.
+  void backward(const at::Tensor& output_gradient, const Tensors& parameters, const Tensors& saved,
+                const PassContext& context, GradientSink& sink, Tensors& parameter_gradients) {
+    gradients({output_gradient, parameters, saved, context, &sink, &parameter_gradients});
+  }
   /// Non-trained state: running mean and variance. Empty for most.
   virtual Tensors buffers() const { return {}; }
+
+ private:
+  /// Makes the gradients that the pass asks for; one of the two kinds at least.
+  virtual void gradients(const BackwardPass& pass) = 0;
 };
 
 /// The memory format in which parameter `index` of a node, and its gradient, is used without a

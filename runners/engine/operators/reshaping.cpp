@@ -22,15 +22,15 @@ class ClassTokenOperator final : public Operator {
     return at::cat({parameters[0].view({1, 1, -1}).expand({x.size(0), 1, x.size(2)}), x}, 1);
   }
 
-  void input_gradient(const at::Tensor& dy, const Tensors&, const Tensors&, const PassContext&,
-                      GradientSink& sink) override {
-    if (sink.wanted(0)) sink.put(0, dy.narrow(1, 1, dy.size(1) - 1).contiguous());
-  }
-
-  void weight_gradient(const at::Tensor& dy, const Tensors&, const PassContext& context,
-                       Tensors& gradients) override {
-    const at::Tensor rows = dy.select(1, 0).contiguous();
-    sum_columns_into(rows, matrix_of(rows), gradients[0], context.accumulation);
+ private:
+  void gradients(const BackwardPass& pass) override {
+    const at::Tensor& dy = pass.output_gradient;
+    if (pass.parameter_gradients != nullptr) {
+      const at::Tensor rows = dy.select(1, 0).contiguous();
+      sum_columns_into(rows, matrix_of(rows), (*pass.parameter_gradients)[0],
+                       pass.context.accumulation);
+    }
+    if (pass.wants(0)) pass.sink->put(0, dy.narrow(1, 1, dy.size(1) - 1).contiguous());
   }
 };
 

@@ -14,10 +14,10 @@ namespace {
 /// Where a norm writes its input's gradient: into the residual's gradient when that may be changed.
 class NormGradient {
  public:
-  NormGradient() = default;  // none wanted
-  NormGradient(GradientSink& sink, const at::Tensor& like) : sink_(&sink) {
-    if (!sink.wanted(0)) return;
-    values = sink.reusable(0);
+  /// A null sink wants none.
+  NormGradient(GradientSink* sink, const at::Tensor& like) : sink_(sink) {
+    if (sink == nullptr || !sink->wanted(0)) return;
+    values = sink->reusable(0);
     store = Store::add;
     if (values.defined() && values.is_contiguous()) return;
     values = uninitialised_like(like);
@@ -32,78 +32,15 @@ class NormGradient {
   Store store = Store::overwrite;
 
  private:
-  GradientSink* sink_ = nullptr;
+  GradientSink* sink_;
 };
 
-/// The common part of norms over rows: one pass over the rows gives any of the gradients wanted.
-class RowNormOperator : public Operator {
+/// Saves x (contiguous), per row 1/deviation or 1/root mean square, and with a mean that.
+class RowNormOperator final : public Operator {
  public:
-  void input_gradient(const at::Tensor& dy, const Tensors& parameters, const Tensors& saved,
-                      const PassContext&, GradientSink& sink) override {
-    if (!sink.wanted(0)) return;
-    NormGradient target(sink, saved[0]);
-    run(dy, parameters[0], saved, target, nullptr, {});
-    target.deliver();
-  }
-
-  void weight_gradient(const at::Tensor& dy, const Tensors& saved, const PassContext& context,
-                       Tensors& gradients) override {
-    run(dy, at::Tensor(), saved, NormGradient(), &gradients, context);
-  }
-
-  void backward(const at::Tensor& dy, const Tensors& parameters, const Tensors& saved,
-                const PassContext& context, GradientSink& sink, Tensors& gradients) override {
-    NormGradient target(sink, saved[0]);
-    run(dy, parameters[0], saved, target, &gradients, context);
-    target.deliver();
-  }
-
- private:
-  /// Gradients of the input (into `dx`, where wanted) and of the parameters (where not null).
-  virtual void run(const at::Tensor& dy, const at::Tensor& weight, const Tensors& saved,
-                   const NormGradient& dx, Tensors* gradients,
-                   const PassContext& context) const = 0;
-};
-
-/// Saves x (contiguous), mean and 1/deviation per row.
-class LayerNormOperator final : public RowNormOperator {
- public:
-  explicit LayerNormOperator(const LayerNorm& attributes) : attributes_(attributes) {}
-
-  at::Tensor forward(const Tensors& inputs, const Tensors& parameters, Tensors& saved,
-                     const PassContext&) override {
-    const at::Tensor x = inputs[0].contiguous();
-    const Matrix m = matrix_of(x);
-    const at::Tensor mean = empty_accumulators({m.rows}, x);
-    const at::Tensor rstd = empty_accumulators({m.rows}, x);
-    at::Tensor y = uninitialised_like(x);
-    const at::Tensor bias = attributes_.bias ? parameters[1] : at::Tensor();
-    run_kernel(&KernelTable::layer_norm, m, attributes_.eps, x, parameters[0], bias, y, mean, rstd);
-    saved = {x, mean, rstd};
-    return y;
-  }
-
- private:
-  void run(const at::Tensor& output_gradient, const at::Tensor& parameter, const Tensors& saved,
-           const NormGradient& dx, Tensors* gradients, const PassContext& context) const override {
-    const at::Tensor dy = output_gradient.contiguous();
-    const RowBlocks blocks(matrix_of(dy));
-    const ColumnPartials weight(blocks, dy), bias(blocks, dy);
-    blocks.run(&KernelTable::layer_norm_backward, dy, saved[0], parameter, saved[1], saved[2],
-               dx.store, dx.values, gradients != nullptr ? &weight : nullptr,
-               gradients != nullptr ? &bias : nullptr);
-    if (gradients == nullptr) return;
-    weight.combine_into((*gradients)[0], context.accumulation);
-    if (attributes_.bias) bias.combine_into((*gradients)[1], context.accumulation);
-  }
-
-  LayerNorm attributes_;
-};
-
-/// Saves x (contiguous) and 1/root mean square per row.
-class RmsNormOperator final : public RowNormOperator {
- public:
-  explicit RmsNormOperator(const RmsNorm& attributes) : attributes_(attributes) {}
+  enum class Statistics { mean_and_deviation, root_mean_square };
+  RowNormOperator(Statistics statistics, double eps, bool bias)
+      : has_mean_(statistics == Statistics::mean_and_deviation), eps_(eps), bias_(bias) {}
 
   at::Tensor forward(const Tensors& inputs, const Tensors& parameters, Tensors& saved,
                      const PassContext&) override {
@@ -111,32 +48,59 @@ class RmsNormOperator final : public RowNormOperator {
     const Matrix m = matrix_of(x);
     const at::Tensor rstd = empty_accumulators({m.rows}, x);
     at::Tensor y = uninitialised_like(x);
-    run_kernel(&KernelTable::rms_norm, m, attributes_.eps, x, parameters[0], y, rstd);
     saved = {x, rstd};
+    if (!has_mean_) {
+      run_kernel(&KernelTable::rms_norm, m, eps_, x, parameters[0], y, rstd);
+      return y;
+    }
+    const at::Tensor mean = empty_accumulators({m.rows}, x);
+    const at::Tensor bias = bias_ ? parameters[1] : at::Tensor();
+    run_kernel(&KernelTable::layer_norm, m, eps_, x, parameters[0], bias, y, mean, rstd);
+    saved.push_back(mean);
     return y;
   }
 
  private:
-  void run(const at::Tensor& output_gradient, const at::Tensor& parameter, const Tensors& saved,
-           const NormGradient& dx, Tensors* gradients, const PassContext& context) const override {
+  /// One pass over the rows gives any of the gradients wanted. Undefined tensors and null sums are
+  /// not made.
+  void gradients(const BackwardPass& pass) override {
+    const auto& [output_gradient, parameters, saved, context, sink, gradients] = pass;
+    NormGradient dx(sink, saved[0]);
+    if (!dx.values.defined() && gradients == nullptr) return;
     const at::Tensor dy = output_gradient.contiguous();
+    const at::Tensor weight = parameters.empty() ? at::Tensor() : parameters[0];
     const RowBlocks blocks(matrix_of(dy));
-    const ColumnPartials weight(blocks, dy);
-    blocks.run(&KernelTable::rms_norm_backward, dy, saved[0], parameter, saved[1], dx.store,
-               dx.values, gradients != nullptr ? &weight : nullptr);
-    if (gradients != nullptr) weight.combine_into((*gradients)[0], context.accumulation);
+    const ColumnPartials weight_sums(blocks, dy);
+    const ColumnPartials* const weights = gradients != nullptr ? &weight_sums : nullptr;
+    if (has_mean_) {
+      const ColumnPartials bias_sums(blocks, dy);
+      blocks.run(&KernelTable::layer_norm_backward, dy, saved[0], weight, saved[2], saved[1],
+                 dx.store, dx.values, weights, gradients != nullptr ? &bias_sums : nullptr);
+      if (weights != nullptr && bias_) {
+        bias_sums.combine_into((*gradients)[1], context.accumulation);
+      }
+    } else {
+      blocks.run(&KernelTable::rms_norm_backward, dy, saved[0], weight, saved[1], dx.store,
+                 dx.values, weights);
+    }
+    if (weights != nullptr) weights->combine_into((*gradients)[0], context.accumulation);
+    dx.deliver();
   }
 
-  RmsNorm attributes_;
+  bool has_mean_;
+  double eps_;
+  bool bias_;
 };
 
 }  // namespace
 
 OperatorPtr make(const LayerNorm& attributes, const OperatorPlace&) {
-  return std::make_unique<LayerNormOperator>(attributes);
+  return std::make_unique<RowNormOperator>(RowNormOperator::Statistics::mean_and_deviation,
+                                           attributes.eps, attributes.bias);
 }
 OperatorPtr make(const RmsNorm& attributes, const OperatorPlace&) {
-  return std::make_unique<RmsNormOperator>(attributes);
+  return std::make_unique<RowNormOperator>(RowNormOperator::Statistics::root_mean_square,
+                                           attributes.eps, false);
 }
 
 }  // namespace heteroperf

@@ -21,12 +21,13 @@ class UnaryOperator final : public Operator {
     saved.clear();
     return forward_(inputs[0], saved, context);
   }
-  void input_gradient(const at::Tensor& dy, const Tensors&, const Tensors& saved,
-                      const PassContext& context, GradientSink& sink) override {
-    if (sink.wanted(0)) sink.put(0, backward_(dy, saved, context));
-  }
 
  private:
+  void gradients(const BackwardPass& pass) override {
+    if (!pass.wants(0)) return;
+    pass.sink->put(0, backward_(pass.output_gradient, pass.saved, pass.context));
+  }
+
   Forward forward_;
   Backward backward_;
 };
