@@ -53,12 +53,12 @@ class CudaAccelerator final : public Accelerator {
   std::string reason() const override { return reason_; }
 
   AcceleratorProperties properties(int index) const override {
-    cudaDeviceProp found{};
-    expect(cudaGetDeviceProperties(&found, index), "cudaGetDeviceProperties");
+    cudaDeviceProp device{};
+    expect(cudaGetDeviceProperties(&device, index), "cudaGetDeviceProperties");
     std::array<char, 32> bus_id{};
     expect(cudaDeviceGetPCIBusId(bus_id.data(), static_cast<int>(bus_id.size()), index),
            "cudaDeviceGetPCIBusId");
-    return {found.name, found.totalGlobalMem, found.major, found.minor, bus_id.data()};
+    return {device.name, device.totalGlobalMem, device.major, device.minor, bus_id.data()};
   }
 
   void select(int index) override {

@@ -107,17 +107,15 @@ Extents extents_of(const Shape& shape, std::size_t dim) {
           element_count(Shape(cut + 1, shape.end()))};
 }
 
-using Copies = ReshardedSum::Copies;
+using Holder = ReshardedSum::Holder;
+using Holders = std::vector<Holder>;
 using Intervals = std::vector<ParameterShard::Interval>;
 
 /// Copies that hold all of a parameter go along with any cut.
-std::size_t cut_dimension(const Copies& copies) {
-  for (const auto& copy : copies) {
-    for (const ReshardedSum::Holder& holder : copy) {
-      if (!holder.shard.whole()) return holder.shard.dim;
-    }
-  }
-  return 0;
+std::size_t cut_dimension(const Holders& holders) {
+  const auto cut = std::find_if(holders.begin(), holders.end(),
+                                [](const Holder& holder) { return !holder.shard.whole(); });
+  return cut == holders.end() ? 0 : cut->shard.dim;
 }
 
 Intervals intervals_of(const ParameterShard& shard, std::int64_t extent) {
@@ -125,14 +123,12 @@ Intervals intervals_of(const ParameterShard& shard, std::int64_t extent) {
 }
 
 /// All places where some copy cuts the dimension, in ascending order.
-std::vector<std::int64_t> borders_of(const Copies& copies, std::int64_t extent) {
+std::vector<std::int64_t> borders_of(const Holders& holders, std::int64_t extent) {
   std::vector<std::int64_t> borders{0, extent};
-  for (const auto& copy : copies) {
-    for (const ReshardedSum::Holder& holder : copy) {
-      for (const auto& interval : intervals_of(holder.shard, extent)) {
-        borders.push_back(interval.first);
-        borders.push_back(interval.first + interval.count);
-      }
+  for (const Holder& holder : holders) {
+    for (const auto& interval : intervals_of(holder.shard, extent)) {
+      borders.push_back(interval.first);
+      borders.push_back(interval.first + interval.count);
     }
   }
   std::sort(borders.begin(), borders.end());
@@ -147,39 +143,30 @@ bool holds(const ParameterShard& shard, std::int64_t extent, std::int64_t row) {
   });
 }
 
-/// The ranks that bring in a row of the cut dimension: the first of each copy that holds it.
-std::vector<RankId> summands_of(const Copies& copies, std::int64_t extent, std::int64_t row) {
+/// The ranks that bring in a row of the cut dimension are the first of each copy that holds it.
+enum class Which { first_of_copy, all };
+std::vector<RankId> holders_of(const Holders& holders, std::int64_t extent, std::int64_t row,
+                               Which which) {
   std::vector<RankId> ranks;
-  for (const auto& copy : copies) {
-    const auto first = std::find_if(copy.begin(), copy.end(), [&](const ReshardedSum::Holder& h) {
-      return holds(h.shard, extent, row);
-    });
-    if (first != copy.end()) ranks.push_back(first->rank);
+  const Holder* last = nullptr;
+  for (const Holder& holder : holders) {
+    if (!holds(holder.shard, extent, row)) continue;
+    if (which == Which::first_of_copy && last != nullptr && last->copy == holder.copy) continue;
+    ranks.push_back(holder.rank);
+    last = &holder;
   }
   return ranks;
 }
-
-std::vector<RankId> holders_of(const Copies& copies, std::int64_t extent, std::int64_t row) {
-  std::vector<RankId> ranks;
-  for (const auto& copy : copies) {
-    for (const ReshardedSum::Holder& holder : copy) {
-      if (holds(holder.shard, extent, row)) ranks.push_back(holder.rank);
-    }
-  }
-  return ranks;
-}
-
-using WhoHolds = std::vector<RankId> (*)(const Copies&, std::int64_t, std::int64_t);
 
 /// A tile for each piece that no copy cuts.
-Layout pieces_on(WhoHolds who, const Copies& copies, const Extents& extents) {
-  std::vector<std::int64_t> borders = borders_of(copies, extents.extent);
-  std::vector<std::vector<RankId>> holders;
+Layout pieces_on(Which which, const Holders& holders, const Extents& extents) {
+  std::vector<std::int64_t> borders = borders_of(holders, extents.extent);
+  std::vector<std::vector<RankId>> ranks;
   for (std::size_t tile = 0; tile + 1 < borders.size(); ++tile) {
-    holders.push_back(who(copies, extents.extent, borders[tile]));
+    ranks.push_back(holders_of(holders, extents.extent, borders[tile], which));
   }
   return Layout({extents.outer, extents.extent, extents.inner},
-                {{0, extents.outer}, std::move(borders), {0, extents.inner}}, std::move(holders));
+                {{0, extents.outer}, std::move(borders), {0, extents.inner}}, std::move(ranks));
 }
 
 std::vector<std::int64_t> even_borders(std::int64_t begin, std::int64_t end, std::size_t parts) {
@@ -190,43 +177,33 @@ std::vector<std::int64_t> even_borders(std::int64_t begin, std::int64_t end, std
 }
 
 /// Part p of every piece, or of all rows, on copy p's summand.
-Layout own_parts(const Copies& copies, const Extents& extents) {
-  const std::vector<std::int64_t> pieces = borders_of(copies, extents.extent);
-  const std::size_t parts = copies.size();
+Layout parts_of_copies(const Holders& holders, const Extents& extents) {
+  const std::vector<std::int64_t> pieces = borders_of(holders, extents.extent);
+  const std::size_t parts = holders.back().copy + 1;
   std::vector<std::int64_t> rows{0}, borders;
-  std::vector<std::vector<RankId>> holders;
-  const auto owner = [&](std::size_t piece, std::size_t part) {
-    const std::vector<RankId> summands = summands_of(copies, extents.extent, pieces[piece]);
-    return std::vector<RankId>{summands[part % summands.size()]};
+  std::vector<std::vector<RankId>> owners;
+  const auto add_owner = [&](std::size_t piece, std::size_t part) {
+    const std::vector<RankId> summands =
+        holders_of(holders, extents.extent, pieces[piece], Which::first_of_copy);
+    owners.push_back({summands[part % summands.size()]});
   };
   if (extents.outer > 1) {
     rows = even_borders(0, extents.outer, parts);
     borders = pieces;
     for (std::size_t part = 0; part < parts; ++part) {
-      for (std::size_t p = 0; p + 1 < pieces.size(); ++p) holders.push_back(owner(p, part));
+      for (std::size_t p = 0; p + 1 < pieces.size(); ++p) add_owner(p, part);
     }
   } else {
     for (std::size_t p = 0; p + 1 < pieces.size(); ++p) {
-      for (const std::int64_t border : even_borders(pieces[p], pieces[p + 1], parts)) {
-        borders.push_back(border);
-      }
-      for (std::size_t part = 0; part < parts; ++part) holders.push_back(owner(p, part));
+      const std::vector<std::int64_t> cuts = even_borders(pieces[p], pieces[p + 1], parts);
+      borders.insert(borders.end(), cuts.begin(), cuts.end());
+      for (std::size_t part = 0; part < parts; ++part) add_owner(p, part);
     }
     borders.push_back(extents.extent);
   }
   rows.push_back(extents.outer);
   return Layout({extents.outer, extents.extent, extents.inner},
-                {std::move(rows), std::move(borders), {0, extents.inner}}, std::move(holders));
-}
-
-const ParameterShard& shard_of(const Copies& copies, RankId rank) {
-  for (const auto& copy : copies) {
-    for (const ReshardedSum::Holder& holder : copy) {
-      if (holder.rank == rank) return holder.shard;
-    }
-  }
-  HETEROPERF_EXPECT(!"a rank sums what it does not hold");
-  return copies.front().front().shard;
+                {std::move(rows), std::move(borders), {0, extents.inner}}, std::move(owners));
 }
 
 }  // namespace
@@ -314,22 +291,27 @@ class ReshardedSum::Move {
 };
 
 ReshardedSum::ReshardedSum(Communicator& group, const GradientArenas& arenas,
-                           const ArenaRange& range, const Shape& shape, const Copies& copies,
-                           SumTarget target, int tag)
+                           const ArenaRange& range, const Shape& shape,
+                           const std::vector<Holder>& holders, SumTarget target, int tag)
     : arenas_(arenas), range_(range) {
-  const Extents extents = extents_of(shape, cut_dimension(copies));
-  const ParameterShard& shard = shard_of(copies, group.rank());
-  const Layout summands = pieces_on(summands_of, copies, extents),
-               all = pieces_on(holders_of, copies, extents);
+  const Extents extents = extents_of(shape, cut_dimension(holders));
+  const auto here = std::find_if(holders.begin(), holders.end(),
+                                 [&](const Holder& holder) { return holder.rank == group.rank(); });
+  HETEROPERF_EXPECT(here != holders.end());
+  const Layout summands = pieces_on(Which::first_of_copy, holders, extents),
+               all = pieces_on(Which::all, holders, extents);
   ReshardConfig config;
   config.type = arenas.type();
+  const auto move = [&](ReshardPlan plan, int first_tag) {
+    return std::make_unique<Move>(group, std::move(plan), extents, here->shard, first_tag);
+  };
   if (target == SumTarget::all) {
-    sum_ = std::make_unique<Move>(group, plan_sum(summands, all, config), extents, shard, tag);
+    sum_ = move(plan_sum(summands, all, config), tag);
     return;
   }
-  const Layout parts = own_parts(copies, extents);
-  sum_ = std::make_unique<Move>(group, plan_sum(summands, parts, config), extents, shard, tag);
-  share_ = std::make_unique<Move>(group, plan_reshard(parts, all, config), extents, shard, tag + 1);
+  const Layout parts = parts_of_copies(holders, extents);
+  sum_ = move(plan_sum(summands, parts, config), tag);
+  share_ = move(plan_reshard(parts, all, config), tag + 1);
 }
 ReshardedSum::~ReshardedSum() = default;
 

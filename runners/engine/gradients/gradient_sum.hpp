@@ -72,13 +72,14 @@ class ReshardedSum final : public GradientSum {
   /// the same has its summand on the first.
   struct Holder {
     RankId rank;
+    std::size_t copy = 0;
     ParameterShard shard;
   };
-  using Copies = std::vector<std::vector<Holder>>;
-  /// `shape` is the full parameter's, in the order of memory; `range` has this rank's part of it.
-  /// `tag` and the one after it are used by this sum alone.
+  /// `holders` follow one another copy by copy; `shape` is the full parameter's, in the order of
+  /// memory; `range` has this rank's part of it. `tag` and the one after it are used by this sum
+  /// alone.
   ReshardedSum(Communicator& group, const GradientArenas& arenas, const ArenaRange& range,
-               const Shape& shape, const Copies& copies, SumTarget target, int tag);
+               const Shape& shape, const std::vector<Holder>& holders, SumTarget target, int tag);
   ~ReshardedSum() override;
 
   void run() override;

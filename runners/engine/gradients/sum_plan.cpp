@@ -324,8 +324,12 @@ class SumPlanner {
     std::reverse(all.begin(), rest);
     std::reverse(rest, all.end());
     for (std::size_t i = 0; i < all.size(); ++i) {
-      const ReshardedSum::Copies holders = holders_of(family, key_of(all[i]));
-      if (!holds(holders, group.rank())) continue;
+      const std::vector<ReshardedSum::Holder> holders = holders_of(family, key_of(all[i]));
+      if (std::none_of(holders.begin(), holders.end(), [&](const ReshardedSum::Holder& holder) {
+            return holder.rank == group.rank();
+          })) {
+        continue;
+      }
       const std::size_t ordinal = store_.ordinal(all[i].node, all[i].index);
       note_users(family, {ordinal});
       auto sum =
@@ -346,25 +350,17 @@ class SumPlanner {
     result_.sums.push_back({std::move(sum), std::move(parameters)});
   }
 
-  ReshardedSum::Copies holders_of(const GradientFamily& family, ParameterKey key) {
-    ReshardedSum::Copies copies;
+  std::vector<ReshardedSum::Holder> holders_of(const GradientFamily& family, ParameterKey key) {
+    std::vector<ReshardedSum::Holder> holders;
     std::int32_t number = 0;
-    for (const GradientFamily::Copy& copy : family.copies) {
-      auto& holders = copies.emplace_back();
-      for (std::size_t i = 0; i < copy.ranks.size(); ++i, ++number) {
-        for (const HeldParameter& parameter : held(family, copy, i)) {
-          if (key_of(parameter) == key) holders.push_back({RankId(number), parameter.shard});
+    for (std::size_t c = 0; c < family.copies.size(); ++c) {
+      for (std::size_t i = 0; i < family.copies[c].ranks.size(); ++i, ++number) {
+        for (const HeldParameter& parameter : held(family, family.copies[c], i)) {
+          if (key_of(parameter) == key) holders.push_back({RankId(number), c, parameter.shard});
         }
       }
     }
-    return copies;
-  }
-
-  static bool holds(const ReshardedSum::Copies& copies, RankId rank) {
-    return std::any_of(copies.begin(), copies.end(), [&](const auto& holders) {
-      return std::any_of(holders.begin(), holders.end(),
-                         [&](const ReshardedSum::Holder& holder) { return holder.rank == rank; });
-    });
+    return holders;
   }
 
   const ModelGraph& graph_;

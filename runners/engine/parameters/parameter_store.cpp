@@ -47,7 +47,7 @@ ParameterStore::ParameterStore(const ModelGraph& graph, Precision precision, std
 
 ParameterStore::ParameterStore(const ModelGraph& graph, const std::vector<HeldParameter>& held,
                                Precision precision, std::uint64_t seed, at::Device device) {
-  lay_out(graph, held,
+  lay_out(held,
           alignment_bytes / static_cast<std::int64_t>(c10::elementSize(scalar_type(precision))));
   make_arenas(precision, device);
   make_views(graph);
@@ -71,14 +71,7 @@ void ParameterStore::initialise(const ModelGraph& graph, const Entry& entry, std
 
 // Parts follow one another, in each part matrices before vectors. Every parameter begins on a cache
 // line.
-void ParameterStore::lay_out(const ModelGraph& graph, const std::vector<HeldParameter>& held,
-                             std::int64_t alignment) {
-  std::size_t total = 0;
-  for (const Node& node : graph.nodes()) {
-    first_of_node_.push_back(total);
-    total += node.parameters.size();
-  }
-  position_of_.assign(total, held.size());
+void ParameterStore::lay_out(const std::vector<HeldParameter>& held, std::int64_t alignment) {
   parts_.resize(part_count(held));
   for (std::size_t part = 0; part < parts_.size(); ++part) {
     parts_[part].begin = elements_;
@@ -86,7 +79,7 @@ void ParameterStore::lay_out(const ModelGraph& graph, const std::vector<HeldPara
       for (const HeldParameter& parameter : held) {
         if (parameter.part != part || is_matrix(parameter) != matrices) continue;
         const std::int64_t count = element_count(parameter.shape);
-        position_of_.at(position(parameter.node, parameter.index)) = entries_.size();
+        ordinals_[{parameter.node, parameter.index}] = entries_.size();
         entries_.push_back({{parameter, elements_, count}, {}, {}});
         elements_ += (count + alignment - 1) / alignment * alignment;
       }
@@ -126,15 +119,10 @@ void ParameterStore::make_views(const ModelGraph& graph) {
   }
 }
 
-std::size_t ParameterStore::position(NodeId node, std::size_t index) const {
-  return first_of_node_.at(node.index()) + index;
-}
-
 std::size_t ParameterStore::ordinal(NodeId node, std::size_t index) const {
-  const std::size_t ordinal = position_of_.at(position(node, index));
-  HETEROPERF_EXPECT(ordinal < entries_.size());
-  HETEROPERF_EXPECT(entries_[ordinal].place.held.node == node);
-  return ordinal;
+  const auto entry = ordinals_.find({node, index});
+  HETEROPERF_EXPECT(entry != ordinals_.end());
+  return entry->second;
 }
 
 const at::Tensor& ParameterStore::parameter(NodeId node, std::size_t index) const {

@@ -3,8 +3,10 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runners/engine/parameters/rank_share.hpp"
@@ -85,18 +87,14 @@ class ParameterStore {
     Place place;
     at::Tensor parameter, gradient;
   };
-  /// In position_of_.
-  std::size_t position(NodeId node, std::size_t index) const;
-  void lay_out(const ModelGraph& graph, const std::vector<HeldParameter>& held,
-               std::int64_t alignment);
+  void lay_out(const std::vector<HeldParameter>& held, std::int64_t alignment);
   void make_arenas(Precision precision, at::Device device);
   void make_views(const ModelGraph& graph);
   void initialise(const ModelGraph& graph, const Entry& entry, std::uint64_t seed);
   static at::Tensor view_of(const at::Tensor& arena, const Entry& entry, const Node& node);
 
   std::vector<Entry> entries_;
-  std::vector<std::size_t> first_of_node_;  ///< into position_of_
-  std::vector<std::size_t> position_of_;    ///< into entries_; not held: count()
+  std::map<std::pair<NodeId, std::size_t>, std::size_t> ordinals_;  ///< of those that are held
   std::vector<PartRange> parts_;
   std::int64_t elements_ = 0;
   at::Tensor master_, working_, gradient_, reduced_gradient_;

@@ -1,8 +1,8 @@
 // The edges of the schedule on this rank. An edge has two *channels*, one for activations and one
 // for their gradients. A channel inside the rank only passes tensors on: the box of the sender is
-// that of the receiver. A channel to another rank has a BoundaryEnd; its outbox keeps tensors from
-// the computation that made them to the SEND, its inbox a receive from the RECV to the computation
-// that needs it. Evaluation runs without a schedule, on ends of its own, made for each size of
+// that of the receiver. A channel to another rank has a BoundaryEnd; its box keeps tensors from
+// the computation that made them to the SEND, or a receive from the RECV to the computation that
+// needs it. Evaluation runs without a schedule, on ends of its own, made for each size of
 // batch.
 #include "runners/engine/pipeline/pipeline_edges.hpp"
 
@@ -29,35 +29,26 @@ std::vector<const StageReplica*> replicas_of(const Plan& plan, StageId stage, in
 
 }  // namespace
 
-/// One direction of an edge, by micro-batch.
+/// One direction of an edge. Each micro-batch has a box: what is to be sent or taken here, or the
+/// receive under way.
 struct PipelineEdges::Channel {
-  struct Inbox {
+  struct Box {
     std::unique_ptr<BoundaryEnd::Arrival> arrival;
     Tensors tensors;
     double made_s = 0;
   };
-  struct Outbox {
-    Tensors tensors;
-    double made_s = 0;
-  };
-
-  Channel(std::size_t micro_batches, double travel)
-      : inboxes(micro_batches), outboxes(micro_batches), travel_s(travel) {}
 
   BoundaryEnd* end = nullptr;  ///< null inside a rank
-  IdVector<MicroBatchId, Inbox> inboxes;
-  IdVector<MicroBatchId, Outbox> outboxes;
-  double travel_s;  ///< modelled
+  IdVector<MicroBatchId, Box> boxes;
+  double travel_s = 0;  ///< modelled
 };
 
 /// An edge of the schedule.
 struct PipelineEdges::State {
   const StageEdge* edge = nullptr;
   SegmentId from, to;
-  bool starts_here = false, ends_here = false;
-  std::array<std::unique_ptr<Channel>, 2> channels;  ///< by Crossing; null: nothing crosses
-
-  bool inside() const { return starts_here && ends_here; }
+  bool inside = false;                   ///< starts and ends on this rank
+  std::array<Channel, 2> channels = {};  ///< by Crossing; without boxes where nothing crosses
 };
 
 PipelineEdges::PipelineEdges(const TrainingSpec& spec, const RankShare& share, Communicator& world,
@@ -76,39 +67,30 @@ PipelineEdges::PipelineEdges(const TrainingSpec& spec, const RankShare& share, C
   const auto& planned = spec.ready->staged.edges;
   for (const EdgeId e : edges_.ids()) {
     const Edge& edge = spec.ready->schedule.graph.edges[e];
-    auto state = std::make_unique<State>();
-    state->edge = &planned[e.index() % planned.size()];
-    state->from = edge.from;
-    state->to = edge.to;
-    state->starts_here = here(edge.from);
-    state->ends_here = here(edge.to);
-    if (!state->starts_here && !state->ends_here) continue;
-    edges_[e] = std::move(state);
-    for (const Crossing what : {Crossing::activation, Crossing::gradient}) {
-      edges_[e]->channels[static_cast<std::size_t>(what)] = make_channel(e, what);
-    }
+    const bool starts = here(edge.from), ends = here(edge.to);
+    if (!starts && !ends) continue;
+    edges_[e] = std::make_unique<State>(
+        State{&planned[e.index() % planned.size()], edge.from, edge.to, starts && ends});
+    for (const Crossing what : {Crossing::activation, Crossing::gradient}) open_channel(e, what);
   }
 }
 
 PipelineEdges::~PipelineEdges() = default;
 
-std::unique_ptr<PipelineEdges::Channel> PipelineEdges::make_channel(EdgeId edge, Crossing what) {
-  const std::vector<NodeId>& crossing = nodes(edge, what);
-  if (crossing.empty()) return nullptr;
-  const State& state = *edges_[edge];
+void PipelineEdges::open_channel(EdgeId edge, Crossing what) {
+  if (nodes(edge, what).empty()) return;
   const bool forward = what == Crossing::activation;
-  double travel_s = 0;
+  Channel& channel = channel_of(edge, what);
+  channel.boxes.resize(spec_.ready->schedule.graph.micro_batches);
   if (spec_.pacing) {
     const StageTimes& times = spec_.pacing->times;
-    travel_s = (forward ? times.activation_s
-                        : times.gradient_s)[edge.index() % spec_.ready->staged.edges.size()];
+    channel.travel_s =
+        (forward ? times.activation_s
+                 : times.gradient_s)[edge.index() % spec_.ready->staged.edges.size()];
   }
-  auto result = std::make_unique<Channel>(spec_.ready->schedule.graph.micro_batches, travel_s);
-  if (!state.inside()) {
-    result->end = make_end(edge, what, spec_.plan().micro_batch_samples(),
-                           forward ? activation_tag : gradient_tag);
-  }
-  return result;
+  if (edges_[edge]->inside) return;
+  channel.end = make_end(edge, what, spec_.plan().micro_batch_samples(),
+                         forward ? activation_tag : gradient_tag);
 }
 
 // The end here of an edge that leads to another rank, for batches of one size.
@@ -142,7 +124,7 @@ const std::vector<NodeId>& PipelineEdges::nodes(EdgeId edge, Crossing what) cons
 }
 
 PipelineEdges::Channel& PipelineEdges::channel_of(EdgeId edge, Crossing what) {
-  return *edges_[edge]->channels[static_cast<std::size_t>(what)];
+  return edges_[edge]->channels[static_cast<std::size_t>(what)];
 }
 
 // The moment of sending is that of rank 0's clock; a paced receiver also learns the modelled
@@ -150,18 +132,18 @@ PipelineEdges::Channel& PipelineEdges::channel_of(EdgeId edge, Crossing what) {
 void PipelineEdges::exchange(const Instruction& i) {
   const bool forward = i.op == Op::send_act || i.op == Op::recv_act;
   Channel& channel = channel_of(i.edge, forward ? Crossing::activation : Crossing::gradient);
+  Channel::Box& box = channel.boxes[i.micro_batch];
   if (i.op == Op::recv_act || i.op == Op::recv_grad) {
-    channel.inboxes[i.micro_batch].arrival = channel.end->receive();
+    box.arrival = channel.end->receive();
     return;
   }
-  Channel::Outbox& box = channel.outboxes[i.micro_batch];
   channel.end->send(std::exchange(box.tensors, {}),
                     {now_ns() + spec_.clock_offset_ns, box.made_s + channel.travel_s});
 }
 
 // Without a receive under way the tensors came from a stage of this rank.
 PipelineEdges::Arrived PipelineEdges::take(EdgeId edge, Crossing what, MicroBatchId micro_batch) {
-  Channel::Inbox box = std::exchange(channel_of(edge, what).inboxes[micro_batch], {});
+  Channel::Box box = std::exchange(channel_of(edge, what).boxes[micro_batch], {});
   if (!box.arrival) return {std::move(box.tensors), {0, box.made_s}, false};
   auto [tensors, times] = box.arrival->wait();
   return {std::move(tensors), times, true};
@@ -169,19 +151,14 @@ PipelineEdges::Arrived PipelineEdges::take(EdgeId edge, Crossing what, MicroBatc
 
 void PipelineEdges::hand_on(EdgeId edge, Crossing what, MicroBatchId micro_batch, Tensors tensors,
                             double made_s) {
-  Channel& channel = channel_of(edge, what);
-  if (channel.end) {
-    channel.outboxes[micro_batch] = {std::move(tensors), made_s};
-  } else {
-    channel.inboxes[micro_batch] = {nullptr, std::move(tensors), made_s};
-  }
+  channel_of(edge, what).boxes[micro_batch] = {nullptr, std::move(tensors), made_s};
 }
 
 // The last batch of a validation split may be smaller, which needs ends of another size. Evaluation
 // goes in the first direction, whose edges come first.
 PipelineEdges::Evaluation& PipelineEdges::evaluation(EdgeId edge, std::int64_t batch) {
   const auto [known, fresh] = evaluations_.try_emplace({edge, batch});
-  if (fresh && !edges_[edge]->inside()) {
+  if (fresh && !edges_[edge]->inside) {
     known->second.end = make_end(edge, Crossing::activation, batch, evaluation_tag);
   }
   return known->second;

@@ -70,7 +70,7 @@ class PipelineEdges {
     Tensors inside;
   };
   Channel& channel_of(EdgeId edge, Crossing what);
-  std::unique_ptr<Channel> make_channel(EdgeId edge, Crossing what);
+  void open_channel(EdgeId edge, Crossing what);
   BoundaryEnd* make_end(EdgeId edge, Crossing what, std::int64_t batch, int tag);
   Evaluation& evaluation(EdgeId edge, std::int64_t batch);
 
