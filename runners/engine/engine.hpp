@@ -78,11 +78,12 @@ class Engine {
   /// `utilization` repeats.
   virtual FastestProduct find_fastest_product(Precision precision, int threads, double seconds) = 0;
   /// Times the operations of a model, on the calling thread, as a training would run them.
-  virtual OperationProbeResult measure_operations(const OperationProbe& probe);
+  virtual OperationProbeResult measure_operations(const OperationProbe& probe) = 0;
   /// Loads the GPU side. Throws SystemError{environment} with the reason why there is no device.
-  virtual std::vector<CudaDevice> cuda_devices();
+  virtual std::vector<CudaDevice> cuda_devices() = 0;
   /// The same on CUDA device `gpu`.
-  virtual FastestProduct find_fastest_cuda_product(Precision precision, int gpu, double seconds);
+  virtual FastestProduct find_fastest_cuda_product(Precision precision, int gpu,
+                                                   double seconds) = 0;
 };
 
 /// Loads the module. Throws SystemError{environment} with the searched paths and the loader's

@@ -29,22 +29,6 @@ std::shared_ptr<Engine> load_engine() {
 #endif
 }
 
-namespace {
-
-[[noreturn]] void refuse_cuda() {
-  throw SystemError("this engine computes on no GPU", "it has no CUDA side", "Use --device cpu",
-                    ErrorKind::environment);
-}
-
-}  // namespace
-
-std::vector<CudaDevice> Engine::cuda_devices() { refuse_cuda(); }
-OperationProbeResult Engine::measure_operations(const OperationProbe&) {
-  throw SystemError("this engine measures no operations", "it only trains", "",
-                    ErrorKind::environment);
-}
-FastestProduct Engine::find_fastest_cuda_product(Precision, int, double) { refuse_cuda(); }
-
 EngineStatus engine_status() {
   EngineStatus status;
   status.built = HETEROPERF_WITH_TORCH != 0;

@@ -109,42 +109,6 @@ std::int64_t offset_of(const Box& box, const TensorPiece::Strides& strides) {
   return offset;
 }
 
-/// One box of local elements as pieces of the whole tensor: one for every interval it meets.
-class PieceCut {
- public:
-  PieceCut(const HeldTensor& held, const TensorPiece::Strides& strides, std::int64_t first)
-      : held_(held), strides_(strides), first_(first) {}
-
-  void add(const Box& local, std::vector<TensorPiece>& pieces) const {
-    if (local.dims == 0) return add_piece(local, 0, pieces);
-    std::int64_t begin = 0;  // of the interval, in local rows
-    for (const HeldTensor::Interval& interval : intervals_of(held_)) {
-      Box part = local;
-      part.first[held_.dim] = std::max(local.first[held_.dim], begin);
-      part.last[held_.dim] = std::min(local.last[held_.dim], begin + interval.count);
-      if (part.extent(held_.dim) > 0) add_piece(part, interval.first - begin, pieces);
-      begin += interval.count;
-    }
-  }
-
- private:
-  void add_piece(const Box& local, std::int64_t shift, std::vector<TensorPiece>& pieces) const {
-    TensorPiece piece{held_.name, held_.type, held_.shape, local, strides_, nullptr};
-    if (local.dims > 0) {
-      piece.box.first[held_.dim] += shift;
-      piece.box.last[held_.dim] += shift;
-    }
-    piece.data = static_cast<std::byte*>(held_.data) +
-                 (offset_of(local, strides_) - first_) *
-                     static_cast<std::int64_t>(element_bytes(held_.type));
-    pieces.push_back(std::move(piece));
-  }
-
-  const HeldTensor& held_;
-  TensorPiece::Strides strides_;
-  std::int64_t first_;
-};
-
 }  // namespace
 
 std::int64_t held_count(const HeldTensor& held) { return whole_box(local_shape(held)).count(); }
@@ -158,9 +122,29 @@ std::vector<TensorPiece> pieces_of_range(const HeldTensor& held, std::int64_t fi
   const std::vector<std::int64_t> shape = local_shape(held);
   const HeldTensor::MemoryOrder order = order_of(held);
   HETEROPERF_EXPECT(first >= 0 && first <= last && last <= held_count(held));
-  const PieceCut place(held, strides_of(shape, order), first);
+  const TensorPiece::Strides strides = strides_of(shape, order);
   std::vector<TensorPiece> pieces;
-  for (const Box& box : RangeCut(shape, order).run(first, last)) place.add(box, pieces);
+  // A box of local elements is `shift` rows further on in the whole tensor.
+  const auto add = [&](const Box& local, std::int64_t shift) {
+    const std::int64_t offset = offset_of(local, strides) - first;
+    TensorPiece& piece = pieces.emplace_back(
+        TensorPiece{held.name, held.type, held.shape, local, strides,
+                    static_cast<std::byte*>(held.data) +
+                        offset * static_cast<std::int64_t>(element_bytes(held.type))});
+    piece.box.first[held.dim] += shift;
+    piece.box.last[held.dim] += shift;
+  };
+  for (const Box& box : RangeCut(shape, order).run(first, last)) {
+    if (box.dims == 0) add(box, 0);
+    std::int64_t begin = 0;  // of the interval, in local rows
+    for (const HeldTensor::Interval& interval : intervals_of(held)) {
+      Box part = box;
+      part.first[held.dim] = std::max(box.first[held.dim], begin);
+      part.last[held.dim] = std::min(box.last[held.dim], begin + interval.count);
+      if (part.extent(held.dim) > 0) add(part, interval.first - begin);
+      begin += interval.count;
+    }
+  }
   return pieces;
 }
 

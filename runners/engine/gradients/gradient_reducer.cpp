@@ -117,13 +117,13 @@ void SumQueue::State::serve() {
 
 SumQueue::SumQueue(std::vector<std::unique_ptr<Communicator>> groups, std::vector<Entry> entries,
                    Runner runner, std::optional<RankMemory> memory)
-    : state_(std::make_shared<State>()), runner_(runner) {
+    : state_(std::make_shared<State>()) {
   state_->groups = std::move(groups);
   state_->entries = std::move(entries);
   state_->memory = std::move(memory);
   state_->beside = runner == Runner::own_thread;
   state_->begin_step();
-  if (runner_ != Runner::own_thread) return;
+  if (!state_->beside) return;
   state_->thread = std::thread([state = state_] { state->serve(); });
 }
 
@@ -152,7 +152,7 @@ void SumQueue::parameter_final(std::size_t entry) {
 void SumQueue::finish_step() {
   const Stopwatch stopwatch;
   std::unique_lock lock(state_->mutex);
-  if (runner_ == Runner::own_thread) {
+  if (state_->beside) {
     state_->changed.wait(lock, [this] { return state_->over(); });
   } else {
     while (state_->can_run()) state_->run_next(lock);

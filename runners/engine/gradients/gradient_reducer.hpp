@@ -59,7 +59,6 @@ class SumQueue {
  private:
   struct State;
   std::shared_ptr<State> state_;
-  Runner runner_;
   double busy_s_ = 0, exposed_s_ = 0;
 };
 

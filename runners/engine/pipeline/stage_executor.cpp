@@ -1,8 +1,8 @@
 // A stage is a list of *groups* of nodes, each run by one operator. The executor runs them forwards
 // and backwards for several micro-batches at a time; all that it keeps of one of them is a
 // *flight*. The lifetime of every tensor is planned once, in the constructor: after which group a
-// value is let go (plan_releases), which nodes need a gradient (plan_gradients), after which group
-// a parameter's gradient is complete (plan_parameters). The passes themselves only follow these
+// value is let go (plan_releases), and after which group a parameter's gradient is complete
+// (plan_parameters). The passes themselves only follow these
 // plans.
 #include "runners/engine/pipeline/stage_executor.hpp"
 
@@ -74,6 +74,8 @@ StageExecutor::StageExecutor(StageModel model, std::shared_ptr<WeightGradients> 
   HETEROPERF_EXPECT(!model_.groups.empty());
   takes_targets_ = std::holds_alternative<CrossEntropy>(
       model_.graph.node(model_.groups.back().nodes.back()).attributes);
+  // The graph knows which outputs depend on a parameter; only these have a gradient.
+  for (const Node& node : model_.graph.nodes()) needs_gradient_.push_back(node.differentiable);
   inside_.resize(model_.graph.nodes().size());
   for (const OperatorGroup& group : model_.groups) {
     for (const NodeId node : group.nodes) inside_[node.index()] = true;
@@ -83,7 +85,6 @@ StageExecutor::StageExecutor(StageModel model, std::shared_ptr<WeightGradients> 
   }
   plan_parameters();
   plan_releases();
-  plan_gradients();
 }
 
 StageExecutor::~StageExecutor() = default;
@@ -130,17 +131,6 @@ void StageExecutor::plan_releases() {
     if (last_use[n] == none) continue;
     used_here_[n] = true;
     released_after_[last_use[n]].push_back(NodeId(n));
-  }
-}
-
-// The graph knows which outputs depend on a parameter; only these have a gradient.
-void StageExecutor::plan_gradients() {
-  needs_gradient_.resize(inside_.size());
-  for (std::size_t n = 0; n < inside_.size(); ++n) {
-    needs_gradient_[n] = model_.graph.nodes()[n].differentiable;
-  }
-  for (const OperatorGroup& group : model_.groups) {
-    backward_runs_.push_back(needs_gradient_[group.nodes.back().index()]);
   }
 }
 
@@ -329,7 +319,7 @@ void StageExecutor::weight_gradient(MicroBatchId micro_batch) {
 // The loss's flight gradient is 1, which an undefined tensor stands for.
 void StageExecutor::run_backward(Flight& flight, Gradients which) {
   for (std::size_t g = model_.groups.size(); g-- > 0;) {
-    if (backward_runs_[g]) {
+    if (needs_gradient_[model_.groups[g].nodes.back().index()]) {
       restore(flight, g);
       backward_group(flight, g, which);
     }
@@ -399,9 +389,10 @@ BatchScore StageExecutor::evaluate(MicroBatchId micro_batch) {
   forward(micro_batch, context);
   if (!takes_targets_) return {};
   const at::Tensor& scores = flight.values[logits.index()];
-  const bool cut = model_.tensor_group != nullptr && model_.output_is_sharded[logits.index()];
+  const bool cut =
+      model_.tensor_group != nullptr && model_.shard->output_is_sharded[logits.index()];
   const std::uint64_t right =
-      cut ? count_right(scores, flight.targets, model_.first_of_vocabulary[logits.index()],
+      cut ? count_right(scores, flight.targets, model_.shard->first_of_vocabulary[logits.index()],
                         *model_.tensor_group)
           : count_right(scores, flight.targets);
   return {to_double(flight.loss), static_cast<std::uint64_t>(flight.targets.numel()), right};

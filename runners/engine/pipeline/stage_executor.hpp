@@ -119,7 +119,6 @@ class StageExecutor {
 
   void plan_parameters();
   void plan_releases();
-  void plan_gradients();
 
   StageModel model_;
   TensorForms forms_;
@@ -132,7 +131,6 @@ class StageExecutor {
   std::vector<std::size_t> written_parameters_;
   std::vector<std::vector<NodeId>> released_after_;  ///< by group
   std::vector<bool> inside_;                         ///< by node: made here
-  std::vector<bool> backward_runs_;                  ///< by group
   std::vector<bool> needs_gradient_;                 ///< by node
   std::vector<bool> used_here_;                      ///< by node
 

@@ -14,10 +14,7 @@
 
 namespace heteroperf {
 StageModel whole_model(const ModelGraph& graph, at::ScalarType type, Fusion fusion) {
-  StageModel model{graph, make_operator_groups(graph, type, fusion), {}, {}, {}, {}, {}, {}, {},
-                   {}};
-  model.edges_out.resize(graph.nodes().size());
-  return model;
+  return {graph, make_operator_groups(graph, type, fusion), std::vector<int>(graph.nodes().size())};
 }
 
 // Groups are made for this stage and shard; edges are counted once per stage that takes a node's
@@ -38,11 +35,8 @@ StageModel stage_model(const RankShare& share, const RankShare::Part& part,
                    std::vector<int>(shard.graph.nodes().size()),
                    plan.stages[stage].recomputation,
                    cut ? tensor_group : nullptr,
-                   shard.output_is_partial,
-                   gradient_is_partial_within(shard, staged.stage_of, stage),
-                   shard.output_is_sharded,
-                   shard.first_of_vocabulary,
-                   {}};
+                   rules.shard,
+                   gradient_is_partial_within(shard, staged.stage_of, stage)};
   if (plan.sequence_parallel && cut) model.rows = row_cuts(shard, staged.stage_of, stage);
   for (const StageEdge& edge : staged.edges) {
     if (edge.from != stage) continue;
@@ -94,7 +88,7 @@ at::Tensor TensorForms::sum_to_rows(const at::Tensor& summand) {
 // operation that works on rows makes rows.
 at::Tensor TensorForms::keep(NodeId node, at::Tensor made, std::int64_t batch) {
   if (model_.tensor_group == nullptr) return made;
-  if (model_.output_is_partial[node.index()]) {
+  if (model_.shard->output_is_partial[node.index()]) {
     return keeps_rows(node) ? sum_to_rows(made) : sum(std::move(made));
   }
   if (keeps_rows(node) == works_on_rows(node)) return made;

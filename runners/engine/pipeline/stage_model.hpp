@@ -23,12 +23,11 @@ struct StageModel {
   /// By node: the number of edges that lead from it to other stages.
   std::vector<int> edges_out;
   Recomputation recomputation = Recomputation::none;
-  /// This rank's tensor-parallel group, or null. The vectors below are those of TensorShard, by
-  /// node.
+  /// This rank's tensor-parallel group and part of every layer, or null.
   Communicator* tensor_group = nullptr;
-  std::vector<bool> output_is_partial, gradient_is_partial, output_is_sharded;
-  std::vector<std::int64_t> first_of_vocabulary;
-  RowCuts rows;  ///< sequence parallelism; nothing without it
+  const TensorShard* shard = nullptr;
+  std::vector<bool> gradient_is_partial = {};  ///< by node, within the stage
+  RowCuts rows = {};                           ///< sequence parallelism; nothing without it
 };
 
 /// The whole graph as one stage.

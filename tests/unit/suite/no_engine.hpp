@@ -14,6 +14,9 @@ class NoEngine : public Engine {
     return {};
   }
   FastestProduct find_fastest_product(Precision, int, double) override { return {}; }
+  OperationProbeResult measure_operations(const OperationProbe&) override { return {}; }
+  std::vector<CudaDevice> cuda_devices() override { return {}; }
+  FastestProduct find_fastest_cuda_product(Precision, int, double) override { return {}; }
 };
 
 }  // namespace heteroperf::test

@@ -8,21 +8,25 @@
 namespace heteroperf {
 namespace {
 
+/// Calls body with a zero of the type of an arena's elements.
+template <class Body>
+void with_scalar(Element element, const Body& body) {
+  element == Element::float64 ? body(0.0) : body(0.0f);
+}
+
 /// A thread updates an element: reads four values and writes three.
 template <class T>
 __global__ void adamw_elements(std::int64_t count, AdamwFactors<T> k, T* weight, const T* gradient,
                                T* first, T* second) {
   HETEROPERF_FOR_ITEMS(i, count) k.update(i, weight, gradient, first, second);
 }
-template <class T>
-void adamw_of(void* weight, const void* gradient, void* first, void* second, std::int64_t count,
-              const AdamwScalars& s) {
-  launch_items(adamw_elements<T>, count, AdamwFactors<T>(s), weight, gradient, first, second);
-}
+/// Scalars are rounded to the type of the elements on the host, as the host's kernels do.
 inline void adamw(Element element, void* weight, const void* gradient, void* first, void* second,
                   std::int64_t count, const AdamwScalars& s) {
-  element == Element::float64 ? adamw_of<double>(weight, gradient, first, second, count, s)
-                              : adamw_of<float>(weight, gradient, first, second, count, s);
+  with_scalar(element, [&](auto zero) {
+    using T = decltype(zero);
+    launch_items(adamw_elements<T>, count, AdamwFactors<T>(s), weight, gradient, first, second);
+  });
 }
 
 template <class T>
@@ -30,15 +34,12 @@ __global__ void sgd_elements(std::int64_t count, SgdFactors<T> k, T* weight, con
                              T* velocity) {
   HETEROPERF_FOR_ITEMS(i, count) k.update(i, weight, gradient, velocity);
 }
-template <class T>
-void sgd_of(void* weight, const void* gradient, void* velocity, std::int64_t count,
-            const SgdScalars& s) {
-  launch_items(sgd_elements<T>, count, SgdFactors<T>(s), weight, gradient, velocity);
-}
 inline void sgd(Element element, void* weight, const void* gradient, void* velocity,
                 std::int64_t count, const SgdScalars& s) {
-  element == Element::float64 ? sgd_of<double>(weight, gradient, velocity, count, s)
-                              : sgd_of<float>(weight, gradient, velocity, count, s);
+  with_scalar(element, [&](auto zero) {
+    using T = decltype(zero);
+    launch_items(sgd_elements<T>, count, SgdFactors<T>(s), weight, gradient, velocity);
+  });
 }
 
 /// Every block adds up its elements; one block then joins the partial sums in their order.
@@ -59,22 +60,18 @@ __global__ void add_partials(std::int64_t count, const double* partials, double*
   total = sum_block(total);
   if (threadIdx.x == 0) *sum += total;
 }
-/// The grid is bounded by the room for partial sums. Its size depends on `count` alone, and with it
-/// the order of the sum.
-template <class T>
-void add_square_sum_of(const void* values, std::int64_t count, double* partials, double* sum) {
+/// Values are float32 or float64; the sum is float64 in both cases. The grid is bounded by the room
+/// for partial sums. Its size depends on `count` alone, and with it the order of the sum.
+inline void add_square_sum(Element element, const void* values, std::int64_t count,
+                           double* partials, double* sum) {
   if (count == 0) return;
   LaunchShape shape = over_items(count);
   shape.grid_x =
       shape.grid_x < square_sum_blocks ? shape.grid_x : static_cast<unsigned>(square_sum_blocks);
-  launch(square_sums<T>, shape, count, values, partials);
+  with_scalar(element, [&](auto zero) {
+    launch(square_sums<decltype(zero)>, shape, count, values, partials);
+  });
   launch(add_partials, LaunchShape{1, 1, most_threads, 1}, shape.grid_x, partials, sum);
-}
-/// Values are float32 or float64; the sum is float64 in both cases.
-inline void add_square_sum(Element element, const void* values, std::int64_t count,
-                           double* partials, double* sum) {
-  element == Element::float64 ? add_square_sum_of<double>(values, count, partials, sum)
-                              : add_square_sum_of<float>(values, count, partials, sum);
 }
 
 }  // namespace
