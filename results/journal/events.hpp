@@ -137,6 +137,11 @@ struct WorkloadEvent {
   std::optional<double> quality_target;
   JsonText config;  ///< the workload's own settings: optimizer recipe, batches, search space
   std::vector<std::pair<std::string, std::uint64_t>> seeds;
+  bool counts_tokens() const { return unit == "token"; }
+  /// So many of its units are one sample.
+  double units_of_sample() const {
+    return static_cast<double>(counts_tokens() && units_per_sample > 0 ? units_per_sample : 1);
+  }
   HETEROPERF_FIELDS(name, size, family, unit, precision, units_per_sample, samples_per_step,
                     parameters, graph_hash, graph, data, data_fingerprint, data_kind, loss_floor,
                     error_floor, quality, quality_target, config, seeds);
@@ -158,13 +163,17 @@ struct PhaseEvent {
 struct StepSplit {
   double compute_s = 0, communication_s = 0, bubble_s = 0, data_s = 0, other_s = 0;
 
+  /// Calls `visit(part, part_of_other)` with each part and the same one of another split.
+  void with_parts_of(const StepSplit& other, auto&& visit) {
+    for (double StepSplit::*part :
+         {&StepSplit::compute_s, &StepSplit::communication_s, &StepSplit::bubble_s,
+          &StepSplit::data_s, &StepSplit::other_s}) {
+      visit(this->*part, other.*part);
+    }
+  }
   /// Adds the parts of another one, each times `weight`.
   void add(const StepSplit& split, double weight = 1) {
-    compute_s += weight * split.compute_s;
-    communication_s += weight * split.communication_s;
-    bubble_s += weight * split.bubble_s;
-    data_s += weight * split.data_s;
-    other_s += weight * split.other_s;
+    with_parts_of(split, [&](double& sum, double part) { sum += weight * part; });
   }
   HETEROPERF_FIELDS(compute_s, communication_s, bubble_s, data_s, other_s);
 };

@@ -65,19 +65,6 @@ class CostTimer {
   std::int64_t start_ = now_ns();
 };
 
-/// Counts up at its begin and at its end, so the count is odd while the file is written to. The
-/// disk's watch sees by it whether one write has lasted all the time.
-class FileAccess {
- public:
-  explicit FileAccess(std::atomic<std::uint64_t>& count) : count_(count) { ++count_; }
-  ~FileAccess() { ++count_; }
-  FileAccess(const FileAccess&) = delete;
-  FileAccess& operator=(const FileAccess&) = delete;
-
- private:
-  std::atomic<std::uint64_t>& count_;
-};
-
 }  // namespace
 
 struct JournalWriter::State {
@@ -94,7 +81,9 @@ struct JournalWriter::State {
   std::string unwritten;
   std::atomic<int> error{0};  // errno of the last refusal
 
-  std::atomic<std::uint64_t> accesses{0};  // see FileAccess
+  // Counts up at the begin and at the end of every access to the file, so it is odd meanwhile. The
+  // disk's watch sees by it whether one write has lasted all the time.
+  std::atomic<std::uint64_t> accesses{0};
 
   std::mutex wake_mutex;
   std::condition_variable wake;
@@ -139,7 +128,7 @@ struct JournalWriter::State {
 
   // file_mutex is held. A write may take a part of the lines; the rest stays, also where it fails.
   void write_out() {
-    const FileAccess access(accesses);
+    ++accesses;
     std::size_t done = 0;
     error = 0;
     while (done < unwritten.size() && error == 0) {
@@ -150,6 +139,7 @@ struct JournalWriter::State {
         error = errno;
       }
     }
+    ++accesses;
     unwritten.erase(0, done);
   }
 
@@ -166,10 +156,11 @@ struct JournalWriter::State {
 
   // file_mutex is held.
   void sync() {
-    const FileAccess access(accesses);
-    if (::fdatasync(file) == 0) return;
+    ++accesses;
+    const int code = ::fdatasync(file) == 0 ? 0 : errno;
+    ++accesses;
     // EINVAL, EROFS: the target (a pipe, a device) knows no syncing.
-    if (errno != EINVAL && errno != EROFS) error = errno;
+    if (code != EINVAL && code != EROFS) error = code;
   }
 
   /// The refusal may be one that the background thread met.

@@ -148,14 +148,12 @@ void hold_until(const CheckedJournal& run, LineCheck& check) {
 
 /// True where each rank, from 0 on, is in exactly one group.
 bool is_every_rank(const std::vector<std::vector<std::int32_t>>& groups, std::int64_t ranks) {
-  std::set<std::int32_t> seen;
-  std::size_t count = 0;
-  for (const auto& group : groups) {
-    seen.insert(group.begin(), group.end());
-    count += group.size();
-  }
-  return count == seen.size() && static_cast<std::int64_t>(count) == ranks &&
-         (seen.empty() || (*seen.begin() == 0 && *seen.rbegin() == ranks - 1));
+  std::vector<std::int32_t> all;
+  for (const auto& group : groups) all.insert(all.end(), group.begin(), group.end());
+  std::sort(all.begin(), all.end());
+  const auto repeated = std::adjacent_find(all.begin(), all.end());
+  return repeated == all.end() && std::ssize(all) == ranks &&
+         (all.empty() || (all.front() == 0 && all.back() == ranks - 1));
 }
 
 /// All stages see all samples of a micro-batch: those of a stage's replicas add up to the same

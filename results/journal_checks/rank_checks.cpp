@@ -131,20 +131,17 @@ const RankHome* home_of_rank(const CheckedJournal& run, std::int32_t rank) {
 
 /// The CPUs that ranks of a host may use, and the first of these ranks.
 struct HostShare {
-  std::size_t first_rank = 0, cpus = 0;
+  std::size_t first_rank = 0;
+  CpuRanges cpus;
 };
 
-/// Ranks of a host may be bound to the same CPUs; each of these is counted once.
 std::map<std::string, HostShare> host_shares(const std::vector<RankHome>& homes) {
   std::map<std::string, HostShare> shares;
-  std::map<std::string, CpuRanges> cpus;
   for (std::size_t rank = 0; rank < homes.size(); ++rank) {
-    const RankHome& home = homes[rank];
-    shares.try_emplace(home.host, HostShare{rank});
-    CpuRanges& of_host = cpus[home.host];
-    of_host.insert(of_host.end(), home.cpus.begin(), home.cpus.end());
+    const CpuRanges& of_rank = homes[rank].cpus;
+    HostShare& share = shares.try_emplace(homes[rank].host, HostShare{rank, {}}).first->second;
+    share.cpus.insert(share.cpus.end(), of_rank.begin(), of_rank.end());
   }
-  for (auto& [host, share] : shares) share.cpus = count_cpus(std::move(cpus[host]));
   return shares;
 }
 
@@ -370,9 +367,9 @@ void check_hosts(const CheckedJournal& run, LineCheck& check) {
     const std::string& host = load.host.empty() ? run.outline.homes.front().host : load.host;
     const auto share = shares.find(host);
     check.equal("first rank and CPUs of " + host,
-                share == shares.end()
-                    ? "a host of the run"
-                    : fmt::format("{} and {}", share->second.first_rank, share->second.cpus),
+                share == shares.end() ? "a host of the run"
+                                      : fmt::format("{} and {}", share->second.first_rank,
+                                                    count_cpus(share->second.cpus)),
                 fmt::format("{} and {}", load.first_rank.value_or(0), load.cpus));
     const double before = load.load_before.value_or(0), after = load.load_after.value_or(0);
     check.hold(before >= 0 && after >= 0, "load averages of 0 or more", "{} and {}", before, after);

@@ -134,9 +134,6 @@ void read_documents(const Journal& journal, RunOutline& outline) {
   const auto* system = journal.first<SystemEvent>();
   const auto* plan = journal.first<PlanEvent>();
   const auto* workload = journal.first<WorkloadEvent>();
-  const auto parsed = [](const JsonText& json) {
-    return json.text.empty() ? Json::object() : Json::parse(json.text);
-  };
   if (config != nullptr) outline.asked = asked_by(parsed(config->config));
   if (system != nullptr) outline.homes = homes_in(parsed(system->system));
   if (plan != nullptr) outline.plan = read_plan_outline(plan->plan.text);
@@ -163,15 +160,13 @@ RunOutline read_run_outline(const Journal& journal) {
 }
 
 std::uint64_t batch_of_trial(const JsonText& hyper_parameters) {
-  if (hyper_parameters.text.empty()) return 0;
-  const Json batch = value_at(Json::parse(hyper_parameters.text), "/batch");
+  const Json batch = value_at(parsed(hyper_parameters), "/batch");
   return batch.is_number_unsigned() ? batch.get<std::uint64_t>() : 0;
 }
 
 /// A key that is absent is within the space: a trial has only the hyper-parameters that it needs.
 std::string outside_space(const JsonText& hyper_parameters, const SearchSpace& space) {
-  if (hyper_parameters.text.empty()) return {};
-  const Json json = Json::parse(hyper_parameters.text);
+  const Json json = parsed(hyper_parameters);
   const auto within = [&](const char* name, double least, double most) {
     const Json value = value_at(json, std::string("/") + name);
     return value.is_null() || (value.is_number() && value >= least && value <= most);

@@ -75,11 +75,8 @@ void hold_place(const CheckedJournal& run, const E& event, const TrialPlaces& tr
 
 /// The rule by which the final evaluation of this run takes its samples.
 FinalEvaluation final_evaluation_of(const CheckedJournal& run) {
-  const auto& devices = run.scale->devices;
   return {run.workload->family == WorkloadFamily::classifier, run.outline.asked->quick,
-          std::any_of(devices.begin(), devices.end(),
-                      [](const DeviceCount& device) { return device.emulated; }),
-          run.outline.asked->evaluation_samples};
+          emulated_devices(run.journal) != nullptr, run.outline.asked->evaluation_samples};
 }
 
 /// A final evaluation goes on until enough answers are wrong for an error rate that means
@@ -150,7 +147,6 @@ void take_looks(const CheckedJournal& run, LineCheck& check, Visit&& visit) {
   const auto until = run.first<UntilEvent>();
   if (!until || !run.workload || run.is_lockstep()) return;
   PrecisionWatch watch(goal_of(*until.event));
-  const bool tokens = run.workload->unit == "token";
   bool measuring = false, ended = false, looked = true;
   const auto begin = [&](const PhaseEvent& phase) {
     if (phase.phase != Phase::measure) return;
@@ -159,8 +155,8 @@ void take_looks(const CheckedJournal& run, LineCheck& check, Visit&& visit) {
   };
   const auto add = [&](const StepEvent& step) {
     if (measuring && (ended || watch.is_due())) visit(TakenLook{});
-    watch.add(
-        {step.t_start_ns, step.t_end_ns, static_cast<double>(tokens ? step.tokens : step.samples)});
+    watch.add({step.t_start_ns, step.t_end_ns,
+               static_cast<double>(run.workload->counts_tokens() ? step.tokens : step.samples)});
     looked = !measuring;
   };
   check.each(run.journal, begin, add, [&](const LookEvent& said) {

@@ -91,11 +91,9 @@ std::string id_text(const std::optional<std::uint64_t>& id) {
 }
 
 /// Searches of programs that do not write `finish` end without a final evaluation.
-bool ends_with_evaluation(const Journal& journal) {
-  const auto* stop = journal.last<StopEvent>();
-  const auto* phase = journal.last<PhaseEvent>();
-  return stop != nullptr && stop->status == RunStatus::complete && phase != nullptr &&
-         phase->phase >= Phase::evaluate;
+bool ends_with_evaluation(const CheckedJournal& run) {
+  const auto* phase = run.journal.last<PhaseEvent>();
+  return run.is_complete() && phase != nullptr && phase->phase >= Phase::evaluate;
 }
 
 }  // namespace
@@ -166,7 +164,7 @@ void check_best_trial(const CheckedJournal& run, LineCheck& check) {
     judged = true;
     check.equal("best trial", id_text(best.id()), id_text(eval.trial));
   });
-  if (!ends_with_evaluation(run.journal)) return;
+  if (!ends_with_evaluation(run)) return;
   check.equal("final evaluation", best.id().has_value(), judged);
 }
 

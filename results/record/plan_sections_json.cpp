@@ -88,14 +88,14 @@ void put_figures(Json& json, const std::optional<HeteroFigures>& figures, double
 /// One class of devices alone: its plan, its numbers, and its own run or why it has none.
 Json baseline_json(const BaselineEvent& baseline, double units) {
   Json json{{"device_class", baseline.device_class}, {"count", baseline.count}};
-  if (!baseline.plan.empty()) json["plan"] = baseline.plan;
+  put(json, "plan", baseline.plan);
   if (baseline.samples_per_s) json["throughput"] = *baseline.samples_per_s * units;
   if (baseline.planned_samples_per_s) {
     json["planned_throughput"] = *baseline.planned_samples_per_s * units;
   }
-  if (!baseline.folder.empty()) json["folder"] = baseline.folder;
-  if (!baseline.record_sha256.empty()) json["record_sha256"] = baseline.record_sha256;
-  if (!baseline.reason.empty()) json["reason"] = baseline.reason;
+  put(json, "folder", baseline.folder);
+  put(json, "record_sha256", baseline.record_sha256);
+  put(json, "reason", baseline.reason);
   return json;
 }
 
@@ -179,8 +179,7 @@ Json pacing_section(const PlanSummary& plan) {
 /// A token workload counts tokens per second here, as its throughput does.
 Json hetero_section(const Journal& journal, const HeteroSummary& hetero) {
   const auto* workload = journal.first<WorkloadEvent>();
-  const bool tokens = workload != nullptr && workload->unit == "token";
-  const auto units = static_cast<double>(tokens ? workload->units_per_sample : 1);
+  const double units = workload == nullptr ? 1 : workload->units_of_sample();
   Json json;
   put_figures(json, hetero.measured, units);
   if (workload != nullptr) json["unit"] = workload->unit + "/s";

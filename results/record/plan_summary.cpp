@@ -90,11 +90,7 @@ void RankTimeGroup::add(const RankTimeEvent& time) {
     value = (value * n + value_of_rank) / (n + 1);
   };
   mean(wall_s, time.wall_s);
-  mean(split.compute_s, time.split.compute_s);
-  mean(split.communication_s, time.split.communication_s);
-  mean(split.bubble_s, time.split.bubble_s);
-  mean(split.data_s, time.split.data_s);
-  mean(split.other_s, time.split.other_s);
+  split.with_parts_of(time.split, mean);
   steps = std::max(steps, time.steps);
   strict += time.strict;
   recompute += time.recompute;

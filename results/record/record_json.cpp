@@ -25,20 +25,11 @@ void put_section(Json& json, const char* key, Json section) {
   if (!section.empty()) json[key] = std::move(section);
 }
 
-/// Returns the document of a journal line, or null where there is none.
-Json parsed(const JsonText* json) {
-  return json == nullptr || json->text.empty() ? Json() : Json::parse(json->text);
-}
-
-/// Returns the hash of a document's text as it stands in the journal; empty without one.
-std::string text_hash(const JsonText* json) {
-  return json == nullptr || json->text.empty() ? "" : sha256_hex(json->text);
-}
-
-/// Returns null where the journal ends before its configuration.
-const JsonText* config_text(const Journal& journal) {
-  const auto* event = journal.last<ConfigEvent>();
-  return event == nullptr ? nullptr : &event->config;
+/// Returns the document of the last line of a kind; an empty text where the journal has none.
+template <class E>
+JsonText text_of(const Journal& journal, JsonText E::*member) {
+  const E* event = journal.last<E>();
+  return event == nullptr ? JsonText() : event->*member;
 }
 
 /// Identity of what is trained: equal for runs that may be compared. Repetitions whose seeds differ
@@ -52,7 +43,7 @@ std::string workload_hash(const WorkloadEvent& workload) {
            {"precision", workload.precision},
            {"graph_hash", workload.graph_hash},
            {"data_fingerprint", of_seed ? workload.data_kind : workload.data_fingerprint},
-           {"config", parsed(&workload.config)}};
+           {"config", parsed(workload.config)}};
   put(key, "samples_per_step", workload.samples_per_step);
   if (!of_seed) put(key, "quality_target", workload.quality_target);
   return sha256_hex(json_compact(key.dump(), "the workload's key"));
@@ -75,7 +66,7 @@ Json workload_section(const WorkloadEvent& workload) {
   put(json, "data_kind", workload.data_kind);
   put(json, "loss_floor", workload.loss_floor);
   put(json, "error_floor", workload.error_floor);
-  put_section(json, "config", parsed(&workload.config));
+  put_section(json, "config", parsed(workload.config));
   return json;
 }
 
@@ -232,7 +223,7 @@ Json search_section(const Journal& journal, const SearchSummary& search) {
     put(best, "quality", trial->quality);
     put(best, "loss", trial->loss);
     best["steps"] = trial->steps;
-    put_section(best, "hyper_parameters", parsed(&trial->hyper_parameters));
+    put_section(best, "hyper_parameters", parsed(trial->hyper_parameters));
   }
   return json;
 }
@@ -327,7 +318,8 @@ std::string graphs_hash(const Journal& journal) {
 /// Writes the hashes by which other files and runs refer to this one.
 Json hashes_section(const Journal& journal, const StartEvent& start) {
   Json json{{"journal_head", journal.head}, {"journal", journal.sha256}};
-  put(json, "config", text_hash(config_text(journal)));
+  const JsonText config = text_of(journal, &ConfigEvent::config);
+  if (!config.text.empty()) json["config"] = sha256_hex(config.text);
   put(json, "graph", graphs_hash(journal));
   put(json, "binary", start.binary_sha256);
   return json;
@@ -363,12 +355,10 @@ void put_status(Json& json, const Journal& journal, const RunSummary& summary) {
 
 /// These are the journal's own documents, as they stand there.
 void put_environment(Json& json, const Journal& journal) {
-  const auto* system = journal.last<SystemEvent>();
-  const auto* plan = journal.last<PlanEvent>();
-  put_section(json, "system", parsed(system == nullptr ? nullptr : &system->system));
-  if (plan != nullptr) put(json, "plan_summary", plan->summary);
-  put_section(json, "plan", parsed(plan == nullptr ? nullptr : &plan->plan));
-  put_section(json, "config", parsed(config_text(journal)));
+  put_section(json, "system", parsed(text_of(journal, &SystemEvent::system)));
+  if (const auto* plan = journal.last<PlanEvent>()) put(json, "plan_summary", plan->summary);
+  put_section(json, "plan", parsed(text_of(journal, &PlanEvent::plan)));
+  put_section(json, "config", parsed(text_of(journal, &ConfigEvent::config)));
 }
 
 }  // namespace

@@ -44,9 +44,9 @@ void check_writable(const fs::path& folder) {
 }
 
 /// A path with a slash at its end names the same folder.
-fs::path parent_of(const fs::path& folder) {
+fs::path without_slash(const fs::path& folder) {
   const fs::path clean = fs::absolute(folder).lexically_normal();
-  return clean.has_filename() ? clean.parent_path() : clean.parent_path().parent_path();
+  return clean.has_filename() ? clean : clean.parent_path();
 }
 
 /// Throws for a record that is missing beside a journal: its run was killed, or still goes on. The
@@ -54,16 +54,11 @@ fs::path parent_of(const fs::path& folder) {
 void refuse_unfinished(const fs::path& path) {
   const RunFiles files{path.parent_path()};
   if (path != files.record() || fs::exists(path) || !fs::exists(files.journal())) return;
-  const fs::path suite = parent_of(fs::absolute(files.folder));
+  const fs::path suite = without_slash(files.folder).parent_path();
   const fs::path whole = fs::exists(RunFiles{suite}.suite()) ? suite : files.folder;
   throw UserError("the run in " + files.folder.string() + " is unfinished",
                   "it has a journal but no record.json: it was killed, or still runs",
                   "Try `heteroperf recover " + whole.string() + "`");
-}
-
-std::string name_of(const fs::path& folder) {
-  const fs::path clean = fs::absolute(folder).lexically_normal();
-  return (clean.has_filename() ? clean : clean.parent_path()).filename().string();
 }
 
 /// Writes config.json, environment.json and plan.json as far as the journal has them, as indented
@@ -107,13 +102,14 @@ RunFiles create_run_folder(const fs::path& folder) {
 /// The new link is made under another name and renamed over the old one, so readers never find
 /// none.
 bool point_latest_at(const fs::path& folder) {
-  const fs::path link = parent_of(folder) / latest;
+  const fs::path target = without_slash(folder), parent = target.parent_path();
+  const fs::path link = parent / latest;
   const fs::file_status status = fs::symlink_status(link);
   if (fs::exists(status) && !fs::is_symlink(status)) return false;
-  const fs::path temporary = parent_of(folder) / fmt::format(".{}.tmp-{}", latest, getpid());
+  const fs::path temporary = parent / fmt::format(".{}.tmp-{}", latest, getpid());
   std::error_code error;
   fs::remove(temporary, error);
-  fs::create_directory_symlink(name_of(folder), temporary, error);
+  fs::create_directory_symlink(target.filename(), temporary, error);
   if (error) return false;
   fs::rename(temporary, link, error);
   if (!error) return true;

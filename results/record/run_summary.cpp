@@ -132,8 +132,7 @@ std::vector<StepWork> work_of(const Steps& steps, auto&& amount) {
 
 /// The unit that throughput counts.
 std::vector<StepWork> units_of(const WorkloadEvent& workload, const Steps& steps) {
-  const bool tokens = workload.unit == "token";
-  return work_of(steps, [tokens](const StepEvent& s) {
+  return work_of(steps, [tokens = workload.counts_tokens()](const StepEvent& s) {
     return static_cast<double>(tokens ? s.tokens : s.samples);
   });
 }
@@ -502,9 +501,7 @@ void find_plan(const Journal& journal, RunSummary& summary) {
   std::optional<double> median_s, samples_per_s;
   if (summary.step_time) median_s = summary.step_time->median_s;
   if (summary.throughput && workload != nullptr) {
-    const bool tokens = workload->unit == "token" && workload->units_per_sample > 0;
-    const auto units = static_cast<double>(tokens ? workload->units_per_sample : 1);
-    samples_per_s = summary.throughput->value / units;
+    samples_per_s = summary.throughput->value / workload->units_of_sample();
   }
   summary.plan = summarize_plan(journal, median_s, samples_per_s);
 }

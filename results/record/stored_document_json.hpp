@@ -32,6 +32,11 @@ auto of_document(const std::filesystem::path& origin, const char* format, auto&&
   }
 }
 
+/// The document that an event embeds; null where there is none.
+inline Json parsed(const JsonText& json) {
+  return json.text.empty() ? Json() : Json::parse(json.text);
+}
+
 /// The value at `pointer` ("/metrics/steps"), or null when there is none.
 Json value_at(const Json& json, const std::string& pointer);
 

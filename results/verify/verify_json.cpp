@@ -131,14 +131,14 @@ void check_claims(const Json& rebuilt, const Json& stored, Checks& checks) {
   }
 }
 
-/// Returns the text of a file, or adds a failed check and returns nothing.
-std::optional<std::string> stored_text(const std::filesystem::path& path, const char* name,
-                                       Checks& checks) {
+/// Runs `work` and returns true; an error that it throws becomes a failed check of this name.
+bool succeeds(const std::string& name, const std::string& wanted, Checks& checks, auto&& work) {
   try {
-    return read_run_file(path);
+    work();
+    return true;
   } catch (const Error& error) {
-    checks.push_back({name, false, path.filename().string(), error.what()});
-    return std::nullopt;
+    checks.push_back({name, false, wanted, error.what()});
+    return false;
   }
 }
 
@@ -165,14 +165,12 @@ void check_run(const RunFiles& files, RunPart part, Checks& checks);
 /// Without a journal whose chain holds there is nothing to compare with.
 std::optional<Journal> check_journal(const RunFiles& files, Checks& checks) {
   constexpr const char* whole_chain = "an unbroken chain of lines";
-  try {
-    Journal journal = read_journal(files.journal().string());
+  std::optional<Journal> journal;
+  succeeds("journal_chain", whole_chain, checks, [&] {
+    journal = read_journal(files.journal().string());
     checks.push_back({"journal_chain", true, whole_chain, whole_chain});
-    return journal;
-  } catch (const Error& error) {
-    checks.push_back({"journal_chain", false, whole_chain, error.what()});
-    return std::nullopt;
-  }
+  });
+  return journal;
 }
 
 /// Records of the classes alone that the run's journal has numbers of. A class alone has none.
@@ -221,16 +219,17 @@ void check_content(const RunFiles& files, const Journal& journal, RunPart part, 
   check_companion("environment_file", files.environment(), journal, &SystemEvent::system, checks);
   check_baselines(files, journal, part, checks);
   const std::string rebuilt = build_record(journal);
-  const auto text = stored_text(files.record(), "record_bytes", checks);
-  if (!text) return;
-  try {
-    const Json stored = parse_strict_json(*text, "record.json", {}, run_file_limits);
-    if (auto ruleset = other_rules(stored)) return checks.push_back(std::move(*ruleset));
-    check_claims(Json::parse(rebuilt), stored, checks);
-  } catch (const Error& error) {
-    checks.push_back({"record_json", false, "valid JSON", error.what()});
-  }
-  check_text("record_bytes", rebuilt, *text, checks);
+  std::string text;
+  const auto read = [&] { text = read_run_file(files.record()); };
+  if (!succeeds("record_bytes", files.record().filename().string(), checks, read)) return;
+  std::optional<VerifyCheck> ruleset;
+  succeeds("record_json", "valid JSON", checks, [&] {
+    const Json stored = parse_strict_json(text, "record.json", {}, run_file_limits);
+    ruleset = other_rules(stored);
+    if (!ruleset) check_claims(Json::parse(rebuilt), stored, checks);
+  });
+  if (ruleset) return checks.push_back(std::move(*ruleset));
+  check_text("record_bytes", rebuilt, text, checks);
   check_samples(files, journal, rebuilt, checks);
 }
 
@@ -238,11 +237,8 @@ void check_content(const RunFiles& files, const Journal& journal, RunPart part, 
 void check_run(const RunFiles& files, RunPart part, Checks& checks) {
   const std::optional<Journal> journal = check_journal(files, checks);
   if (!journal) return;
-  try {
-    check_content(files, *journal, part, checks);
-  } catch (const Error& error) {
-    checks.push_back({"recomputation", false, "a journal that adds up", error.what()});
-  }
+  succeeds("recomputation", "a journal that adds up", checks,
+           [&] { check_content(files, *journal, part, checks); });
 }
 
 /// Holds suite.json to the id and the workloads that the journals name, each with its own run.
@@ -376,11 +372,8 @@ Checks check_sweep(const std::filesystem::path& folder) {
   check_parts(folder, complete, checks);
   for (const SweepRun& run : index.runs) {
     if (run.state != SweepRunState::complete) continue;
-    try {
-      checks.push_back(check_point(folder, index, run));
-    } catch (const Error& error) {
-      checks.push_back({run.folder + "/point", false, "the run's config.json", error.what()});
-    }
+    succeeds(run.folder + "/point", "the run's config.json", checks,
+             [&] { checks.push_back(check_point(folder, index, run)); });
   }
   check_text("sweep_bytes", sweep_text_as_written(text, index), text, checks);
   return checks;
@@ -455,12 +448,9 @@ Verification verify(const std::filesystem::path& path) {
   check_manifest(files.folder, verification.checks);
   if (!std::filesystem::exists(files.suite())) {
     check_run(files, RunPart::whole, verification.checks);
-    return verification;
-  }
-  try {
-    check_suite(files, verification.checks);
-  } catch (const Error& error) {
-    verification.checks.push_back({"suite_json", false, "a readable suite.json", error.what()});
+  } else {
+    succeeds("suite_json", "a readable suite.json", verification.checks,
+             [&] { check_suite(files, verification.checks); });
   }
   return verification;
 }
