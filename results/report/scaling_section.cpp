@@ -41,22 +41,19 @@ using ScaleRuns = std::map<std::pair<std::uint64_t, std::string>, Repetitions>;
 
 /// The settings that are equal in all runs of a family, by names for the reader.
 using FamilyTraits = RecordLeaves;
+/// The runs of each family by its label for the reader and its traits, which tell families of one
+/// label apart.
+using Families = std::map<std::pair<std::string, FamilyTraits>, ScaleRuns>;
 
-struct ScalingFamily {
-  std::string label = {}, unit = {};
-  FamilyTraits traits = {};
-  ScaleRuns scales = {};
-  std::vector<ScalePoint> points = {};  ///< on one of its curves, the smallest first
-  bool divided = false;                 ///< as ScaleCurve
+/// One curve of a family, under a heading that tells it from the others.
+struct ScalingCurve {
+  std::string label, unit;
+  std::vector<ScalePoint> points;  ///< the smallest first
 };
 
 /// Every class once, in alphabetical order: "cpu + cuda".
 std::string class_names(const RunDigest& run) {
-  std::vector<std::string> names;
-  for (const DeviceShare& share : run.devices) names.push_back(share.device_class);
-  std::sort(names.begin(), names.end());
-  names.erase(std::unique(names.begin(), names.end()), names.end());
-  return fmt::format("{}", fmt::join(names, " + "));
+  return joined(run.class_counts(), " + ", [](const auto& entry) { return entry.first; });
 }
 
 /// Operations per second, or samples per second of modelled time where devices are emulated, as
@@ -131,10 +128,7 @@ FamilyTraits traits_of(const RunDigest& run) {
   return traits;
 }
 
-using Families = std::map<std::pair<std::string, FamilyTraits>, ScalingFamily>;
-
-/// Does nothing for a run that cannot be part of such a curve. The label is for the reader, the
-/// traits tell families of one label apart.
+/// Does nothing for a run that cannot be part of such a curve.
 void add_to_families(const RunDigest& run, ScalingKind kind, std::size_t growing,
                      Families& families) {
   const std::optional<PlanShape> shape = plan_shape(run);
@@ -146,11 +140,7 @@ void add_to_families(const RunDigest& run, ScalingKind kind, std::size_t growing
   const std::string label = fmt::format(
       "{}: {} {} {} on {}, {}{}{}", kind == ScalingKind::strong ? "strong" : "weak", run.workload,
       run.size, run.precision, class_names(run), *work, degrees->empty() ? "" : ", ", *degrees);
-  ScalingFamily& family = families[{label, traits}];
-  family.label = label;
-  family.traits = std::move(traits);
-  family.unit = run.emulated ? "sample/s" : "op/s";
-  family.scales[{run.ranks, threads_text(run)}].push_back(&run);
+  families[{label, std::move(traits)}][{run.ranks, threads_text(run)}].push_back(&run);
 }
 
 /// The families of all runs with a rate, except invalid runs. A run is in several of them: alone in
@@ -202,53 +192,52 @@ std::vector<ScalePoint> points_of(const ScaleRuns& scales, const ScaleCurve& cur
   return points;
 }
 
-/// A trait in words: machines as they are, data by their description where the record has one and
-/// else by their hash, any other by the last part of its name and its value.
-std::string trait_text(const ScalingFamily& family, const std::string& name) {
-  const std::string& value = family.traits.at(name);
+/// A trait in words: machines as they are, data by their description where the record of a run has
+/// one and else by their hash, any other by the last part of its name and its value.
+std::string trait_text(const std::string& name, const std::string& value, const RunDigest& run) {
   if (name == "machines") return value;
   if (name != "data") return fmt::format("{} {}", name.substr(name.rfind('/') + 1), value);
-  const RunDigest& run = *family.scales.begin()->second.front();
-  const auto place = run.workload_leaves.find("/workload/data");
-  return place == run.workload_leaves.end() ? "data " + value : place->second;
+  const std::string described = leaf_at(run.workload_leaves, "/workload/data");
+  return described.empty() ? "data " + value : described;
 }
 
 /// ", 2 x AMD EPYC 7763, 256 CPUs": what tells a family from others of its label.
-std::string distinction(const ScalingFamily& family, const Families& families) {
+std::string distinction(const Families::value_type& family, const Families& families) {
   constexpr std::size_t most_told = 3;
+  const auto& [label, traits] = family.first;
   std::vector<const FamilyTraits*> alike;
-  for (const auto& [key, other] : families) {
-    if (other.label == family.label) alike.push_back(&other.traits);
+  for (const auto& [key, unused] : families) {
+    if (key.first == label) alike.push_back(&key.second);
   }
   std::string text;
   std::size_t count = 0;
   for (const std::string& name : differing_paths(alike)) {
-    if (leaf_at(family.traits, name).empty()) continue;
+    const std::string value = leaf_at(traits, name);
+    if (value.empty()) continue;
     // More would make no readable heading.
     if (++count > most_told) return text + ", …";
-    text += ", " + trait_text(family, name);
+    text += ", " + trait_text(name, value, *family.second.begin()->second.front());
   }
   return text;
 }
 
-/// A copy of its family for each curve, with the points of that curve and the heading that tells it
-/// from the others.
-std::vector<ScalingFamily> families_of(const RunSet& runs) {
-  std::vector<ScalingFamily> list;
+/// All curves of all families.
+std::vector<ScalingCurve> curves_of(const RunSet& runs) {
+  std::vector<ScalingCurve> list;
   const Families families = all_families_of(runs);
-  for (const auto& [key, family] : families) {
+  for (const auto& family : families) {
+    const ScaleRuns& scales = family.second;
     std::vector<ScaleMember> members;
-    for (const auto& [scale, unused] : family.scales)
-      members.push_back({scale.first, scale.second});
+    for (const auto& [scale, unused] : scales) members.push_back({scale.first, scale.second});
     for (const ScaleCurve& curve : scale_curves(members)) {
-      ScalingFamily& scaling_family = list.emplace_back(family);
-      scaling_family.points = points_of(family.scales, curve);
-      scaling_family.divided = curve.divided;
-      scaling_family.label += distinction(family, families);
-      const std::string& threads = scaling_family.points.front().threads;
-      scaling_family.label +=
+      std::vector<ScalePoint> points = points_of(scales, curve);
+      const std::string& threads = points.front().threads;
+      const std::string divided =
           curve.divided ? ", threads a rank differ"
                         : fmt::format(", {} thread{} a rank", threads, threads == "1" ? "" : "s");
+      const bool emulated = points.front().runs.front()->emulated;
+      list.push_back({family.first.first + distinction(family, families) + divided,
+                      emulated ? "sample/s" : "op/s", std::move(points)});
     }
   }
   return list;
@@ -260,14 +249,14 @@ Interval bar_of(const RepeatedRate& rate) {
 }
 
 /// Both axes are logarithmic, so ideal scaling is a straight line and curves of any size compare.
-ReportChart scaling_chart(const ScalingFamily& family, std::size_t index) {
-  const std::vector<ScalePoint>& points = family.points;
+ReportChart scaling_chart(const ScalingCurve& curve, std::size_t index) {
+  const std::vector<ScalePoint>& points = curve.points;
   ReportChart chart{fmt::format("scaling-{}", index),
-                    "Scaling, " + family.label,
+                    "Scaling, " + curve.label,
                     ChartKind::lines,
                     {"ranks", "", AxisScale::logarithmic},
-                    {family.unit == "op/s" ? "strict operations" : "throughput in modelled time",
-                     family.unit, AxisScale::logarithmic}};
+                    {curve.unit == "op/s" ? "strict operations" : "throughput in modelled time",
+                     curve.unit, AxisScale::logarithmic}};
   ChartSeries measured{"measured"}, ideal{"ideal from the smallest run", SeriesMark::dashed};
   const ScalePoint& base = points.front();
   for (const ScalePoint& point : points) {
@@ -292,17 +281,17 @@ ReportChart scaling_chart(const ScalingFamily& family, std::size_t index) {
 }
 
 /// The values of the chart with their intervals, and a note where ranks share CPUs.
-Table scaling_table(const ScalingFamily& family) {
-  Table table = report_table("Efficiency, " + family.label,
+Table scaling_table(const ScalingCurve& curve) {
+  Table table = report_table("Efficiency, " + curve.label,
                              {"ranks", "threads a rank", "runs", "rate [95 % CI]", "speed-up",
                               "note", "efficiency [95 % CI]"});
-  const double base = family.points.front().rate.value;
-  for (const ScalePoint& point : family.points) {
+  const double base = curve.points.front().rate.value;
+  for (const ScalePoint& point : curve.points) {
     const std::size_t runs = point.runs.size();
     const auto& efficiency = point.efficiency;
     table.rows.push_back(
         {fmt::format("{}", point.ranks), point.threads, fmt::format("{}", runs),
-         with_interval(point.rate.value, point.rate.ci95, runs, family.unit),
+         with_interval(point.rate.value, point.rate.ci95, runs, curve.unit),
          number_cell(point.rate.value / base), crowding_text(*point.runs.back()),
          efficiency ? percent_with_interval(efficiency->value, efficiency->ci95, runs) : "-"});
   }
@@ -313,13 +302,12 @@ Table scaling_table(const ScalingFamily& family) {
 
 ReportSection scaling_section(const RunSet& runs) {
   ReportSection section{"Scaling"};
-  const auto families = families_of(runs);
-  for (std::size_t i = 0; i < families.size(); ++i) {
-    section.charts.push_back(scaling_chart(families[i], i));
-    section.tables.push_back(scaling_table(families[i]));
+  for (const ScalingCurve& curve : curves_of(runs)) {
+    section.charts.push_back(scaling_chart(curve, section.charts.size()));
+    section.tables.push_back(scaling_table(curve));
   }
   section.paragraphs = {
-      families.empty()
+      section.charts.empty()
           ? "No two runs on the same machines differ in their number of ranks alone, at the same "
             "work per step (strong scaling) or per rank (weak scaling)."
           : "Efficiency is the rate per rank against the smallest run of the same family, not "
