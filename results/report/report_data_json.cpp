@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "results/report/report_page.hpp"
+#include "results/text/canonical_text_json.hpp"
 #include "results/text/text_escapes.hpp"
 
 namespace heteroperf {
@@ -18,22 +19,14 @@ constexpr const char* chart_kind_names[] = {"lines", "bars", "stacked_bars", "sp
 constexpr const char* mark_names[] = {"line", "steps", "points", "dashed"};
 constexpr const char* tone_names[] = {"bad", "good"};
 
-/// A list of what `json_of` makes of each element.
-template <class Range, class JsonOf>
-Json list_of(const Range& range, JsonOf json_of) {
-  Json json = Json::array();
-  for (const auto& element : range) json.push_back(json_of(element));
-  return json;
-}
-
 /// Numbers have as many digits as a screen can show, which keeps the page small.
 Json numbers(const std::vector<double>& values) {
-  return list_of(values, [](double value) {
+  return json_list(values, [](double value) {
     return std::isfinite(value) ? Json(std::stod(number_cell(value))) : Json();
   });
 }
 
-Json texts(const std::vector<std::string>& values) { return list_of(values, utf8_text); }
+Json texts(const std::vector<std::string>& values) { return json_list(values, utf8_text); }
 
 Json axis_json(const ChartAxis& axis) {
   Json json{{"title", utf8_text(axis.title())},
@@ -68,14 +61,14 @@ Json chart_json(const ReportChart& chart) {
   json["colours"] = numbers(chart.colours);
   if (chart.kind == ChartKind::grid)
     json["tone"] = tone_names[static_cast<std::size_t>(chart.tone)];
-  json["series"] = list_of(chart.series, series_json);
-  json["spans"] = list_of(chart.spans, [](const ChartSpan& span) {
+  json["series"] = json_list(chart.series, series_json);
+  json["spans"] = json_list(chart.spans, [](const ChartSpan& span) {
     return Json{span.lane, span.series, numbers({span.from, span.to}), utf8_text(span.label)};
   });
-  json["bands"] = list_of(chart.bands, [](const ChartBand& band) {
+  json["bands"] = json_list(chart.bands, [](const ChartBand& band) {
     return Json{numbers({band.from, band.to}), utf8_text(band.label)};
   });
-  json["rules"] = list_of(chart.rules, [](const ChartRule& rule) {
+  json["rules"] = json_list(chart.rules, [](const ChartRule& rule) {
     return Json{numbers({rule.at}), utf8_text(rule.label), rule.vertical};
   });
   return json;

@@ -71,15 +71,13 @@ void require_two_sweeps(const std::vector<PointRuns>& points) {
 std::string json_of(const SweepComparison& comparison) {
   Json json = new_document("heteroperf-sweep-comparison");
   json["verdict"] = to_string(comparison.verdict);
-  json["points"] = Json::array();
-  for (const PointComparison& compared : comparison.points) {
-    Json& entry = json["points"].emplace_back(
-        Json{{"point", utf8_text(compared.point)}, {"workload", utf8_text(compared.workload)}});
+  json["points"] = json_list(comparison.points, [](const PointComparison& compared) {
+    Json entry{{"point", utf8_text(compared.point)}, {"workload", utf8_text(compared.workload)}};
     entry.update(Json::parse(json_text(comparison_document(compared.comparison))));
-  }
-  json["only_a"] = json["only_b"] = Json::array();
-  for (const std::string& point : comparison.only_a) json["only_a"].push_back(utf8_text(point));
-  for (const std::string& point : comparison.only_b) json["only_b"].push_back(utf8_text(point));
+    return entry;
+  });
+  json["only_a"] = json_list(comparison.only_a, utf8_text);
+  json["only_b"] = json_list(comparison.only_b, utf8_text);
   return json_indented(json);
 }
 

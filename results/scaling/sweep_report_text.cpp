@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "metrics/base/strict_json.hpp"
 #include "results/scaling/sweep_report.hpp"
@@ -19,9 +20,8 @@ namespace heteroperf {
 namespace {
 
 bool threads_differ(const SweepReport& report) {
-  return std::any_of(report.rows.begin(), report.rows.end(), [&](const SweepRow& row) {
-    return row.threads != report.rows.front().threads;
-  });
+  return std::ranges::adjacent_find(report.rows, std::not_equal_to(), &SweepRow::threads) !=
+         report.rows.end();
 }
 
 void add_row(const SweepReport& report, const SweepRow& row, Table& table) {
@@ -136,14 +136,12 @@ std::string json_of(const SweepReport& report) {
   json.erase("sha256");
   if (report.complete < report.index.runs.size()) json["status"] = "partial";
   json["folder"] = utf8_text(report.folder.string());
-  json["results"] = Json::array();
-  for (const SweepRow& row : report.rows) json["results"].push_back(row_json(report, row));
-  json["unscored"] = Json::array();
-  for (const UnscoredRun& run : report.unscored) {
-    json["unscored"].push_back({{"folder", utf8_text(run.folder)},
-                                {"state", run.state},
-                                {"reason", utf8_text(run.reason)}});
-  }
+  json["results"] =
+      json_list(report.rows, [&](const SweepRow& row) { return row_json(report, row); });
+  json["unscored"] = json_list(report.unscored, [](const UnscoredRun& run) {
+    return Json{
+        {"folder", utf8_text(run.folder)}, {"state", run.state}, {"reason", utf8_text(run.reason)}};
+  });
   return json_indented(json);
 }
 

@@ -128,23 +128,17 @@ Json index_json(const SweepIndex& index) {
   json.update({{"sweep_id", index.sweep_id},
                {"created_utc", index.created_utc},
                {"status", index.done() ? "complete" : "partial"},
-               {"command", Json::array()},
+               {"command", json_list(index.command, utf8_text)},
                {"axes", index.axes},
-               {"points", Json::array()},
+               {"points", json_list(index.points, point_json)},
                {"repeats", index.repeats},
                {"first_seed", index.first_seed},
                {"order", {{"name", run_order}, {"note", order_note}}},
-               {"runs", Json::array()},
-               {"set_aside", Json::array()}});
-  for (const std::string& word : index.command) json["command"].push_back(utf8_text(word));
-  for (const SweepPoint& point : index.points) json["points"].push_back(point_json(point));
-  for (const SweepRun& run : index.runs) json["runs"].push_back(run_json(run));
-  for (const SetAside& left : index.set_aside) {
-    json["set_aside"].push_back({{"folder", left.folder}, {"was", left.was}, {"why", left.why}});
-  }
-  for (const std::string& fact : index.unknown) {
-    json["rebuilt"]["unknown"].push_back(utf8_text(fact));
-  }
+               {"runs", json_list(index.runs, run_json)},
+               {"set_aside", json_list(index.set_aside, [](const SetAside& left) {
+                  return Json{{"folder", left.folder}, {"was", left.was}, {"why", left.why}};
+                })}});
+  if (index.rebuilt()) json["rebuilt"]["unknown"] = json_list(index.unknown, utf8_text);
   return json;
 }
 
@@ -189,8 +183,7 @@ std::string point_text(const SweepPoint& point) {
 }
 
 std::size_t SweepIndex::count(SweepRunState state) const {
-  return static_cast<std::size_t>(std::count_if(
-      runs.begin(), runs.end(), [&](const SweepRun& run) { return run.state == state; }));
+  return static_cast<std::size_t>(std::ranges::count(runs, state, &SweepRun::state));
 }
 
 std::string sweep_run_folder(std::size_t number, const SweepPoint& point, std::uint64_t seed) {

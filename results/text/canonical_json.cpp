@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -26,10 +27,9 @@ constexpr int compact = -1;
 
 /// True for text that can stand between quotes as it is, as nearly all text can.
 bool is_plain(std::string_view text) {
-  for (const signed char c : text) {  // bytes beyond ASCII are negative: the library checks them
-    if (c < 0x20 || c == '"' || c == '\\' || c == 0x7f) return false;
-  }
-  return true;
+  return std::ranges::none_of(text, [](signed char c) {     // bytes beyond ASCII are negative: the
+    return c < 0x20 || c == '"' || c == '\\' || c == 0x7f;  // library checks them
+  });
 }
 
 /// `exact` says that a double holds the value.
@@ -97,12 +97,16 @@ class Dumper {
   int indent_;
 };
 
+std::string written(const Json& document, int indent) {
+  Dumper dumper(indent);
+  dumper.value(document, 0);
+  return std::move(dumper.text);
+}
+
 /// Text is parsed before it is written, so that nothing malformed gets into a file.
 std::string dump(std::string_view text, const std::string& what, int indent) {
   try {
-    Dumper dumper(indent);
-    dumper.value(Json::parse(text), 0);
-    return std::move(dumper.text);
+    return written(Json::parse(text), indent);
   } catch (const Json::exception& error) {
     throw UserError(what + " is not valid JSON", plain_json_words(error.what()));
   }
@@ -146,16 +150,8 @@ std::string json_indented(std::string_view text, const std::string& what) {
   return dump(text, what, indent_width) + '\n';
 }
 
-std::string json_compact(const nlohmann::ordered_json& document) {
-  Dumper dumper(compact);
-  dumper.value(document, 0);
-  return std::move(dumper.text);
-}
+std::string json_compact(const Json& document) { return written(document, compact); }
 
-std::string json_indented(const nlohmann::ordered_json& document) {
-  Dumper dumper(indent_width);
-  dumper.value(document, 0);
-  return std::move(dumper.text) + '\n';
-}
+std::string json_indented(const Json& document) { return written(document, indent_width) + '\n'; }
 
 }  // namespace heteroperf

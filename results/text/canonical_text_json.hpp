@@ -11,4 +11,12 @@ namespace heteroperf {
 std::string json_compact(const nlohmann::ordered_json& document);
 std::string json_indented(const nlohmann::ordered_json& document);
 
+/// A list of what `json_of` makes of each element.
+template <class Range, class JsonOf>
+nlohmann::ordered_json json_list(const Range& range, JsonOf json_of) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const auto& element : range) json.push_back(json_of(element));
+  return json;
+}
+
 }  // namespace heteroperf

@@ -152,11 +152,12 @@ Json json_of(const Table& table) {
 
 // ---------------------------------------------------------------- tables for people
 
-/// The width of well-formed text: every byte but those that continue a character.
+/// True for every byte of UTF-8 but those that continue a character.
+bool begins_character(char byte) { return (static_cast<unsigned char>(byte) & 0xc0) != 0x80; }
+
+/// The width of well-formed text.
 std::size_t places_of(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char byte) {
-    return (static_cast<unsigned char>(byte) & 0xc0) != 0x80;
-  }));
+  return static_cast<std::size_t>(std::ranges::count_if(text, begins_character));
 }
 
 /// Cuts a text to so many places, the last of which then is "…".
@@ -164,7 +165,7 @@ std::string cut(const std::string& text, std::size_t places) {
   if (places_of(text) <= places) return text;
   std::size_t end = 0, used = 0;
   for (; end < text.size(); ++end) {
-    if ((static_cast<unsigned char>(text[end]) & 0xc0) != 0x80 && ++used == places) break;
+    if (begins_character(text[end]) && ++used == places) break;
   }
   return text.substr(0, end) + "…";
 }
@@ -176,11 +177,12 @@ std::string painted(const std::string& text, Tone tone, const TextStyle& style) 
   return painted(text, tone_styles[static_cast<std::size_t>(tone)], style);
 }
 
-/// A column as people see it: its name, its cells, and their side.
+/// A column as people see it: its name, its cells, their side, and the width of the widest.
 struct ShownColumn {
   std::size_t place;
   std::string name;
   bool left;
+  std::size_t width;
   std::vector<std::string> cells = {};
 };
 
@@ -190,23 +192,18 @@ std::vector<ShownColumn> shown_columns(const Table& table) {
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     const TableColumn& column = table.columns[i];
     if (!is_for(Audience::people, column.audience)) continue;
-    ShownColumn shown{i, column.label, true};
+    ShownColumn shown{i, column.label, true, places_of(column.label)};
     bool any = false;
     for (const auto& row : table.rows) {
       const std::string text = line_text(value_text(row[i], column.unit));
       any = any || !text.empty();
       shown.left = shown.left && (row[i].absent() || is_left(row[i]));
       shown.cells.push_back(row[i].absent() && row[i].shown.empty() ? "-" : text);
+      shown.width = std::max(shown.width, places_of(shown.cells.back()));
     }
     if (any) columns.push_back(std::move(shown));
   }
   return columns;
-}
-
-std::size_t width_of(const ShownColumn& column) {
-  std::size_t width = places_of(column.name);
-  for (const std::string& cell : column.cells) width = std::max(width, places_of(cell));
-  return width;
 }
 
 /// The widths of the columns. Where a line would be too long for the terminal, the widest columns
@@ -217,8 +214,8 @@ std::vector<std::size_t> fitting_widths(const std::vector<ShownColumn>& columns,
   std::vector<std::size_t> widths;
   std::size_t line = style.indent.size();
   for (const ShownColumn& column : columns) {
-    widths.push_back(width_of(column));
-    line += widths.back() + gap;
+    widths.push_back(column.width);
+    line += column.width + gap;
   }
   for (; style.width > 0 && line > style.width + gap; --line) {
     std::size_t* widest = nullptr;
@@ -252,18 +249,14 @@ bool is_number(const std::string& cell) {
                           unit.find_first_not_of(of_units) == std::string::npos);
 }
 
-/// The first bytes of a text that is longer, cut before a whole character of UTF-8.
-std::string beginning_of(const std::string& text) {
-  std::size_t size = 2 * long_text;
-  while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xC0) == 0x80) --size;
-  return text.substr(0, size);
-}
-
-/// A very long cell shows its beginning, and opens to the whole text.
+/// A very long cell shows its beginning, and opens to the whole text. The beginning is cut before a
+/// whole character.
 std::string folded_html(const std::string& cell) {
   if (cell.size() <= very_long_text) return html_text(cell);
+  std::size_t shown = 2 * long_text;
+  while (shown > 0 && !begins_character(cell[shown])) --shown;
   return fmt::format("<details class=\"long\"><summary>{} … ({} bytes)</summary>{}</details>",
-                     html_text(beginning_of(cell)), cell.size(), html_text(cell));
+                     html_text(cell.substr(0, shown)), cell.size(), html_text(cell));
 }
 
 /// The classes by which the style knows tables that stack or break words in a narrow window.
@@ -279,7 +272,7 @@ std::string wrapped(const std::string& line, std::size_t indent, std::size_t wid
   if (width <= 2 * indent || places_of(line) <= width) return line + '\n';
   std::size_t end = std::string::npos, places = 0;
   for (std::size_t i = 0; i < line.size() && places <= width; ++i) {
-    places += (static_cast<unsigned char>(line[i]) & 0xc0) != 0x80 ? 1 : 0;
+    places += begins_character(line[i]) ? 1 : 0;
     if (line[i] == ' ' && i > indent && places <= width + 1) end = i;
   }
   if (end == std::string::npos) return line + '\n';
@@ -349,7 +342,7 @@ bool contradicts_name(const std::string& key, Unit unit) {
                                                   {"_bytes", Unit::bytes},
                                                   {"_fraction", Unit::fraction},
                                                   {"_s", Unit::seconds}};
-  return std::any_of(std::begin(endings), std::end(endings), [&](const auto& ending) {
+  return std::ranges::any_of(endings, [&](const auto& ending) {
     return key.ends_with(ending.first) && unit != ending.second;
   });
 }
@@ -401,16 +394,12 @@ void Document::table(Table table) { parts.emplace_back(std::move(table)); }
 
 void add_error(Document& document, const Error& error) {
   std::vector<std::string> hints;
-  Table details{"error.details",
-                "",
-                {{"problem", "problem", Unit::none},
-                 {"why", "why", Unit::none},
-                 {"suggestion", "suggestion", Unit::none}},
-                {},
-                Audience::programs};
+  Table details{"error.details", "", {}, {}, Audience::programs};
   for (const Problem& problem : error.problems()) {
     if (!problem.suggestion.empty()) hints.push_back(problem.suggestion);
-    details.add({problem.problem, problem.why, problem.suggestion});
+    details.add_cells({{"problem", "problem", Unit::none, problem.problem},
+                       {"why", "why", Unit::none, problem.why},
+                       {"suggestion", "suggestion", Unit::none, problem.suggestion}});
   }
   document.data("error.kind", "kind of error", Unit::none, to_string(error.kind()));
   document.data("error.message", "message", Unit::none, error.what());
@@ -598,18 +587,14 @@ std::string document_text(const Document& document, DocumentForm form, const Tex
   return {};
 }
 
-namespace {
-
-/// Collects the keys that unstated_keys() tells, of a document and of tables within its rows.
-struct KeyCheck {
-  std::vector<std::string> wrong = {};
-  std::set<std::string> seen = {};
-
-  void look(const std::string& key, const std::string& label, Unit unit) {
+std::vector<std::string> unstated_keys(const Document& document) {
+  std::vector<std::string> wrong;
+  std::set<std::string> seen;
+  const auto look = [&](const std::string& key, const std::string& label, Unit unit) {
     const bool stated = !label.empty() && unit != Unit::unstated;
     if (!stated || contradicts_name(key, unit) || !seen.insert(key).second) wrong.push_back(key);
-  }
-  void look(const std::string& path, const Table& table) {
+  };
+  const auto look_at = [&](const auto& self, const std::string& path, const Table& table) -> void {
     for (std::size_t i = 0; i < table.columns.size(); ++i) {
       const TableColumn& column = table.columns[i];
       if (column.key.empty()) continue;
@@ -617,24 +602,18 @@ struct KeyCheck {
       look(key, column.label, column.unit);
       if (table.rows.empty()) continue;
       const auto* inner = std::get_if<std::shared_ptr<const Table>>(&table.rows.front()[i].data);
-      if (inner != nullptr) look(key, **inner);
+      if (inner != nullptr) self(self, key, **inner);
     }
-  }
-};
-
-}  // namespace
-
-std::vector<std::string> unstated_keys(const Document& document) {
-  KeyCheck check;
+  };
   for (const auto& part : document.parts) {
     const auto* field = std::get_if<DocumentField>(&part);
-    if (field != nullptr && !field->key.empty()) check.look(field->key, field->label, field->unit);
+    if (field != nullptr && !field->key.empty()) look(field->key, field->label, field->unit);
     const auto* table = std::get_if<Table>(&part);
     if (table == nullptr || table->audience == Audience::people) continue;
-    check.look(table->key, "a list", Unit::none);
-    check.look(table->key, *table);
+    look(table->key, "a list", Unit::none);
+    look_at(look_at, table->key, *table);
   }
-  return check.wrong;
+  return wrong;
 }
 
 }  // namespace heteroperf
