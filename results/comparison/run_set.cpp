@@ -3,13 +3,15 @@
 // records and then reads them in parallel, since reading is what takes long. Whatever looks like a
 // run and cannot be used is *skipped* with a reason and never dropped in silence: a list that lacks
 // a run without saying so would be read as complete. A path below which nothing was found is
-// *barren*.
+// *barren*. The same run is often found twice, in its run folder and as a saved baseline or in a
+// copied folder, so last of all copies are set aside.
 
 #include "results/comparison/run_set.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "metrics/base/error.hpp"
@@ -191,6 +193,71 @@ void refuse_barren(const std::vector<fs::path>& barren) {
                  "neither it nor the folders in it have a record.json");
   }
   problems.throw_if_any();
+}
+
+// ---------------------------------------------------------------- copies
+
+/// One of several records of a run.
+struct RunCopy {
+  std::size_t place;
+  bool has_journal;
+  std::optional<RecordDoubt> doubt;
+
+  /// A journal beside a record confirms or contradicts it; a record without one is neither.
+  int distrust() const { return doubt ? 2 : has_journal ? 0 : 1; }
+};
+
+/// The records whose run_id others have too, by run_id. Only these are held to their journals, as
+/// reading one takes long, and as copies: holding a digest to its journal changes it.
+std::map<std::string, std::vector<RunCopy>> repeated_runs(const std::vector<RunDigest>& runs) {
+  std::map<std::string, std::size_t> records;
+  for (const RunDigest& run : runs) ++records[run.run_id];
+  std::vector<std::size_t> places;
+  std::vector<RunDigest> digests;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (records[runs[i].run_id] < 2) continue;
+    places.push_back(i);
+    digests.push_back(runs[i]);
+  }
+  const auto doubts = hold_to_journals(digests);
+  std::map<std::string, std::vector<RunCopy>> copies;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    copies[runs[places[i]].run_id].push_back({places[i], has_journal(digests[i]), doubts[i]});
+  }
+  return copies;
+}
+
+/// Two records of one run that differ, and neither of them is known to be wrong.
+SkippedEntry other_record(const RunDigest& copy, const RunDigest& kept) {
+  const std::string reason =
+      fmt::format("another record of {} than {}", copy.run_id, kept.record.string());
+  return {copy.record, reason,
+          UserError(copy.record.string() + " cannot be told from a run that is there already",
+                    reason, "Leave one of the two out.")};
+}
+
+/// Leaves one record of each run_id, the one that can be trusted most and of equal ones the first:
+/// counting a run twice would make two repetitions of one measurement and an interval that is too
+/// narrow. Copies with the same content vanish without a word; one with another content, or that
+/// its journal contradicts, moves to `skipped`.
+void set_copies_aside(RunSet& run_set) {
+  std::vector<char> leaves(run_set.runs.size(), 0);
+  for (const auto& [run_id, copies] : repeated_runs(run_set.runs)) {
+    const RunCopy& kept = *std::ranges::min_element(copies, {}, &RunCopy::distrust);
+    for (const RunCopy& copy : copies) {
+      if (&copy == &kept) continue;
+      leaves[copy.place] = 1;
+      const RunDigest &run = run_set.runs[copy.place], &other = run_set.runs[kept.place];
+      if (copy.doubt) {
+        run_set.skipped.push_back(
+            {run.record, copy.doubt->text(), copy.doubt->error(run.record.string())});
+      } else if (run.record_sha256 != other.record_sha256) {
+        run_set.skipped.push_back(other_record(run, other));
+      }
+    }
+  }
+  std::size_t place = 0;
+  std::erase_if(run_set.runs, [&](const RunDigest&) { return leaves[place++] != 0; });
 }
 
 }  // namespace

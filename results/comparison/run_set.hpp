@@ -42,11 +42,6 @@ struct RunSet {
 /// skipped with the reason. Throws UserError where a path is missing.
 RunSet find_runs(const std::vector<std::filesystem::path>& paths);
 
-/// Leaves one record of each run_id: the first that its journal confirms, else the first without a
-/// journal, else the first. Another record moves to `skipped` where its journal contradicts it or
-/// its content differs.
-void set_copies_aside(RunSet& run_set);
-
 /// Throws UserError where nothing of a run was found: for each path that holds none, and for a file
 /// that was named and is no record.
 void require_some(const RunSet& run_set, const std::vector<std::filesystem::path>& paths);

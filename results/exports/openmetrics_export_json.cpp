@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "results/exports/run_export.hpp"
@@ -78,23 +80,12 @@ RunSamples samples_of(const ExportedRun& run) {
 }
 
 /// The format's words for units. Counts, and what a workload counts per second, have none.
-std::string family_unit(Unit unit) {
-  switch (unit) {
-    case Unit::operations_per_second:
-      return "operations_per_second";
-    case Unit::operations:
-      return "operations";
-    case Unit::seconds:
-      return "seconds";
-    case Unit::bytes:
-      return "bytes";
-    case Unit::fraction:
-    case Unit::ratio:
-      return "ratio";
-    default:
-      return "";
-  }
-}
+constexpr Named<Unit> family_units[] = {{Unit::operations_per_second, "operations_per_second"},
+                                        {Unit::operations, "operations"},
+                                        {Unit::seconds, "seconds"},
+                                        {Unit::bytes, "bytes"},
+                                        {Unit::fraction, "ratio"},
+                                        {Unit::ratio, "ratio"}};
 
 /// One run's part of a family.
 std::string sample_lines(const std::string& name, const RunSamples& run, const MetricValue& value) {
@@ -127,7 +118,8 @@ std::string openmetrics_export_text(const std::vector<ExportedRun>& runs) {
   for (const RecordMetric& metric : record_metrics()) {
     if (*metric.family == '\0') continue;
     // The unit is the last part of the name, as the format wants.
-    const std::string unit = family_unit(metric.unit);
+    const auto* const named = std::ranges::find(family_units, metric.unit, &Named<Unit>::value);
+    const std::string unit = named == std::end(family_units) ? "" : named->name;
     const std::string name =
         std::string("heteroperf_") + metric.family + (unit.empty() ? "" : "_" + unit);
     std::string lines;

@@ -33,12 +33,9 @@ std::string label_of(const RunDigest& run) {
 /// True for a date in the one form that sorts as text.
 bool is_utc(const std::string& text) {
   const std::string_view form = "dddd-dd-ddTdd:dd:ddZ";
-  if (text.size() != form.size()) return false;
-  for (std::size_t i = 0; i < form.size(); ++i) {
-    const bool digit = text[i] >= '0' && text[i] <= '9';
-    if (form[i] == 'd' ? !digit : text[i] != form[i]) return false;
-  }
-  return true;
+  return std::ranges::equal(text, form, [](char c, char wanted) {
+    return wanted == 'd' ? c >= '0' && c <= '9' : c == wanted;
+  });
 }
 
 /// Returns why a run is no point of a history; nothing where it is one. Logarithms need a value
@@ -139,20 +136,10 @@ OpenSeries* series_for(std::vector<OpenSeries>& open, const RunDigest& run,
   return best;
 }
 
-/// A run's digest has an interval of its throughput only.
-std::optional<Interval> interval_of(const RunDigest& run, const RecordMetric& metric) {
-  const bool is_throughput = &metric == &compared_metric("throughput");
-  return is_throughput ? run.ci95("throughput") : std::nullopt;
-}
-
 /// Runs come in the order of their dates, so a new point stands behind those of its series.
 void add_point(std::vector<OpenSeries>& open, const RunDigest& run, const RecordMetric& metric) {
-  HistoryPoint point{run.run_id,
-                     run.created_utc,
-                     run.git_commit,
-                     *run.metric(metric.name)->number,
-                     interval_of(run, metric),
-                     {}};
+  const MetricValue& value = *run.metric(metric.name);
+  HistoryPoint point{run.run_id, run.created_utc, run.git_commit, *value.number, value.ci95, {}};
   RecordLeaves request = request_of(run);
   OpenSeries* continued = series_for(open, run, request);
   if (continued == nullptr) {

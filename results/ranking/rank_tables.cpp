@@ -6,12 +6,18 @@
 // that is read generously puts a number at the wrong run in silence, so anything else is refused
 // with the file and the line. Line ends of Windows and empty lines are allowed, as editors add
 // them.
+//
+// AIPerf, another benchmark of AI training, prints its score into its results.txt, a text for
+// people of which only the two lines with scores are looked for. AIPerf counts operations by
+// another convention and over whole epochs, so its score is shown beside our own without a rank and
+// with a remark that says why.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <ranges>
 #include <sstream>
 
@@ -60,6 +66,28 @@ std::map<std::string, Value> read_run_table(const std::filesystem::path& file, c
   return table;
 }
 
+// ---------------------------------------------------------------- AIPerf
+
+constexpr double gflops = 1e9;
+
+/// The number of the first "<label> : 1234.5 GFLOPS", as report.py of AIPerf prints it.
+std::optional<double> score_of(const std::string& text, const std::string& label) {
+  const std::string before = label + " : ";
+  for (std::size_t at = text.find(before); at != std::string::npos; at = text.find(before, at)) {
+    at += before.size();
+    const char* const number = text.c_str() + at;
+    char* end = nullptr;
+    const double value = std::strtod(number, &end) * gflops;
+    // strtod also reads "inf", "nan" and hexadecimal numbers, which no score is.
+    const bool decimal = number[0] >= '0' && number[0] <= '9' &&
+                         number + std::strspn(number, "0123456789.eE+-") == end;
+    if (decimal && std::isfinite(value) &&
+        text.compare(static_cast<std::size_t>(end - text.c_str()), 7, " GFLOPS") == 0)
+      return value;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 AvailabilityTable read_availability_table(const std::filesystem::path& file) {
@@ -84,6 +112,23 @@ PowerTable read_power_table(const std::filesystem::path& file) {
         if (level != "1" && level != "2" && level != "3") refuse("'" + level + "' is no level");
         return MeasuredPower{watts, static_cast<PowerLevel>(level[0] - '0')};
       });
+}
+
+PublishedScore read_aiperf_results(const std::filesystem::path& file) {
+  const std::string text = read_text_file(file);
+  const auto score = score_of(text, "Final Score");
+  if (!score) {
+    throw UserError(file.string() + " is no results.txt of AIPerf",
+                    "it has no line \"Final Score : <number> GFLOPS\"");
+  }
+  PublishedScore published;
+  published.source = file.string();
+  published.ops_per_second = *score;
+  published.regulated = score_of(text, "Final Regulated Score");
+  published.remark = "counted by AIPerf's own convention over whole epochs: not comparable";
+  // A failed run of AIPerf still prints a score; the reader must know.
+  if (text.find("Test failed") != std::string::npos) published.remark += "; its own test failed";
+  return published;
 }
 
 }  // namespace heteroperf

@@ -150,9 +150,7 @@ Table entries_table(std::span<const RankList> lists) {
 void add_other(Table& table, const std::vector<Member>& cells) {
   std::vector<Datum> row(table.columns.size());
   for (const Member& cell : cells) {
-    const auto column =
-        std::find_if(table.columns.begin(), table.columns.end(),
-                     [&](const TableColumn& shown) { return shown.key == cell.key; });
+    const auto column = std::ranges::find(table.columns, cell.key, &TableColumn::key);
     row[column - table.columns.begin()] = cell.value;
   }
   table.add(std::move(row));
@@ -193,10 +191,8 @@ std::string scale_text(const RankEntry& entry) {
 /// A leaf of the record, if the entries of the list differ in it; else an empty text.
 std::string distinction(const RankList& list, const RankEntry& entry, const char* path) {
   const std::string text = entry.run->leaf(path);
-  const bool differs =
-      std::any_of(list.entries.begin(), list.entries.end(),
-                  [&](const RankEntry& rank_entry) { return rank_entry.run->leaf(path) != text; });
-  return differs ? text : std::string();
+  const auto same = [&](const RankEntry& others) { return others.run->leaf(path) == text; };
+  return std::ranges::all_of(list.entries, same) ? std::string() : text;
 }
 
 /// The cells before the kind are plan, transport and commit.

@@ -53,11 +53,10 @@ std::vector<StepSpan> longest(const StepLane& lane, std::size_t most) {
   std::vector<StepSpan> spans = lane.spans;
   if (spans.size() <= most) return spans;
   const auto length = [](const StepSpan& span) { return span.to_s - span.from_s; };
-  std::nth_element(spans.begin(), spans.begin() + static_cast<std::ptrdiff_t>(most), spans.end(),
-                   [&](const StepSpan& a, const StepSpan& b) { return length(a) > length(b); });
+  const auto place = spans.begin() + static_cast<std::ptrdiff_t>(most);
+  std::ranges::nth_element(spans, place, std::ranges::greater(), length);
   spans.resize(most);
-  std::sort(spans.begin(), spans.end(),
-            [](const StepSpan& a, const StepSpan& b) { return a.from_s < b.from_s; });
+  std::ranges::sort(spans, {}, &StepSpan::from_s);
   return spans;
 }
 

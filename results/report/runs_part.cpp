@@ -62,22 +62,15 @@ ReportSection list_section(const RunSet& runs) {
 
 // ---------------------------------------------------------------- mixed against homogeneous
 
-using ClassCount = std::pair<const std::string, std::uint64_t>;
-
-/// The class and the number of its devices, if the run has one class only.
-std::optional<ClassCount> only_class(const RunDigest& run) {
-  const auto counts = run.class_counts();
-  if (counts.size() != 1) return std::nullopt;
-  return *counts.begin();
-}
-
 /// The runs of each class of `mix` alone, with as many devices; empty unless all are there.
 std::vector<RunSet> alone_of(const RunDigest& mix, const RunSet& runs) {
   std::vector<RunSet> alone;
-  for (const ClassCount& wanted : mix.class_counts()) {
+  for (const auto& wanted : mix.class_counts()) {
     RunSet set;
+    const std::map only{wanted};
     for (const RunDigest& run : runs.runs) {
-      if (run.graph_hash == mix.graph_hash && only_class(run) == wanted) set.runs.push_back(run);
+      const bool fits = run.graph_hash == mix.graph_hash && run.class_counts() == only;
+      if (fits) set.runs.push_back(run);
     }
     if (set.runs.empty()) return {};
     alone.push_back(std::move(set));
@@ -120,7 +113,7 @@ ReportSection mixed_section(const RunSet& runs) {
   ReportSection section{"Mixed against homogeneous"};
   std::size_t mixes = 0;
   for (const RunDigest& run : runs.runs) {
-    if (run.devices.size() < 2 || only_class(run)) continue;
+    if (run.class_counts().size() < 2) continue;
     ++mixes;
     const auto alone = alone_of(run, runs);
     if (alone.empty()) continue;

@@ -181,8 +181,7 @@ void fill_ranks(const ReportRun& run, const Events& events, const std::string& i
                 ReportSection& section) {
   std::vector<RankSlowness> slowness = slowness_of(run, events);
   const auto alone =
-      std::count_if(slowness.begin(), slowness.end(),
-                    [](const RankSlowness& rank_slowness) { return !rank_slowness.relative; });
+      std::ranges::count_if(slowness, [](const RankSlowness& rank) { return !rank.relative; });
   section.paragraphs = {
       "A rank's peers are the others that hold the same stages on the same kind of device."};
   if (static_cast<std::size_t>(alone) == slowness.size()) {
@@ -236,8 +235,7 @@ ReportSection straggler_section(const ReportRun& run, const std::string& id) {
   for (const RankStepsEvent* event : run.journal.all<RankStepsEvent>()) {
     if (!event->compute_ns.empty()) events.push_back(event);
   }
-  std::sort(events.begin(), events.end(),
-            [](const RankStepsEvent* a, const RankStepsEvent* b) { return a->rank < b->rank; });
+  std::ranges::sort(events, {}, &RankStepsEvent::rank);
   if (!events.empty()) {
     fill_ranks(run, events, id, section);
   } else if (run.summary.search && run.summary.total_steps > 0) {

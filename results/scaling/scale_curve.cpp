@@ -92,9 +92,8 @@ std::vector<ScaleCurve> scale_curves(const std::vector<ScaleMember>& members) {
   // No two scales have equally many threads, so all of them form the one divided curve.
   if (curves.empty()) curves.push_back(std::move(all));
   for (ScaleCurve& curve : curves) {
-    std::stable_sort(curve.members.begin(), curve.members.end(), [&](std::size_t a, std::size_t b) {
-      return members[a].devices < members[b].devices;
-    });
+    std::ranges::stable_sort(curve.members, {},
+                             [&](std::size_t member) { return members[member].devices; });
   }
   return curves;
 }

@@ -26,7 +26,7 @@ using ScoredPoint = std::pair<std::string, std::size_t>;  ///< workload, point
 using ScoredRuns = std::map<ScoredPoint, Repetitions>;
 
 bool is_scale_key(const std::string& key) {
-  return std::find(scale_keys.begin(), scale_keys.end(), key) != scale_keys.end();
+  return std::ranges::find(scale_keys, key) != scale_keys.end();
 }
 
 /// The point's values apart from the axes that change the scale: equal for one curve.
@@ -34,7 +34,7 @@ std::string curve_of(const SweepIndex& index, const std::string& workload, std::
   std::string text = workload;
   std::size_t at = 0;
   for (const std::vector<std::string>& axis : index.axes) {
-    const bool scale = std::any_of(axis.begin(), axis.end(), is_scale_key);
+    const bool scale = std::ranges::any_of(axis, is_scale_key);
     for (std::size_t key = 0; key < axis.size(); ++key, ++at) {
       if (scale || at >= index.points[point].size()) continue;
       text += '\n' + index.points[point][at].second;
@@ -120,21 +120,20 @@ class Gathering {
     row.workload = key.first;
     row.point = key.second;
     row.runs = runs.size();
-    std::vector<double> ops, throughputs, steps;
-    for (const RunDigest* run : runs) {
-      ops.push_back(*run->number("ops_per_second"));
-      for (const auto& [metric, values] :
-           {std::pair("throughput", &throughputs), std::pair("step_time_s", &steps)}) {
-        const auto& value = run->metric(metric);
-        if (value && value->number) values->push_back(*value->number);
+    const auto numbers_of = [&](const char* metric) {
+      std::vector<double> numbers;
+      for (const RunDigest* run : runs) {
+        if (const auto number = run->number(metric)) numbers.push_back(*number);
       }
-    }
+      return numbers;
+    };
+    const auto throughputs = numbers_of("throughput"), steps = numbers_of("step_time_s");
     const RunDigest& last = *runs.back();
     row.devices = last.device_count();
     row.threads = threads_text(last);
     row.crowding = crowding_text(last);
     row.unit = last.unit;
-    row.ops_per_second = repeated_rate(ops, last.ci95("ops_per_second"));
+    row.ops_per_second = repeated_rate(numbers_of("ops_per_second"), last.ci95("ops_per_second"));
     if (!throughputs.empty()) row.throughput = repeated_rate(throughputs, last.ci95("throughput"));
     if (!steps.empty()) row.step_time_s = mean(steps);
     row.validity = worst_class(runs);
@@ -144,9 +143,7 @@ class Gathering {
   /// Invalid runs have been left out before, so "open" is the worst that is left.
   static std::string worst_class(const Repetitions& runs) {
     for (const char* severity : {"open", "review"}) {
-      for (const RunDigest* run : runs) {
-        if (run->severity == severity) return severity;
-      }
+      if (std::ranges::find(runs, severity, &RunDigest::severity) != runs.end()) return severity;
     }
     return "closed";
   }

@@ -59,8 +59,7 @@ template <std::size_t size>
 std::string substituted(const std::string& text, const Substitute (&table)[size]) {
   std::string out;
   for (const char c : text) {
-    const auto* known = std::find_if(std::begin(table), std::end(table),
-                                     [&](const auto& row) { return row.character == c; });
+    const auto* known = std::ranges::find(table, c, &Substitute::character);
     known == std::end(table) ? out += c : out += known->text;
   }
   return out;
