@@ -1,6 +1,6 @@
 #pragma once
 
-#include <span>
+#include <array>
 #include <string>
 
 #include "metrics/base/name_table.hpp"
@@ -21,24 +21,18 @@ enum class Algorithm {
   split_rail,          ///< every bridge of a cluster carries its share of the vector
 };
 
-inline constexpr Named<Algorithm> algorithm_names[] = {
-    {Algorithm::native, "native"},
-    {Algorithm::recursive_doubling, "recursive_doubling"},
-    {Algorithm::ring, "ring"},
-    {Algorithm::segmented_ring, "segmented_ring"},
-    {Algorithm::rabenseifner, "rabenseifner"},
-    {Algorithm::tree, "tree"},
-    {Algorithm::leader, "leader"},
-    {Algorithm::split_rail, "split_rail"}};
-
-inline const char* to_string(Algorithm algorithm) { return name_of(algorithm_names, algorithm); }
+constexpr std::array<const char*, 8> value_names(Algorithm) {
+  return {"native", "recursive_doubling", "ring", "segmented_ring", "rabenseifner", "tree",
+          "leader", "split_rail"};
+}
 /// Throws UserError that names the nearest algorithm when `text` is none.
 inline Algorithm parse_algorithm(const std::string& text) {
-  return parse_name(algorithm_names, "algorithm", text);
+  return parse_value_name<Algorithm>("algorithm", text);
 }
-inline std::span<const Algorithm> all_algorithms() {
-  static constexpr auto algorithms = values_of(algorithm_names);
-  return algorithms;
+inline std::array<Algorithm, 8> all_algorithms() {
+  std::array<Algorithm, 8> all{};
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<Algorithm>(i);
+  return all;
 }
 
 }  // namespace heteroperf

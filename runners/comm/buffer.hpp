@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -114,6 +115,10 @@ class DeviceCopier {
 
 /// The element types that every transport can move and reduce.
 enum class DataType { f32, f64, bf16, f16, i32, i64, u8 };
+/// The names of types as users write them.
+constexpr std::array<const char*, 7> value_names(DataType) {
+  return {"f32", "f64", "bf16", "f16", "i32", "i64", "u8"};
+}
 
 /// Calls work(T()) with the C++ type of `type` and returns its result.
 template <class Work>
@@ -152,42 +157,29 @@ constexpr DataType data_type_of() {
   if constexpr (std::is_same_v<T, std::uint8_t>) return DataType::u8;
 }
 
-/// A view of elements that a call reads. It does not own them.
-struct ConstBuffer {
-  const void* data = nullptr;
+/// A view of elements; `Void` is const where they are only read. It does not own them.
+template <class Void>
+struct BufferOf {
+  static constexpr bool only_reads = std::is_const_v<Void>;
+  Void* data = nullptr;
   std::size_t count = 0;
   DataType type = DataType::u8;
 
-  ConstBuffer() = default;
-  ConstBuffer(const void* d, std::size_t n, DataType t) : data(d), count(n), type(t) {}
+  BufferOf() = default;
+  BufferOf(Void* d, std::size_t n, DataType t) : data(d), count(n), type(t) {}
   template <class T, std::size_t extent>
-  ConstBuffer(std::span<const T, extent> values)
-      : data(values.data()), count(values.size()), type(data_type_of<T>()) {}
+  requires(std::is_const_v<T> == only_reads) BufferOf(std::span<T, extent> values)
+      : data(values.data()), count(values.size()), type(data_type_of<std::remove_const_t<T>>()) {}
   std::size_t bytes() const { return count * size_of(type); }
   /// The elements [begin, begin + n).
-  ConstBuffer part(std::size_t begin, std::size_t n) const {
-    return {static_cast<const std::byte*>(data) + begin * size_of(type), n, type};
+  BufferOf part(std::size_t begin, std::size_t n) const {
+    using Byte = std::conditional_t<only_reads, const std::byte, std::byte>;
+    return {static_cast<Byte*>(data) + begin * size_of(type), n, type};
   }
+  operator BufferOf<const void>() const requires(!only_reads) { return {data, count, type}; }
 };
-
-/// A view of elements that a call writes. It does not own them.
-struct MutableBuffer {
-  void* data = nullptr;
-  std::size_t count = 0;
-  DataType type = DataType::u8;
-
-  MutableBuffer() = default;
-  MutableBuffer(void* d, std::size_t n, DataType t) : data(d), count(n), type(t) {}
-  template <class T, std::size_t extent>
-  requires(!std::is_const_v<T>) MutableBuffer(std::span<T, extent> values)
-      : data(values.data()), count(values.size()), type(data_type_of<T>()) {}
-  std::size_t bytes() const { return count * size_of(type); }
-  /// The elements [begin, begin + n).
-  MutableBuffer part(std::size_t begin, std::size_t n) const {
-    return {static_cast<std::byte*>(data) + begin * size_of(type), n, type};
-  }
-  operator ConstBuffer() const { return {data, count, type}; }
-};
+using ConstBuffer = BufferOf<const void>;  ///< elements that a call reads
+using MutableBuffer = BufferOf<void>;      ///< elements that a call writes
 
 /// The kind of memory in which the buffers of a communicator's calls must live: a transport between
 /// GPUs takes buffers on the device, all others take ordinary memory.

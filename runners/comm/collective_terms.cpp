@@ -16,19 +16,6 @@
 namespace heteroperf {
 namespace {
 
-constexpr Named<CollectiveKind> collectives[] = {{CollectiveKind::all_reduce, "all_reduce"},
-                                                 {CollectiveKind::reduce, "reduce"},
-                                                 {CollectiveKind::broadcast, "broadcast"},
-                                                 {CollectiveKind::all_gather, "all_gather"},
-                                                 {CollectiveKind::reduce_scatter, "reduce_scatter"},
-                                                 {CollectiveKind::all_to_all, "all_to_all"},
-                                                 {CollectiveKind::barrier, "barrier"},
-                                                 {CollectiveKind::split, "split"}};
-constexpr Named<Reduction> reductions[] = {{Reduction::sum, "sum"},
-                                           {Reduction::min, "min"},
-                                           {Reduction::max, "max"},
-                                           {Reduction::average, "average"}};
-
 constexpr const char* remedy = "Call the same collectives with the same counts on every rank.";
 
 std::uint64_t hash_counts(Counts counts) {
@@ -39,7 +26,7 @@ std::uint64_t hash_counts(Counts counts) {
 
 /// Describes the terms with everything that ranks can disagree about.
 std::string describe_fully(const CollectiveTerms& terms) {
-  const char* reduction = name_of(reductions, terms.reduction);
+  const char* reduction = to_string(terms.reduction);
   const std::string text = describe(terms);
   switch (terms.kind) {
     case CollectiveKind::all_reduce:
@@ -66,7 +53,7 @@ CollectiveTerms reduce_scatter_terms(ConstBuffer all, Counts counts, Reduction r
   return {CollectiveKind::reduce_scatter, all.type, reduction, 0, all.count, hash_counts(counts)};
 }
 std::string describe(const CollectiveTerms& terms) {
-  const char* name = name_of(collectives, terms.kind);
+  const char* name = to_string(terms.kind);
   if (terms.kind == CollectiveKind::barrier || terms.kind == CollectiveKind::split) return name;
   if (terms.kind == CollectiveKind::all_to_all) {
     return fmt::format("{} of {}", name, to_string(terms.type));

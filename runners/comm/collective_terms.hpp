@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -21,6 +22,10 @@ enum class CollectiveKind : std::int32_t {
   barrier,
   split,
 };
+constexpr std::array<const char*, 8> value_names(CollectiveKind) {
+  return {"all_reduce",     "reduce",     "broadcast", "all_gather",
+          "reduce_scatter", "all_to_all", "barrier",   "split"};
+}
 
 /// Everything about one collective that its ranks must agree about. Plain bytes without gaps, so
 /// that ranks can show them to each other.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -14,6 +15,9 @@ namespace heteroperf {
 /// The way in which a collective combines the ranks' elements. i32 and i64 averages round towards
 /// zero.
 enum class Reduction { sum, min, max, average };
+constexpr std::array<const char*, 4> value_names(Reduction) {
+  return {"sum", "min", "max", "average"};
+}
 
 /// Numbers of elements, one per rank, in rank order.
 using Counts = std::span<const std::size_t>;

@@ -158,11 +158,6 @@ class Reducer {
   alignas(64) std::array<Sum, block_size> sum_;
 };
 
-constexpr Named<DataType> names[] = {{DataType::f32, "f32"},   {DataType::f64, "f64"},
-                                     {DataType::bf16, "bf16"}, {DataType::f16, "f16"},
-                                     {DataType::i32, "i32"},   {DataType::i64, "i64"},
-                                     {DataType::u8, "u8"}};
-
 /// Chooses the accumulator's type: float32 for halves, 64 bits for averages of integers.
 template <class T>
 void reduce_typed(std::span<const void* const> sources, std::span<void* const> destinations,
@@ -183,9 +178,9 @@ void reduce_typed(std::span<const void* const> sources, std::span<void* const> d
 
 }  // namespace
 
-const char* to_string(DataType type) { return name_of(names, type); }
-
-DataType parse_data_type(const std::string& text) { return parse_name(names, "type", text); }
+DataType parse_data_type(const std::string& text) {
+  return parse_value_name<DataType>("type", text);
+}
 
 std::string describe(const char* operation, ConstBuffer values) {
   return fmt::format("{} of {} {}", operation, values.count, to_string(values.type));

@@ -4,12 +4,11 @@
 #include <span>
 #include <string>
 
+#include "metrics/base/name_table.hpp"
 #include "runners/comm/communicator.hpp"
 
 namespace heteroperf {
 
-/// The name of a type as users write it: "f32", "i64", …
-const char* to_string(DataType type);
 /// Throws UserError that names the nearest type when `text` is none.
 DataType parse_data_type(const std::string& text);
 

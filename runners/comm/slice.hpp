@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <numeric>
 
+#include "metrics/base/error.hpp"
 #include "runners/comm/communicator.hpp"
 
 namespace heteroperf {
@@ -56,6 +57,20 @@ inline std::size_t largest_of(Counts counts) { return *std::ranges::max_element(
 /// True when all blocks have the same size.
 inline bool are_equal(Counts counts) {
   return std::ranges::adjacent_find(counts, std::ranges::not_equal_to()) == counts.end();
+}
+
+/// Checks the arguments of an all_gather or a reduce_scatter: `block` is this rank's one of `all`.
+inline void check_blocks(const Communicator& group, Counts counts, ConstBuffer block,
+                         ConstBuffer all) {
+  HETEROPERF_EXPECT(std::ssize(counts) == group.size() && all.count == total_of(counts));
+  HETEROPERF_EXPECT(block.count == counts[group.rank().index()] && block.type == all.type);
+}
+/// Checks the arguments of an all_to_all, but for the block that a rank keeps.
+inline void check_exchange(const Communicator& group, ConstBuffer send, Counts to_each,
+                           ConstBuffer received, Counts from_each) {
+  HETEROPERF_EXPECT(std::ssize(to_each) == group.size() && std::ssize(from_each) == group.size());
+  HETEROPERF_EXPECT(send.count == total_of(to_each) && received.count == total_of(from_each) &&
+                    send.type == received.type);
 }
 
 /// The elements of a slice as a buffer.

@@ -134,20 +134,15 @@ void MessageCollectives::broadcast(MutableBuffer values, RankId root) {
 }
 
 void MessageCollectives::all_gather(ConstBuffer input, MutableBuffer all, Counts counts) {
-  const auto self = group_.rank().index();
-  HETEROPERF_EXPECT(std::ssize(counts) == group_.size());
-  HETEROPERF_EXPECT(all.type == input.type && all.count == total_of(counts));
-  HETEROPERF_EXPECT(input.count == counts[self]);
+  check_blocks(group_, counts, input, all);
   if (all.count == 0) return;
-  convert(input, part_of(all, block_of(counts, self)));
+  convert(input, part_of(all, block_of(counts, group_.rank().index())));
   if (group_.size() > 1) all_gather_ring(group_, counts, all, segment_bytes_);
 }
 
 void MessageCollectives::reduce_scatter(ConstBuffer all, MutableBuffer result, Counts counts,
                                         Reduction reduction) {
-  HETEROPERF_EXPECT(std::ssize(counts) == group_.size());
-  HETEROPERF_EXPECT(all.type == result.type && all.count == total_of(counts));
-  HETEROPERF_EXPECT(result.count == counts[group_.rank().index()]);
+  check_blocks(group_, counts, result, all);
   if (all.count == 0) return;
   if (group_.size() == 1) return convert(all, result);
   PartialSums sums{widened(all, reduction, scratch_), result, result, reduction, group_.size()};
@@ -159,9 +154,8 @@ void MessageCollectives::all_to_all(ConstBuffer input, Counts to_each, MutableBu
                                     Counts from_each) {
   const std::size_t ranks = group_.size();
   const auto self = group_.rank().index();
-  HETEROPERF_EXPECT(to_each.size() == ranks && from_each.size() == ranks);
-  HETEROPERF_EXPECT(input.type == result.type && input.count == total_of(to_each) &&
-                    result.count == total_of(from_each) && to_each[self] == from_each[self]);
+  check_exchange(group_, input, to_each, result, from_each);
+  HETEROPERF_EXPECT(to_each[self] == from_each[self]);
   TransferRing transfers(2 * ranks);
   const auto id = [](std::size_t rank) { return RankId(rank); };
   for (std::size_t step = 1; step < ranks; ++step) {

@@ -217,9 +217,8 @@ class DeviceGroup final : public HybridGroup {
 
 void DeviceGroup::all_to_all(ConstBuffer input, Counts to_each, MutableBuffer result,
                              Counts from_each) {
-  HETEROPERF_EXPECT(to_each.size() == ranks() && from_each.size() == ranks());
-  HETEROPERF_EXPECT(input.type == result.type && input.count == total_of(to_each) &&
-                    result.count == total_of(from_each) && to_each[self()] == from_each[self()]);
+  check_exchange(*this, input, to_each, result, from_each);
+  HETEROPERF_EXPECT(to_each[self()] == from_each[self()]);
   if (is_one_cluster()) return inside_->all_to_all(input, to_each, result, from_each);
   std::vector<Outgoing> sends;
   std::vector<Incoming> receives;

@@ -104,8 +104,7 @@ void HybridGroup::broadcast(MutableBuffer values, RankId root) {
 }
 
 void HybridGroup::all_gather(ConstBuffer input, MutableBuffer all, Counts counts) {
-  HETEROPERF_EXPECT(counts.size() == ranks() && input.count == counts[self()]);
-  HETEROPERF_EXPECT(input.type == all.type && all.count == total_of(counts));
+  check_blocks(*this, counts, input, all);
   if (is_one_cluster()) return native().all_gather(input, all, counts);
   if (all.count == 0) return;
   copy_block(input, part_of(all, block_of(counts, self())));
@@ -115,8 +114,7 @@ void HybridGroup::all_gather(ConstBuffer input, MutableBuffer all, Counts counts
 
 void HybridGroup::reduce_scatter(ConstBuffer all, MutableBuffer result, Counts counts,
                                  Reduction reduction) {
-  HETEROPERF_EXPECT(counts.size() == ranks() && result.count == counts[self()]);
-  HETEROPERF_EXPECT(result.type == all.type && all.count == total_of(counts));
+  check_blocks(*this, counts, result, all);
   const WireFormat wire = bridge_wire(all.type, reduction);
   if (is_one_cluster()) return native().reduce_scatter(all, result, counts, reduction);
   if (all.count == 0) return;

@@ -124,7 +124,7 @@ class MpiCommunicator final : public Communicator {
     collectives_->broadcast(values, origin);
   }
   void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) override {
-    check_counts(counts, mine, all);
+    check_blocks(*this, counts, mine, all);
     if (alone()) return copy(mine, all);
     if (all.count == 0) {
       return collectives_->agree({all_gather_terms(all, counts), {"all_gather", all}});
@@ -133,7 +133,7 @@ class MpiCommunicator final : public Communicator {
   }
   void reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
                       Reduction reduction) override {
-    check_counts(counts, mine, all);
+    check_blocks(*this, counts, mine, all);
     if (alone()) return copy(all, mine);
     if (all.count == 0) {
       return collectives_->agree(
@@ -143,10 +143,8 @@ class MpiCommunicator final : public Communicator {
   }
   void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
                   Counts from_each) override {
-    HETEROPERF_EXPECT(to_each.size() == members() && mine.count == total_of(to_each));
-    HETEROPERF_EXPECT(from_each.size() == members() && theirs.count == total_of(from_each));
-    HETEROPERF_EXPECT(mine.type == theirs.type &&
-                      to_each[group_.self()] == from_each[group_.self()]);
+    check_exchange(*this, mine, to_each, theirs, from_each);
+    HETEROPERF_EXPECT(to_each[group_.self()] == from_each[group_.self()]);
     if (alone()) return copy(mine, theirs);
     collectives_->all_to_all(mine, to_each, theirs, from_each);
   }
@@ -225,11 +223,6 @@ class MpiCommunicator final : public Communicator {
   RankId world_rank() const { return group_.members()[group_.self()]; }
   /// The rank of the world that the wait for a message depends on.
   std::span<const RankId> peer(std::size_t member) const { return {&group_.members()[member], 1}; }
-  /// Checks a block's and the whole vector's size against the counts.
-  void check_counts(Counts counts, ConstBuffer block, ConstBuffer all) const {
-    HETEROPERF_EXPECT(counts.size() == members() && all.count == total_of(counts) &&
-                      block.count == counts[group_.self()] && block.type == all.type);
-  }
   /// MPI's even tags belong to users, odd ones to collectives.
   static int mpi_tag(int tag) {
     HETEROPERF_EXPECT(tag >= 0 && tag <= MpiGroup::max_user_tag);

@@ -59,17 +59,14 @@ struct SharedReduction {
 };
 
 /// Owns everything that the ranks of one host share.
-class SharedCollectives final : public MpiCollectives {
+class SharedCollectives final : public MpiCollectives, private SharedHost {
  public:
-  SharedCollectives(const MpiGroup& group, HostChoice choice)
-      : host_(group, std::move(choice)), sources_(host_.members()) {}
+  SharedCollectives(const MpiGroup& the_group, HostChoice choice)
+      : SharedHost(the_group, std::move(choice)), sources_(members()) {}
 
   void all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) override {
-    reduce_to_some({{all_reduce_terms(mine, reduction), {"all_reduce", mine}},
-                    mine,
-                    result,
-                    0,
-                    host_.members()});
+    reduce_to_some(
+        {{all_reduce_terms(mine, reduction), {"all_reduce", mine}}, mine, result, 0, members()});
   }
   void reduce(ConstBuffer mine, MutableBuffer result, std::size_t root,
               Reduction reduction) override {
@@ -83,60 +80,59 @@ class SharedCollectives final : public MpiCollectives {
                       Reduction reduction) override {
     const CollectiveCall call{reduce_scatter_terms(all, counts, reduction),
                               {"reduce_scatter", all}};
-    const Slice my_block = block_of(counts, host_.self());
-    if (host_.goes_direct(all.bytes())) return scatter_direct(all, mine, my_block, call);
+    const Slice my_block = block_of(counts, self());
+    if (goes_direct(all.bytes())) return scatter_direct(all, mine, my_block, call);
     const std::size_t width = size_of(all.type);
-    const std::size_t part = host_.room.slot_bytes() / host_.members() / width;
+    const std::size_t part = room.slot_bytes() / members() / width;
     const std::size_t parts = (largest_of(counts) + part - 1) / part;
     for (std::size_t k = 0; k < parts; ++k) {
-      host_.meeting.begin_step(call);
-      const std::size_t turn = host_.meeting.turn();
+      meeting.begin_step(call);
+      const std::size_t turn = meeting.turn();
       for_each_block(counts, [&](std::size_t r, Slice block) {
-        if (r == host_.self()) return;
+        if (r == self()) return;
         const ConstBuffer given = part_of(all, segment_of(block, k, part));
-        copy_bytes(host_.room.given(host_.self(), turn) + r * part * width, given.data,
-                   given.bytes());
+        copy_bytes(room.given(self(), turn) + r * part * width, given.data, given.bytes());
       });
-      host_.meeting.arrive(call);
-      host_.meeting.await_everybody(call);
+      meeting.arrive(call);
+      meeting.await_everybody(call);
       const Slice slice = segment_of(my_block, k, part);
       if (slice.count == 0) continue;
-      use_given(turn, host_.self() * part * width, part_of(all, slice));
+      use_given(turn, self() * part * width, part_of(all, slice));
       void* made = mine.part(k * part, 0).data;
       reduce_in_order(sources_, {&made, 1}, slice.count, all.type, reduction);
     }
   }
   void broadcast(MutableBuffer values, std::size_t root) override {
     const CollectiveCall call{broadcast_terms(values, RankId(root)), {"broadcast", values}};
-    if (host_.goes_direct(values.bytes())) return broadcast_direct(values, root, call);
-    const std::size_t part = host_.room.slot_bytes() / size_of(values.type);
+    if (goes_direct(values.bytes())) return broadcast_direct(values, root, call);
+    const std::size_t part = room.slot_bytes() / size_of(values.type);
     for (std::size_t begin = 0; begin < values.count; begin += part) {
       const MutableBuffer piece = values.part(begin, std::min(part, values.count - begin));
-      host_.meeting.begin_step(call);
-      std::byte* slot = host_.room.given(root, host_.meeting.turn());
-      if (host_.self() == root) copy_bytes(slot, piece.data, piece.bytes());
-      host_.meeting.arrive(call);
-      if (host_.self() == root) continue;
-      host_.meeting.await(root, call);
+      meeting.begin_step(call);
+      std::byte* slot = room.given(root, meeting.turn());
+      if (self() == root) copy_bytes(slot, piece.data, piece.bytes());
+      meeting.arrive(call);
+      if (self() == root) continue;
+      meeting.await(root, call);
       copy_bytes(piece.data, slot, piece.bytes());
     }
   }
   void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) override {
     const CollectiveCall call{all_gather_terms(all, counts), {"all_gather", mine}};
-    if (host_.goes_direct(all.bytes())) return all_gather_direct(mine, all, counts, call);
-    const std::size_t part = host_.room.slot_bytes() / size_of(all.type);
+    if (goes_direct(all.bytes())) return all_gather_direct(mine, all, counts, call);
+    const std::size_t part = room.slot_bytes() / size_of(all.type);
     const std::size_t parts = (largest_of(counts) + part - 1) / part;
     for (std::size_t k = 0; k < parts; ++k) {
-      host_.meeting.begin_step(call);
-      const std::size_t turn = host_.meeting.turn();
+      meeting.begin_step(call);
+      const std::size_t turn = meeting.turn();
       const ConstBuffer given = part_of(mine, segment_of({0, mine.count}, k, part));
-      copy_bytes(host_.room.given(host_.self(), turn), given.data, given.bytes());
-      host_.meeting.arrive(call);
-      host_.meeting.await_everybody(call);
+      copy_bytes(room.given(self(), turn), given.data, given.bytes());
+      meeting.arrive(call);
+      meeting.await_everybody(call);
       for_each_block(counts, [&](std::size_t r, Slice block) {
-        if (r == host_.self()) return;
+        if (r == self()) return;
         const MutableBuffer taken = part_of(all, segment_of(block, k, part));
-        copy_bytes(taken.data, host_.room.given(r, turn), taken.bytes());
+        copy_bytes(taken.data, room.given(r, turn), taken.bytes());
       });
     }
     keep_my_block(mine, all, counts);
@@ -147,41 +143,39 @@ class SharedCollectives final : public MpiCollectives {
                   Counts from_each) override {
     const CollectiveCall call{all_to_all_terms(mine), {"all_to_all", mine}};
     const std::size_t width = size_of(mine.type);
-    const std::size_t part = host_.room.slot_bytes() / host_.members() / width;
+    const std::size_t part = room.slot_bytes() / members() / width;
     for (std::size_t k = 0, parts = 1; k < parts; ++k) {
-      host_.meeting.begin_step(call);
-      const std::size_t turn = host_.meeting.turn();
+      meeting.begin_step(call);
+      const std::size_t turn = meeting.turn();
       if (k == 0) {
-        std::ranges::copy(to_each, host_.room.sent(host_.self(), turn).begin());
-        std::ranges::copy(from_each, host_.room.awaited(host_.self(), turn).begin());
-        host_.meeting.next().readable = static_cast<const std::byte*>(mine.data);
+        std::ranges::copy(to_each, room.sent(self(), turn).begin());
+        std::ranges::copy(from_each, room.awaited(self(), turn).begin());
+        meeting.next().readable = static_cast<const std::byte*>(mine.data);
       }
-      if (!host_.goes_direct(mine.bytes())) {
+      if (!goes_direct(mine.bytes())) {
         for_each_block(to_each, [&](std::size_t r, Slice block) {
           const ConstBuffer given = part_of(mine, segment_of(block, k, part));
-          copy_bytes(host_.room.given(host_.self(), turn) + r * part * width, given.data,
-                     given.bytes());
+          copy_bytes(room.given(self(), turn) + r * part * width, given.data, given.bytes());
         });
       }
-      host_.meeting.arrive(call);
-      host_.meeting.await_everybody(call);
+      meeting.arrive(call);
+      meeting.await_everybody(call);
       if (k == 0) {
         const Largest largest = agree_on_counts(mine.type, turn);
         parts = (largest.block + part - 1) / part;
-        if (host_.goes_direct(largest.total * width)) {
+        if (goes_direct(largest.total * width)) {
           exchange_direct(theirs, from_each, turn, call);
-          return host_.meeting.meet(call);
+          return meeting.meet(call);
         }
       }
       for_each_block(from_each, [&](std::size_t r, Slice block) {
         const MutableBuffer taken = part_of(theirs, segment_of(block, k, part));
-        copy_bytes(taken.data, host_.room.given(r, turn) + host_.self() * part * width,
-                   taken.bytes());
+        copy_bytes(taken.data, room.given(r, turn) + self() * part * width, taken.bytes());
       });
     }
   }
   void barrier() override { agree({bare_terms(CollectiveKind::barrier), {"barrier", {}}}); }
-  void agree(const CollectiveCall& call) override { host_.meeting.meet(call); }
+  void agree(const CollectiveCall& call) override { meeting.meet(call); }
 
  private:
   /// The largest block between two ranks, and the largest sum of what one rank sends. All ranks
@@ -191,37 +185,37 @@ class SharedCollectives final : public MpiCollectives {
   };
 
   void broadcast_direct(MutableBuffer values, std::size_t root, const CollectiveCall& call) {
-    host_.meeting.open_buffers(call, values.data);
-    if (host_.self() != root) {
-      host_.meeting.await(root, call);
-      host_.peers.read(root, host_.meeting.line(root).readable, values.data, values.bytes(), call);
+    meeting.open_buffers(call, values.data);
+    if (self() != root) {
+      meeting.await(root, call);
+      peers.read(root, meeting.line(root).readable, values.data, values.bytes(), call);
     }
-    host_.meeting.meet(call);
+    meeting.meet(call);
   }
   void all_gather_direct(ConstBuffer mine, MutableBuffer all, Counts counts,
                          const CollectiveCall& call) {
-    host_.meeting.open_buffers(call, mine.data);
+    meeting.open_buffers(call, mine.data);
     keep_my_block(mine, all, counts);
-    host_.meeting.await_everybody(call);
-    for (std::size_t step = 1; step < host_.members(); ++step) {
-      const std::size_t from = host_.peer(step);
+    meeting.await_everybody(call);
+    for (std::size_t step = 1; step < members(); ++step) {
+      const std::size_t from = peer(step);
       const MutableBuffer taken = part_of(all, block_of(counts, from));
-      host_.peers.read(from, host_.meeting.line(from).readable, taken.data, taken.bytes(), call);
+      peers.read(from, meeting.line(from).readable, taken.data, taken.bytes(), call);
     }
-    host_.meeting.meet(call);
+    meeting.meet(call);
   }
   void keep_my_block(ConstBuffer mine, MutableBuffer all, Counts counts) const {
-    void* block = part_of(all, block_of(counts, host_.self())).data;
+    void* block = part_of(all, block_of(counts, self())).data;
     if (block != mine.data) copy_bytes(block, mine.data, mine.bytes());
   }
   Largest agree_on_counts(DataType type, std::size_t turn) const {
     Largest largest;
-    for (std::size_t from = 0; from < host_.members(); ++from) {
-      const std::span<const std::uint64_t> sent = host_.room.sent(from, turn);
-      for (std::size_t to = 0; to < host_.members(); ++to) {
-        const std::uint64_t awaited = host_.room.awaited(to, turn)[from];
+    for (std::size_t from = 0; from < members(); ++from) {
+      const std::span<const std::uint64_t> sent = room.sent(from, turn);
+      for (std::size_t to = 0; to < members(); ++to) {
+        const std::uint64_t awaited = room.awaited(to, turn)[from];
         if (sent[to] == awaited) continue;
-        const std::vector<RankId>& ranks = host_.group.members();
+        const std::vector<RankId>& ranks = group.members();
         throw Error(ErrorKind::run_failed,
                     {counts_disagreement(type, ranks[from], sent[to], ranks[to], awaited)});
       }
@@ -232,154 +226,148 @@ class SharedCollectives final : public MpiCollectives {
   }
   void exchange_direct(MutableBuffer theirs, Counts from_each, std::size_t turn,
                        const CollectiveCall& call) {
-    for (std::size_t step = 0; step < host_.members(); ++step) {
-      const std::size_t from = host_.peer(step);
+    for (std::size_t step = 0; step < members(); ++step) {
+      const std::size_t from = peer(step);
       const MutableBuffer taken = part_of(theirs, block_of(from_each, from));
-      const Slice block = block_of(host_.room.sent(from, turn), host_.self());
-      const std::byte* there =
-          host_.meeting.line(from).readable + block.begin * size_of(theirs.type);
-      if (from == host_.self()) {
+      const Slice block = block_of(room.sent(from, turn), self());
+      const std::byte* there = meeting.line(from).readable + block.begin * size_of(theirs.type);
+      if (from == self()) {
         copy_bytes(taken.data, there, taken.bytes());
       } else {
-        host_.peers.read(from, there, taken.data, taken.bytes(), call);
+        peers.read(from, there, taken.data, taken.bytes(), call);
       }
     }
   }
 
   void reduce_to_some(const SharedReduction& job) {
-    if (job.mine.bytes() * host_.members() <= small_bytes) return reduce_small(job);
-    if (host_.goes_direct(job.mine.bytes())) return reduce_direct(job);
+    if (job.mine.bytes() * members() <= small_bytes) return reduce_small(job);
+    if (goes_direct(job.mine.bytes())) return reduce_direct(job);
     reduce_staged(job);
   }
   void reduce_small(const SharedReduction& job) {
-    host_.meeting.begin_step(job.call);
-    const std::size_t turn = host_.meeting.turn();
-    const bool wanted = job.is_wanted_by(host_.self());
+    meeting.begin_step(job.call);
+    const std::size_t turn = meeting.turn();
+    const bool wanted = job.is_wanted_by(self());
     const bool peers_want = !wanted || job.is_for_all();
-    if (peers_want)
-      copy_bytes(host_.room.given(host_.self(), turn), job.mine.data, job.mine.bytes());
-    host_.meeting.arrive(job.call);
+    if (peers_want) copy_bytes(room.given(self(), turn), job.mine.data, job.mine.bytes());
+    meeting.arrive(job.call);
     if (!wanted) return;
-    host_.meeting.await_everybody(job.call);
+    meeting.await_everybody(job.call);
     use_given(turn, 0, job.mine);
     reduce_in_order(sources_, {&job.result.data, 1}, job.mine.count, job.mine.type,
                     job.call.terms.reduction);
   }
   void reduce_staged(const SharedReduction& job) {
-    const std::size_t part_count = host_.room.slot_bytes() / size_of(job.mine.type);
+    const std::size_t part_count = room.slot_bytes() / size_of(job.mine.type);
     const std::size_t parts = (job.mine.count + part_count - 1) / part_count;
     const auto part = [&](std::size_t k) { return segment_of({0, job.mine.count}, k, part_count); };
     for (std::size_t step = 0;; ++step) {
-      host_.meeting.begin_step(job.call);
-      const std::size_t turn = host_.meeting.turn();
+      meeting.begin_step(job.call);
+      const std::size_t turn = meeting.turn();
       if (step >= 2) take_part(job, part(step - 2), 1 - turn);
       if (step == parts + 1) return;
       if (step < parts) {
         const ConstBuffer whole = part_of(job.mine, part(step));
-        for (std::size_t r = 0; r < host_.members(); ++r) {
-          if (r == host_.self()) continue;
-          const Slice slice = slice_of(whole.count, r, host_.members());
+        for (std::size_t r = 0; r < members(); ++r) {
+          if (r == self()) continue;
+          const Slice slice = slice_of(whole.count, r, members());
           const ConstBuffer given = part_of(whole, slice);
-          copy_bytes(host_.room.given(host_.self(), turn) + slice.begin * size_of(given.type),
-                     given.data, given.bytes());
+          copy_bytes(room.given(self(), turn) + slice.begin * size_of(given.type), given.data,
+                     given.bytes());
         }
       }
       if (step >= 1 && step <= parts) make_part(job, part(step - 1), turn);
-      host_.meeting.arrive(job.call);
+      meeting.arrive(job.call);
     }
   }
   /// In place, the results overwrite the peers' slices of their input, which nobody else reads.
   void reduce_direct(const SharedReduction& job) {
-    host_.meeting.open_buffers(job.call, job.mine.data, job.result.data);
-    host_.meeting.await_everybody(job.call);
-    const bool wanted = job.is_wanted_by(host_.self());
+    meeting.open_buffers(job.call, job.mine.data, job.result.data);
+    meeting.await_everybody(job.call);
+    const bool wanted = job.is_wanted_by(self());
     const Slice slice = slice_made_here(job);
     const std::size_t part = direct_part(job.mine.type), width = size_of(job.mine.type);
     reserve_parts(job.mine.type);
     for (std::size_t begin = slice.begin; begin < slice.end(); begin += part) {
       const std::size_t n = std::min(part, slice.end() - begin);
-      void* made =
-          wanted ? job.result.part(begin, n).data : parts_.data() + host_.self() * part * width;
+      void* made = wanted ? job.result.part(begin, n).data : parts_.data() + self() * part * width;
       reduce_readable(job.mine, {begin, n}, made, job.call);
       for (std::size_t r = job.first; r < job.last; ++r) {
-        if (r == host_.self()) continue;
-        host_.peers.write(r, host_.meeting.line(r).writable + begin * width, made, n * width,
-                          job.call);
+        if (r == self()) continue;
+        peers.write(r, meeting.line(r).writable + begin * width, made, n * width, job.call);
       }
     }
-    host_.meeting.meet(job.call);
+    meeting.meet(job.call);
   }
   /// Lets `sources_` point at the peers' slots of given data, `offset` bytes into each, and at this
   /// rank's own values.
   void use_given(std::size_t turn, std::size_t offset, ConstBuffer own_values) {
-    for (std::size_t r = 0; r < host_.members(); ++r) {
-      sources_[r] = host_.room.given(r, turn) + offset;
+    for (std::size_t r = 0; r < members(); ++r) {
+      sources_[r] = room.given(r, turn) + offset;
     }
-    sources_[host_.self()] = own_values.data;
+    sources_[self()] = own_values.data;
   }
   Slice slice_made_here(const SharedReduction& job) const {
-    if (job.is_for_all() || job.mine.bytes() * host_.members() > root_makes_bytes) {
-      return slice_of(job.mine.count, host_.self(), host_.members());
+    if (job.is_for_all() || job.mine.bytes() * members() > root_makes_bytes) {
+      return slice_of(job.mine.count, self(), members());
     }
-    return job.is_wanted_by(host_.self()) ? Slice{0, job.mine.count} : Slice{};
+    return job.is_wanted_by(self()) ? Slice{0, job.mine.count} : Slice{};
   }
   /// Reduces this rank's slice of the part that was given in the last step.
   void make_part(const SharedReduction& job, Slice part, std::size_t turn) {
-    const Slice slice = slice_of(part.count, host_.self(), host_.members());
+    const Slice slice = slice_of(part.count, self(), members());
     use_given(1 - turn, slice.begin * size_of(job.mine.type),
               job.mine.part(part.begin + slice.begin, slice.count));
-    const bool wanted = job.is_wanted_by(host_.self());
-    std::array<void*, 2> made = {host_.room.made(host_.self(), turn), nullptr};
+    const bool wanted = job.is_wanted_by(self());
+    std::array<void*, 2> made = {room.made(self(), turn), nullptr};
     if (wanted) made[1] = job.result.part(part.begin + slice.begin, 0).data;
     reduce_in_order(sources_, {made.data(), wanted ? 2u : 1u}, slice.count, job.mine.type,
                     job.call.terms.reduction);
   }
   /// Copies the slices that the peers made; this rank's own slice is in its place already.
   void take_part(const SharedReduction& job, Slice part, std::size_t turn) {
-    if (!job.is_wanted_by(host_.self())) return;
-    for (std::size_t step = 1; step < host_.members(); ++step) {
-      const std::size_t from = host_.peer(step);
-      const Slice slice = slice_of(part.count, from, host_.members());
+    if (!job.is_wanted_by(self())) return;
+    for (std::size_t step = 1; step < members(); ++step) {
+      const std::size_t from = peer(step);
+      const Slice slice = slice_of(part.count, from, members());
       const MutableBuffer taken = job.result.part(part.begin + slice.begin, slice.count);
-      copy_bytes(taken.data, host_.room.made(from, turn), taken.bytes());
+      copy_bytes(taken.data, room.made(from, turn), taken.bytes());
     }
   }
   void scatter_direct(ConstBuffer all, MutableBuffer mine, Slice block,
                       const CollectiveCall& call) {
-    host_.meeting.open_buffers(call, all.data);
-    host_.meeting.await_everybody(call);
+    meeting.open_buffers(call, all.data);
+    meeting.await_everybody(call);
     const std::size_t part = direct_part(all.type);
     reserve_parts(all.type);
     for (std::size_t begin = 0; begin < block.count; begin += part) {
       const std::size_t n = std::min(part, block.count - begin);
       reduce_readable(all, {block.begin + begin, n}, mine.part(begin, n).data, call);
     }
-    host_.meeting.meet(call);
+    meeting.meet(call);
   }
   /// Reduces a slice of every rank's readable buffer into `result`.
   void reduce_readable(ConstBuffer mine, Slice slice, void* result, const CollectiveCall& call) {
     const std::size_t width = size_of(mine.type), stride = direct_part(mine.type) * width;
-    for (std::size_t r = 0; r < host_.members(); ++r) {
+    for (std::size_t r = 0; r < members(); ++r) {
       sources_[r] = part_of(mine, slice).data;
-      if (r == host_.self()) continue;
+      if (r == self()) continue;
       std::byte* part = parts_.data() + r * stride;
-      host_.peers.read(r, host_.meeting.line(r).readable + slice.begin * width, part,
-                       slice.count * width, call);
+      peers.read(r, meeting.line(r).readable + slice.begin * width, part, slice.count * width,
+                 call);
       sources_[r] = part;
     }
     reduce_in_order(sources_, {&result, 1}, slice.count, mine.type, call.terms.reduction);
   }
   void reserve_parts(DataType type) {
-    const std::size_t bytes = host_.members() * direct_part(type) * size_of(type);
+    const std::size_t bytes = members() * direct_part(type) * size_of(type);
     parts_.resize(std::max(parts_.size(), bytes));
   }
   /// The number of elements reduced at a time out of other processes' memory.
   std::size_t direct_part(DataType type) const {
-    return std::clamp(all_parts_bytes / host_.members(), min_part_bytes, max_part_bytes) /
-           size_of(type);
+    return std::clamp(all_parts_bytes / members(), min_part_bytes, max_part_bytes) / size_of(type);
   }
 
-  SharedHost host_;
   std::vector<const void*> sources_;
   std::vector<std::byte> parts_;  ///< one part of each rank
 };

@@ -231,7 +231,7 @@ class NcclCommunicator final : public Communicator {
   }
   /// Blocks of unequal sizes are broadcasts, one for each rank, all in one group.
   void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) override {
-    check_counts(counts, mine, all);
+    check_blocks(*this, counts, mine, all);
     const std::string operation = describe("all_gather", mine);
     if (are_equal(counts)) {
       if (mine.count == 0) return;
@@ -249,7 +249,7 @@ class NcclCommunicator final : public Communicator {
   /// Blocks of unequal sizes are reductions, one for each rank, all in one group.
   void reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
                       Reduction reduction) override {
-    check_counts(counts, mine, all);
+    check_blocks(*this, counts, mine, all);
     const std::string operation = describe("reduce_scatter", all);
     if (are_equal(counts)) {
       if (mine.count == 0) return;
@@ -266,7 +266,7 @@ class NcclCommunicator final : public Communicator {
   }
   void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
                   Counts from_each) override {
-    HETEROPERF_EXPECT(to_each.size() == members() && from_each.size() == members());
+    check_exchange(*this, mine, to_each, theirs, from_each);
     run_grouped(describe("all_to_all", mine), [&](auto note) {
       for (std::size_t r = 0; r < members(); ++r) {
         const Slice out = block_of(to_each, r), in = block_of(from_each, r);
@@ -323,10 +323,6 @@ class NcclCommunicator final : public Communicator {
   int peer(RankId rank) const {
     HETEROPERF_EXPECT(rank.index() < members());
     return rank.value();
-  }
-  void check_counts(Counts counts, ConstBuffer block, ConstBuffer all) const {
-    HETEROPERF_EXPECT(counts.size() == members());
-    HETEROPERF_EXPECT(block.count == counts[rank_.index()] && block.type == all.type);
   }
   /// Waits until the library is free, makes one call of it and waits for its end.
   template <class Call>

@@ -65,7 +65,7 @@ class ThreadCommunicator final : public Communicator {
     });
   }
   void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) override {
-    check_counts(counts, mine, all);
+    check_blocks(*this, counts, mine, all);
     offer(all_gather_terms(all, counts));
     show(mine, largest_of(counts) * size_of(mine.type), [&] {
       for_each_block(counts, [&](std::size_t r, Slice block) {
@@ -76,7 +76,7 @@ class ThreadCommunicator final : public Communicator {
   }
   void reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
                       Reduction reduction) override {
-    check_counts(counts, mine, all);
+    check_blocks(*this, counts, mine, all);
     offer(reduce_scatter_terms(all, counts, reduction));
     show(all, all.bytes(), [&] {
       destinations_.assign(1, mine.data);
@@ -85,9 +85,7 @@ class ThreadCommunicator final : public Communicator {
   }
   void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
                   Counts from_each) override {
-    HETEROPERF_EXPECT(mine.type == theirs.type);
-    HETEROPERF_EXPECT(to_each.size() == members() && total_of(to_each) == mine.count);
-    HETEROPERF_EXPECT(from_each.size() == members() && total_of(from_each) == theirs.count);
+    check_exchange(*this, mine, to_each, theirs, from_each);
     ThreadOffer& offered = offer(all_to_all_terms(mine));
     offered.read = mine.data;
     offered.to_each = to_each;
@@ -231,10 +229,6 @@ class ThreadCommunicator final : public Communicator {
     if (meeting.arrive(round) == Meeting::Outcome::complete) return group_->wake_everyone();
     here().wait(group_->world->spins(),
                 [&] { return meeting.look(round) != Meeting::Outcome::waiting; });
-  }
-  void check_counts(Counts counts, ConstBuffer block, ConstBuffer all) const {
-    HETEROPERF_EXPECT(counts.size() == members() && block.type == all.type);
-    HETEROPERF_EXPECT(counts[rank_] == block.count && total_of(counts) == all.count);
   }
   /// A reduction whose result the ranks [first, last) get.
   void reduce_to(const CollectiveTerms& terms, ConstBuffer mine, MutableBuffer result,
