@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <sstream>
 
 #include "metrics/base/error.hpp"
+#include "runners/cluster/system_files.hpp"
 
 namespace heteroperf {
 namespace {
@@ -17,26 +17,6 @@ namespace fs = std::filesystem;
 /// In the build tree a program lies a few folders below the one that holds lib/.
 constexpr int levels_up = 6;
 
-/// Returns the folders that HETEROPERF_MODULE_PATH lists.
-std::vector<fs::path> folders_of_environment() {
-  std::vector<fs::path> folders;
-  const char* value = std::getenv("HETEROPERF_MODULE_PATH");
-  std::istringstream list(value == nullptr ? "" : value);
-  for (std::string folder; std::getline(list, folder, ':');) {
-    if (!folder.empty()) folders.emplace_back(folder);
-  }
-  return folders;
-}
-
-/// Joins folders for a message.
-std::string listing(const std::vector<fs::path>& folders) {
-  std::string text;
-  for (const fs::path& folder : folders) {
-    text += (text.empty() ? "" : ", ") + folder.string();
-  }
-  return text;
-}
-
 }  // namespace
 
 fs::path program_path() {
@@ -45,7 +25,11 @@ fs::path program_path() {
 }
 
 std::vector<fs::path> module_folders() {
-  std::vector<fs::path> folders = folders_of_environment();
+  const char* listed = std::getenv("HETEROPERF_MODULE_PATH");
+  std::vector<fs::path> folders;
+  for (const std::string& folder : split_words(listed == nullptr ? "" : listed, ":")) {
+    folders.emplace_back(folder);
+  }
   fs::path above = program_path().parent_path();
   folders.push_back(above.parent_path() / HETEROPERF_INSTALL_LIBDIR / "heteroperf");
   for (int level = 0; level < levels_up && above.has_relative_path(); ++level) {
@@ -55,21 +39,21 @@ std::vector<fs::path> module_folders() {
   folders.push_back(fs::path(HETEROPERF_INSTALL_FULL_LIBDIR) / "heteroperf");
   std::vector<fs::path> unique;
   for (const fs::path& folder : folders) {
-    if (std::find(unique.begin(), unique.end(), folder) == unique.end()) unique.push_back(folder);
+    if (std::ranges::find(unique, folder) == unique.end()) unique.push_back(folder);
   }
   return unique;
 }
 
 fs::path SharedModule::find(const std::string& name) {
   const std::string file = fmt::format("libheteroperf_{}.so", name);
-  const std::vector<fs::path> folders = module_folders();
-  for (const fs::path& folder : folders) {
+  std::string searched;
+  for (const fs::path& folder : module_folders()) {
     std::error_code ignored;
     if (fs::exists(folder / file, ignored)) return folder / file;
+    searched += (searched.empty() ? "" : ", ") + folder.string();
   }
   throw SystemError(
-      fmt::format("the {} module is missing", name),
-      fmt::format("no {} in {}", file, listing(folders)),
+      fmt::format("the {} module is missing", name), fmt::format("no {} in {}", file, searched),
       "Build that part, or name its folder in the environment variable HETEROPERF_MODULE_PATH",
       ErrorKind::environment);
 }

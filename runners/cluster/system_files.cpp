@@ -109,12 +109,6 @@ bool SystemFiles::exists(const std::string& path) const {
 
 namespace {
 
-/// A mounted hierarchy: it is seen at `mount`, and the group `root` is the one that is seen there.
-struct Hierarchy {
-  std::string mount, root;
-  std::string group;  ///< this process's group, as the kernel names it
-};
-
 /// Returns this process's group; an empty `controller` stands for version 2.
 std::optional<std::string> group_of_process(const SystemFiles& files,
                                             const std::string& controller) {
@@ -134,35 +128,30 @@ std::optional<std::string> group_of_process(const SystemFiles& files,
   return std::nullopt;
 }
 
-/// Finds a hierarchy in /proc/self/mountinfo, whose lines read "id parent dev root mount options… -
-/// type source super-options" (proc(5)).
-std::optional<Hierarchy> find_hierarchy(const SystemFiles& files, const std::string& controller) {
+/// Lists the folders of a mounted hierarchy from the process's group up to its root, nothing where
+/// it is not mounted. Lines of /proc/self/mountinfo read "id parent dev root mount options… - type
+/// source super-options" (proc(5)): the group `root` is the one that is seen at `mount`.
+std::vector<std::string> folders_upwards(const SystemFiles& files, const std::string& controller) {
   const auto group = group_of_process(files, controller);
   const Observed<std::string> mounts = files.text("proc/self/mountinfo");
-  if (!group || !mounts) return std::nullopt;
+  if (!group || !mounts) return {};
   const std::string wanted = controller.empty() ? "cgroup2" : "cgroup";
   for (const std::string& line : split_words(*mounts, "\n")) {
     const auto words = split_words(line, " ");
     const auto dash = std::ranges::find(words, "-");
     if (words.size() < 6 || words.end() - dash < 4 || dash[1] != wanted) continue;
     const auto options = split_words(dash[3], ",");
-    if (controller.empty() || std::ranges::find(options, controller) != options.end()) {
-      return Hierarchy{words[4].substr(1), words[3], *group};
-    }
+    const bool is_listed = std::ranges::find(options, controller) != options.end();
+    if (!controller.empty() && !is_listed) continue;
+    const std::string &root = words[3], mount = words[4].substr(1);
+    std::string path = *group;
+    if (root != "/" && path.starts_with(root)) path.erase(0, root.size());
+    std::vector<std::string> folders;
+    for (; path.size() > 1; path.erase(path.rfind('/'))) folders.push_back(mount + path);
+    folders.push_back(mount);
+    return folders;
   }
-  return std::nullopt;
-}
-
-/// Lists the folders from the process's group up to the root of the mounted hierarchy.
-std::vector<std::string> folders_upwards(const Hierarchy& hierarchy) {
-  std::string path = hierarchy.group;
-  if (hierarchy.root != "/" && path.starts_with(hierarchy.root)) {
-    path.erase(0, hierarchy.root.size());
-  }
-  std::vector<std::string> folders;
-  for (; path.size() > 1; path.erase(path.rfind('/'))) folders.push_back(hierarchy.mount + path);
-  folders.push_back(hierarchy.mount);
-  return folders;
+  return {};
 }
 
 /// Keeps the tighter one of two limits, with its source.
@@ -221,22 +210,17 @@ CgroupLimits read_cgroup_limits(const SystemFiles& files) {
   CgroupLimits limits{Observed<double>::none("/proc/self/cgroup", "no limit"),
                       Observed<Bytes>::none("/proc/self/cgroup", "no limit"),
                       Observed<Bytes>::none("/proc/self/cgroup", "no limit")};
-  if (const auto unified = find_hierarchy(files, "")) {
-    for (const std::string& folder : folders_upwards(*unified)) {
-      read_cpu_v2(files, folder, limits.cores);
-      read_memory(files, folder, {"/memory.max", "/memory.current", "inactive_file"}, limits);
-    }
+  for (const std::string& folder : folders_upwards(files, "")) {
+    read_cpu_v2(files, folder, limits.cores);
+    read_memory(files, folder, {"/memory.max", "/memory.current", "inactive_file"}, limits);
   }
-  if (const auto cpu = find_hierarchy(files, "cpu")) {
-    for (const std::string& folder : folders_upwards(*cpu))
-      read_cpu_v1(files, folder, limits.cores);
+  for (const std::string& folder : folders_upwards(files, "cpu")) {
+    read_cpu_v1(files, folder, limits.cores);
   }
-  if (const auto memory = find_hierarchy(files, "memory")) {
-    for (const std::string& folder : folders_upwards(*memory)) {
-      read_memory(files, folder,
-                  {"/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file"},
-                  limits);
-    }
+  for (const std::string& folder : folders_upwards(files, "memory")) {
+    read_memory(files, folder,
+                {"/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file"},
+                limits);
   }
   return limits;
 }

@@ -39,23 +39,6 @@ class HostMemory final : public BufferMemory {
   }
 };
 
-/// The same count for every rank. Groups of an ordinary size need no allocation for it.
-class EqualCounts {
- public:
-  EqualCounts(int ranks, std::size_t count) : ranks_(ranks) {
-    if (ranks_ > few_.size()) many_.assign(ranks_, count);
-    few_.fill(count);
-  }
-  Counts counts() const {
-    return ranks_ > few_.size() ? Counts(many_) : Counts(few_).first(ranks_);
-  }
-
- private:
-  std::size_t ranks_;
-  std::array<std::size_t, 64> few_;
-  std::vector<std::size_t> many_;
-};
-
 /// The group of one rank. Every collective is a copy at most, and there is nobody to message.
 class NullCommunicator final : public Communicator {
  public:
@@ -116,11 +99,11 @@ BufferMemory& host_memory() {
 }
 
 void Communicator::all_gather(ConstBuffer mine, MutableBuffer all) {
-  all_gather(mine, all, EqualCounts(size(), mine.count).counts());
+  all_gather(mine, all, std::vector<std::size_t>(size(), mine.count));
 }
 
 void Communicator::reduce_scatter(ConstBuffer all, MutableBuffer mine, Reduction reduction) {
-  reduce_scatter(all, mine, EqualCounts(size(), mine.count).counts(), reduction);
+  reduce_scatter(all, mine, std::vector<std::size_t>(size(), mine.count), reduction);
 }
 
 void Communicator::send(ConstBuffer values, RankId to, int tag) {

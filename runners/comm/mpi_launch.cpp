@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -18,6 +17,7 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/cluster/shared_module.hpp"
+#include "runners/cluster/system_files.hpp"
 #include "runners/comm/world.hpp"
 
 // A launch goes through these steps:
@@ -63,10 +63,9 @@ Clock::duration seconds(double s) {
 
 std::optional<fs::path> find_in_path(const std::string& name) {
   const char* value = std::getenv("PATH");
-  std::istringstream folders(value == nullptr ? "" : value);
-  for (std::string folder; std::getline(folders, folder, ':');) {
+  for (const std::string& folder : split_words(value == nullptr ? "" : value, ":")) {
     const fs::path candidate = fs::path(folder) / name;
-    if (!folder.empty() && access(candidate.c_str(), X_OK) == 0) return candidate;
+    if (access(candidate.c_str(), X_OK) == 0) return candidate;
   }
   return std::nullopt;
 }
@@ -326,11 +325,9 @@ std::vector<pid_t> LaunchFolder::processes() const {
   std::vector<pid_t> members;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator("/proc", error)) {
-    const std::string name = entry.path().filename().string();
-    pid_t pid = 0;
-    const auto [end, bad] = std::from_chars(name.data(), name.data() + name.size(), pid);
-    if (bad != std::errc() || end != name.data() + name.size()) continue;
-    if (has_entry(contents(entry.path() / "environ"), mark)) members.push_back(pid);
+    const auto pid = parse_integer(entry.path().filename().string());
+    if (!pid || !has_entry(contents(entry.path() / "environ"), mark)) continue;
+    members.push_back(static_cast<pid_t>(*pid));
   }
   return members;
 }

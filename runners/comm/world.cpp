@@ -2,17 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 
 #include "metrics/base/error.hpp"
-#include "metrics/base/name_table.hpp"
+#include "runners/cluster/system_files.hpp"
 #include "runners/comm/control_channel.hpp"
 
-// Values of the configuration and the launcher's environment, checked once for all transports. A
-// launcher (mpirun, srun) tells each process its rank and the number of ranks in environment
-// variables; their names depend on the launcher.
+// The launcher's environment, checked once for all transports. A launcher (mpirun, srun) tells each
+// process its rank and the number of ranks in environment variables; their names depend on the
+// launcher.
 
 namespace heteroperf {
 
@@ -57,10 +56,8 @@ constexpr long long first_special_step = 0xfffffff0;
 std::optional<long long> number(const char* name) {
   const char* text = std::getenv(name);
   if (text == nullptr) return std::nullopt;
-  long long value = 0;
-  const char* end = text + std::strlen(text);
-  const auto [stop, error] = std::from_chars(text, end, value);
-  if (error == std::errc() && stop == end && value >= 0) return value;
+  const auto value = parse_integer(text);
+  if (value && *value >= 0) return value;
   throw SystemError(fmt::format("{}={} in the environment", name, text), "not a rank or count",
                     "Unset it, or start the program with mpirun or srun", ErrorKind::environment);
 }
@@ -90,23 +87,6 @@ std::optional<LaunchedRank> slurm_place() {
 }
 
 }  // namespace
-
-void check_comm_config(const CommConfig& config) {
-  ProblemList problems;
-  const auto check_positive = [&problems](const char* key, double value) {
-    if (!(value > 0)) problems.add(fmt::format("{}={}", key, value), "must be positive");
-  };
-  check_positive("comm.timeout_s", config.timeout_s);
-  check_positive("comm.heartbeat_s", config.heartbeat_s);
-  check_positive("comm.join_timeout_s", config.join_timeout_s);
-  if (config.timeout_s > 0 && config.heartbeat_s > config.timeout_s / 2) {
-    problems.add(fmt::format("comm.heartbeat_s={}", config.heartbeat_s),
-                 fmt::format("a deadline of comm.timeout_s={} needs two signs of life or more",
-                             config.timeout_s),
-                 "Lower comm.heartbeat_s or raise comm.timeout_s");
-  }
-  problems.throw_if_any();
-}
 
 std::optional<LaunchedRank> detect_launcher() {
   for (const Launcher& launcher : launchers) {

@@ -36,9 +36,6 @@ struct CommConfig {
   bool check = false;  ///< ranks that disagree are found and named, whatever the transport
 };
 
-/// Throws UserError with everything that is wrong with the configuration.
-void check_comm_config(const CommConfig& config);
-
 /// One rank's view of all ranks of a run.
 struct World {
   std::unique_ptr<Communicator> communicator;

@@ -51,9 +51,8 @@ class HybridCommunicator : public Communicator {
 };
 
 /// `inside` may be null; else it has the ranks of this rank's cluster in ascending order, and is
-/// used where its buffers are on a device. Throws UserError with everything wrong: clusters that do
-/// not partition the ranks of `world`, bridges that are not of their cluster or have no share, a
-/// window out of range, a world in device memory, staging that is impossible. Collective.
+/// used where its buffers are on a device. The clusters partition the ranks of `world`, which is in
+/// host memory, and each has bridges of its own. Collective.
 std::unique_ptr<HybridCommunicator> make_hybrid_communicator(
     std::unique_ptr<Communicator> world, HybridConfig config,
     std::unique_ptr<Communicator> inside = nullptr);

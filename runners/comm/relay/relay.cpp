@@ -40,7 +40,6 @@
 namespace heteroperf {
 namespace {
 
-constexpr int least_slots = 3, most_slots = 1024;
 /// Chunks begin at multiples of this many bytes, so that they hold whole elements of any type.
 constexpr std::int64_t chunk_unit = 8;
 /// A handshake costs as much as moving this many bytes.
@@ -525,23 +524,10 @@ class RelayMessages::Arrival final : public Transfer {
   std::shared_ptr<Message> message_;
 };
 
-void check_staging(const RelayConfig& config, ProblemList& problems) {
-  if (config.slots < least_slots || config.slots > most_slots) {
-    problems.add(fmt::format("a relay of {} slots", config.slots),
-                 "one is filled, one travels, one is emptied",
-                 fmt::format("Use {} to {}", least_slots, most_slots));
-  }
-  if (!(config.timeout_s > 0)) {
-    problems.add(fmt::format("a relay with a deadline of {:g} s", config.timeout_s),
-                 "no copy would ever be in time", "Use a positive number of seconds");
-  }
-}
-
 RelayMessages::RelayMessages(Communicator& group, DeviceCopier& copier, const RelayConfig& config)
     : traffic_(std::make_shared<Traffic>(group, copier, config)) {
-  ProblemList problems;
-  check_staging(config, problems);
-  problems.throw_if_any();
+  // One slot is filled, one travels, one is emptied.
+  HETEROPERF_EXPECT(config.slots >= 3 && config.timeout_s > 0);
 }
 
 RelayMessages::~RelayMessages() = default;

@@ -18,9 +18,6 @@ struct RelayConfig {
   double timeout_s = 30;   ///< a device copy that takes longer is an error
 };
 
-/// Adds everything that is wrong with the slots and the deadline.
-void check_staging(const RelayConfig& config, ProblemList& problems);
-
 /// Device memory; its address means something to the DeviceCopier alone.
 struct DeviceBytes {
   std::byte* address = nullptr;
@@ -53,8 +50,7 @@ struct RelayAddition {
 /// destroyed.
 class RelayMessages {
  public:
-  /// `group` and `copier` outlive this object. Throws UserError with everything that is wrong with
-  /// the configuration.
+  /// `group` and `copier` outlive this object.
   RelayMessages(Communicator& group, DeviceCopier& copier, const RelayConfig& config);
   ~RelayMessages();
   RelayMessages(const RelayMessages&) = delete;

@@ -60,25 +60,14 @@ class ThreadControl final : public ControlChannel {
 
 /// Keeps the exception that ended the run: the first that a rank threw by itself, or else the first
 /// echo of a failure in another rank's wait.
-class Verdict {
- public:
-  void cause(std::exception_ptr error) { keep(cause_, std::move(error)); }
-  void echo(std::exception_ptr error) { keep(echo_, std::move(error)); }
+struct Verdict {
+  std::mutex mutex;
+  std::exception_ptr cause, echo;
 
-  void rethrow(const std::optional<RankFailure>& failure) const {
-    if (cause_) std::rethrow_exception(cause_);
-    if (echo_) std::rethrow_exception(echo_);
-    if (failure) throw PeerError(*failure, "the run");
-  }
-
- private:
   void keep(std::exception_ptr& slot, std::exception_ptr error) {
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(mutex);
     if (!slot) slot = std::move(error);
   }
-
-  std::mutex mutex_;
-  std::exception_ptr cause_, echo_;
 };
 
 /// The life of one rank's thread. Every way out of `body` but a plain return is a failure that the
@@ -86,13 +75,13 @@ class Verdict {
 void run_rank(ThreadWorld& shared, World world, RankId rank,
               const std::function<void(World&)>& body, Verdict& verdict) {
   const auto fail = [&](ErrorKind kind, const std::string& reason) {
-    verdict.cause(std::current_exception());
+    verdict.keep(verdict.cause, std::current_exception());
     shared.fail({rank, kind, reason});
   };
   try {
     body(world);
   } catch (const PeerError& error) {
-    verdict.echo(std::current_exception());
+    verdict.keep(verdict.echo, std::current_exception());
     shared.fail(error.failure());
   } catch (const Error& error) {
     fail(error.kind(), error.what());
@@ -154,7 +143,7 @@ void ThreadWorld::wake_groups() {
 
 void run_on_threads(int ranks, const CommConfig& config,
                     const std::function<void(World& world)>& body) {
-  check_comm_config(config);
+  HETEROPERF_EXPECT(config.heartbeat_s > 0 && config.heartbeat_s <= config.timeout_s / 2);
   if (ranks < 1) throw UserError(fmt::format("ranks={}", ranks), "must be at least 1");
   auto shared = std::make_shared<ThreadWorld>(ranks);
   std::vector<RankId> members;
@@ -175,13 +164,15 @@ void run_on_threads(int ranks, const CommConfig& config,
       const SystemError refused(
           fmt::format("cannot start thread {} of {}", rank.value(), ranks), error.what(),
           "Use fewer --ranks, or raise the limit of processes (ulimit -u)", ErrorKind::environment);
-      verdict.cause(std::make_exception_ptr(refused));
+      verdict.keep(verdict.cause, std::make_exception_ptr(refused));
       shared->fail({rank, refused.kind(), refused.what()});
       break;
     }
   }
   for (std::thread& thread : threads) thread.join();
-  verdict.rethrow(shared->state()->failure());
+  if (verdict.cause) std::rethrow_exception(verdict.cause);
+  if (verdict.echo) std::rethrow_exception(verdict.echo);
+  if (const auto failure = shared->state()->failure()) throw PeerError(*failure, "the run");
 }
 
 }  // namespace heteroperf

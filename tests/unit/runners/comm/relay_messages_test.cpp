@@ -125,7 +125,7 @@ TEST(RelayMessages, AWrongConfigurationIsRefused) {
     MockCopier copier("mock", copies_at_once, copies_at_once);
     RelayConfig config;
     config.slots = 1;
-    EXPECT_THROW(RelayMessages(*world.communicator, copier, config), UserError);
+    EXPECT_THROW(RelayMessages(*world.communicator, copier, config), Error);
   });
 }
 

@@ -386,8 +386,8 @@ TEST(RunOnThreads, ACallEndsWhenRankZeroHasFinished) {
 TEST(RunOnThreads, RefusesWhatCannotRun) {
   const auto nothing = [](World&) {};
   EXPECT_THROW(run_on_threads(0, {}, nothing), UserError);
-  EXPECT_THROW(run_on_threads(1, {.timeout_s = 0, .heartbeat_s = 0.5}, nothing), UserError);
-  EXPECT_THROW(run_on_threads(1, {.timeout_s = 1, .heartbeat_s = 0.9}, nothing), UserError);
+  EXPECT_THROW(run_on_threads(1, {.timeout_s = 0, .heartbeat_s = 0.5}, nothing), Error);
+  EXPECT_THROW(run_on_threads(1, {.timeout_s = 1, .heartbeat_s = 0.9}, nothing), Error);
 }
 
 /// Found by the checks, before the transport itself could tell.
