@@ -89,62 +89,6 @@ RelayTerms terms_of(const RelayConfig& config, std::size_t size) {
 
 enum class RelaySide { sender, receiver };
 
-/// Tells the peer this side's terms and hears the peer's. A receiver learns the tags for data and
-/// reply from the sender's terms, and answers then.
-class Handshake {
- public:
-  Handshake(Communicator& group, RankId peer, const RelayTags& tags, const RelayTerms& proposed,
-            RelaySide side)
-      : group_(group),
-        peer_(peer),
-        tags_(tags),
-        proposed_(proposed),
-        side_(side),
-        out_{proposed.bytes, proposed.chunk, proposed.slots, tags.data, tags.reply} {
-    const bool sends = side == RelaySide::sender;
-    receiving_ =
-        group.start_receive(std::span<std::int64_t>(in_), peer, sends ? tags.reply : tags.terms);
-    if (sends) sending_ = group.start_send(std::span<const std::int64_t>(out_), peer, tags.terms);
-  }
-
-  /// Returns the chunk that both sides use and the receiver's slots, once they are known. Throws
-  /// Error{run_failed} when the bytes differ.
-  std::optional<RelayTerms> agreed() {
-    if (!receiving_->test()) return std::nullopt;
-    if (!sending_) {
-      tags_.data = static_cast<int>(in_[3]);
-      tags_.reply = static_cast<int>(in_[4]);
-      sending_ = group_.start_send(std::span<const std::int64_t>(out_), peer_, tags_.reply);
-    }
-    if (!sending_->test()) return std::nullopt;
-    const bool receives = side_ == RelaySide::receiver;
-    const RelayTerms heard{in_[0], in_[1], in_[2]};
-    if (heard.bytes != proposed_.bytes) {
-      throw Error(
-          ErrorKind::run_failed,
-          {{fmt::format("the relay's two sides disagree: rank {} {} {} bytes, rank {} {} "
-                        "{} bytes",
-                        group_.rank().value(), receives ? "awaits" : "sends", proposed_.bytes,
-                        peer_.value(), receives ? "sends" : "awaits", heard.bytes),
-            "both need the same number of bytes", ""}});
-    }
-    return RelayTerms{proposed_.bytes, std::min(proposed_.chunk, heard.chunk),
-                      receives ? proposed_.slots : heard.slots};
-  }
-  /// Complete once agreed.
-  const RelayTags& tags() const { return tags_; }
-
- private:
-  Communicator& group_;
-  const RankId peer_;
-  RelayTags tags_;
-  const RelayTerms proposed_;
-  const RelaySide side_;
-  /// Bytes, chunk, slots, data tag, reply tag.
-  std::array<std::int64_t, 5> out_, in_{};
-  std::unique_ptr<Transfer> sending_, receiving_;
-};
-
 /// One side of a message between devices. It goes as far as it can without waiting.
 class RelayEnd {
  public:
@@ -153,26 +97,33 @@ class RelayEnd {
       : place_(place),
         values_(values),
         peer_(peer),
+        side_(side),
         slots_(slots),
         copier_(place.copier, place.config.timeout_s),
         terms_(terms_of(place.config, values.bytes)),
-        tags_{place.tags.terms, place.tags.terms} {
-    if (!terms_.is_small()) handshake_.emplace(place.group, peer, place.tags, terms_, side);
+        tags_(place.tags),
+        own_slots_(terms_.slots),
+        out_{terms_.bytes, terms_.chunk, terms_.slots, tags_.data, tags_.reply} {
+    if (terms_.is_small()) {
+      tags_.data = tags_.terms;
+      return;
+    }
+    const bool sends = side == RelaySide::sender;
+    hearing_ = place.group.start_receive(std::span<std::int64_t>(in_), peer,
+                                         sends ? tags_.reply : tags_.terms);
+    if (sends) tell(tags_.terms);
   }
   virtual ~RelayEnd() = default;
 
   /// Called once before progress(). A short message begins at once.
   void start() {
-    own_slots_ = static_cast<std::size_t>(terms_.slots);
-    if (!handshake_) agree(terms_);
+    if (terms_.is_small()) agree();
   }
   /// Returns true when anything moved. Throws as RelayMessages does.
   bool progress() {
     if (agreed_) return move();
-    const auto terms = handshake_->agreed();
-    if (!terms) return false;
-    tags_ = handshake_->tags();
-    agree(*terms);
+    if (!shake_hands()) return false;
+    agree();
     return true;
   }
   virtual bool finished() const = 0;
@@ -195,21 +146,51 @@ class RelayEnd {
   const RelayPlace place_;
   const DeviceBytes values_;
   const RankId peer_;
+  const RelaySide side_;
   SlotMemory& slots_;
   WatchedCopier copier_;
-  RelayTerms terms_;                    ///< proposed, then agreed
-  RelayTags tags_;                      ///< complete once agreed
-  std::optional<Handshake> handshake_;  ///< none: the message is short
+  RelayTerms terms_;  ///< proposed, then agreed
+  RelayTags tags_;    ///< complete once agreed
   bool agreed_ = false;
-  std::size_t chunks_ = 0, own_slots_ = 0;
+  std::size_t chunks_ = 0, own_slots_;
 
  private:
-  void agree(const RelayTerms& terms) {
-    terms_ = terms;
-    chunks_ = terms.chunks();
+  void tell(int tag) {
+    telling_ = place_.group.start_send(std::span<const std::int64_t>(out_), peer_, tag);
+  }
+  /// Tells the peer this side's terms and hears the peer's; true once both know the chunk that both
+  /// use and the receiver's slots. A receiver learns the tags for data and reply from the sender's
+  /// terms, and answers then. Throws Error{run_failed} when the bytes differ.
+  bool shake_hands() {
+    if (!hearing_->test()) return false;
+    if (!telling_) {
+      tags_.data = static_cast<int>(in_[3]);
+      tags_.reply = static_cast<int>(in_[4]);
+      tell(tags_.reply);
+    }
+    if (!telling_->test()) return false;
+    const bool receives = side_ == RelaySide::receiver;
+    if (in_[0] != terms_.bytes) {
+      throw Error(ErrorKind::run_failed,
+                  {{fmt::format("the relay's two sides disagree: rank {} {} {} bytes, rank {} {} "
+                                "{} bytes",
+                                place_.group.rank().value(), receives ? "awaits" : "sends",
+                                terms_.bytes, peer_.value(), receives ? "sends" : "awaits", in_[0]),
+                    "both need the same number of bytes", ""}});
+    }
+    terms_.chunk = std::min(terms_.chunk, in_[1]);
+    if (!receives) terms_.slots = in_[2];
+    return true;
+  }
+  void agree() {
+    chunks_ = terms_.chunks();
     agreed_ = true;
     begin();
   }
+
+  /// Bytes, chunk, slots, data tag, reply tag.
+  std::array<std::int64_t, 5> out_, in_{};
+  std::unique_ptr<Transfer> telling_, hearing_;  ///< null where the message is short
 };
 
 /// Device to host, host to peer. Chunks [sent, read) are in slots or on their way to them, chunks
@@ -220,7 +201,7 @@ class RelaySender final : public RelayEnd {
       : RelayEnd(place, values, to, slots, RelaySide::sender) {}
 
   bool finished() const override { return agreed_ && left_ == chunks_ && !credit_transfer_; }
-  bool announced() const override { return handshake_ || sent_ > 0; }
+  bool announced() const override { return !terms_.is_small() || sent_ > 0; }
 
  private:
   void begin() override {
