@@ -48,14 +48,4 @@ CheckpointIndex index_from_json_text(std::string_view text, const std::string& o
 std::string to_json_text(const WrittenFile& written);
 WrittenFile written_file_from_json_text(const std::string& text);
 
-/// One entry of a safetensors header.
-struct HeaderEntry {
-  std::string name;
-  StoredType type = StoredType::f32;
-  std::vector<std::int64_t> shape;
-  std::uint64_t begin = 0, end = 0;  ///< from the beginning of the data
-};
-/// The header's JSON, padded with spaces to a multiple of 8 bytes.
-std::string safetensors_header(const std::vector<HeaderEntry>& entries);
-
 }  // namespace heteroperf

@@ -1,5 +1,4 @@
-// The index as JSON, and the headers of the safetensors files. Readers name every fault by its path
-// in the document.
+// The index as JSON. Readers name every fault by its path in the document.
 #include "runners/engine/checkpoint/checkpoint_index.hpp"
 
 #include <fmt/format.h>
@@ -225,21 +224,6 @@ WrittenFile written_file_from_json_text(const std::string& text) {
           part.files.at(0),
           std::move(part.tensors),
           {failure[0], failure[1], failure[2]}};
-}
-
-std::string safetensors_header(const std::vector<HeaderEntry>& entries) {
-  constexpr std::size_t alignment = 8;
-  Json header{{"__metadata__", {{"heteroperf", "checkpoint"}}}};
-  for (const HeaderEntry& entry : entries) {
-    // Not operator[] of a name: that looks through all names before.
-    header.get_ref<Json::object_t&>().emplace_back(
-        entry.name, Json{{"dtype", to_string(entry.type)},
-                         {"shape", entry.shape},
-                         {"data_offsets", {entry.begin, entry.end}}});
-  }
-  std::string text = header.dump();
-  text.append((alignment - text.size() % alignment) % alignment, ' ');
-  return text;
 }
 
 }  // namespace heteroperf

@@ -18,6 +18,8 @@
 
 #include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
+#include "metrics/base/name_table.hpp"
+#include "metrics/base/strict_json.hpp"
 #include "runners/engine/checkpoint/checkpoint_index.hpp"
 #include "runners/engine/checkpoint/held_tensor.hpp"
 
@@ -118,21 +120,29 @@ std::uint64_t bytes_of(const TensorPiece& piece) {
   return static_cast<std::uint64_t>(piece.box.count()) * element_bytes(piece.type);
 }
 
-/// The safetensors header: names, types, shapes and places of the pieces.
+/// The safetensors header: names, types, shapes and places of the pieces, padded with spaces to a
+/// multiple of 8 bytes.
 std::string header_of(const std::vector<const TensorPiece*>& pieces) {
-  std::vector<HeaderEntry> entries;
+  Json header{{"__metadata__", {{"heteroperf", "checkpoint"}}}};
   std::set<std::string> names;
   std::uint64_t begin = 0;
   for (const TensorPiece* piece : pieces) {
-    HeaderEntry entry{name_in_file(*piece), piece->type, {}, begin, begin + bytes_of(*piece)};
-    HETEROPERF_EXPECT(names.insert(entry.name).second);
+    const std::string name = name_in_file(*piece);
+    HETEROPERF_EXPECT(names.insert(name).second);
+    const std::uint64_t end = begin + bytes_of(*piece);
+    std::vector<std::int64_t> shape;
     for (std::size_t dim = 0; dim < piece->box.dims; ++dim) {
-      entry.shape.push_back(piece->box.extent(dim));
+      shape.push_back(piece->box.extent(dim));
     }
-    begin = entry.end;
-    entries.push_back(std::move(entry));
+    // Not operator[] of a name: that looks through all names before.
+    header.get_ref<Json::object_t&>().emplace_back(
+        name,
+        Json{{"dtype", to_string(piece->type)}, {"shape", shape}, {"data_offsets", {begin, end}}});
+    begin = end;
   }
-  return safetensors_header(entries);
+  std::string text = header.dump();
+  text.append((length_bytes - text.size() % length_bytes) % length_bytes, ' ');
+  return text;
 }
 
 /// The header's length as the format wants it: eight bytes, little-endian.

@@ -127,7 +127,8 @@ void column_sum(RowRange r, const void* x, void* partial) {
 
 /// Joins the sums of all blocks of rows in their order.
 template <class T>
-void combine(RowRange r, std::int64_t blocks, const void* partials, Store store, void* target) {
+void combine(RowRange r, std::int64_t blocks, const void* partials, Accumulation accumulation,
+             void* target) {
   using A = Acc<T>;
   const A* __restrict p = as<A>(partials);
   T* __restrict out = as<T>(target);
@@ -140,7 +141,7 @@ void combine(RowRange r, std::int64_t blocks, const void* partials, Store store,
       for (std::int64_t c = 0; c < count; ++c) sum[c] += p[b * r.columns + first + c];
     }
     for (std::int64_t c = 0; c < count; ++c) {
-      const A old = store == Store::add ? widen(out[first + c]) : A(0);
+      const A old = accumulation == Accumulation::add ? widen(out[first + c]) : A(0);
       out[first + c] = narrow<T>(old + sum[c]);
     }
   }

@@ -43,8 +43,7 @@ HETEROPERF_KERNEL void dropout_run(std::uint64_t key, std::int64_t begin, std::i
 /// being kept, which leaves the expected value as it was.
 template <class T>
 void dropout(RowRange elements, DropoutKey k, const void* x, void* y) {
-  // A draw of 32 bits is kept when it is at most keep · 2³² − 1.
-  const auto threshold = static_cast<std::uint32_t>(k.keep * 0x1.0p32 - 1.0);
+  const std::uint32_t threshold = k.threshold();
   const auto scale = static_cast<Acc<T>>(1.0 / k.keep);
   for (std::int64_t at = elements.begin; at < elements.end;) {
     const std::int64_t sample = at / k.sample_elements, start = sample * k.sample_elements;

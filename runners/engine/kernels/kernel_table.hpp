@@ -9,7 +9,8 @@ enum class Element { float32, float64, bfloat16 };
 
 /// Element-wise functions of one value; vector_math.hpp has the formulas.
 enum class ActivationKind { relu, silu, tanh, gelu_erf, gelu_tanh };
-enum class Store { overwrite, add };
+/// A gradient overwrites what is in its buffer (the first micro-batch) or is added to it.
+enum class Accumulation { overwrite, add };
 
 /// Rows [begin, end) of a row-major matrix of `columns` columns; one thread's share.
 struct RowRange {
@@ -35,6 +36,11 @@ struct DropoutKey {
   std::uint64_t seed = 0, step = 0, node = 0, first_sample = 0;
   std::int64_t sample_elements = 0;
   double keep = 1.0;  ///< probability
+
+  /// A draw of 32 bits is kept when it is at most keep · 2³² − 1.
+  constexpr std::uint32_t threshold() const {
+    return static_cast<std::uint32_t>(keep * 0x1.0p32 - 1.0);
+  }
 };
 
 /// Row-wise loss parameters: gradient = (softmax − smoothed one-hot) · scale.
@@ -78,19 +84,20 @@ struct KernelTable {
   // Sums over rows.
   void (*column_sum)(RowRange, const void* x, void* partial);
   /// target[c] (+)= Σ_block partials[block][c] in block order, columns [begin, end).
-  void (*combine)(RowRange columns, std::int64_t blocks, const void* partials, Store, void* target);
+  void (*combine)(RowRange columns, std::int64_t blocks, const void* partials, Accumulation,
+                  void* target);
 
   // Norms over rows; see norm_kernels.hpp. mean and rstd are Acc, one per row.
   void (*layer_norm)(RowRange, double eps, const void* x, const void* weight, const void* bias,
                      void* y, void* mean, void* rstd);
-  /// dx (Store::add: added to what is there) and the partials of the weight and bias gradients.
-  /// A null dx (then weight may be null) or null partials are not computed.
+  /// dx (Accumulation::add: added to what is there) and the partials of the weight and bias
+  /// gradients. A null dx (then weight may be null) or null partials are not computed.
   void (*layer_norm_backward)(RowRange, const void* dy, const void* x, const void* weight,
-                              const void* mean, const void* rstd, Store, void* dx,
+                              const void* mean, const void* rstd, Accumulation, void* dx,
                               void* weight_partial, void* bias_partial);
   void (*rms_norm)(RowRange, double eps, const void* x, const void* weight, void* y, void* rstd);
   void (*rms_norm_backward)(RowRange, const void* dy, const void* x, const void* weight,
-                            const void* rstd, Store, void* dx, void* weight_partial);
+                            const void* rstd, Accumulation, void* dx, void* weight_partial);
 
   // Batch norm over rows (pixels) × columns (channels); see batch_norm_kernels.hpp.
   /// Mean and sum of squared deviations of the rows of this range.
@@ -143,7 +150,7 @@ struct KernelTable {
   /// y[r] = x[r] + rows[r mod length].
   void (*add_rows)(RowRange, const void* x, const void* rows, std::int64_t length, void* y);
   /// Rows t of gradient (Acc) (+)= Σ_b dy[b · length + t].
-  void (*sum_batch)(RowRange, std::int64_t batch, std::int64_t length, const void* dy, Store,
+  void (*sum_batch)(RowRange, std::int64_t batch, std::int64_t length, const void* dy, Accumulation,
                     void* gradient);
   void (*rotary)(RowRange, RotaryLayout, const void* x, const void* cosine, const void* sine,
                  void* y);

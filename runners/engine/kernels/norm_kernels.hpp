@@ -63,8 +63,9 @@ void layer_norm(RowRange r, double eps, const void* x, const void* weight, const
 template <class T, bool want_input, bool want_parameters>
 HETEROPERF_KERNEL void layer_norm_backward_rows(RowRange r, const void* dy, const void* x,
                                                 const T* __restrict w, const Acc<T>* mean,
-                                                const Acc<T>* rstd, Store store, void* dx,
-                                                Acc<T>* __restrict dw, Acc<T>* __restrict db) {
+                                                const Acc<T>* rstd, Accumulation accumulation,
+                                                void* dx, Acc<T>* __restrict dw,
+                                                Acc<T>* __restrict db) {
   using A = Acc<T>;
   const std::int64_t n = r.columns;
   for (std::int64_t row = r.begin; row < r.end; ++row) {
@@ -93,7 +94,7 @@ HETEROPERF_KERNEL void layer_norm_backward_rows(RowRange r, const void* dy, cons
         const A xhat = (widen(px[c]) - mu) * rs;
         return rs * widen(pdy[c]) * widen(w[c]) + slope * xhat + offset;
       };
-      if (store == Store::add) {
+      if (accumulation == Accumulation::add) {
 #pragma omp simd
         for (std::int64_t c = 0; c < n; ++c) pdx[c] = narrow<T>(widen(pdx[c]) + gradient(c));
       } else {
@@ -107,13 +108,13 @@ HETEROPERF_KERNEL void layer_norm_backward_rows(RowRange r, const void* dy, cons
 /// The gradients that nobody asked for are compiled out of the loops.
 template <class T>
 void layer_norm_backward(RowRange r, const void* dy, const void* x, const void* weight,
-                         const void* mean, const void* rstd, Store store, void* dx,
+                         const void* mean, const void* rstd, Accumulation accumulation, void* dx,
                          void* weight_partial, void* bias_partial) {
   using A = Acc<T>;
   A* dw = as<A>(weight_partial);
   A* db = as<A>(bias_partial);
   const auto run = [&](auto rows) __attribute__((always_inline)) {
-    rows(r, dy, x, as<T>(weight), as<A>(mean), as<A>(rstd), store, dx, dw, db);
+    rows(r, dy, x, as<T>(weight), as<A>(mean), as<A>(rstd), accumulation, dx, dw, db);
   };
   if (dw == nullptr) return run(layer_norm_backward_rows<T, true, false>);
   for (std::int64_t c = 0; c < r.columns; ++c) dw[c] = db[c] = A(0);
@@ -141,7 +142,8 @@ void rms_norm(RowRange r, double eps, const void* x, const void* weight, void* y
 // dx = rstd · (g − x̂ · mean(g x̂)), x̂ = x · rstd (Zhang, Sennrich, arXiv:1910.07467).
 template <class T>
 void rms_norm_backward(RowRange r, const void* dy, const void* x, const void* weight,
-                       const void* rstd, Store store, void* dx, void* weight_partial) {
+                       const void* rstd, Accumulation accumulation, void* dx,
+                       void* weight_partial) {
   using A = Acc<T>;
   const T* __restrict w = as<T>(weight);
   A* __restrict dw = as<A>(weight_partial);
@@ -164,7 +166,7 @@ void rms_norm_backward(RowRange r, const void* dy, const void* x, const void* we
     const auto gradient = [&](std::int64_t c) __attribute__((always_inline)) {
       return rs * widen(pdy[c]) * widen(w[c]) + slope * widen(px[c]);
     };
-    if (store == Store::add) {
+    if (accumulation == Accumulation::add) {
 #pragma omp simd
       for (std::int64_t c = 0; c < n; ++c) pdx[c] = narrow<T>(widen(pdx[c]) + gradient(c));
     } else {

@@ -70,12 +70,12 @@ void add_rows(RowRange r, const void* x, const void* rows, std::int64_t length, 
 
 /// Sums over the batch, for tables that every sequence has added.
 template <class T>
-void sum_batch(RowRange r, std::int64_t batch, std::int64_t length, const void* dy, Store store,
-               void* gradient) {
+void sum_batch(RowRange r, std::int64_t batch, std::int64_t length, const void* dy,
+               Accumulation accumulation, void* gradient) {
   const std::int64_t n = r.columns;
   for (std::int64_t row = r.begin; row < r.end; ++row) {
     Acc<T>* __restrict out = as<Acc<T>>(gradient) + row * n;
-    if (store == Store::overwrite) {
+    if (accumulation == Accumulation::overwrite) {
       for (std::int64_t c = 0; c < n; ++c) out[c] = 0;
     }
     for (std::int64_t b = 0; b < batch; ++b) {

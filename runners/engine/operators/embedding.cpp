@@ -18,7 +18,7 @@ void position_gradient(const at::Tensor& dy, Accumulation accumulation, const at
   const Matrix positions(length, dy.size(0) * dy.size(2), dy);
   for_rows(positions, [&](RowRange r) {
     positions.kernels->sum_batch({r.begin, r.end, dy.size(2)}, dy.size(0), length, dy.data_ptr(),
-                                 store_for(target.accumulation()), target.values().data_ptr());
+                                 target.accumulation(), target.values().data_ptr());
   });
   const std::int64_t unused = buffer.size(0) - length;
   if (target.accumulation() == Accumulation::overwrite && unused > 0) {

@@ -123,13 +123,13 @@ void ColumnPartials::combine_into(const at::Tensor& target, Accumulation accumul
   HETEROPERF_EXPECT(type == values_.scalar_type() && target.numel() == columns_);
   const KernelTable& kernels = kernels_for(target);
   if (target.is_cuda()) {
-    kernels.combine({0, columns_, columns_}, blocks_, values_.data_ptr(), store_for(accumulation),
+    kernels.combine({0, columns_, columns_}, blocks_, values_.data_ptr(), accumulation,
                     target.data_ptr());
     return;
   }
   const std::int64_t grain = std::max<std::int64_t>(64, elements_per_thread / blocks_);
   at::parallel_for(0, columns_, grain, [&](std::int64_t begin, std::int64_t end) {
-    kernels.combine({begin, end, columns_}, blocks_, values_.data_ptr(), store_for(accumulation),
+    kernels.combine({begin, end, columns_}, blocks_, values_.data_ptr(), accumulation,
                     target.data_ptr());
   });
 }

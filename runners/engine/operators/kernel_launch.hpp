@@ -164,10 +164,6 @@ class ColumnPartials {
 /// The kernels' name of a form of gelu.
 ActivationKind kind_of(GeluForm form);
 
-inline Store store_for(Accumulation accumulation) {
-  return accumulation == Accumulation::add ? Store::add : Store::overwrite;
-}
-
 /// A gradient buffer as something kernels of an accumulation type can write: the buffer itself
 /// when it has that type and is contiguous, else a temporary that `finish` rounds into it.
 class GradientTarget {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "runners/engine/kernels/kernel_table.hpp"
 #include "workloads/graph/model_graph.hpp"
 #include "workloads/recipe.hpp"
 
@@ -17,8 +18,6 @@ using Tensors = std::vector<at::Tensor>;
 at::ScalarType scalar_type(Precision precision);
 
 enum class Mode { train, evaluate };
-/// A weight gradient overwrites its buffer (the first micro-batch) or is added to it.
-enum class Accumulation { overwrite, add };
 /// A second forward that only rebuilds `saved`: running statistics stay as they are.
 enum class Pass { first, recomputation };
 

@@ -18,18 +18,19 @@ class NormGradient {
   NormGradient(GradientSink* sink, const at::Tensor& like) : sink_(sink) {
     if (sink == nullptr || !sink->wanted(0)) return;
     values = sink->reusable(0);
-    store = Store::add;
+    accumulation = Accumulation::add;
     if (values.defined() && values.is_contiguous()) return;
     values = uninitialised_like(like);
-    store = Store::overwrite;
+    accumulation = Accumulation::overwrite;
   }
   void deliver() {
     if (!values.defined()) return;
-    store == Store::add ? sink_->replace(0, std::move(values)) : sink_->put(0, std::move(values));
+    accumulation == Accumulation::add ? sink_->replace(0, std::move(values))
+                                      : sink_->put(0, std::move(values));
   }
 
   at::Tensor values;
-  Store store = Store::overwrite;
+  Accumulation accumulation = Accumulation::overwrite;
 
  private:
   GradientSink* sink_;
@@ -75,12 +76,12 @@ class RowNormOperator final : public Operator {
     if (has_mean_) {
       const ColumnPartials bias_sums(blocks, dy);
       blocks.run(&KernelTable::layer_norm_backward, dy, saved[0], weight, saved[2], saved[1],
-                 dx.store, dx.values, weights, gradients != nullptr ? &bias_sums : nullptr);
+                 dx.accumulation, dx.values, weights, gradients != nullptr ? &bias_sums : nullptr);
       if (weights != nullptr && bias_) {
         bias_sums.combine_into((*gradients)[1], context.accumulation);
       }
     } else {
-      blocks.run(&KernelTable::rms_norm_backward, dy, saved[0], weight, saved[1], dx.store,
+      blocks.run(&KernelTable::rms_norm_backward, dy, saved[0], weight, saved[1], dx.accumulation,
                  dx.values, weights);
     }
     if (weights != nullptr) weights->combine_into((*gradients)[0], context.accumulation);

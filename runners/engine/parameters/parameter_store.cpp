@@ -13,7 +13,7 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/hash.hpp"
-#include "runners/engine/operators/operator.hpp"
+#include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/parameters/initial_values.hpp"
 
 namespace heteroperf {
@@ -133,16 +133,12 @@ const at::Tensor& ParameterStore::gradient(NodeId node, std::size_t index) const
 }
 
 // The gradient of one micro-batch, rounded to bf16, is added to the sum in float32.
-void ParameterStore::collect_gradient(std::size_t ordinal, Collect how) {
+void ParameterStore::collect_gradient(std::size_t ordinal, Accumulation accumulation) {
   if (!collects()) return;
   const Place& place = entries_[ordinal].place;
-  at::Tensor sum = reduced_gradient_.narrow(0, place.offset, place.count);
+  const at::Tensor sum = reduced_gradient_.narrow(0, place.offset, place.count);
   const at::Tensor gradient = gradient_.narrow(0, place.offset, place.count);
-  if (how == Collect::overwrite) {
-    sum.copy_(gradient);
-  } else {
-    sum.add_(gradient);
-  }
+  accumulate(sum, gradient, accumulation);
 }
 
 void ParameterStore::publish(std::int64_t begin, std::int64_t end) {

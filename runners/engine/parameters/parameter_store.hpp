@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "runners/engine/kernels/kernel_table.hpp"
 #include "runners/engine/parameters/rank_share.hpp"
 #include "workloads/graph/model_graph.hpp"
 #include "workloads/recipe.hpp"
@@ -70,9 +71,8 @@ class ParameterStore {
 
   /// bf16: gradients of micro-batches are collected in float32.
   bool collects() const { return !gradient_.is_same(reduced_gradient_); }
-  enum class Collect { overwrite, add };
   /// After a micro-batch has written this parameter's gradient; nothing to do but in bf16.
-  void collect_gradient(std::size_t ordinal, Collect how);
+  void collect_gradient(std::size_t ordinal, Accumulation accumulation);
   /// After an update of elements [begin, end); nothing to do but in bf16.
   void publish(std::int64_t begin, std::int64_t end);
   void publish() { publish(0, elements_); }

@@ -50,8 +50,8 @@ Accumulation WeightGradients::prepare(const std::vector<std::size_t>& ordinals,
 }
 
 void WeightGradients::finish(std::size_t ordinal) {
-  store_.collect_gradient(ordinal, collected_[ordinal] ? ParameterStore::Collect::add
-                                                       : ParameterStore::Collect::overwrite);
+  store_.collect_gradient(ordinal,
+                          collected_[ordinal] ? Accumulation::add : Accumulation::overwrite);
   collected_[ordinal] = true;
   if (!last_pass_ || reducer_ == nullptr) return;
   if (summands_left_[ordinal] > 0 && --summands_left_[ordinal] == 0) {

@@ -186,7 +186,7 @@ void column_sum(RowRange r, const void* x, void* partials) {
 /// Joins the sums of all blocks of rows in their order.
 template <class T>
 __global__ void combine_tiles(std::int64_t columns, std::int64_t blocks, const Acc<T>* partials,
-                              Store store, T* target) {
+                              Accumulation accumulation, T* target) {
   // The partial sums are a matrix of blocks × columns, summed by one tile per 32 columns.
   const TilePlace at = tile_place(blocks, columns, blocks);
   Acc<T> sum = 0;
@@ -195,14 +195,16 @@ __global__ void combine_tiles(std::int64_t columns, std::int64_t blocks, const A
   }
   sum = sum_tile(sum);
   if (!at.inside || threadIdx.y != 0) return;
-  if (store == Store::add) sum += widen(target[at.column]);
+  if (accumulation == Accumulation::add) sum += widen(target[at.column]);
   target[at.column] = narrow<T>(sum);
 }
 /// One tile of threads per 32 columns, each thread with every eighth block.
 template <class T>
-void combine(RowRange r, std::int64_t blocks, const void* partials, Store store, void* target) {
+void combine(RowRange r, std::int64_t blocks, const void* partials, Accumulation accumulation,
+             void* target) {
   if (r.columns == 0) return;
-  launch(combine_tiles<T>, over_tiles(r.columns, 1), r.columns, blocks, partials, store, target);
+  launch(combine_tiles<T>, over_tiles(r.columns, 1), r.columns, blocks, partials, accumulation,
+         target);
 }
 
 }  // namespace

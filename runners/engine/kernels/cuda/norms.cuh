@@ -43,7 +43,7 @@ void layer_norm(RowRange r, double eps, const void* x, const void* weight, const
 template <class T>
 __global__ void layer_norm_inputs(std::int64_t rows, std::int64_t n, const T* dy, const T* x,
                                   const T* weight, const Acc<T>* mean, const Acc<T>* rstd,
-                                  Store store, T* dx) {
+                                  Accumulation accumulation, T* dx) {
   using A = Acc<T>;
   HETEROPERF_FOR_ROWS(row, rows) {
     const A mu = mean[row], rs = rstd[row];
@@ -60,7 +60,7 @@ __global__ void layer_norm_inputs(std::int64_t rows, std::int64_t n, const T* dy
       const std::int64_t i = row * n + c;
       const A xhat = (widen(x[i]) - mu) * rs;
       const A v = rs * widen(dy[i]) * widen(weight[c]) + slope * xhat + offset;
-      dx[i] = narrow<T>(store == Store::add ? widen(dx[i]) + v : v);
+      dx[i] = narrow<T>(accumulation == Accumulation::add ? widen(dx[i]) + v : v);
     }
   }
 }
@@ -89,10 +89,11 @@ __global__ void layer_norm_parameters(std::int64_t rows, std::int64_t columns,
 /// kernels, each only where it is asked for.
 template <class T>
 void layer_norm_backward(RowRange r, const void* dy, const void* x, const void* weight,
-                         const void* mean, const void* rstd, Store store, void* dx,
+                         const void* mean, const void* rstd, Accumulation accumulation, void* dx,
                          void* weight_partial, void* bias_partial) {
   if (dx != nullptr) {
-    launch_rows(layer_norm_inputs<T>, r.end, r.columns, dy, x, weight, mean, rstd, store, dx);
+    launch_rows(layer_norm_inputs<T>, r.end, r.columns, dy, x, weight, mean, rstd, accumulation,
+                dx);
   }
   if (weight_partial == nullptr) return;
   launch_tiles(layer_norm_parameters<T>, r.end, r.columns, dy, x, mean, rstd, weight_partial,
@@ -122,7 +123,8 @@ void rms_norm(RowRange r, double eps, const void* x, const void* weight, void* y
 /// The input's gradient, by the formula of norm_kernels.hpp.
 template <class T>
 __global__ void rms_norm_inputs(std::int64_t rows, std::int64_t n, const T* dy, const T* x,
-                                const T* weight, const Acc<T>* rstd, Store store, T* dx) {
+                                const T* weight, const Acc<T>* rstd, Accumulation accumulation,
+                                T* dx) {
   using A = Acc<T>;
   HETEROPERF_FOR_ROWS(row, rows) {
     const A rs = rstd[row];
@@ -134,7 +136,7 @@ __global__ void rms_norm_inputs(std::int64_t rows, std::int64_t n, const T* dy, 
     HETEROPERF_FOR_COLUMNS(c, n) {
       const std::int64_t i = row * n + c;
       const A v = rs * widen(dy[i]) * widen(weight[c]) + slope * widen(x[i]);
-      dx[i] = narrow<T>(store == Store::add ? widen(dx[i]) + v : v);
+      dx[i] = narrow<T>(accumulation == Accumulation::add ? widen(dx[i]) + v : v);
     }
   }
 }
@@ -155,9 +157,10 @@ __global__ void rms_norm_parameters(std::int64_t rows, std::int64_t columns,
 /// As layer_norm_backward(), without a mean and a bias.
 template <class T>
 void rms_norm_backward(RowRange r, const void* dy, const void* x, const void* weight,
-                       const void* rstd, Store store, void* dx, void* weight_partial) {
+                       const void* rstd, Accumulation accumulation, void* dx,
+                       void* weight_partial) {
   if (dx != nullptr) {
-    launch_rows(rms_norm_inputs<T>, r.end, r.columns, dy, x, weight, rstd, store, dx);
+    launch_rows(rms_norm_inputs<T>, r.end, r.columns, dy, x, weight, rstd, accumulation, dx);
   }
   if (weight_partial == nullptr) return;
   launch_tiles(rms_norm_parameters<T>, r.end, r.columns, dy, x, rstd, weight_partial);

@@ -88,19 +88,19 @@ void add_rows(RowRange r, const void* x, const void* rows, std::int64_t length, 
 /// Sums over the batch, for tables that every sequence has added.
 template <class T>
 __global__ void batch_sums(std::int64_t elements, std::int64_t batch, std::int64_t stride,
-                           const T* dy, Store store, Acc<T>* gradient) {
+                           const T* dy, Accumulation accumulation, Acc<T>* gradient) {
   HETEROPERF_FOR_ITEMS(i, elements) {
-    Acc<T> sum = store == Store::add ? gradient[i] : Acc<T>(0);
+    Acc<T> sum = accumulation == Accumulation::add ? gradient[i] : Acc<T>(0);
     for (std::int64_t b = 0; b < batch; ++b) sum += widen(dy[b * stride + i]);
     gradient[i] = sum;
   }
 }
 /// A thread per element of the table, which adds up the batch in order.
 template <class T>
-void sum_batch(RowRange r, std::int64_t batch, std::int64_t length, const void* dy, Store store,
-               void* gradient) {
+void sum_batch(RowRange r, std::int64_t batch, std::int64_t length, const void* dy,
+               Accumulation accumulation, void* gradient) {
   const std::int64_t elements = r.end * r.columns;
-  launch_items(batch_sums<T>, elements, batch, length * r.columns, dy, store, gradient);
+  launch_items(batch_sums<T>, elements, batch, length * r.columns, dy, accumulation, gradient);
 }
 
 /// Turns pairs of elements of a head by the angle of the row's position.
@@ -159,34 +159,28 @@ void pack(RowRange r, const std::int64_t* widths, const void* const* parts, void
   launch_matrix(pack_rows<T>, r.end, r.columns, from, packed);
 }
 
-/// The mask is dropout_kernels.hpp's.
-struct DropoutMask {
-  std::uint64_t seed, step, node, first_sample;
-  std::uint32_t threshold;
-};
-/// Draws the mask of every pair of elements from its number in the sample.
+/// Draws the mask of every pair of elements from its number in the sample, as dropout_kernels.hpp
+/// does.
 template <class T>
-__global__ void dropout_samples(std::int64_t samples, std::int64_t elements, DropoutMask mask,
-                                Acc<T> scale, const T* x, T* y) {
+__global__ void dropout_samples(std::int64_t samples, std::int64_t elements, DropoutKey k,
+                                std::uint32_t threshold, Acc<T> scale, const T* x, T* y) {
   HETEROPERF_FOR_MATRIX(sample, samples, element, elements) {
-    const std::uint64_t key = random_bits(
-        mask.seed, mask.step, mask.first_sample + static_cast<std::uint64_t>(sample), mask.node);
+    const std::uint64_t key =
+        random_bits(k.seed, k.step, k.first_sample + static_cast<std::uint64_t>(sample), k.node);
     const std::uint64_t word = mix64(key ^ static_cast<std::uint64_t>(element / 2));
     // A word serves two elements: the low half the even one, the high half the odd one.
     const auto bits = static_cast<std::uint32_t>(element % 2 == 0 ? word : word >> 32);
     const std::int64_t i = sample * elements + element;
-    y[i] = narrow<T>(bits <= mask.threshold ? widen(x[i]) * scale : Acc<T>(0));
+    y[i] = narrow<T>(bits <= threshold ? widen(x[i]) * scale : Acc<T>(0));
   }
 }
+/// The mask is keyed by sample, so the flat batch is seen as samples × elements.
 template <class T>
 void dropout(RowRange r, DropoutKey k, const void* x, void* y) {
   const std::int64_t count = r.end * r.columns;
   if (count == 0) return;
-  const DropoutMask mask{k.seed, k.step, k.node, k.first_sample,
-                         static_cast<std::uint32_t>(k.keep * 0x1.0p32 - 1.0)};
-  // The mask is keyed by sample, so the flat batch is seen as samples × elements.
-  const std::int64_t samples = count / k.sample_elements;
-  launch_matrix(dropout_samples<T>, samples, k.sample_elements, mask, 1.0 / k.keep, x, y);
+  launch_matrix(dropout_samples<T>, count / k.sample_elements, k.sample_elements, k, k.threshold(),
+                1.0 / k.keep, x, y);
 }
 
 }  // namespace

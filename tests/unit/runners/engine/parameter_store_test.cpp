@@ -104,9 +104,9 @@ TEST(ParameterStore, Bf16AddsItsGradientsInFloat32) {
   at::Tensor gradient = store.gradient(head, 0);
   ASSERT_EQ(gradient.scalar_type(), at::kBFloat16);
   gradient.fill_(256.0);
-  store.collect_gradient(store.ordinal(head, 0), ParameterStore::Collect::overwrite);
+  store.collect_gradient(store.ordinal(head, 0), Accumulation::overwrite);
   gradient.fill_(1.0);
-  store.collect_gradient(store.ordinal(head, 0), ParameterStore::Collect::add);
+  store.collect_gradient(store.ordinal(head, 0), Accumulation::add);
   EXPECT_EQ(store.reduced_gradient().max().item().toDouble(), 257.0);
 }
 
@@ -173,7 +173,7 @@ TEST(ParameterStore, Bf16CollectsByParameterAndPublishesPartByPart) {
   ParameterStore store(graph, {whole(up, 0), whole(head, 1)}, Precision::bf16, 1);
   at::Tensor(store.gradient(up, 0)).fill_(2.0);
   at::Tensor(store.gradient(head, 0)).fill_(3.0);
-  store.collect_gradient(store.ordinal(head, 0), ParameterStore::Collect::overwrite);
+  store.collect_gradient(store.ordinal(head, 0), Accumulation::overwrite);
   EXPECT_EQ(store.reduced_gradient()[0].item().toDouble(), 0.0);
   EXPECT_EQ(store.reduced_gradient()[store.parts()[1].begin].item().toDouble(), 3.0);
   at::Tensor(store.master()).fill_(0.5);

@@ -70,7 +70,7 @@ TEST(CudaKernels, GiveWhatTheCpusGive) {
 }
 
 TEST(CudaKernels, SumManyRowsOfFewColumns) {
-  for (const RunKernel run : {RunKernel(run_column_sum<Store::add>), RunKernel(run_moments),
+  for (const RunKernel run : {RunKernel(run_column_sum<Accumulation::add>), RunKernel(run_moments),
                               RunKernel(run_batch_norm_backward<MaskFrom::scale>)}) {
     compare({"many rows", run}, Element::float64, 5000, 3, 9);
   }
@@ -96,7 +96,7 @@ TEST(CudaKernels, TakeWhatIsNotAligned) {
 }
 
 TEST(CudaKernels, SumMoreColumnsThanOneTile) {
-  compare({"wide", run_column_sum<Store::overwrite>}, Element::float32, 40, 3000, 4);
+  compare({"wide", run_column_sum<Accumulation::overwrite>}, Element::float32, 40, 3000, 4);
 }
 
 template <class T>

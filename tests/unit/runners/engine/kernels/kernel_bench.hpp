@@ -80,10 +80,12 @@ class Bench {
   Values partials(std::int64_t rows, std::int64_t columns) {
     return sums(blocks(rows, columns) * columns);
   }
-  void combine(Values& parts, std::int64_t columns, Store store = Store::overwrite) {
+  void combine(Values& parts, std::int64_t columns,
+               Accumulation accumulation = Accumulation::overwrite) {
     Values total = sums(columns);
     tables_(parts.element)
-        .combine({0, columns, columns}, parts.count() / columns, parts.data(), store, total.data());
+        .combine({0, columns, columns}, parts.count() / columns, parts.data(), accumulation,
+                 total.data());
     outputs.push_back(total);
   }
 

@@ -54,11 +54,11 @@ void run_add_bias(Bench& b, std::int64_t rows, std::int64_t columns) {
                with_residual ? more.data() : nullptr);
   b.outputs = {x};
 }
-template <Store store>
+template <Accumulation accumulation>
 void run_column_sum(Bench& b, std::int64_t rows, std::int64_t columns) {
   Values x = b.data(rows * columns), parts = b.partials(rows, columns);
   b.k.column_sum({0, rows, columns}, x.data(), parts.data());
-  b.combine(parts, columns, store);
+  b.combine(parts, columns, accumulation);
 }
 template <bool with_bias>
 void run_layer_norm(Bench& b, std::int64_t rows, std::int64_t columns) {
@@ -68,19 +68,19 @@ void run_layer_norm(Bench& b, std::int64_t rows, std::int64_t columns) {
                  y.data(), mean.data(), rstd.data());
   b.outputs = {y, mean, rstd};
 }
-template <Store store>
+template <Accumulation accumulation>
 void run_layer_norm_backward(Bench& b, std::int64_t rows, std::int64_t columns) {
   Values dy = b.data(rows * columns), x = b.data(rows * columns), w = b.data(columns);
   Values mean = b.sums(rows), rstd = b.sums(rows, 0.5, 2), dx = b.data(rows * columns);
   Values alone = dx, dw = b.partials(rows, columns), db = b.partials(rows, columns);
   Values dw_alone = dw, db_alone = db;
   const RowRange r{0, rows, columns};
-  b.k.layer_norm_backward(r, dy.data(), x.data(), w.data(), mean.data(), rstd.data(), store,
+  b.k.layer_norm_backward(r, dy.data(), x.data(), w.data(), mean.data(), rstd.data(), accumulation,
                           dx.data(), dw.data(), db.data());
-  b.k.layer_norm_backward(r, dy.data(), x.data(), w.data(), mean.data(), rstd.data(), store,
+  b.k.layer_norm_backward(r, dy.data(), x.data(), w.data(), mean.data(), rstd.data(), accumulation,
                           alone.data(), nullptr, nullptr);
-  b.k.layer_norm_backward(r, dy.data(), x.data(), nullptr, mean.data(), rstd.data(), store, nullptr,
-                          dw_alone.data(), db_alone.data());
+  b.k.layer_norm_backward(r, dy.data(), x.data(), nullptr, mean.data(), rstd.data(), accumulation,
+                          nullptr, dw_alone.data(), db_alone.data());
   b.outputs = {dx, alone};
   for (Values* parts : {&dw, &db, &dw_alone, &db_alone}) b.combine(*parts, columns);
 }
@@ -90,14 +90,15 @@ void run_rms_norm(Bench& b, std::int64_t rows, std::int64_t columns) {
   b.k.rms_norm({0, rows, columns}, 1e-3, x.data(), w.data(), y.data(), rstd.data());
   b.outputs = {y, rstd};
 }
-template <Store store>
+template <Accumulation accumulation>
 void run_rms_norm_backward(Bench& b, std::int64_t rows, std::int64_t columns) {
   Values dy = b.data(rows * columns), x = b.data(rows * columns), w = b.data(columns);
   Values rstd = b.sums(rows, 0.5, 2), dx = b.data(rows * columns), dw = b.partials(rows, columns);
   Values dw_alone = dw;
   const RowRange r{0, rows, columns};
-  b.k.rms_norm_backward(r, dy.data(), x.data(), w.data(), rstd.data(), store, dx.data(), dw.data());
-  b.k.rms_norm_backward(r, dy.data(), x.data(), w.data(), rstd.data(), store, nullptr,
+  b.k.rms_norm_backward(r, dy.data(), x.data(), w.data(), rstd.data(), accumulation, dx.data(),
+                        dw.data());
+  b.k.rms_norm_backward(r, dy.data(), x.data(), w.data(), rstd.data(), accumulation, nullptr,
                         dw_alone.data());
   b.outputs = {dx};
   b.combine(dw, columns);
@@ -187,13 +188,13 @@ void run_embedding(Bench& b, std::int64_t rows, std::int64_t columns) {
                          gradient.data());
   b.outputs = {y, gradient};
 }
-template <Store store>
+template <Accumulation accumulation>
 void run_positions(Bench& b, std::int64_t rows, std::int64_t columns) {
   const std::int64_t batch = 3, length = rows;
   Values x = b.data(batch * length * columns), table = b.data(length * columns), y = x;
   Values gradient = b.sums((length + 2) * columns);
   b.k.add_rows({0, batch * length, columns}, x.data(), table.data(), length, y.data());
-  b.k.sum_batch({0, length, columns}, batch, length, y.data(), store, gradient.data());
+  b.k.sum_batch({0, length, columns}, batch, length, y.data(), accumulation, gradient.data());
   b.outputs = {y, gradient};
 }
 template <bool inverse>
@@ -301,15 +302,15 @@ const KernelCase cases[] = {
     {"add_bias", run_add_bias<true, false>},
     {"add residual", run_add_bias<false, true>},
     {"add_bias and residual", run_add_bias<true, true>},
-    {"column_sum", run_column_sum<Store::overwrite>},
-    {"column_sum, added", run_column_sum<Store::add>},
+    {"column_sum", run_column_sum<Accumulation::overwrite>},
+    {"column_sum, added", run_column_sum<Accumulation::add>},
     {"layer_norm", run_layer_norm<true>},
     {"layer_norm without bias", run_layer_norm<false>},
-    {"layer_norm_backward", run_layer_norm_backward<Store::overwrite>},
-    {"layer_norm_backward, added", run_layer_norm_backward<Store::add>},
+    {"layer_norm_backward", run_layer_norm_backward<Accumulation::overwrite>},
+    {"layer_norm_backward, added", run_layer_norm_backward<Accumulation::add>},
     {"rms_norm", run_rms_norm},
-    {"rms_norm_backward", run_rms_norm_backward<Store::overwrite>},
-    {"rms_norm_backward, added", run_rms_norm_backward<Store::add>},
+    {"rms_norm_backward", run_rms_norm_backward<Accumulation::overwrite>},
+    {"rms_norm_backward, added", run_rms_norm_backward<Accumulation::add>},
     {"moments", run_moments},
     {"batch_norm_affine, batch_norm_coefficients", run_affine},
     {"scale_shift", run_scale_shift<false, false>},
@@ -322,8 +323,8 @@ const KernelCase cases[] = {
     {"cross_entropy, cut", run_cut_cross_entropy},
     {"embedding", run_embedding<false>},
     {"embedding with positions", run_embedding<true>},
-    {"add_rows, sum_batch", run_positions<Store::overwrite>},
-    {"add_rows, sum_batch added", run_positions<Store::add>},
+    {"add_rows, sum_batch", run_positions<Accumulation::overwrite>},
+    {"add_rows, sum_batch added", run_positions<Accumulation::add>},
     {"rotary", run_rotary<false>},
     {"rotary, back", run_rotary<true>},
     {"pack", run_pack},
