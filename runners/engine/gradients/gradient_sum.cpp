@@ -35,11 +35,7 @@ at::Tensor part(const at::Tensor& arena, const ArenaRange& range) {
 
 }  // namespace
 
-GradientArenas::GradientArenas(const ParameterStore& store)
-    : gradient_(store.reduced_gradient()),
-      master_(store.master()),
-      type_(gradient_.scalar_type() == at::kDouble ? DataType::f64 : DataType::f32) {}
-
+DataType GradientArenas::type() const { return data_type(gradient_.scalar_type()); }
 at::Tensor GradientArenas::gradients(const ArenaRange& range) const {
   return part(gradient_, range);
 }

@@ -13,15 +13,15 @@ namespace heteroperf {
 
 /// The arenas of a store, as sums use them. They stay alive for as long as this object.
 struct GradientArenas {
-  explicit GradientArenas(const ParameterStore& store);
+  explicit GradientArenas(const ParameterStore& store)
+      : gradient_(store.reduced_gradient()), master_(store.master()) {}
 
   at::Tensor gradients(const ArenaRange& range) const;
   at::Tensor masters(const ArenaRange& range) const;
-  DataType type() const { return type_; }
+  DataType type() const;
 
  private:
   at::Tensor gradient_, master_;
-  DataType type_;
 };
 
 /// Gradients that are summed in one operation among a group of ranks, in the group's order.

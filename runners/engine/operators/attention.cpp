@@ -6,6 +6,7 @@
 // makes them. Attention reads them as strided views, so nothing is copied on the way in; the
 // gradients of the three parts are packed back into rows. Tables that depend on positions alone
 // (ALiBi's biases, cosines and sines) are made for the first micro-batch of a length and kept.
+#include <ATen/Dispatch.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/empty.h>
@@ -26,11 +27,8 @@ at::Tensor host_table(at::IntArrayRef sizes, at::ScalarType type) {
 /// Calls body(double*) or body(float*) on a host table of an accumulation type.
 template <class Body>
 void fill(const at::Tensor& table, const Body& body) {
-  if (table.scalar_type() == at::kDouble) {
-    body(table.data_ptr<double>());
-  } else {
-    body(table.data_ptr<float>());
-  }
+  AT_DISPATCH_FLOATING_TYPES(table.scalar_type(), "fill",
+                             [&] { body(table.data_ptr<scalar_t>()); });
 }
 
 /// Attention on packed rows, read and written in place. Saves the packed input, the output and the

@@ -4,6 +4,7 @@
 // Nothing as large as the logits is saved beside them: softmax = exp(x − log sum) is made again.
 // Where nobody else holds the logits their gradient takes their memory, which for a language model
 // is the largest tensor of the step; the backward pass may then run once per forward pass.
+#include <ATen/Dispatch.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/argmax.h>
 #include <ATen/ops/eq.h>
@@ -89,11 +90,9 @@ class CrossEntropyOperator final : public LossOperator {
       return at::sum(losses, at::kDouble).div_(count).to(losses.scalar_type()).view({1});
     }
     at::Tensor loss = empty({1}, losses);
-    if (losses.scalar_type() == at::kDouble) {
-      *loss.data_ptr<double>() = sum_of<double>(losses) / count;
-    } else {
-      *loss.data_ptr<float>() = static_cast<float>(sum_of<float>(losses) / count);
-    }
+    AT_DISPATCH_FLOATING_TYPES(losses.scalar_type(), "mean", [&] {
+      *loss.data_ptr<scalar_t>() = static_cast<scalar_t>(sum_of<scalar_t>(losses) / count);
+    });
     return loss;
   }
 };
@@ -133,11 +132,8 @@ class VocabularyCrossEntropyOperator final : public LossOperator {
     const at::Tensor tops = largest(logits), sums = sum(logits, targets, tops);
     const at::Tensor host_sums = sums.cpu(), host_tops = tops.cpu();  // themselves on the host
     const at::Tensor loss = empty({1}, host_sums);
-    if (loss.scalar_type() == at::kDouble) {
-      finish<double>(host_sums, host_tops, loss);
-    } else {
-      finish<float>(host_sums, host_tops, loss);
-    }
+    AT_DISPATCH_FLOATING_TYPES(loss.scalar_type(), "finish",
+                               [&] { finish<scalar_t>(host_sums, host_tops, loss); });
     saved = {logits, targets, host_tops.to(logits.device())};
     return loss.to(logits.device());
   }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "metrics/base/error.hpp"
+#include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
 
 namespace heteroperf {
@@ -36,10 +37,7 @@ OperatorPtr make(const Input&, const OperatorPlace& place) {
 // Nodes that run as part of a chain, and those that work on a part of the vocabulary, get their
 // operators in operator_group.cpp.
 OperatorPtr make_operator(const ModelGraph& graph, NodeId node, at::ScalarType type) {
-  if (type != at::kFloat && type != at::kDouble && type != at::kBFloat16) {
-    throw UserError(fmt::format("no operators for tensors of {}", c10::toString(type)),
-                    "they are built for fp32, bf16 and fp64");
-  }
+  element_of(type);  // refuses what no kernel is built for
   const OperatorPlace place{graph, graph.node(node), type};
   return std::visit([&](const auto& kind) { return make(kind, place); }, place.node.attributes);
 }

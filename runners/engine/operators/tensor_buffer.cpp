@@ -16,24 +16,14 @@
 namespace heteroperf {
 
 DataType data_type(at::ScalarType type) {
-  switch (type) {
-    case at::kFloat:
-      return DataType::f32;
-    case at::kDouble:
-      return DataType::f64;
-    case at::kBFloat16:
-      return DataType::bf16;
-    case at::kHalf:
-      return DataType::f16;
-    case at::kInt:
-      return DataType::i32;
-    case at::kLong:
-      return DataType::i64;
-    case at::kByte:
-      return DataType::u8;
-    default:
-      throw UserError(fmt::format("no communicator carries tensors of {}", c10::toString(type)));
+  constexpr std::pair<at::ScalarType, DataType> types[] = {
+      {at::kFloat, DataType::f32}, {at::kDouble, DataType::f64}, {at::kBFloat16, DataType::bf16},
+      {at::kHalf, DataType::f16},  {at::kInt, DataType::i32},    {at::kLong, DataType::i64},
+      {at::kByte, DataType::u8}};
+  for (const auto& [scalar, carried] : types) {
+    if (scalar == type) return carried;
   }
+  throw UserError(fmt::format("no communicator carries tensors of {}", c10::toString(type)));
 }
 
 // Communicators see memory, not shapes: any dense order of elements will do, as long as all ranks
