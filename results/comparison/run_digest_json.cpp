@@ -15,7 +15,6 @@
 #include <charconv>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/strict_json.hpp"

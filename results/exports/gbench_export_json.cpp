@@ -11,7 +11,6 @@
 #include <cmath>
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "metrics/base/strict_json.hpp"
 #include "metrics/statistics.hpp"
@@ -24,7 +23,6 @@
 namespace heteroperf {
 namespace {
 
-using Json = nlohmann::ordered_json;
 constexpr double milliseconds = 1e3;
 
 /// A value of the record as text; empty where it is absent.

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "metrics/base/quantity.hpp"
@@ -21,8 +20,6 @@
 
 namespace heteroperf {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// Values of the record under MLPerf's names. Those that a run does not have are not logged.
 constexpr std::pair<const char*, const char*> logged_values[] = {

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "results/exports/run_export.hpp"
 #include "results/record/stored_document_json.hpp"
@@ -18,8 +17,6 @@
 
 namespace heteroperf {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// A label's value has its backslashes, quotes and line feeds escaped.
 std::string label_text(const std::string& value) {

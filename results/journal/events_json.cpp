@@ -11,7 +11,6 @@
 #include <cmath>
 #include <concepts>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "metrics/base/strict_json.hpp"

@@ -8,14 +8,11 @@
 #include <cmath>
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "results/record/stored_document_json.hpp"
 
 namespace heteroperf {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// Seconds by use, then what was done in them.
 void put_time(Json& json, const RankTimeGroup& group) {

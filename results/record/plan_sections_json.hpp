@@ -1,7 +1,6 @@
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
-
+#include "metrics/base/strict_json.hpp"
 #include "results/record/run_summary.hpp"
 
 namespace heteroperf {
@@ -9,12 +8,12 @@ namespace heteroperf {
 /// The parts of record.json that speak of a plan. Keys: results/README.md. Empty: nothing to say.
 
 /// `time_split_s.per_rank`, `.per_stage`, `.per_class`, added to `split`.
-void put_rank_times(nlohmann::ordered_json& split, const PlanSummary& plan);
+void put_rank_times(Json& split, const PlanSummary& plan);
 /// The plan's view of memory, added to `metrics.peak_memory_bytes`.
-void put_planned_memory(nlohmann::ordered_json& memory, const RunSummary& summary);
-nlohmann::ordered_json prediction_section(const PlanSummary& plan);
-nlohmann::ordered_json pacing_section(const PlanSummary& plan);
+void put_planned_memory(Json& memory, const RunSummary& summary);
+Json prediction_section(const PlanSummary& plan);
+Json pacing_section(const PlanSummary& plan);
 /// Throughputs in the unit of metrics.throughput.
-nlohmann::ordered_json hetero_section(const Journal& journal, const HeteroSummary& hetero);
+Json hetero_section(const Journal& journal, const HeteroSummary& hetero);
 
 }  // namespace heteroperf

@@ -6,7 +6,6 @@
 // scores, so that none can be quoted.
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "metrics/base/strict_json.hpp"
 #include "results/record/line_rules.hpp"

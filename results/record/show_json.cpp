@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/quantity.hpp"
@@ -23,8 +22,6 @@
 
 namespace heteroperf {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// Adds a line of the table; an empty value says that the record has nothing to say.
 void add_row(Document& rows, std::string label, std::string value) {

@@ -25,8 +25,6 @@
 namespace heteroperf {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr double equal_windows = 0.1;  // windows may differ by this share
 
 /// The values that a suite takes from one workload's record.

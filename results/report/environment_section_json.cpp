@@ -7,15 +7,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "metrics/base/strict_json.hpp"
 #include "results/report/report_run.hpp"
 #include "results/text/number_text.hpp"
 
 namespace heteroperf {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// A list of things shows their number too.
 std::string scalar_text(const Json& json) {

@@ -19,8 +19,6 @@
 namespace heteroperf {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr int indent_width = 2;
 /// The indent of a document on one line, as the JSON library has it.
 constexpr int compact = -1;

@@ -1,15 +1,16 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
+
+#include "metrics/base/strict_json.hpp"
 
 namespace heteroperf {
 
 /// As json_compact() and json_indented() of the document's own text, but without writing and
 /// reading that text first, which large records would notice. Reals that are not finite become
 /// null.
-std::string json_compact(const nlohmann::ordered_json& document);
-std::string json_indented(const nlohmann::ordered_json& document);
+std::string json_compact(const Json& document);
+std::string json_indented(const Json& document);
 
 /// A list of what `json_of` makes of each element.
 template <class Range, class JsonOf>

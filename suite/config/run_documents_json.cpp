@@ -3,15 +3,12 @@
 // journal opens and are copied from there into the record, so both say the same.
 #include "suite/config/run_documents_json.hpp"
 
-#include <nlohmann/json.hpp>
-
+#include "metrics/base/strict_json.hpp"
 #include "runners/cluster/cluster_json.hpp"
 #include "runners/comm/world.hpp"
 
 namespace heteroperf {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// One entry per rank of the run.
 Json bindings(const Placement& placement) {

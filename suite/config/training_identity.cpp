@@ -6,11 +6,10 @@
 // texts.
 #include "suite/config/training_identity.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
 
 #include "metrics/base/error.hpp"
+#include "metrics/base/strict_json.hpp"
 #include "suite/config/run_documents_json.hpp"
 
 namespace heteroperf {
@@ -21,8 +20,6 @@ const IdentityField* find(const TrainingIdentity& fields, const std::string& nam
                                   [&](const IdentityField& field) { return field.name == name; });
   return place == fields.end() ? nullptr : &*place;
 }
-
-using Json = nlohmann::ordered_json;
 
 /// The optimizer recipe, a field per key; a constant rate has no last step.
 TrainingIdentity with_recipe(TrainingIdentity fields, const std::string& workload_config) {

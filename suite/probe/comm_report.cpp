@@ -9,7 +9,6 @@
 #include "suite/probe/comm_report.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 
@@ -95,8 +94,6 @@ Table table_of(const CommResult& result) {
   }
   return table;
 }
-
-using Json = nlohmann::ordered_json;
 
 Json time_json(const CallTime& time) {
   return {{"median", time.median.value()},

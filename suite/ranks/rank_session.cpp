@@ -27,12 +27,12 @@
 #include <chrono>
 #include <cstdio>
 #include <future>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <thread>
 
 #include "metrics/base/random.hpp"
+#include "metrics/base/strict_json.hpp"
 #include "results/text/text_escapes.hpp"
 #include "runners/cluster/cpu_set.hpp"
 #include "runners/cluster/machine.hpp"
@@ -43,8 +43,6 @@
 
 namespace heteroperf {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::chrono::seconds words_patience{2};
 

@@ -14,18 +14,16 @@
 #include "suite/search/search_service.hpp"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "automl/trial_json.hpp"
 #include "metrics/base/clock.hpp"
 #include "metrics/base/quantity.hpp"
+#include "metrics/base/strict_json.hpp"
 #include "workloads/graph/model_graph_json.hpp"
 
 namespace heteroperf {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// A search by steps runs on counted operations, so that it repeats exactly; one by time on the
 /// wall clock.

@@ -4,7 +4,6 @@
 // that does not fit, rather than written in part.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <string>

@@ -9,7 +9,6 @@
 
 #include <cmath>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "metrics/base/document_kind.hpp"
 #include "metrics/base/error.hpp"
