@@ -55,12 +55,12 @@ std::optional<HeteroSummary> hetero_of(const Journal& journal,
   if (baselines.empty()) return std::nullopt;
   std::vector<ClassThroughput> measured, planned;
   for (const BaselineEvent* baseline : baselines) {
-    measured.push_back({baseline->device_class, baseline->samples_per_s});
-    planned.push_back({baseline->device_class, baseline->planned_samples_per_s});
+    measured.emplace_back(baseline->device_class, baseline->samples_per_s);
+    planned.emplace_back(baseline->device_class, baseline->planned_samples_per_s);
   }
   const auto* predicted = journal.last<PredictionEvent>();
-  const auto planned_mix =
-      predicted == nullptr ? std::nullopt : std::optional(predicted->samples_per_s);
+  std::optional<double> planned_mix;
+  if (predicted != nullptr) planned_mix = predicted->samples_per_s;
   return HeteroSummary{hetero_figures(samples_per_s, measured),
                        hetero_figures(planned_mix, planned)};
 }
@@ -108,12 +108,12 @@ std::optional<HeteroFigures> hetero_figures(std::optional<double> mix,
   if (!mix || alone.empty()) return std::nullopt;
   HeteroFigures figures;
   figures.mix = *mix;
-  for (const ClassThroughput& side : alone) {
-    if (!side.samples_per_s || !(*side.samples_per_s > 0)) return std::nullopt;
-    figures.ideal_sum += *side.samples_per_s;
-    if (*side.samples_per_s <= figures.best_single) continue;
-    figures.best_single = *side.samples_per_s;
-    figures.best_class = side.device_class;
+  for (const auto& [device_class, samples_per_s] : alone) {
+    if (!samples_per_s || !(*samples_per_s > 0)) return std::nullopt;
+    figures.ideal_sum += *samples_per_s;
+    if (*samples_per_s <= figures.best_single) continue;
+    figures.best_single = *samples_per_s;
+    figures.best_class = device_class;
   }
   return figures;
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "metrics/score.hpp"
@@ -61,10 +62,8 @@ struct HeteroFigures {
   double hsr() const { return heterogeneous_speed_ratio(mix, ideal_sum).value_or(0); }
   double gain() const { return mix / best_single; }
 };
-struct ClassThroughput {
-  std::string device_class;
-  std::optional<double> samples_per_s;
-};
+/// A device class and what it reaches, in samples per second.
+using ClassThroughput = std::pair<std::string, std::optional<double>>;
 std::optional<HeteroFigures> hetero_figures(std::optional<double> mix,
                                             const std::vector<ClassThroughput>& alone);
 

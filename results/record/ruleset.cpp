@@ -30,16 +30,12 @@ constexpr double largest_late_share = 0.01;
 constexpr double floor_tolerance = 0.02;     // a share of a known floor
 constexpr double floor_standard_errors = 4;  // a search chose the best of many trials
 
-/// A run that met an error has no result.
-Verdict failed_run(const Journal&, const RunSummary& summary) {
-  if (summary.status != RunStatus::failed) return {};
-  return Finding{"status complete", "failed: " + summary.reason};
-}
-
-/// An interrupted run may be sound as far as it came, but it is not what was asked for.
-Verdict partial_run(const Journal&, const RunSummary& summary) {
-  if (summary.status != RunStatus::partial) return {};
-  return Finding{"status complete", "partial: " + summary.reason};
+/// A run that met an error has no result. An interrupted one may be sound as far as it came, but it
+/// is not what was asked for.
+template <RunStatus status>
+Verdict ended(const Journal&, const RunSummary& summary) {
+  if (summary.status != status) return {};
+  return Finding{"status complete", fmt::format("{}: {}", to_string(status), summary.reason)};
 }
 
 /// Without its seed nobody can tell a repetition from a copy.
@@ -120,30 +116,20 @@ Verdict checksums(const Journal& journal, const RunSummary&) {
   return {};
 }
 
-/// Others may have kept the measured peak below what the machine can do.
-bool peak_was_loaded(const Journal& journal, const RunSummary& summary) {
-  return measured_peak(journal)->other_load.value_or(0) > largest_other_load ||
-         other_load(journal, summary);
-}
-
 /// A rate beyond the measured peak is impossible, but for a small tolerance of the measurement. Two
-/// rules use it: other load lowers a measured peak, and then the finding is only to be reviewed.
-Verdict beyond_peak(const Journal& journal, const RunSummary& summary) {
-  if (!summary.utilization || *summary.utilization <= peak_tolerance) return {};
-  return Finding{fmt::format("at most {:.2f} times the measured peak of {:.4g}", peak_tolerance,
-                             measured_peak(journal)->ops_per_second),
-                 fmt::format("{:.4g}", summary.ops_per_second->value)};
-}
-
-/// The finding is certain only where nothing is known to have lowered the measured peak.
+/// rules use it: other load may have kept a peak below what the machine can do (`loaded`), and then
+/// the finding is only to be reviewed.
+template <bool loaded>
 Verdict above_peak(const Journal& journal, const RunSummary& summary) {
-  const Verdict beyond = beyond_peak(journal, summary);
-  return beyond && !peak_was_loaded(journal, summary) ? beyond : std::nullopt;
-}
-
-Verdict above_loaded_peak(const Journal& journal, const RunSummary& summary) {
-  const Verdict beyond = beyond_peak(journal, summary);
-  return beyond && peak_was_loaded(journal, summary) ? beyond : std::nullopt;
+  if (!summary.utilization || *summary.utilization <= peak_tolerance) return {};
+  const PeakEvent peak = *measured_peak(journal);
+  if (loaded !=
+      (peak.other_load.value_or(0) > largest_other_load || other_load(journal, summary))) {
+    return {};
+  }
+  return Finding{fmt::format("at most {:.2f} times the measured peak of {:.4g}", peak_tolerance,
+                             peak.ops_per_second),
+                 fmt::format("{:.4g}", summary.ops_per_second->value)};
 }
 
 Verdict peak_not_measured(const Journal& journal, const RunSummary&) {
@@ -306,10 +292,10 @@ constexpr Moment at_start = Moment::start, at_steps = Moment::steps, at_end = Mo
 
 /// The order of the rules is that of the reasons in a record.
 constexpr std::array rule_table{
-    Rule{"run_failed", "status is failed", invalid, at_end, "status", failed_run,
+    Rule{"run_failed", "status is failed", invalid, at_end, "status", ended<RunStatus::failed>,
          "See the journal's last lines."},
-    Rule{"run_partial", "interrupted, or no stop line", open, at_end, "status", partial_run,
-         "Let the run finish."},
+    Rule{"run_partial", "interrupted, or no stop line", open, at_end, "status",
+         ended<RunStatus::partial>, "Let the run finish."},
     Rule{"clock", "times decrease, or steps of a group overlap", invalid, at_steps, "t_ns",
          clock_backwards, "Look for a faulty clock source."},
     Rule{"clock_jump", "a step of the window took over 20 medians, and over 10 s", review, at_end,
@@ -344,10 +330,10 @@ constexpr std::array rule_table{
          "peak_memory_bytes", above_memory,
          "The device class could not have held it: use a smaller micro-batch or more stages."},
     Rule{"above_peak", "OPS above 1.05 times the measured peak, where no other load was seen",
-         invalid, at_end, "ops_per_second", above_peak,
+         invalid, at_end, "ops_per_second", above_peak<false>,
          "Run it again with `heteroperf run`, on an idle machine: it measures the peak anew."},
     Rule{"above_loaded_peak", "OPS above 1.05 times a peak that other load may have kept low",
-         review, at_end, "ops_per_second", above_loaded_peak,
+         review, at_end, "ops_per_second", above_peak<true>,
          "Run it again with `heteroperf run`, on an idle machine: it measures the peak anew."},
     Rule{"peak_not_measured", "no measured peak", open, at_start, "utilization", peak_not_measured,
          "Leave measure.peak_s above 0."},

@@ -29,10 +29,10 @@ std::uint64_t stored(std::unsigned_integral auto value) { return value; }
 double stored(std::optional<double> value) {
   return value.value_or(std::numeric_limits<double>::quiet_NaN());
 }
-std::int64_t stored(std::optional<std::uint64_t> value) {
+template <std::integral T>
+std::int64_t stored(std::optional<T> value) {
   return value ? static_cast<std::int64_t>(*value) : -1;
 }
-std::int64_t stored(std::optional<std::int64_t> value) { return value.value_or(-1); }
 
 /// The name of a number says its unit. Losses are in nats, and anything else is a plain number.
 const char* unit_by(std::string_view name) {

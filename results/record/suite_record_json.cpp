@@ -70,8 +70,10 @@ void read_record(const std::string& path, Part& part) {
         parse_word<Severity>(record.at("validity").at("class"), path, "class of validity");
     part.rankable = record.at("validity").at("rankable");
     part.ruleset = record.at("validity").at("ruleset").get<std::string>();
-    part.entry["name"] = value_at(record, "/workload/name");
-    part.entry["size"] = value_at(record, "/workload/size");
+    for (const std::string key : {"name", "size"}) {
+      const Json value = value_at(record, "/workload/" + key);
+      if (!value.is_null()) part.entry[key] = value;
+    }
     part.entry["status"] = to_string(part.status);
     part.entry["class"] = to_string(part.severity);
     part.entry["record_sha256"] = sha256_hex(text);
@@ -79,9 +81,6 @@ void read_record(const std::string& path, Part& part) {
   } catch (const Json::exception& error) {
     throw UserError(path + " misses a key or has a wrong type", plain_json_words(error.what()),
                     way_out(record_format, path));
-  }
-  for (const char* key : {"name", "size"}) {
-    if (part.entry[key].is_null()) part.entry.erase(key);
   }
 }
 
