@@ -134,10 +134,6 @@ const char* description(Convention convention) {
   return descriptions[static_cast<std::size_t>(convention)];
 }
 
-Convention parse_convention(const std::string& name) {
-  return parse_value_name<Convention>("counting convention", name);
-}
-
 std::optional<Ops> PassOps::train() const {
   if (!forward || !backward) return std::nullopt;
   return *forward + *backward;

@@ -3,7 +3,6 @@
 #include <array>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <variant>
 
 #include "metrics/base/name_table.hpp"
@@ -23,8 +22,6 @@ inline constexpr std::array all_conventions{Convention::strict,        Conventio
 
 /// Returns one line that says what the convention counts, and for which models.
 const char* description(Convention convention);
-/// Finds a convention by its name. Throws UserError naming the nearest one.
-Convention parse_convention(const std::string& name);
 
 /// The shapes of operators, for one sample. Every count is proportional to the samples.
 

@@ -300,24 +300,12 @@ void hold_compute_ns(const RankStepsEvent& steps, const std::map<std::int32_t, d
              "{} s of computing in all", "{1} s", all->second, sum_s);
 }
 
-/// Counts the steps that a training has done when it ends. A trial is known by its number alone, a
+/// The steps that each training has done when it ends. A trial is known by its number alone, a
 /// fixed model by its group.
-class StepsDone {
- public:
-  explicit StepsDone(const CheckedJournal& run) : first_(run.first_step()) {
-    for (const StepEvent* step : run.journal.all<StepEvent>()) {
-      done_[{step->trial ? 0 : step->group, step->trial}] = step->n + 1;
-    }
-  }
-  std::uint64_t of(std::int32_t group, std::optional<std::uint64_t> trial) const {
-    const auto steps = done_.find({trial ? 0 : group, trial});
-    return steps != done_.end() ? steps->second : trial ? 0 : first_;
-  }
-
- private:
-  std::uint64_t first_;
-  std::map<std::pair<std::int32_t, std::optional<std::uint64_t>>, std::uint64_t> done_;
-};
+using StepsDone = std::map<std::pair<std::int32_t, std::optional<std::uint64_t>>, std::uint64_t>;
+StepsDone::key_type training_of(const auto& event) {
+  return {event.trial ? 0 : event.group, event.trial};
+}
 
 /// Returns the bytes that each rank holds from the end of its first step on, by its plan: weights,
 /// gradients and optimizer states. Activations and buffers are left out, since they come and go.
@@ -339,7 +327,9 @@ std::map<std::int32_t, std::uint64_t> bytes_of_training(const CheckedJournal& ru
 /// ranks with one share agree.
 void hold_checksum(const CheckedJournal& run, const ChecksumEvent& event, const StepsDone& done,
                    LineCheck& check) {
-  if (has_all_steps(run)) check.equal("n", done.of(event.group, event.trial), event.n);
+  const auto steps = done.find(training_of(event));
+  const std::uint64_t none = event.trial ? 0 : run.first_step();
+  if (has_all_steps(run)) check.equal("n", steps == done.end() ? none : steps->second, event.n);
   if (!run.outline.plan) return;
   const std::vector<HeldStage> held = run.outline.plan->stages_of(event.rank);
   if (run.is_search()) {
@@ -497,7 +487,8 @@ void check_rank_ends(const CheckedJournal& run, LineCheck& check) {
   EachRank<PacingEvent> each_pacing(run, check);
   EachTraining<ChecksumEvent> each_checksum(run, check);
   std::map<std::int32_t, std::uint64_t> trained_bytes = bytes_of_training(run);
-  const StepsDone done(run);
+  StepsDone done;
+  for (const auto* step : run.journal.all<StepEvent>()) done[training_of(*step)] = step->n + 1;
   const auto hold_memory = [&](const MemoryEvent& memory) {
     each_memory.hold(memory);
     const std::uint64_t fewest = trained_bytes[memory.rank];

@@ -100,11 +100,8 @@ void hold_evaluated_samples(const CheckedJournal& run, const EvalEvent& eval,
                              final_evaluation_of(run).goes_on_to_errors();
   if (counts_errors) return hold_final_samples(run, eval, check);
   const AskedRun& asked = *run.outline.asked;
-  if (asked.data == "generated") {
-    check.equal("samples", asked.evaluation_samples, eval.samples);
-  } else {
-    check.equal("samples", std::min(first.samples, asked.evaluation_samples), eval.samples);
-  }
+  const std::uint64_t most = asked.data == "generated" ? asked.evaluation_samples : first.samples;
+  check.equal("samples", std::min(most, asked.evaluation_samples), eval.samples);
 }
 
 /// An accuracy is a number of right answers over the number of all answers, both whole.
@@ -226,15 +223,12 @@ void check_step_samples(const CheckedJournal& run, LineCheck& check) {
   });
 }
 
-/// The tokens of a step are its samples times the tokens of one, 0 for images. The graph of a trial
-/// is asked for once.
+/// The tokens of a step are its samples times the tokens of one, 0 for images.
 void check_step_tokens(const CheckedJournal& run, LineCheck& check) {
-  std::map<std::optional<std::uint64_t>, std::uint64_t> per_sample;
   check.each(run.journal, [&](const StepEvent& step) {
-    const auto [known, is_new] = per_sample.try_emplace(step.trial, 0);
-    const ModelGraph* graph = is_new ? run.model(step.trial) : nullptr;
-    if (graph != nullptr) known->second = tokens_of_sample(*graph);
-    check.equal("tokens", step.samples * known->second, step.tokens);
+    const ModelGraph* graph = run.model(step.trial);
+    const std::uint64_t tokens = graph == nullptr ? 0 : tokens_of_sample(*graph);
+    check.equal("tokens", step.samples * tokens, step.tokens);
   });
 }
 

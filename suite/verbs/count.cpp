@@ -233,7 +233,7 @@ class CountVerb : public Verb {
   std::vector<Convention> extra_conventions() const {
     if (convention_.empty()) return {};
     if (convention_ == "all") return {all_conventions.begin(), all_conventions.end()};
-    return {parse_convention(convention_)};
+    return {parse_value_name<Convention>("counting convention", convention_)};
   }
 
   CountReport make_report() const {
