@@ -244,49 +244,6 @@ RunDigest digest_of(const Json& record, const std::filesystem::path& path) {
 
 }  // namespace
 
-std::optional<double> RunDigest::number(std::string_view name) const {
-  const auto& value = metric(name);
-  return value ? value->number : std::nullopt;
-}
-
-std::optional<Interval> RunDigest::ci95(std::string_view name) const {
-  const auto& value = metric(name);
-  return value ? value->ci95 : std::nullopt;
-}
-
-std::string RunDigest::key_text() const {
-  std::string text;
-  for (const KeyField& field : key) text += field.name + '=' + field.value + '\n';
-  return text;
-}
-
-std::string RunDigest::unit_of(const RecordMetric& metric) const {
-  const bool by_workload = metric.unit == Unit::work_per_second && !unit.empty();
-  return by_workload ? unit : short_name(metric.unit);
-}
-
-std::uint64_t RunDigest::device_count() const {
-  std::uint64_t count = 0;
-  for (const DeviceShare& share : devices) count += share.count;
-  return count;
-}
-
-std::map<std::string, std::uint64_t> RunDigest::class_counts() const {
-  std::map<std::string, std::uint64_t> counts;
-  for (const DeviceShare& share : devices) counts[share.device_class] += share.count;
-  return counts;
-}
-
-std::string leaf_at(const RecordLeaves& leaves, const std::string& path) {
-  const auto place = leaves.find(path);
-  return place == leaves.end() ? std::string() : place->second;
-}
-
-std::string RunDigest::gpus_text() const {
-  return joined(gpus, " + ",
-                [](const auto& gpu) { return fmt::format("{} x {}", gpu.second, gpu.first); });
-}
-
 RunDigest parse_run_digest(const std::string& text, const std::filesystem::path& record) {
   const Json json = parse_stored_document(text, record.string(), record_format);
   return of_document(record, record_format, [&] {

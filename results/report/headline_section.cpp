@@ -12,23 +12,19 @@
 namespace heteroperf {
 namespace {
 
-/// Both ends with the decimal prefix that suits each of them.
-std::string interval_text(const Interval& interval, const std::string& unit) {
-  return fmt::format("95 %: {} to {}", with_prefix(interval.low, unit),
-                     with_prefix(interval.high, unit));
-}
-
 /// A figure with half the width of its interval, in the prefix of its value: "9.98 ± 0.12 Gop/s".
+/// Both ends have the decimal prefix that suits each of them.
 ReportFigure estimate_figure(const char* name, const Estimate& estimate, const std::string& unit) {
   const Scaled scaled = scale_of(estimate.value);
   if (!estimate.ci95) {
     return {name, with_prefix(estimate.value, unit), "no interval: fewer than 10 steps measured"};
   }
-  const double half = (estimate.ci95->high - estimate.ci95->low) / 2;
+  const auto [low, high] = *estimate.ci95;
+  const double half = (high - low) / 2;
   return {name,
           fmt::format("{:.4g} ± {:.2g} {}", estimate.value / scaled.factor, half / scaled.factor,
                       prefixed(scaled, unit)),
-          interval_text(*estimate.ci95, unit)};
+          fmt::format("95 %: {} to {}", with_prefix(low, unit), with_prefix(high, unit))};
 }
 
 /// Adds the scores that the run has, the headline first.
@@ -70,12 +66,6 @@ void add_quality(const RunSummary& summary, std::vector<ReportFigure>& figures) 
                      fmt::format("{:.4g}", quality.value), detail});
 }
 
-void add_step_time(const RunSummary& summary, std::vector<ReportFigure>& figures) {
-  if (!summary.step_time) return;
-  figures.push_back({"Step time, median", fmt::format("{:.4g} s", summary.step_time->median_s),
-                     fmt::format("95th percentile {:.4g} s", summary.step_time->p95_s)});
-}
-
 /// A closed run follows all rules; the two classes between closed and invalid are a note.
 NoticeLevel level_of(Severity severity) {
   if (severity == Severity::closed) return NoticeLevel::good;
@@ -111,15 +101,6 @@ void add_status(const ReportRun& run, std::vector<ReportNotice>& notices) {
   }
 }
 
-void add_validity(const ReportRun& run, std::vector<ReportNotice>& notices) {
-  const Validity& validity = run.validity;
-  notices.push_back(
-      {level_of(validity.severity),
-       fmt::format("Validity: {}, {} (ruleset {}).{}", to_string(validity.severity),
-                   validity.rankable() ? "can be ranked" : "cannot be ranked", ruleset_version,
-                   validity.severity == Severity::invalid ? " An invalid run has no score." : "")});
-}
-
 Table reasons_table(const Validity& validity) {
   Table table = report_table("Reasons for the validity class",
                              {"rule", "class", "parameter", "expected", "found", "what to do"});
@@ -136,19 +117,28 @@ Table reasons_table(const Validity& validity) {
 ReportSection headline_section(const ReportRun& run) {
   ReportSection section{"Result"};
   add_status(run, section.notices);
-  add_validity(run, section.notices);
+  const Validity& validity = run.validity;
+  const bool invalid = validity.severity == Severity::invalid;
+  section.notices.push_back(
+      {level_of(validity.severity),
+       fmt::format("Validity: {}, {} (ruleset {}).{}", to_string(validity.severity),
+                   validity.rankable() ? "can be ranked" : "cannot be ranked", ruleset_version,
+                   invalid ? " An invalid run has no score." : "")});
   if (emulated_devices(run.journal) != nullptr) {
     section.notices.push_back(
         {NoticeLevel::note,
          "Emulated devices: their time is modelled, so this run says nothing about real chips."});
   }
-  if (run.validity.severity != Severity::invalid) add_scores(run, section.figures);
+  if (!invalid) add_scores(run, section.figures);
   add_quality(run.summary, section.figures);
-  add_step_time(run.summary, section.figures);
+  if (const auto& time = run.summary.step_time) {
+    section.figures.push_back({"Step time, median", fmt::format("{:.4g} s", time->median_s),
+                               fmt::format("95th percentile {:.4g} s", time->p95_s)});
+  }
   section.figures.push_back({"Steps", fmt::format("{}", run.summary.steps),
                              fmt::format("after {} of warm-up, {} in all", run.summary.warmup_steps,
                                          run.summary.total_steps)});
-  if (!run.validity.reasons.empty()) section.tables.push_back(reasons_table(run.validity));
+  if (!validity.reasons.empty()) section.tables.push_back(reasons_table(validity));
   return section;
 }
 

@@ -52,14 +52,6 @@ ReportChart memory_chart(const ReportRun& run, const std::string& id) {
   return chart;
 }
 
-Table peak_table(const std::vector<std::uint64_t>& peaks) {
-  Table table = report_table("Peak memory per rank", {"rank", "peak [byte]"});
-  for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
-    table.add({fmt::format("rank {}", rank), fmt::format("{}", peaks[rank])});
-  }
-  return table;
-}
-
 }  // namespace
 
 ReportSection memory_section(const ReportRun& run, const std::string& id) {
@@ -67,11 +59,16 @@ ReportSection memory_section(const ReportRun& run, const std::string& id) {
   if (run.journal.first<RankPlanEvent>() != nullptr) {
     section.charts.push_back(memory_chart(run, id));
   }
-  if (!run.summary.peak_bytes.empty()) {
-    section.tables.push_back(peak_table(run.summary.peak_bytes));
-  } else {
+  const auto& peaks = run.summary.peak_bytes;
+  if (peaks.empty()) {
     section.paragraphs = {"Not every rank reported its peak."};
+    return section;
   }
+  Table table = report_table("Peak memory per rank", {"rank", "peak [byte]"});
+  for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
+    table.add({fmt::format("rank {}", rank), fmt::format("{}", peaks[rank])});
+  }
+  section.tables.push_back(std::move(table));
   return section;
 }
 

@@ -1,8 +1,7 @@
 // This section holds a run on several classes of devices against each class alone (its *baselines*,
-// which
-// --with-baselines runs). The ideal is the sum of the classes; the mix reaches a share of it, the
-// HSR. Measured and planned numbers have a chart each. The bars are stacked although most of them
-// have one part: so the ideal sum shows which class contributes how much.
+// which --with-baselines runs). The ideal is the sum of the classes; the mix reaches a share of it,
+// the HSR. Measured and planned numbers have a chart each. The bars are stacked although most of
+// them have one part: so the ideal sum shows which class contributes how much.
 
 #include <fmt/format.h>
 
@@ -22,41 +21,26 @@ ReportChart mix_chart(const std::string& id, const std::string& what,
                     ChartKind::stacked_bars,
                     {"devices"},
                     {"throughput", "sample/s"}};
-  for (const BaselineEvent* baseline_event : baselines) {
-    chart.categories.push_back(
-        fmt::format("{} × {} alone", baseline_event->count, baseline_event->device_class));
+  const std::size_t sum = baselines.size();
+  const auto add = [&](const std::string& name) -> std::vector<double>& {
+    ChartSeries& series = chart.series.emplace_back(ChartSeries{name});
+    series.y.assign(sum + 2, 0);
+    return series.y;
+  };
+  for (std::size_t i = 0; i < sum; ++i) {
+    const BaselineEvent& alone = *baselines[i];
+    chart.categories.push_back(fmt::format("{} × {} alone", alone.count, alone.device_class));
+    std::vector<double>& bars = add(alone.device_class);
+    bars[i] = bars[sum] = (alone.*value).value_or(0);
   }
-  chart.categories.push_back("ideal sum");
-  chart.categories.push_back("mixed");
-  for (std::size_t i = 0; i < baselines.size(); ++i) {
-    ChartSeries series{baselines[i]->device_class};
-    series.y.assign(chart.categories.size(), 0);
-    series.y[i] = series.y[baselines.size()] = (baselines[i]->*value).value_or(0);
-    chart.series.push_back(std::move(series));
-  }
-  ChartSeries mix{"mix"};
-  mix.y.assign(chart.categories.size(), 0);
-  mix.y.back() = figures.mix;
-  chart.series.push_back(std::move(mix));
+  chart.categories.insert(chart.categories.end(), {"ideal sum", "mixed"});
+  add("mix").back() = figures.mix;
   chart.rules.push_back({figures.ideal_sum, "ideal sum", false});
   chart.description = fmt::format(
       "The mix does {:.4g} samples per second, {:.1f} % of the {:.4g} of its classes together, and "
       "{:.2f} times the best class alone ({}).",
       figures.mix, 100 * figures.hsr(), figures.ideal_sum, figures.gain(), figures.best_class);
   return chart;
-}
-
-Table baseline_table(const std::vector<const BaselineEvent*>& baselines) {
-  Table table =
-      report_table("Classes alone", {"class", "devices", "plan", "planned [sample/s]",
-                                     "measured [sample/s]", "why a number is missing", "folder"});
-  for (const BaselineEvent* baseline_event : baselines) {
-    table.add({baseline_event->device_class, fmt::format("{}", baseline_event->count),
-               baseline_event->plan, number_cell(baseline_event->planned_samples_per_s),
-               number_cell(baseline_event->samples_per_s), baseline_event->reason,
-               baseline_event->folder});
-  }
-  return table;
 }
 
 }  // namespace
@@ -83,7 +67,15 @@ ReportSection mix_section(const ReportRun& run, const std::string& id) {
   if (section.charts.empty()) {
     section.paragraphs = {"A class alone has no number, so there is no ideal sum."};
   }
-  section.tables.push_back(baseline_table(baselines));
+  Table table =
+      report_table("Classes alone", {"class", "devices", "plan", "planned [sample/s]",
+                                     "measured [sample/s]", "why a number is missing", "folder"});
+  for (const BaselineEvent* alone : baselines) {
+    table.add({alone->device_class, fmt::format("{}", alone->count), alone->plan,
+               number_cell(alone->planned_samples_per_s), number_cell(alone->samples_per_s),
+               alone->reason, alone->folder});
+  }
+  section.tables.push_back(std::move(table));
   return section;
 }
 

@@ -140,17 +140,6 @@ void add_lanes(const ReportRun& run, ReportChart& chart) {
   chart.description = step_sentence(run) + extent_sentence(predicted, measured);
 }
 
-/// Says where the lanes come from, or why there are none.
-void add_sources(const ReportRun& run, ReportSection& section) {
-  const auto add = [&](const char* name, const StepTimeline& timeline) {
-    section.paragraphs.push_back(timeline.lanes.empty()
-                                     ? fmt::format("{}: none. {}", name, timeline.missing)
-                                     : fmt::format("{}: {}.", name, timeline.source));
-  };
-  add("Predicted", run.predicted);
-  add("Measured", run.measured);
-}
-
 Table prediction_table(const ReportRun& run) {
   Table table = report_table("Prediction and measurement", {"", "predicted", "measured"});
   const PredictionSummary& prediction = *run.summary.plan.prediction;
@@ -184,7 +173,12 @@ ReportSection pipeline_section(const ReportRun& run, const std::string& id) {
     add_lanes(run, chart);
     section.charts.push_back(std::move(chart));
   }
-  add_sources(run, section);
+  for (const auto& [name, timeline] :
+       {std::pair("Predicted", &run.predicted), {"Measured", &run.measured}}) {
+    section.paragraphs.push_back(timeline->lanes.empty()
+                                     ? fmt::format("{}: none. {}", name, timeline->missing)
+                                     : fmt::format("{}: {}.", name, timeline->source));
+  }
   if (run.summary.plan.prediction) section.tables.push_back(prediction_table(run));
   return section;
 }

@@ -30,12 +30,6 @@ void shade_warmup(const ReportRun& run, ReportChart& chart) {
   if (last > end) chart.bands.push_back({end, last, "after the window"});
 }
 
-/// Enough spans that each holds a step or two, and few enough to draw.
-std::size_t span_count(std::size_t steps) {
-  constexpr std::size_t fewest = 10, most = 400;
-  return std::clamp(steps, fewest, most);
-}
-
 /// A step that lies in two spans gives to each the share of its operations by time. Points stand in
 /// the middle of their spans.
 ChartSeries rate_series(const ReportRun& run, const std::vector<const StepEvent*>& steps,
@@ -59,7 +53,8 @@ std::optional<ReportChart> ops_chart(const ReportRun& run, const std::string& id
   const auto steps = run.journal.all<StepEvent>();
   const auto window = all_steps(run.journal);
   if (!window) return std::nullopt;
-  const std::size_t count = span_count(steps.size());
+  // Enough spans that each holds a step or two, and few enough to draw.
+  const std::size_t count = std::clamp<std::size_t>(steps.size(), 10, 400);
   ReportChart chart{id + "ops",
                     "Operations per second over time",
                     ChartKind::lines,

@@ -38,15 +38,6 @@ struct RankSlowness {
   std::optional<double> relative;  ///< their median
 };
 
-/// The computing of each value in seconds.
-std::vector<double> compute_seconds(const RankStepsEvent& event) {
-  std::vector<double> seconds;
-  for (const std::int64_t ns : event.compute_ns) {
-    seconds.push_back(static_cast<double>(ns) * nanosecond);
-  }
-  return seconds;
-}
-
 /// So many neighbours are one cell that the chart stays quick to draw.
 std::size_t values_per_cell(std::size_t ranks, std::size_t values) {
   constexpr std::size_t most_cells = 6000;
@@ -110,9 +101,9 @@ std::vector<RankSlowness> slowness_of(const ReportRun& run, const Events& events
   std::map<std::int32_t, RankSlowness> slowness;
   std::map<RankWork, Events> peers;
   for (const RankStepsEvent* event : events) {
-    const auto seconds = compute_seconds(*event);
+    const std::vector<double> taken(event->compute_ns.begin(), event->compute_ns.end());
     slowness[event->rank] = {
-        event->rank, median(seconds), *std::max_element(seconds.begin(), seconds.end()), {}, {}};
+        event->rank, median(taken) * nanosecond, std::ranges::max(taken) * nanosecond, {}, {}};
     RankWork work{event->group, -1, "", 0};
     if (const RankPlanEvent* plan = plans[event->rank]) {
       work = {event->group, plan->position, plan->device_class, plan->tensor_degree};

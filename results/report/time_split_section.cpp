@@ -87,12 +87,6 @@ std::string computing_of_bars(const SplitBars& bars) {
   return text + ".";
 }
 
-/// The name of a bar: a rank may hold several stages, and all ranks of a position hold the same
-/// ones.
-std::string stages_text(const RankPlanEvent& plan) {
-  return fmt::format("position {}: stage {}", plan.position, fmt::join(plan.stages, ", "));
-}
-
 /// A chart per position or per class makes sense from two bars on.
 void add_charts(const ReportRun& run, const std::string& id, ReportSection& section) {
   SplitBars by_rank, by_stage, by_class;
@@ -100,7 +94,10 @@ void add_charts(const ReportRun& run, const std::string& id, ReportSection& sect
     if (!use.time) continue;
     by_rank.add(fmt::format("rank {}", use.rank), *use.time);
     if (!use.plan) continue;
-    by_stage.add(stages_text(*use.plan), *use.time);
+    // A rank may hold several stages, and all ranks of a position hold the same ones.
+    const auto& stages = use.plan->stages;
+    by_stage.add(fmt::format("position {}: stage {}", use.plan->position, fmt::join(stages, ", ")),
+                 *use.time);
     by_class.add(use.plan->device_class, *use.time);
   }
   if (!by_rank.names.empty()) {

@@ -211,7 +211,7 @@ std::vector<std::size_t> fitting_widths(const std::vector<ShownColumn>& columns,
                                         const TextStyle& style) {
   constexpr std::size_t gap = 2, least = 12;
   std::vector<std::size_t> widths;
-  std::size_t line = style.indent.size();
+  std::size_t line = 0;
   for (const ShownColumn& column : columns) {
     widths.push_back(column.width);
     line += column.width + gap;
@@ -298,8 +298,8 @@ std::string aligned_fields(const std::vector<const DocumentField*>& fields,
   for (const DocumentField* field : fields) {
     const std::string label = field->label + std::string(width - places_of(field->label), ' ');
     const std::string line = wrapped(label + "  " + told(*field), width + 2, style.width);
-    text += style.indent + painted(label, bold, style) +
-            painted(line.substr(label.size()), field->value.tone, style);
+    text +=
+        painted(label, bold, style) + painted(line.substr(label.size()), field->value.tone, style);
   }
   return text;
 }
@@ -450,8 +450,7 @@ std::string console_text(const Document& document, const TextStyle& style) {
                             [&](const Table& table) { return console_text(table, style); },
                             [&](const Line& line) {
                               const bool heading = line.kind == Line::Kind::heading;
-                              return style.indent +
-                                     painted(wrapped(line_text(line.text), 2, style.width),
+                              return painted(wrapped(line_text(line.text), 2, style.width),
                                              heading ? bold : "", style);
                             }});
 }
@@ -480,7 +479,7 @@ std::string markdown_text(const Document& document) {
 std::string console_text(const Table& table, const TextStyle& style) {
   const std::vector<ShownColumn> columns = shown_columns(table);
   const std::vector<std::size_t> widths = fitting_widths(columns, style);
-  std::string all = table.label.empty() ? "" : style.indent + line_text(table.label) + '\n';
+  std::string all = table.label.empty() ? "" : line_text(table.label) + '\n';
   for (std::size_t line = 0; line <= table.rows.size(); ++line) {
     std::string text, padding;
     for (std::size_t i = 0; i < columns.size(); ++i) {
@@ -493,7 +492,7 @@ std::string console_text(const Table& table, const TextStyle& style) {
       if (!cell.empty()) text += std::exchange(padding, "") + painted(cell, tone, style);
       if (column.left) padding += space;
     }
-    all += style.indent + (line == 0 ? painted(text, bold, style) : text) + '\n';
+    all += (line == 0 ? painted(text, bold, style) : text) + '\n';
   }
   return all;
 }
@@ -576,14 +575,7 @@ DocumentForm parse_form(const std::string& name, std::initializer_list<DocumentF
 
 std::string document_text(const Document& document, DocumentForm form, const TextStyle& style) {
   if (form == DocumentForm::json) return json_text(document);
-  if (form == DocumentForm::console) return console_text(document, style);
-  if (form == DocumentForm::markdown) return markdown_text(document);
-  for (const auto& part : document.parts) {
-    const auto* table = std::get_if<Table>(&part);
-    if (table == nullptr || table->audience == Audience::people) continue;
-    return form == DocumentForm::csv ? csv_text(*table) : html_table(*table);
-  }
-  return {};
+  return form == DocumentForm::markdown ? markdown_text(document) : console_text(document, style);
 }
 
 std::vector<std::string> unstated_keys(const Document& document) {

@@ -167,7 +167,6 @@ enum class Colour { off, on };
 struct TextStyle {
   Colour colour = Colour::off;
   std::size_t width = 0;  ///< places of a line of the terminal; 0: as long as need be
-  std::string indent = {};
 };
 
 /// "23.19 s", "412 Gop/s", "yes": how people read a value. A list is joined by commas.
@@ -182,7 +181,7 @@ std::string json_text(const Document& document);
 std::string console_text(const Document& document, const TextStyle& style = {});
 std::string markdown_text(const Document& document);
 
-/// The document in a form; its CSV and HTML are those of its first table for programs.
+/// The document as JSON, as Markdown, or for a console.
 std::string document_text(const Document& document, DocumentForm form, const TextStyle& style);
 
 /// The labels, then the rows; every column as wide as its widest cell, two spaces between.
