@@ -27,8 +27,8 @@ constexpr std::string_view name_characters =
 
 /// Replaces what no file name should hold on any system; such a character becomes an underscore.
 std::string plain_name(std::string text) {
-  for (char& c : text) {
-    if (name_characters.find(c) == std::string_view::npos) c = '_';
+  for (std::size_t i = 0; (i = text.find_first_not_of(name_characters, i)) != std::string::npos;) {
+    text[i] = '_';
   }
   return text;
 }

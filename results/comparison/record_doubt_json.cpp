@@ -42,24 +42,19 @@ std::string disagreement(const std::string& path, const std::string& said,
 /// The first place where a stored record says something else than the one that its journal gives;
 /// empty where none does. What a program did not write yet says nothing. `path`: a JSON pointer.
 std::string first_disagreement(const Json& stored, const Json& given, const std::string& path) {
-  if (stored.is_object() && given.is_object()) {
-    for (const auto& [key, value] : stored.items()) {
-      const auto entry = given.find(key);
-      const std::string place = path + '/' + key;
-      if (entry == given.end()) return disagreement(place, shown(value), "nothing");
-      if (std::string said = first_disagreement(value, *entry, place); !said.empty()) return said;
-    }
-    return {};
+  const bool objects = stored.is_object() && given.is_object();
+  const bool lists = stored.is_array() && given.is_array() && stored.size() == given.size();
+  if (!objects && !lists) {
+    return stored == given ? "" : disagreement(path, shown(stored), shown(given));
   }
-  if (stored.is_array() && given.is_array() && stored.size() == given.size()) {
-    for (std::size_t i = 0; i < stored.size(); ++i) {
-      const std::string place = fmt::format("{}/{}", path, i);
-      std::string said = first_disagreement(stored[i], given[i], place);
-      if (!said.empty()) return said;
-    }
-    return {};
+  std::size_t index = 0;
+  for (const auto& [key, value] : stored.items()) {  // the keys of a list are its indices
+    const std::string place = path + '/' + key;
+    if (objects && !given.contains(key)) return disagreement(place, shown(value), "nothing");
+    const Json& other = objects ? given.at(key) : given[index++];
+    if (std::string said = first_disagreement(value, other, place); !said.empty()) return said;
   }
-  return stored == given ? "" : disagreement(path, shown(stored), shown(given));
+  return {};
 }
 
 /// A journal with a problem makes its record doubtful, whatever the record says.

@@ -166,19 +166,15 @@ void read_identity(const Json& record, RunDigest& digest) {
   if (seed.is_number()) digest.seed = whole_number<std::uint64_t>(seed);
 }
 
-/// Model of a rank's GPU. Records without `gpu_name` name it as the rank's device.
-std::string gpu_of(const Json& rank) {
-  if (!rank.is_object() || !rank.contains("gpu")) return {};
-  const std::string name = text_at(rank, "/gpu_name");
-  return name.empty() ? text_at(rank, "/device") : name;
-}
-
-/// Counts hosts, and the CPUs that the ranks on each of them may use together.
+/// Counts hosts, the CPUs that the ranks on each of them may use together, and models of GPUs.
+/// Records without `gpu_name` name a rank's GPU as its device.
 void read_hosts(const Json& record, RunDigest& digest) {
   std::map<std::string, CpuRanges> hosts;
   for (const Json& rank : value_at(record, "/system/binding")) {
     add_listed_cpus(text_at(rank, "/cpus"), hosts[text_at(rank, "/host")]);
-    const std::string gpu = gpu_of(rank);
+    if (!rank.is_object() || !rank.contains("gpu")) continue;
+    std::string gpu = text_at(rank, "/gpu_name");
+    if (gpu.empty()) gpu = text_at(rank, "/device");
     if (!gpu.empty()) ++digest.gpus[gpu];
   }
   digest.nodes = hosts.size();

@@ -52,18 +52,14 @@ struct RunSamples {
   std::string run_id, timestamp, info;
 };
 
-/// A time stamp in seconds with milliseconds, after a space; whole numbers keep it exact.
-std::string epoch_text(std::int64_t epoch_ns) {
-  const std::int64_t ms = epoch_ns / nanoseconds_per_millisecond;
-  return fmt::format(" {}.{:03}", ms / 1000, ms % 1000);
-}
-
-/// Labels that the record lacks are left out; a run without a date has no time stamp.
+/// Labels that the record lacks are left out; a run without a date has no time stamp. That is in
+/// seconds with milliseconds, after a space; whole numbers keep it exact.
 RunSamples samples_of(const ExportedRun& run) {
   const Json record = Json::parse(run.record);
   RunSamples samples{run.digest, label_text(run.digest.run_id), {}, {}};
   if (const auto end = run.epoch_ns(run.journal.lines.back().t_ns)) {
-    samples.timestamp = epoch_text(*end);
+    const std::int64_t ms = *end / nanoseconds_per_millisecond;
+    samples.timestamp = fmt::format(" {}.{:03}", ms / 1000, ms % 1000);
   }
   samples.info = fmt::format("run_id=\"{}\"", samples.run_id);
   for (const auto& [name, pointer] : info_labels) {

@@ -14,6 +14,7 @@
 #include <cmath>
 #include <iterator>
 #include <map>
+#include <set>
 
 #include "metrics/statistics.hpp"
 
@@ -161,26 +162,6 @@ std::string short_name(const std::string& path) {
   return name;
 }
 
-/// All that may tell a series from one with the same label.
-RecordLeaves traits_of(const OpenSeries& open_series) {
-  RecordLeaves traits = open_series.request;
-  for (const KeyField& field : open_series.series.key) traits["/key/" + field.name] = field.value;
-  return traits;
-}
-
-/// Returns for each of these series the traits in which not all of them are alike. An absent trait
-/// counts as an empty one.
-std::vector<RecordLeaves> distinctions(const std::vector<OpenSeries*>& alike) {
-  std::vector<RecordLeaves> traits, told(alike.size());
-  std::vector<const RecordLeaves*> all;
-  for (const OpenSeries* open_series : alike) traits.push_back(traits_of(*open_series));
-  for (const RecordLeaves& leaves : traits) all.push_back(&leaves);
-  for (const std::string& path : differing_paths(all)) {
-    for (std::size_t i = 0; i < all.size(); ++i) told[i][path] = leaf_at(traits[i], path);
-  }
-  return told;
-}
-
 /// ", plan.pipeline=2, transport=mpi".
 std::string setup_text(const RecordLeaves& setup) {
   constexpr std::size_t most_named = 4, longest_value = 24;
@@ -193,15 +174,26 @@ std::string setup_text(const RecordLeaves& setup) {
   return text;
 }
 
-/// Series with equal labels get the traits behind it that tell them apart.
+/// Series with equal labels get the traits behind it that tell them apart: settings that were asked
+/// for, and fields of the key. An absent one counts as an empty one.
 void tell_apart(std::vector<OpenSeries>& open) {
   std::map<std::string, std::vector<OpenSeries*>> by_label;
   for (OpenSeries& open_series : open) by_label[open_series.series.label].push_back(&open_series);
   for (auto& [label, alike] : by_label) {
-    std::vector<RecordLeaves> told = distinctions(alike);
-    for (std::size_t i = 0; i < alike.size(); ++i) {
-      alike[i]->series.label += setup_text(told[i]);
-      alike[i]->series.setup = std::move(told[i]);
+    std::vector<const RecordLeaves*> traits;
+    for (OpenSeries* open_series : alike) {
+      for (const KeyField& field : open_series->series.key) {
+        open_series->request["/key/" + field.name] = field.value;
+      }
+      traits.push_back(&open_series->request);
+    }
+    const std::set<std::string> differing = differing_paths(traits);
+    for (OpenSeries* open_series : alike) {
+      HistorySeries& series = open_series->series;
+      for (const std::string& path : differing) {
+        series.setup[path] = leaf_at(open_series->request, path);
+      }
+      series.label += setup_text(series.setup);
     }
   }
 }

@@ -30,12 +30,10 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::size_t packed_chunk_bytes = 1 << 20;
 
-struct ArchiveCloser {
-  void operator()(archive* open) const { archive_write_free(open); }
-};
-struct EntryCloser {
-  void operator()(archive_entry* entry) const { archive_entry_free(entry); }
-};
+using NewArchive =
+    std::unique_ptr<archive, decltype([](archive* open) { archive_write_free(open); })>;
+using NewEntry = std::unique_ptr<archive_entry,
+                                 decltype([](archive_entry* entry) { archive_entry_free(entry); })>;
 
 /// A gzipped tar archive that disappears unless it is finished. All refusals of the library or the
 /// disk become SystemError of the kind `environment`.
@@ -53,7 +51,7 @@ class TarWriter {
 
   /// Writes an entry's header; exactly `bytes` bytes of its content follow by add().
   void begin_file(const std::string& name, std::uint64_t bytes) {
-    const std::unique_ptr<archive_entry, EntryCloser> entry(archive_entry_new());
+    const NewEntry entry(archive_entry_new());
     constexpr unsigned mode = 0644;
     archive_entry_set_pathname(entry.get(), name.c_str());
     archive_entry_set_filetype(entry.get(), AE_IFREG);
@@ -91,7 +89,7 @@ class TarWriter {
 
   fs::path target_;
   TemporaryFile file_;  // outlives the archive, whose end writes to it
-  std::unique_ptr<archive, ArchiveCloser> archive_;
+  NewArchive archive_;
 };
 
 /// True for a file or a checkpoint that was being written when its process was killed.
@@ -104,8 +102,8 @@ bool is_unfinished(const fs::path& part) {
 bool is_left_out(const fs::path& relative, PackedCheckpoints checkpoints) {
   if (relative.filename() == manifest_name) return true;
   if (std::any_of(relative.begin(), relative.end(), is_unfinished)) return true;
-  if (checkpoints == PackedCheckpoints::all) return false;
-  return std::find(relative.begin(), relative.end(), "checkpoints") != relative.end();
+  return checkpoints == PackedCheckpoints::none &&
+         std::find(relative.begin(), relative.end(), "checkpoints") != relative.end();
 }
 
 /// Writes a line as sha256sum writes and reads it: a name with a line feed or a backslash has both

@@ -44,10 +44,8 @@ struct Damaged {
 constexpr int broken_stream = -1;
 constexpr std::uintmax_t gzip_header_bytes = 10;
 
-struct ReadCloser {
-  void operator()(archive* open) const { archive_read_free(open); }
-};
-using OpenArchive = std::unique_ptr<archive, ReadCloser>;
+using OpenArchive =
+    std::unique_ptr<archive, decltype([](archive* open) { archive_read_free(open); })>;
 
 std::string words_of(archive* open) {
   const char* words = archive_error_string(open);

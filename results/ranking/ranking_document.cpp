@@ -158,10 +158,6 @@ void add_other(Table& table, const std::vector<Member>& cells) {
 
 // ---------------------------------------------------------------- console
 
-std::string rank_text(const RankEntry& entry) {
-  return fmt::format("{}{}", entry.rank, entry.shared ? "=" : "");
-}
-
 /// The value that entries are ordered by, where no other column shows it.
 std::string by_text(const RankEntry& entry, RankKey key) {
   if (key == RankKey::hsr) return fmt::format("{:.3f}", entry.by);
@@ -204,7 +200,8 @@ Table console_table(const RankList& list, RankKey key) {
       "", fmt::format("{}, by {}", list_heading(list), to_string(key)), {}, {}, Audience::people};
   for (const RankEntry& entry : list.entries) {
     table.add_cells(
-        {{"", "rank", none, Datum(entry.rank).as(rank_text(entry))},
+        {{"", "rank", none,
+          Datum(entry.rank).as(std::to_string(entry.rank) + (entry.shared ? "=" : ""))},
          {"", "name", none, entry.name},
          {"", to_string(key), none, in_a_column ? "" : Datum(entry.by).as(by_text(entry, key))},
          {"", "OPS [95 % CI]", none, Datum(entry.ops_per_second).as(ops_text(entry))},

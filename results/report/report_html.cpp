@@ -106,13 +106,6 @@ std::string section_html(const ReportSection& section) {
   return text + "</section>\n";
 }
 
-std::string part_html(const ReportPart& part) {
-  std::string text = "<article>\n<h2>" + html_text(part.title) + "</h2>\n";
-  if (!part.subtitle.empty()) text += "<p class=\"sub\">" + html_text(part.subtitle) + "</p>\n";
-  for (const ReportSection& section : part.sections) text += section_html(section);
-  return text + "</article>\n";
-}
-
 /// The icon is empty data, as browsers would ask the server for one otherwise.
 std::string head_html(const ReportPage& page) {
   return fmt::format(
@@ -217,7 +210,12 @@ std::string report_html(const ReportPage& page) {
   text +=
       "<noscript><p class=\"notice note\">Without JavaScript there are no drawings; every "
       "table is here.</p></noscript>\n";
-  for (const ReportPart& part : page.parts) text += part_html(part);
+  for (const ReportPart& part : page.parts) {
+    text += "<article>\n<h2>" + html_text(part.title) + "</h2>\n";
+    if (!part.subtitle.empty()) text += "<p class=\"sub\">" + html_text(part.subtitle) + "</p>\n";
+    for (const ReportSection& section : part.sections) text += section_html(section);
+    text += "</article>\n";
+  }
   text += "</main>\n<p id=\"spoken\" class=\"unseen\" aria-live=\"polite\"></p>\n";
   text += "<script type=\"application/json\" id=\"report-data\">" + report_data_text(page) +
           "</script>\n";

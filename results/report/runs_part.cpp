@@ -146,11 +146,6 @@ std::string unit_of(const HistorySeries& series, const RunHistory& history, cons
   return short_name(history.metric->unit);
 }
 
-/// "2026-01-01 10:15" of "2026-01-01T10:15:00Z".
-std::string minute_of(const std::string& utc) {
-  return utc.substr(0, 10) + ' ' + utc.substr(11, 5);
-}
-
 /// Noise does not fill the chart: 5 % about the median, and every interval, have room.
 Interval trend_range(const HistorySeries& series) {
   constexpr double least_room = 0.05;
@@ -183,7 +178,8 @@ ReportChart trend_chart(const HistorySeries& series, const RunHistory& history,
         fmt::format("{}, {}, {}", point.run_id, point.created_utc, point.git_commit);
     // A run without an interval has no bar, though the others have one.
     constexpr double none = std::numeric_limits<double>::quiet_NaN();
-    chart.x.places.push_back(minute_of(point.created_utc));
+    const std::string& utc = point.created_utc;  // "2026-01-01T10:15:00Z"
+    chart.x.places.push_back(utc.substr(0, 10) + ' ' + utc.substr(11, 5));
     values.add(at, point.value);
     values.low.push_back(point.ci95 ? point.ci95->low : none);
     values.high.push_back(point.ci95 ? point.ci95->high : none);

@@ -44,14 +44,6 @@ std::size_t bin_count(const std::vector<double>& sorted, double low, double high
   return static_cast<std::size_t>(std::clamp(std::ceil((high - low) / width), fewest, most));
 }
 
-/// The end of the last bin in seconds: the longest step, or the 99.5 % quantile where the longest
-/// one is beyond four medians.
-double last_edge(const std::vector<double>& sorted) {
-  constexpr double tail = 0.995, far = 4;
-  const bool outliers = sorted.back() > far * median(sorted);
-  return outliers ? quantile(sorted, tail) : sorted.back();
-}
-
 /// The number of decimals at which the two edges of a bin differ.
 int decimals(double width) {
   constexpr int most = 9;
@@ -59,41 +51,36 @@ int decimals(double width) {
                    : most;
 }
 
-/// Makes the categories and the only series. The largest value lies on the last edge, so its index
-/// is clamped into the last bin.
-void fill_bins(const std::vector<double>& sorted, ReportChart& chart) {
+/// The largest value lies on the last edge, so its index is clamped into the last bin. The last
+/// edge is the longest step, or the 99.5 % quantile where that is beyond four medians.
+ReportChart distribution_chart(const std::vector<double>& sorted, const std::string& id) {
+  constexpr double tail = 0.995, far = 4;
+  ReportChart chart{
+      id + "steps", "Distribution of step times", ChartKind::bars, {"step time", "s"}, {"steps"}};
+  chart.description =
+      fmt::format("{} steps; half of them take {:.4g} s or less, 95 % {:.4g} s or less.",
+                  sorted.size(), median(sorted), quantile(sorted, 0.95));
+  const bool outliers = sorted.back() > far * median(sorted);
+  const double low = sorted.front(), high = outliers ? quantile(sorted, tail) : sorted.back();
   // Equal values have no width, and one bin takes them all.
-  const double low = sorted.front(), high = last_edge(sorted);
   const std::size_t bins = high > low ? bin_count(sorted, low, high) : 1;
   const double width = (high - low) / static_cast<double>(bins);
-  ChartSeries counts{"steps"};
-  counts.y.assign(bins, 0);
-  std::size_t beyond = 0;
+  std::vector<double>& counts = chart.series.emplace_back(ChartSeries{"steps"}).y;
+  counts.assign(bins, 0);
   for (const double value : sorted) {
     const auto bin = width > 0 ? static_cast<std::size_t>((value - low) / width) : 0;
-    counts.y[std::min(bin, bins - 1)] += 1;
-    beyond += value > high ? 1 : 0;
+    counts[std::min(bin, bins - 1)] += 1;
   }
   const int digits = decimals(width);
   for (std::size_t i = 0; i < bins; ++i) {
     const double from = low + width * static_cast<double>(i);
     chart.categories.push_back(fmt::format("{:.{}f}–{:.{}f}", from, digits, from + width, digits));
   }
-  chart.series.push_back(std::move(counts));
   chart.note = plural(bins, "bin") + ", width by Freedman and Diaconis.";
-  if (beyond > 0) {
+  if (const auto beyond = sorted.end() - std::ranges::upper_bound(sorted, high); beyond > 0) {
     chart.note += fmt::format(" The last one also holds {} longer steps, up to {:.4g} s.", beyond,
                               sorted.back());
   }
-}
-
-ReportChart distribution_chart(const std::vector<double>& sorted, const std::string& id) {
-  ReportChart chart{
-      id + "steps", "Distribution of step times", ChartKind::bars, {"step time", "s"}, {"steps"}};
-  chart.description =
-      fmt::format("{} steps; half of them take {:.4g} s or less, 95 % {:.4g} s or less.",
-                  sorted.size(), median(sorted), quantile(sorted, 0.95));
-  fill_bins(sorted, chart);
   return chart;
 }
 

@@ -29,12 +29,11 @@ constexpr const char* order_note =
 /// Replaces all characters but letters, digits and ". _ = -" by dashes, since a file system or a
 /// shell may take others otherwise, and cuts the name.
 std::string file_name_of(const std::string& text) {
-  std::string name;
-  for (const char c : text.substr(0, longest_folder)) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                       c == '.' || c == '_' || c == '=' || c == '-';
-    name += plain ? c : '-';
-  }
+  constexpr std::string_view plain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._=-";
+  std::string name = text.substr(0, longest_folder);
+  for (std::size_t i = 0; (i = name.find_first_not_of(plain, i)) != std::string::npos;)
+    name[i] = '-';
   return name;
 }
 
