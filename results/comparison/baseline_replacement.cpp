@@ -16,19 +16,13 @@
 namespace heteroperf {
 namespace {
 
-/// The name of a saved file carries the key of its run, so this works for a file whose content is
-/// unusable.
-bool is_replaced_by(const std::filesystem::path& file, const RunSet& runs) {
-  return std::any_of(runs.runs.begin(), runs.runs.end(), [&](const RunDigest& run) {
-    return has_key_of(file.filename().string(), run);
-  });
-}
-
 /// A damaged file of another key does not concern these runs: only the ones that would be replaced
-/// stop the save.
+/// stop the save. The name of a saved file carries the key of its run.
 void refuse_unusable(const std::vector<SkippedEntry>& skipped, const RunSet& runs) {
   for (const SkippedEntry& skipped_entry : skipped) {
-    if (!is_replaced_by(skipped_entry.path, runs)) continue;
+    const std::string name = skipped_entry.path.filename().string();
+    const auto replaces = [&](const RunDigest& run) { return has_key_of(name, run); };
+    if (std::ranges::none_of(runs.runs, replaces)) continue;
     std::vector<Problem> problems = skipped_entry.problems;
     problems.push_back({"the saved baseline stays", "the new runs cannot be compared with it",
                         "--force replaces it unseen."});
@@ -38,9 +32,8 @@ void refuse_unusable(const std::vector<SkippedEntry>& skipped, const RunSet& run
 
 RunSet of_key(const RunSet& set, const std::vector<KeyField>& key) {
   RunSet run_set;
-  for (const RunDigest& run : set.runs) {
-    if (run.key == key) run_set.runs.push_back(run);
-  }
+  std::ranges::copy_if(set.runs, std::back_inserter(run_set.runs),
+                       [&](const RunDigest& run) { return run.key == key; });
   return run_set;
 }
 

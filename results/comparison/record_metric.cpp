@@ -7,7 +7,7 @@
 // that of a whole comparison. The texts of values and changes are made here too, so that one number
 // looks alike everywhere.
 
-#include "results/comparison/record_metric.hpp"
+#include "results/comparison/run_digest.hpp"
 
 #include <fmt/format.h>
 

@@ -54,10 +54,6 @@ std::string whole_count(const SampleColumn& high, const SampleColumn& low, std::
       .to_string();
 }
 
-std::size_t rows_of(const SampleTable& table) {
-  return std::visit([](const auto& values) { return values.size(); }, table.columns.front().values);
-}
-
 /// The names of the columns, then a row per value. Where a high half is met, the column after it is
 /// consumed as well.
 std::string sample_csv(const SampleTable& table) {
@@ -69,7 +65,9 @@ std::string sample_csv(const SampleTable& table) {
     i += halves ? 1 : 0;
   }
   text += '\n';
-  for (std::size_t row = 0; row < rows_of(table); ++row) {
+  const std::size_t rows =
+      std::visit([](const auto& values) { return values.size(); }, columns.front().values);
+  for (std::size_t row = 0; row < rows; ++row) {
     for (std::size_t i = 0; i < columns.size(); ++i) {
       if (i > 0) text += ',';
       if (is_high_half(columns[i])) {

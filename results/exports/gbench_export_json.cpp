@@ -47,13 +47,6 @@ std::string name_of_run(const Json& record) {
   return name + (classes.empty() ? "" : "/") + classes;
 }
 
-/// The date as Google Benchmark writes it, with an offset in place of the Z:
-/// "2026-01-01T10:15:00+00:00".
-std::string date_of(const std::string& created_utc) {
-  return created_utc.ends_with('Z') ? created_utc.substr(0, created_utc.size() - 1) + "+00:00"
-                                    : created_utc;
-}
-
 /// Logical CPUs to one of `count` caches; 0: unknown.
 std::int64_t sharing(const Json& record, std::int64_t count) {
   const Json cpus = value_at(record, "/system/cpu/logical_cpus/value");
@@ -84,8 +77,11 @@ Json context_of(const Json& record) {
   const Json randomised = value_at(record, "/system/facts/address_randomisation/value");
   const Json load = value_at(record, "/system/facts/load_average_1min/value");
   const std::string governor = utf8_at(record, "/system/cpu/governor/value");
+  // Google Benchmark has an offset in place of the Z: "2026-01-01T10:15:00+00:00".
+  std::string date = utf8_at(record, "/created_utc");
+  if (date.ends_with('Z')) date.replace(date.size() - 1, 1, "+00:00");
   Json context{
-      {"date", date_of(utf8_at(record, "/created_utc"))},
+      {"date", date},
       {"host_name", utf8_at(record, "/system/host/value")},
       {"executable", "heteroperf"},
       {"num_cpus", cpus.is_number() ? cpus : Json(0)},
@@ -208,8 +204,7 @@ std::vector<Family> families_of(const std::vector<ExportedRun>& runs) {
   for (const ExportedRun& run : runs) {
     Json record = Json::parse(run.record);
     const std::string name = name_of_run(record);
-    auto same_name = std::find_if(families.begin(), families.end(),
-                                  [&](const Family& family) { return family.name == name; });
+    auto same_name = std::ranges::find(families, name, &Family::name);
     if (same_name == families.end()) same_name = families.insert(families.end(), Family{name, {}});
     same_name->repetitions.push_back(std::move(record));
   }

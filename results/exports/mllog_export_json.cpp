@@ -120,15 +120,13 @@ class MlperfLog {
 
   void take(const JournalLine& line) {
     t_ns_ = line.t_ns;
-    if (const auto* phase = std::get_if<PhaseEvent>(&line.event)) take_phase(*phase);
+    if (const auto* phase = std::get_if<PhaseEvent>(&line.event)) {
+      // The run begins with its first phase of training.
+      const bool trains = phase->phase == Phase::warmup || phase->phase == Phase::measure;
+      if (trains && !started_) start();
+    }
     if (const auto* step = std::get_if<StepEvent>(&line.event)) take_step(*step);
     if (const auto* eval = std::get_if<EvalEvent>(&line.event)) take_evaluation(*eval);
-  }
-
-  /// The run begins with its first phase of training.
-  void take_phase(const PhaseEvent& phase) {
-    const bool trains = phase.phase == Phase::warmup || phase.phase == Phase::measure;
-    if (trains && !started_) start();
   }
 
   void start() {

@@ -68,12 +68,6 @@ std::string control_text(const NullControl& control) {
                      100 * std::expm1(control.noise));
 }
 
-std::string resolution_text(const GateReport& report) {
-  if (!report.resolution) return "";
-  return fmt::format(" | resolves {:.1f} % (threshold {:.2g} %)", 100 * *report.resolution,
-                     100 * report.threshold);
-}
-
 }  // namespace
 
 std::string gate_headline(const GateReport& report) {
@@ -81,15 +75,15 @@ std::string gate_headline(const GateReport& report) {
     return fmt::format("ERROR: {}{}", report.error->problems().front().problem,
                        report.blocks == 0 ? "" : " | after " + runs_text(report));
   }
-  return fmt::format("{}: {} | {} | {}{}", upper(to_string(report.verdict)), count_text(report),
-                     runs_text(report), control_text(report.control), resolution_text(report));
+  const std::string text =
+      fmt::format("{}: {} | {} | {}", upper(to_string(report.verdict)), count_text(report),
+                  runs_text(report), control_text(report.control));
+  if (!report.resolution) return text;
+  return text + fmt::format(" | resolves {:.1f} % (threshold {:.2g} %)", 100 * *report.resolution,
+                            100 * report.threshold);
 }
 
 namespace {
-
-std::string change_heading(const GateReport& report) {
-  return fmt::format("change [{} 95 %]", report.order == RunOrder::blocks ? "bootstrap" : "t");
-}
 
 /// The change of a metric; too few blocks have no interval.
 std::string change_of(const GatedMetric& gated) {
@@ -160,6 +154,7 @@ std::vector<std::string> gate_remarks(const GateReport& report) {
 Table gated_table(const GateReport& report, const GatedRows& rows, Audience audience) {
   using enum Unit;
   using enum Audience;
+  const bool blocks = report.order == RunOrder::blocks;
   Table table{"metrics", "", {}, {}, audience};
   for (const GatedMetric* gated : rows) {
     const RecordMetric& metric = *gated->metric;
@@ -175,12 +170,13 @@ Table gated_table(const GateReport& report, const GatedRows& rows, Audience audi
          {"unit", "unit", none, gated->unit, programs},
          {"base", "base", none, side(gated->base)},
          {"head", "head", none, side(gated->head)},
-         {"", change_heading(report), none, change_of(*gated), people},
+         {"", blocks ? "change [bootstrap 95 %]" : "change [t 95 %]", none, change_of(*gated),
+          people},
          {"ratio", "head / base", ratio, gated->ratio, programs},
          {"ci95", "95 % interval of head / base", ratio, if_judged(gated->ratio_ci95), programs},
          {"t_ci95", "the same by Student's t", ratio, if_judged(gated->t_ci95), programs},
          {"p_adjusted", "adj. p", ratio, if_judged(Datum(p).as(fmt::format("{:.2g}", p)))},
-         {"limit", "change that is a regression", Unit::fraction, if_judged(limit), programs},
+         {"limit", "change that is a regression", fraction, if_judged(limit), programs},
          {"more_blocks", "blocks that would settle it", count, if_judged(gated->more_blocks),
           programs},
          {"verdict", "verdict", none, verdict_of(*gated)}});
@@ -188,10 +184,8 @@ Table gated_table(const GateReport& report, const GatedRows& rows, Audience audi
   return table;
 }
 
-/// A half width of a difference of logarithms as the fraction by which the larger value exceeds.
-double fraction(double log_width) { return std::expm1(log_width); }
-
-/// A control that was not measured has no numbers: they would be those of the gain.
+/// Half widths of a difference of logarithms are told as the fraction by which the larger value
+/// exceeds. A control that was not measured has no numbers: they would be those of the gain.
 void add_facts(Document& document, const GateReport& report) {
   document.data("threshold", "loss that is a regression", Unit::fraction, report.threshold);
   document.data("blocks", "blocks, or pairs of processes", Unit::count, report.blocks);
@@ -203,7 +197,7 @@ void add_facts(Document& document, const GateReport& report) {
     document.data("lockstep.quads", "quads of turns", Unit::count, facts.quads);
     document.data("lockstep.steps_per_turn", "steps of a turn", Unit::count, facts.steps_per_turn);
     document.data("lockstep.process_spread", "spread between fresh processes", Unit::fraction,
-                  fraction(facts.process_spread));
+                  std::expm1(facts.process_spread));
     document.data("lockstep.idle_cpu_share", "share of a core while standing still", Unit::fraction,
                   facts.idle_cpu_share);
   }
@@ -216,7 +210,7 @@ void add_facts(Document& document, const GateReport& report) {
   document.data("null_control.measured", "null control measured", Unit::none, control.measured);
   if (!control.measured) return;
   document.data("null_control.alarm", "null control alarms", Unit::none, control.alarm);
-  document.data("null_control.noise", "noise", Unit::fraction, fraction(control.noise));
+  document.data("null_control.noise", "noise", Unit::fraction, std::expm1(control.noise));
   document.data("null_control.p_adjusted", "adjusted p of the null control", Unit::ratio,
                 control.p_adjusted);
 }

@@ -46,13 +46,21 @@ class GateJudge {
   GateReport report() {
     for (const char* name : compared_metrics()) add(compared_metric(name));
     if (report_.metrics.empty()) {
-      throw Error(ErrorKind::environment, {{"there is nothing to gate", nothing_to_gate(), ""}});
+      const std::string why = joined(report_.skipped, "; ", [](const SkippedMetric& skipped) {
+        return skipped.name + ": " + skipped.reason;
+      });
+      throw Error(ErrorKind::environment,
+                  {{"there is nothing to gate",
+                    why.empty() ? "the records hold none of the metrics" : why, ""}});
     }
     judge_statistics();
     report_.order = runs_.order;
     report_.blocks = runs_.blocks();
     if (runs_.order == RunOrder::lockstep && runs_.turns.size() >= fewest_runs) {
-      report_.lockstep = facts_of(runs_.turns);
+      // Steps per turn and the share of a core are filled in by the caller who moved the programs.
+      LockstepFacts& facts = report_.lockstep.emplace();
+      for (const TurnPair& pair : runs_.turns) facts.quads += pair.quads;
+      facts.process_spread = combine_pairs(runs_.turns).process_spread;
     }
     report_.threshold = -std::expm1(-rules_.statistics.margin);
     report_.differences = environment_differences(runs_.base.runs.front(), runs_.head.runs.front());
@@ -61,15 +69,6 @@ class GateJudge {
   }
 
  private:
-  /// The facts that the turns tell; steps per turn and the share of a core are filled in by the
-  /// caller who moved the programs.
-  static LockstepFacts facts_of(const std::vector<TurnPair>& pairs) {
-    LockstepFacts facts;
-    for (const TurnPair& pair : pairs) facts.quads += pair.quads;
-    facts.process_spread = combine_pairs(pairs).process_spread;
-    return facts;
-  }
-
   /// Puts a metric among the judged ones or, with a reason, among the skipped ones. A metric that
   /// no run of either side has is left out without a word.
   void add(const RecordMetric& metric) {
@@ -194,26 +193,17 @@ class GateJudge {
     return rule;
   }
 
-  /// True when an exact metric is worse. No noise explains that, so it decides even where the null
-  /// control alarms.
-  bool exact_regression() const {
-    return std::any_of(report_.metrics.begin(), report_.metrics.end(), [](const auto& gated) {
-      return gated.kind == MetricKind::exact && gated.verdict == GateVerdict::regression;
-    });
-  }
-
   /// The order of the verdicts is that of their weight, so the largest one of all metrics is the
-  /// gate's.
+  /// gate's. No noise explains that an exact metric is worse, so it decides even where the null
+  /// control alarms.
   void conclude() {
-    if (exact_regression()) {
-      report_.verdict = GateVerdict::regression;
-      return;
-    }
     report_.verdict = GateVerdict::pass;
+    bool certain = false;
     for (const GatedMetric& gated : report_.metrics) {
       report_.verdict = std::max(report_.verdict, gated.verdict);
+      certain |= gated.kind == MetricKind::exact && gated.verdict == GateVerdict::regression;
     }
-    if (report_.control.alarm) report_.verdict = GateVerdict::inconclusive;
+    if (report_.control.alarm && !certain) report_.verdict = GateVerdict::inconclusive;
     if (report_.verdict == GateVerdict::inconclusive) explain();
   }
 
@@ -280,13 +270,6 @@ class GateJudge {
 
   void skip(const std::string& name, const std::string& reason) {
     report_.skipped.push_back({name, reason});
-  }
-
-  std::string nothing_to_gate() const {
-    const std::string text = joined(report_.skipped, "; ", [](const SkippedMetric& skipped) {
-      return skipped.name + ": " + skipped.reason;
-    });
-    return text.empty() ? "the records hold none of the metrics" : text;
   }
 
   const RunPairs& runs_;

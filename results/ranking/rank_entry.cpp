@@ -74,12 +74,6 @@ std::optional<double> mean_of(const Repeats& repeats, const char* metric) {
   return all_positive(numbers) ? std::exp(mean(logs_of(numbers))) : mean(numbers);
 }
 
-/// The mean quality with its name, "accuracy 0.81"; the name is that of the newest run.
-std::string quality_of(const Repeats& repeats) {
-  const auto value = mean_of(repeats, "quality");
-  return value ? fmt::format("{} {:.4g}", repeats.back()->quality_name, *value) : std::string();
-}
-
 /// Half width of the 95 % interval of the geometric mean, as a difference of logarithms; nothing of
 /// a single run, which has no spread.
 std::optional<double> run_to_run(const Repeats& repeats, const char* metric) {
@@ -132,7 +126,9 @@ RankEntry make_entry(const Repeats& repeats, RankKey key, const RankTables& tabl
   entry.ops_per_peak = mean_of(repeats, "utilization");
   entry.regulated_score = mean_of(repeats, "regulated_score");
   entry.hsr = mean_of(repeats, "hsr");
-  entry.quality = quality_of(repeats);
+  if (const auto quality = mean_of(repeats, "quality")) {
+    entry.quality = fmt::format("{} {:.4g}", entry.run->quality_name, *quality);
+  }
   give_interval(repeats, entry);
   entry.power = power_of(repeats, tables.power);
   entry.availability = availability_of(repeats, tables.availability);

@@ -15,28 +15,25 @@
 namespace heteroperf {
 namespace {
 
-/// A list of things shows their number too.
-std::string scalar_text(const Json& json) {
-  if (json.is_string()) return json.get<std::string>();
-  const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
-  if (!json.is_array()) return text;
-  return fmt::format("{} {}: {}", json.size(), json.size() == 1 ? "entry" : "entries", text);
-}
-
-/// True for a list of plain values, which stands on one line.
+/// True for a list of plain values.
 bool is_plain_list(const Json& json) {
   return json.is_array() && std::none_of(json.begin(), json.end(),
                                          [](const Json& item) { return item.is_structured(); });
+}
+
+/// A list of plain values stands on one line, "1, 2, 3"; one of things shows their number too.
+std::string leaf_text(const Json& json) {
+  if (json.is_string()) return json.get<std::string>();
+  if (is_plain_list(json)) return joined(json, ", ", leaf_text);
+  const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (!json.is_array()) return text;
+  return fmt::format("{} {}: {}", json.size(), json.size() == 1 ? "entry" : "entries", text);
 }
 
 /// An answer of the machine: a value, or why there is none.
 bool is_answer(const Json& json) {
   return json.is_object() && json.contains("source") &&
          (json.contains("value") || json.contains("status"));
-}
-
-std::string leaf_text(const Json& json) {
-  return is_plain_list(json) ? joined(json, ", ", scalar_text) : scalar_text(json);
 }
 
 /// Rows by paths that join keys, or places in a list, by dots. In the table of the system, which
@@ -46,8 +43,8 @@ void add_leaves(const Json& json, const std::string& path, Table& table) {
   if (system && is_answer(json)) {
     std::string text = leaf_text(json.contains("value") ? json["value"] : json["status"]);
     const bool reason = !json.contains("value") && json.contains("reason");
-    if (reason) text += ": " + scalar_text(json["reason"]);
-    return table.add({path, text, scalar_text(json["source"])});
+    if (reason) text += ": " + leaf_text(json["reason"]);
+    return table.add({path, text, leaf_text(json["source"])});
   }
   if (system ? !json.is_object() : !json.is_structured() || is_plain_list(json)) {
     std::vector<Datum> row{path, leaf_text(json)};

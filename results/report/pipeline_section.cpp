@@ -21,11 +21,10 @@ constexpr std::size_t most_spans = 3000;
 /// The series of a kind of instruction, made when the kind is first met. All spans of a series have
 /// one colour.
 std::size_t series_of(ReportChart& chart, const std::string& kind) {
-  for (std::size_t i = 0; i < chart.series.size(); ++i) {
-    if (chart.series[i].name == kind) return i;
-  }
-  chart.series.push_back({kind});
-  return chart.series.size() - 1;
+  const auto place = std::ranges::find(chart.series, kind, &ChartSeries::name);
+  const auto index = static_cast<std::size_t>(place - chart.series.begin());
+  if (index == chart.series.size()) chart.series.push_back({kind});
+  return index;
 }
 
 /// The spans of a step, and the time from the first start to the last end in seconds; `to` stays 0

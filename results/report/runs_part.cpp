@@ -262,10 +262,6 @@ ReportSection differences_section(const RunSet& runs) {
   return section;
 }
 
-fs::path folder_of(const fs::path& path) {
-  return fs::is_directory(path) ? path : path.parent_path();
-}
-
 }  // namespace
 
 ReportSources report_sources(const std::vector<fs::path>& paths) {
@@ -287,7 +283,9 @@ ReportSources report_sources(const std::vector<fs::path>& paths) {
   // A run whose record is doubtful leaves the table but keeps its part, which is made from its
   // journal.
   set_aside_doubtful(sources.records);
-  for (const SkippedEntry& skipped : sources.records.skipped) add(folder_of(skipped.path));
+  for (const auto& skipped : sources.records.skipped) {
+    add(fs::is_directory(skipped.path) ? skipped.path : skipped.path.parent_path());
+  }
   if (sources.folders.empty() && sources.records.runs.empty()) {
     require_some(sources.records, given);
     throw UserError(paths.front().string() + " holds no run",

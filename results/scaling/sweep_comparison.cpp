@@ -4,8 +4,6 @@
 // gravest one of any point: one slower point makes the sweep slower, and one open point keeps it
 // from being the same. The two sweeps may share no run, since a run is no evidence against itself.
 
-#include "results/scaling/sweep_comparison.hpp"
-
 #include <fmt/format.h>
 
 #include <map>

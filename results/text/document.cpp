@@ -258,12 +258,6 @@ std::string folded_html(const std::string& cell) {
                      html_text(cell.substr(0, shown)), cell.size(), html_text(cell));
 }
 
-/// The classes by which the style knows tables that stack or break words in a narrow window.
-std::string table_classes(const Table& table) {
-  if (table.stacks) return " class=\"stack\"";
-  return table.columns.size() <= few_columns ? " class=\"few\"" : "";
-}
-
 // ---------------------------------------------------------------- lines for people
 
 /// Breaks a line between words; later lines begin at `indent`.
@@ -283,10 +277,6 @@ std::string wrapped(const std::string& line, std::size_t indent, std::size_t wid
 std::string told(const DocumentField& field) {
   return line_text(value_text(field.value, field.unit) +
                    (field.hint.empty() ? "" : " (" + field.hint + ")"));
-}
-
-bool is_shown(const DocumentField& field) {
-  return is_for(Audience::people, field.audience) && !value_text(field.value, field.unit).empty();
 }
 
 /// Fields that follow each other, with labels as wide as the widest.
@@ -315,7 +305,8 @@ std::string printed(const Document& document, Print print) {
   };
   for (const auto& part : document.parts) {
     if (const auto* field = std::get_if<DocumentField>(&part)) {
-      if (is_shown(*field)) fields.push_back(field);
+      const bool seen = is_for(Audience::people, field->audience);
+      if (seen && !value_text(field->value, field->unit).empty()) fields.push_back(field);
       continue;
     }
     const auto* table = std::get_if<Table>(&part);
@@ -536,9 +527,13 @@ std::string csv_text(const Table& table) {
 std::string html_table(const Table& table, const std::string& id) {
   const std::vector<ShownColumn> columns = shown_columns(table);
   const bool captioned = !table.label.empty();
-  std::string text = fmt::format(
-      "<table{}{}>\n{}<thead><tr>", id.empty() ? "" : " id=\"" + id + "\"", table_classes(table),
-      captioned ? "<caption>" + html_text(table.label) + "</caption>\n" : "");
+  // By these classes the style knows tables that stack or break words in a narrow window.
+  const char* const style = table.stacks                          ? " class=\"stack\""
+                            : table.columns.size() <= few_columns ? " class=\"few\""
+                                                                  : "";
+  std::string text =
+      fmt::format("<table{}{}>\n{}<thead><tr>", id.empty() ? "" : " id=\"" + id + "\"", style,
+                  captioned ? "<caption>" + html_text(table.label) + "</caption>\n" : "");
   for (const ShownColumn& column : columns) {
     text += fmt::format("<th scope=\"col\">{}</th>", html_text(column.name));
   }

@@ -11,7 +11,7 @@
 #include "metrics/base/name_table.hpp"
 #include "results/comparison/hetero_ratio.hpp"
 #include "results/comparison/run_comparison.hpp"
-#include "results/scaling/sweep_comparison.hpp"
+#include "results/scaling/sweep_report.hpp"
 #include "results/sweep/sweep_index.hpp"
 #include "suite/program/verb.hpp"
 #include "suite/config/flag_options.hpp"

@@ -12,7 +12,6 @@
 #include "results/history/run_history.hpp"
 #include "results/record/verify.hpp"
 #include "results/report/runs_part.hpp"
-#include "results/scaling/sweep_comparison.hpp"
 #include "results/scaling/sweep_report.hpp"
 #include "results/text/number_text.hpp"
 #include "tests/unit/results/stored_runs.hpp"
