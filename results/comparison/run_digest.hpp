@@ -132,17 +132,16 @@ struct RunDigest {
   }
   /// The order of runs: by date, and those of one second by their names.
   auto by_date() const { return std::tie(created_utc, run_id); }
-  std::optional<double> number(std::string_view name) const;  ///< the value of a metric
-  std::optional<Interval> ci95(
-      std::string_view name) const;  ///< the interval that the run itself gives
+  /// The value of a metric, and the interval that the run itself gives.
+  std::optional<double> number(std::string_view name) const;
+  std::optional<Interval> ci95(std::string_view name) const;
   /// The unit of a metric in this record: only the record knows what a workload counts.
   std::string unit_of(const RecordMetric& metric) const;
   std::string key_text() const;  ///< all fields, one after another
   std::uint64_t device_count() const;
   std::map<std::string, std::uint64_t> class_counts() const;  ///< devices by class
-  std::string leaf(const std::string& path) const {
-    return leaf_at(environment, path);
-  }                               ///< one leaf of the environment; empty: not there
+  /// One leaf of the environment; empty: not there.
+  std::string leaf(const std::string& path) const { return leaf_at(environment, path); }
   std::string gpus_text() const;  ///< "1 x NVIDIA A100 + 3 x NVIDIA H200"
 };
 

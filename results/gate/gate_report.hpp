@@ -51,8 +51,7 @@ struct NullControl {
 struct LockstepFacts {
   std::size_t quads = 0;
   int steps_per_turn = 0;
-  double process_spread =
-      0;  ///< between fresh processes of one program, a standard deviation of logs
+  double process_spread = 0;  ///< between processes of one program, a standard deviation of logs
   double idle_cpu_share = 0;  ///< share of a core used while the other program moved
 };
 

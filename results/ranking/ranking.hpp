@@ -73,11 +73,10 @@ struct RankEntry {
   std::optional<double> ops_per_peak, regulated_score, hsr;
   std::string quality;  ///< "accuracy 0.81"
   double by = 0;        ///< the value it is ordered by
-  std::optional<double>
-      log_half_width;  ///< half of `by`'s 95 % interval, as a difference of logarithms
+  /// Half of `by`'s 95 % interval, as a difference of logarithms.
+  std::optional<double> log_half_width;
   bool heterogeneous = false;
-  std::optional<MeasuredPower>
-      power;  ///< mean over the repetitions, the worst level; of all or none
+  std::optional<MeasuredPower> power;  ///< mean of the repetitions, worst level; of all or none
   std::optional<double> ops_per_watt;
   std::optional<SystemAvailability> availability;  ///< the least of the repetitions; of all or none
   /// OPS per device over that of the smallest run of the same size, precision, machines, and

@@ -39,9 +39,8 @@ struct ChartAxis {
 struct ChartSeries {
   std::string name;
   SeriesMark mark = SeriesMark::line;
-  std::vector<double> x =
-      {};  ///< for `lines`; otherwise a value per category, or per pair of edges
-  std::vector<double> y = {};
+  std::vector<double> x = {};  ///< for `lines`
+  std::vector<double> y = {};  ///< where there is no x, a value per category, or per pair of edges
   std::vector<double> low = {}, high = {};  ///< 95 % interval of each y; empty: none
   std::vector<std::string> labels = {};     ///< a name of each point; empty: nothing to add
   bool right = false;                       ///< on the right axis
