@@ -2,6 +2,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -135,6 +136,24 @@ struct Table {
   /// Adds a row whose cells are those of all others; the first one gives a table its columns.
   void add_cells(std::vector<TableCell> cells);
 };
+
+/// A column and the value that an element of a range has in it.
+template <class Element>
+struct ColumnOf : TableColumn {
+  std::function<Datum(const Element&)> value;
+};
+/// A table with a row for each element of a range.
+template <class Range>
+Table table_of(std::string key, const Range& range,
+               const std::vector<ColumnOf<typename Range::value_type>>& columns,
+               Audience audience = Audience::everyone) {
+  Table table{std::move(key), "", {columns.begin(), columns.end()}, {}, audience};
+  for (const auto& element : range) {
+    std::vector<Datum>& row = table.rows.emplace_back();
+    for (const auto& column : columns) row.push_back(column.value(element));
+  }
+  return table;
+}
 inline Datum::Datum(Table table) : data(std::make_shared<const Table>(std::move(table))) {}
 
 /// A sentence or heading for people alone.

@@ -1,7 +1,8 @@
-// The text that `plan` prints: the stages with their replicas and their fullest rank, then a line
-// for each fact, with its name in a column of its own. The order is that of the questions of a
+// The answer of `plan`. People read the stages with their replicas and their fullest rank, then a
+// line for each fact, with its name in a column of its own. The order is that of the questions of a
 // reader: how fast, limited by what, how far from the best possible, how sure are the rates,
-// compared with what. Lines without content are left out.
+// compared with what. Programs find the same facts in full, with the memory of each rank and the
+// rate of each operation.
 //
 // HSR is the throughput of the mixed machine over the sum of its
 // classes alone; 1 means that mixing loses nothing.
@@ -10,12 +11,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
 #include "metrics/base/id.hpp"
+#include "metrics/base/name_table.hpp"
 #include "metrics/base/quantity.hpp"
 #include "metrics/score.hpp"
 #include "results/text/number_text.hpp"
+#include "suite/planning/plan_simulation.hpp"
 
 namespace heteroperf {
 namespace {
@@ -60,73 +62,13 @@ const PlanCertificate::RankMemory& fullest(const PlanReport& report, const PlanS
   return *result;
 }
 
-/// One stage: its nodes, recomputation, the fullest of its ranks, and its replicas.
-std::string stage_row(const PlanReport& report, StageId s) {
-  const PlanStage& stage = report.plan.stages[s];
-  const PlanCertificate::RankMemory& memory = fullest(report, stage);
-  std::string room = rounded_byte_size(memory.ledger.total());
-  if (memory.limit > Bytes(0)) room += " of " + rounded_byte_size(memory.limit);
-  return fmt::format("{:>5}  {:>5}  {:<10} {:<20} {}\n", s.value(), stage.nodes.size(),
-                     to_string(stage.recomputation), room, replicas_text(stage));
-}
+/// A text, or nothing where it is empty.
+Datum unless_empty(const std::string& text) { return text.empty() ? Datum() : Datum(text); }
 
 std::string summary_of(const Plan& plan) {
   return fmt::format("{} stage{}, {} micro-batches of {}, {} ranks, {}", plan.stages.size(),
                      plan.stages.size() == 1 ? "" : "s", plan.micro_batches,
                      plan.micro_batch_samples(), plan.ranks(), plan.schedule);
-}
-
-/// A class that cannot run the workload alone is listed with the reason and adds nothing to the
-/// sum.
-std::string comparison_text(const PlanReport& report) {
-  std::string text;
-  for (const ClassAlone& side : report.alone) {
-    text += side.plan
-                ? fmt::format("alone           {} x {}: {} ({})\n", side.devices, side.device_class,
-                              seconds_text(side.step_time_s), summary_of(*side.plan))
-                : fmt::format("alone           {} x {}: no plan ({})\n", side.devices,
-                              side.device_class, side.why_not);
-  }
-  if (const auto hsr = report.hsr()) {
-    text += fmt::format("HSR             {:.4f} of the sum of the classes alone\n", *hsr);
-  }
-  return text;
-}
-
-/// Shows how wrong the prediction was before and after learning, then whether a re-plan pays.
-std::string learned_text(const PlanReport& report) {
-  if (!report.learned) return "";
-  const LearnedRun& run = *report.learned;
-  const auto compared = [&](double predicted_s) {
-    return fmt::format("{} ({})", seconds_text(predicted_s),
-                       change_text(predicted_s / run.measured_step_s));
-  };
-  std::string text =
-      fmt::format("learned         {}: step measured {}, predicted {}, with the learned rates {}\n",
-                  run.run_id, seconds_text(run.measured_step_s), compared(run.predicted_step_s),
-                  compared(run.relearned_step_s));
-  for (const LearnedRun::DeviceTime& device : run.classes) {
-    text += fmt::format("                {} x {}: computes {} of a step, predicted {}\n",
-                        device.ranks, device.device_class, seconds_text(device.measured_s),
-                        seconds_text(device.predicted_s));
-  }
-  // Both throughputs use the learned rates, so the gain is that of the plan alone.
-  const double gain = *report.replan_gain();
-  return text +
-         fmt::format("re-plan         {}: {} throughput over the plan of the run (from {:.1f} %)\n",
-                     gain > report.replan_threshold ? "suggested" : "not needed",
-                     change_text(1 + gain), 100 * report.replan_threshold);
-}
-
-std::string profiled_text(const PlanReport& report) {
-  std::string text;
-  for (const ProfiledRates::ClassFit& fit : report.profiled) {
-    text += fmt::format(
-        "profile         {}: {} entries, {}, predicted {}; with the new rates {:.1f} % off\n",
-        fit.device_class, fit.entries, seconds_text(fit.profiled_s), seconds_text(fit.predicted_s),
-        100 * fit.error);
-  }
-  return text;
 }
 
 /// "conv2d/forward, max_pool/forward": the kinds of that basis, those that take longest first.
@@ -151,12 +93,12 @@ std::string rates_text(const PlanReport& report) {
   const std::string& precision = report.plan.workload->precision;
   const auto& known = report.measured_precisions;
   if (std::find(known.begin(), known.end(), precision) == known.end()) {
-    return fmt::format(
-        "rates           analytic: no operation is measured{}\n",
-        known.empty() ? ""
-                      : fmt::format(" in {} (in {} they are)", precision, fmt::join(known, ", ")));
+    return "analytic: no operation is measured" +
+           (known.empty()
+                ? ""
+                : fmt::format(" in {} (in {} they are)", precision, fmt::join(known, ", ")));
   }
-  std::string text = fmt::format("rates           {:.1f} % of the computing time measured",
+  std::string text = fmt::format("{:.1f} % of the computing time measured",
                                  100 * use.fraction(RateBasis::measured));
   const std::pair<RateBasis, const char*> others[] = {
       {RateBasis::other_shape, "measured at another shape"}, {RateBasis::analytic, "analytic"}};
@@ -165,23 +107,213 @@ std::string rates_text(const PlanReport& report) {
     if (share <= 0) continue;
     text += fmt::format(", {:.1f} % {} ({})", 100 * share, what, operations_text(use, basis));
   }
-  return text + "\n";
+  return text;
+}
+
+/// Adds the stages for people, and every replica, whose share of the batch is what mixed classes
+/// divide unevenly.
+void add_stages(const PlanReport& report, Document& document) {
+  const Plan& plan = report.plan;
+  document.line(fmt::format("{} on {}", summary_of(plan), report.machine));
+  Table stages{.key = {},
+               .columns = {{"", "stage", Unit::none},
+                           {"", "nodes", Unit::none},
+                           {"", "recompute", Unit::none},
+                           {"", "fullest rank", Unit::none},
+                           {"", "replicas", Unit::none}},
+               .audience = Audience::people};
+  Table replicas{.key = "replicas",
+                 .columns = {{"stage", "stage", Unit::none},
+                             {"device_class", "class", Unit::none},
+                             {"tensor_parallel", "tensor degree", Unit::none},
+                             {"micro_batch", "samples", Unit::count},
+                             {"batch_share", "share of the batch", Unit::fraction}},
+                 .audience = Audience::programs};
+  const auto all_samples = static_cast<double>(plan.micro_batch_samples());
+  for (const StageId s : plan.stages.ids()) {
+    const PlanStage& stage = plan.stages[s];
+    const PlanCertificate::RankMemory& memory = fullest(report, stage);
+    std::string room = rounded_byte_size(memory.ledger.total());
+    if (memory.limit > Bytes(0)) room += " of " + rounded_byte_size(memory.limit);
+    stages.add({s.value(), stage.nodes.size(), to_string(stage.recomputation), room,
+                replicas_text(stage)});
+    for (const StageReplica& replica : stage.replicas) {
+      const auto rank = replica.ranks.front().index();
+      replicas.add({s.value(), report.certificate.memory[rank].device_class, replica.ranks.size(),
+                    replica.micro_batch, static_cast<double>(replica.micro_batch) / all_samples});
+    }
+  }
+  document.table(std::move(stages));
+  document.table(std::move(replicas));
+  if (!plan.warm_up.empty()) {
+    document.field(
+        "", "warm-up", Unit::none,
+        fmt::format("{} forwards before the first backward", fmt::join(plan.warm_up, " ")));
+  }
+  for (const StageWire& wire : plan.wires) {
+    document.field("", "wire", Unit::none,
+                   fmt::format("{} between stages {} and {}", to_string(wire.format),
+                               wire.from.value(), wire.to.value()));
+  }
+  // The best plan may leave devices out that would slow it down.
+  if (report.devices > plan.ranks()) {
+    document.field("", "idle", Unit::none,
+                   fmt::format("{} of {} devices", report.devices - plan.ranks(), report.devices));
+  }
+}
+
+/// Adds the bytes that each rank holds at its fullest moment, by use.
+void add_memory(const PlanCertificate& certificate, Document& document) {
+  Table table{.key = "memory",
+              .columns = {{"rank", "rank", Unit::none},
+                          {"bytes", "peak", Unit::bytes},
+                          {"limit_bytes", "limit", Unit::bytes}},
+              .audience = Audience::programs};
+  add_ledger_columns(table);
+  for (std::size_t rank = 0; rank < certificate.memory.size(); ++rank) {
+    const PlanCertificate::RankMemory& memory = certificate.memory[rank];
+    const bool limited = memory.limit > Bytes(0);
+    table.add(with_ledger(
+        {rank, memory.ledger.total().value(), limited ? Datum(memory.limit.value()) : Datum()},
+        memory.ledger));
+  }
+  document.table(std::move(table));
+}
+
+/// The bound is the largest of several constraints; the binding one is named.
+void add_certificate(const PlanCertificate& certificate, Document& document) {
+  const PlanBound& bound = certificate.bound;
+  document.field("certificate.lower_bound_s", "lower bound", Unit::seconds, bound.seconds,
+                 fmt::format("{}; {:.1f} % below", bound.binding, 100 * certificate.gap));
+  document.data("certificate.gap", "step time above it", Unit::fraction, certificate.gap);
+  document.data("certificate.binding", "binding constraint", Unit::none, bound.binding);
+  document.table(table_of("certificate.constraints", bound.constraints,
+                          {{{"name", "constraint", Unit::none}, &PlanBound::Constraint::name},
+                           {{"seconds", "bound", Unit::seconds}, &PlanBound::Constraint::seconds}},
+                          Audience::programs));
+  document.field("certificate.limited_by", "limited by", Unit::none, certificate.limited_by);
+  document.table(table_of("certificate.critical_path", certificate.critical_path,
+                          {{{"position", "position", Unit::none},
+                            [](const CriticalPart& part) { return part.position.value(); }},
+                           {{"passes", "passes", Unit::none}, &CriticalPart::passes},
+                           {{"start_s", "start", Unit::seconds}, &CriticalPart::start_s},
+                           {{"end_s", "end", Unit::seconds}, &CriticalPart::end_s}},
+                          Audience::programs));
+}
+
+/// Adds facts that differ between two searches and are no claims.
+void add_search(const PlanReport& report, Document& document) {
+  const PlanSearchResult& search = report.search;
+  document.data("search.seconds", "time of the search", Unit::seconds, search.seconds);
+  document.data("search.candidates", "candidates", Unit::count, search.candidates);
+  document.data("search.simulated", "simulated", Unit::count, search.simulated);
+  document.data("search.peak_rss_bytes", "memory of the search", Unit::bytes,
+                report.peak_rss_bytes);
+  document.data("search.seed", "seed", Unit::none, report.seed);
+  document.data("search.objective", "objective", Unit::none, report.objective);
+  document.data("search.complete", "ended by itself", Unit::none, search.complete);
+  document.data("search.exhaustive", "every draft looked at", Unit::none, search.exhaustive);
+  if (search.plans.size() < 2) return;
+  const ReadyPlan& second = search.plans[1];
+  document.field("search.runner_up_step_time_s", "runner-up", Unit::seconds,
+                 second.predicted().step_time_s, summary_of(second.plan));
+}
+
+/// The three fractions add up to 1 where anything is computed.
+void add_rates(const RateUse& use, Document& document) {
+  for (const RateBasis basis : {RateBasis::measured, RateBasis::other_shape, RateBasis::analytic}) {
+    document.data(fmt::format("rates.{}_fraction", to_string(basis)), "share of the computing time",
+                  Unit::fraction, use.fraction(basis));
+  }
+  using Operation = RateUse::Operation;
+  document.table(table_of("rates.operations", use.operations,
+                          {{{"device_class", "class", Unit::none}, &Operation::device_class},
+                           {{"operation", "operation", Unit::none}, &Operation::operation},
+                           {{"shape", "shape", Unit::none}, &Operation::shape},
+                           {{"basis", "basis", Unit::none},
+                            [](const Operation& entry) { return to_string(entry.basis); }},
+                           {{"seconds", "time", Unit::seconds}, &Operation::seconds},
+                           {{"source", "source", Unit::none},
+                            [](const Operation& entry) { return unless_empty(entry.source); }}},
+                          Audience::programs));
+}
+
+/// A class that cannot run the workload alone is listed with the reason and adds nothing to the
+/// sum; a comparison that found no plan for any class has no quotient.
+void add_comparison(const PlanReport& report, Document& document) {
+  if (report.alone.empty()) return;
+  const auto planned = [](auto value) {
+    return [value](const ClassAlone& side) { return side.plan ? Datum(value(side)) : Datum(); };
+  };
+  document.table(
+      table_of("comparison", report.alone,
+               {{{"device_class", "alone", Unit::none}, &ClassAlone::device_class},
+                {{"devices", "devices", Unit::count}, &ClassAlone::devices},
+                {{"step_time_s", "step time", Unit::seconds},
+                 planned(std::mem_fn(&ClassAlone::step_time_s))},
+                {{"throughput", "samples/s", Unit::work_per_second},
+                 planned(std::mem_fn(&ClassAlone::throughput))},
+                {{"why_not", "why there is no plan", Unit::none},
+                 [](const ClassAlone& side) { return unless_empty(side.why_not); }},
+                {{"", "plan", Unit::none, Audience::people},
+                 planned([](const ClassAlone& side) { return summary_of(*side.plan); })}}));
+  document.field("predicted.hsr", "HSR", Unit::ratio, report.hsr(),
+                 "of the sum of the classes alone");
 }
 
 /// The throughput of another planner's plan is told relative to the own one.
-std::string imported_text(const PlanReport& report) {
-  std::string text;
-  for (const ImportedPlan& rival : report.imported) {
-    if (!rival.why_not.empty()) {
-      text +=
-          fmt::format("imported        {}: cannot run here ({})\n", rival.source, rival.why_not);
-      continue;
-    }
-    text += fmt::format("imported        {}: {}, {:.3f} of our throughput ({})\n", rival.source,
-                        seconds_text(rival.step_time_s), rival.throughput() / report.throughput(),
-                        summary_of(rival.plan));
-  }
-  return text;
+void add_imported(const PlanReport& report, Document& document) {
+  if (report.imported.empty()) return;
+  const auto runs = [](auto value) {
+    return [value](const ImportedPlan& rival) {
+      return rival.why_not.empty() ? Datum(value(rival)) : Datum();
+    };
+  };
+  document.table(table_of(
+      "imported", report.imported,
+      {{{"source", "imported", Unit::none}, &ImportedPlan::source},
+       {{"step_time_s", "step time", Unit::seconds}, runs(std::mem_fn(&ImportedPlan::step_time_s))},
+       {{"throughput", "samples/s", Unit::work_per_second},
+        runs(std::mem_fn(&ImportedPlan::throughput))},
+       {{"ratio", "of our throughput", Unit::ratio},
+        runs([&](const ImportedPlan& rival) { return rival.throughput() / report.throughput(); })},
+       {{"why_not", "why it cannot run here", Unit::none},
+        [](const ImportedPlan& rival) { return unless_empty(rival.why_not); }},
+       {{"", "plan", Unit::none, Audience::people},
+        runs([](const ImportedPlan& rival) { return summary_of(rival.plan); })}}));
+}
+
+/// Adds how wrong the prediction was before and after learning, relative to the measured step, then
+/// whether a re-plan pays.
+void add_learned(const PlanReport& report, Document& document) {
+  if (!report.learned) return;
+  using DeviceTime = LearnedRun::DeviceTime;
+  const LearnedRun& run = *report.learned;
+  document.field("learned.run_id", "learned from", Unit::none, run.run_id);
+  document.field("learned.measured_step_time_s", "measured step", Unit::seconds,
+                 run.measured_step_s);
+  const double before = run.predicted_step_s / run.measured_step_s;
+  const double after = run.relearned_step_s / run.measured_step_s;
+  document.field("learned.predicted_step_time_s", "was predicted", Unit::seconds,
+                 run.predicted_step_s, change_text(before));
+  document.data("learned.error_fraction", "its error", Unit::fraction, before - 1);
+  document.field("learned.relearned_step_time_s", "with learned rates", Unit::seconds,
+                 run.relearned_step_s, change_text(after));
+  document.data("learned.relearned_error_fraction", "its error", Unit::fraction, after - 1);
+  document.table(
+      table_of("learned.classes", run.classes,
+               {{{"device_class", "class", Unit::none}, &DeviceTime::device_class},
+                {{"ranks", "ranks", Unit::count}, &DeviceTime::ranks},
+                {{"measured_compute_s", "computes", Unit::seconds}, &DeviceTime::measured_s},
+                {{"predicted_compute_s", "predicted", Unit::seconds}, &DeviceTime::predicted_s}}));
+  // Both throughputs use the learned rates, so the gain is that of the plan alone.
+  const double gain = *report.replan_gain();
+  const bool pays = gain > report.replan_threshold;
+  document.field("learned.replan_gain", "re-plan", Unit::fraction,
+                 Datum(gain).as(change_text(1 + gain)),
+                 fmt::format("{} from {:.1f} % on", pays ? "suggested" : "not needed; suggested",
+                             100 * report.replan_threshold));
+  document.data("learned.replan_suggested", "a re-plan pays", Unit::none, pays);
 }
 
 }  // namespace
@@ -196,63 +328,57 @@ std::optional<double> PlanReport::replan_gain() const {
 std::optional<double> PlanReport::hsr() const {
   double sum = 0;
   for (const ClassAlone& side : alone) {
-    if (side.plan) sum += static_cast<double>(side.plan->samples_per_step()) / side.step_time_s;
+    if (side.plan) sum += side.throughput();
   }
   return heterogeneous_speed_ratio(throughput(), sum);
 }
 
-std::string plan_report_table(const PlanReport& report) {
+Document plan_document(const PlanReport& report) {
   const PlanCertificate& c = report.certificate;
-  const Plan& plan = report.plan;
-  std::string text =
-      fmt::format("{} on {}\nstage  nodes  recompute  fullest rank         replicas\n",
-                  summary_of(plan), report.machine);
-  for (const StageId s : plan.stages.ids()) text += stage_row(report, s);
-  if (!plan.warm_up.empty()) {
-    text += fmt::format("warm-up         {} forwards before the first backward\n",
-                        fmt::join(plan.warm_up, " "));
+  Document document{"heteroperf-plan"};
+  add_stages(report, document);
+  const double throughput = report.throughput();
+  const double units = throughput * static_cast<double>(report.units_per_sample);
+  document.field("predicted.step_time_s", "step time", Unit::seconds, c.prediction.step_time_s);
+  document.field("predicted.throughput", "throughput", Unit::work_per_second,
+                 Datum(throughput)
+                     .as(with_prefix(throughput, "samples/s") + ", " +
+                         with_prefix(units, report.unit + "s/s")));
+  document.field("predicted.ops_per_second", "operations", Unit::operations_per_second,
+                 c.operations_per_s, "strict");
+  document.data("predicted.samples_per_step", "samples of a step", Unit::count,
+                report.plan.samples_per_step());
+  document.field("predicted.cost_per_step", "cost of a step", Unit::none, report.expense.cost);
+  document.field("predicted.energy_per_step_j", "energy of a step", Unit::joules,
+                 report.expense.joules);
+  add_memory(c, document);
+  add_certificate(c, document);
+  document.field("", "rates", Unit::none, rates_text(report));
+  add_search(report, document);
+  add_rates(report.rates, document);
+  add_comparison(report, document);
+  using Fit = ProfiledRates::ClassFit;
+  if (!report.profiled.empty()) {
+    document.table(table_of("profiled", report.profiled,
+                            {{{"class", "profile of", Unit::none}, &Fit::device_class},
+                             {{"entries", "entries", Unit::count}, &Fit::entries},
+                             {{"predicted_s", "predicted", Unit::seconds}, &Fit::predicted_s},
+                             {{"profiled_s", "profiled", Unit::seconds}, &Fit::profiled_s},
+                             {{"error", "off with the new rates", Unit::fraction}, &Fit::error}}));
   }
-  for (const StageWire& wire : plan.wires) {
-    text += fmt::format("wire            {} between stages {} and {}\n", to_string(wire.format),
-                        wire.from.value(), wire.to.value());
-  }
-  // The best plan may leave devices out that would slow it down.
-  if (report.devices > plan.ranks()) {
-    text += fmt::format("idle            {} of {} devices\n", report.devices - plan.ranks(),
-                        report.devices);
-  }
-  text += fmt::format(
-      "step time       {}  throughput {}, {}\n"
-      "operations      {} (strict)\n"
-      "limited by      {}\n"
-      "lower bound     {} ({}), {:.1f} % below\n",
-      seconds_text(c.prediction.step_time_s), with_prefix(report.throughput(), "samples/s"),
-      with_prefix(report.throughput() * static_cast<double>(report.units_per_sample),
-                  report.unit + "s/s"),
-      with_prefix(c.operations_per_s, operations_unit), c.limited_by, seconds_text(c.bound.seconds),
-      c.bound.binding, 100 * c.gap);
-  text += rates_text(report);
-  if (report.expense.cost)
-    text += fmt::format("cost            {:.6g} per step\n", *report.expense.cost);
-  if (report.expense.joules)
-    text += fmt::format("energy          {} per step\n", with_prefix(*report.expense.joules, "J"));
-  if (report.search.plans.size() > 1) {
-    const ReadyPlan& second = report.search.plans[1];
-    text += fmt::format("runner-up       {} ({})\n", seconds_text(second.predicted().step_time_s),
-                        summary_of(second.plan));
-  }
-  text += comparison_text(report) + profiled_text(report) + imported_text(report) +
-          learned_text(report);
+  add_imported(report, document);
+  add_learned(report, document);
   for (const std::string& assumption : report.assumptions) {
-    text += fmt::format("assumed         {}\n", assumption);
+    document.field("", "assumed", Unit::none, assumption);
   }
-  text += fmt::format("search          {}, {} candidates, {} simulated{}\n",
-                      seconds_text(report.search.seconds), report.search.candidates,
-                      report.search.simulated,
-                      report.search.exhaustive ? ", every draft looked at"
-                      : report.search.complete ? ""
-                                               : ", ended by the time limit");
-  return text;
+  const PlanSearchResult& search = report.search;
+  document.field("", "search", Unit::none,
+                 fmt::format("{}, {} candidates, {} simulated{}", seconds_text(search.seconds),
+                             search.candidates, search.simulated,
+                             search.exhaustive ? ", every draft looked at"
+                             : search.complete ? ""
+                                               : ", ended by the time limit"));
+  return document;
 }
 
 }  // namespace heteroperf

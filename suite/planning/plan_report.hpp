@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "results/record/verify.hpp"
+#include "results/text/document.hpp"
 #include "runners/plan/rivals/metis/metis.hpp"
 #include "runners/plan/rivals/plan_imports.hpp"
 #include "runners/plan/search/bounds/certificate.hpp"
@@ -23,6 +24,7 @@ struct ClassAlone {
   std::optional<Plan> plan;  ///< on the mixed machine's ranks
   double step_time_s = 0;
   std::string why_not;  ///< where there is no plan
+  double throughput() const { return static_cast<double>(plan->samples_per_step()) / step_time_s; }
 };
 
 /// The findings of `plan`.
@@ -55,10 +57,10 @@ struct PlanReport {
   std::optional<double> replan_gain() const;
 };
 
-/// The plan file: the plan, and what is claimed of it.
+/// What was chosen and why: all that the report says of the plan, without the plans themselves.
+Document plan_document(const PlanReport& report);
+/// The plan file: the plan, and the document's keys as what is claimed of it.
 std::string plan_report_json_text(const PlanReport& report);
-/// For people: what was chosen and why.
-std::string plan_report_table(const PlanReport& report);
 
 /// Recomputes everything that a plan file claims, from the plan in it alone. Plans without claims
 /// are checked to be sound. Throws UserError where the file is no plan, or does not say its

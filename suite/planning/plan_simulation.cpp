@@ -25,6 +25,13 @@
 namespace heteroperf {
 namespace {
 
+constexpr std::pair<const char*, Bytes MemoryLedger::*> uses_of_memory[] = {
+    {"weights", &MemoryLedger::weights},
+    {"gradients", &MemoryLedger::gradients},
+    {"optimizer", &MemoryLedger::optimizer},
+    {"activations", &MemoryLedger::activations},
+    {"buffers", &MemoryLedger::buffers}};
+
 // The request's word comes before the plan's.
 const std::string& first_of(const std::string& a, const std::string& b) {
   return a.empty() ? b : a;
@@ -71,23 +78,31 @@ Workload simulated_workload(const Plan& plan, const PlanSimulationRequest& reque
   return find_workload(first_of(request.workload, planned.name)).make(wanted, ScalingInput());
 }
 
-PlanSimulation simulate_plan(const PlanSimulationRequest& request) {
+ReadyPlan simulate_plan(const PlanSimulationRequest& request) {
   Plan plan = read_plan_file(request.path);
   const Workload workload = simulated_workload(plan, request);
   const std::string& named = first_of(request.cluster, plan.cluster);
   const Cluster cluster =
       plan_cluster(plan, named.empty() ? *request.machine : find_machine(named));
-  std::optional<MeasuredPlan> measured;
-  if (request.measured == PlanSimulationRequest::Measured::beside) {
-    measured = measured_beside(request.path, cluster);
-  }
   const TrainingTask task{workload.graph, workload.precision, workload.recipe.kind};
-  PlanSimulation result{ReadyPlan(task, std::move(plan), cluster), std::move(measured)};
+  ReadyPlan result(task, std::move(plan), cluster);
   result.predicted();  // a class without a rate is an error here
   return result;
 }
 
-std::vector<PlanRankTimes> plan_rank_times(const PlanSimulation& simulation) {
+void add_ledger_columns(Table& table) {
+  for (const auto& [use, bytes] : uses_of_memory) {
+    table.columns.push_back(
+        {fmt::format("ledger.{}_bytes", use), use, Unit::bytes, Audience::programs});
+  }
+}
+
+std::vector<Datum> with_ledger(std::vector<Datum> row, const MemoryLedger& memory) {
+  for (const auto& [use, bytes] : uses_of_memory) row.emplace_back((memory.*bytes).value());
+  return row;
+}
+
+std::vector<PlanRankTimes> plan_rank_times(const ReadyPlan& simulation) {
   const ReplicaClock clock(*simulation.times, simulation.schedule, simulation.timeline);
   std::vector<PlanRankTimes> result;
   for (const RankRole& role : simulation.roles) {
@@ -106,14 +121,14 @@ std::vector<PlanRankTimes> plan_rank_times(const PlanSimulation& simulation) {
   return result;
 }
 
-double not_computing(const PlanSimulation& simulation, const std::vector<PlanRankTimes>& times) {
+double not_computing(const ReadyPlan& simulation, const std::vector<PlanRankTimes>& times) {
   double busy = 0;
   for (const PlanRankTimes& rank : times) busy += rank.compute_s;
   const double all_s = simulation.prediction->step_time_s * static_cast<double>(times.size());
   return all_s > 0 ? 1 - busy / all_s : 0;
 }
 
-std::string plan_trace_text(const PlanSimulation& simulation, const TraceOrigin& origin) {
+std::string plan_trace_text(const ReadyPlan& simulation, const TraceOrigin& origin) {
   constexpr double second_us = 1e6;
   const ReplicaClock clock(*simulation.times, simulation.schedule, simulation.timeline);
   std::vector<TraceTrack> tracks;

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "results/text/document.hpp"
 #include "runners/plan/ready/ready_plan.hpp"
 #include "runners/schedule/formats/trace_json.hpp"
-#include "suite/planning/measured_plan.hpp"
 #include "workloads/workload.hpp"
 
 namespace heteroperf {
@@ -17,13 +17,6 @@ struct PlanSimulationRequest {
   std::string workload, size, model, precision, cluster;
   /// Where neither the request nor the plan names a cluster, machine_beside().
   std::optional<Cluster> machine = {};
-  /// A run's plan.json can be shown with what the run measured beside it, measured_beside().
-  enum class Measured { leave_out, beside } measured = Measured::leave_out;
-};
-
-/// A plan on the virtual clock, and the run that it is compared with.
-struct PlanSimulation : ReadyPlan {
-  std::optional<MeasuredPlan> measured;  ///< where the request asks for it
 };
 
 /// True where a file says that it is a plan; false for one that cannot be read.
@@ -33,10 +26,14 @@ bool is_plan_file(const std::string& path);
 /// everything that neither says.
 Workload simulated_workload(const Plan& plan, const PlanSimulationRequest& request);
 
-/// Throws UserError with everything wrong: a plan that does not say its workload or cluster and a
-/// request that does not either, a run that was made elsewhere, and all that is wrong with the
-/// plan.
-PlanSimulation simulate_plan(const PlanSimulationRequest& request);
+/// The plan on the virtual clock, predicted. Throws UserError with everything wrong: a plan that
+/// does not say its workload or cluster and a request that does not either, and all that is wrong
+/// with the plan.
+ReadyPlan simulate_plan(const PlanSimulationRequest& request);
+
+/// Adds a column for each use of a rank's memory, for programs; with_ledger() fills them.
+void add_ledger_columns(Table& table);
+std::vector<Datum> with_ledger(std::vector<Datum> row, const MemoryLedger& memory);
 
 /// The times of one rank, in seconds of a step.
 struct PlanRankTimes {
@@ -44,11 +41,11 @@ struct PlanRankTimes {
   double communication_exposed_s = 0;  ///< messages under way, and sums that nothing hides
   double idle_s = 0;                   ///< the rest of the step
 };
-std::vector<PlanRankTimes> plan_rank_times(const PlanSimulation& simulation);
+std::vector<PlanRankTimes> plan_rank_times(const ReadyPlan& simulation);
 /// 1 − Σ compute / (ranks · step): what a run measures as its bubble rate.
-double not_computing(const PlanSimulation& simulation, const std::vector<PlanRankTimes>& times);
+double not_computing(const ReadyPlan& simulation, const std::vector<PlanRankTimes>& times);
 
 /// A trace of every rank at the speed of its own replica.
-std::string plan_trace_text(const PlanSimulation& simulation, const TraceOrigin& origin);
+std::string plan_trace_text(const ReadyPlan& simulation, const TraceOrigin& origin);
 
 }  // namespace heteroperf

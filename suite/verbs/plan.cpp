@@ -98,7 +98,7 @@ class PlanVerb : public Verb {
     check_flags(planner);
     const OutputFile out(out_);
     const PlanTexts texts =
-        planner != nullptr ? planner->plan(rival_request(imports)) : own_texts(imports);
+        planner != nullptr ? planner->plan(rival_request(imports)) : own_texts(imports, options);
     // The plan is kept before it is shown.
     out.save(texts.json);
     fmt::print("{}", options.json ? texts.json : texts.table);
@@ -112,9 +112,11 @@ class PlanVerb : public Verb {
             batch_,  options_.time_limit_s, !compare_.empty(), fill_profiles_};
   }
 
-  PlanTexts own_texts(const std::vector<PlanImport>& imports) {
+  PlanTexts own_texts(const std::vector<PlanImport>& imports, const GlobalOptions& options) {
     const PlanReport report = make_report(imports);
-    return {plan_report_json_text(report), plan_report_table(report)};
+    const Document document = plan_document(report);
+    if (options.reader) options.reader(document);
+    return {plan_report_json_text(report), console_text(document, style_of(options))};
   }
 
   /// `planner`: an import that plans in place of our planner, or null.

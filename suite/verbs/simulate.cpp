@@ -12,6 +12,7 @@
 #include "runners/schedule/formats/schedule_json.hpp"
 #include "runners/schedule/formats/trace_json.hpp"
 #include "runners/schedule/ir/placement.hpp"
+#include "suite/planning/measured_plan.hpp"
 #include "suite/planning/plan_simulation.hpp"
 #include "suite/program/verb.hpp"
 #include "suite/training/step_trace.hpp"
@@ -23,7 +24,7 @@ namespace heteroperf {
 namespace {
 
 /// Times are seconds of one step, memory is that of the fullest moment.
-Table rank_table(const PlanSimulation& simulation, const std::vector<PlanRankTimes>& times) {
+Table rank_table(const ReadyPlan& simulation, const std::vector<PlanRankTimes>& times) {
   Table table{.key = "per_rank",
               .columns = {{"rank", "rank", Unit::none},
                           {"position", "position", Unit::none},
@@ -31,22 +32,20 @@ Table rank_table(const PlanSimulation& simulation, const std::vector<PlanRankTim
                           {"communication_exposed_s", "exposed", Unit::seconds},
                           {"idle_s", "idle", Unit::seconds},
                           {"peak_bytes", "peak", Unit::bytes}}};
-  for (const char* use : {"weights", "gradients", "optimizer", "activations", "buffers"}) {
-    table.columns.push_back(
-        {fmt::format("ledger.{}_bytes", use), use, Unit::bytes, Audience::programs});
-  }
+  add_ledger_columns(table);
   for (std::size_t rank = 0; rank < times.size(); ++rank) {
     const MemoryLedger& memory = simulation.memory[rank];
-    table.add({rank, simulation.roles[rank].position.value(), times[rank].compute_s,
-               times[rank].communication_exposed_s, times[rank].idle_s, memory.total().value(),
-               memory.weights.value(), memory.gradients.value(), memory.optimizer.value(),
-               memory.activations.value(), memory.buffers.value()});
+    table.add(with_ledger(
+        {rank, simulation.roles[rank].position.value(), times[rank].compute_s,
+         times[rank].communication_exposed_s, times[rank].idle_s, memory.total().value()},
+        memory));
   }
   return table;
 }
 
 /// The critical path names instructions of positions, since replicas share them.
-Document plan_simulation_document(const PlanSimulation& simulation, double wall_s) {
+Document plan_simulation_document(const ReadyPlan& simulation,
+                                  const std::optional<MeasuredPlan>& beside, double wall_s) {
   const Prediction& predicted = *simulation.prediction;
   const std::vector<PlanRankTimes> times = plan_rank_times(simulation);
   const auto samples = [](double rate) { return Datum(rate).as(with_prefix(rate, "samples/s")); };
@@ -69,8 +68,8 @@ Document plan_simulation_document(const PlanSimulation& simulation, double wall_
   document.field("instructions", "instructions", Unit::none,
                  instruction_count(simulation.schedule));
   document.field("wall_s", "simulated in", Unit::seconds, wall_s);
-  if (!simulation.measured) return document;
-  const MeasuredPlan& measured = *simulation.measured;
+  if (!beside) return document;
+  const MeasuredPlan& measured = *beside;
   const double error = measured.step_time_s / predicted.step_time_s - 1;
   document.field("measured.run_id", "measured in", Unit::none, measured.run_id);
   document.field("measured.step_time_s", "step time", Unit::seconds, measured.step_time_s);
@@ -132,13 +131,13 @@ class SimulateVerb : public Verb {
     PlanSimulationRequest request = plan_;
     // A plan without a cluster can be timed with what its run measured of the machine.
     request.machine = machine_beside(plan_.path);
-    request.measured = PlanSimulationRequest::Measured::beside;
-    const PlanSimulation simulation = simulate_plan(request);
+    const ReadyPlan simulation = simulate_plan(request);
+    const auto measured = measured_beside(plan_.path, *simulation.cluster);
     if (trace.given()) {
-      const std::string run_id = simulation.measured ? simulation.measured->run_id : "";
+      const std::string run_id = measured ? measured->run_id : "";
       trace.save(plan_trace_text(simulation, trace_origin(TraceKind::simulated, run_id)));
     }
-    print(plan_simulation_document(simulation, stopwatch.elapsed_s()), options);
+    print(plan_simulation_document(simulation, measured, stopwatch.elapsed_s()), options);
     return ExitCode::ok;
   }
 

@@ -9,6 +9,7 @@
 #include "runners/plan/even_plan.hpp"
 #include "runners/plan/plan_json.hpp"
 #include "suite/planning/chosen_plan.hpp"
+#include "suite/planning/measured_plan.hpp"
 #include "suite/planning/plan_simulation.hpp"
 #include "suite/program/catalog.hpp"
 #include "tests/unit/results/sample_run.hpp"
@@ -115,10 +116,7 @@ TEST_F(LearnedRunTest, ARunMadeElsewhereIsRefused) {
     EXPECT_NE(text.find(why), std::string::npos) << text;
     PlanSimulationRequest request;
     request.path = (folder_.path() / "plan.json").string();
-    request.measured = PlanSimulationRequest::Measured::beside;
-    EXPECT_THROW(simulate_plan(request), UserError);
-    request.measured = PlanSimulationRequest::Measured::leave_out;
-    EXPECT_FALSE(simulate_plan(request).measured);
+    EXPECT_THROW(measured_beside(request.path, *simulate_plan(request).cluster), UserError);
   };
   const std::vector<DeviceCount> own = devices_;
   devices_ = {{"cpu", 2, 1, false}};
@@ -135,8 +133,7 @@ TEST_F(LearnedRunTest, ARunMadeElsewhereIsRefused) {
   EXPECT_EQ(problem(), "no error");
   PlanSimulationRequest request;
   request.path = (folder_.path() / "plan.json").string();
-  request.measured = PlanSimulationRequest::Measured::beside;
-  EXPECT_TRUE(simulate_plan(request).measured);
+  EXPECT_TRUE(measured_beside(request.path, *simulate_plan(request).cluster));
 }
 
 TEST_F(LearnedRunTest, WhatCannotBeLearnedFromIsSaid) {

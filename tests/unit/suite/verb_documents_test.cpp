@@ -42,9 +42,10 @@ TEST(VerbDocuments, StateALabelAndAUnitForEveryKey) {
   const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "verb_documents";
   std::filesystem::create_directories(folder);
   const std::string plan = (folder / "plan.json").string();
-  documents_of("plan llm --size nano --cluster fast2_slow6 --time-limit 2 -o " + plan);
   for (const std::string& line :
-       {std::string("doctor --fix-hints"), std::string("version"), std::string("list workloads"),
+       {"plan llm --size nano --cluster fast2_slow6 --time-limit 2 --compare homogeneous -o " +
+            plan,
+        std::string("doctor --fix-hints"), std::string("version"), std::string("list workloads"),
         std::string("list models"), std::string("list schedules"),
         std::string("list devices --details"), std::string("list datasets"),
         std::string("list rules --details"), std::string("help keys"),
