@@ -22,27 +22,12 @@
 namespace heteroperf {
 namespace {
 
-/// The answer of `count`: the counts of one model for a batch.
-struct CountReport {
-  std::string model, graph_hash;
-  Input input;
-  std::int64_t classes = 0;
+/// One model for a batch, and what is told of it.
+struct CountedModel {
+  const ModelGraph& graph;
   GraphCounts counts;
-  MemoryEstimate memory;
-  OptimizerKind optimizer = OptimizerKind::adamw;
   std::vector<Convention> conventions;  ///< the extra ones asked for
-  bool per_layer = false;
 };
-
-/// Tokens are told with the vocabulary, images with their classes.
-std::string input_text(const CountReport& report) {
-  const std::string sample =
-      report.input.kind == InputKind::tokens
-          ? fmt::format("{} tokens of {}", report.input.length, report.classes)
-          : fmt::format("{}x{}x{} image, {} classes", report.input.channels, report.input.height,
-                        report.input.width, report.classes);
-  return fmt::format("{} of {}", report.counts.samples, sample);
-}
 
 /// Counts are exact, so people and programs read all digits; programs read them as text.
 Datum digits(const std::optional<Ops>& count) {
@@ -57,24 +42,39 @@ std::vector<Member> passes_of(const PassOps& counts) {
 }
 bool is_defined(const PassOps& counts) { return counts.forward || counts.backward; }
 
-void add_input(Document& document, const CountReport& report) {
-  const Input& input = report.input;
-  document.data("input.samples", "samples", Unit::none, report.counts.samples);
-  if (input.kind == InputKind::tokens) {
-    document.data("input.kind", "kind of the input", Unit::none, "tokens");
-    document.data("input.length", "tokens of a sample", Unit::none, input.length);
+/// The classes are the last dimension of the loss's input; those of a language model are its
+/// vocabulary.
+std::int64_t classes_of(const ModelGraph& graph) {
+  const Node& loss = graph.node(graph.loss());
+  return graph.node(loss.inputs.front()).output.back();
+}
+
+/// Tokens are told with the vocabulary, images with their classes.
+void add_input(Document& document, const Input& input, std::uint64_t samples,
+               std::int64_t classes) {
+  const bool tokens = input.kind == InputKind::tokens;
+  document.field("", "input", Unit::none,
+                 tokens ? fmt::format("{} of {} tokens of {}", samples, input.length, classes)
+                        : fmt::format("{} of {}x{}x{} image, {} classes", samples, input.channels,
+                                      input.height, input.width, classes));
+  const auto add = [&](const char* key, const char* label, Datum value) {
+    document.data(std::string("input.") + key, label, Unit::none, std::move(value));
+  };
+  add("samples", "samples", samples);
+  add("kind", "kind of the input", tokens ? "tokens" : "images");
+  if (tokens) {
+    add("length", "tokens of a sample", input.length);
   } else {
-    document.data("input.kind", "kind of the input", Unit::none, "images");
-    document.data("input.channels", "channels of an image", Unit::none, input.channels);
-    document.data("input.height", "its height", Unit::none, input.height);
-    document.data("input.width", "its width", Unit::none, input.width);
+    add("channels", "channels of an image", input.channels);
+    add("height", "its height", input.height);
+    add("width", "its width", input.width);
   }
-  document.data("input.classes", "classes, or words of the vocabulary", Unit::none, report.classes);
+  add("classes", "classes, or words of the vocabulary", classes);
 }
 
 /// People see the conventions that they asked for, else the three that most readers know, in rows.
-void add_operations(Document& document, const CountReport& report) {
-  const ConventionCounts& counts = report.counts.conventions;
+void add_operations(Document& document, const CountedModel& model) {
+  const ConventionCounts& counts = model.counts.conventions;
   const std::vector<Convention> usual{Convention::strict, Convention::aiperf, Convention::mac};
   Table table{.key = {}, .columns = {{"", "operations", Unit::none}}, .audience = Audience::people};
   for (const std::size_t pass : {0, 1, 2}) {
@@ -86,10 +86,10 @@ void add_operations(Document& document, const CountReport& report) {
     document.data(name, name + " by convention", Unit::operations, std::move(by_convention));
     table.columns.push_back({"", name, Unit::operations});
   }
-  for (const Convention convention : report.conventions.empty() ? usual : report.conventions) {
+  for (const Convention convention : model.conventions.empty() ? usual : model.conventions) {
     const PassOps& pass = counts[convention];
     // One that was asked for by itself is shown to be without an answer.
-    if (report.conventions.size() == all_conventions.size() && !is_defined(pass)) continue;
+    if (model.conventions.size() == all_conventions.size() && !is_defined(pass)) continue;
     table.add(
         {to_string(convention), digits(pass.forward), digits(pass.backward), digits(pass.train())});
   }
@@ -97,53 +97,58 @@ void add_operations(Document& document, const CountReport& report) {
 }
 
 /// Gradients of inputs and weights are counted apart, because schedules compute them apart.
-Table layers_table(const CountReport& report) {
-  Table table{.key = "layers",
-              .columns = {{"name", "layer", Unit::none},
-                          {"kind", "kind", Unit::none},
-                          {"parameters", "parameters", Unit::none},
-                          {"strict.forward", "strict forward", Unit::operations},
-                          {"strict.input_gradient", "input gradient", Unit::operations},
-                          {"strict.weight_gradient", "weight gradient", Unit::operations},
-                          // AIPerf counts only some kinds of layers.
-                          {"aiperf", "aiperf by pass", Unit::operations, Audience::programs}}};
-  for (const LayerCounts& layer : report.counts.layers) {
-    const PassOps& aiperf = layer.conventions[Convention::aiperf];
-    table.add({layer.name, layer.kind, layer.parameters, digits(layer.strict.forward),
-               digits(layer.strict.input_gradient), digits(layer.strict.weight_gradient),
-               is_defined(aiperf) ? Datum(passes_of(aiperf)) : Datum()});
-  }
-  return table;
+Table layers_table(const std::vector<LayerCounts>& layers) {
+  return table_of("layers", layers,
+                  {{{"name", "layer", Unit::none}, &LayerCounts::name},
+                   {{"kind", "kind", Unit::none}, &LayerCounts::kind},
+                   {{"parameters", "parameters", Unit::none}, &LayerCounts::parameters},
+                   {{"strict.forward", "strict forward", Unit::operations},
+                    [](const LayerCounts& layer) { return digits(layer.strict.forward); }},
+                   {{"strict.input_gradient", "input gradient", Unit::operations},
+                    [](const LayerCounts& layer) { return digits(layer.strict.input_gradient); }},
+                   {{"strict.weight_gradient", "weight gradient", Unit::operations},
+                    [](const LayerCounts& layer) { return digits(layer.strict.weight_gradient); }},
+                   // AIPerf counts only some kinds of layers.
+                   {{"aiperf", "aiperf by pass", Unit::operations, Audience::programs},
+                    [](const LayerCounts& layer) {
+                      const PassOps& aiperf = layer.conventions[Convention::aiperf];
+                      return is_defined(aiperf) ? Datum(passes_of(aiperf)) : Datum();
+                    }}});
 }
 
-Document count_document(const CountReport& report) {
+Document count_document(const CountedModel& model, bool per_layer) {
+  const auto& input = std::get<Input>(model.graph.node(model.graph.input()).attributes);
+  // Language models are usually trained with AdamW, which keeps two states per weight; classifiers
+  // with SGD.
+  const OptimizerKind optimizer =
+      input.kind == InputKind::tokens ? OptimizerKind::adamw : OptimizerKind::sgd;
   Document document{"heteroperf-count"};
-  document.field("model", "model", Unit::none, report.model);
-  document.data("graph_hash", "hash of the graph", Unit::none, report.graph_hash);
-  document.field("", "input", Unit::none, input_text(report));
-  add_input(document, report);
-  document.field("parameters", "parameters", Unit::none, report.counts.parameters);
-  add_operations(document, report);
+  document.field("model", "model", Unit::none, model.graph.name);
+  document.data("graph_hash", "hash of the graph", Unit::none, model.graph.hash());
+  add_input(document, input, model.counts.samples, classes_of(model.graph));
+  document.field("parameters", "parameters", Unit::none, model.counts.parameters);
+  add_operations(document, model);
   // Memory is that of a training in fp32 with the usual optimizer of the family.
-  const std::pair<const char*, Bytes> uses[] = {{"weights", report.memory.weights},
-                                                {"gradients", report.memory.gradients},
-                                                {"optimizer", report.memory.optimizer},
-                                                {"activations", report.memory.activations}};
-  for (const auto& [use, bytes] : uses) {
-    const bool optimizer = use == std::string("optimizer");
+  const MemoryEstimate memory =
+      estimate_memory(model.graph, model.counts.samples, Precision::fp32, optimizer);
+  const auto add_memory = [&](const char* use, Bytes bytes, std::string hint = {}) {
     document.field(fmt::format("memory.{}_bytes", use), fmt::format("fp32 {}", use), Unit::bytes,
-                   bytes.value(), optimizer ? to_string(report.optimizer) : "");
-  }
-  if (!report.conventions.empty()) {
+                   bytes.value(), std::move(hint));
+  };
+  add_memory("weights", memory.weights);
+  add_memory("gradients", memory.gradients);
+  add_memory("optimizer", memory.optimizer, to_string(optimizer));
+  add_memory("activations", memory.activations);
+  if (!model.conventions.empty()) {
     std::vector<Member> conventions;
-    for (const Convention convention : report.conventions) {
-      const PassOps& counts = report.counts.conventions[convention];
+    for (const Convention convention : model.conventions) {
+      const PassOps& counts = model.counts.conventions[convention];
       if (is_defined(counts)) conventions.push_back({to_string(convention), passes_of(counts)});
     }
     document.data("conventions", "operations by convention and pass", Unit::operations,
                   std::move(conventions));
   }
-  if (report.per_layer) document.table(layers_table(report));
+  if (per_layer) document.table(layers_table(model.counts.layers));
   return document;
 }
 
@@ -159,12 +164,6 @@ std::pair<std::int64_t, std::int64_t> parse_image(const std::string& text) {
     }
   }
   throw UserError("--image " + text + " is not usable", "expected HEIGHTxWIDTH, as 224x224");
-}
-
-/// The classes are the last dimension of the loss's input.
-std::int64_t classes_of(const ModelGraph& graph) {
-  const Node& loss = graph.node(graph.loss());
-  return graph.node(loss.inputs.front()).output.back();
 }
 
 class CountVerb : public Verb {
@@ -188,7 +187,10 @@ class CountVerb : public Verb {
   }
 
   ExitCode run(const GlobalOptions& options) override {
-    print(count_document(make_report()), options);
+    const ModelGraph graph = load();
+    const auto samples = static_cast<std::uint64_t>(batch_);
+    print(count_document({graph, count_graph(graph, samples), extra_conventions()}, per_layer_),
+          options);
     return ExitCode::ok;
   }
 
@@ -234,26 +236,6 @@ class CountVerb : public Verb {
     if (convention_.empty()) return {};
     if (convention_ == "all") return {all_conventions.begin(), all_conventions.end()};
     return {parse_value_name<Convention>("counting convention", convention_)};
-  }
-
-  CountReport make_report() const {
-    const ModelGraph graph = load();
-    const auto samples = static_cast<std::uint64_t>(batch_);
-    CountReport report;
-    report.model = graph.name;
-    report.graph_hash = graph.hash();
-    report.input = std::get<Input>(graph.node(graph.input()).attributes);
-    // A language model's classes are its vocabulary.
-    report.classes = classes_of(graph);
-    // Language models are usually trained with AdamW, which keeps two states per weight;
-    // classifiers with SGD.
-    report.optimizer =
-        report.input.kind == InputKind::tokens ? OptimizerKind::adamw : OptimizerKind::sgd;
-    report.counts = count_graph(graph, samples);
-    report.memory = estimate_memory(graph, samples, Precision::fp32, report.optimizer);
-    report.conventions = extra_conventions();
-    report.per_layer = per_layer_;
-    return report;
   }
 
   std::string model_, image_, convention_;

@@ -40,20 +40,27 @@ constexpr double gib = 1024.0 * 1024.0 * 1024.0;
 constexpr double least_memory_gib = 1.0;
 constexpr double least_disk_gib = 0.1;
 
+/// A check that is `ok`, or else is `otherwise` and has a hint.
+DoctorCheck judged(std::string name, bool ok, CheckStatus otherwise, std::string seen,
+                   std::string need, std::string hint) {
+  return {std::move(name), ok ? CheckStatus::ok : otherwise, std::move(seen), std::move(need),
+          ok ? "" : std::move(hint)};
+}
+
 /// Looks for the engine module without loading LibTorch.
 DoctorCheck check_engine() {
   const EngineStatus engine = engine_file_status();
-  return {
-      "libtorch", engine.usable ? CheckStatus::ok : CheckStatus::fail,
-      engine.usable ? engine.version : engine.reason, "the engine module and LibTorch 2.1 or later",
-      engine.usable ? "" : "Run ./scripts/quickstart.sh, or configure with -DHETEROPERF_TORCH=ON"};
+  return judged("libtorch", engine.usable, CheckStatus::fail,
+                engine.usable ? engine.version : engine.reason,
+                "the engine module and LibTorch 2.1 or later",
+                "Run ./scripts/quickstart.sh, or configure with -DHETEROPERF_TORCH=ON");
 }
 
 DoctorCheck check_memory(const Machine& machine) {
   const double usable_gib = static_cast<double>(machine.usable_memory().value()) / gib;
-  return {"memory", usable_gib >= least_memory_gib ? CheckStatus::ok : CheckStatus::fail,
-          fmt::format("{:.1f} GiB", usable_gib), fmt::format("{:.1f} GiB", least_memory_gib),
-          usable_gib >= least_memory_gib ? "" : "End other programs, or raise the memory limit"};
+  return judged("memory", usable_gib >= least_memory_gib, CheckStatus::fail,
+                fmt::format("{:.1f} GiB", usable_gib), fmt::format("{:.1f} GiB", least_memory_gib),
+                "End other programs, or raise the memory limit");
 }
 
 DoctorCheck check_cores(const Machine& machine) {
@@ -62,18 +69,17 @@ DoctorCheck check_cores(const Machine& machine) {
           fmt::format("{} usable (cpus {})", count, to_list(machine.cores.cpus)), "1", ""};
 }
 
-/// Looks at the working directory, where results go unless --out says otherwise.
+/// Looks at the working directory, where results go unless --out says otherwise. A folder that
+/// cannot be written is a warning, because --out can name another.
 DoctorCheck check_disk() {
   std::error_code error;
   const auto space = std::filesystem::space(".", error);
   const double free_gib = error ? 0 : static_cast<double>(space.available) / gib;
-  // A folder that cannot be written is a warning, because --out can name another.
   const bool writable = access(".", W_OK) == 0;
-  return {"results folder",
-          writable && free_gib >= least_disk_gib ? CheckStatus::ok : CheckStatus::warn,
-          fmt::format("{}, {:.1f} GiB free", writable ? "writable" : "not writable", free_gib),
-          fmt::format("writable, {:.1f} GiB", least_disk_gib),
-          writable && free_gib >= least_disk_gib ? "" : "Choose another place with --out"};
+  return judged(
+      "results folder", writable && free_gib >= least_disk_gib, CheckStatus::warn,
+      fmt::format("{}, {:.1f} GiB free", writable ? "writable" : "not writable", free_gib),
+      fmt::format("writable, {:.1f} GiB", least_disk_gib), "Choose another place with --out");
 }
 
 DoctorCheck check_load(const Machine& machine) {
@@ -83,20 +89,18 @@ DoctorCheck check_load(const Machine& machine) {
     return {"load", CheckStatus::warn, "unknown", "an idle machine",
             "Look at the load by other means: other programs make results noisy"};
   // Half of the cores is the limit that a gate sets by default, too.
-  const bool busy = load[0] > 0.5 * machine.cores.count();
-  return {"load", busy ? CheckStatus::warn : CheckStatus::ok, fmt::format("{:.2f}", load[0]),
-          "below half of the cores",
-          busy ? "Other processes compete for the cores: results will be noisy" : ""};
+  return judged("load", load[0] <= 0.5 * machine.cores.count(), CheckStatus::warn,
+                fmt::format("{:.2f}", load[0]), "below half of the cores",
+                "Other processes compete for the cores: results will be noisy");
 }
 
-/// A governor that changes frequencies makes runs differ.
+/// A governor that changes frequencies makes runs differ; a virtual machine hides it, which is no
+/// fault of its user.
 DoctorCheck check_governor(const Machine& machine) {
-  // A virtual machine hides it; that is no fault of its user.
-  if (!machine.governor)
-    return {"frequency governor", CheckStatus::ok, "not visible", "performance", ""};
-  const bool steady = *machine.governor == "performance";
-  return {"frequency governor", steady ? CheckStatus::ok : CheckStatus::warn, *machine.governor,
-          "performance", steady ? "" : "cpupower frequency-set -g performance (needs root)"};
+  const std::string governor = machine.governor ? *machine.governor : "not visible";
+  return judged("frequency governor", !machine.governor || governor == "performance",
+                CheckStatus::warn, governor, "performance",
+                "cpupower frequency-set -g performance (needs root)");
 }
 
 BackendStatus hdf5_status() {
@@ -109,12 +113,12 @@ BackendStatus hdf5_status() {
 }
 
 BackendStatus cuda_status() {
-  const EngineStatus engine_status = cuda_file_status();
+  const EngineStatus engine = cuda_file_status();
   BackendStatus status;
-  status.built = engine_status.built;
-  status.usable = engine_status.usable;
-  status.version = engine_status.version;
-  status.reason = engine_status.reason;
+  status.built = engine.built;
+  status.usable = engine.usable;
+  status.version = engine.version;
+  status.reason = engine.reason;
   return status;
 }
 

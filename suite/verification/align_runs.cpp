@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -113,16 +114,6 @@ std::optional<std::pair<CheckpointPlace, CheckpointPlace>> common_checkpoints(
   return std::nullopt;
 }
 
-double bf16_value(const std::byte* at) {
-  std::uint16_t bits = 0;
-  std::memcpy(&bits, at, sizeof bits);
-  // A bf16 number is the upper half of a float.
-  const std::uint32_t wide = std::uint32_t{bits} << 16;
-  float value = 0;
-  std::memcpy(&value, &wide, sizeof value);
-  return value;
-}
-
 template <class T>
 double value_of(const std::byte* at) {
   T value{};
@@ -131,17 +122,13 @@ double value_of(const std::byte* at) {
 }
 
 double element(StoredType type, const std::byte* at) {
-  switch (type) {
-    case StoredType::f32:
-      return value_of<float>(at);
-    case StoredType::f64:
-      return value_of<double>(at);
-    case StoredType::bf16:
-      return bf16_value(at);
-    case StoredType::i64:
-      return value_of<std::int64_t>(at);
-  }
-  return 0;
+  if (type == StoredType::f32) return value_of<float>(at);
+  if (type == StoredType::f64) return value_of<double>(at);
+  if (type == StoredType::i64) return value_of<std::int64_t>(at);
+  // A bf16 number is the upper half of a float.
+  std::array<std::byte, sizeof(float)> wide{};
+  std::copy_n(at, 2, wide.begin() + 2);
+  return value_of<float>(wide.data());
 }
 
 /// Reads a whole tensor, however many ranks' files it is spread over, as doubles.
@@ -213,31 +200,29 @@ void align_parameters(const Side& a, const Side& b, Alignment& result) {
 /// A difference that is not finite is told to people; JSON has no such numbers.
 Datum apart(double difference) { return Datum(difference).as(fmt::format("{:.3g}", difference)); }
 
-Table steps_table(const Alignment& alignment) {
-  const auto loss = [](double value) { return Datum(value).as(fmt::format("{:.9g}", value)); };
-  Table table{.key = "steps",
-              .columns = {{"n", "step", Unit::none},
-                          {"loss_a", "loss A", Unit::none},
-                          {"loss_b", "loss B", Unit::none},
-                          {"relative", "relative", Unit::ratio},
-                          {"gradient_norm_relative", "gradient norm", Unit::ratio}},
-              .audience = Audience::programs};
-  for (const AlignedStep& step : alignment.steps) {
-    table.add({step.n, loss(step.loss_a), loss(step.loss_b), apart(step.relative),
-               apart(step.gradient_norm_relative)});
-  }
-  return table;
+Table steps_table(const std::vector<AlignedStep>& steps) {
+  const auto loss = [](double AlignedStep::*side) {
+    return [side](const AlignedStep& step) {
+      return Datum(step.*side).as(fmt::format("{:.9g}", step.*side));
+    };
+  };
+  return table_of("steps", steps,
+                  {{{"n", "step", Unit::none}, &AlignedStep::n},
+                   {{"loss_a", "loss A", Unit::none}, loss(&AlignedStep::loss_a)},
+                   {{"loss_b", "loss B", Unit::none}, loss(&AlignedStep::loss_b)},
+                   {{"relative", "relative", Unit::ratio},
+                    [](const AlignedStep& step) { return apart(step.relative); }},
+                   {{"gradient_norm_relative", "gradient norm", Unit::ratio},
+                    [](const AlignedStep& step) { return apart(step.gradient_norm_relative); }}},
+                  Audience::programs);
 }
 
-Table parameters_table(const Alignment& alignment) {
-  Table table{
-      .key = "parameters",
-      .columns = {{"name", "tensor", Unit::none}, {"max_relative", "max|a-b|/max|b|", Unit::ratio}},
-      .audience = Audience::programs};
-  for (const AlignedParameter& tensor : alignment.parameters) {
-    table.add({tensor.name, apart(tensor.max_relative)});
-  }
-  return table;
+Table parameters_table(const std::vector<AlignedParameter>& parameters) {
+  return table_of("parameters", parameters,
+                  {{{"name", "tensor", Unit::none}, &AlignedParameter::name},
+                   {{"max_relative", "max|a-b|/max|b|", Unit::ratio},
+                    [](const AlignedParameter& tensor) { return apart(tensor.max_relative); }}},
+                  Audience::programs);
 }
 
 /// Adds all rows for programs; people see those with the largest values in a column.
@@ -294,7 +279,7 @@ Document alignment_document(const Alignment& alignment) {
   document.data("acceptance.value", "difference", Unit::ratio, alignment.mean_relative);
   document.data("acceptance.max_relative", "largest of a step", Unit::ratio,
                 alignment.max_relative);
-  add_table(document, steps_table(alignment), 3, "steps");
+  add_table(document, steps_table(alignment.steps), 3, "steps");
   const double norms = alignment.gradient_norm_max_relative;
   document.field("gradient_norm", "gradient norm", Unit::ratio,
                  Datum(std::vector<Member>{{"max_relative", norms}})
@@ -302,7 +287,7 @@ Document alignment_document(const Alignment& alignment) {
   if (alignment.parameter_step) {
     document.field("parameter_step", "parameters after step", Unit::none,
                    *alignment.parameter_step);
-    add_table(document, parameters_table(alignment), 1, "tensors");
+    add_table(document, parameters_table(alignment.parameters), 1, "tensors");
   } else {
     document.data("parameters_missing", "why no parameters were compared", Unit::none,
                   alignment.parameters_missing);
