@@ -125,44 +125,45 @@ Workload workload_of(const OperationsRequest& request, const CatalogEntry& entry
 }
 
 /// Measures all that a request asks for.
-class OperationMeasurement {
- public:
-  OperationMeasurement(const OperationsRequest& request, Communicator& world, Engine& engine,
-                       ProbeSource source, const BeforeModel& before_model, Cluster& cluster)
-      : request_(request),
-        world_(world),
-        engine_(engine),
-        source_(std::move(source)),
-        before_model_(before_model),
-        cluster_(cluster) {}
+struct OperationMeasurement {
+  const OperationsRequest& request;
+  Communicator& world;
+  Engine& engine;
+  ProbeSource source;
+  const BeforeModel& before_model;
+  Cluster& cluster;
+  Stopwatch stopwatch = {};
+  std::vector<std::unique_ptr<Workload>> workloads = {};
+  std::vector<MeasurementJob> jobs = {};
+  std::vector<std::string> left_out = {};
+  EfficiencyMatrix matrix = {};
 
   std::vector<std::string> run() {
     make_jobs();
-    for (std::size_t i = 0; i < jobs_.size(); ++i) {
-      const double left_s = request_.time_limit_s - stopwatch_.elapsed_s();
-      const auto jobs = static_cast<double>(jobs_.size());
-      before_model_(jobs_[i].name(), static_cast<double>(i) / jobs);
-      measure(jobs_[i], left_s / (jobs - static_cast<double>(i)));
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      const double left_s = request.time_limit_s - stopwatch.elapsed_s();
+      const auto count = static_cast<double>(jobs.size()), done = static_cast<double>(i);
+      before_model(jobs[i].name(), done / count);
+      measure(jobs[i], left_s / (count - done));
     }
-    apply(matrix_, cluster_);
-    return std::move(left_out_);
+    apply(matrix, cluster);
+    return std::move(left_out);
   }
 
- private:
   // All ranks must have it, since all measure the same jobs.
   bool has_native_bf16() const {
-    std::int32_t has = engine_.has_native_bf16() ? 1 : 0;
-    world_.all_reduce(std::span(&has, 1), Reduction::min);
+    std::int32_t has = engine.has_native_bf16() ? 1 : 0;
+    world.all_reduce(std::span(&has, 1), Reduction::min);
     return has != 0;
   }
 
   /// The precisions that were asked for, else those that the devices compute natively.
   std::vector<Precision> precisions() {
     std::vector<Precision> result;
-    for (const std::string& name : request_.precisions) result.push_back(parse_precision(name));
+    for (const std::string& name : request.precisions) result.push_back(parse_precision(name));
     if (!result.empty()) return result;
     if (has_native_bf16()) return {Precision::fp32, Precision::bf16};
-    left_out_.emplace_back(
+    left_out.emplace_back(
         "bf16: no native support on these devices (--precision bf16 asks for it)");
     return {Precision::fp32};
   }
@@ -171,13 +172,13 @@ class OperationMeasurement {
   void make_jobs() {
     const std::vector<Precision> wanted = precisions();
     const std::vector<std::string> names =
-        request_.workloads.empty() ? trainings() : request_.workloads;
+        request.workloads.empty() ? trainings() : request.workloads;
     for (const Precision precision : wanted) {
       for (const std::string& name : names) add_workload(find_workload(name), precision);
     }
-    for (const auto& workload : workloads_) {
+    for (const auto& workload : workloads) {
       for (const std::int64_t samples : micro_batches(*workload)) {
-        jobs_.push_back({workload.get(), samples});
+        jobs.push_back({workload.get(), samples});
       }
     }
     // Before the first measurement: a job that cannot fit is the user's to change.
@@ -185,13 +186,13 @@ class OperationMeasurement {
   }
 
   void add_workload(const CatalogEntry& entry, Precision precision) {
-    const ScalingInput machine = scaling_input(cluster_, precision);
-    workloads_.push_back(
-        std::make_unique<Workload>(workload_of(request_, entry, precision, machine)));
+    const ScalingInput machine = scaling_input(cluster, precision);
+    workloads.push_back(
+        std::make_unique<Workload>(workload_of(request, entry, precision, machine)));
   }
 
   std::vector<std::int64_t> micro_batches(const Workload& workload) const {
-    if (!request_.micro_batches.empty()) return request_.micro_batches;
+    if (!request.micro_batches.empty()) return request.micro_batches;
     std::vector<std::int64_t> result;
     // Powers of four and the workload's own.
     for (std::int64_t n = 1; n < workload.micro_batch; n *= micro_batch_step) result.push_back(n);
@@ -201,10 +202,10 @@ class OperationMeasurement {
 
   void check_memory() const {
     ProblemList problems;
-    for (const MeasurementJob& job : jobs_) {
+    for (const MeasurementJob& job : jobs) {
       const double needed =
           bytes_of(model_operations(job.workload->graph, job.workload->precision), job.samples);
-      for (const DeviceClass& device : cluster_.classes) {
+      for (const DeviceClass& device : cluster.classes) {
         const auto available = static_cast<double>(device.memory.value());
         if (available == 0 || needed <= available) continue;
         constexpr double gib = 1 << 30;
@@ -225,52 +226,40 @@ class OperationMeasurement {
     probe.precision = workload.precision;
     probe.samples = job.samples;
     probe.micro_batches = workload.micro_batches;
-    probe.threads = request_.threads;
-    probe.seconds_each = request_.seconds_each;
+    probe.threads = request.threads;
+    probe.seconds_each = request.seconds_each;
     probe.deadline_s = seconds;
     // A signal ends the job on this rank; the next step ends the probe on all.
     probe.stop = [] { return stop_signal() != nullptr; };
     // Ranks that begin together disturb each other as they do in a run.
-    world_.barrier();
-    const OperationProbeResult measured = engine_.measure_operations(probe);
+    world.barrier();
+    const OperationProbeResult measured = engine.measure_operations(probe);
     // Every rank gets all numbers, so that all make the same matrix.
-    const auto by_rank = gather(world_, numbers_of(measured));
-    source_.workload = workload.name + " " + workload.size;
-    for (const DeviceClass& device : cluster_.classes) {
-      source_.device_class = device.name;
+    const auto by_rank = gather(world, numbers_of(measured));
+    source.workload = workload.name + " " + workload.size;
+    for (const DeviceClass& device : cluster.classes) {
+      source.device_class = device.name;
       // A median over some of the ranks would hide the slow ones.
       if (!measured_by_all(device.name, by_rank)) {
-        left_out_.push_back(fmt::format("{} on {}: no time for five rounds (--time-limit {:g})",
-                                        job.name(), device.name, request_.time_limit_s));
+        left_out.push_back(fmt::format("{} on {}: no time for five rounds (--time-limit {:g})",
+                                       job.name(), device.name, request.time_limit_s));
         continue;
       }
-      const std::vector<double> numbers = medians_of(device.name, cluster_, by_rank);
-      add_measured(model, job.samples, workload.precision, seconds_of(numbers), source_, matrix_);
+      const std::vector<double> numbers = medians_of(device.name, cluster, by_rank);
+      add_measured(model, job.samples, workload.precision, seconds_of(numbers), source, matrix);
       add_measured_optimizer(workload.recipe.kind, measured.optimizer_elements, workload.precision,
-                             numbers.back(), source_, matrix_);
+                             numbers.back(), source, matrix);
     }
   }
 
   bool measured_by_all(const std::string& device_class,
                        const std::vector<std::vector<double>>& by_rank) const {
     for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
-      if (cluster_.ranks[rank].device_class != device_class) continue;
+      if (cluster.ranks[rank].device_class != device_class) continue;
       if (seconds_of(by_rank[rank]).front().repetitions == 0) return false;
     }
     return true;
   }
-
-  const OperationsRequest& request_;
-  Communicator& world_;
-  Engine& engine_;
-  ProbeSource source_;
-  const BeforeModel& before_model_;
-  Cluster& cluster_;
-  Stopwatch stopwatch_;
-  std::vector<std::unique_ptr<Workload>> workloads_;
-  std::vector<MeasurementJob> jobs_;
-  std::vector<std::string> left_out_;
-  EfficiencyMatrix matrix_;
 };
 
 }  // namespace
@@ -313,8 +302,8 @@ std::vector<std::string> measure_operations_of(const OperationsRequest& request,
                                                Communicator& world, Engine& engine,
                                                const std::string& date, const std::string& machine,
                                                const BeforeModel& before_model, Cluster& cluster) {
-  return OperationMeasurement(request, world, engine, {"", machine, date, ""}, before_model,
-                              cluster)
+  return OperationMeasurement{request,      world,  engine, {"", machine, date, ""},
+                              before_model, cluster}
       .run();
 }
 

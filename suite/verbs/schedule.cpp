@@ -23,9 +23,9 @@
 #include "runners/schedule/generators/generator.hpp"
 #include "runners/schedule/ir/placement.hpp"
 #include "runners/schedule/search/search.hpp"
+#include "suite/config/flag_options.hpp"
 #include "suite/program/verb.hpp"
 #include "suite/training/step_trace.hpp"
-#include "suite/config/flag_options.hpp"
 #include "suite/verbs/schedule_flags.hpp"
 #include "suite/verbs/schedule_report.hpp"
 
@@ -81,12 +81,13 @@ class ScheduleVerb : public Verb {
     if (name_ == "all") return run_all(options);
     const ScheduleResult result =
         import_.empty() ? generated(find_generator(name_), request()) : evaluated(imported());
-    fmt::print("{}", options.json ? schedule_json_text(result) : formatted(result, options));
+    if (options.json) format_ = "json";
+    fmt::print("{}", parse_format()(result, spelling_.value_or(CsvSpelling::iwb), options));
     return result.checks.memory_ok ? ExitCode::ok : ExitCode::invalid_result;
   }
 
  private:
-  using Render = std::string (ScheduleVerb::*)(const ScheduleResult&, const GlobalOptions&) const;
+  using Render = std::string (*)(const ScheduleResult&, CsvSpelling, const GlobalOptions&);
 
   /// Flags that exclude each other are declared so; the rest is checked here.
   void check_flags(const GlobalOptions& options) {
@@ -115,11 +116,33 @@ class ScheduleVerb : public Verb {
 
   Render parse_format() const {
     static constexpr Named<Render> formats[] = {
-        {&ScheduleVerb::text, "text"}, {&ScheduleVerb::json, "json"},
-        {&ScheduleVerb::csv, "csv"},   {&ScheduleVerb::csv_comms, "csv-comms"},
-        {&ScheduleVerb::svg, "svg"},   {&ScheduleVerb::trace, "trace"},
-    };
+        {text, "text"},
+        {[](const auto& result, auto, auto&) { return schedule_json_text(result); }, "json"},
+        {[](const auto& result, auto spelling, auto&) {
+           return write_csv(result.schedule, spelling);
+         },
+         "csv"},
+        {[](const auto& result, auto spelling, auto&) {
+           return write_csv(result.lowered, spelling);
+         },
+         "csv-comms"},
+        {[](const auto& result, auto, auto&) { return gantt_svg(result.lowered, result.timeline); },
+         "svg"},
+        {[](const auto& result, auto, auto&) {
+           return trace_text(result.lowered, result.timeline,
+                             trace_origin(TraceKind::simulated, ""));
+         },
+         "trace"}};
     return parse_name(formats, "format", format_);
+  }
+
+  static std::string text(const ScheduleResult& result, CsvSpelling, const GlobalOptions& options) {
+    GanttStyle style;
+    style.width = terminal_width() > 0 ? terminal_width() : 100;
+    // A terminal without colours may be without box characters as well.
+    style.colour = style.unicode = options.color;
+    return gantt_text(result.lowered, result.timeline, style) +
+           console_text(schedule_document(result));
   }
 
   static CsvSpelling parse_spelling(const std::string& name) {
@@ -222,34 +245,6 @@ class ScheduleVerb : public Verb {
     print(schedules_document(results, skipped), shown);
     return ExitCode::ok;
   }
-
-  std::string formatted(const ScheduleResult& result, const GlobalOptions& options) const {
-    return (this->*parse_format())(result, options);
-  }
-  std::string text(const ScheduleResult& result, const GlobalOptions& options) const {
-    GanttStyle style;
-    style.width = terminal_width() > 0 ? terminal_width() : 100;
-    // A terminal without colours may be without box characters as well.
-    style.colour = style.unicode = options.color;
-    return gantt_text(result.lowered, result.timeline, style) +
-           console_text(schedule_document(result));
-  }
-  std::string json(const ScheduleResult& result, const GlobalOptions&) const {
-    return schedule_json_text(result);
-  }
-  std::string csv(const ScheduleResult& result, const GlobalOptions&) const {
-    return write_csv(result.schedule, written_spelling());
-  }
-  std::string csv_comms(const ScheduleResult& result, const GlobalOptions&) const {
-    return write_csv(result.lowered, written_spelling());
-  }
-  std::string svg(const ScheduleResult& result, const GlobalOptions&) const {
-    return gantt_svg(result.lowered, result.timeline);
-  }
-  std::string trace(const ScheduleResult& result, const GlobalOptions&) const {
-    return trace_text(result.lowered, result.timeline, trace_origin(TraceKind::simulated, ""));
-  }
-  CsvSpelling written_spelling() const { return spelling_.value_or(CsvSpelling::iwb); }
 
   std::string name_, import_, graph_, format_ = "text";
   std::optional<CsvSpelling> spelling_;

@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "metrics/base/error.hpp"
@@ -74,24 +75,26 @@ void add_checks(Document& document, const ScheduleResult& result) {
 /// Idle time is split by its cause: warm-up, dependency, communication, imbalance.
 Table rank_times(const ScheduleReport& report) {
   constexpr Audience people = Audience::people;
-  Table table{.key = "per_rank",
-              .columns = {{"", "rank", Unit::none, people},
-                          {"compute_s", "busy", Unit::seconds},
-                          {"communication_exposed_s", "communication", Unit::seconds},
-                          {"idle_s", "idle", Unit::seconds},
-                          {"", "warm-up", Unit::seconds, people},
-                          {"", "dependency", Unit::seconds, people},
-                          {"", "imbalance", Unit::seconds, people},
-                          {"peak_activations", "activations", Unit::none},
-                          {"peak_memory", "peak memory", Unit::none}},
-              .audience = Audience::programs};
-  for (std::size_t i = 0; i < report.ranks.size(); ++i) {
-    const RankTimes& rank = report.ranks[i];
-    table.add({i, in_costs(rank.busy), in_costs(rank.communication), in_costs(rank.idle),
-               in_costs(rank.warm_up), in_costs(rank.dependency), in_costs(rank.imbalance),
-               in_costs(report.peak_activations[i]), in_costs(report.peak_memory[i])});
-  }
-  return table;
+  std::vector<std::size_t> ranks(report.ranks.size());
+  std::iota(ranks.begin(), ranks.end(), std::size_t{0});
+  const auto time = [&](double RankTimes::*part) {
+    return [&report, part](std::size_t rank) { return in_costs(report.ranks[rank].*part); };
+  };
+  const auto peak = [](const std::vector<double>& peaks) {
+    return [&peaks](std::size_t rank) { return in_costs(peaks[rank]); };
+  };
+  return table_of("per_rank", ranks,
+                  {{{"", "rank", Unit::none, people}, [](std::size_t rank) { return rank; }},
+                   {{"compute_s", "busy", Unit::seconds}, time(&RankTimes::busy)},
+                   {{"communication_exposed_s", "communication", Unit::seconds},
+                    time(&RankTimes::communication)},
+                   {{"idle_s", "idle", Unit::seconds}, time(&RankTimes::idle)},
+                   {{"", "warm-up", Unit::seconds, people}, time(&RankTimes::warm_up)},
+                   {{"", "dependency", Unit::seconds, people}, time(&RankTimes::dependency)},
+                   {{"", "imbalance", Unit::seconds, people}, time(&RankTimes::imbalance)},
+                   {{"peak_activations", "activations", Unit::none}, peak(report.peak_activations)},
+                   {{"peak_memory", "peak memory", Unit::none}, peak(report.peak_memory)}},
+                  Audience::programs);
 }
 
 /// A terminal shows only the first ranks; JSON documents have all.
@@ -220,30 +223,26 @@ Document schedules_document(const std::vector<ScheduleResult>& results,
   }
   Document document{"heteroperf-schedules"};
   document.table(std::move(table));
-  Table left_out{.key = "skipped",
-                 .columns = {{"name", "schedule", Unit::none}, {"reason", "left out", Unit::none}},
-                 .audience = Audience::programs};
   for (const SkippedSchedule& schedule : skipped) {
-    left_out.add({schedule.name, schedule.reason});
     document.field("", schedule.name, Unit::none, "left out: " + schedule.reason);
   }
-  document.table(std::move(left_out));
+  document.table(table_of("skipped", skipped,
+                          {{{"name", "schedule", Unit::none}, &SkippedSchedule::name},
+                           {{"reason", "left out", Unit::none}, &SkippedSchedule::reason}},
+                          Audience::programs));
   return document;
 }
 
 Table critical_path_table(const char* place, const std::vector<PathStep>& path,
                           const Schedule& schedule) {
-  Table table{.key = "critical_path",
-              .columns = {{place, place, Unit::none},
-                          {"instruction", "instruction", Unit::none},
-                          {"start", "start", Unit::seconds},
-                          {"end", "end", Unit::seconds}},
-              .audience = Audience::programs};
-  for (const PathStep& step : path) {
-    const auto& program = schedule.programs[step.rank];
-    table.add({step.rank, to_text(program[step.index]), step.span.start, step.span.end});
-  }
-  return table;
+  return table_of(
+      "critical_path", path,
+      {{{place, place, Unit::none}, &PathStep::rank},
+       {{"instruction", "instruction", Unit::none},
+        [&](const PathStep& step) { return to_text(schedule.programs[step.rank][step.index]); }},
+       {{"start", "start", Unit::seconds}, [](const PathStep& step) { return step.span.start; }},
+       {{"end", "end", Unit::seconds}, [](const PathStep& step) { return step.span.end; }}},
+      Audience::programs);
 }
 
 Document simulation_document(const ScheduleResult& result, double wall_s) {

@@ -162,31 +162,28 @@ enum class Values { recorded, moved };
 
 /// The words after the program that train a stretch.
 std::string training_words(const Original& run, const ReplayedSteps& stretch, Values values) {
-  const std::string steps = fmt::format("{}", stretch.steps);
+  std::string words;
   if (stretch.checkpoint) {
-    std::string words = fmt::format(" resume {} --from-step {}", shell_quoted(run.folder.string()),
-                                    *stretch.checkpoint);
-    for (const std::string& setting :
-         {"measure.replay_steps=" + steps,
-          fmt::format("measure.replay_moved={}", values == Values::moved),
-          std::string("measure.peak_s=0"), std::string("checkpoint.every_steps=0"),
-          std::string("checkpoint.every_s=0"), std::string("checkpoint.at_end=false")}) {
-      words += " --set " + setting;
+    words = fmt::format(" resume {} --from-step {}", shell_quoted(run.folder.string()),
+                        *stretch.checkpoint);
+  } else {
+    RunConfig config = run.config;
+    config.trace.clear();
+    config.rank_logs = config.with_baselines = false;
+    config.checkpoint = {};
+    config.measure.until_percent = {};
+    config.measure.until_after_s = MeasureConfig{}.until_after_s;
+    const fs::path plan = RunFiles{run.folder}.plan();
+    if (!config.plan.file.empty() && fs::exists(plan)) {
+      config.plan.file = fs::absolute(plan).string();
     }
-    return words;
+    words = run_words(config);
   }
-  RunConfig config = run.config;
-  config.trace.clear();
-  config.rank_logs = config.with_baselines = false;
-  config.checkpoint = {};
-  config.measure.until_percent = {};
-  config.measure.until_after_s = MeasureConfig{}.until_after_s;
-  config.measure.peak_s = 0;
-  config.measure.replay_steps = stretch.steps;
-  config.measure.replay_moved = values == Values::moved;
-  const fs::path plan = RunFiles{run.folder}.plan();
-  if (!config.plan.file.empty() && fs::exists(plan)) config.plan.file = fs::absolute(plan).string();
-  return run_words(config);
+  return words + fmt::format(
+                     " --set measure.replay_steps={} --set measure.replay_moved={}"
+                     " --set measure.peak_s=0 --set checkpoint.every_steps=0"
+                     " --set checkpoint.every_s=0 --set checkpoint.at_end=false",
+                     stretch.steps, values == Values::moved);
 }
 
 /// Settings of this process that the run did not have, and the kernels that it had.
