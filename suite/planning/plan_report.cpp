@@ -11,6 +11,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <set>
 
 #include "metrics/base/id.hpp"
 #include "metrics/base/name_table.hpp"
@@ -91,8 +93,12 @@ std::string operations_text(const RateUse& use, RateBasis basis) {
 std::string rates_text(const PlanReport& report) {
   const RateUse& use = report.rates;
   const std::string& precision = report.plan.workload->precision;
-  const auto& known = report.measured_precisions;
-  if (std::find(known.begin(), known.end(), precision) == known.end()) {
+  std::set<std::string> known;
+  for (const Efficiency& entry : report.cluster.efficiency) {
+    // Single operations have names such as conv2d/forward.
+    if (entry.operation.find('/') != std::string::npos) known.insert(entry.precision);
+  }
+  if (!known.contains(precision)) {
     return "analytic: no operation is measured" +
            (known.empty()
                 ? ""
@@ -114,7 +120,7 @@ std::string rates_text(const PlanReport& report) {
 /// divide unevenly.
 void add_stages(const PlanReport& report, Document& document) {
   const Plan& plan = report.plan;
-  document.line(fmt::format("{} on {}", summary_of(plan), report.machine));
+  document.line(fmt::format("{} on {}", summary_of(plan), report.cluster.name));
   Table stages{.key = {},
                .columns = {{"", "stage", Unit::none},
                            {"", "nodes", Unit::none},
@@ -156,9 +162,10 @@ void add_stages(const PlanReport& report, Document& document) {
                                wire.from.value(), wire.to.value()));
   }
   // The best plan may leave devices out that would slow it down.
-  if (report.devices > plan.ranks()) {
+  const int devices = static_cast<int>(report.cluster.ranks.size());
+  if (devices > plan.ranks()) {
     document.field("", "idle", Unit::none,
-                   fmt::format("{} of {} devices", report.devices - plan.ranks(), report.devices));
+                   fmt::format("{} of {} devices", devices - plan.ranks(), devices));
   }
 }
 
@@ -368,7 +375,7 @@ Document plan_document(const PlanReport& report) {
   }
   add_imported(report, document);
   add_learned(report, document);
-  for (const std::string& assumption : report.assumptions) {
+  for (const std::string& assumption : report.cluster.assumptions) {
     document.field("", "assumed", Unit::none, assumption);
   }
   const PlanSearchResult& search = report.search;

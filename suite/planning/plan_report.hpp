@@ -30,18 +30,14 @@ struct ClassAlone {
 /// The findings of `plan`.
 struct PlanReport {
   Plan plan;
-  std::string machine;
-  std::vector<std::string> assumptions;  ///< assumptions that the machine's description makes
-  int devices = 0;                       ///< in the machine
-  std::string unit;                      ///< "token", "image"
+  Cluster cluster;   ///< the machine, of which the plan may leave devices out
+  std::string unit;  ///< "token", "image"
   std::int64_t units_per_sample = 1;
   PlanCertificate certificate;
   PlanSearchResult search;
   std::string objective = "time";
   StepExpense expense;
   RateUse rates;  ///< the basis of the predicted computing time
-  /// Precisions in which operations of the machine's classes are measured.
-  std::vector<std::string> measured_precisions;
   std::uint64_t seed = 1;
   std::uint64_t peak_rss_bytes = 0;
   std::vector<ClassAlone> alone;  ///< empty: not compared

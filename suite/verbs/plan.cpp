@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <limits>
 #include <set>
+#include <tuple>
 
 #include "metrics/base/error.hpp"
 #include "runners/cluster/cluster.hpp"
@@ -21,12 +22,12 @@
 #include "runners/plan/rivals/hexiscale/hexiscale_machines.hpp"
 #include "runners/plan/rivals/plan_imports.hpp"
 #include "runners/plan/search/class_alone.hpp"
+#include "suite/config/flag_options.hpp"
 #include "suite/planning/chosen_plan.hpp"
 #include "suite/planning/plan_report.hpp"
 #include "suite/planning/plan_sources.hpp"
 #include "suite/program/catalog.hpp"
 #include "suite/program/verb.hpp"
-#include "suite/config/flag_options.hpp"
 #include "suite/verbs/output_file.hpp"
 
 namespace heteroperf {
@@ -50,24 +51,25 @@ class PlanVerb : public Verb {
 
   void declare(CLI::App& command) override {
     command.add_option("workload", workload_, "of `list workloads`; not with --import sailor");
-    const std::pair<const char*, std::string&> texts[] = {
-        {"--cluster", cluster_},       {"--size", request_.size}, {"--model", request_.model},
-        {"--schedule", schedule_},     {"--compare", compare_},   {"--objective", objective_},
-        {"--cost-model", cost_model_}, {"--profile", profile_},   {"--learn", learn_}};
-    constexpr const char* help[] = {
-        "a file, one of the shipped descriptions, or hexiscale:FILE@B[,L[,W]] (a machine list; B "
-        "GB/s and L µs between machines, W µs within)",
-        "of the workload, or auto",
-        "of the workload",
-        "1f1b, zb-h1, zb-h2, interleaved-1f1b, zb-v, v-half, v-min; any by default",
-        "homogeneous: also every class alone, with its own best plan",
-        "time, cost or energy of a step; the cluster's classes give prices or watts",
-        "own; of --import sailor also sailor, its published formulas, and sailor+ (uneven shares)",
-        "efficiency matrix with rates, bandwidths, prices and watts of the cluster's classes",
-        "a run on this cluster, else it is refused: its measured times correct the rates"};
-    for (std::size_t i = 0; i < std::size(texts); ++i) {
-      command.add_option(texts[i].first, texts[i].second, help[i]);
-    }
+    const std::tuple<const char*, std::string&, const char*> texts[] = {
+        {"--cluster", cluster_,
+         "a file, one of the shipped descriptions, or hexiscale:FILE@B[,L[,W]] (a machine list; B "
+         "GB/s and L µs between machines, W µs within)"},
+        {"--size", request_.size, "of the workload, or auto"},
+        {"--model", request_.model, "of the workload"},
+        {"--schedule", schedule_,
+         "1f1b, zb-h1, zb-h2, interleaved-1f1b, zb-v, v-half, v-min; any by default"},
+        {"--compare", compare_, "homogeneous: also every class alone, with its own best plan"},
+        {"--objective", objective_,
+         "time, cost or energy of a step; the cluster's classes give prices or watts"},
+        {"--cost-model", cost_model_,
+         "own; of --import sailor also sailor, its published formulas, and sailor+ (uneven "
+         "shares)"},
+        {"--profile", profile_,
+         "efficiency matrix with rates, bandwidths, prices and watts of the cluster's classes"},
+        {"--learn", learn_,
+         "a run on this cluster, else it is refused: its measured times correct the rates"}};
+    for (const auto& [flag, value, help] : texts) command.add_option(flag, value, help);
     add_parsed_option(command, "--precision", request_.precision, parse_precision,
                       "fp32, bf16, fp64 (default fp32)");
     add_parsed_option(
@@ -189,9 +191,7 @@ class PlanVerb : public Verb {
     if (report.learned && !batch_) {
       planning.batch = static_cast<std::int64_t>(report.learned->plan.samples_per_step());
     }
-    report.machine = cluster.name;
-    report.assumptions = cluster.assumptions;
-    report.devices = static_cast<int>(cluster.ranks.size());
+    report.cluster = cluster;
     report.unit = workload.unit;
     report.units_per_sample = workload.units_per_sample;
     report.seed = options_.seed;
@@ -204,7 +204,6 @@ class PlanVerb : public Verb {
     report.certificate = certify(task, best, cluster);
     report.rates =
         rate_use(workload.graph, best.staged, best.plan, *best.cluster, workload.precision);
-    report.measured_precisions = measured_precisions(cluster);
     report.expense = step_expense(best, cluster);
     // The search works on a cluster with the rates applied; the plan carries them along.
     EfficiencyMatrix known = std::move(report.plan.efficiency);
@@ -264,16 +263,6 @@ class PlanVerb : public Verb {
     throw UserError(fmt::format("--profile {} is of {}", profile_, fmt::join(known, ", ")),
                     fmt::format("the cluster has {}", fmt::join(here, ", ")),
                     "Name the classes alike.");
-  }
-
-  /// The precisions that have measured operations, for the line about rates.
-  static std::vector<std::string> measured_precisions(const Cluster& cluster) {
-    std::set<std::string> precisions;
-    for (const Efficiency& entry : cluster.efficiency) {
-      // Single operations have names such as conv2d/forward.
-      if (entry.operation.find('/') != std::string::npos) precisions.insert(entry.precision);
-    }
-    return {precisions.begin(), precisions.end()};
   }
 
   /// A plan that names its workload and cluster can be run and verified by itself.
