@@ -120,14 +120,14 @@ std::string cluster_table(const Cluster& cluster, const std::string& reason) {
     for (const RankId rank : rank_cluster.ranks) ranks.push_back(rank.value());
     text += fmt::format("  {}: ranks {}\n", rank_cluster.label, fmt::join(ranks, " "));
   }
-  Table links{.key = {},
-              .columns = {{"", "link", Unit::none},
-                          {"", "latency", Unit::seconds},
-                          {"", "bandwidth", Unit::bytes_per_second}}};
-  for (const Link& link : cluster.links) {
-    links.add({ends_text(link), link.curve.latency().value(), link.curve.bandwidth().value()});
-  }
-  return text + console_text(links);
+  return text +
+         console_text(table_of("", cluster.links,
+                               {{{"", "link", Unit::none}, ends_text},
+                                {{"", "latency", Unit::seconds},
+                                 [](const Link& link) { return link.curve.latency().value(); }},
+                                {{"", "bandwidth", Unit::bytes_per_second}, [](const Link& link) {
+                                   return link.curve.bandwidth().value();
+                                 }}}));
 }
 
 std::string cluster_json_text(const Cluster& cluster) { return to_json(cluster).dump(2) + "\n"; }

@@ -327,11 +327,4 @@ std::optional<PaceReport> CommSession::pace() const {
   return all;
 }
 
-void CommSession::stop_if_asked() {
-  std::int32_t stop = stop_signal() != nullptr ? 1 : 0;
-  // One rank's signal ends the session on all.
-  harness().all_reduce(std::span(&stop, 1), Reduction::max);
-  if (stop != 0) throw Error(ErrorKind::interrupted, {{"stopped by a signal", "", ""}});
-}
-
 }  // namespace heteroperf

@@ -25,8 +25,6 @@ class CommSession {
   CommResult measure(Bytes size);
   /// Collective. Nothing when links are not paced.
   std::optional<PaceReport> pace() const;
-  /// Collective: throws Error{interrupted} when a rank got a signal.
-  void stop_if_asked();
 
  private:
   Communicator& harness() const { return *world_.communicator; }

@@ -10,11 +10,11 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <sstream>
 
@@ -31,30 +31,6 @@ bool is_duration(std::int64_t ns) { return ns >= 0 && ns <= most_ns; }
 [[noreturn]] void refuse(const std::string& what, int error) {
   throw SystemError("cannot " + what, std::strerror(error), "", ErrorKind::environment);
 }
-
-/// While it lives, writing to a pipe that nobody reads fails in this thread instead of ending the
-/// process.
-class BrokenPipeBlock {
- public:
-  BrokenPipeBlock() {
-    sigemptyset(&broken_pipe_);
-    sigaddset(&broken_pipe_, SIGPIPE);
-    pthread_sigmask(SIG_BLOCK, &broken_pipe_, &before_);
-  }
-  ~BrokenPipeBlock() {
-    const int error = errno;
-    const timespec at_once{};
-    // The signal that this write raised is taken away before it is let through again.
-    if (error == EPIPE) sigtimedwait(&broken_pipe_, nullptr, &at_once);
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-    errno = error;
-  }
-  BrokenPipeBlock(const BrokenPipeBlock&) = delete;
-  BrokenPipeBlock& operator=(const BrokenPipeBlock&) = delete;
-
- private:
-  sigset_t broken_pipe_, before_;
-};
 
 /// The words of a line after its first one, if that is `kind`.
 std::optional<std::istringstream> words_after(const std::string& line, const std::string& kind) {
@@ -144,12 +120,14 @@ TurnPipe::TurnPipe(Side side, const TurnAddress& address)
       in_(side == Side::gate ? address.answers() : address.orders(),
           side == Side::gate ? O_RDWR : O_RDONLY, side == Side::gate),
       out_(side == Side::gate ? address.orders() : address.answers(),
-           side == Side::gate ? O_RDWR : O_WRONLY, side == Side::gate) {}
+           side == Side::gate ? O_RDWR : O_WRONLY, side == Side::gate) {
+  // Writing to a pipe that nobody reads is to fail instead of ending the process.
+  std::signal(SIGPIPE, SIG_IGN);
+}
 
 void TurnPipe::send(const std::string& line) {
   // A line is shorter than what a pipe takes at once, and the other end reads before the next one.
   const std::string text = line + '\n';
-  const BrokenPipeBlock block;
   const ssize_t written = ::write(out_.descriptor(), text.data(), text.size());
   if (written == static_cast<ssize_t>(text.size())) return;
   refuse("write to the pipe " + path_.string(), written < 0 ? errno : EAGAIN);

@@ -72,7 +72,8 @@ class TurnPipe {
   };
 
   /// The gate makes the pipes, opens both ends, so that a run can come and go, and removes them in
-  /// the end; a run opens what is there. Throws SystemError{environment}.
+  /// the end; a run opens what is there. From then on this process ignores SIGPIPE. Throws
+  /// SystemError{environment}.
   TurnPipe(Side side, const TurnAddress& address);
 
   /// Throws SystemError{environment} where nobody reads any more.

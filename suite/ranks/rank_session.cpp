@@ -288,6 +288,13 @@ ExitCode run_session(const RankSession& session, const RankWork& work) {
   return start_ranks(session, checked);
 }
 
+void stop_if_asked(Communicator& world) {
+  std::int32_t stop = stop_signal() != nullptr ? 1 : 0;
+  // One rank's signal ends the work of all.
+  world.all_reduce(std::span(&stop, 1), Reduction::max);
+  if (stop != 0) throw Error(ErrorKind::interrupted, {{"stopped by a signal", "", ""}});
+}
+
 HostShare share_of_host(Communicator& world, const UsableCores& cores) {
   const std::array<std::int64_t, 2> keys{static_cast<std::int64_t>(hash_text(host_name())),
                                          static_cast<std::int64_t>(hash_text(to_list(cores.cpus)))};

@@ -48,6 +48,9 @@ void check_session(const RankSession& session);
 /// check_session() finds.
 ExitCode run_session(const RankSession& session, const RankWork& work);
 
+/// Throws Error{interrupted} on all ranks when one of them got a stop signal. Collective.
+void stop_if_asked(Communicator& world);
+
 /// The share of one rank of a launcher's world in its host's cores: ranks of one host with the same
 /// affinity mask share it, ranks with masks of their own keep them.
 struct HostShare {

@@ -128,7 +128,7 @@ class CommVerb : public Verb {
     std::size_t done = 0;
     for (const Bytes size : request.sizes) {
       // Collective, so all ranks stop before the same size.
-      session.stop_if_asked();
+      stop_if_asked(*world.communicator);
       // Rows that come as they are measured tell as much.
       if (progress && options.json) {
         progress->update({"measure",

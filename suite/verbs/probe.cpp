@@ -80,9 +80,7 @@ class ProbeSteps {
 
   /// Collective: throws Error{interrupted} when a rank got a signal. `done`: 0…1 of this step.
   void at(const std::string& step, double done, const std::string& note = {}) {
-    std::int32_t stop = stop_signal() != nullptr ? 1 : 0;
-    world_.all_reduce(std::span(&stop, 1), Reduction::max);
-    if (stop != 0) throw Error(ErrorKind::interrupted, {{"stopped by a signal", "", ""}});
+    stop_if_asked(world_);
     if (world_.rank() != RankId(0)) return;
     // The time that is left is estimated within a step, since steps differ in length.
     if (step != step_) start_ns_ = now_ns();

@@ -373,61 +373,53 @@ std::map<StepKey, double> bands_of(const TrainedRun& again, const TrainedRun* mo
   return bands;
 }
 
-/// Holds the losses that were trained again to the journal's, `why` they may be rounded otherwise
-/// (empty: they may not).
-class Comparison {
- public:
-  Comparison(const Original& run, const ReplayedSteps& stretch, const TrainedRun& again,
-             const std::string& why)
-      : run_(run), stretch_(stretch), again_(again), why_(why) {}
+/// Losses that were trained again and are held to the journal's.
+struct Comparison {
+  const Original& run;
+  const ReplayedSteps& stretch;
+  const TrainedRun& again;
+  std::string why;  ///< they may be rounded otherwise; empty: they may not
 
   VerifyCheck check(const TrainedRun* moved) const {
-    VerifyCheck check{stretch_.name(), true, "", "", CheckText::words};
-    Steps steps = again_.steps;
-    const bool all = !depends_on_order();
-    if (!all && !steps.empty()) steps = without_order(std::move(steps), run_, again_.journal);
-    const double fixed = why_.empty() ? 0 : replay_band(run_.workload().precision);
-    const std::map<StepKey, double> bands = bands_of(again_, moved, fixed);
+    VerifyCheck check{stretch.name(), true, "", "", CheckText::words};
+    Steps steps = again.steps;
+    // Another outcome of a trial makes other trials.
+    const bool ordered = run.groups() > 1 || (run.is_search() && !why.empty());
+    if (ordered && !steps.empty()) steps = without_order(std::move(steps), run, again.journal);
+    const double fixed = why.empty() ? 0 : replay_band(run.workload().precision);
+    const std::map<StepKey, double> bands = bands_of(again, moved, fixed);
     const std::size_t count = steps.size();
     const double widest = 10 * fixed;  // beyond it a loss says nothing
     if (fixed > 0) {
       std::erase_if(steps, [&](const auto& step) { return bands.at(step.first) > widest; });
-      if (steps.empty() && count > 0) refuse_chaos(widest);
+      if (steps.empty() && count > 0) {
+        refuse(run,
+               fmt::format("rounding alone makes over {:g} % of each of its losses, which were {}",
+                           100 * widest, why),
+               "Replay it with its own program, on a processor as its own.");
+      }
     }
-    check.expected =
-        fmt::format("{} loss{}{}", steps.size(), steps.size() == 1 ? "" : "es", all ? "" : scope());
-    check.expected += fixed > 0 ? fmt::format(" within {} ({})", range(steps, bands), why_)
+    check.expected = fmt::format("{} loss{}", steps.size(), steps.size() == 1 ? "" : "es");
+    if (ordered) {
+      check.expected +=
+          fmt::format(" before the first rung (the rest depends on {})",
+                      run.groups() > 1 ? fmt::format("which of {} groups was first", run.groups())
+                                       : "its outcome");
+    }
+    check.expected += fixed > 0 ? fmt::format(" within {} ({})", range(steps, bands), why)
                                 : ", equal in every bit";
     if (steps.size() < count) {
       check.expected += fmt::format("; of {} more, rounding alone makes over {:g} %",
                                     count - steps.size(), 100 * widest);
     }
+    const std::string wrong = first_wrong(steps, count, bands);
+    check.ok = wrong.empty();
     // A check that passes has found what it expected.
-    check.actual = check.expected;
-    if (const std::string wrong = first_wrong(steps, count, bands, fixed > 0); !wrong.empty()) {
-      check.ok = false;
-      check.actual = wrong;
-    }
+    check.actual = check.ok ? check.expected : wrong;
     return check;
   }
 
  private:
-  [[noreturn]] void refuse_chaos(double widest) const {
-    refuse(run_,
-           fmt::format("rounding alone makes over {:g} % of each of its losses, which were {}",
-                       100 * widest, why_),
-           "Replay it with its own program, on a processor as its own.");
-  }
-  /// Another outcome of a trial makes other trials.
-  bool depends_on_order() const { return run_.groups() > 1 || (run_.is_search() && !why_.empty()); }
-  std::string scope() const {
-    return run_.groups() > 1
-               ? fmt::format(
-                     " before the first rung (the rest depends on which of {} groups was "
-                     "first)",
-                     run_.groups())
-               : " before the first rung (the rest depends on its outcome)";
-  }
   static std::string range(const Steps& steps, const std::map<StepKey, double>& bands) {
     double least = std::numeric_limits<double>::infinity(), most = 0;
     for (const auto& [key, step] : steps) {
@@ -440,40 +432,34 @@ class Comparison {
   }
 
   std::string first_wrong(const Steps& steps, std::size_t count,
-                          const std::map<StepKey, double>& bands, bool rounded) const {
-    if (again_.workload().graph_hash != run_.workload().graph_hash) {
-      if (rounded) refuse(run_, "this program makes another graph of its configuration");
+                          const std::map<StepKey, double>& bands) const {
+    if (again.workload().graph_hash != run.workload().graph_hash) {
+      if (!why.empty()) refuse(run, "this program makes another graph of its configuration");
       return "its configuration gives another graph than the journal's";
     }
     // Other roundings may also make it diverge, where nothing can be told from its losses.
     const bool chaotic = steps.size() < count;
-    if (count == 0 || (!run_.is_search() && !chaotic && count < stretch_.steps)) {
-      return fmt::format("only {} of {} steps could be trained", count, stretch_.steps);
+    if (count == 0 || (!run.is_search() && !chaotic && count < stretch.steps)) {
+      return fmt::format("only {} of {} steps could be trained", count, stretch.steps);
     }
     for (const auto& [key, step] : steps) {
       const std::string name = key.first ? fmt::format("trial {}, step {}", *key.first, key.second)
                                          : fmt::format("step {}", key.second);
-      const auto said = run_.steps.find(key);
-      if (said == run_.steps.end()) return name + " is not in the journal";
-      if (const auto what = difference(*said->second, *step, rounded ? bands.at(key) : 0)) {
+      const auto said = run.steps.find(key);
+      if (said == run.steps.end()) return name + " is not in the journal";
+      if (const auto what = difference(*said->second, *step, why.empty() ? 0 : bands.at(key))) {
         return fmt::format("{}: {}", name, *what);
       }
     }
     return {};
   }
-
-  const Original& run_;
-  const ReplayedSteps& stretch_;
-  const TrainedRun& again_;
-  std::string why_;
 };
 
 VerifyCheck replay(const Original& run, const ReplayedSteps& stretch) {
   const TrainedRun again = train_again(run, stretch, Values::recorded);
-  const std::string why = why_rounded(run.digest, again.digest);
-  const Comparison comparison(run, stretch, again, why);
+  const Comparison comparison{run, stretch, again, why_rounded(run.digest, again.digest)};
   const VerifyCheck check = comparison.check(nullptr);
-  if (check.ok || why.empty()) return check;
+  if (check.ok || comparison.why.empty()) return check;
   // Only a difference makes the third training necessary.
   const TrainedRun moved = train_again(run, stretch, Values::moved);
   return comparison.check(&moved);
