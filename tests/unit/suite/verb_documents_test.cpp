@@ -12,6 +12,7 @@
 #include "suite/program/verb.hpp"
 #include "suite/verbs/schedule_report.hpp"
 #include "suite/verification/align_runs.hpp"
+#include "tests/unit/results/stored_runs.hpp"
 
 namespace heteroperf {
 namespace {
@@ -40,20 +41,33 @@ std::vector<Document> documents_of(const std::string& line) {
 
 TEST(VerbDocuments, StateALabelAndAUnitForEveryKey) {
   const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "verb_documents";
+  std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
   const std::string plan = (folder / "plan.json").string();
+  const std::string run = store_run(folder, {}).string(), home = " --dir " + folder.string();
   for (const std::string& line :
        {"plan llm --size nano --cluster fast2_slow6 --time-limit 2 --compare homogeneous -o " +
             plan,
-        std::string("doctor --fix-hints"), std::string("version"), std::string("list workloads"),
-        std::string("list models"), std::string("list schedules"),
-        std::string("list devices --details"), std::string("list datasets"),
-        std::string("list rules --details"), std::string("help keys"),
-        std::string("help exit-codes"), std::string("help environment"), std::string("help files"),
-        std::string("help validity"), std::string("count resnet18 --convention all --per-layer"),
+        std::string("doctor --fix-hints"),
+        std::string("version"),
+        std::string("list workloads"),
+        std::string("list models"),
+        std::string("list schedules"),
+        std::string("list devices --details"),
+        std::string("list datasets"),
+        std::string("list rules --details"),
+        std::string("help keys"),
+        std::string("help exit-codes"),
+        std::string("help environment"),
+        std::string("help files"),
+        std::string("help validity"),
+        std::string("count resnet18 --convention all --per-layer"),
         std::string("count micro --batch 2"),
         std::string("schedule all --ranks 2 --micro-batches 4 --memory-limit 8"),
-        "simulate " + plan, "baseline list --dir " + folder.string()}) {
+        "simulate " + plan,
+        "baseline save main " + run + home,
+        "baseline list" + home,
+        "pack " + run + " -o " + (folder / "run.tar.gz").string()}) {
     const std::vector<Document> documents = documents_of(line);
     ASSERT_EQ(documents.size(), 1u) << line;
     EXPECT_EQ(unstated_keys(documents.front()), Keys()) << line;
