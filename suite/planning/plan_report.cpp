@@ -47,21 +47,19 @@ std::string replicas_text(const PlanStage& stage) {
 
 /// The rank of a stage with the least room.
 const PlanCertificate::RankMemory& fullest(const PlanReport& report, const PlanStage& stage) {
-  const PlanCertificate::RankMemory* result = nullptr;
-  const auto share = [](const PlanCertificate::RankMemory& memory) {
-    const double limit = static_cast<double>(memory.limit.value());
-    const double bytes = static_cast<double>(memory.ledger.total().value());
-    // Without limits the one with the most bytes is the fullest; any rank with a limit comes before
-    // it.
-    return limit > 0 ? bytes / limit : bytes * 1e-18;
-  };
+  std::vector<const PlanCertificate::RankMemory*> ranks;
   for (const StageReplica& replica : stage.replicas) {
     for (const RankId rank : replica.ranks) {
-      const auto& memory = report.certificate.memory[rank.index()];
-      if (result == nullptr || share(memory) > share(*result)) result = &memory;
+      ranks.push_back(&report.certificate.memory[rank.index()]);
     }
   }
-  return *result;
+  return **std::ranges::max_element(ranks, {}, [](const PlanCertificate::RankMemory* memory) {
+    const auto bytes = static_cast<double>(memory->ledger.total().value());
+    // Without limits the one with the most bytes is the fullest; any rank with a limit comes before
+    // it.
+    return memory->limit > Bytes(0) ? bytes / static_cast<double>(memory->limit.value())
+                                    : bytes * 1e-18;
+  });
 }
 
 /// A text, or nothing where it is empty.

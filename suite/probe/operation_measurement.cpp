@@ -78,15 +78,22 @@ std::vector<std::vector<double>> gather(Communicator& world, const std::vector<d
   return result;
 }
 
-/// Takes the median over the ranks of a class, number by number.
-std::vector<double> medians_of(const std::string& device_class, const Cluster& cluster,
-                               const std::vector<std::vector<double>>& by_rank) {
+/// The numbers of the ranks whose devices are of a class.
+std::vector<std::vector<double>> of_class(const std::string& device_class, const Cluster& cluster,
+                                          const std::vector<std::vector<double>>& by_rank) {
+  std::vector<std::vector<double>> result;
+  for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
+    if (cluster.ranks[rank].device_class == device_class) result.push_back(by_rank[rank]);
+  }
+  return result;
+}
+
+/// Takes the median over the ranks, number by number.
+std::vector<double> medians_of(const std::vector<std::vector<double>>& by_rank) {
   std::vector<double> result;
   for (std::size_t i = 0; i < by_rank.front().size(); ++i) {
     std::vector<double> values;
-    for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
-      if (cluster.ranks[rank].device_class == device_class) values.push_back(by_rank[rank][i]);
-    }
+    for (const std::vector<double>& numbers : by_rank) values.push_back(numbers[i]);
     result.push_back(median(values));
   }
   return result;
@@ -174,7 +181,11 @@ struct OperationMeasurement {
     const std::vector<std::string> names =
         request.workloads.empty() ? trainings() : request.workloads;
     for (const Precision precision : wanted) {
-      for (const std::string& name : names) add_workload(find_workload(name), precision);
+      const ScalingInput machine = scaling_input(cluster, precision);
+      for (const std::string& name : names) {
+        workloads.push_back(std::make_unique<Workload>(
+            workload_of(request, find_workload(name), precision, machine)));
+      }
     }
     for (const auto& workload : workloads) {
       for (const std::int64_t samples : micro_batches(*workload)) {
@@ -183,12 +194,6 @@ struct OperationMeasurement {
     }
     // Before the first measurement: a job that cannot fit is the user's to change.
     check_memory();
-  }
-
-  void add_workload(const CatalogEntry& entry, Precision precision) {
-    const ScalingInput machine = scaling_input(cluster, precision);
-    workloads.push_back(
-        std::make_unique<Workload>(workload_of(request, entry, precision, machine)));
   }
 
   std::vector<std::int64_t> micro_batches(const Workload& workload) const {
@@ -239,26 +244,20 @@ struct OperationMeasurement {
     source.workload = workload.name + " " + workload.size;
     for (const DeviceClass& device : cluster.classes) {
       source.device_class = device.name;
+      const auto ranks = of_class(device.name, cluster, by_rank);
       // A median over some of the ranks would hide the slow ones.
-      if (!measured_by_all(device.name, by_rank)) {
+      if (std::any_of(ranks.begin(), ranks.end(), [](const std::vector<double>& numbers) {
+            return seconds_of(numbers).front().repetitions == 0;
+          })) {
         left_out.push_back(fmt::format("{} on {}: no time for five rounds (--time-limit {:g})",
                                        job.name(), device.name, request.time_limit_s));
         continue;
       }
-      const std::vector<double> numbers = medians_of(device.name, cluster, by_rank);
+      const std::vector<double> numbers = medians_of(ranks);
       add_measured(model, job.samples, workload.precision, seconds_of(numbers), source, matrix);
       add_measured_optimizer(workload.recipe.kind, measured.optimizer_elements, workload.precision,
                              numbers.back(), source, matrix);
     }
-  }
-
-  bool measured_by_all(const std::string& device_class,
-                       const std::vector<std::vector<double>>& by_rank) const {
-    for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
-      if (cluster.ranks[rank].device_class != device_class) continue;
-      if (seconds_of(by_rank[rank]).front().repetitions == 0) return false;
-    }
-    return true;
   }
 };
 
@@ -320,10 +319,8 @@ std::string measure_memory_of(Communicator& world, const std::vector<std::string
   EfficiencyMatrix matrix;
   for (const DeviceClass& device : cluster.classes) {
     std::vector<double> rates;
-    for (std::size_t r = 0; r < by_rank.size(); ++r) {
-      const bool is_told = by_rank[r].front() > 0;
-      if (is_told && cluster.ranks[r].device_class == device.name)
-        rates.push_back(by_rank[r].front());
+    for (const std::vector<double>& rate : of_class(device.name, cluster, by_rank)) {
+      if (rate.front() > 0) rates.push_back(rate.front());
     }
     // A class that has no rank with a number gets no entry rather than a guess.
     if (rates.empty()) continue;
