@@ -20,12 +20,9 @@ namespace heteroperf {
 namespace {
 
 /// Orders a pair, because a link is the same in both directions.
-std::pair<RankId, RankId> ordered(RankId a, RankId b) {
-  return a < b ? std::pair(a, b) : std::pair(b, a);
-}
-
-std::pair<std::string, std::string> ordered(const std::string& a, const std::string& b) {
-  return a < b ? std::pair(a, b) : std::pair(b, a);
+template <class End>
+std::pair<End, End> ordered(const End& a, const End& b) {
+  return std::minmax(a, b);
 }
 
 /// Returns names that may be referred to, each once, and notes empty and repeated ones.
@@ -218,8 +215,7 @@ class ClusterCheck {
 std::vector<NetworkCard> cards_of(const RankPlace& place, const std::vector<NetworkCard>& cards) {
   std::vector<NetworkCard> named;
   for (const std::string& name : place.cards) {
-    const auto card = std::find_if(cards.begin(), cards.end(),
-                                   [&](const NetworkCard& c) { return c.name == name; });
+    const auto card = std::ranges::find(cards, name, &NetworkCard::name);
     named.push_back(card == cards.end() ? NetworkCard{name} : *card);
   }
   return named;
@@ -265,8 +261,7 @@ std::vector<ClassRanks> ranks_by_class(const Cluster& cluster) {
   std::vector<ClassRanks> classes;
   for (std::size_t r = 0; r < cluster.ranks.size(); ++r) {
     const std::string& name = cluster.ranks[r].device_class;
-    const auto known = std::find_if(classes.begin(), classes.end(),
-                                    [&](const ClassRanks& c) { return c.device_class == name; });
+    const auto known = std::ranges::find(classes, name, &ClassRanks::device_class);
     ClassRanks& members =
         known == classes.end() ? classes.emplace_back(ClassRanks{name, {}}) : *known;
     members.ranks.emplace_back(static_cast<std::int32_t>(r));
@@ -275,8 +270,7 @@ std::vector<ClassRanks> ranks_by_class(const Cluster& cluster) {
 }
 
 const DeviceClass& class_of(const Cluster& cluster, const std::string& name) {
-  const auto named = std::find_if(cluster.classes.begin(), cluster.classes.end(),
-                                  [&](const DeviceClass& device) { return device.name == name; });
+  const auto named = std::ranges::find(cluster.classes, name, &DeviceClass::name);
   HETEROPERF_EXPECT(named != cluster.classes.end());
   return *named;
 }

@@ -130,7 +130,6 @@ const EfficiencyMatrix::Curve* EfficiencyMatrix::link(LinkScope scope, const std
   return entry == links_.end() ? nullptr : &entry->second;
 }
 
-/// Finds the entry of the nearest size. Entries without a shape are the last resort.
 EfficiencyMatrix matrix_of(const Cluster& cluster) {
   EfficiencyMatrix matrix;
   for (const DeviceClass& device : cluster.classes) {

@@ -41,7 +41,7 @@ class Layout {
   /// Makes the layout of one scalar on rank 0.
   Layout();
   /// Takes `boundaries` per dimension, 0 = b₀ ≤ b₁ ≤ … = extent, and `holders` per tile in any
-  /// order. Throws UserError with every problem.
+  /// order. No rank holds a tile twice, and each tile that has elements is held.
   Layout(Shape shape, std::vector<std::vector<std::int64_t>> boundaries,
          std::vector<std::vector<RankId>> holders);
 

@@ -1,6 +1,7 @@
 #include "runners/cluster/rank_clusters.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -48,10 +49,8 @@ constexpr std::size_t out_of_reach = std::numeric_limits<std::size_t>::max();
 
 /// Returns the place of a card among those of a rank; 0 is the nearest.
 std::size_t distance(const BridgeCandidate& rank, const std::string& card) {
-  for (std::size_t i = 0; i < rank.cards.size(); ++i) {
-    if (rank.cards[i].name == card) return i;
-  }
-  return out_of_reach;
+  const auto place = std::ranges::find(rank.cards, card, &NetworkCard::name);
+  return place == rank.cards.end() ? out_of_reach : place - rank.cards.begin();
 }
 
 /// Lists every card once, the fastest first. A bandwidth that one rank knows holds for all.
@@ -65,24 +64,18 @@ std::vector<NetworkCard> distinct_cards(const std::vector<BridgeCandidate>& rank
   }
   std::vector<NetworkCard> cards;
   for (const auto& [name, bandwidth] : by_name) cards.push_back({name, bandwidth});
-  std::stable_sort(cards.begin(), cards.end(), [](const NetworkCard& a, const NetworkCard& b) {
-    return a.bandwidth > b.bandwidth;
-  });
+  std::ranges::stable_sort(cards, std::greater(), &NetworkCard::bandwidth);
   return cards;
 }
 
 /// Returns the nearest rank that is no bridge yet; null when none reaches the card.
 const BridgeCandidate* nearest_free(const std::vector<BridgeCandidate>& ranks,
                                     const std::string& card, const std::set<RankId>& taken) {
-  const BridgeCandidate* nearest = nullptr;
-  std::size_t least = out_of_reach;
-  for (const BridgeCandidate& rank : ranks) {
-    const std::size_t here = distance(rank, card);
-    if (here >= least || taken.count(rank.rank) != 0) continue;
-    least = here;
-    nearest = &rank;
-  }
-  return nearest;
+  const auto reach = [&](const BridgeCandidate& rank) {
+    return taken.contains(rank.rank) ? out_of_reach : distance(rank, card);
+  };
+  const auto nearest = std::ranges::min_element(ranks, {}, reach);
+  return reach(*nearest) == out_of_reach ? nullptr : &*nearest;
 }
 
 /// Turns the bandwidths of the bridges' cards into their parts of the cluster's traffic.

@@ -24,6 +24,7 @@
 #include "metrics/base/error.hpp"
 #include "metrics/statistics.hpp"
 #include "runners/comm/collectives/all_reduce.hpp"
+#include "runners/comm/discovery/link_probe.hpp"
 #include "runners/comm/element_types.hpp"
 #include "runners/comm/hybrid/hybrid_communicator.hpp"
 #include "runners/comm/wire/wire_codec.hpp"
@@ -49,19 +50,6 @@ double seconds_per_call(const TimedTask& task) {
   return stopwatch.elapsed_s() / task.calls;
 }
 
-template <class Pick>
-double middle_of(const std::vector<RoundTimes>& rounds, Pick pick) {
-  std::vector<double> times;
-  for (const RoundTimes& round : rounds) times.push_back(pick(round));
-  return quantile(times, times.size() < few_rounds ? 0.25 : 0.5);
-}
-
-void cut_to_larger(Points& points) {
-  for (std::size_t i = points.size(); i-- > 1;) {
-    points[i - 1].time = std::min(points[i - 1].time, points[i].time);
-  }
-}
-
 void straighten_end(Points& points) {
   if (points.size() < 3) return;
   const LinkCurve::Point& last = points.back();
@@ -75,15 +63,11 @@ void straighten_end(Points& points) {
 
 }  // namespace
 
-double RoundTimes::slowest(std::size_t task) const {
-  double most = 0;
-  for (std::size_t i = task; i < seconds.size(); i += tasks) most = std::max(most, seconds[i]);
-  return most;
-}
-
 double RoundTimes::slowest(std::size_t task, std::span<const RankId> ranks) const {
   double most = 0;
   for (const RankId rank : ranks) most = std::max(most, seconds[rank.index() * tasks + task]);
+  if (!ranks.empty()) return most;
+  for (std::size_t i = task; i < seconds.size(); i += tasks) most = std::max(most, seconds[i]);
   return most;
 }
 
@@ -98,12 +82,10 @@ RoundTimes time_round(Communicator& group, std::span<const TimedTask> tasks) {
   return {tasks.size(), std::move(all)};
 }
 
-double SizeTimes::time_of(std::size_t task) const {
-  return middle_of(rounds, [&](const RoundTimes& t) { return t.slowest(task); });
-}
-
 double SizeTimes::time_of(std::size_t task, std::span<const RankId> ranks) const {
-  return middle_of(rounds, [&](const RoundTimes& t) { return t.slowest(task, ranks); });
+  std::vector<double> times;
+  for (const RoundTimes& round : rounds) times.push_back(round.slowest(task, ranks));
+  return quantile(times, times.size() < few_rounds ? 0.25 : 0.5);
 }
 
 std::vector<SizeTimes> SizeSweep::run(Bytes first, Bytes span, Bytes largest,

@@ -27,10 +27,8 @@ struct RoundTimes {
   std::size_t tasks;
   std::vector<double> seconds;  ///< by rank, task
 
-  /// The slowest rank's time.
-  double slowest(std::size_t task) const;
-  /// The same among `ranks`.
-  double slowest(std::size_t task, std::span<const RankId> ranks) const;
+  /// The time of the slowest among `ranks`; without these, of all.
+  double slowest(std::size_t task, std::span<const RankId> ranks = {}) const;
 };
 
 /// Times tasks in turns: every round runs every task once, so that a disturbance of the machine
@@ -45,10 +43,8 @@ struct SizeTimes {
   double round_s = 0;  ///< seconds of all tasks together
   std::vector<RoundTimes> rounds;
 
-  /// The time of the slowest rank, in seconds.
-  double time_of(std::size_t task) const;
-  /// The time of the slowest among `ranks`.
-  double time_of(std::size_t task, std::span<const RankId> ranks) const;
+  /// The time of the slowest among `ranks`, in seconds; without these, of all.
+  double time_of(std::size_t task, std::span<const RankId> ranks = {}) const;
 };
 
 /// Times tasks over growing sizes within a budget of time. Sizes grow by factors of 4 as long as

@@ -184,51 +184,16 @@ std::vector<Bytes> sizes_of(const LinkSweep& sweep) {
   return sizes;
 }
 
-/// Runs measurements round by round and shares their results, 0 where a size was left out.
-class Sweep {
- public:
-  Sweep(const LinkGroup& links, const std::vector<Task>& tasks, const LinkSweep& sweep)
-      : links_(links),
-        world_(links.harness),
-        tasks_(tasks),
-        sizes_(sizes_of(sweep)),
-        budget_(sweep.budget) {}
-
-  void run(const std::vector<std::size_t>& round) {
-    world_.barrier();
-    for (const std::size_t t : round) {
-      const Task& task = tasks_[t];
-      if (world_.rank() != task.a && world_.rank() != task.b) continue;
-      const auto points = ping_pong(links_, {task.a, task.b, sizes_, budget_});
-      if (world_.rank() == task.a) measured_[t] = points;
-    }
-  }
-
-  /// Returns the curves of all tasks, the same bits on every rank: those of the rank that measured.
-  std::vector<LinkCurve> share() {
-    std::vector<LinkCurve> curves;
-    for (std::size_t t = 0; t < tasks_.size(); ++t) {
-      std::vector<double> times_s(sizes_.size(), 0);
-      const std::vector<LinkCurve::Point>& led = measured_[t];
-      for (std::size_t i = 0; i < led.size(); ++i) times_s[i] = led[i].time.value();
-      world_.broadcast(std::span(times_s), tasks_[t].a);
-      std::vector<LinkCurve::Point> points;
-      for (std::size_t i = 0; i < sizes_.size(); ++i) {
-        points.push_back({sizes_[i], Seconds(times_s[i])});
-      }
-      curves.push_back(curve_of(std::move(points)));
-    }
-    return curves;
-  }
-
- private:
-  const LinkGroup& links_;
-  Communicator& world_;
-  const std::vector<Task>& tasks_;
-  std::vector<Bytes> sizes_;
-  Seconds budget_;
-  std::map<std::size_t, std::vector<LinkCurve::Point>> measured_;  ///< by task, if this rank leads
-};
+/// Returns the curve that `leader` has measured, the same bits on every rank.
+LinkCurve share_curve(Communicator& world, RankId leader, const std::vector<Bytes>& sizes,
+                      const std::vector<LinkCurve::Point>& measured) {
+  std::vector<double> times_s(sizes.size(), 0);  // 0 where a size was left out
+  for (std::size_t i = 0; i < measured.size(); ++i) times_s[i] = measured[i].time.value();
+  world.broadcast(std::span(times_s), leader);
+  std::vector<LinkCurve::Point> points;
+  for (std::size_t i = 0; i < sizes.size(); ++i) points.push_back({sizes[i], Seconds(times_s[i])});
+  return curve_of(std::move(points));
+}
 
 /// Lists every card once, in order of the first rank that has it.
 std::vector<NetworkCard> all_cards(const std::vector<RankDescriptor>& descriptors) {
@@ -272,11 +237,15 @@ std::vector<LinkCurve::Point> ping_pong(const LinkGroup& links, const PingPong& 
   return {};
 }
 
-LinkCurve curve_of(std::vector<LinkCurve::Point> points) {
-  std::erase_if(points, [](const LinkCurve::Point& p) { return !(p.time > Seconds(0)); });
+void cut_to_larger(std::vector<LinkCurve::Point>& points) {
   for (std::size_t i = points.size(); i-- > 1;) {
     points[i - 1].time = std::min(points[i - 1].time, points[i].time);
   }
+}
+
+LinkCurve curve_of(std::vector<LinkCurve::Point> points) {
+  std::erase_if(points, [](const LinkCurve::Point& p) { return !(p.time > Seconds(0)); });
+  cut_to_larger(points);
   return LinkCurve(std::move(points));
 }
 
@@ -328,23 +297,27 @@ Cluster measure_links(const LinkGroup& links, const RankClusters& clusters,
   std::vector<Task> tasks = world.size() <= sweep.all_pairs_up_to
                                 ? tasks_for_all_pairs(world.size())
                                 : tasks_for_clusters(clusters, descriptors);
-  Sweep running(links, tasks, sweep);
+  const std::vector<Bytes> sizes = sizes_of(sweep);
+  std::vector<std::vector<LinkCurve::Point>> measured(tasks.size());  // where this rank leads
   const auto rounds = disjoint_rounds(hosts_of(tasks, descriptors));
   for (std::size_t done = 0; done < rounds.size(); ++done) {
     if (sweep.before_round) sweep.before_round(done, rounds.size());
-    running.run(rounds[done]);
+    world.barrier();
+    for (const std::size_t t : rounds[done]) {
+      const RankId a = tasks[t].a, b = tasks[t].b;
+      if (world.rank() != a && world.rank() != b) continue;
+      measured[t] = ping_pong(links, {a, b, sizes, sweep.budget});
+    }
   }
-  const std::vector<LinkCurve> curves = running.share();
 
   Cluster cluster;
   cluster.cards = all_cards(descriptors);
   for (std::size_t r = 0; r < ranks; ++r) {
-    const RankId rank(static_cast<std::int32_t>(r));
     cluster.ranks.push_back(
-        place_of(descriptors[r], clusters.clusters[clusters.cluster_of(rank)].label));
+        place_of(descriptors[r], clusters.clusters[clusters.cluster_of(RankId(r))].label));
   }
   for (std::size_t t = 0; t < tasks.size(); ++t) {
-    tasks[t].link.curve = curves[t];
+    tasks[t].link.curve = share_curve(world, tasks[t].a, sizes, measured[t]);
     cluster.links.push_back(std::move(tasks[t].link));
   }
   return cluster;

@@ -46,6 +46,8 @@ struct LinkGroup {
 /// are left out. Throws PeerError when the peer is gone.
 std::vector<LinkCurve::Point> ping_pong(const LinkGroup& links, const PingPong& plan);
 
+/// Cuts the time of a message that took longer than a larger one: disturbances only make it longer.
+void cut_to_larger(std::vector<LinkCurve::Point>& points);
 /// Makes a curve of measured points, of which noise is taken out: a message takes no longer than a
 /// larger one. Points of no time are left out; there must be one of more than 0 bytes.
 LinkCurve curve_of(std::vector<LinkCurve::Point> points);

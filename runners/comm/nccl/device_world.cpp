@@ -21,7 +21,6 @@ namespace heteroperf {
 namespace {
 
 constexpr bool nccl_built = HETEROPERF_WITH_NCCL != 0;
-constexpr const char* driver = "/dev/nvidiactl";
 
 NcclBackend& load_nccl() {
   if constexpr (!nccl_built) {
@@ -151,8 +150,8 @@ BackendStatus nccl_status() {
   status.version = HETEROPERF_NCCL_VERSION;
   // The driver is looked for first, because loading the library takes longer than everything else
   // that a report about a machine needs.
-  if (nccl_built && !std::filesystem::exists(driver)) {
-    status.reason = std::string("no NVIDIA driver is loaded (") + driver + " is missing)";
+  if (nccl_built && !has_nvidia_driver()) {
+    status.reason = no_nvidia_driver;
     return status;
   }
   try {

@@ -34,14 +34,6 @@ std::unique_ptr<std::byte[]> uninitialised(std::size_t bytes) {
   return std::make_unique_for_overwrite<std::byte[]>(bytes);
 }
 
-void check_buffer(const char* what, RankId rank, ConstBuffer buffer, std::size_t elements,
-                  DataType type, ProblemList& problems) {
-  if (buffer.count == elements && buffer.type == type) return;
-  problems.add(fmt::format("reshard on rank {}: the {} has {} {}", rank.value(), what, buffer.count,
-                           to_string(buffer.type)),
-               fmt::format("its part of the layout has {} {}", elements, to_string(type)));
-}
-
 }  // namespace
 
 Resharder::Resharder(std::shared_ptr<const ReshardPlan> plan, RankId rank)
@@ -54,21 +46,11 @@ Resharder::Resharder(std::shared_ptr<const ReshardPlan> plan, RankId rank)
     for (const RankId used : layout->ranks()) highest_rank_ = std::max(highest_rank_, used);
 }
 
-void Resharder::check(const Communicator& group, ConstBuffer source, MutableBuffer result) const {
-  ProblemList problems;
-  if (group.rank() != rank_)
-    problems.add(fmt::format("reshard on rank {}", group.rank().value()),
-                 fmt::format("it was prepared for rank {}", rank_.value()));
-  check_buffer("source", rank_, source, program_.source_elements(), plan_->config.type, problems);
-  check_buffer("result", rank_, result, program_.result_elements(), plan_->config.type, problems);
-  if (highest_rank_.value() >= group.size())
-    problems.add(fmt::format("a layout names rank {}", highest_rank_.value()),
-                 fmt::format("the group has {} ranks", group.size()));
-  problems.throw_if_any();
-}
-
 void Resharder::run(Communicator& group, ConstBuffer source, MutableBuffer result, int tag) {
-  check(group, source, result);
+  HETEROPERF_EXPECT(group.rank() == rank_ && highest_rank_.value() < group.size());
+  HETEROPERF_EXPECT(source.count == program_.source_elements() &&
+                    result.count == program_.result_elements());
+  HETEROPERF_EXPECT(source.type == plan_->config.type && result.type == plan_->config.type);
   const RankProgram::Memories memories{static_cast<const std::byte*>(source.data),
                                        static_cast<std::byte*>(result.data), arena_.get()};
   program_.copy_kept(memories);

@@ -17,8 +17,8 @@ class Resharder {
   Resharder(std::shared_ptr<const ReshardPlan> plan, RankId rank);
 
   /// `source` holds this rank's tiles of plan.from, `result` becomes the tiles of plan.to (Layout
-  /// says in which order); they do not overlap. `tag` serves this call alone. Throws UserError when
-  /// a count or type is not the plan's, and what the transport's waits throw.
+  /// says in which order); they do not overlap. `tag` serves this call alone. Throws what the
+  /// transport's waits throw.
   void run(Communicator& group, ConstBuffer source, MutableBuffer result, int tag = 0);
 
   const ReshardPlan& plan() const { return *plan_; }
@@ -26,7 +26,6 @@ class Resharder {
  private:
   void run_stage(Communicator& group, const RankProgram::Stage& stage,
                  const RankProgram::Memories& memories, int tag);
-  void check(const Communicator& group, ConstBuffer source, MutableBuffer result) const;
 
   std::shared_ptr<const ReshardPlan> plan_;
   RankId rank_, highest_rank_;

@@ -84,7 +84,7 @@ struct ReshardPlan {
 };
 
 /// Every rank of `to` gets each element that it lacks exactly once. Among replicas the owner of a
-/// box balances the ranks. Throws UserError when the shapes differ.
+/// box balances the ranks. The layouts have one shape.
 ReshardPlan plan_reshard(const Layout& from, const Layout& to, const ReshardConfig& config);
 /// The same where the holders of a tile of `from` have summands: every rank of `to` gets their
 /// sum, the same bits on all of them. Summands are added in rank order, at a rank that wants the

@@ -44,15 +44,6 @@ struct Part {
   SelectionRule rule;
 };
 
-std::optional<Algorithm> read_algorithm(std::string_view name, ProblemList& problems) {
-  try {
-    return parse_algorithm(std::string(name));
-  } catch (const UserError& error) {
-    for (const Problem& p : error.problems()) problems.add(p.problem, p.why, p.suggestion);
-    return std::nullopt;
-  }
-}
-
 /// Fills the range of a rule; returns false when the text is no range.
 bool read_range(std::string_view text, std::string_view whole, SelectionRule& rule,
                 ProblemList& problems) {
@@ -81,15 +72,16 @@ void read_part(std::string_view text, std::vector<Part>& parts, ProblemList& pro
     return;
   }
   const auto colon = text.find(':');
-  const auto algorithm = read_algorithm(trimmed(text.substr(0, colon)), problems);
   Part part{text, {}};
-  bool good = algorithm.has_value();
+  bool good = false;
+  collect_problems(problems, [&] {
+    part.rule.algorithm = parse_algorithm(std::string(trimmed(text.substr(0, colon))));
+    good = true;
+  });
   if (colon != std::string_view::npos) {
     good &= read_range(trimmed(text.substr(colon + 1)), text, part.rule, problems);
   }
-  if (!good) return;
-  part.rule.algorithm = *algorithm;
-  parts.push_back(part);
+  if (good) parts.push_back(part);
 }
 
 void find_overlaps(const std::vector<Part>& ascending, ProblemList& problems) {

@@ -273,8 +273,12 @@ struct ThreadGroup {
 class ThreadTransfer final : public Transfer {
  public:
   /// Posts the message. Throws PeerError when the other rank is gone and can never meet it.
-  ThreadTransfer(std::shared_ptr<ThreadGroup> group, RankId self, const Outgoing& outgoing);
-  ThreadTransfer(std::shared_ptr<ThreadGroup> group, RankId self, const Incoming& incoming);
+  ThreadTransfer(std::shared_ptr<ThreadGroup> group, RankId self, const Outgoing& out)
+      : ThreadTransfer(std::move(group), self, out.to, MailboxMessage::Side::send, out.tag,
+                       {const_cast<void*>(out.values.data), out.values.count, out.values.type}) {}
+  ThreadTransfer(std::shared_ptr<ThreadGroup> group, RankId self, const Incoming& in)
+      : ThreadTransfer(std::move(group), self, in.from, MailboxMessage::Side::receive, in.tag,
+                       in.values) {}
   /// Takes the message back, or waits until the other side has copied.
   ~ThreadTransfer() override;
   ThreadTransfer(const ThreadTransfer&) = delete;
@@ -284,6 +288,8 @@ class ThreadTransfer final : public Transfer {
   void wait() override;
 
  private:
+  ThreadTransfer(std::shared_ptr<ThreadGroup> group, RankId self, RankId peer,
+                 MailboxMessage::Side side, int tag, MutableBuffer values);
   void post();
   bool sends() const { return message_.side == MailboxMessage::Side::send; }
   Mailbox& mailbox() const { return group_->mailboxes[sends() ? peer_ : self_]; }

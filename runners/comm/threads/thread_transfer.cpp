@@ -126,25 +126,13 @@ constexpr int max_tag = 4095;
 
 }  // namespace
 
-ThreadTransfer::ThreadTransfer(std::shared_ptr<ThreadGroup> group, RankId self,
-                               const Outgoing& outgoing)
-    : group_(std::move(group)), self_(self.index()), peer_(outgoing.to.index()) {
-  const ConstBuffer values = outgoing.values;
-  message_.side = MailboxMessage::Side::send;
-  message_.from = self.value();
-  message_.tag = outgoing.tag;
-  // A send's values are only read.
-  message_.values = {const_cast<void*>(values.data), values.count, values.type};
-  post();
-}
-
-ThreadTransfer::ThreadTransfer(std::shared_ptr<ThreadGroup> group, RankId self,
-                               const Incoming& incoming)
-    : group_(std::move(group)), self_(self.index()), peer_(incoming.from.index()) {
-  message_.side = MailboxMessage::Side::receive;
-  message_.from = incoming.from.value();
-  message_.tag = incoming.tag;
-  message_.values = incoming.values;
+ThreadTransfer::ThreadTransfer(std::shared_ptr<ThreadGroup> group, RankId self, RankId peer,
+                               MailboxMessage::Side side, int tag, MutableBuffer values)
+    : group_(std::move(group)), self_(self.index()), peer_(peer.index()) {
+  message_.side = side;
+  message_.from = sends() ? self.value() : peer.value();
+  message_.tag = tag;
+  message_.values = values;
   post();
 }
 

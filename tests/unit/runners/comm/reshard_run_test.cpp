@@ -55,7 +55,7 @@ void reshard(Communicator& group, const ReshardPlan& plan, ConstBuffer source,
   Resharder(std::make_shared<ReshardPlan>(plan), group.rank()).run(group, source, result);
 }
 
-TEST(ReshardRun, ABufferThatDoesNotFitIsNamed) {
+TEST(ReshardRun, ABufferThatDoesNotFitIsRefused) {
   const Layout layout = even_cut({8}, 0, 0, 1);
   const ReshardPlan plan = plan_reshard(layout, layout, fine_config());
   const auto group = make_null_communicator();
@@ -63,13 +63,13 @@ TEST(ReshardRun, ABufferThatDoesNotFitIsNamed) {
   std::vector<double> wide(8);
   EXPECT_NO_THROW(reshard(*group, plan, std::span<const float>(mine), std::span<float>(result)));
   const auto part = std::span<float>(result).first(7);
-  EXPECT_THROW(reshard(*group, plan, std::span<const float>(mine), part), UserError);
+  EXPECT_THROW(reshard(*group, plan, std::span<const float>(mine), part), Error);
   EXPECT_THROW(reshard(*group, plan, std::span<const double>(wide), std::span<float>(result)),
-               UserError);
+               Error);
   const Layout wider = even_cut({8}, 0, 0, 2);
   EXPECT_THROW(reshard(*group, plan_reshard(layout, wider, fine_config()),
                        std::span<const float>(mine), part.first(4)),
-               UserError);
+               Error);
 }
 
 }  // namespace
