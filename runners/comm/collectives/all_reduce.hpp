@@ -51,37 +51,43 @@ inline Slice even_block(std::size_t count, std::size_t index, std::size_t blocks
   return even_slice(count, index, blocks, 16);
 }
 
-/// Every collective, made of a communicator's own messages (start_send, start_receive). A
-/// communicator that has no better way holds one of these as a member and hands its collectives
-/// on. Arguments and errors are those of Communicator; the tags are in
-/// collectives/message_tags.hpp.
+/// A communicator that has messages and nothing else (start_send, start_receive): every collective
+/// is made of these. The tags are in collectives/message_tags.hpp.
 ///
 /// Partial sums of bf16 and f16 travel as float32 and are rounded once; those of an i32 or u8
 /// average travel as i64.
-class MessageCollectives {
+class MessageCommunicator : public Communicator {
  public:
-  /// Uses only the rank, size and messages of `group`, which outlives this object.
-  explicit MessageCollectives(Communicator& group, std::size_t segment_bytes = 49152)
-      : group_(group), segment_bytes_(segment_bytes) {}
-
+  using Communicator::all_gather;
+  using Communicator::all_reduce;
+  using Communicator::reduce_scatter;
   /// Takes recursive doubling, Rabenseifner's algorithm or the segmented ring, by size.
-  void all_reduce(ConstBuffer input, MutableBuffer result, Reduction reduction);
+  void all_reduce(ConstBuffer input, MutableBuffer result, Reduction reduction) override;
   /// Pipelined up a binary tree, or along a chain where there are many segments.
-  void reduce(ConstBuffer input, MutableBuffer result, RankId root, Reduction reduction);
+  void reduce(ConstBuffer input, MutableBuffer result, RankId root, Reduction reduction) override;
   /// Pipelined down the same tree or chain.
-  void broadcast(MutableBuffer values, RankId root);
+  void broadcast(MutableBuffer values, RankId root) override;
   /// Segmented rings.
-  void all_gather(ConstBuffer input, MutableBuffer all, Counts counts);
-  void reduce_scatter(ConstBuffer all, MutableBuffer result, Counts counts, Reduction reduction);
+  void all_gather(ConstBuffer input, MutableBuffer all, Counts counts) override;
+  void reduce_scatter(ConstBuffer all, MutableBuffer result, Counts counts,
+                      Reduction reduction) override;
   /// Sends to every peer directly, all at once.
-  void all_to_all(ConstBuffer input, Counts to_each, MutableBuffer result, Counts from_each);
+  void all_to_all(ConstBuffer input, Counts to_each, MutableBuffer result,
+                  Counts from_each) override;
   /// By dissemination: in ⌈lg p⌉ rounds each rank tells the one at twice the distance.
-  void barrier();
+  void barrier() override;
+
+ protected:
+  explicit MessageCommunicator(std::size_t segment_bytes = 49152) : segment_bytes_(segment_bytes) {}
+  /// True while a collective runs over this communicator's own messages.
+  bool in_collective() const { return in_collective_; }
 
  private:
-  Communicator& group_;
+  class Collective;
+
   std::size_t segment_bytes_;
   Scratch scratch_;
+  bool in_collective_ = false;
 };
 
 }  // namespace heteroperf

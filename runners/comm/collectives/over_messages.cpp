@@ -91,97 +91,114 @@ void all_reduce_tree(const AllReduceCall& call, const PartialSums& sums, std::si
   run_tree(pipeline, role, segment, call.scratch);
 }
 
-void MessageCollectives::all_reduce(ConstBuffer input, MutableBuffer result, Reduction reduction) {
-  const AllReduceCall call{group_, input, result, reduction, scratch_, segment_bytes_};
-  heteroperf::all_reduce(call, fitting_algorithm(input.bytes(), group_.size()));
+/// The time of one collective, whose messages belong together and may have reserved tags.
+class MessageCommunicator::Collective {
+ public:
+  explicit Collective(MessageCommunicator& group)
+      : inside_(group.in_collective_), operation_(group) {}
+
+ private:
+  InCollective inside_;
+  OperationScope operation_;
+};
+
+void MessageCommunicator::all_reduce(ConstBuffer input, MutableBuffer result, Reduction reduction) {
+  const Collective collective(*this);
+  const AllReduceCall call{*this, input, result, reduction, scratch_, segment_bytes_};
+  heteroperf::all_reduce(call, fitting_algorithm(input.bytes(), size()));
 }
 
-void MessageCollectives::reduce(ConstBuffer input, MutableBuffer result, RankId root,
-                                Reduction reduction) {
-  HETEROPERF_EXPECT(root.value() >= 0 && root.value() < group_.size());
-  HETEROPERF_EXPECT(group_.rank() != root ||
-                    (input.count == result.count && input.type == result.type));
+void MessageCommunicator::reduce(ConstBuffer input, MutableBuffer result, RankId root,
+                                 Reduction reduction) {
+  const Collective collective(*this);
+  HETEROPERF_EXPECT(root.value() >= 0 && root.value() < size());
+  HETEROPERF_EXPECT(rank() != root || (input.count == result.count && input.type == result.type));
   if (input.count == 0) return;
-  if (group_.size() == 1) return convert(input, result);
-  if (group_.rank() != root) result = {nullptr, input.count, input.type};
-  PipelineCall pipeline{group_};
+  if (size() == 1) return convert(input, result);
+  if (rank() != root) result = {nullptr, input.count, input.type};
+  PipelineCall pipeline{*this};
   pipeline.input = widened(input, reduction, scratch_);
   pipeline.result = result;
   pipeline.reduction = reduction;
   pipeline.window = tree_window;
   const std::size_t segment = elements_in(segment_bytes_, pipeline.input.type);
-  const std::size_t arity = arity_for(input.count, segment, group_.size());
-  const TreePlace place = place_in(group_, root, arity);
+  const std::size_t arity = arity_for(input.count, segment, size());
+  const TreePlace place = place_in(*this, root, arity);
   SegmentRole role;
   role.parent = place.parent;
   role.children = place.children;
-  role.keeps_result = group_.rank() == root;
+  role.keeps_result = rank() == root;
   run_tree(pipeline, role, segment, scratch_);
 }
 
-void MessageCollectives::broadcast(MutableBuffer values, RankId root) {
-  HETEROPERF_EXPECT(root.value() >= 0 && root.value() < group_.size());
-  if (values.count == 0 || group_.size() == 1) return;
-  PipelineCall pipeline{group_};
+void MessageCommunicator::broadcast(MutableBuffer values, RankId root) {
+  const Collective collective(*this);
+  HETEROPERF_EXPECT(root.value() >= 0 && root.value() < size());
+  if (values.count == 0 || size() == 1) return;
+  PipelineCall pipeline{*this};
   pipeline.result = values;
   pipeline.window = tree_window;
   const std::size_t segment = elements_in(segment_bytes_, values.type);
-  const TreePlace place = place_in(group_, root, arity_for(values.count, segment, group_.size()));
+  const TreePlace place = place_in(*this, root, arity_for(values.count, segment, size()));
   SegmentRole role;
   role.source = place.parent;
   role.targets = place.children;
   run_tree(pipeline, role, segment, scratch_);
 }
 
-void MessageCollectives::all_gather(ConstBuffer input, MutableBuffer all, Counts counts) {
-  check_blocks(group_, counts, input, all);
+void MessageCommunicator::all_gather(ConstBuffer input, MutableBuffer all, Counts counts) {
+  const Collective collective(*this);
+  check_blocks(*this, counts, input, all);
   if (all.count == 0) return;
-  convert(input, part_of(all, block_of(counts, group_.rank().index())));
-  if (group_.size() > 1) all_gather_ring(group_, counts, all, segment_bytes_);
+  convert(input, part_of(all, block_of(counts, rank().index())));
+  if (size() > 1) all_gather_ring(*this, counts, all, segment_bytes_);
 }
 
-void MessageCollectives::reduce_scatter(ConstBuffer all, MutableBuffer result, Counts counts,
-                                        Reduction reduction) {
-  check_blocks(group_, counts, result, all);
+void MessageCommunicator::reduce_scatter(ConstBuffer all, MutableBuffer result, Counts counts,
+                                         Reduction reduction) {
+  const Collective collective(*this);
+  check_blocks(*this, counts, result, all);
   if (all.count == 0) return;
-  if (group_.size() == 1) return convert(all, result);
-  PartialSums sums{widened(all, reduction, scratch_), result, result, reduction, group_.size()};
+  if (size() == 1) return convert(all, result);
+  PartialSums sums{widened(all, reduction, scratch_), result, result, reduction, size()};
   sums.partial.type = sums.input.type;
-  reduce_scatter_ring(group_, counts, sums, segment_bytes_, scratch_);
+  reduce_scatter_ring(*this, counts, sums, segment_bytes_, scratch_);
 }
 
-void MessageCollectives::all_to_all(ConstBuffer input, Counts to_each, MutableBuffer result,
-                                    Counts from_each) {
-  const std::size_t ranks = group_.size();
-  const auto self = group_.rank().index();
-  check_exchange(group_, input, to_each, result, from_each);
+void MessageCommunicator::all_to_all(ConstBuffer input, Counts to_each, MutableBuffer result,
+                                     Counts from_each) {
+  const Collective collective(*this);
+  const std::size_t ranks = size();
+  const auto self = rank().index();
+  check_exchange(*this, input, to_each, result, from_each);
   HETEROPERF_EXPECT(to_each[self] == from_each[self]);
   TransferRing transfers(2 * ranks);
   const auto id = [](std::size_t rank) { return RankId(rank); };
   for (std::size_t step = 1; step < ranks; ++step) {
     const std::size_t from = (self + ranks - step) % ranks;
-    transfers.push(receive_some(group_, part_of(result, block_of(from_each, from)), id(from),
+    transfers.push(receive_some(*this, part_of(result, block_of(from_each, from)), id(from),
                                 message_tags::all_to_all));
   }
   // Each step is a permutation of the ranks, so that no rank is everybody's first target.
   for (std::size_t step = 1; step < ranks; ++step) {
     const std::size_t to = (self + step) % ranks;
     transfers.push(
-        send_some(group_, part_of(input, block_of(to_each, to)), id(to), message_tags::all_to_all));
+        send_some(*this, part_of(input, block_of(to_each, to)), id(to), message_tags::all_to_all));
   }
   convert(part_of(input, block_of(to_each, self)), part_of(result, block_of(from_each, self)));
   transfers.wait_all();
 }
 
-void MessageCollectives::barrier() {
-  const int ranks = group_.size(), self = group_.rank().value();
+void MessageCommunicator::barrier() {
+  const Collective collective(*this);
+  const int ranks = size(), self = rank().value();
   for (int distance = 1; distance < ranks; distance *= 2) {
     std::uint8_t in = 0;
     const std::uint8_t out = 1;
     const RankId from((self + ranks - distance) % ranks), to((self + distance) % ranks);
     const auto arriving =
-        group_.start_receive(std::span<std::uint8_t>(&in, 1), from, message_tags::barrier);
-    group_.start_send(std::span<const std::uint8_t>(&out, 1), to, message_tags::barrier)->wait();
+        start_receive(std::span<std::uint8_t>(&in, 1), from, message_tags::barrier);
+    start_send(std::span<const std::uint8_t>(&out, 1), to, message_tags::barrier)->wait();
     arriving->wait();
   }
 }

@@ -363,43 +363,15 @@ PacedTransfer::PacedTransfer(std::shared_ptr<PacedGroup> group, const Incoming& 
   open();
 }
 
-class PacedCommunicator final : public Communicator, public TimedOperations {
+class PacedCommunicator final : public MessageCommunicator, public TimedOperations {
  public:
-  explicit PacedCommunicator(std::shared_ptr<PacedGroup> group)
-      : group_(std::move(group)), collectives_(*this) {}
+  explicit PacedCommunicator(std::shared_ptr<PacedGroup> group) : group_(std::move(group)) {}
 
   RankId rank() const override { return group_->inner->rank(); }
   int size() const override { return group_->inner->size(); }
   std::string transport() const override { return "paced " + group_->inner->transport(); }
   std::string one_thread_reason() const override { return group_->inner->one_thread_reason(); }
   PaceReport report() const { return group_->state->report(); }
-
-  using Communicator::all_gather;
-  using Communicator::all_reduce;
-  using Communicator::reduce_scatter;
-  void all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) override {
-    in_time([&] { collectives_.all_reduce(mine, result, reduction); });
-  }
-  void reduce(ConstBuffer mine, MutableBuffer result, RankId root, Reduction reduction) override {
-    in_time([&] { collectives_.reduce(mine, result, root, reduction); });
-  }
-  void broadcast(MutableBuffer values, RankId root) override {
-    in_time([&] { collectives_.broadcast(values, root); });
-  }
-  void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) override {
-    in_time([&] { collectives_.all_gather(mine, all, counts); });
-  }
-  void reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
-                      Reduction reduction) override {
-    in_time([&] { collectives_.reduce_scatter(all, mine, counts, reduction); });
-  }
-  void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
-                  Counts from_each) override {
-    in_time([&] { collectives_.all_to_all(mine, to_each, theirs, from_each); });
-  }
-  void barrier() override {
-    in_time([&] { collectives_.barrier(); });
-  }
 
   std::unique_ptr<Transfer> start_send(ConstBuffer values, RankId to, int tag) override {
     tag = transport_tag(tag);
@@ -427,23 +399,15 @@ class PacedCommunicator final : public Communicator, public TimedOperations {
   void end_operation() override { group_->timeline.end_operation(); }
 
  private:
-  template <class Operation>
-  void in_time(Operation operation) {
-    const InCollective inside(in_collective_);
-    const OperationScope scope(*this);
-    operation();
-  }
   /// The messages of this group's collectives have special tags, because the group also carries
   /// the collectives of a group on top of it.
   int transport_tag(int tag) const {
-    if (in_collective_) return tag + message_tags::inside_transport;
+    if (in_collective()) return tag + message_tags::inside_transport;
     check_users_tag(tag, message_tags::first_inside_transport);
     return tag;
   }
 
   std::shared_ptr<PacedGroup> group_;
-  MessageCollectives collectives_;
-  bool in_collective_ = false;
 };
 
 }  // namespace

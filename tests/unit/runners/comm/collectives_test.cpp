@@ -186,51 +186,27 @@ TEST(FlatAllReduces, NeedNoLibraryForOneRank) {
 // ---- all collectives over messages
 
 /// A communicator that has messages and nothing else.
-class MessagesAlone final : public Communicator {
+class MessagesAlone final : public MessageCommunicator {
  public:
-  explicit MessagesAlone(std::unique_ptr<Communicator> group) : group_(std::move(group)) {}
+  // Small segments, so that small tests have many.
+  explicit MessagesAlone(std::unique_ptr<Communicator> group)
+      : MessageCommunicator(1024), group_(std::move(group)) {}
 
   RankId rank() const override { return group_->rank(); }
   int size() const override { return group_->size(); }
   std::string transport() const override { return "messages"; }
-  using Communicator::all_gather;
-  using Communicator::all_reduce;
-  using Communicator::reduce_scatter;
-  void all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) override {
-    collectives_.all_reduce(mine, result, reduction);
-  }
-  void reduce(ConstBuffer mine, MutableBuffer result, RankId root, Reduction reduction) override {
-    collectives_.reduce(mine, result, root, reduction);
-  }
-  void broadcast(MutableBuffer values, RankId root) override {
-    collectives_.broadcast(values, root);
-  }
-  void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) override {
-    collectives_.all_gather(mine, all, counts);
-  }
-  void reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
-                      Reduction reduction) override {
-    collectives_.reduce_scatter(all, mine, counts, reduction);
-  }
-  void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
-                  Counts from_each) override {
-    collectives_.all_to_all(mine, to_each, theirs, from_each);
-  }
   std::unique_ptr<Transfer> start_send(ConstBuffer values, RankId to, int tag) override {
     return group_->start_send(values, to, tag);
   }
   std::unique_ptr<Transfer> start_receive(MutableBuffer values, RankId from, int tag) override {
     return group_->start_receive(values, from, tag);
   }
-  void barrier() override { collectives_.barrier(); }
   std::unique_ptr<Communicator> split(int colour, int key) override {
     return std::make_unique<MessagesAlone>(group_->split(colour, key));
   }
 
  private:
   std::unique_ptr<Communicator> group_;
-  // Small segments, so that small tests have many.
-  MessageCollectives collectives_{*this, 1024};
 };
 
 class OverMessages : public testing::TestWithParam<std::tuple<CommunicatorCase, int>> {};
