@@ -41,19 +41,19 @@ struct CollectiveTerms {
 };
 
 // The terms of each collective, from the arguments of its call.
-inline CollectiveTerms all_reduce_terms(ConstBuffer mine, Reduction reduction) {
-  return {CollectiveKind::all_reduce, mine.type, reduction, 0, mine.count, 0};
+inline CollectiveTerms all_reduce_terms(ConstBuffer input, Reduction reduction) {
+  return {CollectiveKind::all_reduce, input.type, reduction, 0, input.count, 0};
 }
-inline CollectiveTerms reduce_terms(ConstBuffer mine, RankId root, Reduction reduction) {
-  return {CollectiveKind::reduce, mine.type, reduction, root.value(), mine.count, 0};
+inline CollectiveTerms reduce_terms(ConstBuffer input, RankId root, Reduction reduction) {
+  return {CollectiveKind::reduce, input.type, reduction, root.value(), input.count, 0};
 }
 inline CollectiveTerms broadcast_terms(ConstBuffer values, RankId root) {
   return {CollectiveKind::broadcast, values.type, Reduction::sum, root.value(), values.count, 0};
 }
 CollectiveTerms all_gather_terms(ConstBuffer all, Counts counts);
 CollectiveTerms reduce_scatter_terms(ConstBuffer all, Counts counts, Reduction reduction);
-inline CollectiveTerms all_to_all_terms(ConstBuffer mine) {
-  return {CollectiveKind::all_to_all, mine.type, Reduction::sum, 0, 0, 0};
+inline CollectiveTerms all_to_all_terms(ConstBuffer input) {
+  return {CollectiveKind::all_to_all, input.type, Reduction::sum, 0, 0, 0};
 }
 /// The terms of a barrier or a split, which have nothing but their kind.
 inline CollectiveTerms bare_terms(CollectiveKind kind) {

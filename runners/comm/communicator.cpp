@@ -49,26 +49,26 @@ class NullCommunicator final : public Communicator {
   using Communicator::all_gather;
   using Communicator::all_reduce;
   using Communicator::reduce_scatter;
-  void all_reduce(ConstBuffer mine, MutableBuffer result, Reduction) override {
-    copy(mine, result);
+  void all_reduce(ConstBuffer input, MutableBuffer result, Reduction) override {
+    copy(input, result);
   }
-  void reduce(ConstBuffer mine, MutableBuffer result, RankId root, Reduction) override {
+  void reduce(ConstBuffer input, MutableBuffer result, RankId root, Reduction) override {
     check_peer(root);
-    copy(mine, result);
+    copy(input, result);
   }
   void broadcast(MutableBuffer, RankId root) override { check_peer(root); }
-  void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) override {
-    HETEROPERF_EXPECT(counts.size() == 1 && counts[0] == mine.count);
-    copy(mine, all);
+  void all_gather(ConstBuffer input, MutableBuffer all, Counts counts) override {
+    HETEROPERF_EXPECT(counts.size() == 1 && counts[0] == input.count);
+    copy(input, all);
   }
-  void reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts, Reduction) override {
-    HETEROPERF_EXPECT(counts.size() == 1 && counts[0] == mine.count);
-    copy(all, mine);
+  void reduce_scatter(ConstBuffer all, MutableBuffer result, Counts counts, Reduction) override {
+    HETEROPERF_EXPECT(counts.size() == 1 && counts[0] == result.count);
+    copy(all, result);
   }
-  void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
+  void all_to_all(ConstBuffer input, Counts to_each, MutableBuffer result,
                   Counts from_each) override {
-    check_exchange(*this, mine, to_each, theirs, from_each);
-    copy(mine, theirs);
+    check_exchange(*this, input, to_each, result, from_each);
+    copy(input, result);
   }
   std::unique_ptr<Transfer> start_send(ConstBuffer, RankId, int) override { refuse("send"); }
   std::unique_ptr<Transfer> start_receive(MutableBuffer, RankId, int) override {
@@ -98,12 +98,12 @@ BufferMemory& host_memory() {
   return memory;
 }
 
-void Communicator::all_gather(ConstBuffer mine, MutableBuffer all) {
-  all_gather(mine, all, std::vector<std::size_t>(size(), mine.count));
+void Communicator::all_gather(ConstBuffer input, MutableBuffer all) {
+  all_gather(input, all, std::vector<std::size_t>(size(), input.count));
 }
 
-void Communicator::reduce_scatter(ConstBuffer all, MutableBuffer mine, Reduction reduction) {
-  reduce_scatter(all, mine, std::vector<std::size_t>(size(), mine.count), reduction);
+void Communicator::reduce_scatter(ConstBuffer all, MutableBuffer result, Reduction reduction) {
+  reduce_scatter(all, result, std::vector<std::size_t>(size(), result.count), reduction);
 }
 
 void Communicator::send(ConstBuffer values, RankId to, int tag) {

@@ -77,27 +77,27 @@ class Communicator {
   }
 
   /// Combines the vectors of all ranks element by element.
-  virtual void all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) = 0;
+  virtual void all_reduce(ConstBuffer input, MutableBuffer result, Reduction reduction) = 0;
   void all_reduce(MutableBuffer values, Reduction reduction = Reduction::sum) {
     all_reduce(values, values, reduction);
   }
   /// `result` is written on `root` alone; elsewhere it may be empty.
-  virtual void reduce(ConstBuffer mine, MutableBuffer result, RankId root,
+  virtual void reduce(ConstBuffer input, MutableBuffer result, RankId root,
                       Reduction reduction = Reduction::sum) = 0;
   virtual void broadcast(MutableBuffer values, RankId root) = 0;
   /// `all` holds the blocks of all ranks in rank order, block r of counts[r] elements; in place
-  /// when `mine` is its own block in `all`.
-  virtual void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) = 0;
-  /// The same with blocks of `mine.count` elements each.
-  void all_gather(ConstBuffer mine, MutableBuffer all);
+  /// when `input` is its own block in `all`.
+  virtual void all_gather(ConstBuffer input, MutableBuffer all, Counts counts) = 0;
+  /// The same with blocks of `input.count` elements each.
+  void all_gather(ConstBuffer input, MutableBuffer all);
   /// Rank r receives the reduced block r, of counts[r] elements.
-  virtual void reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
+  virtual void reduce_scatter(ConstBuffer all, MutableBuffer result, Counts counts,
                               Reduction reduction) = 0;
-  /// The same with blocks of `mine.count` elements each.
-  void reduce_scatter(ConstBuffer all, MutableBuffer mine, Reduction reduction = Reduction::sum);
-  /// Block r of `mine`, of to_each[r] elements, becomes this rank's block in rank r's `theirs`,
+  /// The same with blocks of `result.count` elements each.
+  void reduce_scatter(ConstBuffer all, MutableBuffer result, Reduction reduction = Reduction::sum);
+  /// Block r of `input`, of to_each[r] elements, becomes this rank's block in rank r's `result`,
   /// where it has from_each[this rank] elements. Not in place.
-  virtual void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
+  virtual void all_to_all(ConstBuffer input, Counts to_each, MutableBuffer result,
                           Counts from_each) = 0;
 
   /// Matching is by (peer, tag), in order. Tags are 0 … 3071; those above belong to collectives.

@@ -66,11 +66,11 @@ inline void check_blocks(const Communicator& group, Counts counts, ConstBuffer b
   HETEROPERF_EXPECT(block.count == counts[group.rank().index()] && block.type == all.type);
 }
 /// Checks the arguments of an all_to_all, but for the block that a rank keeps.
-inline void check_exchange(const Communicator& group, ConstBuffer send, Counts to_each,
-                           ConstBuffer received, Counts from_each) {
+inline void check_exchange(const Communicator& group, ConstBuffer input, Counts to_each,
+                           ConstBuffer result, Counts from_each) {
   HETEROPERF_EXPECT(std::ssize(to_each) == group.size() && std::ssize(from_each) == group.size());
-  HETEROPERF_EXPECT(send.count == total_of(to_each) && received.count == total_of(from_each) &&
-                    send.type == received.type);
+  HETEROPERF_EXPECT(input.count == total_of(to_each) && result.count == total_of(from_each) &&
+                    input.type == result.type);
 }
 
 /// The elements of a slice as a buffer.

@@ -194,10 +194,10 @@ class CheckedCommunicator final : public Communicator {
   using Communicator::all_gather;
   using Communicator::all_reduce;
   using Communicator::reduce_scatter;
-  void all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) override {
-    const CollectiveTerms terms = all_reduce_terms(mine, reduction);
+  void all_reduce(ConstBuffer input, MutableBuffer result, Reduction reduction) override {
+    const CollectiveTerms terms = all_reduce_terms(input, reduction);
     agree(terms);
-    group_->all_reduce(mine, result, reduction);
+    group_->all_reduce(input, result, reduction);
     if (!checks_payload()) return;
     gather_checksums(result);
     // The ranks are compared with rank 0; nobody can tell which of two camps is right.
@@ -207,12 +207,12 @@ class CheckedCommunicator final : public Communicator {
     }
     if (different.empty()) return;
     fail({{fmt::format("data changed on their way: {} ({} bytes), {} and {} hold different results",
-                       describe(terms), mine.bytes(), name_ranks(same), name_ranks(different)),
+                       describe(terms), input.bytes(), name_ranks(same), name_ranks(different)),
            "the checksums of the results differ", ""}});
   }
-  void reduce(ConstBuffer mine, MutableBuffer result, RankId root, Reduction reduction) override {
-    make_result(reduce_terms(mine, root, reduction), mine, result, rank() == root,
-                [&](MutableBuffer into) { group_->reduce(mine, into, root, reduction); });
+  void reduce(ConstBuffer input, MutableBuffer result, RankId root, Reduction reduction) override {
+    make_result(reduce_terms(input, root, reduction), input, result, rank() == root,
+                [&](MutableBuffer into) { group_->reduce(input, into, root, reduction); });
   }
   void broadcast(MutableBuffer values, RankId root) override {
     const CollectiveTerms terms = broadcast_terms(values, root);
@@ -224,34 +224,34 @@ class CheckedCommunicator final : public Communicator {
     share(terms, {changed ? Finding::Kind::changed : Finding::Kind::none, root.value(),
                   ConstBuffer(values).bytes()});
   }
-  void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) override {
+  void all_gather(ConstBuffer input, MutableBuffer all, Counts counts) override {
     const CollectiveTerms terms = all_gather_terms(all, counts);
     agree(terms);
-    if (checks_payload()) gather_checksums(mine);
-    group_->all_gather(mine, all, counts);
+    if (checks_payload()) gather_checksums(input);
+    group_->all_gather(input, all, counts);
     if (checks_payload()) share(terms, check_blocks(all, counts));
   }
-  void reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
+  void reduce_scatter(ConstBuffer all, MutableBuffer result, Counts counts,
                       Reduction reduction) override {
-    make_result(reduce_scatter_terms(all, counts, reduction), mine, mine, true,
+    make_result(reduce_scatter_terms(all, counts, reduction), result, result, true,
                 [&](MutableBuffer into) { group_->reduce_scatter(all, into, counts, reduction); });
   }
-  void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
+  void all_to_all(ConstBuffer input, Counts to_each, MutableBuffer result,
                   Counts from_each) override {
     HETEROPERF_EXPECT(to_each.size() == members_ && from_each.size() == members_);
-    const CollectiveTerms terms = all_to_all_terms(mine);
+    const CollectiveTerms terms = all_to_all_terms(input);
     agree(terms);
     share(terms, check_counts(to_each, from_each));
     if (checks_payload()) {
       std::vector<std::int64_t> sums(members_);
       for_each_block(to_each, [&](std::size_t r, Slice block) {
-        sums[r] = static_cast<std::int64_t>(checksum(part_of(mine, block)));
+        sums[r] = static_cast<std::int64_t>(checksum(part_of(input, block)));
       });
       const auto announced = swap_numbers(sums);
       checksums_.assign(announced.begin(), announced.end());
     }
-    group_->all_to_all(mine, to_each, theirs, from_each);
-    if (checks_payload()) share(terms, check_blocks(theirs, from_each));
+    group_->all_to_all(input, to_each, result, from_each);
+    if (checks_payload()) share(terms, check_blocks(result, from_each));
   }
   std::unique_ptr<Transfer> start_send(ConstBuffer values, RankId to, int tag) override {
     return std::make_unique<CheckedSend>(*group_, Outgoing{values, to, tag}, checks_);
@@ -272,8 +272,8 @@ class CheckedCommunicator final : public Communicator {
   bool checks_payload() const { return checks_ == Checks::payload; }
   /// Throws the same error on every rank when they disagree. Collective.
   void agree(const CollectiveTerms& terms) {
-    const Claim mine{terms, checksum(&terms, sizeof terms)};
-    group_->all_gather(bytes_of(mine), bytes_of(claims_));
+    const Claim announced{terms, checksum(&terms, sizeof terms)};
+    group_->all_gather(bytes_of(announced), bytes_of(claims_));
     for (std::size_t r = 0; r < members_; ++r) {
       const Claim& claim = claims_[r];
       terms_[r] = claim.terms;

@@ -38,17 +38,17 @@ class MpiMessageCollectives final : public MpiCollectives {
  public:
   explicit MpiMessageCollectives(const MpiGroup& group) : group_(group) {}
 
-  void all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) override {
-    if (mine.bytes() * members() <= gather_limit_bytes)
-      return reduce_small(mine, result, reduction);
-    reduce_large({"all_reduce", mine}, result, 0, Audience::everybody, reduction);
+  void all_reduce(ConstBuffer input, MutableBuffer result, Reduction reduction) override {
+    if (input.bytes() * members() <= gather_limit_bytes)
+      return reduce_small(input, result, reduction);
+    reduce_large({"all_reduce", input}, result, 0, Audience::everybody, reduction);
   }
-  void reduce(ConstBuffer mine, MutableBuffer result, std::size_t root,
+  void reduce(ConstBuffer input, MutableBuffer result, std::size_t root,
               Reduction reduction) override {
-    if (mine.bytes() * members() <= gather_limit_bytes) {
-      return reduce_at_root(mine, result, root, reduction);
+    if (input.bytes() * members() <= gather_limit_bytes) {
+      return reduce_at_root(input, result, root, reduction);
     }
-    reduce_large({"reduce", mine}, result, root, Audience::root, reduction);
+    reduce_large({"reduce", input}, result, root, Audience::root, reduction);
   }
   void broadcast(MutableBuffer values, std::size_t root) override {
     const std::size_t limit = group_.max_message_bytes();
@@ -60,23 +60,23 @@ class MpiMessageCollectives final : public MpiCollectives {
     }
     group_.wait(requests_, {"broadcast", values});
   }
-  void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) override {
+  void all_gather(ConstBuffer input, MutableBuffer all, Counts counts) override {
     void* block = part_of(all, block_of(counts, self())).data;
-    if (block != mine.data && mine.count > 0) std::memmove(block, mine.data, mine.bytes());
+    if (block != input.data && input.count > 0) std::memmove(block, input.data, input.bytes());
     if (are_equal(counts) && all.bytes() <= gather_limit_bytes) {
-      return group_.gather_blocks(all.data, mine.bytes(), {"all_gather", mine});
+      return group_.gather_blocks(all.data, input.bytes(), {"all_gather", input});
     }
     for (std::size_t step = 1; step < members(); ++step) {
       const std::size_t from = (self() + step) % members();
       const std::size_t to = (self() + members() - step) % members();
       receive(part_of(all, block_of(counts, from)), from, requests_);
-      send({block, mine.count, mine.type}, to, requests_);
+      send({block, input.count, input.type}, to, requests_);
     }
-    group_.wait(requests_, {"all_gather", mine});
+    group_.wait(requests_, {"all_gather", input});
   }
-  void reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
+  void reduce_scatter(ConstBuffer all, MutableBuffer result, Counts counts,
                       Reduction reduction) override {
-    const std::size_t limit = slice_limit(mine.type);
+    const std::size_t limit = slice_limit(result.type);
     const std::size_t segments = (largest_of(counts) + limit - 1) / limit;
     const auto start = [&](std::size_t k) {
       start_exchange(exchanges_[k % 2], all,
@@ -87,19 +87,19 @@ class MpiMessageCollectives final : public MpiCollectives {
       if (k + 1 < segments) start(k + 1);
       Exchange& exchange = exchanges_[k % 2];
       group_.wait(exchange.requests, {"reduce_scatter", all});
-      if (k * limit >= mine.count) continue;
-      void* reduced = mine.part(k * limit, 0).data;
-      reduce_in_order(exchange.sources, {&reduced, 1}, std::min(limit, mine.count - k * limit),
-                      mine.type, reduction);
+      if (k * limit >= result.count) continue;
+      void* reduced = result.part(k * limit, 0).data;
+      reduce_in_order(exchange.sources, {&reduced, 1}, std::min(limit, result.count - k * limit),
+                      result.type, reduction);
     }
   }
-  void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
+  void all_to_all(ConstBuffer input, Counts to_each, MutableBuffer result,
                   Counts from_each) override {
     for (std::size_t step = 0; step < members(); ++step) {
       const std::size_t from = (self() + step) % members();
       const std::size_t to = (self() + members() - step) % members();
-      const MutableBuffer incoming = part_of(theirs, block_of(from_each, from));
-      const ConstBuffer outgoing = part_of(mine, block_of(to_each, to));
+      const MutableBuffer incoming = part_of(result, block_of(from_each, from));
+      const ConstBuffer outgoing = part_of(input, block_of(to_each, to));
       if (step > 0) {
         receive(incoming, from, requests_);
         send(outgoing, to, requests_);
@@ -107,7 +107,7 @@ class MpiMessageCollectives final : public MpiCollectives {
         std::memcpy(incoming.data, outgoing.data, incoming.bytes());
       }
     }
-    group_.wait(requests_, {"all_to_all", mine});
+    group_.wait(requests_, {"all_to_all", input});
   }
   void barrier() override {
     check_mpi(MPI_Ibarrier(group_.handle(), requests_.add()), "MPI_Ibarrier");
@@ -127,17 +127,17 @@ class MpiMessageCollectives final : public MpiCollectives {
   void receive(MutableBuffer values, std::size_t from, RequestBatch& requests) const {
     if (values.count > 0) group_.start_receive(values, from, MpiGroup::collective_tag, requests);
   }
-  void reduce_small(ConstBuffer mine, MutableBuffer result, Reduction reduction) {
+  void reduce_small(ConstBuffer input, MutableBuffer result, Reduction reduction) {
     Exchange& exchange = exchanges_[0];
-    const std::size_t bytes = mine.bytes();
+    const std::size_t bytes = input.bytes();
     exchange.parts.resize(std::max(exchange.parts.size(), bytes * members()));
-    std::memcpy(exchange.parts.data() + self() * bytes, mine.data, bytes);
-    group_.gather_blocks(exchange.parts.data(), bytes, {"all_reduce", mine});
+    std::memcpy(exchange.parts.data() + self() * bytes, input.data, bytes);
+    group_.gather_blocks(exchange.parts.data(), bytes, {"all_reduce", input});
     exchange.sources.clear();
     for (std::size_t r = 0; r < members(); ++r) {
       exchange.sources.push_back(exchange.parts.data() + r * bytes);
     }
-    reduce_in_order(exchange.sources, {&result.data, 1}, mine.count, mine.type, reduction);
+    reduce_in_order(exchange.sources, {&result.data, 1}, input.count, input.type, reduction);
   }
   void reduce_large(const WaitedFor& waited, MutableBuffer result, std::size_t root,
                     Audience audience, Reduction reduction) {
@@ -160,12 +160,12 @@ class MpiMessageCollectives final : public MpiCollectives {
       group_.wait(exchange.requests, waited);
       RequestBatch& results = results_[k % 2];
       group_.wait(results, waited);
-      const Slice mine = slice(k, self());
+      const Slice made = slice(k, self());
       std::vector<std::byte>& unwanted = reduced_[k % 2];
-      if (!wanted) unwanted.resize(std::max(unwanted.size(), mine.count * size_of(from.type)));
-      void* reduced = wanted ? result.part(mine.begin, 0).data : unwanted.data();
-      reduce_in_order(exchange.sources, {&reduced, 1}, mine.count, from.type, reduction);
-      const ConstBuffer share(reduced, mine.count, from.type);
+      if (!wanted) unwanted.resize(std::max(unwanted.size(), made.count * size_of(from.type)));
+      void* reduced = wanted ? result.part(made.begin, 0).data : unwanted.data();
+      reduce_in_order(exchange.sources, {&reduced, 1}, made.count, from.type, reduction);
+      const ConstBuffer share(reduced, made.count, from.type);
       for (std::size_t r = 0; r < members(); ++r) {
         if (r == self()) continue;
         if (audience == Audience::everybody || r == root) send(share, r, results);
@@ -174,18 +174,18 @@ class MpiMessageCollectives final : public MpiCollectives {
     }
     for (RequestBatch& results : results_) group_.wait(results, waited);
   }
-  void reduce_at_root(ConstBuffer mine, MutableBuffer result, std::size_t root,
+  void reduce_at_root(ConstBuffer input, MutableBuffer result, std::size_t root,
                       Reduction reduction) {
     if (self() != root) {
-      send(mine, root, requests_);
-      group_.wait(requests_, {"reduce", mine});
+      send(input, root, requests_);
+      group_.wait(requests_, {"reduce", input});
       return;
     }
-    start_exchange(exchanges_[0], mine, [&](std::size_t r) {
-      return r == root ? Slice{0, mine.count} : Slice{};
+    start_exchange(exchanges_[0], input, [&](std::size_t r) {
+      return r == root ? Slice{0, input.count} : Slice{};
     });
-    group_.wait(exchanges_[0].requests, {"reduce", mine});
-    reduce_in_order(exchanges_[0].sources, {&result.data, 1}, mine.count, mine.type, reduction);
+    group_.wait(exchanges_[0].requests, {"reduce", input});
+    reduce_in_order(exchanges_[0].sources, {&result.data, 1}, input.count, input.type, reduction);
   }
 
   /// The peers' parts of this rank's slice, on their way while its parts of their slices go to

@@ -43,14 +43,14 @@ class MpiCollectives {
  public:
   virtual ~MpiCollectives() = default;
 
-  virtual void all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) = 0;
-  virtual void reduce(ConstBuffer mine, MutableBuffer result, std::size_t root,
+  virtual void all_reduce(ConstBuffer input, MutableBuffer result, Reduction reduction) = 0;
+  virtual void reduce(ConstBuffer input, MutableBuffer result, std::size_t root,
                       Reduction reduction) = 0;
   virtual void broadcast(MutableBuffer values, std::size_t root) = 0;
-  virtual void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) = 0;
-  virtual void reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
+  virtual void all_gather(ConstBuffer input, MutableBuffer all, Counts counts) = 0;
+  virtual void reduce_scatter(ConstBuffer all, MutableBuffer result, Counts counts,
                               Reduction reduction) = 0;
-  virtual void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
+  virtual void all_to_all(ConstBuffer input, Counts to_each, MutableBuffer result,
                           Counts from_each) = 0;
   virtual void barrier() = 0;
   /// Moves no data. On one host, meets the other ranks and throws when they disagree; between

@@ -97,23 +97,23 @@ class MpiCommunicator final : public Communicator {
   }
   std::string path() const override { return path_; }
 
-  void all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) override {
-    HETEROPERF_EXPECT(mine.count == result.count && mine.type == result.type);
-    if (alone()) return copy(mine, result);
-    if (mine.count == 0) {
-      return collectives_->agree({all_reduce_terms(mine, reduction), {"all_reduce", mine}});
+  void all_reduce(ConstBuffer input, MutableBuffer result, Reduction reduction) override {
+    HETEROPERF_EXPECT(input.count == result.count && input.type == result.type);
+    if (alone()) return copy(input, result);
+    if (input.count == 0) {
+      return collectives_->agree({all_reduce_terms(input, reduction), {"all_reduce", input}});
     }
-    collectives_->all_reduce(mine, result, reduction);
+    collectives_->all_reduce(input, result, reduction);
   }
-  void reduce(ConstBuffer mine, MutableBuffer result, RankId root, Reduction reduction) override {
+  void reduce(ConstBuffer input, MutableBuffer result, RankId root, Reduction reduction) override {
     const std::size_t receiver = member(root);
     HETEROPERF_EXPECT(receiver != group_.self() ||
-                      (mine.count == result.count && mine.type == result.type));
-    if (alone()) return copy(mine, result);
-    if (mine.count == 0) {
-      return collectives_->agree({reduce_terms(mine, root, reduction), {"reduce", mine}});
+                      (input.count == result.count && input.type == result.type));
+    if (alone()) return copy(input, result);
+    if (input.count == 0) {
+      return collectives_->agree({reduce_terms(input, root, reduction), {"reduce", input}});
     }
-    collectives_->reduce(mine, result, receiver, reduction);
+    collectives_->reduce(input, result, receiver, reduction);
   }
   void broadcast(MutableBuffer values, RankId root) override {
     const std::size_t origin = member(root);
@@ -123,30 +123,30 @@ class MpiCommunicator final : public Communicator {
     }
     collectives_->broadcast(values, origin);
   }
-  void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) override {
-    check_blocks(*this, counts, mine, all);
-    if (alone()) return copy(mine, all);
+  void all_gather(ConstBuffer input, MutableBuffer all, Counts counts) override {
+    check_blocks(*this, counts, input, all);
+    if (alone()) return copy(input, all);
     if (all.count == 0) {
       return collectives_->agree({all_gather_terms(all, counts), {"all_gather", all}});
     }
-    collectives_->all_gather(mine, all, counts);
+    collectives_->all_gather(input, all, counts);
   }
-  void reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
+  void reduce_scatter(ConstBuffer all, MutableBuffer result, Counts counts,
                       Reduction reduction) override {
-    check_blocks(*this, counts, mine, all);
-    if (alone()) return copy(all, mine);
+    check_blocks(*this, counts, result, all);
+    if (alone()) return copy(all, result);
     if (all.count == 0) {
       return collectives_->agree(
           {reduce_scatter_terms(all, counts, reduction), {"reduce_scatter", all}});
     }
-    collectives_->reduce_scatter(all, mine, counts, reduction);
+    collectives_->reduce_scatter(all, result, counts, reduction);
   }
-  void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
+  void all_to_all(ConstBuffer input, Counts to_each, MutableBuffer result,
                   Counts from_each) override {
-    check_exchange(*this, mine, to_each, theirs, from_each);
+    check_exchange(*this, input, to_each, result, from_each);
     HETEROPERF_EXPECT(to_each[group_.self()] == from_each[group_.self()]);
-    if (alone()) return copy(mine, theirs);
-    collectives_->all_to_all(mine, to_each, theirs, from_each);
+    if (alone()) return copy(input, result);
+    collectives_->all_to_all(input, to_each, result, from_each);
   }
   std::unique_ptr<Transfer> start_send(ConstBuffer values, RankId to, int tag) override {
     const std::size_t receiver = member(to);

@@ -50,7 +50,7 @@ constexpr std::size_t all_parts_bytes = 524288;
 /// A reduction whose result goes to the ranks [first, last): to one rank or to all.
 struct SharedReduction {
   CollectiveCall call;
-  ConstBuffer mine;
+  ConstBuffer input;
   MutableBuffer result;  ///< empty where it is not wanted
   std::size_t first, last;
 
@@ -64,24 +64,24 @@ class SharedCollectives final : public MpiCollectives, private SharedHost {
   SharedCollectives(const MpiGroup& the_group, HostChoice choice)
       : SharedHost(the_group, std::move(choice)), sources_(members()) {}
 
-  void all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) override {
+  void all_reduce(ConstBuffer input, MutableBuffer result, Reduction reduction) override {
     reduce_to_some(
-        {{all_reduce_terms(mine, reduction), {"all_reduce", mine}}, mine, result, 0, members()});
+        {{all_reduce_terms(input, reduction), {"all_reduce", input}}, input, result, 0, members()});
   }
-  void reduce(ConstBuffer mine, MutableBuffer result, std::size_t root,
+  void reduce(ConstBuffer input, MutableBuffer result, std::size_t root,
               Reduction reduction) override {
-    reduce_to_some({{reduce_terms(mine, RankId(root), reduction), {"reduce", mine}},
-                    mine,
+    reduce_to_some({{reduce_terms(input, RankId(root), reduction), {"reduce", input}},
+                    input,
                     result,
                     root,
                     root + 1});
   }
-  void reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
+  void reduce_scatter(ConstBuffer all, MutableBuffer result, Counts counts,
                       Reduction reduction) override {
     const CollectiveCall call{reduce_scatter_terms(all, counts, reduction),
                               {"reduce_scatter", all}};
     const Slice my_block = block_of(counts, self());
-    if (goes_direct(all.bytes())) return scatter_direct(all, mine, my_block, call);
+    if (goes_direct(all.bytes())) return scatter_direct(all, result, my_block, call);
     const std::size_t width = size_of(all.type);
     const std::size_t part = room.slot_bytes() / members() / width;
     const std::size_t parts = (largest_of(counts) + part - 1) / part;
@@ -98,7 +98,7 @@ class SharedCollectives final : public MpiCollectives, private SharedHost {
       const Slice slice = segment_of(my_block, k, part);
       if (slice.count == 0) continue;
       use_given(turn, self() * part * width, part_of(all, slice));
-      void* made = mine.part(k * part, 0).data;
+      void* made = result.part(k * part, 0).data;
       reduce_in_order(sources_, {&made, 1}, slice.count, all.type, reduction);
     }
   }
@@ -117,15 +117,15 @@ class SharedCollectives final : public MpiCollectives, private SharedHost {
       copy_bytes(piece.data, slot, piece.bytes());
     }
   }
-  void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) override {
-    const CollectiveCall call{all_gather_terms(all, counts), {"all_gather", mine}};
-    if (goes_direct(all.bytes())) return all_gather_direct(mine, all, counts, call);
+  void all_gather(ConstBuffer input, MutableBuffer all, Counts counts) override {
+    const CollectiveCall call{all_gather_terms(all, counts), {"all_gather", input}};
+    if (goes_direct(all.bytes())) return all_gather_direct(input, all, counts, call);
     const std::size_t part = room.slot_bytes() / size_of(all.type);
     const std::size_t parts = (largest_of(counts) + part - 1) / part;
     for (std::size_t k = 0; k < parts; ++k) {
       meeting.begin_step(call);
       const std::size_t turn = meeting.turn();
-      const ConstBuffer given = part_of(mine, segment_of({0, mine.count}, k, part));
+      const ConstBuffer given = part_of(input, segment_of({0, input.count}, k, part));
       copy_bytes(room.given(self(), turn), given.data, given.bytes());
       meeting.arrive(call);
       meeting.await_everybody(call);
@@ -135,14 +135,14 @@ class SharedCollectives final : public MpiCollectives, private SharedHost {
         copy_bytes(taken.data, room.given(r, turn), taken.bytes());
       });
     }
-    keep_my_block(mine, all, counts);
+    keep_my_block(input, all, counts);
   }
   /// Counts differ from rank to rank, so the first step carries them: every rank shows the rows of
   /// its counts, and all see whether they fit and how large the largest block is.
-  void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
+  void all_to_all(ConstBuffer input, Counts to_each, MutableBuffer result,
                   Counts from_each) override {
-    const CollectiveCall call{all_to_all_terms(mine), {"all_to_all", mine}};
-    const std::size_t width = size_of(mine.type);
+    const CollectiveCall call{all_to_all_terms(input), {"all_to_all", input}};
+    const std::size_t width = size_of(input.type);
     const std::size_t part = room.slot_bytes() / members() / width;
     for (std::size_t k = 0, parts = 1; k < parts; ++k) {
       meeting.begin_step(call);
@@ -150,26 +150,26 @@ class SharedCollectives final : public MpiCollectives, private SharedHost {
       if (k == 0) {
         std::ranges::copy(to_each, room.sent(self(), turn).begin());
         std::ranges::copy(from_each, room.awaited(self(), turn).begin());
-        meeting.next().readable = static_cast<const std::byte*>(mine.data);
+        meeting.next().readable = static_cast<const std::byte*>(input.data);
       }
-      if (!goes_direct(mine.bytes())) {
+      if (!goes_direct(input.bytes())) {
         for_each_block(to_each, [&](std::size_t r, Slice block) {
-          const ConstBuffer given = part_of(mine, segment_of(block, k, part));
+          const ConstBuffer given = part_of(input, segment_of(block, k, part));
           copy_bytes(room.given(self(), turn) + r * part * width, given.data, given.bytes());
         });
       }
       meeting.arrive(call);
       meeting.await_everybody(call);
       if (k == 0) {
-        const Largest largest = agree_on_counts(mine.type, turn);
+        const Largest largest = agree_on_counts(input.type, turn);
         parts = (largest.block + part - 1) / part;
         if (goes_direct(largest.total * width)) {
-          exchange_direct(theirs, from_each, turn, call);
+          exchange_direct(result, from_each, turn, call);
           return meeting.meet(call);
         }
       }
       for_each_block(from_each, [&](std::size_t r, Slice block) {
-        const MutableBuffer taken = part_of(theirs, segment_of(block, k, part));
+        const MutableBuffer taken = part_of(result, segment_of(block, k, part));
         copy_bytes(taken.data, room.given(r, turn) + self() * part * width, taken.bytes());
       });
     }
@@ -192,10 +192,10 @@ class SharedCollectives final : public MpiCollectives, private SharedHost {
     }
     meeting.meet(call);
   }
-  void all_gather_direct(ConstBuffer mine, MutableBuffer all, Counts counts,
+  void all_gather_direct(ConstBuffer input, MutableBuffer all, Counts counts,
                          const CollectiveCall& call) {
-    meeting.open_buffers(call, mine.data);
-    keep_my_block(mine, all, counts);
+    meeting.open_buffers(call, input.data);
+    keep_my_block(input, all, counts);
     meeting.await_everybody(call);
     for (std::size_t step = 1; step < members(); ++step) {
       const std::size_t from = peer(step);
@@ -204,9 +204,9 @@ class SharedCollectives final : public MpiCollectives, private SharedHost {
     }
     meeting.meet(call);
   }
-  void keep_my_block(ConstBuffer mine, MutableBuffer all, Counts counts) const {
+  void keep_my_block(ConstBuffer input, MutableBuffer all, Counts counts) const {
     void* block = part_of(all, block_of(counts, self())).data;
-    if (block != mine.data) copy_bytes(block, mine.data, mine.bytes());
+    if (block != input.data) copy_bytes(block, input.data, input.bytes());
   }
   Largest agree_on_counts(DataType type, std::size_t turn) const {
     Largest largest;
@@ -224,13 +224,13 @@ class SharedCollectives final : public MpiCollectives, private SharedHost {
     }
     return largest;
   }
-  void exchange_direct(MutableBuffer theirs, Counts from_each, std::size_t turn,
+  void exchange_direct(MutableBuffer result, Counts from_each, std::size_t turn,
                        const CollectiveCall& call) {
     for (std::size_t step = 0; step < members(); ++step) {
       const std::size_t from = peer(step);
-      const MutableBuffer taken = part_of(theirs, block_of(from_each, from));
+      const MutableBuffer taken = part_of(result, block_of(from_each, from));
       const Slice block = block_of(room.sent(from, turn), self());
-      const std::byte* there = meeting.line(from).readable + block.begin * size_of(theirs.type);
+      const std::byte* there = meeting.line(from).readable + block.begin * size_of(result.type);
       if (from == self()) {
         copy_bytes(taken.data, there, taken.bytes());
       } else {
@@ -240,8 +240,8 @@ class SharedCollectives final : public MpiCollectives, private SharedHost {
   }
 
   void reduce_to_some(const SharedReduction& job) {
-    if (job.mine.bytes() * members() <= small_bytes) return reduce_small(job);
-    if (goes_direct(job.mine.bytes())) return reduce_direct(job);
+    if (job.input.bytes() * members() <= small_bytes) return reduce_small(job);
+    if (goes_direct(job.input.bytes())) return reduce_direct(job);
     reduce_staged(job);
   }
   void reduce_small(const SharedReduction& job) {
@@ -249,25 +249,27 @@ class SharedCollectives final : public MpiCollectives, private SharedHost {
     const std::size_t turn = meeting.turn();
     const bool wanted = job.is_wanted_by(self());
     const bool peers_want = !wanted || job.is_for_all();
-    if (peers_want) copy_bytes(room.given(self(), turn), job.mine.data, job.mine.bytes());
+    if (peers_want) copy_bytes(room.given(self(), turn), job.input.data, job.input.bytes());
     meeting.arrive(job.call);
     if (!wanted) return;
     meeting.await_everybody(job.call);
-    use_given(turn, 0, job.mine);
-    reduce_in_order(sources_, {&job.result.data, 1}, job.mine.count, job.mine.type,
+    use_given(turn, 0, job.input);
+    reduce_in_order(sources_, {&job.result.data, 1}, job.input.count, job.input.type,
                     job.call.terms.reduction);
   }
   void reduce_staged(const SharedReduction& job) {
-    const std::size_t part_count = room.slot_bytes() / size_of(job.mine.type);
-    const std::size_t parts = (job.mine.count + part_count - 1) / part_count;
-    const auto part = [&](std::size_t k) { return segment_of({0, job.mine.count}, k, part_count); };
+    const std::size_t part_count = room.slot_bytes() / size_of(job.input.type);
+    const std::size_t parts = (job.input.count + part_count - 1) / part_count;
+    const auto part = [&](std::size_t k) {
+      return segment_of({0, job.input.count}, k, part_count);
+    };
     for (std::size_t step = 0;; ++step) {
       meeting.begin_step(job.call);
       const std::size_t turn = meeting.turn();
       if (step >= 2) take_part(job, part(step - 2), 1 - turn);
       if (step == parts + 1) return;
       if (step < parts) {
-        const ConstBuffer whole = part_of(job.mine, part(step));
+        const ConstBuffer whole = part_of(job.input, part(step));
         for (std::size_t r = 0; r < members(); ++r) {
           if (r == self()) continue;
           const Slice slice = slice_of(whole.count, r, members());
@@ -282,16 +284,16 @@ class SharedCollectives final : public MpiCollectives, private SharedHost {
   }
   /// In place, the results overwrite the peers' slices of their input, which nobody else reads.
   void reduce_direct(const SharedReduction& job) {
-    meeting.open_buffers(job.call, job.mine.data, job.result.data);
+    meeting.open_buffers(job.call, job.input.data, job.result.data);
     meeting.await_everybody(job.call);
     const bool wanted = job.is_wanted_by(self());
     const Slice slice = slice_made_here(job);
-    const std::size_t part = direct_part(job.mine.type), width = size_of(job.mine.type);
-    reserve_parts(job.mine.type);
+    const std::size_t part = direct_part(job.input.type), width = size_of(job.input.type);
+    reserve_parts(job.input.type);
     for (std::size_t begin = slice.begin; begin < slice.end(); begin += part) {
       const std::size_t n = std::min(part, slice.end() - begin);
       void* made = wanted ? job.result.part(begin, n).data : parts_.data() + self() * part * width;
-      reduce_readable(job.mine, {begin, n}, made, job.call);
+      reduce_readable(job.input, {begin, n}, made, job.call);
       for (std::size_t r = job.first; r < job.last; ++r) {
         if (r == self()) continue;
         peers.write(r, meeting.line(r).writable + begin * width, made, n * width, job.call);
@@ -308,20 +310,20 @@ class SharedCollectives final : public MpiCollectives, private SharedHost {
     sources_[self()] = own_values.data;
   }
   Slice slice_made_here(const SharedReduction& job) const {
-    if (job.is_for_all() || job.mine.bytes() * members() > root_makes_bytes) {
-      return slice_of(job.mine.count, self(), members());
+    if (job.is_for_all() || job.input.bytes() * members() > root_makes_bytes) {
+      return slice_of(job.input.count, self(), members());
     }
-    return job.is_wanted_by(self()) ? Slice{0, job.mine.count} : Slice{};
+    return job.is_wanted_by(self()) ? Slice{0, job.input.count} : Slice{};
   }
   /// Reduces this rank's slice of the part that was given in the last step.
   void make_part(const SharedReduction& job, Slice part, std::size_t turn) {
     const Slice slice = slice_of(part.count, self(), members());
-    use_given(1 - turn, slice.begin * size_of(job.mine.type),
-              job.mine.part(part.begin + slice.begin, slice.count));
+    use_given(1 - turn, slice.begin * size_of(job.input.type),
+              job.input.part(part.begin + slice.begin, slice.count));
     const bool wanted = job.is_wanted_by(self());
     std::array<void*, 2> made = {room.made(self(), turn), nullptr};
     if (wanted) made[1] = job.result.part(part.begin + slice.begin, 0).data;
-    reduce_in_order(sources_, {made.data(), wanted ? 2u : 1u}, slice.count, job.mine.type,
+    reduce_in_order(sources_, {made.data(), wanted ? 2u : 1u}, slice.count, job.input.type,
                     job.call.terms.reduction);
   }
   /// Copies the slices that the peers made; this rank's own slice is in its place already.
@@ -334,7 +336,7 @@ class SharedCollectives final : public MpiCollectives, private SharedHost {
       copy_bytes(taken.data, room.made(from, turn), taken.bytes());
     }
   }
-  void scatter_direct(ConstBuffer all, MutableBuffer mine, Slice block,
+  void scatter_direct(ConstBuffer all, MutableBuffer result, Slice block,
                       const CollectiveCall& call) {
     meeting.open_buffers(call, all.data);
     meeting.await_everybody(call);
@@ -342,22 +344,22 @@ class SharedCollectives final : public MpiCollectives, private SharedHost {
     reserve_parts(all.type);
     for (std::size_t begin = 0; begin < block.count; begin += part) {
       const std::size_t n = std::min(part, block.count - begin);
-      reduce_readable(all, {block.begin + begin, n}, mine.part(begin, n).data, call);
+      reduce_readable(all, {block.begin + begin, n}, result.part(begin, n).data, call);
     }
     meeting.meet(call);
   }
   /// Reduces a slice of every rank's readable buffer into `result`.
-  void reduce_readable(ConstBuffer mine, Slice slice, void* result, const CollectiveCall& call) {
-    const std::size_t width = size_of(mine.type), stride = direct_part(mine.type) * width;
+  void reduce_readable(ConstBuffer input, Slice slice, void* result, const CollectiveCall& call) {
+    const std::size_t width = size_of(input.type), stride = direct_part(input.type) * width;
     for (std::size_t r = 0; r < members(); ++r) {
-      sources_[r] = part_of(mine, slice).data;
+      sources_[r] = part_of(input, slice).data;
       if (r == self()) continue;
       std::byte* part = parts_.data() + r * stride;
       peers.read(r, meeting.line(r).readable + slice.begin * width, part, slice.count * width,
                  call);
       sources_[r] = part;
     }
-    reduce_in_order(sources_, {&result, 1}, slice.count, mine.type, call.terms.reduction);
+    reduce_in_order(sources_, {&result, 1}, slice.count, input.type, call.terms.reduction);
   }
   void reserve_parts(DataType type) {
     const std::size_t bytes = members() * direct_part(type) * size_of(type);

@@ -113,12 +113,12 @@ void HostMeeting::refuse() const {
 }
 
 template <class SystemCall>
-void PeerMemory::copy(SystemCall system_call, std::size_t rank, std::byte* theirs, void* mine,
+void PeerMemory::copy(SystemCall system_call, std::size_t rank, std::byte* remote, void* local,
                       std::size_t bytes, const WaitedFor& waited) const {
   for (std::size_t done = 0; done < bytes;) {
     const std::size_t n = std::min(step_bytes, bytes - done);
-    const iovec here{static_cast<std::byte*>(mine) + done, n};
-    const iovec there{theirs + done, n};
+    const iovec here{static_cast<std::byte*>(local) + done, n};
+    const iovec there{remote + done, n};
     const ssize_t moved = system_call(processes_[rank], &here, 1, &there, 1, 0);
     if (moved > 0) {
       done += static_cast<std::size_t>(moved);
@@ -132,14 +132,14 @@ void PeerMemory::copy(SystemCall system_call, std::size_t rank, std::byte* their
   }
 }
 
-void PeerMemory::read(std::size_t rank, const std::byte* theirs, void* mine, std::size_t bytes,
+void PeerMemory::read(std::size_t rank, const std::byte* remote, void* local, std::size_t bytes,
                       const CollectiveCall& call) const {
-  copy(process_vm_readv, rank, const_cast<std::byte*>(theirs), mine, bytes, call.waited);
+  copy(process_vm_readv, rank, const_cast<std::byte*>(remote), local, bytes, call.waited);
 }
 
-void PeerMemory::write(std::size_t rank, std::byte* theirs, const void* mine, std::size_t bytes,
+void PeerMemory::write(std::size_t rank, std::byte* remote, const void* local, std::size_t bytes,
                        const CollectiveCall& call) const {
-  copy(process_vm_writev, rank, theirs, const_cast<void*>(mine), bytes, call.waited);
+  copy(process_vm_writev, rank, remote, const_cast<void*>(local), bytes, call.waited);
 }
 
 }  // namespace heteroperf

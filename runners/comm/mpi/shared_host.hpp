@@ -139,14 +139,14 @@ class PeerMemory {
   PeerMemory(const MpiGroup& group, std::vector<pid_t> processes)
       : group_(group), processes_(std::move(processes)) {}
 
-  void read(std::size_t rank, const std::byte* theirs, void* mine, std::size_t bytes,
+  void read(std::size_t rank, const std::byte* remote, void* local, std::size_t bytes,
             const CollectiveCall& call) const;
-  void write(std::size_t rank, std::byte* theirs, const void* mine, std::size_t bytes,
+  void write(std::size_t rank, std::byte* remote, const void* local, std::size_t bytes,
              const CollectiveCall& call) const;
 
  private:
   template <class SystemCall>
-  void copy(SystemCall system_call, std::size_t rank, std::byte* theirs, void* mine,
+  void copy(SystemCall system_call, std::size_t rank, std::byte* remote, void* local,
             std::size_t bytes, const WaitedFor& waited) const;
 
   const MpiGroup& group_;

@@ -212,17 +212,17 @@ class NcclCommunicator final : public Communicator {
   using Communicator::all_gather;
   using Communicator::all_reduce;
   using Communicator::reduce_scatter;
-  void all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) override {
-    HETEROPERF_EXPECT(mine.count == result.count && mine.type == result.type);
-    if (mine.count == 0) return;
-    run(describe("all_reduce", mine),
-        [&] { return library().all_reduce(mine, result.data, reduction, handle()); });
+  void all_reduce(ConstBuffer input, MutableBuffer result, Reduction reduction) override {
+    HETEROPERF_EXPECT(input.count == result.count && input.type == result.type);
+    if (input.count == 0) return;
+    run(describe("all_reduce", input),
+        [&] { return library().all_reduce(input, result.data, reduction, handle()); });
   }
-  void reduce(ConstBuffer mine, MutableBuffer result, RankId root, Reduction reduction) override {
-    if (mine.count == 0) return;
+  void reduce(ConstBuffer input, MutableBuffer result, RankId root, Reduction reduction) override {
+    if (input.count == 0) return;
     void* out = rank_ == root ? result.data : nullptr;
-    run(describe("reduce", mine),
-        [&] { return library().reduce(mine, out, reduction, peer(root), handle()); });
+    run(describe("reduce", input),
+        [&] { return library().reduce(input, out, reduction, peer(root), handle()); });
   }
   void broadcast(MutableBuffer values, RankId root) override {
     if (values.count == 0) return;
@@ -230,15 +230,15 @@ class NcclCommunicator final : public Communicator {
         [&] { return library().broadcast(values, peer(root), handle()); });
   }
   /// Blocks of unequal sizes are broadcasts, one for each rank, all in one group.
-  void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) override {
-    check_blocks(*this, counts, mine, all);
-    const std::string operation = describe("all_gather", mine);
+  void all_gather(ConstBuffer input, MutableBuffer all, Counts counts) override {
+    check_blocks(*this, counts, input, all);
+    const std::string operation = describe("all_gather", input);
     if (are_equal(counts)) {
-      if (mine.count == 0) return;
-      return run(operation, [&] { return library().all_gather(mine, all.data, handle()); });
+      if (input.count == 0) return;
+      return run(operation, [&] { return library().all_gather(input, all.data, handle()); });
     }
     const MutableBuffer my_block = part_of(all, block_of(counts, rank_.index()));
-    if (my_block.data != mine.data) library().copy(my_block.data, mine.data, mine.bytes());
+    if (my_block.data != input.data) library().copy(my_block.data, input.data, input.bytes());
     run_grouped(operation, [&](auto note) {
       for_each_block(counts, [&](std::size_t r, Slice block) {
         if (block.count == 0) return;
@@ -247,32 +247,32 @@ class NcclCommunicator final : public Communicator {
     });
   }
   /// Blocks of unequal sizes are reductions, one for each rank, all in one group.
-  void reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
+  void reduce_scatter(ConstBuffer all, MutableBuffer result, Counts counts,
                       Reduction reduction) override {
-    check_blocks(*this, counts, mine, all);
+    check_blocks(*this, counts, result, all);
     const std::string operation = describe("reduce_scatter", all);
     if (are_equal(counts)) {
-      if (mine.count == 0) return;
+      if (result.count == 0) return;
       return run(operation,
-                 [&] { return library().reduce_scatter(all, mine, reduction, handle()); });
+                 [&] { return library().reduce_scatter(all, result, reduction, handle()); });
     }
     run_grouped(operation, [&](auto note) {
       for_each_block(counts, [&](std::size_t r, Slice block) {
         if (block.count == 0) return;
-        void* out = r == rank_.index() ? mine.data : nullptr;
+        void* out = r == rank_.index() ? result.data : nullptr;
         note(library().reduce(part_of(all, block), out, reduction, static_cast<int>(r), handle()));
       });
     });
   }
-  void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
+  void all_to_all(ConstBuffer input, Counts to_each, MutableBuffer result,
                   Counts from_each) override {
-    check_exchange(*this, mine, to_each, theirs, from_each);
-    run_grouped(describe("all_to_all", mine), [&](auto note) {
+    check_exchange(*this, input, to_each, result, from_each);
+    run_grouped(describe("all_to_all", input), [&](auto note) {
       for (std::size_t r = 0; r < members(); ++r) {
         const Slice out = block_of(to_each, r), in = block_of(from_each, r);
         const int rank = static_cast<int>(r);
-        if (out.count > 0) note(library().send(part_of(mine, out), rank, handle()));
-        if (in.count > 0) note(library().receive(part_of(theirs, in), rank, handle()));
+        if (out.count > 0) note(library().send(part_of(input, out), rank, handle()));
+        if (in.count > 0) note(library().receive(part_of(result, in), rank, handle()));
       }
     });
   }
@@ -301,9 +301,9 @@ class NcclCommunicator final : public Communicator {
     const SplitWish wish{colour, key};
     std::vector<SplitWish> wishes(members());
     const std::size_t bytes = wishes.size() * sizeof wish;
-    MemoryBlock mine(memory(), sizeof wish), all(memory(), bytes);
-    memory().write(mine.data(), &wish, sizeof wish);
-    all_gather(ConstBuffer(mine.data(), 2, DataType::i32),
+    MemoryBlock local(memory(), sizeof wish), all(memory(), bytes);
+    memory().write(local.data(), &wish, sizeof wish);
+    all_gather(ConstBuffer(local.data(), 2, DataType::i32),
                MutableBuffer(all.data(), 2 * members(), DataType::i32));
     memory().read(wishes.data(), all.data(), bytes);
     const SplitGroup part = split_group(wishes, rank_.index());

@@ -50,12 +50,12 @@ class ThreadCommunicator final : public Communicator {
   using Communicator::all_gather;
   using Communicator::all_reduce;
   using Communicator::reduce_scatter;
-  void all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) override {
-    reduce_to(all_reduce_terms(mine, reduction), mine, result, 0, members());
+  void all_reduce(ConstBuffer input, MutableBuffer result, Reduction reduction) override {
+    reduce_to(all_reduce_terms(input, reduction), input, result, 0, members());
   }
-  void reduce(ConstBuffer mine, MutableBuffer result, RankId root, Reduction reduction) override {
+  void reduce(ConstBuffer input, MutableBuffer result, RankId root, Reduction reduction) override {
     const std::size_t target = member(root);
-    reduce_to(reduce_terms(mine, root, reduction), mine, result, target, target + 1);
+    reduce_to(reduce_terms(input, root, reduction), input, result, target, target + 1);
   }
   void broadcast(MutableBuffer values, RankId root) override {
     const std::size_t origin = member(root);
@@ -64,30 +64,30 @@ class ThreadCommunicator final : public Communicator {
       if (origin != rank_) copy(shown(origin).read, values.data, values.bytes());
     });
   }
-  void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) override {
-    check_blocks(*this, counts, mine, all);
+  void all_gather(ConstBuffer input, MutableBuffer all, Counts counts) override {
+    check_blocks(*this, counts, input, all);
     offer(all_gather_terms(all, counts));
-    show(mine, largest_of(counts) * size_of(mine.type), [&] {
+    show(input, largest_of(counts) * size_of(input.type), [&] {
       for_each_block(counts, [&](std::size_t r, Slice block) {
         const MutableBuffer to = part_of(all, block);
-        copy(r == rank_ ? mine.data : shown(r).read, to.data, to.bytes());
+        copy(r == rank_ ? input.data : shown(r).read, to.data, to.bytes());
       });
     });
   }
-  void reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
+  void reduce_scatter(ConstBuffer all, MutableBuffer result, Counts counts,
                       Reduction reduction) override {
-    check_blocks(*this, counts, mine, all);
+    check_blocks(*this, counts, result, all);
     offer(reduce_scatter_terms(all, counts, reduction));
     show(all, all.bytes(), [&] {
-      destinations_.assign(1, mine.data);
+      destinations_.assign(1, result.data);
       reduce_shown(block_of(counts, rank_), reduction);
     });
   }
-  void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
+  void all_to_all(ConstBuffer input, Counts to_each, MutableBuffer result,
                   Counts from_each) override {
-    check_exchange(*this, mine, to_each, theirs, from_each);
-    ThreadOffer& offered = offer(all_to_all_terms(mine));
-    offered.read = mine.data;
+    check_exchange(*this, input, to_each, result, from_each);
+    ThreadOffer& offered = offer(all_to_all_terms(input));
+    offered.read = input.data;
     offered.to_each = to_each;
     offered.from_each = from_each;
     together([&] {
@@ -96,14 +96,14 @@ class ThreadCommunicator final : public Communicator {
           const std::size_t sent = shown(from).to_each[to], awaited = shown(to).from_each[from];
           if (sent == awaited) continue;
           throw Error(ErrorKind::run_failed,
-                      {counts_disagreement(mine.type, group_->members[from], sent,
+                      {counts_disagreement(input.type, group_->members[from], sent,
                                            group_->members[to], awaited)});
         }
       }
       for_each_block(from_each, [&](std::size_t r, Slice block) {
         const ConstBuffer from =
-            part_of(ConstBuffer(shown(r).read, 0, mine.type), block_of(shown(r).to_each, rank_));
-        copy(from.data, part_of(theirs, block).data, from.bytes());
+            part_of(ConstBuffer(shown(r).read, 0, input.type), block_of(shown(r).to_each, rank_));
+        copy(from.data, part_of(result, block).data, from.bytes());
       });
     });
   }
@@ -165,7 +165,7 @@ class ThreadCommunicator final : public Communicator {
     copy(values.data, offer.small.data(), values.bytes());
     offer.read = offer.small.data();
   }
-  /// Shows values and runs `take` when everybody has shown theirs, of which the longest have so
+  /// Shows values and runs `take` when everybody has shown result, of which the longest have so
   /// many bytes.
   template <class Take>
   void show(ConstBuffer values, std::size_t longest_bytes, Take take) {
@@ -231,23 +231,23 @@ class ThreadCommunicator final : public Communicator {
                 [&] { return meeting.look(round) != Meeting::Outcome::waiting; });
   }
   /// A reduction whose result the ranks [first, last) get.
-  void reduce_to(const CollectiveTerms& terms, ConstBuffer mine, MutableBuffer result,
+  void reduce_to(const CollectiveTerms& terms, ConstBuffer input, MutableBuffer result,
                  std::size_t first, std::size_t last) {
     const bool wanted = first <= rank_ && rank_ < last;
-    HETEROPERF_EXPECT(!wanted || (mine.count == result.count && mine.type == result.type));
+    HETEROPERF_EXPECT(!wanted || (input.count == result.count && input.type == result.type));
     ThreadOffer& offered = offer(terms);
-    if (is_small(mine.bytes())) {
-      show_small(mine);
+    if (is_small(input.bytes())) {
+      show_small(input);
       agree();
       if (!wanted) return;
       destinations_.assign(1, result.data);
-      return reduce_shown({0, mine.count}, terms.reduction);
+      return reduce_shown({0, input.count}, terms.reduction);
     }
-    offered.read = mine.data;
+    offered.read = input.data;
     offered.write = result.data;
     together([&] {
-      const std::size_t width = size_of(mine.type);
-      const Slice slice = even_slice(mine.count, rank_, members(), cache_line_bytes / width);
+      const std::size_t width = size_of(input.type);
+      const Slice slice = even_slice(input.count, rank_, members(), cache_line_bytes / width);
       destinations_.resize(last - first);
       for (std::size_t r = first; r < last; ++r) {
         destinations_[r - first] = static_cast<std::byte*>(shown(r).write) + slice.begin * width;

@@ -23,12 +23,12 @@ using HostName = std::array<std::uint8_t, 64>;
 using Findings = std::vector<std::string>;
 
 std::vector<std::string> host_names(Communicator& comm) {
-  HostName mine{};
-  gethostname(reinterpret_cast<char*>(mine.data()), mine.size() - 1);
-  std::vector<std::uint8_t> all(mine.size() * static_cast<std::size_t>(comm.size()));
-  comm.all_gather(std::span<const std::uint8_t>(mine), std::span<std::uint8_t>(all));
+  HostName local{};
+  gethostname(reinterpret_cast<char*>(local.data()), local.size() - 1);
+  std::vector<std::uint8_t> all(local.size() * static_cast<std::size_t>(comm.size()));
+  comm.all_gather(std::span<const std::uint8_t>(local), std::span<std::uint8_t>(all));
   std::vector<std::string> names;
-  for (std::size_t at = 0; at < all.size(); at += mine.size()) {
+  for (std::size_t at = 0; at < all.size(); at += local.size()) {
     names.emplace_back(reinterpret_cast<const char*>(all.data() + at));
   }
   return names;

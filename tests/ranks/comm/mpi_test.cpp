@@ -89,23 +89,23 @@ void many_collectives(Communicator& comm) {
   const auto ranks = static_cast<std::size_t>(comm.size());
   const auto self = comm.rank().index();
   const std::vector<std::size_t> ones(ranks, 1);
-  std::vector<std::int64_t> all(ranks), theirs(ranks);
+  std::vector<std::int64_t> all(ranks), received(ranks);
   for (std::int64_t n = 0; n < 100; ++n) {
     const auto root = static_cast<std::size_t>(n) % ranks;
     std::int64_t value = self == root ? n : -1;
     comm.broadcast(std::span<std::int64_t>(&value, 1), RankId(root));
     ASSERT_EQ(value, n);
     std::int64_t sum = 0;
-    const std::int64_t mine = n + static_cast<std::int64_t>(self);
-    comm.reduce(std::span<const std::int64_t>(&mine, 1), std::span<std::int64_t>(&sum, 1),
+    const std::int64_t local = n + static_cast<std::int64_t>(self);
+    comm.reduce(std::span<const std::int64_t>(&local, 1), std::span<std::int64_t>(&sum, 1),
                 RankId(root));
     const auto p = static_cast<std::int64_t>(ranks);
     ASSERT_EQ(sum, self == root ? p * n + p * (p - 1) / 2 : 0);
-    for (std::size_t r = 0; r < ranks; ++r) all[r] = mine * 1000 + static_cast<std::int64_t>(r);
-    comm.all_to_all(std::span<const std::int64_t>(all), ones, std::span<std::int64_t>(theirs),
+    for (std::size_t r = 0; r < ranks; ++r) all[r] = local * 1000 + static_cast<std::int64_t>(r);
+    comm.all_to_all(std::span<const std::int64_t>(all), ones, std::span<std::int64_t>(received),
                     ones);
     for (std::size_t r = 0; r < ranks; ++r) {
-      ASSERT_EQ(theirs[r], (n + static_cast<std::int64_t>(r)) * 1000 + mine - n);
+      ASSERT_EQ(received[r], (n + static_cast<std::int64_t>(r)) * 1000 + local - n);
     }
   }
 }

@@ -149,9 +149,9 @@ TEST(MeasureCards, OneHostHasNoneToMeasure) {
   for (RankPlace& place : cluster.ranks) place.host = "left";
   const Cluster before = cluster;
   run_on_threads(4, {}, [&](World& world) {
-    Cluster mine = before;
-    measure_cards(*world.communicator, mine, [] { ADD_FAILURE() << "measured"; });
-    EXPECT_EQ(mine.cards, before.cards);
+    Cluster local = before;
+    measure_cards(*world.communicator, local, [] { ADD_FAILURE() << "measured"; });
+    EXPECT_EQ(local.cards, before.cards);
   });
 }
 

@@ -56,31 +56,31 @@ class Damaging : public Communicator {
   RankId rank() const override { return group_->rank(); }
   int size() const override { return group_->size(); }
   std::string transport() const override { return group_->transport(); }
-  void all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) override {
-    group_->all_reduce(mine, result, reduction);
+  void all_reduce(ConstBuffer input, MutableBuffer result, Reduction reduction) override {
+    group_->all_reduce(input, result, reduction);
     damage(result);
   }
-  void reduce(ConstBuffer mine, MutableBuffer result, RankId root, Reduction reduction) override {
-    group_->reduce(mine, result, root, reduction);
+  void reduce(ConstBuffer input, MutableBuffer result, RankId root, Reduction reduction) override {
+    group_->reduce(input, result, root, reduction);
     if (root == rank()) damage(result);
   }
   void broadcast(MutableBuffer values, RankId root) override {
     group_->broadcast(values, root);
     damage(values);
   }
-  void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) override {
-    group_->all_gather(mine, all, counts);
+  void all_gather(ConstBuffer input, MutableBuffer all, Counts counts) override {
+    group_->all_gather(input, all, counts);
     damage(all);
   }
-  void reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
+  void reduce_scatter(ConstBuffer all, MutableBuffer result, Counts counts,
                       Reduction reduction) override {
-    group_->reduce_scatter(all, mine, counts, reduction);
-    damage(mine);
+    group_->reduce_scatter(all, result, counts, reduction);
+    damage(result);
   }
-  void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
+  void all_to_all(ConstBuffer input, Counts to_each, MutableBuffer result,
                   Counts from_each) override {
-    group_->all_to_all(mine, to_each, theirs, from_each);
-    damage(theirs);
+    group_->all_to_all(input, to_each, result, from_each);
+    damage(result);
   }
   std::unique_ptr<Transfer> start_send(ConstBuffer values, RankId to, int tag) override {
     return group_->start_send(values, to, tag);

@@ -57,16 +57,16 @@ TEST_P(FlatAllReduce, IsExactForEveryTypeAndCount) {
         for (std::size_t count : {0, 1, 7, 17, 129, 1500}) {
           const bool in_place = ++trial % 2 == 0;
           const std::size_t segment_bytes = trial % 3 == 0 ? 65536 : 64 + count / 8;
-          TypedValues mine = samples(type, group.rank().value(), count), separate(type, count);
-          TypedValues& result = in_place ? mine : separate;
-          all_reduce({group, mine.buffer(), result.buffer(), reduction, scratch, segment_bytes},
+          TypedValues local = samples(type, group.rank().value(), count), separate(type, count);
+          TypedValues& result = in_place ? local : separate;
+          all_reduce({group, local.buffer(), result.buffer(), reduction, scratch, segment_bytes},
                      algorithm());
           const auto expected = [&](std::size_t i) { return reduced(type, ranks(), i, reduction); };
           EXPECT_EQ(result.wrong(expected, tolerance(type, ranks(), reduction)), 0u)
               << to_string(type) << " count " << count << " reduction "
               << static_cast<int>(reduction) << (in_place ? " in place" : "");
           if (!in_place) {
-            EXPECT_EQ(mine.bytes(), samples(type, group.rank().value(), count).bytes());
+            EXPECT_EQ(local.bytes(), samples(type, group.rank().value(), count).bytes());
           }
         }
       }
@@ -173,13 +173,13 @@ INSTANTIATE_TEST_SUITE_P(Ranks, FlatAllReduce,
 TEST(FlatAllReduces, NeedNoLibraryForOneRank) {
   const auto group = make_null_communicator();
   Scratch scratch;
-  const std::vector<double> mine{1, 2, 3};
+  const std::vector<double> local{1, 2, 3};
   for (Algorithm algorithm : flat_algorithms) {
     std::vector<double> result(3);
-    all_reduce({*group, std::span<const double>(mine), std::span<double>(result),
+    all_reduce({*group, std::span<const double>(local), std::span<double>(result),
                 Reduction::average, scratch},
                algorithm);
-    EXPECT_EQ(result, mine);
+    EXPECT_EQ(result, local);
   }
 }
 

@@ -47,16 +47,16 @@ void for_each_call(Check check) {
 void all_reduce(Communicator& comm) {
   for_each_call([&](const Call& call) {
     const TypedValues before = samples(call.type, comm.rank().value(), call.count);
-    TypedValues mine = before, separate(call.type, call.count);
-    TypedValues& result = call.place == Place::in ? mine : separate;
-    comm.all_reduce(mine.buffer(), result.buffer(), call.reduction);
+    TypedValues local = before, separate(call.type, call.count);
+    TypedValues& result = call.place == Place::in ? local : separate;
+    comm.all_reduce(local.buffer(), result.buffer(), call.reduction);
     const auto expected = [&](std::size_t i) {
       return reduced(call.type, comm.size(), i, call.reduction);
     };
     EXPECT_EQ(result.wrong(expected, tolerance(call.type, comm.size(), call.reduction)), 0u)
         << call;
     if (call.place == Place::out) {
-      EXPECT_EQ(mine.bytes(), before.bytes()) << call;
+      EXPECT_EQ(local.bytes(), before.bytes()) << call;
     }
   });
 }
@@ -66,10 +66,10 @@ void reduce(Communicator& comm) {
   for_each_call([&](const Call& call) {
     const RankId root(trial++ % comm.size());
     const bool here = comm.rank() == root;
-    TypedValues mine = samples(call.type, comm.rank().value(), call.count);
+    TypedValues local = samples(call.type, comm.rank().value(), call.count);
     TypedValues separate(call.type, here ? call.count : 0);
-    TypedValues& result = call.place == Place::in ? mine : separate;
-    comm.reduce(mine.buffer(), here ? result.buffer() : MutableBuffer(), root, call.reduction);
+    TypedValues& result = call.place == Place::in ? local : separate;
+    comm.reduce(local.buffer(), here ? result.buffer() : MutableBuffer(), root, call.reduction);
     const auto expected = [&](std::size_t i) {
       return here ? reduced(call.type, comm.size(), i, call.reduction)
                   : sample(call.type, comm.rank().value(), i);
@@ -163,11 +163,11 @@ void all_gather(Communicator& comm) {
     for (const Blocks& pattern : block_patterns) {
       for (Place place : places) {
         const auto blocks = block_counts(pattern, comm);
-        TypedValues mine = samples(type, comm.rank().value(), blocks[self]);
+        TypedValues local = samples(type, comm.rank().value(), blocks[self]);
         TypedValues all(type, sum_of(blocks)), expected(type, sum_of(blocks));
         const std::size_t own = sum_of(Counts(blocks).first(self));
-        if (place == Place::in) all.fill(own, blocks[self], [&](auto i) { return mine[i]; });
-        comm.all_gather(place == Place::in ? all.buffer().part(own, blocks[self]) : mine.buffer(),
+        if (place == Place::in) all.fill(own, blocks[self], [&](auto i) { return local[i]; });
+        comm.all_gather(place == Place::in ? all.buffer().part(own, blocks[self]) : local.buffer(),
                         all.buffer(), blocks);
         std::size_t begin = 0;
         for (std::size_t r = 0; r < blocks.size(); ++r) {
@@ -190,17 +190,17 @@ void reduce_scatter(Communicator& comm) {
           const auto blocks = block_counts(pattern, comm);
           const std::size_t own = sum_of(Counts(blocks).first(self));
           TypedValues all = samples(type, comm.rank().value(), sum_of(blocks));
-          TypedValues mine(type, blocks[self]);
+          TypedValues local(type, blocks[self]);
           const MutableBuffer block = all.buffer().part(own, blocks[self]);
-          comm.reduce_scatter(all.buffer(), place == Place::in ? block : mine.buffer(), blocks,
+          comm.reduce_scatter(all.buffer(), place == Place::in ? block : local.buffer(), blocks,
                               reduction);
           if (place == Place::in) {
-            mine.fill(0, blocks[self], [&](auto i) { return all[own + i]; });
+            local.fill(0, blocks[self], [&](auto i) { return all[own + i]; });
           }
           const auto expected = [&](std::size_t i) {
             return reduced(type, comm.size(), own + i, reduction);
           };
-          EXPECT_EQ(mine.wrong(expected, tolerance(type, comm.size(), reduction)), 0u)
+          EXPECT_EQ(local.wrong(expected, tolerance(type, comm.size(), reduction)), 0u)
               << to_string(type) << ' ' << pattern.name << ' ' << static_cast<int>(reduction);
         }
       }
@@ -211,9 +211,9 @@ void reduce_scatter(Communicator& comm) {
 void blocks_of_one_size(Communicator& comm) {
   for (std::size_t count : counts) {
     const auto ranks = static_cast<std::size_t>(comm.size());
-    const TypedValues mine = samples(DataType::i64, comm.rank().value(), count);
+    const TypedValues local = samples(DataType::i64, comm.rank().value(), count);
     TypedValues all(DataType::i64, count * ranks), sums(DataType::i64, count);
-    comm.all_gather(mine.buffer(), all.buffer());
+    comm.all_gather(local.buffer(), all.buffer());
     EXPECT_EQ(all.wrong([&](std::size_t i) {
       return sample(DataType::i64, static_cast<int>(i / count), i % count);
     }),
@@ -241,9 +241,9 @@ void all_to_all(Communicator& comm) {
         to_each[r] = sent(self, r);
         from_each[r] = sent(r, self);
       }
-      const TypedValues mine = samples(type, comm.rank().value(), sum_of(to_each));
-      TypedValues theirs(type, sum_of(from_each)), expected(type, sum_of(from_each));
-      comm.all_to_all(mine.buffer(), to_each, theirs.buffer(), from_each);
+      const TypedValues local = samples(type, comm.rank().value(), sum_of(to_each));
+      TypedValues received(type, sum_of(from_each)), expected(type, sum_of(from_each));
+      comm.all_to_all(local.buffer(), to_each, received.buffer(), from_each);
       std::size_t begin = 0;
       for (std::size_t r = 0; r < ranks; ++r) {
         std::size_t first = 0;
@@ -252,7 +252,7 @@ void all_to_all(Communicator& comm) {
                       [&](auto i) { return sample(type, static_cast<int>(r), first + i); });
         begin += from_each[r];
       }
-      EXPECT_EQ(theirs.bytes(), expected.bytes()) << to_string(type) << " unit " << unit;
+      EXPECT_EQ(received.bytes(), expected.bytes()) << to_string(type) << " unit " << unit;
     }
   }
 }

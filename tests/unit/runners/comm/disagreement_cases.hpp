@@ -41,16 +41,16 @@ inline std::size_t if_usual(Part part, std::size_t n) { return part == Part::usu
 inline void gather(Communicator& comm, const std::vector<std::size_t>& counts) {
   std::size_t total = 0;
   for (std::size_t count : counts) total += count;
-  const std::vector<float> mine(own_count(comm, counts));
+  const std::vector<float> local(own_count(comm, counts));
   std::vector<float> all(total);
-  comm.all_gather(std::span<const float>(mine), std::span<float>(all), counts);
+  comm.all_gather(std::span<const float>(local), std::span<float>(all), counts);
 }
 inline void scatter(Communicator& comm, const std::vector<std::size_t>& counts) {
   std::size_t total = 0;
   for (std::size_t count : counts) total += count;
   const std::vector<float> all(total);
-  std::vector<float> mine(own_count(comm, counts));
-  comm.reduce_scatter(std::span<const float>(all), std::span<float>(mine), counts, Reduction::sum);
+  std::vector<float> local(own_count(comm, counts));
+  comm.reduce_scatter(std::span<const float>(all), std::span<float>(local), counts, Reduction::sum);
 }
 
 }  // namespace detail
@@ -74,9 +74,9 @@ inline const std::vector<DisagreementCase>& disagreement_cases() {
        [](Communicator& comm, Part part, std::size_t n) {
          std::vector<std::size_t> to(ranks_of(comm), n), from(ranks_of(comm), n);
          if (part == Part::odd) ++to[0];
-         const std::vector<float> mine(ranks_of(comm) * n + (part == Part::odd ? 1 : 0));
-         std::vector<float> theirs(ranks_of(comm) * n);
-         comm.all_to_all(std::span<const float>(mine), to, std::span<float>(theirs), from);
+         const std::vector<float> local(ranks_of(comm) * n + (part == Part::odd ? 1 : 0));
+         std::vector<float> received(ranks_of(comm) * n);
+         comm.all_to_all(std::span<const float>(local), to, std::span<float>(received), from);
        },
        {"all_to_all of f32: rank 1 sends ", " to rank 0, which awaits {n}"}},
       {"nothing_to_all_reduce",

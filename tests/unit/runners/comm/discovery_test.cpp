@@ -77,23 +77,23 @@ TEST(HostId, IsTheHostNameAndThePartOfTheBootThatTellsHostsApart) {
 TEST(HostId, IsOverriddenByTheEnvironment) {
   const Variable variable("HETEROPERF_HOST_ID", "rack7");
   EXPECT_EQ(host_id(), "rack7");
-  const RankDescriptor mine = describe_this_rank("mpi 4", "left");
-  EXPECT_EQ(mine.host, "rack7");
-  EXPECT_EQ(mine.library, "mpi 4");
-  EXPECT_EQ(mine.label, "left");
-  EXPECT_FALSE(mine.vendor.empty());
-  EXPECT_FALSE(mine.model.empty());
-  EXPECT_GT(mine.host_cores, 0);
-  for (const NetworkCard& card : mine.cards) EXPECT_TRUE(card.name.starts_with("rack7/"));
+  const RankDescriptor local = describe_this_rank("mpi 4", "left");
+  EXPECT_EQ(local.host, "rack7");
+  EXPECT_EQ(local.library, "mpi 4");
+  EXPECT_EQ(local.label, "left");
+  EXPECT_FALSE(local.vendor.empty());
+  EXPECT_FALSE(local.model.empty());
+  EXPECT_GT(local.host_cores, 0);
+  for (const NetworkCard& card : local.cards) EXPECT_TRUE(card.name.starts_with("rack7/"));
 }
 
 TEST(Descriptor, SurvivesAsText) {
-  RankDescriptor mine = descriptor("hôst\"", "a\nb");
-  mine.cards.push_back({"x", BytesPerSecond(0.1 + 0.2)});
-  mine.host_cores = 64;
-  EXPECT_EQ(parse_descriptor(descriptor_text(mine), "x"), mine);
-  mine.model = "\xff\xfe";
-  EXPECT_NO_THROW(parse_descriptor(descriptor_text(mine), "x"));
+  RankDescriptor local = descriptor("hôst\"", "a\nb");
+  local.cards.push_back({"x", BytesPerSecond(0.1 + 0.2)});
+  local.host_cores = 64;
+  EXPECT_EQ(parse_descriptor(descriptor_text(local), "x"), local);
+  local.model = "\xff\xfe";
+  EXPECT_NO_THROW(parse_descriptor(descriptor_text(local), "x"));
 }
 
 TEST(Descriptor, WrongTextIsRefusedWithEverythingWrong) {
@@ -142,8 +142,8 @@ std::string complaint_about(const std::string& text, std::int64_t claimed) {
       return;
     }
     std::vector<std::int64_t> lengths(2);
-    const std::array<std::int64_t, 1> mine = {claimed};
-    comm.all_gather(std::span(mine), MutableBuffer(std::span(lengths)));
+    const std::array<std::int64_t, 1> local = {claimed};
+    comm.all_gather(std::span(local), MutableBuffer(std::span(lengths)));
     if (claimed != static_cast<std::int64_t>(text.size())) return;
     const std::vector<std::size_t> counts(lengths.begin(), lengths.end());
     std::string all(counts[0] + counts[1], ' ');
@@ -191,8 +191,8 @@ TEST(DiscoverClusters, OneRankNeedsNoPartner) {
 
 Cluster measured(Communicator& world, const LinkSweep& sweep) {
   SlowLinks slow(world, thinner_by_parity);
-  const RankDescriptor mine = descriptor(world.rank().value() % 2 == 0 ? "even" : "odd");
-  const auto descriptors = gather_descriptors(slow, mine);
+  const RankDescriptor local = descriptor(world.rank().value() % 2 == 0 ? "even" : "odd");
+  const auto descriptors = gather_descriptors(slow, local);
   return measure_links(slow, clusters_by_label({"a", "b", "a", "b"}, 4), descriptors, sweep);
 }
 
@@ -272,8 +272,8 @@ TEST(MeasureLinks, ADeadPeerEndsTheMeasurement) {
 TEST(MeasureLinks, ALatePeerIsWaitedFor) {
   const auto found = on_ranks<Cluster>(3, [](Communicator& world) {
     if (world.rank() == RankId(1)) std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    const RankDescriptor mine = descriptor("one");
-    const auto descriptors = gather_descriptors(world, mine);
+    const RankDescriptor local = descriptor("one");
+    const auto descriptors = gather_descriptors(world, local);
     return measure_links(world, discover_clusters(world, descriptors), descriptors,
                          {.sizes = {Bytes(64), Bytes(4096)}, .budget = Seconds(1e-3)});
   });

@@ -73,15 +73,15 @@ TEST(HybridTraffic, NoByteCrossesALinkTwice) {
     const auto last = RankId(ranks - 1);
     EXPECT_EQ(crossing(config,
                        [&](HybridCommunicator& group) {
-                         auto mine = values;
-                         group.broadcast(std::span<double>(mine), last);
+                         auto local = values;
+                         group.broadcast(std::span<double>(local), last);
                        })
                   .wire,
               (clusters - 1) * 8 * count);
     EXPECT_EQ(crossing(config,
                        [&](HybridCommunicator& group) {
-                         auto mine = values;
-                         group.reduce(std::span<const double>(values), std::span<double>(mine),
+                         auto local = values;
+                         group.reduce(std::span<const double>(values), std::span<double>(local),
                                       last);
                        })
                   .wire,
@@ -89,17 +89,17 @@ TEST(HybridTraffic, NoByteCrossesALinkTwice) {
     EXPECT_EQ(crossing(config,
                        [&](HybridCommunicator& group) {
                          auto every = whole;
-                         const std::vector<double> mine(counts[group.rank().index()]);
+                         const std::vector<double> local(counts[group.rank().index()]);
                          static_cast<Communicator&>(group).all_gather(
-                             std::span<const double>(mine), std::span<double>(every), counts);
+                             std::span<const double>(local), std::span<double>(every), counts);
                        })
                   .wire,
               (clusters - 1) * all);
     EXPECT_EQ(crossing(config,
                        [&](HybridCommunicator& group) {
-                         std::vector<double> mine(counts[group.rank().index()]);
+                         std::vector<double> local(counts[group.rank().index()]);
                          static_cast<Communicator&>(group).reduce_scatter(
-                             std::span<const double>(whole), std::span<double>(mine), counts,
+                             std::span<const double>(whole), std::span<double>(local), counts,
                              Reduction::sum);
                        })
                   .wire,
@@ -117,8 +117,8 @@ TEST(HybridTraffic, OfMessagesIsWhatLeavesTheCluster) {
     if (self == 2) group.start_receive(std::span<float>(values), RankId(0), 6)->wait();
     const std::size_t to_each[] = {10, 20, 30};
     const std::size_t from_each[] = {10 + 10 * self, 10 + 10 * self, 10 + 10 * self};
-    std::vector<float> mine(60), theirs(30 + 30 * self);
-    group.all_to_all(std::span<const float>(mine), to_each, std::span<float>(theirs), from_each);
+    std::vector<float> local(60), received(30 + 30 * self);
+    group.all_to_all(std::span<const float>(local), to_each, std::span<float>(received), from_each);
   });
   EXPECT_EQ(sent.wire, 400u + 2 * 30 * 4 + (10 + 20) * 4);
   EXPECT_EQ(sent.logical, sent.wire);
@@ -131,12 +131,12 @@ TEST(HybridWire, ReductionsToOneRankAreEncodedOncePerCluster) {
   run_hybrid(config, [](HybridCommunicator& group) {
     const std::size_t count = 1500, ranks = 6;
     // 1 + 2^-9 is 1 in bf16; sums inside the root's cluster travel encoded, too, as everybody's.
-    std::vector<float> all(count * ranks, 1.0F), mine(count);
-    group.reduce_scatter(std::span<const float>(all), std::span<float>(mine));
-    for (float value : mine) ASSERT_EQ(value, 6.0F);
+    std::vector<float> all(count * ranks, 1.0F), local(count);
+    group.reduce_scatter(std::span<const float>(all), std::span<float>(local));
+    for (float value : local) ASSERT_EQ(value, 6.0F);
     all.assign(count * ranks, 1.0F + 0x1p-9F);
-    group.reduce_scatter(std::span<const float>(all), std::span<float>(mine));
-    for (float value : mine) ASSERT_NEAR(value, 6.0 + 6 * 0x1p-9, 6 * 0x1p-8);
+    group.reduce_scatter(std::span<const float>(all), std::span<float>(local));
+    for (float value : local) ASSERT_NEAR(value, 6.0 + 6 * 0x1p-9, 6 * 0x1p-8);
     std::vector<float> at_root(count);
     group.reduce(std::span<const float>(all.data(), count), std::span<float>(at_root), RankId(5));
     if (group.rank() == RankId(5)) {
@@ -267,18 +267,18 @@ TEST(HybridTags, ThoseOfCollectivesAreRefused) {
   run_hybrid(config_of("ab", Algorithm::ring), [](HybridCommunicator& group) {
     std::vector<float> values(10, 1.0F);
     const std::span<float> all(values);
-    const ConstBuffer mine(values.data(), values.size(), DataType::f32);
+    const ConstBuffer input(values.data(), values.size(), DataType::f32);
     const RankId other(1 - group.rank().value());
-    EXPECT_THROW(group.start_send(mine, other, message_tags::first_reserved), UserError);
+    EXPECT_THROW(group.start_send(input, other, message_tags::first_reserved), UserError);
     EXPECT_THROW(group.start_receive(all, other, 4095), UserError);
-    EXPECT_THROW(group.send(mine, other, message_tags::ring), UserError);
+    EXPECT_THROW(group.send(input, other, message_tags::ring), UserError);
     EXPECT_THROW(group.receive(all, other, message_tags::ring), UserError);
-    const Outgoing out{mine, other, message_tags::ring};
+    const Outgoing out{input, other, message_tags::ring};
     EXPECT_THROW(group.exchange({&out, 1}, {}), UserError);
     const Incoming in{all, other, message_tags::ring};
     EXPECT_THROW(group.exchange({}, {&in, 1}), UserError);
     group.all_reduce(all);  // a flat algorithm over this group's messages
-    EXPECT_THROW(group.send(mine, other, message_tags::ring), UserError);
+    EXPECT_THROW(group.send(input, other, message_tags::ring), UserError);
     EXPECT_EQ(values, std::vector<float>(10, 2.0F));
   });
 }

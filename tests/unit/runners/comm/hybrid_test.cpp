@@ -79,9 +79,9 @@ TEST_P(HybridAllReduce, IsExactForEveryTypeAndCount) {
         for (Reduction reduction : all_reductions) {
           for (std::size_t count : {0, 1, 7, 300, 2059}) {
             const bool in_place = ++trial % 2 == 0;
-            TypedValues mine = samples(type, group.rank().value(), count), separate(type, count);
-            TypedValues& result = in_place ? mine : separate;
-            group.all_reduce(mine.buffer(), result.buffer(), reduction);
+            TypedValues local = samples(type, group.rank().value(), count), separate(type, count);
+            TypedValues& result = in_place ? local : separate;
+            group.all_reduce(local.buffer(), result.buffer(), reduction);
             const auto expected = [&](std::size_t i) {
               return reduced(type, group.size(), i, reduction);
             };

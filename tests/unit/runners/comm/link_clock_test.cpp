@@ -105,15 +105,15 @@ TEST(LinkClock, ABucketIsNeverTakenTwice) {
   constexpr int threads = 4, turns = 20000;
   std::vector<std::vector<Instant>> begins(threads);
   std::vector<std::thread> takers;
-  for (auto& mine : begins) {
-    takers.emplace_back([&bucket, &mine] {
-      for (int i = 0; i < turns; ++i) mine.push_back(bucket.take(0, 3));
+  for (auto& local : begins) {
+    takers.emplace_back([&bucket, &local] {
+      for (int i = 0; i < turns; ++i) local.push_back(bucket.take(0, 3));
     });
   }
   for (auto& taker : takers) taker.join();
   std::vector<bool> taken(threads * turns);
-  for (const auto& mine : begins) {
-    for (Instant begin : mine) {
+  for (const auto& local : begins) {
+    for (Instant begin : local) {
       ASSERT_EQ(begin % 3, 0);
       ASSERT_FALSE(taken[static_cast<std::size_t>(begin / 3)]);
       taken[static_cast<std::size_t>(begin / 3)] = true;

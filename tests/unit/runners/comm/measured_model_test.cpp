@@ -95,11 +95,11 @@ void measure_and_compare(const std::vector<std::string>& labels) {
     EXPECT_EQ(model.between.empty(), clusters.clusters.size() == 1);
     EXPECT_FALSE(model.native.empty());
     EXPECT_FALSE(model.reduction.empty());
-    const std::vector<double> mine = digest(model);
-    for (const double value : mine) EXPECT_TRUE(std::isfinite(value) && value > 0) << value;
-    std::vector<double> of_rank_0 = mine;
+    const std::vector<double> local = digest(model);
+    for (const double value : local) EXPECT_TRUE(std::isfinite(value) && value > 0) << value;
+    std::vector<double> of_rank_0 = local;
     group.broadcast(std::span<double>(of_rank_0), RankId(0));
-    EXPECT_EQ(of_rank_0, mine);
+    EXPECT_EQ(of_rank_0, local);
   });
 }
 

@@ -106,15 +106,15 @@ TEST(NcclCommunicator, MessagesOfOneWaitAreOneGroup) {
     auto library = std::make_shared<PlayedNccl>(*world.communicator, Script{});
     const auto group = over(library, *world.communicator);
     const RankId other(1 - group->rank().value());
-    std::vector<float> mine(1000, static_cast<float>(group->rank().value())), theirs(1000);
+    std::vector<float> local(1000, static_cast<float>(group->rank().value())), received(1000);
     // Both send first: outside of a group they would wait for each other.
-    const auto send = group->start_send(std::span<const float>(mine), other);
-    const auto receive = group->start_receive(std::span<float>(theirs), other);
+    const auto send = group->start_send(std::span<const float>(local), other);
+    const auto receive = group->start_receive(std::span<float>(received), other);
     send->wait();
     EXPECT_TRUE(receive->test());
     EXPECT_EQ(library->counts.groups, 1);
     EXPECT_EQ(library->counts.messages, 2);
-    EXPECT_EQ(theirs, std::vector<float>(1000, static_cast<float>(other.value())));
+    EXPECT_EQ(received, std::vector<float>(1000, static_cast<float>(other.value())));
   });
 }
 

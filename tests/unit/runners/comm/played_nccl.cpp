@@ -339,49 +339,49 @@ class OnDevice final : public Communicator {
   int size() const override { return inner_->size(); }
   std::string transport() const override { return inner_->transport(); }
 
-  void all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) override {
-    const Copy in = copy(mine), out = copy(result);
-    const bool in_place = mine.data == result.data;
-    inner_->all_reduce(on(in_place ? out : in, mine), on(out, result), reduction);
+  void all_reduce(ConstBuffer input, MutableBuffer result, Reduction reduction) override {
+    const Copy in = copy(input), out = copy(result);
+    const bool in_place = input.data == result.data;
+    inner_->all_reduce(on(in_place ? out : in, input), on(out, result), reduction);
     out.fetch(result.data);
-    if (!in_place) in.expect_unchanged(mine.data);
+    if (!in_place) in.expect_unchanged(input.data);
   }
-  void reduce(ConstBuffer mine, MutableBuffer result, RankId root, Reduction reduction) override {
-    const Copy in = copy(mine), out = copy(result);
-    const bool in_place = mine.data == result.data;
-    inner_->reduce(on(in_place ? out : in, mine), on(out, result), root, reduction);
+  void reduce(ConstBuffer input, MutableBuffer result, RankId root, Reduction reduction) override {
+    const Copy in = copy(input), out = copy(result);
+    const bool in_place = input.data == result.data;
+    inner_->reduce(on(in_place ? out : in, input), on(out, result), root, reduction);
     if (rank() == root) out.fetch(result.data);
-    if (!in_place) in.expect_unchanged(mine.data);
+    if (!in_place) in.expect_unchanged(input.data);
   }
   void broadcast(MutableBuffer values, RankId root) override {
     const Copy both = copy(values);
     inner_->broadcast(on(both, values), root);
     both.fetch(values.data);
   }
-  void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) override {
-    const Copy in = copy(mine), out = copy(all);
-    const auto place = offset_in(all, mine);
+  void all_gather(ConstBuffer input, MutableBuffer all, Counts counts) override {
+    const Copy in = copy(input), out = copy(all);
+    const auto place = offset_in(all, input);
     const ConstBuffer from =
-        place ? ConstBuffer(out.at(*place), mine.count, mine.type) : ConstBuffer(on(in, mine));
+        place ? ConstBuffer(out.at(*place), input.count, input.type) : ConstBuffer(on(in, input));
     inner_->all_gather(from, on(out, all), counts);
     out.fetch(all.data);
   }
-  void reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
+  void reduce_scatter(ConstBuffer all, MutableBuffer result, Counts counts,
                       Reduction reduction) override {
-    const Copy in = copy(all), out = copy(mine);
-    const auto place = offset_in(all, mine);
+    const Copy in = copy(all), out = copy(result);
+    const auto place = offset_in(all, result);
     const MutableBuffer to =
-        place ? MutableBuffer(in.at(*place), mine.count, mine.type) : on(out, mine);
+        place ? MutableBuffer(in.at(*place), result.count, result.type) : on(out, result);
     inner_->reduce_scatter(on(in, all), to, counts, reduction);
-    if (mine.count > 0) inner_->memory().read(mine.data, to.data, mine.bytes());
+    if (result.count > 0) inner_->memory().read(result.data, to.data, result.bytes());
     if (!place) in.expect_unchanged(all.data);
   }
-  void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
+  void all_to_all(ConstBuffer input, Counts to_each, MutableBuffer result,
                   Counts from_each) override {
-    const Copy in = copy(mine), out = copy(theirs);
-    inner_->all_to_all(on(in, mine), to_each, on(out, theirs), from_each);
-    out.fetch(theirs.data);
-    in.expect_unchanged(mine.data);
+    const Copy in = copy(input), out = copy(result);
+    inner_->all_to_all(on(in, input), to_each, on(out, result), from_each);
+    out.fetch(result.data);
+    in.expect_unchanged(input.data);
   }
   std::unique_ptr<Transfer> start_send(ConstBuffer values, RankId to, int tag) override {
     auto transfer = std::make_unique<CopiedTransfer>(block(values), nullptr);

@@ -26,7 +26,7 @@ struct Draw {
   std::size_t begin(std::size_t r) const {
     return std::accumulate(blocks.begin(), blocks.begin() + static_cast<std::ptrdiff_t>(r), 0UL);
   }
-  TypedValues mine() const { return samples(type, self(), count); }
+  TypedValues local() const { return samples(type, self(), count); }
   TypedValues::Formula reduction_of(int ranks) const {
     return [this, ranks](std::size_t i) { return reduced(type, ranks, i, reduction); };
   }
@@ -37,14 +37,14 @@ void check(const TypedValues& values, const TypedValues::Formula& expected, doub
 }
 
 void all_reduce(const Draw& draw) {
-  TypedValues values = draw.mine();
+  TypedValues values = draw.local();
   draw.comm.all_reduce(values.buffer(), draw.reduction);
   check(values, draw.reduction_of(draw.comm.size()),
         tolerance(draw.type, draw.comm.size(), draw.reduction));
 }
 
 void reduce(const Draw& draw) {
-  TypedValues values = draw.mine();
+  TypedValues values = draw.local();
   draw.comm.reduce(values.buffer(), values.buffer(), draw.root, draw.reduction);
   if (draw.comm.rank() != draw.root) return;
   check(values, draw.reduction_of(draw.comm.size()),
@@ -52,7 +52,7 @@ void reduce(const Draw& draw) {
 }
 
 void broadcast(const Draw& draw) {
-  TypedValues values = draw.mine();
+  TypedValues values = draw.local();
   draw.comm.broadcast(values.buffer(), draw.root);
   check(values, [&](std::size_t i) { return sample(draw.type, draw.root.value(), i); });
 }
@@ -84,11 +84,11 @@ void reduce_scatter(const Draw& draw) {
 void all_to_all(const Draw& draw) {
   const std::size_t own = draw.blocks[draw.place()];
   const std::vector<std::size_t> from_each(draw.blocks.size(), own);
-  TypedValues theirs(draw.type, own * draw.blocks.size());
+  TypedValues received(draw.type, own * draw.blocks.size());
   draw.comm.all_to_all(samples(draw.type, draw.self(), draw.total()).buffer(), draw.blocks,
-                       theirs.buffer(), from_each);
+                       received.buffer(), from_each);
   const std::size_t begin = draw.begin(draw.place());
-  check(theirs, [&](std::size_t i) {
+  check(received, [&](std::size_t i) {
     return sample(draw.type, static_cast<int>(i / own), begin + i % own);
   });
 }
@@ -98,9 +98,9 @@ void exchange(const Draw& draw) {
   const int ranks = draw.comm.size();
   const RankId next((draw.self() + 1) % ranks), previous((draw.self() + ranks - 1) % ranks);
   if (ranks == 1) return;
-  const TypedValues mine = draw.mine();
+  const TypedValues local = draw.local();
   TypedValues from_next(draw.type, draw.count), from_previous(draw.type, draw.count);
-  const Outgoing sends[] = {{mine.buffer(), next, 1}, {mine.buffer(), previous, 2}};
+  const Outgoing sends[] = {{local.buffer(), next, 1}, {local.buffer(), previous, 2}};
   const Incoming receives[] = {{from_previous.buffer(), previous, 1},
                                {from_next.buffer(), next, 2}};
   draw.comm.exchange(sends, receives);

@@ -59,16 +59,16 @@ TEST(ReshardRun, ABufferThatDoesNotFitIsRefused) {
   const Layout layout = even_cut({8}, 0, 0, 1);
   const ReshardPlan plan = plan_reshard(layout, layout, fine_config());
   const auto group = make_null_communicator();
-  std::vector<float> mine(8), result(8);
+  std::vector<float> local(8), result(8);
   std::vector<double> wide(8);
-  EXPECT_NO_THROW(reshard(*group, plan, std::span<const float>(mine), std::span<float>(result)));
+  EXPECT_NO_THROW(reshard(*group, plan, std::span<const float>(local), std::span<float>(result)));
   const auto part = std::span<float>(result).first(7);
-  EXPECT_THROW(reshard(*group, plan, std::span<const float>(mine), part), Error);
+  EXPECT_THROW(reshard(*group, plan, std::span<const float>(local), part), Error);
   EXPECT_THROW(reshard(*group, plan, std::span<const double>(wide), std::span<float>(result)),
                Error);
   const Layout wider = even_cut({8}, 0, 0, 2);
   EXPECT_THROW(reshard(*group, plan_reshard(layout, wider, fine_config()),
-                       std::span<const float>(mine), part.first(4)),
+                       std::span<const float>(local), part.first(4)),
                Error);
 }
 

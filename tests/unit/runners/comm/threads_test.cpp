@@ -107,9 +107,9 @@ const Wait waits[] = {
     {"all_to_all",
      [](World& world) {
        const std::vector<std::size_t> each(static_cast<std::size_t>(world.communicator->size()), 1);
-       std::vector<float> mine(each.size()), theirs(each.size());
-       world.communicator->all_to_all(std::span<const float>(mine), each, std::span<float>(theirs),
-                                      each);
+       std::vector<float> local(each.size()), received(each.size());
+       world.communicator->all_to_all(std::span<const float>(local), each,
+                                      std::span<float>(received), each);
      }},
     {"barrier", [](World& world) { world.communicator->barrier(); }},
     {"split", [](World& world) { world.communicator->split(0, 0); }},
@@ -203,11 +203,11 @@ TEST(ThreadTransfers, MayBeDroppedAtAnyMoment) {
         comm.barrier();
       }
     }
-    std::int32_t mine = comm.rank().value(), other = -1;
+    std::int32_t local = comm.rank().value(), other = -1;
     auto in = comm.start_receive(std::span<std::int32_t>(&other, 1), peer, 7);
-    comm.send(std::span<const std::int32_t>(&mine, 1), peer, 7);
+    comm.send(std::span<const std::int32_t>(&local, 1), peer, 7);
     in->wait();
-    EXPECT_EQ(other, 1 - mine);
+    EXPECT_EQ(other, 1 - local);
   });
 }
 

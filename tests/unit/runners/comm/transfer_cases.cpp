@@ -74,21 +74,22 @@ void messages_from_several_ranks(Communicator& comm) {
 /// All ranks send large messages to all others before any of them receives.
 void sends_may_start_first(Communicator& comm) {
   const std::size_t count = 200003;
-  const TypedValues mine = samples(DataType::f32, comm.rank().value(), count);
-  std::vector<TypedValues> theirs(static_cast<std::size_t>(comm.size()), {DataType::f32, count});
+  const TypedValues local = samples(DataType::f32, comm.rank().value(), count);
+  std::vector<TypedValues> received(static_cast<std::size_t>(comm.size()), {DataType::f32, count});
   TransferList transfers;
   for (int r = 0; r < comm.size(); ++r) {
-    if (r != comm.rank().value()) transfers.push_back(comm.start_send(mine.buffer(), RankId(r), 7));
+    if (r != comm.rank().value())
+      transfers.push_back(comm.start_send(local.buffer(), RankId(r), 7));
   }
   for (int r = 0; r < comm.size(); ++r) {
     if (r == comm.rank().value()) continue;
-    MutableBuffer buffer = theirs[static_cast<std::size_t>(r)].buffer();
+    MutableBuffer buffer = received[static_cast<std::size_t>(r)].buffer();
     transfers.push_back(comm.start_receive(buffer, RankId(r), 7));
   }
   wait_all(transfers);
   for (int r = 0; r < comm.size(); ++r) {
     if (r == comm.rank().value()) continue;
-    EXPECT_EQ(theirs[static_cast<std::size_t>(r)].bytes(),
+    EXPECT_EQ(received[static_cast<std::size_t>(r)].bytes(),
               samples(DataType::f32, r, count).bytes());
   }
 }

@@ -36,23 +36,23 @@ class Mortal final : public Communicator {
   using Communicator::all_gather;
   using Communicator::all_reduce;
   using Communicator::reduce_scatter;
-  void all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) override {
-    alive().all_reduce(mine, result, reduction);
+  void all_reduce(ConstBuffer input, MutableBuffer result, Reduction reduction) override {
+    alive().all_reduce(input, result, reduction);
   }
-  void reduce(ConstBuffer mine, MutableBuffer result, RankId root, Reduction reduction) override {
-    alive().reduce(mine, result, root, reduction);
+  void reduce(ConstBuffer input, MutableBuffer result, RankId root, Reduction reduction) override {
+    alive().reduce(input, result, root, reduction);
   }
   void broadcast(MutableBuffer values, RankId root) override { alive().broadcast(values, root); }
-  void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) override {
-    alive().all_gather(mine, all, counts);
+  void all_gather(ConstBuffer input, MutableBuffer all, Counts counts) override {
+    alive().all_gather(input, all, counts);
   }
-  void reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
+  void reduce_scatter(ConstBuffer all, MutableBuffer result, Counts counts,
                       Reduction reduction) override {
-    alive().reduce_scatter(all, mine, counts, reduction);
+    alive().reduce_scatter(all, result, counts, reduction);
   }
-  void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
+  void all_to_all(ConstBuffer input, Counts to_each, MutableBuffer result,
                   Counts from_each) override {
-    alive().all_to_all(mine, to_each, theirs, from_each);
+    alive().all_to_all(input, to_each, result, from_each);
   }
   std::unique_ptr<Transfer> start_send(ConstBuffer values, RankId to, int tag) override {
     return alive().start_send(values, to, tag);
