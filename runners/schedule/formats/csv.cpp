@@ -21,12 +21,15 @@ namespace {
 
 constexpr std::size_t most_complaints = 16;
 
-/// An action of a table taken apart: "12SEND_F3" has stage 12, word SEND_F and micro-batch 3 (none
-/// where it has no number). A stage is a segment of the chain.
-struct CsvToken {
+/// An action of a table, its place and its parts: "12SEND_F3" has stage 12, word SEND_F and
+/// micro-batch 3 (none where it has no number). A stage is a segment of the chain.
+struct Action {
+  int row = 0, column = 0;
+  std::string_view cell;
+  bool idle = false, pair = false;  ///< `pair` marks the first of an overlapped pair
   SegmentId stage = -1;
   MicroBatchId micro_batch = -1;
-  std::string_view word;
+  std::string_view word = {};
 };
 
 /// The reason why a token or cell is wrong; empty where it is right.
@@ -54,24 +57,18 @@ constexpr Word words[] = {
 
 constexpr std::string_view overlap = ")OVERLAP_F_B";
 
-constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-/// Takes a number off the front of `text`; it is none where no number stands there.
+/// Reads digits; the number is none where there are none. False for one beyond all sizes.
 template <class I>
-CsvComplaint take_number(std::string_view& text, I& number) {
-  number = I::none();
-  if (text.empty() || !is_digit(text.front())) return {};
-  long long value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || value >= most_tasks) return "a number beyond every size allowed";
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-  number = I(value);
-  return {};
+bool read_number(std::string_view digits, I& number) {
+  long long value = -1;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  const bool fits = digits.empty() || (error == std::errc{} && value < most_tasks);
+  if (fits) number = I(value);
+  return fits;
 }
 
 /// Explains the words that PyTorch has and a schedule here does not.
-CsvComplaint unknown_word(const CsvToken& token, CsvSpelling spelling) {
-  const std::string word(token.word);
+CsvComplaint unknown_word(const std::string& word, CsvSpelling spelling) {
   if (word == "UNSHARD" || word == "RESHARD") {
     return word +
            " gathers and drops the parameters of sharded data parallelism (FSDP), which is no part "
@@ -81,28 +78,29 @@ CsvComplaint unknown_word(const CsvToken& token, CsvSpelling spelling) {
     return word + " belongs to the other spelling of gradients: a table has I, W, B or B, W, BW";
   }
   std::string known;
-  for (const Word& entry : words) {
-    known += std::string(known.empty() ? "" : " ") + entry.in(spelling);
-  }
-  return "not an action; known are " + known;
+  for (const Word& entry : words) known += std::string(" ") + entry.in(spelling);
+  return "not an action; known are" + known;
 }
 
 /// Splits "0F3" into its three parts, whatever the word.
-CsvComplaint split_token(std::string_view text, CsvToken& token) {
-  CsvComplaint complaint = take_number(text, token.stage);
-  if (!complaint.empty()) return complaint;
-  if (token.stage < 0) return "an action begins with the number of its stage";
-  std::size_t length = 0;
-  while (length < text.size() &&
-         ((text[length] >= 'A' && text[length] <= 'Z') || text[length] == '_')) {
-    ++length;
+CsvComplaint split_token(std::string_view text, Action& action) {
+  constexpr const char* digits = "0123456789";
+  constexpr const char* form = "an action is stage, word, micro-batch, as in 0F3";
+  const auto take = [&](const char* characters) {
+    const std::string_view part = text.substr(0, text.find_first_not_of(characters));
+    text.remove_prefix(part.size());
+    return part;
+  };
+  const std::string_view stage = take(digits);
+  action.word = take("ABCDEFGHIJKLMNOPQRSTUVWXYZ_");
+  const std::string_view micro_batch = take(digits);
+  const bool stage_fits = read_number(stage, action.stage);
+  if (stage_fits && stage.empty()) return "an action begins with the number of its stage";
+  if (stage_fits && action.word.empty()) return form;
+  if (!stage_fits || !read_number(micro_batch, action.micro_batch)) {
+    return "a number beyond every size allowed";
   }
-  token.word = text.substr(0, length);
-  text.remove_prefix(length);
-  if (length == 0) return "an action is stage, word, micro-batch, as in 0F3";
-  complaint = take_number(text, token.micro_batch);
-  if (complaint.empty() && !text.empty()) return "an action is stage, word, micro-batch, as in 0F3";
-  return complaint;
+  return text.empty() ? "" : form;
 }
 
 /// Takes out the two tokens of "(0F7;7B3)OVERLAP_F_B"; false for other cells.
@@ -118,37 +116,19 @@ bool split_pair(std::string_view cell, std::string_view& first, std::string_view
   return true;
 }
 
-/// Makes the instruction of a token, with segment (the stage) and micro-batch set.
-CsvComplaint to_instruction(const CsvToken& token, CsvSpelling spelling, Instruction& instruction) {
-  const Word* word = nullptr;
-  for (const Word& entry : words) {
-    if (token.word == entry.in(spelling)) word = &entry;
-  }
-  if (word == nullptr) return unknown_word(token, spelling);
+/// Makes the instruction of an action, with segment (the stage) and micro-batch set.
+CsvComplaint to_instruction(const Action& action, CsvSpelling spelling, Instruction& instruction) {
+  const auto* word = std::ranges::find_if(
+      words, [&](const Word& entry) { return action.word == entry.in(spelling); });
+  if (word == std::end(words)) return unknown_word(std::string(action.word), spelling);
   const bool per_micro_batch = word->op != Op::reduce_grad;
-  if (per_micro_batch && token.micro_batch < 0) return "the number of the micro-batch is missing";
-  if (!per_micro_batch && token.micro_batch >= 0) {
+  if (per_micro_batch && action.micro_batch < 0) return "the number of the micro-batch is missing";
+  if (!per_micro_batch && action.micro_batch >= 0) {
     return "REDUCE_GRAD is once per stage and takes no micro-batch";
   }
-  instruction = compute(word->op, token.stage, token.micro_batch);
+  instruction = compute(word->op, action.stage, action.micro_batch);
   return {};
 }
-
-/// The word of an operation; null where a table has none.
-const char* csv_word(Op op, CsvSpelling spelling) {
-  for (const Word& entry : words) {
-    if (entry.op == op) return entry.in(spelling);
-  }
-  return nullptr;
-}
-
-/// An action and its place; `pair` marks the first of an overlapped pair.
-struct Action {
-  CsvToken token;
-  int row = 0, column = 0;
-  std::string_view cell;
-  bool idle = false, pair = false;
-};
 
 /// Reads one table. Complaints are collected, and thrown between the passes.
 class CsvReader {
@@ -228,26 +208,17 @@ class CsvReader {
   void add_cell(std::string_view cell, int row, int column) {
     while (!cell.empty() && cell.front() == ' ') cell.remove_prefix(1);
     while (!cell.empty() && cell.back() == ' ') cell.remove_suffix(1);
-    Action action{{}, row, column, cell, cell.empty(), false};
-    std::string_view first, second;
-    if (action.idle) {
-      rows_.back().push_back(action);
-    } else if (split_pair(cell, first, second)) {
-      action.pair = true;
-      add_token(first, action);
-      action.pair = false;
-      add_token(second, action);
-    } else {
-      add_token(cell, action);
-    }
-  }
-
-  /// Reads the action of a cell, or one of a pair.
-  void add_token(std::string_view text, Action& action) {
-    const CsvComplaint complaint = split_token(text, action.token);
-    if (!complaint.empty()) complain(at(action), complaint);
-    actions_ += 1;
-    rows_.back().push_back(action);
+    std::string_view first = cell, second;
+    const bool pair = split_pair(cell, first, second);
+    const auto add = [&](std::string_view text, bool leads) {
+      Action& action = rows_.back().emplace_back(Action{row, column, cell, cell.empty(), leads});
+      if (action.idle) return;
+      const CsvComplaint complaint = split_token(text, action);
+      if (!complaint.empty()) complain(at(action), complaint);
+      actions_ += 1;
+    };
+    add(first, pair);
+    if (pair) add(second, false);
   }
 
   /// Words that only one spelling has decide; a table without them says the same in both.
@@ -255,8 +226,8 @@ class CsvReader {
     bool split = false;  // into B and W
     for (const std::vector<Action>& row : rows_) {
       for (const Action& action : row) {
-        if (action.token.word == "I") return CsvSpelling::iwb;
-        split |= action.token.word == "BW" || action.token.word == "W";
+        if (action.word == "I") return CsvSpelling::iwb;
+        split |= action.word == "BW" || action.word == "W";
       }
     }
     return split ? CsvSpelling::bwbw : CsvSpelling::iwb;
@@ -264,41 +235,35 @@ class CsvReader {
 
   /// Turns every action into an instruction.
   void convert() {
-    schedule_.programs.resize(rows_.size());
-    for (std::size_t row = 0; row < rows_.size(); ++row) {
-      schedule_.programs[row].reserve(rows_[row].size());
-      for (const Action& action : rows_[row]) {
-        schedule_.programs[row].push_back(instruction_of(action));
-      }
+    for (const std::vector<Action>& row : rows_) {
+      std::vector<Instruction>& program = schedule_.programs.emplace_back();
+      program.reserve(row.size());
+      for (const Action& action : row) program.push_back(instruction_of(action));
     }
   }
 
   Instruction instruction_of(const Action& action) {
     Instruction instruction;
     if (action.idle) return instruction;
-    const CsvComplaint complaint = to_instruction(action.token, *spelling_, instruction);
+    const CsvComplaint complaint = to_instruction(action, *spelling_, instruction);
     if (!complaint.empty()) complain(at(action), complaint);
-    check_pair(action, instruction);
+    const bool computes = is_compute(instruction.op);
+    if (action.cell.front() == '(' && instruction.op != Op::idle && !computes) {
+      complain(at(action), "only computations overlap");
+    }
     instruction.fused_with_next = action.pair;
-    if (!is_compute(instruction.op)) schedule_.level = ScheduleLevel::lowered;
+    if (!computes) schedule_.level = ScheduleLevel::lowered;
     // A stage beyond the number of actions leaves a gap for sure; absurd numbers must cost no
     // memory.
-    if (action.token.stage.value() >= actions_ || action.token.micro_batch.value() >= actions_) {
+    if (action.stage.value() >= actions_ || action.micro_batch.value() >= actions_) {
       complain(at(action), fmt::format("a table of {} actions cannot get that far", actions_));
     }
     return instruction;
   }
 
-  void check_pair(const Action& action, const Instruction& instruction) {
-    const bool in_pair = action.cell.front() == '(';
-    if (in_pair && instruction.op != Op::idle && !is_compute(instruction.op)) {
-      complain(at(action), "only computations overlap");
-    }
-  }
-
   /// Finds the row that computes each stage.
   void place_stages() {
-    stages_.resize(highest(&CsvToken::stage) + 1);
+    stages_.resize(highest(&Action::stage) + 1);
     for (std::size_t row = 0; row < rows_.size(); ++row) {
       bool computes = false;
       for (std::size_t i = 0; i < rows_[row].size(); ++i) {
@@ -321,22 +286,22 @@ class CsvReader {
 
   /// The largest stage or micro-batch of all actions.
   template <class I>
-  int highest(I CsvToken::*number) const {
+  int highest(I Action::*number) const {
     int most = -1;
     for (const std::vector<Action>& row : rows_) {
-      for (const Action& action : row) most = std::max(most, (action.token.*number).value());
+      for (const Action& action : row) most = std::max(most, (action.*number).value());
     }
     return most;
   }
 
   /// Notes that a stage acts in a row; it may not act in another one.
   void note_stage(const Action& action, bool compute) {
-    Stage& stage = stages_[action.token.stage];
+    Stage& stage = stages_[action.stage];
     if (stage.first == nullptr) stage.first = &action;
     stage.computed |= compute;
     if (stage.first->row != action.row) {
       complain(at(action), fmt::format("stage {} acts on row {} too (column {}: {})",
-                                       action.token.stage.value(), stage.first->row + 1,
+                                       action.stage.value(), stage.first->row + 1,
                                        stage.first->column + 1, in_quotes(stage.first->cell)));
       stage.first = &action;  // one complaint per change of rows
     }
@@ -344,47 +309,37 @@ class CsvReader {
 
   /// Makes the chain of stages, with the costs that were given.
   void build_graph() {
-    const int ranks = static_cast<int>(rows_.size());
-    const StageCosts costs = costs_ ? *costs_ : uniform_costs(ranks, 1, 1, 1, 0);
-    check_costs(costs, ranks);
-    raise();
-    std::vector<int> held(rows_.size(), 0);
-    for (const Stage& stage : stages_) ++held[stage.first->row];
     PipelineGraph& graph = schedule_.graph;
-    graph.ranks = ranks;
-    graph.micro_batches = std::max(0, highest(&CsvToken::micro_batch)) + 1;
-    graph.latency = costs.latency;
-    for (const SegmentId stage : stages_.ids()) add_segment(stage, held, costs);
-    schedule_.name = "imported";
-    schedule_.chunks = *std::max_element(held.begin(), held.end());
-    normalise(graph);
-  }
-
-  /// The costs that were given have to be one per row.
-  void check_costs(const StageCosts& costs, int ranks) {
+    graph.ranks = static_cast<int>(rows_.size());
+    const StageCosts costs = costs_ ? *costs_ : uniform_costs(graph.ranks, 1, 1, 1, 0);
     const auto expect = [&](const char* what, const std::vector<double>& list) {
-      if (std::ssize(list) == ranks) return;
-      complain(fmt::format("{} {} costs for {} ranks", list.size(), what, ranks),
-               "the table has one row per rank", fmt::format("Give {} of each.", ranks));
+      if (std::ssize(list) == graph.ranks) return;
+      complain(fmt::format("{} {} costs for {} ranks", list.size(), what, graph.ranks),
+               "the table has one row per rank", fmt::format("Give {} of each.", graph.ranks));
     };
     expect("forward", costs.forward);
     expect("input-gradient", costs.input_gradient);
     expect("weight-gradient", costs.weight_gradient);
-  }
-
-  void add_segment(SegmentId stage, const std::vector<int>& held, const StageCosts& costs) {
-    const int rank = stages_[stage].first->row;
-    const int share = held[rank];
-    Segment segment;
-    segment.name = std::to_string(stage.value());
-    segment.rank = rank;
-    segment.forward = costs.forward[rank] / share;
-    segment.input_gradient = costs.input_gradient[rank] / share;
-    segment.weight_gradient = costs.weight_gradient[rank] / share;
-    segment.activation = 1.0 / share;
-    segment.weights = stage.value();
-    if (stage > 0) schedule_.graph.edges.push_back({stage - 1, stage, 0, true});
-    schedule_.graph.segments.push_back(std::move(segment));
+    raise();
+    std::vector<int> held(rows_.size(), 0);
+    for (const Stage& stage : stages_) ++held[stage.first->row];
+    graph.micro_batches = std::max(0, highest(&Action::micro_batch)) + 1;
+    graph.latency = costs.latency;
+    for (const SegmentId stage : stages_.ids()) {
+      const int rank = stages_[stage].first->row, share = held[rank];
+      Segment& segment = graph.segments.emplace_back();
+      segment.name = std::to_string(stage.value());
+      segment.rank = rank;
+      segment.forward = costs.forward[rank] / share;
+      segment.input_gradient = costs.input_gradient[rank] / share;
+      segment.weight_gradient = costs.weight_gradient[rank] / share;
+      segment.activation = 1.0 / share;
+      segment.weights = stage.value();
+      if (stage > 0) graph.edges.push_back({stage - 1, stage, 0, true});
+    }
+    schedule_.name = "imported";
+    schedule_.chunks = *std::max_element(held.begin(), held.end());
+    normalise(graph);
   }
 
   /// Gives each message its edge, peer and place in its channel.
@@ -493,11 +448,11 @@ class CsvWriter {
 
   void add_token(const Instruction& i) {
     if (i.op == Op::idle) return;
-    const char* word = csv_word(i.op, spelling_);
-    if (word == nullptr || !stage_.contains(i.segment)) {
+    const auto* word = std::ranges::find(words, i.op, &Word::op);
+    if (word == std::end(words) || !stage_.contains(i.segment)) {
       refuse(fmt::format("it has no word for {}", to_text(i)));
     }
-    fmt::format_to(std::back_inserter(text_), "{}{}", stage_[i.segment], word);
+    fmt::format_to(std::back_inserter(text_), "{}{}", stage_[i.segment], word->in(spelling_));
     if (i.micro_batch >= 0) fmt::format_to(std::back_inserter(text_), "{}", i.micro_batch.value());
   }
 

@@ -263,15 +263,8 @@ std::string graph_to_text(const PipelineGraph& graph) {
 
 namespace {
 
-/// Costs may not be negative.
-void require_costs(const char* key, const std::vector<double>& costs, DocumentProblems& problems) {
-  for (std::size_t i = 0; i < costs.size(); ++i) {
-    if (costs[i] >= 0) continue;
-    problems.add(fmt::format("{} is {}", element_path(key, i), costs[i]), "must be 0 or more");
-  }
-}
-
-void require_at_least(double least, const char* key, double value, DocumentProblems& problems) {
+void require_at_least(double least, const std::string& key, double value,
+                      DocumentProblems& problems) {
   if (value >= least) return;
   problems.add(fmt::format("{} is {}", key, value), fmt::format("must be {} or more", least));
 }
@@ -292,15 +285,18 @@ Value read_document(const std::string& path, const char* what, const char* forma
 }
 
 void read_costs(ObjectReader& reader, StageCosts& costs) {
-  reader.require({"forward", "backward", "weight"});
-  reader.read("forward", costs.forward);
-  reader.read("backward", costs.input_gradient);
-  reader.read("weight", costs.weight_gradient);
-  reader.read("comm", costs.latency);
+  const std::pair<const char*, std::vector<double>*> lists[] = {{"forward", &costs.forward},
+                                                                {"backward", &costs.input_gradient},
+                                                                {"weight", &costs.weight_gradient}};
   DocumentProblems& problems = reader.problems();
-  require_costs("forward", costs.forward, problems);
-  require_costs("backward", costs.input_gradient, problems);
-  require_costs("weight", costs.weight_gradient, problems);
+  reader.require({"forward", "backward", "weight"});
+  for (const auto& [key, list] : lists) reader.read(key, *list);
+  reader.read("comm", costs.latency);
+  for (const auto& [key, list] : lists) {
+    for (std::size_t i = 0; i < list->size(); ++i) {
+      require_at_least(0, element_path(key, i), (*list)[i], problems);
+    }
+  }
   require_at_least(0, "comm", costs.latency, problems);
   const std::size_t ranks = costs.forward.size();
   const bool equal = ranks == costs.input_gradient.size() && ranks == costs.weight_gradient.size();

@@ -65,9 +65,9 @@ class TraceWriter {
   }
 
   std::string write(const std::vector<TraceTrack>& tracks) {
-    name_process(1, json_string(schedule_.name));
+    name_process(1, schedule_.name);
     for (std::size_t t = 0; t < tracks.size(); ++t) {
-      name_thread(row_of(tracks, t), json_string(tracks[t].name));
+      name_thread(row_of(tracks, t), tracks[t].name);
     }
     const std::vector<std::size_t> first = first_of_each_rank(tracks);
     for (std::size_t t = 0; t < tracks.size(); ++t) {
@@ -81,11 +81,11 @@ class TraceWriter {
     const std::vector<std::size_t> first = first_of_each_rank(ranks);
     for (std::size_t r = 0; r < ranks.size(); ++r) {
       TraceRow row{static_cast<int>(r) + 1, 1, static_cast<std::size_t>(ranks[r].rank)};
-      name_process(row.process, json_string(ranks[r].name));
-      name_thread(row, json_string("steps"));
+      name_process(row.process, ranks[r].name);
+      name_thread(row, "steps");
       for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
         row.thread = thread_of(lane);
-        name_thread(row, json_string(lanes[lane]));
+        name_thread(row, lanes[lane]);
       }
       for (const TracedStep& step : ranks[r].steps)
         add_step(row, step, lanes, first[row.rank] == r);
@@ -106,9 +106,7 @@ class TraceWriter {
   /// The first runner of each rank; only those have flows.
   std::vector<std::size_t> first_of_each_rank(const std::vector<Runner>& runners) const {
     std::vector<std::size_t> first(schedule_.programs.size(), runners.size());
-    for (std::size_t i = runners.size(); i-- > 0;) {
-      first.at(runners[i].rank) = i;
-    }
+    for (std::size_t i = runners.size(); i-- > 0;) first.at(runners[i].rank) = i;
     return first;
   }
 
@@ -118,22 +116,21 @@ class TraceWriter {
     any_ = true;
   }
 
-  void name_process(int process, const std::string& name) {
+  /// Names a process or thread, of these ids, and gives it its place.
+  void name_row(const char* kind, const std::string& ids, int place, const std::string& name) {
     part_events();
-    fmt::format_to(out(),
-                   "{{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":{0},\"args\":"
-                   "{{\"name\":{1}}}}},\n{{\"name\":\"process_sort_index\",\"ph\":\"M\","
-                   "\"pid\":{0},\"args\":{{\"sort_index\":{0}}}}}",
-                   process, name);
+    fmt::format_to(
+        out(),
+        "{{\"name\":\"{0}_name\",\"ph\":\"M\",{1},\"args\":{{\"name\":{3}}}}},\n"
+        "{{\"name\":\"{0}_sort_index\",\"ph\":\"M\",{1},\"args\":{{\"sort_index\":{2}}}}}",
+        kind, ids, place, json_string(name));
   }
-
+  void name_process(int process, const std::string& name) {
+    name_row("process", fmt::format("\"pid\":{}", process), process, name);
+  }
   void name_thread(TraceRow row, const std::string& name) {
-    part_events();
-    fmt::format_to(out(),
-                   "{{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":{0},\"tid\":{1},\"args\":"
-                   "{{\"name\":{3}}}}},\n{{\"name\":\"thread_sort_index\",\"ph\":\"M\","
-                   "\"pid\":{0},\"tid\":{1},\"args\":{{\"sort_index\":{2}}}}}",
-                   row.process, row.thread, row.thread - 1, name);
+    name_row("thread", fmt::format("\"pid\":{},\"tid\":{}", row.process, row.thread),
+             row.thread - 1, name);
   }
 
   std::int32_t slot(const Instruction& i) const { return tasks_.slot(i); }

@@ -42,9 +42,11 @@
 #include <bit>
 #include <limits>
 #include <queue>
+#include <utility>
 
 #include "metrics/base/error.hpp"
 #include "runners/schedule/ir/graph_index.hpp"
+#include "runners/schedule/ir/grouped_lists.hpp"
 #include "runners/schedule/simulate/fabric.hpp"
 #include "runners/schedule/simulate/rank_clocks.hpp"
 
@@ -135,13 +137,15 @@ class CollectiveTable {
     std::int32_t rank = -1, index = -1;
   };
   struct Collective {
-    double time = 0;               ///< it takes this long
-    double start = 0;              ///< arrival of the last member so far
-    double end = unknown_time;     ///< known once all are there
-    Place latest;                  ///< the member that came last
-    std::int32_t missing = 0;      ///< members still to come
-    std::int32_t first_place = 0;  ///< into places()
-    std::int32_t members = 0;
+    double time = 0;            ///< it takes this long
+    double start = 0;           ///< arrival of the last member so far
+    double end = unknown_time;  ///< known once all are there
+    Place latest;               ///< the member that came last
+    std::int32_t missing = 0;   ///< members still to come
+  };
+  /// A collective where a program names it; none where a later place counts.
+  struct Named {
+    std::int32_t id = -1, index = -1;
   };
 
   /// A collective takes latency · ⌈log2(members)⌉ + the interaction's cost, or `reduction_time`.
@@ -149,40 +153,45 @@ class CollectiveTable {
   CollectiveTable(const Schedule& schedule, const CollectiveIndex& index, double reduction_time)
       : collectives_(index.size()) {
     read(schedule, index, reduction_time);
-    gather_members(schedule);
-    for (Collective& c : collectives_) {
-      const auto rounds = std::bit_width(static_cast<unsigned>(std::max(1, c.members)) - 1U);
-      c.time += schedule.graph.latency * static_cast<double>(rounds);
-      c.missing = c.members;
+    drop_earlier_places();
+    places_ = GroupedLists<Place>(collectives_.size(), [&](auto insert) {
+      for (std::size_t rank = 0; rank < of_rank_.size(); ++rank) {
+        for (const auto& [id, k] : of_rank_[rank]) {
+          if (id >= 0) insert(id, Place{static_cast<std::int32_t>(rank), k});
+        }
+      }
+    });
+    for (std::size_t id = 0; id < collectives_.size(); ++id) {
+      const std::size_t members = places(static_cast<std::int32_t>(id)).size();
+      const auto rounds = std::bit_width(std::max<std::size_t>(1, members) - 1);
+      collectives_[id].time += schedule.graph.latency * static_cast<double>(rounds);
+      collectives_[id].missing = static_cast<std::int32_t>(members);
     }
   }
 
   Collective& operator[](std::int32_t id) { return collectives_[id]; }
-  /// The collectives that a program names, in its order; −1 where a later place counts.
-  std::span<const std::int32_t> of(int rank) const { return of_rank_[rank]; }
+  /// The collectives that a program names, in its order.
+  std::span<const Named> of(int rank) const { return of_rank_[rank]; }
   /// The members' places, by rank.
-  std::span<const Place> places(std::int32_t id) const {
-    const Collective& c = collectives_[id];
-    return {places_.data() + c.first_place, static_cast<std::size_t>(c.members)};
-  }
+  std::span<const Place> places(std::int32_t id) const { return places_.of(id); }
 
  private:
   /// Reads which collective each program names, in order, and the time of each.
   void read(const Schedule& schedule, const CollectiveIndex& index, double reduction_time) {
     for (int rank = 0; rank < schedule.graph.ranks; ++rank) {
       CollectiveIndex::Reader reader(index, rank);
-      std::vector<std::int32_t>& named = of_rank_.emplace_back();
+      std::vector<Named>& named = of_rank_.emplace_back();
       const std::vector<Instruction>& program = schedule.programs[rank];
-      for (std::size_t k = 0; k < program.size(); ++k) {
+      for (std::int32_t k = 0; k < std::ssize(program); ++k) {
         const Instruction& i = program[k];
         if (!CollectiveIndex::is_collective(i.op)) continue;
         const std::int32_t id = reader.find(i);
         if (id < 0) {
-          throw UserError(place_in_program(schedule, rank, static_cast<std::int32_t>(k)),
+          throw UserError(place_in_program(schedule, rank, k),
                           "the graph has no such collective at this rank",
                           "Check the schedule's programs.");
         }
-        named.push_back(id);
+        named.push_back({id, k});
         const bool interacts = i.op == Op::interact;
         collectives_[id].time =
             interacts ? schedule.graph.interactions[i.interaction()].cost : reduction_time;
@@ -190,41 +199,20 @@ class CollectiveTable {
     }
   }
 
-  /// Keeps the last place of each collective in a program: walks the names backwards to find it,
-  /// then forwards to enter it.
-  void gather_members(const Schedule& schedule) {
-    std::vector<std::int32_t> seen_by(collectives_.size(), -1);
-    for (int rank = 0; rank < schedule.graph.ranks; ++rank) {
-      for (auto id = of_rank_[rank].rbegin(); id != of_rank_[rank].rend(); ++id) {
-        if (seen_by[*id] == rank) {
-          *id = -1;
-        } else {
-          seen_by[*id] = rank;
-          ++collectives_[*id].members;
-        }
-      }
-    }
-    std::int32_t next = 0;
-    for (Collective& c : collectives_) {
-      c.first_place = next;
-      next += c.members;
-    }
-    places_.resize(next);
-    std::vector<std::int32_t> filled(collectives_.size(), 0);
-    for (int rank = 0; rank < schedule.graph.ranks; ++rank) {
-      std::size_t k = 0;
-      for (std::size_t i = 0; i < schedule.programs[rank].size(); ++i) {
-        if (!CollectiveIndex::is_collective(schedule.programs[rank][i].op)) continue;
-        const std::int32_t id = of_rank_[rank][k++];
-        if (id < 0) continue;
-        places_[collectives_[id].first_place + filled[id]++] = {rank, static_cast<std::int32_t>(i)};
+  /// Keeps the last place of each collective in a program.
+  void drop_earlier_places() {
+    std::vector<std::size_t> seen_by(collectives_.size(), of_rank_.size());
+    for (std::size_t rank = 0; rank < of_rank_.size(); ++rank) {
+      for (auto named = of_rank_[rank].rbegin(); named != of_rank_[rank].rend(); ++named) {
+        const bool later_counts = std::exchange(seen_by[named->id], rank) == rank;
+        if (later_counts) named->id = -1;
       }
     }
   }
 
   std::vector<Collective> collectives_;
-  std::vector<std::vector<std::int32_t>> of_rank_;
-  std::vector<Place> places_;
+  std::vector<std::vector<Named>> of_rank_;
+  GroupedLists<Place> places_;
 };
 
 /// The clock of the models `links` and `rendezvous`.
@@ -476,7 +464,7 @@ class NetworkClock {
   /// Passes a collective once all its members have come.
   bool collective(int rank) {
     RankClock& clock = clocks_[rank];
-    const std::int32_t id = collectives_.of(rank)[ranks_[rank].collectives];
+    const std::int32_t id = collectives_.of(rank)[ranks_[rank].collectives].id;
     if (id < 0) {
       ++ranks_[rank].collectives;
       clock.pass(0);
@@ -518,7 +506,7 @@ class NetworkClock {
       const Cause cause = other_end(messages_[messages_.id(rank, clock.next())], is_send(op));
       return {cause.rank, cause.index};
     }
-    const auto places = collectives_.places(collectives_.of(rank)[ranks_[rank].collectives]);
+    const auto places = collectives_.places(collectives_.of(rank)[ranks_[rank].collectives].id);
     return *std::find_if(places.begin(), places.end(), [&](const Place& place) {
       return !clocks_[place.rank].posted(place.index);
     });
