@@ -23,6 +23,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "runners/plan/rivals/sailor/sailor_score.hpp"
@@ -360,8 +361,7 @@ class CutsSearch {
     };
     double high = packing->seconds, low = 0;
     if (!takes_batch(high)) {
-      low = high;
-      high *= 1.02;
+      low = std::exchange(high, 1.02 * high);
       if (!takes_batch(high)) return std::nullopt;
     }
     while (high - low > 1e-6 * high) {
@@ -393,16 +393,15 @@ class CutsSearch {
     }
     if (excess < 0) return std::nullopt;
     for (Taken& taken : all) {
-      if (excess == 0) break;
       // The pipeline gives up as much of the excess as it can still share exactly.
       const std::int64_t full = taken.share.samples();
-      for (std::int64_t less = std::max<std::int64_t>(1, full - excess); less < full; ++less) {
-        const auto share = taken.pipeline->share(less, seconds);
-        if (!share) continue;
-        excess -= full - less;
-        taken.share = *share;
-        break;
+      std::optional<SailorShare> share;
+      for (auto less = std::max<std::int64_t>(1, full - excess); less < full && !share; ++less) {
+        share = taken.pipeline->share(less, seconds);
       }
+      if (!share) continue;
+      excess -= full - share->samples();
+      taken.share = *share;
     }
     if (excess != 0) return std::nullopt;
     return plan_of(all);

@@ -8,6 +8,7 @@
 // the best of which local search improves by moving replicas and cuts and by changing degrees.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <set>
 #include <utility>
 
@@ -61,12 +62,9 @@ struct Shape {
 
 /// A shape's replicas at a pace, as things of a packing: each stage and each place limits them.
 struct SeatPacking {
-  struct Kind {
-    std::size_t stage = 0;
-    SailorSeat seat;
-  };
   PackingProblem problem;
-  std::vector<Kind> kinds;
+  std::vector<std::pair<std::size_t, SailorSeat>> kinds;  ///< stage and seat
+  FractionalPacking fractions;
 };
 
 /// The seconds of every seat in every stage of a shape, and what follows from them.
@@ -109,39 +107,38 @@ class ShapePaces {
         // Seats stand by place, then degree, so the first that keeps the pace has the least degree.
         if (!(table_[s][i] <= pace) || seats_[i].place == served) continue;
         served = seats_[i].place;
-        result.kinds.push_back({s, seats_[i]});
+        result.kinds.emplace_back(s, seats_[i]);
         const std::span<double> uses = problem.add(1);
         uses[s] = 1;
         uses[shape_.stages() + static_cast<std::size_t>(served)] = seats_[i].tensor;
       }
     }
+    result.fractions = pack_fractions(problem);
     return result;
   }
 
   /// True when fractions of replicas fill every stage at that pace with the devices that there are.
   bool enough(double pace) const {
     const auto wanted = static_cast<double>(shape_.stages()) * shape_.width;
-    return pack_fractions(packing(pace).problem).value > wanted - 1e-6;
+    return packing(pace).fractions.value > wanted - 1e-6;
   }
 
   /// The shape with one rule for each stage: the one that most replicas of the linear program keep.
   Shape decided(double pace) const {
     const SeatPacking packing = this->packing(pace);
-    const FractionalPacking fractions = pack_fractions(packing.problem);
     Shape shape = shape_;
     for (std::size_t s = 0; s < shape.stages(); ++s) {
-      std::vector<StageRule>& rules = shape.rules[s];
       const auto kept = [&](const StageRule& rule) {
         double sum = 0;
         for (std::size_t k = 0; k < packing.kinds.size(); ++k) {
           const auto& [stage, seat] = packing.kinds[k];
-          if (stage == s && rule.allows(seat)) sum += fractions.counts[k];
+          if (stage == s && rule.allows(seat)) sum += packing.fractions.counts[k];
         }
         return sum;
       };
-      if (rules.empty()) continue;
-      rules = {*std::ranges::max_element(
-          rules, [&](const StageRule& a, const StageRule& b) { return kept(a) < kept(b) - 1e-6; })};
+      const auto best = std::ranges::max_element(
+          shape.rules[s], [](double a, double b) { return a < b - 1e-6; }, kept);
+      if (best != shape.rules[s].end()) shape.rules[s] = {*best};
     }
     return shape;
   }
@@ -149,14 +146,15 @@ class ShapePaces {
   /// Rounds the linear program to whole replicas; the plan has no stages where that fails.
   SailorPlan rounded(double pace) const {
     const SeatPacking packing = this->packing(pace);
-    const std::vector<int> counts = pack_whole(packing.problem, pack_fractions(packing.problem));
+    const std::vector<int> counts = pack_whole(packing.problem, packing.fractions);
     SailorPlan plan;
     plan.micro_batch = shape_.micro_batch;
     for (std::size_t s = 0; s < shape_.stages(); ++s) {
       plan.stages.push_back({layers_between(shape_.bounds, s), {}});
     }
     for (std::size_t k = 0; k < counts.size(); ++k) {
-      plan.stages[packing.kinds[k].stage].replicas.push_back({counts[k], packing.kinds[k].seat});
+      const auto& [stage, seat] = packing.kinds[k];
+      plan.stages[stage].replicas.push_back({counts[k], seat});
     }
     for (SailorStage& stage : plan.stages) {
       put_in_order(stage);
@@ -314,38 +312,32 @@ class PublishedSearch {
     if (kept_.size() > most_kept) kept_.pop_back();
   }
 
-  /// True when there are devices and memory for the plan.
-  bool allowed(const SailorPlan& plan) const {
-    const SailorDevices used = plan.devices(devices_.size());
-    for (std::size_t p = 0; p < used.size(); ++p) {
-      if (used[p] > devices_[p]) return false;
-    }
-    return fits_sailor_memory(tables_, plan);
-  }
-
-  /// Takes a moved plan where it is allowed and faster by more than rounding.
-  void take_better(SailorPlan moved, ScoredPlan& than) {
-    if (!allowed(moved)) return;
+  /// Takes a moved plan where there are devices and memory for it and it is faster by more than
+  /// rounding.
+  void take_better(const SailorPlan& moved, ScoredPlan& than) {
+    const SailorDevices used = moved.devices(devices_.size());
+    const bool there = std::ranges::equal(used, devices_, std::less_equal<>());
+    if (!there || !fits_sailor_memory(tables_, moved)) return;
     ++search_.result.candidates;
     const double time = sailor_step_time_s(tables_, moved);
-    if (time < than.step_time_s * (1 - 1e-9)) than = {std::move(moved), time};
+    if (time < than.step_time_s * (1 - 1e-9)) than = {moved, time};
   }
 
   /// The first kind of move that helps is taken, and its best: cuts, then seats, then exchanges
   /// between stages.
   bool improve(ScoredPlan& plan) {
-    const ScoredPlan start = plan;
-    const auto helped = [&] { return plan.step_time_s < start.step_time_s; };
-    for (std::size_t cut = 0; cut + 1 < start.plan.stages.size(); ++cut) {
-      shift(start.plan, cut, plan);
-      if (helped()) return true;
+    const auto [from, step_time_s] = plan;
+    const auto helps = [&, start_s = step_time_s, &start = from](auto move, auto... of_start) {
+      (this->*move)(start, of_start..., plan);
+      return plan.step_time_s < start_s;
+    };
+    for (std::size_t cut = 0; cut + 1 < from.stages.size(); ++cut) {
+      if (helps(&PublishedSearch::shift, cut)) return true;
     }
-    for (std::size_t s = 0; s < start.plan.stages.size(); ++s) {
-      for (std::size_t group = 0; group < start.plan.stages[s].replicas.size(); ++group) {
-        convert(start.plan, s, group, plan);
-        if (helped()) return true;
-        exchange(start.plan, s, group, plan);
-        if (helped()) return true;
+    for (std::size_t s = 0; s < from.stages.size(); ++s) {
+      for (std::size_t group = 0; group < from.stages[s].replicas.size(); ++group) {
+        if (helps(&PublishedSearch::convert, s, group)) return true;
+        if (helps(&PublishedSearch::exchange, s, group)) return true;
       }
     }
     return false;
@@ -358,7 +350,7 @@ class PublishedSearch {
       SailorLayers &before = moved.stages[cut].layers, &after = moved.stages[cut + 1].layers;
       before.end += step;
       after.begin += step;
-      if (before.end > before.begin && after.end > after.begin) take_better(std::move(moved), best);
+      if (before.end > before.begin && after.end > after.begin) take_better(moved, best);
     }
   }
 
@@ -368,7 +360,7 @@ class PublishedSearch {
       for (const int count : steps_up_to(from.stages[s].replicas[group].count)) {
         SailorPlan moved = from;
         move_replicas(moved.stages[s], group, count, to);
-        take_better(std::move(moved), best);
+        take_better(moved, best);
       }
     }
   }
@@ -387,7 +379,7 @@ class PublishedSearch {
               SailorPlan moved = from;
               move_replicas(moved.stages[s], group, count, to);
               move_replicas(moved.stages[t], g, count, back);
-              take_better(std::move(moved), best);
+              take_better(moved, best);
             }
           }
         }

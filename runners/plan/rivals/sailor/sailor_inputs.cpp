@@ -290,19 +290,34 @@ void read_network(const std::filesystem::path& path, SailorInputs& inputs) {
   file.problems.throw_if_any();
 }
 
-/// Names of the folder's training configurations, in order.
-std::vector<std::string> training_files(const std::filesystem::path& folder) {
+/// The training configuration that is named, or the one of the model, or the only one.
+std::filesystem::path training_of(const SailorFiles& files) {
+  if (!files.training.empty()) return files.training;
   std::vector<std::string> names;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+  for (const auto& entry : std::filesystem::directory_iterator(files.folder, error)) {
     const std::string name = entry.path().filename().string();
     if (name.starts_with("training_config") && name.ends_with(".json")) names.push_back(name);
   }
-  if (error) {
-    throw UserError(fmt::format("the folder {} cannot be read", folder.string()), error.message());
-  }
+  const std::string folder = files.folder.string();
+  if (error) throw UserError(fmt::format("the folder {} cannot be read", folder), error.message());
   std::ranges::sort(names);
-  return names;
+  if (files.model.empty() && names.size() == 1) return names.front();
+  if (files.model.empty()) {
+    throw UserError(fmt::format("{} training configurations in {}", names.size(), folder),
+                    names.empty() ? "a file training_config*.json is expected"
+                                  : fmt::format("{}", fmt::join(names, ", ")),
+                    "Name the one to use, or its model.");
+  }
+  std::vector<std::string> models;
+  for (const std::string& name : names) {
+    models.push_back(read_training(files.folder / name).model);
+    if (models.back() == files.model) return name;
+  }
+  throw UserError(
+      fmt::format("no training configuration of model \"{}\" in {}", files.model, folder),
+      fmt::format("these are there: {}", fmt::join(models, ", ")),
+      did_you_mean(files.model, models));
 }
 
 }  // namespace
@@ -320,19 +335,7 @@ SailorInputs read_sailor_inputs(const SailorFiles& files) {
   SailorInputs inputs;
   ProblemList problems;
   collect_problems(problems, [&] {
-    std::filesystem::path training = files.training;
-    if (training.empty()) {
-      const std::vector<std::string> names = training_files(folder);
-      if (names.size() != 1) {
-        throw UserError(
-            fmt::format("{} training configurations in {}", names.size(), folder.string()),
-            names.empty() ? "a file training_config*.json is expected"
-                          : fmt::format("{}", fmt::join(names, ", ")),
-            "Name the one to use, or its model.");
-      }
-      training = names.front();
-    }
-    inputs.training = read_training(folder / training);
+    inputs.training = read_training(folder / training_of(files));
     inputs.model.name = inputs.training.model;
     read_layers(folder / "llm_info.json", inputs.model);
     read_profiles(folder / "profiles.json", inputs.model);
@@ -342,18 +345,6 @@ SailorInputs read_sailor_inputs(const SailorFiles& files) {
                    [&] { read_network(folder / "multizone_bandwidths_het.json", inputs); });
   problems.throw_if_any();
   return inputs;
-}
-
-std::filesystem::path sailor_training_of(const std::filesystem::path& folder,
-                                         const std::string& model) {
-  std::vector<std::string> models;
-  for (const std::string& name : training_files(folder)) {
-    models.push_back(read_training(folder / name).model);
-    if (models.back() == model) return name;
-  }
-  throw UserError(
-      fmt::format("no training configuration of model \"{}\" in {}", model, folder.string()),
-      fmt::format("these are there: {}", fmt::join(models, ", ")), did_you_mean(model, models));
 }
 
 }  // namespace heteroperf

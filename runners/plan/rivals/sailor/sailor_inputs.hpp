@@ -85,20 +85,16 @@ struct SailorInputs {
 /// `basic_cluster_config.json` and a training configuration.
 struct SailorFiles {
   std::filesystem::path folder;
-  /// Empty: the folder's only training_config*.json.
-  std::filesystem::path training;
+  /// Empty: the folder's training_config*.json of `model`.
+  std::filesystem::path training = {};
+  std::string model = {};  ///< empty: the folder's only one
 };
 
 /// Throws UserError with everything wrong, each with file and path in it: missing and unreadable
-/// files, a model that is not profiled (with the nearest), layers left out, times that are negative
-/// or not finite, units that contradict each other (bytes that are not four times the values,
-/// bandwidth curves in another unit than the peak beside them, memory in GB).
+/// files, a model that is not profiled or trained (with the nearest), layers left out, times that
+/// are negative or not finite, units that contradict each other (bytes that are not four times the
+/// values, bandwidth curves in another unit than the peak beside them, memory in GB).
 SailorInputs read_sailor_inputs(const SailorFiles& files);
-
-/// The training configuration of that model among the folder's training_config*.json. Throws
-/// UserError naming the models that there are.
-std::filesystem::path sailor_training_of(const std::filesystem::path& folder,
-                                         const std::string& model);
 
 /// The text of a file of Sailor's. Throws UserError also for a file of ours.
 std::string read_sailor_text(const std::filesystem::path& file);

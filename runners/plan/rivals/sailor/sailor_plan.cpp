@@ -19,6 +19,12 @@ int SailorStage::width() const {
   return sum;
 }
 
+std::vector<SailorSeat> SailorStage::seats() const {
+  std::vector<SailorSeat> seats;
+  for (const auto& [count, seat] : replicas) seats.insert(seats.end(), count, seat);
+  return seats;
+}
+
 void SailorStage::append(const SailorReplicas& group) {
   if (!replicas.empty() && replicas.back().seat == group.seat) {
     replicas.back().count += group.count;

@@ -22,6 +22,8 @@ struct SailorStage {
   std::vector<SailorReplicas> replicas;
   /// The data-parallel degree: the number of all replicas.
   int width() const;
+  /// The seat of every replica.
+  std::vector<SailorSeat> seats() const;
   /// Appends replicas; those of the last group's seat join it.
   void append(const SailorReplicas& group);
   friend bool operator==(const SailorStage&, const SailorStage&) = default;

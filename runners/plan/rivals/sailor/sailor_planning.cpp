@@ -34,14 +34,10 @@ constexpr const char* cost_models[] = {"own", "sailor", "sailor+"};
 
 /// Reads the folder, or the training configuration that the request names in it.
 SailorInputs read_inputs(const SailorPlanningRequest& request) {
-  SailorFiles files;
-  const std::filesystem::path source = request.source;
-  if (std::filesystem::is_regular_file(source)) {
-    files.folder = source.parent_path();
-    files.training = source.filename();
-  } else {
-    files.folder = source;
-    if (!request.model.empty()) files.training = sailor_training_of(source, request.model);
+  SailorFiles files{.folder = request.source, .model = request.model};
+  if (std::filesystem::is_regular_file(files.folder)) {
+    files.training = files.folder.filename();
+    files.folder = files.folder.parent_path();
   }
   SailorInputs inputs = read_sailor_inputs(files);
   if (request.batch) inputs.training.global_batch = *request.batch;

@@ -71,24 +71,21 @@ Json memory_json(const SailorPlanReport& report) {
     sizes.insert(sizes.end(), share.count, share.micro_batch);
   }
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    const auto& [layers, replicas] = plan.stages[s];
-    std::size_t replica = 0;
-    for (const auto& [count, seat] : replicas) {
-      for (int i = 0; i < count; ++i, ++replica) {
-        const std::size_t to_end = plan.stages.size() - s;
-        const double states = tables.memory_bytes(seat.tensor, 0, layers, to_end);
-        const double bytes =
-            tables.memory_bytes(seat.tensor, sizes[replica % sizes.size()], layers, to_end);
-        for (int t = 0; t < seat.tensor; ++t) {
-          ranks.push_back(
-              {{"rank", ranks.size()},
-               {"stage", s},
-               {"device_class", tables.name(seat.place)},
-               {"bytes", bytes},
-               {"limit_bytes", tables.memory_limit_bytes(seat.place)},
-               {"ledger",
-                {{"states_and_runtime_bytes", states}, {"activations_bytes", bytes - states}}}});
-        }
+    for (std::size_t replica = 0; const SailorSeat& seat : plan.stages[s].seats()) {
+      const auto memory_bytes = [&](std::int64_t size) {
+        return tables.memory_bytes(seat.tensor, size, plan.stages[s].layers,
+                                   plan.stages.size() - s);
+      };
+      const double states = memory_bytes(0), bytes = memory_bytes(sizes[replica++ % sizes.size()]);
+      for (int t = 0; t < seat.tensor; ++t) {
+        ranks.push_back(
+            {{"rank", ranks.size()},
+             {"stage", s},
+             {"device_class", tables.name(seat.place)},
+             {"bytes", bytes},
+             {"limit_bytes", tables.memory_limit_bytes(seat.place)},
+             {"ledger",
+              {{"states_and_runtime_bytes", states}, {"activations_bytes", bytes - states}}}});
       }
     }
   }

@@ -32,10 +32,7 @@ std::vector<Pipeline> pipelines_of(const SailorPlan& plan, const SailorTables& t
       throw UserError(fmt::format("stages of {} and {} replicas", width, stage.width()),
                       "a simulation follows pipelines with one replica of every stage");
     }
-    std::size_t j = 0;
-    for (const auto& [count, seat] : stage.replicas) {
-      for (int i = 0; i < count; ++i) all[j++].seats.push_back(seat);
-    }
+    for (std::size_t j = 0; const SailorSeat& seat : stage.seats()) all[j++].seats.push_back(seat);
   }
   std::size_t j = 0;
   for (SailorShare share : shares_of(tables, plan)) {
