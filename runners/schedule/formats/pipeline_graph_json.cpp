@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <utility>
 
 #include "metrics/base/strict_json.hpp"
 #include "metrics/base/text_file.hpp"
@@ -156,20 +157,14 @@ class GraphReader {
     const auto named = segment_of_name_.find(name);
     if (named != segment_of_name_.end() && named->second != ambiguous) {
       segment = named->second;
-    } else if (named != segment_of_name_.end()) {
-      problems_.add(fmt::format("{} is {}", path, in_quotes(name)),
-                    "several segments bear this name");
-    } else {
-      complain_of_name(path, name);
+      return;
     }
-  }
-
-  /// Names the nearest name.
-  void complain_of_name(const std::string& path, const std::string& name) {
     std::vector<std::string> names;
-    for (const Segment& segment : graph_.segments) names.push_back(segment.name);
-    problems_.add(fmt::format("{} is {}", path, in_quotes(name)), "no segment bears this name",
-                  did_you_mean(name, names));
+    for (const Segment& known : graph_.segments) names.push_back(known.name);
+    const bool several = named != segment_of_name_.end();
+    problems_.add(fmt::format("{} is {}", path, in_quotes(name)),
+                  several ? "several segments bear this name" : "no segment bears this name",
+                  several ? "" : did_you_mean(name, names));
   }
 
   void check() {
@@ -177,7 +172,7 @@ class GraphReader {
     try {
       normalise(graph_);
     } catch (const UserError& error) {
-      for (const Problem& p : error.problems()) problems_.add(p.problem, p.why, p.suggestion);
+      problems_.add_all(error);
     }
   }
 
@@ -227,11 +222,8 @@ template <class T, class Convert>
 void append_list(std::string& text, const char* key, const std::vector<T>& values,
                  Convert convert) {
   text += fmt::format(",\n  \"{}\":[", key);
-  bool first = true;
-  for (const T& value : values) {
-    text += first ? "\n    " : ",\n    ";
-    text += text_of(convert(value));
-    first = false;
+  for (const char* part = "\n    "; const T& value : values) {
+    text += std::exchange(part, ",\n    ") + text_of(convert(value));
   }
   text += "]";
 }

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <iterator>
 
@@ -123,25 +122,25 @@ bool take_extra(Scanner& scanner, Instruction& i) {
 
 /// The keys that `heteroperf schedule` writes beside a schedule. Their values follow from the rest
 /// and are passed over.
-constexpr std::array<const char*, 19> derived_keys{"ranks",
-                                                   "micro_batches",
-                                                   "parts",
-                                                   "instructions",
-                                                   "instructions_lowered",
-                                                   "model",
-                                                   "makespan",
-                                                   "longest_span",
-                                                   "bubble_rate_makespan",
-                                                   "bubble_rate_span",
-                                                   "idle",
-                                                   "idle_split",
-                                                   "peak_activations",
-                                                   "peak_memory",
-                                                   "weight_copies",
-                                                   "lower_bound",
-                                                   "memory_limit",
-                                                   "search",
-                                                   "checks"};
+constexpr const char* derived_keys[] = {"ranks",
+                                        "micro_batches",
+                                        "parts",
+                                        "instructions",
+                                        "instructions_lowered",
+                                        "model",
+                                        "makespan",
+                                        "longest_span",
+                                        "bubble_rate_makespan",
+                                        "bubble_rate_span",
+                                        "idle",
+                                        "idle_split",
+                                        "peak_activations",
+                                        "peak_memory",
+                                        "weight_copies",
+                                        "lower_bound",
+                                        "memory_limit",
+                                        "search",
+                                        "checks"};
 
 /// The reason why an instruction cannot belong to the graph; empty where it can. check_schedule()
 /// has to say whether it stands in the right place.

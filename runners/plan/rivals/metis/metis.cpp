@@ -174,12 +174,6 @@ class ProfileReader {
   const Json document_;
 };
 
-/// One batch size of the profile, with the layers' times summed up.
-struct Entry {
-  std::int64_t batch = 1;
-  double profiled_s = 0;
-};
-
 /// Refuses the profile of another model, by its parameters: of single or of
 /// half precision.
 void check_parameters(const MetisProfiles &profiles, const ModelGraph &graph) {
@@ -199,17 +193,18 @@ void check_parameters(const MetisProfiles &profiles, const ModelGraph &graph) {
       "choose it.");
 }
 
-/// Entries of degree 1; those of larger degrees hold their ranks' sums.
-std::vector<Entry> entries_of(const MetisProfiles &profiles, const std::string &device_class) {
-  std::vector<Entry> entries;
+/// Profiled seconds of the whole model by batch size, of degree 1; entries of
+/// larger degrees hold their ranks' sums.
+std::map<std::int64_t, double> profiled_passes(const MetisProfiles &profiles,
+                                               const std::string &device_class) {
+  std::map<std::int64_t, double> passes;
   const auto profiled = profiles.classes.find(device_class);
-  if (profiled == profiles.classes.end()) return entries;
+  if (profiled == profiles.classes.end()) return passes;
   for (const auto &[key, profile] : profiled->second) {
-    if (key.first != 1) continue;
     const double seconds = std::accumulate(profile.compute_s.begin(), profile.compute_s.end(), 0.0);
-    if (seconds > 0) entries.push_back({key.second, seconds});
+    if (key.first == 1 && seconds > 0) passes[key.second] = seconds;
   }
-  return entries;
+  return passes;
 }
 
 /// Any rank of the class, for all of them are alike.
@@ -278,18 +273,18 @@ ProfiledRates metis_rates(const MetisProfiles &profiles, const ModelGraph &graph
   std::vector<std::string> here;
   for (const DeviceClass &device_class : cluster.classes) {
     here.push_back(device_class.name);
-    const std::vector<Entry> entries = entries_of(profiles, device_class.name);
+    const auto passes = profiled_passes(profiles, device_class.name);
     const std::optional<RankId> rank = any_of_class(cluster, device_class.name);
-    if (entries.empty() || !rank) continue;
+    if (passes.empty() || !rank) continue;
     const Cluster device = part_of_cluster(cluster, {*rank});
     ProfiledRates::ClassFit &fit = result.classes.emplace_back();
     fit.device_class = device_class.name;
-    fit.entries = static_cast<int>(entries.size());
+    fit.entries = static_cast<int>(passes.size());
     std::vector<double> predicted_s;
-    for (const Entry &entry : entries) {
-      predicted_s.push_back(pass_s(graph, device, precision, entry.batch));
+    for (const auto &[batch, profiled_s] : passes) {
+      predicted_s.push_back(pass_s(graph, device, precision, batch));
       fit.predicted_s += predicted_s.back();
-      fit.profiled_s += entry.profiled_s;
+      fit.profiled_s += profiled_s;
     }
     // Above 1 the device is faster than its description says.
     const double factor = fit.predicted_s / fit.profiled_s;
@@ -299,9 +294,9 @@ ProfiledRates metis_rates(const MetisProfiles &profiles, const ModelGraph &graph
           fmt::format("{:.3g} s are predicted from its rates", fit.predicted_s),
           "Is it the same device, precision and sequence length?");
     }
-    for (std::size_t e = 0; e < entries.size(); ++e) {
-      fit.error += std::abs(predicted_s[e] / factor / entries[e].profiled_s - 1) /
-                   static_cast<double>(entries.size());
+    for (std::size_t e = 0; const auto &[batch, profiled_s] : passes) {
+      fit.error +=
+          std::abs(predicted_s[e++] / factor / profiled_s - 1) / static_cast<double>(passes.size());
     }
     for (const auto &[key, rate] : known.rates()) {
       if (key.device_class != device_class.name || key.precision != to_string(precision)) continue;

@@ -336,7 +336,7 @@ class SailorCheck {
     const SailorReport report = sailor_report(tables_, plan_);
     for (std::size_t s = 0; s < report.stages.size(); ++s) {
       const SailorReport::Stage& stage = report.stages[s];
-      if (stage.memory_bytes <= stage.memory_limit_bytes) continue;
+      if (stage.fits()) continue;
       problems_.add(fmt::format("stage {} needs {} on a device of {}", s,
                                 rounded_byte_size(stage.memory_bytes),
                                 rounded_byte_size(stage.memory_limit_bytes)),
@@ -368,7 +368,7 @@ bool fits_sailor_memory(const SailorTables& tables, const SailorPlan& plan) {
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     SailorReport::Stage fullest;
     find_fullest(tables, groups, plan, s, fullest);
-    if (fullest.memory_bytes > fullest.memory_limit_bytes) return false;
+    if (!fullest.fits()) return false;
   }
   return true;
 }

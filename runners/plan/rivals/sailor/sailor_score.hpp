@@ -17,6 +17,7 @@ struct SailorReport {
     double busy_s() const { return compute_s + communication_s; }
     double update_s = 0, reduction_s = 0;
     double memory_bytes = 0, memory_limit_bytes = 0;  ///< the replica that is nearest its limit
+    bool fits() const { return memory_bytes <= memory_limit_bytes; }
   };
   double pipeline_s = 0;  ///< the slowest pipeline
   double update_s = 0, reduction_s = 0, step_time_s = 0;

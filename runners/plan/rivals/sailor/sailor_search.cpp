@@ -83,19 +83,6 @@ std::vector<double> least_work(const SailorTables& tables, int place) {
   return result;
 }
 
-/// The bound per sample, with λ_l the least over the places of u_pl / slowness_p.
-double bound_of(const std::vector<std::vector<double>>& work, const std::vector<double>& counts,
-                const std::vector<double>& slowness) {
-  double sum = 0, rate = 0;
-  for (std::size_t l = 0; l < work[0].size(); ++l) {
-    double least = work[0][l] / slowness[0];
-    for (std::size_t p = 1; p < work.size(); ++p) least = std::min(least, work[p][l] / slowness[p]);
-    sum += least;
-  }
-  for (std::size_t p = 0; p < work.size(); ++p) rate += counts[p] / slowness[p];
-  return sum / rate;
-}
-
 /// Sums that miss a limit by rounding alone still keep it.
 constexpr double limit_rounding = 1e-9;
 
@@ -145,22 +132,32 @@ double sailor_work_bound_s(const SailorTables& tables, const SailorDevices& devi
     counts.push_back(devices[place]);
   }
   if (work.empty()) return 0;
-  // From the whole model's ratios, place by place to a better one.
+  // Gives the bound per sample, with λ_l the least over the places of u_pl / slowness_p.
   std::vector<double> slowness;
+  const auto bound_of = [&] {
+    double sum = 0, rate = 0;
+    for (std::size_t l = 0; l < work[0].size(); ++l) {
+      double least = infinite;
+      for (std::size_t p = 0; p < work.size(); ++p) {
+        least = std::min(least, work[p][l] / slowness[p]);
+      }
+      sum += least;
+    }
+    for (std::size_t p = 0; p < work.size(); ++p) rate += counts[p] / slowness[p];
+    return sum / rate;
+  };
+  // From the whole model's ratios, place by place to a better one.
   for (const std::vector<double>& layers : work) {
     slowness.push_back(std::accumulate(layers.begin(), layers.end(), 0.0));
   }
-  double bound = bound_of(work, counts, slowness);
+  double bound = bound_of();
   for (int round = 0; round < bound_rounds; ++round) {
     for (double& value : slowness) {
       for (const double factor : {0.9, 0.98, 1.02, 1.1}) {
         value *= factor;
-        const double better = bound_of(work, counts, slowness);
-        if (better > bound) {
-          bound = better;
-        } else {
-          value /= factor;
-        }
+        const double better = bound_of();
+        if (!(better > bound)) value /= factor;
+        bound = std::max(bound, better);
       }
     }
   }
