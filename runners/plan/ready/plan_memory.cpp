@@ -9,7 +9,7 @@
 // Three kinds of bytes are followed. *Kept* ones belong to a micro-batch between its passes.
 // *Moving* ones have arrived and wait for the pass that uses them, or lie between two segments of
 // the same rank. *Unfetched* ones were made here and wait until another rank begins to receive
-// them, which FetchTimes reads from the simulated step. Around each pass the fullest moment is
+// them, which fetch_times() reads from the simulated step. Around each pass the fullest moment is
 // noted: what is kept and under way, and what the pass needs itself. An instruction changes these
 // sums and nothing else, so a program is followed once from its beginning to its end.
 #include "runners/plan/ready/ready_plan.hpp"
@@ -40,32 +40,22 @@ namespace {
 
 using EdgeMicroBatch = std::pair<EdgeId, MicroBatchId>;
 
-/// When, in the simulated step, the other ends begin to receive messages: until then their tensors
-/// wait with the sender.
-class FetchTimes {
- public:
-  FetchTimes(const Schedule& schedule, const Timeline& timeline) {
-    for (std::size_t q = 0; q < schedule.programs.size(); ++q) {
-      for (std::size_t k = 0; k < schedule.programs[q].size(); ++k) {
-        const Instruction& i = schedule.programs[q][k];
-        if (!is_receive(i.op)) continue;
-        double& time = times_[i.op == Op::recv_grad][{i.edge, i.micro_batch}];
-        time = std::max(time, timeline.spans[q][k].start);
-      }
+/// When, in the simulated step, the other ends begin to receive activations ([0]) and gradients
+/// ([1]): until then their tensors wait with the sender.
+using FetchTimes = std::array<std::map<EdgeMicroBatch, double>, 2>;
+
+FetchTimes fetch_times(const Schedule& schedule, const Timeline& timeline) {
+  FetchTimes times;
+  for (std::size_t q = 0; q < schedule.programs.size(); ++q) {
+    for (std::size_t k = 0; k < schedule.programs[q].size(); ++k) {
+      const Instruction& i = schedule.programs[q][k];
+      if (!is_receive(i.op)) continue;
+      double& time = times[i.op == Op::recv_grad][{i.edge, i.micro_batch}];
+      time = std::max(time, timeline.spans[q][k].start);
     }
   }
-
-  double of_activation(EdgeMicroBatch key) const { return of(key, 0); }
-  double of_gradient(EdgeMicroBatch key) const { return of(key, 1); }
-
- private:
-  double of(EdgeMicroBatch key, std::size_t kind) const {
-    const auto place = times_[kind].find(key);
-    return place == times_[kind].end() ? 0 : place->second;
-  }
-
-  std::array<std::map<EdgeMicroBatch, double>, 2> times_;
-};
+  return times;
+}
 
 /// Tensors that wait for other ranks to fetch them.
 class Unfetched {
@@ -108,8 +98,8 @@ class RankMemoryTrace {
       : schedule_(schedule), fetches_(fetches) {}
 
   void add_part(const PartState& part) { parts_.push_back(part); }
-  /// Bytes of an edge's activations and gradients on this rank.
-  IdVector<EdgeId, std::uint64_t> activation_bytes, gradient_bytes;
+  /// Bytes of an edge's activations ([0]) and gradients ([1]) on this rank.
+  std::array<IdVector<EdgeId, std::uint64_t>, 2> edge_bytes;
 
   /// `spans` [instruction] of the simulated step.
   void run(const std::vector<Instruction>& program, const std::vector<TimeSpan>& spans) {
@@ -142,21 +132,23 @@ class RankMemoryTrace {
   void step(const Instruction& i) {
     switch (i.op) {
       case Op::recv_act:
-        return arrive({i.edge, i.micro_batch}, activations_, activation_bytes[i.edge]);
       case Op::recv_grad:
-        return arrive({i.edge, i.micro_batch}, gradients_, gradient_bytes[i.edge]);
+        put({i.edge, i.micro_batch}, carries_gradient(i.op));
+        return note(0);
       case Op::forward:
-        return forward(i);
+        take_inputs(i, false);
+        pass(i, &StageMemory::forward, &StageMemory::after_forward);
+        return hand_on(i, false);
       case Op::recompute:
         return pass(i, &StageMemory::recompute, &StageMemory::after_recompute);
       case Op::input_gradient:
-        take_gradients(i);
+        take_inputs(i, true);
         pass(i, &StageMemory::input_gradient, &StageMemory::after_input_gradient);
-        return hand_on_gradients(i);
+        return hand_on(i, true);
       case Op::backward:
-        take_gradients(i);
+        take_inputs(i, true);
         pass(i, &StageMemory::backward, nullptr);
-        return hand_on_gradients(i);
+        return hand_on(i, true);
       case Op::weight_gradient:
         return pass(i, &StageMemory::weight_gradient, nullptr);
       default:
@@ -164,23 +156,19 @@ class RankMemoryTrace {
     }
   }
 
-  void arrive(Key key, std::map<Key, std::uint64_t>& where, std::uint64_t bytes) {
-    put(key, where, bytes);
-    note(0);
-  }
-
   /// A second tensor under the same key takes the place of the first.
-  void put(Key key, std::map<Key, std::uint64_t>& where, std::uint64_t bytes) {
-    take(key, where);
-    where.emplace(key, bytes);
+  void put(Key key, bool gradient) {
+    take(key, gradient);
+    const std::uint64_t bytes = edge_bytes[gradient][key.first];
+    arrived_[gradient].emplace(key, bytes);
     moving_ += bytes;
   }
 
-  void take(Key key, std::map<Key, std::uint64_t>& where) {
-    const auto entry = where.find(key);
-    if (entry == where.end()) return;
+  void take(Key key, bool gradient) {
+    const auto entry = arrived_[gradient].find(key);
+    if (entry == arrived_[gradient].end()) return;
     moving_ -= entry->second;
-    where.erase(entry);
+    arrived_[gradient].erase(entry);
   }
 
   /// Lets go of tensors that other ranks have fetched by now.
@@ -197,48 +185,36 @@ class RankMemoryTrace {
     return sum;
   }
 
-  /// Uses up the activations that arrived, runs the pass, and hands its outputs to a segment here
-  /// or to those that fetch them.
-  void forward(const Instruction& i) {
-    PartState& part = part_of(i);
-    for (const EdgeId e : schedule_.graph.edges.ids()) {
-      if (schedule_.graph.edges[e].to == i.segment) take({e, i.micro_batch}, activations_);
-    }
-    pass(i, &StageMemory::forward, &StageMemory::after_forward);
-    std::optional<double> fetched;
+  /// Uses up the activations that arrived, or the gradients.
+  void take_inputs(const Instruction& i, bool gradient) {
     for (const EdgeId e : schedule_.graph.edges.ids()) {
       const Edge& edge = schedule_.graph.edges[e];
-      if (edge.from != i.segment) continue;
-      if (here(edge.to)) {
-        put({e, i.micro_batch}, activations_, activation_bytes[e]);
-      } else {
-        fetched = std::max(fetched.value_or(0), fetches_.of_activation({e, i.micro_batch}));
-      }
-    }
-    // All outputs leave together, when the last of their receivers has fetched them.
-    if (fetched) part.outputs.add(part.memory.outputs, *fetched);
-    note(0);
-  }
-
-  void take_gradients(const Instruction& i) {
-    for (const EdgeId e : schedule_.graph.edges.ids()) {
-      if (schedule_.graph.edges[e].from == i.segment) {
-        take({e, i.micro_batch}, gradients_);
-      }
+      if ((gradient ? edge.from : edge.to) == i.segment) take({e, i.micro_batch}, gradient);
     }
   }
 
-  void hand_on_gradients(const Instruction& i) {
+  /// Hands what a pass made to a segment here or to those that fetch it. Outputs leave together,
+  /// when the last of their receivers has fetched them, and gradients one by one.
+  void hand_on(const Instruction& i, bool gradient) {
     PartState& part = part_of(i);
+    std::optional<double> last;
     for (const EdgeId e : schedule_.graph.edges.ids()) {
       const Edge& edge = schedule_.graph.edges[e];
-      if (edge.to != i.segment || !edge.gradient) continue;
-      if (here(edge.from)) {
-        put({e, i.micro_batch}, gradients_, gradient_bytes[e]);
+      if ((gradient ? edge.to : edge.from) != i.segment || (gradient && !edge.gradient)) continue;
+      const Key key{e, i.micro_batch};
+      if (here(gradient ? edge.from : edge.to)) {
+        put(key, gradient);
+        continue;
+      }
+      const auto place = fetches_[gradient].find(key);
+      const double fetched = place == fetches_[gradient].end() ? 0 : place->second;
+      if (gradient) {
+        part.gradients.add(edge_bytes[1][e], fetched);
       } else {
-        part.gradients.add(gradient_bytes[e], fetches_.of_gradient({e, i.micro_batch}));
+        last = std::max(last.value_or(0), fetched);
       }
     }
+    if (last) part.outputs.add(part.memory.outputs, *last);
     note(0);
   }
 
@@ -268,7 +244,7 @@ class RankMemoryTrace {
   const Schedule& schedule_;
   const FetchTimes& fetches_;
   std::vector<PartState> parts_;
-  std::map<Key, std::uint64_t> activations_, gradients_;  ///< arrived, not yet used
+  std::array<std::map<Key, std::uint64_t>, 2> arrived_;  ///< not yet used
   std::uint64_t kept_ = 0, moving_ = 0, most_kept_ = 0, most_ = 0;
 };
 
@@ -285,7 +261,7 @@ class LedgerMaker {
         schedule_(schedule),
         shards_(task.graph),
         timeline_(timeline),
-        fetches_(schedule, timeline) {}
+        fetches_(fetch_times(schedule, timeline)) {}
 
   std::vector<MemoryLedger> run() {
     std::vector<MemoryLedger> ledgers;
@@ -350,20 +326,18 @@ class LedgerMaker {
 
   /// Bytes of every message that begins or ends at the rank, for its own share of the samples.
   void set_edges(const RankRole& role, RankMemoryTrace& trace) {
-    const std::size_t edges = schedule_.graph.edges.size();
-    trace.activation_bytes.assign(edges, 0);
-    trace.gradient_bytes.assign(edges, 0);
+    for (auto& bytes : trace.edge_bytes) bytes.assign(schedule_.graph.edges.size(), 0);
     for (const EdgeId e : schedule_.graph.edges.ids()) {
       const Edge& edge = schedule_.graph.edges[e];
       const StageEdge& staged = staged_.edges[e.index() % staged_.edges.size()];
       for (const RankRole::Part& part : role.parts) {
         if (part.segment != edge.from && part.segment != edge.to) continue;
-        const auto bytes = [&](const std::vector<NodeId>& nodes) {
-          return message_bytes(task_.graph, nodes, replica_of(part).micro_batch, task_.precision,
-                               WireFormat::fp32);
-        };
-        trace.activation_bytes[e] = std::max(trace.activation_bytes[e], bytes(staged.nodes));
-        trace.gradient_bytes[e] = std::max(trace.gradient_bytes[e], bytes(staged.with_gradient));
+        for (const bool gradient : {false, true}) {
+          const auto& nodes = gradient ? staged.with_gradient : staged.nodes;
+          std::uint64_t& bytes = trace.edge_bytes[gradient][e];
+          bytes = std::max(bytes, message_bytes(task_.graph, nodes, replica_of(part).micro_batch,
+                                                task_.precision, WireFormat::fp32));
+        }
       }
     }
   }

@@ -17,13 +17,13 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "metrics/base/error.hpp"
 #include "runners/schedule/check/validator.hpp"
-#include "runners/schedule/generators/generator.hpp"
+#include "runners/schedule/generators/makers.hpp"
 #include "runners/schedule/ir/placement.hpp"
 #include "runners/schedule/lower/lowering.hpp"
-#include "runners/schedule/simulate/simulator.hpp"
 
 namespace heteroperf {
 namespace {
@@ -46,38 +46,6 @@ std::string text_of(const std::vector<int>& ranks) {
   return ranks.empty() ? "no ranks" : fmt::format("ranks {}", fmt::join(ranks, ", "));
 }
 
-/// Which position of the pipeline every stage has, in each direction.
-struct StagePlaces {
-  int positions = 1;
-  bool two_way = false;
-  IdVector<StageId, PositionId> down, up;  ///< up: empty unless two ways
-};
-
-/// Positions of `auto`: stages on the same ranks are on one position.
-IdVector<StageId, PositionId> places_by_ranks(const Plan& plan) {
-  std::map<std::vector<int>, PositionId> number;
-  IdVector<StageId, PositionId> places;
-  for (const PlanStage& stage : plan.stages) {
-    const PositionId next(number.size());
-    places.push_back(number.emplace(ranks_of(stage, 0), next).first->second);
-  }
-  return places;
-}
-
-StagePlaces stage_places(const Plan& plan, StageOrder order) {
-  StagePlaces places;
-  places.positions = stage_count(plan) / plan.chunks;
-  places.two_way = order == StageOrder::two_way;
-  const auto placement =
-      order == StageOrder::zig_zag ? ChainPlacement::zig_zag : ChainPlacement::looped;
-  for (const StageId stage : plan.stages.ids()) {
-    places.down.emplace_back(rank_on_chain(SegmentId(stage.value()), places.positions, placement));
-    if (places.two_way) places.up.emplace_back(places.positions - 1 - stage.value());
-  }
-  if (order == StageOrder::any) places.down = places_by_ranks(plan);
-  return places;
-}
-
 /// A stage in a direction, as segment of the schedule.
 struct StageCopy {
   StageId stage;
@@ -85,17 +53,32 @@ struct StageCopy {
   PositionId position;
 };
 
-/// Lists the copies by segment. Downward ones come first, so that segment and stage agree for them.
-std::vector<StageCopy> stage_copies(const Plan& plan, const StagePlaces& places) {
+/// The positions of the pipeline, and the copies of the stages by segment. Downward copies come
+/// first, so that segment and stage agree for them.
+struct StagePlaces {
+  int positions = 1;
+  bool two_way = false;
   std::vector<StageCopy> copies;
-  for (const int direction : {0, 1}) {
-    if (direction == 1 && !places.two_way) break;
-    const auto& places_of = direction == 0 ? places.down : places.up;
-    for (const StageId stage : plan.stages.ids()) {
-      copies.push_back({stage, direction, places_of[stage]});
+};
+
+StagePlaces stage_places(const Plan& plan, StageOrder order) {
+  StagePlaces places{stage_count(plan) / plan.chunks, order == StageOrder::two_way, {}};
+  const auto placement =
+      order == StageOrder::zig_zag ? ChainPlacement::zig_zag : ChainPlacement::looped;
+  std::map<std::vector<int>, PositionId> by_ranks;
+  for (const StageId stage : plan.stages.ids()) {
+    PositionId position(rank_on_chain(SegmentId(stage.value()), places.positions, placement));
+    if (order == StageOrder::any) {
+      // Under `auto` stages on the same ranks are on one position.
+      const PositionId next(by_ranks.size());
+      position = by_ranks.emplace(ranks_of(plan.stages[stage], 0), next).first->second;
     }
+    places.copies.push_back({stage, 0, position});
   }
-  return copies;
+  for (StageId stage(0); places.two_way && plan.stages.contains(stage); ++stage) {
+    places.copies.push_back({stage, 1, PositionId(places.positions - 1 - stage.value())});
+  }
+  return places;
 }
 
 /// Complains of numbers that no schedule could take, and of directions that this one does not have.
@@ -135,7 +118,8 @@ void check_counts(const Plan& plan, const Generator& generator) {
 /// All copies on one position name the same ranks, those on two positions different ones.
 void check_positions(const Plan& plan, const StagePlaces& places) {
   ProblemList problems;
-  if (*std::ranges::max_element(places.down) >= PositionId(places.positions)) {
+  const PositionId end(places.positions);
+  if (std::ranges::any_of(places.copies, [&](const StageCopy& c) { return c.position >= end; })) {
     problems.add(fmt::format("{} stages with {} chunks lie on more than {} sets of ranks",
                              stage_count(plan), plan.chunks, places.positions),
                  "stages share a position only where they name the same ranks",
@@ -144,7 +128,7 @@ void check_positions(const Plan& plan, const StagePlaces& places) {
   problems.throw_if_any();
   IdVector<PositionId, std::optional<StageCopy>> first(places.positions);
   std::map<int, PositionId> position_of;  // by rank
-  for (const StageCopy& copy : stage_copies(plan, places)) {
+  for (const StageCopy& copy : places.copies) {
     const auto ranks = [&](const StageCopy& c) {
       return ranks_of(plan.stages[c.stage], c.direction);
     };
@@ -194,80 +178,59 @@ double edge_bytes(const ModelGraph& graph, const Plan& plan, const StageEdge& ed
          bytes_per_element(plan.wire(edge.from, edge.to));
 }
 
+/// In a two-way schedule each direction takes half of the micro-batches, the downward one the odd
+/// one more.
+Segment segment_of(const Plan& plan, const StageTimes* times, const StageCopy& copy, bool two_way) {
+  Segment segment;
+  segment.name = std::to_string(copy.stage.value());
+  if (two_way) {
+    const int down = (plan.micro_batches + 1) / 2;
+    segment.branch = copy.direction == 0 ? "down" : "up";
+    segment.name = fmt::format("{} {}", segment.branch, copy.stage.value());
+    segment.first_micro_batch = MicroBatchId(copy.direction == 0 ? 0 : down);
+    segment.micro_batches = copy.direction == 0 ? down : plan.micro_batches - down;
+  }
+  segment.rank = copy.position.value();
+  // A segment's activations are counted in those of a position's whole share.
+  segment.activation = 1.0 / plan.chunks;
+  segment.weights = copy.stage.value();
+  if (times != nullptr) {
+    const StageTimes::Compute compute = slowest_of(plan, *times, copy);
+    segment.forward = compute.forward_s;
+    segment.input_gradient = compute.input_gradient_s;
+    segment.weight_gradient = compute.weight_gradient_s;
+  }
+  return segment;
+}
+
 /// The pipeline that a plan says, with its true edges and costs.
-class PlanPipeline {
- public:
-  PlanPipeline(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan,
-               const StageTimes* times, const StagePlaces& places)
-      : graph_(graph), staged_(staged), plan_(plan), times_(times), places_(places) {}
-
-  PipelineGraph run() {
-    result_.ranks = places_.positions;
-    result_.micro_batches = plan_.micro_batches;
-    for (const StageCopy& copy : stage_copies(plan_, places_)) add_segment(copy);
-    for (const int direction : {0, 1}) {
-      if (direction == 1 && !places_.two_way) break;
-      for (std::size_t e = 0; e < staged_.edges.size(); ++e) add_edge(e, direction);
-    }
-    for (const StagedGraph::Tied& tied : staged_.tied) add_tied(tied);
-    normalise(result_);
-    return std::move(result_);
+PipelineGraph plan_pipeline(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan,
+                            const StageTimes* times, const StagePlaces& places) {
+  PipelineGraph result;
+  result.ranks = places.positions;
+  result.micro_batches = plan.micro_batches;
+  result.tied.resize(staged.tied.size());
+  for (const StageCopy& copy : places.copies) {
+    result.segments.push_back(segment_of(plan, times, copy, places.two_way));
   }
-
- private:
-  /// In a two-way schedule each direction takes half of the micro-batches, the downward one the odd
-  /// one more.
-  void add_segment(const StageCopy& copy) {
-    Segment segment;
-    segment.name = std::to_string(copy.stage.value());
-    if (places_.two_way) {
-      const char* branch = copy.direction == 0 ? "down" : "up";
-      const int down = (plan_.micro_batches + 1) / 2;
-      segment.name = fmt::format("{} {}", branch, copy.stage.value());
-      segment.branch = branch;
-      segment.first_micro_batch = MicroBatchId(copy.direction == 0 ? 0 : down);
-      segment.micro_batches = copy.direction == 0 ? down : plan_.micro_batches - down;
+  for (int shift = 0; shift < std::ssize(places.copies); shift += staged.stages()) {
+    for (std::size_t e = 0; e < staged.edges.size(); ++e) {
+      const StageEdge& from = staged.edges[e];
+      Edge edge{SegmentId(from.from.value() + shift), SegmentId(from.to.value() + shift),
+                edge_bytes(graph, plan, from), !from.with_gradient.empty()};
+      if (times != nullptr) {
+        edge.activation_time = times->activation_s[e];
+        edge.gradient_time = times->gradient_s[e];
+      }
+      result.edges.push_back(edge);
     }
-    segment.rank = copy.position.value();
-    // A segment's activations are counted in those of a position's whole share.
-    segment.activation = 1.0 / plan_.chunks;
-    segment.weights = copy.stage.value();
-    if (times_ != nullptr) {
-      const StageTimes::Compute compute = slowest_of(plan_, *times_, copy);
-      segment.forward = compute.forward_s;
-      segment.input_gradient = compute.input_gradient_s;
-      segment.weight_gradient = compute.weight_gradient_s;
-    }
-    result_.segments.push_back(segment);
-  }
-
-  void add_edge(std::size_t e, int direction) {
-    const StageEdge& from = staged_.edges[e];
-    const int shift = direction * staged_.stages();
-    Edge edge{SegmentId(from.from.value() + shift), SegmentId(from.to.value() + shift),
-              edge_bytes(graph_, plan_, from), !from.with_gradient.empty()};
-    if (times_ != nullptr) {
-      edge.activation_time = times_->activation_s[e];
-      edge.gradient_time = times_->gradient_s[e];
-    }
-    result_.edges.push_back(edge);
-  }
-
-  void add_tied(const StagedGraph::Tied& tied) {
-    std::vector<SegmentId>& set = result_.tied.emplace_back();
-    for (const int shift : {0, staged_.stages()}) {
-      if (shift > 0 && !places_.two_way) break;
-      for (const StageId stage : tied.stages) set.emplace_back(stage.value() + shift);
+    for (std::size_t i = 0; i < staged.tied.size(); ++i) {
+      for (const StageId s : staged.tied[i].stages) result.tied[i].emplace_back(s.value() + shift);
     }
   }
-
-  const ModelGraph& graph_;
-  const StagedGraph& staged_;
-  const Plan& plan_;
-  const StageTimes* times_;
-  const StagePlaces& places_;
-  PipelineGraph result_;
-};
+  normalise(result);
+  return result;
+}
 
 /// True where every stage feeds the next one alone: one edge less than segments in each direction.
 bool is_chain(const PipelineGraph& graph, const StagePlaces& places) {
@@ -325,48 +288,30 @@ Schedule generate_warm_ups(const Plan& plan, const PipelineGraph& graph) {
   for (const PositionId q : plan.warm_up.ids()) {
     std::vector<Instruction>& program = schedule.programs.emplace_back();
     const SegmentId segment(q.value());
-    const MicroBatchId end(micro_batches), warm(std::min(micro_batches, plan.warm_up[q]));
-    MicroBatchId forwards;
-    while (forwards < warm) program.push_back(compute(Op::forward, segment, forwards++));
-    for (MicroBatchId backwards; backwards < end; ++backwards) {
-      if (forwards < end) program.push_back(compute(Op::forward, segment, forwards++));
-      program.push_back(compute(Op::backward, segment, backwards));
-    }
+    one_forward_one_backward(
+        micro_batches, plan.warm_up[q],
+        [&](int k) { program.push_back(compute(Op::forward, segment, MicroBatchId(k))); },
+        [&](int k) { program.push_back(compute(Op::backward, segment, MicroBatchId(k))); });
   }
   return schedule;
 }
 
 /// A rank runs one computation at a time: what the schedule pairs runs one after the other, each as
-/// soon as it can.
-void part_pairs(Schedule& schedule) {
-  for (std::vector<Instruction>& program : schedule.programs) {
-    for (Instruction& i : program) i.fused_with_next = false;
-  }
-}
-
-/// Before the first gradient of every micro-batch of a stage that keeps nothing.
-void insert_recomputation(const Plan& plan, Schedule& schedule) {
-  const int stages = stage_count(plan);
+/// soon as it can. A stage that keeps nothing recomputes before the first gradient of every
+/// micro-batch.
+void complete(const Plan& plan, Schedule& schedule) {
   std::set<std::pair<SegmentId, MicroBatchId>> done;
   for (std::vector<Instruction>& program : schedule.programs) {
-    std::vector<Instruction> result;
-    for (const Instruction& i : program) {
-      const bool recomputes =
-          is_gradient(i.op) &&
-          plan.stages[StageId(i.segment.value() % stages)].recomputation == Recomputation::full;
-      if (recomputes && done.emplace(i.segment, i.micro_batch).second) {
-        result.push_back(compute(Op::recompute, i.segment, i.micro_batch, i.part));
+    for (Instruction i : std::exchange(program, {})) {
+      const StageId stage(i.segment.value() % stage_count(plan));
+      i.fused_with_next = false;
+      if (is_gradient(i.op) && plan.stages[stage].recomputation == Recomputation::full &&
+          done.emplace(i.segment, i.micro_batch).second) {
+        program.push_back(compute(Op::recompute, i.segment, i.micro_batch, i.part));
       }
-      result.push_back(i);
+      program.push_back(i);
     }
-    program = std::move(result);
   }
-}
-
-/// A schedule that breaks a rule is an error here, before anything runs.
-void require_sound(const Schedule& schedule) {
-  const ScheduleChecks checks = check_schedule(schedule);
-  if (!checks.ok()) throw UserError(checks.problems);
 }
 
 }  // namespace
@@ -377,16 +322,17 @@ Schedule plan_schedule(const ModelGraph& graph, const StagedGraph& staged, const
   check_counts(plan, generator);
   const StagePlaces places = stage_places(plan, generator.order);
   check_positions(plan, places);
-  PipelineGraph pipeline = PlanPipeline(graph, staged, plan, times, places).run();
+  PipelineGraph pipeline = plan_pipeline(graph, staged, plan, times, places);
   Schedule schedule = plan.warm_up.empty() ? generate(plan, generator, pipeline, places)
                                            : generate_warm_ups(plan, pipeline);
   schedule.graph = std::move(pipeline);
   schedule.name = plan.schedule;
   schedule.chunks = plan.chunks;
-  part_pairs(schedule);
-  insert_recomputation(plan, schedule);
+  complete(plan, schedule);
   schedule = lower(schedule);
-  require_sound(schedule);
+  // A schedule that breaks a rule is an error here, before anything runs.
+  const ScheduleChecks checks = check_schedule(schedule);
+  if (!checks.ok()) throw UserError(checks.problems);
   return schedule;
 }
 

@@ -128,7 +128,7 @@ class DraftSearch {
 
   /// Numbers of samples of a micro-batch: those that divide the batch, about 32 micro-batches
   /// first.
-  std::vector<std::int64_t> micro_batch_sizes(PipelineFill& fill) {
+  std::vector<std::int64_t> micro_batch_sizes() {
     double most = 0;
     for (const DevicePool& pool : problem_.pools) {
       most += static_cast<double>(pool.devices) * static_cast<double>(problem_.most_samples);
@@ -145,12 +145,13 @@ class DraftSearch {
       // The first that fits at all is enough here, and better than nothing when time is short.
       bool fits = false;
       const auto stop_there = [&] { return fits || late(); };
-      fill.run(any_period_s, rules, stop_there, [&](PipelineFill::Structure&& structure) {
+      find_structures(filler_, any_period_s, rules, stop_there, [&](PipelineStructure&& structure) {
         fits = true;
         // The run with an endless period asks for memory alone; a draft from it is kept only as a
         // fallback.
         if (best_.best() < infinite || rules.micro_batches > most_micro_batches) return;
-        if (auto draft = fill.fill(structure, any_period_s, rules)) consider(std::move(*draft));
+        if (auto draft = fill_structure(filler_, structure, any_period_s, rules))
+          consider(std::move(*draft));
       });
       return fits;
     });
@@ -192,11 +193,10 @@ class DraftSearch {
   /// micro-batches that were good.
   void fill_in_order() {
     PipelineBeam beam(filler_);
-    PipelineFill fill(filler_);
     const std::vector<std::vector<int>> orders = pool_orders();
     const std::size_t few = std::min<std::size_t>(orders.size(), few_orders);
     std::vector<std::pair<double, FillRules>> good;  // by the shortest step
-    sizes_ = micro_batch_sizes(fill);
+    sizes_ = micro_batch_sizes();
     for (const std::int64_t samples : sizes_) {
       if (problem_.batch / samples > most_micro_batches) continue;
       const FillRules rules = rules_of(samples);
@@ -235,10 +235,9 @@ class DraftSearch {
   }
 
   void fill_all() {
-    PipelineFill fill(filler_);
     for (const std::int64_t samples : sizes_) {
       if (problem_.batch / samples > most_micro_batches) continue;
-      fill_one(fill, rules_of(samples));
+      fill_one(rules_of(samples));
       if (late()) return;
     }
   }
@@ -254,15 +253,16 @@ class DraftSearch {
 
   /// Structures that cover the model within some more than the shortest period thinkable, each then
   /// with its own shortest period. Longer ones than the best plan's cannot win.
-  void fill_one(PipelineFill& fill, const FillRules& rules) {
+  void fill_one(const FillRules& rules) {
     const double least = std::max(least_s_ / rules.micro_batches, 1e-12);
     // Longer periods find the structures of shorter ones again; each is tightened once.
-    std::set<PipelineFill::Structure> seen;
+    std::set<PipelineStructure> seen;
     double period_s = 0;
-    const auto visit = [&](PipelineFill::Structure&& structure) {
+    const auto visit = [&](PipelineStructure&& structure) {
       if (late() || !seen.insert(structure).second) return;
       const double longest = std::min(period_s, best_.time_to_beat() / rules.micro_batches);
-      if (auto draft = fill.tighten(structure, longest, rules)) consider(std::move(*draft));
+      if (auto draft = tighten_structure(filler_, structure, longest, rules))
+        consider(std::move(*draft));
     };
     bool any = false;
     // The factors grow slowly where plans are likely; the last ones only serve problems in which
@@ -271,7 +271,7 @@ class DraftSearch {
       period_s = factor * least;
       if (late() || least * rules.micro_batches * factor > best_.time_to_beat()) return;
       if (any && factor > 2) return;
-      any = fill.run(period_s, rules, stop(), visit) || any;
+      any = find_structures(filler_, period_s, rules, stop(), visit) || any;
     }
   }
 

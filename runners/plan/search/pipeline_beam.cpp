@@ -29,239 +29,271 @@ constexpr int most_shares = 8;
 /// tighten() ends when the periods on both sides are so close.
 constexpr double tight = 1.002;
 
-}  // namespace
+/// One fill of a pipeline: all of it shares the order of pools, the period and the rules.
+class BeamFill {
+ public:
+  BeamFill(const StageFiller& filler, const std::vector<int>& order, double period_s,
+           const FillRules& rules, std::uint64_t& tried)
+      : filler_(filler),
+        problem_(filler.scorer().problem()),
+        sums_(filler.scorer().sums()),
+        order_(order),
+        period_s_(period_s),
+        rules_(rules),
+        tried_(tried) {}
 
-PipelineBeam::PipelineBeam(const StageFiller& filler)
-    : filler_(filler),
-      problem_(filler.scorer().problem()),
-      sums_(filler.scorer().sums()),
-      device_seconds_(problem_.least_device_seconds()) {}
-
-bool PipelineBeam::in_time(const ReplicaGroup& group, LayerSums::Range range,
-                           Recomputation recomputation, const Task& task) const {
-  return sums_.work(group, range, recomputation).total() <= task.period_s * sum_slack;
-}
-
-bool PipelineBeam::has_memory(const ReplicaGroup& group, LayerSums::Range range,
-                              Recomputation recomputation, const Task& task) const {
-  const double limit = problem_.pools[group.pool].memory_bytes;
-  if (limit <= 0) return true;
-  LayerSums::Holding holding = task.rules.holding(recomputation, task.in_flight);
-  if (task.rules.zero_stage == 1) holding.state_replicas = group.replicas;
-  return sums_.memory(group.degree, group.samples, range, holding) <= limit;
-}
-
-/// The longest range before `end`; an empty one where not even a layer goes.
-PipelineBeam::Reach PipelineBeam::reach(const ReplicaGroup& group, int end,
-                                        const Task& task) const {
-  Reach best{end, Recomputation::none};
-  // The first layer from which on a range is good, of those from `low` on.
-  const auto first_good = [end](int low, const auto& good) {
-    int fails = low - 1, best_first = end;
-    while (best_first - fails > 1) {
-      const int first = fails + (best_first - fails) / 2;
-      (good(first) ? best_first : fails) = first;
+  std::optional<PipelineDraft> run() {
+    nodes_.assign(1, Node());
+    nodes_[0].first = problem_.layers;
+    nodes_[0].left = problem_.pools[order_.front()].devices;
+    if (worth(nodes_[0]) < 1 - 1e-9) return std::nullopt;
+    std::vector<int> beam{0};
+    for (; !beam.empty() && in_flight_ <= most_stages; ++in_flight_) {
+      next_.clear();
+      for (const int parent : beam) extend(parent);
+      // Ties go by the rest of the state and then by number, so that the search is deterministic.
+      const auto better = [&](int a, int b) {
+        const Node &x = nodes_[a], &y = nodes_[b];
+        return std::tuple(-x.worth, x.first, x.at, x.left, a) <
+               std::tuple(-y.worth, y.first, y.at, y.left, b);
+      };
+      std::ranges::sort(next_, better);
+      if (!next_.empty() && nodes_[next_[0]].first == 0) return draft(next_[0]);
+      beam.clear();
+      for (const int candidate : next_) {
+        const Node& x = nodes_[candidate];
+        // Nodes of the same state have the same worth, so they are neighbours in the order.
+        const bool known = !beam.empty() && nodes_[beam.back()].first == x.first &&
+                           nodes_[beam.back()].at == x.at && nodes_[beam.back()].left == x.left;
+        if (!known) beam.push_back(candidate);
+        if (beam.size() == beam_width) break;
+      }
     }
-    return best_first;
+    return std::nullopt;
+  }
+
+ private:
+  struct Node {
+    int parent = -1;
+    int first = 0;     ///< layers before it are open
+    int at = 0;        ///< pools of the order before it are used up
+    int left = 0;      ///< devices of the pool at hand
+    double worth = 0;  ///< rate of the free devices over the open work
+    DraftStage stage = {};
   };
-  // More recomputation keeps less and takes longer: a later kind is of use only where it reaches
-  // further.
-  for (const Recomputation r : recomputations) {
-    const int by_time = first_good(0, [&](int first) {
-      return in_time(group, {first, end}, r, task);
-    });
-    // Recomputing takes longer.
-    if (by_time >= best.first) break;
-    const bool all = has_memory(group, {by_time, end}, r, task);
-    const int good = all ? by_time : first_good(by_time + 1, [&](int first) {
-      return has_memory(group, {first, end}, r, task);
-    });
-    if (good < best.first) best = {good, r};
-    if (all) break;
+  struct Reach {
+    int first = 0;
+    Recomputation recomputation = Recomputation::none;
+  };
+
+  bool in_time(const ReplicaGroup& group, LayerSums::Range range,
+               Recomputation recomputation) const {
+    return sums_.work(group, range, recomputation).total() <= period_s_ * sum_slack;
   }
-  return best;
-}
 
-std::int64_t PipelineBeam::most_samples(ReplicaGroup group, LayerSums::Range range,
-                                        Recomputation recomputation, const Task& task) const {
-  std::int64_t good = 0, fails = std::min(problem_.most_samples, task.rules.samples) + 1;
-  while (fails - good > 1) {
-    group.samples = good + (fails - good) / 2;
-    const bool fits = sums_.known(group.pool, group.degree, group.samples) &&
-                      in_time(group, range, recomputation, task) &&
-                      has_memory(group, range, recomputation, task);
-    (fits ? good : fails) = group.samples;
+  bool has_memory(const ReplicaGroup& group, LayerSums::Range range,
+                  Recomputation recomputation) const {
+    const double limit = problem_.pools[group.pool].memory_bytes;
+    if (limit <= 0) return true;
+    LayerSums::Holding holding = rules_.holding(recomputation, in_flight_);
+    if (rules_.zero_stage == 1) holding.state_replicas = group.replicas;
+    return sums_.memory(group.degree, group.samples, range, holding) <= limit;
   }
-  return good;
-}
 
-/// The worth is above 1 where the free devices could do the open layers if nothing were lost.
-double PipelineBeam::worth(const Node& node, const Task& task) const {
-  if (node.first == 0) return infinite;
-  double samples = 0;
-  for (std::size_t i = node.at; i < task.order.size(); ++i) {
-    const std::size_t pool = task.order[i];
-    const double devices =
-        i == static_cast<std::size_t>(node.at) ? node.left : problem_.pools[pool].devices;
-    const double time = device_seconds_[pool][node.first];
-    samples += devices * task.period_s / std::max(time, 1e-300);
+  /// The longest range before `end`; an empty one where not even a layer goes.
+  Reach reach(const ReplicaGroup& group, int end) const {
+    Reach best{end, Recomputation::none};
+    // The first layer from which on a range is good, of those from `low` on.
+    const auto first_good = [end](int low, const auto& good) {
+      int fails = low - 1, best_first = end;
+      while (best_first - fails > 1) {
+        const int first = fails + (best_first - fails) / 2;
+        (good(first) ? best_first : fails) = first;
+      }
+      return best_first;
+    };
+    // More recomputation keeps less and takes longer: a later kind is of use only where it reaches
+    // further.
+    for (const Recomputation r : recomputations) {
+      const int by_time = first_good(0, [&](int first) { return in_time(group, {first, end}, r); });
+      // Recomputing takes longer.
+      if (by_time >= best.first) break;
+      const bool all = has_memory(group, {by_time, end}, r);
+      const int good = all ? by_time : first_good(by_time + 1, [&](int first) {
+        return has_memory(group, {first, end}, r);
+      });
+      if (good < best.first) best = {good, r};
+      if (all) break;
+    }
+    return best;
   }
-  return samples / static_cast<double>(task.rules.samples);
-}
 
-void PipelineBeam::push(Node&& node, const Task& task) {
-  node.worth = worth(node, task);
-  if (node.worth < 1 - 1e-9) return;
-  next_.push_back(static_cast<int>(nodes_.size()));
-  nodes_.push_back(std::move(node));
-}
+  std::int64_t most_samples(ReplicaGroup group, LayerSums::Range range,
+                            Recomputation recomputation) const {
+    std::int64_t good = 0, fails = std::min(problem_.most_samples, rules_.samples) + 1;
+    while (fails - good > 1) {
+      group.samples = good + (fails - good) / 2;
+      const bool fits = sums_.known(group.pool, group.degree, group.samples) &&
+                        in_time(group, range, recomputation) &&
+                        has_memory(group, range, recomputation);
+      (fits ? good : fails) = group.samples;
+    }
+    return good;
+  }
 
-/// Samples that the pool at hand has no devices for go to the next one, and the one after it.
-bool PipelineBeam::add_others(Node& node, std::int64_t open, const Task& task) const {
-  const LayerSums::Range range{node.stage.first, node.stage.end};
-  while (open > 0) {
-    if (++node.at >= static_cast<int>(task.order.size())) return false;
-    const int pool = task.order[node.at];
-    node.left = problem_.pools[pool].devices;
-    ReplicaGroup best{pool, 0, 0, 0};
+  /// The worth is above 1 where the free devices could do the open layers if nothing were lost.
+  double worth(const Node& node) const {
+    if (node.first == 0) return infinite;
+    double samples = 0;
+    for (std::size_t i = node.at; i < order_.size(); ++i) {
+      const std::size_t pool = order_[i];
+      const double devices =
+          i == static_cast<std::size_t>(node.at) ? node.left : problem_.pools[pool].devices;
+      const double time = filler_.device_seconds()[pool][node.first];
+      samples += devices * period_s_ / std::max(time, 1e-300);
+    }
+    return samples / static_cast<double>(rules_.samples);
+  }
+
+  void push(Node&& node) {
+    node.worth = worth(node);
+    if (node.worth < 1 - 1e-9) return;
+    next_.push_back(static_cast<int>(nodes_.size()));
+    nodes_.push_back(std::move(node));
+  }
+
+  /// Samples that the pool at hand has no devices for go to the next one, and the one after it.
+  bool add_others(Node& node, std::int64_t open) const {
+    const LayerSums::Range range{node.stage.first, node.stage.end};
+    while (open > 0) {
+      if (++node.at >= static_cast<int>(order_.size())) return false;
+      const int pool = order_[node.at];
+      node.left = problem_.pools[pool].devices;
+      ReplicaGroup best{pool, 0, 0, 0};
+      for (std::size_t d = 0; d < problem_.degrees.size(); ++d) {
+        const int degree = problem_.degrees[d];
+        if (degree > problem_.pools[pool].devices_per_node || degree > node.left) break;
+        ReplicaGroup group{pool, static_cast<int>(d), problem_.groups_of(pool, node.left, degree),
+                           1};
+        group.samples = most_samples(group, range, node.stage.recomputation);
+        if (group.samples * best.replicas * problem_.degrees[best.degree] <=
+            best.samples * best.replicas * degree) {
+          if (best.samples > 0) continue;
+        }
+        best = group;
+      }
+      if (best.samples == 0) return false;
+      const int degree = problem_.degrees[best.degree];
+      // No more replicas than the open samples need.
+      best.replicas = static_cast<int>(
+          std::min<std::int64_t>(best.replicas, (open + best.samples - 1) / best.samples));
+      open -= best.replicas * best.samples;
+      node.left -= best.replicas * degree;
+      node.stage.groups.push_back(best);
+    }
+    return true;
+  }
+
+  void add(int parent, const ReplicaGroup& group) {
+    ++tried_;
+    const Node& before = nodes_[parent];
+    const Reach there = reach(group, before.first);
+    if (there.first == before.first) return;
+    Node node{.parent = parent,
+              .first = there.first,
+              .at = before.at,
+              .left = before.left - group.replicas * problem_.degrees[group.degree]};
+    node.stage = {.first = there.first,
+                  .end = before.first,
+                  .recomputation = there.recomputation,
+                  .warm_up = in_flight_ - 1};
+    if (group.replicas > 0) node.stage.groups.push_back(group);
+    // The pool may not have taken the whole micro-batch.
+    if (!add_others(node, rules_.samples - group.replicas * group.samples)) return;
+    push(std::move(node));
+  }
+
+  /// All free devices of all pools in the first stage.
+  void finish_with_all(int parent) {
+    const Node& before = nodes_[parent];
+    DeviceCounts devices(problem_.pools.size(), 0);
+    for (std::size_t i = before.at; i < order_.size(); ++i) {
+      const std::size_t pool = order_[i];
+      devices[pool] =
+          i == static_cast<std::size_t>(before.at) ? before.left : problem_.pools[pool].devices;
+    }
+    const auto stage =
+        filler_.fill_range(devices, {0, before.first}, in_flight_, period_s_, rules_);
+    if (!stage) return;
+    push({.parent = parent, .at = static_cast<int>(order_.size()), .stage = *stage});
+  }
+
+  /// Few samples to a replica, or what makes the pool's devices come out even.
+  void extend(int parent) {
+    finish_with_all(parent);
+    const int at = nodes_[parent].at, left = nodes_[parent].left;
+    if (at >= static_cast<int>(order_.size())) return;
+    const int pool = order_[at];
     for (std::size_t d = 0; d < problem_.degrees.size(); ++d) {
       const int degree = problem_.degrees[d];
-      if (degree > problem_.pools[pool].devices_per_node || degree > node.left) break;
-      ReplicaGroup group{pool, static_cast<int>(d), problem_.groups_of(pool, node.left, degree), 1};
-      group.samples = most_samples(group, range, node.stage.recomputation, task);
-      if (group.samples * best.replicas * problem_.degrees[best.degree] <=
-          best.samples * best.replicas * degree) {
-        if (best.samples > 0) continue;
+      if (degree > problem_.pools[pool].devices_per_node || degree > left) break;
+      const int available = problem_.groups_of(pool, left, degree);
+      if (available == 0) continue;
+      std::vector<std::int64_t> sizes{1, 2, 3, 4};
+      for (int shares = 1; shares <= most_shares; ++shares) {
+        // With these samples the devices left make so many equal stages.
+        sizes.push_back((rules_.samples * shares + available - 1) / available);
       }
-      best = group;
+      std::ranges::sort(sizes);
+      sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+      for (const std::int64_t samples : sizes) {
+        if (samples > rules_.samples || samples > problem_.most_samples) break;
+        if (!sums_.known(pool, static_cast<int>(d), samples)) continue;
+        const std::int64_t needed = (rules_.samples + samples - 1) / samples;
+        add(parent, {pool, static_cast<int>(d),
+                     static_cast<int>(std::min<std::int64_t>(available, needed)), samples});
+      }
     }
-    if (best.samples == 0) return false;
-    const int degree = problem_.degrees[best.degree];
-    // No more replicas than the open samples need.
-    best.replicas = static_cast<int>(
-        std::min<std::int64_t>(best.replicas, (open + best.samples - 1) / best.samples));
-    open -= best.replicas * best.samples;
-    node.left -= best.replicas * degree;
-    node.stage.groups.push_back(best);
+    // Or the next pool begins a stage of its own.
+    if (at + 1 >= static_cast<int>(order_.size())) return;
+    Node node = nodes_[parent];
+    node.at = at + 1;
+    node.left = problem_.pools[order_[at + 1]].devices;
+    node.worth = worth(node);
+    if (node.worth < 1 - 1e-9) return;
+    nodes_.push_back(std::move(node));
+    extend(static_cast<int>(nodes_.size()) - 1);
   }
-  return true;
-}
 
-void PipelineBeam::add(int parent, const ReplicaGroup& group, const Task& task) {
-  ++tried_;
-  const Node& before = nodes_[parent];
-  const Reach there = reach(group, before.first, task);
-  if (there.first == before.first) return;
-  Node node{.parent = parent,
-            .first = there.first,
-            .at = before.at,
-            .left = before.left - group.replicas * problem_.degrees[group.degree]};
-  node.stage = {.first = there.first,
-                .end = before.first,
-                .recomputation = there.recomputation,
-                .warm_up = task.in_flight - 1};
-  if (group.replicas > 0) node.stage.groups.push_back(group);
-  // The pool may not have taken the whole micro-batch.
-  if (!add_others(node, task.rules.samples - group.replicas * group.samples, task)) return;
-  push(std::move(node), task);
-}
-
-/// All free devices of all pools in the first stage.
-void PipelineBeam::finish_with_all(int parent, const Task& task) {
-  const Node& before = nodes_[parent];
-  DeviceCounts devices(problem_.pools.size(), 0);
-  for (std::size_t i = before.at; i < task.order.size(); ++i) {
-    const std::size_t pool = task.order[i];
-    devices[pool] =
-        i == static_cast<std::size_t>(before.at) ? before.left : problem_.pools[pool].devices;
-  }
-  const auto stage =
-      filler_.fill_range(devices, {0, before.first}, task.in_flight, task.period_s, task.rules);
-  if (!stage) return;
-  push({.parent = parent, .at = static_cast<int>(task.order.size()), .stage = *stage}, task);
-}
-
-/// Few samples to a replica, or what makes the pool's devices come out even.
-void PipelineBeam::extend(int parent, const Task& task) {
-  finish_with_all(parent, task);
-  const int at = nodes_[parent].at, left = nodes_[parent].left;
-  if (at >= static_cast<int>(task.order.size())) return;
-  const int pool = task.order[at];
-  for (std::size_t d = 0; d < problem_.degrees.size(); ++d) {
-    const int degree = problem_.degrees[d];
-    if (degree > problem_.pools[pool].devices_per_node || degree > left) break;
-    const int available = problem_.groups_of(pool, left, degree);
-    if (available == 0) continue;
-    std::vector<std::int64_t> sizes{1, 2, 3, 4};
-    for (int shares = 1; shares <= most_shares; ++shares) {
-      // With these samples the devices left make so many equal stages.
-      sizes.push_back((task.rules.samples * shares + available - 1) / available);
+  PipelineDraft draft(int last) const {
+    PipelineDraft result;
+    result.micro_batches = rules_.micro_batches;
+    result.zero_stage = rules_.zero_stage;
+    for (int at = last; nodes_[at].parent >= 0; at = nodes_[at].parent) {
+      DraftStage stage = nodes_[at].stage;
+      stage.groups = ordered_groups(std::move(stage.groups));
+      result.stages.push_back(std::move(stage));
     }
-    std::ranges::sort(sizes);
-    sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
-    for (const std::int64_t samples : sizes) {
-      if (samples > task.rules.samples || samples > problem_.most_samples) break;
-      if (!sums_.known(pool, static_cast<int>(d), samples)) continue;
-      const std::int64_t needed = (task.rules.samples + samples - 1) / samples;
-      add(parent,
-          {pool, static_cast<int>(d), static_cast<int>(std::min<std::int64_t>(available, needed)),
-           samples},
-          task);
-    }
+    return result;
   }
-  // Or the next pool begins a stage of its own.
-  if (at + 1 >= static_cast<int>(task.order.size())) return;
-  Node node = nodes_[parent];
-  node.at = at + 1;
-  node.left = problem_.pools[task.order[at + 1]].devices;
-  node.worth = worth(node, task);
-  if (node.worth < 1 - 1e-9) return;
-  nodes_.push_back(std::move(node));
-  extend(static_cast<int>(nodes_.size()) - 1, task);
-}
 
-PipelineDraft PipelineBeam::draft(int last, const FillRules& rules) const {
-  PipelineDraft result;
-  result.micro_batches = rules.micro_batches;
-  result.zero_stage = rules.zero_stage;
-  for (int at = last; nodes_[at].parent >= 0; at = nodes_[at].parent) {
-    DraftStage stage = nodes_[at].stage;
-    stage.groups = ordered_groups(std::move(stage.groups));
-    result.stages.push_back(std::move(stage));
-  }
-  return result;
-}
+  const StageFiller& filler_;
+  const PlanningProblem& problem_;
+  const LayerSums& sums_;
+  const std::vector<int>& order_;
+  double period_s_;
+  const FillRules& rules_;
+  std::uint64_t& tried_;
+  int in_flight_ = 1;
+  std::vector<Node> nodes_;
+  std::vector<int> next_;
+};
+
+}  // namespace
 
 std::optional<PipelineDraft> PipelineBeam::fill(const std::vector<int>& order, double period_s,
                                                 const FillRules& rules) {
-  Task task{order, period_s, rules};
-  nodes_.assign(1, Node());
-  nodes_[0].first = problem_.layers;
-  nodes_[0].left = problem_.pools[order.front()].devices;
-  if (worth(nodes_[0], task) < 1 - 1e-9) return std::nullopt;
-  std::vector<int> beam{0};
-  for (; !beam.empty() && task.in_flight <= most_stages; ++task.in_flight) {
-    next_.clear();
-    for (const int parent : beam) extend(parent, task);
-    // Ties go by the rest of the state and then by number, so that the search is deterministic.
-    const auto better = [&](int a, int b) {
-      const Node &x = nodes_[a], &y = nodes_[b];
-      return std::tuple(-x.worth, x.first, x.at, x.left, a) <
-             std::tuple(-y.worth, y.first, y.at, y.left, b);
-    };
-    std::ranges::sort(next_, better);
-    if (!next_.empty() && nodes_[next_[0]].first == 0) return draft(next_[0], rules);
-    beam.clear();
-    for (const int candidate : next_) {
-      const Node& x = nodes_[candidate];
-      // Nodes of the same state have the same worth, so they are neighbours in the order.
-      const bool known = !beam.empty() && nodes_[beam.back()].first == x.first &&
-                         nodes_[beam.back()].at == x.at && nodes_[beam.back()].left == x.left;
-      if (!known) beam.push_back(candidate);
-      if (beam.size() == beam_width) break;
-    }
-  }
-  return std::nullopt;
+  return BeamFill(filler_, order, period_s, rules, tried_).run();
 }
 
 bool PipelineBeam::tighten(const std::vector<int>& order, double least_s, double most_s,

@@ -16,7 +16,7 @@ namespace heteroperf {
 class PipelineBeam {
  public:
   /// The filler outlives it.
-  explicit PipelineBeam(const StageFiller& filler);
+  explicit PipelineBeam(const StageFiller& filler) : filler_(filler) {}
 
   /// A pipeline that covers the model with every stage within `period_s`, of as few stages as the
   /// beam finds; `order`: the pools, that of the last stage first.
@@ -32,48 +32,7 @@ class PipelineBeam {
   std::uint64_t tried() const { return tried_; }
 
  private:
-  struct Node {
-    int parent = -1;
-    int first = 0;     ///< layers before it are open
-    int at = 0;        ///< pools of the order before it are used up
-    int left = 0;      ///< devices of the pool at hand
-    double worth = 0;  ///< rate of the free devices over the open work
-    DraftStage stage = {};
-  };
-  /// Values that one fill shares.
-  struct Task {
-    const std::vector<int>& order;
-    double period_s;
-    const FillRules& rules;
-    int in_flight = 1;
-  };
-  struct Reach {
-    int first = 0;
-    Recomputation recomputation = Recomputation::none;
-  };
-  Reach reach(const ReplicaGroup& group, int end, const Task& task) const;
-  bool in_time(const ReplicaGroup& group, LayerSums::Range range, Recomputation recomputation,
-               const Task& task) const;
-  bool has_memory(const ReplicaGroup& group, LayerSums::Range range, Recomputation recomputation,
-                  const Task& task) const;
-  std::int64_t most_samples(ReplicaGroup group, LayerSums::Range range, Recomputation recomputation,
-                            const Task& task) const;
-  void extend(int parent, const Task& task);
-  void add(int parent, const ReplicaGroup& group, const Task& task);
-  bool add_others(Node& node, std::int64_t open, const Task& task) const;
-  /// Tries the first stage with all devices that are free, also those that no equal stage uses.
-  void finish_with_all(int parent, const Task& task);
-  void push(Node&& node, const Task& task);
-  /// Infinite for a node that has covered all layers.
-  double worth(const Node& node, const Task& task) const;
-  PipelineDraft draft(int last, const FillRules& rules) const;
-
   const StageFiller& filler_;
-  const PlanningProblem& problem_;
-  const LayerSums& sums_;
-  std::vector<std::vector<double>> device_seconds_;  ///< [pool][layers before]: per sample
-  std::vector<Node> nodes_;
-  std::vector<int> next_;
   std::uint64_t tried_ = 0;
 };
 

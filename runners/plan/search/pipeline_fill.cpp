@@ -9,15 +9,15 @@
 // The number of sets doubles with every pool, so beyond three pools only pairs and runs of
 // neighbours in speed form groups. The numbers of stages are a coarse list, and `most_fills` bounds
 // the work. The structures are worth more than the periods they were found with: each is filled
-// again with its own shortest period by tighten().
+// again with its own shortest period by tighten_structure().
 //
 // Advice for a model that fits nowhere.
 //
-// The question is always the same: does PipelineFill find any pipeline when time does not matter?
-// It is asked for more and more memory per device, first doubling and then by bisection, and for
-// more devices. Every other choice is the thriftiest there is: full recomputation if need be,
-// ZeRO-1, all sizes of micro-batches. So the factors named are what the search itself would need.
-// Where no memory helps, the tables have a hole.
+// The question is always the same: does find_structures() find any pipeline when time does not
+// matter? It is asked for more and more memory per device, first doubling and then by bisection,
+// and for more devices. Every other choice is the thriftiest there is: full recomputation if need
+// be, ZeRO-1, all sizes of micro-batches. So the factors named are what the search itself would
+// need. Where no memory helps, the tables have a hole.
 #include "runners/plan/search/pipeline_fill.hpp"
 
 #include <algorithm>
@@ -39,19 +39,157 @@ constexpr int many_devices = 1024;
 
 constexpr double most_memory_factor = 1 << 20;
 
+/// One run over all states with one period.
+class StructureSearch {
+ public:
+  StructureSearch(const StageFiller& filler, double period_s, const FillRules& rules,
+                  const std::function<bool()>& stop,
+                  const std::function<void(PipelineStructure&&)>& visit)
+      : filler_(filler),
+        problem_(filler.scorer().problem()),
+        period_s_(period_s),
+        rules_(rules),
+        stop_(stop),
+        visit_(visit),
+        sets_(std::size_t{1} << problem_.pools.size()),
+        most_stages_(std::min({problem_.layers, problem_.devices(), 48})),
+        states_(static_cast<std::size_t>(most_stages_ + 1) * sets_) {
+    const std::size_t pools = problem_.pools.size();
+    states_[0].first = problem_.layers;
+    for (PoolSet group = 1; group < sets_; ++group) {
+      // Many pools: pairs, and those next to each other in speed.
+      const PoolSet ones = group >> std::countr_zero(group);
+      if (pools <= 3 || std::popcount(group) <= 2 || std::has_single_bit(ones + 1))
+        groups_.push_back(group);
+    }
+  }
+
+  /// States are stored by number of stages first, and every step adds stages, so one pass over them
+  /// is enough.
+  bool run() {
+    const std::span<const int> counts = problem_.devices() > many_devices
+                                            ? std::span<const int>(few_stage_counts)
+                                            : std::span<const int>(stage_counts);
+    bool any = false;
+    for (std::size_t index = 0; index < states_.size(); ++index) {
+      const int first = states_[index].first;
+      if (first < 0) continue;
+      if (first == 0) {
+        any = true;
+        visit_(structure(index));
+        continue;
+      }
+      if (stop_() || fills_ > most_fills) break;
+      if (is_dominated(index)) continue;
+      const PoolSet free = static_cast<PoolSet>(sets_ - 1) & ~static_cast<PoolSet>(index % sets_);
+      const int room = most_stages_ - static_cast<int>(index / sets_);
+      for (const PoolSet group : groups_) {
+        if ((group & ~free) != 0) continue;
+        int most = room;
+        for (std::size_t pool = 0; pool < problem_.pools.size(); ++pool) {
+          if ((group >> pool & 1) != 0) most = std::min(most, problem_.pools[pool].devices);
+        }
+        for (const int stages : counts) {
+          if (stages > std::min(most, first)) break;
+          extend(index, group, stages);
+        }
+      }
+    }
+    return any;
+  }
+
+ private:
+  static constexpr std::uint64_t most_fills = 20000;
+  using PoolSet = std::uint32_t;
+  struct State {
+    int first = -1;             ///< layers before it are open; −1: not reached
+    int from = -1;              ///< index of the state before
+    DeviceCounts devices = {};  ///< that each added stage takes
+    int stages = 0;
+  };
+
+  /// True when the free pools could do the open layers if nothing were lost.
+  bool can_finish(PoolSet free, int first) const {
+    double samples = 0;
+    for (std::size_t pool = 0; pool < problem_.pools.size(); ++pool) {
+      if ((free >> pool & 1) == 0) continue;
+      const double time = filler_.device_seconds()[pool][first];
+      if (time <= 0) return true;
+      samples += problem_.pools[pool].devices * period_s_ / time;
+    }
+    return samples >= static_cast<double>(rules_.samples) * (1 - 1e-9);
+  }
+
+  void extend(std::size_t index, PoolSet group, int stages) {
+    const auto before = static_cast<int>(index / sets_);
+    const PoolSet used = static_cast<PoolSet>(index % sets_);
+    DeviceCounts devices(problem_.pools.size(), 0);
+    for (std::size_t pool = 0; pool < devices.size(); ++pool) {
+      if ((group >> pool & 1) != 0) devices[pool] = problem_.pools[pool].devices / stages;
+    }
+    int first = states_[index].first;
+    int added = 0, likely = 0;
+    for (; added < stages && first > 0; ++added) {
+      // The number of stages that follow, and its own, are kept in flight.
+      const std::optional<DraftStage> stage =
+          filler_.fill(devices, first, before + added + 1, period_s_, rules_, likely);
+      ++fills_;
+      if (!stage) return;
+      likely = stage->end - stage->first;
+      first = stage->first;
+    }
+    State& state = states_[(before + added) * sets_ + (used | group)];
+    // Only the way to a state that leaves the fewest layers open stays.
+    if (state.first >= 0 && state.first <= first) return;
+    const PoolSet free = static_cast<PoolSet>(sets_ - 1) & ~(used | group);
+    if (first > 0 && !can_finish(free, first)) return;
+    state = {first, static_cast<int>(index), std::move(devices), added};
+  }
+
+  PipelineStructure structure(std::size_t index) const {
+    PipelineStructure result;
+    for (int at = static_cast<int>(index); at >= 0; at = states_[at].from) {
+      const State& state = states_[at];
+      result.insert(result.end(), state.stages, state.devices);
+    }
+    return result;
+  }
+
+  /// True when the same pools have covered as much with less than half the stages.
+  bool is_dominated(std::size_t index) const {
+    const std::size_t used = index % sets_;
+    for (std::size_t stages = 0; 2 * stages < index / sets_; ++stages) {
+      const int first = states_[stages * sets_ + used].first;
+      if (first >= 0 && first <= states_[index].first) return true;
+    }
+    return false;
+  }
+
+  const StageFiller& filler_;
+  const PlanningProblem& problem_;
+  double period_s_;
+  const FillRules& rules_;
+  const std::function<bool()>& stop_;
+  const std::function<void(PipelineStructure&&)>& visit_;
+  std::size_t sets_;
+  int most_stages_;
+  std::vector<State> states_;  ///< [stages, pools used]
+  std::vector<PoolSet> groups_;
+  std::uint64_t fills_ = 0;
+};
+
 /// True when some micro-batch lets the pools cover the model within their memory.
 bool fits(const PlanningProblem& problem) {
   const DraftScorer scorer(problem);
   const StageFiller filler(scorer);
-  PipelineFill fill(filler);
   const auto never = [] { return false; };
-  const auto nothing = [](PipelineFill::Structure&&) {};
+  const auto nothing = [](PipelineStructure&&) {};
   for (const std::int64_t samples : divisors(problem.batch)) {
     FillRules rules;
     rules.samples = samples;
     rules.micro_batches =
         static_cast<int>(std::min<std::int64_t>(problem.batch / samples, 1 << 20));
-    if (fill.run(any_period_s, rules, never, nothing)) return true;
+    if (find_structures(filler, any_period_s, rules, never, nothing)) return true;
     // Larger micro-batches need more memory, but can use more replicas to share states.
     if (samples > problem.devices()) break;
   }
@@ -85,80 +223,22 @@ double least_memory_factor(const PlanningProblem& problem) {
 
 }  // namespace
 
-PipelineFill::PipelineFill(const StageFiller& filler)
-    : filler_(filler),
-      problem_(filler.scorer().problem()),
-      device_seconds_(problem_.least_device_seconds()) {
-  const std::size_t pools = problem_.pools.size();
-  sets_ = std::size_t{1} << pools;
-  most_stages_ = std::min({problem_.layers, problem_.devices(), 48});
-  for (PoolSet group = 1; group < sets_; ++group) {
-    // Many pools: pairs, and those next to each other in speed.
-    const PoolSet ones = group >> std::countr_zero(group);
-    if (pools <= 3 || std::popcount(group) <= 2 || std::has_single_bit(ones + 1))
-      groups_.push_back(group);
-  }
+bool find_structures(const StageFiller& filler, double period_s, const FillRules& rules,
+                     const std::function<bool()>& stop,
+                     const std::function<void(PipelineStructure&&)>& visit) {
+  return StructureSearch(filler, period_s, rules, stop, visit).run();
 }
 
-/// True when the free pools could do the open layers if nothing were lost.
-bool PipelineFill::can_finish(PoolSet free, int first, double period_s,
-                              const FillRules& rules) const {
-  double samples = 0;
-  for (std::size_t pool = 0; pool < problem_.pools.size(); ++pool) {
-    if ((free >> pool & 1) == 0) continue;
-    const double time = device_seconds_[pool][first];
-    if (time <= 0) return true;
-    samples += problem_.pools[pool].devices * period_s / time;
-  }
-  return samples >= static_cast<double>(rules.samples) * (1 - 1e-9);
-}
-
-void PipelineFill::extend(std::size_t index, PoolSet group, int stages, double period_s,
-                          const FillRules& rules) {
-  const auto before = static_cast<int>(index / sets_);
-  const PoolSet used = static_cast<PoolSet>(index % sets_);
-  DeviceCounts devices(problem_.pools.size(), 0);
-  for (std::size_t pool = 0; pool < devices.size(); ++pool) {
-    if ((group >> pool & 1) != 0) devices[pool] = problem_.pools[pool].devices / stages;
-  }
-  int first = states_[index].first;
-  int added = 0, likely = 0;
-  for (; added < stages && first > 0; ++added) {
-    // The number of stages that follow, and its own, are kept in flight.
-    const std::optional<DraftStage> stage =
-        filler_.fill(devices, first, before + added + 1, period_s, rules, likely);
-    ++fills_;
-    if (!stage) return;
-    likely = stage->end - stage->first;
-    first = stage->first;
-  }
-  const std::size_t to = index_of(before + added, used | group);
-  State& state = states_[to];
-  // Only the way to a state that leaves the fewest layers open stays.
-  if (state.first >= 0 && state.first <= first) return;
-  const PoolSet free = static_cast<PoolSet>(sets_ - 1) & ~(used | group);
-  if (first > 0 && !can_finish(free, first, period_s, rules)) return;
-  state = {first, static_cast<int>(index), std::move(devices), added};
-}
-
-PipelineFill::Structure PipelineFill::structure(std::size_t index) const {
-  Structure result;
-  for (int at = static_cast<int>(index); at >= 0; at = states_[at].from) {
-    const State& state = states_[at];
-    result.insert(result.end(), state.stages, state.devices);
-  }
-  return result;
-}
-
-std::optional<PipelineDraft> PipelineFill::fill(const Structure& structure, double period_s,
-                                                const FillRules& rules) const {
+std::optional<PipelineDraft> fill_structure(const StageFiller& filler,
+                                            const PipelineStructure& structure, double period_s,
+                                            const FillRules& rules) {
   PipelineDraft draft;
   draft.micro_batches = rules.micro_batches;
   draft.zero_stage = rules.zero_stage;
-  int first = problem_.layers, in_flight = 1, likely = 0;
+  int first = filler.scorer().problem().layers, in_flight = 1, likely = 0;
   for (auto devices = structure.rbegin(); devices != structure.rend() && first > 0; ++devices) {
     std::optional<DraftStage> stage =
-        filler_.fill(*devices, first, in_flight++, period_s, rules, likely);
+        filler.fill(*devices, first, in_flight++, period_s, rules, likely);
     if (!stage) return std::nullopt;
     likely = stage->end - stage->first;
     first = stage->first;
@@ -169,66 +249,19 @@ std::optional<PipelineDraft> PipelineFill::fill(const Structure& structure, doub
   return draft;
 }
 
-std::optional<PipelineDraft> PipelineFill::tighten(const Structure& structure, double period_s,
-                                                   const FillRules& rules) const {
-  std::optional<PipelineDraft> best = fill(structure, period_s, rules);
+std::optional<PipelineDraft> tighten_structure(const StageFiller& filler,
+                                               const PipelineStructure& structure, double period_s,
+                                               const FillRules& rules) {
+  std::optional<PipelineDraft> best = fill_structure(filler, structure, period_s, rules);
   // Structures come from periods not far above their own, so a quarter is low enough.
   double low = period_s / 4, high = period_s;
   while (best && high / low > 1.001) {
     const double middle = std::sqrt(low * high);
-    std::optional<PipelineDraft> shorter = fill(structure, middle, rules);
+    std::optional<PipelineDraft> shorter = fill_structure(filler, structure, middle, rules);
     (shorter ? high : low) = middle;
     if (shorter) best = std::move(shorter);
   }
   return best;
-}
-
-/// True when the same pools have covered as much with less than half the stages.
-bool PipelineFill::is_dominated(std::size_t index) const {
-  const std::size_t used = index % sets_;
-  for (std::size_t stages = 0; 2 * stages < index / sets_; ++stages) {
-    const int first = states_[stages * sets_ + used].first;
-    if (first >= 0 && first <= states_[index].first) return true;
-  }
-  return false;
-}
-
-/// States are stored by number of stages first, and every step adds stages, so one pass over them
-/// is enough.
-bool PipelineFill::run(double period_s, const FillRules& rules, const std::function<bool()>& stop,
-                       const std::function<void(Structure&&)>& visit) {
-  states_.assign(static_cast<std::size_t>(most_stages_ + 1) * sets_, State());
-  states_[0].first = problem_.layers;
-  const std::span<const int> counts = problem_.devices() > many_devices
-                                          ? std::span<const int>(few_stage_counts)
-                                          : std::span<const int>(stage_counts);
-  bool any = false;
-  const std::uint64_t start = fills_;
-  for (std::size_t index = 0; index < states_.size(); ++index) {
-    const int first = states_[index].first;
-    if (first < 0) continue;
-    if (first == 0) {
-      any = true;
-      visit(structure(index));
-      continue;
-    }
-    if (stop() || fills_ > start + most_fills) break;
-    if (is_dominated(index)) continue;
-    const PoolSet free = static_cast<PoolSet>(sets_ - 1) & ~static_cast<PoolSet>(index % sets_);
-    const int room = most_stages_ - static_cast<int>(index / sets_);
-    for (const PoolSet group : groups_) {
-      if ((group & ~free) != 0) continue;
-      int most = room;
-      for (std::size_t pool = 0; pool < problem_.pools.size(); ++pool) {
-        if ((group >> pool & 1) != 0) most = std::min(most, problem_.pools[pool].devices);
-      }
-      for (const int stages : counts) {
-        if (stages > std::min(most, first)) break;
-        extend(index, group, stages, period_s, rules);
-      }
-    }
-  }
-  return any;
 }
 
 std::vector<Problem> fit_problems(const PlanningProblem& problem) {

@@ -62,15 +62,11 @@ class ObjectiveSearch {
     }
     // The whole machine says what a model that fits nowhere needs.
     for (const std::vector<int>& counts : starts) descend(counts);
-    if (best_.plans.empty()) {
-      best_ = search_plans(GraphProblem(graph_, cluster_, request_), options_);
+    if (result_.plans.empty()) {
+      result_.plans = search_plans(GraphProblem(graph_, cluster_, request_), options_).plans;
     }
-    best_.candidates = candidates_;
-    best_.simulated = simulated_;
-    best_.complete = complete_;
-    best_.exhaustive = false;
-    best_.seconds = stopwatch_.elapsed_s();
-    return std::move(best_);
+    result_.seconds = stopwatch_.elapsed_s();
+    return std::move(result_);
   }
 
  private:
@@ -117,7 +113,7 @@ class ObjectiveSearch {
     }
     if (part.empty()) return least;
     if (left <= 0) {
-      complete_ = false;
+      result_.complete = false;
       return least;
     }
     std::ranges::sort(part);
@@ -133,12 +129,12 @@ class ObjectiveSearch {
   }
 
   /// Values the plans of one choice on the whole machine and keeps the list that holds the best.
-  void take(PlanSearchResult plan_search_result, const std::vector<RankId>& part, double& least) {
-    candidates_ += plan_search_result.candidates;
-    simulated_ += plan_search_result.simulated;
-    complete_ = complete_ && plan_search_result.complete;
+  void take(PlanSearchResult searched, const std::vector<RankId>& part, double& least) {
+    result_.candidates += searched.candidates;
+    result_.simulated += searched.simulated;
+    result_.complete = result_.complete && searched.complete;
     std::vector<std::pair<double, ReadyPlan>> valued;
-    for (ReadyPlan& ready : plan_search_result.plans) {
+    for (ReadyPlan& ready : searched.plans) {
       ready.plan = on_whole_cluster(std::move(ready.plan), part);
       const StepExpense expense = step_expense(ready, cluster_);
       const double value = objective_ == PlanObjective::cost ? *expense.cost : *expense.joules;
@@ -148,9 +144,8 @@ class ObjectiveSearch {
     least = valued.front().first;
     if (least >= best_value_) return;
     best_value_ = least;
-    plan_search_result.plans.clear();
-    for (auto& [value, ready] : valued) plan_search_result.plans.push_back(std::move(ready));
-    best_ = std::move(plan_search_result);
+    result_.plans.clear();
+    for (auto& [value, ready] : valued) result_.plans.push_back(std::move(ready));
   }
 
   PlanObjective objective_;
@@ -162,10 +157,8 @@ class ObjectiveSearch {
   std::vector<std::string> names_;
   Stopwatch stopwatch_;
   std::map<std::vector<int>, double> known_;
-  PlanSearchResult best_;
+  PlanSearchResult result_;
   double best_value_ = infinite;
-  std::uint64_t candidates_ = 0, simulated_ = 0;
-  bool complete_ = true;
 };
 
 }  // namespace

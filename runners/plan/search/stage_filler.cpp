@@ -23,7 +23,8 @@ constexpr std::int64_t fine_samples = 6;
 
 }  // namespace
 
-StageFiller::StageFiller(const DraftScorer& scorer) : scorer_(scorer) {
+StageFiller::StageFiller(const DraftScorer& scorer)
+    : scorer_(scorer), device_seconds_(scorer.problem().least_device_seconds()) {
   const PlanningProblem& problem = scorer.problem();
   for (std::size_t pool = 0; pool < problem.pools.size(); ++pool) {
     auto& of_pool = sizes_.emplace_back(problem.degrees.size());

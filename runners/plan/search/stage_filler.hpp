@@ -52,6 +52,8 @@ class StageFiller {
   std::optional<DraftStage> balance(const DraftStage& stage, const FillRules& rules) const;
 
   const DraftScorer& scorer() const { return scorer_; }
+  /// PlanningProblem::least_device_seconds().
+  const std::vector<std::vector<double>>& device_seconds() const { return device_seconds_; }
 
  private:
   struct Capacity {
@@ -75,6 +77,7 @@ class StageFiller {
              const FillRules& rules, DraftStage* stage) const;
 
   const DraftScorer& scorer_;
+  std::vector<std::vector<double>> device_seconds_;
   std::vector<std::vector<std::vector<std::int64_t>>> sizes_;  ///< [pool][degree]: known, ascending
 };
 

@@ -35,12 +35,179 @@
 namespace heteroperf {
 namespace {
 
-/// The times of a plan's messages and sums on a cluster, whose rank r is the plan's.
-class PlanLinks {
+/// Works out all times of one plan.
+class TimesMaker {
  public:
-  /// All outlive it.
-  PlanLinks(const TrainingTask& task, const Plan& plan, const Cluster& cluster)
-      : task_(task), plan_(plan), cluster_(cluster) {}
+  TimesMaker(const TrainingTask& task, const StagedGraph& staged, const Plan& plan,
+             const Cluster& cluster, StageWorkTable& works)
+      : task_(task),
+        staged_(staged),
+        plan_(plan),
+        cluster_(cluster),
+        rates_(cluster, task.precision),
+        works_(works) {}
+
+  StageTimes run() {
+    check();
+    for (const StageId stage : staged_.nodes.ids()) {
+      auto& replicas = result_.compute.emplace_back();
+      for (const StageReplica& replica : plan_.stages[stage].replicas) {
+        replicas.push_back(known_compute(stage, replica));
+      }
+      result_.reduction_s.push_back(reduction(stage));
+      result_.optimizer_s.push_back(optimizer(stage));
+    }
+    for (const StagedGraph::Tied& tied : staged_.tied) add_tied(tied);
+    for (const StageEdge& edge : staged_.edges) {
+      result_.activation_s.push_back(message_s(edge, edge.nodes));
+      result_.gradient_s.push_back(message_s(edge, edge.with_gradient));
+    }
+    result_.agreement_s = agreement_s();
+    return std::move(result_);
+  }
+
+ private:
+  /// A plan needs ranks that the cluster has, and a rate for each of their classes; all that is
+  /// missing is named at once.
+  void check() const {
+    ProblemList problems;
+    const auto ranks = static_cast<int>(cluster_.ranks.size());
+    if (plan_.ranks() > ranks) {
+      problems.add(fmt::format("the plan names rank {}", plan_.ranks() - 1),
+                   fmt::format("the cluster '{}' has ranks 0 to {}", cluster_.name, ranks - 1),
+                   "Use a larger cluster or a smaller plan.");
+    }
+    note_missing_rates(cluster_, plan_.ranks(), task_.precision, problems);
+    problems.throw_if_any();
+  }
+
+  const std::string& class_of(RankId rank) const {
+    return cluster_.ranks[rank.index()].device_class;
+  }
+
+  /// Replicas of one stage on like devices and links take the same.
+  const StageTimes::Compute& known_compute(StageId stage, const StageReplica& replica) {
+    std::string key =
+        fmt::format("{} {} {}", stage.value(), replica.micro_batch, ring_s(replica.ranks, 1e9));
+    for (const RankId rank : replica.ranks) key += " " + class_of(rank);
+    const auto known = known_.find(key);
+    if (known != known_.end()) return known->second;
+    return known_.emplace(key, compute(stage, replica)).first->second;
+  }
+
+ public:
+  /// The passes of the slowest rank of the replica, with the sums that its ranks share.
+  StageTimes::Compute compute(StageId stage, const StageReplica& replica) {
+    StageTimes::Compute most;
+    const auto degree = static_cast<int>(replica.ranks.size());
+    std::vector<std::pair<const StageWork*, const std::string*>> done;
+    for (int index = 0; index < degree; ++index) {
+      const StageWork& work = works_.of(stage, degree, index);
+      const std::string& device = class_of(replica.ranks[index]);
+      const bool known = std::ranges::any_of(
+          done, [&](const auto& pair) { return pair.first == &work && *pair.second == device; });
+      // A rank with the same work on the same class would take the same.
+      if (known) continue;
+      done.emplace_back(&work, &device);
+      most.raise_to(passes(stage, work, device, replica.micro_batch));
+    }
+    if (degree > 1) add_tensor_sums(works_.of(stage, degree, 0), replica, most);
+    const bool full = plan_.stages[stage].recomputation == Recomputation::full;
+    // Full recomputation is a forward pass of its own, before the backward.
+    if (full) most.recompute_s = most.forward_s;
+    return most;
+  }
+
+ private:
+  StageTimes::Compute passes(StageId stage, const StageWork& work, const std::string& device,
+                             std::int64_t micro_batch) const {
+    const auto samples = static_cast<double>(micro_batch);
+    const bool selective = plan_.stages[stage].recomputation == Recomputation::selective;
+    StageTimes::Compute sum;
+    for (const FusedWork& fused_work : work.operations) {
+      const auto seconds = [&](TrainingPass pass) {
+        return pass_time(rates_, device, fused_work, pass, samples).seconds;
+      };
+      const double forward_s = seconds(TrainingPass::forward);
+      sum.forward_s += forward_s;
+      sum.input_gradient_s += seconds(TrainingPass::input_gradient);
+      sum.weight_gradient_s += seconds(TrainingPass::weight_gradient);
+      // Selective recomputation makes attention again within B.
+      if (selective && fused_work.attention) sum.input_gradient_s += forward_s;
+    }
+    return sum;
+  }
+
+  /// All-reduces of partial outputs and gradients.
+  void add_tensor_sums(const StageWork& work, const StageReplica& replica,
+                       StageTimes::Compute& times) const {
+    const auto samples = static_cast<double>(replica.micro_batch);
+    for (const double bytes : work.forward_sums) {
+      times.forward_s += ring_s(replica.ranks, bytes * samples);
+    }
+    for (const double bytes : work.gradient_sums) {
+      times.input_gradient_s += ring_s(replica.ranks, bytes * samples);
+    }
+  }
+
+  /// Elements of the parameters that the fullest rank of a stage holds; tied tables held elsewhere
+  /// too are left to add_tied().
+  double parameters(StageId stage) {
+    double most = 0;
+    for (const StageReplica& replica : plan_.stages[stage].replicas) {
+      const auto degree = static_cast<int>(replica.ranks.size());
+      for (int index = 0; index < degree; ++index) {
+        const TensorShard& shard = works_.shards().of(degree, index);
+        double sum = 0;
+        for (const NodeId id : staged_.nodes[stage]) {
+          if (!is_tied(id)) sum += parameter_elements(shard.graph.node(id));
+        }
+        most = std::max(most, sum);
+      }
+    }
+    return most;
+  }
+
+  bool is_tied(NodeId node) const {
+    return std::ranges::find(staged_.tied, node, &StagedGraph::Tied::owner) != staged_.tied.end();
+  }
+
+  double master_bytes() const { return static_cast<double>(bytes_per_master(task_.precision)); }
+
+  /// Seconds of the sum of a stage's own gradients over its replicas.
+  double reduction(StageId stage) {
+    return ring_s(ring_of({stage}), parameters(stage) * master_bytes());
+  }
+
+  /// Every holder's stage waits for the sum over all of them.
+  void add_tied(const StagedGraph::Tied& tied) {
+    const PlanStage& owner = plan_.stages[tied.stages.front()];
+    const auto degree = static_cast<double>(owner.replicas.front().ranks.size());
+    const double elements = parameter_elements(task_.graph.node(tied.owner)) / degree;
+    const double time = ring_s(ring_of(tied.stages), elements * master_bytes());
+    for (const StageId stage : tied.stages) result_.reduction_s[stage] += time;
+  }
+
+  /// Seconds of the slowest rank's update; with ZeRO-1 a replica updates its share alone.
+  double optimizer(StageId stage) {
+    const PlanStage& s = plan_.stages[stage];
+    // The stage's own parameters, and its share of every tied table that it holds a copy of.
+    double elements = parameters(stage);
+    for (const StagedGraph::Tied& tied : staged_.tied) {
+      if (std::ranges::find(tied.stages, stage) == tied.stages.end()) continue;
+      elements += parameter_elements(task_.graph.node(tied.owner)) /
+                  static_cast<double>(s.replicas.front().ranks.size());
+    }
+    if (plan_.zero_stage == 1) elements /= static_cast<double>(s.replicas.size());
+    double slowest = 0;
+    for (const StageReplica& replica : s.replicas) {
+      for (const RankId rank : replica.ranks) {
+        const double rate = rates_.optimizer_bytes_per_s(class_of(rank), task_.optimizer);
+        slowest = std::max(slowest, optimizer_words * elements * master_bytes() / rate);
+      }
+    }
+    return slowest;
+  }
 
   /// Ring all-reduce of n ranks: 2 (n−1)/n · bytes / bandwidth + 2 (n−1) · latency, by the slowest
   /// link of the ring.
@@ -108,7 +275,6 @@ class PlanLinks {
     return plan_.ranks() > 1 ? slowest * std::ceil(std::log2(plan_.ranks())) : 0;
   }
 
- private:
   /// Calls visit(from, to, samples that both have).
   template <class Visit>
   void for_each_pair(const StageEdge& edge, int direction, Visit visit) const {
@@ -147,191 +313,10 @@ class PlanLinks {
   }
 
   const TrainingTask& task_;
-  const Plan& plan_;
-  const Cluster& cluster_;
-};
-
-/// Works out all times of one plan.
-class TimesMaker {
- public:
-  TimesMaker(const TrainingTask& task, const StagedGraph& staged, const Plan& plan,
-             const Cluster& cluster, StageWorkTable& works)
-      : task_(task),
-        staged_(staged),
-        plan_(plan),
-        cluster_(cluster),
-        rates_(cluster, task.precision),
-        links_(task, plan, cluster),
-        works_(works) {}
-
-  StageTimes run() {
-    check();
-    for (const StageId stage : staged_.nodes.ids()) {
-      auto& replicas = result_.compute.emplace_back();
-      for (const StageReplica& replica : plan_.stages[stage].replicas) {
-        replicas.push_back(known_compute(stage, replica));
-      }
-      result_.reduction_s.push_back(reduction(stage));
-      result_.optimizer_s.push_back(optimizer(stage));
-    }
-    for (const StagedGraph::Tied& tied : staged_.tied) add_tied(tied);
-    for (const StageEdge& edge : staged_.edges) {
-      result_.activation_s.push_back(links_.message_s(edge, edge.nodes));
-      result_.gradient_s.push_back(links_.message_s(edge, edge.with_gradient));
-    }
-    result_.agreement_s = links_.agreement_s();
-    return std::move(result_);
-  }
-
- private:
-  /// A plan needs ranks that the cluster has, and a rate for each of their classes; all that is
-  /// missing is named at once.
-  void check() const {
-    ProblemList problems;
-    const auto ranks = static_cast<int>(cluster_.ranks.size());
-    if (plan_.ranks() > ranks) {
-      problems.add(fmt::format("the plan names rank {}", plan_.ranks() - 1),
-                   fmt::format("the cluster '{}' has ranks 0 to {}", cluster_.name, ranks - 1),
-                   "Use a larger cluster or a smaller plan.");
-    }
-    note_missing_rates(cluster_, plan_.ranks(), task_.precision, problems);
-    problems.throw_if_any();
-  }
-
-  const std::string& class_of(RankId rank) const {
-    return cluster_.ranks[rank.index()].device_class;
-  }
-
-  /// Replicas of one stage on like devices and links take the same.
-  const StageTimes::Compute& known_compute(StageId stage, const StageReplica& replica) {
-    std::string key = fmt::format("{} {} {}", stage.value(), replica.micro_batch,
-                                  links_.ring_s(replica.ranks, 1e9));
-    for (const RankId rank : replica.ranks) key += " " + class_of(rank);
-    const auto known = known_.find(key);
-    if (known != known_.end()) return known->second;
-    return known_.emplace(key, compute(stage, replica)).first->second;
-  }
-
- public:
-  /// The passes of the slowest rank of the replica, with the sums that its ranks share.
-  StageTimes::Compute compute(StageId stage, const StageReplica& replica) {
-    StageTimes::Compute most;
-    const auto degree = static_cast<int>(replica.ranks.size());
-    std::vector<std::pair<const StageWork*, const std::string*>> done;
-    for (int index = 0; index < degree; ++index) {
-      const StageWork& work = works_.of(stage, degree, index);
-      const std::string& device = class_of(replica.ranks[index]);
-      const bool known = std::ranges::any_of(
-          done, [&](const auto& pair) { return pair.first == &work && *pair.second == device; });
-      // A rank with the same work on the same class would take the same.
-      if (known) continue;
-      done.emplace_back(&work, &device);
-      most.raise_to(passes(stage, work, device, replica.micro_batch));
-    }
-    if (degree > 1) add_tensor_sums(works_.of(stage, degree, 0), replica, most);
-    const bool full = plan_.stages[stage].recomputation == Recomputation::full;
-    // Full recomputation is a forward pass of its own, before the backward.
-    if (full) most.recompute_s = most.forward_s;
-    return most;
-  }
-
- private:
-  StageTimes::Compute passes(StageId stage, const StageWork& work, const std::string& device,
-                             std::int64_t micro_batch) const {
-    const auto samples = static_cast<double>(micro_batch);
-    const bool selective = plan_.stages[stage].recomputation == Recomputation::selective;
-    StageTimes::Compute sum;
-    for (const FusedWork& fused_work : work.operations) {
-      const auto seconds = [&](TrainingPass pass) {
-        return pass_time(rates_, device, fused_work, pass, samples).seconds;
-      };
-      const double forward_s = seconds(TrainingPass::forward);
-      sum.forward_s += forward_s;
-      sum.input_gradient_s += seconds(TrainingPass::input_gradient);
-      sum.weight_gradient_s += seconds(TrainingPass::weight_gradient);
-      // Selective recomputation makes attention again within B.
-      if (selective && fused_work.attention) sum.input_gradient_s += forward_s;
-    }
-    return sum;
-  }
-
-  /// All-reduces of partial outputs and gradients.
-  void add_tensor_sums(const StageWork& work, const StageReplica& replica,
-                       StageTimes::Compute& times) const {
-    const auto samples = static_cast<double>(replica.micro_batch);
-    for (const double bytes : work.forward_sums) {
-      times.forward_s += links_.ring_s(replica.ranks, bytes * samples);
-    }
-    for (const double bytes : work.gradient_sums) {
-      times.input_gradient_s += links_.ring_s(replica.ranks, bytes * samples);
-    }
-  }
-
-  /// Elements of the parameters that the fullest rank of a stage holds; tied tables held elsewhere
-  /// too are left to add_tied().
-  double parameters(StageId stage) {
-    double most = 0;
-    for (const StageReplica& replica : plan_.stages[stage].replicas) {
-      const auto degree = static_cast<int>(replica.ranks.size());
-      for (int index = 0; index < degree; ++index) {
-        const TensorShard& shard = works_.shards().of(degree, index);
-        double sum = 0;
-        for (const NodeId id : staged_.nodes[stage]) {
-          if (!is_tied(id)) sum += parameter_elements(shard.graph.node(id));
-        }
-        most = std::max(most, sum);
-      }
-    }
-    return most;
-  }
-
-  bool is_tied(NodeId node) const {
-    return std::ranges::find(staged_.tied, node, &StagedGraph::Tied::owner) != staged_.tied.end();
-  }
-
-  double master_bytes() const { return static_cast<double>(bytes_per_master(task_.precision)); }
-
-  /// Seconds of the sum of a stage's own gradients over its replicas.
-  double reduction(StageId stage) {
-    return links_.ring_s(links_.ring_of({stage}), parameters(stage) * master_bytes());
-  }
-
-  /// Every holder's stage waits for the sum over all of them.
-  void add_tied(const StagedGraph::Tied& tied) {
-    const PlanStage& owner = plan_.stages[tied.stages.front()];
-    const auto degree = static_cast<double>(owner.replicas.front().ranks.size());
-    const double elements = parameter_elements(task_.graph.node(tied.owner)) / degree;
-    const double time = links_.ring_s(links_.ring_of(tied.stages), elements * master_bytes());
-    for (const StageId stage : tied.stages) result_.reduction_s[stage] += time;
-  }
-
-  /// Seconds of the slowest rank's update; with ZeRO-1 a replica updates its share alone.
-  double optimizer(StageId stage) {
-    const PlanStage& s = plan_.stages[stage];
-    // The stage's own parameters, and its share of every tied table that it holds a copy of.
-    double elements = parameters(stage);
-    for (const StagedGraph::Tied& tied : staged_.tied) {
-      if (std::ranges::find(tied.stages, stage) == tied.stages.end()) continue;
-      elements += parameter_elements(task_.graph.node(tied.owner)) /
-                  static_cast<double>(s.replicas.front().ranks.size());
-    }
-    if (plan_.zero_stage == 1) elements /= static_cast<double>(s.replicas.size());
-    double slowest = 0;
-    for (const StageReplica& replica : s.replicas) {
-      for (const RankId rank : replica.ranks) {
-        const double rate = rates_.optimizer_bytes_per_s(class_of(rank), task_.optimizer);
-        slowest = std::max(slowest, optimizer_words * elements * master_bytes() / rate);
-      }
-    }
-    return slowest;
-  }
-
-  const TrainingTask& task_;
   const StagedGraph& staged_;
   const Plan& plan_;
   const Cluster& cluster_;
   ClassRates rates_;
-  PlanLinks links_;
   StageWorkTable& works_;
   std::map<std::string, StageTimes::Compute> known_;
   StageTimes result_;

@@ -54,31 +54,10 @@ class DraftScorer {
 
   /// The time of the slowest group in each pass.
   ClockStage compute(const DraftStage& stage) const;
-  /// Bytes that the stage's ranks of one group take at the most.
-  double memory(const PipelineDraft& draft, std::size_t stage, const ReplicaGroup& group) const;
   const LayerSums& sums() const { return sums_; }
   const PlanningProblem& problem() const { return problem_; }
 
  private:
-  DraftScore parts(const PipelineDraft& draft) const;
-  /// Seconds of the largest message between replicas of two stages.
-  double message(const DraftStage& from, const DraftStage& to, double bytes_per_sample) const;
-  /// Seconds of a ring all-reduce of so many bytes over all replicas of the stages; 0 for one
-  /// replica.
-  double ring(const std::vector<const DraftStage*>& stages, double bytes) const;
-  bool shares_table(const PipelineDraft& draft, std::size_t stage) const;
-  double reduced_parameters(const PipelineDraft& draft, std::size_t stage) const;
-  double tied_reduction(const PipelineDraft& draft) const;
-  double optimizer(const PipelineDraft& draft, std::size_t stage) const;
-  double agreement(const PipelineDraft& draft) const;
-  bool finds_nodes(const PipelineDraft& draft) const;
-  void finish(const std::vector<double>& ends, DraftScore& score) const;
-  DraftScore score_chunks(const PipelineDraft& draft, const PassOrder& order) const;
-  double chunk_memory(const PipelineDraft& draft, const PassOrder& order, PositionId position,
-                      const ReplicaGroup& group) const;
-  void finish_chunks(const ChunkEnds& ends, const PassOrder& order, DraftScore& score) const;
-  void add_memory(double bytes, const ReplicaGroup& group, StageScore& score) const;
-
   const PlanningProblem& problem_;
   LayerSums sums_;
   mutable std::map<std::tuple<std::string, int, int, int>, std::optional<PassOrder>> orders_;
