@@ -15,6 +15,7 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/id.hpp"
 #include "metrics/base/quantity.hpp"
+#include "runners/plan/staged_graph.hpp"
 #include "runners/schedule/generators/generator.hpp"
 #include "runners/schedule/ir/placement.hpp"
 #include "workloads/graph/graph_counts.hpp"
@@ -25,26 +26,18 @@ namespace {
 /// A place between two nodes of the graph's order: the nodes before `end` lie before it.
 struct Cut {
   std::size_t end = 0;
-  int tensors = 0;        ///< tensors that cross it
-  bool gradient = false;  ///< one of them has a gradient
+  std::size_t tensors = 0;  ///< tensors that cross it
 };
 
 /// All places of the graph's order where something with a gradient crosses.
 std::vector<Cut> cuts_of(const ModelGraph& graph) {
-  const std::size_t count = graph.nodes().size();
-  std::vector<std::size_t> last_use(count, 0);
-  for (std::size_t i = 0; i < count; ++i) {
-    for (const NodeId input : graph.nodes()[i].inputs) last_use[input.index()] = i;
-  }
+  const std::vector<std::vector<NodeId>> crossing = crossing_tensors(graph);
   std::vector<Cut> cuts;
-  for (std::size_t end = 1; end < count; ++end) {
-    Cut cut{end};
-    for (std::size_t i = 0; i < end; ++i) {
-      if (last_use[i] < end) continue;
-      ++cut.tensors;
-      cut.gradient = cut.gradient || graph.nodes()[i].differentiable;
+  for (std::size_t end = 0; end < crossing.size(); ++end) {
+    if (std::ranges::any_of(crossing[end],
+                            [&](NodeId node) { return graph.node(node).differentiable; })) {
+      cuts.push_back({end, crossing[end].size()});
     }
-    if (cut.gradient) cuts.push_back(cut);
   }
   return cuts;
 }

@@ -42,14 +42,10 @@ class PlanReader {
     reader.read("zero_stage", plan_.zero_stage, 0, 1);
     reader.read("sequence_parallel", plan_.sequence_parallel);
     reader.read_object("workload", [&](ObjectReader& inner) { read_workload(inner); });
-    reader.for_each("stages",
-                    [&](const Json& value, const std::string& path) { read_stage(value, path); });
-    reader.for_each("wires",
-                    [&](const Json& value, const std::string& path) { read_wire(value, path); });
+    reader.for_each("stages", *this, &PlanReader::read_stage);
+    reader.for_each("wires", *this, &PlanReader::read_wire);
     reader.read("warm_up", plan_.warm_up, std::int64_t{0}, std::int64_t{most_tasks});
-    std::vector<int> devices;
-    reader.read("devices", devices, std::int64_t{0}, std::int64_t{most_ranks - 1});
-    for (const int device : devices) plan_.devices.emplace_back(device);
+    reader.read("devices", plan_.devices, std::int64_t{0}, std::int64_t{most_ranks - 1});
     read_efficiency(reader);
     for (const char* key : derived_keys) reader.value(key);
     reader.finish();
@@ -96,9 +92,7 @@ class PlanReader {
     ObjectReader reader(value, path, problems_);
     StageReplica& replica = stage.replicas.emplace_back();
     reader.require({"ranks", "micro_batch"});
-    std::vector<int> ranks;
-    reader.read("ranks", ranks, std::int64_t{0}, std::int64_t{most_ranks - 1});
-    for (const int rank : ranks) replica.ranks.emplace_back(rank);
+    reader.read("ranks", replica.ranks, std::int64_t{0}, std::int64_t{most_ranks - 1});
     reader.read("micro_batch", replica.micro_batch, 1, most_samples);
     reader.read("device_class", replica.device_class);
     reader.read("direction", replica.direction, 0, 1);
@@ -124,9 +118,7 @@ class PlanReader {
 };
 
 Json to_json(const StageReplica& replica) {
-  Json ranks = Json::array();
-  for (const RankId rank : replica.ranks) ranks.push_back(rank.value());
-  Json object = {{"ranks", std::move(ranks)}, {"micro_batch", replica.micro_batch}};
+  Json object = {{"ranks", replica.ranks}, {"micro_batch", replica.micro_batch}};
   if (!replica.device_class.empty()) object["device_class"] = replica.device_class;
   if (replica.direction != 0) object["direction"] = replica.direction;
   return object;
@@ -185,11 +177,7 @@ std::string plan_text(const Plan& plan) {
   add("stages", lines_of(stages));
   if (!wires.empty()) add("wires", lines_of(wires));
   if (!plan.warm_up.empty()) add("warm_up", text_of(plan.warm_up));
-  if (!plan.devices.empty()) {
-    Json devices = Json::array();
-    for (const RankId device : plan.devices) devices.push_back(device.value());
-    add("devices", text_of(devices));
-  }
+  if (!plan.devices.empty()) add("devices", text_of(plan.devices));
   if (!(plan.efficiency == EfficiencyMatrix())) {
     add("efficiency", text_of(Json::parse(efficiency_matrix_text(plan.efficiency))));
   }

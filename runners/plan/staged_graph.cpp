@@ -188,4 +188,20 @@ StagedGraph cut_graph(const ModelGraph& graph, const Plan& plan) {
   return Cutter(graph, plan).run();
 }
 
+std::vector<std::vector<NodeId>> crossing_tensors(const ModelGraph& graph) {
+  const std::vector<Node>& nodes = graph.nodes();
+  std::vector<std::size_t> last_use(nodes.size(), 0);
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    for (const NodeId input : nodes[i].inputs) last_use[input.index()] = i;
+  }
+  std::vector<std::vector<NodeId>> crossing(nodes.size() + 1);
+  std::vector<NodeId> open;
+  for (std::size_t end = 1; end < nodes.size(); ++end) {
+    open.emplace_back(end - 1);
+    std::erase_if(open, [&](NodeId node) { return last_use[node.index()] < end; });
+    crossing[end] = open;
+  }
+  return crossing;
+}
+
 }  // namespace heteroperf

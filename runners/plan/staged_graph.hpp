@@ -42,4 +42,8 @@ struct StagedGraph {
 /// goes back to an earlier stage, a stage without nodes, a stage without a way to the loss.
 StagedGraph cut_graph(const ModelGraph& graph, const Plan& plan);
 
+/// The tensors, by the nodes that make them, that are needed beyond each place of a graph's order:
+/// [number of nodes before the place]; none at both ends.
+std::vector<std::vector<NodeId>> crossing_tensors(const ModelGraph& graph);
+
 }  // namespace heteroperf

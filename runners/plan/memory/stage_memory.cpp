@@ -61,6 +61,8 @@ class TensorPool {
 
 /// Runs the passes of one micro-batch with sizes alone.
 class StagePasses {
+  static constexpr std::size_t none = static_cast<std::size_t>(-1);
+
  public:
   StagePasses(const StagePart& part, Precision precision)
       : part_(part),
@@ -70,7 +72,9 @@ class StagePasses {
         rows_(part.rows()),
         values_(graph_.nodes().size(), none),
         slots_(values_),
-        last_use_(values_) {
+        last_use_(values_),
+        saved_(groups_.size()),
+        output_gradients_(groups_.size(), none) {
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       for (const std::size_t n : groups_[g].inputs) last_use_[n] = g;
     }
@@ -79,44 +83,38 @@ class StagePasses {
   StageMemory run() {
     StageMemory memory;
     const bool full = part_.recomputation == Recomputation::full;
-    receive();
+    // Tensors of earlier stages arrive before the first pass.
+    for (std::size_t n = 0; n < values_.size(); ++n) {
+      if (last_use_[n] != none && !inside(n)) values_[n] = pool_.add(bytes(n));
+    }
     memory.after_forward = pool_.live();  // where all else is made again
     pool_.take_peak();
-    forward();
+    for (std::size_t g = 0; g < groups_.size(); ++g) forward_group(g);
     memory.forward = memory.recompute = pool_.take_peak();
     // Outputs for other stages are counted apart: they stay until somebody fetches them.
     const std::uint64_t with_outputs = pool_.live();
-    drop_values();
+    for (std::size_t& value : values_) drop(value);
     memory.outputs = with_outputs - pool_.live();
     memory.after_recompute = pool_.live();
     // Without recomputation the stage keeps what its operators saved.
     if (!full) memory.after_forward = memory.after_recompute;
     pool_.take_peak();
-    StagePasses(*this).run_backward(memory);
-    run_split(memory);
-    return memory;
-  }
-
- private:
-  static constexpr std::size_t none = static_cast<std::size_t>(-1);
-  enum class Gradients { input, both };
-
-  /// B and W in one pass per group.
-  void run_backward(StageMemory& memory) {
-    backward(Gradients::both);
-    memory.backward = pool_.take_peak();
-  }
-
-  /// All B first, then all W: what W needs stays between the two.
-  void run_split(StageMemory& memory) {
+    // B and W together need other amounts than apart, and both start from here.
+    StagePasses together = *this;
+    together.backward(Gradients::both);
+    memory.backward = together.pool_.take_peak();
     backward(Gradients::input);
     memory.input_gradient = pool_.take_peak();
-    drop_gradients();
+    for (std::size_t& slot : slots_) drop(slot);
     memory.after_input_gradient = pool_.live();
     pool_.take_peak();
     for (std::size_t g = groups_.size(); g-- > 0;) weight_gradient(g);
     memory.weight_gradient = pool_.take_peak();
+    return memory;
   }
+
+ private:
+  enum class Gradients { input, both };
 
   std::uint64_t whole_bytes(std::size_t n) const {
     const Node& node = graph_.nodes()[n];
@@ -134,27 +132,11 @@ class StagePasses {
   /// The bytes of a value or gradient in the form in which it is kept.
   std::uint64_t bytes(std::size_t n) const { return keeps_rows(n) ? row_bytes(n) : whole_bytes(n); }
   bool inside(std::size_t n) const {
-    return part_.staged.stage_of[n] == part_.stage &&
-           !std::holds_alternative<Input>(graph_.nodes()[n].attributes);
+    return part_.staged.stage_of[n] == part_.stage && !is<Input>(n);
   }
-  bool is_view(std::size_t n) const {
-    const Attributes& kind = graph_.nodes()[n].attributes;
-    return std::holds_alternative<Flatten>(kind) || std::holds_alternative<ToSequence>(kind);
-  }
-  bool is_loss(std::size_t n) const {
-    return std::holds_alternative<CrossEntropy>(graph_.nodes()[n].attributes);
-  }
-
-  /// Tensors of earlier stages arrive before the first pass.
-  void receive() {
-    for (std::size_t n = 0; n < values_.size(); ++n) {
-      if (last_use_[n] != none && !inside(n)) values_[n] = pool_.add(bytes(n));
-    }
-  }
-  void forward() {
-    saved_.assign(groups_.size(), {});
-    output_gradients_.assign(groups_.size(), none);
-    for (std::size_t g = 0; g < groups_.size(); ++g) forward_group(g);
+  template <class... Kinds>
+  bool is(std::size_t n) const {
+    return (std::holds_alternative<Kinds>(graph_.nodes()[n].attributes) || ...);
   }
 
   /// Runs one group: makes its output and what it saves, then lets go of inputs that nobody needs
@@ -167,14 +149,13 @@ class StagePasses {
       const bool is_made_here = std::ranges::find(group.nodes, n) != group.nodes.end();
       if (is_made_here && n != out) values_[n] = pool_.add(bytes(n)), made.push_back(n);
     }
-    if (is_view(out)) {
+    if (is<Flatten, ToSequence>(out)) {
       values_[out] = values_[group.inputs[0]];
       pool_.hold(values_[out]);
     } else {
       // Both forms are there while one becomes the other.
-      if (keeps_rows(out) && !works_on_rows(out)) pool_.pass(whole_bytes(out) + row_bytes(out));
-      if (works_on_rows(out) && !keeps_rows(out)) pool_.pass(whole_bytes(out) + row_bytes(out));
-      values_[out] = pool_.add(is_loss(out) ? 4 : bytes(out));
+      if (keeps_rows(out) != works_on_rows(out)) pool_.pass(whole_bytes(out) + row_bytes(out));
+      values_[out] = pool_.add(is<CrossEntropy>(out) ? 4 : bytes(out));
     }
     for (const std::size_t n : group.saved) {
       pool_.hold(values_[n]);
@@ -187,7 +168,7 @@ class StagePasses {
     for (const std::size_t n : group.inputs) {
       if (last_use_[n] == g && values_[n] != none && !leaves(n)) drop(values_[n]);
     }
-    if (is_loss(out)) drop(values_[out]);
+    if (is<CrossEntropy>(out)) drop(values_[out]);
   }
 
   /// True while another stage has still to take it.
@@ -202,12 +183,6 @@ class StagePasses {
   void drop(std::size_t& tensor) {
     if (tensor != none) pool_.drop(tensor);
     tensor = none;
-  }
-  void drop_values() {
-    for (std::size_t& value : values_) drop(value);
-  }
-  void drop_gradients() {
-    for (std::size_t& slot : slots_) drop(slot);
   }
 
   void backward(Gradients which) {

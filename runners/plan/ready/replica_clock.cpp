@@ -12,11 +12,6 @@
 #include "metrics/base/error.hpp"
 
 namespace heteroperf {
-namespace {
-
-bool makes_gradient(Op op) { return op == Op::input_gradient || op == Op::backward; }
-
-}  // namespace
 
 ReplicaClock::ReplicaClock(const StageTimes& times, const Schedule& schedule,
                            const Timeline& timeline)
@@ -28,14 +23,15 @@ ReplicaClock::ReplicaClock(const StageTimes& times, const Schedule& schedule,
   for (std::size_t q = 0; q < schedule.programs.size(); ++q) {
     for (std::size_t k = 0; k < schedule.programs[q].size(); ++k) {
       const Instruction& i = schedule.programs[q][k];
-      if (i.op == Op::forward || makes_gradient(i.op)) made_[value(i)] = timeline.spans[q][k].end;
+      if (i.op == Op::forward || makes_input_gradient(i.op))
+        made_[value(i)] = timeline.spans[q][k].end;
     }
   }
 }
 
 /// A slot is a micro-batch in a segment; it has two values.
 std::int32_t ReplicaClock::value(const Instruction& i) const {
-  return 2 * tasks_.slot(i) + (makes_gradient(i.op) ? 1 : 0);
+  return 2 * tasks_.slot(i) + (makes_input_gradient(i.op) ? 1 : 0);
 }
 
 /// Inputs that other positions make; for the rest the order of the program holds.
@@ -43,21 +39,13 @@ ReplicaClock::Arrival ReplicaClock::latest_input(const Instruction& i) const {
   Arrival latest;
   const PipelineGraph& graph = schedule_.graph;
   const int position = graph.segments[i.segment].rank;
-  const auto need = [&](std::int32_t slot, EdgeId edge, int gradient) {
-    const SegmentId maker = tasks_.segment_of(slot);
-    if (edge == EdgeId::none() || graph.segments[maker].rank == position) return;
+  const int gradient = i.op == Op::forward ? 0 : 1;
+  tasks_.for_each_input(i.op, tasks_.slot(i), [&](std::int32_t slot, EdgeId edge) {
+    if (edge == EdgeId::none() || graph.segments[tasks_.segment_of(slot)].rank == position) return;
     const double made = made_[2 * slot + gradient];
     const double time = made + graph.delay(edge, gradient == 1);
     if (time > latest.time) latest = {made, time};
-  };
-  const std::int32_t slot = tasks_.slot(i.segment, i.micro_batch, i.part);
-  if (i.op == Op::forward) {
-    tasks_.for_each_forward_input(slot,
-                                  [&](std::int32_t from, EdgeId edge) { need(from, edge, 0); });
-  } else if (makes_gradient(i.op)) {
-    tasks_.for_each_gradient_input(slot,
-                                   [&](std::int32_t from, EdgeId edge) { need(from, edge, 1); });
-  }
+  });
   return latest;
 }
 

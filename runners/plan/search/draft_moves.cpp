@@ -90,7 +90,7 @@ class DraftMoves {
     for (std::size_t s = 0; s + 1 < draft.stages.size(); ++s) {
       for (const int by : {-4, -2, -1, 1, 2, 4}) {
         PipelineDraft moved = draft;
-        if (move_cut(moved, s, by) && rebalance(moved, {s, s + 1})) visit(std::move(moved));
+        if (move_cut(moved, s, by) && rebalance(moved, s, s + 2)) visit(std::move(moved));
       }
     }
   }
@@ -110,7 +110,7 @@ class DraftMoves {
             groups.erase(groups.begin() + static_cast<std::ptrdiff_t>(g));
             if (groups.empty()) continue;
           }
-          if (!rebalance(without, {s})) continue;
+          if (!rebalance(without, s, s + 1)) continue;
           for (std::size_t to = 0; to < stages; ++to) {
             // Deep pipelines pass replicas to neighbours alone, for the number of pairs grows as a
             // square.
@@ -119,7 +119,7 @@ class DraftMoves {
             ReplicaGroup more = group;
             more.replicas = count;
             moved.stages[to].groups.push_back(more);
-            if (rebalance(moved, {to})) visit(std::move(moved));
+            if (rebalance(moved, to, to + 1)) visit(std::move(moved));
           }
           // The devices may also stay idle: this is a neighbour of its own.
           visit(std::move(without));
@@ -147,7 +147,7 @@ class DraftMoves {
           ReplicaGroup more = group;
           more.replicas = count;
           moved.stages[s].groups.push_back(more);
-          if (rebalance(moved, {s})) visit(std::move(moved));
+          if (rebalance(moved, s, s + 1)) visit(std::move(moved));
         }
       }
     }
@@ -167,7 +167,7 @@ class DraftMoves {
           PipelineDraft moved = draft;
           moved.stages[s].groups[g].degree = static_cast<int>(d);
           moved.stages[s].groups[g].replicas = devices / problem.degrees[d];
-          if (rebalance(moved, {s})) visit(std::move(moved));
+          if (rebalance(moved, s, s + 1)) visit(std::move(moved));
         }
       }
     }
@@ -180,7 +180,7 @@ class DraftMoves {
         if (r == draft.stages[s].recomputation) continue;
         PipelineDraft moved = draft;
         moved.stages[s].recomputation = r;
-        if (rebalance(moved, {s})) visit(std::move(moved));
+        if (rebalance(moved, s, s + 1)) visit(std::move(moved));
       }
     }
     PipelineDraft moved = draft;
@@ -192,13 +192,11 @@ class DraftMoves {
   /// change in all stages, so all are balanced.
   void schedules(const PipelineDraft& draft, const Visit& visit) const {
     if (draft.stages.size() == 1) return;
-    std::vector<std::size_t> all(draft.stages.size());
-    std::iota(all.begin(), all.end(), std::size_t{0});
     for (const std::string& schedule : rules_.plain_schedules()) {
       if (schedule == draft.schedule) continue;
       PipelineDraft moved = draft;
       set_schedule(moved, schedule);
-      if (rebalance(moved, all)) visit(std::move(moved));
+      if (rebalance(moved, 0, moved.stages.size())) visit(std::move(moved));
     }
   }
 
@@ -261,17 +259,12 @@ class DraftMoves {
     }
   }
 
-  /// Gives these stages new shares after a change; false where their replicas have no room.
-  bool rebalance(PipelineDraft& draft, const std::vector<std::size_t>& stages) const {
+  /// Gives the stages [first, end) new shares after a change; false where their replicas have no
+  /// room.
+  bool rebalance(PipelineDraft& draft, std::size_t first, std::size_t end) const {
     std::int64_t samples = 0;
     for (const DraftStage& stage : draft.stages) samples = std::max(samples, stage.samples());
-    const FillRules rules = FillRules::of(draft, samples);
-    for (const std::size_t s : stages) {
-      std::optional<DraftStage> stage = filler_.balance(draft.stages[s], rules);
-      if (!stage) return false;
-      draft.stages[s] = std::move(*stage);
-    }
-    return true;
+    return filler_.balance(draft, samples, first, end);
   }
 
   const StageFiller& filler_;

@@ -291,12 +291,7 @@ class DraftSearch {
   /// Returns the seconds that decide about a draft: the exact ones, or the formula's where these
   /// are too far from the best; infinite where it does not fit or was seen before.
   double consider_one(PipelineDraft&& draft) {
-    std::int64_t samples = problem_.batch / draft.micro_batches;
-    for (DraftStage& stage : draft.stages) {
-      std::optional<DraftStage> balanced = filler_.balance(stage, FillRules::of(draft, samples));
-      if (!balanced) return infinite;
-      stage = std::move(*balanced);
-    }
+    if (!balance(draft)) return infinite;
     if (!seen_.insert(to_text(draft)).second) return infinite;
     ++result_.candidates;
     const DraftScore estimate = scorer_.estimate(draft);
@@ -408,13 +403,11 @@ class DraftSearch {
       const std::size_t s = random() % (draft.stages.size() - 1);
       move_cut(draft, s, static_cast<int>(random() % 5) - 2);
     }
-    const std::int64_t samples = problem_.batch / draft.micro_batches;
-    for (DraftStage& stage : draft.stages) {
-      std::optional<DraftStage> balanced = filler_.balance(stage, FillRules::of(draft, samples));
-      if (!balanced) return false;
-      stage = std::move(*balanced);
-    }
-    return true;
+    return balance(draft);
+  }
+
+  bool balance(PipelineDraft& draft) const {
+    return filler_.balance(draft, problem_.batch / draft.micro_batches, 0, draft.stages.size());
   }
 
   static constexpr std::int64_t most_micro_batches = 8192;

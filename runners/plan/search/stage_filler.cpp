@@ -221,4 +221,15 @@ std::optional<DraftStage> StageFiller::balance(const DraftStage& stage,
   return balanced;
 }
 
+bool StageFiller::balance(PipelineDraft& draft, std::int64_t samples, std::size_t first,
+                          std::size_t end) const {
+  const FillRules rules{samples, draft.micro_batches, draft.zero_stage, draft.schedule != "1f1b"};
+  for (std::size_t s = first; s < end; ++s) {
+    std::optional<DraftStage> stage = balance(draft.stages[s], rules);
+    if (!stage) return false;
+    draft.stages[s] = std::move(*stage);
+  }
+  return true;
+}
+
 }  // namespace heteroperf

@@ -22,10 +22,6 @@ struct FillRules {
   LayerSums::Holding holding(Recomputation recomputation, int in_flight) const {
     return {recomputation, std::min(in_flight, micro_batches), 1, split_backward};
   }
-
-  static FillRules of(const PipelineDraft& draft, std::int64_t samples) {
-    return {samples, draft.micro_batches, draft.zero_stage, draft.schedule != "1f1b"};
-  }
 };
 
 /// Makes single stages of devices: how much of the model they can take, and how they share it.
@@ -50,6 +46,11 @@ class StageFiller {
   /// its layers, recomputation and warm-up stay. Replicas may be left without work, and are then
   /// left out. Nothing where memory or tables have no room.
   std::optional<DraftStage> balance(const DraftStage& stage, const FillRules& rules) const;
+
+  /// Balances the stages [first, end) of a draft of micro-batches of so many samples; false where
+  /// one of them has no room.
+  bool balance(PipelineDraft& draft, std::int64_t samples, std::size_t first,
+               std::size_t end) const;
 
   const DraftScorer& scorer() const { return scorer_; }
   /// PlanningProblem::least_device_seconds().

@@ -16,80 +16,57 @@
 namespace heteroperf {
 namespace {
 
-/// Begins with all that could work on rows, and takes back what another's need forbids until
-/// nothing changes.
-class RowCutter {
- public:
-  RowCutter(const TensorShard& shard, const std::vector<StageId>& stage_of, StageId stage)
-      : shard_(shard), nodes_(shard.graph.nodes()), stage_of_(stage_of), stage_(stage) {
-    users_.resize(nodes_.size());
-    cuts_.works.resize(nodes_.size());
-    cuts_.keeps.resize(nodes_.size());
-    for (std::size_t n = 0; n < nodes_.size(); ++n) {
-      if (stage_of_[n] != stage_) continue;
-      for (const NodeId input : nodes_[n].inputs) users_[input.index()].push_back(n);
-      cuts_.works[n] = goes_row_by_row(n);
-    }
-  }
+/// Only {positions, width} tensors that are whole on every rank have rows to share.
+bool is_rows(const TensorShard& shard, std::size_t n) {
+  const Node& node = shard.graph.nodes()[n];
+  return node.output.size() == 2 && node.differentiable && !shard.output_is_sharded[n];
+}
 
-  RowCuts run() {
-    for (bool changed = true; changed;) {
-      changed = false;
-      for (std::size_t n = 0; n < nodes_.size(); ++n) changed = settle(n) || changed;
-    }
-    return std::move(cuts_);
-  }
+/// The engine runs a linear that is whole and the sum behind it as one operation.
+bool may_fuse(const TensorShard& shard, std::size_t n) {
+  const std::vector<Node>& nodes = shard.graph.nodes();
+  return std::ranges::any_of(nodes[n].inputs, [&](NodeId input) {
+    return std::holds_alternative<Linear>(nodes[input.index()].attributes) &&
+           !shard.output_is_partial[input.index()];
+  });
+}
 
- private:
-  /// Only {positions, width} tensors that are whole on every rank have rows to share.
-  bool is_rows(std::size_t n) const {
-    return nodes_[n].output.size() == 2 && nodes_[n].differentiable && !shard_.output_is_sharded[n];
-  }
-
-  bool goes_row_by_row(std::size_t n) const {
-    const Attributes& kind = nodes_[n].attributes;
-    const bool row_wise = std::holds_alternative<LayerNorm>(kind) ||
-                          std::holds_alternative<RmsNorm>(kind) ||
-                          (std::holds_alternative<Add>(kind) && !may_fuse(n));
-    return row_wise && is_rows(n);
-  }
-
-  /// The engine runs a linear that is whole and the sum behind it as one operation.
-  bool may_fuse(std::size_t n) const {
-    return std::ranges::any_of(nodes_[n].inputs, [&](NodeId input) {
-      return std::holds_alternative<Linear>(nodes_[input.index()].attributes) &&
-             !shard_.output_is_partial[input.index()];
-    });
-  }
-
-  bool settle(std::size_t n) {
-    const std::vector<std::size_t>& users = users_[n];
-    const bool all =
-        std::ranges::all_of(users, [&](std::size_t user) { return cuts_.works[user]; });
-    cuts_.keeps[n] = !users.empty() && all && is_rows(n);
-    if (cuts_.keeps[n]) return false;
-    bool changed = false;
-    for (const std::size_t user : users) {
-      changed = changed || cuts_.works[user];
-      cuts_.works[user] = false;
-    }
-    return changed;
-  }
-
-  const TensorShard& shard_;
-  const std::vector<Node>& nodes_;
-  const std::vector<StageId>& stage_of_;
-  StageId stage_;
-  std::vector<std::vector<std::size_t>> users_;  ///< by node: those in the stage
-  RowCuts cuts_;
-};
+bool goes_row_by_row(const TensorShard& shard, std::size_t n) {
+  const Attributes& kind = shard.graph.nodes()[n].attributes;
+  const bool row_wise = std::holds_alternative<LayerNorm>(kind) ||
+                        std::holds_alternative<RmsNorm>(kind) ||
+                        (std::holds_alternative<Add>(kind) && !may_fuse(shard, n));
+  return row_wise && is_rows(shard, n);
+}
 
 }  // namespace
 
 bool RowCuts::any() const { return std::ranges::find(keeps, true) != keeps.end(); }
 
+/// Begins with all that could work on rows, and takes back what another's need forbids until
+/// nothing changes.
 RowCuts row_cuts(const TensorShard& shard, const std::vector<StageId>& stage_of, StageId stage) {
-  return RowCutter(shard, stage_of, stage).run();
+  const std::vector<Node>& nodes = shard.graph.nodes();
+  RowCuts cuts{std::vector<bool>(nodes.size()), std::vector<bool>(nodes.size())};
+  std::vector<std::vector<std::size_t>> users(nodes.size());  // by node: those in the stage
+  for (std::size_t n = 0; n < nodes.size(); ++n) {
+    if (stage_of[n] != stage) continue;
+    for (const NodeId input : nodes[n].inputs) users[input.index()].push_back(n);
+    cuts.works[n] = goes_row_by_row(shard, n);
+  }
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (std::size_t n = 0; n < nodes.size(); ++n) {
+      const bool all = std::ranges::all_of(users[n], [&](std::size_t u) { return cuts.works[u]; });
+      cuts.keeps[n] = !users[n].empty() && all && is_rows(shard, n);
+      if (cuts.keeps[n]) continue;
+      for (const std::size_t user : users[n]) {
+        changed = changed || cuts.works[user];
+        cuts.works[user] = false;
+      }
+    }
+  }
+  return cuts;
 }
 
 RowRangeOfRank rows_of_rank(std::int64_t rows, int index, int degree) {

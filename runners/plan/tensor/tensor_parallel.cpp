@@ -32,6 +32,7 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/id.hpp"
+#include "runners/schedule/ir/grouped_lists.hpp"
 #include "workloads/graph/graph_counts.hpp"
 #include "workloads/graph/model_graph.hpp"
 
@@ -75,24 +76,9 @@ const Kind* as(const Node& node) {
   return std::get_if<Kind>(&node.attributes);
 }
 
-/// Sets of nodes that are cut together or not at all.
-class Regions {
- public:
-  explicit Regions(std::size_t nodes) : parent_(nodes) {
-    std::iota(parent_.begin(), parent_.end(), std::size_t{0});
-  }
-  std::size_t of(std::size_t node) {
-    while (parent_[node] != node) node = parent_[node] = parent_[parent_[node]];
-    return node;
-  }
-  void join(std::size_t a, std::size_t b) { parent_[of(a)] = of(b); }
-
- private:
-  std::vector<std::size_t> parent_;
-};
-
-/// Cuts every linear at first, and keeps those whole that lead to something that cannot work on
-/// columns, until nothing is left to change.
+/// Finds the layers that two or more ranks share: cuts every linear at first, and keeps those whole
+/// that lead to something that cannot work on columns, as well as tables and layers with fewer rows
+/// or columns than ranks, until nothing is left to change. Throws UserError with everything wrong.
 class RoleFinder {
  public:
   RoleFinder(const ModelGraph& graph, int degree)
@@ -184,14 +170,15 @@ class RoleFinder {
   /// were none.
   bool keep_misfits_whole() {
     if (misfits_.empty()) return keep_tied_alike();
-    Regions regions(count());
+    UnionFind regions(static_cast<std::int32_t>(count()));
     for (std::size_t n = 0; n < count(); ++n) {
       if (roles_.role[n] != TensorRole::local) continue;
-      for (const NodeId input : node(n).inputs) regions.join(n, input.index());
+      for (const NodeId input : node(n).inputs) regions.unite(id(n).value(), input.value());
     }
     for (const std::size_t misfit : misfits_) {
+      const std::int32_t region = regions.find(id(misfit).value());
       for (std::size_t n = 0; n < count(); ++n) {
-        if (roles_.role[n] == TensorRole::column && regions.of(n) == regions.of(misfit)) {
+        if (roles_.role[n] == TensorRole::column && regions.find(id(n).value()) == region) {
           kept_whole_[n] = true;
         }
       }
@@ -305,15 +292,6 @@ class RoleFinder {
   TensorRoles roles_;
 };
 
-/// The layers that `degree` ≥ 2 ranks share: every linear keeps some of its output columns when all
-/// that follows, up to a linear or the loss, can work on columns; otherwise it stays whole, as do
-/// tables and layers with fewer rows or columns than ranks. Throws UserError with everything wrong
-/// (see tensor_shard).
-TensorRoles find_tensor_roles(const ModelGraph& graph, int degree) {
-  HETEROPERF_EXPECT(degree >= 2);
-  return RoleFinder(graph, degree).run();
-}
-
 using Intervals = std::vector<ParameterShard::Interval>;
 
 std::int64_t total(const Intervals& intervals) {
@@ -333,7 +311,7 @@ class ShardMaker {
   TensorShard run() {
     const std::size_t count = full_.nodes().size();
     if (shard_.degree > 1) {
-      roles_ = find_tensor_roles(full_, shard_.degree);
+      roles_ = RoleFinder(full_, shard_.degree).run();
     } else {
       roles_.role.assign(count, TensorRole::whole);
       roles_.packing.assign(count, {});

@@ -16,74 +16,27 @@
 namespace heteroperf {
 namespace {
 
-/// Sums the passes of one plan.
-class UseSum {
- public:
-  UseSum(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan,
-         const Cluster& cluster, Precision precision)
-      : plan_(plan),
-        cluster_(cluster),
-        rates_(cluster, precision),
-        works_(graph, staged, precision) {}
+using Sums =
+    std::map<std::tuple<std::string, std::string, std::string, RateBasis>, RateUse::Operation>;
 
-  RateUse run() {
-    for (const StageId stage : plan_.stages.ids()) {
-      const auto& replicas = plan_.stages[stage].replicas;
-      std::set<int> directions;
-      for (const StageReplica& replica : replicas) directions.insert(replica.direction);
-      // Each replica of a direction runs every pass so often in a step.
-      const double passes =
-          static_cast<double>(plan_.micro_batches) / static_cast<double>(directions.size());
-      for (const StageReplica& replica : replicas) add(stage, replica, passes);
-    }
-    RateUse use;
-    for (auto& [key, operation] : sums_) use.operations.push_back(std::move(operation));
-    std::ranges::stable_sort(use.operations, std::ranges::greater{}, &RateUse::Operation::seconds);
-    return use;
-  }
-
- private:
-  void add(StageId stage, const StageReplica& replica, double passes) {
-    const auto degree = static_cast<int>(replica.ranks.size());
-    const Recomputation again = plan_.stages[stage].recomputation;
-    for (int index = 0; index < degree; ++index) {
-      const RankId rank = replica.ranks[index];
-      const std::string& device = cluster_.ranks[rank.index()].device_class;
-      for (const FusedWork& work : works_.of(stage, degree, index).operations) {
-        const bool twice =
-            again == Recomputation::full || (again == Recomputation::selective && work.attention);
-        for (const TrainingPass pass : training_passes) {
-          const double times = pass == TrainingPass::forward && twice ? 2 * passes : passes;
-          add(device, work, pass, static_cast<double>(replica.micro_batch), times);
-        }
-      }
-    }
-  }
-
-  void add(const std::string& device, const FusedWork& work, TrainingPass pass, double samples,
-           double times) {
-    const PassTime time = pass_time(rates_, device, work, pass, samples);
-    if (time.seconds <= 0) return;
-    const RateBasis basis = !time.measured              ? RateBasis::analytic
-                            : time.measured->same_shape ? RateBasis::measured
-                                                        : RateBasis::other_shape;
-    const std::string& name = work.pass_entries[static_cast<std::size_t>(pass)];
-    const std::string shape = work.of(pass, samples).shape.text();
-    RateUse::Operation& sum = sums_[{device, name, shape, basis}];
-    sum.device_class = device;
-    sum.operation = name;
-    sum.basis = basis;
-    sum.shape = shape;
-    sum.seconds += time.seconds * times;
-    if (time.measured) sum.source = time.measured->entry->source;
-  }
-
-  const Plan& plan_;
-  const Cluster& cluster_;
-  ClassRates rates_;
-  StageWorkTable works_;
-  std::map<std::tuple<std::string, std::string, std::string, RateBasis>, RateUse::Operation> sums_;
-};
+/// Adds `times` passes of an operation on a device.
+void add(const ClassRates& rates, const std::string& device, const FusedWork& work,
+         TrainingPass pass, double samples, double times, Sums& sums) {
+  const PassTime time = pass_time(rates, device, work, pass, samples);
+  if (time.seconds <= 0) return;
+  const RateBasis basis = !time.measured              ? RateBasis::analytic
+                          : time.measured->same_shape ? RateBasis::measured
+                                                      : RateBasis::other_shape;
+  const std::string& name = work.pass_entries[static_cast<std::size_t>(pass)];
+  const std::string shape = work.of(pass, samples).shape.text();
+  RateUse::Operation& sum = sums[{device, name, shape, basis}];
+  sum.device_class = device;
+  sum.operation = name;
+  sum.basis = basis;
+  sum.shape = shape;
+  sum.seconds += time.seconds * times;
+  if (time.measured) sum.source = time.measured->entry->source;
+}
 
 }  // namespace
 
@@ -103,7 +56,37 @@ double RateUse::fraction(RateBasis basis) const {
 
 RateUse rate_use(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan,
                  const Cluster& cluster, Precision precision) {
-  return UseSum(graph, staged, plan, cluster, precision).run();
+  const ClassRates rates(cluster, precision);
+  StageWorkTable works(graph, staged, precision);
+  Sums sums;
+  for (const StageId stage : plan.stages.ids()) {
+    const auto& replicas = plan.stages[stage].replicas;
+    const Recomputation again = plan.stages[stage].recomputation;
+    std::set<int> directions;
+    for (const StageReplica& replica : replicas) directions.insert(replica.direction);
+    // Each replica of a direction runs every pass so often in a step.
+    const double passes =
+        static_cast<double>(plan.micro_batches) / static_cast<double>(directions.size());
+    for (const StageReplica& replica : replicas) {
+      const auto degree = static_cast<int>(replica.ranks.size());
+      const auto samples = static_cast<double>(replica.micro_batch);
+      for (int index = 0; index < degree; ++index) {
+        const std::string& device = cluster.ranks[replica.ranks[index].index()].device_class;
+        for (const FusedWork& work : works.of(stage, degree, index).operations) {
+          const bool twice =
+              again == Recomputation::full || (again == Recomputation::selective && work.attention);
+          for (const TrainingPass pass : training_passes) {
+            const double times = pass == TrainingPass::forward && twice ? 2 * passes : passes;
+            add(rates, device, work, pass, samples, times, sums);
+          }
+        }
+      }
+    }
+  }
+  RateUse use;
+  for (auto& [key, operation] : sums) use.operations.push_back(std::move(operation));
+  std::ranges::stable_sort(use.operations, std::ranges::greater{}, &RateUse::Operation::seconds);
+  return use;
 }
 
 }  // namespace heteroperf

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -39,22 +38,6 @@ class Findings {
  private:
   std::array<long long, check_count> failures_{};
   std::vector<Problem> problems_;
-};
-
-/// Merges numbers into sets.
-class UnionFind {
- public:
-  explicit UnionFind(std::int32_t size) : parent_(size) {
-    std::iota(parent_.begin(), parent_.end(), 0);
-  }
-  std::int32_t find(std::int32_t i) {
-    while (parent_[i] != i) i = parent_[i] = parent_[parent_[i]];
-    return i;
-  }
-  void unite(std::int32_t a, std::int32_t b) { parent_[find(b)] = find(a); }
-
- private:
-  std::vector<std::int32_t> parent_;
 };
 
 /// The messages and collectives of all programs of a lowered schedule, rank by rank in order. The

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -42,6 +43,22 @@ class GroupedLists {
  private:
   std::vector<std::int32_t> offset_;
   std::vector<T> values_;
+};
+
+/// Merges numbers into sets.
+class UnionFind {
+ public:
+  explicit UnionFind(std::int32_t size) : parent_(size) {
+    std::iota(parent_.begin(), parent_.end(), 0);
+  }
+  std::int32_t find(std::int32_t i) {
+    while (parent_[i] != i) i = parent_[i] = parent_[parent_[i]];
+    return i;
+  }
+  void unite(std::int32_t a, std::int32_t b) { parent_[find(b)] = find(a); }
+
+ private:
+  std::vector<std::int32_t> parent_;
 };
 
 }  // namespace heteroperf

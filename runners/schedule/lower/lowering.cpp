@@ -10,8 +10,8 @@
 // machine and the result is the same everywhere.
 //
 // A value occupies a buffer from the instruction that makes it to its last use; ValueIndex says who
-// uses it. The pool counts the uses that are left, so that FREE can stand directly behind the last
-// one, and gives the buffer that became free last to the next value.
+// uses it. The writer counts the uses that are left, so that FREE can stand directly behind the
+// last one, and gives the buffer that became free last to the next value.
 
 #include "runners/schedule/lower/lowering.hpp"
 
@@ -66,12 +66,20 @@ class TickScale {
   bool timed_ = false;
 };
 
-/// Gives the values of a schedule under construction their buffers, and tells which are free again.
-/// The buffers of a rank are small numbers that are used again.
-class BufferPool {
+/// Writes the programs of a lowered schedule in an order that Lowering decides: gives messages
+/// their places in their channels, and values buffers, which are small numbers of a rank that are
+/// used again once nothing needs the value.
+class ProgramWriter {
  public:
-  /// The number of uses of a value follows from its segment's edges alone.
-  explicit BufferPool(const GraphIndex& numbers) : numbers_(numbers) {
+  /// Writes the lowered form of `source`; both must outlive the writer. The number of uses of a
+  /// value follows from its segment's edges alone.
+  ProgramWriter(const Schedule& source, const GraphIndex& numbers)
+      : graph_(source.graph),
+        numbers_(numbers),
+        buffers_(graph_.ranks, 0),
+        free_(graph_.ranks),
+        done_(graph_.ranks),
+        sent_(numbers.messages.channels(), 0) {
     const CollectiveIndex& collectives = numbers.collectives;
     std::int64_t entries = numbers.values.first_interaction();
     for (std::int32_t c = collectives.first_interaction(); c < collectives.size(); ++c) {
@@ -79,111 +87,21 @@ class BufferPool {
       entries += static_cast<std::int64_t>(collectives.ranks(c).size());
     }
     entries_.resize(entries);
-    const PipelineGraph& graph = numbers.tasks.graph();
-    const std::size_t ranks = graph.ranks;
-    buffers_.assign(ranks, 0);
-    free_.resize(ranks);
-    done_.resize(ranks);
-    for (const SegmentId segment : graph.segments.ids()) {
+    for (const SegmentId segment : graph_.segments.ids()) {
       std::int32_t& outputs = output_uses_.emplace_back(1);
       for (const EdgeId edge : numbers.tasks.edges_out(segment)) {
         outputs += numbers.messages.crosses(edge) ? 0 : 1;
       }
       gradient_uses_.push_back(numbers.values.gradient_edges_in(segment));
     }
-  }
-
-  /// Gives a buffer on `rank`, the one that became free last or a new one, to a value that is used
-  /// `uses` times until it is free.
-  std::int32_t fill(int rank, std::int64_t value, std::int32_t uses) {
-    std::int32_t buffer = buffers_[rank];
-    if (free_[rank].empty()) {
-      ++buffers_[rank];
-    } else {
-      buffer = free_[rank].back();
-      free_[rank].pop_back();
-    }
-    entry(rank, value) = {buffer, uses};
-    return buffer;
-  }
-
-  /// The buffer of any value but an INTERACT's.
-  std::int32_t of(std::int64_t value) const { return entries_[value].buffer; }
-  bool filled(std::int64_t value) const { return entries_[value].buffer >= 0; }
-  void use(int rank, std::int64_t value) {
-    Entry& used = entry(rank, value);
-    if (--used.uses == 0) done_[rank].push_back(used.buffer);
-  }
-
-  /// Uses of the output of a slot's F, and of the gradient that its B (`split`) or BW makes.
-  std::int32_t output_uses(std::int32_t slot) const { return output_uses_[segment(slot)]; }
-  std::int32_t gradient_uses(std::int32_t slot, bool split) const {
-    return gradient_uses_[segment(slot)] + (split ? 1 : 0);
-  }
-
-  /// Notes that the last gradient (W or BW) of a slot is done, which counts as the slot's one use
-  /// of everything that it reads; `split` says that B and W were apart.
-  void finish(int rank, std::int32_t slot, bool split) {
-    const auto use_it = [&](std::int64_t value) { use(rank, value); };
-    use_it(numbers_.values.output(slot));
-    numbers_.values.for_each_input(slot, use_it);
-    numbers_.values.for_each_gradient_input(slot, use_it);
-    if (split) use_it(numbers_.values.gradient(slot));
-  }
-
-  /// Calls free(buffer) for the buffers of a rank that were used up since the last call. After that
-  /// they may be given again.
-  template <class Free>
-  void drain(int rank, Free free) {
-    for (const std::int32_t buffer : done_[rank]) {
-      free(buffer);
-      free_[rank].push_back(buffer);
-    }
-    done_[rank].clear();
-  }
-
- private:
-  struct Entry {
-    std::int32_t buffer = -1, uses = 0;
-  };
-  /// An INTERACT's value lies on several ranks and has an entry for each.
-  Entry& entry(int rank, std::int64_t value) {
-    const std::int64_t first = numbers_.values.first_interaction();
-    if (value < first) return entries_[value];
-    const auto number = static_cast<std::int32_t>(value - first);
-    const CollectiveIndex& collectives = numbers_.collectives;
-    const auto ranks = collectives.ranks(collectives.first_interaction() + number);
-    return entries_[first_entry_[number] +
-                    (std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin())];
-  }
-
-  SegmentId segment(std::int32_t slot) const { return numbers_.tasks.segment_of(slot); }
-
-  const GraphIndex& numbers_;
-  std::vector<Entry> entries_;             // [value], then [INTERACT, member]
-  std::vector<std::int64_t> first_entry_;  // [INTERACT]
-  IdVector<SegmentId, std::int32_t> output_uses_, gradient_uses_;
-  std::vector<std::int32_t> buffers_;                   // [rank]: how many there are
-  std::vector<std::vector<std::int32_t>> free_, done_;  // [rank]
-};
-
-/// Writes the programs of a lowered schedule in an order that Lowering decides: gives instructions
-/// their buffers and messages their places in their channels.
-class ProgramWriter {
- public:
-  /// Writes the lowered form of `source`; both must outlive the writer.
-  ProgramWriter(const Schedule& source, const GraphIndex& numbers)
-      : graph_(source.graph),
-        numbers_(numbers),
-        buffers_(numbers),
-        sent_(numbers.messages.channels(), 0) {
     result_ = {source.name, source.chunks, ScheduleLevel::lowered, source.graph, {}};
     for (const std::vector<Instruction>& program : source.programs) {
       result_.programs.emplace_back().reserve(6 * program.size() + 4);
     }
   }
 
-  bool filled(std::int64_t value) const { return buffers_.filled(value); }
+  /// Takes any value but an INTERACT's.
+  bool filled(std::int64_t value) const { return entries_[value].buffer >= 0; }
 
   void copy(int rank, const Instruction& instruction) {
     result_.programs[rank].push_back(instruction);
@@ -193,16 +111,22 @@ class ProgramWriter {
   void load(int rank, const Instruction& forward) {
     if (!numbers_.tasks.is_source(forward.segment)) return;
     Instruction i = compute(Op::load, forward.segment, forward.micro_batch, forward.part);
-    i.buffer = buffers_.fill(rank, numbers_.values.data(numbers_.tasks.slot(forward)), 1);
+    i.buffer = fill(rank, numbers_.values.data(numbers_.tasks.slot(forward)), 1);
     copy(rank, i);
   }
 
-  /// Writes a computation; a W or BW ends what its slot uses.
+  /// Writes a computation. The last gradient of a slot, a W or BW, counts as the slot's one use of
+  /// everything that it reads.
   void run(int rank, Instruction i) {
-    i.buffer = output_buffer(rank, i);
+    const std::int32_t slot = numbers_.tasks.slot(i);
+    i.buffer = output_buffer(rank, i, slot);
     copy(rank, i);
     if (i.op != Op::weight_gradient && i.op != Op::backward) return;
-    buffers_.finish(rank, numbers_.tasks.slot(i), i.op == Op::weight_gradient);
+    const auto use_it = [&](std::int64_t value) { use(rank, value); };
+    use_it(numbers_.values.output(slot));
+    numbers_.values.for_each_input(slot, use_it);
+    numbers_.values.for_each_gradient_input(slot, use_it);
+    if (i.op == Op::weight_gradient) use_it(numbers_.values.gradient(slot));
   }
 
   /// Writes both ends of a message; the result is the receiving one.
@@ -219,28 +143,32 @@ class ProgramWriter {
     i.group = group;
     i.sequence = sent_[numbers_.messages.channel(parcel.edge, parcel.gradient)]++;
     i.peer = parcel.target;
-    i.buffer = buffers_.of(value);
+    i.buffer = entries_[value].buffer;
     copy(sent.source, i);
-    if (parcel.gradient) buffers_.use(sent.source, value);
+    if (parcel.gradient) use(sent.source, value);
 
     i.op = parcel.gradient ? Op::recv_grad : Op::recv_act;
     i.segment = parcel.gradient ? edge.from : edge.to;
     i.peer = sent.source;
-    i.buffer = buffers_.fill(parcel.target, numbers_.values.received(message, parcel.gradient), 1);
+    i.buffer = fill(parcel.target, numbers_.values.received(message, parcel.gradient), 1);
     copy(parcel.target, i);
     return i;
   }
 
   void loss(int rank, std::int32_t slot) {
     Instruction i = numbers_.tasks.instruction(Op::loss, slot);
-    i.buffer = buffers_.fill(rank, numbers_.values.loss(slot), 1);
+    i.buffer = fill(rank, numbers_.values.loss(slot), 1);
     copy(rank, i);
   }
 
-  /// Writes FREE of what is used up.
+  /// Writes FREE of the buffers that were used up since the last call. After that they may be given
+  /// again.
   void free_used(int rank) {
-    buffers_.drain(rank,
-                   [&](std::int32_t buffer) { copy(rank, {.op = Op::free, .buffer = buffer}); });
+    for (const std::int32_t buffer : done_[rank]) {
+      copy(rank, {.op = Op::free, .buffer = buffer});
+      free_[rank].push_back(buffer);
+    }
+    done_[rank].clear();
   }
 
   /// Writes an INTERACT.
@@ -248,7 +176,7 @@ class ProgramWriter {
     std::int32_t gradients = 0;  // every slot of the set on this rank reads the result once
     numbers_.tasks.for_each_member_slot(rank, interact.interaction(), interact.micro_batch,
                                         [&](std::int32_t) { ++gradients; });
-    interact.buffer = buffers_.fill(rank, numbers_.values.interaction(collective), gradients);
+    interact.buffer = fill(rank, numbers_.values.interaction(collective), gradients);
     copy(rank, interact);
   }
 
@@ -260,28 +188,59 @@ class ProgramWriter {
   Schedule take() { return std::move(result_); }
 
  private:
-  /// The buffer in which a computation puts what it makes.
-  std::int32_t output_buffer(int rank, const Instruction& i) {
-    const std::int32_t slot = numbers_.tasks.slot(i);
-    switch (i.op) {
-      case Op::forward:
-        return buffers_.fill(rank, numbers_.values.output(slot), buffers_.output_uses(slot));
-      case Op::recompute:
-        return buffers_.of(numbers_.values.output(slot));
-      case Op::input_gradient:
-      case Op::backward: {
-        const std::int32_t uses = buffers_.gradient_uses(slot, i.op == Op::input_gradient);
-        return uses > 0 ? buffers_.fill(rank, numbers_.values.gradient(slot), uses) : i.buffer;
-      }
-      default:
-        return i.buffer;
+  struct Entry {
+    std::int32_t buffer = -1, uses = 0;
+  };
+
+  /// An INTERACT's value lies on several ranks and has an entry for each.
+  Entry& entry(int rank, std::int64_t value) {
+    const std::int64_t first = numbers_.values.first_interaction();
+    if (value < first) return entries_[value];
+    const auto number = static_cast<std::int32_t>(value - first);
+    const CollectiveIndex& collectives = numbers_.collectives;
+    const auto ranks = collectives.ranks(collectives.first_interaction() + number);
+    return entries_[first_entry_[number] +
+                    (std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin())];
+  }
+
+  /// Gives a buffer on `rank`, the one that became free last or a new one, to a value that is used
+  /// `uses` times until it is free.
+  std::int32_t fill(int rank, std::int64_t value, std::int32_t uses) {
+    std::int32_t buffer = buffers_[rank];
+    if (free_[rank].empty()) {
+      ++buffers_[rank];
+    } else {
+      buffer = free_[rank].back();
+      free_[rank].pop_back();
     }
+    entry(rank, value) = {buffer, uses};
+    return buffer;
+  }
+
+  void use(int rank, std::int64_t value) {
+    Entry& used = entry(rank, value);
+    if (--used.uses == 0) done_[rank].push_back(used.buffer);
+  }
+
+  /// The buffer in which a computation puts what it makes.
+  std::int32_t output_buffer(int rank, const Instruction& i, std::int32_t slot) {
+    const std::int64_t output = numbers_.values.output(slot);
+    if (i.op == Op::forward) return fill(rank, output, output_uses_[i.segment]);
+    if (i.op == Op::recompute) return entries_[output].buffer;
+    if (!makes_input_gradient(i.op)) return i.buffer;
+    const std::int32_t uses = gradient_uses_[i.segment] + (i.op == Op::input_gradient ? 1 : 0);
+    return uses > 0 ? fill(rank, numbers_.values.gradient(slot), uses) : i.buffer;
   }
 
   const PipelineGraph& graph_;
   const GraphIndex& numbers_;
-  BufferPool buffers_;
-  std::vector<std::int32_t> sent_;  // [channel]: messages so far
+  std::vector<Entry> entries_;             // [value], then [INTERACT, member]
+  std::vector<std::int64_t> first_entry_;  // [INTERACT]
+  /// Uses of the output of a segment's F, and of the gradient that its BW makes.
+  IdVector<SegmentId, std::int32_t> output_uses_, gradient_uses_;
+  std::vector<std::int32_t> buffers_;                   // [rank]: how many there are
+  std::vector<std::vector<std::int32_t>> free_, done_;  // [rank]
+  std::vector<std::int32_t> sent_;                      // [channel]: messages so far
   Schedule result_;
 };
 

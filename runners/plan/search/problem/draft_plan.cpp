@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/id.hpp"
@@ -19,30 +20,21 @@
 namespace heteroperf {
 namespace {
 
-/// Gives devices to replicas.
-class DeviceGiver {
- public:
-  explicit DeviceGiver(const std::vector<std::vector<std::vector<RankId>>>& nodes) : free_(nodes) {}
+using PoolNodes = std::vector<std::vector<RankId>>;
 
-  /// The first node that can hold the group; of those the one with the fewest free devices.
-  std::vector<RankId> take(int pool, int count) {
-    auto& nodes = free_[pool];
-    auto best = nodes.end();
-    for (auto node = nodes.begin(); node != nodes.end(); ++node) {
-      if (static_cast<int>(node->size()) < count) continue;
-      if (best == nodes.end() || node->size() < best->size()) best = node;
-      if (static_cast<int>(best->size()) == count) break;
-    }
-    if (best == nodes.end()) return {};
-    std::vector<RankId> ranks(best->begin(), best->begin() + count);
-    best->erase(best->begin(), best->begin() + count);
-    if (best->empty()) nodes.erase(best);
-    return ranks;
-  }
-
- private:
-  std::vector<std::vector<std::vector<RankId>>> free_;
-};
+/// Takes the devices of a group from the first node that can hold it; of those from the one with
+/// the fewest free devices. Empty where no node can.
+std::vector<RankId> take(PoolNodes& nodes, std::size_t count) {
+  const auto room = [&](const std::vector<RankId>& node) {
+    return node.size() < count ? SIZE_MAX : node.size();
+  };
+  const auto best = std::ranges::min_element(nodes, {}, room);
+  if (best == nodes.end() || best->size() < count) return {};
+  std::vector<RankId> ranks(best->begin(), best->begin() + static_cast<std::ptrdiff_t>(count));
+  best->erase(best->begin(), best->begin() + static_cast<std::ptrdiff_t>(count));
+  if (best->empty()) nodes.erase(best);
+  return ranks;
+}
 
 }  // namespace
 
@@ -90,9 +82,10 @@ Plan GraphProblem::plan(const PipelineDraft& draft) const {
   std::vector<std::vector<RankId>> taken(places.size());
   std::vector<Place> by_size = places;
   std::ranges::stable_sort(by_size, std::ranges::greater{}, &Place::degree);
-  DeviceGiver devices(nodes_);
+  std::vector<PoolNodes> free = nodes_;
   for (const Place& place : by_size) {
-    auto& ranks = taken[place.number] = devices.take(place.group->pool, place.degree);
+    auto& ranks = taken[place.number] =
+        take(free[place.group->pool], static_cast<std::size_t>(place.degree));
     if (ranks.empty()) {
       throw UserError(
           fmt::format("a tensor-parallel group of {} on '{}' finds no node with as many "

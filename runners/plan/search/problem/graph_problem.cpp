@@ -23,7 +23,6 @@
 #include "runners/plan/search/problem/graph_problem.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <variant>
 
@@ -42,25 +41,6 @@ namespace {
 
 /// Layers end at no place that is wider than this times the median one.
 constexpr double widest_cut = 4;
-
-/// The elements of the tensor that crosses alone; 0 where none or several do.
-std::vector<std::int64_t> widths(const ModelGraph& graph) {
-  const auto& nodes = graph.nodes();
-  std::vector<std::size_t> last_use(nodes.size(), 0);
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    for (const NodeId input : nodes[i].inputs) last_use[input.index()] = i;
-  }
-  std::vector<std::int64_t> result(nodes.size() + 1, 0);
-  std::vector<std::size_t> open;
-  for (std::size_t end = 1; end < nodes.size(); ++end) {
-    open.push_back(end - 1);
-    std::erase_if(open, [&](std::size_t i) { return last_use[i] < end; });
-    if (open.size() == 1 && nodes[open[0]].differentiable) {
-      result[end] = element_count(nodes[open[0]].output);
-    }
-  }
-  return result;
-}
 
 struct LayerNodes {
   std::size_t first = 0, end = 0;
@@ -91,17 +71,24 @@ bool alike(const ModelGraph& graph, LayerNodes a, LayerNodes b) {
 /// gradient crosses alone, no wider than `widest_cut` times the median such place's. The last end
 /// is the number of nodes. The list is ascending.
 std::vector<std::size_t> layer_ends(const ModelGraph& graph) {
-  const std::vector<std::int64_t> width = widths(graph);
-  std::vector<std::int64_t> places;
-  std::ranges::copy_if(width, std::back_inserter(places),
-                       [](std::int64_t size) { return size > 0; });
-  std::ranges::sort(places);
-  const double limit =
-      places.empty() ? 0 : widest_cut * static_cast<double>(places[places.size() / 2]);
+  const std::vector<std::vector<NodeId>> crossing = crossing_tensors(graph);
   std::vector<std::size_t> ends;
-  for (std::size_t end = 1; end < graph.nodes().size(); ++end) {
-    if (width[end] > 0 && static_cast<double>(width[end]) <= limit) ends.push_back(end);
+  std::vector<std::int64_t> widths, sorted;
+  for (std::size_t end = 0; end < crossing.size(); ++end) {
+    if (crossing[end].size() != 1) continue;
+    const Node& node = graph.node(crossing[end][0]);
+    if (!node.differentiable) continue;
+    ends.push_back(end);
+    widths.push_back(element_count(node.output));
   }
+  sorted = widths;
+  std::ranges::sort(sorted);
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    const double limit = widest_cut * static_cast<double>(sorted[sorted.size() / 2]);
+    if (static_cast<double>(widths[i]) <= limit) ends[kept++] = ends[i];
+  }
+  ends.resize(kept);
   ends.push_back(graph.nodes().size());
   return ends;
 }

@@ -86,13 +86,11 @@ class DraftTimer {
   /// A stage's gradients are summed when its last backward has ended, a table's when those of both
   /// its stages have.
   DraftScore finish(const std::vector<double>& ends) {
-    const bool tied = !problem_.tied_parameters.empty() && ends.size() > 1;
     const double both = std::max(ends.front(), ends.back());
     double step = 0;
     for (std::size_t s = 0; s < ends.size(); ++s) {
-      const bool waits = tied && (s == 0 || s + 1 == ends.size());
       // The table's holders wait for each other.
-      const double ready = waits ? both : ends[s];
+      const double ready = shares_table(s) ? both : ends[s];
       const StageScore& stage = result_.stages[s];
       const double reduced = stage.reduction_s > 0 ? ready + stage.reduction_s : ends[s];
       step = std::max(step, std::max(reduced, ends[s]) + stage.optimizer_s);
@@ -115,11 +113,10 @@ class DraftTimer {
       std::ranges::stable_sort(here, {}, [&](StageId s) { return ends.stages[s]; });
       double end = ends.positions[q], free = 0, update_s = 0;
       for (const StageId s : here) {
-        const bool table = !problem_.tied_parameters.empty() && (s == 0 || s.index() + 1 == stages);
         const StageScore& stage = result_.stages[s.index()];
         update_s += stage.optimizer_s;
         if (stage.reduction_s == 0) continue;
-        free = std::max(free, table ? both : ends.stages[s]) + stage.reduction_s;
+        free = std::max(free, shares_table(s.index()) ? both : ends.stages[s]) + stage.reduction_s;
         end = std::max(end, free);
       }
       step = std::max(step, end + update_s);
