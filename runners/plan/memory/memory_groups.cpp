@@ -11,7 +11,6 @@
 #include <variant>
 
 #include "metrics/base/id.hpp"
-#include "runners/plan/memory/fusion.hpp"
 #include "runners/plan/plan_bytes.hpp"
 #include "workloads/graph/node_rules.hpp"
 
@@ -24,10 +23,6 @@ std::vector<std::size_t> positions(const std::vector<NodeId>& nodes) {
   std::vector<std::size_t> result;
   for (const NodeId id : nodes) result.push_back(id.index());
   return result;
-}
-
-std::vector<FusedNodes> chains_of(const StagePart& part) {
-  return fuse_nodes(part.shard.graph, {&part.staged.stage_of, part.stage, &part.shard});
 }
 
 /// Describes what the operators of one stage keep.
@@ -159,11 +154,7 @@ class Grouping {
     // Targets are 64-bit integers.
     const std::size_t logits = group.inputs[0];
     group.saved = {logits};
-    group.saved_alone = statistics(rows(logits)) + targets_bytes(logits);
-  }
-
-  std::uint64_t targets_bytes(std::size_t logits) const {
-    return u(part_.samples * rows(logits)) * 8;
+    group.saved_alone = statistics(rows(logits)) + u(part_.samples * rows(logits)) * 8;
   }
 
   const StagePart& part_;
@@ -174,16 +165,14 @@ class Grouping {
 
 }  // namespace
 
-std::vector<std::vector<std::size_t>> fused_nodes(const StagePart& part) {
-  std::vector<std::vector<std::size_t>> nodes;
-  for (const FusedNodes& chain : chains_of(part)) nodes.push_back(positions(chain.nodes));
-  return nodes;
+std::vector<FusedNodes> fused_nodes(const StagePart& part) {
+  return fuse_nodes(part.shard.graph, {&part.staged.stage_of, part.stage, &part.shard});
 }
 
 std::vector<MemoryGroup> memory_groups(const StagePart& part, Precision precision) {
   const Grouping grouping(part, precision);
   std::vector<MemoryGroup> groups;
-  for (const FusedNodes& chain : chains_of(part)) groups.push_back(grouping.describe(chain));
+  for (const FusedNodes& chain : fused_nodes(part)) groups.push_back(grouping.describe(chain));
   return groups;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "runners/plan/memory/fusion.hpp"
 #include "runners/plan/plan.hpp"
 #include "runners/plan/staged_graph.hpp"
 #include "runners/plan/tensor/row_cuts.hpp"
@@ -61,8 +62,8 @@ struct MemoryGroup {
   std::uint64_t weight_temporary = 0;  ///< bytes of W
 };
 
-/// The nodes of each group of a stage, in the order in which they run; `input` is in none.
-std::vector<std::vector<std::size_t>> fused_nodes(const StagePart& part);
+/// The chains of a stage's nodes, in the order in which they run; `input` is in none.
+std::vector<FusedNodes> fused_nodes(const StagePart& part);
 
 /// The groups of one stage, in the order in which they run.
 /// The same chains in the same order as fused_nodes().

@@ -45,15 +45,128 @@ std::string structure_of(const PipelineDraft& draft) {
   return to_text(bare);
 }
 
+/// Gives each stage, from the first on, the layers that its position still has time for; false
+/// where one has more than the period.
+bool cut(const DraftScorer& scorer, PipelineDraft& draft, double period_s) {
+  const auto stages = static_cast<int>(draft.stages.size());
+  IdVector<PositionId, double> used(draft.positions(), 0);
+  int first = 0;
+  for (int s = 0; s < stages; ++s) {
+    DraftStage& stage = draft.stages[s];
+    double& used_s = used[draft.position_of(StageId(s))];
+    // The k-th chunk of a position may use k of `chunks` parts of its period, so that no chunk
+    // takes all.
+    const double until = period_s * (s / draft.positions() + 1) / draft.chunks;
+    // Each stage that follows needs a layer.
+    const int most = scorer.problem().layers - (stages - 1 - s);
+    const auto work = [&](int end) {
+      stage.end = end;
+      return scorer.compute(stage).work_s();
+    };
+    stage.first = first;
+    int end = s + 1 == stages ? most : first + 1;
+    while (end < most && used_s + work(end + 1) <= until) ++end;
+    used_s += work(end);
+    if (used_s > period_s) return false;
+    first = end;
+  }
+  return true;
+}
+
+/// The cuts with which the slowest position has the least to do. Nothing where there are fewer
+/// layers than stages, or the schedule does not allow the numbers.
+std::optional<PipelineDraft> balanced(const DraftScorer& scorer, const PipelineDraft& seed,
+                                      const char* schedule, int chunks) {
+  PipelineDraft draft = seed;
+  draft.schedule = schedule;
+  draft.chunks = chunks;
+  const int positions = static_cast<int>(seed.stages.size());
+  if (positions * chunks > scorer.problem().layers) return std::nullopt;
+  draft.stages.resize(positions * chunks);
+  double low = 0, high = 0;
+  for (int s = 0; s < positions * chunks; ++s) {
+    DraftStage& stage = draft.stages[s];
+    stage = seed.stages[draft.position_of(StageId(s)).index()];
+    // The schedule's order decides about warm-ups.
+    stage.warm_up = 0;
+    stage.wire = WireFormat::fp32;
+    if (s < positions) high += scorer.compute(stage).work_s();
+  }
+  if (scorer.order_of(draft) == nullptr) return std::nullopt;
+  // Other cuts may give a slow position more than it has in the seed.
+  high *= 4;
+  std::optional<PipelineDraft> best;
+  while (high > low * 1.001) {
+    const double middle = (low + high) / 2;
+    const bool good = cut(scorer, draft, middle);
+    (good ? high : low) = middle;
+    if (good) best = draft;
+  }
+  return best;
+}
+
+using Visit = std::function<void(PipelineDraft&&)>;
+
+void cuts(const PipelineDraft& draft, const Visit& visit) {
+  for (std::size_t s = 0; s + 1 < draft.stages.size(); ++s) {
+    for (const int by : {-2, -1, 1, 2}) {
+      PipelineDraft moved = draft;
+      if (move_cut(moved, s, by)) visit(std::move(moved));
+    }
+  }
+}
+
+/// A layer more to one stage, a layer less to another; those between keep their sizes.
+void shifts(const PipelineDraft& draft, const Visit& visit) {
+  const auto stages = static_cast<int>(draft.stages.size());
+  const int near = stages <= few_stages ? stages : draft.positions() + 1;
+  for (int from = 0; from < stages; ++from) {
+    if (draft.stages[from].end - draft.stages[from].first < 2) continue;
+    for (int to = std::max(0, from - near); to < std::min(stages, from + near + 1); ++to) {
+      if (std::abs(from - to) < 2) continue;
+      PipelineDraft moved = draft;
+      const int by = from < to ? -1 : 1;
+      for (int s = std::min(from, to); s < std::max(from, to); ++s) {
+        moved.stages[s].end += by;
+        moved.stages[static_cast<std::size_t>(s) + 1].first += by;
+      }
+      visit(std::move(moved));
+    }
+  }
+}
+
+/// Recomputation is changed for one stage, or for all stages of a position.
+void recomputation(const PipelineDraft& draft, const Visit& visit) {
+  const auto stages = static_cast<int>(draft.stages.size());
+  for (const Recomputation r : recomputations) {
+    for (int s = 0; s < stages; ++s) {
+      if (draft.stages[s].recomputation == r) continue;
+      PipelineDraft moved = draft;
+      moved.stages[s].recomputation = r;
+      visit(std::move(moved));
+    }
+    for (const PositionId q : first_ids<PositionId>(draft.positions())) {
+      PipelineDraft moved = draft;
+      for (int s = 0; s < stages; ++s) {
+        if (draft.position_of(StageId(s)) == q) moved.stages[s].recomputation = r;
+      }
+      if (moved != draft) visit(std::move(moved));
+    }
+  }
+  PipelineDraft moved = draft;
+  moved.zero_stage = 1 - draft.zero_stage;
+  visit(std::move(moved));
+}
+
 }  // namespace
 
 ChunkSearch::ChunkSearch(const DraftScorer& scorer, const std::vector<std::string>& schedules)
-    : scorer_(scorer), problem_(scorer.problem()), schedules_(chunked_schedules(schedules)) {}
+    : scorer_(scorer), schedules_(chunked_schedules(schedules)) {}
 
 void ChunkSearch::offer(const PipelineDraft& draft, const DraftScore& score) {
   const auto stages = static_cast<std::int64_t>(draft.stages.size());
   const int layers = least_layers(draft);
-  if (schedules_.empty() || stages < 2 || problem_.layers < 2 * stages) return;
+  if (schedules_.empty() || stages < 2 || scorer_.problem().layers < 2 * stages) return;
   if (4 * stages * draft.micro_batches > most_passes_of_one) return;
   double period = 0;
   for (const StageScore& stage : score.stages) period = std::max(period, stage.clock.work_s());
@@ -64,13 +177,9 @@ void ChunkSearch::offer(const PipelineDraft& draft, const DraftScore& score) {
   Seed seed{score.step_time_s - filling * (1 - left), draft};
   const auto [place, is_new] = seeds_.try_emplace(structure_of(draft), seed);
   if (!is_new && seed.hope_s < place->second.hope_s) place->second = std::move(seed);
-  forget_the_worst();
-}
-
-void ChunkSearch::forget_the_worst() {
   if (seeds_.size() <= most_seeds) return;
   seeds_.erase(
-      std::ranges::max_element(seeds_, {}, [](const auto& seed) { return seed.second.hope_s; }));
+      std::ranges::max_element(seeds_, {}, [](const auto& entry) { return entry.second.hope_s; }));
 }
 
 std::vector<ScoredDraft> ChunkSearch::run(double best_s, std::size_t keep,
@@ -100,7 +209,7 @@ std::vector<ScoredDraft> ChunkSearch::cut_seeds(double best_s, const std::functi
       for (const int chunks : chunk_counts) {
         if (chunks < schedule.least_chunks || chunks > schedule.most_chunks) continue;
         if (stop() || passes_ > most_passes / 2) return drafts;
-        auto draft = balanced(seed->draft, schedule.name, chunks);
+        auto draft = balanced(scorer_, seed->draft, schedule.name, chunks);
         if (!draft) continue;
         ScoredDraft scored = scored_draft(std::move(*draft));
         if (!best || worth(scored) < worth(*best)) best = std::move(scored);
@@ -118,127 +227,15 @@ ScoredDraft ChunkSearch::scored_draft(PipelineDraft&& draft) {
   return {std::move(draft), std::move(score)};
 }
 
-/// The cuts with which the slowest position has the least to do.
-std::optional<PipelineDraft> ChunkSearch::balanced(const PipelineDraft& seed, const char* schedule,
-                                                   int chunks) const {
-  PipelineDraft draft = seed;
-  draft.schedule = schedule;
-  draft.chunks = chunks;
-  const int positions = static_cast<int>(seed.stages.size());
-  if (positions * chunks > problem_.layers) return std::nullopt;
-  draft.stages.resize(positions * chunks);
-  double low = 0, high = 0;
-  for (int s = 0; s < positions * chunks; ++s) {
-    DraftStage& stage = draft.stages[s];
-    stage = seed.stages[draft.position_of(StageId(s)).index()];
-    // The schedule's order decides about warm-ups.
-    stage.warm_up = 0;
-    stage.wire = WireFormat::fp32;
-    if (s < positions) high += scorer_.compute(stage).work_s();
-  }
-  if (scorer_.order_of(draft) == nullptr) return std::nullopt;
-  // Other cuts may give a slow position more than it has in the seed.
-  high *= 4;
-  std::optional<PipelineDraft> best;
-  while (high > low * 1.001) {
-    const double middle = (low + high) / 2;
-    const bool good = cut(draft, middle);
-    (good ? high : low) = middle;
-    if (good) best = draft;
-  }
-  return best;
-}
-
-/// Gives each stage, from the first on, the layers that its position still has time for; false
-/// where one has more than the period.
-bool ChunkSearch::cut(PipelineDraft& draft, double period_s) const {
-  const auto stages = static_cast<int>(draft.stages.size());
-  IdVector<PositionId, double> used(draft.positions(), 0);
-  int first = 0;
-  for (int s = 0; s < stages; ++s) {
-    DraftStage& stage = draft.stages[s];
-    double& used_s = used[draft.position_of(StageId(s))];
-    // The k-th chunk of a position may use k of `chunks` parts of its period, so that no chunk
-    // takes all.
-    const double until = period_s * (s / draft.positions() + 1) / draft.chunks;
-    // Each stage that follows needs a layer.
-    const int most = problem_.layers - (stages - 1 - s);
-    const auto work = [&](int end) {
-      stage.end = end;
-      return scorer_.compute(stage).work_s();
-    };
-    stage.first = first;
-    int end = s + 1 == stages ? most : first + 1;
-    while (end < most && used_s + work(end + 1) <= until) ++end;
-    used_s += work(end);
-    if (used_s > period_s) return false;
-    first = end;
-  }
-  return true;
-}
-
-void ChunkSearch::cuts(const PipelineDraft& draft, const Visit& visit) const {
-  for (std::size_t s = 0; s + 1 < draft.stages.size(); ++s) {
-    for (const int by : {-2, -1, 1, 2}) {
-      PipelineDraft moved = draft;
-      if (move_cut(moved, s, by)) visit(std::move(moved));
-    }
-  }
-}
-
-/// A layer more to one stage, a layer less to another; those between keep their sizes.
-void ChunkSearch::shifts(const PipelineDraft& draft, const Visit& visit) const {
-  const auto stages = static_cast<int>(draft.stages.size());
-  const int near = stages <= few_stages ? stages : draft.positions() + 1;
-  for (int from = 0; from < stages; ++from) {
-    if (draft.stages[from].end - draft.stages[from].first < 2) continue;
-    for (int to = std::max(0, from - near); to < std::min(stages, from + near + 1); ++to) {
-      if (std::abs(from - to) < 2) continue;
-      PipelineDraft moved = draft;
-      const int by = from < to ? -1 : 1;
-      for (int s = std::min(from, to); s < std::max(from, to); ++s) {
-        moved.stages[s].end += by;
-        moved.stages[static_cast<std::size_t>(s) + 1].first += by;
-      }
-      visit(std::move(moved));
-    }
-  }
-}
-
-/// Recomputation is changed for one stage, or for all stages of a position.
-void ChunkSearch::recomputation(const PipelineDraft& draft, const Visit& visit) const {
-  const auto stages = static_cast<int>(draft.stages.size());
-  for (const Recomputation r : recomputations) {
-    for (int s = 0; s < stages; ++s) {
-      if (draft.stages[s].recomputation == r) continue;
-      PipelineDraft moved = draft;
-      moved.stages[s].recomputation = r;
-      visit(std::move(moved));
-    }
-    for (const PositionId q : first_ids<PositionId>(draft.positions())) {
-      PipelineDraft moved = draft;
-      for (int s = 0; s < stages; ++s) {
-        if (draft.position_of(StageId(s)) == q) moved.stages[s].recomputation = r;
-      }
-      if (moved != draft) visit(std::move(moved));
-    }
-  }
-  PipelineDraft moved = draft;
-  moved.zero_stage = 1 - draft.zero_stage;
-  visit(std::move(moved));
-}
-
 ScoredDraft ChunkSearch::improve(ScoredDraft start, const std::function<bool()>& stop) {
-  using Kind = void (ChunkSearch::*)(const PipelineDraft&, const Visit&) const;
-  constexpr Kind kinds[] = {&ChunkSearch::cuts, &ChunkSearch::shifts, &ChunkSearch::recomputation};
   constexpr double least_gain = 1e-9;  // less is noise of sums
   const auto ended = [&] { return stop() || passes_ > most_passes; };
   for (bool better = true; better && !ended();) {
     better = false;
-    for (const Kind kind : kinds) {
+    for (const auto kind : {cuts, shifts, recomputation}) {
       std::optional<ScoredDraft> best;
       double to_beat = worth(start) * (1 - least_gain);
-      (this->*kind)(start.draft, [&](PipelineDraft&& draft) {
+      kind(start.draft, [&](PipelineDraft&& draft) {
         if (ended()) return;
         ScoredDraft scored = scored_draft(std::move(draft));
         const double value = worth(scored);

@@ -31,23 +31,12 @@ class ChunkSearch {
     double hope_s = 0;  ///< no cut of it takes less
     PipelineDraft draft;
   };
-  using Visit = std::function<void(PipelineDraft&&)>;
-  /// Keeps the number of seeds bounded.
-  void forget_the_worst();
   std::vector<ScoredDraft> cut_seeds(double best_s, const std::function<bool()>& stop);
-  /// Nothing where there are fewer layers than stages, or the schedule does not allow the numbers.
-  std::optional<PipelineDraft> balanced(const PipelineDraft& seed, const char* schedule,
-                                        int chunks) const;
-  bool cut(PipelineDraft& draft, double period_s) const;
   ScoredDraft scored_draft(PipelineDraft&& draft);
   /// Takes the best neighbour of one kind of move after the other until no kind helps.
   ScoredDraft improve(ScoredDraft start, const std::function<bool()>& stop);
-  void cuts(const PipelineDraft& draft, const Visit& visit) const;
-  void shifts(const PipelineDraft& draft, const Visit& visit) const;
-  void recomputation(const PipelineDraft& draft, const Visit& visit) const;
 
   const DraftScorer& scorer_;
-  const PlanningProblem& problem_;
   std::vector<DraftSchedule> schedules_;
   std::map<std::string, Seed> seeds_;  ///< by micro-batches and devices
   std::uint64_t scored_ = 0, passes_ = 0;

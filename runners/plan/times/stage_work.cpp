@@ -220,10 +220,9 @@ const StageWork& StageWorkTable::of(StageId stage, int degree, int index) {
 
 /// The chain's shape is that of its first node that computes; its name joins those of the nodes.
 FusedWork StageWorkTable::make_operation(const ModelGraph& graph,
-                                         const std::vector<std::size_t>& nodes) const {
+                                         const std::vector<NodeId>& nodes) const {
   FusedWork work;
-  for (const std::size_t node : nodes) {
-    const NodeId id(static_cast<std::int32_t>(node));
+  for (const NodeId id : nodes) {
     work.nodes.push_back(NodeWork(graph, id, precision_).run());
     const OperatorWork& operator_work = work.nodes.back();
     work.operation += (work.operation.empty() ? "" : "+") + std::string(operator_work.operation);
@@ -246,8 +245,8 @@ StageWork StageWorkTable::make(StageId stage, const TensorShard& shard) const {
     return static_cast<double>(element_count(node.output)) * element;
   };
   StageWork work;
-  for (const std::vector<std::size_t>& group : fused_nodes({staged_, stage, shard})) {
-    work.operations.push_back(make_operation(shard.graph, group));
+  for (const FusedNodes& chain : fused_nodes({staged_, stage, shard})) {
+    work.operations.push_back(make_operation(shard.graph, chain.nodes));
   }
   if (shard.degree == 1) return work;
   for (const NodeId id : staged_.nodes[stage]) {

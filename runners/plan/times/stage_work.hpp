@@ -79,7 +79,7 @@ class StageWorkTable {
 
  private:
   StageWork make(StageId stage, const TensorShard& shard) const;
-  FusedWork make_operation(const ModelGraph& graph, const std::vector<std::size_t>& nodes) const;
+  FusedWork make_operation(const ModelGraph& graph, const std::vector<NodeId>& nodes) const;
 
   const StagedGraph& staged_;
   Precision precision_;

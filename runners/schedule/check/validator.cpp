@@ -5,17 +5,25 @@
 #include "runners/schedule/check/validator.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "runners/schedule/check/program_index.hpp"
 
 namespace heteroperf {
 namespace {
 
+/// The outcome of each Check.
+constexpr bool ScheduleChecks::*verdicts[check_count] = {
+    &ScheduleChecks::complete, &ScheduleChecks::ordered,     &ScheduleChecks::placed,
+    &ScheduleChecks::matched,  &ScheduleChecks::collectives, &ScheduleChecks::memory_ok,
+    &ScheduleChecks::stepped};
+
 /// The problem to show for a schedule that hangs (`none`) or may hang where sends are not buffered.
 Problem waiting_problem(ScheduleLevel level, DeadlockFreedom freedom,
                         const std::vector<std::string>& cycle) {
-  std::string places;
-  for (const std::string& line : cycle) places += (places.empty() ? "" : "; ") + line;
+  const std::string places = fmt::format("{}", fmt::join(cycle, "; "));
   if (freedom == DeadlockFreedom::none) {
     return {"the programs wait for each other for ever", places,
             level == ScheduleLevel::lowered ? "Reorder one of these ranks, or group its messages."
@@ -57,13 +65,7 @@ ScheduleChecks check_normal(const Schedule& schedule, std::optional<double> memo
   DeadlockVerdict verdict = find_deadlock(index);
 
   ScheduleChecks checks;
-  checks.complete = findings.holds(Check::complete);
-  checks.ordered = findings.holds(Check::ordered);
-  checks.placed = findings.holds(Check::placed);
-  checks.matched = findings.holds(Check::matched);
-  checks.collectives = findings.holds(Check::collectives);
-  checks.memory_ok = findings.holds(Check::memory);
-  checks.stepped = findings.holds(Check::stepped);
+  for (int c = 0; c < check_count; ++c) checks.*verdicts[c] = findings.holds(static_cast<Check>(c));
   checks.deadlock_free = verdict.freedom;
   checks.cycle = std::move(verdict.cycle);
   checks.problems = std::move(findings.problems());
@@ -77,8 +79,8 @@ ScheduleChecks check_normal(const Schedule& schedule, std::optional<double> memo
 }  // namespace
 
 bool ScheduleChecks::ok() const {
-  return complete && ordered && placed && matched && collectives && memory_ok && stepped &&
-         deadlock_free >= DeadlockFreedom::nccl;
+  return deadlock_free >= DeadlockFreedom::nccl &&
+         std::ranges::all_of(verdicts, [&](auto verdict) { return this->*verdict; });
 }
 
 ScheduleChecks check_schedule(const Schedule& schedule, std::optional<double> memory_limit) {

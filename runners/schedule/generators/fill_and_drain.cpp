@@ -106,7 +106,12 @@ class RankProgram {
       : tasks_(tasks), graph_(tasks.graph()), segments_(segments), program_(program) {
     for (const SegmentId segment : segments_) {
       for (const int interaction : tasks_.interactions_of(segment)) {
-        last_member_[interaction_index(interaction)].segment = segment;
+        const auto known = std::ranges::find(last_member_, interaction, &Member::interaction);
+        if (known != last_member_.end()) {
+          known->segment = segment;
+        } else {
+          last_member_.push_back({interaction, segment});
+        }
       }
     }
   }
@@ -139,14 +144,6 @@ class RankProgram {
     int interaction;
     SegmentId segment;
   };
-
-  std::size_t interaction_index(int interaction) {
-    for (std::size_t i = 0; i < last_member_.size(); ++i) {
-      if (last_member_[i].interaction == interaction) return i;
-    }
-    last_member_.push_back({interaction, -1});
-    return last_member_.size() - 1;
-  }
 
   bool ends_set(const Member& member, MicroBatchId micro_batch) const {
     const MicroBatchId next = micro_batch + 1;

@@ -52,41 +52,28 @@ LeastTimes least_times(const PlanningProblem& problem) {
   return least;
 }
 
-/// The bound that some weights of the layers give: `work` is to be done, by devices of at most
-/// these rates.
-struct WeightedWork {
-  double work = 0;
-  std::vector<double> rates;  ///< [pool], of one device
-};
-
 /// For any weights w of the layers: pool p does at most max_l(w_l / u_pl) of weighted work per
 /// device and second, and batch · Σ w_l is to be done (weak duality of the fractional assignment).
-WeightedWork weighted_work(const PlanningProblem& problem, const LeastTimes& least,
-                           const std::vector<double>& weights) {
-  WeightedWork result;
-  for (const double weight : weights) result.work += weight * static_cast<double>(problem.batch);
+double weighted_bound(const PlanningProblem& problem, const LeastTimes& least,
+                      const std::vector<double>& weights) {
+  double work = 0, rate = 0;
+  for (const double weight : weights) work += weight * static_cast<double>(problem.batch);
   for (std::size_t p = 0; p < problem.pools.size(); ++p) {
+    if (problem.pools[p].devices == 0) continue;
     double best = 0;
     for (std::size_t l = 0; l < weights.size(); ++l) {
       const double time = least.device_seconds[p][l];
       if (weights[l] > 0 && time < infinite) best = std::max(best, weights[l] / time);
     }
-    result.rates.push_back(best);
-  }
-  return result;
-}
-
-double seconds_of(const WeightedWork& work, const PlanningProblem& problem) {
-  double rate = 0;
-  for (std::size_t p = 0; p < problem.pools.size(); ++p) {
-    if (problem.pools[p].devices > 0) rate += problem.pools[p].devices * work.rates[p];
+    rate += problem.pools[p].devices * best;
   }
   // A layer that takes no time has an infinite rate, and such weights say nothing.
-  return rate > 0 && rate < infinite ? work.work / rate : 0;
+  return rate > 0 && rate < infinite ? work / rate : 0;
 }
 
-/// The weights that say the most: each pool's own times, and those of all pools together.
-WeightedWork best_weights(const PlanningProblem& problem, const LeastTimes& least) {
+/// The bound of the weights that say the most: each pool's own times, and those of all pools
+/// together.
+double work_bound(const PlanningProblem& problem, const LeastTimes& least) {
   std::vector<std::vector<double>> candidates = least.device_seconds;
   auto& harmonic = candidates.emplace_back(problem.layers, 0.0);
   for (std::size_t l = 0; l < harmonic.size(); ++l) {
@@ -97,15 +84,12 @@ WeightedWork best_weights(const PlanningProblem& problem, const LeastTimes& leas
     }
     if (rate > 0) harmonic[l] = 1 / rate;
   }
-  WeightedWork best;
-  double most = -1;
+  double most = 0;
   for (std::vector<double>& weights : candidates) {
     std::ranges::replace(weights, infinite, 0.0);
-    const WeightedWork work = weighted_work(problem, least, weights);
-    const double seconds = seconds_of(work, problem);
-    if (seconds > most) most = seconds, best = work;
+    most = std::max(most, weighted_bound(problem, least, weights));
   }
-  return best;
+  return most;
 }
 
 /// The bounds that a relaxation of stages gives with all its terms, and with the first of them.
@@ -157,8 +141,7 @@ PlanBound plan_bound(const PlanningProblem& problem, BoundScope scope) {
   double latency = 0;
   for (const double seconds : least.fastest) latency += seconds < infinite ? seconds : 0;
   PlanBound bound;
-  bound.constraints = {{"work", seconds_of(best_weights(problem, least), problem)},
-                       {"latency", latency}};
+  bound.constraints = {{"work", work_bound(problem, least)}, {"latency", latency}};
   bound.seconds = std::max(bound.constraints[0].seconds, latency);
   if (scope != BoundScope::any_plan && bound.seconds > 0) add_stages(problem, bound);
   if (scope == BoundScope::one_chunk_in_turn && bound.seconds > 0) add_counts(problem, bound);

@@ -322,8 +322,7 @@ class ProblemMaker {
   /// Elements by layer, each on the fullest rank of a group; tables shared by first and last layer
   /// apart.
   void add_parameters(int degree) {
-    std::vector<double>& layers = result_.parameters.emplace_back();
-    for (const auto& nodes : staged_.nodes) {
+    const auto fullest = [&](const std::vector<NodeId>& nodes) {
       double most = 0;
       for (int index = 0; index < degree; ++index) {
         double sum = 0;
@@ -332,16 +331,13 @@ class ProblemMaker {
         }
         most = std::max(most, sum);
       }
-      layers.push_back(most);
-    }
+      return most;
+    };
+    std::vector<double>& layers = result_.parameters.emplace_back();
+    for (const auto& nodes : staged_.nodes) layers.push_back(fullest(nodes));
     // cut_graph() names a table only where its head is in another layer.
     for (const StagedGraph::Tied& tied : staged_.tied) {
-      double most = 0;
-      for (int index = 0; index < degree; ++index) {
-        most = std::max(
-            most, parameter_elements(works_.shards().of(degree, index).graph.node(tied.owner)));
-      }
-      result_.tied_parameters.push_back(most);
+      result_.tied_parameters.push_back(fullest({tied.owner}));
     }
   }
 

@@ -30,24 +30,6 @@ bool is_within(const std::vector<int>& a, const std::vector<int>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), [](int x, int y) { return x <= y; });
 }
 
-/// A stage with its place, and its messages where they leave it.
-struct PlacedStage {
-  ClockStage times;
-  PositionId position;
-  double from_before_s = 0, from_next_s = 0;
-};
-
-std::vector<PlacedStage> placed(const std::vector<ClockStage>& stages, const PassOrder& order) {
-  std::vector<PlacedStage> result;
-  for (std::size_t s = 0; s < stages.size(); ++s) {
-    result.push_back({stages[s], order.position_of(StageId(s)), 0, 0});
-    if (s == 0) continue;
-    result[s].from_before_s = stages[s - 1].activation_s;
-    result[s - 1].from_next_s = stages[s - 1].gradient_s;
-  }
-  return result;
-}
-
 }  // namespace
 
 PassOrder::PassOrder(const std::string& schedule, int positions, int chunks, int micro_batches)
@@ -127,7 +109,6 @@ std::vector<std::vector<int>> PassOrder::fullest_of(const Program& program) cons
 }
 
 ChunkEnds chunk_ends(const std::vector<ClockStage>& stages, const PassOrder& order) {
-  const std::vector<PlacedStage> at = placed(stages, order);
   const std::size_t micro_batches = order.micro_batches();
   std::vector<double> forward_end(stages.size() * micro_batches), backward_end(forward_end);
   ChunkEnds ends{IdVector<PositionId, double>(order.positions(), 0),
@@ -135,20 +116,21 @@ ChunkEnds chunk_ends(const std::vector<ClockStage>& stages, const PassOrder& ord
   for (const PassOrder::Pass& pass : order.passes()) {
     const std::size_t s = pass.stage.index();
     const std::size_t slot = s * micro_batches + pass.micro_batch.index();
-    const PlacedStage& stage = at[s];
-    double& free = ends.positions[stage.position];
+    const ClockStage& stage = stages[s];
+    double& free = ends.positions[order.position_of(pass.stage)];
     if (pass.op == Op::forward) {
-      const double arrived = s > 0 ? forward_end[slot - micro_batches] + stage.from_before_s : 0;
-      free = forward_end[slot] = std::max(free, arrived) + stage.times.forward_s;
+      const double arrived =
+          s > 0 ? forward_end[slot - micro_batches] + stages[s - 1].activation_s : 0;
+      free = forward_end[slot] = std::max(free, arrived) + stage.forward_s;
       continue;
     }
     if (pass.op != Op::weight_gradient) {
       const bool last = s + 1 == stages.size();
-      const double arrived = last ? 0 : backward_end[slot + micro_batches] + stage.from_next_s;
+      const double arrived = last ? 0 : backward_end[slot + micro_batches] + stage.gradient_s;
       // Recomputation needs no gradient: it fills the wait.
-      free = std::max(free + stage.times.recompute_s, arrived) + stage.times.input_gradient_s;
+      free = std::max(free + stage.recompute_s, arrived) + stage.input_gradient_s;
     }
-    if (pass.op != Op::input_gradient) free += stage.times.weight_gradient_s;
+    if (pass.op != Op::input_gradient) free += stage.weight_gradient_s;
     if (pass.op != Op::weight_gradient) backward_end[slot] = free;
     if (pass.op != Op::input_gradient) ends.stages[pass.stage] = free;
   }
