@@ -17,8 +17,7 @@ inline at::Device cuda_device(int index) {
 struct AcceleratorProperties {
   std::string name;  ///< "NVIDIA H200"
   std::uint64_t memory_bytes = 0;
-  int major = 0, minor = 0;  ///< compute capability
-  std::string pci_bus_id;    ///< "0000:1B:00.0"
+  std::string pci_bus_id;  ///< "0000:1B:00.0"
 };
 
 /// The CUDA devices as LibTorch sees them. It lives in a module of its own, loaded when a run asks

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "metrics/ops.hpp"
+#include "runners/device/host_pool.hpp"
 #include "runners/engine/checkpoint/checkpoint.hpp"
 #include "runners/plan/ready/ready_plan.hpp"
 #include "workloads/data/data_source.hpp"
@@ -132,12 +133,6 @@ struct LaneSpan {
   std::int64_t start_ns = 0, end_ns = 0;
 };
 
-struct MemoryReport {
-  /// High-water mark of this rank's tensors (c10 allocator); on a device those in its memory.
-  std::uint64_t peak_bytes = 0;
-  std::uint64_t current_bytes = 0;
-};
-
 /// A model in training on one group of ranks, by a plan: every rank runs its program of the plan's
 /// schedule. All calls are collective and made in the same order.
 class TrainingSession {
@@ -167,7 +162,8 @@ class TrainingSession {
 
   /// 32 hexadecimal digits over the bits of this rank's parameters.
   virtual std::string parameter_fingerprint() const = 0;
-  virtual MemoryReport memory() const = 0;
+  /// The tensors of this rank (c10 allocator); on a device those in its memory.
+  virtual MemoryUse memory() const = 0;
   /// Gives the host memory that is kept for the next step back to the system. Until the next call
   /// the session holds parameters, gradients, optimizer states and statistics alone.
   virtual void rest() = 0;

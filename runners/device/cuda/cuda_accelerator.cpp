@@ -58,7 +58,7 @@ class CudaAccelerator final : public Accelerator {
     std::array<char, 32> bus_id{};
     expect(cudaDeviceGetPCIBusId(bus_id.data(), static_cast<int>(bus_id.size()), index),
            "cudaDeviceGetPCIBusId");
-    return {device.name, device.totalGlobalMem, device.major, device.minor, bus_id.data()};
+    return {device.name, device.totalGlobalMem, bus_id.data()};
   }
 
   void select(int index) override {

@@ -162,7 +162,9 @@ class PlanSession final : public TrainingSession {
   std::optional<PacingReport> pacing() const override { return runner_.pacing(); }
   double peak_activations() const override { return runner_.peak_activations(); }
   std::string parameter_fingerprint() const override { return store_.fingerprint(); }
-  MemoryReport memory() const override;
+  MemoryUse memory() const override {
+    return spec_.gpu ? accelerator_->memory(*spec_.gpu) : memory_.use();
+  }
   void rest() override { memory_.trim(); }
   CheckpointReport save(const std::string& folder) override;
   void restore(const std::string& folder) override;
@@ -224,12 +226,6 @@ StepReport PlanSession::step(ObservedOperations* observed) {
 EvaluationReport PlanSession::evaluate(std::uint64_t samples, std::uint64_t first) {
   const Scope scope(*this);
   return heteroperf::evaluate(spec_, world_, stages_, first, samples);
-}
-
-// On a device the tensors lie in its memory; the host's account would miss them.
-MemoryReport PlanSession::memory() const {
-  const MemoryUse use = spec_.gpu ? accelerator_->memory(*spec_.gpu) : memory_.use();
-  return {use.peak_bytes, use.current_bytes};
 }
 
 std::vector<TensorPiece> PlanSession::pieces(std::span<const ArenaRange> ranges,

@@ -215,9 +215,9 @@ TEST(TrainingSession, MemoryDoesNotGrow) {
   const auto session =
       start_training(test::small_training(test::tiny_cnn(), Precision::fp32), *alone);
   for (int i = 0; i < 5; ++i) session->step();
-  const MemoryReport early = session->memory();
+  const MemoryUse early = session->memory();
   for (int i = 0; i < 100; ++i) session->step();
-  const MemoryReport late = session->memory();
+  const MemoryUse late = session->memory();
   EXPECT_EQ(late.current_bytes, early.current_bytes);
   EXPECT_EQ(late.peak_bytes, early.peak_bytes);
   EXPECT_GT(late.peak_bytes, late.current_bytes);
