@@ -63,49 +63,33 @@ std::string line_at(const std::string& text, std::size_t position) {
   return text.substr(first, text.find('\n', position) - first);
 }
 
-/// Notes the first library that the linker does not find.
-void look_at(const char* module, EngineStatus& status) {
+/// The state of a module by its file: notes the first library that the linker does not find.
+EngineStatus file_status(const char* module, const char* version) {
+  EngineStatus status{true, false, version, ""};
   try {
     const std::string libraries = list_libraries(SharedModule::find(module).string());
     const std::size_t missing = libraries.find("not found");
-    if (missing != std::string::npos) {
-      status.reason = line_at(libraries, missing);
-    } else {
-      status.usable = true;
-    }
+    status.usable = missing == std::string::npos;
+    if (!status.usable) status.reason = line_at(libraries, missing);
   } catch (const Error& error) {
     status.reason = error.what();
   }
+  return status;
 }
 
 }  // namespace
 
 EngineStatus engine_file_status() {
-  EngineStatus status;
-  status.built = HETEROPERF_WITH_TORCH != 0;
-  if (!status.built) {
-    status.reason = "not built with LibTorch (configure with -DHETEROPERF_TORCH=ON)";
-    return status;
-  }
-  status.version = HETEROPERF_LIBTORCH_VERSION;
-  look_at("engine", status);
-  return status;
+  if (HETEROPERF_WITH_TORCH != 0) return file_status("engine", HETEROPERF_LIBTORCH_VERSION);
+  return {false, false, "", "not built with LibTorch (configure with -DHETEROPERF_TORCH=ON)"};
 }
 
 EngineStatus cuda_file_status() {
-  EngineStatus status;
-  status.built = HETEROPERF_WITH_CUDA != 0;
-  if (!status.built) {
-    status.reason = "not built with CUDA (configure with -DHETEROPERF_CUDA=ON)";
-    return status;
+  if (HETEROPERF_WITH_CUDA == 0) {
+    return {false, false, "", "not built with CUDA (configure with -DHETEROPERF_CUDA=ON)"};
   }
-  status.version = HETEROPERF_CUDA_VERSION;
-  if (has_nvidia_driver()) {
-    look_at("cuda", status);
-  } else {
-    status.reason = no_nvidia_driver;
-  }
-  return status;
+  if (has_nvidia_driver()) return file_status("cuda", HETEROPERF_CUDA_VERSION);
+  return {true, false, HETEROPERF_CUDA_VERSION, no_nvidia_driver};
 }
 
 }  // namespace heteroperf

@@ -47,78 +47,57 @@ std::size_t sweep_dim(const std::vector<StoredPiece>& pieces, std::size_t dims) 
   return best;
 }
 
+/// Two pieces that have elements in common, if there are. Pieces stand in the order of their
+/// begins; each is compared with those that begin before it ends.
+std::optional<std::pair<StoredPiece, StoredPiece>> first_overlap(std::vector<StoredPiece> pieces,
+                                                                 std::size_t dims) {
+  const std::size_t along = sweep_dim(pieces, dims);
+  std::sort(pieces.begin(), pieces.end(), [&](const StoredPiece& a, const StoredPiece& b) {
+    return a.box.first[along] < b.box.first[along];
+  });
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    for (std::size_t j = i + 1; j < pieces.size(); ++j) {
+      if (dims > 0 && pieces[j].box.first[along] >= pieces[i].box.last[along]) break;
+      if (overlap(pieces[i].box, pieces[j].box)) return std::pair(pieces[i], pieces[j]);
+    }
+  }
+  return std::nullopt;
+}
+
 /// Checks one tensor: pieces inside it, inside their files, without overlaps, and as many elements
 /// as the tensor has. Without overlaps the number of elements tells that there is no gap.
-class TensorCheck {
- public:
-  TensorCheck(const CheckpointIndex& index, const IndexedTensor& indexed, ProblemList& problems)
-      : index_(index),
-        indexed_(indexed),
-        problems_(problems),
-        name_(fmt::format("tensor {} [{}]", indexed.tensor.name,
-                          fmt::join(indexed.tensor.shape, "x"))) {}
-
-  void run() {
-    const auto elements = stored_count(indexed_.tensor.shape);
-    if (!elements) return problems_.add(name_ + " is none", "its shape is out of range");
-    std::uint64_t covered = 0;
-    for (const StoredPiece& piece : indexed_.pieces) {
-      if (!inside(piece.box, indexed_.tensor.shape)) {
-        return problems_.add(name_ + " has a piece outside of it", to_string(piece.box));
-      }
-      check_place(piece);
-      covered += static_cast<std::uint64_t>(piece.box.count());
+void check_tensor(const CheckpointIndex& index, const IndexedTensor& indexed,
+                  ProblemList& problems) {
+  const auto& [tensor, pieces] = indexed;
+  const std::string name = fmt::format("tensor {} [{}]", tensor.name, fmt::join(tensor.shape, "x"));
+  const auto elements = stored_count(tensor.shape);
+  if (!elements) return problems.add(name + " is none", "its shape is out of range");
+  std::uint64_t covered = 0;
+  for (const StoredPiece& piece : pieces) {
+    if (!inside(piece.box, tensor.shape)) {
+      return problems.add(name + " has a piece outside of it", to_string(piece.box));
     }
-    if (check_overlaps() && covered != *elements) {
-      problems_.add(name_ + " is not whole",
-                    fmt::format("its {} pieces have {} of {} elements", indexed_.pieces.size(),
-                                covered, *elements));
+    const StoredFile& file = index.files[piece.file];
+    const auto count = static_cast<std::uint64_t>(piece.box.count());
+    const std::uint64_t bytes = count * element_bytes(tensor.type);
+    if (piece.offset < file.header_bytes || piece.offset > file.bytes ||
+        bytes > file.bytes - piece.offset) {
+      problems.add(fmt::format("{} {} lies outside of {}", name, to_string(piece.box), file.name),
+                   fmt::format("{} bytes at {} of {}", bytes, piece.offset, file.bytes));
     }
+    covered += count;
   }
-
- private:
-  void check_place(const StoredPiece& piece) {
-    const StoredFile& file = index_.files[piece.file];
-    const std::uint64_t bytes =
-        static_cast<std::uint64_t>(piece.box.count()) * element_bytes(indexed_.tensor.type);
-    if (piece.offset >= file.header_bytes && piece.offset <= file.bytes &&
-        bytes <= file.bytes - piece.offset) {
-      return;
-    }
-    problems_.add(fmt::format("{} {} lies outside of {}", name_, to_string(piece.box), file.name),
-                  fmt::format("{} bytes at {} of {}", bytes, piece.offset, file.bytes));
+  if (const auto twice = first_overlap(pieces, tensor.shape.size())) {
+    const auto& [a, b] = *twice;
+    return problems.add(
+        name + " has elements twice",
+        fmt::format("{} in {} and {} in {}", to_string(a.box), index.files[a.file].name,
+                    to_string(b.box), index.files[b.file].name));
   }
-
-  /// Pieces in the order of their begins; each is compared with those that begin before it ends.
-  bool check_overlaps() {
-    std::vector<StoredPiece> pieces = indexed_.pieces;
-    const std::size_t dims = indexed_.tensor.shape.size();
-    const std::size_t along = sweep_dim(pieces, dims);
-    std::sort(pieces.begin(), pieces.end(), [&](const StoredPiece& a, const StoredPiece& b) {
-      return a.box.first[along] < b.box.first[along];
-    });
-    for (std::size_t i = 0; i < pieces.size(); ++i) {
-      for (std::size_t j = i + 1; j < pieces.size(); ++j) {
-        if (dims > 0 && pieces[j].box.first[along] >= pieces[i].box.last[along]) break;
-        if (!overlap(pieces[i].box, pieces[j].box)) continue;
-        note_overlap(pieces[i], pieces[j]);
-        return false;
-      }
-    }
-    return true;
-  }
-
-  void note_overlap(const StoredPiece& a, const StoredPiece& b) {
-    problems_.add(name_ + " has elements twice",
-                  fmt::format("{} in {} and {} in {}", to_string(a.box), index_.files[a.file].name,
-                              to_string(b.box), index_.files[b.file].name));
-  }
-
-  const CheckpointIndex& index_;
-  const IndexedTensor& indexed_;
-  ProblemList& problems_;
-  std::string name_;
-};
+  if (covered == *elements) return;
+  problems.add(name + " is not whole", fmt::format("its {} pieces have {} of {} elements",
+                                                   pieces.size(), covered, *elements));
+}
 
 }  // namespace
 
@@ -152,7 +131,7 @@ void check_index(const CheckpointIndex& index, ProblemList& problems) {
     if (!names.insert(indexed.tensor.name).second) {
       problems.add("tensor " + indexed.tensor.name + " is listed twice");
     }
-    TensorCheck(index, indexed, problems).run();
+    check_tensor(index, indexed, problems);
   }
 }
 

@@ -54,19 +54,13 @@ std::vector<std::vector<RankId>> GradientFamily::groups() const {
 
 std::vector<GradientFamily> gradient_families(const StagedGraph& staged, const Plan& plan) {
   std::vector<GradientFamily> families;
-  for (int s = staged.stages() - 1; s >= 0; --s) {
-    const StageId stage(s);
-    GradientFamily family{stage, GradientFamily::untied, {}};
+  const auto add = [&](std::vector<StageId> stages, std::size_t tied) {
+    GradientFamily& family = families.emplace_back(GradientFamily{std::move(stages), tied, {}});
     std::set<RankId> seen;
-    add_copies(plan, stage, seen, family.copies);
-    families.push_back(std::move(family));
-  }
-  for (std::size_t t = 0; t < staged.tied.size(); ++t) {
-    GradientFamily family{staged.tied[t].stages.front(), t, {}};
-    std::set<RankId> seen;
-    for (const StageId stage : staged.tied[t].stages) add_copies(plan, stage, seen, family.copies);
-    families.push_back(std::move(family));
-  }
+    for (const StageId stage : family.stages) add_copies(plan, stage, seen, family.copies);
+  };
+  for (int s = staged.stages() - 1; s >= 0; --s) add({StageId(s)}, GradientFamily::untied);
+  for (std::size_t t = 0; t < staged.tied.size(); ++t) add(staged.tied[t].stages, t);
   return families;
 }
 
@@ -262,10 +256,8 @@ class SumPlanner {
   }
 
   void note_users(const GradientFamily& family, const Ordinals& run) {
-    const std::vector<StageId> stages =
-        family.is_tied() ? staged_.tied[family.tied].stages : std::vector<StageId>{family.stage};
     for (const std::size_t ordinal : run) {
-      result_.users[ordinal] = stages;
+      result_.users[ordinal] = family.stages;
       result_.tied[ordinal] = family.is_tied();
     }
   }

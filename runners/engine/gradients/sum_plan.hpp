@@ -24,7 +24,7 @@ struct GradientFamily {
     ReplicaId replica;
     std::vector<RankId> ranks;
   };
-  StageId stage;              ///< the parameters' stage; a tied weight's owner
+  std::vector<StageId> stages;  ///< those that use the parameters; a tied weight's owner first
   std::size_t tied = untied;  ///< index in StagedGraph::tied; `untied` stands for all other weights
   std::vector<Copy> copies;   ///< in the order of summing
   bool is_tied() const { return tied != untied; }

@@ -137,15 +137,8 @@ void check_agreement(const TrainingSpec& spec, Communicator& group) {
 /// The share of a value that another rounding changes: the last digit of the stored value, and of
 /// bf16, whose operators read a rounding of the float32 values, the last digit of one in four.
 double rounding_of(Precision precision) {
-  switch (precision) {
-    case Precision::fp32:
-      return std::ldexp(1.0, -23);
-    case Precision::bf16:
-      return std::ldexp(1.0, -9);
-    case Precision::fp64:
-      return std::ldexp(1.0, -52);
-  }
-  return 0;
+  if (precision == Precision::bf16) return std::ldexp(1.0, -9);
+  return std::ldexp(1.0, precision == Precision::fp64 ? -52 : -23);
 }
 
 /// The training itself. Members are built in this order and destroyed in the opposite one: the

@@ -38,17 +38,11 @@ void use_threads(int threads) {
 
 // Other types (indices, half precision) have no kernels.
 Element element_of(at::ScalarType type) {
-  switch (type) {
-    case at::kFloat:
-      return Element::float32;
-    case at::kDouble:
-      return Element::float64;
-    case at::kBFloat16:
-      return Element::bfloat16;
-    default:
-      throw UserError(fmt::format("no operators for tensors of {}", c10::toString(type)),
-                      "they are built for fp32, bf16 and fp64");
-  }
+  if (type == at::kFloat) return Element::float32;
+  if (type == at::kDouble) return Element::float64;
+  if (type == at::kBFloat16) return Element::bfloat16;
+  throw UserError(fmt::format("no operators for tensors of {}", c10::toString(type)),
+                  "they are built for fp32, bf16 and fp64");
 }
 
 const KernelTable& kernels_for(at::ScalarType type) { return kernels_for(element_of(type)); }

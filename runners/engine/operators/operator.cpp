@@ -11,15 +11,8 @@
 namespace heteroperf {
 
 at::ScalarType scalar_type(Precision precision) {
-  switch (precision) {
-    case Precision::fp32:
-      return at::kFloat;
-    case Precision::bf16:
-      return at::kBFloat16;
-    case Precision::fp64:
-      return at::kDouble;
-  }
-  return at::kFloat;
+  if (precision == Precision::bf16) return at::kBFloat16;
+  return precision == Precision::fp64 ? at::kDouble : at::kFloat;
 }
 
 // Grouped convolutions are LibTorch's, which wants its own layout.

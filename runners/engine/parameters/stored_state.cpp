@@ -14,17 +14,11 @@ namespace {
 
 /// The types that a checkpoint knows.
 StoredType stored_type(at::ScalarType type) {
-  switch (type) {
-    case at::kDouble:
-      return StoredType::f64;
-    case at::kBFloat16:
-      return StoredType::bf16;
-    case at::kLong:
-      return StoredType::i64;
-    default:
-      HETEROPERF_EXPECT(type == at::kFloat);
-      return StoredType::f32;
-  }
+  if (type == at::kDouble) return StoredType::f64;
+  if (type == at::kBFloat16) return StoredType::bf16;
+  if (type == at::kLong) return StoredType::i64;
+  HETEROPERF_EXPECT(type == at::kFloat);
+  return StoredType::f32;
 }
 
 /// A parameter, or a state of the same shape, as a tensor of the checkpoint.

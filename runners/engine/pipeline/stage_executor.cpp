@@ -18,16 +18,11 @@
 namespace heteroperf {
 namespace {
 
+/// A loss, which is float or double.
 double to_double(const at::Tensor& scalar) {
   if (scalar.is_cuda()) return scalar.item().toDouble();
-  switch (scalar.scalar_type()) {
-    case at::kDouble:
-      return *scalar.const_data_ptr<double>();
-    case at::kFloat:
-      return static_cast<double>(*scalar.const_data_ptr<float>());
-    default:
-      return scalar.item().toDouble();
-  }
+  return scalar.scalar_type() == at::kDouble ? *scalar.const_data_ptr<double>()
+                                             : static_cast<double>(*scalar.const_data_ptr<float>());
 }
 
 }  // namespace

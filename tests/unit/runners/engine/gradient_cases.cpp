@@ -102,7 +102,7 @@ const GradientFamily& family_of(const std::vector<GradientFamily>& families,
     }
   }
   return *std::find_if(families.begin(), families.end(), [&](const GradientFamily& family) {
-    return !family.is_tied() && family.stage == stage;
+    return !family.is_tied() && family.stages.front() == stage;
   });
 }
 
