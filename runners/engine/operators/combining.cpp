@@ -34,19 +34,16 @@ class AddOperator final : public Operator {
 
  private:
   void gradients(const BackwardPass& pass) override {
-    const at::Tensor& dy = pass.output_gradient;
-    const at::Tensor g =
-        activation_ == Activation::relu ? masked(canonical(dy), pass.saved[0]) : dy;
+    at::Tensor g = pass.output_gradient;
+    if (activation_ == Activation::relu) {
+      const at::Tensor dy = canonical(g);
+      g = uninitialised_like(dy);
+      run_kernel(&KernelTable::activation_backward, elements_of(dy), ActivationKind::relu, dy,
+                 pass.saved[0], g, nullptr);
+    }
     for (std::size_t i = 0; i < inputs_; ++i) {
       if (pass.wants(i)) pass.sink->put(i, g);
     }
-  }
-
-  static at::Tensor masked(const at::Tensor& dy, const at::Tensor& y) {
-    at::Tensor g = uninitialised_like(dy);
-    run_kernel(&KernelTable::activation_backward, elements_of(dy), ActivationKind::relu, dy, y, g,
-               nullptr);
-    return g;
   }
 
   std::size_t inputs_;
