@@ -94,7 +94,7 @@ class ParameterStore {
   static at::Tensor view_of(const at::Tensor& arena, const Entry& entry, const Node& node);
 
   std::vector<Entry> entries_;
-  std::map<std::pair<NodeId, std::size_t>, std::size_t> ordinals_;  ///< of those that are held
+  std::map<std::pair<NodeId, std::size_t>, std::size_t> ordinals_;  ///< by (node, index)
   std::vector<PartRange> parts_;
   std::int64_t elements_ = 0;
   at::Tensor master_, working_, gradient_, reduced_gradient_;
