@@ -15,7 +15,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "results/report/report_page.hpp"
 #include "results/text/canonical_text_json.hpp"
@@ -24,8 +23,6 @@
 
 namespace heteroperf {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr const char* notice_classes[] = {"good", "note", "bad"};
 constexpr const char* notice_words[] = {"Good", "Note", "Problem"};
