@@ -85,7 +85,12 @@ class RunSearch {
   /// `deepest` levels down too, so that a huge folder does not hold it up for long.
   void look_at(const fs::path& path, int depth) {
     std::error_code error;
-    if (fs::is_regular_file(path, error)) return look_at_file(path, depth);
+    if (fs::is_regular_file(path, error)) {
+      // A file that was named itself is what it is; in a folder only what looks like a record is.
+      if (depth == 0 || is_baseline_file_name(path.filename().string())) return read(path);
+      ++found_.foreign;
+      return;
+    }
     const RunFiles files{path};
     if (fs::exists(files.record(), error)) return read(files.record());
     if (error) {
@@ -105,27 +110,22 @@ class RunSearch {
   }
 
   /// Only the runs of the index that ended are results: a folder that was set aside, and a run that
-  /// has not been made yet, are none.
+  /// has not been made yet, are none. A sweep whose index cannot be read still has its runs in
+  /// their folders; what a sweep sets aside is left out here as well.
   void look_at_sweep(const fs::path& folder, int depth) {
     std::vector<SweepRun> runs;
     try {
       runs = read_sweep(folder).runs;
     } catch (const UserError& error) {
       found_.skipped.push_back({sweep_file(folder), error.what()});
-      return look_into_damaged_sweep(folder, depth);
+      for (const fs::path& entry : entries_of(folder)) {
+        const bool run = fs::is_directory(entry) && entry.filename() != "aside";
+        if (run && depth < deepest) look_at(entry, depth + 1);
+      }
     }
     for (const SweepRun& run : runs) {
       const bool ended = run.state == SweepRunState::complete || run.state == SweepRunState::failed;
       if (ended && fs::exists(folder / run.folder)) look_at(folder / run.folder, depth + 1);
-    }
-  }
-
-  /// A sweep whose index cannot be read still has its runs in their folders; what a sweep sets
-  /// aside is left out here as well.
-  void look_into_damaged_sweep(const fs::path& folder, int depth) {
-    for (const fs::path& entry : entries_of(folder)) {
-      const bool run = fs::is_directory(entry) && entry.filename() != "aside";
-      if (run && depth < deepest) look_at(entry, depth + 1);
     }
   }
 
@@ -147,12 +147,6 @@ class RunSearch {
     }
     std::sort(entries.begin(), entries.end());
     return entries;
-  }
-
-  void look_at_file(const fs::path& path, int depth) {
-    // A file that was named itself is what it is; in a folder only what looks like a record is.
-    if (depth == 0 || is_baseline_file_name(path.filename().string())) return read(path);
-    ++found_.foreign;
   }
 
   /// False for a place that another path or link has led to before: it is read once.

@@ -29,19 +29,14 @@ std::string real_text(double value) {
   return json_number(value);
 }
 
-template <class T>
-std::string cell(const T& value) {
-  if constexpr (std::is_same_v<T, std::string>) {
-    return csv_cell(value);
-  } else if constexpr (std::is_same_v<T, double>) {
-    return real_text(value);
-  } else {
-    return fmt::format("{}", value);
-  }
-}
-
 std::string cell_of(const SampleColumn& column, std::size_t row) {
-  return std::visit([&](const auto& values) { return cell(values[row]); }, column.values);
+  return std::visit(
+      [&]<class T>(const std::vector<T>& values) {
+        if constexpr (std::is_same_v<T, std::string>) return csv_cell(values[row]);
+        if constexpr (std::is_same_v<T, double>) return real_text(values[row]);
+        return fmt::format("{}", values[row]);
+      },
+      column.values);
 }
 
 /// The high and low halves of a count beside each other are one column here.

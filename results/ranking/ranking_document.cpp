@@ -169,13 +169,6 @@ std::string hsr_text(const RankEntry& entry) {
   return entry.hsr ? fmt::format("mixed, HSR {:.3f}", *entry.hsr) : "mixed";
 }
 
-/// The number of runs. An entry without an interval shares its rank with a neighbour, and this says
-/// why.
-std::string runs_text(const RankEntry& entry) {
-  const char* doubt = entry.basis == IntervalBasis::none ? ", no interval" : "";
-  return fmt::format("{}{}", entry.runs.size(), doubt);
-}
-
 std::string scale_text(const RankEntry& entry) {
   const std::string text = joined(entry.run->devices, " + ", [](const DeviceShare& share) {
     return fmt::format("{} x {} of {}", share.count, share.device_class,
@@ -199,6 +192,8 @@ Table console_table(const RankList& list, RankKey key) {
   Table table{
       "", fmt::format("{}, by {}", list_heading(list), to_string(key)), {}, {}, Audience::people};
   for (const RankEntry& entry : list.entries) {
+    // An entry without an interval shares its rank with a neighbour, and this says why.
+    const char* const doubt = entry.basis == IntervalBasis::none ? ", no interval" : "";
     table.add_cells(
         {{"", "rank", none,
           Datum(entry.rank).as(std::to_string(entry.rank) + (entry.shared ? "=" : ""))},
@@ -212,7 +207,7 @@ Table console_table(const RankList& list, RankKey key) {
          {"", "", none, distinction(list, entry, "/scale/transport")},
          {"", "", none, distinction(list, entry, "/program/git_commit").substr(0, shown_commit)},
          {"", "kind", none, hsr_text(entry)},
-         {"", "runs", none, runs_text(entry)}});
+         {"", "runs", none, fmt::format("{}{}", entry.runs.size(), doubt)}});
   }
   return table;
 }

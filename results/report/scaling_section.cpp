@@ -51,11 +51,6 @@ struct ScalingCurve {
   std::vector<ScalePoint> points;  ///< the smallest first
 };
 
-/// Every class once, in alphabetical order: "cpu + cuda".
-std::string class_names(const RunDigest& run) {
-  return joined(run.class_counts(), " + ", [](const auto& entry) { return entry.first; });
-}
-
 /// Operations per second, or samples per second of modelled time where devices are emulated, as
 /// their real time says nothing about real devices.
 std::optional<double> rate_of(const RunDigest& run) {
@@ -137,9 +132,11 @@ void add_to_families(const RunDigest& run, ScalingKind kind, std::size_t growing
   if (!work || !degrees) return;
   FamilyTraits traits = traits_of(run);
   traits["schedule"] = shape ? shape->schedule : "";
+  const std::string classes =  // every class once, in alphabetical order: "cpu + cuda"
+      joined(run.class_counts(), " + ", [](const auto& entry) { return entry.first; });
   const std::string label = fmt::format(
       "{}: {} {} {} on {}, {}{}{}", kind == ScalingKind::strong ? "strong" : "weak", run.workload,
-      run.size, run.precision, class_names(run), *work, degrees->empty() ? "" : ", ", *degrees);
+      run.size, run.precision, classes, *work, degrees->empty() ? "" : ", ", *degrees);
   families[{label, std::move(traits)}][{run.ranks, threads_text(run)}].push_back(&run);
 }
 

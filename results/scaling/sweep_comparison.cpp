@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 
 #include "metrics/base/strict_json.hpp"
@@ -55,16 +57,6 @@ void compare_point(const PointRuns& runs, double margin, SweepComparison& compar
   }
 }
 
-/// All points together, as a run may have been copied to another point.
-void require_two_sweeps(const std::vector<PointRuns>& points) {
-  RunSet a, b;
-  for (const PointRuns& runs : points) {
-    a.runs.insert(a.runs.end(), runs.a.runs.begin(), runs.a.runs.end());
-    b.runs.insert(b.runs.end(), runs.b.runs.begin(), runs.b.runs.end());
-  }
-  require_disjoint(a, b, "A", "B");
-}
-
 /// Each point is the whole document of its comparison.
 std::string json_of(const SweepComparison& comparison) {
   Json json = new_document("heteroperf-sweep-comparison");
@@ -95,7 +87,13 @@ SweepComparison compare_sweeps(const fs::path& a, const fs::path& b, double marg
     shared.push_back({runs.point, require_runs(runs.folders), require_runs(in_b->second)});
     points_b.erase(in_b);
   }
-  require_two_sweeps(shared);
+  // All points together, as a run may have been copied to another point.
+  RunSet all_a, all_b;
+  for (const PointRuns& runs : shared) {
+    std::ranges::copy(runs.a.runs, std::back_inserter(all_a.runs));
+    std::ranges::copy(runs.b.runs, std::back_inserter(all_b.runs));
+  }
+  require_disjoint(all_a, all_b, "A", "B");
   for (const PointRuns& runs : shared) compare_point(runs, margin, comparison);
   for (const auto& [point, folders] : points_b) comparison.only_b.push_back(point);
   if (comparison.points.empty()) {
