@@ -37,10 +37,6 @@ std::string key_of(const RunDigest& run) {
   return sha256_hex(run.key_text()).substr(0, key_digits);
 }
 
-bool is_hex(std::string_view text) {
-  return text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-}
-
 /// "…-<key>-<content>.json" from its end.
 struct FileName {
   std::string key, content;
@@ -52,9 +48,10 @@ std::optional<FileName> split_name(std::string_view name) {
   if (name.size() <= tail) return std::nullopt;
   const std::string_view end = name.substr(name.size() - tail);
   const std::string_view key = end.substr(1, key_digits), content = end.substr(key_digits + 2);
-  if (end[0] != '-' || end[key_digits + 1] != '-' || !is_hex(key) || !is_hex(content)) {
-    return std::nullopt;
-  }
+  constexpr const char* hex = "0123456789abcdef";
+  const bool hashes = key.find_first_not_of(hex) == std::string_view::npos &&
+                      content.find_first_not_of(hex) == std::string_view::npos;
+  if (end[0] != '-' || end[key_digits + 1] != '-' || !hashes) return std::nullopt;
   return FileName{std::string(key), std::string(content)};
 }
 

@@ -88,10 +88,9 @@ Document comparison_document(const RunComparison& comparison) {
   document.data("verdict", "verdict on the throughput of B", Unit::none,
                 to_string(comparison.verdict));
   document.data("ratio", "throughput of B / A", Unit::ratio, comparison.ratio);
-  if (comparison.ratio_ci95) {
-    document.data("ci95", "95 % interval of the ratio", Unit::ratio, *comparison.ratio_ci95);
-    document.data("basis", "what the interval is made of", Unit::none, to_string(comparison.basis));
-  }
+  document.data("ci95", "95 % interval of the ratio", Unit::ratio, comparison.ratio_ci95);
+  document.data("basis", "what the interval is made of", Unit::none,
+                comparison.ratio_ci95 ? to_string(comparison.basis) : Datum());
   const auto side = [&](const std::string& key, const char* label, const std::string& run_id,
                         std::size_t runs) {
     document.field(key + ".run_id", label, Unit::none, run_id, plural(runs, "run"));

@@ -44,10 +44,7 @@ std::vector<ExportedRun> exported_runs(const std::filesystem::path& path) {
   for (const SkippedEntry& skipped : set.skipped) {
     throw Error(skipped.kind, skipped.problems);
   }
-  if (set.runs.empty()) {
-    throw UserError(path.string() + " holds no record",
-                    "neither it nor the folders in it have a record.json");
-  }
+  require_some(set, {path});
   std::vector<ExportedRun> runs;
   for (RunDigest& digest : set.runs) runs.push_back(exported(std::move(digest)));
   return runs;

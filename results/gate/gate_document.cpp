@@ -202,10 +202,9 @@ void add_facts(Document& document, const GateReport& report) {
                   facts.idle_cpu_share);
   }
   document.data("more_blocks", "blocks that would settle all", Unit::count, report.more_blocks);
-  if (!report.why_inconclusive.empty()) {
-    document.data("why_inconclusive", "why it is inconclusive", Unit::none,
-                  report.why_inconclusive);
-  }
+  const std::string& why = report.why_inconclusive;
+  document.data("why_inconclusive", "why it is inconclusive", Unit::none,
+                why.empty() ? Datum() : why);
   const NullControl& control = report.control;
   document.data("null_control.measured", "null control measured", Unit::none, control.measured);
   if (!control.measured) return;
@@ -318,9 +317,8 @@ Document gate_document(const GateReport& report) {
   for (const std::string& remark : gate_remarks(report)) document.line(remark);
   add_differences(document, report.differences);
   document.data("notes", "notes", Unit::none, report.notes);
-  if (!report.reproduce.empty()) {
-    document.field("reproduce", "reproduce:", Unit::none, report.reproduce);
-  }
+  document.field("reproduce", "reproduce:", Unit::none,
+                 report.reproduce.empty() ? Datum() : report.reproduce);
   return document;
 }
 

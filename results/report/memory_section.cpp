@@ -29,24 +29,21 @@ ReportChart memory_chart(const ReportRun& run, const std::string& id) {
   const auto& peaks = run.summary.peak_bytes;
   for (const auto& [name, bytes] : memory_parts) chart.series.push_back({name});
   if (!peaks.empty()) chart.series.push_back({"measured peak"});
-  const auto add = [&](const std::string& name, std::vector<double> values) {
+  const auto add_bar = [&](const std::string& name) {
     chart.categories.push_back(name);
-    for (std::size_t i = 0; i < chart.series.size(); ++i) chart.series[i].y.push_back(values[i]);
+    for (ChartSeries& series : chart.series) series.y.push_back(0);
   };
   for (const RankUse& use : run.summary.plan.ranks) {
     if (!use.plan) continue;
-    std::vector<double> planned;
-    for (const auto& [name, bytes] : memory_parts) {
-      planned.push_back(static_cast<double>((*use.plan).*bytes) / mebibyte);
+    add_bar(fmt::format("rank {}, planned", use.rank));
+    for (std::size_t i = 0; i < std::size(memory_parts); ++i) {
+      const std::uint64_t bytes = (*use.plan).*memory_parts[i].second;
+      chart.series[i].y.back() = static_cast<double>(bytes) / mebibyte;
     }
-    // The last series is the measured peak, of which a planned bar has nothing.
-    planned.push_back(0);
-    add(fmt::format("rank {}, planned", use.rank), std::move(planned));
     const std::size_t index = use.rank;
     if (index >= peaks.size()) continue;
-    std::vector<double> measured(chart.series.size(), 0);
-    measured.back() = static_cast<double>(peaks[index]) / mebibyte;
-    add(fmt::format("rank {}, measured", use.rank), std::move(measured));
+    add_bar(fmt::format("rank {}, measured", use.rank));
+    chart.series.back().y.back() = static_cast<double>(peaks[index]) / mebibyte;
   }
   chart.description = "What the plan says that each rank holds, beside what it held at most.";
   return chart;

@@ -16,6 +16,7 @@
 
 #include <cmath>
 
+#include "metrics/base/strict_json.hpp"
 #include "results/report/report_page.hpp"
 #include "results/text/canonical_text_json.hpp"
 #include "results/text/number_text.hpp"

@@ -14,6 +14,11 @@ namespace {
 
 constexpr std::array prefixes{"", "k", "M", "G", "T", "P", "E", "Z"};
 
+/// "2 runs: no useful interval", in brackets.
+std::string useless_interval(std::size_t runs) {
+  return fmt::format(" ({}: no useful interval)", plural(runs, "run"));
+}
+
 }  // namespace
 
 Scaled scale_of(double value) {
@@ -63,16 +68,12 @@ bool is_useful(const Interval& interval) {
   return interval.low > 0 && interval.high <= widest * interval.low;
 }
 
-std::string useless_interval(std::size_t runs) {
-  return plural(runs, "run") + ": no useful interval";
-}
-
 /// The interval has the prefix of its value, which stands in front of it once.
 std::string with_interval(double value, const std::optional<Interval>& ci95, std::size_t runs,
                           const std::string& unit) {
   const std::string text = with_prefix(value, unit);
   if (!ci95) return text;
-  if (!is_useful(*ci95)) return text + " (" + useless_interval(runs) + ")";
+  if (!is_useful(*ci95)) return text + useless_interval(runs);
   const double factor = scale_of(value).factor;
   return text + fmt::format(" [{:.4g}, {:.4g}]", ci95->low / factor, ci95->high / factor);
 }
@@ -81,7 +82,7 @@ std::string percent_with_interval(double fraction, const std::optional<Interval>
                                   std::size_t runs) {
   const std::string text = fmt::format("{:.1f} %", 100 * fraction);
   if (!ci95) return text;
-  if (!is_useful(*ci95)) return text + " (" + useless_interval(runs) + ")";
+  if (!is_useful(*ci95)) return text + useless_interval(runs);
   return text + fmt::format(" [{:.1f}, {:.1f}]", 100 * ci95->low, 100 * ci95->high);
 }
 

@@ -34,8 +34,6 @@ bool is_whole_count(const std::string& text);
 /// True when an interval says more than that there were too few runs: its ends differ by no more
 /// than a factor of 2.
 bool is_useful(const Interval& interval);
-/// "2 runs: no useful interval".
-std::string useless_interval(std::size_t runs);
 /// "48.12 Gop/s [47.9, 48.3]"; "48.12 Gop/s (2 runs: no useful interval)" where that is all it
 /// says.
 std::string with_interval(double value, const std::optional<Interval>& ci95, std::size_t runs,
