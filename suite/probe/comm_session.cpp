@@ -65,9 +65,13 @@ CommSession::CommSession(const CommRequest& request, World& world)
                 [] { return stop_signal() != nullptr; }) {
   check_fit();
   descriptors_ = gather_descriptors(harness(), describe_rank(harness()));
-  // The driver tells where a device's ends.
-  if (!is_on_devices(request)) check_memory();
-  build();
+  if (is_on_devices(request)) {
+    // The driver tells where a device's memory ends.
+    build_on_devices();
+  } else {
+    check_memory();
+    build_hybrid();
+  }
 }
 
 /// Everything about the request that depends on the number of ranks.
@@ -95,14 +99,6 @@ void CommSession::check_fit() const {
                  fmt::format("there are {} here", ranks), "Give --ranks as many as the file has.");
   }
   problems.throw_if_any();
-}
-
-void CommSession::build() {
-  if (is_on_devices(request_)) {
-    build_on_devices();
-  } else {
-    build_hybrid();
-  }
 }
 
 HybridConfig CommSession::hybrid_config() const {

@@ -30,7 +30,6 @@ class CommSession {
   Communicator& harness() const { return *world_.communicator; }
   void check_fit() const;
   void check_memory() const;
-  void build();
   void build_hybrid();
   void build_on_devices();
   /// The settings of a hybrid that do not depend on the transport.

@@ -26,7 +26,6 @@
 #include <optional>
 #include <thread>
 
-#include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
 #include "results/text/text_escapes.hpp"
 #include "suite/program/signals.hpp"
@@ -52,32 +51,6 @@ constexpr const char* guarded =
     "9<&- & exec 9<&-; trap 'exit 143' TERM; "
     "/bin/sh -c 'trap \"exit 143\" TERM; eval \"$1\"' sh \"$1\"; exit $?";
 constexpr int guard_descriptor = 9;
-
-/// A pipe whose other end closes with this process.
-class LifeLine {
- public:
-  LifeLine() {
-    int ends[2] = {-1, -1};
-    if (pipe2(ends, O_CLOEXEC) != 0) require(errno, "make a pipe");
-    // Away from the descriptor that the guard reads.
-    read_end_ = fcntl(ends[0], F_DUPFD_CLOEXEC, guard_descriptor + 1);
-    const int error = errno;
-    close(ends[0]);
-    write_end_ = ends[1];
-    if (read_end_ < 0) require(error, "make a pipe");
-  }
-  ~LifeLine() {
-    close(read_end_);
-    close(write_end_);
-  }
-  LifeLine(const LifeLine&) = delete;
-  LifeLine& operator=(const LifeLine&) = delete;
-
-  int read_end() const { return read_end_; }
-
- private:
-  int read_end_ = -1, write_end_ = -1;
-};
 
 /// The library's objects, freed on every way out.
 struct SpawnSettings {
@@ -137,15 +110,16 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   return pointers;
 }
 
-pid_t start(const ShellCommand& command, const std::optional<LifeLine>& life) {
+/// Starts the command, with a guard that reads from `life_line` where there is one.
+pid_t start(const ShellCommand& command, std::optional<int> life_line) {
   SpawnSettings settings;
   settings.redirect(STDIN_FILENO, "/dev/null", O_RDONLY);
   settings.redirect(STDOUT_FILENO, command.out.c_str(), O_WRONLY | O_CREAT | O_TRUNC);
   settings.redirect(STDERR_FILENO, command.err.c_str(), O_WRONLY | O_CREAT | O_TRUNC);
   settings.isolate();
   std::vector<std::string> words{"/bin/sh", "-c", command.line};
-  if (life) {
-    settings.pass(life->read_end(), guard_descriptor);
+  if (life_line) {
+    settings.pass(*life_line, guard_descriptor);
     words = {"/bin/sh", "-c", guarded, "sh", command.line};
   }
   std::vector<std::string> environment = environment_with(command.environment);
@@ -187,51 +161,62 @@ int exit_code_of_status(int status) {
 
 }  // namespace
 
-struct StartedCommand::State {
-  explicit State(const ShellCommand& given) : command(given) {
-    if (command.orphan == OrphanFate::ends) life.emplace();
-    pid = start(command, life);
+/// A pipe whose other end closes with this process.
+class StartedCommand::LifeLine {
+ public:
+  LifeLine() {
+    int ends[2] = {-1, -1};
+    if (pipe2(ends, O_CLOEXEC) != 0) require(errno, "make a pipe");
+    // Away from the descriptor that the guard reads.
+    read_end_ = fcntl(ends[0], F_DUPFD_CLOEXEC, guard_descriptor + 1);
+    const int error = errno;
+    close(ends[0]);
+    write_end_ = ends[1];
+    if (read_end_ < 0) require(error, "make a pipe");
   }
-
-  /// Kills everything that still runs in the group, so that nothing disturbs the next run.
-  const CommandOutcome& conclude(int status) {
-    kill(-pid, SIGKILL);
-    outcome.exit_code = exit_code_of_status(status);
-    outcome.seconds = stopwatch.elapsed_s();
-    is_over = true;
-    return outcome;
+  ~LifeLine() {
+    close(read_end_);
+    close(write_end_);
   }
+  LifeLine(const LifeLine&) = delete;
+  LifeLine& operator=(const LifeLine&) = delete;
 
-  ShellCommand command;
-  Stopwatch stopwatch;
-  std::optional<LifeLine> life;
-  pid_t pid = -1;
-  CommandOutcome outcome;
-  bool is_over = false;
+  int read_end() const { return read_end_; }
+
+ private:
+  int read_end_ = -1, write_end_ = -1;
 };
 
-StartedCommand::StartedCommand(const ShellCommand& command)
-    : state_(std::make_unique<State>(command)) {}
+StartedCommand::StartedCommand(ShellCommand command) : command_(std::move(command)) {
+  if (command_.orphan == OrphanFate::ends) life_ = std::make_unique<LifeLine>();
+  pid_ = start(command_, life_ ? std::optional(life_->read_end()) : std::nullopt);
+}
 
-StartedCommand::~StartedCommand() {
-  if (!state_->is_over) end(CommandEnd::interrupted);
+StartedCommand::~StartedCommand() { end(CommandEnd::interrupted); }
+
+/// Kills everything that still runs in the group, so that nothing disturbs the next run.
+const CommandOutcome& StartedCommand::conclude(int status) {
+  kill(-pid_, SIGKILL);
+  outcome_.exit_code = exit_code_of_status(status);
+  outcome_.seconds = stopwatch_.elapsed_s();
+  is_over_ = true;
+  return outcome_;
 }
 
 const CommandOutcome* StartedCommand::poll() {
-  if (state_->is_over) return &state_->outcome;
-  if (const auto status = ended(state_->pid)) return &state_->conclude(*status);
+  if (is_over_) return &outcome_;
+  if (const auto status = ended(pid_)) return &conclude(*status);
   if (stop_signal() != nullptr) return &end(CommandEnd::interrupted);
-  if (state_->stopwatch.elapsed_s() >= state_->command.deadline_s)
-    return &end(CommandEnd::timed_out);
+  if (stopwatch_.elapsed_s() >= command_.deadline_s) return &end(CommandEnd::timed_out);
   return nullptr;
 }
 
 const CommandOutcome& StartedCommand::end(CommandEnd why) {
-  if (state_->is_over) return state_->outcome;
-  state_->outcome.end = why;
+  if (is_over_) return outcome_;
+  outcome_.end = why;
   std::error_code gone;  // a file that somebody took away has no words anyway
-  state_->outcome.said_bytes = std::filesystem::file_size(state_->command.err, gone);
-  return state_->conclude(stop_group(state_->pid));
+  outcome_.said_bytes = std::filesystem::file_size(command_.err, gone);
+  return conclude(stop_group(pid_));
 }
 
 const CommandOutcome& StartedCommand::wait() {

@@ -1,11 +1,15 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "metrics/base/clock.hpp"
 
 namespace heteroperf {
 
@@ -38,7 +42,7 @@ struct CommandOutcome {
 class StartedCommand {
  public:
   /// Throws SystemError when it cannot be started.
-  explicit StartedCommand(const ShellCommand& command);
+  explicit StartedCommand(ShellCommand command);
   ~StartedCommand();  ///< ends what still runs
   StartedCommand(const StartedCommand&) = delete;
   StartedCommand& operator=(const StartedCommand&) = delete;
@@ -51,8 +55,15 @@ class StartedCommand {
   const CommandOutcome& end(CommandEnd why);
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  class LifeLine;
+  const CommandOutcome& conclude(int status);
+
+  ShellCommand command_;
+  Stopwatch stopwatch_;
+  std::unique_ptr<LifeLine> life_;  ///< with OrphanFate::ends
+  pid_t pid_ = -1;
+  CommandOutcome outcome_;
+  bool is_over_ = false;
 };
 
 /// Starts the command and waits for its end.
