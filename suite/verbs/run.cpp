@@ -96,7 +96,8 @@ class RunVerb : public Verb {
     problems.throw_if_any();
     SweepRequest request{{}, quick_, sweeps_, repeats_};
     SweepLimits limits{"", run_limit_s_};
-    for (const Setting& setting : last_values(given)) {
+    for (const Setting& setting : given) {
+      if (&setting != last_of(given, setting.path)) continue;
       // The folder is that of the whole sweep; its runs get folders inside.
       if (setting.path == "out") {
         limits.out = setting.value;
@@ -105,16 +106,6 @@ class RunVerb : public Verb {
       }
     }
     return launch_sweep(request, limits, options);
-  }
-
-  /// One setting per key, the last that was given.
-  static std::vector<Setting> last_values(const std::vector<Setting>& given) {
-    std::vector<Setting> last;
-    for (const Setting& setting : given) {
-      std::erase_if(last, [&](const Setting& earlier) { return earlier.path == setting.path; });
-      last.push_back(setting);
-    }
-    return last;
   }
 
   /// Collects everything that the user gave, in the order of precedence.
