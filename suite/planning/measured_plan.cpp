@@ -19,6 +19,7 @@
 #include "metrics/base/quantity.hpp"
 #include "results/record/run_folder.hpp"
 #include "results/record/run_summary.hpp"
+#include "results/text/number_text.hpp"
 #include "runners/cluster/efficiency_matrix.hpp"
 #include "runners/plan/plan_json.hpp"
 #include "suite/planning/plan_sources.hpp"
@@ -41,11 +42,9 @@ std::optional<Journal> journal_beside(const std::filesystem::path& plan_file) {
 
 /// "2 x fast, 6 x slow, emulated".
 std::string devices_text(const std::map<std::string, std::uint64_t>& counts, bool emulated) {
-  std::string text;
-  for (const auto& [name, count] : counts) {
-    text += fmt::format("{}{} x {}", text.empty() ? "" : ", ", count, name);
-  }
-  return text + (emulated ? ", emulated" : "");
+  return joined(counts, ", ",
+                [](const auto& row) { return fmt::format("{} x {}", row.second, row.first); }) +
+         (emulated ? ", emulated" : "");
 }
 
 std::string devices_of(const Cluster& machine) {

@@ -106,6 +106,10 @@ std::map<std::string, Kind> kinds_of(const std::vector<std::string>& readings) {
 
 }  // namespace
 
+std::string ranks_text(const RankCluster& cluster) {
+  return joined(cluster.ranks, " ", [](RankId rank) { return std::to_string(rank.value()); });
+}
+
 std::string cluster_table(const Cluster& cluster, const std::string& reason) {
   std::string text = fmt::format("cluster {}: {} ranks\n", cluster.name, cluster.ranks.size());
   for (const DeviceClass& device : cluster.classes) {
@@ -116,9 +120,7 @@ std::string cluster_table(const Cluster& cluster, const std::string& reason) {
   const RankClusters clusters = cluster.rank_clusters();
   text += fmt::format("clusters ({}):\n", reason);
   for (const RankCluster& rank_cluster : clusters.clusters) {
-    std::vector<int> ranks;
-    for (const RankId rank : rank_cluster.ranks) ranks.push_back(rank.value());
-    text += fmt::format("  {}: ranks {}\n", rank_cluster.label, fmt::join(ranks, " "));
+    text += fmt::format("  {}: ranks {}\n", rank_cluster.label, ranks_text(rank_cluster));
   }
   return text +
          console_text(table_of("", cluster.links,

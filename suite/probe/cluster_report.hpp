@@ -9,6 +9,8 @@ namespace heteroperf {
 
 /// The cluster file as text, which --cluster reads.
 std::string cluster_json_text(const Cluster& cluster);
+/// "0 1 4": the ranks of a cluster.
+std::string ranks_text(const RankCluster& cluster);
 /// Classes, clusters, cards and links as tables.
 std::string cluster_table(const Cluster& cluster, const std::string& reason);
 

@@ -15,22 +15,19 @@
 #include "metrics/base/id.hpp"
 #include "metrics/base/strict_json.hpp"
 #include "results/text/document.hpp"
+#include "results/text/number_text.hpp"
 #include "runners/comm/element_types.hpp"
+#include "suite/probe/cluster_report.hpp"
 
 namespace heteroperf {
 namespace {
 
-std::string cluster_text(const RankCluster& cluster) {
-  std::vector<int> ranks;
-  for (const RankId rank : cluster.ranks) ranks.push_back(rank.value());
-  return fmt::format("{} [{}]", cluster.label, fmt::join(ranks, " "));
-}
-
 /// The reason says whether clusters were given or found.
 std::string clusters_text(const RankClusters& clusters) {
-  std::vector<std::string> texts;
-  for (const RankCluster& cluster : clusters.clusters) texts.push_back(cluster_text(cluster));
-  return fmt::format("{} ({})", fmt::join(texts, ", "), clusters.reason);
+  const auto cluster_text = [](const RankCluster& cluster) {
+    return fmt::format("{} [{}]", cluster.label, ranks_text(cluster));
+  };
+  return fmt::format("{} ({})", joined(clusters.clusters, ", ", cluster_text), clusters.reason);
 }
 
 /// A time in seconds, which people compare in microseconds.
@@ -137,12 +134,6 @@ Json result_json(const CommResult& result) {
   return json;
 }
 
-Json ranks_json(const std::vector<RankId>& ranks) {
-  Json json = Json::array();
-  for (const RankId rank : ranks) json.push_back(rank.value());
-  return json;
-}
-
 /// Clusters with their bridges, and where each rank runs.
 Json topology_json(const CommReport& report) {
   Json clusters = Json::array();
@@ -155,9 +146,8 @@ Json topology_json(const CommReport& report) {
       if (!bridge.card.empty()) entry["card"] = bridge.card;
       bridges.push_back(std::move(entry));
     }
-    clusters.push_back({{"label", cluster.label},
-                        {"ranks", ranks_json(cluster.ranks)},
-                        {"bridges", std::move(bridges)}});
+    clusters.push_back(
+        {{"label", cluster.label}, {"ranks", cluster.ranks}, {"bridges", std::move(bridges)}});
   }
   Json topology{{"reason", report.clusters.reason}, {"path", report.path}, {"hosts", report.hosts}};
   if (!report.devices.empty()) topology["devices"] = report.devices;
@@ -244,7 +234,7 @@ std::string comm_json_text(const CommReport& report) {
   if (!report.clusters.clusters.empty()) {
     json["clusters"] = Json::array();
     for (const RankCluster& cluster : report.clusters.clusters) {
-      json["clusters"].push_back(ranks_json(cluster.ranks));
+      json["clusters"].push_back(cluster.ranks);
     }
     json["topology"] = topology_json(report);
   }

@@ -9,6 +9,7 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/name_table.hpp"
 #include "results/record/ruleset.hpp"
+#include "results/text/number_text.hpp"
 #include "runners/cluster/cluster.hpp"
 #include "runners/cluster/machine.hpp"
 #include "runners/schedule/generators/generator.hpp"
@@ -55,11 +56,9 @@ Table list_models() {
 
 /// "4 a100, 8 v100" of the emulated devices of a cluster.
 std::string classes_text(const Cluster& cluster) {
-  std::string text;
-  for (const DeviceClass& device : cluster.classes) {
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", device.count, device.name);
-  }
-  return text;
+  return joined(cluster.classes, ", ", [](const DeviceClass& device) {
+    return fmt::format("{} {}", device.count, device.name);
+  });
 }
 
 /// Lists this machine's devices, then the shipped descriptions that `--cluster` finds by name.
