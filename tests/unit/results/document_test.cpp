@@ -80,6 +80,16 @@ TEST(Document, CsvHasRawValuesAndHtmlHasThemAsTitles) {
             std::string::npos);
 }
 
+TEST(Document, ARowOfEachElementHasTheValuesOfItsColumns) {
+  using Entry = std::pair<std::string, int>;
+  const std::vector<Entry> entries{{"a", 1}, {"b", 2}};
+  const Table table = table_of(
+      "entries", entries,
+      {{{"name", "name", Unit::none}, &Entry::first},
+       {{"twice", "twice", Unit::count}, [](const Entry& entry) { return 2 * entry.second; }}});
+  EXPECT_EQ(csv_text(table), "name,twice\na,2\nb,4\n");
+}
+
 TEST(Document, AKeyWithoutLabelOrUnitIsRefused) {
   EXPECT_EQ(unstated_keys(sample()), std::vector<std::string>());
   Document document = sample();
