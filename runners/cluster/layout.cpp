@@ -1,7 +1,6 @@
 #include "runners/cluster/layout.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>

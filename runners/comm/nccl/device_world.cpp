@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "metrics/base/error.hpp"
 #include "runners/cluster/rank_clusters.hpp"

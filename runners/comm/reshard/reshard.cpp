@@ -4,8 +4,6 @@
 // for each of them per round under way, unless a message lies in one piece in the tensor itself.
 #include "runners/comm/reshard/reshard.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <utility>
