@@ -355,14 +355,11 @@ TEST(Relay, BothSidesFindADifference) {
 TEST(Relay, RefusesAWrongConfigurationAtOnce) {
   run_on_threads(1, {}, [](World& world) {
     MockCopier copier("mock", at_once, at_once);
-    RelayConfig config;
-    config.slots = 2;
-    config.timeout_s = 0;
-    try {
-      Relay relay(*world.communicator, copier, config);
-      ADD_FAILURE() << "accepted";
-    } catch (const UserError& error) {
-      EXPECT_EQ(error.problems().size(), 2u);
+    for (const auto& [slots, timeout_s] : {std::pair(2, 30.0), {4, 0.0}}) {
+      RelayConfig config;
+      config.slots = slots;
+      config.timeout_s = timeout_s;
+      EXPECT_THROW(Relay(*world.communicator, copier, config), Error);
     }
   });
 }
