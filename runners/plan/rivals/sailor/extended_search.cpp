@@ -98,7 +98,8 @@ bool fits(const SailorTables& tables, const std::vector<int>& bounds, const Sail
   return tables.fits(seat, samples, layers_between(bounds, s), bounds.size() - 1 - s);
 }
 
-/// `bounds`: the first layer of every stage, and the end of the last.
+/// Makes the pipeline of these seats. `bounds`: the first layer of every stage, and the end of the
+/// last.
 SailorPipeline pipeline_of(const SailorTables& tables, const std::vector<int>& bounds,
                            const std::vector<SailorSeat>& seats) {
   SailorPipeline pipeline{seats, SailorDevices(tables.places().size(), 0), {}};

@@ -27,8 +27,8 @@ namespace {
 
 /// Pipelines with equal shares.
 struct Group {
-  std::vector<std::int64_t> sizes;  ///< of micro-batches: its own first, then its tails'
-  std::int64_t micro_batches = 1;   ///< of its own size
+  std::vector<std::int64_t> sizes;  ///< micro-batches: its own size first, then its tails
+  std::int64_t micro_batches = 1;   ///< those of the first size
   friend bool operator==(const Group&, const Group&) = default;
 };
 

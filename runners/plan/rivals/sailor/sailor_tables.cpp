@@ -41,6 +41,7 @@ double memory_limit(const std::string& device, const SailorDevice& given) {
   return limit;
 }
 
+/// The running totals of `value(element)`, from 0 on.
 template <class Elements, class Value>
 std::vector<double> totals_of(const Elements& elements, Value value) {
   std::vector<double> totals(1, 0.0);
@@ -118,7 +119,7 @@ void SailorTables::take_network() {
   }
 }
 
-// Messages and sums follow the whole layers, memory the share of a rank of each degree.
+// Sums follow the whole layers, memory the share of a rank of each degree.
 void SailorTables::take_layers() {
   const auto parameter_bytes = [](const SailorLayer& layer) {
     return layer.parameters * bytes_per_float;
