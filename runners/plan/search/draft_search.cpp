@@ -19,7 +19,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <random>
 #include <set>
 
@@ -141,7 +140,7 @@ class DraftSearch {
     };
     // Smaller micro-batches never need more memory: what does not fit at all need not be tried.
     const auto end = std::ranges::partition_point(sizes, [&](std::int64_t samples) {
-      const FillRules rules = rules_of(samples);
+      const FillRules rules = FillRules::of_batch(problem_.batch, samples);
       // The first that fits at all is enough here, and better than nothing when time is short.
       bool fits = false;
       const auto stop_there = [&] { return fits || late(); };
@@ -199,7 +198,7 @@ class DraftSearch {
     sizes_ = micro_batch_sizes();
     for (const std::int64_t samples : sizes_) {
       if (problem_.batch / samples > most_micro_batches) continue;
-      const FillRules rules = rules_of(samples);
+      const FillRules rules = FillRules::of_batch(problem_.batch, samples);
       double shortest = infinite;
       for (std::size_t i = 0; i < few; ++i) {
         shortest = std::min(shortest, fill_one_order(beam, orders[i], rules));
@@ -237,18 +236,9 @@ class DraftSearch {
   void fill_all() {
     for (const std::int64_t samples : sizes_) {
       if (problem_.batch / samples > most_micro_batches) continue;
-      fill_one(rules_of(samples));
+      fill_one(FillRules::of_batch(problem_.batch, samples));
       if (late()) return;
     }
-  }
-
-  /// Rules for micro-batches of so many samples: ZeRO-1, and B with W in one pass.
-  FillRules rules_of(std::int64_t samples) const {
-    FillRules rules;
-    rules.samples = samples;
-    rules.micro_batches = static_cast<int>(
-        std::min<std::int64_t>(problem_.batch / samples, std::numeric_limits<int>::max()));
-    return rules;
   }
 
   /// Structures that cover the model within some more than the shortest period thinkable, each then

@@ -185,10 +185,7 @@ bool fits(const PlanningProblem& problem) {
   const auto never = [] { return false; };
   const auto nothing = [](PipelineStructure&&) {};
   for (const std::int64_t samples : divisors(problem.batch)) {
-    FillRules rules;
-    rules.samples = samples;
-    rules.micro_batches =
-        static_cast<int>(std::min<std::int64_t>(problem.batch / samples, 1 << 20));
+    const FillRules rules = FillRules::of_batch(problem.batch, samples);
     if (find_structures(filler, any_period_s, rules, never, nothing)) return true;
     // Larger micro-batches need more memory, but can use more replicas to share states.
     if (samples > problem.devices()) break;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -17,6 +18,12 @@ struct FillRules {
   int micro_batches = 1;
   int zero_stage = 1;
   bool split_backward = false;  ///< W apart from B
+
+  /// A batch in micro-batches of so many samples: ZeRO-1, and B with W in one pass.
+  static FillRules of_batch(std::int64_t batch, std::int64_t samples) {
+    constexpr std::int64_t most = std::numeric_limits<int>::max();
+    return {samples, static_cast<int>(std::min(batch / samples, most))};
+  }
 
   /// Counts what a rank of a stage holds that keeps so many micro-batches.
   LayerSums::Holding holding(Recomputation recomputation, int in_flight) const {

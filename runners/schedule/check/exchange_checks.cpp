@@ -157,50 +157,48 @@ class StepCheck {
   }
 
   void run(bool reductions, bool steps) {
-    for (int rank = 0; rank < graph_.ranks; ++rank) {
-      step_ = absent;
-      walk(rank);
-      if (steps && step_ == absent && findings_.fail(Check::stepped)) {
-        findings_.add(fmt::format("OPT_STEP is missing on rank {}", rank), "every rank steps");
-      }
-    }
+    for (int rank = 0; rank < graph_.ranks; ++rank) walk(rank, steps);
     if (reductions) check_reduced();
   }
 
  private:
-  void fail(int rank, std::int32_t at, const char* why) {
-    findings_.fail(Check::stepped, index_.schedule(), {rank, at}, why);
-  }
-
   /// Goes over a program and hands its gradients and reductions to visit().
-  void walk(int rank) {
+  void walk(int rank, bool steps) {
     const std::vector<Instruction>& program = index_.schedule().programs[rank];
+    std::int32_t step = absent;
     for (std::int32_t at = 0; at < static_cast<std::int32_t>(program.size()); ++at) {
       const Instruction& i = program[at];
+      const auto fail = [&](const char* why) {
+        findings_.fail(Check::stepped, index_.schedule(), {rank, at}, why);
+      };
       if (i.op == Op::opt_step) {
-        if (step_ != absent) fail(rank, at, "the rank steps twice");
-        step_ = at;
+        if (step != absent) fail("the rank steps twice");
+        step = at;
       } else if (is_gradient(i.op) || is_reduction(i.op)) {
-        if (step_ != absent) fail(rank, at, "comes after the step");
-        if (!graph_.segments.contains(i.segment) || graph_.segments[i.segment].rank != rank) {
-          if (is_reduction(i.op)) fail(rank, at, "the rank has no such weights");
-          continue;
+        if (step != absent) fail("comes after the step");
+        if (graph_.segments.contains(i.segment) && graph_.segments[i.segment].rank == rank) {
+          visit(at, i, reduced_[first_copy_[i.segment]], fail);
+        } else if (is_reduction(i.op)) {
+          fail("the rank has no such weights");
         }
-        visit(rank, at, i, reduced_[first_copy_[i.segment]]);
       }
+    }
+    if (steps && step == absent && findings_.fail(Check::stepped)) {
+      findings_.add(fmt::format("OPT_STEP is missing on rank {}", rank), "every rank steps");
     }
   }
 
   /// `reduced` is the place at which these weights were reduced, or absent.
-  void visit(int rank, std::int32_t at, const Instruction& i, std::int32_t& reduced) {
+  template <class Fail>
+  void visit(std::int32_t at, const Instruction& i, std::int32_t& reduced, Fail fail) {
     if (is_gradient(i.op)) {
-      if (reduced != absent) fail(rank, at, "its weights are reduced before");
+      if (reduced != absent) fail("its weights are reduced before");
     } else if (i.op == Op::reduce_grad) {
-      if (reduced != absent) fail(rank, at, "these weights are reduced twice");
+      if (reduced != absent) fail("these weights are reduced twice");
       reduced = at;
     } else {
       ++tied_[i.segment];
-      if (reduced == absent) fail(rank, at, "its weights are not reduced before");
+      if (reduced == absent) fail("its weights are not reduced before");
     }
   }
 
@@ -229,7 +227,6 @@ class StepCheck {
   IdVector<SegmentId, std::int32_t> reduced_;  // [first copy]: place of its REDUCE_GRAD
   IdVector<SegmentId, int> tied_;              // its REDUCE_TIED so far
   IdVector<SegmentId, SegmentId> first_copy_;  // the first on its rank with these weights
-  std::int32_t step_ = absent;
 };
 
 }  // namespace

@@ -198,11 +198,9 @@ std::int32_t CollectiveIndex::Reader::find_interaction(const Instruction& i) con
 }
 
 int ValueIndex::gradient_edges_in(SegmentId segment) const {
-  int count = 0;
-  for (const EdgeId edge : tasks_->edges_in(segment)) {
-    count += tasks_->graph().edges[edge].gradient ? 1 : 0;
-  }
-  return count;
+  const auto& edges = tasks_->graph().edges;
+  return static_cast<int>(std::ranges::count_if(tasks_->edges_in(segment),
+                                                [&](EdgeId edge) { return edges[edge].gradient; }));
 }
 
 }  // namespace heteroperf

@@ -234,12 +234,8 @@ class StageRelaxation {
     std::vector<double> best = prices_;
     double dearest = 0;
     for (int round = 0; round < rounds.count; ++round) {
-      double budget = 0;
-      for (std::size_t p = 0; p < prices_.size(); ++p) {
-        budget += prices_[p] * problem_.pools[p].devices;
-      }
       std::vector<double> used(prices_.size(), 0);
-      const double cost = (this->*least)(step, used) / budget;
+      const double cost = (this->*least)(step, used) / budget();
       // The price of all devices is the budget: costs above 1 prove that T is impossible.
       if (cost > sum_slack) return false;
       if (cost > dearest) dearest = cost, best = prices_;
@@ -258,6 +254,13 @@ class StageRelaxation {
     }
     prices_ = best;
     return true;
+  }
+
+  /// The price of all devices.
+  double budget() const {
+    double sum = 0;
+    for (std::size_t p = 0; p < prices_.size(); ++p) sum += prices_[p] * problem_.pools[p].devices;
+    return sum;
   }
 
   /// The value of the cheapest cuts at the prices as they are; infinite where there are none.
@@ -308,13 +311,10 @@ class StageRelaxation {
   double least_counted_cost(const Step& step, std::vector<double>& used) {
     const std::size_t layers = problem_.layers;
     const std::vector<double> before = least_costs_before(step);
-    double budget = 0;
-    for (std::size_t p = 0; p < prices_.size(); ++p)
-      budget += prices_[p] * problem_.pools[p].devices;
     // The most that a cover from a layer on may cost: the budget less the least for the layers
     // before.
     std::vector<double> most;
-    for (const double squares : before) most.push_back(budget * sum_slack * sum_slack - squares);
+    for (const double least : before) most.push_back(budget() * sum_slack * sum_slack - least);
     std::vector<Covers> by_count(1, Covers(layers + 1, Cover{infinite, -1, -1, 0}));
     by_count[0][layers].cost = 0;
     std::size_t best = 0;

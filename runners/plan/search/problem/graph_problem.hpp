@@ -30,7 +30,6 @@ class GraphProblem {
   GraphProblem(const ModelGraph& graph, const Cluster& cluster, const PlanningRequest& request);
 
   const PlanningProblem& problem() const { return problem_; }
-  const ModelGraph& graph() const { return graph_; }
   const Cluster& cluster() const { return cluster_; }
   const PlanningRequest& request() const { return request_; }
   TrainingTask task() const { return {graph_, request_.precision, request_.optimizer}; }
