@@ -78,9 +78,19 @@ class Grouping {
     } else if (is<MaxPool>(first)) {
       group.saved_alone = u(part_.samples * element_count(node(last).output));
     } else if (is<Embedding>(first)) {
-      describe_embedding(group);
+      // A rank with a part of the vocabulary keeps indices of its own, others the tokens
+      // themselves.
+      if (part_.shard.vocabulary[first] > 0 && part_.shard.degree > 1) {
+        group.saved_alone = bytes(group.inputs[0]);
+      } else {
+        group.saved = {group.inputs[0]};
+      }
+      group.gives = MemoryGroup::Gives::none;
     } else if (is<CrossEntropy>(first)) {
-      describe_loss(group);
+      // The logits, targets of 64 bits, and the log of each row's softmax sum.
+      const std::int64_t logit_rows = rows(group.inputs[0]);
+      group.saved = {group.inputs[0]};
+      group.saved_alone = statistics(logit_rows) + u(part_.samples * logit_rows) * 8;
     } else if (is<Add>(last) || is<PositionEmbedding>(last) || is<TypeEmbedding>(last) ||
                is<Flatten>(last) || is<ToSequence>(last)) {
       group.gives = MemoryGroup::Gives::same;
@@ -135,26 +145,6 @@ class Grouping {
     group.saved.pop_back();
     group.recomputed = group.saved_alone + bytes(group.nodes[0]);
     group.saved_alone = 0;
-  }
-
-  /// A rank with a part of the vocabulary keeps indices of its own, else the tokens themselves are
-  /// kept.
-  void describe_embedding(MemoryGroup& group) const {
-    const std::size_t first = group.nodes.front();
-    if (part_.shard.vocabulary[first] > 0 && part_.shard.degree > 1) {
-      group.saved_alone = bytes(group.inputs[0]);
-    } else {
-      group.saved = {group.inputs[0]};
-    }
-    group.gives = MemoryGroup::Gives::none;
-  }
-
-  /// The loss keeps logits, targets and the log of each row's softmax sum.
-  void describe_loss(MemoryGroup& group) const {
-    // Targets are 64-bit integers.
-    const std::size_t logits = group.inputs[0];
-    group.saved = {logits};
-    group.saved_alone = statistics(rows(logits)) + u(part_.samples * rows(logits)) * 8;
   }
 
   const StagePart& part_;

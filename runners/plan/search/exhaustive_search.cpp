@@ -163,8 +163,7 @@ class OneChunk : public Exhaustion {
     std::vector<double> least(problem_.layers, infinite);
     for (const ReplicaGroup& type : choices_.types()) {
       for (std::size_t l = 0; l < least.size(); ++l) {
-        const LayerTimes& t = times_of(type)[l];
-        least[l] = std::min(least[l], t.forward_s + t.input_gradient_s + t.weight_gradient_s);
+        least[l] = std::min(least[l], times_of(type)[l].total());
       }
     }
     way_.assign(1, 0);

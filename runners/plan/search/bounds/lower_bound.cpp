@@ -20,8 +20,6 @@
 namespace heteroperf {
 namespace {
 
-double total(const LayerTimes& t) { return t.forward_s + t.input_gradient_s + t.weight_gradient_s; }
-
 /// Device-seconds per sample and seconds per micro-batch of every layer on every pool, at their
 /// least.
 struct LeastTimes {
@@ -41,7 +39,7 @@ LeastTimes least_times(const PlanningProblem& problem) {
       if (problem.degrees[d] > pool.devices_per_node) continue;
       for (std::size_t m = 0; m < pool.times[d].size(); ++m) {
         for (std::size_t l = 0; l < pool.times[d][m].size(); ++l) {
-          const double time = total(pool.times[d][m][l]);
+          const double time = pool.times[d][m][l].total();
           const double per_sample = time * problem.degrees[d] / static_cast<double>(m + 1);
           row[l] = std::min(row[l], per_sample);
           least.fastest[l] = std::min(least.fastest[l], time);

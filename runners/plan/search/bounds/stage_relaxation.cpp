@@ -182,8 +182,7 @@ class StageRelaxation {
             const LayerTimes& t = pool.times[d][m][layer];
             forward = std::min(forward, t.forward_s);
             way = std::min(way, t.forward_s + t.input_gradient_s);
-            all = std::min(all, (t.forward_s + t.input_gradient_s + t.weight_gradient_s) /
-                                    static_cast<double>(m + 1));
+            all = std::min(all, t.total() / static_cast<double>(m + 1));
           }
         }
       }

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/id.hpp"
@@ -64,39 +65,38 @@ Plan GraphProblem::plan(const PipelineDraft& draft) const {
   if (least == draft) plan.warm_up.clear();
 
   struct Place {
-    int degree;
     StageId stage;
     const ReplicaGroup* group;
-    int number;
+    int degree;
+    std::vector<RankId> devices = {};
   };
   std::vector<Place> places;
   // Chunks after the first are on the devices of their position's first.
   for (int s = 0; s < draft.positions(); ++s) {
     for (const ReplicaGroup& group : draft.stages[s].groups) {
-      for (int r = 0; r < group.replicas; ++r) {
-        places.push_back(
-            {problem_.degrees[group.degree], StageId(s), &group, static_cast<int>(places.size())});
-      }
+      const Place place{StageId(s), &group, problem_.degrees[group.degree]};
+      places.insert(places.end(), group.replicas, place);
     }
   }
-  std::vector<std::vector<RankId>> taken(places.size());
-  std::vector<Place> by_size = places;
+  std::vector<Place*> by_size;
+  for (Place& place : places) by_size.push_back(&place);
   std::ranges::stable_sort(by_size, std::ranges::greater{}, &Place::degree);
   std::vector<PoolNodes> free = nodes_;
-  for (const Place& place : by_size) {
-    auto& ranks = taken[place.number] =
-        take(free[place.group->pool], static_cast<std::size_t>(place.degree));
-    if (ranks.empty()) {
+  for (Place* place : by_size) {
+    place->devices = take(free[place->group->pool], static_cast<std::size_t>(place->degree));
+    if (place->devices.empty()) {
       throw UserError(
           fmt::format("a tensor-parallel group of {} on '{}' finds no node with as many "
                       "free devices",
-                      place.degree, problem_.pools[place.group->pool].name),
+                      place->degree, problem_.pools[place->group->pool].name),
           "groups stay within a node", "Use smaller degrees.");
     }
   }
   // Ranks in the order of the cluster's, so that a plan of all devices needs no list of them.
   std::vector<RankId> used;
-  for (const auto& ranks : taken) used.insert(used.end(), ranks.begin(), ranks.end());
+  for (const Place& place : places) {
+    used.insert(used.end(), place.devices.begin(), place.devices.end());
+  }
   std::ranges::sort(used);
   const auto rank_of = [&](RankId device) {
     return RankId(std::lower_bound(used.begin(), used.end(), device) - used.begin());
@@ -104,9 +104,7 @@ Plan GraphProblem::plan(const PipelineDraft& draft) const {
   for (const Place& place : places) {
     plan.sequence_parallel = plan.sequence_parallel || place.degree > 1;
     StageReplica replica;
-    for (const RankId device : taken[place.number]) {
-      replica.ranks.push_back(rank_of(device));
-    }
+    std::ranges::transform(place.devices, std::back_inserter(replica.ranks), rank_of);
     replica.micro_batch = place.group->samples;
     replica.device_class = problem_.pools[place.group->pool].device_class;
     plan.stages[place.stage].replicas.push_back(std::move(replica));

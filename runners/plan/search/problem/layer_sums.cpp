@@ -43,8 +43,8 @@ LayerSums::LayerSums(const PlanningProblem& problem) : problem_(problem) {
       for (std::size_t l = 0; l < layers.size(); ++l) {
         sums[l].extra = layers[l].extra;
         for (std::size_t r = 0; r < 3; ++r) {
-          sums[l + 1].kept_before[r] = sums[l].kept_before[r] + layers[l].kept[r];
-          sums[l + 1].split_before[r] = sums[l].split_before[r] + layers[l].split[r];
+          sums[l + 1].kept[r] = sums[l].kept[r] + layers[l].kept[r];
+          sums[l + 1].split[r] = sums[l].split[r] + layers[l].split[r];
           if (l > 0 && l + 1 < layers.size()) most[r] = std::max(most[r], layers[l].extra[r]);
         }
       }
@@ -89,18 +89,18 @@ double LayerSums::least_memory(int degree, std::int64_t samples, Range range,
   const auto& sums = bytes(degree, samples);
   const auto kept_by = [&](Recomputation r) {
     const auto i = static_cast<std::size_t>(r);
-    return sums[range.end].kept_before[i] - sums[range.first].kept_before[i];
+    return sums[range.end].kept[i] - sums[range.first].kept[i];
   };
   const bool full = holding.recomputation == Recomputation::full;
   double split = 0;
   if (holding.split_backward) {
     const auto r = static_cast<std::size_t>(holding.recomputation);
-    split = sums[range.end].split_before[r] - sums[range.first].split_before[r];
+    split = sums[range.end].split[r] - sums[range.first].split[r];
   }
   // A stage that recomputes keeps the input of its first layer, and is whole again in B.
   const double whole = std::max(kept_by(full ? Recomputation::none : holding.recomputation), split);
   const auto f = static_cast<std::size_t>(Recomputation::full);
-  const double input = sums[range.first + 1].kept_before[f] - sums[range.first].kept_before[f];
+  const double input = sums[range.first + 1].kept[f] - sums[range.first].kept[f];
   const double kept = full ? std::min(whole, std::max(split, input)) : whole;
   return state_memory(degree, range, holding.state_replicas) + (holding.in_flight - 1) * kept +
          whole;
@@ -131,15 +131,14 @@ double LayerSums::memory(int degree, std::int64_t samples, Range range,
 LayerSums::Activations LayerSums::activations(int degree, std::int64_t samples, Range range,
                                               Recomputation recomputation) const {
   const auto& sums = bytes(degree, samples);
-  const Bytes3 &a = sums[range.first], &b = sums[range.end];
+  const LayerBytes &a = sums[range.first], &b = sums[range.end];
   const bool full = recomputation == Recomputation::full;
   const auto r = static_cast<std::size_t>(recomputation);
   const std::size_t as_run = full ? 0 : r;
   Activations result;
-  const double whole = b.kept_before[as_run] - a.kept_before[as_run];
-  result.kept =
-      full ? std::min(whole, sums[range.first + 1].kept_before[r] - a.kept_before[r]) : whole;
-  result.split = b.split_before[r] - a.split_before[r];
+  const double whole = b.kept[as_run] - a.kept[as_run];
+  result.kept = full ? std::min(whole, sums[range.first + 1].kept[r] - a.kept[r]) : whole;
+  result.split = b.split[r] - a.split[r];
   result.passing = whole - result.kept + extra(degree, samples, range, as_run);
   result.messages = messages(samples, range);
   return result;

@@ -55,11 +55,7 @@ class LayerSums {
   }
 
  private:
-  struct Bytes3 {
-    std::array<double, 3> kept_before{}, split_before{};  ///< sums over all layers before this one
-    std::array<double, 3> extra{};                        ///< this layer's
-  };
-  const std::vector<Bytes3>& bytes(int degree, std::int64_t samples) const {
+  const std::vector<LayerBytes>& bytes(int degree, std::int64_t samples) const {
     return bytes_[degree][samples - 1];
   }
   double extra(int degree, std::int64_t samples, Range range, std::size_t recomputation) const;
@@ -67,9 +63,10 @@ class LayerSums {
 
   const PlanningProblem& problem_;
   std::vector<std::vector<std::vector<std::vector<LayerTimes>>>> times_;  ///< [..][..][..][L+1]
-  std::vector<std::vector<std::vector<Bytes3>>> bytes_;                   ///< [..][..][L+1]
-  std::vector<std::vector<std::array<double, 3>>> inner_extra_;           ///< layers 1 to L−2
-  std::vector<std::vector<double>> parameters_;                           ///< [..][L+1]
+  std::vector<std::vector<std::vector<LayerBytes>>>
+      bytes_;  ///< [..][..][L+1]: kept and split of all layers before, extra of this one
+  std::vector<std::vector<std::array<double, 3>>> inner_extra_;  ///< layers 1 to L−2
+  std::vector<std::vector<double>> parameters_;                  ///< [..][L+1]
 };
 
 inline LayerSums::Work LayerSums::work(const ReplicaGroup& group, Range range,

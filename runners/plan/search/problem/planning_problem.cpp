@@ -179,8 +179,7 @@ std::vector<std::vector<double>> PlanningProblem::least_device_seconds() const {
       for (std::size_t d = 0; d < degrees.size(); ++d) {
         for (std::size_t m = 0; m < pool.times[d].size(); ++m) {
           if (pool.times[d][m].empty()) continue;
-          const LayerTimes& t = pool.times[d][m][layer];
-          const double time = t.forward_s + t.input_gradient_s + t.weight_gradient_s;
+          const double time = pool.times[d][m][layer].total();
           least = std::min(least, time * degrees[d] / static_cast<double>(m + 1));
         }
       }

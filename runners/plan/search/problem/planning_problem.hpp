@@ -32,6 +32,7 @@ std::vector<Number> divisors(Number number) {
 struct LayerTimes {
   double forward_s = 0, input_gradient_s = 0, weight_gradient_s = 0;
   double attention_s = 0;  ///< the part of F that selective recomputation does again
+  double total() const { return forward_s + input_gradient_s + weight_gradient_s; }
 };
 
 /// The bytes that one layer holds of one micro-batch, by Recomputation. Under `full` a stage keeps
