@@ -89,7 +89,8 @@ std::string plan_report_json_text(const PlanReport& report) {
   // The plan keeps its own text and order of keys.
   std::string text = plan.substr(0, plan.find_last_of('}'));
   while (!text.empty() && text.back() == '\n') text.pop_back();
-  for (const auto& [key, value] : claims_of(report).items()) {
+  const Json claims = claims_of(report);
+  for (const auto& [key, value] : claims.items()) {
     if (!key.starts_with('_')) text += fmt::format(",\n  \"{}\":{}", key, value.dump());
   }
   return text + "\n}\n";
