@@ -220,14 +220,14 @@ TEST(MacOps, CountTheForwardPassAlone) {
 
 TEST(Convention, NamesRoundTripAndAreDescribed) {
   for (Convention convention : all_conventions) {
-    EXPECT_EQ(parse_convention(to_string(convention)), convention);
+    EXPECT_EQ(parse_value_name<Convention>("convention", to_string(convention)), convention);
     EXPECT_GT(std::string(description(convention)).size(), 20u);
   }
 }
 
 TEST(Convention, AnUnknownNameGetsTheNearest) {
   try {
-    parse_convention("megatron-casual");
+    parse_value_name<Convention>("convention", "megatron-casual");
     FAIL() << "accepted";
   } catch (const UserError& error) {
     EXPECT_NE(std::string(error.what()).find("'megatron-causal'?"), std::string::npos)
