@@ -11,20 +11,15 @@
 namespace heteroperf {
 namespace {
 
-/// Throws UserError with every option that leaves no budget.
+/// Throws UserError where the steps of the last rung are too many.
 void check(const RungOptions& options) {
-  ProblemList problems;
-  if (options.first_steps < 1) problems.add("first_steps is 0", "a trial needs steps");
-  if (options.eta < 2) problems.add(fmt::format("eta is {}", options.eta), "must be at least 2");
-  if (options.rungs < 1) problems.add("rungs is 0", "there is at least one milestone");
+  HETEROPERF_EXPECT(options.first_steps > 0 && options.eta > 1 && options.rungs > 0);
   std::uint64_t steps = options.first_steps;
-  for (std::uint32_t rung = 1; rung < options.rungs && problems.empty(); ++rung) {
-    if (__builtin_mul_overflow(steps, std::uint64_t{options.eta}, &steps)) {
-      problems.add(fmt::format("{} · {}^{} steps", options.first_steps, options.eta, rung),
-                   "more than 64 bits hold", "Use fewer rungs.");
-    }
+  for (std::uint32_t rung = 1; rung < options.rungs; ++rung) {
+    if (!__builtin_mul_overflow(steps, std::uint64_t{options.eta}, &steps)) continue;
+    throw UserError(fmt::format("{} · {}^{} steps", options.first_steps, options.eta, rung),
+                    "more than 64 bits hold", "Use fewer rungs.");
   }
-  problems.throw_if_any();
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ enum class RungVerdict { proceed, stop, finished };
 /// decision needs no other trial to finish and no model to move.
 class Rungs {
  public:
-  /// Throws UserError when a count is 0, eta < 2, or the last milestone overflows 64 bits.
+  /// No count is 0 and eta is above 1. Throws UserError when the last milestone overflows 64 bits.
   explicit Rungs(const RungOptions& options);
 
   std::uint32_t count() const { return options_.rungs; }

@@ -31,9 +31,8 @@ std::uint64_t seed_for(std::uint64_t seed, Purpose purpose, std::uint64_t trial)
 /// The positions of the hyper-parameters in a point of the TPE.
 enum Position : std::size_t { dropout, kernel, batch, learning_rate };
 
-/// Describes the hyper-parameters to TPE; throws UserError for a bad space.
+/// Describes the hyper-parameters to TPE.
 std::vector<Dimension> dimensions(const SearchSpace& space) {
-  validate(space);
   return {{Scale::linear, space.dropout_min, space.dropout_max, 0},
           {Scale::categorical, 0, 0, space.kernels.size()},
           {Scale::categorical, 0, 0, space.batches.size()},
@@ -64,16 +63,6 @@ Score score_of(const TrialOutcome& outcome) {
   return {usable, outcome.steps, outcome.quality, outcome.loss};
 }
 
-/// Throws UserError with every option that would leave nothing to draw.
-void check(const SearchOptions& options) {
-  ProblemList problems;
-  if (options.population < 1) problems.add("population is 0", "someone must be the parent");
-  if (options.tournament < 1) problems.add("tournament is 0", "someone must be the parent");
-  if (options.initial_morphs < 1) problems.add("initial_morphs is 0", "all would be alike");
-  if (options.redraws < 1) problems.add("redraws is 0", "no architecture would ever be drawn");
-  problems.throw_if_any();
-}
-
 /// Writes the limits for a message.
 std::string describe(const MorphLimits& limits) {
   return fmt::format("at most {} layers, {} parameters, width {}, {} operations per sample",
@@ -81,32 +70,17 @@ std::string describe(const MorphLimits& limits) {
                      limits.max_ops_per_sample.to_string());
 }
 
-/// Throws UserError unless the graph reads images and ends in a loss.
-void check_classifier(const ModelGraph& graph) {
-  graph.loss();
-  const Node& input = graph.node(graph.input());
-  if (input.output.size() != 3) {
-    throw UserError(
-        fmt::format("graph '{}' is not an image classifier", graph.name),
-        fmt::format("its input '{}' has shape {}", input.name, to_string(input.output)));
-  }
-}
-
 }  // namespace
 
 Search::Search(const ModelGraph& initial, SearchOptions options)
     : options_(std::move(options)), tpe_(dimensions(options_.space), options_.tpe) {
-  check(options_);
-  check_classifier(initial);
+  HETEROPERF_EXPECT(options_.population > 0 && options_.tournament > 0);
+  HETEROPERF_EXPECT(options_.initial_morphs > 0 && options_.redraws > 0);
+  HETEROPERF_EXPECT(initial.node(initial.input()).output.size() == 3);
   initial_ = architecture_of(initial);
   initial_hash_ = initial_.hash();
   limits_ = limits_for(options_.space, initial_);
-  if (!within_limits(initial_, limits_)) {
-    throw UserError(fmt::format("graph '{}' with {} parameters exceeds the search space",
-                                initial.name, initial.parameter_count()),
-                    describe(limits_),
-                    "Widen the limits of the search space or start from a smaller model.");
-  }
+  HETEROPERF_EXPECT(within_limits(initial_, limits_));
 }
 
 Trial Search::propose() {

@@ -42,8 +42,7 @@ struct SearchStatistics {
 /// TrialMaster guards it.
 class Search {
  public:
-  /// `initial` is an image classifier ending in a cross_entropy. Throws UserError on a bad space or
-  /// graph.
+  /// `initial` is an image classifier that ends in a cross_entropy and lies within the space.
   Search(const ModelGraph& initial, SearchOptions options);
 
   /// Returns a trial whose architecture was never proposed before; its `steps` and `rung` are left

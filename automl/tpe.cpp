@@ -1,7 +1,5 @@
 #include "automl/tpe.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -119,19 +117,10 @@ double inside(const Dimension& dimension, double value) {
   return dimension.scale == Scale::logarithmic ? std::log(value) : value;
 }
 
-/// Throws UserError with every dimension that is empty or inverted.
-void check(const std::vector<Dimension>& dimensions) {
-  ProblemList problems;
-  for (std::size_t i = 0; i < dimensions.size(); ++i) {
-    const Dimension& d = dimensions[i];
-    if (d.scale == Scale::categorical) {
-      if (d.choices == 0) problems.add(fmt::format("parameter {} has no choices", i));
-    } else if (!(d.low <= d.high) || (d.scale == Scale::logarithmic && !(d.low > 0.0))) {
-      problems.add(fmt::format("parameter {} ranges over {} … {}", i, d.low, d.high),
-                   "must not be inverted, and above 0 on a logarithmic scale");
-    }
-  }
-  problems.throw_if_any();
+/// Tells if a dimension has a value: it is neither empty nor inverted.
+bool has_values(const Dimension& d) {
+  if (d.scale == Scale::categorical) return d.choices > 0;
+  return d.low <= d.high && (d.scale == Scale::linear || d.low > 0.0);
 }
 
 /// Returns one parameter of all points.
@@ -159,7 +148,7 @@ double best_candidate(const Parzen& good, const Parzen& rest, std::size_t candid
 
 Tpe::Tpe(std::vector<Dimension> dimensions, TpeOptions options)
     : dimensions_(std::move(dimensions)), options_(options) {
-  check(dimensions_);
+  HETEROPERF_EXPECT(std::all_of(dimensions_.begin(), dimensions_.end(), has_values));
   HETEROPERF_EXPECT(options.candidates > 0 && options.history_limit > options.best_limit);
 }
 

@@ -78,7 +78,7 @@ struct TpeStatistics {
 /// count among the others, so that parallel requests spread. It is a pure function of its calls.
 class Tpe {
  public:
-  /// Throws UserError on an empty or inverted dimension.
+  /// No dimension is empty or inverted.
   Tpe(std::vector<Dimension> dimensions, TpeOptions options);
 
   /// Suggests a point, with one value per dimension.

@@ -113,19 +113,6 @@ Seconds since(Clock::time_point start) {
   return Seconds(std::chrono::duration<double>(Clock::now() - start).count());
 }
 
-/// Throws UserError with every option that does not fit.
-void check(const MasterOptions& options) {
-  ProblemList problems;
-  if (options.group_ranks.empty()) problems.add("there is no group of ranks to train trials");
-  for (std::size_t g = 0; g < options.group_ranks.size(); ++g) {
-    if (options.group_ranks[g] < 1) problems.add(fmt::format("group {} has no ranks", g));
-  }
-  if (options.failures_in_a_row < 1) {
-    problems.add("failures_in_a_row is 0", "the search would end before it starts");
-  }
-  problems.throw_if_any();
-}
-
 }  // namespace
 
 class TrialMaster::Impl {
@@ -135,12 +122,13 @@ class TrialMaster::Impl {
         options_(std::move(options)),
         observer_(std::move(observer)),
         rungs_(options_.rungs) {
-    check(options_);
-    for (std::size_t g = 0; g < options_.group_ranks.size(); ++g) {
+    HETEROPERF_EXPECT(!options_.group_ranks.empty() && options_.failures_in_a_row > 0);
+    for (const std::uint32_t ranks : options_.group_ranks) {
+      HETEROPERF_EXPECT(ranks > 0);
+      order_.emplace(Ops(), groups_.size());
       Group& group = groups_.emplace_back();
-      group.ranks = options_.group_ranks[g];
+      group.ranks = ranks;
       if (options_.steps_per_group > 0) group.steps_left = options_.steps_per_group;
-      order_.emplace(Ops(), g);
     }
   }
 

@@ -80,7 +80,7 @@ struct MasterStatistics {
 /// none, leave, or be declared lost: the others wait for it.
 class TrialMaster {
  public:
-  /// Throws UserError on options that do not fit. The observer may be empty.
+  /// There is a group, and every group has a rank. The observer may be empty.
   TrialMaster(Search search, MasterOptions options, MasterObserver observer = {});
   ~TrialMaster();
 

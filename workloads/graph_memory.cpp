@@ -2,10 +2,10 @@
 
 #include <fmt/core.h>
 
-#include <optional>
 #include <vector>
 
 #include "metrics/base/error.hpp"
+#include "metrics/ops.hpp"
 #include "workloads/graph/node_rules.hpp"
 
 // A training step keeps tensors of its forward pass until backward has used them. Every operator
@@ -14,6 +14,9 @@
 
 namespace heteroperf {
 namespace {
+
+/// A sum of bytes in 128 bits, which no product of sizes and batches overflows.
+using WideBytes = Ops;
 
 constexpr std::uint64_t index_bytes = 8;
 constexpr std::uint64_t statistic_bytes = 4;
@@ -30,27 +33,7 @@ std::vector<std::size_t> storages(const ModelGraph& graph) {
   return owner;
 }
 
-/// A sum of bytes that remembers an overflow instead of wrapping round.
-class ByteSum {
- public:
-  ByteSum& add(std::uint64_t count, std::uint64_t bytes_each) {
-    std::uint64_t product = 0;
-    const bool wide = __builtin_mul_overflow(count, bytes_each, &product);
-    overflow_ = __builtin_add_overflow(bytes_, product, &bytes_) || wide || overflow_;
-    return *this;
-  }
-  ByteSum& add(const ByteSum& sum, std::uint64_t times) {
-    overflow_ = overflow_ || sum.overflow_;
-    return add(sum.bytes_, times);
-  }
-  std::optional<Bytes> bytes() const {
-    return overflow_ ? std::nullopt : std::optional(Bytes(bytes_));
-  }
-
- private:
-  std::uint64_t bytes_ = 0;
-  bool overflow_ = false;
-};
+std::uint64_t u64(std::int64_t count) { return static_cast<std::uint64_t>(count); }
 
 /// Describes a sample for a message.
 std::string sample_text(const ModelGraph& graph) {
@@ -61,8 +44,8 @@ std::string sample_text(const ModelGraph& graph) {
 }
 
 /// Returns the sum in bytes. Throws UserError where it went over 2^64.
-Bytes require(const ByteSum& sum, const ModelGraph& graph, std::uint64_t samples) {
-  if (const auto bytes = sum.bytes()) return *bytes;
+Bytes require(const WideBytes& sum, const ModelGraph& graph, std::uint64_t samples) {
+  if (sum.high() == 0) return Bytes(sum.low());
   throw UserError(fmt::format("the memory for a batch of {} samples {} cannot be counted", samples,
                               sample_text(graph)),
                   "it is over 2^64 bytes", "Take a smaller batch or smaller samples.");
@@ -89,21 +72,20 @@ class ActivationSum {
     for (NodeId id : node.inputs) {
       if (kept.inputs) keep(id.index());
     }
-    per_sample_.add(static_cast<std::uint64_t>(kept.statistics_per_sample), statistic_bytes);
-    per_sample_.add(static_cast<std::uint64_t>(kept.indices_per_sample), index_bytes);
-    per_batch_.add(static_cast<std::uint64_t>(kept.statistics_per_batch), statistic_bytes);
+    per_sample_ += WideBytes(u64(kept.statistics_per_sample)) * statistic_bytes;
+    per_sample_ += WideBytes(u64(kept.indices_per_sample)) * index_bytes;
+    per_batch_ += WideBytes(u64(kept.statistics_per_batch)) * statistic_bytes;
   }
 
   /// Sums up the tensors of so many samples and the statistics per batch.
-  ByteSum total(std::uint64_t samples, std::uint64_t element_bytes) const {
-    ByteSum sample = per_sample_;
+  WideBytes total(std::uint64_t samples, std::uint64_t element_bytes) const {
+    WideBytes sample = per_sample_;
     for (std::size_t i = 0; i < kept_.size(); ++i) {
       const Node& node = graph_.nodes()[i];
       if (!kept_[i]) continue;
-      sample.add(static_cast<std::uint64_t>(element_count(node.output)),
-                 element_bytes_of(node, element_bytes));
+      sample += WideBytes(u64(element_count(node.output))) * element_bytes_of(node, element_bytes);
     }
-    return ByteSum(per_batch_).add(sample, samples);
+    return per_batch_ + sample * samples;
   }
 
  private:
@@ -112,7 +94,7 @@ class ActivationSum {
   const ModelGraph& graph_;
   std::vector<std::size_t> owner_;
   std::vector<bool> kept_;
-  ByteSum per_sample_, per_batch_;
+  WideBytes per_sample_, per_batch_;
 };
 
 /// Counts the optimizer's states and, under bf16, the fp32 master copy.
@@ -126,15 +108,8 @@ std::uint64_t optimizer_bytes_per_parameter(Precision precision, OptimizerKind o
 }  // namespace
 
 std::uint64_t bytes_per_element(Precision precision) {
-  switch (precision) {
-    case Precision::bf16:
-      return 2;
-    case Precision::fp32:
-      return 4;
-    case Precision::fp64:
-      return 8;
-  }
-  return 4;
+  if (precision == Precision::bf16) return 2;
+  return precision == Precision::fp64 ? 8 : 4;
 }
 
 Bytes activation_bytes(const ModelGraph& graph, std::uint64_t samples, Precision precision) {
@@ -151,9 +126,9 @@ MemoryEstimate estimate_memory(const ModelGraph& graph, std::uint64_t samples, P
   memory.gradients = memory.weights;
   memory.optimizer = Bytes(parameters * optimizer_bytes_per_parameter(precision, optimizer));
   memory.activations = activation_bytes(graph, samples, precision);
-  ByteSum total;
+  WideBytes total;
   for (Bytes part : {memory.weights, memory.gradients, memory.optimizer, memory.activations}) {
-    total.add(part.value(), 1);
+    total += WideBytes(part.value());
   }
   require(total, graph, samples);
   return memory;

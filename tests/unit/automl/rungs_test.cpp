@@ -53,9 +53,9 @@ TEST(Rungs, LossBreaksTies) {
 }
 
 TEST(Rungs, RefusesImpossibleOptions) {
-  EXPECT_THROW(Rungs({0, 3, 4}), UserError);
-  EXPECT_THROW(Rungs({1, 1, 4}), UserError);
-  EXPECT_THROW(Rungs({1, 3, 0}), UserError);
+  EXPECT_THROW(Rungs({0, 3, 4}), Error);
+  EXPECT_THROW(Rungs({1, 1, 4}), Error);
+  EXPECT_THROW(Rungs({1, 3, 0}), Error);
   EXPECT_THROW(Rungs({1, 2, 65}), UserError);
   EXPECT_NO_THROW(Rungs({1, 2, 64}));
   Rungs rungs({1, 3, 2});

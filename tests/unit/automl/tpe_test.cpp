@@ -187,9 +187,9 @@ TEST(Tpe, ATenthStaysRandom) {
 }
 
 TEST(Tpe, RefusesImpossibleDimensions) {
-  EXPECT_THROW(Tpe({{Scale::linear, 1, 0, 0}}, {}), UserError);
-  EXPECT_THROW(Tpe({{Scale::logarithmic, 0, 1, 0}}, {}), UserError);
-  EXPECT_THROW(Tpe({{Scale::categorical, 0, 0, 0}}, {}), UserError);
+  EXPECT_THROW(Tpe({{Scale::linear, 1, 0, 0}}, {}), Error);
+  EXPECT_THROW(Tpe({{Scale::logarithmic, 0, 1, 0}}, {}), Error);
+  EXPECT_THROW(Tpe({{Scale::categorical, 0, 0, 0}}, {}), Error);
   Tpe tpe({{Scale::linear, 0, 1, 0}}, {});
   EXPECT_THROW(tpe.finish(1, {}), Error);
 }
