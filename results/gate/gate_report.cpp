@@ -26,7 +26,7 @@ namespace {
 constexpr std::size_t fewest_runs = 2;
 
 /// The gate's verdicts on a metric by what the evidence says, in the order of ChangeVerdict.
-constexpr std::array verdicts{GateVerdict::regression, GateVerdict::improved, GateVerdict::pass,
+constexpr std::array verdict_of_judgement{GateVerdict::regression, GateVerdict::improved, GateVerdict::pass,
                               GateVerdict::inconclusive};
 
 /// The interval of head / base by Student's t. A gain is positive for the better, so its ends swap
@@ -170,7 +170,7 @@ class GateJudge {
       const Evidence& evidence = evidence_[next];
       gated.judgement = judged[next++];
       const auto judgement = static_cast<std::size_t>(gated.judgement.verdict);
-      gated.verdict = enough_ ? verdicts[judgement] : GateVerdict::inconclusive;
+      gated.verdict = enough_ ? verdict_of_judgement[judgement] : GateVerdict::inconclusive;
       if (enough_ && gated.verdict == GateVerdict::inconclusive) {
         gated.more_blocks = blocks_to_settle(evidence, gated.judgement, rule_of_forecast());
       }
