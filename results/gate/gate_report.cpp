@@ -26,8 +26,8 @@ namespace {
 constexpr std::size_t fewest_runs = 2;
 
 /// The gate's verdicts on a metric by what the evidence says, in the order of ChangeVerdict.
-constexpr std::array verdict_of_judgement{GateVerdict::regression, GateVerdict::improved, GateVerdict::pass,
-                              GateVerdict::inconclusive};
+constexpr std::array verdict_of_judgement{GateVerdict::regression, GateVerdict::improved,
+                                          GateVerdict::pass, GateVerdict::inconclusive};
 
 /// The interval of head / base by Student's t. A gain is positive for the better, so its ends swap
 /// where lower is better.
