@@ -316,8 +316,8 @@ void add_learned(const PlanReport& report, Document& document) {
   const bool pays = gain > report.replan_threshold;
   document.field("learned.replan_gain", "re-plan", Unit::fraction,
                  Datum(gain).as(change_text(1 + gain)),
-                 fmt::format("{} from {:.1f} % on", pays ? "suggested" : "not needed; suggested",
-                             100 * report.replan_threshold));
+                 fmt::format("throughput over the plan of the run; {}: the threshold is {:.1f} %",
+                             pays ? "suggested" : "not needed", 100 * report.replan_threshold));
   document.data("learned.replan_suggested", "a re-plan pays", Unit::none, pays);
 }
 
