@@ -72,14 +72,8 @@ ScalingChoice choose_largest(const Names& names, Weigh&& weigh_one, const Scalin
   return best;
 }
 
-/// Returns the sample of generated images: 3×32×32 and 10 classes.
-SampleSpec default_images() {
-  SampleSpec spec;
-  spec.channels = 3;
-  spec.height = spec.width = 32;
-  spec.classes = 10;
-  return spec;
-}
+/// Returns the sample of generated images.
+SampleSpec default_images() { return {.channels = 3, .height = 32, .width = 32, .classes = 10}; }
 
 template <class T>
 void override_with(T& value, const std::optional<T>& asked) {
@@ -121,26 +115,22 @@ const ModelSpec& model_for_input(const std::string& name, InputKind kind) {
 
 /// Language models train with AdamW and a cosine schedule.
 OptimizerRecipe language_recipe() {
-  OptimizerRecipe recipe;
-  recipe.kind = OptimizerKind::adamw;
-  recipe.learning_rate = 1e-3;
-  recipe.weight_decay = 0.01;
-  recipe.warmup_steps = 20;
-  recipe.schedule = LearningRateSchedule::cosine;
-  recipe.final_fraction = 0.1;
-  return recipe;
+  return {.kind = OptimizerKind::adamw,
+          .learning_rate = 1e-3,
+          .weight_decay = 0.01,
+          .schedule = LearningRateSchedule::cosine,
+          .warmup_steps = 20,
+          .final_fraction = 0.1};
 }
 
 /// Image classifiers train with momentum and a cosine schedule.
 OptimizerRecipe image_recipe() {
-  OptimizerRecipe recipe;
-  recipe.kind = OptimizerKind::sgd;
-  recipe.learning_rate = 0.05;
-  recipe.momentum = 0.9;
-  recipe.weight_decay = 5e-4;
-  recipe.warmup_steps = 20;
-  recipe.schedule = LearningRateSchedule::cosine;
-  return recipe;
+  return {.kind = OptimizerKind::sgd,
+          .learning_rate = 0.05,
+          .momentum = 0.9,
+          .weight_decay = 5e-4,
+          .schedule = LearningRateSchedule::cosine,
+          .warmup_steps = 20};
 }
 
 std::string width_name(std::int64_t width) { return fmt::format("w{}", width); }
@@ -160,11 +150,9 @@ std::int64_t start_width(const std::string& name) {
 
 SampleSpec generated_sample(const std::string& model, std::optional<std::int64_t> length) {
   if (model.empty() || find_model(model).input.kind == InputKind::images) return default_images();
-  SampleSpec spec;
-  spec.kind = InputKind::tokens;
-  spec.length = length.value_or(find_model(model).input.length);
-  spec.classes = find_model(model).classes;
-  return spec;
+  return {.kind = InputKind::tokens,
+          .length = length.value_or(find_model(model).input.length),
+          .classes = find_model(model).classes};
 }
 
 ModelGraph model_for(const std::string& name, const SampleSpec& spec) {
@@ -232,15 +220,12 @@ std::optional<QualityTarget> target_on(const SampleSpec& spec, std::optional<dou
 }
 
 ModelGraph search_start(const std::string& size, const SampleSpec& spec) {
-  ResnetShape shape;
-  shape.channels = spec.channels;
-  shape.height = spec.height;
-  shape.width = spec.width;
-  shape.classes = spec.classes;
-  shape.block = ResidualBlock::basic;
-  shape.stem_width = start_width(size);
-  shape.stages = {1, 1, 1};
-  ModelGraph graph = resnet(shape);
+  ModelGraph graph =
+      resnet({.input = {InputKind::images, spec.channels, spec.height, spec.width, 0},
+              .classes = spec.classes,
+              .block = ResidualBlock::basic,
+              .stem_width = start_width(size),
+              .stages = {1, 1, 1}});
   graph.name = "resnet-" + size;
   return graph;
 }

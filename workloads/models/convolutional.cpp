@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <vector>
 
-#include "metrics/base/error.hpp"
 #include "workloads/models/transformers.hpp"
 
 namespace heteroperf {
@@ -32,9 +31,8 @@ class ResnetBuilder {
  private:
   /// Adds the layers before the first stage.
   NodeId stem() {
-    const NodeId sample = graph_.add(
-        "input", Input{InputKind::images, shape_.channels, shape_.height, shape_.width, 0}, {});
-    const NodeId x = conv_bn("conv1", "bn1", sample, shape_.stem_width, 7, 2);
+    const NodeId sample = graph_.add("input", shape_.input, {});
+    const NodeId x = conv_bn("conv1", "bn1", sample, {shape_.stem_width, 7, 2});
     const NodeId active = graph_.add("relu", Relu{}, {x});
     return graph_.add("maxpool", MaxPool{{3, 3}, {2, 2}, {1, 1}}, {active});
   }
@@ -42,81 +40,60 @@ class ResnetBuilder {
   /// Adds the classifier and the loss.
   void head(NodeId x) {
     x = graph_.add("avgpool", GlobalAvgPool{}, {x});
-    if (shape_.dropout != 0.0) x = graph_.add("dropout", Dropout{shape_.dropout}, {x});
+    x = add_dropout(graph_, "dropout", x, shape_.dropout);
     x = graph_.add("fc", Linear{shape_.classes, true, {}}, {x});
     graph_.add("loss", CrossEntropy{}, {x});
   }
 
-  /// Adds a convolution that keeps the size of its map, up to the stride, and its batch norm.
-  NodeId conv_bn(const std::string& conv, const std::string& norm, NodeId x, std::int64_t width,
-                 std::int64_t kernel, std::int64_t stride) {
-    const std::int64_t padding = kernel / 2;
-    Conv2d attributes;
-    attributes.out_channels = width;
-    attributes.kernel = {kernel, kernel};
-    attributes.stride = {stride, stride};
-    attributes.padding = {padding, padding};
+  /// A convolution that keeps the size of its map, up to the stride.
+  struct Convolution {
+    std::int64_t width, kernel, stride;
+  };
+
+  /// Adds a convolution and its batch norm.
+  NodeId conv_bn(const std::string& conv, const std::string& norm, NodeId x,
+                 const Convolution& shape) {
+    const std::int64_t padding = shape.kernel / 2;
+    const Conv2d attributes{.out_channels = shape.width,
+                            .kernel = {shape.kernel, shape.kernel},
+                            .stride = {shape.stride, shape.stride},
+                            .padding = {padding, padding}};
     return graph_.add(norm, BatchNorm{}, {graph_.add(conv, attributes, {x})});
+  }
+
+  /// Lists the two 3×3 convolutions of a basic block, or the 1×1, 3×3 and 1×1 of a bottleneck.
+  std::vector<Convolution> convolutions(std::int64_t width, std::int64_t stride) const {
+    if (shape_.block == ResidualBlock::basic) return {{width, 3, stride}, {width, 3, 1}};
+    const bool first = shape_.stride_place == StridePlace::first_conv1x1;
+    return {{width, 1, first ? stride : 1},
+            {width, 3, first ? 1 : stride},
+            {width * bottleneck_expansion, 1, 1}};
   }
 
   /// Adds a block: its branch, a projected shortcut where the shape changes, their sum and a ReLU.
   NodeId residual_block(const std::string& prefix, NodeId x, std::int64_t width,
                         std::int64_t stride) {
-    const NodeId branch = shape_.block == ResidualBlock::basic
-                              ? basic(prefix, x, width, stride)
-                              : bottleneck(prefix, x, width, stride);
-    NodeId shortcut = x;
+    NodeId branch = x, shortcut = x;
+    int number = 0;
+    for (const Convolution& convolution : convolutions(width, stride)) {
+      if (number > 0)
+        branch = graph_.add(fmt::format("{}.relu{}", prefix, number), Relu{}, {branch});
+      ++number;
+      branch = conv_bn(fmt::format("{}.conv{}", prefix, number),
+                       fmt::format("{}.bn{}", prefix, number), branch, convolution);
+    }
     const std::int64_t out_width = graph_.node(branch).output[0];
     if (stride != 1 || graph_.node(x).output[0] != out_width) {
       shortcut =
-          conv_bn(prefix + ".downsample.0", prefix + ".downsample.1", x, out_width, 1, stride);
+          conv_bn(prefix + ".downsample.0", prefix + ".downsample.1", x, {out_width, 1, stride});
     }
     return graph_.add(prefix + ".relu", Relu{},
                       {graph_.add(prefix + ".add", Add{}, {branch, shortcut})});
   }
 
-  /// Adds the two 3×3 convolutions of a basic block.
-  NodeId basic(const std::string& prefix, NodeId x, std::int64_t width, std::int64_t stride) {
-    x = conv_bn(prefix + ".conv1", prefix + ".bn1", x, width, 3, stride);
-    x = graph_.add(prefix + ".relu1", Relu{}, {x});
-    return conv_bn(prefix + ".conv2", prefix + ".bn2", x, width, 3, 1);
-  }
-
-  /// Adds the 1×1, 3×3 and 1×1 convolutions of a bottleneck.
-  NodeId bottleneck(const std::string& prefix, NodeId x, std::int64_t width, std::int64_t stride) {
-    const bool first = shape_.stride_place == StridePlace::first_conv1x1;
-    x = conv_bn(prefix + ".conv1", prefix + ".bn1", x, width, 1, first ? stride : 1);
-    x = graph_.add(prefix + ".relu1", Relu{}, {x});
-    x = conv_bn(prefix + ".conv2", prefix + ".bn2", x, width, 3, first ? 1 : stride);
-    x = graph_.add(prefix + ".relu2", Relu{}, {x});
-    return conv_bn(prefix + ".conv3", prefix + ".bn3", x, width * bottleneck_expansion, 1, 1);
-  }
-
   const ResnetShape& shape_;
   ModelGraph graph_;
 };
-
-/// Throws UserError with every stage that is empty.
-void check(const ResnetShape& shape) {
-  ProblemList problems;
-  if (shape.stages.empty())
-    problems.add("a residual network has no stage", "it needs at least one");
-  for (std::size_t s = 0; s < shape.stages.size(); ++s) {
-    if (shape.stages[s] >= 1) continue;
-    problems.add(fmt::format("stage {} has {} blocks", s + 1, shape.stages[s]),
-                 "every stage needs at least one");
-  }
-  problems.throw_if_any();
-}
-
-}  // namespace
-
-ModelGraph resnet(const ResnetShape& shape) {
-  check(shape);
-  return ResnetBuilder(shape).build();
-}
-
-namespace {
 
 /// A stage of VGG: convolutions of one width, and a pool.
 struct VggStage {
@@ -129,11 +106,8 @@ constexpr std::int64_t hidden_width = 4096;
 /// Adds the convolutions of a stage and its pool.
 NodeId add_stage(ModelGraph& graph, int number, NodeId x, const VggStage& stage) {
   for (int i = 1; i <= stage.convolutions; ++i) {
-    Conv2d conv;
-    conv.out_channels = stage.width;
-    conv.kernel = {3, 3};
-    conv.padding = {1, 1};
-    conv.bias = true;
+    const Conv2d conv{
+        .out_channels = stage.width, .kernel = {3, 3}, .padding = {1, 1}, .bias = true};
     x = graph.add(fmt::format("conv{}_{}", number, i), conv, {x});
     x = graph.add(fmt::format("relu{}_{}", number, i), Relu{}, {x});
   }
@@ -141,6 +115,8 @@ NodeId add_stage(ModelGraph& graph, int number, NodeId x, const VggStage& stage)
 }
 
 }  // namespace
+
+ModelGraph resnet(const ResnetShape& shape) { return ResnetBuilder(shape).build(); }
 
 ModelGraph vgg16(const Input& input, std::int64_t classes, double dropout) {
   ModelGraph graph;

@@ -15,7 +15,7 @@ enum class StridePlace { conv3x3, first_conv1x1 };
 /// A residual network (He et al., arXiv 1512.03385). The stem is a 7x7 convolution of stride 2 and
 /// a 3x3 max-pool of stride 2 at every image size.
 struct ResnetShape {
-  std::int64_t channels = 3, height = 224, width = 224;
+  Input input{InputKind::images, 3, 224, 224, 0};
   std::int64_t classes = 1000;
   ResidualBlock block = ResidualBlock::bottleneck;
   StridePlace stride_place = StridePlace::conv3x3;
@@ -26,8 +26,7 @@ struct ResnetShape {
   double dropout = 0.0;  ///< dropout before the classifier
 };
 
-/// Builds the network. Throws UserError when the shape does not fit (an empty stage, an image too
-/// small).
+/// Builds the network. Throws UserError for an image that is too small.
 ModelGraph resnet(const ResnetShape& shape);
 
 /// Builds VGG-16 (Simonyan and Zisserman, arXiv 1409.1556, configuration D): biased 3x3

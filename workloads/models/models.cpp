@@ -13,69 +13,38 @@
 namespace heteroperf {
 namespace {
 
-using Stages = std::vector<std::int64_t>;
-
 constexpr std::int64_t imagenet_side = 224, imagenet_classes = 1000;
 
 Input images(std::int64_t side) { return {InputKind::images, 3, side, side, 0}; }
 Input tokens(std::int64_t length) { return {InputKind::tokens, 0, 0, 0, length}; }
 
 /// Residual networks differ in their block, its stride, and the blocks per stage.
-ModelSpec resnet_spec(std::string name, std::string summary, ResidualBlock block, Stages stages,
+ModelSpec resnet_spec(const char* name, const char* summary, ResidualBlock block,
+                      const std::vector<std::int64_t>& stages,
                       StridePlace place = StridePlace::conv3x3) {
   const auto build = [=](const Input& input, std::int64_t classes, double dropout) {
-    ResnetShape shape;
-    shape.channels = input.channels;
-    shape.height = input.height;
-    shape.width = input.width;
-    shape.classes = classes;
-    shape.block = block;
-    shape.stride_place = place;
-    shape.stages = stages;
-    shape.dropout = dropout;
-    return resnet(shape);
+    return resnet({.input = input,
+                   .classes = classes,
+                   .block = block,
+                   .stride_place = place,
+                   .stages = stages,
+                   .dropout = dropout});
   };
-  return {std::move(name),
-          std::move(summary),
-          "resnet",
-          images(imagenet_side),
-          imagenet_classes,
-          32,
-          build};
+  return {name, summary, "resnet", images(imagenet_side), imagenet_classes, 32, build};
 }
 
 /// There is one size of ViT, whose numbers are the defaults of VitShape.
-ModelSpec vit_spec(std::string name, std::string summary) {
-  const auto build = [](const Input& input, std::int64_t classes, double dropout) {
-    VitShape shape;
-    shape.input = input;
-    shape.classes = classes;
-    shape.dropout = dropout;
-    return vit(shape);
-  };
-  return {std::move(name),
-          std::move(summary),
-          "vit",
-          images(imagenet_side),
-          imagenet_classes,
-          8,
-          build};
+ModelGraph vit_base(const Input& input, std::int64_t classes, double dropout) {
+  return vit({.input = input, .classes = classes, .dropout = dropout});
 }
 
 /// There is one size of BERT, whose numbers are the defaults of BertShape.
-ModelSpec bert_spec(std::string name, std::string summary) {
-  const auto build = [](const Input& input, std::int64_t classes, double dropout) {
-    BertShape shape;
-    shape.length = input.length;
-    shape.vocabulary = classes;
-    shape.dropout = dropout;
-    return bert(shape);
-  };
-  return {std::move(name), std::move(summary), "bert", tokens(512), 30522, 4, build};
+ModelGraph bert_base(const Input& input, std::int64_t classes, double dropout) {
+  return bert({.vocabulary = classes, .length = input.length, .dropout = dropout});
 }
 
 /// Makes a decoder: `shape` holds everything but the sample's length, the vocabulary and dropout.
-ModelSpec decoder_spec(std::string name, std::string summary, std::string family,
+ModelSpec decoder_spec(const char* name, const std::string& summary, const char* family,
                        std::int64_t length, std::int64_t vocabulary, std::int64_t micro_batch,
                        const GptShape& shape) {
   const auto build = [=](const Input& input, std::int64_t classes, double dropout) {
@@ -85,28 +54,28 @@ ModelSpec decoder_spec(std::string name, std::string summary, std::string family
     asked.dropout = dropout;
     return gpt(asked);
   };
-  return {std::move(name),
-          std::move(summary),
-          std::move(family),
-          tokens(length),
-          vocabulary,
-          micro_batch,
-          build};
+  return {name, summary, family, tokens(length), vocabulary, micro_batch, build};
 }
 
-/// GPT-2 (Radford et al. 2019) and GPT-3 (Brown et al. 2020, arXiv 2005.14165, table 2.1) tie the
-/// head's weight to the embedding's.
-ModelSpec gpt_published(std::string name, std::string summary, std::string family,
-                        std::int64_t layers, std::int64_t width, std::int64_t heads,
-                        std::int64_t context) {
+/// Makes the shape of a GPT with a learned table of `context` positions.
+GptShape gpt_shape(std::int64_t layers, std::int64_t width, std::int64_t heads,
+                   std::int64_t context) {
   GptShape shape;
   shape.layers = layers;
   shape.width = width;
   shape.heads = heads;
   shape.positions = context;
+  return shape;
+}
+
+/// GPT-2 (Radford et al. 2019) and GPT-3 (Brown et al. 2020, arXiv 2005.14165, table 2.1) tie the
+/// head's weight to the embedding's.
+ModelSpec gpt_published(const char* name, const char* summary, const char* family,
+                        std::int64_t layers, std::int64_t width, std::int64_t heads,
+                        std::int64_t context) {
+  GptShape shape = gpt_shape(layers, width, heads, context);
   shape.head = HeadKind::tied;
-  return decoder_spec(std::move(name), std::move(summary), std::move(family), context, 50257, 1,
-                      shape);
+  return decoder_spec(name, summary, family, context, 50257, 1, shape);
 }
 
 struct LlamaSize {
@@ -115,7 +84,7 @@ struct LlamaSize {
 };
 
 /// LLaMA (Touvron et al., arXiv 2302.13971, 2307.09288; Dubey et al., arXiv 2407.21783).
-ModelSpec llama(std::string name, std::string summary, const LlamaSize& size) {
+ModelSpec llama(const char* name, const char* summary, const LlamaSize& size) {
   GptShape shape;
   shape.layers = size.layers;
   shape.width = size.width;
@@ -128,8 +97,7 @@ ModelSpec llama(std::string name, std::string summary, const LlamaSize& size) {
   shape.position_kind = PositionKind::rotary;
   shape.rotary_base = size.rotary_base;
   shape.bias = false;
-  return decoder_spec(std::move(name), std::move(summary), "llama", size.context, size.vocabulary,
-                      1, shape);
+  return decoder_spec(name, summary, "llama", size.context, size.vocabulary, 1, shape);
 }
 
 /// MosaicML's MPT has ALiBi, no bias anywhere and a tied head.
@@ -148,18 +116,14 @@ ModelSpec mpt_7b() {
 }
 
 /// The suite's own GPT form; a sample may be no longer than the context.
-ModelSpec ladder(std::string name, std::int64_t layers, std::int64_t width, std::int64_t heads,
+ModelSpec ladder(const char* name, std::int64_t layers, std::int64_t width, std::int64_t heads,
                  std::int64_t context, std::int64_t vocabulary, std::int64_t micro_batch) {
-  GptShape shape;
-  shape.layers = layers;
+  GptShape shape = gpt_shape(layers, width, heads, context);
   shape.mlp = MlpKind::gelu_erf;
-  shape.width = width;
-  shape.heads = heads;
-  shape.positions = context;
-  std::string summary = fmt::format("llm ladder: GPT, {} blocks of width {}, {} heads, context {}",
-                                    layers, width, heads, context);
-  return decoder_spec(std::move(name), std::move(summary), "gpt", context, vocabulary, micro_batch,
-                      shape);
+  const std::string summary =
+      fmt::format("llm ladder: GPT, {} blocks of width {}, {} heads, context {}", layers, width,
+                  heads, context);
+  return decoder_spec(name, summary, "gpt", context, vocabulary, micro_batch, shape);
 }
 
 /// GPT-2's 50257 tokens rounded up to a multiple of 128, which tensor parallel ranks can share.
@@ -176,8 +140,8 @@ std::vector<ModelSpec> make_models() {
       resnet_spec("resnet50-v1", "ResNet-50 v1 (stride in the first 1x1)", bottleneck, {3, 4, 6, 3},
                   StridePlace::first_conv1x1),
       {"vgg16", "VGG-16", "vgg", images(imagenet_side), imagenet_classes, 8, vgg16},
-      vit_spec("vit-b-16", "ViT-B/16"),
-      bert_spec("bert-base", "BERT-base, encoder and pooler"),
+      {"vit-b-16", "ViT-B/16", "vit", images(imagenet_side), imagenet_classes, 8, vit_base},
+      {"bert-base", "BERT-base, encoder and pooler", "bert", tokens(512), 30522, 4, bert_base},
       gpt_published("gpt2", "GPT-2 124M, tied head", "gpt2", 12, 768, 12, 1024),
       gpt_published("gpt2-medium", "GPT-2 355M, tied head", "gpt2", 24, 1024, 16, 1024),
       gpt_published("gpt2-large", "GPT-2 774M, tied head", "gpt2", 36, 1280, 20, 1024),
@@ -213,37 +177,40 @@ std::vector<ModelSpec> make_models() {
   };
 }
 
-/// Replaces fields of the default input by the options that are given. It notes options that belong
-/// to the other kind of input.
-class InputChanges {
- public:
-  explicit InputChanges(const ModelSpec& spec) : spec_(spec), input_(spec.input) {}
-
-  /// Takes an option over, or notes why the model cannot have it.
-  void apply(const char* option, InputKind kind, std::int64_t Input::*field,
-             const std::optional<std::int64_t>& value) {
-    if (!value) return;
-    const char* has = spec_.input.kind == InputKind::images ? "images" : "token sequences";
-    if (spec_.input.kind != kind) {
-      problems_.add(fmt::format("model '{}' has no option '{}'", spec_.name, option),
-                    fmt::format("it reads {}", has));
-    } else if (*value < 1) {
-      problems_.add(fmt::format("{} of model '{}' is {}", option, spec_.name, *value),
-                    "must be at least 1");
-    }
-    input_.*field = *value;
-  }
-
-  Input finish() const {
-    problems_.throw_if_any();
-    return input_;
-  }
-
- private:
-  const ModelSpec& spec_;
-  Input input_;
-  ProblemList problems_;
+/// An option that replaces a field of the default input, and the kind of input that has it.
+struct InputOption {
+  const char* name;
+  InputKind kind;
+  std::int64_t Input::*field;
+  std::optional<std::int64_t> ModelOptions::*value;
 };
+constexpr InputOption input_options[] = {
+    {"channels", InputKind::images, &Input::channels, &ModelOptions::channels},
+    {"height", InputKind::images, &Input::height, &ModelOptions::height},
+    {"width", InputKind::images, &Input::width, &ModelOptions::width},
+    {"length", InputKind::tokens, &Input::length, &ModelOptions::length}};
+
+/// Returns the model's default input with the options in place. Throws UserError with all options
+/// that belong to the other kind of input, and all values below 1.
+Input input_for(const ModelSpec& spec, const ModelOptions& options) {
+  Input input = spec.input;
+  ProblemList problems;
+  for (const InputOption& option : input_options) {
+    const std::optional<std::int64_t>& value = options.*option.value;
+    if (!value) continue;
+    if (input.kind != option.kind) {
+      problems.add(
+          fmt::format("model '{}' has no option '{}'", spec.name, option.name),
+          input.kind == InputKind::images ? "it reads images" : "it reads token sequences");
+    } else if (*value < 1) {
+      problems.add(fmt::format("{} of model '{}' is {}", option.name, spec.name, *value),
+                   "must be at least 1");
+    }
+    input.*option.field = *value;
+  }
+  problems.throw_if_any();
+  return input;
+}
 
 }  // namespace
 
@@ -272,13 +239,8 @@ const ModelSpec& find_model(const std::string& name) {
 
 ModelGraph build_model(const std::string& name, const ModelOptions& options) {
   const ModelSpec& spec = find_model(name);
-  InputChanges changes(spec);
-  changes.apply("channels", InputKind::images, &Input::channels, options.channels);
-  changes.apply("height", InputKind::images, &Input::height, options.height);
-  changes.apply("width", InputKind::images, &Input::width, options.width);
-  changes.apply("length", InputKind::tokens, &Input::length, options.length);
   ModelGraph graph =
-      spec.build(changes.finish(), options.classes.value_or(spec.classes), options.dropout);
+      spec.build(input_for(spec, options), options.classes.value_or(spec.classes), options.dropout);
   graph.name = spec.name;
   return graph;
 }

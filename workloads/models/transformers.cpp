@@ -62,6 +62,12 @@ NodeId mlp(ModelGraph& graph, const std::string& prefix, NodeId x, const Transfo
   return add_dropout(graph, prefix + ".dropout", x, block.dropout);
 }
 
+NodeId add_norm(ModelGraph& graph, const std::string& node_name, NodeId x, NormKind kind,
+                double eps) {
+  if (kind == NormKind::rms_norm) return graph.add(node_name, RmsNorm{eps}, {x});
+  return graph.add(node_name, LayerNorm{eps, kind == NormKind::layer_norm}, {x});
+}
+
 /// Adds a sub-layer with its norm and residual sum.
 template <class SubLayer>
 NodeId residual(ModelGraph& graph, const std::string& prefix, const std::string& part, NodeId x,
@@ -77,34 +83,16 @@ NodeId residual(ModelGraph& graph, const std::string& prefix, const std::string&
   return graph.add(sum, Add{}, {x, sub_layer(graph, inner, normed, block)});
 }
 
-}  // namespace
-
-NodeId add_norm(ModelGraph& graph, const std::string& node_name, NodeId x, NormKind kind,
-                double eps) {
-  if (kind == NormKind::rms_norm) return graph.add(node_name, RmsNorm{eps}, {x});
-  return graph.add(node_name, LayerNorm{eps, kind == NormKind::layer_norm}, {x});
-}
-
-NodeId add_dropout(ModelGraph& graph, const std::string& node_name, NodeId x, double p) {
-  return p == 0.0 ? x : graph.add(node_name, Dropout{p}, {x});
-}
-
-NodeId add_transformer_block(ModelGraph& graph, const std::string& prefix, NodeId x,
-                             const TransformerBlock& shape) {
-  TransformerBlock block = shape;
+/// Adds the blocks of a model after `x` ({T, width}). Their nodes are named block0.attn.qkv and so
+/// on.
+NodeId add_blocks(ModelGraph& graph, NodeId x, std::int64_t layers, TransformerBlock block) {
   if (block.kv_heads == 0) block.kv_heads = block.heads;
   if (block.mlp_width == 0) block.mlp_width = 4 * block.width;
-  check(prefix, block);
-  x = residual(graph, prefix, "attn", x, block, attention);
-  return residual(graph, prefix, "mlp", x, block, mlp);
-}
-
-namespace {
-
-/// Adds the blocks of a model, named by their numbers.
-NodeId add_blocks(ModelGraph& graph, NodeId x, std::int64_t layers, const TransformerBlock& block) {
   for (std::int64_t layer = 0; layer < layers; ++layer) {
-    x = add_transformer_block(graph, fmt::format("block{}", layer), x, block);
+    const std::string prefix = fmt::format("block{}", layer);
+    check(prefix, block);
+    x = residual(graph, prefix, "attn", x, block, attention);
+    x = residual(graph, prefix, "mlp", x, block, mlp);
   }
   return x;
 }
@@ -112,14 +100,12 @@ NodeId add_blocks(ModelGraph& graph, NodeId x, std::int64_t layers, const Transf
 /// Returns the block that BERT and ViT share: every position sees all others.
 template <class Encoder>
 TransformerBlock encoder_block(const Encoder& shape, double norm_eps) {
-  TransformerBlock block;
-  block.width = shape.width;
-  block.heads = shape.heads;
-  block.norm_eps = norm_eps;
-  block.mlp = MlpKind::gelu_erf;
-  block.causal = false;
-  block.dropout = shape.dropout;
-  return block;
+  return {.width = shape.width,
+          .heads = shape.heads,
+          .norm_eps = norm_eps,
+          .mlp = MlpKind::gelu_erf,
+          .causal = false,
+          .dropout = shape.dropout};
 }
 
 /// Adds the tokens, their embedding, and a table of positions where the model has one.
@@ -135,11 +121,11 @@ NodeId add_embeddings(ModelGraph& graph, const GptShape& shape) {
 
 }  // namespace
 
+NodeId add_dropout(ModelGraph& graph, const std::string& node_name, NodeId x, double p) {
+  return p == 0.0 ? x : graph.add(node_name, Dropout{p}, {x});
+}
+
 ModelGraph gpt(const GptShape& shape) {
-  if (shape.layers < 1) {
-    throw UserError(fmt::format("a language model has {} layers", shape.layers),
-                    "it needs at least 1");
-  }
   ModelGraph graph;
   NodeId x = add_blocks(graph, add_embeddings(graph, shape), shape.layers, shape);
   x = add_norm(graph, "final_norm", x, shape.norm, shape.norm_eps);
@@ -184,11 +170,10 @@ constexpr double vit_norm_eps = 1e-6;
 
 /// Cuts the image into patches by one convolution, and adds class token and positions.
 NodeId add_patches(ModelGraph& graph, const VitShape& shape) {
-  Conv2d patches;
-  patches.out_channels = shape.width;
-  patches.kernel = {shape.patch, shape.patch};
-  patches.stride = {shape.patch, shape.patch};
-  patches.bias = true;
+  const Conv2d patches{.out_channels = shape.width,
+                       .kernel = {shape.patch, shape.patch},
+                       .stride = {shape.patch, shape.patch},
+                       .bias = true};
   NodeId x = graph.add("input", shape.input, {});
   x = graph.add("patches", patches, {x});
   x = graph.add("sequence", ToSequence{}, {x});

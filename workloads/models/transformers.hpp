@@ -32,13 +32,6 @@ struct TransformerBlock {
   double dropout = 0.0;
 };
 
-/// Adds the block after `x` ({T, width}); its nodes are named `prefix`.attn.qkv and so on. Returns
-/// the block's output. Throws UserError when `heads` does not divide `width`.
-NodeId add_transformer_block(ModelGraph& graph, const std::string& prefix, NodeId x,
-                             const TransformerBlock& shape);
-
-NodeId add_norm(ModelGraph& graph, const std::string& node_name, NodeId x, NormKind kind,
-                double eps);
 /// Adds a dropout node after `x`; returns `x` itself when p is 0.
 NodeId add_dropout(ModelGraph& graph, const std::string& node_name, NodeId x, double p);
 
@@ -55,7 +48,7 @@ struct GptShape : TransformerBlock {
   HeadKind head = HeadKind::untied;
 };
 
-/// Builds the model. Throws UserError when the shape does not fit.
+/// Builds the model. Throws UserError when `heads` does not divide `width`.
 ModelGraph gpt(const GptShape& shape);
 
 /// BERT's encoder and pooler as published (Devlin et al., arXiv 1810.04805): token, position and

@@ -9,8 +9,7 @@ namespace heteroperf {
 
 inline ModelGraph small_resnet(ResidualBlock block = ResidualBlock::basic, std::int64_t side = 32) {
   ResnetShape shape;
-  shape.channels = 3;
-  shape.height = shape.width = side;
+  shape.input = {InputKind::images, 3, side, side, 0};
   shape.classes = 10;
   shape.block = block;
   shape.stem_width = 8;
