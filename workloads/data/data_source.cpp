@@ -42,25 +42,12 @@ void expect_folder(const std::string& path) {
                   "Check the path given to --data.");
 }
 
-Source open_idx(const std::string& path, const DataRequest&) {
-  expect_folder(path);
-  return open_idx_folder(path);
-}
-
-Source open_cifar10(const std::string& path, const DataRequest&) {
-  expect_folder(path);
-  return open_cifar10_folder(path);
-}
-
-void check_length(const DataRequest& request) {
-  if (request.wanted.length > 0) return;
-  throw UserError(
-      fmt::format("'{}' cannot serve samples of {} tokens", request.source, request.wanted.length),
-      "a context has at least one token");
+template <Source (*open)(const std::string& folder)>
+Source open_folder(const std::string& path, const DataRequest&) {
+  return open(path);
 }
 
 Source open_text(const std::string& path, const DataRequest& request) {
-  check_length(request);
   return std::make_shared<TokenWindows>("text", path, TokenWindows::Width::one_byte,
                                         request.wanted);
 }
@@ -76,7 +63,6 @@ TokenWindows::Width token_width(const std::string& path) {
 }
 
 Source open_tokens(const std::string& path, const DataRequest& request) {
-  check_length(request);
   return std::make_shared<TokenWindows>("tokens", path, token_width(path), request.wanted);
 }
 
@@ -93,8 +79,10 @@ const std::array<Entry, 5> source_table{{
       "images from a random grammar, or a Markov chain of tokens; known floor",
       {InputKind::images, InputKind::tokens}},
      open_generated},
-    {{"idx", "DIR", "MNIST's layout, plain or gzipped", {InputKind::images}}, open_idx},
-    {{"cifar10", "DIR", "CIFAR-10 binary batches", {InputKind::images}}, open_cifar10},
+    {{"idx", "DIR", "MNIST's layout, plain or gzipped", {InputKind::images}},
+     open_folder<open_idx_folder>},
+    {{"cifar10", "DIR", "CIFAR-10 binary batches", {InputKind::images}},
+     open_folder<open_cifar10_folder>},
     {{"text", "FILE", "any file, byte by byte (vocabulary 256)", {InputKind::tokens}}, open_text},
     {{"tokens",
       "FILE",
@@ -130,9 +118,7 @@ void check_argument(const DataKind& kind, const std::string& source, const std::
 
 /// Throws UserError where the source has images and the model takes tokens, or the other way round.
 void check_kind(const DataKind& kind, InputKind wanted) {
-  for (InputKind served : kind.serves) {
-    if (served == wanted) return;
-  }
+  if (std::find(kind.serves.begin(), kind.serves.end(), wanted) != kind.serves.end()) return;
   const bool images = wanted == InputKind::images;
   throw UserError(fmt::format("'{}' cannot feed this model", kind.prefix),
                   images ? "the model takes images, the source has tokens"
@@ -154,6 +140,7 @@ Choice choose(const std::string& source, InputKind wanted) {
   const Entry& entry = find_entry(source.substr(0, colon));
   check_argument(entry.kind, source, argument);
   check_kind(entry.kind, wanted);
+  if (entry.kind.argument == "DIR") expect_folder(argument);
   return {entry, argument};
 }
 
@@ -172,12 +159,16 @@ std::vector<DataKind> data_kinds() {
 
 std::shared_ptr<const DataSource> open_data(const DataRequest& request) {
   const Choice choice = choose(request.source, request.wanted.kind);
+  if (choice.entry.kind.argument == "FILE" && request.wanted.length <= 0) {
+    throw UserError(fmt::format("'{}' cannot serve samples of {} tokens", request.source,
+                                request.wanted.length),
+                    "a context has at least one token");
+  }
   return choice.entry.open(choice.argument, request);
 }
 
 void check_data(const std::string& source, InputKind wanted) {
   const Choice choice = choose(source, wanted);
-  if (choice.entry.kind.argument == "DIR") expect_folder(choice.argument);
   if (choice.entry.kind.argument == "FILE") MappedFile{choice.argument};
 }
 

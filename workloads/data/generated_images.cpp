@@ -203,16 +203,7 @@ void PatchRenderer::render(std::span<const std::uint8_t> symbols, RandomStream& 
 }
 
 void PatchRenderer::draw_background(RandomStream& random, std::span<float> pixels) const {
-  const auto plane = static_cast<std::size_t>(height_ * width_);
-  for (int c = 0; c < channels_; ++c) {
-    std::fill_n(
-        pixels.begin() + static_cast<std::ptrdiff_t>(plane) * c, plane,
-        static_cast<float>(between(-unit_amplitude / 4, unit_amplitude / 4, random)) * to_float);
-  }
-  for (int i = 0; i < rectangles; ++i) {
-    const int top = between(0, height_ - 1, random), left = between(0, width_ - 1, random);
-    const int bottom = std::min(height_, top + between(2, height_ / 2, random));
-    const int right = std::min(width_, left + between(2, width_ / 2, random));
+  const auto fill = [&](int top, int left, int bottom, int right) {
     for (int c = 0; c < channels_; ++c) {
       const float colour =
           static_cast<float>(between(-unit_amplitude / 4, unit_amplitude / 4, random)) * to_float;
@@ -221,6 +212,12 @@ void PatchRenderer::draw_background(RandomStream& random, std::span<float> pixel
         std::fill(row + left, row + right, colour);
       }
     }
+  };
+  fill(0, 0, height_, width_);
+  for (int i = 0; i < rectangles; ++i) {
+    const int top = between(0, height_ - 1, random), left = between(0, width_ - 1, random);
+    const int bottom = std::min(height_, top + between(2, height_ / 2, random));
+    fill(top, left, bottom, std::min(width_, left + between(2, width_ / 2, random)));
   }
 }
 
@@ -249,19 +246,14 @@ void PatchRenderer::draw_patch(int symbol, const Cell& cell, RandomStream& rando
       const std::int32_t window = (across[x] * (down[y] >> 3)) >> 11;
       values[x] = (wave_value(phase + turn) * (window >> 2)) >> 12;
     }
-    add_row(cell, static_cast<int>(y), values, gains, pixels);
-  }
-}
-
-void PatchRenderer::add_row(const Cell& cell, int y, std::span<const std::int32_t> values,
-                            std::span<const std::int32_t> gains, std::span<float> pixels) const {
-  for (int c = 0; c < channels_; ++c) {
-    const std::ptrdiff_t row = c * height_ + cell.row + y;
-    float* out = pixels.data() + row * width_ + cell.column;
-    const std::int32_t gain = gains[c] >> 3;
-    for (std::size_t x = 0; x < values.size(); ++x) {
-      // Both terms are whole multiples of to_float, fewer than 2^24 of them, so the sum is exact.
-      out[x] += static_cast<float>((values[x] * gain) >> 11) * to_float;
+    for (int c = 0; c < channels_; ++c) {
+      const std::ptrdiff_t row = c * height_ + cell.row + static_cast<int>(y);
+      float* out = pixels.data() + row * width_ + cell.column;
+      const std::int32_t gain = gains[c] >> 3;
+      for (std::size_t x = 0; x < width; ++x) {
+        // Both terms are whole multiples of to_float, fewer than 2^24 of them, so the sum is exact.
+        out[x] += static_cast<float>((values[x] * gain) >> 11) * to_float;
+      }
     }
   }
 }
@@ -269,32 +261,28 @@ void PatchRenderer::add_row(const Cell& cell, int y, std::span<const std::int32_
 namespace {
 
 constexpr std::uint64_t grammar_key = 0x6772616d, wave_key = 0x77617665, image_key = 0x73616d70;
-constexpr std::int64_t fewest_pixels = 8, most_pixels = 4096, most_image_channels = 64;
-constexpr std::int64_t most_classes = 4096;
 
-/// Notes a value that lies outside of its range.
-void check_range(ProblemList& problems, const char* what, std::int64_t value, std::int64_t low,
-                 std::int64_t high) {
-  if (value >= low && value <= high) return;
-  problems.add(fmt::format("generated images cannot have {} {}", value, what),
-               fmt::format("from {} to {} are possible", low, high));
-}
+/// A number of the spec with its default and the values that are possible.
+struct Extent {
+  const char* name;
+  std::int64_t SampleSpec::*member;
+  std::int64_t preset, low, high;
+};
+constexpr Extent extents[] = {{"channels", &SampleSpec::channels, 3, 1, most_channels},
+                              {"rows of pixels", &SampleSpec::height, 32, 8, 4096},
+                              {"columns of pixels", &SampleSpec::width, 32, 8, 4096},
+                              {"classes", &SampleSpec::classes, 10, 2, 4096}};
 
 /// Fills in the defaults and checks all values.
-SampleSpec complete(SampleSpec spec) {
-  const auto or_default = [](std::int64_t value, std::int64_t preset) {
-    return value == 0 ? preset : value;
-  };
-  spec = {.kind = InputKind::images,
-          .channels = or_default(spec.channels, 3),
-          .height = or_default(spec.height, 32),
-          .width = or_default(spec.width, 32),
-          .classes = or_default(spec.classes, 10)};
+SampleSpec complete(const SampleSpec& asked) {
+  SampleSpec spec;
   ProblemList problems;
-  check_range(problems, "channels", spec.channels, 1, most_image_channels);
-  check_range(problems, "rows of pixels", spec.height, fewest_pixels, most_pixels);
-  check_range(problems, "columns of pixels", spec.width, fewest_pixels, most_pixels);
-  check_range(problems, "classes", spec.classes, 2, most_classes);
+  for (const auto& [name, member, preset, low, high] : extents) {
+    spec.*member = asked.*member == 0 ? preset : asked.*member;
+    if (spec.*member >= low && spec.*member <= high) continue;
+    problems.add(fmt::format("generated images cannot have {} {}", spec.*member, name),
+                 fmt::format("from {} to {} are possible", low, high));
+  }
   problems.throw_if_any();
   return spec;
 }

@@ -88,8 +88,6 @@ class PatchRenderer {
   /// Adds one grating, windowed to its cell, with random phase, strength, colour and place.
   void draw_patch(int symbol, const Cell& cell, RandomStream& random,
                   std::span<float> pixels) const;
-  void add_row(const Cell& cell, int y, std::span<const std::int32_t> values,
-               std::span<const std::int32_t> gains, std::span<float> pixels) const;
 
   int channels_, height_, width_, side_;
   std::vector<Wave> waves_;

@@ -27,54 +27,16 @@ constexpr std::uint64_t held_out_one_in = 6;
 /// Images of equal shape with one label each, as bytes in memory.
 struct LabelledImages {
   std::int64_t channels = 0, height = 0, width = 0;
-  std::vector<std::uint8_t> pixels;  ///< indexed by [image][channel][row][column]
-  std::vector<std::uint8_t> labels;
+  std::vector<std::uint8_t> pixels = {};  ///< indexed by [image][channel][row][column]
+  std::vector<std::uint8_t> labels = {};
 
   std::size_t bytes_per_image() const {
     return static_cast<std::size_t>(channels * height * width);
   }
-  std::span<const std::uint8_t> image(std::size_t i) const;
-  /// Adds all images of `added`, which must have the same shape.
-  void append(const LabelledImages& added);
+  std::span<const std::uint8_t> image(std::size_t i) const {
+    return std::span(pixels).subspan(i * bytes_per_image(), bytes_per_image());
+  }
 };
-
-/// Image files that were read once. Pixels are served as (x − mean) / deviation, with the mean and
-/// the standard deviation of each channel over the training split.
-class StoredImages : public DataSource {
- public:
-  /// `name` is the `--data` argument, for reports. Throws UserError when a split is empty.
-  StoredImages(std::string name, LabelledImages images, SplitLists lists, std::int64_t classes);
-
-  const SampleSpec& spec() const override { return spec_; }
-  std::uint64_t size(Split split) const override { return numbers(split).size(); }
-  void read(Split split, std::uint64_t index, SampleView out) const override;
-  std::string description() const override;
-  std::string fingerprint() const override { return fingerprint_; }
-
- private:
-  const std::vector<std::uint32_t>& numbers(Split split) const;
-  /// Makes a table per channel from each byte to its normalised value.
-  void fill_tables();
-  /// Returns the fingerprint of shapes, pixels, labels and splits.
-  std::string hash_contents() const;
-
-  std::string name_;
-  LabelledImages images_;
-  SplitLists lists_;
-  SampleSpec spec_;
-  std::vector<std::array<float, 256>> tables_;  ///< per channel, the served value of each byte
-  std::string fingerprint_;
-};
-
-std::span<const std::uint8_t> LabelledImages::image(std::size_t i) const {
-  return std::span(pixels).subspan(i * bytes_per_image(), bytes_per_image());
-}
-
-void LabelledImages::append(const LabelledImages& added) {
-  HETEROPERF_EXPECT(channels == added.channels && height == added.height && width == added.width);
-  pixels.insert(pixels.end(), added.pixels.begin(), added.pixels.end());
-  labels.insert(labels.end(), added.labels.begin(), added.labels.end());
-}
 
 /// Holds out a sixth of the images by the hash of their pixels, so that repeats stay on one side.
 SplitLists hold_out_images(const LabelledImages& images) {
@@ -85,77 +47,94 @@ SplitLists hold_out_images(const LabelledImages& images) {
   return hold_out(hashes, held_out_one_in);
 }
 
-StoredImages::StoredImages(std::string name, LabelledImages images, SplitLists lists,
-                           std::int64_t classes)
-    : name_(std::move(name)), images_(std::move(images)), lists_(std::move(lists)) {
-  if (lists_.train.empty() || lists_.validation.empty()) {
-    throw UserError(fmt::format("'{}' leaves {} images for training and {} for validation", name_,
-                                lists_.train.size(), lists_.validation.size()),
-                    "both need at least one, and equal images stay together",
-                    "Use a larger data set.");
+/// Image files that were read once. Pixels are served as (x − mean) / deviation, with the mean and
+/// the standard deviation of each channel over the training split.
+class StoredImages : public DataSource {
+ public:
+  /// `name` is the `--data` argument, for reports. Throws UserError when a split is empty.
+  StoredImages(std::string name, LabelledImages images, SplitLists lists, std::int64_t classes)
+      : name_(std::move(name)), images_(std::move(images)), lists_(std::move(lists)) {
+    if (lists_.train.empty() || lists_.validation.empty()) {
+      throw UserError(fmt::format("'{}' leaves {} images for training and {} for validation", name_,
+                                  lists_.train.size(), lists_.validation.size()),
+                      "both need at least one, and equal images stay together",
+                      "Use a larger data set.");
+    }
+    spec_ = {.kind = InputKind::images,
+             .channels = images_.channels,
+             .height = images_.height,
+             .width = images_.width,
+             .classes = classes};
+    fill_tables();
+    hash_contents();
   }
-  spec_ = {.kind = InputKind::images,
-           .channels = images_.channels,
-           .height = images_.height,
-           .width = images_.width,
-           .classes = classes};
-  fill_tables();
-  fingerprint_ = hash_contents();
-}
 
-const std::vector<std::uint32_t>& StoredImages::numbers(Split split) const {
-  return split == Split::train ? lists_.train : lists_.validation;
-}
+  const SampleSpec& spec() const override { return spec_; }
+  std::uint64_t size(Split split) const override { return lists_[split].size(); }
+  std::string fingerprint() const override { return fingerprint_; }
 
-void StoredImages::fill_tables() {
-  const auto plane = static_cast<std::size_t>(spec_.height * spec_.width);
-  const double count = static_cast<double>(plane) * static_cast<double>(lists_.train.size());
-  for (std::size_t c = 0; c < static_cast<std::size_t>(spec_.channels); ++c) {
-    std::uint64_t sum = 0, squares = 0;
-    for (std::uint32_t i : lists_.train) {
-      for (std::uint64_t x : images_.image(i).subspan(c * plane, plane)) {
-        sum += x;
-        squares += x * x;
+  std::string description() const override {
+    return fmt::format("{}: {}×{}×{}, {} classes, {} training and {} validation images", name_,
+                       spec_.channels, spec_.height, spec_.width, spec_.classes,
+                       lists_.train.size(), lists_.validation.size());
+  }
+
+  void read(Split split, std::uint64_t index, SampleView out) const override {
+    HETEROPERF_EXPECT(index < size(split));
+    HETEROPERF_EXPECT(out.pixels.size() == images_.bytes_per_image() && out.targets.size() == 1);
+    const std::uint32_t number = lists_[split][index];
+    const std::span<const std::uint8_t> image = images_.image(number);
+    const auto plane = static_cast<std::size_t>(spec_.height * spec_.width);
+    for (std::size_t c = 0; c < tables_.size(); ++c) {
+      for (std::size_t i = c * plane; i < (c + 1) * plane; ++i) {
+        out.pixels[i] = tables_[c][image[i]];
       }
     }
-    const double mean = static_cast<double>(sum) / count;
-    const double variance = static_cast<double>(squares) / count - mean * mean;
-    const double deviation = variance > 0 ? std::sqrt(variance) : 1.0;
-    std::array<float, 256>& table = tables_.emplace_back();
-    for (int x = 0; x < 256; ++x) {
-      table[x] = static_cast<float>((x - mean) / deviation);
+    out.targets[0] = images_.labels[number];
+  }
+
+ private:
+  /// Makes a table per channel from each byte to its normalised value.
+  void fill_tables() {
+    const auto plane = static_cast<std::size_t>(spec_.height * spec_.width);
+    const double count = static_cast<double>(plane) * static_cast<double>(lists_.train.size());
+    for (std::size_t c = 0; c < static_cast<std::size_t>(spec_.channels); ++c) {
+      std::uint64_t sum = 0, squares = 0;
+      for (std::uint32_t i : lists_.train) {
+        for (std::uint64_t x : images_.image(i).subspan(c * plane, plane)) {
+          sum += x;
+          squares += x * x;
+        }
+      }
+      const double mean = static_cast<double>(sum) / count;
+      const double variance = static_cast<double>(squares) / count - mean * mean;
+      const double deviation = variance > 0 ? std::sqrt(variance) : 1.0;
+      std::array<float, 256>& table = tables_.emplace_back();
+      for (int x = 0; x < 256; ++x) {
+        table[x] = static_cast<float>((x - mean) / deviation);
+      }
     }
   }
-}
 
-void StoredImages::read(Split split, std::uint64_t index, SampleView out) const {
-  HETEROPERF_EXPECT(index < size(split));
-  HETEROPERF_EXPECT(out.pixels.size() == images_.bytes_per_image() && out.targets.size() == 1);
-  const std::uint32_t number = numbers(split)[index];
-  const std::span<const std::uint8_t> image = images_.image(number);
-  const auto plane = static_cast<std::size_t>(spec_.height * spec_.width);
-  for (std::size_t c = 0; c < tables_.size(); ++c) {
-    for (std::size_t i = c * plane; i < (c + 1) * plane; ++i) out.pixels[i] = tables_[c][image[i]];
+  /// Takes the fingerprint of shapes, pixels, labels and splits.
+  void hash_contents() {
+    Hash128 hash("stored images 1");
+    hash.update(spec_.channels).update(spec_.height).update(spec_.width).update(spec_.classes);
+    hash.update(std::as_bytes(std::span(images_.pixels)));
+    hash.update(std::as_bytes(std::span(images_.labels)));
+    for (Split split : {Split::train, Split::validation}) {
+      hash.update(std::as_bytes(std::span(lists_[split])));
+    }
+    fingerprint_ = hash.hex();
   }
-  out.targets[0] = images_.labels[number];
-}
 
-std::string StoredImages::description() const {
-  return fmt::format("{}: {}×{}×{}, {} classes, {} training and {} validation images", name_,
-                     spec_.channels, spec_.height, spec_.width, spec_.classes, lists_.train.size(),
-                     lists_.validation.size());
-}
-
-std::string StoredImages::hash_contents() const {
-  Hash128 hash("stored images 1");
-  hash.update(spec_.channels).update(spec_.height).update(spec_.width).update(spec_.classes);
-  hash.update(std::as_bytes(std::span(images_.pixels)));
-  hash.update(std::as_bytes(std::span(images_.labels)));
-  for (Split split : {Split::train, Split::validation}) {
-    hash.update(std::as_bytes(std::span(numbers(split))));
-  }
-  return hash.hex();
-}
+  std::string name_;
+  LabelledImages images_;
+  SplitLists lists_;
+  SampleSpec spec_;
+  std::vector<std::array<float, 256>> tables_;  ///< per channel, the served value of each byte
+  std::string fingerprint_;
+};
 
 constexpr std::uint32_t label_magic = 0x00000801, image_magic = 0x00000803;
 constexpr std::uint64_t most_side = 32768;
@@ -201,10 +180,9 @@ LabelledImages read_pair(const IdxPair& paths) {
                                 paths.labels, label_count),
                     "they must be equal", "Take both files from the same data set.");
   }
-  LabelledImages images;
-  images.channels = 1;
-  images.height = static_cast<std::int64_t>(shape[1]);
-  images.width = static_cast<std::int64_t>(shape[2]);
+  LabelledImages images{.channels = 1,
+                        .height = static_cast<std::int64_t>(shape[1]),
+                        .width = static_cast<std::int64_t>(shape[2])};
   images.pixels = image_file.read(shape[0] * shape[1] * shape[2], "pixels");
   image_file.expect_end();
   images.labels = label_file.read(label_count, "labels");
@@ -255,14 +233,17 @@ void check_test_pair(const std::string& folder, const LabelledImages& train,
   problems.throw_if_any();
 }
 
-/// Refuses labels that leave out a class, as a label that is damaged upwards does. Some data sets
-/// count from 1, so class 0 may be empty.
-void require_no_gap(const std::string& path, const std::vector<std::uint8_t>& labels) {
-  std::array<bool, 256> seen{};
-  for (std::uint8_t label : labels) seen[label] = true;
+/// Counts the classes by the highest label. Refuses labels that leave out a class, as a label that
+/// is damaged upwards does. Some data sets count from 1, so class 0 may be empty.
+std::int64_t count_classes(const std::string& folder, const std::string& path,
+                           const std::vector<std::uint8_t>& labels) {
+  if (labels.empty()) throw UserError("'" + folder + "' holds no images");
   const auto highest = *std::max_element(labels.begin(), labels.end());
-  for (std::size_t label = 1; label < highest; ++label) {
-    if (seen[label]) continue;
+  if (highest == 0) {
+    throw UserError("all labels of '" + folder + "' are 0", "a classifier needs two classes");
+  }
+  for (int label = 1; label < highest; ++label) {
+    if (std::find(labels.begin(), labels.end(), label) != labels.end()) continue;
     const auto above =
         std::find_if(labels.begin(), labels.end(), [&](std::uint8_t next) { return next > label; });
     throw UserError(
@@ -270,18 +251,7 @@ void require_no_gap(const std::string& path, const std::vector<std::uint8_t>& la
         fmt::format("labels go up to {}; label {} is {}", highest, above - labels.begin(), *above),
         "Look for a damaged label, or number the classes without gaps.");
   }
-}
-
-/// Counts the classes by the highest label, and checks that none below it is missing.
-std::int64_t count_classes(const std::string& folder, const std::string& label_path,
-                           const LabelledImages& images) {
-  if (images.labels.empty()) throw UserError("'" + folder + "' holds no images");
-  const std::int64_t classes = *std::max_element(images.labels.begin(), images.labels.end()) + 1;
-  if (classes < 2) {
-    throw UserError("all labels of '" + folder + "' are 0", "a classifier needs two classes");
-  }
-  require_no_gap(label_path, images.labels);
-  return classes;
+  return highest + 1;
 }
 
 }  // namespace
@@ -294,33 +264,26 @@ std::shared_ptr<const DataSource> open_idx_folder(const std::string& folder) {
                     "looked for [train-|t10k-]images-idx3-ubyte[.gz] and labels-idx1-ubyte[.gz]",
                     "Give the folder that holds them as idx:DIR.");
   }
-  const std::string name = "idx:" + folder;
   LabelledImages images = read_pair(*first);
-  const std::int64_t classes = count_classes(folder, first->labels, images);
-  if (!train || !test) {
-    SplitLists lists = hold_out_images(images);
-    return std::make_shared<StoredImages>(name, std::move(images), std::move(lists), classes);
+  const std::int64_t classes = count_classes(folder, first->labels, images.labels);
+  SplitLists lists;
+  if (train && test) {
+    const LabelledImages held_out = read_pair(*test);
+    check_test_pair(folder, images, held_out, classes);
+    lists = split_after(images.labels.size(), images.labels.size() + held_out.labels.size());
+    images.pixels.insert(images.pixels.end(), held_out.pixels.begin(), held_out.pixels.end());
+    images.labels.insert(images.labels.end(), held_out.labels.begin(), held_out.labels.end());
+  } else {
+    lists = hold_out_images(images);
   }
-  const LabelledImages held_out = read_pair(*test);
-  check_test_pair(folder, images, held_out, classes);
-  const std::size_t train_size = images.labels.size();
-  images.append(held_out);
-  SplitLists lists = split_after(train_size, images.labels.size());
-  return std::make_shared<StoredImages>(name, std::move(images), std::move(lists), classes);
+  return std::make_shared<StoredImages>("idx:" + folder, std::move(images), std::move(lists),
+                                        classes);
 }
 
 namespace {
 
 constexpr std::size_t image_pixels = 3 * 32 * 32, record_bytes = 1 + image_pixels;
 constexpr int cifar_classes = 10, batch_files = 5;
-
-/// Returns an empty set of CIFAR-10's shape.
-LabelledImages no_images() {
-  LabelledImages images;
-  images.channels = 3;
-  images.height = images.width = 32;
-  return images;
-}
 
 /// Adds the records of a batch: one label byte and 3072 pixel bytes, one colour plane after
 /// another.
@@ -371,7 +334,7 @@ int count_batches(const fs::path& folder) {
 }  // namespace
 
 std::shared_ptr<const DataSource> open_cifar10_folder(const std::string& folder) {
-  LabelledImages images = no_images();
+  LabelledImages images{.channels = 3, .height = 32, .width = 32};
   const int batches = count_batches(folder);
   for (int i = 1; i <= batches; ++i) append_batch(batch_path(folder, i).string(), images);
   const std::size_t train = images.labels.size();

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
 #include "metrics/base/error.hpp"
 
@@ -41,15 +40,9 @@ MappedFile::MappedFile(const std::string& path) {
   if (size_ == 0) return;
   void* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.number, 0);
   if (address == MAP_FAILED) refuse(path, std::strerror(errno));
-  data_ = static_cast<const std::byte*>(address);
+  data_ = {static_cast<const std::byte*>(address),
+           [address, size = size_](const std::byte*) { ::munmap(address, size); }};
 }
-
-MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
-}
-
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
 
 namespace {
 

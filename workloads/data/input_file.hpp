@@ -11,19 +11,16 @@ struct gzFile_s;
 
 namespace heteroperf {
 
-/// A file's bytes, mapped for reading, so that the ranks of one node share the pages. Move-only.
+/// A file's bytes, mapped for reading, so that the ranks of one node share the pages.
 class MappedFile {
  public:
   /// Throws UserError with the path and the system's words when it cannot be opened as a file.
   explicit MappedFile(const std::string& path);
-  ~MappedFile();
-  MappedFile(MappedFile&& other) noexcept;
-  MappedFile& operator=(MappedFile&&) = delete;
 
-  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  std::span<const std::byte> bytes() const { return {data_.get(), size_}; }
 
  private:
-  const std::byte* data_ = nullptr;
+  std::shared_ptr<const std::byte> data_;
   std::size_t size_ = 0;
 };
 

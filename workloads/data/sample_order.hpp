@@ -7,12 +7,17 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/random.hpp"
+#include "workloads/data/data_source.hpp"
 
 namespace heteroperf {
 
 /// The numbers of the items of either split, each in rising order.
 struct SplitLists {
   std::vector<std::uint32_t> train, validation;
+
+  const std::vector<std::uint32_t>& operator[](Split split) const {
+    return split == Split::train ? train : validation;
+  }
 };
 
 /// Holds out the items with the lowest hashes: max(1, count / `one_in`) of them, and every further

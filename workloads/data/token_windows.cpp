@@ -7,7 +7,6 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/hash.hpp"
 #include "metrics/base/random.hpp"
-#include "workloads/data/sample_order.hpp"
 
 namespace heteroperf {
 namespace {
@@ -87,13 +86,7 @@ void TokenWindows::cut_into_blocks() {
   block_tokens_ = tokens_ / blocks;
   std::vector<std::uint64_t> hashes(blocks);
   for (std::uint64_t b = 0; b < blocks; ++b) hashes[b] = random_bits(block_key, b);
-  SplitLists lists = hold_out(hashes, held_out_window_in);
-  train_blocks_ = std::move(lists.train);
-  validation_blocks_ = std::move(lists.validation);
-}
-
-const std::vector<std::uint32_t>& TokenWindows::blocks(Split split) const {
-  return split == Split::train ? train_blocks_ : validation_blocks_;
+  blocks_ = hold_out(hashes, held_out_window_in);
 }
 
 std::uint64_t TokenWindows::windows_per_block(Split split) const {
@@ -102,27 +95,21 @@ std::uint64_t TokenWindows::windows_per_block(Split split) const {
 }
 
 std::uint64_t TokenWindows::size(Split split) const {
-  return blocks(split).size() * windows_per_block(split);
+  return blocks_[split].size() * windows_per_block(split);
 }
 
 std::uint64_t TokenWindows::start_of(Split split, std::uint64_t index) const {
   HETEROPERF_EXPECT(index < size(split));
   const std::uint64_t per_block = windows_per_block(split);
   const std::uint64_t stride = split == Split::train ? 1 : static_cast<std::uint64_t>(spec_.length);
-  return blocks(split)[index / per_block] * block_tokens_ + index % per_block * stride;
+  return blocks_[split][index / per_block] * block_tokens_ + index % per_block * stride;
 }
 
 std::int64_t TokenWindows::token(std::uint64_t position) const {
   const std::byte* data = file_.bytes().data();
-  switch (width_) {
-    case Width::one_byte:
-      return little_endian<1>(data + position);
-    case Width::two_bytes:
-      return little_endian<2>(data + 2 * position);
-    case Width::four_bytes:
-      return little_endian<4>(data + 4 * position);
-  }
-  return 0;
+  if (width_ == Width::one_byte) return little_endian<1>(data + position);
+  if (width_ == Width::two_bytes) return little_endian<2>(data + 2 * position);
+  return little_endian<4>(data + 4 * position);
 }
 
 void TokenWindows::read(Split split, std::uint64_t index, SampleView out) const {
@@ -141,8 +128,8 @@ std::string TokenWindows::description() const {
       "{}:{}: {} tokens, vocabulary {}, length {}, {} training and {} validation "
       "windows ({} of {} blocks held out)",
       kind_, path_, tokens_, spec_.classes, spec_.length, size(Split::train),
-      size(Split::validation), validation_blocks_.size(),
-      validation_blocks_.size() + train_blocks_.size());
+      size(Split::validation), blocks_.validation.size(),
+      blocks_.validation.size() + blocks_.train.size());
 }
 
 }  // namespace heteroperf

@@ -1,9 +1,8 @@
 #pragma once
 
-#include <vector>
-
 #include "workloads/data/data_source.hpp"
 #include "workloads/data/input_file.hpp"
+#include "workloads/data/sample_order.hpp"
 
 namespace heteroperf {
 
@@ -46,7 +45,6 @@ class TokenWindows : public DataSource {
   void cut_into_blocks();
   /// Returns how many windows start in one block.
   std::uint64_t windows_per_block(Split split) const;
-  const std::vector<std::uint32_t>& blocks(Split split) const;
 
   std::string kind_, path_;
   MappedFile file_;
@@ -54,7 +52,7 @@ class TokenWindows : public DataSource {
   SampleSpec spec_;
   std::uint64_t tokens_ = 0;        ///< number of tokens in the file
   std::uint64_t block_tokens_ = 0;  ///< tokens per block, at least length + 1
-  std::vector<std::uint32_t> train_blocks_, validation_blocks_;
+  SplitLists blocks_;
   std::string fingerprint_;
 };
 
