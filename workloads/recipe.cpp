@@ -26,8 +26,5 @@ double learning_rate_at(const OptimizerRecipe& recipe, std::uint64_t step) {
 Precision parse_precision(const std::string& name) {
   return parse_value_name<Precision>("precision", name);
 }
-OptimizerKind parse_optimizer_kind(const std::string& name) {
-  return parse_value_name<OptimizerKind>("optimizer", name);
-}
 
 }  // namespace heteroperf

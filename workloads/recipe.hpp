@@ -42,8 +42,7 @@ struct OptimizerRecipe {
 /// Returns the learning rate of step `step`, counted from 0.
 double learning_rate_at(const OptimizerRecipe& recipe, std::uint64_t step);
 
-/// These throw UserError naming the nearest valid name.
+/// Throws UserError naming the nearest valid name.
 Precision parse_precision(const std::string& name);
-OptimizerKind parse_optimizer_kind(const std::string& name);
 
 }  // namespace heteroperf

@@ -19,10 +19,10 @@ struct QualityTarget {
 
 /// Everything that a training needs, whoever runs it: the model, its data, the optimizer, the goal.
 struct Workload {
-  std::string name;  ///< "llm", "image" or "automl-image"
-  std::string size;  ///< name of a ladder's size or of a model
-  ModelGraph graph;  ///< a search starts from this model
-  std::shared_ptr<const DataSource> data;
+  std::string name;       ///< "llm", "image" or "automl-image"
+  std::string size;       ///< name of a ladder's size or of a model
+  ModelGraph graph = {};  ///< a search starts from this model
+  std::shared_ptr<const DataSource> data = {};
   OptimizerRecipe recipe;
   Precision precision = Precision::fp32;
   std::int64_t micro_batch = 1;    ///< samples per rank and micro-batch

@@ -80,13 +80,15 @@ void override_with(T& value, const std::optional<T>& asked) {
   if (asked) value = *asked;
 }
 
-using Source = std::shared_ptr<const DataSource>;
-
-/// Completes a workload: its target and unit follow from its data, and the values that the request
-/// gives replace its own.
-Workload assemble(Workload workload, const WorkloadRequest& request) {
+/// Completes a workload: it opens its data, builds its graph for their samples, takes target and
+/// unit from them, and the values that the request gives replace its own.
+Workload assemble(Workload workload, const SampleSpec& wanted,
+                  ModelGraph (*build)(const std::string& size, const SampleSpec& spec),
+                  const WorkloadRequest& request) {
+  workload.data = open_data({request.data, wanted, request.seed});
   const SampleSpec& sample = workload.data->spec();
   const bool is_text = sample.kind == InputKind::tokens;
+  workload.graph = build(workload.size, sample);
   workload.target = target_on(*workload.data);
   workload.unit = is_text ? "token" : "image";
   workload.units_per_sample = is_text ? sample.length : 1;
@@ -233,39 +235,28 @@ ModelGraph search_start(const std::string& size, const SampleSpec& spec) {
 Workload make_llm(const WorkloadRequest& request, const ScalingInput& machine) {
   const ModelSpec& model = model_for_input(
       request.size == "auto" ? choose_llm_size(machine).size : request.size, InputKind::tokens);
-  const SampleSpec wanted = generated_sample(model.name, request.sequence_length);
-  const Source data = open_data({request.data, wanted, request.seed});
   return assemble({.name = "llm",
                    .size = model.name,
-                   .graph = model_for(model.name, data->spec()),
-                   .data = data,
                    .recipe = language_recipe(),
                    .micro_batch = model.micro_batch},
-                  request);
+                  generated_sample(model.name, request.sequence_length), model_for, request);
 }
 
 Workload make_image(const WorkloadRequest& request, const ScalingInput&) {
   const ModelSpec& model = model_for_input(request.model, InputKind::images);
-  const Source data = open_data({request.data, default_images(), request.seed});
   return assemble({.name = "image",
-                   .size = request.model,
-                   .graph = model_for(model.name, data->spec()),
-                   .data = data,
+                   .size = model.name,
                    .recipe = image_recipe(),
                    .micro_batch = model.micro_batch},
-                  request);
+                  default_images(), model_for, request);
 }
 
 Workload make_automl_image(const WorkloadRequest& request, const ScalingInput& machine) {
-  const std::string size = request.size == "auto" ? choose_search_size(machine).size : request.size;
-  const Source data = open_data({request.data, default_images(), request.seed});
   return assemble({.name = "automl-image",
-                   .size = size,
-                   .graph = search_start(size, data->spec()),
-                   .data = data,
+                   .size = request.size == "auto" ? choose_search_size(machine).size : request.size,
                    .recipe = image_recipe(),
                    .micro_batch = search_batch},
-                  request);
+                  default_images(), search_start, request);
 }
 
 }  // namespace heteroperf

@@ -8,6 +8,7 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/hash.hpp"
+#include "metrics/base/name_table.hpp"
 #include "workloads/graph/node_kinds.hpp"
 #include "workloads/graph/node_rules.hpp"
 
@@ -80,33 +81,6 @@ void refine_backward(Labels& labels, const Edges& edges) {
       uses[edge.source].push_back(Hash128("use").update(edge.slot).update(labels[i]));
     }
   }
-}
-
-/// Identifies a graph up to names, branches and the order of independent nodes.
-///
-/// Every node's label starts from its kind, attributes and shape. It is refined along the edges:
-/// forward (labels of its inputs, in order), backward (labels and slots of its consumers), and
-/// forward again. The graph's hash is that of the sorted labels, so nodes that look alike from the
-/// input but are used differently still tell graphs apart.
-Hash128 graph_hash(const ModelGraph& graph) {
-  Labels labels;
-  for (const Node& node : graph.nodes()) labels.push_back(initial_label(node));
-  const Edges edges = edges_into(graph);
-  refine_forward(labels, edges);
-  refine_backward(labels, edges);
-  refine_forward(labels, edges);
-  std::sort(labels.begin(), labels.end());
-  Hash128 hash("heteroperf-graph");
-  hash.update(labels.size());
-  for (const Hash128& label : labels) hash.update(label);
-  return hash;
-}
-
-std::vector<std::string> names_of(const std::vector<Node>& nodes) {
-  std::vector<std::string> names;
-  names.reserve(nodes.size());
-  for (const Node& node : nodes) names.push_back(node.name);
-  return names;
 }
 
 /// Throws UserError for an empty name and for one that is taken.
@@ -225,6 +199,24 @@ std::uint64_t ModelGraph::parameter_count() const {
   return count;
 }
 
-std::string ModelGraph::hash() const { return graph_hash(*this).hex(); }
+// Identifies a graph up to names, branches and the order of independent nodes.
+//
+// Every node's label starts from its kind, attributes and shape. It is refined along the edges:
+// forward (labels of its inputs, in order), backward (labels and slots of its consumers), and
+// forward again. The graph's hash is that of the sorted labels, so nodes that look alike from the
+// input but are used differently still tell graphs apart.
+std::string ModelGraph::hash() const {
+  Labels labels;
+  for (const Node& node : nodes_) labels.push_back(initial_label(node));
+  const Edges edges = edges_into(*this);
+  refine_forward(labels, edges);
+  refine_backward(labels, edges);
+  refine_forward(labels, edges);
+  std::sort(labels.begin(), labels.end());
+  Hash128 hash("heteroperf-graph");
+  hash.update(labels.size());
+  for (const Hash128& label : labels) hash.update(label);
+  return hash.hex();
+}
 
 }  // namespace heteroperf

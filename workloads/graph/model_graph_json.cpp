@@ -71,22 +71,6 @@ Attributes read_attributes(ObjectReader& reader) {
   return attributes;
 }
 
-/// A kind's name with the function that reads its attributes.
-struct KindReader {
-  const char* name;
-  Attributes (*read)(ObjectReader&);
-};
-
-template <class... Kinds>
-std::vector<KindReader> make_kind_readers(std::type_identity<std::variant<Kinds...>>) {
-  return {{kind_row<Kinds>.name, read_attributes<Kinds>}...};
-}
-
-const std::vector<KindReader>& kind_readers() {
-  static const std::vector<KindReader> table = make_kind_readers(std::type_identity<Attributes>());
-  return table;
-}
-
 /// A node as its text states it, before shapes are inferred.
 struct ParsedNode {
   std::string path, name;
@@ -96,15 +80,17 @@ struct ParsedNode {
   std::optional<Shape> output;
 };
 
-/// Reads the kind's name and then the fields of that kind.
-std::optional<Attributes> read_kind(ObjectReader& reader) {
+/// Reads the kind's name and then the fields of that kind; the variant lists all kinds.
+template <class... Kinds>
+std::optional<Attributes> read_kind(ObjectReader& reader,
+                                    std::type_identity<std::variant<Kinds...>>) {
+  static const std::vector<std::string> names{kind_row<Kinds>.name...};
+  constexpr Attributes (*readers[])(ObjectReader&) = {read_attributes<Kinds>...};
   const Json* kind = reader.value("kind");
   if (kind == nullptr) return std::nullopt;
-  std::vector<std::string> names;
-  for (const KindReader& row : kind_readers()) names.emplace_back(row.name);
   const int choice = read_choice(*kind, reader.path_of("kind"), names, reader.problems());
   if (choice < 0) return std::nullopt;
-  return kind_readers()[choice].read(reader);
+  return readers[choice](reader);
 }
 
 ParsedNode parse_node(const Json& json, const std::string& path, DocumentProblems& problems) {
@@ -116,7 +102,7 @@ ParsedNode parse_node(const Json& json, const std::string& path, DocumentProblem
   reader.read("inputs", node.inputs);
   reader.read("branch", node.branch);
   if (reader.has("output")) reader.read("output", node.output.emplace());
-  node.attributes = read_kind(reader);
+  node.attributes = read_kind(reader, std::type_identity<Attributes>());
   return node;
 }
 
@@ -124,12 +110,10 @@ ParsedNode parse_node(const Json& json, const std::string& path, DocumentProblem
 /// because its shape is unknown.
 class GraphAssembler {
  public:
-  explicit GraphAssembler(DocumentProblems& problems) : problems_(problems) {}
+  GraphAssembler(DocumentProblems& problems, const std::vector<ParsedNode>& nodes)
+      : problems_(problems), declared_(names_of(nodes)) {}
 
-  /// Announces a node's name before any node is added.
-  void declare(const ParsedNode& node) { declared_.push_back(node.name); }
-
-  void add(ParsedNode node) {
+  void add(ParsedNode& node) {
     if (problems_.full()) return;
     std::vector<NodeId> inputs;
     bool complete = node.attributes.has_value();
@@ -197,13 +181,8 @@ class GraphAssembler {
       problems_.add("the last node is not a loss", "a model ends in a cross_entropy");
       return;
     }
-    std::vector<bool> used(count, false);
-    used.back() = true;
-    for (const Node& node : graph_.nodes()) {
-      for (NodeId id : node.inputs) used[id.index()] = true;
-    }
-    for (std::size_t i = 0; i < count; ++i) {
-      if (used[i]) continue;
+    for (std::size_t i = 0; i + 1 < count; ++i) {
+      if (!graph_.consumers(NodeId(i)).empty()) continue;
       problems_.add(fmt::format("nothing uses node {}", shown(graph_.nodes()[i].name)),
                     "it would be computed in vain", "Remove it or connect it.");
     }
@@ -246,9 +225,8 @@ ModelGraph graph_from_json(const Json& json, const std::string& origin) {
     nodes.push_back(parse_node(node, named_path(std::move(path), node), problems));
   });
   reader.finish();
-  GraphAssembler assembler(problems);
-  for (const ParsedNode& node : nodes) assembler.declare(node);
-  for (ParsedNode& node : nodes) assembler.add(std::move(node));
+  GraphAssembler assembler(problems, nodes);
+  for (ParsedNode& node : nodes) assembler.add(node);
   return assembler.finish(std::move(name));
 }
 

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "metrics/base/error.hpp"
+#include "metrics/base/name_table.hpp"
 
 // Three rules of every kind of node stand here, each a visitor with one overload per kind that
 // needs it: the shapes that the node infers, the operator that is counted for it, and the tensors
@@ -13,6 +14,10 @@
 
 namespace heteroperf {
 namespace {
+
+/// Tells if a kind is among those that a rule names.
+template <class Kind, class... Kinds>
+constexpr bool is_among = (std::is_same_v<Kind, Kinds> || ...);
 
 /// Tells if a number fits the rule of its field.
 bool obeys(std::int64_t value, FieldRule rule) {
@@ -50,7 +55,7 @@ class ShapeRules {
     check_values(attributes);
     check_inputs(kind_row<Kind>.inputs, std::is_same_v<Kind, Embedding>);
     InferredShapes shapes;
-    if (problems_.empty()) shapes = (*this)(attributes);
+    if (problems_.empty() && has_rank_of<Kind>()) shapes = (*this)(attributes);
     if (problems_.empty()) check_size(shapes);
     problems_.throw_if_any();
     return shapes;
@@ -134,8 +139,17 @@ class ShapeRules {
          fmt::format("expected {}", meaning));
     return false;
   }
-  bool is_image() { return has_rank(3, "{channels, height, width}"); }
   bool is_sequence() { return has_rank(2, "{length, features}"); }
+
+  /// Checks the input's dimensions for the kinds that take only images, or only sequences.
+  template <class Kind>
+  bool has_rank_of() {
+    if (is_among<Kind, Conv2d, BatchNorm, MaxPool, AvgPool, GlobalAvgPool, ToSequence>) {
+      return has_rank(3, "{channels, height, width}");
+    }
+    return !is_among<Kind, PositionEmbedding, TypeEmbedding, ClassToken, TakeToken> ||
+           is_sequence();
+  }
 
   InferredShapes operator()(const Input& a) {
     if (a.kind == InputKind::tokens) {
@@ -153,33 +167,31 @@ class ShapeRules {
     return {{a.channels, a.height, a.width}, {}};
   }
 
-  /// Returns the positions of a window along one axis; fails where it exceeds the padded extent.
-  std::int64_t positions(std::size_t axis, const std::array<std::int64_t, 2>& kernel,
-                         const std::array<std::int64_t, 2>& stride,
-                         const std::array<std::int64_t, 2>& padding) {
-    const std::int64_t padded = in()[axis + 1] + 2 * padding[axis];
-    if (padded < kernel[axis]) {
-      fail(fmt::format("the kernel {}x{} is larger than its input {} with padding {}x{}", kernel[0],
-                       kernel[1], to_string(in()), padding[0], padding[1]),
+  /// Returns the map of the positions of a window; fails where it exceeds the padded extent.
+  template <class Window>
+  Shape positions(std::int64_t channels, const Window& a) {
+    Shape map{channels};
+    for (std::size_t axis : {0, 1}) {
+      const std::int64_t room = in()[axis + 1] + 2 * a.padding[axis] - a.kernel[axis];
+      map.push_back(room / a.stride[axis] + 1);
+      if (room >= 0) continue;
+      fail(fmt::format("the kernel {}x{} is larger than its input {} with padding {}x{}",
+                       a.kernel[0], a.kernel[1], to_string(in()), a.padding[0], a.padding[1]),
            {}, "Use a larger image, a smaller kernel or fewer strides before it.");
-      return 0;
     }
-    return (padded - kernel[axis]) / stride[axis] + 1;
+    return map;
   }
 
   InferredShapes operator()(const Conv2d& a) {
-    if (!is_image()) return {};
     const std::int64_t channels = in()[0];
     if (channels % a.groups != 0 || a.out_channels % a.groups != 0) {
       fail(fmt::format("groups {} does not divide its channels {} -> {}", a.groups, channels,
                        a.out_channels));
     }
     if (!problems_.empty()) return {};
-    InferredShapes shapes;
-    shapes.output = {a.out_channels, positions(0, a.kernel, a.stride, a.padding),
-                     positions(1, a.kernel, a.stride, a.padding)};
-    shapes.parameters.push_back(
-        {"weight", {a.out_channels, channels / a.groups, a.kernel[0], a.kernel[1]}});
+    InferredShapes shapes{
+        positions(a.out_channels, a),
+        {{"weight", {a.out_channels, channels / a.groups, a.kernel[0], a.kernel[1]}}}};
     if (a.bias) shapes.parameters.push_back({"bias", {a.out_channels}});
     return shapes;
   }
@@ -203,10 +215,8 @@ class ShapeRules {
     const auto tied = std::find_if(nodes.begin(), nodes.end(),
                                    [&](const Node& node) { return node.name == a.tied_to; });
     if (tied == nodes.end()) {
-      std::vector<std::string> names;
-      for (const Node& node : nodes) names.push_back(node.name);
       fail(fmt::format("tied_to names '{}'", a.tied_to), "no earlier node has this name",
-           suggest_name(a.tied_to, names));
+           suggest_name(a.tied_to, names_of(nodes)));
       return;
     }
     const auto* table = std::get_if<Embedding>(&tied->attributes);
@@ -220,7 +230,6 @@ class ShapeRules {
   }
 
   InferredShapes operator()(const BatchNorm&) {
-    if (!is_image()) return {};
     return {in(), {{"weight", {in()[0]}}, {"bias", {in()[0]}}}};
   }
   InferredShapes operator()(const LayerNorm& a) {
@@ -260,7 +269,6 @@ class ShapeRules {
 
   template <class Pool>
   InferredShapes pool(const Pool& a) {
-    if (!is_image()) return {};
     for (std::size_t axis : {0, 1}) {
       if (2 * a.padding[axis] <= a.kernel[axis]) continue;
       fail(fmt::format("padding {}x{} exceeds half of the kernel {}x{}", a.padding[0], a.padding[1],
@@ -268,27 +276,18 @@ class ShapeRules {
            "a window would hold padding only");
       return {};
     }
-    return {{in()[0], positions(0, a.kernel, a.stride, a.padding),
-             positions(1, a.kernel, a.stride, a.padding)},
-            {}};
+    return {positions(in()[0], a), {}};
   }
   InferredShapes operator()(const MaxPool& a) { return pool(a); }
   InferredShapes operator()(const AvgPool& a) { return pool(a); }
-  InferredShapes operator()(const GlobalAvgPool&) {
-    if (!is_image()) return {};
-    return {{in()[0]}, {}};
-  }
+  InferredShapes operator()(const GlobalAvgPool&) { return {{in()[0]}, {}}; }
   InferredShapes operator()(const Flatten&) { return {{element_count(in())}, {}}; }
-  InferredShapes operator()(const ToSequence&) {
-    if (!is_image()) return {};
-    return {{in()[1] * in()[2], in()[0]}, {}};
-  }
+  InferredShapes operator()(const ToSequence&) { return {{in()[1] * in()[2], in()[0]}, {}}; }
 
   InferredShapes operator()(const Embedding& a) {
     return {{in()[0], a.features}, {{"weight", {a.vocabulary, a.features}}}};
   }
   InferredShapes operator()(const PositionEmbedding& a) {
-    if (!is_sequence()) return {};
     if (a.positions < in()[0]) {
       fail(fmt::format("has {} positions for a sequence of {}", a.positions, in()[0]), {},
            "Shorten the sequence or enlarge the table.");
@@ -296,15 +295,12 @@ class ShapeRules {
     return {in(), {{"weight", {a.positions, in()[1]}}}};
   }
   InferredShapes operator()(const TypeEmbedding& a) {
-    if (!is_sequence()) return {};
     return {in(), {{"weight", {a.types, in()[1]}}}};
   }
   InferredShapes operator()(const ClassToken&) {
-    if (!is_sequence()) return {};
     return {{in()[0] + 1, in()[1]}, {{"weight", {in()[1]}}}};
   }
   InferredShapes operator()(const TakeToken& a) {
-    if (!is_sequence()) return {};
     if (a.index >= in()[0]) {
       fail(fmt::format("index is {}", a.index), fmt::format("the sequence has {} rows", in()[0]));
     }
@@ -386,13 +382,10 @@ class CountedShapes {
   }
   OperatorShape operator()(const Relu&) const { return elementwise(ElementwiseKind::relu); }
   OperatorShape operator()(const Add&) const { return elementwise(ElementwiseKind::add); }
-  OperatorShape operator()(const Input&) const { return elementwise(ElementwiseKind::moved); }
-  OperatorShape operator()(const Concat&) const { return elementwise(ElementwiseKind::moved); }
-  OperatorShape operator()(const Flatten&) const { return elementwise(ElementwiseKind::moved); }
-  OperatorShape operator()(const Dropout&) const { return elementwise(ElementwiseKind::moved); }
   template <class Kind>
   OperatorShape operator()(const Kind&) const {
-    return elementwise(ElementwiseKind::other);
+    return elementwise(is_among<Kind, Input, Concat, Flatten, Dropout> ? ElementwiseKind::moved
+                                                                       : ElementwiseKind::other);
   }
 
  private:
@@ -409,14 +402,6 @@ class KeptBy {
  public:
   KeptBy(const Shape& in, const Shape& out) : in_(in), out_(out) {}
 
-  KeptTensors operator()(const Conv2d&) const { return {.inputs = true}; }
-  KeptTensors operator()(const Linear&) const { return {.inputs = true}; }
-  KeptTensors operator()(const Multiply&) const { return {.inputs = true}; }
-  KeptTensors operator()(const Gelu&) const { return {.inputs = true}; }
-  KeptTensors operator()(const Silu&) const { return {.inputs = true}; }
-  KeptTensors operator()(const Embedding&) const { return {.inputs = true}; }
-  KeptTensors operator()(const Relu&) const { return {.output = true}; }
-  KeptTensors operator()(const Tanh&) const { return {.output = true}; }
   // The statistics are the mean and the reciprocal deviation.
   KeptTensors operator()(const BatchNorm&) const {
     return {.inputs = true, .statistics_per_batch = 2 * in_[0]};
@@ -439,7 +424,8 @@ class KeptBy {
   }
   template <class Kind>
   KeptTensors operator()(const Kind&) const {
-    return {};
+    return {.inputs = is_among<Kind, Conv2d, Linear, Multiply, Gelu, Silu, Embedding>,
+            .output = is_among<Kind, Relu, Tanh>};
   }
 
  private:
