@@ -50,7 +50,6 @@ struct WorkloadRequest {
 
 /// The machine as the scaling rule sees it, in plain numbers of one rank.
 struct ScalingInput {
-  int ranks = 1;
   std::uint64_t memory_bytes = 0;  ///< bytes available to one rank
   double ops_per_second = 0;       ///< strict operations that a rank can be expected to do
 };

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <memory>
@@ -23,7 +24,7 @@ namespace {
 constexpr double longest_training_step_s = 2.0;
 constexpr double longest_trial_step_s = 0.2;  // a trial must reach its first rung within seconds
 constexpr double memory_share = 0.5;
-constexpr std::array<std::int64_t, 6> search_widths{16, 32, 64, 128, 256, 512};
+constexpr std::array search_sizes{"w16", "w32", "w64", "w128", "w256", "w512"};
 constexpr std::int64_t search_batch = 32;
 constexpr const char* default_classifier = "resnet18";
 
@@ -63,10 +64,9 @@ ScalingChoice choose_largest(const Names& names, Weigh&& weigh_one, const Scalin
   ScalingChoice best;
   for (const auto& name : names) {
     ScalingChoice choice = weigh_one(name);
-    const bool first = best.size.empty();
-    if (!first && !fits(choice, machine, longest_step_s)) break;
-    best = std::move(choice);
-    if (first && !fits(best, machine, longest_step_s)) break;
+    const bool is_last = !fits(choice, machine, longest_step_s);
+    if (!is_last || best.size.empty()) best = std::move(choice);
+    if (is_last) break;
   }
   explain(best, machine);
   return best;
@@ -135,17 +135,13 @@ OptimizerRecipe image_recipe() {
           .warmup_steps = 20};
 }
 
-std::string width_name(std::int64_t width) { return fmt::format("w{}", width); }
-
 /// Turns "w32" into 32. Throws UserError listing the sizes.
 std::int64_t start_width(const std::string& name) {
-  std::vector<std::string> names;
-  for (std::int64_t width : search_widths) {
-    names.push_back(width_name(width));
-    if (name == names.back()) return width;
+  if (std::find(search_sizes.begin(), search_sizes.end(), name) == search_sizes.end()) {
+    throw UserError(fmt::format("unknown size '{}' of automl-image", name),
+                    fmt::format("one of auto {}", fmt::join(search_sizes, " ")));
   }
-  throw UserError(fmt::format("unknown size '{}' of automl-image", name),
-                  fmt::format("one of auto {}", fmt::join(names, " ")));
+  return std::stoll(name.substr(1));
 }
 
 }  // namespace
@@ -191,10 +187,10 @@ ScalingChoice choose_image_size(const ScalingInput& machine) {
 
 ScalingChoice choose_search_size(const ScalingInput& machine) {
   return choose_largest(
-      search_widths,
-      [&](std::int64_t width) {
-        return weigh(width_name(width), search_start(width_name(width), default_images()),
-                     search_batch, OptimizerKind::sgd, machine);
+      search_sizes,
+      [&](const std::string& size) {
+        return weigh(size, search_start(size, default_images()), search_batch, OptimizerKind::sgd,
+                     machine);
       },
       machine, longest_trial_step_s);
 }

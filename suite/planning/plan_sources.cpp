@@ -148,7 +148,6 @@ RunConfig with_ranks(const RunConfig& config, const PlanSources& sources, int co
 
 ScalingInput scaling_input(const Cluster& cluster, Precision precision) {
   ScalingInput input;
-  input.ranks = static_cast<int>(cluster.ranks.size());
   for (const DeviceClass& device : cluster.classes) {
     // The smallest memory and the slowest class bound what fits everywhere.
     if (device.memory > Bytes(0) &&

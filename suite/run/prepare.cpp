@@ -248,7 +248,6 @@ std::string named(const std::string& problem, const char* workload) {
 
 ScalingInput scaling_input(const Placement& placement, int ranks_on_host) {
   ScalingInput machine;
-  machine.ranks = placement.ranks;
   machine.memory_bytes = probe_machine().usable_memory().value() /
                          static_cast<std::uint64_t>(std::max(1, ranks_on_host));
   machine.ops_per_second = nominal_core_ops_per_second * placement.threads_per_rank;

@@ -48,60 +48,29 @@ std::optional<std::uint64_t> sample_tokens(const ModelGraph& graph) {
   return std::nullopt;
 }
 
-/// Adds to a sum that becomes absent with its first absent term.
-void add(std::optional<Ops>& sum, const std::optional<Ops>& term) {
-  if (sum && term) {
-    *sum += *term;
-  } else {
-    sum.reset();
+/// Adds the counts of a sum's further samples or layers.
+void add(StrictOps& sum, const StrictOps& term, std::uint64_t factor = 1) {
+  for (const auto pass :
+       {&StrictOps::forward, &StrictOps::input_gradient, &StrictOps::weight_gradient}) {
+    sum.*pass += term.*pass * factor;
   }
 }
 
-void scale(PassOps& ops, std::uint64_t factor) {
-  if (ops.forward) *ops.forward *= factor;
-  if (ops.backward) *ops.backward *= factor;
-}
-
-StrictOps scaled(const StrictOps& ops, std::uint64_t factor) {
-  return {ops.forward * factor, ops.input_gradient * factor, ops.weight_gradient * factor};
-}
-
-StrictOps& operator+=(StrictOps& sum, const StrictOps& term) {
-  sum.forward += term.forward;
-  sum.input_gradient += term.input_gradient;
-  sum.weight_gradient += term.weight_gradient;
-  return sum;
-}
-
-/// Counts one node under every convention.
-LayerCounts count_layer(const ModelGraph& graph, NodeId id, std::uint64_t samples) {
-  const Node& node = graph.node(id);
-  const OperatorUse use = operator_use(graph, id);
-  LayerCounts layer;
-  layer.name = node.name;
-  layer.kind = kind_name(node.attributes);
-  layer.parameters = parameter_count(node);
-  layer.strict = scaled(strict_ops(use.shape, use.input_gradient), samples);
-  for (Convention convention : all_conventions) {
-    layer.conventions[convention] = count_ops(use, convention);
-    scale(layer.conventions[convention], samples);
-  }
-  return layer;
-}
-
-void add_to_totals(GraphCounts& counts, const LayerCounts& layer) {
-  counts.parameters += layer.parameters;
-  counts.strict += layer.strict;
-  for (Convention convention : all_conventions) {
-    add(counts.conventions[convention].forward, layer.conventions[convention].forward);
-    add(counts.conventions[convention].backward, layer.conventions[convention].backward);
+/// The same for a convention; a pass becomes absent with its first absent term.
+void add(PassOps& sum, const PassOps& term, std::uint64_t factor = 1) {
+  for (const auto pass : {&PassOps::forward, &PassOps::backward}) {
+    if (sum.*pass && term.*pass) {
+      *(sum.*pass) += *(term.*pass) * factor;
+    } else {
+      (sum.*pass).reset();
+    }
   }
 }
 
 StrictOps strict_sample_ops(const ModelGraph& graph) {
   StrictOps sum;
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
-    sum += strict_node_ops(graph, NodeId(i));
+    add(sum, strict_node_ops(graph, NodeId(i)));
   }
   return sum;
 }
@@ -127,12 +96,20 @@ StrictOps strict_node_ops(const ModelGraph& graph, NodeId id) {
 GraphCounts count_graph(const ModelGraph& graph, std::uint64_t samples) {
   GraphCounts counts;
   counts.samples = samples;
-  for (Convention convention : all_conventions) {
-    counts.conventions[convention] = {Ops(), Ops()};
-  }
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
-    counts.layers.push_back(count_layer(graph, NodeId(i), samples));
-    add_to_totals(counts, counts.layers.back());
+    const Node& node = graph.nodes()[i];
+    const OperatorUse use = operator_use(graph, NodeId(i));
+    LayerCounts& layer = counts.layers.emplace_back();
+    layer.name = node.name;
+    layer.kind = kind_name(node.attributes);
+    layer.parameters = parameter_count(node);
+    counts.parameters += layer.parameters;
+    add(layer.strict, strict_ops(use.shape, use.input_gradient), samples);
+    add(counts.strict, layer.strict);
+    for (Convention convention : all_conventions) {
+      add(layer.conventions[convention], count_ops(use, convention), samples);
+      add(counts.conventions[convention], layer.conventions[convention]);
+    }
   }
   return counts;
 }

@@ -10,9 +10,10 @@
 
 namespace heteroperf {
 
-/// Holds one `PassOps` per convention.
+/// Holds one `PassOps` per convention, which begin at 0.
 class ConventionCounts {
  public:
+  ConventionCounts() { counts_.fill({Ops(), Ops()}); }
   const PassOps& operator[](Convention convention) const { return counts_[index(convention)]; }
   PassOps& operator[](Convention convention) { return counts_[index(convention)]; }
 

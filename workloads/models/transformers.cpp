@@ -72,9 +72,7 @@ NodeId add_norm(ModelGraph& graph, const std::string& node_name, NodeId x, NormK
 template <class SubLayer>
 NodeId residual(ModelGraph& graph, const std::string& prefix, const std::string& part, NodeId x,
                 const TransformerBlock& block, SubLayer sub_layer) {
-  const std::string norm = fmt::format("{}.{}_norm", prefix, part);
-  const std::string sum = fmt::format("{}.{}_add", prefix, part);
-  const std::string inner = fmt::format("{}.{}", prefix, part);
+  const std::string inner = prefix + "." + part, norm = inner + "_norm", sum = inner + "_add";
   if (block.norm_place == NormPlace::after) {
     const NodeId added = graph.add(sum, Add{}, {x, sub_layer(graph, inner, x, block)});
     return add_norm(graph, norm, added, block.norm, block.norm_eps);
