@@ -20,6 +20,7 @@
 #include <span>
 #include <vector>
 
+#include "automl/trial_json.hpp"
 #include "automl/trial_runner.hpp"
 #include "metrics/base/clock.hpp"
 #include "metrics/score.hpp"
@@ -98,7 +99,7 @@ class GroupTrialRunner : public TrialRunner {
   /// Evaluates the best trial, which is this group's: the run's quality and score go by it.
   void evaluate_best(const EvaluationExtent& extent) {
     if (is_leader()) context_.post(PhaseEvent{Phase::evaluate, std::nullopt});
-    if (!best_->evaluate(extent)) interrupted_ = true;
+    best_->evaluate(extent);
   }
 
   std::uint64_t steps_done() const override { return trainer_ ? trainer_->steps_done() : 0; }
@@ -152,7 +153,8 @@ class GroupTrialRunner : public TrialRunner {
   bool common_end_has_come() {
     ControlChannel& control = context_.control();
     if (!end_ns_) {
-      end_ns_ = end_from_text(ask_master(control, to_text(MeasureEntry{GroupId(number_)})));
+      const auto text = ask_master(control, to_text({GroupId(number_), std::nullopt, true}));
+      if (!text.empty()) end_ns_ = std::stoll(text);
     }
     return end_ns_ && now_ns() + context_.clock_offset_ns >= *end_ns_ &&
            ask_clock(control) >= *end_ns_;
@@ -215,27 +217,32 @@ class GroupLink : public MasterLink {
   GroupLink(RankContext& context, Communicator& group, GroupId number)
       : context_(context), group_(group), number_(number) {}
 
-  Assignment request_trial() override { return assignment_from_text(ask(TrialRequest{number_})); }
-  Decision report_milestone(const TrialReport& report) override {
-    return decision_from_text(ask(MilestoneReport{number_, report}));
+  Assignment request_trial() override {
+    return message_from_json<Assignment>(ask({number_}), "assignment");
   }
-  void leave() override { tell({number_, "", 0}); }
+  Decision report_milestone(const TrialReport& report) override {
+    return message_from_json<Decision>(ask({number_, report}), "decision");
+  }
+  void leave() override { tell("", 0); }
   /// A world that is broken already has no use for the news.
   void lose(const std::string& reason, std::uint64_t steps_done) noexcept override {
     if (context_.control().failure()) return;
     try {
-      tell({number_, reason, steps_done});
+      tell(reason, steps_done);
     } catch (const std::exception&) {  // the error that lost the group is on its way up
     }
   }
 
  private:
   bool is_leader() const { return group_.rank() == RankId(0); }
-  std::string ask(const SearchQuestion& question) {
-    return share_text(group_, is_leader() ? ask_master(context_.control(), to_text(question)) : "");
+  nlohmann::ordered_json ask(const SearchQuestion& question) {
+    return nlohmann::ordered_json::parse(
+        share_text(group_, is_leader() ? ask_master(context_.control(), to_text(question)) : ""));
   }
-  void tell(const GroupEnd& end) {
-    if (is_leader()) tell_master(context_.control(), to_text(end));
+  void tell(const std::string& lost_reason, std::uint64_t steps_done) {
+    if (!is_leader()) return;
+    const std::pair end(lost_reason, steps_done);
+    tell_master(context_.control(), to_text({number_, std::nullopt, false, end}));
   }
 
   RankContext& context_;
@@ -283,7 +290,7 @@ int search_groups(const RunConfig& config, int ranks) {
   return ranks / size;
 }
 
-ProgramEnd run_search(RankContext& context, const Workload& workload, SearchService* service) {
+void run_search(RankContext& context, const Workload& workload, SearchService* service) {
   const int rank = context.all_ranks().rank().value();
   const GroupId number(rank / context.config.automl.group_ranks);
   const auto group = context.all_ranks().split(number.value(), rank);
@@ -300,9 +307,6 @@ ProgramEnd run_search(RankContext& context, const Workload& workload, SearchServ
     if (*best / context.config.automl.group_ranks == number.value()) runner.evaluate_best(extent);
   }
   context.post(MemoryEvent{rank, runner.peak_bytes()});
-  ProgramEnd end;
-  end.interrupted = runner.interrupted();
-  return end;
 }
 
 }  // namespace heteroperf

@@ -8,13 +8,11 @@
 // duration. Until then no group may stop.
 //
 // Messages of a search are JSON texts, because a trial holds a graph and its hyper-parameters,
-// which have that form in journals already. A question is told by the keys it has: `end`,
-// `measures`, `report`, or none of them for a request. The reason of a lost group is the text of
-// any exception and may hold broken UTF-8, which is replaced.
+// which have that form in journals already. The reason of a lost group is the text of any exception
+// and may hold broken UTF-8, which is replaced.
 #include "suite/search/search_service.hpp"
 
 #include <cmath>
-#include <string_view>
 
 #include "automl/trial_json.hpp"
 #include "metrics/base/clock.hpp"
@@ -49,68 +47,29 @@ TrialEvent trial_event(GroupId group, const Trial& trial) {
   return event;
 }
 
-/// A trial's end has the same name in the journal.
-TrialStatus status_of(TrialState state) {
-  for (const auto status : {TrialStatus::completed, TrialStatus::stopped, TrialStatus::diverged,
-                            TrialStatus::failed, TrialStatus::truncated}) {
-    if (std::string_view(to_string(status)) == to_string(state)) return status;
+SearchQuestion question_from_text(const std::string& text) {
+  const Json json = Json::parse(text);
+  SearchQuestion question{GroupId(json.at("group").get<std::int32_t>())};
+  question.measures = json.at("measures");
+  if (json.contains("report")) {
+    question.report = message_from_json<TrialReport>(json.at("report"), "trial report");
   }
-  return TrialStatus::failed;
+  if (json.contains("end")) question.end.emplace(json.at("end")[0], json.at("end")[1]);
+  return question;
 }
 
 }  // namespace
 
 std::string to_text(const SearchQuestion& question) {
-  if (const auto* request = std::get_if<TrialRequest>(&question)) {
-    return Json{{"group", request->group.value()}}.dump();
-  }
-  if (const auto* report = std::get_if<MilestoneReport>(&question)) {
-    return Json{{"group", report->group.value()}, {"report", message_to_json(report->report)}}
-        .dump();
-  }
-  if (const auto* entry = std::get_if<MeasureEntry>(&question)) {
-    return Json{{"group", entry->group.value()}, {"measures", true}}.dump();
-  }
-  const auto& end = std::get<GroupEnd>(question);
-  const Json text{{"lost_reason", end.lost_reason}, {"steps_done", end.steps_done}};
-  return Json{{"group", end.group.value()}, {"end", text}}.dump(-1, ' ', false,
-                                                                Json::error_handler_t::replace);
-}
-
-SearchQuestion search_question_from_text(const std::string& text) {
-  const Json json = Json::parse(text);
-  const GroupId group(json.at("group").get<std::int32_t>());
-  if (json.contains("end")) {
-    return GroupEnd{group, json.at("end").at("lost_reason"), json.at("end").at("steps_done")};
-  }
-  if (json.contains("measures")) return MeasureEntry{group};
-  if (!json.contains("report")) return TrialRequest{group};
-  return MilestoneReport{group, message_from_json<TrialReport>(json.at("report"), "trial report")};
-}
-
-std::string to_text(const Assignment& assignment) { return message_to_json(assignment).dump(); }
-Assignment assignment_from_text(const std::string& text) {
-  return message_from_json<Assignment>(Json::parse(text), "assignment");
-}
-
-std::string to_text(const Decision& decision) { return message_to_json(decision).dump(); }
-Decision decision_from_text(const std::string& text) {
-  return message_from_json<Decision>(Json::parse(text), "decision");
-}
-
-std::string end_to_text(std::optional<std::int64_t> end_ns) {
-  return end_ns ? std::to_string(*end_ns) : std::string();
-}
-std::optional<std::int64_t> end_from_text(const std::string& text) {
-  return text.empty() ? std::nullopt : std::optional<std::int64_t>(std::stoll(text));
+  Json json{{"group", question.group.value()}, {"measures", question.measures}};
+  if (question.report) json["report"] = message_to_json(*question.report);
+  if (question.end) json["end"] = Json::array({question.end->first, question.end->second});
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 SearchService::SearchService(const RunConfig& config, const Workload& workload, int groups,
                              JournalWriter& journal)
-    : journal_(journal),
-      groups_(groups),
-      duration_s_(config.measure.duration_s),
-      steps_per_group_(config.measure.steps) {
+    : journal_(journal), groups_(groups), measure_(config.measure) {
   MasterObserver observer;
   observer.on_trial = [this](GroupId group, const Trial& trial) { record_start(group, trial); };
   observer.on_outcome = [this](GroupId group, const Trial& trial, const TrialOutcome& outcome) {
@@ -135,7 +94,8 @@ void SearchService::record_start(GroupId group, const Trial& trial) {
 
 void SearchService::record_outcome(GroupId group, const Trial& trial, const TrialOutcome& outcome) {
   TrialEvent event = trial_event(group, trial);
-  event.state = status_of(outcome.state);
+  // A trial's end has the same name in the journal.
+  event.state = parse_value_name<TrialStatus>("trial status", to_string(outcome.state));
   event.steps = outcome.steps;
   event.ops = outcome.ops;
   event.reason = outcome.reason;
@@ -151,31 +111,29 @@ void SearchService::record_outcome(GroupId group, const Trial& trial, const Tria
 }
 
 void SearchService::answer(const std::string& text, ControlChannel::Reply reply) {
-  const SearchQuestion question = search_question_from_text(text);
-  if (const auto* request = std::get_if<TrialRequest>(&question)) {
-    const GroupId group = request->group;
-    // The reply may come much later, when the master has a trial for this group.
-    master_->request_trial(group, [this, group, reply](Assignment assignment) {
-      if (!assignment.trial) {
-        count_in(group);
-        const std::lock_guard lock(end_mutex_);
-        if (end_reason_.empty()) end_reason_ = assignment.reason;
-      }
-      reply(to_text(assignment));
-    });
-    return;
+  const auto [group, report, measures, end] = question_from_text(text);
+  if (report) {
+    return master_->report_milestone(
+        group, *report, [reply](const Decision& d) { reply(message_to_json(d).dump()); });
   }
-  if (const auto* milestone = std::get_if<MilestoneReport>(&question)) {
-    return master_->report_milestone(milestone->group, milestone->report,
-                                     [reply](Decision decision) { reply(to_text(decision)); });
+  if (measures) {
+    const auto end_ns = count_in(group);
+    return reply(end_ns ? std::to_string(*end_ns) : "");
   }
-  if (const auto* entry = std::get_if<MeasureEntry>(&question)) {
-    return reply(end_to_text(count_in(entry->group)));
+  if (end) {
+    count_in(group);
+    if (end->first.empty()) return master_->group_left(group);
+    return master_->group_lost(group, end->first, end->second);
   }
-  const auto& end = std::get<GroupEnd>(question);
-  count_in(end.group);
-  if (end.lost_reason.empty()) return master_->group_left(end.group);
-  master_->group_lost(end.group, end.lost_reason, end.steps_done);
+  // The reply may come much later, when the master has a trial for this group.
+  master_->request_trial(group, [this, asking = group, reply](const Assignment& assignment) {
+    if (!assignment.trial) {
+      count_in(asking);
+      const std::lock_guard lock(end_mutex_);
+      if (end_reason_.empty()) end_reason_ = assignment.reason;
+    }
+    reply(message_to_json(assignment).dump());
+  });
 }
 
 /// The moment at which all groups end; nothing before the last one has come.
@@ -183,7 +141,7 @@ std::optional<std::int64_t> SearchService::count_in(GroupId group) {
   const std::lock_guard lock(end_mutex_);
   counted_in_.insert(group.value());
   if (!common_end_ns_ && counted_in_.size() == groups_) {
-    common_end_ns_ = now_ns() + std::llround(duration_s_ / nanosecond);
+    common_end_ns_ = now_ns() + std::llround(measure_.duration_s / nanosecond);
   }
   return common_end_ns_;
 }
@@ -194,7 +152,7 @@ SearchEnd SearchService::end() const {
   if (master_->statistics().gave_up) return {SearchEnd::Kind::failed, end_reason_};
   // A search by steps ends when they are used up; one by time that hands out no further trial ended
   // too early.
-  return {steps_per_group_ > 0 ? SearchEnd::Kind::ordinary : SearchEnd::Kind::early, end_reason_};
+  return {measure_.steps > 0 ? SearchEnd::Kind::ordinary : SearchEnd::Kind::early, end_reason_};
 }
 
 void SearchService::close(const std::string& reason) { master_->close(reason); }

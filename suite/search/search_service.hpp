@@ -7,7 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <variant>
+#include <utility>
 #include <vector>
 
 #include "automl/trial_master.hpp"
@@ -18,38 +18,19 @@
 
 namespace heteroperf {
 
-/// The messages of a group's leader to rank 0 over the control channel. All but the last one are
-/// questions.
-struct TrialRequest {
+/// A message of a group's leader to rank 0 over the control channel. Without anything but the group
+/// it asks for a trial and is answered with an Assignment.
+struct SearchQuestion {
   GroupId group;
+  std::optional<TrialReport> report = {};  ///< the answer is a Decision
+  /// The group has done its warm-up. The answer is when all groups end, in nanoseconds on rank 0's
+  /// monotonic clock, and empty while a group has not come; it may be asked for again.
+  bool measures = false;
+  /// The group asks no more, which has no answer. A lost group says why and how many steps of its
+  /// trial it had done; one that leaves in order has no reason.
+  std::optional<std::pair<std::string, std::uint64_t>> end = {};
 };
-struct MilestoneReport {
-  GroupId group;
-  TrialReport report;
-};
-/// The group has done its warm-up. The answer is when all groups end (`end_from_text`); it may be
-/// asked for again.
-struct MeasureEntry {
-  GroupId group;
-};
-struct GroupEnd {
-  GroupId group;
-  std::string lost_reason;       ///< empty: it leaves in order
-  std::uint64_t steps_done = 0;  ///< the lost group had done in its trial
-};
-using SearchQuestion = std::variant<TrialRequest, MilestoneReport, MeasureEntry, GroupEnd>;
-
 std::string to_text(const SearchQuestion& question);
-SearchQuestion search_question_from_text(const std::string& text);
-
-std::string to_text(const Assignment& assignment);
-Assignment assignment_from_text(const std::string& text);
-std::string to_text(const Decision& decision);
-Decision decision_from_text(const std::string& text);
-
-/// Nanoseconds on rank 0's monotonic clock; nothing while a group has not come.
-std::string end_to_text(std::optional<std::int64_t> end_ns);
-std::optional<std::int64_t> end_from_text(const std::string& text);
 
 /// Why a group got no further trial.
 struct SearchEnd {
@@ -63,7 +44,7 @@ struct SearchEnd {
 /// to end at: the run's duration after the last of them has begun to measure.
 class SearchService {
  public:
-  /// Restores `automl.history` when the configuration names a run.
+  /// Restores `automl.history` when the configuration names a run. Workload apart, all outlive it.
   SearchService(const RunConfig& config, const Workload& workload, int groups,
                 JournalWriter& journal);
 
@@ -82,8 +63,7 @@ class SearchService {
 
   JournalWriter& journal_;
   const std::size_t groups_;
-  const double duration_s_;
-  const std::uint64_t steps_per_group_;
+  const MeasureConfig& measure_;
   mutable std::mutex end_mutex_;  // guards the next three
   std::string end_reason_;
   std::set<std::int32_t> counted_in_;  // groups that measure, or ask for no trial any more
@@ -100,7 +80,7 @@ int search_groups(const RunConfig& config, int ranks);
 
 /// The body of one rank of a search: its group asks the master for trials and trains them until the
 /// duration or the steps are used up. `service` is rank 0's, else null.
-ProgramEnd run_search(RankContext& context, const Workload& workload, SearchService* service);
+void run_search(RankContext& context, const Workload& workload, SearchService* service);
 
 /// The trials of an earlier search and of those it started from itself, oldest first. Throws
 /// UserError when `folder`, or one that its run names, is no run folder of a search or is damaged.

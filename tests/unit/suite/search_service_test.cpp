@@ -6,6 +6,7 @@
 
 #include <filesystem>
 
+#include "automl/trial_json.hpp"
 #include "workloads/workload_factories.hpp"
 
 namespace heteroperf {
@@ -37,15 +38,14 @@ class SearchServiceTest : public ::testing::Test {
   /// What a group hears that has done its warm-up.
   std::optional<std::int64_t> end_told_to(int group) {
     std::string answer;
-    service_->answer(to_text(MeasureEntry{GroupId(group)}),
+    service_->answer(to_text({GroupId(group), std::nullopt, true}),
                      [&](std::string text) { answer = std::move(text); });
-    return end_from_text(answer);
+    return answer.empty() ? std::nullopt : std::optional<std::int64_t>(std::stoll(answer));
   }
   Assignment ask() {
     std::string answer;
-    service_->answer(to_text(TrialRequest{GroupId(0)}),
-                     [&](std::string text) { answer = std::move(text); });
-    return assignment_from_text(answer);
+    service_->answer(to_text({GroupId(0)}), [&](std::string text) { answer = std::move(text); });
+    return message_from_json<Assignment>(nlohmann::ordered_json::parse(answer), "assignment");
   }
   void report(const Trial& trial, TrialReport::Health health, const std::string& reason) {
     TrialReport report;
@@ -53,7 +53,7 @@ class SearchServiceTest : public ::testing::Test {
     report.health = health;
     report.reason = reason;
     if (health == TrialReport::Health::fine) report.steps = trial.steps;
-    service_->answer(to_text(MilestoneReport{GroupId(0), report}), [](const std::string&) {});
+    service_->answer(to_text({GroupId(0), report}), [](const std::string&) {});
   }
 
   fs::path folder_ = fs::temp_directory_path() / ("heteroperf-service-" + std::to_string(getpid()));
@@ -100,7 +100,7 @@ TEST_F(SearchServiceTest, ALostGroupsTrialFailsAfterItsSteps) {
   start();
   const Assignment assignment = ask();
   ASSERT_TRUE(assignment.trial);
-  service_->answer(to_text(GroupEnd{GroupId(0), "rank 0 broke \xff", 7}), {});
+  service_->answer(to_text({GroupId(0), {}, false, {{"rank 0 broke \xff", 7}}}), {});
   EXPECT_FALSE(ask().trial);
   journal_->flush_now();
   const Journal journal = read_journal((folder_ / "journal.jsonl").string());
@@ -132,7 +132,7 @@ TEST_F(SearchServiceTest, TheMastersNumbersReachTheJournal) {
 
 TEST_F(SearchServiceTest, AGroupThatLeftIsNotLost) {
   start();
-  service_->answer(to_text(GroupEnd{GroupId(0), "", 0}), {});
+  service_->answer(to_text({GroupId(0), {}, false, {{"", 0}}}), {});
   EXPECT_FALSE(ask().trial);
   service_->record_statistics();
   journal_->flush_now();
@@ -157,7 +157,7 @@ TEST_F(SearchServiceTest, AllGroupsEndADurationAfterTheLastOneMeasures) {
 TEST_F(SearchServiceTest, WhoTrainsNoMoreKeepsNobodyFromEnding) {
   start(3);
   EXPECT_FALSE(end_told_to(1));
-  service_->answer(to_text(GroupEnd{GroupId(2), "", 0}), {});
+  service_->answer(to_text({GroupId(2), {}, false, {{"", 0}}}), {});
   EXPECT_FALSE(end_told_to(1));
   service_->close("nothing is left to try");
   EXPECT_FALSE(ask().trial);
