@@ -7,7 +7,7 @@ namespace heteroperf {
 
 struct GlobalOptions;
 
-/// The content of the progress line.
+/// The content of the progress line; a phase that has just begun has a note at most.
 struct ProgressState {
   std::string phase;
   double fraction = 0;  ///< 0…1 of the phase; below 0.01 nothing is told of it
@@ -17,13 +17,6 @@ struct ProgressState {
   double loss = 0;
   std::string note = {};  ///< "trial 12"
 };
-
-/// A phase that has just begun.
-inline ProgressState beginning(const std::string& phase, const std::string& note = {}) {
-  ProgressState state{phase};
-  state.note = note;
-  return state;
-}
 
 /// One line on stderr with ETA, throughput and loss: rewritten in place on a terminal, elsewhere a
 /// new line every ten seconds and whenever a phase begins.

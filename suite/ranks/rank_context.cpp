@@ -3,9 +3,9 @@
 // writer on rank 0 counts its own cost, so an event that goes there directly is not counted twice.
 //
 // A message of the control channel is one byte that names its kind, then a body: a line of a
-// journal for an event, nothing for a flush or a question of the clock, the text of a question for
-// a master. Messages of one rank arrive in order, so an answered flush proves that all earlier
-// events have been handled. Whichever rank waits for a reply does not hold up the others.
+// journal for an event, nothing for a question of the clock, the text of a question for a master.
+// Messages of one rank arrive in order, so an answer proves that all earlier events have been
+// handled. Whichever rank waits for a reply does not hold up the others.
 #include "suite/ranks/rank_context.hpp"
 
 #include <fmt/format.h>
@@ -21,7 +21,7 @@ namespace heteroperf {
 namespace {
 
 // The first byte of a message says what the rest is.
-constexpr char event_mark = 'e', flush_mark = 'f', clock_mark = 'c', question_mark = 'q';
+constexpr char event_mark = 'e', clock_mark = 'c', question_mark = 'q';
 
 }  // namespace
 
@@ -86,8 +86,6 @@ ControlChannel::Handler answer_ranks(JournalWriter& journal, QuestionHandler on_
       case event_mark:
         // The time in the line is replaced by the journal's own when it is appended.
         return journal.append(event_from_json_line(body).event);
-      case flush_mark:
-        return reply({});
       case clock_mark:
         return reply(std::to_string(now_ns()));
       case question_mark:
@@ -100,8 +98,6 @@ ControlChannel::Handler answer_ranks(JournalWriter& journal, QuestionHandler on_
     }
   };
 }
-
-void flush_events(ControlChannel& control) { control.call(std::string(1, flush_mark)); }
 
 std::int64_t ask_clock(ControlChannel& control) {
   return std::stoll(control.call(std::string(1, clock_mark)));

@@ -90,9 +90,7 @@ using QuestionHandler =
 /// Rank 0's side: events go to `journal`. Install with ControlChannel::serve.
 ControlChannel::Handler answer_ranks(JournalWriter& journal, QuestionHandler on_question = {});
 
-/// Any rank: returns when rank 0 has handled everything this rank posted before.
-void flush_events(ControlChannel& control);
-/// Any rank: rank 0's monotonic clock now.
+/// Any rank: rank 0's monotonic clock, when it has handled everything this rank posted before.
 std::int64_t ask_clock(ControlChannel& control);
 /// Any rank: asks the master; the reply may take as long as a trial.
 std::string ask_master(ControlChannel& control, const std::string& question);

@@ -207,7 +207,7 @@ ProgramEnd run_workload(const PreparedRun& run, World& world, Engine& engine,
       for (const std::string& line : prediction_lines(run, mm_rate)) first.progress->say(line);
     }
     watch.begin(watch_gpu(context));
-    context.show(beginning("build", "weights, data, operators"));
+    context.show({.phase = "build", .note = "weights, data, operators"});
     SearchService* const search = search_service ? &*search_service : nullptr;
     if (run.groups > 0) {
       run_search(context, run.workload, search);
@@ -216,7 +216,7 @@ ProgramEnd run_workload(const PreparedRun& run, World& world, Engine& engine,
     }
     watch.close();
     // Events of all ranks must be in the journal before the end is judged.
-    flush_events(context.control());
+    ask_clock(context.control());
     const ProgramEnd end = agree_on_end(context, search);
     if (!end.interrupted && !end.failed) {
       measure_peak(context, run.workload.precision, PeakMoment::after_run);

@@ -303,7 +303,8 @@ void run_search(RankContext& context, const Workload& workload, SearchService* s
   if (service != nullptr) service->record_statistics();  // no group asks any more
   if (best) {
     const EvaluationExtent extent = final_extent(context.config, workload, nullptr);
-    context.show(beginning(to_string(Phase::evaluate), "the best trial, " + samples_text(extent)));
+    context.show(
+        {.phase = to_string(Phase::evaluate), .note = "the best trial, " + samples_text(extent)});
     if (*best / context.config.automl.group_ranks == number.value()) runner.evaluate_best(extent);
   }
   context.post(MemoryEvent{rank, runner.peak_bytes()});

@@ -120,7 +120,18 @@ StepReport GroupTrainer::step() {
   ObservedOperations observed;
   const bool first = !std::exchange(observed_, true);
   const StepReport report = session_->step(first ? &observed : nullptr);
-  if (first) post_observed(report, observed);
+  if (first) {
+    const StepOperations operations = session_->operations();
+    context_.post(ObservedEvent{.rank = context_.all_ranks().rank().value(),
+                                .group = group_number_,
+                                .trial = trial_,
+                                .n = report.step,
+                                .executed = observed.executed,
+                                .strict = operations.strict,
+                                .recompute = operations.recompute,
+                                .calls = observed.calls,
+                                .unknown = observed.unknown});
+  }
   post_step(report);
   context_.log_step(report.step, report.loss);
   // Watches run between steps, outside the times of a step.
@@ -132,19 +143,6 @@ StepReport GroupTrainer::step() {
 void GroupTrainer::restore(const std::string& folder, std::uint64_t step) {
   session_->restore(folder);
   steps_done_ = step;
-}
-
-void GroupTrainer::post_observed(const StepReport& report, const ObservedOperations& observed) {
-  const StepOperations operations = session_->operations();
-  context_.post(ObservedEvent{.rank = context_.all_ranks().rank().value(),
-                              .group = group_number_,
-                              .trial = trial_,
-                              .n = report.step,
-                              .executed = observed.executed,
-                              .strict = operations.strict,
-                              .recompute = operations.recompute,
-                              .calls = observed.calls,
-                              .unknown = observed.unknown});
 }
 
 void GroupTrainer::post_step(const StepReport& report) {
@@ -240,21 +238,51 @@ class TrainingProgram {
     }
   }
 
+  /// Returns true where the training was interrupted.
+  bool train() {
+    enter(Phase::warmup);
+    for (;;) {
+      // Exactly one directive per turn of this loop, the same on all ranks.
+      const Directive directive = next();
+      if (directive == Directive::interrupt) return true;
+      if (directive == Directive::end) return false;
+      if (directive == Directive::next_phase) {
+        measuring_ = true;
+        enter(Phase::measure);
+        // The gate is asked first how many steps come next.
+        if (context_.in_lockstep) continue;
+      }
+      if (directive == Directive::hold) {
+        const TurnOrder order = turns_.stand_still();
+        // The time that the run stood still belongs to no step.
+        times_.leave_out(order.held_ns);
+        if (order.kind == TurnOrder::Kind::steps) continue;
+        return order.kind == TurnOrder::Kind::interrupt;
+      }
+      if (tracer_) {
+        trainer_.session().trace_to(tracer_->before_step(measuring_, trainer_.steps_done()));
+      }
+      note(trainer_.step());
+      checkpoints_.after_step(trainer_.steps_done());
+    }
+  }
+
   /// After the last step there is no training: the window of OPS ends here.
-  void finish(ProgramEnd& end) {
+  void finish(bool interrupted) {
     enter(Phase::finish);
-    checkpoints_.at_end(trainer_.steps_done(), end.interrupted ? Checkpointing::End::interrupted
-                                                               : Checkpointing::End::complete);
+    checkpoints_.at_end(trainer_.steps_done(), interrupted ? Checkpointing::End::interrupted
+                                                           : Checkpointing::End::complete);
     trainer_.post_checksums(held_share(plan_.plan, plan_.roles[rank()]));
     post_times();
     if (tracer_) write_step_trace(context_, plan_, tracer_->steps());
-    if (!end.interrupted && !context_.in_lockstep) {
+    if (!interrupted && !context_.in_lockstep) {
       enter(Phase::evaluate);
-      end.interrupted = !trainer_.evaluate(final_);
+      trainer_.evaluate(final_);
     }
     context_.post(MemoryEvent{rank(), trainer_.session().memory().peak_bytes});
   }
 
+ private:
   Directive next() {
     const bool stop = stop_wanted(context_);
     return agree(context_.all_ranks(), stop                  ? Directive::interrupt
@@ -288,18 +316,13 @@ class TrainingProgram {
     const bool warmup = phase == Phase::warmup;
     const std::string length = measure.steps > 0 ? fmt::format("to step {}", measure.steps)
                                                  : fmt::format("{:g} s", measure.duration_s);
-    context_.show(beginning(warmup ? warmup_name : to_string(phase),
-                            warmup ? fmt::format("{} steps", phases_.warmup_steps())
-                            : phase == Phase::evaluate ? samples_text(final_)
-                                                       : length));
+    context_.show({.phase = warmup ? warmup_name : to_string(phase),
+                   .note = warmup ? fmt::format("{} steps", phases_.warmup_steps())
+                           : phase == Phase::evaluate ? samples_text(final_)
+                                                      : length});
   }
 
   std::int32_t rank() const { return context_.all_ranks().rank().value(); }
-
-  void trace_next_step() {
-    if (!tracer_) return;
-    trainer_.session().trace_to(tracer_->before_step(measuring_, trainer_.steps_done()));
-  }
 
   void note(const StepReport& report) {
     if (tracer_) tracer_->after_step(report);
@@ -333,9 +356,6 @@ class TrainingProgram {
                               pacing->worst_lateness_s});
   }
 
- private:
-  friend ProgramEnd heteroperf::run_training(RankContext&, const Workload&, const ChosenPlan&);
-
   RankContext& context_;
   const Workload& workload_;
   const ChosenPlan& plan_;
@@ -354,35 +374,9 @@ class TrainingProgram {
 
 }  // namespace
 
-ProgramEnd run_training(RankContext& context, const Workload& workload, const ChosenPlan& plan) {
+void run_training(RankContext& context, const Workload& workload, const ChosenPlan& plan) {
   TrainingProgram program(context, workload, plan);
-  program.enter(Phase::warmup);
-  ProgramEnd end;
-  for (;;) {
-    // Exactly one directive per turn of this loop, the same on all ranks.
-    const Directive directive = program.next();
-    end.interrupted = directive == Directive::interrupt;
-    if (end.interrupted || directive == Directive::end) break;
-    if (directive == Directive::next_phase) {
-      program.measuring_ = true;
-      program.enter(Phase::measure);
-      // The gate is asked first how many steps come next.
-      if (context.in_lockstep) continue;
-    }
-    if (directive == Directive::hold) {
-      const TurnOrder order = program.turns_.stand_still();
-      // The time that the run stood still belongs to no step.
-      program.times_.leave_out(order.held_ns);
-      if (order.kind == TurnOrder::Kind::steps) continue;
-      end.interrupted = order.kind == TurnOrder::Kind::interrupt;
-      break;
-    }
-    program.trace_next_step();
-    program.note(program.trainer_.step());
-    program.checkpoints_.after_step(program.trainer_.steps_done());
-  }
-  program.finish(end);
-  return end;
+  program.finish(program.train());
 }
 
 }  // namespace heteroperf

@@ -33,7 +33,7 @@ TrainingSpec training_spec(const RankContext& context, const Workload& workload)
 /// The body of one rank for a workload with one fixed model: all ranks train it by the plan,
 /// warm-up then measured phase, then evaluation. Throws Error{run_failed} when the loss is not
 /// finite.
-ProgramEnd run_training(RankContext& context, const Workload& workload, const ChosenPlan& plan);
+void run_training(RankContext& context, const Workload& workload, const ChosenPlan& plan);
 
 /// Trains one model on one group of ranks and reports every step to the journal. All calls are
 /// collective over the group.
@@ -59,7 +59,6 @@ class GroupTrainer {
 
  private:
   void post_step(const StepReport& report);
-  void post_observed(const StepReport& report, const ObservedOperations& observed);
 
   RankContext& context_;
   Communicator& group_;

@@ -16,11 +16,8 @@ void StepTimes::add(const StepReport& report) {
     first_step_ = report.step;
     start_ns_ = end_ns_ = report.t_start_ns;
   }
-  sums_.compute_s += report.split.compute_s;
-  sums_.communication_s += report.split.communication_s;
-  sums_.bubble_s += report.split.bubble_s;
-  sums_.data_s += report.split.data_s;
-  sums_.other_s += report.split.other_s;
+  const TimeSplit& split = report.split;
+  sums_.add({split.compute_s, split.communication_s, split.bubble_s, split.data_s, split.other_s});
   sums_.other_s += static_cast<double>(report.t_start_ns - end_ns_) * nanosecond;
   end_ns_ = report.t_end_ns;
   keep_compute(report.split.compute_s);

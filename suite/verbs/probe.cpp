@@ -85,9 +85,8 @@ class ProbeSteps {
     // The time that is left is estimated within a step, since steps differ in length.
     if (step != step_) start_ns_ = now_ns();
     step_ = step;
-    ProgressState state{step, done, static_cast<double>(now_ns() - start_ns_) * 1e-9};
-    state.note = note;
-    line_.update(state);
+    const double elapsed_s = static_cast<double>(now_ns() - start_ns_) * 1e-9;
+    line_.update({.phase = step, .fraction = done, .elapsed_s = elapsed_s, .note = note});
   }
   void say(const std::string& text) {
     if (world_.rank() == RankId(0)) line_.say(text);

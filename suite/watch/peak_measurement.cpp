@@ -122,9 +122,9 @@ double measure_peak(RankContext& context, Precision precision, PeakMoment moment
   const double seconds = context.config.measure.peak_s;
   if (seconds <= 0 || context.in_lockstep) return 0;
   const bool before = moment == PeakMoment::before_run;
-  context.show(beginning(before ? "set-up" : "finish",
-                         before ? fmt::format("peak rate and memory, {:.1f} s", 1.5 * seconds)
-                                : fmt::format("peak rate, {:.1f} s", seconds)));
+  context.show({.phase = before ? "set-up" : "finish",
+                .note = before ? fmt::format("peak rate and memory, {:.1f} s", 1.5 * seconds)
+                               : fmt::format("peak rate, {:.1f} s", seconds)});
   Communicator& all = context.all_ranks();
   HostsWatch hosts(all, context.placement.bindings);
   const std::optional<RankPeak> rank_peak = measure_rank(context, precision);

@@ -51,7 +51,7 @@ class LiveWatchTest : public ::testing::Test {
       watch.begin(std::move(gpu));
       for (int look = 0; look < looks; ++look) context.look_around();
       watch.close();
-      flush_events(context.control());
+      ask_clock(context.control());
     }
     EXPECT_FALSE(context.look_around);
     world.communicator->barrier();
