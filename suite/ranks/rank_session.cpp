@@ -13,8 +13,8 @@
 //
 // A launcher may start several ranks on a host and may or may not bind them. Ranks that see the
 // same mask of CPUs were not told apart, so they divide it among themselves; a rank whose mask is
-// its own keeps all of it. Every rank gathers a hash of its host's name and of its mask from all,
-// and counts those that are equal to its own. The placement of a rank is then that of a small run
+// its own keeps all of it. Every rank gathers the host's name and the mask of all, and counts those
+// that are equal to its own. The placement of a rank is then that of a small run
 // on the mask alone, of which it takes the part with its own index.
 #include "suite/ranks/rank_session.hpp"
 
@@ -22,7 +22,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -31,7 +30,6 @@
 #include <string>
 #include <thread>
 
-#include "metrics/base/random.hpp"
 #include "metrics/base/strict_json.hpp"
 #include "results/text/text_escapes.hpp"
 #include "runners/cluster/cpu_set.hpp"
@@ -45,12 +43,6 @@ namespace heteroperf {
 namespace {
 
 constexpr std::chrono::seconds words_patience{2};
-
-std::uint64_t hash_text(const std::string& text) {
-  std::uint64_t hash = text.size();
-  for (unsigned char c : text) hash = mix64(hash ^ c);
-  return hash;
-}
 
 std::string text_of(const RankBinding& binding) {
   return Json{binding.host,   to_list(binding.cpus),    binding.unbound,
@@ -98,24 +90,6 @@ ExitCode failed(const Error& error, const RankWork& work) {
   return exit_code_of(error.kind());
 }
 
-/// Finds the failure that broke the world, of which every rank knows the same; it may be older than
-/// the error that this rank met.
-RankFailure broken_by(const World& world, const Error& error) {
-  const RankId rank = world.communicator->rank();
-  const auto* peer = dynamic_cast<const PeerError*>(&error);
-  if (peer == nullptr) world.control->abort({rank, error.kind(), error.what(), true});
-  if (auto known = world.control->failure()) return std::move(*known);
-  return peer != nullptr ? peer->failure() : RankFailure{rank, error.kind(), error.what(), true};
-}
-
-/// A handler of this rank met the error, the rank's own work learned of it in a wait: the cause is
-/// what is told.
-std::optional<Error> cause_here(const Error& error, RankId rank) {
-  const auto* peer = dynamic_cast<const PeerError*>(&error);
-  if (peer == nullptr || peer->failure().rank != rank || !peer->failure().own_word) return {};
-  return Error(error.kind(), {{peer->failure().reason, "", ""}});
-}
-
 void tell_end(int rank, const Error& error) {
   if (error.kind() != ErrorKind::usage) {
     fmt::print(stderr, "heteroperf: rank {}: {}\n", rank, error.what());
@@ -134,10 +108,20 @@ void tell_end(int rank, const Error& error) {
 
 [[noreturn]] void leave_broken_world(World& world, const Error& met, const RankWork& work) {
   const RankId rank = world.communicator->rank();
-  const std::optional<Error> cause = cause_here(met, rank);
-  const Error& error = cause ? *cause : met;
+  RankFailure failure{rank, met.kind(), met.what(), true};
+  Error error = met;
+  if (const auto* peer = dynamic_cast<const PeerError*>(&met)) {
+    failure = peer->failure();
+    // A handler of this rank met the error, the rank's own work learned of it in a wait: the cause
+    // is what is told.
+    const bool is_cause = failure.rank == rank && failure.own_word;
+    if (is_cause) error = Error(met.kind(), {{failure.reason, "", ""}});
+  } else {
+    world.control->abort(failure);
+  }
+  // Every rank knows the same failure that broke the world; it may be older than the error here.
+  failure = world.control->failure().value_or(failure);
   // Rank 0 speaks for all; when it is the one that is lost, the next.
-  const RankFailure failure = broken_by(world, met);
   const bool first_is_lost = failure.rank == RankId(0) && !failure.own_word;
   if (rank == RankId(first_is_lost ? 1 : 0)) work.keep(error);
   end_process(rank.value(), error);
@@ -296,18 +280,16 @@ void stop_if_asked(Communicator& world) {
 }
 
 HostShare share_of_host(Communicator& world, const UsableCores& cores) {
-  const std::array<std::int64_t, 2> keys{static_cast<std::int64_t>(hash_text(host_name())),
-                                         static_cast<std::int64_t>(hash_text(to_list(cores.cpus)))};
-  std::vector<std::int64_t> all(2 * static_cast<std::size_t>(world.size()));
-  world.all_gather(std::span<const std::int64_t>(keys), std::span<std::int64_t>(all));
+  const std::vector<std::string> hosts = gather_texts(world, host_name());
+  const std::vector<std::string> masks = gather_texts(world, to_list(cores.cpus));
+  const std::size_t me = world.rank().index();
   HostShare share{0, 0, 0};
-  for (int rank = 0; rank < world.size(); ++rank) {
-    const std::size_t at = 2 * static_cast<std::size_t>(rank);
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
     // Equal masks on different hosts are different CPUs.
-    if (all[at] != keys[0]) continue;
+    if (hosts[rank] != hosts[me]) continue;
     ++share.ranks_on_host;
-    if (all[at + 1] != keys[1]) continue;
-    if (rank < world.rank().value()) ++share.index_on_mask;
+    if (masks[rank] != masks[me]) continue;
+    if (rank < me) ++share.index_on_mask;
     ++share.ranks_on_mask;
   }
   return share;

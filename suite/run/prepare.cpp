@@ -93,19 +93,19 @@ std::vector<double> search_memory(const Workload& workload, const Placement& pla
                              static_cast<double>((trained.total() + kept).value()));
 }
 
-void check_schedule(const RunConfig& config, const CatalogEntry& entry, ProblemList& problems) {
+void check_schedule_and_transport(const RunConfig& config, const CatalogEntry& entry,
+                                  ProblemList& problems) {
   const auto schedule = config.optimizer.schedule.value_or(LearningRateSchedule::constant);
-  if (schedule == LearningRateSchedule::constant || decay_steps(config, entry.program) > 0) return;
-  problems.add(
-      fmt::format("optimizer.schedule = {} changes nothing in {}", to_string(schedule), entry.name),
-      "a training by time has no last step to decay to", "Use --steps, or leave it out");
-}
-
-/// Groups of a search come and go: their sums go through the hosts.
-void check_transport(const RunConfig& config, const CatalogEntry& entry, ProblemList& problems) {
-  if (config.scale.transport != Transport::nccl || entry.program != ProgramKind::search) return;
-  problems.add(fmt::format("--transport nccl does not go with {}", entry.name),
-               "a search's groups sum through the hosts", "Use --transport mpi");
+  if (schedule != LearningRateSchedule::constant && decay_steps(config, entry.program) == 0) {
+    problems.add(fmt::format("optimizer.schedule = {} changes nothing in {}", to_string(schedule),
+                             entry.name),
+                 "a training by time has no last step to decay to", "Use --steps, or leave it out");
+  }
+  // Groups of a search come and go: their sums go through the hosts.
+  if (config.scale.transport == Transport::nccl && entry.program == ProgramKind::search) {
+    problems.add(fmt::format("--transport nccl does not go with {}", entry.name),
+                 "a search's groups sum through the hosts", "Use --transport mpi");
+  }
 }
 
 /// The workload that this machine gets for `config`: scale and size as numbers and names.
@@ -148,8 +148,7 @@ void check_search(const RunConfig& config, Reading reading, PreparedRun& run,
   const std::string& history = config.automl.history;
   if (history.empty()) return;
   collect_problems(problems, [&] {
-    if (reading == Reading::nothing) return expect_search_history(history);
-    check_search_history(history, run.workload);
+    check_search_history(history, reading == Reading::nothing ? nullptr : &run.workload);
   });
 }
 
@@ -207,8 +206,7 @@ PreparedRun prepare_one(const RunConfig& config, const PlanSources& sources,
   const std::string generated = DataConfig().source;
   ProblemList problems;
   PreparedRun run{config, placement, {}, 0, ""};
-  check_schedule(config, entry, problems);
-  check_transport(config, entry, problems);
+  check_schedule_and_transport(config, entry, problems);
   collect_problems(problems, [&] {
     WorkloadRequest request = request_of(config, entry);
     // Generated data stand in for what is not read; their kind is the workload's, not their size.

@@ -85,15 +85,6 @@ std::vector<DeviceCount> devices_of(const PreparedRun& run) {
   return devices;
 }
 
-ScaleEvent scale_event(const PreparedRun& run) {
-  ScaleEvent scale;
-  scale.ranks = run.placement.ranks;
-  scale.groups = std::max(1, run.groups);
-  scale.transport = to_string(run.config.scale.transport);
-  scale.devices = devices_of(run);
-  return scale;
-}
-
 }  // namespace
 
 RunRecorder::RunRecorder(const RunConfig& config, const RunIdentity& identity,
@@ -135,8 +126,6 @@ RunRecorder::RunRecorder(const RunConfig& config, const RunIdentity& identity,
   if (turns != nullptr) turns->set_folder(std::filesystem::absolute(files_.folder).string());
 }
 
-RunRecorder::~RunRecorder() = default;
-
 void RunRecorder::open(const Event& event) {
   journal_->append(event);
   opening_.lines.push_back({0, event});
@@ -151,7 +140,8 @@ Validity RunRecorder::describe(const PreparedRun& run, const std::string& libtor
     // A search has no plan of one model; its line says which ranks train together.
     open(PlanEvent{{search_plan_text(run.placement.ranks, run.groups)}, ""});
   }
-  open(scale_event(run));
+  open(ScaleEvent{run.placement.ranks, std::max(1, run.groups),
+                  to_string(run.config.scale.transport), devices_of(run)});
   open(workload_event(run));
   if (const auto goal = precision_goal(run.config.measure)) {
     open(UntilEvent{goal->fraction, goal->fewest_steps, goal->fewest_s, goal->blocks, goal->misses,
@@ -197,11 +187,9 @@ void RunRecorder::watch_rules() {
 
 FinishedRun RunRecorder::finish(RunStatus status, const std::string& reason,
                                 std::int32_t exit_code) {
-  HETEROPERF_EXPECT(!finished_);
-  finished_ = true;
   {
     const std::lock_guard lock(closing_);
-    closed_ = true;
+    HETEROPERF_EXPECT(!std::exchange(closed_, true));
   }
   journal_->append(StopEvent{status, reason, exit_code});
   journal_.reset();

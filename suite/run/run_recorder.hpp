@@ -32,7 +32,6 @@ class RunRecorder {
   /// `turns`: of a run in lockstep, whose clock gives the lines' times; it outlives the recorder.
   RunRecorder(const RunConfig& config, const RunIdentity& identity, const std::string& workload,
               const std::filesystem::path& folder, TurnTaker* turns = nullptr);
-  ~RunRecorder();
 
   JournalWriter& journal() { return *journal_; }
   const RunFiles& files() const { return files_; }
@@ -47,7 +46,7 @@ class RunRecorder {
   /// Appends the stop line, then record.json, samples.h5 and the companion files. Only the first
   /// call counts.
   FinishedRun finish(RunStatus status, const std::string& reason, std::int32_t exit_code);
-  bool finished() const { return finished_; }
+  bool finished() const { return closed_; }  // set by the thread that asks
   /// For failure paths: writes what the journal still buffers, if it is open.
   void flush() noexcept {
     if (journal_) journal_->flush_now();
@@ -65,7 +64,6 @@ class RunRecorder {
   bool closed_ = false;                     // guarded by closing_: no line follows the stop
   Severity standing_ = Severity::closed;    // guarded by closing_: the class so far
   std::unique_ptr<JournalWriter> journal_;  // its thread uses what is above
-  bool finished_ = false;
 };
 
 }  // namespace heteroperf

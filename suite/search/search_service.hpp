@@ -86,11 +86,9 @@ void run_search(RankContext& context, const Workload& workload, SearchService* s
 /// UserError when `folder`, or one that its run names, is no run folder of a search or is damaged.
 std::vector<HistoryEntry> read_search_history(const std::string& folder);
 
-/// Throws UserError where there is no journal in the folder of a history, which is not read here.
-void expect_search_history(const std::string& folder);
-
 /// Throws UserError unless a search of `workload` can start from the trials of `folder`: at least
-/// one, all on samples and classes like the workload's, no architecture twice.
-void check_search_history(const std::string& folder, const Workload& workload);
+/// one, all on samples and classes like the workload's, no architecture twice. Without a workload
+/// the journal need only be there and is not read.
+void check_search_history(const std::string& folder, const Workload* workload);
 
 }  // namespace heteroperf

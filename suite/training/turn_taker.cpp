@@ -20,10 +20,10 @@
 #include <filesystem>
 #include <fstream>
 #include <span>
-#include <sstream>
 
 #include "metrics/base/clock.hpp"
 #include "metrics/base/quantity.hpp"
+#include "metrics/base/strict_json.hpp"
 #include "results/journal/journal.hpp"
 #include "runners/cluster/system_files.hpp"
 #include "suite/ranks/rank_context.hpp"
@@ -46,20 +46,6 @@ std::map<std::string, RankTurns::ThreadTime> thread_times() {
     times[thread.path().filename()] = {cpu_ns * nanosecond, wait_ns * nanosecond};
   }
   return times;
-}
-
-std::string to_text(const TurnOrder& order) {
-  return fmt::format("{} {} {}", static_cast<int>(order.kind), order.steps, order.held_ns);
-}
-
-/// Reads what to_text() wrote; both ends are this program.
-TurnOrder parse_order(const std::string& text) {
-  std::istringstream words(text);
-  int kind = 0;
-  TurnOrder order;
-  words >> kind >> order.steps >> order.held_ns;
-  order.kind = static_cast<TurnOrder::Kind>(kind);
-  return order;
 }
 
 /// "steps 4" or "end" of the gate.
@@ -133,17 +119,7 @@ TurnOrder TurnTaker::next_order(const TurnUsage& usage, const std::function<bool
   // The report leaves while the clock still runs; only the wait is cut out of the journal's time.
   step_ns_.clear();
   clock_.stop();
-  const std::string line = wait_for_line(stop);
-  // An empty line stands for a stop signal.
-  TurnOrder order{TurnOrder::Kind::interrupt, 0, 0};
-  if (!line.empty()) {
-    const auto known = order_of_line(line);
-    if (!known) {
-      throw SystemError("the gate in lockstep said '" + line + "'", "'steps N' or 'end' is wanted",
-                        "", ErrorKind::run_failed);
-    }
-    order = *known;
-  }
+  TurnOrder order = wait_for_order(stop);
   order.held_ns = clock_.go_on();
   wanted_ = order.steps;
   publish(order);
@@ -151,16 +127,18 @@ TurnOrder TurnTaker::next_order(const TurnUsage& usage, const std::function<bool
   return order;
 }
 
-std::string TurnTaker::wait_for_line(const std::function<bool()>& stop) {
+TurnOrder TurnTaker::wait_for_order(const std::function<bool()>& stop) {
   const auto deadline = std::chrono::steady_clock::now() +
                         std::chrono::duration_cast<std::chrono::steady_clock::duration>(
                             std::chrono::duration<double>(patience_s_));
-  const TurnPipe::Received received = pipe_.receive(deadline, stop);
-  switch (received.event) {
+  const auto [event, line] = pipe_.receive(deadline, stop);
+  switch (event) {
     case TurnPipe::Event::line:
-      return received.line;
+      if (const auto order = order_of_line(line)) return *order;
+      throw SystemError("the gate in lockstep said '" + line + "'", "'steps N' or 'end' is wanted",
+                        "", ErrorKind::run_failed);
     case TurnPipe::Event::gave_up:
-      return "";
+      return {TurnOrder::Kind::interrupt, 0, 0};
     case TurnPipe::Event::gone:
       throw SystemError("the gate in lockstep is gone", "nobody can give this run its next turn",
                         "", ErrorKind::run_failed);
@@ -172,16 +150,16 @@ std::string TurnTaker::wait_for_line(const std::function<bool()>& stop) {
 }
 
 void TurnTaker::publish(const TurnOrder& order) {
+  const std::string text = Json{order.kind, order.steps, order.held_ns}.dump();
   std::vector<ControlChannel::Reply> waiting;
   {
     const std::lock_guard lock(mutex_);
     // Replies are sent without the lock, since a reply may lead to the next question.
-    const auto [first, last] = asked_.equal_range(orders_.size());
-    for (auto asked = first; asked != last; ++asked) waiting.push_back(std::move(asked->second));
-    asked_.erase(first, last);
-    orders_.push_back(to_text(order));
+    waiting.swap(asked_);
+    ++orders_;
+    last_order_ = text;
   }
-  for (const ControlChannel::Reply& reply : waiting) reply(to_text(order));
+  for (const ControlChannel::Reply& reply : waiting) reply(text);
 }
 
 void TurnTaker::answer(const std::string& question, ControlChannel::Reply reply) {
@@ -189,11 +167,12 @@ void TurnTaker::answer(const std::string& question, ControlChannel::Reply reply)
   std::string order;
   {
     const std::lock_guard lock(mutex_);
-    if (number >= orders_.size()) {
-      asked_.emplace(number, std::move(reply));
+    // All ranks meet before each order, so none asks for any but the last one and the next.
+    if (number >= orders_) {
+      asked_.push_back(std::move(reply));
       return;
     }
-    order = orders_[number];
+    order = last_order_;
   }
   reply(order);
 }
@@ -225,7 +204,8 @@ TurnOrder RankTurns::stand_still() {
     order = context_.first.turns->next_order({sums[0], sums[1], sums[2], sums[3]},
                                              [this] { return stop_wanted(context_); });
   } else {
-    order = parse_order(ask_master(context_.control(), std::to_string(number_)));
+    const Json json = Json::parse(ask_master(context_.control(), std::to_string(number_)));
+    order = {json[0], json[1], json[2]};
   }
   ++number_;
   cpu_s_ = process_cpu_s();

@@ -81,7 +81,7 @@ class TurnTaker {
   void answer(const std::string& question, ControlChannel::Reply reply);
 
  private:
-  std::string wait_for_line(const std::function<bool()>& stop);
+  TurnOrder wait_for_order(const std::function<bool()>& stop);
   void publish(const TurnOrder& order);
 
   TurnPipe pipe_;
@@ -94,8 +94,9 @@ class TurnTaker {
   std::vector<std::int64_t> step_ns_;
 
   std::mutex mutex_;  // guards what follows
-  std::vector<std::string> orders_;
-  std::multimap<std::size_t, ControlChannel::Reply> asked_;
+  std::size_t orders_ = 0;
+  std::string last_order_;
+  std::vector<ControlChannel::Reply> asked_;  ///< for the next order
 };
 
 /// One rank's way through the turns. All calls are collective over all ranks.
