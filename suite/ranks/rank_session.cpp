@@ -109,18 +109,19 @@ void tell_end(int rank, const Error& error) {
 [[noreturn]] void leave_broken_world(World& world, const Error& met, const RankWork& work) {
   const RankId rank = world.communicator->rank();
   RankFailure failure{rank, met.kind(), met.what(), true};
-  Error error = met;
+  std::optional<Error> cause;
   if (const auto* peer = dynamic_cast<const PeerError*>(&met)) {
     failure = peer->failure();
     // A handler of this rank met the error, the rank's own work learned of it in a wait: the cause
     // is what is told.
     const bool is_cause = failure.rank == rank && failure.own_word;
-    if (is_cause) error = Error(met.kind(), {{failure.reason, "", ""}});
+    if (is_cause) cause.emplace(met.kind(), std::vector<Problem>{{failure.reason, "", ""}});
   } else {
     world.control->abort(failure);
   }
   // Every rank knows the same failure that broke the world; it may be older than the error here.
   failure = world.control->failure().value_or(failure);
+  const Error& error = cause ? *cause : met;
   // Rank 0 speaks for all; when it is the one that is lost, the next.
   const bool first_is_lost = failure.rank == RankId(0) && !failure.own_word;
   if (rank == RankId(first_is_lost ? 1 : 0)) work.keep(error);
