@@ -71,8 +71,13 @@ bool share_answer(Communicator& group, bool decision, RankId root) {
   return answer != 0;
 }
 
-Directive agree(Communicator& group, Directive of_leader) {
-  std::uint8_t byte = static_cast<std::uint8_t>(of_leader);
+Directive agree(const RankContext& context, Communicator& group,
+                const std::function<Directive()>& of_leader) {
+  Directive directive = Directive::interrupt;
+  if (!stop_wanted(context)) {
+    directive = group.rank() == RankId(0) ? of_leader() : Directive::go_on;
+  }
+  std::uint8_t byte = static_cast<std::uint8_t>(directive);
   group.broadcast(std::span(&byte, 1), RankId(0));
   return static_cast<Directive>(byte);
 }

@@ -76,10 +76,11 @@ bool stop_wanted(const RankContext& context);
 /// hear differ. Collective.
 bool share_answer(Communicator& group, bool decision, RankId root = RankId(0));
 
-/// The leader's decision, agreed on in its group: one byte from group rank 0. `hold`: a turn in
-/// lockstep is over.
+/// What comes next in a group. `hold`: a turn in lockstep is over.
 enum class Directive : std::uint8_t { go_on, next_phase, hold, end, interrupt };
-Directive agree(Communicator& group, Directive of_leader);
+/// The decision of the group's leader, its rank 0, unless it is to stop. Collective.
+Directive agree(const RankContext& context, Communicator& group,
+                const std::function<Directive()>& of_leader);
 
 // Ranks talk to rank 0 over the control channel: events for the journal, the clock, and questions
 // to the master of a search or of turns.

@@ -298,34 +298,31 @@ ExitCode launch_run(const RunConfig& given, const RunIdentity& command,
     config.scale.transport = Transport::mpi;
   std::shared_ptr<Engine> engine;
   std::unique_ptr<RunOutput> output;
+  std::vector<PreparedRun> runs;
   const auto prepare = [&](const Placement& placed, int ranks_on_host) {
-    auto runs = prepare_runs(config, sources, placed, ranks_on_host);
+    runs = prepare_runs(config, sources, placed, ranks_on_host);
     engine = load_engine();
     // Folders are made only when nothing can be refused any more.
     if (writes) {
       output = std::make_unique<RunOutput>(config, identity, options, runs, turns.get());
     }
-    return runs;
   };
+  if (!launched) {
+    find_gpus(config.scale, placement, placement.bindings);
+    prepare(placement, placement.ranks);
+  }
   RankWork work;
   work.keep = [&](const Error& error) {
     if (output) output->fail(error);
     if (options.json) fmt::print("{}", error_report_text(error));
   };
-  if (launched) {
-    work.body = [&](World& world) {
-      const HostShare share = share_of_host(*world.communicator, cores);
-      const Placement placed = place_among_ranks(config.scale, cores, share, *world.communicator);
-      const std::vector<PreparedRun> runs = prepare(placed, share.ranks_on_host);
-      return run_all(runs, *engine, world, output.get(), options);
-    };
-    return start_ranks(session, work);
-  }
-  find_gpus(config.scale, placement, placement.bindings);
-  const std::vector<PreparedRun> runs = prepare(placement, placement.ranks);
   work.body = [&](World& world) {
-    const bool first = world.communicator->rank() == RankId(0);
-    return run_all(runs, *engine, world, first ? output.get() : nullptr, options);
+    Communicator& all = *world.communicator;
+    if (launched) {
+      const HostShare share = share_of_host(all, cores);
+      prepare(place_among_ranks(config.scale, cores, share, all), share.ranks_on_host);
+    }
+    return run_all(runs, *engine, world, all.rank() == RankId(0) ? output.get() : nullptr, options);
   };
   return start_ranks(session, work);
 }

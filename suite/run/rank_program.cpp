@@ -124,14 +124,10 @@ ProgramEnd agree_on_end(RankContext& context, const SearchService* search) {
       context.post(WarningEvent{end.reason, ""});
     }
   }
-  const Directive directive = stopped      ? Directive::interrupt
-                              : end.failed ? Directive::end
-                                           : Directive::go_on;
-  const Directive agreed = agree(context.all_ranks(), directive);
-  if (agreed == Directive::interrupt) {
+  if (share_answer(context.all_ranks(), stopped)) {
     return {true, false, context.control().stop_requested().value_or("stop")};
   }
-  end.failed = agreed == Directive::end;
+  end.failed = share_answer(context.all_ranks(), end.failed);
   return end;
 }
 

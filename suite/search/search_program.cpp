@@ -130,16 +130,12 @@ class GroupTrialRunner : public TrialRunner {
   }
 
   bool may_go_on() {
-    Directive directive = Directive::go_on;
-    const bool stop = stop_wanted(context_);
-    if (is_leader()) {
-      directive = stop ? Directive::interrupt : phases_.next(steps_);
-      if (directive == Directive::next_phase) {
-        enter(Phase::measure);  // before rank 0 is asked when it ends
-        directive = phases_.next(steps_);
-      }
-    }
-    const Directive agreed = agree(group_, directive);
+    const Directive agreed = agree(context_, group_, [this] {
+      const Directive directive = phases_.next(steps_);
+      if (directive != Directive::next_phase) return directive;
+      enter(Phase::measure);  // before rank 0 is asked when it ends
+      return phases_.next(steps_);
+    });
     interrupted_ = agreed == Directive::interrupt;
     over_ = agreed != Directive::go_on;
     if (over_) finish();

@@ -28,8 +28,8 @@ void Checkpointing::after_step(std::uint64_t steps_done) {
   if (due) save(steps_done);
 }
 
-void Checkpointing::at_end(std::uint64_t steps_done, End end) {
-  const bool wanted = config_.at_end || (end == End::interrupted && config_.any());
+void Checkpointing::at_end(std::uint64_t steps_done, bool interrupted) {
+  const bool wanted = config_.at_end || (interrupted && config_.any());
   if (wanted && steps_done > 0 && last_step_ != steps_done) save(steps_done);
 }
 

@@ -20,8 +20,7 @@ class Checkpointing {
 
   void after_step(std::uint64_t steps_done);
   /// A run that is stopped in order is saved too, where any key asks for checkpoints.
-  enum class End { complete, interrupted };
-  void at_end(std::uint64_t steps_done, End end);
+  void at_end(std::uint64_t steps_done, bool interrupted);
 
  private:
   void save(std::uint64_t steps_done);

@@ -175,8 +175,7 @@ std::optional<EvaluationReport> GroupTrainer::evaluate(const EvaluationExtent& e
     return total.samples >= extent.fewest && targets - right >= static_cast<double>(extent.wrong);
   };
   do {
-    const Directive directive = stop_wanted(context_) ? Directive::interrupt : Directive::go_on;
-    if (agree(group_, directive) == Directive::interrupt) return std::nullopt;
+    if (share_answer(group_, stop_wanted(context_))) return std::nullopt;
     const std::uint64_t start = (extent.first + total.samples) % all;
     // A slice ends where the split ends.
     const std::uint64_t count = std::min({samples_per_slice_, end - total.samples, all - start});
@@ -243,7 +242,8 @@ class TrainingProgram {
     enter(Phase::warmup);
     for (;;) {
       // Exactly one directive per turn of this loop, the same on all ranks.
-      const Directive directive = next();
+      const Directive directive =
+          agree(context_, context_.all_ranks(), [this] { return wanted(); });
       if (directive == Directive::interrupt) return true;
       if (directive == Directive::end) return false;
       if (directive == Directive::next_phase) {
@@ -270,8 +270,7 @@ class TrainingProgram {
   /// After the last step there is no training: the window of OPS ends here.
   void finish(bool interrupted) {
     enter(Phase::finish);
-    checkpoints_.at_end(trainer_.steps_done(), interrupted ? Checkpointing::End::interrupted
-                                                           : Checkpointing::End::complete);
+    checkpoints_.at_end(trainer_.steps_done(), interrupted);
     trainer_.post_checksums(held_share(plan_.plan, plan_.roles[rank()]));
     post_times();
     if (tracer_) write_step_trace(context_, plan_, tracer_->steps());
@@ -283,13 +282,6 @@ class TrainingProgram {
   }
 
  private:
-  Directive next() {
-    const bool stop = stop_wanted(context_);
-    return agree(context_.all_ranks(), stop                  ? Directive::interrupt
-                                       : context_.is_first() ? wanted()
-                                                             : Directive::go_on);
-  }
-
   /// The first rank's wish. In lockstep the gate says how long the run is.
   Directive wanted() {
     if (context_.in_lockstep && phases_.measuring()) {

@@ -1,5 +1,5 @@
 // A trace shows where the time of three steps went, on all ranks. Each rank writes its spans as
-// lines of four integers (lane, number, start, end, in nanoseconds of rank 0's clock); rank 0
+// lists of four integers (lane, number, start, end, in nanoseconds of rank 0's clock); rank 0
 // gathers the texts and writes one file for a viewer. The zero of the trace is the earliest start
 // of any rank, so its times are small and positive.
 //
@@ -11,11 +11,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
-#include <sstream>
 #include <utility>
 
 #include "metrics/base/error.hpp"
+#include "metrics/base/strict_json.hpp"
 #include "metrics/base/text_file.hpp"
 #include "runners/cluster/machine.hpp"
 #include "runners/comm/communicator.hpp"
@@ -26,18 +27,13 @@ namespace {
 
 constexpr double microsecond_ns = 1e3;
 
-/// A line of the text: a step (`lane` is step_line, `number` its own), or a piece of the step
-/// before it (`number` is the instruction).
-struct TraceLine {
-  std::int64_t lane = 0, number = 0, start_ns = 0, end_ns = 0;
-};
+/// Lane, number, start and end of a step (the lane is step_line, the number its own), or of a piece
+/// of the step before it (the number is the instruction).
+using TraceLine = std::array<std::int64_t, 4>;
 constexpr std::int64_t step_line = -1;
 
-template <class Take>
-void read_lines(const std::string& text, Take&& take) {
-  std::istringstream lines(text);
-  TraceLine line;
-  while (lines >> line.lane >> line.number >> line.start_ns >> line.end_ns) take(line);
+std::vector<TraceLine> lines_of(const std::string& text) {
+  return Json::parse(text).get<std::vector<TraceLine>>();
 }
 
 std::string trace_of(const ChosenPlan& chosen, const std::vector<std::string>& texts,
@@ -76,40 +72,37 @@ void StepTracer::after_step(const StepReport& report) {
 }
 
 std::string steps_text(const std::vector<MeasuredStep>& steps, std::int64_t clock_offset_ns) {
-  std::string text;
-  const auto add = [&](std::int64_t lane, std::int64_t number, std::int64_t start_ns,
-                       std::int64_t end_ns) {
-    text += fmt::format("{} {} {} {}\n", lane, number, start_ns + clock_offset_ns,
-                        end_ns + clock_offset_ns);
-  };
+  Json lines = Json::array();
   for (const MeasuredStep& step : steps) {
-    add(step_line, static_cast<std::int64_t>(step.number), step.start_ns, step.end_ns);
+    lines.push_back(
+        {step_line, step.number, step.start_ns + clock_offset_ns, step.end_ns + clock_offset_ns});
     for (const LaneSpan& span : step.lanes) {
-      add(static_cast<std::int64_t>(span.lane), span.instruction, span.start_ns, span.end_ns);
+      lines.push_back({static_cast<int>(span.lane), span.instruction,
+                       span.start_ns + clock_offset_ns, span.end_ns + clock_offset_ns});
     }
   }
-  return text;
+  return lines.dump();
 }
 
 std::vector<TracedStep> steps_from_text(const std::string& text, std::int64_t zero_ns) {
   std::vector<TracedStep> steps;
-  read_lines(text, [&](const TraceLine& line) {
-    const TimeSpan span{static_cast<double>(line.start_ns - zero_ns) / microsecond_ns,
-                        static_cast<double>(line.end_ns - zero_ns) / microsecond_ns};
-    if (line.lane == step_line) {
-      steps.push_back({static_cast<std::uint64_t>(line.number), span, {}});
-      return;
+  for (const auto& [lane, number, start_ns, end_ns] : lines_of(text)) {
+    const TimeSpan span{static_cast<double>(start_ns - zero_ns) / microsecond_ns,
+                        static_cast<double>(end_ns - zero_ns) / microsecond_ns};
+    if (lane == step_line) {
+      steps.push_back({static_cast<std::uint64_t>(number), span, {}});
+      continue;
     }
     HETEROPERF_EXPECT(!steps.empty());
     steps.back().slices.push_back(
-        {static_cast<std::size_t>(line.lane), static_cast<std::int32_t>(line.number), span});
-  });
+        {static_cast<std::size_t>(lane), static_cast<std::int32_t>(number), span});
+  }
   return steps;
 }
 
 std::int64_t earliest_start_ns(const std::string& text) {
   std::int64_t first_ns = std::numeric_limits<std::int64_t>::max();
-  read_lines(text, [&](const TraceLine& line) { first_ns = std::min(first_ns, line.start_ns); });
+  for (const TraceLine& line : lines_of(text)) first_ns = std::min(first_ns, line[2]);
   return first_ns;
 }
 

@@ -27,7 +27,7 @@ struct Saved {
 class CheckpointingTest : public ::testing::Test {
  protected:
   /// `steps`: seconds that each step takes.
-  void train(const std::vector<double>& steps, Checkpointing::End end) {
+  void train(const std::vector<double>& steps, bool interrupted) {
     JournalWriter journal((folder_.path() / "journal.jsonl").string());
     test::NoEngine engine;  // saving is the test's
     run_on_threads(2, {}, [&](World& world) {
@@ -49,7 +49,7 @@ class CheckpointingTest : public ::testing::Test {
         std::this_thread::sleep_for(std::chrono::duration<double>(steps[n]));
         checkpoints.after_step(n + 1);
       }
-      checkpoints.at_end(steps.size(), end);
+      checkpoints.at_end(steps.size(), interrupted);
     });
     journal.flush_now();
     EXPECT_EQ(saved_.folders[0], saved_.folders[1]);
@@ -68,48 +68,48 @@ class CheckpointingTest : public ::testing::Test {
 using Names = std::vector<std::string>;
 
 TEST_F(CheckpointingTest, OffUnlessAskedFor) {
-  train({0, 0, 0}, Checkpointing::End::interrupted);
+  train({0, 0, 0}, true);
   EXPECT_EQ(saved_.folders[0], Names{});
 }
 
 TEST_F(CheckpointingTest, BySteps) {
   config_.checkpoint.every_steps = 2;
   config_.checkpoint.keep = 0;
-  train({0, 0, 0, 0, 0}, Checkpointing::End::complete);
+  train({0, 0, 0, 0, 0}, false);
   EXPECT_EQ(saved_.folders[0], (Names{"step-2", "step-4"}));
 }
 
 TEST_F(CheckpointingTest, AtTheEndOnceAndOfAnInterruptedRun) {
   config_.checkpoint.every_steps = 2;
   config_.checkpoint.keep = 0;
-  train({0, 0, 0}, Checkpointing::End::interrupted);
+  train({0, 0, 0}, true);
   EXPECT_EQ(saved_.folders[0], (Names{"step-2", "step-3"}));
   config_.checkpoint.at_end = true;
   saved_.folders[0].clear();
   saved_.folders[1].clear();
   fs::remove_all(folder_.path());
   fs::create_directories(folder_.path());
-  train({0, 0}, Checkpointing::End::complete);
+  train({0, 0}, false);
   EXPECT_EQ(saved_.folders[0], Names{"step-2"});
 }
 
 TEST_F(CheckpointingTest, ByTimeOnAllRanksAlike) {
   config_.checkpoint.every_s = 1000;
-  train({0, 0}, Checkpointing::End::complete);
+  train({0, 0}, false);
   EXPECT_EQ(saved_.folders[0], Names{});
 }
 
 TEST_F(CheckpointingTest, ByTimeEveryStepThatTakesLonger) {
   config_.checkpoint.every_s = 1e-9;
   config_.checkpoint.keep = 0;
-  train({0.001, 0.001}, Checkpointing::End::complete);
+  train({0.001, 0.001}, false);
   EXPECT_EQ(saved_.folders[0], (Names{"step-1", "step-2"}));
 }
 
 TEST_F(CheckpointingTest, OldOnesGoAndTheJournalNamesEach) {
   config_.checkpoint.every_steps = 1;
   config_.checkpoint.keep = 1;
-  train({0, 0, 0}, Checkpointing::End::complete);
+  train({0, 0, 0}, false);
   const auto places = list_checkpoints(folder_.path());
   ASSERT_EQ(places.size(), 1u);
   EXPECT_EQ(places[0].step, 3u);

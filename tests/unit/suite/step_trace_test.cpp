@@ -30,8 +30,9 @@ TEST(StepTrace, StepsComeBackOnOneClockInMicroseconds) {
 }
 
 TEST(StepTrace, ARankThatRanNothingIsEmpty) {
-  EXPECT_EQ(earliest_start_ns(""), std::numeric_limits<std::int64_t>::max());
-  EXPECT_TRUE(steps_from_text("", 0).empty());
+  const std::string text = steps_text({}, 0);
+  EXPECT_EQ(earliest_start_ns(text), std::numeric_limits<std::int64_t>::max());
+  EXPECT_TRUE(steps_from_text(text, 0).empty());
 }
 
 /// The numbers of the steps that are taken down of a run whose measured phase begins after
