@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "runners/comm/world.hpp"
 #include "runners/engine/training.hpp"
 #include "runners/plan/times/measured_operations.hpp"
 #include "workloads/data/data_source.hpp"
@@ -90,17 +91,10 @@ class Engine {
 /// words.
 std::shared_ptr<Engine> load_engine();
 
-/// The engine's state as `doctor` tells it.
-struct EngineStatus {
-  bool built = false, usable = false;
-  std::string version, reason;
-};
-/// Tries to load the engine. Never throws.
-EngineStatus engine_status();
-/// The same as far as it can be told without loading LibTorch, which takes half a second: the
-/// module is there and the dynamic linker finds every library it needs.
-EngineStatus engine_file_status();
+/// The engine's state, as far as it can be told without loading LibTorch, which takes half a
+/// second: the module is there and the dynamic linker finds every library it needs. Never throws.
+BackendStatus engine_file_status();
 /// The same for the module of CUDA devices, which is usable where a driver is there too.
-EngineStatus cuda_file_status();
+BackendStatus cuda_file_status();
 
 }  // namespace heteroperf

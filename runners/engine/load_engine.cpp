@@ -3,7 +3,6 @@
 // and at the libraries that the dynamic linker would load with it.
 #include <array>
 #include <cstdio>
-#include <exception>
 #include <memory>
 #include <string>
 
@@ -29,18 +28,6 @@ std::shared_ptr<Engine> load_engine() {
 #endif
 }
 
-EngineStatus engine_status() {
-  EngineStatus status;
-  status.built = HETEROPERF_WITH_TORCH != 0;
-  try {
-    status.version = load_engine()->libtorch_version();
-    status.usable = true;
-  } catch (const std::exception& error) {
-    status.reason = error.what();
-  }
-  return status;
-}
-
 namespace {
 
 /// The linker's own list: it maps the libraries and runs nothing.
@@ -64,8 +51,8 @@ std::string line_at(const std::string& text, std::size_t position) {
 }
 
 /// The state of a module by its file: notes the first library that the linker does not find.
-EngineStatus file_status(const char* module, const char* version) {
-  EngineStatus status{true, false, version, ""};
+BackendStatus file_status(const char* module, const char* version) {
+  BackendStatus status{true, false, version, ""};
   try {
     const std::string libraries = list_libraries(SharedModule::find(module).string());
     const std::size_t missing = libraries.find("not found");
@@ -79,12 +66,12 @@ EngineStatus file_status(const char* module, const char* version) {
 
 }  // namespace
 
-EngineStatus engine_file_status() {
+BackendStatus engine_file_status() {
   if (HETEROPERF_WITH_TORCH != 0) return file_status("engine", HETEROPERF_LIBTORCH_VERSION);
   return {false, false, "", "not built with LibTorch (configure with -DHETEROPERF_TORCH=ON)"};
 }
 
-EngineStatus cuda_file_status() {
+BackendStatus cuda_file_status() {
   if (HETEROPERF_WITH_CUDA == 0) {
     return {false, false, "", "not built with CUDA (configure with -DHETEROPERF_CUDA=ON)"};
   }

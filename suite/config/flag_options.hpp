@@ -12,15 +12,6 @@
 
 namespace heteroperf {
 
-/// Declares an option whose text `parse` turns into `value` while the command line is read. What
-/// `parse` throws ends the program before the verb begins.
-template <class Value, class Parse>
-CLI::Option* add_parsed_option(CLI::App& command, const std::string& flag, Value& value,
-                               Parse parse, const std::string& help) {
-  const auto take = [&value, parse](const std::string& text) { value = parse(text); };
-  return command.add_option_function<std::string>(flag, take, help);
-}
-
 /// The flags of configuration keys that a verb takes, and what the user gave of them.
 class FlagOptions {
  public:

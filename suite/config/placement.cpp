@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <span>
 #include <utility>
 
 #include "metrics/base/error.hpp"
@@ -65,21 +64,29 @@ Placement choose_placement(const ScaleConfig& config, const UsableCores& cores, 
   return placement;
 }
 
-bool measures_cpus(const Placement& placement, int rank) {
-  const auto all = std::span(placement.bindings);
-  const RankBinding& binding = all[rank];
+std::size_t first_beside(const std::vector<RankBinding>& bindings, std::size_t rank) {
+  const auto here = [&](const RankBinding& binding) { return binding.host == bindings[rank].host; };
+  return static_cast<std::size_t>(std::find_if(bindings.begin(), bindings.end(), here) -
+                                  bindings.begin());
+}
+
+CpuSet cpus_beside(const std::vector<RankBinding>& bindings, std::size_t rank) {
   std::set<int> cpus;
-  for (const RankBinding& rank_binding : all) {
-    if (rank_binding.host == binding.host)
-      cpus.insert(rank_binding.cpus.begin(), rank_binding.cpus.end());
+  for (const RankBinding& binding : bindings) {
+    if (binding.host == bindings[rank].host) cpus.insert(binding.cpus.begin(), binding.cpus.end());
   }
+  return {cpus.begin(), cpus.end()};
+}
+
+bool measures_cpus(const Placement& placement, int rank) {
+  const auto& all = placement.bindings;
   // Ranks of a host measure as long as all threads up to theirs have a CPU; the first one always
   // does.
   const auto before = std::count_if(
       all.begin(), all.begin() + rank,
-      [&](const RankBinding& rank_binding) { return rank_binding.host == binding.host; });
+      [&](const RankBinding& rank_binding) { return rank_binding.host == all[rank].host; });
   return before == 0 ||
-         (before + 1) * placement.threads_per_rank <= static_cast<std::int64_t>(cpus.size());
+         (before + 1) * placement.threads_per_rank <= std::ssize(cpus_beside(all, rank));
 }
 
 int core_count(const Placement& placement) {

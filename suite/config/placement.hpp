@@ -35,6 +35,12 @@ struct Placement {
 /// to be on this host.
 Placement choose_placement(const ScaleConfig& config, const UsableCores& cores, int world_ranks);
 
+/// The first rank on the host of that rank.
+std::size_t first_beside(const std::vector<RankBinding>& bindings, std::size_t rank);
+
+/// The logical CPUs that the ranks on the host of that rank may use, ascending.
+CpuSet cpus_beside(const std::vector<RankBinding>& bindings, std::size_t rank);
+
 /// True where a rank takes part in measuring what its host's CPUs can do at most: as many do as
 /// have CPUs of their own, for those that share one would each be measured as if they had it alone.
 bool measures_cpus(const Placement& placement, int rank);

@@ -14,10 +14,8 @@
 #include <charconv>
 #include <cmath>
 #include <iterator>
-#include <limits>
 #include <map>
 #include <sstream>
-#include <tuple>
 
 #include "metrics/base/name_table.hpp"
 #include "metrics/base/strict_json.hpp"
@@ -135,11 +133,6 @@ std::string least_of_flag(const KeyInfo& key) {
   return is_seconds(key.path) ? "above 0 seconds" : "at least 1";
 }
 
-bool parse_text(const std::string& text, std::string& out) {
-  out = text;
-  return true;
-}
-
 bool parse_text(const std::string& text, bool& out) {
   out = text == "true" || text == "1";
   return out || text == "false" || text == "0";
@@ -147,11 +140,13 @@ bool parse_text(const std::string& text, bool& out) {
 
 template <class T>
 bool parse_text(const std::string& text, T& out) {
-  if constexpr (std::is_enum_v<T>) {
-    const auto names = value_names(out);
-    const auto place = std::find(names.begin(), names.end(), text);
-    out = static_cast<T>(place - names.begin());
-    return place != names.end();
+  if constexpr (std::is_same_v<T, std::string>) {
+    out = text;
+    return true;
+  } else if constexpr (std::is_enum_v<T>) {
+    const auto value = find_value<T>(text);
+    out = value.value_or(out);
+    return value.has_value();
   } else {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
     if constexpr (std::is_floating_point_v<T>) {
@@ -173,16 +168,6 @@ bool parse_text(const std::string& text, std::vector<RankDevice>& out) {
 
 bool parse_text(const std::string& text, Percent& out) {
   return parse_text(text.ends_with('%') ? text.substr(0, text.size() - 1) : text, out.value);
-}
-
-template <class T>
-bool parse_value(const Json& value, T& out) {
-  if (std::is_same_v<T, std::string> || !names_of_type<T>().empty()) {
-    return value.is_string() && parse_text(value.get<std::string>(), out);
-  }
-  // A number in quotes is text, not a number.
-  return !value.is_string() && !value.is_structured() && !value.is_null() &&
-         parse_text(value.dump(), out);
 }
 
 /// Lists the leaves of the tree with their dotted paths.
@@ -215,23 +200,24 @@ void report_unknown(ProblemList& problems, const std::string& path,
                suggest_name(path, known, "See --help of the verb for the keys"));
 }
 
-// `Text` is a setting's value or a parsed JSON value; `read` tells how to turn it into a member.
-template <class Text, class Read>
-void assign(RunConfig& config, const std::string& path, const Text& value,
-            const std::string& shown_value, ProblemList& problems, Read&& read) {
+/// Gives the key its value. `quoted` says for a value of a document whether it is text; a number
+/// in quotes is no number. Settings are text whatever they hold.
+void assign(RunConfig& config, const std::string& path, const std::string& text,
+            std::optional<bool> quoted, const std::string& shown_value, ProblemList& problems) {
   bool is_key = false;
   visit_keys(config, [&](auto& member, const KeyInfo& key) {
     // The visitor sees every member; only one has this path.
     if (path != key.path) return;
     is_key = true;
     using T = ValueOf<decltype(member)>;
+    const auto names = names_of_type<T>();
+    const bool is_text = std::is_same_v<T, std::string> || !names.empty();
     T parsed{};
-    if (read(value, parsed)) {
+    if (quoted.value_or(is_text) == is_text && parse_text(text, parsed)) {
       member = parsed;
-    } else if (const auto names = names_of_type<T>(); !names.empty()) {
+    } else if (!names.empty()) {
       // The letters of this word are nearer to another name than to the one it means.
-      const std::string name = to_words(value) == "gpu" ? "cuda" : to_words(value);
-      report_unknown_name(problems, shown_value, name, names);
+      report_unknown_name(problems, shown_value, text == "gpu" ? "cuda" : text, names);
     } else {
       problems.add(shown_value + " is not usable", std::string("expected ") + type_name<T>(path));
     }
@@ -354,8 +340,7 @@ RunConfig run_config_from_json_text(const std::string& text) {
   RunConfig config = tree.value("quick", false) ? quick_config() : RunConfig();
   ProblemList problems;
   for (const auto& [path, value] : values) {
-    assign(config, path, value, path + " = " + value.dump(), problems,
-           [](const Json& v, auto& member) { return parse_value(v, member); });
+    assign(config, path, to_words(value), value.is_string(), path + " = " + value.dump(), problems);
   }
   problems.throw_if_any();
   return config;
@@ -371,8 +356,7 @@ RunConfig apply_settings(const RunConfig& base, const std::vector<Setting>& sett
                    "Give --quick, or leave it out");
       continue;
     }
-    assign(config, setting.path, setting.value, shown(setting), problems,
-           [](const std::string& text, auto& member) { return parse_text(text, member); });
+    assign(config, setting.path, setting.value, std::nullopt, shown(setting), problems);
   }
   return config;
 }

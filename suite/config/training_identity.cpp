@@ -7,6 +7,8 @@
 #include "suite/config/training_identity.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/strict_json.hpp"
@@ -15,10 +17,11 @@
 namespace heteroperf {
 namespace {
 
-const IdentityField* find(const TrainingIdentity& fields, const std::string& name) {
+/// The value of a field; nothing where there is none of that name.
+std::optional<std::string> value_in(const TrainingIdentity& fields, const std::string& name) {
   const auto place = std::find_if(fields.begin(), fields.end(),
                                   [&](const IdentityField& field) { return field.name == name; });
-  return place == fields.end() ? nullptr : &*place;
+  return place == fields.end() ? std::nullopt : std::optional(place->value);
 }
 
 /// The optimizer recipe, a field per key; a constant rate has no last step.
@@ -47,19 +50,15 @@ std::string seed_text(const WorkloadEvent& workload) {
 
 std::vector<IdentityDifference> differences(const TrainingIdentity& a, const TrainingIdentity& b,
                                             const std::vector<std::string>& except) {
+  TrainingIdentity fields = a;
+  // A field that one side lacks differs from any value.
+  std::copy_if(b.begin(), b.end(), std::back_inserter(fields),
+               [&](const IdentityField& field) { return !value_in(a, field.name); });
   std::vector<IdentityDifference> identity_differences;
-  const auto compare = [&](const std::string& name, const std::string& in_a,
-                           const std::string& in_b) {
-    const bool looked_at = std::find(except.begin(), except.end(), name) == except.end();
-    if (looked_at && in_a != in_b) identity_differences.push_back({name, in_a, in_b});
-  };
-  for (const IdentityField& field : a) {
-    const IdentityField* identity_field = find(b, field.name);
-    compare(field.name, field.value, identity_field == nullptr ? "" : identity_field->value);
-  }
-  for (const IdentityField& field : b) {
-    // A field that one side lacks differs from any value.
-    if (find(a, field.name) == nullptr) compare(field.name, "", field.value);
+  for (const auto& [name, value] : fields) {
+    if (std::find(except.begin(), except.end(), name) != except.end()) continue;
+    const std::string in_a = value_in(a, name).value_or(""), in_b = value_in(b, name).value_or("");
+    if (in_a != in_b) identity_differences.push_back({name, in_a, in_b});
   }
   return identity_differences;
 }

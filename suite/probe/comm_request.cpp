@@ -54,13 +54,11 @@ std::vector<std::string> split_labels(const std::string& text) {
 const char* reduction_name(Reduction reduction) { return name_of(reductions, reduction); }
 
 void CommFlags::declare(CLI::App& command) {
-  command
-      .add_option("collective", collective_,
-                  "allreduce, reducescatter, allgather, broadcast, reduce, alltoall or sendrecv")
-      ->required();
-  command.add_option("-b,--min-bytes", first_, "smallest size S as nccl-tests has it: 8, 64K, 1M")
-      ->type_name("SIZE");
-  command.add_option("-e,--max-bytes", last_, "largest size")->type_name("SIZE");
+  add_argument(command, "collective", collective_,
+               "allreduce, reducescatter, allgather, broadcast, reduce, alltoall or sendrecv");
+  add_typed_option(command, "-b,--min-bytes", first_, "SIZE",
+                   "smallest size S as nccl-tests has it: 8, 64K, 1M");
+  add_typed_option(command, "-e,--max-bytes", last_, "SIZE", "largest size");
   command.add_option("-f,--factor", factor_, "from one size to the next");
   command.add_option("--ranks", ranks_, "ranks to start (default: one per core)");
   command.add_option("--transport", transport_,
@@ -73,8 +71,7 @@ void CommFlags::declare(CLI::App& command) {
                      "recursive_doubling:0-8K;ring:8193-max");
   command.add_option("--wire", wire_, "between clusters: fp32, bf16 or int8 (f32 sums only)");
   command.add_option("--clusters", clusters_, "a label per rank (a,b,b,a), or auto: found out");
-  command.add_option("--pace", pace_, "behave like the links of this cluster file")
-      ->type_name("FILE");
+  add_typed_option(command, "--pace", pace_, "FILE", "behave like the links of this cluster file");
   command.add_option("--iters", request_.iterations,
                      "timed calls per size (default: as fit half a second)");
   command.add_option("--warmup", request_.warmup, "calls before them");
@@ -86,8 +83,8 @@ void CommFlags::declare(CLI::App& command) {
   keys_.declare(
       command, [](const std::string&) { return true; }, &ConfigKey::comm_flag);
   command.add_flag("--csv", csv_, "one line per size, comma-separated");
-  command.add_option("-o,--out", out_, "also write the JSON document here, after every size")
-      ->type_name("FILE");
+  add_typed_option(command, "-o,--out", out_, "FILE",
+                   "also write the JSON document here, after every size");
 }
 
 CommRequest CommFlags::request(const std::vector<std::string>& sets) {

@@ -13,6 +13,7 @@
 namespace heteroperf {
 
 struct Document;
+enum class DocumentForm;
 struct TextStyle;
 
 enum class Verbosity { quiet, normal, verbose };
@@ -53,10 +54,36 @@ class Verb {
   explicit Verb(VerbFacts given) : facts(std::move(given)) {}
 };
 
+/// Declares an option whose text `parse` turns into `value` while the command line is read. What
+/// `parse` throws ends the program before the verb begins.
+template <class Value, class Parse>
+CLI::Option* add_parsed_option(CLI::App& command, const std::string& flag, Value& value,
+                               Parse parse, const std::string& help) {
+  const auto take = [&value, parse](const std::string& text) { value = parse(text); };
+  return command.add_option_function<std::string>(flag, take, help);
+}
+
+/// Declares an option whose value has the name `type` on help pages.
+template <class Value>
+CLI::Option* add_typed_option(CLI::App& command, const std::string& flag, Value& value,
+                              const char* type, const std::string& help) {
+  return command.add_option(flag, value, help)->type_name(type);
+}
+/// Declares an argument that a verb cannot do without.
+template <class Value>
+CLI::Option* add_argument(CLI::App& command, const char* name, Value& value,
+                          const std::string& help) {
+  return command.add_option(name, value, help)->required();
+}
+
 /// Prints what a verb answers, as JSON or for people, with lines that fit the terminal.
 void print(const Document& document, const GlobalOptions& options);
+/// Warns on stderr, each on a line of its own.
+void print_warnings(const std::vector<std::string>& warnings);
 /// The document of an error that ended the program.
 std::string error_report_text(const Error& error);
+/// The form that the user wants: JSON, or for a console.
+DocumentForm form_of(const GlobalOptions& options);
 /// The columns of the terminal; 0 where there is none or it is too narrow to show anything.
 int terminal_width();
 /// The colours and the width of the terminal that standard output is.

@@ -314,10 +314,7 @@ ExitCode launch_sweep(const SweepRequest& request, const SweepLimits& limits,
   }
   const SweepIndex index = run_sweep(folder, wanted, program);
   if (!named) point_latest_at(folder);
-  const SweepReport report = report_sweep(folder);
-  fmt::print("{}",
-             sweep_report_text(report, options.json ? DocumentForm::json : DocumentForm::console,
-                               style_of(options)));
+  fmt::print("{}", sweep_report_text(report_sweep(folder), form_of(options), style_of(options)));
   return exit_code_for(index);
 }
 

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include "metrics/base/error.hpp"
-#include "results/text/text_escapes.hpp"
 #include "suite/program/verb.hpp"
 #include "suite/verification/align_runs.hpp"
 
@@ -19,12 +18,10 @@ class AlignVerb : public Verb {
               {"align results/pipeline results/serial", "align a b --limit 0.001 --json"}}) {}
 
   void declare(CLI::App& command) override {
-    command.add_option("a", a_, "run folder")->required();
-    command.add_option("b", b_, "run folder: the reference")->required();
-    command
-        .add_option("--limit", rule_.limit,
-                    fmt::format("largest {}; 0: equal bit for bit", AcceptanceRule::text))
-        ->type_name("FRACTION");
+    add_argument(command, "a", a_, "run folder");
+    add_argument(command, "b", b_, "run folder: the reference");
+    add_typed_option(command, "--limit", rule_.limit, "FRACTION",
+                     fmt::format("largest {}; 0: equal bit for bit", AcceptanceRule::text));
   }
 
   ExitCode run(const GlobalOptions& options) override {
@@ -33,9 +30,7 @@ class AlignVerb : public Verb {
       throw UserError(fmt::format("--limit {} is out of range", rule_.limit), "0 or more");
     }
     const Alignment alignment = align_runs(a_, b_, rule_);
-    for (const std::string& warning : alignment.warnings) {
-      fmt::print(stderr, "heteroperf: warning: {}\n", line_text(warning));
-    }
+    print_warnings(alignment.warnings);
     print(alignment_document(alignment), options);
     // A difference fails an acceptance, so it has the exit code of a failed verification.
     return alignment.ok() ? ExitCode::ok : ExitCode::verification;

@@ -85,10 +85,10 @@ class BaselineVerb : public Verb {
               {"baseline save main results/latest", "baseline list --dir ci/baselines"}}) {}
 
   void declare(CLI::App& command) override {
-    command.add_option("action", action_, "save, list, show or rm")->required();
+    add_argument(command, "action", action_, "save, list, show or rm");
     command.add_option("name", name_, "of the baseline");
     command.add_option("runs", runs_, "save: run folders, or folders of them");
-    command.add_option("--dir", folder_, "where baselines are kept")->type_name("DIR");
+    add_typed_option(command, "--dir", folder_, "DIR", "where baselines are kept");
     command.add_flag("--force", force_, "save: also in place of one that may be better");
   }
 

@@ -14,7 +14,6 @@
 #include "results/scaling/sweep_report.hpp"
 #include "results/sweep/sweep_index.hpp"
 #include "suite/program/verb.hpp"
-#include "suite/config/flag_options.hpp"
 
 namespace heteroperf {
 namespace {
@@ -30,15 +29,12 @@ class CompareVerb : public Verb {
                "results/slow-alone"}}) {}
 
   void declare(CLI::App& command) override {
-    command
-        .add_option("runs", runs_,
-                    "A and B: runs, folders of repeated runs, or two sweeps (point by point); with "
-                    "--baseline the mix, then one per class")
-        ->required();
+    add_argument(command, "runs", runs_,
+                 "A and B: runs, folders of repeated runs, or two sweeps (point by point); with "
+                 "--baseline the mix, then one per class");
     command.add_option("--baseline", baseline_, "homogeneous: HSR of the first against the others");
-    command
-        .add_option("--threshold", threshold_percent_, "a change below this is none, in percent")
-        ->type_name("PCT");
+    add_typed_option(command, "--threshold", threshold_percent_, "PCT",
+                     "a change below this is none, in percent");
     add_parsed_option(
         command, "--format", form_,
         [](const std::string& name) {

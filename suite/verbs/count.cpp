@@ -176,11 +176,10 @@ class CountVerb : public Verb {
   }
 
   void declare(CLI::App& command) override {
-    command.add_option("model", model_, "a name of `list models`, or a graph file (.json)")
-        ->required();
+    add_argument(command, "model", model_, "a name of `list models`, or a graph file (.json)");
     command.add_option("--batch", batch_, "samples (default 1)")->check(CLI::Range(1L, 1L << 40));
     command.add_option("--seq", length_, "tokens of a sample")->check(CLI::Range(1L, 1L << 30));
-    command.add_option("--image", image_, "height and width of an image")->type_name("HxW");
+    add_typed_option(command, "--image", image_, "HxW", "height and width of an image");
     command.add_option("--convention", convention_,
                        "also strict, aiperf, mac, palm, megatron-full, megatron-causal, or all");
     command.add_flag("--per-layer", per_layer_, "every node by itself");

@@ -49,7 +49,7 @@ DoctorCheck judged(std::string name, bool ok, CheckStatus otherwise, std::string
 
 /// Looks for the engine module without loading LibTorch.
 DoctorCheck check_engine() {
-  const EngineStatus engine = engine_file_status();
+  const BackendStatus engine = engine_file_status();
   return judged("libtorch", engine.usable, CheckStatus::fail,
                 engine.usable ? engine.version : engine.reason,
                 "the engine module and LibTorch 2.1 or later",
@@ -104,22 +104,10 @@ DoctorCheck check_governor(const Machine& machine) {
 }
 
 BackendStatus hdf5_status() {
-  BackendStatus status;
   // The library is linked in, so what is built is usable.
-  status.built = status.usable = samples_h5_built();
-  status.version = hdf5_version();
-  if (!status.built) status.reason = "not built with HDF5 (configure with -DHETEROPERF_HDF5=ON)";
-  return status;
-}
-
-BackendStatus cuda_status() {
-  const EngineStatus engine = cuda_file_status();
-  BackendStatus status;
-  status.built = engine.built;
-  status.usable = engine.usable;
-  status.version = engine.version;
-  status.reason = engine.reason;
-  return status;
+  const bool built = samples_h5_built();
+  return {built, built, hdf5_version(),
+          built ? "" : "not built with HDF5 (configure with -DHETEROPERF_HDF5=ON)"};
 }
 
 /// Looks at the machine; nothing here changes it or takes longer than reading files.
@@ -189,7 +177,7 @@ class DoctorVerb : public Verb {
 Backends find_backends() {
   return {{"mpi", mpi_status()},
           {"nccl", nccl_status()},
-          {"cuda", cuda_status()},
+          {"cuda", cuda_file_status()},
           {"hdf5", hdf5_status()}};
 }
 

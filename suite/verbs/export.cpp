@@ -71,16 +71,15 @@ class ExportVerb : public Verb {
                "export results/latest --to openmetrics"}}) {}
 
   void declare(CLI::App& command) override {
-    command
-        .add_option("path", path_, "a run folder (gbench, openmetrics: or sweep), or a plan.json")
-        ->required();
+    add_argument(command, "path", path_,
+                 "a run folder (gbench, openmetrics: or sweep), or a plan.json");
     std::vector<std::string> texts;
     describe(run_export_formats(), texts);
     describe(plan_formats, texts);
-    command.add_option("--to", format_, fmt::format("{}", fmt::join(texts, ", ")))->required();
+    add_argument(command, "--to", format_, fmt::format("{}", fmt::join(texts, ", ")));
     command.add_option("--table", table_,
                        fmt::format("csv: one of {}", fmt::join(csv_table_names(), ", ")));
-    command.add_option("-o,--out", out_, "a file instead of stdout")->type_name("FILE");
+    add_typed_option(command, "-o,--out", out_, "FILE", "a file instead of stdout");
   }
 
   ExitCode run(const GlobalOptions& options) override {

@@ -73,48 +73,38 @@ class GateVerb : public Verb {
                "gate --base main --head results/latest"}}) {}
 
   void declare(CLI::App& command) override {
-    command.add_option("--base-cmd", commands_.base, "command that runs the base")
-        ->type_name("COMMAND");
-    command.add_option("--head-cmd", commands_.head, "command that runs the head")
-        ->type_name("COMMAND");
-    command
-        .add_option("--base", base_,
-                    "run folders, folders of them, or the name of a saved baseline")
-        ->type_name("RUNS");
-    command.add_option("--head", head_, "the same of the head")->type_name("RUNS");
+    add_typed_option(command, "--base-cmd", commands_.base, "COMMAND",
+                     "command that runs the base");
+    add_typed_option(command, "--head-cmd", commands_.head, "COMMAND",
+                     "command that runs the head");
+    add_typed_option(command, "--base", base_, "RUNS",
+                     "run folders, folders of them, or the name of a saved baseline");
+    add_typed_option(command, "--head", head_, "RUNS", "the same of the head");
     command.add_flag(
         "--lockstep", lockstep_,
         "both commands alive at once, by turns of some steps: sees smaller changes on a "
         "machine with load; blocks where a program cannot");
-    command
-        .add_option("--pair-seconds", commands_.pair_s,
-                    "how long a pair of processes in lockstep moves by turns")
-        ->type_name("S");
-    command
-        .add_option("--turn-timeout", commands_.turn_timeout_s,
-                    "seconds that a turn in lockstep may take")
-        ->type_name("S");
-    command.add_option("--threshold", threshold_percent_, "smallest loss that counts, in percent")
-        ->type_name("PCT");
-    command.add_option("--alpha", rules_.statistics.alpha, "chance of a false alarm")
-        ->type_name("P");
+    add_typed_option(command, "--pair-seconds", commands_.pair_s, "S",
+                     "how long a pair of processes in lockstep moves by turns");
+    add_typed_option(command, "--turn-timeout", commands_.turn_timeout_s, "S",
+                     "seconds that a turn in lockstep may take");
+    add_typed_option(command, "--threshold", threshold_percent_, "PCT",
+                     "smallest loss that counts, in percent");
+    add_typed_option(command, "--alpha", rules_.statistics.alpha, "P", "chance of a false alarm");
     command.add_option(
         "--max-blocks", most_blocks_,
         "blocks of base, head, head, base (5 to 1000), or pairs in lockstep (6 to 1000), to "
         "run at most");
-    command.add_option("--ignore", rules_.ignored, "metrics that are not gated")
-        ->type_name("METRIC");
-    command.add_option("--junit", junit_, "write JUnit XML")->type_name("FILE");
-    command.add_option("--markdown", markdown_, "write a summary for a CI step")->type_name("FILE");
-    command.add_option("--out", out_, "new folder for the runs of --base-cmd and --head-cmd")
-        ->type_name("DIR");
-    command.add_option("--timeout", commands_.deadline_s, "seconds that one run may take")
-        ->type_name("S");
-    command
-        .add_option("--max-load", max_load_,
-                    "share of the cores that others may use before it begins; 1: any load")
-        ->type_name("SHARE");
-    command.add_option("--settle", settle_s_, "seconds to wait for that")->type_name("S");
+    add_typed_option(command, "--ignore", rules_.ignored, "METRIC", "metrics that are not gated");
+    add_typed_option(command, "--junit", junit_, "FILE", "write JUnit XML");
+    add_typed_option(command, "--markdown", markdown_, "FILE", "write a summary for a CI step");
+    add_typed_option(command, "--out", out_, "DIR",
+                     "new folder for the runs of --base-cmd and --head-cmd");
+    add_typed_option(command, "--timeout", commands_.deadline_s, "S",
+                     "seconds that one run may take");
+    add_typed_option(command, "--max-load", max_load_, "SHARE",
+                     "share of the cores that others may use before it begins; 1: any load");
+    add_typed_option(command, "--settle", settle_s_, "S", "seconds to wait for that");
   }
 
   ExitCode run(const GlobalOptions& options) override {

@@ -18,7 +18,7 @@ class HistoryVerb : public Verb {
               {"history results/", "history results/ --metric step_time_s --json"}}) {}
 
   void declare(CLI::App& command) override {
-    command.add_option("folders", folders_, "folders of runs")->required();
+    add_argument(command, "folders", folders_, "folders of runs");
     command.add_option("--metric", metric_, "what is followed");
   }
 

@@ -29,10 +29,9 @@ class PackVerb : public Verb {
               {"pack results/latest", "pack results/mine -o mine.tar.gz --checkpoints"}}) {}
 
   void declare(CLI::App& command) override {
-    command.add_option("run", path_, "run, suite or sweep folder, or a file inside one")
-        ->required();
-    command.add_option("-o,--out", out_, "the archive (default: the folder's name, .tar.gz)")
-        ->type_name("FILE");
+    add_argument(command, "run", path_, "run, suite or sweep folder, or a file inside one");
+    add_typed_option(command, "-o,--out", out_, "FILE",
+                     "the archive (default: the folder's name, .tar.gz)");
     command.add_flag("--checkpoints", checkpoints_, "with what `resume` goes on from");
   }
 

@@ -22,7 +22,6 @@
 #include "runners/plan/rivals/hexiscale/hexiscale_machines.hpp"
 #include "runners/plan/rivals/plan_imports.hpp"
 #include "runners/plan/search/class_alone.hpp"
-#include "suite/config/flag_options.hpp"
 #include "suite/planning/chosen_plan.hpp"
 #include "suite/planning/plan_report.hpp"
 #include "suite/planning/plan_sources.hpp"
@@ -90,7 +89,7 @@ class PlanVerb : public Verb {
     command.add_option("--replan-threshold", replan_threshold_,
                        "with --learn: gain from which a re-plan is suggested");
     command.add_option("--seed", options_.seed, "of the local search");
-    command.add_option("-o,--out", out_, "write the plan here")->type_name("FILE");
+    add_typed_option(command, "-o,--out", out_, "FILE", "write the plan here");
   }
 
   ExitCode run(const GlobalOptions& options) override {

@@ -113,8 +113,8 @@ class ProbeVerb : public Verb {
 
   void declare(CLI::App& command) override {
     declare_operations(command);
-    command.add_option("-o,--out", out_, "the cluster file to write (default: standard output)")
-        ->type_name("FILE");
+    add_typed_option(command, "-o,--out", out_, "FILE",
+                     "the cluster file to write (default: standard output)");
     command.add_option("--ranks", ranks_, "ranks to start (default: one per core)");
     command.add_option("--transport", transport_,
                        "threads, mpi or nccl (default: the launcher's, else threads)");
@@ -232,9 +232,7 @@ class ProbeVerb : public Verb {
         gather_texts(hosts, device_reading_text(device.vendor + " " + device.model, reading)),
         utc_now(), measured.file);
     // A plan needs rates, so their absence is told at once.
-    if (!links_only_ && hosts.rank() == RankId(0)) {
-      fmt::print(stderr, "heteroperf: warning: rates of devices are not measured\n");
-    }
+    if (!links_only_) warn(hosts, "rates of devices are not measured");
     return tell(hosts, measured.file, measured.clusters.reason, options);
   }
 
@@ -306,7 +304,7 @@ class ProbeVerb : public Verb {
   }
 
   static void warn(Communicator& world, const std::string& text) {
-    if (world.rank() == RankId(0)) fmt::print(stderr, "heteroperf: warning: {}\n", text);
+    if (world.rank() == RankId(0)) print_warnings({text});
   }
 
   /// True where an option speaks of operations, which are measured without any as well.

@@ -10,7 +10,6 @@
 #include "results/ranking/ranking.hpp"
 #include "suite/program/catalog.hpp"
 #include "suite/program/verb.hpp"
-#include "suite/config/flag_options.hpp"
 #include "workloads/recipe.hpp"
 
 namespace heteroperf {
@@ -28,7 +27,7 @@ class RankVerb : public Verb {
   }
 
   void declare(CLI::App& command) override {
-    command.add_option("folders", folders_, "run folders, or folders of them")->required();
+    add_argument(command, "folders", folders_, "run folders, or folders of them");
     add_parsed_option(command, "--by", key_, parse_rank_key,
                       "ops, ops_per_device, ops_per_peak, ops_per_watt, regulated or hsr")
         ->default_str("ops");
@@ -46,18 +45,12 @@ class RankVerb : public Verb {
         ->check(a_count);
     command.add_option("--availability", availability_,
                        "only available, preview or research systems, as --systems says");
-    command
-        .add_option("--systems", systems_,
-                    "CSV run_id,availability: whether others can have such a system")
-        ->type_name("FILE");
-    command
-        .add_option("--power", power_,
-                    "CSV run_id,watts,level of what a meter measured, level 1 to 3: OPS per watt")
-        ->type_name("FILE");
-    command
-        .add_option("--aiperf", published_,
-                    "a results.txt of AIPerf to list beside, without a rank")
-        ->type_name("FILE")
+    add_typed_option(command, "--systems", systems_, "FILE",
+                     "CSV run_id,availability: whether others can have such a system");
+    add_typed_option(command, "--power", power_, "FILE",
+                     "CSV run_id,watts,level of what a meter measured, level 1 to 3: OPS per watt");
+    add_typed_option(command, "--aiperf", published_, "FILE",
+                     "a results.txt of AIPerf to list beside, without a rank")
         ->expected(1);
   }
 
@@ -83,7 +76,8 @@ class RankVerb : public Verb {
  private:
   /// Names in filters are parsed only to refuse unknown ones.
   void check_filter() {
-    if (!availability_.empty()) filter_.availability = parse_value_name<SystemAvailability>("availability", availability_);
+    if (!availability_.empty())
+      filter_.availability = parse_value_name<SystemAvailability>("availability", availability_);
     // Without the table every run would be filtered out.
     if (!availability_.empty() && systems_.empty()) {
       throw UserError("--availability " + availability_ + " without --systems",

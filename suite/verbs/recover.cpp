@@ -8,7 +8,6 @@
 
 #include "results/record/record.hpp"
 #include "results/scaling/sweep_report.hpp"
-#include "results/text/text_escapes.hpp"
 #include "suite/program/verb.hpp"
 #include "suite/sweep/sweep_folder.hpp"
 
@@ -26,34 +25,24 @@ class RecoverVerb : public Verb {
   }
 
   void declare(CLI::App& command) override {
-    command.add_option("run", path_, "run, suite or sweep folder")->required();
+    add_argument(command, "run", path_, "run, suite or sweep folder");
   }
 
   ExitCode run(const GlobalOptions& options) override {
     if (const auto sweep = damaged_sweep_of(path_)) return run_of_sweep(*sweep, options);
     // Warnings do not keep the record from being made.
-    warn(recover(path_).warnings);
-    fmt::print("{}", show(path_, options.json ? DocumentForm::json : DocumentForm::console,
-                          style_of(options)));
+    print_warnings(recover(path_).warnings);
+    fmt::print("{}", show(path_, form_of(options), style_of(options)));
     return ExitCode::ok;
   }
 
  private:
-  static void warn(const std::vector<std::string>& warnings) {
-    for (const std::string& warning : warnings) {
-      fmt::print(stderr, "heteroperf: warning: {}\n", line_text(warning));
-    }
-  }
-
   /// Rebuilds the records of the runs first, then the index that is made of them.
   static ExitCode run_of_sweep(const std::filesystem::path& folder, const GlobalOptions& options) {
     const RecoveredSweep recovered = recover_sweep(folder);
-    warn(recovered.warnings);
+    print_warnings(recovered.warnings);
     if (options.verbosity != Verbosity::quiet) fmt::print(stderr, "{}\n", recovered.done);
-    const SweepReport report = report_sweep(folder);
-    fmt::print("{}",
-               sweep_report_text(report, options.json ? DocumentForm::json : DocumentForm::console,
-                                 style_of(options)));
+    fmt::print("{}", sweep_report_text(report_sweep(folder), form_of(options), style_of(options)));
     return ExitCode::ok;
   }
 

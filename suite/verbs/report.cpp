@@ -175,21 +175,15 @@ class ReportVerb : public Verb {
               {"report results/latest", "report results/a results/b -o scaling.html"}}) {}
 
   void declare(CLI::App& command) override {
-    command
-        .add_option("runs", paths_,
-                    "run folders, finished or not, or folders of them; several give scaling, "
-                    "mixed against homogeneous, and trend")
-        ->required();
-    command
-        .add_option("-o,--out,--output", output_,
-                    "the file to write (default: report.html in the run's folder, of several runs "
-                    "in the folder that holds them)")
-        ->type_name("FILE");
-    command
-        .add_option("--trace", trace_,
-                    "trace that `run --trace` wrote with the only run, or `simulate --trace` from "
-                    "its plan.json; any other file is refused")
-        ->type_name("FILE");
+    add_argument(command, "runs", paths_,
+                 "run folders, finished or not, or folders of them; several give scaling, "
+                 "mixed against homogeneous, and trend");
+    add_typed_option(command, "-o,--out,--output", output_, "FILE",
+                     "the file to write (default: report.html in the run's folder, of several runs "
+                     "in the folder that holds them)");
+    add_typed_option(command, "--trace", trace_, "FILE",
+                     "trace that `run --trace` wrote with the only run, or `simulate --trace` from "
+                     "its plan.json; any other file is refused");
   }
 
   ExitCode run(const GlobalOptions& options) override {

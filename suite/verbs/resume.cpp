@@ -6,11 +6,11 @@
 
 #include <fmt/format.h>
 
+#include "suite/config/flag_options.hpp"
 #include "suite/config/run_config_json.hpp"
 #include "suite/program/environment.hpp"
 #include "suite/program/verb.hpp"
 #include "suite/run/launch.hpp"
-#include "suite/config/flag_options.hpp"
 
 namespace heteroperf {
 namespace {
@@ -24,7 +24,7 @@ class ResumeVerb : public Verb {
               VerbRanks::all}) {}
 
   void declare(CLI::App& command) override {
-    command.add_option("run", path_, "run folder with checkpoints")->required();
+    add_argument(command, "run", path_, "run folder with checkpoints");
     step_option_ =
         command.add_option("--from-step", step_, "that checkpoint, not the last good one");
     flags_.declare(command, can_change_on_resume);
@@ -41,9 +41,7 @@ class ResumeVerb : public Verb {
     for (const std::string& text : options.sets) add_set(text, request.settings, problems);
     problems.throw_if_any();
     const ResumePlan plan = plan_resume(request);
-    for (const std::string& warning : plan.warnings) {
-      fmt::print(stderr, "heteroperf: warning: {}\n", warning);
-    }
+    print_warnings(plan.warnings);
     // Where a broken checkpoint was skipped this names the one that was taken.
     if (options.verbosity != Verbosity::quiet) {
       fmt::print(stderr, "heteroperf: going on from {}\n", plan.config.parent->checkpoint);

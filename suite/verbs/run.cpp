@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "runners/comm/world.hpp"
+#include "suite/config/flag_options.hpp"
 #include "suite/config/run_config_json.hpp"
 #include "suite/planning/plan_sources.hpp"
 #include "suite/program/catalog.hpp"
@@ -14,7 +15,6 @@
 #include "suite/program/verb.hpp"
 #include "suite/run/launch.hpp"
 #include "suite/sweep/sweep_session.hpp"
-#include "suite/config/flag_options.hpp"
 
 namespace heteroperf {
 namespace {
@@ -52,15 +52,13 @@ class RunVerb : public Verb {
     repeat_option_ =
         command.add_option("--repeat", repeats_, "runs of each point, every one with its own seed");
     sweep_option_ =
-        command
-            .add_option("--sweep", sweeps_,
-                        "KEY=VALUE,VALUE…: runs of every value of a flag or key; again for every "
-                        "combination; ranks:micro-batches=1:4,2:2 changes both together")
-            ->type_name("KEY=VALUES")
+        add_typed_option(command, "--sweep", sweeps_, "KEY=VALUES",
+                         "KEY=VALUE,VALUE…: runs of every value of a flag or key; again for every "
+                         "combination; ranks:micro-batches=1:4,2:2 changes both together")
             ->take_all()
             ->allow_extra_args(false);
-    command.add_option("--run-limit", run_limit_s_, "seconds that one run of several may take")
-        ->type_name("S");
+    add_typed_option(command, "--run-limit", run_limit_s_, "S",
+                     "seconds that one run of several may take");
     command.footer(command.get_footer() + "\n" + config_keys_text());
   }
 

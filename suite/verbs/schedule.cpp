@@ -23,7 +23,6 @@
 #include "runners/schedule/generators/generator.hpp"
 #include "runners/schedule/ir/placement.hpp"
 #include "runners/schedule/search/search.hpp"
-#include "suite/config/flag_options.hpp"
 #include "suite/program/verb.hpp"
 #include "suite/training/step_trace.hpp"
 #include "suite/verbs/schedule_flags.hpp"

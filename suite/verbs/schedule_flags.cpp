@@ -3,7 +3,6 @@
 // the result has the same unit. Four numbers hold for all ranks, a file gives each rank its own.
 // The network model says how messages take their time.
 #include "suite/verbs/schedule_flags.hpp"
-#include "suite/config/flag_options.hpp"
 
 #include <fmt/format.h>
 
@@ -13,6 +12,7 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/schedule/formats/schedule_json.hpp"
+#include "suite/program/verb.hpp"
 
 namespace heteroperf {
 namespace {

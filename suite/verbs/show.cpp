@@ -11,7 +11,6 @@
 #include "results/record/run_folder.hpp"
 #include "results/scaling/sweep_report.hpp"
 #include "suite/program/verb.hpp"
-#include "suite/config/flag_options.hpp"
 
 namespace heteroperf {
 namespace {
@@ -24,8 +23,7 @@ class ShowVerb : public Verb {
               {"show results/latest", "show results/latest --format md"}}) {}
 
   void declare(CLI::App& command) override {
-    command.add_option("run", path_, "run, suite or sweep folder, or a file inside one")
-        ->required();
+    add_argument(command, "run", path_, "run, suite or sweep folder, or a file inside one");
     add_parsed_option(
         command, "--format", form_,
         [](const std::string& name) {
@@ -69,8 +67,8 @@ class ShowVerb : public Verb {
     const auto doubts = hold_to_journals(run_set.runs);
     for (std::size_t i = 0; i < doubts.size(); ++i) {
       if (!has_journal(run_set.runs[i])) {
-        fmt::print(stderr, "heteroperf: warning: {}: no journal beside it confirms its numbers\n",
-                   run_set.runs[i].record.string());
+        print_warnings(
+            {run_set.runs[i].record.string() + ": no journal beside it confirms its numbers"});
       }
       if (doubts[i]) throw doubts[i]->error(run_set.runs[i].record.string());
     }

@@ -94,10 +94,8 @@ class SimulateVerb : public Verb {
               "--json"}}) {}
 
   void declare(CLI::App& command) override {
-    command
-        .add_option("file", plan_.path,
-                    "a schedule as `schedule --format json` writes it, or a plan.json")
-        ->required();
+    add_argument(command, "file", plan_.path,
+                 "a schedule as `schedule --format json` writes it, or a plan.json");
     const std::pair<const char*, std::string&> of_plans[] = {{"--workload", plan_.workload},
                                                              {"--size", plan_.size},
                                                              {"--model-name", plan_.model},

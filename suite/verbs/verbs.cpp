@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "results/text/document.hpp"
+#include "results/text/text_escapes.hpp"
 
 namespace heteroperf {
 
@@ -43,10 +44,19 @@ TextStyle style_of(const GlobalOptions& options) {
   return {options.color ? Colour::on : Colour::off, static_cast<std::size_t>(terminal_width())};
 }
 
+DocumentForm form_of(const GlobalOptions& options) {
+  return options.json ? DocumentForm::json : DocumentForm::console;
+}
+
 void print(const Document& document, const GlobalOptions& options) {
   if (options.reader) return options.reader(document);
-  const DocumentForm form = options.json ? DocumentForm::json : DocumentForm::console;
-  fmt::print("{}", document_text(document, form, style_of(options)));
+  fmt::print("{}", document_text(document, form_of(options), style_of(options)));
+}
+
+void print_warnings(const std::vector<std::string>& warnings) {
+  for (const std::string& warning : warnings) {
+    fmt::print(stderr, "heteroperf: warning: {}\n", line_text(warning));
+  }
 }
 
 /// Messages quote files and commands of users, which may hold broken UTF-8; the document replaces

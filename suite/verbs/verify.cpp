@@ -32,12 +32,10 @@ class VerifyVerb : public Verb {
               {"verify results/latest --replay 6", "verify mine.tar.gz --json"}}) {}
 
   void declare(CLI::App& command) override {
-    command
-        .add_option(
-            "run", path_,
-            "run, suite or sweep folder, a folder of those, a file inside one, an archive that "
-            "`pack` wrote, or a plan that `plan` wrote")
-        ->required();
+    add_argument(
+        command, "run", path_,
+        "run, suite or sweep folder, a folder of those, a file inside one, an archive that "
+        "`pack` wrote, or a plan that `plan` wrote");
     replay_option_ =
         command
             .add_option("--replay", replay_steps_,

@@ -9,14 +9,15 @@
 #include "suite/watch/host_load.hpp"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <ctime>
 #include <set>
 #include <sstream>
 #include <string>
 
+#include "metrics/base/quantity.hpp"
 #include "runners/cluster/system_files.hpp"
 
 namespace heteroperf {
@@ -91,6 +92,12 @@ std::optional<T> difference(const std::optional<T>& before, const std::optional<
   return *after > *before ? *after - *before : T{};
 }
 
+double time_of_s(clockid_t clock) {
+  timespec time{};
+  clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * nanosecond;
+}
+
 }  // namespace
 
 HostCounters read_host_counters(const CpuSet& cpus, const fs::path& root) {
@@ -106,15 +113,8 @@ HostCounters read_host_counters(const CpuSet& cpus, const fs::path& root) {
   return counters;
 }
 
-double process_cpu_s() {
-  rusage usage{};
-  if (getrusage(RUSAGE_SELF, &usage) != 0) return 0;
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) +
-           static_cast<double>(time.tv_usec) / microseconds_per_second;
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
+double process_cpu_s() { return time_of_s(CLOCK_PROCESS_CPUTIME_ID); }
+double thread_cpu_s() { return time_of_s(CLOCK_THREAD_CPUTIME_ID); }
 
 std::optional<double> process_cpu_s(std::int64_t pid, const fs::path& root) {
   const long ticks_per_second = sysconf(_SC_CLK_TCK);

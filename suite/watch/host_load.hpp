@@ -24,6 +24,8 @@ HostCounters read_host_counters(const CpuSet& cpus, const std::filesystem::path&
 
 /// CPU time of this process, all threads, user and system.
 double process_cpu_s();
+/// The same of the thread that asks.
+double thread_cpu_s();
 /// CPU time of another process on this host (proc(5), /proc/PID/stat); nothing where it cannot be
 /// seen.
 std::optional<double> process_cpu_s(std::int64_t pid, const std::filesystem::path& root = "/");

@@ -28,23 +28,6 @@ std::int64_t process_number_space() {
 
 }  // namespace
 
-std::size_t first_beside(const std::vector<RankBinding>& bindings, std::size_t rank) {
-  const auto here = [&](const RankBinding& binding) { return binding.host == bindings[rank].host; };
-  return static_cast<std::size_t>(std::find_if(bindings.begin(), bindings.end(), here) -
-                                  bindings.begin());
-}
-
-CpuSet cpus_beside(const std::vector<RankBinding>& bindings, std::size_t rank) {
-  CpuSet cpus;
-  for (const RankBinding& binding : bindings) {
-    if (binding.host != bindings[rank].host) continue;
-    cpus.insert(cpus.end(), binding.cpus.begin(), binding.cpus.end());
-  }
-  std::sort(cpus.begin(), cpus.end());
-  cpus.erase(std::unique(cpus.begin(), cpus.end()), cpus.end());
-  return cpus;
-}
-
 HostsWatch::HostsWatch(Communicator& all, const std::vector<RankBinding>& bindings, Reader read)
     : all_(all),
       bindings_(bindings),

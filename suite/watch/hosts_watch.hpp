@@ -50,10 +50,4 @@ class HostsWatch {
   HostCounters start_;
 };
 
-/// The first rank on the host of that rank.
-std::size_t first_beside(const std::vector<RankBinding>& bindings, std::size_t rank);
-
-/// The logical CPUs that the ranks on the host of that rank may use, ascending.
-CpuSet cpus_beside(const std::vector<RankBinding>& bindings, std::size_t rank);
-
 }  // namespace heteroperf

@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <array>
-#include <ctime>
 #include <set>
 #include <span>
 
@@ -31,12 +30,6 @@ struct RankPeak {
   CallLog calls;
   double waited = 0;  ///< share of the time in which its thread had no CPU
 };
-
-double thread_cpu_s() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * nanosecond;
-}
 
 /// Half of the seconds finds the fastest product, half repeats it. Collective, also where this rank
 /// does not take part.
@@ -63,22 +56,22 @@ std::optional<RankPeak> measure_rank(RankContext& context, Precision precision) 
 }
 
 /// Operations of this rank per second of the interval in which all worked; 0 without one.
-double share_of_rate(const RankPeak* peak, RankContext& context) {
+double share_of_rate(const std::optional<RankPeak>& peak, RankContext& context) {
   std::optional<TimeWindow> window;
   const std::int64_t offset_ns = context.clock_offset_ns;
-  if (peak != nullptr) {
+  if (peak) {
     const TimeWindow time_window = peak->calls.window();
     window = TimeWindow{time_window.start_ns + offset_ns, time_window.end_ns + offset_ns};
   }
   const auto common = common_interval(context.all_ranks(), window);
-  if (!common || peak == nullptr) return 0;
+  if (!common || !peak) return 0;
   const TimeWindow here{common->start_ns - offset_ns, common->end_ns - offset_ns};
   return peak->calls.calls_in(here) * peak->product.operations / here.seconds();
 }
 
 /// The products of all ranks, each once. Collective.
-std::vector<std::string> names_of(const RankPeak* peak, Communicator& all) {
-  const auto texts = gather_texts(all, peak != nullptr ? peak->product.name : "");
+std::vector<std::string> names_of(const std::optional<RankPeak>& peak, Communicator& all) {
+  const auto texts = gather_texts(all, peak ? peak->product.name : "");
   std::set<std::string> names(texts.begin(), texts.end());
   names.erase("");
   return {names.begin(), names.end()};
@@ -127,21 +120,20 @@ double measure_peak(RankContext& context, Precision precision, PeakMoment moment
                                : fmt::format("peak rate, {:.1f} s", seconds)});
   Communicator& all = context.all_ranks();
   HostsWatch hosts(all, context.placement.bindings);
-  const std::optional<RankPeak> rank_peak = measure_rank(context, precision);
-  const RankPeak* peak = rank_peak ? &*rank_peak : nullptr;
+  const std::optional<RankPeak> peak = measure_rank(context, precision);
   // The share of the CPUs of this rank's host that others had; below 0: the kernel does not tell.
   const auto others = hosts.until_now();
   double load =
       others && others->cpus > 0 ? others->other_cpus / static_cast<double>(others->cpus) : -1;
-  if (peak != nullptr && !context.gpu()) load = std::max(load, peak->waited);
+  if (peak && !context.gpu()) load = std::max(load, peak->waited);
   all.all_reduce(std::span(&load, 1), Reduction::max);
   std::array<double, 2> rates{share_of_rate(peak, context),
-                              peak != nullptr ? peak->product.mm_ops_per_second : 0};
+                              peak ? peak->product.mm_ops_per_second : 0};
   all.all_reduce(std::span(rates));
   PeakEvent event{rates[0], to_string(precision)};
   event.mm_ops_per_second = rates[1];
   event.products = names_of(peak, all);
-  if (peak != nullptr) event.tried = peak->product.tried;
+  if (peak) event.tried = peak->product.tried;
   if (load >= 0) event.other_load = load;
   if (before) measure_memory(context, event);
   if (context.is_first()) context.post(event);
