@@ -10,9 +10,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "metrics/base/name_table.hpp"
 #include "metrics/precision_goal.hpp"
+#include "results/text/number_text.hpp"
 #include "suite/config/run_config_json.hpp"
 #include "suite/program/catalog.hpp"
 
@@ -143,7 +145,7 @@ void check_degrees(const PlanConfig& plan, int ranks, ProblemList& problems) {
   if (fits) return;
   const std::string degrees = fmt::format("pp {} x tp {}{}", plan.pipeline, plan.tensor,
                                           plan.data == 0 ? "" : fmt::format(" x dp {}", plan.data));
-  problems.add(fmt::format("{} does not fit {} rank{}", degrees, ranks, ranks == 1 ? "" : "s"),
+  problems.add(fmt::format("{} does not fit {}", degrees, plural(ranks, "rank")),
                fmt::format("{} ranks {}", plan.data == 0 ? copy : copy * plan.data,
                            plan.data == 0 ? "make one replica" : "are asked for"),
                "Give other degrees or another --ranks");
@@ -195,11 +197,7 @@ std::string shown_value(const std::vector<Setting>& settings, const std::string&
 }
 
 std::string to_string(const std::vector<RankDevice>& devices) {
-  std::string text;
-  for (const RankDevice device : devices) {
-    text += (text.empty() ? "" : ",") + std::string(to_string(device));
-  }
-  return text;
+  return joined(devices, ",", [](RankDevice device) { return std::string(to_string(device)); });
 }
 
 bool ScaleConfig::uses_gpus() const {
@@ -208,6 +206,13 @@ bool ScaleConfig::uses_gpus() const {
 
 bool ScaleConfig::uses_only_gpus() const {
   return std::count(device.begin(), device.end(), RankDevice::cpu) == 0;
+}
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::istringstream stream(text + separator);
+  std::vector<std::string> parts;
+  for (std::string part; std::getline(stream, part, separator);) parts.push_back(part);
+  return parts;
 }
 
 void validate(const RunConfig& config, const std::vector<Setting>& settings,

@@ -361,6 +361,9 @@ std::string shown(const Setting& setting);
 std::string shown_value(const std::vector<Setting>& settings, const std::string& path,
                         const std::string& value);
 
+/// The parts of a text between the separators, empty ones too, so that they can be refused.
+std::vector<std::string> split(const std::string& text, char separator);
+
 /// Adds a problem unless `ranks` ranks can have these degrees.
 void check_degrees(const PlanConfig& plan, int ranks, ProblemList& problems);
 

@@ -13,9 +13,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <iterator>
 #include <map>
-#include <sstream>
 
 #include "metrics/base/name_table.hpp"
 #include "metrics/base/strict_json.hpp"
@@ -157,10 +155,9 @@ bool parse_text(const std::string& text, T& out) {
 }
 
 bool parse_text(const std::string& text, std::vector<RankDevice>& out) {
-  std::istringstream list(text + ',');
   bool all_known = true;
   out.clear();
-  for (std::string name; std::getline(list, name, ',');) {
+  for (const std::string& name : split(text, ',')) {
     all_known &= parse_text(name, out.emplace_back());
   }
   return all_known;
@@ -293,9 +290,8 @@ std::vector<std::string> workloads_with(const std::string& path) {
   RunConfig config;
   visit_keys(config, [&](auto&, const KeyInfo& key) {
     if (path != key.path || key.read_by.empty()) return;
-    std::istringstream words{std::string(key.read_by)};
     // The list is words in one text, because the table is constant.
-    having.assign(std::istream_iterator<std::string>(words), {});
+    having = split(std::string(key.read_by), ' ');
   });
   return having;
 }

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <sstream>
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/id.hpp"
@@ -39,14 +38,6 @@ Bytes size_of_text(const std::string& text, const char* flag, ProblemList& probl
                  "Give bytes, with K, M or G for 1024, 1024^2 or 1024^3.");
   }
   return size.value_or(Bytes(0));
-}
-
-/// An empty label between two commas is kept, so that it can be refused.
-std::vector<std::string> split_labels(const std::string& text) {
-  std::vector<std::string> labels;
-  std::istringstream stream(text + ",");
-  for (std::string label; std::getline(stream, label, ',');) labels.push_back(label);
-  return labels;
 }
 
 }  // namespace
@@ -182,7 +173,7 @@ void CommFlags::set_way(ProblemList& problems) {
                  "inside a cluster its library moves everything itself", "Use --transport mpi.");
   }
   if (clusters_ != "auto") {
-    request_.labels = split_labels(clusters_);
+    request_.labels = split(clusters_, ',');
     if (std::count(request_.labels.begin(), request_.labels.end(), "") > 0) {
       problems.add(fmt::format("--clusters {} has an empty label", clusters_), "",
                    "Give one label per rank, as in a,b,b,a.");

@@ -65,133 +65,111 @@ std::string sweep_text(const SweepPlace& place) {
   return fmt::format("{} '{}{}'", place.sweep_id, fmt::join(place.command, " "), options);
 }
 
-/// Makes an index from the places that the runs in a folder name.
-class IndexOfRuns {
- public:
-  IndexOfRuns(const fs::path& folder, std::vector<std::string>& warnings)
-      : folder_(folder), warnings_(warnings) {}
+/// Says why a folder holds no run that the sweep has in that place; empty where it does.
+std::string why_no_run(const SweptRun& run) {
+  if (!run.place) return run.silence;
+  const std::string name = sweep_run_folder(run.place->number, run.place->point, run.place->seed);
+  return name == run.folder ? "" : fmt::format("it was {} when it was run", name);
+}
 
-  SweepIndex make() {
-    take_runs();
-    require_one_sweep();
-    const SweepPlace& first = *runs_.front().place;
-    index_.sweep_id = first.sweep_id;
-    index_.created_utc = first.created_utc;
-    index_.command = first.command;
-    index_.axes = first.axes;
-    index_.first_seed = first.seed - first.repeat;
-    for (const SweptRun& run : runs_) add(run);
-    list_set_aside();
-    list_unknown();
-    return std::move(index_);
-  }
-
- private:
-  /// Takes the runs that name a place and lie in the folder of that place, by their numbers.
-  void take_runs() {
-    const std::vector<SweptRun> all = swept_runs(folder_);
-    for (const SweptRun& run : all) {
-      const std::string why = why_no_run(run);
-      if (why.empty()) {
-        runs_.push_back(run);
-      } else {
-        warnings_.push_back(fmt::format("{} is left out: {}", run.folder, why));
-      }
-    }
-    std::sort(runs_.begin(), runs_.end(), [](const SweptRun& a, const SweptRun& b) {
-      return a.place->number < b.place->number;
-    });
-    if (!runs_.empty()) return;
+/// Takes the runs that name a place and lie in the folder of that place, by their numbers.
+std::vector<SweptRun> runs_of_one_sweep(const fs::path& folder,
+                                        std::vector<std::string>& warnings) {
+  std::vector<SweptRun> runs = swept_runs(folder);
+  const std::string silence =
+      runs.empty() ? "no folder in it is named as a sweep's run, 001-ranks=1-seed=1"
+                   : fmt::format("{}: {}", runs.front().folder, why_no_run(runs.front()));
+  std::erase_if(runs, [&](const SweptRun& run) {
+    const std::string why = why_no_run(run);
+    if (!why.empty()) warnings.push_back(fmt::format("{} is left out: {}", run.folder, why));
+    return !why.empty();
+  });
+  if (runs.empty()) {
     throw UserError(
-        "no run in " + folder_.string() + " tells of a sweep",
-        all.empty() ? "no folder in it is named as a sweep's run, 001-ranks=1-seed=1"
-                    : fmt::format("{}: {}", all.front().folder, why_no_run(all.front())),
+        "no run in " + folder.string() + " tells of a sweep", silence,
         "`heteroperf recover` of a run's own folder makes its record from its journal; the same "
         "options with another --out run the sweep anew.");
   }
-
-  /// Says why a folder holds no run that the sweep has in that place; empty where it does.
-  static std::string why_no_run(const SweptRun& run) {
-    if (!run.place) return run.silence;
-    const SweepPlace& place = *run.place;
-    const std::string name = sweep_run_folder(place.number, place.point, place.seed);
-    return name == run.folder ? "" : fmt::format("it was {} when it was run", name);
+  std::ranges::sort(runs, {}, [](const SweptRun& run) { return run.place->number; });
+  const SweptRun& first = runs.front();
+  for (const SweptRun& run : runs) {
+    if (sweep_of(*run.place) == sweep_of(*first.place)) continue;
+    // Two sweeps in one folder have no common index.
+    throw UserError("the runs in " + folder.string() + " are of several sweeps",
+                    fmt::format("{} is of {}, {} of {}", first.folder, sweep_text(*first.place),
+                                run.folder, sweep_text(*run.place)),
+                    "Move those of the other sweep to a folder of their own.");
   }
+  return runs;
+}
 
-  /// Two sweeps in one folder have no common index.
-  void require_one_sweep() const {
-    const SweptRun& first = runs_.front();
-    for (const SweptRun& run : runs_) {
-      if (sweep_of(*run.place) == sweep_of(*first.place)) continue;
-      throw UserError("the runs in " + folder_.string() + " are of several sweeps",
-                      fmt::format("{} is of {}, {} of {}", first.folder, sweep_text(*first.place),
-                                  run.folder, sweep_text(*run.place)),
-                      "Move those of the other sweep to a folder of their own.");
+/// Lists what lies in aside/. Only the lost index told why it was set aside; its own state still
+/// does.
+std::vector<SetAside> set_aside_in(const fs::path& folder) {
+  std::vector<SetAside> list;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder / "aside", error)) {
+    const std::string why = entry.is_directory(error) ? why_incomplete(entry.path())
+                                                      : "an index that could not be used";
+    list.push_back({"aside/" + entry.path().filename().string(), "not known", why});
+  }
+  std::ranges::sort(list, {}, &SetAside::folder);
+  return list;
+}
+
+/// Says which runs of the plan may be missing: gaps between the numbers, and the end of the list.
+std::vector<std::string> unknown_beside(const std::vector<SweepRun>& runs) {
+  std::vector<std::string> unknown;
+  std::size_t next = 1;
+  for (const SweepRun& run : runs) {
+    if (run.number > next) {
+      unknown.push_back(
+          fmt::format("what {} was to be: it is not here", numbers_text(next, run.number - 1)));
     }
+    next = run.number + 1;
   }
+  unknown.push_back(fmt::format("runs after {:03} that were planned and never started", next - 1));
+  unknown.push_back("how long the processes of its runs took");
+  return unknown;
+}
 
-  /// Adds a run with its state as its folder tells it.
-  void add(const SweptRun& swept) {
+/// Makes an index from the places that the runs in a folder name, with their states as their
+/// folders tell them.
+SweepIndex index_of_runs(const fs::path& folder, std::vector<std::string>& warnings) {
+  const std::vector<SweptRun> runs = runs_of_one_sweep(folder, warnings);
+  const SweepPlace& first = *runs.front().place;
+  SweepIndex index;
+  index.sweep_id = first.sweep_id;
+  index.created_utc = first.created_utc;
+  index.command = first.command;
+  index.axes = first.axes;
+  index.first_seed = first.seed - first.repeat;
+  for (const SweptRun& swept : runs) {
     const SweepPlace& place = *swept.place;
-    SweepRun run;
-    run.folder = swept.folder;
-    run.number = place.number;
-    std::vector<SweepPoint>& points = index_.points;
-    const auto known = std::find(points.begin(), points.end(), place.point);
-    run.point = static_cast<std::size_t>(known - points.begin());
-    if (known == points.end()) points.push_back(place.point);
-    run.repeat = place.repeat;
-    run.seed = place.seed;
-    tell_outcome(folder_ / run.folder, run);
-    index_.repeats = std::max(index_.repeats, run.repeat + 1);
-    index_.runs.push_back(std::move(run));
+    const auto known = std::find(index.points.begin(), index.points.end(), place.point);
+    const auto point = static_cast<std::size_t>(known - index.points.begin());
+    if (known == index.points.end()) index.points.push_back(place.point);
+    index.runs.push_back(
+        {swept.folder, point, place.repeat, place.seed, {}, {}, 0, {}, place.number});
+    tell_outcome(folder / swept.folder, index.runs.back());
+    index.repeats = std::max<std::size_t>(index.repeats, place.repeat + 1);
   }
-
-  /// Only the lost index told why they were set aside; their own state still does.
-  void list_set_aside() {
-    std::error_code error;
-    for (const auto& entry : fs::directory_iterator(folder_ / "aside", error)) {
-      const std::string name = entry.path().filename().string();
-      const std::string why = entry.is_directory(error) ? why_incomplete(entry.path())
-                                                        : "an index that could not be used";
-      index_.set_aside.push_back({"aside/" + name, "not known", why});
-    }
-    std::sort(index_.set_aside.begin(), index_.set_aside.end(),
-              [](const SetAside& a, const SetAside& b) { return a.folder < b.folder; });
-  }
-
-  /// Says which runs of the plan may be missing: gaps between the numbers, and the end of the list.
-  void list_unknown() {
-    std::vector<std::string>& unknown = index_.unknown;
-    std::size_t next = 1;
-    for (const SweepRun& run : index_.runs) {
-      if (run.number > next) {
-        unknown.push_back(
-            fmt::format("what {} was to be: it is not here", numbers_text(next, run.number - 1)));
-      }
-      next = run.number + 1;
-    }
-    unknown.push_back(
-        fmt::format("runs after {:03} that were planned and never started", next - 1));
-    unknown.push_back("how long the processes of its runs took");
-  }
-
-  const fs::path& folder_;
-  std::vector<std::string>& warnings_;
-  std::vector<SweptRun> runs_;  // each with its place, by number
-  SweepIndex index_;
-};
+  index.set_aside = set_aside_in(folder);
+  index.unknown = unknown_beside(index.runs);
+  return index;
+}
 
 /// Recovers one sweep: first the records, because the state of a run follows from them, then the
-/// index, which stays where it is sound.
+/// index, which stays where it is sound. One of another version is refused before anything is done:
+/// it may plan more than this program can read.
 class SweepRecovery {
  public:
   explicit SweepRecovery(const fs::path& folder) : folder_(folder) {}
 
   RecoveredSweep run() {
-    refuse_another_version();
+    const bool sound = read_sound_index();
     recover_records();
-    if (read_sound_index()) {
+    if (sound) {
       note_complete_runs();
     } else {
       rebuild();
@@ -200,19 +178,6 @@ class SweepRecovery {
   }
 
  private:
-  /// An index of another version may plan more than this program can read.
-  void refuse_another_version() const {
-    const fs::path file = sweep_file(folder_);
-    std::error_code error;
-    if (!fs::is_regular_file(file, error)) return;
-    try {
-      if (!is_of_another_version(read_text_file(file))) return;
-    } catch (const UserError&) {
-      return;  // read_sound_index() says why
-    }
-    read_sweep(folder_);
-  }
-
   /// Makes the records of the runs that a kill left without one.
   void recover_records() {
     for (const SweptRun& run : swept_runs(folder_)) {
@@ -245,6 +210,7 @@ class SweepRecovery {
       if (!sound) damage_ = "was not as it was written";
       return sound;
     } catch (const UserError& error) {
+      if (is_of_another_version(text_)) throw;
       const Problem& first = error.problems().front();
       damage_ = "could not be used: " + Problem{first.problem, first.why, ""}.text();
       return false;
@@ -272,7 +238,7 @@ class SweepRecovery {
 
   /// Writes an index of what the runs say, once it is known that it can be read again.
   void rebuild() {
-    SweepIndex index = IndexOfRuns(folder_, recovered_.warnings).make();
+    SweepIndex index = index_of_runs(folder_, recovered_.warnings);
     parse_sweep(sweep_json_text(index), "what the runs in " + folder_.string() + " tell");
     keep_old_file(index);
     write_sweep(folder_, index);

@@ -32,18 +32,6 @@ constexpr RefusedKey refused[] = {
     {"seed", "--repeat N gives N repetitions seeds of their own"},
 };
 
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts(1);
-  for (const char c : text) {
-    if (c == separator) {
-      parts.emplace_back();
-    } else {
-      parts.back() += c;
-    }
-  }
-  return parts;
-}
-
 /// The configuration key that a flag without its dashes, or the key itself, stands for; empty where
 /// there is none.
 std::string path_of(const std::string& name) {

@@ -292,17 +292,16 @@ SweepIndex run_sweep(const fs::path& folder, const SweepIndex& wanted,
   return SweepSession(folder, std::move(index), program).run();
 }
 
-ExitCode launch_sweep(const SweepRequest& request, const SweepLimits& limits,
-                      const GlobalOptions& options) {
+ExitCode launch_sweep(const SweepRequest& request, const GlobalOptions& options) {
   const SweepIndex wanted = plan_sweep(request);
-  const bool named = !limits.out.empty();
-  const fs::path folder = named ? fs::path(limits.out) : fs::path("results") / wanted.sweep_id;
+  const bool named = !request.out.empty();
+  const fs::path folder = named ? fs::path(request.out) : fs::path("results") / wanted.sweep_id;
   install_stop_signals([] {});
   SweepProgram program;
   program.command = [&](const SweepRun& run, const fs::path& home) {
     return shell_line(wanted, run, home);
   };
-  program.deadline_s = limits.deadline_s;
+  program.deadline_s = request.deadline_s;
   program.say = [&](const std::string& line) {
     if (options.verbosity != Verbosity::quiet) fmt::print(stderr, "{}\n", line);
   };

@@ -18,6 +18,8 @@ struct SweepRequest {
   bool quick = false;
   std::vector<std::string> sweeps;  ///< "ranks=1,2,4", "ranks:micro-batches=1:4,2:2"
   std::int64_t repeats = 1;         ///< runs of each point, with one seed after the other
+  double deadline_s = 86400;        ///< longest time of one run
+  std::string out = {};             ///< empty: results/sweep-<UTC>-<workload>-<id>
 };
 
 /// The runs of the request: every combination of the axes' values, repeated with seeds of their
@@ -46,16 +48,9 @@ struct SweepProgram {
 SweepIndex run_sweep(const std::filesystem::path& folder, const SweepIndex& wanted,
                      const SweepProgram& program);
 
-/// Where the runs of a sweep go and how long one may take.
-struct SweepLimits {
-  std::string out;  ///< empty: results/sweep-<UTC>-<workload>-<id>
-  double deadline_s = 86400;
-};
-
 /// Plans the sweep, runs it with this program, each run a process of its own, and prints its table.
 /// Returns 6 where runs failed (their own exit code where none is complete), 8 where one is
 /// invalid.
-ExitCode launch_sweep(const SweepRequest& request, const SweepLimits& limits,
-                      const GlobalOptions& options);
+ExitCode launch_sweep(const SweepRequest& request, const GlobalOptions& options);
 
 }  // namespace heteroperf

@@ -92,18 +92,17 @@ class RunVerb : public Verb {
                    "above 0 seconds");
     }
     problems.throw_if_any();
-    SweepRequest request{{}, quick_, sweeps_, repeats_};
-    SweepLimits limits{"", run_limit_s_};
+    SweepRequest request{{}, quick_, sweeps_, repeats_, run_limit_s_};
     for (const Setting& setting : given) {
       if (&setting != last_of(given, setting.path)) continue;
       // The folder is that of the whole sweep; its runs get folders inside.
       if (setting.path == "out") {
-        limits.out = setting.value;
+        request.out = setting.value;
       } else {
         request.settings.push_back(setting);
       }
     }
-    return launch_sweep(request, limits, options);
+    return launch_sweep(request, options);
   }
 
   /// Collects everything that the user gave, in the order of precedence.
