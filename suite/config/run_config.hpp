@@ -197,141 +197,132 @@ void visit_keys(Config& c, Visitor&& visit) {
   const auto row = [&](auto& member, const char* path, const char* help, KeyTraits traits = {}) {
     visit(member, KeyInfo{traits, path, help});
   };
+// A key's path is the way to its member.
+#define KEY(member, ...) row(c.member, #member, __VA_ARGS__)
   // Limits lie far beyond any machine: they catch typing errors and overflows.
   constexpr double many = 1e9, large = 1e6, longest_s = 30 * 86400.0;
   constexpr KeyRange at_least_0{0, KeyRange::unlimited},
       above_0{std::numeric_limits<double>::min(), KeyRange::unlimited};
   constexpr const char *workload_has = "the workload's", *fixed = "image llm",
                        *search = "automl-image";
-  row(c.workload, "workload", "what is run: a name of `list workloads`",
+  KEY(workload, "what is run: a name of `list workloads`",
       {.open = "all of them", .choices = workload_names});
-  row(c.quick, "quick", "set by --quick alone");
-  row(c.seed, "seed", "of weights, order of samples, dropout and search", {.flag = "--seed"});
-  row(c.out, "out", "run folder, new or empty",
+  KEY(quick, "set by --quick alone");
+  KEY(seed, "of weights, order of samples, dropout and search", {.flag = "--seed"});
+  KEY(out, "run folder, new or empty",
       {.flag = "--out", .value_name = "DIR", .open = "results/<UTC>-<workload>-<id>"});
-  row(c.rank_logs, "rank_logs",
+  KEY(rank_logs,
       "a log of every rank in the run folder, rank-0.log and on: phases, progress, warnings, "
       "errors",
       {.flag = "--rank-logs"});
-  row(c.trace, "trace", "write where the time of 3 steps went on every rank, for Perfetto",
+  KEY(trace, "write where the time of 3 steps went on every rank, for Perfetto",
       {.flag = "--trace", .value_name = "FILE", .open = "none", .read_by = fixed});
-  row(c.with_baselines, "with_baselines",
-      "also run each class of a mixed --cluster alone, and compare",
+  KEY(with_baselines, "also run each class of a mixed --cluster alone, and compare",
       {.flag = "--with-baselines", .read_by = fixed});
-  row(c.model.size, "model.size",
+  KEY(model.size,
       "of llm a size of `list models`, of automl-image w16 to w512; auto: fits the machine",
       {.flag = "--size", .read_by = "automl-image llm"});
-  row(c.model.name, "model.name", "a classifier of `list models`",
-      {.flag = "--model", .read_by = "image"});
-  row(c.model.precision, "model.precision", "number format of the model; fp64 is never ranked",
-      {.flag = "--precision"});
-  row(c.model.sequence_length, "model.sequence_length", "tokens of a sample",
+  KEY(model.name, "a classifier of `list models`", {.flag = "--model", .read_by = "image"});
+  KEY(model.precision, "number format of the model; fp64 is never ranked", {.flag = "--precision"});
+  KEY(model.sequence_length, "tokens of a sample",
       {.open = "the size's", .read_by = "llm", .range = {0, large}});
-  row(c.data.source, "data.source", "generated, idx:DIR, cifar10:DIR, text:FILE or tokens:FILE",
+  KEY(data.source, "generated, idx:DIR, cifar10:DIR, text:FILE or tokens:FILE",
       {.flag = "--data", .value_name = "SOURCE"});
-  row(c.scale.ranks, "scale.ranks", "ranks to start",
+  KEY(scale.ranks, "ranks to start",
       {.flag = "--ranks", .open = "one per usable core", .range = {0, large}});
-  row(c.scale.threads_per_rank, "scale.threads_per_rank", "threads inside a rank",
+  KEY(scale.threads_per_rank, "threads inside a rank",
       {.flag = "--threads-per-rank", .open = "cores / ranks", .range = {0, 4096}});
-  row(c.scale.transport, "scale.transport",
+  KEY(scale.transport,
       "what joins the ranks; threads is one process, the others start mpirun themselves",
       {.flag = "--transport"});
-  row(c.scale.device, "scale.device", "of all ranks, or a list by rank as cuda,cpu",
-      {.flag = "--device"});
-  row(c.scale.bind, "scale.bind", "of ranks to cores; none leaves their placement to the system");
-  row(c.batch.micro_batch, "batch.micro_batch", "samples per replica and micro-batch",
+  KEY(scale.device, "of all ranks, or a list by rank as cuda,cpu", {.flag = "--device"});
+  KEY(scale.bind, "of ranks to cores; none leaves their placement to the system");
+  KEY(batch.micro_batch, "samples per replica and micro-batch",
       {.flag = "--micro-batch", .open = workload_has, .range = {0, large}});
-  row(c.batch.micro_batches, "batch.micro_batches", "micro-batches per step",
+  KEY(batch.micro_batches, "micro-batches per step",
       {.flag = "--micro-batches", .open = workload_has, .range = {0, large}});
-  row(c.plan.pipeline, "plan.pipeline", "positions of the pipeline",
+  KEY(plan.pipeline, "positions of the pipeline",
       {.flag = "--pp", .read_by = fixed, .range = {1, large}});
-  row(c.plan.tensor, "plan.tensor", "ranks that share every layer (tensor parallelism)",
+  KEY(plan.tensor, "ranks that share every layer (tensor parallelism)",
       {.flag = "--tp", .read_by = fixed, .range = {1, large}});
-  row(c.plan.data, "plan.data", "replicas",
+  KEY(plan.data, "replicas",
       {.flag = "--dp", .open = "what is left of the ranks", .read_by = fixed, .range = {0, large}});
-  row(c.plan.chunks, "plan.chunks", "stages per position",
+  KEY(plan.chunks, "stages per position",
       {.flag = "--chunks", .open = "the schedule's", .read_by = fixed, .range = {0, large}});
-  row(c.plan.schedule, "plan.schedule", "of the pipeline: a name of `list schedules`, or auto",
+  KEY(plan.schedule, "of the pipeline: a name of `list schedules`, or auto",
       {.flag = "--schedule", .read_by = fixed, .choices = schedule_names});
-  row(c.plan.recompute, "plan.recompute",
-      "which activations are computed again; selective: those of attention", {.read_by = fixed});
-  row(c.plan.zero_stage, "plan.zero_stage", "1 spreads optimizer states over replicas",
+  KEY(plan.recompute, "which activations are computed again; selective: those of attention",
+      {.read_by = fixed});
+  KEY(plan.zero_stage, "1 spreads optimizer states over replicas",
       {.read_by = fixed, .range = {0, 1}});
-  row(c.plan.sequence_parallel, "plan.sequence_parallel",
-      "norms and sums of tensor-parallel ranks by rows", {.read_by = fixed});
-  row(c.plan.file, "plan.file", "a plan in place of the other plan.* and batch.*",
+  KEY(plan.sequence_parallel, "norms and sums of tensor-parallel ranks by rows",
+      {.read_by = fixed});
+  KEY(plan.file, "a plan in place of the other plan.* and batch.*",
       {.flag = "--plan", .value_name = "FILE", .open = "none", .read_by = fixed});
-  row(c.cluster.file, "cluster.file",
+  KEY(cluster.file,
       "a cluster description, or the name of a shipped one; its paced classes are emulated",
       {.flag = "--cluster",
        .value_name = "FILE",
        .open = "the plan's, or this machine",
        .read_by = fixed});
-  row(c.pace.dilation, "pace.dilation", "real seconds per modelled one of emulated devices",
+  KEY(pace.dilation, "real seconds per modelled one of emulated devices",
       {.open = "measured", .read_by = fixed, .range = {0, many}});
-  row(c.optimizer.name, "optimizer.name", "update rule", {.open = workload_has});
-  row(c.optimizer.schedule, "optimizer.schedule",
-      "course of the learning rate; constant in a training by time", {.open = workload_has});
-  row(c.optimizer.learning_rate, "optimizer.learning_rate", "a search chooses its own",
+  KEY(optimizer.name, "update rule", {.open = workload_has});
+  KEY(optimizer.schedule, "course of the learning rate; constant in a training by time",
+      {.open = workload_has});
+  KEY(optimizer.learning_rate, "a search chooses its own",
       {.open = workload_has, .read_by = fixed, .range = above_0});
-  row(c.optimizer.weight_decay, "optimizer.weight_decay", "of the weights, per step",
+  KEY(optimizer.weight_decay, "of the weights, per step",
       {.open = workload_has, .range = at_least_0});
-  row(c.optimizer.clip_norm, "optimizer.clip_norm", "largest norm of the gradient; 0: no clipping",
+  KEY(optimizer.clip_norm, "largest norm of the gradient; 0: no clipping",
       {.open = workload_has, .range = at_least_0});
-  row(c.optimizer.warmup_steps, "optimizer.warmup_steps", "the rate grows from 0 over them",
+  KEY(optimizer.warmup_steps, "the rate grows from 0 over them",
       {.open = workload_has, .range = {0, many}});
-  row(c.measure.duration_s, "measure.duration_s", "length of the measured phase",
+  KEY(measure.duration_s, "length of the measured phase",
       {.flag = "--duration", .range = {0.1, longest_s}});
-  row(c.measure.steps, "measure.steps", "optimizer steps per group of ranks, instead of a duration",
+  KEY(measure.steps, "optimizer steps per group of ranks, instead of a duration",
       {.flag = "--steps", .open = "by duration", .range = {0, many}});
-  row(c.measure.until_percent, "measure.until_percent",
+  KEY(measure.until_percent,
       "ends the phase earlier, once half of the throughput's 95 % interval is within so many "
       "percent of it",
       {.flag = "--until", .open = "none", .read_by = fixed, .range = {0.1, 50}});
-  row(c.measure.until_after_s, "measure.until_after_s",
-      "measured before that interval is looked at", {.read_by = fixed, .range = {0, longest_s}});
-  row(c.measure.warmup_steps, "measure.warmup_steps",
-      "at least; the steady-window rule may cut more", {.range = {1, many}});
-  row(c.measure.evaluation_samples, "measure.evaluation_samples",
+  KEY(measure.until_after_s, "measured before that interval is looked at",
+      {.read_by = fixed, .range = {0, longest_s}});
+  KEY(measure.warmup_steps, "at least; the steady-window rule may cut more", {.range = {1, many}});
+  KEY(measure.evaluation_samples,
       "of the validation split, at the end; of a classifier at least, until 100 were wrong",
       {.range = {1, many}});
-  row(c.measure.peak_s, "measure.peak_s",
-      "measuring the peak of products, before a run and after it; 0: not", {.range = {0, 60}});
-  row(c.measure.replay_steps, "measure.replay_steps",
-      "of a group, after which the run ends without a result", {.open = "never"});
-  row(c.measure.replay_moved, "measure.replay_moved",
-      "of a replay: from values moved by as much as rounding may");
-  row(c.automl.group_ranks, "automl.group_ranks", "ranks that train one trial together",
+  KEY(measure.peak_s, "measuring the peak of products, before a run and after it; 0: not",
+      {.range = {0, 60}});
+  KEY(measure.replay_steps, "of a group, after which the run ends without a result",
+      {.open = "never"});
+  KEY(measure.replay_moved, "of a replay: from values moved by as much as rounding may");
+  KEY(automl.group_ranks, "ranks that train one trial together",
       {.read_by = search, .range = {1, large}});
-  row(c.automl.first_rung_steps, "automl.first_rung_steps",
-      "steps to the first comparison of trials", {.read_by = search, .range = {1, many}});
-  row(c.automl.reduction, "automl.reduction", "a rung keeps one in so many",
-      {.read_by = search, .range = {2, 100}});
-  row(c.automl.rungs, "automl.rungs", "comparisons up to a trial's end",
-      {.read_by = search, .range = {1, 20}});
-  row(c.automl.evaluation_samples, "automl.evaluation_samples", "per rung; at the end at least",
+  KEY(automl.first_rung_steps, "steps to the first comparison of trials",
       {.read_by = search, .range = {1, many}});
-  row(c.automl.history, "automl.history", "a run folder whose trials the search starts from",
+  KEY(automl.reduction, "a rung keeps one in so many", {.read_by = search, .range = {2, 100}});
+  KEY(automl.rungs, "comparisons up to a trial's end", {.read_by = search, .range = {1, 20}});
+  KEY(automl.evaluation_samples, "per rung; at the end at least",
+      {.read_by = search, .range = {1, many}});
+  KEY(automl.history, "a run folder whose trials the search starts from",
       {.value_name = "DIR", .open = "none", .read_by = search});
-  row(c.comm.timeout_s, "comm.timeout_s",
-      "a wait fails when its peer shows no sign of life so long",
+  KEY(comm.timeout_s, "a wait fails when its peer shows no sign of life so long",
       {.comm_flag = "--timeout", .range = {1, 86400}});
-  row(c.comm.heartbeat_s, "comm.heartbeat_s", "between two signs of life", {.range = {0.01, 60}});
-  row(c.comm.join_timeout_s, "comm.join_timeout_s", "until all ranks of the launcher have come",
+  KEY(comm.heartbeat_s, "between two signs of life", {.range = {0.01, 60}});
+  KEY(comm.join_timeout_s, "until all ranks of the launcher have come",
       {.comm_flag = "--join-timeout", .range = {1, 86400}});
-  row(c.comm.host_path, "comm.host_path", "the fastest way inside a host that MPI may take",
+  KEY(comm.host_path, "the fastest way inside a host that MPI may take",
       {.comm_flag = "--host-path"});
-  row(c.comm.check, "comm.check",
-      "ranks that disagree about an operation are found and named; slower");
-  row(c.checkpoint.every_steps, "checkpoint.every_steps", "a checkpoint after every so many steps",
+  KEY(comm.check, "ranks that disagree about an operation are found and named; slower");
+  KEY(checkpoint.every_steps, "a checkpoint after every so many steps",
       {.open = "none", .read_by = fixed, .range = {0, many}});
-  row(c.checkpoint.every_s, "checkpoint.every_s",
-      "a checkpoint when the last is so many seconds old",
+  KEY(checkpoint.every_s, "a checkpoint when the last is so many seconds old",
       {.open = "none", .read_by = fixed, .range = {0, longest_s}});
-  row(c.checkpoint.keep, "checkpoint.keep", "newest checkpoints that stay; 0: all",
+  KEY(checkpoint.keep, "newest checkpoints that stay; 0: all",
       {.read_by = fixed, .range = {0, large}});
-  row(c.checkpoint.at_end, "checkpoint.at_end", "a checkpoint after the last step",
-      {.read_by = fixed});
+  KEY(checkpoint.at_end, "a checkpoint after the last step", {.read_by = fixed});
+#undef KEY
 }
 
 /// The configuration that `--quick` starts from: every workload answers within seconds, and no
