@@ -233,16 +233,22 @@ Document schedules_document(const std::vector<ScheduleResult>& results,
   return document;
 }
 
-Table critical_path_table(const char* place, const std::vector<PathStep>& path,
-                          const Schedule& schedule) {
-  return table_of(
-      "critical_path", path,
+void add_pipeline(Document& document, const ScheduleReport& report, const Schedule& schedule,
+                  const char* place, Table ranks, const std::string& of) {
+  document.field("bubble_rate_makespan", "bubble rate", Unit::fraction, report.bubble_rate_makespan,
+                 "of the makespan" + of);
+  document.field("bubble_rate_span", "bubble of span", Unit::fraction, report.bubble_rate_span,
+                 "of the longest span" + of);
+  document.table(std::move(ranks));
+  document.table(table_of(
+      "critical_path", report.critical_path,
       {{{place, place, Unit::none}, &PathStep::rank},
        {{"instruction", "instruction", Unit::none},
         [&](const PathStep& step) { return to_text(schedule.programs[step.rank][step.index]); }},
        {{"start", "start", Unit::seconds}, [](const PathStep& step) { return step.span.start; }},
        {{"end", "end", Unit::seconds}, [](const PathStep& step) { return step.span.end; }}},
-      Audience::programs);
+      Audience::programs));
+  document.field("instructions", "instructions", Unit::none, instruction_count(schedule));
 }
 
 Document simulation_document(const ScheduleResult& result, double wall_s) {
@@ -255,14 +261,8 @@ Document simulation_document(const ScheduleResult& result, double wall_s) {
   document.field("step_time_s", "step time", Unit::seconds, in_costs(step));
   document.field("throughput", "throughput", Unit::none, throughput,
                  "micro-batches per unit of time");
-  document.field("bubble_rate_makespan", "bubble rate", Unit::fraction, report.bubble_rate_makespan,
-                 "of the makespan");
-  document.field("bubble_rate_span", "bubble of span", Unit::fraction, report.bubble_rate_span,
-                 "of the longest span");
   const Table ranks = rank_times(report);
-  document.table(ranks);
-  document.table(critical_path_table("rank", report.critical_path, result.lowered));
-  document.field("instructions", "instructions", Unit::none, instruction_count(result.lowered));
+  add_pipeline(document, report, result.lowered, "rank", ranks);
   add_checks(document, result);
   document.field("wall_s", "simulated in", Unit::seconds, wall_s);
   show_ranks(document, ranks);

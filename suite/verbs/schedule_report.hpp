@@ -51,8 +51,10 @@ Document schedules_document(const std::vector<ScheduleResult>& results,
 /// The answer of `simulate`. `wall_s`: of the simulation.
 Document simulation_document(const ScheduleResult& result, double wall_s);
 
-/// The chain of instructions that makes the step as long as it is; `place` says what runs them.
-Table critical_path_table(const char* place, const std::vector<PathStep>& path,
-                          const Schedule& schedule);
+/// Adds what a simulation of any kind tells of the pipeline: its bubbles, the table of its ranks,
+/// and the chain of instructions that makes the step as long as it is; `place` says what runs them,
+/// `of` whose bubbles they are.
+void add_pipeline(Document& document, const ScheduleReport& report, const Schedule& schedule,
+                  const char* place, Table ranks, const std::string& of = {});
 
 }  // namespace heteroperf

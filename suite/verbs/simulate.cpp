@@ -58,15 +58,8 @@ Document plan_simulation_document(const ReadyPlan& simulation,
   document.field("throughput", "throughput", Unit::none, samples(predicted.throughput));
   document.field("bubble_rate", "not computing", Unit::fraction, not_computing(simulation, times),
                  "of all ranks' time");
-  document.field("bubble_rate_makespan", "bubble rate", Unit::fraction,
-                 predicted.pipeline.bubble_rate_makespan, "of the makespan, slowest replicas");
-  document.field("bubble_rate_span", "bubble of span", Unit::fraction,
-                 predicted.pipeline.bubble_rate_span, "of the longest span, slowest replicas");
-  document.table(rank_table(simulation, times));
-  document.table(
-      critical_path_table("position", predicted.pipeline.critical_path, simulation.schedule));
-  document.field("instructions", "instructions", Unit::none,
-                 instruction_count(simulation.schedule));
+  add_pipeline(document, predicted.pipeline, simulation.schedule, "position",
+               rank_table(simulation, times), ", slowest replicas");
   document.field("wall_s", "simulated in", Unit::seconds, wall_s);
   if (!beside) return document;
   const MeasuredPlan& measured = *beside;
