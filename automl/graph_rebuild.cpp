@@ -32,17 +32,6 @@ std::vector<NodeId> node_ids(const ModelGraph& graph) {
   return ids;
 }
 
-std::vector<std::vector<NodeId>> consumer_lists(const ModelGraph& graph) {
-  std::vector<std::vector<NodeId>> lists(graph.nodes().size());
-  for (NodeId id : node_ids(graph)) {
-    for (NodeId input : graph.node(id).inputs) {
-      auto& list = lists[input.index()];
-      if (list.empty() || list.back() != id) list.push_back(id);
-    }
-  }
-  return lists;
-}
-
 std::vector<NodeId> main_chain(const ModelGraph& graph) {
   std::vector<std::size_t> depth;
   const auto deeper_first = [&](NodeId a, NodeId b) { return depth[a.index()] < depth[b.index()]; };

@@ -37,9 +37,6 @@ class GraphRebuild {
 /// Returns the ids of all nodes in order.
 std::vector<NodeId> node_ids(const ModelGraph& graph);
 
-/// Returns every node's consumers, in order (ModelGraph::consumers for all at once).
-std::vector<std::vector<NodeId>> consumer_lists(const ModelGraph& graph);
-
 /// Returns the longest path from the input to the loss; of equal ones, that through earlier inputs.
 std::vector<NodeId> main_chain(const ModelGraph& graph);
 
@@ -66,8 +63,6 @@ class ChannelClasses {
  public:
   explicit ChannelClasses(const ModelGraph& graph);
 
-  /// Returns the class of a node's output, named by its smallest node.
-  NodeId class_of(NodeId node) const { return NodeId(root(node.index())); }
   /// Returns the convolutions and linear layers whose `out_channels` / `out_features` set the
   /// class's width, depthwise ones included.
   const std::vector<NodeId>& producers(NodeId member) const { return at(member).producers; }

@@ -24,20 +24,16 @@ bool is(const ModelGraph& graph, NodeId id) {
 
 bool is_map(const Node& node) { return node.output.size() == 3; }
 
-/// Returns one more than the largest number of a node that an earlier morph of this kind has added.
-std::uint64_t next_number(const ModelGraph& graph, std::string_view prefix) {
+/// Returns a name that no node has yet, such as "deeper3": its number is one more than the largest
+/// that an earlier morph of this kind has given.
+std::string next_name(const ModelGraph& graph, std::string_view prefix) {
   std::uint64_t next = 1;
   for (const Node& node : graph.nodes()) {
     if (!node.name.starts_with(prefix)) continue;
     const std::string digits = node.name.substr(prefix.size(), 9);
     next = std::max<std::uint64_t>(next, std::strtoull(digits.c_str(), nullptr, 10) + 1);
   }
-  return next;
-}
-
-/// Returns a name that no node has yet, such as "deeper3".
-std::string next_name(const ModelGraph& graph, std::string_view prefix) {
-  return fmt::format("{}{}", prefix, next_number(graph, prefix));
+  return fmt::format("{}{}", prefix, next);
 }
 
 /// Makes a square convolution that keeps the size of its map, up to the stride.
@@ -97,43 +93,32 @@ std::optional<SkipShape> skip_shape(const Node& from, const Node& to) {
   return shape;
 }
 
-/// Finds paths that a new skip would repeat: those by which the sum around `to` already gets
-/// `from`, directly or through a 1×1 convolution.
-class ParallelSkips {
- public:
-  explicit ParallelSkips(const ModelGraph& graph)
-      : graph_(graph), consumers_(consumer_lists(graph)) {}
+/// Tells if `node` is the 1×1 convolution of `from`.
+bool is_projection(const ModelGraph& graph, NodeId node, NodeId from) {
+  const auto* conv = std::get_if<Conv2d>(&graph.node(node).attributes);
+  return conv != nullptr && conv->kernel == std::array<std::int64_t, 2>{1, 1} &&
+         graph.node(node).inputs[0] == from;
+}
 
-  /// Follows the sums behind `to`, because what enters any of them takes part in the same sum.
-  bool has(NodeId from, NodeId to) const {
-    if (comes_from(to, from)) return true;
-    const auto& next = consumers_[to.index()];
-    return std::any_of(next.begin(), next.end(), [&](NodeId consumer) {
-      return is<Add>(graph_, consumer) && has(from, consumer);
-    });
-  }
+/// Tells if the sum at `node` gets `from`, directly or through a 1×1 convolution.
+bool comes_from(const ModelGraph& graph, NodeId node, NodeId from) {
+  if (node == from) return true;
+  const auto& inputs = graph.node(node).inputs;
+  if (is<BatchNorm>(graph, node)) return is_projection(graph, inputs[0], from);
+  return is<Add>(graph, node) && std::any_of(inputs.begin(), inputs.end(), [&](NodeId input) {
+           return comes_from(graph, input, from);
+         });
+}
 
- private:
-  bool comes_from(NodeId node, NodeId from) const {
-    if (node == from) return true;
-    const auto& inputs = graph_.node(node).inputs;
-    if (is<Add>(graph_, node)) {
-      return std::any_of(inputs.begin(), inputs.end(),
-                         [&](NodeId input) { return comes_from(input, from); });
-    }
-    if (is<BatchNorm>(graph_, node)) return is_projection(inputs[0], from);
-    return false;
-  }
-
-  bool is_projection(NodeId node, NodeId from) const {
-    const auto* conv = std::get_if<Conv2d>(&graph_.node(node).attributes);
-    return conv != nullptr && conv->kernel == std::array<std::int64_t, 2>{1, 1} &&
-           graph_.node(node).inputs[0] == from;
-  }
-
-  const ModelGraph& graph_;
-  std::vector<std::vector<NodeId>> consumers_;
-};
+/// Tells if the sum around `to` gets `from` already, so that a skip would repeat the path. It
+/// follows the sums behind `to`, because what enters any of them takes part in the same sum.
+bool has_skip(const ModelGraph& graph, NodeId from, NodeId to) {
+  if (comes_from(graph, to, from)) return true;
+  const std::vector<NodeId> consumers = graph.consumers(to);
+  return std::any_of(consumers.begin(), consumers.end(), [&](NodeId consumer) {
+    return is<Add>(graph, consumer) && has_skip(graph, from, consumer);
+  });
+}
 
 /// Returns true where a skip may start: at a ReLU on a map.
 bool may_start_skip(const ModelGraph& graph, NodeId id) {
@@ -151,15 +136,11 @@ bool is_on_chain(const ModelGraph& graph, NodeId id) {
   return std::find(chain.begin(), chain.end(), id) != chain.end();
 }
 
-/// Tells if a skip between two nodes is legal, both of which lie on the longest path.
-bool is_skip_site(const ModelGraph& graph, const ParallelSkips& parallel, NodeId from, NodeId to) {
-  return from < to && may_start_skip(graph, from) && may_end_skip(graph, to) &&
-         skip_shape(graph.node(from), graph.node(to)) && !parallel.has(from, to);
-}
-
-/// Throws UserError unless a morph is legal.
-void require(bool legal, const std::string& problem, const std::string& why) {
-  if (!legal) throw UserError(problem, why);
+/// Returns the path of a skip between two nodes of the longest path; nothing where it is illegal.
+std::optional<SkipShape> legal_skip(const ModelGraph& graph, NodeId from, NodeId to) {
+  const bool ends_fit = from < to && may_start_skip(graph, from) && may_end_skip(graph, to);
+  if (!ends_fit || has_skip(graph, from, to)) return std::nullopt;
+  return skip_shape(graph.node(from), graph.node(to));
 }
 
 /// Lists widths between 1.5 and 2 times `width`, in steps that keep them multiples of a power of
@@ -209,7 +190,6 @@ std::optional<Morphed> random_wider(const ModelGraph& graph, const MorphLimits& 
 std::optional<Morphed> random_skip(const ModelGraph& graph, const MorphLimits&,
                                    RandomStream& random) {
   const std::vector<NodeId> chain = main_chain(graph);
-  const ParallelSkips parallel(graph);
   std::vector<NodeId> starts, ends;
   for (NodeId id : chain) {
     if (may_start_skip(graph, id)) starts.push_back(id);
@@ -219,7 +199,7 @@ std::optional<Morphed> random_skip(const ModelGraph& graph, const MorphLimits&,
   constexpr int attempts = 16;
   for (int i = 0; i < attempts; ++i) {
     const NodeId from = pick(starts, random), to = pick(ends, random);
-    if (is_skip_site(graph, parallel, from, to)) return add_skip(graph, from, to);
+    if (legal_skip(graph, from, to)) return add_skip(graph, from, to);
   }
   return std::nullopt;
 }
@@ -228,9 +208,7 @@ std::optional<Morphed> random_skip(const ModelGraph& graph, const MorphLimits&,
 
 Morphed deepen(const ModelGraph& graph, NodeId relu, DeeperForm form) {
   const Node& target = graph.node(relu);
-  require(is<Relu>(graph, relu) && is_map(target),
-          fmt::format("cannot insert layers after node '{}'", target.name),
-          "a deeper morph follows a ReLU on a {channels, height, width} map");
+  HETEROPERF_EXPECT(may_start_skip(graph, relu));
   GraphRebuild next(graph);
   DeeperBlock block{next, next_name(graph, "deeper"), target.output[0]};
   for (NodeId id : node_ids(graph)) {
@@ -245,13 +223,9 @@ Morphed deepen(const ModelGraph& graph, NodeId relu, DeeperForm form) {
 
 Morphed widen(const ModelGraph& graph, NodeId member, std::int64_t width) {
   const ChannelClasses classes(graph);
-  const Node& node = graph.node(member);
-  const std::int64_t before = node.output.at(0);
-  require(classes.may_widen(member), fmt::format("cannot widen node '{}'", node.name),
-          "its channels belong to the sample, the classifier or a node of fixed width");
-  require(width > before && width % classes.granularity(member) == 0,
-          fmt::format("cannot widen node '{}' from {} to {} channels", node.name, before, width),
-          fmt::format("must be larger and a multiple of {}", classes.granularity(member)));
+  const std::int64_t before = graph.node(member).output.at(0);
+  HETEROPERF_EXPECT(classes.may_widen(member));
+  HETEROPERF_EXPECT(width > before && width % classes.granularity(member) == 0);
   const auto& producers = classes.producers(member);
   GraphRebuild next(graph);
   for (NodeId id : node_ids(graph)) {
@@ -272,18 +246,8 @@ Morphed widen(const ModelGraph& graph, NodeId member, std::int64_t width) {
 
 Morphed add_skip(const ModelGraph& graph, NodeId from, NodeId to) {
   const Node &source = graph.node(from), &target = graph.node(to);
-  const std::string problem =
-      fmt::format("cannot add a skip from node '{}' to node '{}'", source.name, target.name);
-  require(may_start_skip(graph, from) && may_end_skip(graph, to) && from < to, problem,
-          "a skip leads from a ReLU to a later batch norm or add, both on maps");
-  require(is_on_chain(graph, from) && is_on_chain(graph, to), problem,
-          "both ends must lie on the longest path");
-  require(!ParallelSkips(graph).has(from, to), problem, "there is such a path already");
-  const auto shape = skip_shape(source, target);
-  require(shape.has_value(), problem,
-          fmt::format("no stride up to {} takes {} to {}", largest_skip_stride,
-                      to_string(source.output), to_string(target.output)));
-
+  const std::optional<SkipShape> shape = legal_skip(graph, from, to);
+  HETEROPERF_EXPECT(shape && is_on_chain(graph, from) && is_on_chain(graph, to));
   GraphRebuild next(graph);
   const std::string name = next_name(graph, "skip");
   for (NodeId id : node_ids(graph)) {

@@ -12,8 +12,8 @@ namespace heteroperf {
 
 /// A network morphism of an image classifier: a new graph and the words for it. Every morph goes
 /// through ModelGraph::add, so shapes are inferred and checked again. The names of existing nodes
-/// stay; new nodes carry the next free number ("deeper3.conv"). Illegal arguments throw UserError;
-/// the result is never invalid.
+/// stay; new nodes carry the next free number ("deeper3.conv"). An illegal place is a bug
+/// (Error{internal}); the result is never invalid.
 struct Morphed {
   ModelGraph graph;
   std::string text;  ///< "deeper3 after layer1.0.relu1", "wider layer1.0.conv1 64→128", …

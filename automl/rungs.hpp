@@ -23,7 +23,7 @@ class Rungs {
   /// No count is 0 and eta is above 1. Throws UserError when the last milestone overflows 64 bits.
   explicit Rungs(const RungOptions& options);
 
-  std::uint32_t count() const { return options_.rungs; }
+  std::uint32_t count() const { return static_cast<std::uint32_t>(milestones_.size()); }
   /// Returns r · eta^rung steps since the trial's start.
   std::uint64_t milestone(std::uint32_t rung) const;
 
@@ -37,7 +37,8 @@ class Rungs {
   std::size_t recorded(std::uint32_t rung) const { return results_.at(rung).size(); }
 
  private:
-  RungOptions options_;
+  std::uint32_t eta_;
+  std::vector<std::uint64_t> milestones_;
   /// Holds sorted pairs (−quality, loss) per rung.
   std::vector<std::vector<std::pair<double, double>>> results_;
 };

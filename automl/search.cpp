@@ -16,6 +16,15 @@
 namespace heteroperf {
 namespace {
 
+/// At most so many morphs make a member of the initial population.
+constexpr std::size_t initial_morphs = 3;
+/// The choice is widened after so many draws that gave no new architecture.
+constexpr std::size_t redraws = 8;
+/// Steps of widening: more morphs, any known parent, then fresh lines of descent.
+constexpr std::size_t widenings = 12;
+/// So many evaluated architectures are kept as parents of a wide choice.
+constexpr std::size_t known_graphs = 256;
+
 /// The use of a stream of random numbers; it keeps the streams of one seed apart.
 enum class Purpose : std::uint64_t {
   proposal = 0x70726f706f73616c,
@@ -75,7 +84,6 @@ std::string describe(const MorphLimits& limits) {
 Search::Search(const ModelGraph& initial, SearchOptions options)
     : options_(std::move(options)), tpe_(dimensions(options_.space), options_.tpe) {
   HETEROPERF_EXPECT(options_.population > 0 && options_.tournament > 0);
-  HETEROPERF_EXPECT(options_.initial_morphs > 0 && options_.redraws > 0);
   HETEROPERF_EXPECT(initial.node(initial.input()).output.size() == 3);
   initial_ = architecture_of(initial);
   initial_hash_ = initial_.hash();
@@ -103,8 +111,8 @@ Trial Search::propose() {
 /// them, and when no morph fits, the choice is widened.
 Search::Candidate Search::new_architecture(RandomStream& random) {
   if (seen_.insert(initial_hash_).second) return {{initial_, ""}, std::nullopt};
-  for (std::size_t widening = 0; widening <= options_.widenings; ++widening) {
-    for (std::size_t draw = 0; draw < options_.redraws; ++draw) {
+  for (std::size_t widening = 0; widening <= widenings; ++widening) {
+    for (std::size_t draw = 0; draw < redraws; ++draw) {
       std::optional<Candidate> candidate = draw_candidate(widening, random);
       if (!candidate) continue;
       if (seen_.insert(candidate->morphed.graph.hash()).second) return std::move(*candidate);
@@ -125,7 +133,7 @@ std::optional<Search::Candidate> Search::draw_candidate(std::size_t widening,
   const bool founding = next_id_ < options_.population || known_.empty();
   const std::size_t breadth = founding ? 2 : std::min<std::size_t>(widening / 2, 2);
   if (breadth == 2) {
-    const std::size_t longest = options_.initial_morphs * (1 + widening);
+    const std::size_t longest = initial_morphs * (1 + widening);
     return child_of(initial_, std::nullopt, 1 + random.below(longest), random);
   }
   const std::size_t population = std::min(options_.population, known_.size());
@@ -164,7 +172,6 @@ std::optional<Search::Candidate> Search::child_of(const ModelGraph& parent,
   for (std::size_t i = 0; i < morphs; ++i) {
     auto next = random_morph(child ? child->morphed.graph : parent, limits_, random);
     if (!next) break;
-    ++statistics_.morphs;
     if (child) next->text = child->morphed.text + "; " + next->text;
     child = Candidate{std::move(*next), parent_id};
   }
@@ -178,17 +185,14 @@ HyperParameters Search::draw_hyper(const ModelGraph& architecture, RandomStream&
   const std::vector<double> point = tpe_.suggest(random);
   HyperParameters hyper;
   hyper.dropout = point[dropout];
-  hyper.kernel = space.kernels[static_cast<std::size_t>(point[kernel])];
   hyper.batch = space.batches[static_cast<std::size_t>(point[batch])];
   hyper.learning_rate = point[learning_rate];
-  while (!within_limits(graph_with(architecture, hyper.dropout, hyper.kernel), limits_)) {
-    std::optional<std::int64_t> smaller;
-    for (std::int64_t k : space.kernels) {
-      if (k < hyper.kernel && (!smaller || k > *smaller)) smaller = k;
-    }
-    if (!smaller) break;
-    hyper.kernel = *smaller;
-  }
+  const auto admitted = [&](std::int64_t size) {
+    return within_limits(graph_with(architecture, hyper.dropout, size), limits_);
+  };
+  auto choice = static_cast<std::size_t>(point[kernel]);
+  while (choice > 0 && !admitted(space.kernels[choice])) --choice;
+  hyper.kernel = space.kernels[choice];
   return hyper;
 }
 
@@ -207,25 +211,22 @@ void Search::report(const TrialOutcome& outcome) {
   const Score score = score_of(outcome);
   tpe_.finish(outcome.id, score);
   known_.push_back({outcome.id, std::move(architecture), score, std::nullopt});
-  if (known_.size() > std::max(options_.known_graphs, options_.population)) known_.pop_front();
+  if (known_.size() > std::max(known_graphs, options_.population)) known_.pop_front();
 }
 
 void Search::restore(std::span<const HistoryEntry> history) {
   HETEROPERF_EXPECT(statistics_.proposals == 0);
-  for (const HistoryEntry& entry : history) restore_entry(entry);
-}
-
-void Search::restore_entry(const HistoryEntry& entry) {
-  ModelGraph architecture = architecture_of(entry.trial.graph);
-  if (!seen_.insert(architecture.hash()).second) {
-    throw UserError(fmt::format("trial {} of the history was trained before", entry.trial.id),
-                    "its architecture appears twice");
+  for (const HistoryEntry& entry : history) {
+    const std::uint64_t id = entry.trial.id;
+    ModelGraph architecture = architecture_of(entry.trial.graph);
+    if (!seen_.insert(architecture.hash()).second) {
+      throw UserError(fmt::format("trial {} of the history was trained before", id),
+                      "its architecture appears twice");
+    }
+    next_id_ = std::max(next_id_, id + 1);
+    begin(id, std::move(architecture), entry.trial.hyper);
+    report(entry.outcome.value_or(TrialOutcome{.id = id, .state = TrialState::truncated}));
   }
-  next_id_ = std::max(next_id_, entry.trial.id + 1);
-  begin(entry.trial.id, std::move(architecture), entry.trial.hyper);
-  if (entry.outcome) return report(*entry.outcome);
-  pending_.erase(entry.trial.id);
-  tpe_.drop(entry.trial.id);
 }
 
 }  // namespace heteroperf

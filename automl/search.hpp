@@ -21,20 +21,12 @@ struct SearchOptions {
   SearchSpace space;
   std::size_t population = 20;  ///< the newest evaluated trials, so many, may become parents
   std::size_t tournament = 5;
-  std::size_t initial_morphs =
-      3;                    ///< at most so many morphs make a member of the initial population
-  std::size_t redraws = 8;  ///< draws before the choice is widened, when no architecture is new
-  std::size_t widenings =
-      12;  ///< steps of widening: more morphs, any known parent, then fresh lines of descent
-  std::size_t known_graphs =
-      256;  ///< evaluated architectures that are kept as parents of a wide choice
   TpeOptions tpe;
 };
 
 struct SearchStatistics {
   std::uint64_t proposals = 0;
   std::uint64_t duplicates = 0;  ///< architectures that were drawn again and rejected
-  std::uint64_t morphs = 0;      ///< morphs made, rejected ones included
 };
 
 /// Searches architectures by regularised evolution (Real et al., AAAI 2019) and hyper-parameters by
@@ -59,9 +51,6 @@ class Search {
   void restore(std::span<const HistoryEntry> history);
 
   const SearchStatistics& statistics() const { return statistics_; }
-  const TpeStatistics& tpe_statistics() const { return tpe_.statistics(); }
-  /// Returns the identities of the architectures proposed so far, 32 hexadecimal digits each.
-  const std::unordered_set<std::string>& seen() const { return seen_; }
 
  private:
   struct Member {
@@ -86,7 +75,6 @@ class Search {
                                     RandomStream& random);
   HyperParameters draw_hyper(const ModelGraph& architecture, RandomStream& random);
   void begin(std::uint64_t id, ModelGraph architecture, const HyperParameters& hyper);
-  void restore_entry(const HistoryEntry& entry);
 
   SearchOptions options_;
   ModelGraph initial_;  ///< an architecture: dropout 0, kernel 3
@@ -96,7 +84,7 @@ class Search {
   std::uint64_t next_id_ = 0;
   std::map<std::uint64_t, ModelGraph> pending_;  ///< architectures by trial
   Members known_;  ///< evaluated ones, oldest first; the newest `population` may become parents
-  std::unordered_set<std::string> seen_;
+  std::unordered_set<std::string> seen_;  ///< hashes of the architectures proposed so far
   SearchStatistics statistics_;
 };
 

@@ -133,15 +133,41 @@ std::vector<double> column(const std::vector<const std::vector<double>*>& points
 /// Draws candidates from the good ones and returns the likeliest good: the largest l(x) / g(x).
 template <class Parzen>
 double best_candidate(const Parzen& good, const Parzen& rest, std::size_t candidates,
-                      RandomStream& random, TpeStatistics& statistics) {
+                      RandomStream& random) {
   double best = 0.0, best_ratio = -std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < candidates; ++i) {
     const double x = good.sample(random);
     const double ratio = good.log_density(x) - rest.log_density(x);
-    statistics.kernel_evaluations += good.kernels() + rest.kernels();
     if (ratio > best_ratio) best = x, best_ratio = ratio;
   }
   return best;
+}
+
+/// Draws a value by the good and the other values seen, all on the internal scale.
+double suggest_value(const Dimension& d, const std::vector<double>& good,
+                     const std::vector<double>& rest, std::size_t candidates,
+                     RandomStream& random) {
+  if (d.scale == Scale::categorical) {
+    return best_candidate(ParzenCategorical(good, d.choices), ParzenCategorical(rest, d.choices),
+                          candidates, random);
+  }
+  const double low = inside(d, d.low), high = inside(d, d.high);
+  if (low == high) return low;
+  return best_candidate(ParzenNumeric(good, low, high), ParzenNumeric(rest, low, high), candidates,
+                        random);
+}
+
+/// Draws a value without a model, on the internal scale.
+double draw_uniformly(const Dimension& d, RandomStream& random) {
+  if (d.scale == Scale::categorical) return static_cast<double>(random.below(d.choices));
+  const double low = inside(d, d.low), high = inside(d, d.high);
+  return low + (high - low) * random.unit();
+}
+
+/// Turns an internal value into an outer one; rounding of exp must not leave the range.
+double outside(const Dimension& d, double internal) {
+  if (d.scale == Scale::categorical) return internal;
+  return std::clamp(d.scale == Scale::logarithmic ? std::exp(internal) : internal, d.low, d.high);
 }
 
 }  // namespace
@@ -152,19 +178,17 @@ Tpe::Tpe(std::vector<Dimension> dimensions, TpeOptions options)
   HETEROPERF_EXPECT(options.candidates > 0 && options.history_limit > options.best_limit);
 }
 
-std::vector<double> Tpe::suggest(RandomStream& random) {
-  const bool blind = random.unit() < options_.random_fraction;
+std::vector<double> Tpe::suggest(RandomStream& random) const {
+  const bool blind =
+      random.unit() < options_.random_fraction || finished_.size() < options_.random_start;
+  const auto [good, rest] = blind ? Split() : split();
   std::vector<double> values;
-  if (blind || finished_.size() < options_.random_start) {
-    ++statistics_.random;
-    for (std::size_t i = 0; i < dimensions_.size(); ++i) {
-      values.push_back(outside(i, draw_uniformly(i, random)));
-    }
-    return values;
-  }
-  const auto [good, rest] = split();
   for (std::size_t i = 0; i < dimensions_.size(); ++i) {
-    values.push_back(outside(i, suggest_value(i, good, rest, random)));
+    const Dimension& d = dimensions_[i];
+    const double value =
+        blind ? draw_uniformly(d, random)
+              : suggest_value(d, column(good, i), column(rest, i), options_.candidates, random);
+    values.push_back(outside(d, value));
   }
   return values;
 }
@@ -180,29 +204,23 @@ void Tpe::finish(std::uint64_t id, const Score& score) {
   HETEROPERF_EXPECT(pending != pending_.end());
   finished_.push_back({std::move(pending->second), score});
   pending_.erase(pending);
-  if (finished_.size() > options_.history_limit) forget_oldest();
+  if (finished_.size() <= options_.history_limit) return;
+  // The oldest observation that is not among the best is forgotten.
+  const auto best = best_first(options_.best_limit);
+  std::size_t oldest = 0;
+  while (std::find(best.begin(), best.end(), oldest) != best.end()) ++oldest;
+  finished_.erase(finished_.begin() + static_cast<std::ptrdiff_t>(oldest));
 }
 
 /// Returns the indices of the best observations; of equal ones the older is better.
 std::vector<std::size_t> Tpe::best_first(std::size_t count) const {
   std::vector<std::size_t> order(finished_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  const auto ahead = [&](std::size_t a, std::size_t b) {
-    if (better(finished_[a].score, finished_[b].score)) return true;
-    return !better(finished_[b].score, finished_[a].score) && a < b;
-  };
-  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(),
-                    ahead);
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return better(finished_[a].score, finished_[b].score);
+  });
   order.resize(count);
   return order;
-}
-
-/// Forgets the oldest observation that is not among the best.
-void Tpe::forget_oldest() {
-  const auto best = best_first(options_.best_limit);
-  std::size_t oldest = 0;
-  while (std::find(best.begin(), best.end(), oldest) != best.end()) ++oldest;
-  finished_.erase(finished_.begin() + static_cast<std::ptrdiff_t>(oldest));
 }
 
 /// Parts the observations into the good ones and the rest, to which pending points belong.
@@ -222,36 +240,6 @@ Tpe::Split Tpe::split() const {
   }
   for (; pending != pending_.end(); ++pending) split.rest.push_back(&pending->second);
   return split;
-}
-
-double Tpe::suggest_value(std::size_t i, const Points& good, const Points& rest,
-                          RandomStream& random) {
-  const Dimension& d = dimensions_[i];
-  if (d.scale == Scale::categorical) {
-    return best_candidate(ParzenCategorical(column(good, i), d.choices),
-                          ParzenCategorical(column(rest, i), d.choices), options_.candidates,
-                          random, statistics_);
-  }
-  const double low = inside(d, d.low), high = inside(d, d.high);
-  if (low == high) return low;
-  return best_candidate(ParzenNumeric(column(good, i), low, high),
-                        ParzenNumeric(column(rest, i), low, high), options_.candidates, random,
-                        statistics_);
-}
-
-/// Draws a value without a model, on the internal scale.
-double Tpe::draw_uniformly(std::size_t i, RandomStream& random) const {
-  const Dimension& d = dimensions_[i];
-  if (d.scale == Scale::categorical) return static_cast<double>(random.below(d.choices));
-  const double low = inside(d, d.low), high = inside(d, d.high);
-  return low + (high - low) * random.unit();
-}
-
-/// Turns an internal value into an outer one; rounding of exp must not leave the range.
-double Tpe::outside(std::size_t i, double internal) const {
-  const Dimension& d = dimensions_[i];
-  if (d.scale == Scale::categorical) return internal;
-  return std::clamp(d.scale == Scale::logarithmic ? std::exp(internal) : internal, d.low, d.high);
 }
 
 }  // namespace heteroperf

@@ -22,7 +22,6 @@ class ParzenNumeric {
 
   double sample(RandomStream& random) const;
   double log_density(double x) const;
-  std::size_t kernels() const { return kernels_.size(); }
 
  private:
   struct Kernel {
@@ -41,7 +40,6 @@ class ParzenCategorical {
 
   double sample(RandomStream& random) const;
   double log_density(double choice) const;
-  std::size_t kernels() const { return probabilities_.size(); }
 
  private:
   std::vector<double> probabilities_;
@@ -67,11 +65,6 @@ struct TpeOptions {
       256;  ///< observations kept: the `best_limit` best ones and the newest
 };
 
-struct TpeStatistics {
-  std::uint64_t random = 0;
-  std::uint64_t kernel_evaluations = 0;
-};
-
 /// The tree-structured Parzen estimator (Bergstra et al., NeurIPS 2011), each parameter on its own,
 /// with hyperopt's neighbour bandwidths and Optuna's split. It models the density of good and of
 /// other observations, and suggests where their ratio is largest. Suggestions without a result yet
@@ -82,7 +75,7 @@ class Tpe {
   Tpe(std::vector<Dimension> dimensions, TpeOptions options);
 
   /// Suggests a point, with one value per dimension.
-  std::vector<double> suggest(RandomStream& random);
+  std::vector<double> suggest(RandomStream& random) const;
 
   /// Remembers that `point` is being evaluated under `id`.
   void begin(std::uint64_t id, std::vector<double> point);
@@ -90,8 +83,6 @@ class Tpe {
   void finish(std::uint64_t id, const Score& score);
   /// Forgets a pending `id` without a result.
   void drop(std::uint64_t id) { pending_.erase(id); }
-
-  const TpeStatistics& statistics() const { return statistics_; }
 
  private:
   using Points = std::vector<const std::vector<double>*>;
@@ -104,18 +95,12 @@ class Tpe {
   };
 
   std::vector<std::size_t> best_first(std::size_t count) const;
-  void forget_oldest();
   Split split() const;
-  double suggest_value(std::size_t dimension, const Points& good, const Points& rest,
-                       RandomStream& random);
-  double draw_uniformly(std::size_t dimension, RandomStream& random) const;
-  double outside(std::size_t dimension, double internal) const;
 
   std::vector<Dimension> dimensions_;
   TpeOptions options_;
   std::deque<Observation> finished_;
   std::map<std::uint64_t, std::vector<double>> pending_;
-  TpeStatistics statistics_;
 };
 
 }  // namespace heteroperf

@@ -75,15 +75,15 @@ struct TrialOutcome {
   double loss =
       std::numeric_limits<double>::quiet_NaN();  ///< the last report's; NaN without a report
   std::uint64_t steps = 0;
-  Ops ops;             ///< strict operations trained by the whole group: steps × ops_per_step
-  std::string reason;  ///< says why the trial is not completed
+  Ops ops = {};             ///< strict operations trained by the whole group: steps × ops_per_step
+  std::string reason = {};  ///< says why the trial is not completed
   /// The quality and the loss at each milestone that was reached, rung 0 first.
   struct Milestone {
     double quality = 0.0, loss = std::numeric_limits<double>::quiet_NaN();
     friend bool operator==(const Milestone&, const Milestone&) = default;
     HETEROPERF_FIELDS(quality, loss);
   };
-  std::vector<Milestone> milestones;
+  std::vector<Milestone> milestones = {};
   HETEROPERF_FIELDS(id, state, quality, loss, steps, ops, reason, milestones);
 };
 

@@ -24,7 +24,7 @@ struct MorphLimits {
 /// is relative to the initial model.
 struct SearchSpace : MorphLimits {
   double dropout_min = 0.0, dropout_max = 0.3;               ///< drawn uniformly
-  std::vector<std::int64_t> kernels{3, 5, 7};                ///< odd numbers
+  std::vector<std::int64_t> kernels{3, 5, 7};                ///< odd numbers, smallest first
   std::vector<std::int64_t> batches{16, 32, 64};             ///< samples per rank
   double learning_rate_min = 1e-3, learning_rate_max = 0.3;  ///< drawn log-uniformly
 

@@ -118,8 +118,8 @@ TEST(Deepen, MovesEveryConsumerBehindTheNewLayers) {
 
 TEST(Deepen, RefusesNodesThatAreNoActivationOfAMap) {
   const ModelGraph graph = plain_with_dense();
-  EXPECT_THROW(deepen(graph, graph.find("conv1"), DeeperForm::plain), UserError);
-  EXPECT_THROW(deepen(graph, graph.find("relu3"), DeeperForm::plain), UserError);
+  EXPECT_THROW(deepen(graph, graph.find("conv1"), DeeperForm::plain), Error);
+  EXPECT_THROW(deepen(graph, graph.find("relu3"), DeeperForm::plain), Error);
 }
 
 TEST(Deepen, LeavesSmallMapsAlone) {
@@ -147,16 +147,16 @@ TEST(Widen, DepthwiseConvolutionsFollowAndGroupsStayDivisible) {
   const ModelGraph graph = grouped_with_concat();
   const ModelGraph wider = widen(graph, graph.find("stem"), 13).graph;
   EXPECT_EQ(std::get<Conv2d>(by_name(wider, "depthwise").attributes).groups, 13);
-  EXPECT_THROW(widen(graph, graph.find("point"), 20), UserError);
+  EXPECT_THROW(widen(graph, graph.find("point"), 20), Error);
   EXPECT_EQ(by_name(widen(graph, graph.find("point"), 21).graph, "grouped").parameters[0].shape[1],
             7);
 }
 
 TEST(Widen, RefusesClassifierSampleAndSmallerWidths) {
   const ModelGraph graph = small_resnet();
-  EXPECT_THROW(widen(graph, graph.find("fc"), 20), UserError);
-  EXPECT_THROW(widen(graph, graph.find("input"), 6), UserError);
-  EXPECT_THROW(widen(graph, graph.find("conv1"), 8), UserError);
+  EXPECT_THROW(widen(graph, graph.find("fc"), 20), Error);
+  EXPECT_THROW(widen(graph, graph.find("input"), 6), Error);
+  EXPECT_THROW(widen(graph, graph.find("conv1"), 8), Error);
 }
 
 TEST(AddSkip, ProjectsWithTheStrideThatTheMapsNeed) {
@@ -179,18 +179,18 @@ TEST(AddSkip, IsDirectWhereTheShapesAgree) {
 TEST(AddSkip, RefusesAPathThatIsThere) {
   const ModelGraph graph = small_resnet();
   // The block's own shortcut, direct in stage 1 and projected in stage 2.
-  EXPECT_THROW(add_skip(graph, graph.find("layer1.0.relu"), graph.find("layer1.1.bn2")), UserError);
-  EXPECT_THROW(add_skip(graph, graph.find("layer1.1.relu"), graph.find("layer2.0.add")), UserError);
+  EXPECT_THROW(add_skip(graph, graph.find("layer1.0.relu"), graph.find("layer1.1.bn2")), Error);
+  EXPECT_THROW(add_skip(graph, graph.find("layer1.1.relu"), graph.find("layer2.0.add")), Error);
   const ModelGraph once = add_skip(graph, graph.find("relu"), graph.find("layer2.0.bn2")).graph;
-  EXPECT_THROW(add_skip(once, once.find("relu"), once.find("layer2.0.bn2")), UserError);
-  EXPECT_THROW(add_skip(once, once.find("relu"), once.find("skip1.add")), UserError);
+  EXPECT_THROW(add_skip(once, once.find("relu"), once.find("layer2.0.bn2")), Error);
+  EXPECT_THROW(add_skip(once, once.find("relu"), once.find("skip1.add")), Error);
 }
 
 TEST(AddSkip, RefusesBackwardsAndForeignEnds) {
   const ModelGraph graph = small_resnet();
-  EXPECT_THROW(add_skip(graph, graph.find("layer2.0.relu"), graph.find("bn1")), UserError);
-  EXPECT_THROW(add_skip(graph, graph.find("conv1"), graph.find("layer2.0.bn2")), UserError);
-  EXPECT_THROW(add_skip(graph, graph.find("relu"), graph.find("layer2.0.downsample.1")), UserError);
+  EXPECT_THROW(add_skip(graph, graph.find("layer2.0.relu"), graph.find("bn1")), Error);
+  EXPECT_THROW(add_skip(graph, graph.find("conv1"), graph.find("layer2.0.bn2")), Error);
+  EXPECT_THROW(add_skip(graph, graph.find("relu"), graph.find("layer2.0.downsample.1")), Error);
 }
 
 TEST(Sites, EverySiteIsLegal) {
@@ -210,7 +210,7 @@ TEST(Sites, EverySiteIsLegal) {
         try {
           expect_consistent(add_skip(graph, from, to).graph);
           ++skips;
-        } catch (const UserError&) {  // no legal place
+        } catch (const Error&) {  // no legal place
         }
       }
     }
