@@ -1,6 +1,7 @@
 // Finds checkpoints in the folder of a run and removes old ones.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -19,32 +20,11 @@ constexpr std::string_view step_prefix = "step-", unfinished_prefix = ".step-";
 /// "step-120" is 120; other names are no checkpoints.
 std::optional<std::uint64_t> step_of(const std::string& name) {
   if (!name.starts_with(step_prefix)) return std::nullopt;
-  const char* first = name.data() + step_prefix.size();
   const char* last = name.data() + name.size();
   std::uint64_t step = 0;
-  const auto [end, error] = std::from_chars(first, last, step);
+  const auto [end, error] = std::from_chars(name.data() + step_prefix.size(), last, step);
   if (error != std::errc() || end != last) return std::nullopt;
   return step;
-}
-
-/// The checkpoint can be opened. The reason why not goes to `wrong`.
-bool is_good(const fs::path& folder, std::vector<Problem>& wrong) {
-  try {
-    CheckpointReader(folder).verify();
-    return true;
-  } catch (const UserError& error) {
-    wrong.insert(wrong.end(), error.problems().begin(), error.problems().end());
-    return false;
-  }
-}
-
-/// "10, 8"
-std::string steps_text(const std::vector<CheckpointPlace>& places) {
-  std::string text;
-  for (const CheckpointPlace& place : places) {
-    text += fmt::format("{}{}", text.empty() ? "" : ", ", place.step);
-  }
-  return text;
 }
 
 /// Renamed first, so that half of one never looks like a checkpoint.
@@ -72,27 +52,28 @@ std::vector<CheckpointPlace> list_checkpoints(const fs::path& run_folder) {
       places.push_back({entry.path(), *step});
     }
   }
-  std::sort(places.begin(), places.end(),
-            [](const CheckpointPlace& a, const CheckpointPlace& b) { return a.step > b.step; });
+  std::ranges::sort(places, std::ranges::greater(), &CheckpointPlace::step);
   return places;
 }
 
 CheckpointPlace last_good_checkpoint(const fs::path& run_folder, std::optional<std::uint64_t> step,
                                      std::vector<std::string>& warnings) {
-  std::vector<Problem> wrong;
+  ProblemList wrong;
+  std::vector<std::string> steps;
   const std::vector<CheckpointPlace> places = list_checkpoints(run_folder);
   for (const CheckpointPlace& place : places) {
+    steps.push_back(std::to_string(place.step));
     if (step && place.step != *step) continue;
-    const std::size_t before = wrong.size();
-    if (is_good(place.folder, wrong)) return place;
-    warnings.push_back(
-        fmt::format("skipped {}: {}", place.folder.filename().string(), wrong[before].text()));
+    const std::size_t before = wrong.problems().size();
+    collect_problems(wrong, [&] { CheckpointReader(place.folder).verify(); });
+    if (wrong.problems().size() == before) return place;
+    warnings.push_back(fmt::format("skipped {}: {}", place.folder.filename().string(),
+                                   wrong.problems()[before].text()));
   }
-  if (!wrong.empty()) throw UserError(std::move(wrong));
-  const std::string there = steps_text(places);
-  if (!there.empty()) {
+  wrong.throw_if_any();
+  if (!steps.empty()) {
     throw UserError(fmt::format("{} has no checkpoint of step {}", run_folder.string(), *step),
-                    "it has those of " + there);
+                    fmt::format("it has those of {}", fmt::join(steps, ", ")));
   }
   throw UserError(run_folder.string() + " has no checkpoint",
                   "a run saves them with checkpoint.every_steps, checkpoint.every_s or "
@@ -106,10 +87,10 @@ void prune_checkpoints(const fs::path& run_folder, std::uint64_t keep,
   for (std::size_t i = keep; keep > 0 && i < places.size(); ++i) {
     remove_checkpoint(places[i].folder, warnings);
   }
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(run_folder / folder_name, error)) {
+  std::error_code ignored;
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(run_folder / folder_name, ignored)) {
     if (!entry.path().filename().string().starts_with(unfinished_prefix)) continue;
-    std::error_code ignored;
     fs::remove_all(entry.path(), ignored);
   }
 }

@@ -12,6 +12,7 @@
 
 #include "metrics/base/hash.hpp"
 #include "metrics/base/name_table.hpp"
+#include "runners/engine/checkpoint/held_tensor.hpp"
 
 namespace heteroperf {
 namespace {
@@ -25,14 +26,6 @@ bool inside(const Box& box, const std::vector<std::int64_t>& shape) {
     if (!fits) return false;
   }
   return true;
-}
-
-/// The boxes have elements in common.
-bool overlap(const Box& a, const Box& b) {
-  for (std::size_t dim = 0; dim < a.dims; ++dim) {
-    if (a.first[dim] >= b.last[dim] || b.first[dim] >= a.last[dim]) return false;
-  }
-  return a.count() > 0 && b.count() > 0;
 }
 
 /// The dimension along which the pieces begin at most places: where a sweep meets fewest.
@@ -58,7 +51,8 @@ std::optional<std::pair<StoredPiece, StoredPiece>> first_overlap(std::vector<Sto
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     for (std::size_t j = i + 1; j < pieces.size(); ++j) {
       if (dims > 0 && pieces[j].box.first[along] >= pieces[i].box.last[along]) break;
-      if (overlap(pieces[i].box, pieces[j].box)) return std::pair(pieces[i], pieces[j]);
+      if (intersection(pieces[i].box, pieces[j].box).count() == 0) continue;
+      return std::pair(pieces[i], pieces[j]);
     }
   }
   return std::nullopt;

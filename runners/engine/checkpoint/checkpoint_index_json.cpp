@@ -65,15 +65,6 @@ std::string checksum_of_document(const Json& document) {
   return checksum_of(text.data(), text.size());
 }
 
-template <class Value>
-void add_lines(std::string& text, const char* key, const std::vector<Value>& values) {
-  text += fmt::format(",\n\"{}\":[", key);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    text += (i ? ",\n" : "\n") + to_json(values[i]).dump();
-  }
-  text += "]";
-}
-
 template <WithFields T>
 void require_fields(ObjectReader& reader) {
   for (const std::string& key : keys_of_fields<T>()) reader.require({key.c_str()});
@@ -183,10 +174,17 @@ std::string to_json_text(const CheckpointIndex& index) {
   Json document = head_of(index.state);
   std::string text = document.dump();
   text.pop_back();
-  add_lines(text, "files", index.files);
-  add_lines(text, "tensors", index.tensors);
-  for (const StoredFile& file : index.files) document["files"].push_back(to_json(file));
-  for (const IndexedTensor& tensor : index.tensors) document["tensors"].push_back(to_json(tensor));
+  const auto add_list = [&](const char* key, const auto& values) {
+    Json& list = document[key];
+    text += fmt::format(",\n\"{}\":[", key);
+    for (const auto& value : values) {
+      text += list.empty() ? "\n" : ",\n";
+      text += list.emplace_back(to_json(value)).dump();
+    }
+    text += "]";
+  };
+  add_list("files", index.files);
+  add_list("tensors", index.tensors);
   return text + fmt::format(",\n\"checksum\":\"{}\"}}\n", checksum_of_document(document));
 }
 

@@ -67,11 +67,6 @@ std::string read_index_text(const fs::path& folder) {
   return text;
 }
 
-void add_all(const UserError& error, ProblemList& problems) {
-  for (const Problem& problem : error.problems())
-    problems.add(problem.problem, problem.why, problem.suggestion);
-}
-
 }  // namespace
 
 CheckpointReader::CheckpointReader(fs::path folder)
@@ -96,9 +91,7 @@ void CheckpointReader::check_file(const StoredFile& file, ProblemList& problems)
   const fs::path path = folder_ / file.name;
   std::error_code error;
   const auto bytes = fs::file_size(path, error);
-  if (error) {
-    return problems.add(path.string() + " cannot be read", error.message());
-  }
+  if (error) return problems.add(path.string() + " cannot be read", error.message());
   if (bytes != file.bytes) {
     return problems.add(fmt::format("{} has {} bytes", path.string(), bytes),
                         fmt::format("the index says {}", file.bytes));
@@ -107,15 +100,13 @@ void CheckpointReader::check_file(const StoredFile& file, ProblemList& problems)
     return problems.add(fmt::format("{} has {} bytes", path.string(), bytes),
                         fmt::format("the index says {} of header", file.header_bytes));
   }
-  try {
+  collect_problems(problems, [&] {
     std::string header(file.header_bytes, '\0');
     SourceFile(path).read(0, header.data(), header.size());
     if (checksum_of(header.data(), header.size()) == file.header_checksum) return;
     problems.add("the header of " + path.string() + " does not match its checksum",
                  "the file was damaged after it was saved");
-  } catch (const UserError& failure) {
-    add_all(failure, problems);
-  }
+  });
 }
 
 std::vector<StoredTensor> CheckpointReader::tensors() const {
@@ -187,11 +178,7 @@ void CheckpointReader::verify() const {
   std::vector<std::byte> room;
   for (const IndexedTensor& indexed : index_.tensors) {
     for (const StoredPiece& piece : indexed.pieces) {
-      try {
-        load(indexed, piece, room);
-      } catch (const UserError& error) {
-        add_all(error, problems);
-      }
+      collect_problems(problems, [&] { load(indexed, piece, room); });
     }
   }
   problems.throw_if_any();

@@ -56,52 +56,28 @@ TensorPiece::Strides strides_of(const std::vector<std::int64_t>& shape,
   return strides;
 }
 
-/// Cuts a range of a dense memory into boxes: what is left of a row, whole rows, and the beginning
-/// of a row, at every level of nesting.
-class RangeCut {
- public:
-  RangeCut(const std::vector<std::int64_t>& shape, const HeldTensor::MemoryOrder& order)
-      : order_(order), strides_(strides_of(shape, order)), box_(whole_box(shape)) {}
-
-  std::vector<Box> run(std::int64_t first, std::int64_t last) {
-    if (first < last) cut(0, first, last);
-    return std::move(boxes_);
-  }
-
- private:
-  /// [first, last): elements below the dimensions that `box_` has fixed already.
-  void cut(std::size_t level, std::int64_t first, std::int64_t last) {
-    if (level == order_.size()) return boxes_.push_back(box_);
-    const std::size_t dim = order_[level];
-    const std::int64_t row = strides_[dim];
-    const std::int64_t begin = (first + row - 1) / row, end = last / row;
-    if (begin > end) return inside_row(level, end, first - end * row, last - end * row);
-    if (first < begin * row) inside_row(level, begin - 1, first - (begin - 1) * row, row);
-    if (begin < end) rows(dim, begin, end);
-    if (end * row < last) inside_row(level, end, 0, last - end * row);
-  }
-  void inside_row(std::size_t level, std::int64_t row, std::int64_t first, std::int64_t last) {
-    const Box outer = box_;
-    set(order_[level], row, row + 1);
-    cut(level + 1, first, last);
-    box_ = outer;
-  }
-  void rows(std::size_t dim, std::int64_t begin, std::int64_t end) {
-    const Box outer = box_;
-    set(dim, begin, end);
-    boxes_.push_back(box_);
-    box_ = outer;
-  }
-  void set(std::size_t dim, std::int64_t begin, std::int64_t end) {
-    box_.first[dim] = begin;
-    box_.last[dim] = end;
-  }
-
-  const HeldTensor::MemoryOrder& order_;
-  TensorPiece::Strides strides_;
-  Box box_;
-  std::vector<Box> boxes_;
-};
+/// Cuts elements [first, last) of a dense memory into boxes: what is left of a row, whole rows, and
+/// the beginning of a row, at every level of nesting. `box` has fixed the dimensions above `level`.
+void cut_range(const HeldTensor::MemoryOrder& order, const TensorPiece::Strides& strides,
+               std::size_t level, Box box, std::int64_t first, std::int64_t last,
+               std::vector<Box>& boxes) {
+  if (first == last) return;
+  if (level == order.size()) return boxes.push_back(box);
+  const std::size_t dim = order[level];
+  const std::int64_t row = strides[dim];
+  const std::int64_t begin = (first + row - 1) / row, end = last / row;
+  const auto inside_row = [&](std::int64_t number, std::int64_t from, std::int64_t to) {
+    box.first[dim] = number;
+    box.last[dim] = number + 1;
+    cut_range(order, strides, level + 1, box, from, to, boxes);
+  };
+  if (begin > end) return inside_row(end, first - end * row, last - end * row);
+  inside_row(begin - 1, first - (begin - 1) * row, row);
+  box.first[dim] = begin;
+  box.last[dim] = end;
+  if (begin < end) boxes.push_back(box);
+  inside_row(end, 0, last - end * row);
+}
 
 std::int64_t offset_of(const Box& box, const TensorPiece::Strides& strides) {
   std::int64_t offset = 0;
@@ -134,7 +110,9 @@ std::vector<TensorPiece> pieces_of_range(const HeldTensor& held, std::int64_t fi
     piece.box.first[held.dim] += shift;
     piece.box.last[held.dim] += shift;
   };
-  for (const Box& box : RangeCut(shape, order).run(first, last)) {
+  std::vector<Box> boxes;
+  cut_range(order, strides, 0, whole_box(shape), first, last, boxes);
+  for (const Box& box : boxes) {
     if (box.dims == 0) add(box, 0);
     std::int64_t begin = 0;  // of the interval, in local rows
     for (const HeldTensor::Interval& interval : intervals_of(held)) {
@@ -153,50 +131,33 @@ std::vector<TensorPiece> pieces_of_range(const HeldTensor& held, std::int64_t fi
 
 namespace {
 
-/// The address of an element.
-std::byte* at(const StridedView& view, const Box::Position& position, std::size_t bytes) {
-  std::int64_t elements = 0;
-  for (std::size_t dim = 0; dim < view.box.dims; ++dim) {
-    elements += (position[dim] - view.box.first[dim]) * view.strides[dim];
-  }
+/// The address of the box's first element.
+std::byte* begin_of(const Box& box, const StridedView& view, std::size_t bytes) {
+  const std::int64_t elements = offset_of(box, view.strides) - offset_of(view.box, view.strides);
   return view.data + elements * static_cast<std::int64_t>(bytes);
 }
 
-/// One run along the innermost dimension, of elements of `bytes` bytes.
+/// Copies the elements of the dimensions from `dim` on, of `bytes` bytes each. Both addresses are
+/// those of the first element.
 template <std::size_t bytes>
-void copy_row(const std::byte* from, std::int64_t from_stride, std::byte* to,
-              std::int64_t to_stride, std::int64_t count) {
+void copy_rows(const Box& box, std::size_t dim, const std::byte* from,
+               const TensorPiece::Strides& from_strides, std::byte* to,
+               const TensorPiece::Strides& to_strides) {
   constexpr auto width = static_cast<std::int64_t>(bytes);
-  if (from_stride == 1 && to_stride == 1) {
+  const std::int64_t from_step = from_strides[dim] * width, to_step = to_strides[dim] * width;
+  const std::int64_t count = box.extent(dim);
+  const bool innermost = dim + 1 == box.dims;
+  if (innermost && from_step == width && to_step == width) {
     std::memcpy(to, from, count * bytes);
     return;
   }
-  for (std::int64_t i = 0; i < count; ++i) {
-    std::memcpy(to + i * to_stride * width, from + i * from_stride * width, bytes);
+  for (std::int64_t i = 0; i < count; ++i, from += from_step, to += to_step) {
+    if (innermost) {
+      std::memcpy(to, from, bytes);
+    } else {
+      copy_rows<bytes>(box, dim + 1, from, from_strides, to, to_strides);
+    }
   }
-}
-
-/// The next row's beginning; false after the last.
-bool advance(Box::Position& position, const Box& box) {
-  for (std::size_t dim = box.dims - 1; dim-- > 0;) {
-    if (++position[dim] < box.last[dim]) return true;
-    position[dim] = box.first[dim];
-  }
-  return false;
-}
-
-template <std::size_t bytes>
-void copy_rows(const Box& box, const StridedView& from, const StridedView& to) {
-  if (box.dims == 0) {
-    std::memcpy(to.data, from.data, bytes);
-    return;
-  }
-  const std::size_t inner = box.dims - 1;
-  Box::Position position = box.first;
-  do {
-    copy_row<bytes>(at(from, position, bytes), from.strides[inner], at(to, position, bytes),
-                    to.strides[inner], box.extent(inner));
-  } while (advance(position, box));
 }
 
 }  // namespace
@@ -215,13 +176,22 @@ Box intersection(const Box& a, const Box& b) {
 void copy_box(const Box& box, const StridedView& from, const StridedView& to,
               std::size_t bytes_per_element) {
   if (box.count() == 0) return;
+  const std::byte* source = begin_of(box, from, bytes_per_element);
+  std::byte* target = begin_of(box, to, bytes_per_element);
+  if (box.dims == 0) {
+    std::memcpy(target, source, bytes_per_element);
+    return;
+  }
+  const auto copy = [&]<std::size_t bytes>() {
+    copy_rows<bytes>(box, 0, source, from.strides, target, to.strides);
+  };
   switch (bytes_per_element) {
     case 2:
-      return copy_rows<2>(box, from, to);
+      return copy.operator()<2>();
     case 4:
-      return copy_rows<4>(box, from, to);
+      return copy.operator()<4>();
     case 8:
-      return copy_rows<8>(box, from, to);
+      return copy.operator()<8>();
     default:
       HETEROPERF_EXPECT(!"elements of that size");
   }

@@ -8,33 +8,20 @@
 #include "runners/engine/checkpoint/checkpoint.hpp"
 
 namespace heteroperf {
-namespace {
-
-/// The message of rank 0 to the others: the bytes it saved, or one line per problem.
-std::string outcome(const CheckpointReport& report) { return std::to_string(report.bytes); }
-
-std::string outcome(const Error& error) {
-  std::string text;
-  for (const Problem& problem : error.problems()) text += "\n" + problem.text();
-  return text;
-}
-
-}  // namespace
-
 CheckpointReport save_checkpoint(Communicator& world, const std::filesystem::path& folder,
                                  const CheckpointState& state,
                                  const std::vector<TensorPiece>& pieces) {
   const Stopwatch stopwatch;
   const CheckpointWriter writer(folder);
   const auto texts = gather_texts(world, writer.write(world.rank().value(), pieces));
-  std::string told;
+  std::string told;  // by rank 0: the bytes it saved, or one line per problem
   std::exception_ptr failure;
   if (world.rank() == RankId(0)) {
     try {
-      told = outcome(writer.publish(state, texts));
+      told = std::to_string(writer.publish(state, texts).bytes);
     } catch (const Error& error) {
       failure = std::current_exception();
-      told = outcome(error);
+      for (const Problem& problem : error.problems()) told += "\n" + problem.text();
     }
   }
   told = share_text(world, told);
