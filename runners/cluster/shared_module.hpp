@@ -37,6 +37,13 @@ class SharedModule {
   std::filesystem::path path_;
 };
 
+/// The state of an optional library, asked without initialising it.
+struct BackendStatus {
+  bool built = false, usable = false;
+  std::string version;
+  std::string reason;  ///< why it is not usable; empty when it is
+};
+
 /// Lists the folders in which modules are looked for, best first: each folder of
 /// HETEROPERF_MODULE_PATH, `lib/heteroperf` beside the program's folder or one of its parents, the
 /// install prefix.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -72,6 +73,13 @@ std::string_view trimmed(std::string_view text);
 std::vector<std::string> split_words(std::string_view text, std::string_view separators = " \t\n");
 /// Reads a decimal integer that fills the whole text; nothing otherwise.
 std::optional<long long> parse_integer(std::string_view text);
+
+/// A GPU that CUDA_VISIBLE_DEVICES shows.
+struct CudaDevice {
+  std::string name;  ///< "NVIDIA H200"
+  std::uint64_t memory_bytes = 0;
+  std::string pci_bus_id = {};  ///< "0000:1B:00.0"
+};
 
 /// Ask this before any library of a GPU is loaded, because loading takes longer than all else.
 inline bool has_nvidia_driver() { return std::filesystem::exists("/dev/nvidiactl"); }

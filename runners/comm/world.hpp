@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "runners/cluster/shared_module.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/comm/control_channel.hpp"
 
@@ -67,12 +68,7 @@ World join_mpi_world(const CommConfig& config);
 /// Leaves MPI in order (all ranks call it after their work). After a failure call `_exit` instead.
 void leave_mpi_world(World world);
 
-/// The state of an optional library, asked without initialising it.
-struct BackendStatus {
-  bool built = false, usable = false;
-  std::string version;
-  std::string reason;  ///< why it is not usable; empty when it is
-};
+/// Asks without initialising MPI.
 BackendStatus mpi_status();
 
 }  // namespace heteroperf

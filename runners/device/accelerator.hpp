@@ -2,10 +2,10 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
 #include <memory>
 #include <string>
 
+#include "runners/cluster/system_files.hpp"
 #include "runners/device/host_pool.hpp"
 
 namespace heteroperf {
@@ -13,12 +13,6 @@ namespace heteroperf {
 inline at::Device cuda_device(int index) {
   return {at::kCUDA, static_cast<at::DeviceIndex>(index)};
 }
-
-struct AcceleratorProperties {
-  std::string name;  ///< "NVIDIA H200"
-  std::uint64_t memory_bytes = 0;
-  std::string pci_bus_id;  ///< "0000:1B:00.0"
-};
 
 /// The CUDA devices as LibTorch sees them. It lives in a module of its own, loaded when a run asks
 /// for a device: a run on the host never loads the GPU's libraries.
@@ -29,7 +23,7 @@ class Accelerator {
   /// Returns the devices that can be used; where it is 0, `reason` has the driver's words.
   virtual int count() const = 0;
   virtual std::string reason() const = 0;
-  virtual AcceleratorProperties properties(int index) const = 0;
+  virtual CudaDevice properties(int index) const = 0;
 
   /// Makes the calling thread work on this device from now on, in order, on its current stream.
   /// Float32 products and convolutions are made in float32, not TF32.

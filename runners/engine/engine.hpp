@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "runners/comm/world.hpp"
+#include "runners/cluster/shared_module.hpp"
+#include "runners/cluster/system_files.hpp"
 #include "runners/engine/training.hpp"
 #include "runners/plan/times/measured_operations.hpp"
 #include "workloads/data/data_source.hpp"
@@ -15,13 +16,6 @@
 #include "workloads/recipe.hpp"
 
 namespace heteroperf {
-
-/// A GPU that CUDA_VISIBLE_DEVICES shows.
-struct CudaDevice {
-  std::string name;  ///< "NVIDIA H200"
-  std::uint64_t memory_bytes = 0;
-  std::string pci_bus_id = {};  ///< "0000:1B:00.0"
-};
 
 /// The fastest of the products that LibTorch has on a device, ready to be repeated. Belongs to the
 /// thread that found it.
@@ -91,8 +85,8 @@ class Engine {
 /// words.
 std::shared_ptr<Engine> load_engine();
 
-/// The engine's state, as far as it can be told without loading LibTorch, which takes half a
-/// second: the module is there and the dynamic linker finds every library it needs. Never throws.
+/// The engine's state as `doctor` tells it without loading LibTorch, which takes half a second: the
+/// module is there and the dynamic linker finds every library it needs. Never throws.
 BackendStatus engine_file_status();
 /// The same for the module of CUDA devices, which is usable where a driver is there too.
 BackendStatus cuda_file_status();

@@ -7,21 +7,14 @@
 #include <string>
 
 #include "metrics/base/error.hpp"
-#include "runners/cluster/shared_module.hpp"
-#include "runners/cluster/system_files.hpp"
 #include "runners/engine/engine.hpp"
 
 namespace heteroperf {
-namespace {
-
-using MakeEngine = Engine*();
-
-}  // namespace
 
 std::shared_ptr<Engine> load_engine() {
 #if HETEROPERF_WITH_TORCH
   static const SharedModule module = SharedModule::open("engine", Visibility::local);
-  return std::shared_ptr<Engine>(module.symbol<MakeEngine>("heteroperf_make_engine")());
+  return std::shared_ptr<Engine>(module.symbol<Engine*()>("heteroperf_make_engine")());
 #else
   throw SystemError("no training is possible with this program", "not built with LibTorch",
                     "Configure with -DHETEROPERF_TORCH=ON", ErrorKind::environment);

@@ -52,7 +52,7 @@ class CudaAccelerator final : public Accelerator {
   int count() const override { return count_; }
   std::string reason() const override { return reason_; }
 
-  AcceleratorProperties properties(int index) const override {
+  CudaDevice properties(int index) const override {
     cudaDeviceProp device{};
     expect(cudaGetDeviceProperties(&device, index), "cudaGetDeviceProperties");
     std::array<char, 32> bus_id{};

@@ -47,10 +47,7 @@ class TorchEngine final : public Engine {
   std::vector<CudaDevice> cuda_devices() override {
     const Accelerator& accelerator = heteroperf::cuda_devices();
     std::vector<CudaDevice> devices;
-    for (int i = 0; i < accelerator.count(); ++i) {
-      const AcceleratorProperties device = accelerator.properties(i);
-      devices.push_back({device.name, device.memory_bytes, device.pci_bus_id});
-    }
+    for (int i = 0; i < accelerator.count(); ++i) devices.push_back(accelerator.properties(i));
     return devices;
   }
   FastestProduct find_fastest_cuda_product(Precision precision, int gpu, double seconds) override {
