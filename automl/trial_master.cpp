@@ -86,6 +86,7 @@ struct Training {
 
 /// A group of ranks: its state, its clock, and the callbacks that wait for an answer.
 struct Group {
+  GroupId id;
   std::uint32_t ranks = 1;
   Activity activity = Activity::thinking;
   Ops next_event;                           ///< its virtual time
@@ -109,10 +110,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kept_latencies = 4096;
 
-Seconds since(Clock::time_point start) {
-  return Seconds(std::chrono::duration<double>(Clock::now() - start).count());
-}
-
 }  // namespace
 
 class TrialMaster::Impl {
@@ -125,9 +122,10 @@ class TrialMaster::Impl {
     HETEROPERF_EXPECT(!options_.group_ranks.empty() && options_.failures_in_a_row > 0);
     for (const std::uint32_t ranks : options_.group_ranks) {
       HETEROPERF_EXPECT(ranks > 0);
-      order_.emplace(Ops(), groups_.size());
       Group& group = groups_.emplace_back();
+      group.id = GroupId(groups_.size() - 1);
       group.ranks = ranks;
+      order_.emplace(group.next_event, group.id);
       if (options_.steps_per_group > 0) group.steps_left = options_.steps_per_group;
     }
   }
@@ -156,8 +154,7 @@ class TrialMaster::Impl {
     }
     HETEROPERF_EXPECT(group.activity == Activity::thinking);
     group.request_reply = std::move(reply);
-    arrive(id, Activity::requesting, came);
-    calls_.deliver(lock);
+    arrive(group, Activity::requesting, came, lock);
   }
 
   void report(GroupId id, TrialReport report, std::function<void(Decision)> reply) {
@@ -172,8 +169,7 @@ class TrialMaster::Impl {
     HETEROPERF_EXPECT(group.training->trial.id == report.id);
     group.report = std::move(report);
     group.report_reply = std::move(reply);
-    arrive(id, Activity::reporting, came);
-    calls_.deliver(lock);
+    arrive(group, Activity::reporting, came, lock);
   }
 
   void leave(GroupId id) {
@@ -181,22 +177,20 @@ class TrialMaster::Impl {
     Group& group = at(id);
     if (group.is_gone()) return;
     HETEROPERF_EXPECT(group.activity == Activity::thinking);
-    arrive(id, Activity::vanished, Clock::now());
-    calls_.deliver(lock);
+    arrive(group, Activity::vanished, Clock::now(), lock);
   }
 
   void lose(GroupId id, std::string reason, std::uint64_t steps) {
     std::unique_lock lock(mutex_);
     Group& group = at(id);
     if (group.is_gone()) return;
-    ++groups_lost_;
+    ++statistics_.groups_lost;
     group.lost_reason = std::move(reason);
     group.lost_steps = steps;
     // A dropped callback may hold the last reference to something that calls back, so it is posted.
     calls_.post([dropped = std::pair(std::exchange(group.request_reply, {}),
                                      std::exchange(group.report_reply, {}))] {});
-    arrive(id, Activity::vanished, Clock::now());
-    calls_.deliver(lock);
+    arrive(group, Activity::vanished, Clock::now(), lock);
   }
 
   void close(std::string reason) {
@@ -210,22 +204,17 @@ class TrialMaster::Impl {
 
   MasterStatistics statistics() const {
     const std::lock_guard lock(mutex_);
-    MasterStatistics statistics;
+    MasterStatistics statistics = statistics_;
     statistics.search = search_.statistics();
     if (!latencies_.empty()) {
       statistics.proposal_p50 = Seconds(quantile(latencies_, 0.5));
       statistics.proposal_p99 = Seconds(quantile(latencies_, 0.99));
     }
     statistics.idle = Seconds(static_cast<double>(idle_ns_) * 1e-9);
-    statistics.answers = answers_;
-    statistics.groups_lost = groups_lost_;
-    statistics.gave_up = gave_up_;
     return statistics;
   }
 
  private:
-  using Place = std::pair<Ops, std::size_t>;
-
   Group& at(GroupId id) {
     HETEROPERF_EXPECT(id.value() >= 0 && id.index() < groups_.size());
     return groups_[id.index()];
@@ -239,40 +228,40 @@ class TrialMaster::Impl {
 
   // ---- The order of events
 
-  /// Notes an event of a group, and answers it or what it unblocks.
-  void arrive(GroupId id, Activity activity, Clock::time_point came) {
-    Group& group = at(id);
+  /// Notes an event of a group, answers it or what it unblocks, and makes the calls.
+  void arrive(Group& group, Activity activity, Clock::time_point came,
+              std::unique_lock<std::mutex>& lock) {
     group.activity = activity;
     group.waiting_since = came;
     if (options_.clock == MasterClock::wall || closed_) {
-      answer(id.index());
+      answer(group);
     } else {
       answer_ready_groups();
     }
+    calls_.deliver(lock);
   }
 
   /// In virtual time: answers while the earliest event has arrived. After `close` the order no
   /// longer matters, and everybody who waits is answered.
   void answer_ready_groups() {
     if (closed_) {
-      for (std::size_t g = 0; g < groups_.size(); ++g) {
-        if (groups_[g].waits()) answer(g);
+      for (Group& group : groups_) {
+        if (group.waits()) answer(group);
       }
       return;
     }
-    while (!order_.empty() && groups_[order_.begin()->second].waits()) {
-      answer(order_.begin()->second);
+    while (!order_.empty() && at(order_.begin()->second).waits()) {
+      answer(at(order_.begin()->second));
     }
   }
 
   /// Answers the event of a group that waits.
-  void answer(std::size_t g) {
-    Group& group = groups_[g];
+  void answer(Group& group) {
     const Activity activity = group.activity;
-    if (activity != Activity::vanished) ++answers_;
-    if (activity == Activity::requesting) answer_request(g);
-    if (activity == Activity::reporting) answer_report(g);
-    if (activity == Activity::vanished) answer_loss(g);
+    if (activity != Activity::vanished) ++statistics_.answers;
+    if (activity == Activity::requesting) answer_request(group);
+    if (activity == Activity::reporting) answer_report(group);
+    if (activity == Activity::vanished) answer_loss(group);
   }
 
   /// Call it just before a reply leaves: the group waited for all that came before, journal
@@ -282,22 +271,14 @@ class TrialMaster::Impl {
   }
 
   /// Takes a group out of the order of events for good.
-  void retire(std::size_t g) {
-    order_.erase({groups_[g].next_event, g});
-    groups_[g].activity = Activity::done;
-  }
-
-  /// Moves a group's next event on by so many operations.
-  void advance_clock(std::size_t g, Ops by) {
-    order_.erase({groups_[g].next_event, g});
-    groups_[g].next_event += by;
-    order_.emplace(groups_[g].next_event, g);
+  void retire(Group& group) {
+    order_.erase({group.next_event, group.id});
+    group.activity = Activity::done;
   }
 
   // ---- Requests
 
-  void answer_request(std::size_t g) {
-    Group& group = groups_[g];
+  void answer_request(Group& group) {
     auto reply = std::exchange(group.request_reply, {});
     const Clock::time_point came = group.waiting_since;
     std::optional<Trial> trial = next_trial(group);
@@ -305,15 +286,20 @@ class TrialMaster::Impl {
       const std::string reason =
           no_more_.empty() ? fmt::format("its {} steps are done", options_.steps_per_group)
                            : no_more_;
-      retire(g);
+      retire(group);
       return calls_.post([this, came, reply = std::move(reply), reason] {
         count_idle(came);
         reply({{}, reason});
       });
     }
-    start(g, *trial);
-    calls_.post([this, g, came, reply = std::move(reply), trial = group.training->trial] {
-      if (observer_.on_trial) observer_.on_trial(GroupId(static_cast<std::int32_t>(g)), trial);
+    Training& training = group.training.emplace();
+    training.outcome.id = trial->id;
+    training.ops_per_step = ops_per_step(*trial, group.ranks);
+    training.trial = *std::move(trial);
+    start_segment(group);
+    training.trial.steps = training.segment_end;
+    calls_.post([this, id = group.id, came, reply = std::move(reply), trial = training.trial] {
+      if (observer_.on_trial) observer_.on_trial(id, trial);
       count_idle(came);
       reply({trial, {}});
     });
@@ -325,7 +311,8 @@ class TrialMaster::Impl {
     const Clock::time_point start = Clock::now();
     try {
       Trial trial = search_.propose();
-      keep_latency(since(start));
+      latencies_.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+      if (latencies_.size() > kept_latencies) latencies_.erase(latencies_.begin());
       return trial;
     } catch (const UserError& error) {
       no_more_ = error.what();
@@ -333,29 +320,8 @@ class TrialMaster::Impl {
     }
   }
 
-  /// Keeps the newest latencies in a ring.
-  void keep_latency(Seconds latency) {
-    if (latencies_.size() < kept_latencies) {
-      latencies_.push_back(latency.value());
-    } else {
-      latencies_[next_latency_++ % kept_latencies] = latency.value();
-    }
-  }
-
-  void start(std::size_t g, const Trial& trial) {
-    Group& group = groups_[g];
-    Training& training = group.training.emplace();
-    training.trial = trial;
-    training.outcome.id = trial.id;
-    training.ops_per_step = ops_per_step(trial, group.ranks);
-    start_segment(g);
-    training.trial.steps = training.segment_end;
-    training.trial.rung = 0;
-  }
-
   /// Lets a group train up to the next milestone, or to the end of its steps.
-  void start_segment(std::size_t g) {
-    Group& group = groups_[g];
+  void start_segment(Group& group) {
     Training& training = *group.training;
     std::uint64_t steps = rungs_.milestone(training.rung) - training.segment_end;
     if (group.steps_left) {
@@ -364,25 +330,23 @@ class TrialMaster::Impl {
     }
     training.segment_end += steps;
     group.activity = Activity::training;
-    advance_clock(g, training.ops_per_step * steps);
+    order_.erase({group.next_event, group.id});
+    group.next_event += training.ops_per_step * steps;
+    order_.emplace(group.next_event, group.id);
   }
 
   // ---- Reports
 
   /// Judges a report and lets the group go on or ends its trial.
-  void answer_report(std::size_t g) {
-    Group& group = groups_[g];
-    group.training->take_over(group.report);
-    const std::optional<TrialState> end = judge(group);
-    if (end) return finish(g, *end);
-    start_segment(g);
-    Decision decision;
-    decision.until_step = group.training->segment_end;
-    decision.rung = group.training->rung;
+  void answer_report(Group& group) {
+    Training& training = *group.training;
+    training.take_over(group.report);
+    if (const std::optional<TrialState> end = judge(group)) return finish(group, *end);
+    start_segment(group);
     calls_.post([this, came = group.waiting_since, reply = std::exchange(group.report_reply, {}),
-                 decision] {
+                 until = training.segment_end, rung = training.rung] {
       count_idle(came);
-      reply(decision);
+      reply({until, rung, {}});
     });
   }
 
@@ -435,19 +399,17 @@ class TrialMaster::Impl {
   }
 
   /// Ends a group's trial, tells the search, and answers the report.
-  void finish(std::size_t g, TrialState state) {
-    Group& group = groups_[g];
+  void finish(Group& group, TrialState state) {
     Training training = std::move(*group.training);
     group.training.reset();
     group.activity = Activity::thinking;
     training.outcome.state = state;
     search_.report(training.outcome);
     count_failures(training.outcome);
-    calls_.post([this, g, came = group.waiting_since, reply = std::exchange(group.report_reply, {}),
-                 trial = std::move(training.trial), outcome = std::move(training.outcome)] {
-      if (observer_.on_outcome) {
-        observer_.on_outcome(GroupId(static_cast<std::int32_t>(g)), trial, outcome);
-      }
+    calls_.post([this, id = group.id, came = group.waiting_since,
+                 reply = std::exchange(group.report_reply, {}), trial = std::move(training.trial),
+                 outcome = std::move(training.outcome)] {
+      if (observer_.on_outcome) observer_.on_outcome(id, trial, outcome);
       if (!reply) return;
       count_idle(came);
       reply({std::nullopt, 0, outcome});
@@ -458,21 +420,20 @@ class TrialMaster::Impl {
   void count_failures(const TrialOutcome& outcome) {
     failures_ = outcome.state == TrialState::failed ? failures_ + 1 : 0;
     if (failures_ < options_.failures_in_a_row || !no_more_.empty()) return;
-    gave_up_ = true;
+    statistics_.gave_up = true;
     no_more_ = fmt::format("{} trials in a row failed (the last: {})", failures_, outcome.reason);
   }
 
   /// Ends the trial of a lost group, whose clock stands at the planned end of its segment.
-  void answer_loss(std::size_t g) {
-    Group& group = groups_[g];
+  void answer_loss(Group& group) {
     if (group.training) {
       Training& training = *group.training;
       training.outcome.steps = std::max(training.outcome.steps, group.lost_steps);
       training.outcome.ops = training.ops_per_step * training.outcome.steps;
       training.outcome.reason = group.lost_reason;
-      finish(g, TrialState::failed);
+      finish(group, TrialState::failed);
     }
-    retire(g);
+    retire(group);
   }
 
   mutable std::mutex mutex_;
@@ -481,16 +442,14 @@ class TrialMaster::Impl {
   MasterObserver observer_;
   Rungs rungs_;
   std::vector<Group> groups_;
-  std::set<Place> order_;  ///< next events of all groups that are not done
+  std::set<std::pair<Ops, GroupId>> order_;  ///< next events of all groups that are not done
   bool closed_ = false;
   std::string no_more_;  ///< the reason why no further trial is handed out; empty while they are
   std::uint32_t failures_ = 0;
-  bool gave_up_ = false;
   CallbackQueue calls_;
   std::vector<double> latencies_;
-  std::size_t next_latency_ = 0;
   std::atomic<std::int64_t> idle_ns_{0};
-  std::uint64_t answers_ = 0, groups_lost_ = 0;
+  MasterStatistics statistics_;  ///< its counters; statistics() adds the rest
 };
 
 TrialMaster::TrialMaster(Search search, MasterOptions options, MasterObserver observer)
