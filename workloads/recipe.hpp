@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "metrics/base/name_table.hpp"
@@ -37,6 +38,16 @@ struct OptimizerRecipe {
   double clip_norm = 0.0;         ///< largest global gradient norm; 0 means no clipping
 
   friend bool operator==(const OptimizerRecipe&, const OptimizerRecipe&) = default;
+};
+
+/// A caller's wishes for a recipe; what is absent keeps the workload's own.
+struct OptimizerRequest {
+  std::optional<OptimizerKind> name;
+  std::optional<LearningRateSchedule> schedule;
+  std::optional<double> learning_rate;
+  std::optional<double> weight_decay;
+  std::optional<double> clip_norm;  ///< 0: no clipping
+  std::optional<std::int64_t> warmup_steps;
 };
 
 /// Returns the learning rate of step `step`, counted from 0.

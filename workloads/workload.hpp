@@ -40,10 +40,7 @@ struct WorkloadRequest {
   Precision precision = Precision::fp32;
   std::optional<std::int64_t> micro_batch, micro_batches;
   std::optional<std::int64_t> sequence_length;
-  std::optional<OptimizerKind> optimizer;
-  std::optional<LearningRateSchedule> schedule;
-  std::optional<double> learning_rate, weight_decay, clip_norm;
-  std::optional<std::uint64_t> warmup_steps;
+  OptimizerRequest optimizer;
   std::uint64_t total_steps = 0;  ///< known length of the run; 0 for a run by time
   std::uint64_t seed = 1;
 };

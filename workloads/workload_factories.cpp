@@ -75,9 +75,9 @@ ScalingChoice choose_largest(const Names& names, Weigh&& weigh_one, const Scalin
 /// Returns the sample of generated images.
 SampleSpec default_images() { return {.channels = 3, .height = 32, .width = 32, .classes = 10}; }
 
-template <class T>
-void override_with(T& value, const std::optional<T>& asked) {
-  if (asked) value = *asked;
+template <class T, class Asked>
+void override_with(T& value, const std::optional<Asked>& asked) {
+  if (asked) value = static_cast<T>(*asked);
 }
 
 /// Completes a workload: it opens its data, builds its graph for their samples, takes target and
@@ -94,12 +94,12 @@ Workload assemble(Workload workload, const SampleSpec& wanted,
   workload.units_per_sample = is_text ? sample.length : 1;
   override_with(workload.micro_batch, request.micro_batch);
   override_with(workload.micro_batches, request.micro_batches);
-  override_with(workload.recipe.learning_rate, request.learning_rate);
-  override_with(workload.recipe.weight_decay, request.weight_decay);
-  override_with(workload.recipe.clip_norm, request.clip_norm);
-  override_with(workload.recipe.warmup_steps, request.warmup_steps);
-  if (request.optimizer) workload.recipe.kind = *request.optimizer;
-  if (request.schedule) workload.recipe.schedule = *request.schedule;
+  override_with(workload.recipe.kind, request.optimizer.name);
+  override_with(workload.recipe.schedule, request.optimizer.schedule);
+  override_with(workload.recipe.learning_rate, request.optimizer.learning_rate);
+  override_with(workload.recipe.weight_decay, request.optimizer.weight_decay);
+  override_with(workload.recipe.clip_norm, request.optimizer.clip_norm);
+  override_with(workload.recipe.warmup_steps, request.optimizer.warmup_steps);
   workload.recipe.total_steps = request.total_steps;
   workload.precision = request.precision;
   return workload;

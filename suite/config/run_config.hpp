@@ -84,16 +84,6 @@ struct PaceConfig {
   double dilation = 0;  ///< real seconds per modelled one; 0: measured in the first step
 };
 
-/// `optimizer.*`: absent: the workload's own.
-struct OptimizerConfig {
-  std::optional<OptimizerKind> name;
-  std::optional<LearningRateSchedule> schedule;
-  std::optional<double> learning_rate;
-  std::optional<double> weight_decay;
-  std::optional<double> clip_norm;  ///< 0: no clipping
-  std::optional<std::int64_t> warmup_steps;
-};
-
 /// Read as "1%" or "1".
 struct Percent {
   double value = 0;
@@ -158,7 +148,7 @@ struct RunConfig {
   PlanConfig plan;
   ClusterConfig cluster;
   PaceConfig pace;
-  OptimizerConfig optimizer;
+  OptimizerRequest optimizer;
   MeasureConfig measure;
   AutomlConfig automl;
   CommConfig comm;

@@ -74,7 +74,7 @@ Workload simulated_workload(const Plan& plan, const PlanSimulationRequest& reque
   wanted.precision = parse_precision(first_of(request.precision, planned.precision));
   if (planned.sequence_length > 0) wanted.sequence_length = planned.sequence_length;
   if (!planned.optimizer.empty()) {
-    wanted.optimizer = parse_value_name<OptimizerKind>("optimizer", planned.optimizer);
+    wanted.optimizer.name = parse_value_name<OptimizerKind>("optimizer", planned.optimizer);
   }
   // The plan's own size, so the machine's scale does not matter here.
   return find_workload(first_of(request.workload, planned.name)).make(wanted, ScalingInput());

@@ -57,15 +57,10 @@ WorkloadRequest request_of(const RunConfig& config, const CatalogEntry& entry) {
   request.micro_batch = given(config.batch.micro_batch);
   request.micro_batches = given(config.batch.micro_batches);
   request.sequence_length = given(config.model.sequence_length);
-  request.optimizer = config.optimizer.name;
-  request.schedule = config.optimizer.schedule;
-  request.learning_rate = config.optimizer.learning_rate;
-  request.weight_decay = config.optimizer.weight_decay;
-  request.clip_norm = config.optimizer.clip_norm;
-  request.warmup_steps = config.optimizer.warmup_steps;
+  request.optimizer = config.optimizer;
   request.total_steps = decay_steps(config, entry.program);
   // Without a last step there is nothing to decay to.
-  if (request.total_steps == 0) request.schedule = LearningRateSchedule::constant;
+  if (request.total_steps == 0) request.optimizer.schedule = LearningRateSchedule::constant;
   request.seed = config.seed;
   return request;
 }
