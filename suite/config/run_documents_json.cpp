@@ -5,7 +5,6 @@
 
 #include "metrics/base/strict_json.hpp"
 #include "runners/cluster/cluster_json.hpp"
-#include "runners/comm/world.hpp"
 
 namespace heteroperf {
 namespace {

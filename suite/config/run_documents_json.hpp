@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "runners/cluster/machine.hpp"
 #include "suite/config/placement.hpp"
 #include "suite/program/catalog.hpp"
 #include "workloads/workload.hpp"

@@ -7,11 +7,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <set>
 
 #include "results/record/run_folder.hpp"
-#include "suite/config/reproduce.hpp"
 #include "suite/config/run_config_json.hpp"
 
 namespace heteroperf {

@@ -1,7 +1,6 @@
 // The verb `history`: follows one metric over all runs in some folders and shows where its level
 // changed, with the commits and the environment on both sides of the change. Runs that measure
 // different things are different series. A metric that is no number has no level and is refused.
-#include <fmt/format.h>
 
 #include "metrics/base/error.hpp"
 #include "results/history/run_history.hpp"

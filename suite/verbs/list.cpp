@@ -4,8 +4,6 @@
 // on it, and what kind of device its cores make.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "metrics/base/error.hpp"
 #include "metrics/base/name_table.hpp"
 #include "results/record/ruleset.hpp"

@@ -11,7 +11,6 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <limits>
 #include <set>
 #include <tuple>
 

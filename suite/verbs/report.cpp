@@ -31,11 +31,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Every reason is a sentence, because the page prints it as text.
-StepTimeline missing_step(const std::string& why) {
-  StepTimeline none;
-  none.missing = why;
-  return none;
-}
+StepTimeline missing_step(const std::string& why) { return {{}, {}, why}; }
 
 /// Simulates the run's plan. Every way to fail becomes the reason that the page shows.
 StepTimeline predicted_step(const ReportRun& run) {
@@ -68,7 +64,7 @@ std::string run_id_of(const ReportRun& run) { return run.journal.first<StartEven
 
 /// "a measured trace of run x".
 std::string trace_noun(const TraceOrigin& origin) {
-  const char* const kind = value_names(origin.kind)[static_cast<std::size_t>(origin.kind)];
+  const char* const kind = to_string(origin.kind);
   return origin.run_id.empty() ? fmt::format("a {} trace of no run", kind)
                                : fmt::format("a {} trace of run {}", kind, origin.run_id);
 }

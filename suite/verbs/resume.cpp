@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "suite/config/flag_options.hpp"
-#include "suite/config/run_config_json.hpp"
 #include "suite/program/environment.hpp"
 #include "suite/program/verb.hpp"
 #include "suite/run/launch.hpp"

@@ -4,8 +4,6 @@
 // brings for its workload fill only what the user left open.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "runners/comm/world.hpp"
 #include "suite/config/flag_options.hpp"
 #include "suite/config/run_config_json.hpp"

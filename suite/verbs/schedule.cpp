@@ -8,7 +8,6 @@
 // excluded. Exit code 8 means that a schedule does not keep to --memory-limit.
 #include <fmt/format.h>
 
-#include <array>
 #include <cmath>
 #include <filesystem>
 
@@ -70,7 +69,8 @@ class ScheduleVerb : public Verb {
     command.add_option("--seed", request_.seed, "of the search (default 1)");
     command.add_option("--evaluations", request_.most_evaluations, "budget of the search");
     command.add_option("--format", format_, "text, json, csv, csv-comms, svg or trace");
-    add_parsed_option(command, "--spelling", spelling_, parse_spelling,
+    add_parsed_option(command, "--spelling", spelling_,
+                      std::bind_front(parse_value_name<CsvSpelling>, "spelling"),
                       "of gradients in tables: iwb (I, W, B both) or bwbw (B, W, BW both)");
   }
 
@@ -142,12 +142,6 @@ class ScheduleVerb : public Verb {
     style.colour = style.unicode = options.color;
     return gantt_text(result.lowered, result.timeline, style) +
            console_text(schedule_document(result));
-  }
-
-  static CsvSpelling parse_spelling(const std::string& name) {
-    static constexpr Named<CsvSpelling> spellings[] = {{CsvSpelling::iwb, "iwb"},
-                                                       {CsvSpelling::bwbw, "bwbw"}};
-    return parse_name(spellings, "spelling", name);
   }
 
   /// The request of the flags; costs are given once the number of ranks is known to be sane.

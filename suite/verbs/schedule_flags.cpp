@@ -8,7 +8,6 @@
 
 #include <array>
 #include <charconv>
-#include <cmath>
 
 #include "metrics/base/error.hpp"
 #include "runners/schedule/formats/schedule_json.hpp"

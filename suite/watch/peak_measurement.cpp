@@ -16,7 +16,6 @@
 #include <set>
 #include <span>
 
-#include "metrics/base/quantity.hpp"
 #include "runners/comm/communicator.hpp"
 #include "suite/watch/hosts_watch.hpp"
 #include "suite/watch/memory_rate.hpp"

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@ enum class CsvSpelling {
   iwb,   ///< I input gradient, W weight gradient, B both
   bwbw,  ///< B input gradient, W weight gradient, BW both
 };
+constexpr std::array<const char*, 2> value_names(CsvSpelling) { return {"iwb", "bwbw"}; }
 
 /// A table as PyTorch's pipelining writes it: a row per rank, a cell per action ("0F3", "1RECV_F2",
 /// "0REDUCE_GRAD", "(0F7;7B3)OVERLAP_F_B"); an empty cell is idle.
