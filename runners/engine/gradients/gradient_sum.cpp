@@ -1,9 +1,8 @@
 // The two ways to sum gradients. Where all copies of a parameter are cut alike, rank i of every
 // copy has the same elements at the same distance, and a stretch of the arena is one all-reduce in
-// place (FlatSum). Where they are cut differently, a parameter is seen as {outer, extent, inner}
+// place. Where they are cut differently, a parameter is seen as {outer, extent, inner}
 // around the dimension that is cut; the borders of all copies together cut `extent` into *pieces*
-// that no copy cuts any further, and a reshard plan that sums moves them between the ranks
-// (ReshardedSum).
+// that no copy cuts any further, and a reshard plan that sums moves them between the ranks.
 #include "runners/engine/gradients/gradient_sum.hpp"
 
 #include <ATen/ops/empty.h>
@@ -26,71 +25,72 @@ constexpr std::size_t line_bytes = 64;
 
 std::size_t unsigned_of(std::int64_t n) { return static_cast<std::size_t>(n); }
 
-std::size_t index_of_rank(const Communicator& group) { return group.rank().index(); }
-
-at::Tensor part(const at::Tensor& arena, const ArenaRange& range) {
+at::Tensor part_of(const at::Tensor& arena, const ArenaRange& range) {
   const c10::InferenceMode no_tape;
   return arena.narrow(0, range.begin, range.count());
 }
 
-}  // namespace
-
-DataType GradientArenas::type() const { return data_type(gradient_.scalar_type()); }
-at::Tensor GradientArenas::gradients(const ArenaRange& range) const {
-  return part(gradient_, range);
-}
-at::Tensor GradientArenas::masters(const ArenaRange& range) const { return part(master_, range); }
-
-FlatSum::FlatSum(Communicator& group, const GradientArenas& arenas, const ArenaRange& range,
-                 SumTarget target)
-    : group_(group), arenas_(arenas), range_(range), slice_(range), target_(target) {
-  if (target_ == SumTarget::all) return;
-  const std::size_t ranks = group.size();
-  const std::size_t unit = line_bytes / size_of(arenas.type());
-  for (std::size_t r = 0; r < ranks; ++r) {
-    counts_.push_back(even_slice(unsigned_of(range.count()), r, ranks, unit).count);
+class FlatSum final : public GradientSum {
+ public:
+  FlatSum(Communicator& group, const ArenaPart& part, SumTarget target)
+      : group_(group), part_(part), slice_(part.range), target_(target) {
+    if (target_ == SumTarget::all) return;
+    const std::size_t ranks = group.size();
+    const std::size_t unit = line_bytes / part.gradients.element_size();
+    for (std::size_t r = 0; r < ranks; ++r) {
+      counts_.push_back(even_slice(unsigned_of(part.range.count()), r, ranks, unit).count);
+    }
+    const Slice slice = block_of(counts_, group.rank().index());
+    slice_.begin = part.range.begin + static_cast<std::int64_t>(slice.begin);
+    slice_.end = part.range.begin + static_cast<std::int64_t>(slice.end());
   }
-  const Slice slice = block_of(counts_, index_of_rank(group));
-  slice_.begin = range.begin + static_cast<std::int64_t>(slice.begin);
-  slice_.end = range.begin + static_cast<std::int64_t>(slice.end());
-}
 
-at::Tensor FlatSum::slice_of(const at::Tensor& range) const {
-  return part(range, {slice_.begin - range_.begin, slice_.end - range_.begin});
-}
-
-/// Room for a sum until it takes its slice's place.
-at::Tensor FlatSum::room_like(const at::Tensor& slice) {
-  if (slice.is_cuda()) return at::empty(slice.sizes(), slice.options());
-  if (!room_) room_ = std::make_unique<std::byte[]>(slice.nbytes());
-  return at::from_blob(room_.get(), slice.sizes(), at::TensorOptions().dtype(slice.scalar_type()));
-}
-
-// Reduce-scatter needs room for the sum of this rank's slice: source and target must not overlap.
-void FlatSum::run() {
-  const c10::InferenceMode no_tape;
-  HostCopies copies(group_);
-  const at::Tensor all = copies.of(arenas_.gradients(range_));
-  if (target_ == SumTarget::all) {
-    group_.all_reduce(buffer_of(all));
-  } else {
-    const at::Tensor slice = slice_of(all), sum = room_like(slice);
-    group_.reduce_scatter(buffer_of(all), buffer_of(sum), counts_, Reduction::sum);
-    slice.copy_(sum);
+  // Reduce-scatter needs room for the sum of this rank's slice: source and target must not overlap.
+  void run() override {
+    const c10::InferenceMode no_tape;
+    HostCopies copies(group_);
+    const at::Tensor all = copies.of(part_.gradients);
+    if (target_ == SumTarget::all) {
+      group_.all_reduce(buffer_of(all));
+    } else {
+      const at::Tensor slice = slice_of(all), sum = room_like(slice);
+      group_.reduce_scatter(buffer_of(all), buffer_of(sum), counts_, Reduction::sum);
+      slice.copy_(sum);
+    }
+    copies.put_back();
   }
-  copies.put_back();
-}
 
-// The slices of all ranks follow one another in the range, so gathering needs no room.
-void FlatSum::share() {
-  if (target_ == SumTarget::all) return;
-  HostCopies copies(group_);
-  const at::Tensor all = copies.of(arenas_.masters(range_));
-  group_.all_gather(buffer_of(slice_of(all)), buffer_of(all), counts_);
-  copies.put_back();
-}
+  // The slices of all ranks follow one another in the range, so gathering needs no room.
+  void share() override {
+    if (target_ == SumTarget::all) return;
+    HostCopies copies(group_);
+    const at::Tensor all = copies.of(part_.masters);
+    group_.all_gather(buffer_of(slice_of(all)), buffer_of(all), counts_);
+    copies.put_back();
+  }
 
-namespace {
+  std::vector<ArenaRange> owned() const override { return {slice_}; }
+
+ private:
+  at::Tensor slice_of(const at::Tensor& all) const {
+    return part_of(all, {slice_.begin - part_.range.begin, slice_.end - part_.range.begin});
+  }
+
+  /// Room for a sum until it takes its slice's place.
+  at::Tensor room_like(const at::Tensor& slice) {
+    if (slice.is_cuda()) return at::empty(slice.sizes(), slice.options());
+    if (!room_) room_ = std::make_unique<std::byte[]>(slice.nbytes());
+    return at::from_blob(room_.get(), slice.sizes(),
+                         at::TensorOptions().dtype(slice.scalar_type()));
+  }
+
+  Communicator& group_;
+  ArenaPart part_;
+  ArenaRange slice_;
+  SumTarget target_;
+  std::vector<std::size_t> counts_;
+  std::unique_ptr<std::byte[]> room_;
+};
 
 /// The parameter as {elements before, extent, elements behind} its cut dimension.
 struct Extents {
@@ -103,14 +103,14 @@ Extents extents_of(const Shape& shape, std::size_t dim) {
           element_count(Shape(cut + 1, shape.end()))};
 }
 
-using Holder = ReshardedSum::Holder;
-using Holders = std::vector<Holder>;
+using Holders = std::vector<ParameterHolder>;
 using Intervals = std::vector<ParameterShard::Interval>;
 
 /// Copies that hold all of a parameter go along with any cut.
 std::size_t cut_dimension(const Holders& holders) {
-  const auto cut = std::find_if(holders.begin(), holders.end(),
-                                [](const Holder& holder) { return !holder.shard.whole(); });
+  const auto cut = std::find_if(holders.begin(), holders.end(), [](const ParameterHolder& holder) {
+    return !holder.shard.whole();
+  });
   return cut == holders.end() ? 0 : cut->shard.dim;
 }
 
@@ -121,7 +121,7 @@ Intervals intervals_of(const ParameterShard& shard, std::int64_t extent) {
 /// All places where some copy cuts the dimension, in ascending order.
 std::vector<std::int64_t> borders_of(const Holders& holders, std::int64_t extent) {
   std::vector<std::int64_t> borders{0, extent};
-  for (const Holder& holder : holders) {
+  for (const ParameterHolder& holder : holders) {
     for (const auto& interval : intervals_of(holder.shard, extent)) {
       borders.push_back(interval.first);
       borders.push_back(interval.first + interval.count);
@@ -144,8 +144,8 @@ enum class Which { first_of_copy, all };
 std::vector<RankId> holders_of(const Holders& holders, std::int64_t extent, std::int64_t row,
                                Which which) {
   std::vector<RankId> ranks;
-  const Holder* last = nullptr;
-  for (const Holder& holder : holders) {
+  const ParameterHolder* last = nullptr;
+  for (const ParameterHolder& holder : holders) {
     if (!holds(holder.shard, extent, row)) continue;
     if (which == Which::first_of_copy && last != nullptr && last->copy == holder.copy) continue;
     ranks.push_back(holder.rank);
@@ -202,11 +202,9 @@ Layout parts_of_copies(const Holders& holders, const Extents& extents) {
                 {std::move(rows), std::move(borders), {0, extents.inner}}, std::move(owners));
 }
 
-}  // namespace
-
 /// A reshard between two arenas. In an arena a rank's intervals lie side by side in every row; in a
 /// reshard's memory they follow one another as tiles.
-class ReshardedSum::Move {
+class Move {
  public:
   Move(Communicator& group, ReshardPlan plan, const Extents& extents, const ParameterShard& shard,
        int tag)
@@ -228,27 +226,32 @@ class ReshardedSum::Move {
   void run(const at::Tensor& values) {
     HostCopies copies;
     const MutableBuffer part = buffer_of(copies.of(values));
-    auto* arena = static_cast<std::byte*>(part.data);
-    std::byte* tile = before_.data();
-    for (const ArenaRange& row : sent_) {
-      const std::size_t bytes = unsigned_of(row.count()) * size_;
-      std::memcpy(tile, arena + unsigned_of(row.begin) * size_, bytes);
-      tile += bytes;
-    }
+    auto* const arena = static_cast<std::byte*>(part.data);
+    for_each_row(sent_, arena, before_, [](std::byte* row, std::byte* tile, std::size_t bytes) {
+      std::memcpy(tile, row, bytes);
+    });
     resharder_.run(group_, ConstBuffer(before_.data(), before_.size() / size_, part.type),
                    MutableBuffer(after_.data(), after_.size() / size_, part.type), tag_);
-    tile = after_.data();
-    for (const ArenaRange& row : received_) {
-      const std::size_t bytes = unsigned_of(row.count()) * size_;
-      std::memcpy(arena + unsigned_of(row.begin) * size_, tile, bytes);
-      tile += bytes;
-    }
+    for_each_row(received_, arena, after_, [](std::byte* row, std::byte* tile, std::size_t bytes) {
+      std::memcpy(row, tile, bytes);
+    });
     copies.put_back();
   }
 
   const std::vector<ArenaRange>& received() const { return received_; }
 
  private:
+  /// Calls visit(in the arena, in the tiles, bytes) for each row.
+  void for_each_row(const std::vector<ArenaRange>& rows, std::byte* arena,
+                    std::vector<std::byte>& tiles, auto visit) const {
+    std::byte* tile = tiles.data();
+    for (const ArenaRange& row : rows) {
+      const std::size_t bytes = unsigned_of(row.count()) * size_;
+      visit(arena + unsigned_of(row.begin) * size_, tile, bytes);
+      tile += bytes;
+    }
+  }
+
   /// Contiguous elements of this rank's part, in the order of the layout's memory.
   std::vector<ArenaRange> rows_of(const Layout& layout) const {
     std::vector<ArenaRange> rows;
@@ -286,44 +289,60 @@ class ReshardedSum::Move {
   std::vector<ArenaRange> sent_, received_;
 };
 
-ReshardedSum::ReshardedSum(Communicator& group, const GradientArenas& arenas,
-                           const ArenaRange& range, const Shape& shape,
-                           const std::vector<Holder>& holders, SumTarget target, int tag)
-    : arenas_(arenas), range_(range) {
+class ReshardedSum final : public GradientSum {
+ public:
+  ReshardedSum(ArenaPart part, std::unique_ptr<Move> sum, std::unique_ptr<Move> share)
+      : part_(std::move(part)), sum_(std::move(sum)), share_(std::move(share)) {}
+
+  void run() override { sum_->run(part_.gradients); }
+  void share() override {
+    if (share_) share_->run(part_.masters);
+  }
+  std::vector<ArenaRange> owned() const override {
+    if (!share_) return {part_.range};
+    std::vector<ArenaRange> ranges;
+    for (const ArenaRange& row : sum_->received()) {
+      ranges.push_back({part_.range.begin + row.begin, part_.range.begin + row.end});
+    }
+    return ranges;
+  }
+
+ private:
+  ArenaPart part_;
+  std::unique_ptr<Move> sum_, share_;  ///< nothing to share where every rank has all
+};
+
+}  // namespace
+
+ArenaPart arena_part(const ParameterStore& store, const ArenaRange& range) {
+  return {range, part_of(store.reduced_gradient(), range), part_of(store.master(), range)};
+}
+
+std::unique_ptr<GradientSum> flat_sum(Communicator& group, const ArenaPart& part,
+                                      SumTarget target) {
+  return std::make_unique<FlatSum>(group, part, target);
+}
+
+std::unique_ptr<GradientSum> resharded_sum(Communicator& group, const ArenaPart& part,
+                                           const Shape& shape, const Holders& holders,
+                                           SumTarget target, int tag) {
   const Extents extents = extents_of(shape, cut_dimension(holders));
-  const auto here = std::find_if(holders.begin(), holders.end(),
-                                 [&](const Holder& holder) { return holder.rank == group.rank(); });
+  const auto here = std::ranges::find(holders, group.rank(), &ParameterHolder::rank);
   HETEROPERF_EXPECT(here != holders.end());
   const Layout summands = pieces_on(Which::first_of_copy, holders, extents),
                all = pieces_on(Which::all, holders, extents);
   ReshardConfig config;
-  config.type = arenas.type();
+  config.type = data_type(part.gradients.scalar_type());
   const auto move = [&](ReshardPlan plan, int first_tag) {
     return std::make_unique<Move>(group, std::move(plan), extents, here->shard, first_tag);
   };
   if (target == SumTarget::all) {
-    sum_ = move(plan_sum(summands, all, config), tag);
-    return;
+    return std::make_unique<ReshardedSum>(part, move(plan_sum(summands, all, config), tag),
+                                          nullptr);
   }
   const Layout parts = parts_of_copies(holders, extents);
-  sum_ = move(plan_sum(summands, parts, config), tag);
-  share_ = move(plan_reshard(parts, all, config), tag + 1);
-}
-ReshardedSum::~ReshardedSum() = default;
-
-void ReshardedSum::run() { sum_->run(arenas_.gradients(range_)); }
-
-void ReshardedSum::share() {
-  if (share_) share_->run(arenas_.masters(range_));
-}
-
-std::vector<ArenaRange> ReshardedSum::owned() const {
-  if (!share_) return {range_};
-  std::vector<ArenaRange> ranges;
-  for (const ArenaRange& row : sum_->received()) {
-    ranges.push_back({range_.begin + row.begin, range_.begin + row.end});
-  }
-  return ranges;
+  return std::make_unique<ReshardedSum>(part, move(plan_sum(summands, parts, config), tag),
+                                        move(plan_reshard(parts, all, config), tag + 1));
 }
 
 }  // namespace heteroperf

@@ -11,18 +11,12 @@
 
 namespace heteroperf {
 
-/// The arenas of a store, as sums use them. They stay alive for as long as this object.
-struct GradientArenas {
-  explicit GradientArenas(const ParameterStore& store)
-      : gradient_(store.reduced_gradient()), master_(store.master()) {}
-
-  at::Tensor gradients(const ArenaRange& range) const;
-  at::Tensor masters(const ArenaRange& range) const;
-  DataType type() const;
-
- private:
-  at::Tensor gradient_, master_;
+/// A stretch of a store's arenas, as sums use it. The arenas stay alive for as long as this object.
+struct ArenaPart {
+  ArenaRange range;
+  at::Tensor gradients, masters;
 };
+ArenaPart arena_part(const ParameterStore& store, const ArenaRange& range);
 
 /// Gradients that are summed in one operation among a group of ranks, in the group's order.
 class GradientSum {
@@ -42,55 +36,24 @@ enum class SumTarget { all, own_part };
 /// Sums elements that lie alike on all ranks of the group. Rank r's own part is slice r; slices
 /// begin on cache lines. The elements of a device go through the host's memory unless the group's
 /// buffers are on the device.
-class FlatSum final : public GradientSum {
- public:
-  FlatSum(Communicator& group, const GradientArenas& arenas, const ArenaRange& range,
-          SumTarget target);
+std::unique_ptr<GradientSum> flat_sum(Communicator& group, const ArenaPart& part, SumTarget target);
 
-  void run() override;
-  void share() override;
-  std::vector<ArenaRange> owned() const override { return {slice_}; }
-
- private:
-  at::Tensor slice_of(const at::Tensor& range) const;
-  at::Tensor room_like(const at::Tensor& slice);
-
-  Communicator& group_;
-  GradientArenas arenas_;
-  ArenaRange range_, slice_;
-  SumTarget target_;
-  std::vector<std::size_t> counts_;
-  std::unique_ptr<std::byte[]> room_;
+/// A rank of a group and the part of a parameter that it holds. A copy whose ranks all hold the
+/// same has its summand on the first.
+struct ParameterHolder {
+  RankId rank;
+  std::size_t copy = 0;
+  ParameterShard shard;
 };
 
 /// Sums one parameter that the copies of a stage have cut differently: every element gets one
 /// summand from each copy. With ZeRO-1 each copy owns a part of every piece that no copy cuts: rows
-/// of it or, where pieces are columns, rows of the parameter.
-class ReshardedSum final : public GradientSum {
- public:
-  /// A rank of the group and the part of the parameter that it holds. A copy whose ranks all hold
-  /// the same has its summand on the first.
-  struct Holder {
-    RankId rank;
-    std::size_t copy = 0;
-    ParameterShard shard;
-  };
-  /// `holders` follow one another copy by copy; `shape` is the full parameter's, in the order of
-  /// memory; `range` has this rank's part of it. `tag` and the one after it are used by this sum
-  /// alone.
-  ReshardedSum(Communicator& group, const GradientArenas& arenas, const ArenaRange& range,
-               const Shape& shape, const std::vector<Holder>& holders, SumTarget target, int tag);
-  ~ReshardedSum() override;
-
-  void run() override;
-  void share() override;
-  std::vector<ArenaRange> owned() const override;
-
- private:
-  class Move;
-  GradientArenas arenas_;
-  ArenaRange range_;
-  std::unique_ptr<Move> sum_, share_;  ///< nothing to share where every rank has all
-};
+/// of it or, where pieces are columns, rows of the parameter. `holders` follow one another copy by
+/// copy; `shape` is the full parameter's, in the order of memory; `part` is this rank's part of
+/// it. `tag` and the one after it are used by this sum alone.
+std::unique_ptr<GradientSum> resharded_sum(Communicator& group, const ArenaPart& part,
+                                           const Shape& shape,
+                                           const std::vector<ParameterHolder>& holders,
+                                           SumTarget target, int tag);
 
 }  // namespace heteroperf

@@ -170,10 +170,9 @@ class SumPlanner {
         plan_(plan),
         rank_(rank),
         store_(store),
-        arenas_(store),
         groups_(groups),
         target_(plan.zero_stage > 0 ? SumTarget::own_part : SumTarget::all),
-        bucket_elements_(static_cast<std::int64_t>(bucket_bytes / size_of(arenas_.type()))) {
+        bucket_elements_(static_cast<std::int64_t>(bucket_bytes / store.master().element_size())) {
     result_.users.resize(store.count());
     result_.tied.resize(store.count());
     for (const StagedGraph::Tied& tied : staged.tied) tied_keys_.emplace(tied.owner, 0);
@@ -296,7 +295,7 @@ class SumPlanner {
     for (auto last = run.rbegin(); last != run.rend(); ++last) {
       bucket.insert(bucket.begin(), *last);
       if (range_of(bucket).count() < bucket_elements_ && last + 1 != run.rend()) continue;
-      auto sum = std::make_unique<FlatSum>(group, arenas_, range_of(bucket), target_);
+      auto sum = flat_sum(group, arena_part(store_, range_of(bucket)), target_);
       const ArenaRange owned = sum->owned().front();
       if (target_ == SumTarget::own_part || copy == 0) count(bucket, owned, index);
       add_sum(std::move(sum), std::move(bucket));
@@ -316,18 +315,15 @@ class SumPlanner {
     std::reverse(all.begin(), rest);
     std::reverse(rest, all.end());
     for (std::size_t i = 0; i < all.size(); ++i) {
-      const std::vector<ReshardedSum::Holder> holders = holders_of(family, key_of(all[i]));
-      if (std::none_of(holders.begin(), holders.end(), [&](const ReshardedSum::Holder& holder) {
-            return holder.rank == group.rank();
-          })) {
+      const std::vector<ParameterHolder> holders = holders_of(family, key_of(all[i]));
+      if (std::ranges::find(holders, group.rank(), &ParameterHolder::rank) == holders.end()) {
         continue;
       }
       const std::size_t ordinal = store_.ordinal(all[i].node, all[i].index);
       note_users(family, {ordinal});
-      auto sum =
-          std::make_unique<ReshardedSum>(group, arenas_, range_of(ordinal),
-                                         graph_.node(all[i].node).parameters[all[i].index].shape,
-                                         holders, target_, 2 * static_cast<int>(i) % tags);
+      auto sum = resharded_sum(group, arena_part(store_, range_of(ordinal)),
+                               graph_.node(all[i].node).parameters[all[i].index].shape, holders,
+                               target_, 2 * static_cast<int>(i) % tags);
       if (target_ == SumTarget::own_part) {
         for (const ArenaRange& owned : sum->owned()) result_.counted.push_back(owned);
       } else if (copy == 0) {
@@ -342,8 +338,8 @@ class SumPlanner {
     result_.sums.push_back({std::move(sum), std::move(parameters)});
   }
 
-  std::vector<ReshardedSum::Holder> holders_of(const GradientFamily& family, ParameterKey key) {
-    std::vector<ReshardedSum::Holder> holders;
+  std::vector<ParameterHolder> holders_of(const GradientFamily& family, ParameterKey key) {
+    std::vector<ParameterHolder> holders;
     std::int32_t number = 0;
     for (std::size_t c = 0; c < family.copies.size(); ++c) {
       for (std::size_t i = 0; i < family.copies[c].ranks.size(); ++i, ++number) {
@@ -360,7 +356,6 @@ class SumPlanner {
   const Plan& plan_;
   RankId rank_;
   const ParameterStore& store_;
-  GradientArenas arenas_;
   const GradientGroups& groups_;
   SumTarget target_;
   std::int64_t bucket_elements_;
