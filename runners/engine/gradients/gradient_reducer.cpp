@@ -52,14 +52,12 @@ struct SumQueue::State {
   std::condition_variable changed;
   std::vector<std::size_t> missing;  ///< parameters, by entry
   std::size_t done = 0;
-  double busy_s = 0;
   std::vector<LaneSpan>* lanes = nullptr;
   std::exception_ptr error;
   bool stop = false;
   bool ended = false;
   std::thread thread;
 
-  void note(std::int64_t start_ns);
   bool can_run() const { return !error && done < entries.size() && missing[done] == 0; }
   bool over() const { return error != nullptr || done == entries.size(); }
   void begin_step();
@@ -71,15 +69,6 @@ void SumQueue::State::begin_step() {
   missing.clear();
   for (const Entry& entry : entries) missing.push_back(entry.parameters);
   done = 0;
-  busy_s = 0;
-}
-
-void SumQueue::State::note(std::int64_t start_ns) {
-  const std::int64_t end_ns = now_ns();
-  busy_s += static_cast<double>(end_ns - start_ns) * 1e-9;
-  // Without a thread the sums are on the lane of whoever waits for them.
-  if (lanes == nullptr || !beside) return;
-  lanes->push_back({TimeLane::overlapped_sums, -1, start_ns, end_ns});
 }
 
 // The lock is given up while a sum runs, so that the backward pass can report more parameters.
@@ -94,7 +83,10 @@ void SumQueue::State::run_next(std::unique_lock<std::mutex>& lock) {
     thrown = std::current_exception();
   }
   lock.lock();
-  note(start_ns);
+  // Without a thread the sums are on the lane of whoever waits for them.
+  if (lanes != nullptr && beside) {
+    lanes->push_back({TimeLane::overlapped_sums, -1, start_ns, now_ns()});
+  }
   error = thrown;
   if (!thrown) ++done;
   changed.notify_all();
@@ -150,7 +142,6 @@ void SumQueue::parameter_final(std::size_t entry) {
 }
 
 void SumQueue::finish_step() {
-  const Stopwatch stopwatch;
   std::unique_lock lock(state_->mutex);
   if (state_->beside) {
     state_->changed.wait(lock, [this] { return state_->over(); });
@@ -159,8 +150,6 @@ void SumQueue::finish_step() {
   }
   if (state_->error) std::rethrow_exception(state_->error);
   HETEROPERF_EXPECT(state_->over());
-  exposed_s_ = stopwatch.elapsed_s();
-  busy_s_ = state_->busy_s;
   state_->begin_step();
 }
 

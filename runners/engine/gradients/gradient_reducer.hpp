@@ -52,14 +52,10 @@ class SumQueue {
   /// Sums of a step, and how many of this step's are there.
   std::size_t size() const;
   std::size_t done() const;
-  /// Seconds in the sums of the last step, and of these the seconds in finish_step().
-  double busy_s() const { return busy_s_; }
-  double exposed_s() const { return exposed_s_; }
 
  private:
   struct State;
   std::shared_ptr<State> state_;
-  double busy_s_ = 0, exposed_s_ = 0;
 };
 
 struct ReductionConfig {

@@ -103,31 +103,31 @@ GradientGroups::GradientGroups(Communicator& world, Communicator* devices,
 }
 
 Communicator& GradientGroups::find(const Group& group, bool uniform) const {
-  const auto place = std::find(groups_.begin(), groups_.end(), Key{group, has_devices_ && uniform});
-  HETEROPERF_EXPECT(place != groups_.end());
-  return *communicators_[place - groups_.begin()];
+  return *places_.at({group, has_devices_ && uniform});
 }
 
 void GradientGroups::split_off(Communicator& world, std::vector<Group>& groups, bool on_devices) {
   std::set<RankId> taken;
   std::vector<Group> later;
-  int colour = world.size() + world.rank().value(), key = 0;
-  for (std::size_t g = 0, number = 0; g < groups.size(); ++g) {
-    Group& group = groups[g];
-    if (std::any_of(group.begin(), group.end(), [&](RankId r) { return taken.contains(r); })) {
+  Group here;
+  int colour = world.size() + world.rank().value(), number = 0;
+  for (Group& group : groups) {
+    if (std::ranges::any_of(group, [&](RankId rank) { return taken.contains(rank); })) {
       later.push_back(std::move(group));
       continue;
     }
     taken.insert(group.begin(), group.end());
     if (is_in(group, world.rank())) {
-      colour = static_cast<int>(number);
-      key = static_cast<int>(index_in(group, world.rank()));
-      groups_.push_back({group, on_devices});
+      colour = number;
+      here = std::move(group);
     }
     ++number;
   }
-  auto group = world.split(colour, key);
-  if (colour < world.size()) communicators_.push_back(std::move(group));
+  auto communicator = world.split(colour, static_cast<int>(index_in(here, world.rank())));
+  if (!here.empty()) {
+    places_[{std::move(here), on_devices}] = communicator.get();
+    communicators_.push_back(std::move(communicator));
+  }
   groups = std::move(later);
 }
 
@@ -308,12 +308,8 @@ class SumPlanner {
   void add_resharded(const GradientFamily& family, std::size_t copy, std::size_t index) {
     Communicator& group = groups_.find(family.groups().front(), false);
     std::vector<HeldParameter> all = held(family, family.copies.front(), 0);
-    std::stable_partition(all.begin(), all.end(),
-                          [](const HeldParameter& p) { return p.shape.size() > 1; });
-    const auto rest = std::find_if(all.begin(), all.end(),
-                                   [](const HeldParameter& p) { return p.shape.size() <= 1; });
-    std::reverse(all.begin(), rest);
-    std::reverse(rest, all.end());
+    std::ranges::reverse(all);
+    std::ranges::stable_partition(all, [](const HeldParameter& p) { return p.shape.size() > 1; });
     for (std::size_t i = 0; i < all.size(); ++i) {
       const std::vector<ParameterHolder> holders = holders_of(family, key_of(all[i]));
       if (std::ranges::find(holders, group.rank(), &ParameterHolder::rank) == holders.end()) {

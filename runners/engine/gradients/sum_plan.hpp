@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -55,16 +56,11 @@ class GradientGroups {
 
  private:
   using Group = std::vector<RankId>;
-  struct Key {
-    Group ranks;
-    bool on_devices = false;
-    friend bool operator==(const Key&, const Key&) = default;
-  };
   /// Makes groups without a common rank by one split and takes them out of `groups`.
   void split_off(Communicator& world, std::vector<Group>& groups, bool on_devices);
 
   bool has_devices_ = false;
-  std::vector<Key> groups_;
+  std::map<std::pair<Group, bool>, Communicator*> places_;  ///< by ranks, and whether on devices
   std::vector<std::unique_ptr<Communicator>> communicators_;
 };
 

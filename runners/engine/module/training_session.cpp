@@ -173,7 +173,9 @@ class PlanSession final : public TrainingSession {
     c10::InferenceMode no_tape;
   };
 
-  std::vector<TensorPiece> pieces(std::span<const ArenaRange> ranges, HostCopies& host) const;
+  std::vector<TensorPiece> pieces(std::span<const ArenaRange> ranges, HostCopies& host) const {
+    return stored_arenas(spec_.graph, store_, optimizer_.states(), ranges, host);
+  }
 
   TrainingSpec spec_;
   Communicator& world_;
@@ -221,15 +223,6 @@ EvaluationReport PlanSession::evaluate(std::uint64_t samples, std::uint64_t firs
   return heteroperf::evaluate(spec_, world_, stages_, first, samples);
 }
 
-std::vector<TensorPiece> PlanSession::pieces(std::span<const ArenaRange> ranges,
-                                             HostCopies& host) const {
-  std::vector<TensorPiece> all = stored_parameters(spec_.graph, store_, ranges, host);
-  const std::vector<TensorPiece> states =
-      stored_states(spec_.graph, store_, optimizer_.states(), ranges, host);
-  all.insert(all.end(), states.begin(), states.end());
-  return all;
-}
-
 // The mean of the running statistics stands for all replicas: each goes on linearly from it.
 CheckpointReport PlanSession::save(const std::string& folder) {
   const Scope scope(*this);
@@ -243,9 +236,7 @@ CheckpointReport PlanSession::save(const std::string& folder) {
   HostCopies host;
   std::vector<TensorPiece> stored = pieces(reducer_.counted(), host);
   for (const RankStages::Buffers& part : stages_.buffers()) {
-    if (part.replica != 0 || part.tensor_index != 0) continue;
-    const std::vector<TensorPiece> buffers = stored_buffers(part.named, host);
-    stored.insert(stored.end(), buffers.begin(), buffers.end());
+    if (part.replica == 0 && part.tensor_index == 0) store_buffers(part.named, host, stored);
   }
   return save_checkpoint(world_, folder, state, stored);
 }
@@ -259,10 +250,7 @@ void PlanSession::restore(const std::string& folder) {
   const ArenaRange all{0, store_.elements()};
   HostCopies host;
   std::vector<TensorPiece> held = pieces(std::span(&all, 1), host);
-  for (const RankStages::Buffers& part : stages_.buffers()) {
-    const std::vector<TensorPiece> buffers = stored_buffers(part.named, host);
-    held.insert(held.end(), buffers.begin(), buffers.end());
-  }
+  for (const auto& part : stages_.buffers()) store_buffers(part.named, host, held);
   reader.read(held);
   host.put_back();
   step_ = reader.state().step;

@@ -4,6 +4,7 @@
 #include "runners/engine/parameters/stored_state.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include "metrics/base/error.hpp"
 #include "runners/engine/checkpoint/held_tensor.hpp"
@@ -40,59 +41,43 @@ HeldTensor held_tensor(const ModelGraph& graph, const HeldParameter& held,
   return result;
 }
 
-/// Pieces of every parameter for the arena elements that `flat`, which begins at element `begin`,
-/// has in `ranges`.
-void add_pieces(const ModelGraph& graph, const ParameterStore& store, const std::string& prefix,
-                const at::Tensor& flat, const ArenaRange& covers,
-                std::span<const ArenaRange> ranges, std::vector<TensorPiece>& pieces) {
-  auto* const data = static_cast<std::byte*>(flat.data_ptr());
-  for (std::size_t ordinal = 0; ordinal < store.count(); ++ordinal) {
-    const ParameterStore::Place& place = store.place(ordinal);
-    for (const ArenaRange& range : ranges) {
-      const std::int64_t begin = std::max({place.offset, range.begin, covers.begin});
-      const std::int64_t end = std::min({place.offset + place.count, range.end, covers.end});
-      if (begin >= end) continue;
-      HeldTensor held = held_tensor(graph, place.held, prefix, flat.scalar_type());
-      held.data = data + static_cast<std::size_t>(begin - covers.begin) * flat.element_size();
-      const std::vector<TensorPiece> parts =
-          pieces_of_range(held, begin - place.offset, end - place.offset);
-      pieces.insert(pieces.end(), parts.begin(), parts.end());
-    }
-  }
-}
-
 }  // namespace
 
-std::vector<TensorPiece> stored_parameters(const ModelGraph& graph, const ParameterStore& store,
-                                           std::span<const ArenaRange> ranges, HostCopies& host) {
-  std::vector<TensorPiece> pieces;
-  add_pieces(graph, store, "", host.of(store.master()), {0, store.elements()}, ranges, pieces);
-  return pieces;
-}
-
-std::vector<TensorPiece> stored_states(const ModelGraph& graph, const ParameterStore& store,
-                                       const std::vector<Optimizer::State>& states,
+std::vector<TensorPiece> stored_arenas(const ModelGraph& graph, const ParameterStore& store,
+                                       std::vector<Optimizer::State> states,
                                        std::span<const ArenaRange> ranges, HostCopies& host) {
+  for (Optimizer::State& state : states) state.name = "optimizer." + state.name + "/";
+  states.insert(states.begin(), {"", {0, store.elements()}, store.master()});
   std::vector<TensorPiece> pieces;
-  for (const Optimizer::State& state : states) {
-    add_pieces(graph, store, "optimizer." + state.name + "/", host.of(state.values), state.covers,
-               ranges, pieces);
+  for (const auto& [prefix, covers, values] : states) {
+    const at::Tensor flat = host.of(values);
+    auto* const data = static_cast<std::byte*>(flat.data_ptr());
+    for (std::size_t ordinal = 0; ordinal < store.count(); ++ordinal) {
+      const ParameterStore::Place& place = store.place(ordinal);
+      for (const ArenaRange& range : ranges) {
+        const std::int64_t begin = std::max({place.offset, range.begin, covers.begin});
+        const std::int64_t end = std::min({place.offset + place.count, range.end, covers.end});
+        if (begin >= end) continue;
+        HeldTensor held = held_tensor(graph, place.held, prefix, flat.scalar_type());
+        held.data = data + static_cast<std::size_t>(begin - covers.begin) * flat.element_size();
+        std::ranges::copy(pieces_of_range(held, begin - place.offset, end - place.offset),
+                          std::back_inserter(pieces));
+      }
+    }
   }
   return pieces;
 }
 
-std::vector<TensorPiece> stored_buffers(std::span<const NamedBuffer> buffers, HostCopies& host) {
-  std::vector<TensorPiece> pieces;
+void store_buffers(std::span<const NamedBuffer> buffers, HostCopies& host,
+                   std::vector<TensorPiece>& pieces) {
   for (const NamedBuffer& buffer : buffers) {
     HeldTensor held;
     held.name = buffer.name;
     held.type = stored_type(buffer.values.scalar_type());
     held.shape = buffer.values.sizes().vec();
     held.data = host.of(buffer.values).data_ptr();
-    const std::vector<TensorPiece> parts = pieces_of(held);
-    pieces.insert(pieces.end(), parts.begin(), parts.end());
+    std::ranges::copy(pieces_of(held), std::back_inserter(pieces));
   }
-  return pieces;
 }
 
 }  // namespace heteroperf

@@ -16,10 +16,8 @@ namespace heteroperf {
 /// "optimizer.<state>/<node>.<parameter>", and running statistics "<node>.running_mean". Only
 /// elements in `ranges` of the arena are given. The pieces point into the copies that `host` holds;
 /// after something was written into pieces, `host` must put them back.
-std::vector<TensorPiece> stored_parameters(const ModelGraph& graph, const ParameterStore& store,
-                                           std::span<const ArenaRange> ranges, HostCopies& host);
-std::vector<TensorPiece> stored_states(const ModelGraph& graph, const ParameterStore& store,
-                                       const std::vector<Optimizer::State>& states,
+std::vector<TensorPiece> stored_arenas(const ModelGraph& graph, const ParameterStore& store,
+                                       std::vector<Optimizer::State> states,
                                        std::span<const ArenaRange> ranges, HostCopies& host);
 
 /// A running statistic and its name.
@@ -27,6 +25,8 @@ struct NamedBuffer {
   std::string name;
   at::Tensor values;
 };
-std::vector<TensorPiece> stored_buffers(std::span<const NamedBuffer> buffers, HostCopies& host);
+/// Appends the buffers' pieces to `pieces`.
+void store_buffers(std::span<const NamedBuffer> buffers, HostCopies& host,
+                   std::vector<TensorPiece>& pieces);
 
 }  // namespace heteroperf

@@ -130,8 +130,6 @@ TEST(GradientReducer, SumsWhileGradientsAreStillMissing) {
       rig.reduce_all();
       rig.reducer.wait();
       rig.expect_sums(step);
-      EXPECT_GE(rig.reducer.queue().busy_s(), 0.0);
-      EXPECT_GE(rig.reducer.queue().exposed_s(), 0.0);
     }
   });
 }
