@@ -29,77 +29,59 @@ std::set<ParameterKey> parameters_of(const std::vector<NodeId>& nodes, const Mod
   return keys;
 }
 
-/// Walks the parts of a rank and holds each parameter once.
-class ShareMaker {
- public:
-  ShareMaker(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan)
-      : graph_(graph), staged_(staged), plan_(plan) {}
+/// The number of a shard of the whole graph, which is made when it is needed for the first time.
+std::size_t shard_number(const ModelGraph& graph, int degree, int index,
+                         std::vector<TensorShard>& shards) {
+  const auto known = std::ranges::find_if(shards, [&](const TensorShard& shard) {
+    return shard.degree == degree && shard.index == index;
+  });
+  const auto number = static_cast<std::size_t>(known - shards.begin());
+  if (known == shards.end()) shards.push_back(tensor_shard(graph, degree, index));
+  return number;
+}
 
-  RankShare run(const RankRole& role) {
-    share_.role = role;
-    for (const RankRole::Part& part : role.parts) add_part(part);
-    return std::move(share_);
+/// The last part is the first to hold the parameter, unless an earlier one has it.
+void hold(const ParameterKey& key, const TensorShard& shard, RankShare& share) {
+  const auto [node, index] = key;
+  const ParameterShard& part = shard.parameters.at(node.index()).at(index);
+  const auto held = std::ranges::find_if(share.parameters, [&](const HeldParameter& parameter) {
+    return ParameterKey(parameter.node, parameter.index) == key;
+  });
+  const Node& local = shard.graph.node(node);
+  if (held == share.parameters.end()) {
+    share.parameters.push_back(
+        {node, index, local.parameters[index].shape, part, share.parts.size() - 1});
+  } else if (held->shard != part) {
+    throw UserError(fmt::format("two stages on one rank use different parts of the {} of '{}'",
+                                local.parameters[index].name, local.name),
+                    "a rank holds a weight once",
+                    "Give both stages the same ranks in the same order.");
   }
-
- private:
-  /// The part is the first to hold its parameters, unless an earlier one has them.
-  void add_part(const RankRole::Part& role) {
-    const StageReplica& replica = plan_.stages.at(role.stage).replicas.at(role.replica);
-    const std::size_t shard =
-        shard_number(static_cast<int>(replica.ranks.size()), role.tensor_index);
-    share_.parts.push_back({role, staged_.nodes.at(role.stage), shard});
-    for (const ParameterKey& key :
-         parameters_of(share_.parts.back().nodes, share_.shards[shard].graph)) {
-      hold(key, share_.shards[shard]);
-    }
-  }
-
-  /// The number of a shard of the whole graph, which is made when it is needed for the first time.
-  std::size_t shard_number(int degree, int index) {
-    std::vector<TensorShard>& shards = share_.shards;
-    const auto known = std::find_if(shards.begin(), shards.end(), [&](const TensorShard& shard) {
-      return shard.degree == degree && shard.index == index;
-    });
-    const auto number = static_cast<std::size_t>(known - shards.begin());
-    if (known == shards.end()) shards.push_back(tensor_shard(graph_, degree, index));
-    return number;
-  }
-
-  void hold(const ParameterKey& key, const TensorShard& shard) {
-    const auto [node, index] = key;
-    const ParameterShard& part = shard.parameters.at(node.index()).at(index);
-    const auto held = std::find_if(share_.parameters.begin(), share_.parameters.end(),
-                                   [&](const HeldParameter& parameter) {
-                                     return parameter.node == node && parameter.index == index;
-                                   });
-    if (held == share_.parameters.end()) {
-      share_.parameters.push_back({node, index, shard.graph.node(node).parameters[index].shape,
-                                   part, share_.parts.size() - 1});
-    } else if (held->shard != part) {
-      throw UserError(fmt::format("two stages on one rank use different parts of the {} of '{}'",
-                                  graph_.node(node).parameters[index].name, graph_.node(node).name),
-                      "a rank holds a weight once",
-                      "Give both stages the same ranks in the same order.");
-    }
-  }
-
-  const ModelGraph& graph_;
-  const StagedGraph& staged_;
-  const Plan& plan_;
-  RankShare share_;
-};
+}
 
 }  // namespace
 
 RankShare rank_share(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan,
                      const RankRole& role) {
-  return ShareMaker(graph, staged, plan).run(role);
+  RankShare share;
+  share.role = role;
+  for (const RankRole::Part& part : role.parts) {
+    const StageReplica& replica = plan.stages.at(part.stage).replicas.at(part.replica);
+    const std::size_t number = shard_number(graph, static_cast<int>(replica.ranks.size()),
+                                            part.tensor_index, share.shards);
+    const TensorShard& shard = share.shards[number];
+    share.parts.push_back({part, staged.nodes.at(part.stage), number});
+    for (const ParameterKey& key : parameters_of(share.parts.back().nodes, shard.graph)) {
+      hold(key, shard, share);
+    }
+  }
+  return share;
 }
 
 bool has_tensor_parallelism(const Plan& plan) {
-  return std::any_of(plan.stages.begin(), plan.stages.end(), [](const PlanStage& stage) {
-    return std::any_of(stage.replicas.begin(), stage.replicas.end(),
-                       [](const StageReplica& replica) { return replica.ranks.size() > 1; });
+  return std::ranges::any_of(plan.stages, [](const PlanStage& stage) {
+    return std::ranges::any_of(
+        stage.replicas, [](const StageReplica& replica) { return replica.ranks.size() > 1; });
   });
 }
 

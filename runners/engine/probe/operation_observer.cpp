@@ -5,7 +5,6 @@
 #include "runners/engine/probe/operation_observer.hpp"
 
 #include <ATen/core/Tensor.h>
-#include <ATen/record_function.h>
 
 #include <algorithm>
 #include <array>
@@ -60,25 +59,28 @@ Ops convolution_backward(Inputs inputs) {
          products;
 }
 
-/// Scores Q Kᵀ and their product with V; T²/2 pairs when causal.
-Ops attention_products(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                       bool causal) {
-  const std::uint64_t width = extent(query, 3) + extent(value, 3);
-  const Ops full =
-      Ops(2) * extent(query, 0) * extent(query, 1) * extent(query, 2) * extent(key, 2) * width;
-  return causal ? full / 2 : full;
-}
-/// Query, key and value stand from input `first` on, behind the gradient where there is one; the
-/// causal flag is input `causal`. A backward pass has twice the products.
+/// Scores Q Kᵀ and their product with V; T²/2 pairs when causal. Query, key and value stand from
+/// input `first` on, behind the gradient where there is one; the causal flag is input `causal`. A
+/// backward pass has twice the products.
 template <std::size_t first, std::size_t causal>
 Ops attention(Inputs inputs) {
-  const Ops forward =
-      attention_products(inputs.at(first).toTensor(), inputs.at(first + 1).toTensor(),
-                         inputs.at(first + 2).toTensor(), inputs.at(causal).toBool());
+  const at::Tensor &query = inputs.at(first).toTensor(), &key = inputs.at(first + 1).toTensor();
+  const std::uint64_t width = extent(query, 3) + extent(inputs.at(first + 2).toTensor(), 3);
+  const Ops full =
+      Ops(2) * extent(query, 0) * extent(query, 1) * extent(query, 2) * extent(key, 2) * width;
+  const Ops forward = inputs.at(causal).toBool() ? full / 2 : full;
   return first == 0 ? forward : 2 * forward;
 }
 
-constexpr auto per_output = OperationRule::Per::output_element;
+/// Counts the operations of one call of a LibTorch operator in the `strict` convention: 2 per
+/// multiply-add, tensor operations alone. A causal mask halves the pairs; attention's backward pass
+/// has four products.
+struct OperationRule {
+  std::string_view name;  ///< without overload: "aten::mm"
+  Ops (*count)(Inputs inputs);
+  bool per_output = false;  ///< multiply by the elements of the (first) output
+};
+
 constexpr std::array<OperationRule, 23> rules{{
     {"aten::mm", product_of_first},
     {"aten::bmm", product_of_first},
@@ -88,12 +90,12 @@ constexpr std::array<OperationRule, 23> rules{{
     {"aten::baddbmm", product_behind_sum},
     {"aten::baddbmm_", product_behind_sum},
     {"mkldnn::_linear_pointwise", linear},
-    {"aten::conv2d", convolution, per_output},
-    {"aten::convolution", convolution, per_output},
-    {"aten::_convolution", convolution, per_output},
-    {"aten::convolution_overrideable", convolution, per_output},
-    {"aten::mkldnn_convolution", convolution, per_output},
-    {"aten::thnn_conv2d", convolution, per_output},
+    {"aten::conv2d", convolution, true},
+    {"aten::convolution", convolution, true},
+    {"aten::_convolution", convolution, true},
+    {"aten::convolution_overrideable", convolution, true},
+    {"aten::mkldnn_convolution", convolution, true},
+    {"aten::thnn_conv2d", convolution, true},
     {"aten::convolution_backward", convolution_backward},
     {"aten::_scaled_dot_product_flash_attention_for_cpu", attention<0, 4>},
     {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", attention<1, 7>},
@@ -111,10 +113,6 @@ constexpr std::array<std::string_view, 6> suspicious{"matmul", "linear",    "ein
                                                      "conv",   "attention", "dot"};
 constexpr std::array<std::string_view, 2> innocent{"upsample", "convert"};
 
-bool contains(std::string_view name, std::string_view part) {
-  return name.find(part) != std::string_view::npos;
-}
-
 // "addmm", "_scaled_mm", "mm_", "addmv", but not "lgamma" or "cummax".
 bool has_product_word(std::string_view name) {
   for (const std::string_view word : {"mm", "mv"}) {
@@ -128,75 +126,64 @@ bool has_product_word(std::string_view name) {
 
 }  // namespace
 
-const OperationRule* find_operation_rule(std::string_view name) {
-  const auto match = std::find_if(rules.begin(), rules.end(),
-                                  [&](const OperationRule& rule) { return rule.name == name; });
-  return match == rules.end() ? nullptr : &*match;
-}
-
 bool looks_like_tensor_operation(std::string_view name) {
   if (name.rfind("heteroperf::", 0) == 0) return true;
-  const auto in_name = [&](std::string_view part) { return contains(name, part); };
-  if (std::any_of(innocent.begin(), innocent.end(), in_name)) return false;
-  return std::any_of(suspicious.begin(), suspicious.end(), in_name) || has_product_word(name);
+  const auto in_name = [&](std::string_view part) { return name.find(part) != name.npos; };
+  if (std::ranges::any_of(innocent, in_name)) return false;
+  return std::ranges::any_of(suspicious, in_name) || has_product_word(name);
 }
 
 namespace {
 
 thread_local OperationObserver* active_observer = nullptr;
 
+}  // namespace
+
 /// The notes that the start of a call leaves for its end.
-struct ObservedCall final : at::ObserverContext {
+struct OperationObserver::Call final : at::ObserverContext {
   const OperationRule* rule = nullptr;
   Ops ops;                         ///< the call's, or per output element
   std::uint64_t calls_before = 0;  ///< tells whether anything inside a suspect counted
 };
 
-}  // namespace
-
-struct ObserverCalls {
-  /// Looks at a call that begins. Calls inside a counted one are passed over.
-  static std::unique_ptr<at::ObserverContext> start(const at::RecordFunction& call) {
-    OperationObserver* observer = active_observer;
-    if (observer == nullptr || observer->counted_depth_ > 0) return nullptr;
-    const OperationRule* rule = find_operation_rule(call.name());
-    if (rule == nullptr && !looks_like_tensor_operation(call.name())) return nullptr;
-    auto context = std::make_unique<ObservedCall>();
-    context->rule = rule;
-    context->calls_before = observer->calls_;
-    if (rule != nullptr) {
-      // Counted before the depth grows, so that a throwing rule leaves it right.
-      context->ops = rule->count(call.inputs());
-      ++observer->counted_depth_;
-    }
-    return context;
+std::unique_ptr<at::ObserverContext> OperationObserver::start(const at::RecordFunction& call) {
+  OperationObserver* observer = active_observer;
+  if (observer == nullptr || observer->counted_depth_ > 0) return nullptr;
+  const auto rule = std::ranges::find(rules, call.name(), &OperationRule::name);
+  if (rule == rules.end() && !looks_like_tensor_operation(call.name())) return nullptr;
+  auto context = std::make_unique<Call>();
+  context->calls_before = observer->calls_;
+  if (rule != rules.end()) {
+    context->rule = &*rule;
+    // Counted before the depth grows, so that a throwing rule leaves it right.
+    context->ops = rule->count(call.inputs());
+    ++observer->counted_depth_;
   }
+  return context;
+}
 
-  /// A suspect inside which nothing was counted is an operator that the list lacks.
-  static void end(const at::RecordFunction& call, at::ObserverContext* opaque) {
-    auto* context = static_cast<ObservedCall*>(opaque);
-    OperationObserver* observer = active_observer;
-    if (context == nullptr || observer == nullptr) return;
-    if (context->rule == nullptr) {
-      if (observer->calls_ == context->calls_before) observer->unknown_.insert(call.name());
-      return;
-    }
-    --observer->counted_depth_;
-    ++observer->calls_;
-    const bool per_output = context->rule->per == OperationRule::Per::output_element;
-    observer->executed_ += per_output ? context->ops * output_elements(call) : context->ops;
+void OperationObserver::end(const at::RecordFunction& call, at::ObserverContext* opaque) {
+  auto* context = static_cast<Call*>(opaque);
+  OperationObserver* observer = active_observer;
+  if (context == nullptr || observer == nullptr) return;
+  if (context->rule == nullptr) {
+    if (observer->calls_ == context->calls_before) observer->unknown_.insert(call.name());
+    return;
   }
-
-  static std::uint64_t output_elements(const at::RecordFunction& call) {
-    return static_cast<std::uint64_t>(call.outputs().at(0).toTensor().numel());
+  --observer->counted_depth_;
+  ++observer->calls_;
+  if (context->rule->per_output) {
+    const at::Tensor& output = call.outputs().at(0).toTensor();
+    context->ops = context->ops * static_cast<std::uint64_t>(output.numel());
   }
-};
+  observer->executed_ += context->ops;
+}
 
 OperationObserver::OperationObserver() {
   HETEROPERF_EXPECT(active_observer == nullptr);
   active_observer = this;
   callback_ = at::addThreadLocalCallback(
-      at::RecordFunctionCallback(&ObserverCalls::start, &ObserverCalls::end)
+      at::RecordFunctionCallback(&OperationObserver::start, &OperationObserver::end)
           .needsInputs(true)
           .needsOutputs(true)
           .scopes({at::RecordScope::FUNCTION}));

@@ -1,8 +1,9 @@
 #pragma once
 
-#include <ATen/core/ivalue.h>
+#include <ATen/record_function.h>
 
 #include <cstdint>
+#include <memory>
 #include <set>
 #include <string>
 #include <string_view>
@@ -11,20 +12,6 @@
 #include "runners/engine/training.hpp"
 
 namespace heteroperf {
-
-/// Counts the operations of one call of a LibTorch operator in the `strict` convention: 2 per
-/// multiply-add, tensor operations alone. A causal mask halves the pairs; attention's backward pass
-/// has four products.
-struct OperationRule {
-  enum class Per { call, output_element };
-
-  std::string_view name;  ///< without overload: "aten::mm"
-  Ops (*count)(c10::ArrayRef<c10::IValue> inputs);
-  Per per = Per::call;  ///< output_element: multiply by the elements of the (first) output
-};
-
-/// The rule of `name`, or null when it is not on the fixed list.
-const OperationRule* find_operation_rule(std::string_view name);
 
 /// A name outside the list that looks like a tensor operation: a matrix product, a convolution,
 /// attention, or any operator of this program's own.
@@ -45,7 +32,11 @@ class OperationObserver {
   ObservedOperations observed() const;
 
  private:
-  friend struct ObserverCalls;
+  struct Call;
+  /// Looks at a call that begins. Calls inside a counted one are passed over.
+  static std::unique_ptr<at::ObserverContext> start(const at::RecordFunction& call);
+  /// A suspect inside which nothing was counted is an operator that the list lacks.
+  static void end(const at::RecordFunction& call, at::ObserverContext* context);
 
   std::uint64_t callback_ = 0;
   Ops executed_;
