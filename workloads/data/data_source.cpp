@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <numeric>
 #include <vector>
 
 #include "metrics/base/error.hpp"
@@ -188,10 +187,7 @@ SplitLists hold_out(std::span<const std::uint64_t> hashes, std::uint64_t one_in)
 
 SplitLists split_after(std::size_t train, std::size_t all) {
   SplitLists lists;
-  lists.train.resize(train);
-  lists.validation.resize(all - train);
-  std::iota(lists.train.begin(), lists.train.end(), std::uint32_t{0});
-  std::iota(lists.validation.begin(), lists.validation.end(), static_cast<std::uint32_t>(train));
+  for (std::uint32_t i = 0; i < all; ++i) (i < train ? lists.train : lists.validation).push_back(i);
   return lists;
 }
 

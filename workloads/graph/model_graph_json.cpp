@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <type_traits>
+#include <utility>
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/name_table.hpp"
@@ -232,15 +233,11 @@ ModelGraph graph_from_json(const Json& json, const std::string& origin) {
 
 std::string graph_to_text(const ModelGraph& graph) {
   Json head = graph_to_json(graph);
-  const Json nodes = std::move(head["nodes"]);
-  head.erase("nodes");
+  const Json nodes = std::exchange(head["nodes"], Json::array());
   std::string text = head.dump();
-  text.pop_back();
-  text += ",\"nodes\":[\n";
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    text += nodes[i].dump() + (i + 1 < nodes.size() ? ",\n" : "\n");
-  }
-  return text + "]}\n";
+  text.resize(text.size() - 2);  // the list stays open
+  for (const Json& node : nodes) text += (&node == &nodes.front() ? "\n" : ",\n") + node.dump();
+  return text + "\n]}\n";
 }
 
 ModelGraph graph_from_text(std::string_view text, const std::string& origin) {

@@ -346,36 +346,40 @@ class ShapeRules {
 
 std::uint64_t u(std::int64_t value) { return static_cast<std::uint64_t>(value); }
 
-const Shape& input_shape(const ModelGraph& graph, const Node& node) {
-  return node.inputs.empty() ? node.output : graph.node(node.inputs[0]).output;
+/// The shapes around a node: its first input (an input node has its output there), and its output.
+struct NodeShapes {
+  const Shape& in;
+  const Shape& out;
+  std::int64_t rows() const { return element_count(in) / in.back(); }
+};
+
+NodeShapes shapes_of(const ModelGraph& graph, const Node& node) {
+  return {node.inputs.empty() ? node.output : graph.node(node.inputs[0]).output, node.output};
 }
 
 /// Returns the operator shape of every kind of node; kinds without a rule count as `other`.
-class CountedShapes {
- public:
-  CountedShapes(const Shape& in, const Shape& out) : in_(in), out_(out) {}
-
+struct CountedShapes : NodeShapes {
   OperatorShape operator()(const Conv2d& a) const {
-    return Conv2dShape{u(in_[0]),      u(a.out_channels), u(a.groups), u(a.kernel[0]),
-                       u(a.kernel[1]), u(out_[1]),        u(out_[2])};
+    return Conv2dShape{u(in[0]),       u(a.out_channels), u(a.groups), u(a.kernel[0]),
+                       u(a.kernel[1]), u(out[1]),         u(out[2])};
   }
   OperatorShape operator()(const Linear& a) const {
-    return GemmShape{u(element_count(in_) / in_.back()), u(in_.back()), u(a.out_features)};
+    return GemmShape{u(rows()), u(in.back()), u(a.out_features)};
   }
   OperatorShape operator()(const Attention& a) const {
-    return AttentionShape{u(a.heads), u(a.head_dim), u(in_[0]),
+    return AttentionShape{u(a.heads), u(a.head_dim), u(in[0]),
                           a.causal ? AttentionMask::causal : AttentionMask::full};
   }
   OperatorShape operator()(const MaxPool& a) const {
-    return MaxPoolShape{u(element_count(in_)), u(a.kernel[0] * a.kernel[1]),
+    return MaxPoolShape{u(element_count(in)), u(a.kernel[0] * a.kernel[1]),
                         u(a.stride[0] * a.stride[1])};
   }
   OperatorShape operator()(const GlobalAvgPool&) const {
-    return GlobalPoolShape{u(in_[0]), u(in_[1] * in_[2])};
+    return GlobalPoolShape{u(in[0]), u(in[1] * in[2])};
   }
   OperatorShape operator()(const CrossEntropy&) const {
-    if (in_.size() != 1) return elementwise(ElementwiseKind::other);
-    return SoftmaxShape{u(in_[0])};
+    if (in.size() != 1) return elementwise(ElementwiseKind::other);
+    return SoftmaxShape{u(in[0])};
   }
   OperatorShape operator()(const BatchNorm&) const {
     return elementwise(ElementwiseKind::batch_norm);
@@ -388,23 +392,16 @@ class CountedShapes {
                                                                        : ElementwiseKind::other);
   }
 
- private:
   OperatorShape elementwise(ElementwiseKind kind) const {
-    return ElementwiseShape{kind, u(element_count(out_))};
+    return ElementwiseShape{kind, u(element_count(out))};
   }
-
-  const Shape& in_;
-  const Shape& out_;
 };
 
-/// Returns the tensors that every kind keeps; kinds without a rule keep nothing.
-class KeptBy {
- public:
-  KeptBy(const Shape& in, const Shape& out) : in_(in), out_(out) {}
-
+/// Returns the tensors that every kind keeps; kinds that no rule names keep nothing.
+struct KeptBy : NodeShapes {
   // The statistics are the mean and the reciprocal deviation.
   KeptTensors operator()(const BatchNorm&) const {
-    return {.inputs = true, .statistics_per_batch = 2 * in_[0]};
+    return {.inputs = true, .statistics_per_batch = 2 * in[0]};
   }
   KeptTensors operator()(const LayerNorm&) const {
     return {.inputs = true, .statistics_per_sample = 2 * rows()};
@@ -413,11 +410,11 @@ class KeptBy {
     return {.inputs = true, .statistics_per_sample = rows()};
   }
   KeptTensors operator()(const MaxPool&) const {
-    return {.inputs = true, .indices_per_sample = element_count(out_)};
+    return {.inputs = true, .indices_per_sample = element_count(out)};
   }
   // It keeps the logarithm of every row's sum, from which backward makes the scores again.
   KeptTensors operator()(const Attention& a) const {
-    return {.inputs = true, .output = true, .statistics_per_sample = a.heads * in_[0]};
+    return {.inputs = true, .output = true, .statistics_per_sample = a.heads * in[0]};
   }
   KeptTensors operator()(const CrossEntropy&) const {
     return {.inputs = true, .indices_per_sample = rows()};
@@ -427,12 +424,6 @@ class KeptBy {
     return {.inputs = is_among<Kind, Conv2d, Linear, Multiply, Gelu, Silu, Embedding>,
             .output = is_among<Kind, Relu, Tanh>};
   }
-
- private:
-  std::int64_t rows() const { return element_count(in_) / in_.back(); }
-
-  const Shape& in_;
-  const Shape& out_;
 };
 
 }  // namespace
@@ -444,11 +435,11 @@ InferredShapes infer_shapes(const std::string& node_name, const Attributes& attr
 }
 
 OperatorShape operator_shape(const ModelGraph& graph, const Node& node) {
-  return std::visit(CountedShapes(input_shape(graph, node), node.output), node.attributes);
+  return std::visit(CountedShapes{shapes_of(graph, node)}, node.attributes);
 }
 
 KeptTensors kept_tensors(const ModelGraph& graph, const Node& node) {
-  return std::visit(KeptBy(input_shape(graph, node), node.output), node.attributes);
+  return std::visit(KeptBy{shapes_of(graph, node)}, node.attributes);
 }
 
 }  // namespace heteroperf

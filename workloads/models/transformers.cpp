@@ -106,17 +106,6 @@ TransformerBlock encoder_block(const Encoder& shape, double norm_eps) {
           .dropout = shape.dropout};
 }
 
-/// Adds the tokens, their embedding, and a table of positions where the model has one.
-NodeId add_embeddings(ModelGraph& graph, const GptShape& shape) {
-  const NodeId tokens = graph.add("input", Input{InputKind::tokens, 0, 0, 0, shape.length}, {});
-  NodeId x = graph.add("embedding", Embedding{shape.vocabulary, shape.width}, {tokens});
-  if (shape.position_kind == PositionKind::learned) {
-    const std::int64_t rows = shape.positions == 0 ? shape.length : shape.positions;
-    x = graph.add("positions", PositionEmbedding{rows}, {x});
-  }
-  return add_dropout(graph, "embedding_dropout", x, shape.dropout);
-}
-
 }  // namespace
 
 NodeId add_dropout(ModelGraph& graph, const std::string& node_name, NodeId x, double p) {
@@ -125,7 +114,14 @@ NodeId add_dropout(ModelGraph& graph, const std::string& node_name, NodeId x, do
 
 ModelGraph gpt(const GptShape& shape) {
   ModelGraph graph;
-  NodeId x = add_blocks(graph, add_embeddings(graph, shape), shape.layers, shape);
+  NodeId x = graph.add("input", Input{InputKind::tokens, 0, 0, 0, shape.length}, {});
+  x = graph.add("embedding", Embedding{shape.vocabulary, shape.width}, {x});
+  if (shape.position_kind == PositionKind::learned) {
+    const std::int64_t rows = shape.positions == 0 ? shape.length : shape.positions;
+    x = graph.add("positions", PositionEmbedding{rows}, {x});
+  }
+  x = add_dropout(graph, "embedding_dropout", x, shape.dropout);
+  x = add_blocks(graph, x, shape.layers, shape);
   x = add_norm(graph, "final_norm", x, shape.norm, shape.norm_eps);
   const bool tied = shape.head == HeadKind::tied;
   x = graph.add("head", Linear{shape.vocabulary, false, tied ? "embedding" : ""}, {x});
@@ -133,28 +129,19 @@ ModelGraph gpt(const GptShape& shape) {
   return graph;
 }
 
-namespace {
-
-constexpr double bert_norm_eps = 1e-12;
-constexpr std::int64_t segment_types = 2;
-
-/// Adds the tokens with their position and type embeddings, and the norm over their sum.
-NodeId add_embeddings(ModelGraph& graph, const BertShape& shape) {
+ModelGraph bert(const BertShape& shape) {
+  constexpr double norm_eps = 1e-12;
+  constexpr std::int64_t segment_types = 2;
+  TransformerBlock block = encoder_block(shape, norm_eps);
+  block.norm_place = NormPlace::after;
+  ModelGraph graph;
   NodeId x = graph.add("input", Input{InputKind::tokens, 0, 0, 0, shape.length}, {});
   x = graph.add("embedding", Embedding{shape.vocabulary, shape.width}, {x});
   x = graph.add("positions", PositionEmbedding{shape.positions}, {x});
   x = graph.add("types", TypeEmbedding{segment_types}, {x});
-  x = add_norm(graph, "embedding_norm", x, NormKind::layer_norm, bert_norm_eps);
-  return add_dropout(graph, "embedding_dropout", x, shape.dropout);
-}
-
-}  // namespace
-
-ModelGraph bert(const BertShape& shape) {
-  TransformerBlock block = encoder_block(shape, bert_norm_eps);
-  block.norm_place = NormPlace::after;
-  ModelGraph graph;
-  NodeId x = add_blocks(graph, add_embeddings(graph, shape), shape.layers, block);
+  x = add_norm(graph, "embedding_norm", x, NormKind::layer_norm, norm_eps);
+  x = add_dropout(graph, "embedding_dropout", x, shape.dropout);
+  x = add_blocks(graph, x, shape.layers, block);
   x = graph.add("first_token", TakeToken{0}, {x});
   x = graph.add("pooler", Linear{shape.width, true, {}}, {x});
   x = graph.add("pooler_tanh", Tanh{}, {x});
@@ -162,31 +149,23 @@ ModelGraph bert(const BertShape& shape) {
   return graph;
 }
 
-namespace {
-
-constexpr double vit_norm_eps = 1e-6;
-
-/// Cuts the image into patches by one convolution, and adds class token and positions.
-NodeId add_patches(ModelGraph& graph, const VitShape& shape) {
-  const Conv2d patches{.out_channels = shape.width,
+ModelGraph vit(const VitShape& shape) {
+  constexpr double norm_eps = 1e-6;
+  ModelGraph graph;
+  NodeId x = graph.add("input", shape.input, {});
+  // One convolution cuts the image into patches.
+  x = graph.add("patches",
+                Conv2d{.out_channels = shape.width,
                        .kernel = {shape.patch, shape.patch},
                        .stride = {shape.patch, shape.patch},
-                       .bias = true};
-  NodeId x = graph.add("input", shape.input, {});
-  x = graph.add("patches", patches, {x});
+                       .bias = true},
+                {x});
   x = graph.add("sequence", ToSequence{}, {x});
   x = graph.add("class_token", ClassToken{}, {x});
   x = graph.add("positions", PositionEmbedding{graph.node(x).output[0]}, {x});
-  return add_dropout(graph, "embedding_dropout", x, shape.dropout);
-}
-
-}  // namespace
-
-ModelGraph vit(const VitShape& shape) {
-  ModelGraph graph;
-  NodeId x = add_blocks(graph, add_patches(graph, shape), shape.layers,
-                        encoder_block(shape, vit_norm_eps));
-  x = add_norm(graph, "final_norm", x, NormKind::layer_norm, vit_norm_eps);
+  x = add_dropout(graph, "embedding_dropout", x, shape.dropout);
+  x = add_blocks(graph, x, shape.layers, encoder_block(shape, norm_eps));
+  x = add_norm(graph, "final_norm", x, NormKind::layer_norm, norm_eps);
   x = graph.add("class_output", TakeToken{0}, {x});
   x = graph.add("head", Linear{shape.classes, true, {}}, {x});
   graph.add("loss", CrossEntropy{}, {x});
