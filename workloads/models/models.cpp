@@ -43,10 +43,9 @@ ModelGraph bert_base(const Input& input, std::int64_t classes, double dropout) {
   return bert({.vocabulary = classes, .length = input.length, .dropout = dropout});
 }
 
-/// Makes a decoder: `shape` holds everything but the sample's length, the vocabulary and dropout.
+/// Makes a decoder of this shape, whose length and vocabulary are defaults.
 ModelSpec decoder_spec(const char* name, const std::string& summary, const char* family,
-                       std::int64_t length, std::int64_t vocabulary, std::int64_t micro_batch,
-                       const GptShape& shape) {
+                       std::int64_t micro_batch, const GptShape& shape) {
   const auto build = [=](const Input& input, std::int64_t classes, double dropout) {
     GptShape asked = shape;
     asked.length = input.length;
@@ -54,17 +53,18 @@ ModelSpec decoder_spec(const char* name, const std::string& summary, const char*
     asked.dropout = dropout;
     return gpt(asked);
   };
-  return {name, summary, family, tokens(length), vocabulary, micro_batch, build};
+  return {name, summary, family, tokens(shape.length), shape.vocabulary, micro_batch, build};
 }
 
-/// Makes the shape of a GPT with a learned table of `context` positions.
+/// Makes the shape of a decoder whose samples are as long as its context.
 GptShape gpt_shape(std::int64_t layers, std::int64_t width, std::int64_t heads,
-                   std::int64_t context) {
+                   std::int64_t context, std::int64_t vocabulary) {
   GptShape shape;
   shape.layers = layers;
   shape.width = width;
   shape.heads = heads;
-  shape.positions = context;
+  shape.length = shape.positions = context;
+  shape.vocabulary = vocabulary;
   return shape;
 }
 
@@ -73,9 +73,9 @@ GptShape gpt_shape(std::int64_t layers, std::int64_t width, std::int64_t heads,
 ModelSpec gpt_published(const char* name, const char* summary, const char* family,
                         std::int64_t layers, std::int64_t width, std::int64_t heads,
                         std::int64_t context) {
-  GptShape shape = gpt_shape(layers, width, heads, context);
+  GptShape shape = gpt_shape(layers, width, heads, context, 50257);
   shape.head = HeadKind::tied;
-  return decoder_spec(name, summary, family, context, 50257, 1, shape);
+  return decoder_spec(name, summary, family, 1, shape);
 }
 
 struct LlamaSize {
@@ -85,10 +85,7 @@ struct LlamaSize {
 
 /// LLaMA (Touvron et al., arXiv 2302.13971, 2307.09288; Dubey et al., arXiv 2407.21783).
 ModelSpec llama(const char* name, const char* summary, const LlamaSize& size) {
-  GptShape shape;
-  shape.layers = size.layers;
-  shape.width = size.width;
-  shape.heads = size.heads;
+  GptShape shape = gpt_shape(size.layers, size.width, size.heads, size.context, size.vocabulary);
   shape.kv_heads = size.kv_heads;
   shape.mlp_width = size.mlp_width;
   shape.norm = NormKind::rms_norm;
@@ -97,33 +94,29 @@ ModelSpec llama(const char* name, const char* summary, const LlamaSize& size) {
   shape.position_kind = PositionKind::rotary;
   shape.rotary_base = size.rotary_base;
   shape.bias = false;
-  return decoder_spec(name, summary, "llama", size.context, size.vocabulary, 1, shape);
+  return decoder_spec(name, summary, "llama", 1, shape);
 }
 
 /// MosaicML's MPT has ALiBi, no bias anywhere and a tied head.
 ModelSpec mpt_7b() {
-  GptShape shape;
-  shape.layers = 32;
-  shape.width = 4096;
-  shape.heads = 32;
+  GptShape shape = gpt_shape(32, 4096, 32, 2048, 50432);
   shape.head = HeadKind::tied;
   shape.norm = NormKind::layer_norm_no_bias;
   shape.mlp = MlpKind::gelu_erf;
   shape.position_kind = PositionKind::alibi;
   shape.bias = false;
-  return decoder_spec("mpt-7b", "MPT 7B: ALiBi, no biases, tied head", "mpt", 2048, 50432, 1,
-                      shape);
+  return decoder_spec("mpt-7b", "MPT 7B: ALiBi, no biases, tied head", "mpt", 1, shape);
 }
 
 /// The suite's own GPT form; a sample may be no longer than the context.
 ModelSpec ladder(const char* name, std::int64_t layers, std::int64_t width, std::int64_t heads,
                  std::int64_t context, std::int64_t vocabulary, std::int64_t micro_batch) {
-  GptShape shape = gpt_shape(layers, width, heads, context);
+  GptShape shape = gpt_shape(layers, width, heads, context, vocabulary);
   shape.mlp = MlpKind::gelu_erf;
   const std::string summary =
       fmt::format("llm ladder: GPT, {} blocks of width {}, {} heads, context {}", layers, width,
                   heads, context);
-  return decoder_spec(name, summary, "gpt", context, vocabulary, micro_batch, shape);
+  return decoder_spec(name, summary, "gpt", micro_batch, shape);
 }
 
 /// GPT-2's 50257 tokens rounded up to a multiple of 128, which tensor parallel ranks can share.
