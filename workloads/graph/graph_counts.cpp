@@ -48,7 +48,7 @@ std::optional<std::uint64_t> sample_tokens(const ModelGraph& graph) {
   return std::nullopt;
 }
 
-/// Adds the counts of a sum's further samples or layers.
+/// Adds `factor` times the counts of a term to a sum.
 void add(StrictOps& sum, const StrictOps& term, std::uint64_t factor = 1) {
   for (const auto pass :
        {&StrictOps::forward, &StrictOps::input_gradient, &StrictOps::weight_gradient}) {
