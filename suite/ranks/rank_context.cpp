@@ -14,7 +14,6 @@
 
 #include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
-#include "results/journal/journal.hpp"
 #include "suite/program/signals.hpp"
 
 namespace heteroperf {

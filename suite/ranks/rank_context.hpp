@@ -15,7 +15,6 @@
 #include "suite/config/run_config.hpp"
 #include "suite/ranks/progress.hpp"
 #include "suite/ranks/rank_log.hpp"
-#include "workloads/workload.hpp"
 
 namespace heteroperf {
 

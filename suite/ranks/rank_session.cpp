@@ -26,8 +26,6 @@
 #include <chrono>
 #include <cstdio>
 #include <future>
-#include <optional>
-#include <string>
 #include <thread>
 
 #include "metrics/base/strict_json.hpp"

@@ -10,8 +10,6 @@
 // the run: its reason goes into the journal.
 #include "suite/run/prepare.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "metrics/base/error.hpp"

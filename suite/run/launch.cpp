@@ -17,7 +17,6 @@
 #include <mutex>
 #include <optional>
 #include <span>
-#include <string>
 
 #include "results/record/record.hpp"
 #include "results/record/run_folder.hpp"

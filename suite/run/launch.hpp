@@ -1,8 +1,5 @@
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "suite/config/run_config.hpp"
 #include "suite/program/exit_code.hpp"
 #include "suite/program/verb.hpp"

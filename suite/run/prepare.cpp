@@ -18,10 +18,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <filesystem>
-#include <utility>
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/quantity.hpp"

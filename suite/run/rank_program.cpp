@@ -76,31 +76,25 @@ void warn(RankContext& context, const std::string& text) {
   context.post(WarningEvent{text, ""});
 }
 
-/// Warns of more threads than cores. Ranks of a modelled timeline sleep most of the time and may be
-/// many.
-void warn_about_crowding(const PreparedRun& run, RankContext& context) {
+/// Warns of more threads than cores and of a precision that cores do not have.
+void warn_about_cores(const PreparedRun& run, RankContext& context) {
+  if (!context.is_first() || context.gpu()) return;
   const Placement& placement = run.placement;
   const int cores = core_count(placement);
+  // Ranks of a modelled timeline sleep most of the time and may be many.
   const bool emulated = run.plan && run.plan->emulated;
-  if (!context.is_first() || emulated || context.gpu() ||
-      placement.ranks * placement.threads_per_rank <= cores) {
-    return;
+  if (!emulated && placement.ranks * placement.threads_per_rank > cores) {
+    warn(context,
+         fmt::format("{} ranks of {} take turns on {}: they are slower than fewer ranks "
+                     "would be. Use --ranks {}",
+                     placement.ranks, plural(placement.threads_per_rank, "thread"),
+                     plural(cores, "core"), std::max(1, cores / placement.threads_per_rank)));
   }
-  warn(context,
-       fmt::format("{} ranks of {} take turns on {}: they are slower than fewer ranks "
-                   "would be. Use --ranks {}",
-                   placement.ranks, plural(placement.threads_per_rank, "thread"),
-                   plural(cores, "core"), std::max(1, cores / placement.threads_per_rank)));
-}
-
-void warn_about_bf16(const PreparedRun& run, RankContext& context) {
-  if (!context.is_first() || run.workload.precision != Precision::bf16 || context.gpu() ||
-      context.engine.has_native_bf16()) {
-    return;
+  if (run.workload.precision == Precision::bf16 && !context.engine.has_native_bf16()) {
+    warn(context,
+         "bf16 runs without native support on this CPU (no AVX-512 BF16 or AMX): expect it to be "
+         "slow");
   }
-  warn(context,
-       "bf16 runs without native support on this CPU (no AVX-512 BF16 or AMX): expect it to be "
-       "slow");
 }
 
 /// The busiest rank's own share and the journal's, on all its threads.
@@ -181,8 +175,7 @@ void set_up(const PreparedRun& run, RankContext& context) {
   if (context.first.journal == nullptr) {
     context.clock_offset_ns = measure_clock_offset_ns(context.control());
   }
-  warn_about_crowding(run, context);
-  warn_about_bf16(run, context);
+  warn_about_cores(run, context);
 }
 
 }  // namespace

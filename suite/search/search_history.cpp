@@ -113,7 +113,7 @@ std::string sides_of(const ModelGraph& graph) {
 }  // namespace
 
 std::vector<HistoryEntry> read_search_history(const std::string& folder) {
-  std::vector<std::vector<HistoryEntry>> newest_first;
+  std::vector<HistoryEntry> history;
   std::vector<std::filesystem::path> visited;
   for (std::string next = folder; !next.empty();) {
     const RunFiles files = find_run(next);
@@ -127,12 +127,9 @@ std::vector<HistoryEntry> read_search_history(const std::string& folder) {
     if (config.workload != searching) {
       refuse(next, fmt::format("it is a run of {}", config.workload));
     }
-    newest_first.push_back(history_from_journal(journal));
+    const std::vector<HistoryEntry> older = history_from_journal(journal);
+    history.insert(history.begin(), older.begin(), older.end());
     next = config.automl.history;
-  }
-  std::vector<HistoryEntry> history;
-  for (auto part = newest_first.rbegin(); part != newest_first.rend(); ++part) {
-    history.insert(history.end(), part->begin(), part->end());
   }
   return history;
 }

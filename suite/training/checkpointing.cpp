@@ -5,12 +5,9 @@
 // remove them costs disk space and becomes a warning.
 #include "suite/training/checkpointing.hpp"
 
-#include <fmt/format.h>
-
 #include <utility>
 
 #include "metrics/base/clock.hpp"
-#include "runners/engine/checkpoint/checkpoint.hpp"
 
 namespace heteroperf {
 

@@ -296,7 +296,6 @@ class TrainingProgram {
         note_ = fmt::format("± {:.2g} %", 100 * *look->half_width_fraction);
       }
     }
-    if (context_.in_lockstep && directive == Directive::next_phase) context_.first.turns->begin();
     return directive;
   }
 

@@ -102,7 +102,7 @@ void TurnTaker::refuse(const std::string& why) {
 }
 
 void TurnTaker::count_step() {
-  if (!began_) return;
+  if (!told_ready_) return;
   const std::int64_t now = now_ns();
   step_ns_.push_back(now - last_ns_);
   last_ns_ = now;

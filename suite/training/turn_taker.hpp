@@ -66,11 +66,9 @@ class TurnTaker {
   /// Where the run writes, absolute; the gate hears of it.
   void set_folder(const std::string& folder) { folder_ = folder; }
 
-  /// The run is warm: it moves by turns from here on.
-  void begin() { began_ = true; }
-  /// True when the run is to stand still before its next step.
-  bool is_over() const { return began_ && step_ns_.size() >= wanted_; }
-  /// A step is done; one of the warm-up does not count.
+  /// True when a run that is warm is to stand still before its next step.
+  bool is_over() const { return step_ns_.size() >= wanted_; }
+  /// A step is done; one before the first order does not count.
   void count_step();
 
   /// Tells the gate what the turn took and waits for its next line; `stop` ends the wait. The clock
@@ -88,7 +86,7 @@ class TurnTaker {
   double patience_s_;
   StoppableClock clock_;
   std::string folder_;
-  bool began_ = false, told_ready_ = false;
+  bool told_ready_ = false;
   std::int64_t last_ns_ = 0;
   std::uint64_t wanted_ = 0;
   std::vector<std::int64_t> step_ns_;

@@ -128,7 +128,6 @@ TEST_F(TurnPipes, ATakerMovesByTheGatesOrders) {
   EXPECT_EQ(gate.receive(soon, never).line, "turns 1");
   taker.set_folder("/out");
   taker.count_step();
-  taker.begin();
   gate.send("steps 2");
   const std::int64_t before = taker.clock().now_ns();
   const TurnOrder order = taker.next_order({0, 0, 0, 4096}, never);
@@ -155,7 +154,6 @@ TEST_F(TurnPipes, ATakerMovesByTheGatesOrders) {
 TEST_F(TurnPipes, OtherRanksHearTheSameOrderWheneverTheyAsk) {
   TurnPipe gate(TurnPipe::Side::gate, address_);
   TurnTaker taker(address_);
-  taker.begin();
   std::string early, late;
   taker.answer("0", [&](std::string text) { early = std::move(text); });
   EXPECT_EQ(early, "");
@@ -169,7 +167,6 @@ TEST_F(TurnPipes, OtherRanksHearTheSameOrderWheneverTheyAsk) {
 TEST_F(TurnPipes, ATakerEndsWhereTheGateSaysAnythingElse) {
   TurnPipe gate(TurnPipe::Side::gate, address_);
   TurnTaker taker(address_);
-  taker.begin();
   for (const char* line : {"steps", "steps 0", "steps -1", "steps 2 3", "go", "\x01\x02"}) {
     gate.send(line);
     EXPECT_THROW(taker.next_order({}, never), SystemError) << line;
@@ -181,7 +178,6 @@ TEST_F(TurnPipes, ATakerDoesNotWaitForEver) {
   TurnAddress impatient = address_;
   impatient.patience_s = 0.01;
   TurnTaker taker(impatient);
-  taker.begin();
   try {
     taker.next_order({}, never);
     FAIL() << "it went on without an order";
