@@ -56,14 +56,10 @@ RankBinding binding_from_text(const std::string& text) {
           json[3], gpu < 0 ? std::nullopt : std::optional(gpu),    json[5]};
 }
 
-/// More threads than that only wait for each other.
-int most_threads(const UsableCores& cores) { return std::max(128, 32 * cores.count()); }
-
 /// A launcher can start ranks with different arguments.
 void check_same_command(Communicator& world, const std::vector<std::string>& argv) {
-  std::string command;
-  for (std::size_t i = 1; i < argv.size(); ++i) command += (i > 1 ? " " : "") + argv[i];
-  const auto commands = gather_texts(world, command);
+  const auto commands =
+      gather_texts(world, fmt::format("{}", fmt::join(argv.begin() + 1, argv.end(), " ")));
   ProblemList problems;
   for (std::size_t r = 1; r < commands.size(); ++r) {
     if (commands[r] == commands[0]) continue;
@@ -193,20 +189,21 @@ void check_session(const RankSession& session) {
     problems.add(fmt::format("--ranks {} is not usable", session.ranks), "must be positive");
   }
   const auto launched = detect_launcher();
+  const std::string world =
+      launched ? fmt::format("{} started {} processes", launched->launcher, launched->size) : "";
   if (launched && session.ranks > 0 && session.ranks != launched->size) {
-    problems.add(fmt::format("--ranks {} does not fit the launcher's world", session.ranks),
-                 fmt::format("{} started {} processes", launched->launcher, launched->size),
+    problems.add(fmt::format("--ranks {} does not fit the launcher's world", session.ranks), world,
                  "Leave --ranks out.");
   }
-  const int most = most_threads(usable_cores());
+  // More threads than that only wait for each other.
+  const int most = std::max(128, 32 * usable_cores().count());
   if (!launched && session.ranks > most && has_threads(session)) {
     problems.add(fmt::format("--ranks {} does not fit this machine", session.ranks),
                  fmt::format("{} threads for its cores at most", most),
                  "Give fewer, or start ranks on more hosts with mpirun.");
   }
   if (launched && session.transport == Transport::threads) {
-    problems.add("--transport threads does not fit the launcher's world",
-                 fmt::format("{} started {} processes", launched->launcher, launched->size),
+    problems.add("--transport threads does not fit the launcher's world", world,
                  "Leave it out, or start heteroperf without a launcher.");
   }
   problems.throw_if_any();

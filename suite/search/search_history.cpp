@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -22,29 +23,25 @@
 namespace heteroperf {
 namespace {
 
-Trial trial_of(const TrialEvent& event, const std::string& graph) {
-  Trial trial;
-  trial.id = event.id;
-  trial.parent = event.parent;
-  trial.morph = event.morph;
-  trial.graph = graph_from_text(graph, "trial graph");
-  trial.hyper = message_from_json<HyperParameters>(
-      nlohmann::ordered_json::parse(event.hyper_parameters.text), "hyper-parameters");
-  trial.rung = event.rung;
-  trial.steps = event.steps;
-  return trial;
-}
-
-TrialOutcome outcome_of(const TrialEvent& event) {
-  TrialOutcome outcome;
-  outcome.id = event.id;
-  outcome.state = parse_value_name<TrialState>("trial state", to_string(event.state));
-  outcome.quality = event.quality.value_or(0.0);
-  if (event.loss) outcome.loss = *event.loss;
-  outcome.steps = event.steps;
-  outcome.ops = event.ops;
-  outcome.reason = event.reason;
-  return outcome;
+HistoryEntry entry_of(const TrialEvent& event, const std::string& graph,
+                      const std::vector<TrialOutcome::Milestone>& milestones) {
+  Trial trial{.id = event.id,
+              .parent = event.parent,
+              .morph = event.morph,
+              .graph = graph_from_text(graph, "trial graph"),
+              .hyper = message_from_json<HyperParameters>(
+                  nlohmann::ordered_json::parse(event.hyper_parameters.text), "hyper-parameters"),
+              .steps = event.steps,
+              .rung = event.rung};
+  return {std::move(trial),
+          TrialOutcome{.id = event.id,
+                       .state = parse_value_name<TrialState>("trial state", to_string(event.state)),
+                       .quality = event.quality.value_or(0.0),
+                       .loss = event.loss.value_or(std::nan("")),
+                       .steps = event.steps,
+                       .ops = event.ops,
+                       .reason = event.reason,
+                       .milestones = milestones}};
 }
 
 /// The trials of one run in its order of outcomes. The line that begins a trial has the graph, the
@@ -63,9 +60,7 @@ std::vector<HistoryEntry> history_from_journal(const Journal& journal) {
     // Only the first line with a graph has its text; later ones name the hash.
     if (!trial->graph.text.empty()) graphs[trial->graph_hash] = trial->graph.text;
     if (trial->state == TrialStatus::running) continue;
-    HistoryEntry entry{trial_of(*trial, graphs.at(trial->graph_hash)), outcome_of(*trial)};
-    entry.outcome->milestones = milestones[trial->id];
-    entries.push_back(std::move(entry));
+    entries.push_back(entry_of(*trial, graphs.at(trial->graph_hash), milestones[trial->id]));
   }
   return entries;
 }

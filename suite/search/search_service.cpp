@@ -26,12 +26,12 @@ namespace {
 /// A search by steps runs on counted operations, so that it repeats exactly; one by time on the
 /// wall clock.
 MasterOptions master_options(const RunConfig& config, int groups) {
-  MasterOptions options;
-  options.clock = config.measure.steps > 0 ? MasterClock::counted_operations : MasterClock::wall;
-  options.group_ranks.assign(groups, static_cast<std::uint32_t>(config.automl.group_ranks));
-  options.steps_per_group = config.measure.steps;
-  options.rungs = {config.automl.first_rung_steps, config.automl.reduction, config.automl.rungs};
-  return options;
+  const AutomlConfig& automl = config.automl;
+  const auto group_ranks = static_cast<std::uint32_t>(automl.group_ranks);
+  return {.clock = config.measure.steps > 0 ? MasterClock::counted_operations : MasterClock::wall,
+          .group_ranks = std::vector(static_cast<std::size_t>(groups), group_ranks),
+          .steps_per_group = config.measure.steps,
+          .rungs = {automl.first_rung_steps, automl.reduction, automl.rungs}};
 }
 
 TrialEvent trial_event(GroupId group, const Trial& trial) {
