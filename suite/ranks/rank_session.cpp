@@ -14,8 +14,8 @@
 // A launcher may start several ranks on a host and may or may not bind them. Ranks that see the
 // same mask of CPUs were not told apart, so they divide it among themselves; a rank whose mask is
 // its own keeps all of it. Every rank gathers the host's name and the mask of all, and counts those
-// that are equal to its own. The placement of a rank is then that of a small run
-// on the mask alone, of which it takes the part with its own index.
+// that are equal to its own. The placement of a rank is then that of a small run on the mask alone,
+// of which it takes the part with its own index.
 #include "suite/ranks/rank_session.hpp"
 
 #include <fmt/format.h>

@@ -189,7 +189,8 @@ FinishedRun RunRecorder::finish(RunStatus status, const std::string& reason,
                                 std::int32_t exit_code) {
   {
     const std::lock_guard lock(closing_);
-    HETEROPERF_EXPECT(!std::exchange(closed_, true));
+    HETEROPERF_EXPECT(!closed_);
+    closed_ = true;
   }
   journal_->append(StopEvent{status, reason, exit_code});
   journal_.reset();

@@ -44,7 +44,7 @@ struct SearchEnd {
 /// to end at: the run's duration after the last of them has begun to measure.
 class SearchService {
  public:
-  /// Restores `automl.history` when the configuration names a run. Workload apart, all outlive it.
+  /// Restores `automl.history` when the configuration names a run. `config` outlives it.
   SearchService(const RunConfig& config, const Workload& workload, int groups,
                 JournalWriter& journal);
 
