@@ -69,31 +69,23 @@ bool looks_like_sweep(const fs::path& folder) {
   });
 }
 
-/// Takes over the journal's own words on an end that was none of a complete run; false where it has
-/// none.
-bool tell_end(const fs::path& file, SweepRun& run) {
-  const Journal journal = read_journal(file.string());
-  const auto* stop = journal.last<StopEvent>();
-  if (stop == nullptr || stop->status == RunStatus::complete) return false;
-  const bool failed = stop->status == RunStatus::failed;
-  run.state = failed ? SweepRunState::failed : SweepRunState::interrupted;
-  run.exit_code = stop->exit_code;
-  if (!stop->reason.empty()) run.reason = stop->reason;
-  return true;
-}
-
-/// Takes the first end that a journal tells. A run whose journals tell none was interrupted; one
-/// with a journal that cannot be read failed.
+/// Takes over the words of the first journal that tells an end that was none of a complete run. A
+/// run whose journals tell none was interrupted; one with a journal that cannot be read failed.
 void tell_incomplete(const fs::path& folder, SweepRun& run) {
   run.state = SweepRunState::interrupted;
-  for (const fs::path& journal : journals_in(folder)) {
+  for (const fs::path& file : journals_in(folder)) {
     try {
-      if (tell_end(journal, run)) return;
+      const Journal journal = read_journal(file.string());
+      const auto* stop = journal.last<StopEvent>();
+      if (stop == nullptr || stop->status == RunStatus::complete) continue;
+      if (stop->status == RunStatus::failed) run.state = SweepRunState::failed;
+      run.exit_code = stop->exit_code;
+      if (!stop->reason.empty()) run.reason = stop->reason;
     } catch (const Error& error) {
       run.state = SweepRunState::failed;
       run.reason = error.what();
-      return;
     }
+    return;
   }
 }
 

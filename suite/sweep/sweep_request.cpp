@@ -10,6 +10,7 @@
 #include <set>
 
 #include "results/record/run_folder.hpp"
+#include "results/text/number_text.hpp"
 #include "suite/config/run_config_json.hpp"
 
 namespace heteroperf {
@@ -102,9 +103,8 @@ class SweepReader {
       if (path == refusal.path) problems_.add("--sweep cannot change " + path, refusal.why);
     }
     if (!seen_.insert(path).second) problems_.add(path + " is swept twice");
-    for (const Setting& setting : request_.settings) {
-      if (setting.path != path) continue;
-      problems_.add(fmt::format("{} and --sweep {} exclude each other", shown(setting), key), "",
+    if (const Setting* setting = last_of(request_.settings, path)) {
+      problems_.add(fmt::format("{} and --sweep {} exclude each other", shown(*setting), key), "",
                     "Leave one of them out");
     }
     axis.paths.push_back(path);
@@ -115,9 +115,9 @@ class SweepReader {
     std::vector<std::string> parts{value};
     if (axis.paths.size() > 1) parts = split(value, ':');
     if (parts.size() != axis.paths.size()) {
-      problems_.add(fmt::format("--sweep '{}': '{}' has {} value{}", text, value, parts.size(),
-                                parts.size() == 1 ? "" : "s"),
-                    fmt::format("{} keys change together", axis.paths.size()));
+      problems_.add(
+          fmt::format("--sweep '{}': '{}' has {}", text, value, plural(parts.size(), "value")),
+          fmt::format("{} keys change together", axis.paths.size()));
     } else if (std::any_of(parts.begin(), parts.end(), [](const auto& p) { return p.empty(); })) {
       problems_.add(fmt::format("--sweep '{}' has an empty value", text));
     } else if (std::find(axis.values.begin(), axis.values.end(), parts) != axis.values.end()) {
@@ -197,9 +197,8 @@ std::vector<std::string> common_words(const SweepRequest& request) {
 
 SweepIndex plan_sweep(const SweepRequest& request) {
   ProblemList problems;
-  for (const Setting& setting : request.settings) {
-    if (setting.path == "trace")
-      problems.add(shown(setting) + " does not fit a sweep", trace_of_one);
+  if (const Setting* trace = last_of(request.settings, "trace")) {
+    problems.add(shown(*trace) + " does not fit a sweep", trace_of_one);
   }
   const std::vector<Axis> axes = SweepReader(request, problems).axes();
   SweepIndex index;
@@ -208,11 +207,8 @@ SweepIndex plan_sweep(const SweepRequest& request) {
   problems.throw_if_any();
   for (const SweepPoint& point : index.points) check_point(request, point, problems);
   problems.throw_if_any();
-  std::string workload = "suite";  // of a sweep of all of them
-  for (const Setting& setting : request.settings) {
-    if (setting.path == "workload") workload = setting.value;
-  }
-  const RunName name = make_run_name(workload);
+  const Setting* workload = last_of(request.settings, "workload");
+  const RunName name = make_run_name(workload == nullptr ? "suite" : workload->value);
   index.sweep_id = "sweep-" + name.run_id;
   index.created_utc = name.created_utc;
   index.command = common_words(request);

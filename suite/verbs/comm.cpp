@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "metrics/base/clock.hpp"
+#include "results/text/number_text.hpp"
 #include "suite/config/run_config_json.hpp"
 #include "suite/probe/comm_session.hpp"
 #include "suite/program/verb.hpp"
@@ -114,17 +115,16 @@ class CommVerb : public Verb {
                           const GlobalOptions& options) {
     const bool first = world.communicator->rank() == RankId(0);
     std::optional<ProgressLine> progress;
-    if (first) progress.emplace(options);
-    if (progress) {
-      progress->say(fmt::format("{} ranks: finding clusters and the links' costs, then {} size{}",
-                                world.communicator->size(), request.sizes.size(),
-                                request.sizes.size() == 1 ? "" : "s"));
+    if (first) {
+      progress.emplace(options);
+      progress->say(fmt::format("{} ranks: finding clusters and the links' costs, then {}",
+                                world.communicator->size(), plural(request.sizes.size(), "size")));
     }
     // Threads share the output, so only the first of them fills it.
     const bool holds_results = first || world.communicator->transport() != "threads";
     CommSession session(request, world);
     if (holds_results) output.begin(session.heading(), first);
-    const std::int64_t start_ns = now_ns();
+    const Stopwatch stopwatch;
     std::size_t done = 0;
     for (const Bytes size : request.sizes) {
       // Collective, so all ranks stop before the same size.
@@ -133,7 +133,7 @@ class CommVerb : public Verb {
       if (progress && options.json) {
         progress->update({"measure",
                           static_cast<double>(done++) / static_cast<double>(request.sizes.size()),
-                          static_cast<double>(now_ns() - start_ns) * 1e-9});
+                          stopwatch.elapsed_s()});
       }
       CommResult result = session.measure(size);
       if (holds_results) output.add(std::move(result));
@@ -155,20 +155,20 @@ class CommVerb : public Verb {
                                     : 0;
     // Without any wait there is no share, which is not above the limit either.
     if (late > 0.01) {
-      fmt::print(stderr,
-                 "heteroperf: warning: {:.0f} % of the waits ended later than modelled, by up to "
-                 "{:.3g} ms: the machine is too slow for these links\n",
-                 late * 100, report.pace->greatest_lag.value() * 1e3);
+      print_warnings(
+          {fmt::format("{:.0f} % of the waits ended later than modelled, by up to "
+                       "{:.3g} ms: the machine is too slow for these links",
+                       late * 100, report.pace->greatest_lag.value() * 1e3)});
     }
     const bool compressed = report.request.wire != WireFormat::fp32;
     const auto plain =
         std::count_if(report.results.begin(), report.results.end(),
                       [](const CommResult& result) { return result.wire == WireFormat::fp32; });
     if (compressed && plain > 0) {
-      fmt::print(stderr,
-                 "heteroperf: warning: at {} of {} sizes nothing travels as {}: there is one "
-                 "cluster, or an algorithm without bridges is taken\n",
-                 plain, report.results.size(), to_string(report.request.wire));
+      print_warnings(
+          {fmt::format("at {} of {} sizes nothing travels as {}: there is one "
+                       "cluster, or an algorithm without bridges is taken",
+                       plain, report.results.size(), to_string(report.request.wire))});
     }
   }
 

@@ -16,6 +16,7 @@
 #include <map>
 
 #include "metrics/base/clock.hpp"
+#include "results/text/number_text.hpp"
 #include "runners/cluster/cpu_set.hpp"
 #include "runners/cluster/machine.hpp"
 #include "runners/comm/benchmark/operation_deadline.hpp"
@@ -85,8 +86,8 @@ class ProbeSteps {
     // The time that is left is estimated within a step, since steps differ in length.
     if (step != step_) start_ns_ = now_ns();
     step_ = step;
-    const double elapsed_s = static_cast<double>(now_ns() - start_ns_) * 1e-9;
-    line_.update({.phase = step, .fraction = done, .elapsed_s = elapsed_s, .note = note});
+    line_.update(
+        {.phase = step, .fraction = done, .elapsed_s = seconds_since(start_ns_), .note = note});
   }
   void say(const std::string& text) {
     if (world_.rank() == RankId(0)) line_.say(text);
@@ -184,8 +185,8 @@ class ProbeVerb : public Verb {
   std::string parts_text(int ranks) const {
     // An upper bound: as if every pair of ranks were measured.
     const double pairs = ranks * (ranks - 1) / 2;
-    std::string text = fmt::format("probing {} rank{}: links (about {:.0f} s)", ranks,
-                                   ranks == 1 ? "" : "s", std::ceil(link_pair_s * pairs));
+    std::string text = fmt::format("probing {}: links (about {:.0f} s)", plural(ranks, "rank"),
+                                   std::ceil(link_pair_s * pairs));
     if (links_only_) return text;
     text += fmt::format(", rates and memory (about {:.0f} s)", std::ceil(4 * peak_s));
     if (!no_operations_)
@@ -267,8 +268,8 @@ class ProbeVerb : public Verb {
     const int threads = threads_per_rank_.value_or(
         std::max(1, usable_cores().count() / std::max(1, static_cast<int>(here))));
     // Equal for devices of one class.
-    const std::string kind = fmt::format("{} {} {} thread{}", descriptors[rank].vendor,
-                                         descriptors[rank].model, threads, threads == 1 ? "" : "s");
+    const std::string kind = fmt::format("{} {} {}", descriptors[rank].vendor,
+                                         descriptors[rank].model, plural(threads, "thread"));
     DeviceClass device = cpu_device_class(probe_machine(), static_cast<int>(here), threads);
     std::string why_not;
     const std::shared_ptr<Engine> engine = links_only_ ? nullptr : load_everywhere(world, why_not);
