@@ -24,8 +24,7 @@ class ResumeVerb : public Verb {
 
   void declare(CLI::App& command) override {
     add_argument(command, "run", path_, "run folder with checkpoints");
-    step_option_ =
-        command.add_option("--from-step", step_, "that checkpoint, not the last good one");
+    command.add_option("--from-step", step_, "that checkpoint, not the last good one");
     flags_.declare(command, can_change_on_resume);
     command.footer(command.get_footer() +
                    "\nEverything else is as the run had it; --set takes the keys of these flags "
@@ -35,8 +34,7 @@ class ResumeVerb : public Verb {
 
   ExitCode run(const GlobalOptions& options) override {
     ProblemList problems;
-    ResumeRequest request{path_, {}, flags_.settings(problems)};
-    if (step_option_->count() > 0) request.step = step_;
+    ResumeRequest request{path_, step_, flags_.settings(problems)};
     for (const std::string& text : options.sets) add_set(text, request.settings, problems);
     problems.throw_if_any();
     const ResumePlan plan = plan_resume(request);
@@ -50,8 +48,7 @@ class ResumeVerb : public Verb {
 
  private:
   std::string path_;
-  std::uint64_t step_ = 0;
-  CLI::Option* step_option_ = nullptr;
+  std::optional<std::uint64_t> step_;
   FlagOptions flags_;
 };
 

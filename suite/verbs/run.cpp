@@ -49,12 +49,11 @@ class RunVerb : public Verb {
     flags_.declare(command, [](const std::string&) { return true; });
     repeat_option_ =
         command.add_option("--repeat", repeats_, "runs of each point, every one with its own seed");
-    sweep_option_ =
-        add_typed_option(command, "--sweep", sweeps_, "KEY=VALUES",
-                         "KEY=VALUE,VALUE…: runs of every value of a flag or key; again for every "
-                         "combination; ranks:micro-batches=1:4,2:2 changes both together")
-            ->take_all()
-            ->allow_extra_args(false);
+    add_typed_option(command, "--sweep", sweeps_, "KEY=VALUES",
+                     "KEY=VALUE,VALUE…: runs of every value of a flag or key; again for every "
+                     "combination; ranks:micro-batches=1:4,2:2 changes both together")
+        ->take_all()
+        ->allow_extra_args(false);
     add_typed_option(command, "--run-limit", run_limit_s_, "S",
                      "seconds that one run of several may take");
     command.footer(command.get_footer() + "\n" + config_keys_text());
@@ -63,7 +62,7 @@ class RunVerb : public Verb {
   ExitCode run(const GlobalOptions& options) override {
     ProblemList problems;
     const std::vector<Setting> given = settings(options, problems);
-    if (repeat_option_->count() > 0 || sweep_option_->count() > 0) {
+    if (repeat_option_->count() > 0 || !sweeps_.empty()) {
       return run_several(given, problems, options);
     }
     // Settings change the quick configuration, not the other way round.
@@ -127,7 +126,6 @@ class RunVerb : public Verb {
   bool quick_ = false;
   FlagOptions flags_;
   CLI::Option* repeat_option_ = nullptr;
-  CLI::Option* sweep_option_ = nullptr;
   std::int64_t repeats_ = 1;
   std::vector<std::string> sweeps_;
   double run_limit_s_ = 86400;

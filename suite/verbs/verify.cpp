@@ -36,12 +36,11 @@ class VerifyVerb : public Verb {
         command, "run", path_,
         "run, suite or sweep folder, a folder of those, a file inside one, an archive that "
         "`pack` wrote, or a plan that `plan` wrote");
-    replay_option_ =
-        command
-            .add_option("--replay", replay_steps_,
-                        "also train so many of a run's steps again, up to half of them behind its "
-                        "last checkpoint, and hold their losses to the journal")
-            ->check(CLI::Range(1, 1'000'000));
+    command
+        .add_option("--replay", replay_steps_,
+                    "also train so many of a run's steps again, up to half of them behind its "
+                    "last checkpoint, and hold their losses to the journal")
+        ->check(CLI::Range(1, 1'000'000));
   }
 
   ExitCode run(const GlobalOptions& options) override {
@@ -59,7 +58,7 @@ class VerifyVerb : public Verb {
   /// Chooses by the kind of file: a plan, an archive, or else a folder of a run.
   Verification verify_path() const {
     const bool sailor = is_sailor_plan_file(path_), plan = !sailor && is_plan_file(path_);
-    if ((sailor || plan) && replay_option_->count() > 0) refuse_replay("is a plan");
+    if ((sailor || plan) && replay_steps_ > 0) refuse_replay("is a plan");
     // Plans of another planner are verified by its own formulas.
     if (sailor) return verify_sailor_plan_file(path_);
     if (plan) return verify_plan_file(path_);
@@ -75,13 +74,13 @@ class VerifyVerb : public Verb {
   Verification verify_run(const std::string& path) const {
     // A folder of runs has no single journal that a replay could follow.
     const bool several = sweep_folder_of(path) || holds_runs_only(path);
-    if (several && replay_option_->count() > 0) refuse_replay("holds several runs");
+    if (several && replay_steps_ > 0) refuse_replay("holds several runs");
     Verification result = verify(path);
     // Checkpoints of a folder of runs are verified run by run.
     if (several) return result;
     add_of_each_run(path, check_checkpoints, result);
     // A run that fails its cheap checks is not worth training again.
-    if (replay_option_->count() > 0 && result.ok()) {
+    if (replay_steps_ > 0 && result.ok()) {
       add_of_each_run(
           path, [&](const fs::path& run) { return replay_run(run, replay_steps_); }, result);
     }
@@ -149,8 +148,7 @@ class VerifyVerb : public Verb {
   }
 
   std::string path_;
-  CLI::Option* replay_option_ = nullptr;
-  std::uint64_t replay_steps_ = 0;
+  std::uint64_t replay_steps_ = 0;  ///< 0: no replay
 };
 
 }  // namespace
