@@ -23,7 +23,8 @@ namespace {
 
 /// NCCL moves what is in a GPU's memory alone.
 void check_devices(const ScaleConfig& c, ProblemList& problems) {
-  if (c.transport != Transport::nccl || c.uses_only_gpus()) return;
+  const bool only_gpus = std::count(c.device.begin(), c.device.end(), RankDevice::cpu) == 0;
+  if (c.transport != Transport::nccl || only_gpus) return;
   problems.add(fmt::format("--transport nccl does not go with --device {}", to_string(c.device)),
                "NCCL sums what is in the memory of GPUs",
                "Use --device cuda, or another transport");
@@ -202,10 +203,6 @@ std::string to_string(const std::vector<RankDevice>& devices) {
 
 bool ScaleConfig::uses_gpus() const {
   return std::count(device.begin(), device.end(), RankDevice::cuda) > 0;
-}
-
-bool ScaleConfig::uses_only_gpus() const {
-  return std::count(device.begin(), device.end(), RankDevice::cpu) == 0;
 }
 
 std::vector<std::string> split(const std::string& text, char separator) {

@@ -52,7 +52,6 @@ struct ScaleConfig {
   CoreBinding bind = CoreBinding::automatic;
 
   bool uses_gpus() const;
-  bool uses_only_gpus() const;
 };
 
 /// `batch.*`; 0: the workload's own.

@@ -31,33 +31,28 @@ void add_difference(const fs::path& folder, const std::string& problem, ProblemL
                "Give the same options to go on, or another folder with --out.");
 }
 
-void hold(const fs::path& folder, const char* what, const std::string& before,
-          const std::string& now, ProblemList& problems) {
-  if (before == now) return;
-  add_difference(folder, fmt::format("{} differ: '{}' now, '{}' before", what, now, before),
-                 problems);
-}
-
-/// Joins the words for a message; they are compared as text, too.
-std::string command_text(const SweepIndex& index) {
-  return fmt::format("{}", fmt::join(index.command, " "));
+/// What a sweep was asked to be, in words that are compared; the options of its runs come first.
+std::vector<std::pair<const char*, std::string>> facts_of(const SweepIndex& index) {
+  std::string points;
+  for (const SweepPoint& point : index.points) points += point_text(point) + "; ";
+  return {{"the runs' options", fmt::format("{}", fmt::join(index.command, " "))},
+          {"the points", points},
+          {"the repetitions", std::to_string(index.repeats)},
+          {"the seeds", std::to_string(index.first_seed)}};
 }
 
 /// A sweep goes on only with the options that began it: other ones would fill one table with
-/// numbers of two plans. Throws UserError with all differences.
-void require_same(const SweepIndex& stored, const SweepIndex& wanted, const fs::path& folder) {
-  ProblemList differences;
-  const auto points = [](const SweepIndex& index) {
-    std::string text;
-    for (const SweepPoint& point : index.points) text += point_text(point) + "; ";
-    return text;
-  };
-  const auto number = [](auto value) { return fmt::format("{}", value); };
-  hold(folder, "the runs' options", command_text(stored), command_text(wanted), differences);
-  hold(folder, "the points", points(stored), points(wanted), differences);
-  hold(folder, "the repetitions", number(stored.repeats), number(wanted.repeats), differences);
-  hold(folder, "the seeds", number(stored.first_seed), number(wanted.first_seed), differences);
-  differences.throw_if_any();
+/// numbers of two plans. Adds the differences of the first `facts` of facts_of().
+void hold(const SweepIndex& stored, const SweepIndex& wanted, std::size_t facts,
+          const fs::path& folder, ProblemList& problems) {
+  const auto before = facts_of(stored), now = facts_of(wanted);
+  for (std::size_t i = 0; i < facts; ++i) {
+    const auto& [what, words] = now[i];
+    if (before[i].second == words) continue;
+    add_difference(folder,
+                   fmt::format("{} differ: '{}' now, '{}' before", what, words, before[i].second),
+                   problems);
+  }
 }
 
 /// Finds the wanted run that is the same as a run of the rebuilt index; null where there is none.
@@ -74,7 +69,7 @@ SweepRun* same_run(SweepIndex& wanted, const SweepIndex& rebuilt, const SweepRun
 /// Throws UserError where a run is none of the wanted.
 SweepIndex plan_again(const SweepIndex& rebuilt, SweepIndex wanted, const fs::path& folder) {
   ProblemList differences;
-  hold(folder, "the runs' options", command_text(rebuilt), command_text(wanted), differences);
+  hold(rebuilt, wanted, 1, folder, differences);
   for (SweepRun& run : wanted.runs) run.number = 0;
   for (const SweepRun& run : rebuilt.runs) {
     SweepRun* const same = same_run(wanted, rebuilt, run);
@@ -224,8 +219,9 @@ void refuse_lost_index(const fs::path& folder) {
 void begin_or_go_on(const fs::path& folder, const SweepIndex& wanted) {
   if (is_sweep_folder(folder)) {
     const SweepIndex stored = read_sweep(folder);
-    if (!stored.rebuilt()) require_same(stored, wanted, folder);
-    return;
+    ProblemList differences;
+    if (!stored.rebuilt()) hold(stored, wanted, 4, folder, differences);
+    return differences.throw_if_any();
   }
   refuse_lost_index(folder);
   create_run_folder(folder);
