@@ -24,14 +24,6 @@ NodeId GraphRebuild::add(std::string name, Attributes attributes, std::vector<No
   return graph_.add(std::move(name), std::move(attributes), std::move(inputs), std::move(branch));
 }
 
-std::vector<NodeId> node_ids(const ModelGraph& graph) {
-  std::vector<NodeId> ids;
-  for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
-    ids.emplace_back(static_cast<std::int32_t>(i));
-  }
-  return ids;
-}
-
 std::vector<NodeId> main_chain(const ModelGraph& graph) {
   std::vector<std::size_t> depth;
   const auto deeper_first = [&](NodeId a, NodeId b) { return depth[a.index()] < depth[b.index()]; };
@@ -99,8 +91,8 @@ ModelGraph graph_with(const ModelGraph& graph, double dropout, std::int64_t kern
 
 ModelGraph architecture_of(const ModelGraph& graph) { return graph_with(graph, 0.0, 3); }
 
-// Channels that are added, multiplied or normalised together must be equally many. Union-find joins
-// the outputs of all such nodes to classes. A class may be widened if all its widths come from
+// Channels that are added, multiplied or normalised together must be equally many. The outputs of
+// all such nodes are joined to classes. A class may be widened if all its widths come from
 // convolutions and linear layers, which then get the new width together.
 
 namespace {
@@ -128,18 +120,17 @@ bool is_depthwise(const ModelGraph& graph, NodeId id) {
 }
 
 ChannelClasses::ChannelClasses(const ModelGraph& graph)
-    : parent_(graph.nodes().size()), classes_(graph.nodes().size()) {
-  std::iota(parent_.begin(), parent_.end(), std::size_t{0});
-  join(graph);
+    : class_of_(graph.nodes().size()), classes_(graph.nodes().size()) {
+  for (NodeId id : node_ids(graph)) {
+    class_of_[id.index()] = id.index();
+    if (!keeps_channels(graph, id)) continue;
+    for (NodeId input : graph.node(id).inputs) {
+      const auto [low, high] = std::minmax({class_of_[id.index()], class_of_[input.index()]});
+      std::replace(class_of_.begin(), class_of_.begin() + id.value() + 1, high, low);
+    }
+  }
   for (NodeId id : node_ids(graph)) describe(graph, id);
   fix_sources_of_mixed(graph);
-}
-
-void ChannelClasses::join(const ModelGraph& graph) {
-  for (NodeId id : node_ids(graph)) {
-    if (!keeps_channels(graph, id)) continue;
-    for (NodeId input : graph.node(id).inputs) unite(id, input);
-  }
 }
 
 /// Notes how a node uses its class: it sets the width, follows it, or fixes it.
@@ -168,9 +159,9 @@ void ChannelClasses::describe_convolution(const ModelGraph& graph, NodeId id) {
 /// Fixes classes that mix sources with flattened or concatenated widths. Such a width follows its
 /// source, and nothing else in its class would.
 void ChannelClasses::fix_sources_of_mixed(const ModelGraph& graph) {
-  std::vector<NodeId> ids = node_ids(graph);
-  std::reverse(ids.begin(), ids.end());  // a class that is fixed later fixes its sources before it
-  for (NodeId id : ids) {
+  // A class that is fixed later fixes its sources before it.
+  for (NodeId id(graph.nodes().size()); id > 0;) {
+    id = id - 1;
     if (!is_derived(graph.node(id))) continue;
     const Class& out = at(id);
     const bool alone = out.producers.empty() && out.derived.size() == 1;
@@ -181,16 +172,6 @@ void ChannelClasses::fix_sources_of_mixed(const ModelGraph& graph) {
 
 bool ChannelClasses::may_widen(NodeId member) const {
   return !at(member).fixed && !at(member).producers.empty() && at(member).derived.empty();
-}
-
-std::size_t ChannelClasses::root(std::size_t node) const {
-  while (parent_[node] != node) node = parent_[node] = parent_[parent_[node]];
-  return node;
-}
-
-void ChannelClasses::unite(NodeId a, NodeId b) {
-  const auto [low, high] = std::minmax({root(a.index()), root(b.index())});
-  parent_[high] = low;
 }
 
 }  // namespace heteroperf

@@ -35,7 +35,9 @@ class GraphRebuild {
 };
 
 /// Returns the ids of all nodes in order.
-std::vector<NodeId> node_ids(const ModelGraph& graph);
+inline IdRange<NodeId> node_ids(const ModelGraph& graph) {
+  return first_ids<NodeId>(graph.nodes().size());
+}
 
 /// Returns the longest path from the input to the loss; of equal ones, that through earlier inputs.
 std::vector<NodeId> main_chain(const ModelGraph& graph);
@@ -55,8 +57,8 @@ ModelGraph graph_with(const ModelGraph& graph, double dropout, std::int64_t kern
 /// identity in the search.
 ModelGraph architecture_of(const ModelGraph& graph);
 
-/// Tells which tensors of an image classifier must have the same number of channels, by union-find
-/// over node outputs. Element-wise sums and products, batch norm, activation, pooling, dropout and
+/// Tells which tensors of an image classifier must have the same number of channels: the outputs of
+/// a class of nodes. Element-wise sums and products, batch norm, activation, pooling, dropout and
 /// depthwise convolution join their inputs and outputs. A class is widened as a whole or not at
 /// all.
 class ChannelClasses {
@@ -80,17 +82,14 @@ class ChannelClasses {
     bool fixed = false;
   };
 
-  std::size_t root(std::size_t node) const;
-  void unite(NodeId a, NodeId b);
-  const Class& at(NodeId member) const { return classes_[root(member.index())]; }
-  Class& at(NodeId member) { return classes_[root(member.index())]; }
-  void join(const ModelGraph& graph);
+  const Class& at(NodeId member) const { return classes_[class_of_[member.index()]]; }
+  Class& at(NodeId member) { return classes_[class_of_[member.index()]]; }
   void describe(const ModelGraph& graph, NodeId id);
   void describe_convolution(const ModelGraph& graph, NodeId id);
   void fix_sources_of_mixed(const ModelGraph& graph);
 
-  mutable std::vector<std::size_t> parent_;
-  std::vector<Class> classes_;  ///< indexed by the root of a class
+  std::vector<std::size_t> class_of_;  ///< the smallest node of each node's class
+  std::vector<Class> classes_;         ///< indexed by that node
 };
 
 /// Returns true for a convolution with one filter per channel: as many groups as inputs and

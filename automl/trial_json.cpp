@@ -6,63 +6,50 @@
 #include "workloads/graph/model_graph_json.hpp"
 
 // The messages between a group and the master are JSON texts. Both directions go by the lists of
-// fields in the messages' types, and each has an overload per type of field. All problems of a
-// message come at once.
+// fields in the messages' types. All problems of a message come at once.
 
 namespace heteroperf {
 namespace {
 
 constexpr const char* seed_key = "seed";
 
+/// Empty texts, optional values that are missing and numbers that are not finite are no keys. A
+/// field is required where its default is not absent.
+bool is_absent(const auto&) { return false; }
+bool is_absent(const std::string& text) { return text.empty(); }
+bool is_absent(double value) { return !std::isfinite(value); }
 template <class T>
-Json object_json(const T& value);
-
-/// Writes one field of an object; a text that is empty and a number that is not finite are left
-/// out.
-struct FieldToJson {
-  Json& json;
-
-  void operator()(const std::string& key, std::integral auto value) const { json[key] = value; }
-  /// All 64 bits of a seed count, and JSON's numbers do not keep them.
-  void operator()(const std::string& key, std::uint64_t value) const {
-    json[key] = key == seed_key ? Json(std::to_string(value)) : Json(value);
-  }
-  void operator()(const std::string& key, double value) const {
-    if (std::isfinite(value)) json[key] = value;
-  }
-  void operator()(const std::string& key, const std::string& text) const {
-    if (!text.empty()) json[key] = text;
-  }
-  void operator()(const std::string& key, const Ops& ops) const { json[key] = ops.to_string(); }
-  void operator()(const std::string& key, const ModelGraph& graph) const {
-    json[key] = graph_to_json(graph);
-  }
-  template <class T>
-  void operator()(const std::string& key, const std::optional<T>& value) const {
-    if (value) (*this)(key, *value);
-  }
-  template <class T>
-  void operator()(const std::string& key, const std::vector<T>& values) const {
-    json[key] = Json::array();
-    for (const T& value : values) json[key].push_back(object_json(value));
-  }
-  template <class T>
-  requires std::is_enum_v<T>
-  void operator()(const std::string& key, T value) const { json[key] = to_string(value); }
-  void operator()(const std::string& key, const WithFields auto& value) const {
-    json[key] = object_json(value);
-  }
-};
-
-template <class T>
-Json object_json(const T& value) {
-  Json json = Json::object();
-  visit_fields(value, FieldToJson{json});
-  return json;
+bool is_absent(const std::optional<T>& value) {
+  return !value;
 }
 
 template <class T>
-void read_fields(ObjectReader& reader, T& value);
+Json json_of(const T& value) {
+  if constexpr (std::is_enum_v<T>) {
+    return to_string(value);
+  } else if constexpr (std::is_same_v<T, Ops>) {
+    return value.to_string();
+  } else if constexpr (std::is_same_v<T, ModelGraph>) {
+    return graph_to_json(value);
+  } else if constexpr (WithFields<T>) {
+    Json json = Json::object();
+    visit_fields(value, [&](const std::string& key, const auto& member) {
+      if (is_absent(member)) return;
+      json[key] = json_of(member);
+      // All 64 bits of a seed count, and JSON's numbers do not keep them.
+      if (key == seed_key) json[key] = json[key].dump();
+    });
+    return json;
+  } else if constexpr (requires { value.has_value(); }) {
+    return json_of(*value);
+  } else if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>) {
+    return value;
+  } else {
+    Json list = Json::array();
+    for (const auto& element : value) list.push_back(json_of(element));
+    return list;
+  }
+}
 
 /// Reads one field of an object; a key that is absent leaves it as it is.
 struct FieldFromJson {
@@ -89,18 +76,6 @@ struct FieldFromJson {
   void operator()(const std::string& key, std::optional<T>& value) const {
     if (reader.has(key.c_str())) (*this)(key, value.emplace());
   }
-  template <class T>
-  void operator()(const std::string& key, std::vector<T>& values) const {
-    reader.for_each(key.c_str(), [&](const Json& json, const std::string& path) {
-      ObjectReader inner(json, path, reader.problems());
-      read_fields(inner, values.emplace_back());
-      inner.finish();
-    });
-  }
-  template <WithFields T>
-  void operator()(const std::string& key, T& value) const {
-    reader.read_object(key.c_str(), [&](ObjectReader& inner) { read_fields(inner, value); });
-  }
 
  private:
   /// Makes the call and turns its UserErrors into problems of the message.
@@ -121,38 +96,32 @@ struct FieldFromJson {
   }
 };
 
-/// These fields may be absent: texts, optional values, and numbers that are NaN unless told.
-bool may_be_absent(const auto&) { return false; }
-bool may_be_absent(const std::string&) { return true; }
-bool may_be_absent(double value) { return std::isnan(value); }
-template <class T>
-bool may_be_absent(const std::optional<T>&) {
+}  // namespace
+
+/// Reads an object with such fields, on its own or in a list.
+template <WithFields T>
+static bool read_value(const Json& json, const std::string& path, T& value,
+                       DocumentProblems& problems) {
+  ObjectReader reader(json, path, problems);
+  if constexpr (std::is_same_v<T, TrialReport>) value.quality = std::nan("");
+  visit_fields(value, [&](const std::string& key, const auto& member) {
+    if (!is_absent(member)) reader.require({key.c_str()});
+  });
+  visit_fields(value, FieldFromJson{reader});
+  reader.finish();
   return true;
 }
 
-template <class T>
-void read_fields(ObjectReader& reader, T& value) {
-  if constexpr (std::is_same_v<T, TrialReport>) value.quality = std::nan("");
-  visit_fields(value, [&](const std::string& key, const auto& member) {
-    if (!may_be_absent(member)) reader.require({key.c_str()});
-  });
-  visit_fields(value, FieldFromJson{reader});
-}
-
-}  // namespace
-
 template <class Message>
 Json message_to_json(const Message& message) {
-  return object_json(message);
+  return json_of(message);
 }
 
 template <class Message>
 Message message_from_json(const Json& json, const char* subject) {
   DocumentProblems problems(subject);
-  ObjectReader reader(json, "", problems);
   Message message;
-  read_fields(reader, message);
-  reader.finish();
+  read_value(json, "", message, problems);
   problems.throw_if_any();
   return message;
 }
