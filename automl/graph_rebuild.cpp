@@ -136,23 +136,20 @@ ChannelClasses::ChannelClasses(const ModelGraph& graph)
 /// Notes how a node uses its class: it sets the width, follows it, or fixes it.
 void ChannelClasses::describe(const ModelGraph& graph, NodeId id) {
   const Node& node = graph.node(id);
-  if (is_any<Conv2d>(node)) return describe_convolution(graph, id);
-  if (keeps_channels(graph, id)) return;
-  if (is_derived(node)) return at(id).derived.push_back(id);
   const auto* linear = std::get_if<Linear>(&node.attributes);
-  if (linear != nullptr && linear->tied_to.empty() && node.output.size() == 1) {
-    return at(id).producers.push_back(id);
-  }
-  at(id).fixed = true;
-  for (NodeId input : node.inputs) at(input).fixed = true;
-}
-
-void ChannelClasses::describe_convolution(const ModelGraph& graph, NodeId id) {
-  const auto groups = std::get<Conv2d>(graph.node(id).attributes).groups;
-  at(id).producers.push_back(id);
-  if (groups == 1 || is_depthwise(graph, id)) return;
-  for (NodeId member : {id, graph.node(id).inputs[0]}) {
-    at(member).granularity = std::lcm(at(member).granularity, groups);
+  if (const auto* conv = std::get_if<Conv2d>(&node.attributes)) {
+    at(id).producers.push_back(id);
+    if (conv->groups == 1 || is_depthwise(graph, id)) return;
+    for (NodeId member : {id, node.inputs[0]}) {
+      at(member).granularity = std::lcm(at(member).granularity, conv->groups);
+    }
+  } else if (linear != nullptr && linear->tied_to.empty() && node.output.size() == 1) {
+    at(id).producers.push_back(id);
+  } else if (is_derived(node)) {
+    at(id).derived.push_back(id);
+  } else if (!keeps_channels(graph, id)) {
+    at(id).fixed = true;
+    for (NodeId input : node.inputs) at(input).fixed = true;
   }
 }
 

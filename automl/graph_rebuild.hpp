@@ -85,7 +85,6 @@ class ChannelClasses {
   const Class& at(NodeId member) const { return classes_[class_of_[member.index()]]; }
   Class& at(NodeId member) { return classes_[class_of_[member.index()]]; }
   void describe(const ModelGraph& graph, NodeId id);
-  void describe_convolution(const ModelGraph& graph, NodeId id);
   void fix_sources_of_mixed(const ModelGraph& graph);
 
   std::vector<std::size_t> class_of_;  ///< the smallest node of each node's class

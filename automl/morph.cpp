@@ -36,13 +36,14 @@ std::string next_name(const ModelGraph& graph, std::string_view prefix) {
   return fmt::format("{}{}", prefix, next);
 }
 
+using Strides = std::array<std::int64_t, 2>;  // of y and x
+
 /// Makes a square convolution that keeps the size of its map, up to the stride.
-Conv2d convolution(std::int64_t width, std::int64_t kernel, std::int64_t stride_y = 1,
-                   std::int64_t stride_x = 1) {
+Conv2d convolution(std::int64_t width, std::int64_t kernel, Strides strides = {1, 1}) {
   Conv2d conv;
   conv.out_channels = width;
   conv.kernel = {kernel, kernel};
-  conv.stride = {stride_y, stride_x};
+  conv.stride = strides;
   conv.padding = {kernel / 2, kernel / 2};
   return conv;
 }
@@ -67,13 +68,6 @@ struct DeeperBlock {
   }
 };
 
-/// The path of a skip: direct, or through a 1×1 convolution with these strides.
-
-struct SkipShape {
-  bool projected = false;
-  std::int64_t stride_y = 1, stride_x = 1;
-};
-
 /// Returns the stride of an unpadded 1×1 convolution that takes `from` positions to `to`; 0 without
 /// such a stride.
 std::int64_t stride_between(std::int64_t from, std::int64_t to) {
@@ -83,14 +77,12 @@ std::int64_t stride_between(std::int64_t from, std::int64_t to) {
   return 0;
 }
 
-/// Returns the path that leads from one map to another; nothing where no stride fits.
-std::optional<SkipShape> skip_shape(const Node& from, const Node& to) {
-  SkipShape shape;
-  shape.projected = from.output != to.output;
-  shape.stride_y = stride_between(from.output[1], to.output[1]);
-  shape.stride_x = stride_between(from.output[2], to.output[2]);
-  if (shape.stride_y == 0 || shape.stride_x == 0) return std::nullopt;
-  return shape;
+/// Returns the strides of the 1×1 convolution that leads from one map to another; nothing where
+/// none fits.
+std::optional<Strides> skip_strides(const Node& from, const Node& to) {
+  const Strides strides{stride_between(from.output[1], to.output[1]),
+                        stride_between(from.output[2], to.output[2])};
+  return strides[0] == 0 || strides[1] == 0 ? std::nullopt : std::optional(strides);
 }
 
 /// Tells if `node` is the 1×1 convolution of `from`.
@@ -130,17 +122,12 @@ bool may_end_skip(const ModelGraph& graph, NodeId id) {
   return (is<BatchNorm>(graph, id) || is<Add>(graph, id)) && is_map(graph.node(id));
 }
 
-/// Tells if a node lies on the longest path.
-bool is_on_chain(const ModelGraph& graph, NodeId id) {
-  const std::vector<NodeId> chain = main_chain(graph);
-  return std::find(chain.begin(), chain.end(), id) != chain.end();
-}
-
-/// Returns the path of a skip between two nodes of the longest path; nothing where it is illegal.
-std::optional<SkipShape> legal_skip(const ModelGraph& graph, NodeId from, NodeId to) {
+/// Returns the strides of a skip between two nodes of the longest path; nothing where it is
+/// illegal.
+std::optional<Strides> legal_skip(const ModelGraph& graph, NodeId from, NodeId to) {
   const bool ends_fit = from < to && may_start_skip(graph, from) && may_end_skip(graph, to);
   if (!ends_fit || has_skip(graph, from, to)) return std::nullopt;
-  return skip_shape(graph.node(from), graph.node(to));
+  return skip_strides(graph.node(from), graph.node(to));
 }
 
 /// Lists widths between 1.5 and 2 times `width`, in steps that keep them multiples of a power of
@@ -246,24 +233,25 @@ Morphed widen(const ModelGraph& graph, NodeId member, std::int64_t width) {
 
 Morphed add_skip(const ModelGraph& graph, NodeId from, NodeId to) {
   const Node &source = graph.node(from), &target = graph.node(to);
-  const std::optional<SkipShape> shape = legal_skip(graph, from, to);
-  HETEROPERF_EXPECT(shape && is_on_chain(graph, from) && is_on_chain(graph, to));
+  const std::optional<Strides> strides = legal_skip(graph, from, to);
+  const std::vector<NodeId> chain = main_chain(graph);
+  HETEROPERF_EXPECT(strides && std::count(chain.begin(), chain.end(), from) == 1 &&
+                    std::count(chain.begin(), chain.end(), to) == 1);
+  const bool projected = source.output != target.output;
   GraphRebuild next(graph);
   const std::string name = next_name(graph, "skip");
   for (NodeId id : node_ids(graph)) {
     const NodeId now = next.copy(id);
     if (id != to) continue;
     NodeId shortcut = next.now(from);
-    if (shape->projected) {
-      shortcut =
-          next.add(name + ".conv",
-                   convolution(target.output[0], 1, shape->stride_y, shape->stride_x), {shortcut});
+    if (projected) {
+      shortcut = next.add(name + ".conv", convolution(target.output[0], 1, *strides), {shortcut});
       shortcut = next.add(name + ".bn", BatchNorm{}, {shortcut});
     }
     next.replace(id, next.add(name + ".add", Add{}, {now, shortcut}));
   }
   std::string text = fmt::format("{} {} → {}", name, source.name, target.name);
-  if (shape->projected) text += fmt::format(" (1×1, stride {})", shape->stride_y);
+  if (projected) text += fmt::format(" (1×1, stride {})", strides->front());
   return {std::move(next).finish(), std::move(text)};
 }
 

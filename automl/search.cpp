@@ -72,13 +72,6 @@ Score score_of(const TrialOutcome& outcome) {
   return {usable, outcome.steps, outcome.quality, outcome.loss};
 }
 
-/// Writes the limits for a message.
-std::string describe(const MorphLimits& limits) {
-  return fmt::format("at most {} layers, {} parameters, width {}, {} operations per sample",
-                     limits.max_layers, limits.max_parameters, limits.max_width,
-                     limits.max_ops_per_sample.to_string());
-}
-
 }  // namespace
 
 Search::Search(const ModelGraph& initial, SearchOptions options)
@@ -120,7 +113,10 @@ Search::Candidate Search::new_architecture(RandomStream& random) {
     }
   }
   throw UserError("the search found no further architecture",
-                  fmt::format("{} were proposed; {}", seen_.size(), describe(limits_)),
+                  fmt::format("{} were proposed; at most {} layers, {} parameters, width {}, {} "
+                              "operations per sample",
+                              seen_.size(), limits_.max_layers, limits_.max_parameters,
+                              limits_.max_width, limits_.max_ops_per_sample.to_string()),
                   "Widen the limits of the search space.");
 }
 
@@ -140,17 +136,13 @@ std::optional<Search::Candidate> Search::draw_candidate(std::size_t widening,
   Member& parent = breadth == 0
                        ? tournament(known_.size() - population, options_.tournament, random)
                        : tournament(0, 1, random);
-  if (is_barren(parent)) return std::nullopt;
-  return child_of(parent.architecture, parent.id, 1 + widening % 2, random);
-}
-
-/// Finds out by draws of its own, so that a restored search comes to the same answer.
-bool Search::is_barren(Member& member) {
-  if (!member.barren) {
-    RandomStream random(seed_for(options_.seed, Purpose::barrenness, member.id));
-    member.barren = !random_morph(member.architecture, limits_, random).has_value();
+  if (!parent.barren) {
+    // Draws of its own find that out, so that a restored search comes to the same answer.
+    RandomStream trials(seed_for(options_.seed, Purpose::barrenness, parent.id));
+    parent.barren = !random_morph(parent.architecture, limits_, trials).has_value();
   }
-  return *member.barren;
+  if (*parent.barren) return std::nullopt;
+  return child_of(parent.architecture, parent.id, 1 + widening % 2, random);
 }
 
 /// Returns the best of `size` draws, with replacement, among the members from `first` on.

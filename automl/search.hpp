@@ -69,7 +69,6 @@ class Search {
   Candidate new_architecture(RandomStream& random);
   std::optional<Candidate> draw_candidate(std::size_t widening, RandomStream& random);
   Member& tournament(std::size_t first, std::size_t size, RandomStream& random);
-  bool is_barren(Member& member);
   std::optional<Candidate> child_of(const ModelGraph& parent,
                                     std::optional<std::uint64_t> parent_id, std::size_t morphs,
                                     RandomStream& random);

@@ -51,54 +51,31 @@ Json json_of(const T& value) {
   }
 }
 
-/// Reads one field of an object; a key that is absent leaves it as it is.
-struct FieldFromJson {
-  ObjectReader& reader;
-
-  void operator()(const std::string& key, auto& value) const { reader.read(key.c_str(), value); }
-  void operator()(const std::string& key, std::uint64_t& value) const {
-    if (key != seed_key) return reader.read(key.c_str(), value);
-    parse(key, [&](const std::string& text) {
-      const Ops wide = Ops::parse(text);
-      if (wide.high() != 0) throw UserError(text + " is too large", "must be below 2^64");
-      value = wide.low();
-    });
-  }
-  void operator()(const std::string& key, Ops& value) const {
-    parse(key, [&](const std::string& text) { value = Ops::parse(text); });
-  }
-  void operator()(const std::string& key, ModelGraph& graph) const {
-    const Json* json = reader.value(key.c_str());
-    if (json == nullptr) return;
-    note_errors("", [&] { graph = graph_from_json(*json, reader.path_of(key.c_str())); });
-  }
-  template <class T>
-  void operator()(const std::string& key, std::optional<T>& value) const {
-    if (reader.has(key.c_str())) (*this)(key, value.emplace());
-  }
-
- private:
-  /// Makes the call and turns its UserErrors into problems of the message.
-  void note_errors(const std::string& prefix, auto call) const {
-    try {
-      call();
-    } catch (const UserError& error) {
-      reader.problems().add_all(error, prefix);
-    }
-  }
-  /// Reads a text and hands it to `take`.
-  void parse(const std::string& key, auto take) const {
-    std::string text;
-    const Json* value = reader.value(key.c_str());
-    const std::string path = reader.path_of(key.c_str());
-    if (value == nullptr || !read_value(*value, path, text, reader.problems())) return;
-    note_errors(path + ": ", [&] { take(text); });
-  }
-};
-
 }  // namespace
 
-/// Reads an object with such fields, on its own or in a list.
+/// Reads a text that may stand for more digits than JSON's numbers keep.
+static bool read_value(const Json& json, const std::string& path, Ops& value,
+                       DocumentProblems& problems) {
+  std::string text;
+  if (!read_value(json, path, text, problems)) return false;
+  value = Ops::parse(text);
+  return true;
+}
+
+static bool read_value(const Json& json, const std::string& path, ModelGraph& graph,
+                       DocumentProblems&) {
+  graph = graph_from_json(json, path);
+  return true;
+}
+
+template <class T>
+static bool read_value(const Json& json, const std::string& path, std::optional<T>& value,
+                       DocumentProblems& problems) {
+  return read_value(json, path, value.emplace(), problems);
+}
+
+/// Reads an object with such fields, on its own or in a list. A key that is absent leaves its field
+/// as it is.
 template <WithFields T>
 static bool read_value(const Json& json, const std::string& path, T& value,
                        DocumentProblems& problems) {
@@ -107,7 +84,22 @@ static bool read_value(const Json& json, const std::string& path, T& value,
   visit_fields(value, [&](const std::string& key, const auto& member) {
     if (!is_absent(member)) reader.require({key.c_str()});
   });
-  visit_fields(value, FieldFromJson{reader});
+  visit_fields(value, [&](const std::string& key, auto& member) {
+    try {
+      if constexpr (std::is_same_v<decltype(member), std::uint64_t&>) {
+        if (key == seed_key) {
+          Ops wide;
+          reader.read(key.c_str(), wide);
+          if (wide.high() != 0) throw UserError(wide.to_string() + " is too large");
+          member = wide.low();
+          return;
+        }
+      }
+      reader.read(key.c_str(), member);
+    } catch (const UserError& error) {
+      problems.add_all(error, reader.path_of(key.c_str()) + ": ");
+    }
+  });
   reader.finish();
   return true;
 }
