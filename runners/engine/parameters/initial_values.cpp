@@ -1,8 +1,6 @@
 // Initial values are drawn by counter: element i of a parameter is a function of the seed, the
 // node's name, the parameter's index and i. So every rank draws the part that it holds, in any
 // order and with any number of threads, and all plans start from the same model.
-#include "runners/engine/parameters/initial_values.hpp"
-
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
 
@@ -14,6 +12,7 @@
 
 #include "metrics/base/hash.hpp"
 #include "metrics/base/random.hpp"
+#include "runners/engine/parameters/parameter_store.hpp"
 
 namespace heteroperf {
 namespace {
@@ -40,7 +39,7 @@ bool feeds(const ModelGraph& graph, NodeId node) {
   return false;
 }
 
-/// The rules are those of initial_rule().
+/// The rules are those of fill_initial_values().
 double linear_deviation(const ModelGraph& graph, NodeId node, double fan_in) {
   if (const std::int64_t layers = attention_count(graph); layers > 0) {
     return feeds<Add>(graph, node)
@@ -114,22 +113,29 @@ std::uint64_t parameter_key(std::uint64_t seed, const std::string& node, std::si
   return random_bits(seed, Hash128("initial values").update(node).low(), index);
 }
 
-}  // namespace
+/// The distribution that one parameter is drawn from: a constant, or a normal distribution around 0
+/// with the deviation `value`.
+struct InitialRule {
+  bool normal = false;
+  double value = 0.0;
+};
 
 InitialRule initial_rule(const ModelGraph& graph, NodeId id, std::size_t index) {
   const Node& node = graph.node(id);
   const Parameter& parameter = node.parameters.at(index);
-  if (parameter.name == "bias") return {};
+  if (parameter.name == "bias") return {false, 0.0};
   if (is<BatchNorm>(node) || is<LayerNorm>(node) || is<RmsNorm>(node)) {
-    return {InitialKind::constant, 1.0};
+    return {false, 1.0};
   }
-  if (is<Conv2d>(node)) return {InitialKind::normal, conv_deviation(graph, parameter.shape)};
+  if (is<Conv2d>(node)) return {true, conv_deviation(graph, parameter.shape)};
   if (is<Linear>(node)) {
     const auto fan_in = static_cast<double>(parameter.shape.back());
-    return {InitialKind::normal, linear_deviation(graph, id, fan_in)};
+    return {true, linear_deviation(graph, id, fan_in)};
   }
-  return {InitialKind::normal, transformer_deviation};
+  return {true, transformer_deviation};
 }
+
+}  // namespace
 
 void fill_initial_values(const ModelGraph& graph, NodeId node, std::size_t index,
                          std::uint64_t seed, const at::Tensor& values,
@@ -141,7 +147,7 @@ void fill_initial_values(const ModelGraph& graph, NodeId node, std::size_t index
   AT_DISPATCH_FLOATING_TYPES(values.scalar_type(), "fill_initial_values", [&] {
     auto* data = values.mutable_data_ptr<scalar_t>();
     at::parallel_for(0, values.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
-      if (rule.kind == InitialKind::constant) {
+      if (!rule.normal) {
         std::fill(data + begin, data + end, static_cast<scalar_t>(rule.value));
         return;
       }

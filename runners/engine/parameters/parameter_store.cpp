@@ -14,7 +14,6 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/hash.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
-#include "runners/engine/parameters/initial_values.hpp"
 
 namespace heteroperf {
 namespace {
@@ -23,7 +22,15 @@ constexpr std::int64_t alignment_bytes = 64;
 
 bool is_matrix(const HeldParameter& held) { return held.shape.size() > 1; }
 
-std::vector<HeldParameter> all_of(const ModelGraph& graph) {
+std::size_t part_count(const std::vector<HeldParameter>& held) {
+  std::size_t parts = 0;
+  for (const HeldParameter& parameter : held) parts = std::max(parts, parameter.part + 1);
+  return parts;
+}
+
+}  // namespace
+
+std::vector<HeldParameter> whole_parameters(const ModelGraph& graph) {
   std::vector<HeldParameter> held;
   for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
     const std::vector<Parameter>& parameters = graph.nodes()[n].parameters;
@@ -34,16 +41,8 @@ std::vector<HeldParameter> all_of(const ModelGraph& graph) {
   return held;
 }
 
-std::size_t part_count(const std::vector<HeldParameter>& held) {
-  std::size_t parts = 0;
-  for (const HeldParameter& parameter : held) parts = std::max(parts, parameter.part + 1);
-  return parts;
-}
-
-}  // namespace
-
 ParameterStore::ParameterStore(const ModelGraph& graph, Precision precision, std::uint64_t seed)
-    : ParameterStore(graph, all_of(graph), precision, seed) {}
+    : ParameterStore(graph, whole_parameters(graph), precision, seed) {}
 
 ParameterStore::ParameterStore(const ModelGraph& graph, const std::vector<HeldParameter>& held,
                                Precision precision, std::uint64_t seed, at::Device device) {

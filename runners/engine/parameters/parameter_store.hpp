@@ -23,6 +23,22 @@ struct ArenaRange {
   friend bool operator==(const ArenaRange&, const ArenaRange&) = default;
 };
 
+/// Every parameter of a graph as a rank has it that holds the whole graph.
+std::vector<HeldParameter> whole_parameters(const ModelGraph& graph);
+
+/// Fills `values` (contiguous, float or double) by the rule of parameter `index` of `node`:
+/// - biases 0, norm weights 1;
+/// - conv2d: sqrt(2 / (out_channels · kh · kw)) (He et al. 2015, fan out); in a graph with
+///   attention (a patch embedding): sqrt(1 / fan in);
+/// - in a graph with attention, linear and tables: 0.02, and a linear whose output is added to
+///   the residual stream 0.02 / sqrt(2 · attention nodes) (GPT-2);
+/// - otherwise linear: sqrt(2 / fan in) before a ReLU, else sqrt(1 / (3 · fan in)).
+/// All but the constants are deviations of a normal distribution around 0. Element i of the full
+/// parameter is a pure function of (seed, node name, parameter index, i): the same whatever the
+/// rank, the shard of it that `values` holds, or the thread count.
+void fill_initial_values(const ModelGraph& graph, NodeId node, std::size_t index,
+                         std::uint64_t seed, const at::Tensor& values, const ParameterShard& shard);
+
 /// The parameters that one rank holds in one flat arena, their gradients in another.
 ///
 /// Part by part, and in each part tensors of two and more dimensions first, so that weight decay is

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "metrics/base/clock.hpp"
@@ -114,25 +115,44 @@ struct MeasuredPart {
 
 std::vector<HeldParameter> held_parameters(const OperationProbe& probe,
                                            const std::vector<OperatorGroup>& measured) {
-  const bool all = probe.graph.parameter_count() <= most_parameters;
-  std::vector<bool> wanted(probe.graph.nodes().size(), all);
+  std::vector<HeldParameter> held = whole_parameters(probe.graph);
+  if (probe.graph.parameter_count() <= most_parameters) return held;
+  std::set<NodeId> wanted;
   for (const OperatorGroup& group : measured) {
-    for (const auto& [node, index] : group.parameters) wanted[node.index()] = true;
+    for (const auto& [node, index] : group.parameters) wanted.insert(node);
   }
-  std::vector<HeldParameter> held;
-  for (std::size_t n = 0; n < wanted.size(); ++n) {
-    const std::vector<Parameter>& parameters = probe.graph.nodes()[n].parameters;
-    for (std::size_t i = 0; wanted[n] && i < parameters.size(); ++i) {
-      held.push_back({NodeId(n), i, parameters[i].shape, {}, 0});
-    }
-  }
+  std::erase_if(held,
+                [&](const HeldParameter& parameter) { return !wanted.contains(parameter.node); });
   return held;
 }
 
 class OperationRounds {
  public:
   OperationRounds(const OperationProbe& probe, Accelerator* accelerator)
-      : OperationRounds(probe, accelerator, MeasuredPart(probe)) {}
+      : probe_(probe),
+        part_(probe),
+        store_(probe.graph, held_parameters(probe, part_.stage.groups), probe.precision, probe_seed,
+               accelerator != nullptr ? cuda_device(*probe.gpu) : at::Device(at::kCPU)),
+        optimizer_(probe.recipe, store_),
+        gradients_(std::make_shared<WeightGradients>(store_)),
+        executor_(std::move(part_.stage), gradients_),
+        times_(groups(), accelerator) {
+    executor_.time_groups(&times_);
+    const BatchLoader loader(probe_.data, store_.operator_type(), probe_seed);
+    batch_ = loader.train(0, probe_.samples);
+    if (accelerator != nullptr) {
+      batch_ = {accelerator->bring(batch_.sample), accelerator->bring(batch_.targets)};
+    }
+    values_.resize(probe.graph.nodes().size());
+    const auto options = at::TensorOptions().dtype(store_.operator_type()).device(store_.device());
+    for (const std::vector<NodeId>* nodes : {&part_.received, &part_.returned}) {
+      for (const NodeId node : *nodes) {
+        Shape shape = probe.graph.node(node).output;
+        shape.insert(shape.begin(), probe.samples);
+        values_[node.index()] = canonical(at::full(shape, small_value, options));
+      }
+    }
+  }
 
   OperationProbeResult run() {
     const Stopwatch stopwatch;
@@ -152,34 +172,6 @@ class OperationRounds {
  private:
   enum class Gradients { together, apart };
 
-  OperationRounds(const OperationProbe& probe, Accelerator* accelerator, MeasuredPart part)
-      : probe_(probe),
-        received_(std::move(part.received)),
-        given_(std::move(part.given)),
-        returned_(std::move(part.returned)),
-        store_(probe.graph, held_parameters(probe, part.stage.groups), probe.precision, probe_seed,
-               accelerator != nullptr ? cuda_device(*probe.gpu) : at::Device(at::kCPU)),
-        optimizer_(probe.recipe, store_),
-        gradients_(std::make_shared<WeightGradients>(store_)),
-        executor_(std::move(part.stage), gradients_),
-        times_(groups(), accelerator) {
-    executor_.time_groups(&times_);
-    const BatchLoader loader(probe_.data, store_.operator_type(), probe_seed);
-    batch_ = loader.train(0, probe_.samples);
-    if (accelerator != nullptr) {
-      batch_ = {accelerator->bring(batch_.sample), accelerator->bring(batch_.targets)};
-    }
-    values_.resize(probe.graph.nodes().size());
-    const auto options = at::TensorOptions().dtype(store_.operator_type()).device(store_.device());
-    for (const std::vector<NodeId>* nodes : {&received_, &returned_}) {
-      for (const NodeId node : *nodes) {
-        Shape shape = probe.graph.node(node).output;
-        shape.insert(shape.begin(), probe.samples);
-        values_[node.index()] = canonical(at::full(shape, small_value, options));
-      }
-    }
-  }
-
   std::size_t groups() const { return executor_.model().groups.size(); }
 
   bool at_deadline(const Stopwatch& stopwatch) const {
@@ -191,12 +183,12 @@ class OperationRounds {
     gradients_->begin_pass(executor_.written_parameters(), false);
     executor_.put(0, probe_.graph.input(), batch_.sample);
     executor_.put_targets(0, batch_.targets);
-    for (const NodeId node : received_) executor_.put(0, node, values_[node.index()]);
+    for (const NodeId node : part_.received) executor_.put(0, node, values_[node.index()]);
     PassContext context;
     context.seed = probe_seed;
     executor_.forward(0, context);
-    for (const NodeId node : given_) executor_.output(0, node);
-    for (const NodeId node : returned_) {
+    for (const NodeId node : part_.given) executor_.output(0, node);
+    for (const NodeId node : part_.returned) {
       executor_.put_gradient(0, node, at::full_like(values_[node.index()], small_value));
     }
     if (how == Gradients::together) {
@@ -235,7 +227,7 @@ class OperationRounds {
   }
 
   const OperationProbe& probe_;
-  std::vector<NodeId> received_, given_, returned_;
+  MeasuredPart part_;  ///< its stage is the executor's
   ParameterStore store_;
   Optimizer optimizer_;
   std::shared_ptr<WeightGradients> gradients_;

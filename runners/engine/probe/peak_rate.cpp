@@ -46,18 +46,10 @@ struct ConvolutionShape {
 };
 constexpr std::int64_t taps = 3;  // on each side of the kernel
 
-at::Tensor left_operand(std::int64_t rows, std::int64_t columns, const at::TensorOptions& options) {
-  return at::full({rows, columns}, 0.5, options);
-}
-at::Tensor right_operand(std::int64_t rows, std::int64_t columns,
-                         const at::TensorOptions& options) {
-  return at::full({rows, columns}, 0.25, options);
-}
-
 /// The product that the operators use.
 ProductCall prepare_mm(const ProductShape& shape, const at::TensorOptions& options) {
-  return [a = left_operand(shape.rows, shape.inner, options),
-          b = right_operand(shape.inner, shape.columns, options),
+  return [a = at::full({shape.rows, shape.inner}, 0.5, options),
+          b = at::full({shape.inner, shape.columns}, 0.25, options),
           product = at::empty({shape.rows, shape.columns}, options)]() mutable {
     at::mm_out(product, a, b);
   };
@@ -65,8 +57,8 @@ ProductCall prepare_mm(const ProductShape& shape, const at::TensorOptions& optio
 
 /// A product with a bias, which some libraries fuse.
 ProductCall prepare_addmm(const ProductShape& shape, const at::TensorOptions& options) {
-  return [a = left_operand(shape.rows, shape.inner, options),
-          b = right_operand(shape.inner, shape.columns, options),
+  return [a = at::full({shape.rows, shape.inner}, 0.5, options),
+          b = at::full({shape.inner, shape.columns}, 0.25, options),
           bias = at::full({shape.columns}, 1.0, options),
           product = at::empty({shape.rows, shape.columns}, options)]() mutable {
     at::addmm_out(product, bias, a, b);
@@ -81,8 +73,8 @@ ProductCall prepare_linear(const ProductShape& shape, const at::TensorOptions& o
   const auto scalars = handle->schema().arguments()[4].type()->cast<c10::ListType>();
   TORCH_CHECK(scalars, "another operator of this name");
   return [product = *handle, element = scalars->getElementType(),
-          x = left_operand(shape.rows, shape.inner, options),
-          weight = right_operand(shape.columns, shape.inner, options)] {
+          x = at::full({shape.rows, shape.inner}, 0.5, options),
+          weight = at::full({shape.columns, shape.inner}, 0.25, options)] {
     const c10::impl::GenericList no_scalars(element);
     torch::jit::Stack stack{x, weight, c10::IValue(), "none", no_scalars, c10::IValue()};
     product.callBoxed(stack);
@@ -100,14 +92,21 @@ ProductCall prepare_convolution(const ConvolutionShape& shape, const at::TensorO
   };
 }
 
-using PrepareProduct = ProductCall(const ProductShape&, const at::TensorOptions&);
+/// A way to multiply.
+struct ProductWay {
+  const char* name;
+  ProductCall (*prepare)(const ProductShape&, const at::TensorOptions&);
+};
+constexpr std::array<ProductWay, 3> ways{{{mm_way, prepare_mm},
+                                          {"aten::addmm", prepare_addmm},
+                                          {"mkldnn::_linear_pointwise", prepare_linear}}};
 
-ProductTrial product_trial(const char* way, PrepareProduct* prepare, const ProductShape& shape,
+ProductTrial product_trial(const ProductWay& way, const ProductShape& shape,
                            const at::TensorOptions& options) {
-  return {way, fmt::format("{}x{}x{}", shape.rows, shape.inner, shape.columns),
+  return {way.name, fmt::format("{}x{}x{}", shape.rows, shape.inner, shape.columns),
           2.0 * static_cast<double>(shape.rows) * static_cast<double>(shape.inner) *
               static_cast<double>(shape.columns),
-          [prepare, shape, options] { return prepare(shape, options); }};
+          [way, shape, options] { return way.prepare(shape, options); }};
 }
 
 ProductTrial convolution_trial(const ConvolutionShape& shape, const at::TensorOptions& options) {
@@ -160,9 +159,7 @@ std::vector<ProductTrial> host_products(at::ScalarType type, int threads) {
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     const ProductShape shape{grown(shapes[i].rows), grown(shapes[i].inner),
                              grown(shapes[i].columns)};
-    trials.push_back(product_trial(mm_way, prepare_mm, shape, options));
-    trials.push_back(product_trial("aten::addmm", prepare_addmm, shape, options));
-    trials.push_back(product_trial("mkldnn::_linear_pointwise", prepare_linear, shape, options));
+    for (const ProductWay& way : ways) trials.push_back(product_trial(way, shape, options));
     ConvolutionShape convolution = convolutions[i];
     convolution.images *= threads;
     trials.push_back(convolution_trial(convolution, options));
@@ -219,24 +216,23 @@ FastestProduct find_fastest_cuda_product(Precision precision, int gpu, double se
   const auto options = at::TensorOptions().dtype(scalar_type(precision)).device(cuda_device(gpu));
   constexpr std::array<ProductShape, 3> shapes{
       {{4096, 4096, 4096}, {8192, 4096, 8192}, {8192, 8192, 8192}}};
-  const auto until_done = [&device](const ProductTrial& trial) {
-    ProductTrial waiting = trial;
-    waiting.prepare = [prepare = trial.prepare, &device]() -> ProductCall {
+  const auto until_done = [&](const ProductWay& way, const ProductShape& shape) {
+    ProductTrial trial = product_trial(way, shape, options);
+    trial.prepare = [prepare = trial.prepare, &device]() -> ProductCall {
       return [multiply = prepare(), &device] {
         const c10::InferenceMode untaped;
         multiply();
         device.wait();
       };
     };
-    return waiting;
+    return trial;
   };
   std::vector<ProductTrial> trials;
   for (const ProductShape& shape : shapes) {
-    trials.push_back(until_done(product_trial(mm_way, prepare_mm, shape, options)));
-    trials.push_back(until_done(product_trial("aten::addmm", prepare_addmm, shape, options)));
+    for (const ProductWay& way : {ways[0], ways[1]}) trials.push_back(until_done(way, shape));
   }
   // The libraries' first call, which sets them up, is no part of the seconds.
-  prepared(until_done(product_trial(mm_way, prepare_mm, {64, 64, 64}, options)));
+  prepared(until_done(ways[0], {64, 64, 64}));
   return fastest_of(trials, seconds, monotonic_s);
 }
 

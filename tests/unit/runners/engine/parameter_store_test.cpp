@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "metrics/base/error.hpp"
-#include "runners/engine/parameters/initial_values.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"
 
 namespace heteroperf {
