@@ -17,6 +17,8 @@
 
 namespace heteroperf::detail {
 
+constexpr std::uint64_t footprint_slack_bytes = std::uint64_t{4} << 20;
+
 /// The header in front of every block. It has 64 bytes, so that data keep the alignment of vector
 /// registers.
 struct alignas(64) BlockHeader {
@@ -31,10 +33,7 @@ static_assert(sizeof(BlockHeader) == 64);
 /// free; each call takes the account's lock.
 class MemoryAccount : public std::enable_shared_from_this<MemoryAccount> {
  public:
-  MemoryAccount() = default;
-  ~MemoryAccount();
-  MemoryAccount(const MemoryAccount&) = delete;
-  MemoryAccount& operator=(const MemoryAccount&) = delete;
+  ~MemoryAccount() { trim(); }
 
   /// Returns a data address, 64-byte aligned. Throws std::bad_alloc.
   void* allocate(std::size_t bytes);
@@ -45,21 +44,25 @@ class MemoryAccount : public std::enable_shared_from_this<MemoryAccount> {
   void trim();
 
  private:
+  using Cached = std::map<std::size_t, std::vector<BlockHeader*>>;  ///< keyed by capacity
+  BlockHeader* take(Cached::iterator kept);
   BlockHeader* take_cached(std::size_t capacity);
   void keep_or_free(BlockHeader* block);
   void drop_cached_above(std::uint64_t limit_bytes);
-  std::uint64_t footprint_limit() const;
+  /// Returns how much memory in use and kept may take together.
+  std::uint64_t footprint_limit() const {
+    return use_.peak_bytes + use_.peak_bytes / 8 + footprint_slack_bytes;
+  }
 
   mutable std::mutex mutex_;
   MemoryUse use_;
-  std::map<std::size_t, std::vector<BlockHeader*>> cached_;  ///< keyed by capacity
+  Cached cached_;
 };
 
 namespace {
 
 constexpr std::size_t page_bytes = 4096;
 constexpr std::size_t huge_page_bytes = std::size_t{2} << 20;
-constexpr std::uint64_t footprint_slack_bytes = std::uint64_t{4} << 20;
 constexpr std::size_t classes_per_doubling = 8;
 
 std::size_t round_up(std::size_t value, std::size_t step) {
@@ -120,8 +123,6 @@ void free_block(BlockHeader* block) {
 
 }  // namespace
 
-MemoryAccount::~MemoryAccount() { trim(); }
-
 void* MemoryAccount::allocate(std::size_t bytes) {
   const std::size_t capacity = capacity_for(bytes);
   const std::lock_guard lock(mutex_);
@@ -154,17 +155,22 @@ void MemoryAccount::release(void* data) {
   owner->keep_or_free(block);
 }
 
+/// Takes a block out of those kept.
+BlockHeader* MemoryAccount::take(Cached::iterator kept) {
+  BlockHeader* block = kept->second.back();
+  kept->second.pop_back();
+  use_.cached_bytes -= block->capacity_bytes;
+  if (kept->second.empty()) cached_.erase(kept);
+  return block;
+}
+
 /// Returns the smallest kept block that is large enough and not much larger; null without one.
 BlockHeader* MemoryAccount::take_cached(std::size_t capacity) {
   const auto nearest = cached_.lower_bound(capacity);
   if (nearest == cached_.end() || nearest->first > capacity + capacity / classes_per_doubling) {
     return nullptr;
   }
-  BlockHeader* block = nearest->second.back();
-  nearest->second.pop_back();
-  use_.cached_bytes -= block->capacity_bytes;
-  if (nearest->second.empty()) cached_.erase(nearest);
-  return block;
+  return take(nearest);
 }
 
 /// Keeps a block, unless the account would then hold more than its limit.
@@ -179,19 +185,7 @@ void MemoryAccount::keep_or_free(BlockHeader* block) {
 
 /// Drops the largest blocks first: with them the fewest have to be asked for again.
 void MemoryAccount::drop_cached_above(std::uint64_t limit_bytes) {
-  while (use_.cached_bytes > limit_bytes) {
-    const auto largest = std::prev(cached_.end());
-    BlockHeader* block = largest->second.back();
-    largest->second.pop_back();
-    if (largest->second.empty()) cached_.erase(largest);
-    use_.cached_bytes -= block->capacity_bytes;
-    free_block(block);
-  }
-}
-
-/// Returns how much memory in use and kept may take together.
-std::uint64_t MemoryAccount::footprint_limit() const {
-  return use_.peak_bytes + use_.peak_bytes / 8 + footprint_slack_bytes;
+  while (use_.cached_bytes > limit_bytes) free_block(take(std::prev(cached_.end())));
 }
 
 MemoryUse MemoryAccount::use() const {

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "metrics/base/error.hpp"
 #include "runners/engine/engine.hpp"
@@ -23,34 +24,26 @@ std::shared_ptr<Engine> load_engine() {
 
 namespace {
 
-/// The linker's own list: it maps the libraries and runs nothing.
-std::string list_libraries(const std::string& module) {
+/// The first line about a library that is not found in the linker's own list, which maps the
+/// libraries and runs nothing.
+std::string missing_library(const std::string& module) {
   const std::string command = "ldd '" + module + "' 2>&1";
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
-  if (pipe == nullptr) return {};
-  std::string text;
-  std::array<char, 4096> block{};
-  while (const std::size_t count = fread(block.data(), 1, block.size(), pipe.get())) {
-    text.append(block.data(), count);
+  std::string missing;
+  std::array<char, 4096> line{};
+  while (pipe != nullptr && fgets(line.data(), line.size(), pipe.get()) != nullptr) {
+    const std::string_view text = trimmed(line.data());
+    if (missing.empty() && text.find("not found") != text.npos) missing = text;
   }
-  return text;
+  return missing;
 }
 
-/// The line that holds `position`, without leading blanks.
-std::string line_at(const std::string& text, std::size_t position) {
-  const std::size_t begin = text.rfind('\n', position) + 1;
-  const std::size_t first = text.find_first_not_of(" \t", begin);
-  return text.substr(first, text.find('\n', position) - first);
-}
-
-/// The state of a module by its file: notes the first library that the linker does not find.
+/// The state of a module by its file.
 BackendStatus file_status(const char* module, const char* version) {
   BackendStatus status{true, false, version, ""};
   try {
-    const std::string libraries = list_libraries(SharedModule::find(module).string());
-    const std::size_t missing = libraries.find("not found");
-    status.usable = missing == std::string::npos;
-    if (!status.usable) status.reason = line_at(libraries, missing);
+    status.reason = missing_library(SharedModule::find(module).string());
+    status.usable = status.reason.empty();
   } catch (const Error& error) {
     status.reason = error.what();
   }

@@ -142,8 +142,7 @@ ParameterKey key_of(const HeldParameter& held) { return {held.node, held.index};
 
 /// Sorts ranges and joins those that touch.
 std::vector<ArenaRange> joined(std::vector<ArenaRange> ranges) {
-  std::sort(ranges.begin(), ranges.end(),
-            [](const ArenaRange& a, const ArenaRange& b) { return a.begin < b.begin; });
+  std::ranges::sort(ranges, {}, &ArenaRange::begin);
   std::vector<ArenaRange> result;
   for (const ArenaRange& range : ranges) {
     if (range.count() == 0) continue;
@@ -212,10 +211,9 @@ class SumPlanner {
                                   std::size_t index) {
     std::vector<HeldParameter> result;
     for (const HeldParameter& parameter : share(copy, index)) {
-      const bool tied = tied_keys_.contains(key_of(parameter));
-      const bool wanted = family.is_tied() ? parameter.node == staged_.tied[family.tied].owner &&
-                                                 parameter.index == 0
-                                           : !tied;
+      const ParameterKey key = key_of(parameter);
+      const bool wanted = family.is_tied() ? key == ParameterKey(staged_.tied[family.tied].owner, 0)
+                                           : !tied_keys_.contains(key);
       if (wanted) result.push_back(parameter);
     }
     return result;
