@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "metrics/base/error.hpp"
@@ -108,9 +109,8 @@ using Intervals = std::vector<ParameterShard::Interval>;
 
 /// Copies that hold all of a parameter go along with any cut.
 std::size_t cut_dimension(const Holders& holders) {
-  const auto cut = std::find_if(holders.begin(), holders.end(), [](const ParameterHolder& holder) {
-    return !holder.shard.whole();
-  });
+  const auto cut = std::ranges::find_if(
+      holders, [](const ParameterHolder& holder) { return !holder.shard.whole(); });
   return cut == holders.end() ? 0 : cut->shard.dim;
 }
 
@@ -176,28 +176,21 @@ std::vector<std::int64_t> even_borders(std::int64_t begin, std::int64_t end, std
 Layout parts_of_copies(const Holders& holders, const Extents& extents) {
   const std::vector<std::int64_t> pieces = borders_of(holders, extents.extent);
   const std::size_t parts = holders.back().copy + 1;
-  std::vector<std::int64_t> rows{0}, borders;
-  std::vector<std::vector<RankId>> owners;
-  const auto add_owner = [&](std::size_t piece, std::size_t part) {
-    const std::vector<RankId> summands =
-        holders_of(holders, extents.extent, pieces[piece], Which::first_of_copy);
-    owners.push_back({summands[part % summands.size()]});
-  };
-  if (extents.outer > 1) {
-    rows = even_borders(0, extents.outer, parts);
-    borders = pieces;
-    for (std::size_t part = 0; part < parts; ++part) {
-      for (std::size_t p = 0; p + 1 < pieces.size(); ++p) add_owner(p, part);
-    }
-  } else {
-    for (std::size_t p = 0; p + 1 < pieces.size(); ++p) {
-      const std::vector<std::int64_t> cuts = even_borders(pieces[p], pieces[p + 1], parts);
-      borders.insert(borders.end(), cuts.begin(), cuts.end());
-      for (std::size_t part = 0; part < parts; ++part) add_owner(p, part);
-    }
-    borders.push_back(extents.extent);
+  const std::size_t row_parts = extents.outer > 1 ? parts : 1, piece_parts = parts / row_parts;
+  std::vector<std::int64_t> rows = even_borders(0, extents.outer, row_parts), borders;
+  for (std::size_t p = 0; p + 1 < pieces.size(); ++p) {
+    std::ranges::copy(even_borders(pieces[p], pieces[p + 1], piece_parts),
+                      std::back_inserter(borders));
   }
   rows.push_back(extents.outer);
+  borders.push_back(extents.extent);
+  std::vector<std::vector<RankId>> owners;
+  for (std::size_t tile = 0; tile < (rows.size() - 1) * (borders.size() - 1); ++tile) {
+    const std::size_t row = tile / (borders.size() - 1), column = tile % (borders.size() - 1);
+    const std::vector<RankId> summands =
+        holders_of(holders, extents.extent, pieces[column / piece_parts], Which::first_of_copy);
+    owners.push_back({summands[(row + column % piece_parts) % summands.size()]});
+  }
   return Layout({extents.outer, extents.extent, extents.inner},
                 {std::move(rows), std::move(borders), {0, extents.inner}}, std::move(owners));
 }

@@ -22,12 +22,6 @@ constexpr std::int64_t alignment_bytes = 64;
 
 bool is_matrix(const HeldParameter& held) { return held.shape.size() > 1; }
 
-std::size_t part_count(const std::vector<HeldParameter>& held) {
-  std::size_t parts = 0;
-  for (const HeldParameter& parameter : held) parts = std::max(parts, parameter.part + 1);
-  return parts;
-}
-
 }  // namespace
 
 std::vector<HeldParameter> whole_parameters(const ModelGraph& graph) {
@@ -71,7 +65,8 @@ void ParameterStore::initialise(const ModelGraph& graph, const Entry& entry, std
 // Parts follow one another, in each part matrices before vectors. Every parameter begins on a cache
 // line.
 void ParameterStore::lay_out(const std::vector<HeldParameter>& held, std::int64_t alignment) {
-  parts_.resize(part_count(held));
+  for (const HeldParameter& parameter : held)
+    parts_.resize(std::max(parts_.size(), parameter.part + 1));
   for (std::size_t part = 0; part < parts_.size(); ++part) {
     parts_[part].begin = elements_;
     for (const bool matrices : {true, false}) {
