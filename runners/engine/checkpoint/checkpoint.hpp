@@ -102,7 +102,6 @@ struct StoredTensor {
   std::string name;
   StoredType type = StoredType::f32;
   std::vector<std::int64_t> shape;
-  HETEROPERF_FIELDS_AS("name, dtype, shape", name, type, shape);
 };
 
 /// One rank's file.

@@ -23,13 +23,7 @@ Json corner(const Box& box, const Box::Position& at) {
 
 template <WithFields T>
 void put_fields(Json& json, const T& value) {
-  visit_fields(value, [&](const std::string& key, const auto& member) {
-    if constexpr (std::is_enum_v<std::decay_t<decltype(member)>>) {
-      json[key] = to_string(member);
-    } else {
-      json[key] = member;
-    }
-  });
+  visit_fields(value, [&](const std::string& key, const auto& member) { json[key] = member; });
 }
 
 Json to_json(const StoredFile& file) {
@@ -39,8 +33,8 @@ Json to_json(const StoredFile& file) {
 }
 
 Json to_json(const IndexedTensor& indexed) {
-  Json json;
-  put_fields(json, indexed.tensor);
+  const auto& [name, type, shape] = indexed.tensor;
+  Json json{{"name", name}, {"dtype", to_string(type)}, {"shape", shape}};
   json["pieces"] = Json::array();
   for (const StoredPiece& piece : indexed.pieces) {
     json["pieces"].push_back({{"file", piece.file},
@@ -71,8 +65,7 @@ void require_fields(ObjectReader& reader) {
 }
 
 void read_tensor(ObjectReader& reader, StoredTensor& tensor) {
-  require_fields<StoredTensor>(reader);
-  reader.require({"pieces"});
+  reader.require({"name", "dtype", "shape", "pieces"});
   reader.read("name", tensor.name);
   reader.read("dtype", tensor.type);
   reader.read("shape", tensor.shape, std::int64_t{0}, INT64_MAX);

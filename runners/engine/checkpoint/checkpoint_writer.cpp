@@ -194,14 +194,10 @@ void discard(const fs::path& folder) noexcept {
   fs::remove_all(folder, ignored);
 }
 
-[[noreturn]] void fail_on(const fs::path& path, const std::error_code& error) {
-  throw SystemError("cannot write " + path.string(), error.message());
-}
-
 void create_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) fail_on(folder, error);
+  if (error) throw SystemError("cannot write " + folder.string(), error.message());
 }
 
 /// Every rank has written its file, and this host sees it in full length.
@@ -255,9 +251,7 @@ void rename_folder(const fs::path& from, const fs::path& to) {
   if (fs::exists(to)) {
     throw UserError("the checkpoint " + to.string() + " cannot be saved", "it is there already");
   }
-  std::error_code error;
-  fs::rename(from, to, error);
-  if (error) fail_on(to, error);
+  fs::rename(from, to);
   sync_folder(to.parent_path());
 }
 
