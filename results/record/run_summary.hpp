@@ -77,7 +77,7 @@ struct TimeShares : StepSplit {
 /// The trials of a search by their last state.
 struct SearchSummary {
   std::uint64_t trials = 0, unique_graphs = 0;
-  std::map<TrialStatus, std::uint64_t> ended;  ///< how many in each state
+  std::map<TrialStatus, std::uint64_t> ended;  ///< number in each state
   std::optional<TrialEvent> best;              ///< finally evaluated, else of the best quality
   /// Share of the groups' time, first trial to the master's last word, spent waiting for it.
   std::optional<double> idle_fraction;

@@ -24,8 +24,8 @@ namespace {
 
 using Events = std::vector<const RankStepsEvent*>;
 
-/// What tells the work of a rank from that of others: its group, and where the plan has told who
-/// does what its position, device and tensor degree.
+/// The traits that tell the work of a rank from that of others: its group, and where the plan has
+/// told who does what its position, device and tensor degree.
 using RankWork = std::tuple<std::int32_t, std::int32_t, std::string, std::int32_t>;
 
 struct RankSlowness {

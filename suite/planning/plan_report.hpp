@@ -53,7 +53,7 @@ struct PlanReport {
   std::optional<double> replan_gain() const;
 };
 
-/// What was chosen and why: all that the report says of the plan, without the plans themselves.
+/// The choice and its reasons: all that the report says of the plan, without the plans themselves.
 Document plan_document(const PlanReport& report);
 /// The plan file: the plan, and the document's keys as what is claimed of it.
 std::string plan_report_json_text(const PlanReport& report);

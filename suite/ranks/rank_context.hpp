@@ -75,7 +75,7 @@ bool stop_wanted(const RankContext& context);
 /// hear differ. Collective.
 bool share_answer(Communicator& group, bool decision, RankId root = RankId(0));
 
-/// What comes next in a group. `hold`: a turn in lockstep is over.
+/// A group's next act. `hold`: a turn in lockstep is over.
 enum class Directive : std::uint8_t { go_on, next_phase, hold, end, interrupt };
 /// The decision of the group's leader, its rank 0, unless it is to stop. Collective.
 Directive agree(const RankContext& context, Communicator& group,
