@@ -29,7 +29,7 @@ MasterOptions master_options(const RunConfig& config, int groups) {
   const AutomlConfig& automl = config.automl;
   const auto group_ranks = static_cast<std::uint32_t>(automl.group_ranks);
   return {.clock = config.measure.steps > 0 ? MasterClock::counted_operations : MasterClock::wall,
-          .group_ranks = std::vector(static_cast<std::size_t>(groups), group_ranks),
+          .group_ranks = std::vector<std::uint32_t>(groups, group_ranks),
           .steps_per_group = config.measure.steps,
           .rungs = {automl.first_rung_steps, automl.reduction, automl.rungs}};
 }
