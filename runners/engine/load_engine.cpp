@@ -33,7 +33,7 @@ std::string missing_library(const std::string& module) {
   std::array<char, 4096> line{};
   while (pipe != nullptr && fgets(line.data(), line.size(), pipe.get()) != nullptr) {
     const std::string_view text = trimmed(line.data());
-    if (missing.empty() && text.find("not found") != text.npos) missing = text;
+    if (missing.empty() && text.find("not found") != std::string_view::npos) missing = text;
   }
   return missing;
 }

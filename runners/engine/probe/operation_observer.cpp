@@ -128,7 +128,9 @@ bool has_product_word(std::string_view name) {
 
 bool looks_like_tensor_operation(std::string_view name) {
   if (name.rfind("heteroperf::", 0) == 0) return true;
-  const auto in_name = [&](std::string_view part) { return name.find(part) != name.npos; };
+  const auto in_name = [&](std::string_view part) {
+    return name.find(part) != std::string_view::npos;
+  };
   if (std::ranges::any_of(innocent, in_name)) return false;
   return std::ranges::any_of(suspicious, in_name) || has_product_word(name);
 }
