@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "metrics/base/error.hpp"
-#include "metrics/base/id.hpp"
 
 namespace heteroperf {
 

@@ -64,7 +64,6 @@ class Search {
     Morphed morphed;
     std::optional<std::uint64_t> parent;
   };
-  using Members = std::deque<Member>;
 
   Candidate new_architecture(RandomStream& random);
   std::optional<Candidate> draw_candidate(std::size_t widening, RandomStream& random);
@@ -82,7 +81,8 @@ class Search {
   Tpe tpe_;
   std::uint64_t next_id_ = 0;
   std::map<std::uint64_t, ModelGraph> pending_;  ///< architectures by trial
-  Members known_;  ///< evaluated ones, oldest first; the newest `population` may become parents
+  /// The evaluated ones, oldest first; the newest `population` may become parents.
+  std::deque<Member> known_;
   std::unordered_set<std::string> seen_;  ///< hashes of the architectures proposed so far
   SearchStatistics statistics_;
 };

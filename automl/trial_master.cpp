@@ -233,18 +233,14 @@ class TrialMaster::Impl {
               std::unique_lock<std::mutex>& lock) {
     group.activity = activity;
     group.waiting_since = came;
-    if (options_.clock == MasterClock::wall || closed_) {
-      answer(group);
-    } else {
-      answer_ready_groups();
-    }
+    answer_ready_groups();
     calls_.deliver(lock);
   }
 
-  /// In virtual time: answers while the earliest event has arrived. After `close` the order no
-  /// longer matters, and everybody who waits is answered.
+  /// In virtual time: answers while the earliest event has arrived. On the wall clock and after
+  /// `close` the order does not matter, and everybody who waits is answered.
   void answer_ready_groups() {
-    if (closed_) {
+    if (options_.clock == MasterClock::wall || closed_) {
       for (Group& group : groups_) {
         if (group.waits()) answer(group);
       }
