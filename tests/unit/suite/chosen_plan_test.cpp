@@ -20,7 +20,7 @@ Workload nano() {
   request.size = "nano";
   request.micro_batch = 2;
   request.micro_batches = 4;
-  return make_llm(request, {8, std::uint64_t{8} << 30, 1e10});
+  return make_llm(request, {std::uint64_t{8} << 30, 1e10});
 }
 
 Placement ranks_alone(int ranks) {
