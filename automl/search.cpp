@@ -164,6 +164,7 @@ std::optional<Search::Candidate> Search::child_of(const ModelGraph& parent,
   for (std::size_t i = 0; i < morphs; ++i) {
     auto next = random_morph(child ? child->morphed.graph : parent, limits_, random);
     if (!next) break;
+    ++statistics_.morphs;
     if (child) next->text = child->morphed.text + "; " + next->text;
     child = Candidate{std::move(*next), parent_id};
   }

@@ -27,6 +27,7 @@ struct SearchOptions {
 struct SearchStatistics {
   std::uint64_t proposals = 0;
   std::uint64_t duplicates = 0;  ///< architectures that were drawn again and rejected
+  std::uint64_t morphs = 0;      ///< morphs made, rejected ones included
 };
 
 /// Searches architectures by regularised evolution (Real et al., AAAI 2019) and hyper-parameters by
