@@ -31,7 +31,7 @@ void add_difference(const fs::path& folder, const std::string& problem, ProblemL
                "Give the same options to go on, or another folder with --out.");
 }
 
-/// What a sweep was asked to be, in words that are compared; the options of its runs come first.
+/// A sweep's own wishes in words that are compared; the options of its runs come first.
 std::vector<std::pair<const char*, std::string>> facts_of(const SweepIndex& index) {
   std::string points;
   for (const SweepPoint& point : index.points) points += point_text(point) + "; ";
