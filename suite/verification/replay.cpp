@@ -164,8 +164,10 @@ enum class Values { recorded, moved };
 std::string training_words(const Original& run, const ReplayedSteps& stretch, Values values) {
   std::string words;
   if (stretch.checkpoint) {
-    words = fmt::format(" resume {} --from-step {}", shell_quoted(run.folder.string()),
-                        *stretch.checkpoint);
+    words = fmt::format(
+        " resume {} --from-step {} --set checkpoint.every_steps=0 --set checkpoint.every_s=0"
+        " --set checkpoint.at_end=false",
+        shell_quoted(run.folder.string()), *stretch.checkpoint);
   } else {
     RunConfig config = run.config;
     config.trace.clear();
@@ -181,8 +183,7 @@ std::string training_words(const Original& run, const ReplayedSteps& stretch, Va
   }
   return words + fmt::format(
                      " --set measure.replay_steps={} --set measure.replay_moved={}"
-                     " --set measure.peak_s=0 --set checkpoint.every_steps=0"
-                     " --set checkpoint.every_s=0 --set checkpoint.at_end=false",
+                     " --set measure.peak_s=0",
                      stretch.steps, values == Values::moved);
 }
 
