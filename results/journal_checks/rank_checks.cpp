@@ -129,19 +129,21 @@ const RankHome* home_of_rank(const CheckedJournal& run, std::int32_t rank) {
   return rank >= 0 && place < run.outline.homes.size() ? &run.outline.homes[place] : nullptr;
 }
 
-/// The CPUs that ranks of a host may use, and the first of these ranks.
+/// The CPUs that ranks of a host may use, each counted once, and the first of these ranks.
 struct HostShare {
   std::size_t first_rank = 0;
-  CpuRanges cpus;
+  CpuRanges cpus = {};
+  std::uint64_t cpu_count = 0;
 };
 
 std::map<std::string, HostShare> host_shares(const std::vector<RankHome>& homes) {
   std::map<std::string, HostShare> shares;
   for (std::size_t rank = 0; rank < homes.size(); ++rank) {
     const CpuRanges& of_rank = homes[rank].cpus;
-    HostShare& share = shares.try_emplace(homes[rank].host, HostShare{rank, {}}).first->second;
+    HostShare& share = shares.try_emplace(homes[rank].host, HostShare{rank}).first->second;
     share.cpus.insert(share.cpus.end(), of_rank.begin(), of_rank.end());
   }
+  for (auto& [host, share] : shares) share.cpu_count = count_cpus(std::move(share.cpus));
   return shares;
 }
 
@@ -357,9 +359,9 @@ void check_hosts(const CheckedJournal& run, LineCheck& check) {
     const std::string& host = load.host.empty() ? run.outline.homes.front().host : load.host;
     const auto share = shares.find(host);
     check.equal("first rank and CPUs of " + host,
-                share == shares.end() ? "a host of the run"
-                                      : fmt::format("{} and {}", share->second.first_rank,
-                                                    count_cpus(share->second.cpus)),
+                share == shares.end()
+                    ? "a host of the run"
+                    : fmt::format("{} and {}", share->second.first_rank, share->second.cpu_count),
                 fmt::format("{} and {}", load.first_rank.value_or(0), load.cpus));
     const double before = load.load_before.value_or(0), after = load.load_after.value_or(0);
     check.hold(before >= 0 && after >= 0, "load averages of 0 or more", "{} and {}", before, after);

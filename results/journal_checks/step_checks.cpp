@@ -76,7 +76,8 @@ void hold_place(const CheckedJournal& run, const E& event, const TrialPlaces& tr
 /// The rule by which the final evaluation of this run takes its samples.
 FinalEvaluation final_evaluation_of(const CheckedJournal& run) {
   return {run.workload->family == WorkloadFamily::classifier, run.outline.asked->quick,
-          emulated_devices(run.journal) != nullptr, run.outline.asked->evaluation_samples};
+          std::ranges::any_of(run.scale->devices, &DeviceCount::emulated),
+          run.outline.asked->evaluation_samples};
 }
 
 /// A final evaluation goes on until enough answers are wrong for an error rate that means

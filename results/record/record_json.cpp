@@ -284,7 +284,11 @@ Json host_load_section(const Journal& journal) {
 /// The slowdown of every GPU that tells it, by host and bus id.
 Json gpu_slowdown_section(const Journal& journal) {
   Json json;
-  for (const GpuSlowdownEvent* gpu : gpu_slowdowns(journal)) json.push_back(event_json(*gpu));
+  for (const GpuSlowdownEvent* gpu : gpu_slowdowns(journal)) {
+    // An empty name has its key here, too.
+    Json& entry = json.emplace_back(Json{{"host", gpu->host}, {"gpu", gpu->gpu}});
+    entry.update(event_json(*gpu));
+  }
   return json;
 }
 
@@ -332,7 +336,10 @@ Json journal_section(const Journal& journal) {
 
 Json warnings_section(const Journal& journal) {
   Json json = Json::array();
-  for (const auto* warning : journal.all<WarningEvent>()) json.push_back(event_json(*warning));
+  for (const WarningEvent* warning : journal.all<WarningEvent>()) {
+    Json& entry = json.emplace_back(Json{{"text", warning->text}});
+    put(entry, "rule", warning->rule);
+  }
   return json;
 }
 

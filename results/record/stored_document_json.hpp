@@ -40,7 +40,8 @@ inline Json parsed(const JsonText& json) {
 /// The value at `pointer` ("/metrics/steps"), or null when there is none.
 Json value_at(const Json& json, const std::string& pointer);
 
-/// These set a key only where there is a value; a number must also be finite.
+/// These set a key only where there is a value: no empty text, and of optional numbers a finite
+/// one.
 template <class T>
 void put(Json& json, const std::string& key, const T& value) {
   if constexpr (std::is_same_v<T, std::string>) {

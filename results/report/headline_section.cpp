@@ -132,8 +132,8 @@ ReportSection headline_section(const ReportRun& run) {
   if (!invalid) add_scores(run, section.figures);
   add_quality(run.summary, section.figures);
   if (const auto& time = run.summary.step_time) {
-    section.figures.push_back({"Step time, median", fmt::format("{:.4g} s", time->median_s),
-                               fmt::format("95th percentile {:.4g} s", time->p95_s)});
+    section.figures.push_back({"Step time, median", seconds_text(time->median_s),
+                               "95th percentile " + seconds_text(time->p95_s)});
   }
   section.figures.push_back({"Steps", fmt::format("{}", run.summary.steps),
                              fmt::format("after {} of warm-up, {} in all", run.summary.warmup_steps,

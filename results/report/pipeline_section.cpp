@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "results/report/report_run.hpp"
+#include "results/text/number_text.hpp"
 
 namespace heteroperf {
 namespace {
@@ -101,21 +102,22 @@ std::string choice_note(const ReportChart& chart, LaneChoice choice, std::size_t
 std::string step_sentence(const ReportRun& run) {
   if (!run.summary.plan.prediction) return {};
   const PredictionSummary& prediction = *run.summary.plan.prediction;
-  std::string text =
-      fmt::format("A step was predicted to take {:.4g} s", prediction.predicted.step_time_s);
-  if (prediction.step_time_s) text += fmt::format(" and took {:.4g} s", *prediction.step_time_s);
+  std::string text = fmt::format("A step was predicted to take {}",
+                                 seconds_text(prediction.predicted.step_time_s));
+  if (prediction.step_time_s)
+    text += fmt::format(" and took {}", seconds_text(*prediction.step_time_s));
   return text + " (median), sums of gradients and the optimizer included. ";
 }
 
 std::string extent_sentence(const Extent& predicted, const Extent& measured) {
   if (measured.to <= 0) {
-    return fmt::format("The predicted lanes span {:.4g} s.", predicted.length());
+    return fmt::format("The predicted lanes span {}.", seconds_text(predicted.length()));
   }
   if (predicted.to <= 0) {
-    return fmt::format("The lanes of one traced step span {:.4g} s.", measured.length());
+    return fmt::format("The lanes of one traced step span {}.", seconds_text(measured.length()));
   }
-  return fmt::format("The predicted lanes span {:.4g} s, those of one traced step {:.4g} s.",
-                     predicted.length(), measured.length());
+  return fmt::format("The predicted lanes span {}, those of one traced step {}.",
+                     seconds_text(predicted.length()), seconds_text(measured.length()));
 }
 
 /// Per rank the predicted lane above the measured one.

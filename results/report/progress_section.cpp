@@ -14,6 +14,7 @@
 #include "metrics/rate.hpp"
 #include "results/report/report_page.hpp"
 #include "results/report/report_run.hpp"
+#include "results/text/number_text.hpp"
 
 namespace heteroperf {
 namespace {
@@ -62,8 +63,8 @@ std::optional<ReportChart> ops_chart(const ReportRun& run, const std::string& id
                     {"strict operations", "op/s", AxisScale::from_zero}};
   chart.series.push_back(rate_series(run, steps, *window, count));
   chart.note = fmt::format(
-      "Means over {} equal spans of time of {:.3g} s; a step's operations are shared by time.",
-      count, window->seconds() / static_cast<double>(count));
+      "Means over {} equal spans of time of {}; a step's operations are shared by time.", count,
+      seconds_text(window->seconds() / static_cast<double>(count)));
   shade_warmup(run, chart);
   const auto& ops = run.summary.ops_per_second;
   chart.description = fmt::format("Rate of training from second {:.3g} to {:.3g}.",

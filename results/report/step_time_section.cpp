@@ -58,8 +58,8 @@ ReportChart distribution_chart(const std::vector<double>& sorted, const std::str
   ReportChart chart{
       id + "steps", "Distribution of step times", ChartKind::bars, {"step time", "s"}, {"steps"}};
   chart.description =
-      fmt::format("{} steps; half of them take {:.4g} s or less, 95 % {:.4g} s or less.",
-                  sorted.size(), median(sorted), quantile(sorted, 0.95));
+      fmt::format("{} steps; half of them take {} or less, 95 % {} or less.", sorted.size(),
+                  seconds_text(median(sorted)), seconds_text(quantile(sorted, 0.95)));
   const bool outliers = sorted.back() > far * median(sorted);
   const double low = sorted.front(), high = outliers ? quantile(sorted, tail) : sorted.back();
   // Equal values have no width, and one bin takes them all.
@@ -78,8 +78,8 @@ ReportChart distribution_chart(const std::vector<double>& sorted, const std::str
   }
   chart.note = plural(bins, "bin") + ", width by Freedman and Diaconis.";
   if (const auto beyond = sorted.end() - std::ranges::upper_bound(sorted, high); beyond > 0) {
-    chart.note += fmt::format(" The last one also holds {} longer steps, up to {:.4g} s.", beyond,
-                              sorted.back());
+    chart.note += fmt::format(" The last one also holds {} longer steps, up to {}.", beyond,
+                              seconds_text(sorted.back()));
   }
   return chart;
 }

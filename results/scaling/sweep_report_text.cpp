@@ -19,12 +19,14 @@
 namespace heteroperf {
 namespace {
 
-bool threads_differ(const SweepReport& report) {
-  return std::ranges::adjacent_find(report.rows, std::not_equal_to(), &SweepRow::threads) !=
-         report.rows.end();
+/// Threads are shown to people only where the points differ in them.
+Audience audience_of_threads(const SweepReport& report) {
+  const bool differ = std::ranges::adjacent_find(report.rows, std::not_equal_to(),
+                                                 &SweepRow::threads) != report.rows.end();
+  return differ ? Audience::people : Audience::spreadsheets;
 }
 
-void add_row(const SweepReport& report, const SweepRow& row, Table& table) {
+void add_row(const SweepReport& report, const SweepRow& row, Audience threads, Table& table) {
   using enum Unit;
   const auto rate = [&](const RepeatedRate& told, const std::string& unit) {
     return Datum(told.value).as(with_interval(told.value, told.ci95, row.runs, unit));
@@ -34,7 +36,6 @@ void add_row(const SweepReport& report, const SweepRow& row, Table& table) {
         .as(percent_with_interval(row.efficiency->value, row.efficiency->ci95, row.runs));
   };
   const Tone tone = row.validity == "closed" ? Tone::good : Tone::doubtful;
-  const Audience threads = threads_differ(report) ? Audience::people : Audience::spreadsheets;
   table.add_cells({{"", "point", none, point_text(report.index.points[row.point])},
                    {"", "devices", count, row.devices},
                    {"", "threads", none, row.threads, threads},
@@ -63,11 +64,12 @@ std::string heading(const SweepReport& report) {
 Document document_of(const SweepReport& report) {
   Document document{"heteroperf-sweep"};
   document.line(heading(report));
+  const Audience threads = audience_of_threads(report);
   for (std::size_t i = 0; i < report.rows.size();) {
     const std::string& workload = report.rows[i].workload;
     Table table{"", workload};
     for (; i < report.rows.size() && report.rows[i].workload == workload; ++i) {
-      add_row(report, report.rows[i], table);
+      add_row(report, report.rows[i], threads, table);
     }
     document.table(std::move(table));
   }

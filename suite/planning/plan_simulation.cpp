@@ -80,12 +80,14 @@ Workload simulated_workload(const Plan& plan, const PlanSimulationRequest& reque
   return find_workload(first_of(request.workload, planned.name)).make(wanted, ScalingInput());
 }
 
-ReadyPlan simulate_plan(const PlanSimulationRequest& request) {
-  Plan plan = read_plan_file(request.path);
-  const Workload workload = simulated_workload(plan, request);
+Cluster simulated_cluster(const Plan& plan, const PlanSimulationRequest& request) {
+  require_sources(plan, request);
   const std::string& named = first_of(request.cluster, plan.cluster);
-  const Cluster cluster =
-      plan_cluster(plan, named.empty() ? *request.machine : find_machine(named));
+  return plan_cluster(plan, named.empty() ? *request.machine : find_machine(named));
+}
+
+ReadyPlan simulate_plan(Plan plan, const PlanSimulationRequest& request, const Cluster& cluster) {
+  const Workload workload = simulated_workload(plan, request);
   const TrainingTask task{workload.graph, workload.precision, workload.recipe.kind};
   ReadyPlan result(task, std::move(plan), cluster);
   result.predicted();  // a class without a rate is an error here

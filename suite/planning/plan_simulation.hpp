@@ -26,10 +26,13 @@ bool is_plan_file(const std::string& path);
 /// everything that neither says.
 Workload simulated_workload(const Plan& plan, const PlanSimulationRequest& request);
 
-/// The plan on the virtual clock, predicted. Throws UserError with everything wrong: a plan that
-/// does not say its workload or cluster and a request that does not either, and all that is wrong
-/// with the plan.
-ReadyPlan simulate_plan(const PlanSimulationRequest& request);
+/// The cluster that a plan was made for, or that the request names instead, as the plan uses it.
+/// Throws UserError with everything that neither says.
+Cluster simulated_cluster(const Plan& plan, const PlanSimulationRequest& request);
+
+/// The plan on the virtual clock, predicted, on its simulated_cluster(). Throws UserError with all
+/// that is wrong with the plan.
+ReadyPlan simulate_plan(Plan plan, const PlanSimulationRequest& request, const Cluster& cluster);
 
 /// Adds a column for each use of a rank's memory, for programs; with_ledger() fills them.
 void add_ledger_columns(Table& table);

@@ -18,7 +18,7 @@
 #include <optional>
 #include <span>
 
-#include "results/record/record.hpp"
+#include "results/exports/run_export.hpp"
 #include "results/record/run_folder.hpp"
 #include "results/record/suite_record.hpp"
 #include "results/sweep/sweep_index.hpp"

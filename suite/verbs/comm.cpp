@@ -157,8 +157,8 @@ class CommVerb : public Verb {
     if (late > 0.01) {
       print_warnings(
           {fmt::format("{:.0f} % of the waits ended later than modelled, by up to "
-                       "{:.3g} ms: the machine is too slow for these links",
-                       late * 100, report.pace->greatest_lag.value() * 1e3)});
+                       "{}: the machine is too slow for these links",
+                       late * 100, seconds_text(report.pace->greatest_lag.value()))});
     }
     const bool compressed = report.request.wire != WireFormat::fp32;
     const auto plain =

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "results/record/record.hpp"
+#include "results/exports/run_export.hpp"
 #include "results/scaling/sweep_report.hpp"
 #include "suite/program/verb.hpp"
 #include "suite/sweep/sweep_folder.hpp"

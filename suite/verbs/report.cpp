@@ -51,7 +51,7 @@ StepTimeline predicted_step(const ReportRun& run) {
     if (request.cluster.empty() && stored.cluster.empty()) {
       return missing_step("The run names no cluster, whose rates a prediction needs.");
     }
-    const ReadyPlan simulation = simulate_plan(request);
+    const ReadyPlan simulation = simulate_plan(stored, request, simulated_cluster(stored, request));
     return step_timeline(plan_trace_text(simulation, {}),
                          fmt::format("plan.json simulated on {}", simulation.cluster->name), 1);
     // A page with a reason is better than no page.

@@ -2,7 +2,7 @@
 // shown the record is held against its journal; one that does not follow from it is refused,
 // because a screen gives an edited number the same authority as a true one. A record without a
 // journal is shown with a warning.
-#include "results/record/record.hpp"
+#include "results/exports/run_export.hpp"
 
 #include <fmt/format.h>
 

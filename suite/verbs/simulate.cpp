@@ -9,6 +9,7 @@
 #include "metrics/base/error.hpp"
 #include "results/text/document.hpp"
 #include "results/text/number_text.hpp"
+#include "runners/plan/plan_json.hpp"
 #include "runners/schedule/formats/schedule_json.hpp"
 #include "runners/schedule/formats/trace_json.hpp"
 #include "runners/schedule/ir/placement.hpp"
@@ -122,8 +123,11 @@ class SimulateVerb : public Verb {
     PlanSimulationRequest request = plan_;
     // A plan without a cluster can be timed with what its run measured of the machine.
     request.machine = machine_beside(plan_.path);
-    const ReadyPlan simulation = simulate_plan(request);
-    const auto measured = measured_beside(plan_.path, *simulation.cluster);
+    Plan plan = read_plan_file(plan_.path);
+    const Cluster cluster = simulated_cluster(plan, request);
+    // A run of other devices is told before what the plan itself misses on these.
+    const auto measured = measured_beside(plan_.path, cluster);
+    const ReadyPlan simulation = simulate_plan(std::move(plan), request, cluster);
     if (trace.given()) {
       const std::string run_id = measured ? measured->run_id : "";
       trace.save(plan_trace_text(simulation, trace_origin(TraceKind::simulated, run_id)));

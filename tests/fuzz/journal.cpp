@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "results/comparison/run_digest.hpp"
+#include "results/exports/run_export.hpp"
 #include "results/journal/journal.hpp"
 #include "results/record/record.hpp"
 #include "results/record/sample_columns.hpp"

@@ -1,6 +1,6 @@
 // A stored record as compare, rank, gate, history and show take it before its journal is asked.
-#include "results/record/record.hpp"
 #include "results/comparison/run_digest.hpp"
+#include "results/exports/run_export.hpp"
 #include "tests/fuzz/hostile_input.hpp"
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -182,8 +182,12 @@ class GraphAssembler {
       problems_.add("the last node is not a loss", "a model ends in a cross_entropy");
       return;
     }
+    std::vector<bool> used(count, false);
+    for (const Node& node : graph_.nodes()) {
+      for (const NodeId input : node.inputs) used[input.index()] = true;
+    }
     for (std::size_t i = 0; i + 1 < count; ++i) {
-      if (!graph_.consumers(NodeId(i)).empty()) continue;
+      if (used[i]) continue;
       problems_.add(fmt::format("nothing uses node {}", shown(graph_.nodes()[i].name)),
                     "it would be computed in vain", "Remove it or connect it.");
     }

@@ -1,3 +1,4 @@
+#include "results/exports/run_export.hpp"
 #include "results/record/record.hpp"
 
 #include <gtest/gtest.h>

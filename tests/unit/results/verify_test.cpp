@@ -9,6 +9,7 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/text_file.hpp"
+#include "results/exports/run_export.hpp"
 #include "results/journal_checks/plan_outline.hpp"
 #include "results/record/record.hpp"
 #include "results/record/ruleset.hpp"

@@ -62,6 +62,11 @@ class LearnedRunTest : public testing::Test {
     }
     return "no error";
   }
+  std::optional<MeasuredPlan> measured_on_the_plans_cluster() const {
+    PlanSimulationRequest request;
+    request.path = (folder_.path() / "plan.json").string();
+    return measured_beside(request.path, simulated_cluster(read_plan_file(request.path), request));
+  }
   LearnedRun learned() const { return learn_from_run(folder_.path(), find_cluster("laptop")); }
 
   TemporaryFolder folder_;
@@ -114,9 +119,7 @@ TEST_F(LearnedRunTest, ARunMadeElsewhereIsRefused) {
     const std::string text = problem();
     EXPECT_NE(text.find("was not made on a laptop"), std::string::npos) << text;
     EXPECT_NE(text.find(why), std::string::npos) << text;
-    PlanSimulationRequest request;
-    request.path = (folder_.path() / "plan.json").string();
-    EXPECT_THROW(measured_beside(request.path, *simulate_plan(request).cluster), UserError);
+    EXPECT_THROW(measured_on_the_plans_cluster(), UserError);
   };
   const std::vector<DeviceCount> own = devices_;
   devices_ = {{"cpu", 2, 1, false}};
@@ -131,9 +134,7 @@ TEST_F(LearnedRunTest, ARunMadeElsewhereIsRefused) {
   memory_bytes_ *= 2;
   write(1);
   EXPECT_EQ(problem(), "no error");
-  PlanSimulationRequest request;
-  request.path = (folder_.path() / "plan.json").string();
-  EXPECT_TRUE(measured_beside(request.path, *simulate_plan(request).cluster));
+  EXPECT_TRUE(measured_on_the_plans_cluster());
 }
 
 TEST_F(LearnedRunTest, WhatCannotBeLearnedFromIsSaid) {

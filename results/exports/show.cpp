@@ -1,9 +1,10 @@
 // Shows a stored record or suite: the table at the end of a run, and its forms in CSV and Markdown.
 // A row is a label, a place in the record's JSON and a function that writes what is there; where
 // nothing is, or the function has nothing to say and returns an empty text, the row is left out. So
-// one table of rows serves records of all workloads and of earlier versions. Records may be a
-// stranger's: every text is cleaned before it is printed, and a document that lacks a key it must
-// have is a UserError with its path.
+// one table of rows serves records of all workloads and of earlier versions. Metrics are taken from
+// the run's digest, which finds them by the table of metrics. Records may be a stranger's: every
+// text is cleaned before it is printed, and a document that lacks a key it must have is a UserError
+// with its path.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +15,7 @@
 #include "metrics/base/quantity.hpp"
 #include "metrics/base/strict_json.hpp"
 #include "metrics/base/text_file.hpp"
-#include "results/record/record.hpp"
+#include "results/exports/run_export.hpp"
 #include "results/record/run_folder.hpp"
 #include "results/record/stored_document_json.hpp"
 #include "results/text/number_text.hpp"
@@ -31,15 +32,20 @@ void add_row(Document& rows, std::string label, std::string value) {
 // ---------------------------------------------------------------- numbers
 
 /// "48.12 ± 0.31 Gop/s", the half width of the 95 % interval in the same prefix.
-std::string rate(const Json& metric, const std::string& unit) {
-  if (metric.is_null()) return {};
-  const double value = metric.at("value");
-  if (!metric.contains("ci95")) return with_prefix(value, unit) + " (too short for an interval)";
-  const double low = metric.at("ci95").at(0), high = metric.at("ci95").at(1);
+std::string rate_text(double value, const std::optional<Interval>& ci95, const std::string& unit) {
+  if (!ci95) return with_prefix(value, unit) + " (too short for an interval)";
   const Scaled scaled = scale_of(value);
   return fmt::format("{:.4g} ± {:.2g} {} (95 % CI {:.4g} to {:.4g})", value / scaled.factor,
-                     (high - low) / 2 / scaled.factor, prefixed(scaled, unit), low / scaled.factor,
-                     high / scaled.factor);
+                     (ci95->high - ci95->low) / 2 / scaled.factor, prefixed(scaled, unit),
+                     ci95->low / scaled.factor, ci95->high / scaled.factor);
+}
+
+/// Writes the operations per second of a suite or of one of its workloads.
+std::string suite_rate(const Json& json) {
+  if (json.is_null()) return {};
+  std::optional<Interval> ci95;
+  if (json.contains("ci95")) ci95 = {json.at("ci95").at(0), json.at("ci95").at(1)};
+  return rate_text(json.at("value"), ci95, operations_unit);
 }
 
 /// Returns a text without its quotes, any other value as JSON, and nothing for an absent one.
@@ -51,6 +57,12 @@ std::string shown_text(const Json& json) {
 /// These return a value of an object as a number, or as it stands in the JSON.
 double number(const Json& json, const char* key) { return json.at(key).get<double>(); }
 std::string digits(const Json& json, const char* key) { return json.at(key).dump(); }
+/// The value of a metric; a record that has other parts of it but no value is refused.
+double value_of(const RunDigest& run, const char* metric) {
+  const auto value = run.number(metric);
+  if (!value) throw UserError(fmt::format("{} has no value", metric));
+  return *value;
+}
 
 // ---------------------------------------------------------------- rows of a record
 
@@ -85,19 +97,23 @@ std::string scale(const Json& json) {
 }
 
 /// Writes samples or tokens per second, with their interval.
-std::string throughput(const Json& json) { return rate(json, shown_text(json.at("unit"))); }
-std::string ops(const Json& json) { return rate(json, operations_unit); }
+std::string throughput(const RunDigest& run) {
+  return rate_text(value_of(run, "throughput"), run.ci95("throughput"), run.unit);
+}
+std::string ops(const RunDigest& run) {
+  return rate_text(value_of(run, "ops_per_second"), run.ci95("ops_per_second"), operations_unit);
+}
 
 /// Writes the rate as a share of the measured peak.
-std::string utilization(const Json& json) {
-  return fmt::format("{:.1f} % of {} ({} peak)", 100 * number(json, "value"),
+std::string utilization(const Json& json, const RunDigest& run) {
+  return fmt::format("{:.1f} % of {} ({} peak)", 100 * value_of(run, "utilization"),
                      with_prefix(number(json, "peak_ops_per_second"), operations_unit),
                      shown_text(json.at("peak_source")));
 }
 
 /// The interval is of the error, from which the score follows.
-std::string regulated(const Json& json) {
-  const std::string value = with_prefix(number(json, "value"), "");
+std::string regulated(const Json& json, const RunDigest& run) {
+  const std::string value = with_prefix(value_of(run, "regulated_score"), "");
   if (!json.contains("error_ci95")) return value;  // as written before ruleset 1.8
   const Json& error = json.at("error_ci95");
   return fmt::format("{} (error {:.3g} to {:.3g}: {} of {} answers wrong)", value,
@@ -106,8 +122,8 @@ std::string regulated(const Json& json) {
 }
 
 /// The measure, its value, the samples behind it, and the target where there is one.
-std::string quality(const Json& json) {
-  std::string line = fmt::format("{} {:.4f}", shown_text(json.at("name")), number(json, "value"));
+std::string quality(const Json& json, const RunDigest& run) {
+  std::string line = fmt::format("{} {:.4f}", run.quality_name, value_of(run, "quality"));
   if (json.contains("samples")) line += " on " + digits(json, "samples") + " samples";
   if (!json.contains("target")) return line;
   return line + fmt::format(" (target {:.6g}: {})", number(json, "target"),
@@ -115,16 +131,14 @@ std::string quality(const Json& json) {
 }
 
 /// Writes the steps of the window, its length, and the time of one step.
-std::string steps(const Json& record) {
-  const Json window_s = value_at(record, "/metrics/window_s");
-  std::string line =
-      fmt::format("{} in {} after {} of warm-up", shown_text(value_at(record, "/metrics/steps")),
-                  seconds_text(window_s.is_null() ? 0.0 : window_s.get<double>()),
-                  shown_text(value_at(record, "/metrics/warmup_steps")));
-  const Json time = value_at(record, "/metrics/step_time_s");
-  if (time.is_null()) return line;
-  return line + fmt::format(", median {}, p95 {}", seconds_text(number(time, "median")),
-                            seconds_text(number(time, "p95")));
+std::string steps(const Json& metrics, const RunDigest& run) {
+  if (!run.number("steps")) return {};
+  std::string line = fmt::format("{} in {} after {} of warm-up", value_of(run, "steps"),
+                                 seconds_text(run.number("window_s").value_or(0)),
+                                 shown_text(value_at(metrics, "/warmup_steps")));
+  if (!run.number("step_time_s")) return line;
+  return line + fmt::format(", median {}, p95 {}", seconds_text(value_of(run, "step_time_s")),
+                            seconds_text(value_of(run, "step_time_p95_s")));
 }
 
 /// The progress of a run that was to end once its throughput is known well enough.
@@ -171,16 +185,17 @@ std::string master(const Json& json) {
 }
 
 /// Writes the memory of the fullest rank, and the greatest error of the plan.
-std::string memory(const Json& json) {
+std::string memory(const Json& json, const RunDigest& run) {
   if (!json.contains("max")) return {};
-  const std::string line = rounded_byte_size(number(json, "max")) + " at most per rank";
+  const std::string line =
+      rounded_byte_size(value_of(run, "peak_memory_bytes")) + " at most per rank";
   if (!json.contains("worst_error_fraction")) return line;
   return line + fmt::format(" ({:+.1f} % against the plan where that is worst)",
                             100 * number(json, "worst_error_fraction"));
 }
 
-std::string overhead(const Json& fraction) {
-  return fmt::format("{:.2f} % of wall time", 100 * fraction.get<double>());
+std::string overhead(const RunDigest& run) {
+  return fmt::format("{:.2f} % of wall time", 100 * value_of(run, "measurement_overhead_fraction"));
 }
 
 /// Writes HSR, the ratio of the mix to the sum of its classes alone, and the gain over the best
@@ -213,10 +228,10 @@ std::string bubble(const Json& record) {
 }
 
 std::string prediction(const Json& json) {
-  std::string line = fmt::format("step {:.4g} ms predicted", 1e3 * number(json, "step_time_s"));
+  std::string line = fmt::format("step {} predicted", seconds_text(number(json, "step_time_s")));
   const Json measured = value_at(json, "/measured/step_time_s");
   if (measured.is_null() || !json.contains("error_fraction")) return line;
-  return line + fmt::format(", {:.4g} ms measured ({:+.1f} %)", 1e3 * measured.get<double>(),
+  return line + fmt::format(", {} measured ({:+.1f} %)", seconds_text(measured.get<double>()),
                             100 * number(json, "error_fraction"));
 }
 
@@ -252,33 +267,43 @@ void add_validity(const Json& r, Document& rows) {
                                              : Tone::doubtful));
 }
 
-/// A row of the table, made of the part of a record at `pointer`; left out where that is absent.
+/// A row of the table, made of the part of a record at `pointer` and of the metrics of its run;
+/// left out where that part is absent.
 struct RowRule {
   const char* label;
   const char* pointer;
-  std::string (*value)(const Json& part);
+  std::string (*value)(const Json& part, const RunDigest& run);
 };
+/// Rows that need the one or the other.
+template <std::string (*text)(const Json&)>
+std::string part_row(const Json& part, const RunDigest&) {
+  return text(part);
+}
+template <std::string (*text)(const RunDigest&)>
+std::string metric_row(const Json&, const RunDigest& run) {
+  return text(run);
+}
 /// The rows are shown in this order.
 constexpr std::array record_table{
-    RowRule{"workload", "/workload", workload},
-    RowRule{"scale", "/scale", scale},
-    RowRule{"plan", "/plan_summary", shown_text},
-    RowRule{"status", "", status},
-    RowRule{"throughput", "/metrics/throughput", throughput},
-    RowRule{"OPS", "/metrics/ops_per_second", ops},
+    RowRule{"workload", "/workload", part_row<workload>},
+    RowRule{"scale", "/scale", part_row<scale>},
+    RowRule{"plan", "/plan_summary", part_row<shown_text>},
+    RowRule{"status", "", part_row<status>},
+    RowRule{"throughput", "/metrics/throughput", metric_row<throughput>},
+    RowRule{"OPS", "/metrics/ops_per_second", metric_row<ops>},
     RowRule{"utilization", "/metrics/utilization", utilization},
     RowRule{"quality", "/metrics/quality", quality},
     RowRule{"regulated score", "/metrics/regulated_score", regulated},
-    RowRule{"steps", "", steps},
-    RowRule{"until", "/metrics/until", until},
-    RowRule{"prediction", "/prediction", prediction},
-    RowRule{"bubble", "", bubble},
-    RowRule{"mixed classes", "/metrics/hetero", hetero},
-    RowRule{"pacing", "/pacing", pacing},
-    RowRule{"search", "/search", search},
-    RowRule{"search master", "/search/master", master},
+    RowRule{"steps", "/metrics", steps},
+    RowRule{"until", "/metrics/until", part_row<until>},
+    RowRule{"prediction", "/prediction", part_row<prediction>},
+    RowRule{"bubble", "", part_row<bubble>},
+    RowRule{"mixed classes", "/metrics/hetero", part_row<hetero>},
+    RowRule{"pacing", "/pacing", part_row<pacing>},
+    RowRule{"search", "/search", part_row<search>},
+    RowRule{"search master", "/search/master", part_row<master>},
     RowRule{"peak memory", "/metrics/peak_memory_bytes", memory},
-    RowRule{"measuring", "/metrics/measurement_overhead_fraction", overhead}};
+    RowRule{"measuring", "/metrics/measurement_overhead_fraction", metric_row<overhead>}};
 
 /// A suite's rule `workload` names in `parameter` which of them it is about.
 std::string rule_name(const Json& reason) {
@@ -303,11 +328,11 @@ bool is_reason(const Json& rule, const Json& record) {
                      [&](const Json& reason) { return reason.at("rule") == rule; });
 }
 
-Document record_rows(const Json& record, const std::string& folder) {
+Document record_rows(const Json& record, const RunDigest& run, const std::string& folder) {
   Document rows{record_format};
   for (const RowRule& rule : record_table) {
     const Json part = value_at(record, rule.pointer);
-    if (!part.is_null()) add_row(rows, rule.label, rule.value(part));
+    if (!part.is_null()) add_row(rows, rule.label, rule.value(part, run));
   }
   add_validity(record, rows);
   add_reasons(record, rows);
@@ -324,13 +349,13 @@ Document record_rows(const Json& record, const std::string& folder) {
 Document suite_rows(const Json& suite, const std::string& folder) {
   Document rows{record_format};
   for (const Json& part : suite.at("workloads")) {
-    const std::string score = rate(value_at(part, "/ops_per_second"), operations_unit);
+    const std::string score = suite_rate(value_at(part, "/ops_per_second"));
     add_row(rows, shown_text(part.at("folder")),
             fmt::format("{}, {}, {}", score.empty() ? "no score" : score,
                         shown_text(value_at(part, "/status")),
                         part.contains("class") ? shown_text(part.at("class")) : "no record"));
   }
-  add_row(rows, "suite OPS", ops(value_at(suite, "/metrics/ops_per_second")));
+  add_row(rows, "suite OPS", suite_rate(value_at(suite, "/metrics/ops_per_second")));
   add_validity(suite, rows);
   add_reasons(suite, rows);
   add_row(rows, "record", (std::filesystem::path(folder) / "suite.json").string());
@@ -339,7 +364,8 @@ Document suite_rows(const Json& suite, const std::string& folder) {
 
 // ---------------------------------------------------------------- layouts
 
-/// Columns of the CSV form, raw values in base units.
+/// Columns of the CSV form, raw values in base units: metrics by their names, other values by their
+/// places in the record.
 constexpr std::array csv_columns{"/run_id",
                                  "/created_utc",
                                  "/status",
@@ -350,30 +376,34 @@ constexpr std::array csv_columns{"/run_id",
                                  "/workload/precision",
                                  "/scale/ranks",
                                  "/scale/transport",
-                                 "/metrics/ops_per_second/value",
+                                 "ops_per_second",
                                  "/metrics/ops_per_second/ci95/0",
                                  "/metrics/ops_per_second/ci95/1",
-                                 "/metrics/throughput/value",
+                                 "throughput",
                                  "/metrics/throughput/ci95/0",
                                  "/metrics/throughput/ci95/1",
                                  "/metrics/throughput/unit",
-                                 "/metrics/regulated_score/value",
+                                 "regulated_score",
                                  "/metrics/quality/name",
-                                 "/metrics/quality/value",
-                                 "/metrics/step_time_s/median",
-                                 "/metrics/step_time_s/p95",
-                                 "/metrics/steps",
+                                 "quality",
+                                 "step_time_s",
+                                 "step_time_p95_s",
+                                 "steps",
                                  "/metrics/warmup_steps",
-                                 "/metrics/window_s",
-                                 "/metrics/utilization/value",
-                                 "/metrics/peak_memory_bytes/max",
-                                 "/operations/strict"};
+                                 "window_s",
+                                 "utilization",
+                                 "peak_memory_bytes",
+                                 "operations_strict"};
+
+std::string pointer_of(const char* column) {
+  return *column == '/' ? column : record_metrics()[metric_place(column)].pointer;
+}
 
 /// Column names are the record's paths with dots.
 std::string csv_header() {
   std::string line;
-  for (const char* pointer : csv_columns) {
-    std::string name(pointer + 1);
+  for (const char* column : csv_columns) {
+    std::string name = pointer_of(column).substr(1);
     std::replace(name.begin(), name.end(), '/', '.');
     line += (line.empty() ? "" : ",") + name;
   }
@@ -382,9 +412,9 @@ std::string csv_header() {
 
 std::string csv_line(const Json& record) {
   std::string line;
-  for (const char* pointer : csv_columns) {
-    if (pointer != csv_columns.front()) line += ',';
-    line += csv_cell(shown_text(value_at(record, pointer)));
+  for (const char* column : csv_columns) {
+    if (column != csv_columns.front()) line += ',';
+    line += csv_cell(shown_text(value_at(record, pointer_of(column))));
   }
   return line + '\n';
 }
@@ -409,7 +439,8 @@ std::string show_record(const std::string& record_text, const std::string& folde
   if (form == DocumentForm::json) return record_text;
   return of_document(origin, record_format, [&] {
     if (form == DocumentForm::csv) return csv_header() + csv_line(record);
-    return document_text(record_rows(record, folder), form, style);
+    const RunDigest run = parse_run_digest(record_text, origin);
+    return document_text(record_rows(record, run, folder), form, style);
   });
 }
 
