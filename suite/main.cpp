@@ -169,6 +169,19 @@ void require_known_verb(const std::string& name, const std::vector<std::string>&
                   fmt::format("one of {}", fmt::join(names, " ")), suggest_name(name, names));
 }
 
+/// Refuses empty text for a number, which the library takes as none: it is most likely a variable
+/// of a script that was not set.
+void require_no_empty_number(const CLI::App& command) {
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string type = option->get_type_name();
+    const bool is_number =
+        type.starts_with("INT") || type.starts_with("UINT") || type.starts_with("FLOAT");
+    if (!is_number || std::ranges::count(option->results(), "") == 0) continue;
+    throw UserError(fmt::format("{} is empty text", option->get_name()), "it takes a number",
+                    "Leave it out, or give a number.");
+  }
+}
+
 /// Warns of variables that no option reads; with --verbose it names those that one did.
 void note_environment(const CLI::App& app, const CLI::App& command, const GlobalOptions& options) {
   for (const std::string& warning : environment_warnings(app)) {
@@ -276,6 +289,7 @@ class Program {
       mirror_in_environment(*(chosen_ = app_.get_subcommand(name)));
     }
     app_.parse(argc, argv);
+    require_no_empty_number(*chosen_);
     apply(flags_, options_);
     if (voice_.first() && std::getenv("HETEROPERF_LAUNCHED") == nullptr) {
       note_environment(app_, *chosen_, options_);

@@ -33,7 +33,7 @@ endif()
 if(HETEROPERF_SANITIZER)
   # Instrumented code makes GCC warn of uninitialised variants that are not.
   target_compile_options(heteroperf_flags INTERFACE -fsanitize=${HETEROPERF_SANITIZER}
-                                                    -fno-omit-frame-pointer -g
+                                                    -fno-omit-frame-pointer
                                                     -Wno-maybe-uninitialized)
   target_link_options(heteroperf_flags INTERFACE -fsanitize=${HETEROPERF_SANITIZER})
 endif()

@@ -75,6 +75,8 @@ const BadInput bad_inputs[] = {
      2,
      "3 ranks do not divide into groups of 2"},
     {"EmptyWorkload", {"run", ""}, 2, "the workload is empty text .one of image"},
+    {"EmptyStep", {"resume", "results/latest", "--from-step", ""}, 2, "--from-step is empty text"},
+    {"EmptyBatch", {"plan", "llm", "--batch", ""}, 2, "--batch is empty text .it takes a number"},
     {"FractionOfARank", {"run", "llm", "--ranks", "1.5"}, 2, "--ranks 1.5 is not usable"},
     {"DurationWithAUnit",
      {"run", "llm", "--duration", "5s"},

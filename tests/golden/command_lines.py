@@ -78,6 +78,7 @@ COST = [
     (r'("(?:seconds|peak_rss_bytes)": ?)[-+.0-9e]+', r"\1<cost>"),
     (r'^((?:  |.*"evaluations": [0-9]+,\s+)"wall_s": )[-+.0-9e]+', r"\1<cost>"),
     (r"^(search +(?:.* in )?)[.0-9]+ (?:ns|µs|ms|s)\b", r"\1<cost> s"),
+    (r"^(simulated in +)[.0-9]+ (?:ns|µs|ms|s)\b", r"\1<cost>"),
     (r"^(\S.* took )[.0-9]+ s\b", r"\1<cost> s"),
     (r"\b[.0-9]+( of [0-9]+ cores were busy)", r"<cost>\1"),
     (rf"^heteroperf: warning: .*({BUSY}) \(.*\n", ""),

@@ -141,7 +141,12 @@ void check_clusters(const RankClusters& clusters, int size) {
       HETEROPERF_EXPECT(bridge.share >= 0);
       total += bridge.share;
     }
-    HETEROPERF_EXPECT(total > 0);
+    // Bandwidths of a file may be so large that their sum is no number.
+    if (!(total > 0)) {
+      throw UserError(fmt::format("no bridge of cluster {} has a share", cluster.label),
+                      "the bandwidths of its cards have no finite sum",
+                      "Correct the cluster file.");
+    }
     ranks.insert(ranks.end(), cluster.ranks.begin(), cluster.ranks.end());
   }
   std::ranges::sort(ranks);

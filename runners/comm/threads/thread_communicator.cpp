@@ -165,7 +165,7 @@ class ThreadCommunicator final : public Communicator {
     copy(values.data, offer.small.data(), values.bytes());
     offer.read = offer.small.data();
   }
-  /// Shows values and runs `take` when everybody has shown result, of which the longest have so
+  /// Shows values and runs `take` when everybody has shown theirs, of which the longest have so
   /// many bytes.
   template <class Take>
   void show(ConstBuffer values, std::size_t longest_bytes, Take take) {

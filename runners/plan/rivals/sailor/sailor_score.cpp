@@ -238,7 +238,9 @@ class SailorCheck {
         note_link(tables_.reduction_s(here, next, stage.width(), 1, stage.layers), here, next);
       });
       for_each_send(s, plan_.stages.size(), stage.layers, [&](std::size_t to, int layer, int) {
-        const int answered = to > s ? layer + 1 : layer - 1;
+        // An imported plan may have gaps between its stages.
+        const SailorLayers& theirs = plan_.stages[to].layers;
+        const int answered = to > s ? theirs.begin : theirs.end - 1;
         for_each_pair(stage, plan_.stages[to], groups,
                       [&](const SailorSeat& a, const SailorSeat& b, std::size_t group) {
                         for (const std::int64_t size : groups.all[group].sizes) {

@@ -1,5 +1,5 @@
-// Sums over layers are kept as running totals, profiles and links in flat arrays with an index, so
-// that no question searches or adds up.
+// Sums over layers are kept as running totals, profiles and links in flat arrays, so that no
+// question searches or adds up.
 //
 // A search asks millions of times what layers [a, b) take on a place, so each question is two
 // look-ups and a difference. Questions about what has no profile or link are answered with

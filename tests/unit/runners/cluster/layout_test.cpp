@@ -52,7 +52,7 @@ TEST(Layout, ScalarsAndEmptyTensors) {
   EXPECT_EQ(Layout({0, 3}, {{0, 0}, {0, 3}}, {{}}).count(), 0);
 }
 
-TEST(Layout, EveryProblemIsTold) {
+TEST(Layout, WhatIsNoLayoutIsABug) {
   const auto make = [](const Layout::Shape& shape,
                        std::vector<std::vector<std::int64_t>> boundaries,
                        std::vector<std::vector<RankId>> holders) {
