@@ -73,10 +73,12 @@ class StreamCopier final : public DeviceCopier {
  private:
   Ticket start(CopyStreams::Direction direction, void* to, const void* from, std::size_t bytes) {
     void* const event = free_event();
-    under_way_.emplace(next_, event);
+    // A copy that cannot start has a ticket as well: its event lives as long as this copier.
+    const Ticket ticket = next_++;
+    under_way_.emplace(ticket, event);
     const NcclStatus status = streams_->start(direction, to, from, bytes, event);
     if (status.state == NcclStatus::State::failed) fail(status.text);
-    return next_++;
+    return ticket;
   }
   void* free_event() {
     if (events_.empty()) return streams_->make_event();
