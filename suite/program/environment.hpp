@@ -13,8 +13,8 @@ const std::vector<std::string>& original_argv();
 void keep_argv(int argc, char** argv);
 
 /// Lets variables stand for the long options of `command`: HETEROPERF_MICRO_BATCH for --micro-batch
-/// of `run` and for options that all verbs share, HETEROPERF_GATE_THRESHOLD for another verb's own, so
-/// that one verb's environment never breaks another. The command line wins over them.
+/// of `run` and for options that all verbs share, HETEROPERF_GATE_THRESHOLD for another verb's own,
+/// so that one verb's environment never breaks another. The command line wins over them.
 void mirror_in_environment(CLI::App& command);
 
 /// The sentence of a verb's --help that says so.
