@@ -437,9 +437,9 @@ std::string show_record(const std::string& record_text, const std::string& folde
   const std::string origin = (std::filesystem::path(folder) / "record.json").string();
   const Json record = parse_stored_document(record_text, origin, record_format);
   if (form == DocumentForm::json) return record_text;
+  const RunDigest run = parse_run_digest(record_text, origin);
   return of_document(origin, record_format, [&] {
     if (form == DocumentForm::csv) return csv_header() + csv_line(record);
-    const RunDigest run = parse_run_digest(record_text, origin);
     return document_text(record_rows(record, run, folder), form, style);
   });
 }

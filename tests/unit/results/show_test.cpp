@@ -125,12 +125,16 @@ TEST(Show, NamesWhatIsWrong) {
                                  std::string("{\"_format\":\"heteroperf-record\",\"_version\":1,"
                                              "\"metrics\":{\"ops_per_second\":{}}}")}) {
     write_file_atomically(files.record(), bad);
-    try {
-      show(files.folder, DocumentForm::console, {});
-      FAIL() << bad;
-    } catch (const UserError& error) {
-      EXPECT_NE(std::string(error.what()).find(files.record().string()), std::string::npos)
-          << error.what();
+    for (const DocumentForm form :
+         {DocumentForm::console, DocumentForm::markdown, DocumentForm::csv}) {
+      try {
+        show(files.folder, form, {});
+        FAIL() << bad;
+      } catch (const UserError& error) {
+        const std::string text = error.what(), path = files.record().string();
+        EXPECT_NE(text.find(path), std::string::npos) << text;
+        EXPECT_EQ(text.find(path), text.rfind(path)) << text;
+      }
     }
   }
   EXPECT_THROW(show(folder.path(), DocumentForm::console, {}), UserError);
