@@ -36,23 +36,6 @@ TaskTable::TaskTable(const PipelineGraph& graph) : graph_(&graph) {
   });
 }
 
-std::int32_t TaskTable::slot(SegmentId segment, MicroBatchId micro_batch, int part) const {
-  if (!graph_->segments.contains(segment) || part < 0 || part >= graph_->parts) return -1;
-  if (!graph_->passes(segment, micro_batch)) return -1;
-  const int index = micro_batch - graph_->segments[segment].first_micro_batch;
-  return first_slot_[segment] + index * graph_->parts + part;
-}
-
-MicroBatchId TaskTable::micro_batch_of(std::int32_t slot) const {
-  const SegmentId segment = segment_of_[slot];
-  return graph_->segments[segment].first_micro_batch +
-         (slot - first_slot_[segment]) / graph_->parts;
-}
-
-int TaskTable::part_of(std::int32_t slot) const {
-  return (slot - first_slot_[segment_of_[slot]]) % graph_->parts;
-}
-
 Instruction TaskTable::instruction(Op op, std::int32_t slot) const {
   return compute(op, segment_of(slot), micro_batch_of(slot), part_of(slot));
 }

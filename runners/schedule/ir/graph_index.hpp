@@ -26,12 +26,20 @@ class TaskTable {
   const PipelineGraph& graph() const { return *graph_; }
   std::int32_t slots() const { return first_slot_.back(); }
   /// The result is −1 where the micro-batch does not pass the segment or anything is out of range.
-  std::int32_t slot(SegmentId segment, MicroBatchId micro_batch, int part) const;
+  std::int32_t slot(SegmentId segment, MicroBatchId micro_batch, int part) const {
+    if (!graph_->segments.contains(segment) || part < 0 || part >= graph_->parts) return -1;
+    if (!graph_->passes(segment, micro_batch)) return -1;
+    const int index = micro_batch - graph_->segments[segment].first_micro_batch;
+    return first_slot_[segment] + index * graph_->parts + part;
+  }
   std::int32_t slot(const Instruction& i) const { return slot(i.segment, i.micro_batch, i.part); }
   std::int32_t first_slot(SegmentId segment) const { return first_slot_[segment]; }
   SegmentId segment_of(std::int32_t slot) const { return segment_of_[slot]; }
-  MicroBatchId micro_batch_of(std::int32_t slot) const;
-  int part_of(std::int32_t slot) const;
+  MicroBatchId micro_batch_of(std::int32_t slot) const {
+    return graph_->segments[segment_of_[slot]].first_micro_batch +
+           within_segment(slot) / graph_->parts;
+  }
+  int part_of(std::int32_t slot) const { return within_segment(slot) % graph_->parts; }
   /// The instruction that does `op` for a slot.
   Instruction instruction(Op op, std::int32_t slot) const;
 
@@ -71,6 +79,10 @@ class TaskTable {
   void for_each_member_slot(int rank, int interaction, MicroBatchId micro_batch, Visit visit) const;
 
  private:
+  std::int32_t within_segment(std::int32_t slot) const {
+    return slot - first_slot_[segment_of_[slot]];
+  }
+
   const PipelineGraph* graph_;
   IdVector<SegmentId, std::int32_t> first_slot_;  // and the total
   std::vector<SegmentId> segment_of_;             // [slot]

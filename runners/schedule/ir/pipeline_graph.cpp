@@ -214,12 +214,6 @@ void check_cycles(const PipelineGraph& graph) {
 
 }  // namespace
 
-double PipelineGraph::delay(EdgeId edge, bool gradient) const {
-  const Edge& e = edges[edge];
-  if (segments[e.from].rank == segments[e.to].rank) return 0;
-  return latency + (gradient ? e.gradient_time : e.activation_time);
-}
-
 double PipelineGraph::segment_work(SegmentId segment) const {
   const Segment& s = segments[segment];
   double passing = s.micro_batches;
@@ -240,11 +234,6 @@ double PipelineGraph::weight_copies() const {
   std::set<int> distinct;
   for (const Segment& segment : segments) distinct.insert(segment.weights);
   return static_cast<double>(segments.size()) / static_cast<double>(distinct.size());
-}
-
-bool PipelineGraph::passes(SegmentId segment, MicroBatchId micro_batch) const {
-  const int index = micro_batch - segments[segment].first_micro_batch;
-  return index >= 0 && index < segments[segment].micro_batches;
 }
 
 /// Interactions are only looked at where segments and edges are right, as they refer to both.

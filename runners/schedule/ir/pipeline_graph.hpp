@@ -78,7 +78,11 @@ struct PipelineGraph {
   }
   /// The time from the end of the work that makes an edge's activation, or its gradient, to its
   /// arrival; it is 0 within a rank.
-  double delay(EdgeId edge, bool gradient) const;
+  double delay(EdgeId edge, bool gradient) const {
+    const Edge& e = edges[edge];
+    if (segments[e.from].rank == segments[e.to].rank) return 0;
+    return latency + (gradient ? e.gradient_time : e.activation_time);
+  }
   /// The time of F, B and W of every micro-batch that passes a segment.
   double segment_work(SegmentId segment) const;
   /// The sum of segment_work() over each rank's segments; [rank].
@@ -86,7 +90,10 @@ struct PipelineGraph {
   /// Copies of the model's weights: segments over distinct `weights`.
   double weight_copies() const;
   /// A micro-batch that passes a segment has its F, B and W there.
-  bool passes(SegmentId segment, MicroBatchId micro_batch) const;
+  bool passes(SegmentId segment, MicroBatchId micro_batch) const {
+    const int index = micro_batch - segments[segment].first_micro_batch;
+    return index >= 0 && index < segments[segment].micro_batches;
+  }
 
  private:
   /// A micro-batch costs its scale, and a part of it the same share as each other part.

@@ -32,25 +32,6 @@ std::int32_t RankClock::group_end() const {
   return end;
 }
 
-void RankClock::stamp(std::int32_t index, TimeSpan span, Cause cause) {
-  spans_[index] = span;
-  causes_[index] = cause;
-  if (under_way_ != nullptr) under_way_[index] = span.start;
-}
-
-void RankClock::pass(double seconds) {
-  stamp(next_, time_ + seconds);
-  if (seconds > 0) last_ = next_;
-  time_ += seconds;
-  ++next_;
-}
-
-void RankClock::run(TimeSpan span, Cause cause) {
-  stamp(next_, span, cause);
-  time_ = span.end;
-  last_ = next_++;
-}
-
 void RankClock::run_unit(double end) {
   const Cause cause = before();
   const TimeSpan span{time_, end};

@@ -30,9 +30,18 @@ class RankClock {
   Cause before() const { return cause(last_); }
 
   /// Passes the next instruction, which takes this long from the rank's time on.
-  void pass(double seconds);
+  void pass(double seconds) {
+    stamp(next_, time_ + seconds);
+    if (seconds > 0) last_ = next_;
+    time_ += seconds;
+    ++next_;
+  }
   /// Passes the next instruction with this span and cause; it counts as work even if it is short.
-  void run(TimeSpan span, Cause cause);
+  void run(TimeSpan span, Cause cause) {
+    stamp(next_, span, cause);
+    time_ = span.end;
+    last_ = next_++;
+  }
   /// Passes the next instruction and those that run as one with it; all end at `end`.
   void run_unit(double end);
   /// Passes an instruction that blocks until `end`; from `under_way` on it waits for a message.
@@ -57,7 +66,11 @@ class RankClock {
 
  private:
   Cause cause(std::int32_t index) const { return index < 0 ? Cause{} : Cause{rank_, index}; }
-  void stamp(std::int32_t index, TimeSpan span, Cause cause);
+  void stamp(std::int32_t index, TimeSpan span, Cause cause) {
+    spans_[index] = span;
+    causes_[index] = cause;
+    if (under_way_ != nullptr) under_way_[index] = span.start;
+  }
 
   const std::vector<Instruction>* program_;
   TimeSpan* spans_;
