@@ -17,7 +17,8 @@ namespace heteroperf {
 
 /// The numbers of the slots of a graph, and what the tasks of each slot wait for. Every slot has a
 /// forward task and gradient tasks. The slots of a segment are consecutive: micro-batch major, part
-/// minor.
+/// minor. Simulators, checks and searches ask for slots at every instruction, so what they ask is
+/// in line.
 class TaskTable {
  public:
   /// The graph must be normalised and outlive the table.

@@ -8,7 +8,8 @@
 namespace heteroperf {
 
 /// One rank of a simulation: its place in its program, its time there, and the spans and causes
-/// that it leaves in the timeline as it goes on.
+/// that it leaves in the timeline as it goes on. The steps that every instruction takes are in
+/// line.
 class RankClock {
  public:
   using Cause = Timeline::Cause;
