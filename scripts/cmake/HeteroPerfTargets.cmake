@@ -40,14 +40,22 @@ function(heteroperf_add_library name)
   heteroperf_compile(heteroperf_${name} OPTIMIZATION ${arg_OPTIMIZATION})
 endfunction()
 
+# heteroperf_find_libraries(<target>): what is installed finds its libraries where they were linked. It
+# is built with the paths it is installed with: CMake would lengthen others by colons, and the loader
+# takes an empty path for the folder that it is started in.
+function(heteroperf_find_libraries target)
+  set_target_properties(${target} PROPERTIES
+    INSTALL_RPATH_USE_LINK_PATH ON BUILD_WITH_INSTALL_RPATH ON)
+endfunction()
+
 # heteroperf_add_module(<name> SOURCES… LINK target… [OPTIMIZATION -O3]): a shared module loaded on
 # first use; it lies beside the program while building and in lib/heteroperf after installation.
 function(heteroperf_add_module name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "OPTIMIZATION" "SOURCES;LINK")
   add_library(heteroperf_${name} MODULE ${arg_SOURCES})
   set_target_properties(heteroperf_${name} PROPERTIES
-    LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib/heteroperf" PREFIX "lib"
-    INSTALL_RPATH_USE_LINK_PATH ON)
+    LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib/heteroperf" PREFIX "lib")
+  heteroperf_find_libraries(heteroperf_${name})
   target_link_libraries(heteroperf_${name} PRIVATE heteroperf_flags ${arg_LINK})
   heteroperf_compile(heteroperf_${name} OPTIMIZATION ${arg_OPTIMIZATION})
   set_property(GLOBAL APPEND PROPERTY HETEROPERF_MODULES heteroperf_${name})

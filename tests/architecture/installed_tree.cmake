@@ -1,6 +1,7 @@
 # Installs into a folder, moves it, and runs the program there: the tree must not depend on where
-# it was built or installed.
-#   cmake -DBUILD_DIR=… -DWORK_DIR=… -DWITH_TORCH=0|1 -P installed_tree.cmake
+# it was built or installed. Neither here nor where they were built do binaries look for libraries in
+# the folder that they are started in, which is what the loader takes an empty path for.
+#   cmake -DBUILD_DIR=… -DWORK_DIR=… -DWITH_TORCH=0|1 -DREADELF=… -P installed_tree.cmake
 function(expect_success)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE errors
                   WORKING_DIRECTORY "${WORK_DIR}")
@@ -8,6 +9,15 @@ function(expect_success)
     message(FATAL_ERROR "${ARGN} ended with ${code}\n${output}${errors}")
   endif()
   set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+function(expect_no_empty_path)
+  foreach(binary IN LISTS ARGN)
+    expect_success("${READELF}" --dynamic --wide "${binary}")
+    if(output MATCHES "R(UN)?PATH[^\n]*(\\[:|::|:\\])")
+      message(FATAL_ERROR "${binary} looks for libraries in the current folder:\n${CMAKE_MATCH_0}")
+    endif()
+  endforeach()
 endfunction()
 
 file(REMOVE_RECURSE "${WORK_DIR}")
@@ -20,6 +30,12 @@ unset(ENV{HETEROPERF_MODULE_PATH})
 expect_success("${program}" --help)
 if(NOT output MATCHES "heteroperf")
   message(FATAL_ERROR "--help says:\n${output}")
+endif()
+
+file(GLOB binaries "${program}" "${WORK_DIR}/moved/lib*/heteroperf/*.so"
+                   "${BUILD_DIR}/suite/heteroperf" "${BUILD_DIR}/lib/heteroperf/*.so")
+if(READELF)
+  expect_no_empty_path(${binaries})
 endif()
 
 if(WITH_TORCH)
