@@ -32,14 +32,11 @@ if(NOT output MATCHES "heteroperf")
   message(FATAL_ERROR "--help says:\n${output}")
 endif()
 
-file(GLOB binaries "${program}" "${WORK_DIR}/moved/lib*/heteroperf/*.so"
-                   "${BUILD_DIR}/suite/heteroperf" "${BUILD_DIR}/lib/heteroperf/*.so")
-if(READELF)
-  expect_no_empty_path(${binaries})
-endif()
+file(GLOB modules "${WORK_DIR}/moved/lib*/heteroperf/*.so")
+file(GLOB built "${BUILD_DIR}/suite/heteroperf" "${BUILD_DIR}/lib/heteroperf/*.so")
+expect_no_empty_path("${program}" ${modules} ${built})
 
 if(WITH_TORCH)
-  file(GLOB modules "${WORK_DIR}/moved/lib*/heteroperf/*.so")
   if(NOT modules MATCHES "libheteroperf_engine")
     message(FATAL_ERROR "no engine module below ${WORK_DIR}/moved (found: ${modules})")
   endif()
