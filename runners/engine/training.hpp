@@ -11,6 +11,7 @@
 #include "metrics/ops.hpp"
 #include "runners/device/host_pool.hpp"
 #include "runners/engine/checkpoint/checkpoint.hpp"
+#include "runners/engine/products.hpp"
 #include "runners/plan/ready/ready_plan.hpp"
 #include "workloads/data/data_source.hpp"
 #include "workloads/graph/model_graph.hpp"
@@ -44,6 +45,7 @@ struct TrainingSpec {
   double timeout_s = 30;   ///< an instruction that takes longer is reported by the watchdog
   std::int64_t clock_offset_ns = 0;  ///< add to this rank's clock to get that of rank 0
   std::optional<Pacing> pacing;
+  ProductWay products = ProductWay::mkl;
   /// The values that it begins with, drawn or restored, are moved by as much as rounding may. Who
   /// compares the losses with those of the same training learns how far rounding alone carries
   /// them.

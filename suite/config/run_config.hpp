@@ -10,6 +10,7 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/comm/world.hpp"
+#include "runners/engine/products.hpp"
 #include "runners/plan/plan.hpp"
 #include "suite/config/training_identity.hpp"
 #include "suite/program/catalog.hpp"
@@ -113,6 +114,11 @@ struct AutomlConfig {
   std::string history;  ///< a run folder whose trials the search starts from
 };
 
+/// `engine.*`: how the numbers of a training are computed.
+struct EngineConfig {
+  ProductWay products = ProductWay::mkl;
+};
+
 /// `checkpoint.*`: when a training of one model is saved, in `<run>/checkpoints/step-<n>`.
 struct CheckpointConfig {
   std::uint64_t every_steps = 0;  ///< 0: not by steps
@@ -150,6 +156,7 @@ struct RunConfig {
   OptimizerRequest optimizer;
   MeasureConfig measure;
   AutomlConfig automl;
+  EngineConfig engine;
   CommConfig comm;
   CheckpointConfig checkpoint;
   std::optional<ParentRun> parent;
@@ -296,6 +303,7 @@ void visit_keys(Config& c, Visitor&& visit) {
       {.read_by = search, .range = {1, many}});
   KEY(automl.history, "a run folder whose trials the search starts from",
       {.value_name = "DIR", .open = "none", .read_by = search});
+  KEY(engine.products, "who makes the matrix products of fp32 on CPUs");
   KEY(comm.timeout_s, "a wait fails when its peer shows no sign of life so long",
       {.comm_flag = "--timeout", .range = {1, 86400}});
   KEY(comm.heartbeat_s, "between two signs of life", {.range = {0.01, 60}});

@@ -99,6 +99,7 @@ TrainingSpec training_spec(const RankContext& context, const Workload& workload)
   spec.seed = context.config.seed;
   spec.threads = context.placement.threads_per_rank;
   spec.gpu = context.gpu();
+  spec.products = context.config.engine.products;
   spec.moved = context.config.measure.replay_moved;
   return spec;
 }

@@ -198,6 +198,42 @@ TEST(Run, CheckedRanksGetTheSameLosses) {
   EXPECT_EQ(losses("plain", {}), losses("checked", {"--set", "comm.check=true"}));
 }
 
+/// Every way of products gives the same training but for its last digits, is counted to the last
+/// operation, and stands in the command that repeats the run. One that this machine lacks is
+/// refused.
+TEST(Run, ProductsOfEveryWayTrainTheSame) {
+  const ScratchFolder folder;
+  std::vector<double> first;
+  for (const std::string way : {"mkl", "own", "onednn"}) {
+    const std::string setting = "engine.products=" + way;
+    const CommandResult result =
+        heteroperf(joined(tiny("llm", {"--ranks", "2", "--steps", "6", "--out", way, "--json"}),
+                          {"--set", setting}),
+                   folder.path());
+    if (way == "onednn" && result.exit_code != 0) {
+      EXPECT_EQ(result.exit_code, 5) << result.err;
+      EXPECT_NE(result.err.find("this machine has no products by onednn"), std::string::npos)
+          << result.err;
+      continue;
+    }
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const Json record = Json::parse(result.out);
+    EXPECT_EQ(record.at("config").at("engine").at("products"), way);
+    const bool named = record.at("reproduce").get<std::string>().find(setting) != std::string::npos;
+    EXPECT_EQ(named, way != "mkl") << record.at("reproduce");
+    const Json& counts = record.at("operations").at("per_step");
+    EXPECT_EQ(counts.at("executed"), counts.at("strict")) << counts;
+    std::vector<double> losses;
+    for (const Json& step : lines_of_kind(folder / way, "step")) losses.push_back(step.at("loss"));
+    if (first.empty()) first = losses;
+    ASSERT_EQ(losses.size(), first.size());
+    for (std::size_t i = 0; i < losses.size(); ++i) {
+      EXPECT_NEAR(losses[i], first[i], 1e-4 * first[i]) << way << ", step " << i;
+    }
+    EXPECT_EQ(heteroperf({"verify", way}, folder.path()).exit_code, 0) << way;
+  }
+}
+
 TEST(Run, RankLogsAreThereWhenAskedFor) {
   const ScratchFolder folder;
   const Words words = tiny("llm", {"--ranks", "2", "--steps", "3"});

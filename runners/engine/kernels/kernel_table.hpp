@@ -183,6 +183,36 @@ const KernelTable& baseline_kernels(Element element);
 const KernelTable& avx2_kernels(Element element);
 const KernelTable& avx512_kernels(Element element);
 
+/// One operand of a product: rows of A or columns of B are its lines, which are as long as the
+/// extent that is summed over. Strides are in elements.
+struct ProductOperand {
+  const float* data = nullptr;
+  std::int64_t line_stride = 0, inner_stride = 0;
+};
+/// A block of C; `stride` elements lie between its rows.
+struct ProductBlock {
+  std::int64_t rows = 0, columns = 0, inner = 0, stride = 0;
+};
+
+/// Products of float32 on the host, for one instruction set; see product_kernels.hpp. Operands are
+/// packed in panels of tile_rows lines of A or tile_columns lines of B; the last one is filled up,
+/// so that packed memory holds whole panels. It is aligned to 64 bytes.
+struct ProductKernels {
+  std::int64_t tile_rows, tile_columns;
+  void (*pack_a)(const ProductOperand&, std::int64_t rows, std::int64_t inner, float* packed);
+  void (*pack_b)(const ProductOperand&, std::int64_t columns, std::int64_t inner, float* packed);
+  /// c (+)= a · b, both packed.
+  void (*multiply)(const ProductBlock&, Accumulation, const float* a, const float* b, float* c);
+  /// The same of rows of A in place, a whole number of tiles of them, `a_stride` apart.
+  void (*multiply_rows)(const ProductBlock&, Accumulation, const float* a, std::int64_t a_stride,
+                        const float* b, float* c);
+};
+/// Those of the table that kernels_for() chose.
+const ProductKernels& product_kernels();
+const ProductKernels& baseline_products();
+const ProductKernels& avx2_products();
+const ProductKernels& avx512_products();
+
 /// "avx512", "avx2" or "baseline".
 const char* kernel_instruction_set();
 

@@ -15,21 +15,22 @@ namespace {
 struct Variant {
   const char* name;
   const KernelTable& (*kernels)(Element);
+  const ProductKernels& (*products)();
   bool (*runs_here)();
 };
 
 // The builds stand from the fastest to the most general.
 const Variant variants[] = {
 #if defined(__x86_64__)
-    {"avx512", avx512_kernels,
+    {"avx512", avx512_kernels, avx512_products,
      [] {
        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
               __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
      }},
-    {"avx2", avx2_kernels,
+    {"avx2", avx2_kernels, avx2_products,
      [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }},
 #endif
-    {"baseline", baseline_kernels, [] { return true; }},
+    {"baseline", baseline_kernels, baseline_products, [] { return true; }},
 };
 
 const Variant& choose() {
@@ -51,6 +52,8 @@ const Variant& chosen() {
 }  // namespace
 
 const KernelTable& kernels_for(Element element) { return chosen().kernels(element); }
+
+const ProductKernels& product_kernels() { return chosen().products(); }
 
 const char* kernel_instruction_set() { return chosen().name; }
 

@@ -18,6 +18,7 @@
 #include "runners/engine/checkpoint/checkpoint.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/load_cuda.hpp"
+#include "runners/engine/operators/product.hpp"
 #include "runners/engine/operators/tensor_buffer.hpp"
 #include "runners/engine/parameters/optimizer.hpp"
 #include "runners/engine/pipeline/evaluation.hpp"
@@ -111,12 +112,20 @@ void check_spec(const TrainingSpec& spec, int ranks) {
   problems.throw_if_any();
 }
 
+/// A way of products that is asked for is taken or refused, never exchanged for another.
+void check_products(const TrainingSpec& spec) {
+  if (has_product_way(spec.products)) return;
+  throw SystemError(fmt::format("this machine has no products by {}", to_string(spec.products)),
+                    "LibTorch lacks them, or has them for processors with AVX-512 alone",
+                    "Use --set engine.products=own, or mkl", ErrorKind::environment);
+}
+
 /// A number that differs where two ranks were given different trainings.
 std::uint64_t digest(const TrainingSpec& spec) {
   const OptimizerRecipe& r = spec.recipe;
   Hash128 hash("training");
   hash.update(spec.graph.hash()).update(spec.data->fingerprint()).update(spec.precision);
-  hash.update(plan_text(spec.plan())).update(spec.seed);
+  hash.update(plan_text(spec.plan())).update(spec.seed).update(spec.products);
   hash.update(r.kind).update(r.learning_rate).update(r.momentum).update(r.weight_decay);
   hash.update(r.decay_matrices_only).update(r.beta1).update(r.beta2).update(r.epsilon);
   hash.update(r.schedule).update(r.warmup_steps).update(r.total_steps).update(r.final_fraction);
@@ -165,11 +174,13 @@ class PlanSession final : public TrainingSession {
  private:
   /// Every call of the session runs inside one: charged to this rank, without autograd.
   struct Scope {
-    explicit Scope(const PlanSession& session) : charged(session.memory_) {
+    explicit Scope(const PlanSession& session)
+        : charged(session.memory_), products(session.spec_.products) {
       use_threads(session.spec_.threads);
       if (session.spec_.gpu) session.accelerator_->select(*session.spec_.gpu);
     }
     MemoryScope charged;
+    ProductScope products;
     c10::InferenceMode no_tape;
   };
 
@@ -264,6 +275,7 @@ void PlanSession::restore(const std::string& folder) {
 std::unique_ptr<TrainingSession> start_training(const TrainingSpec& spec, Communicator& group,
                                                 Communicator* devices) {
   check_spec(spec, group.size());
+  check_products(spec);
   check_agreement(spec, group);
   const RankMemory memory;
   use_threads(spec.threads);

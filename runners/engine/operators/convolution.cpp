@@ -10,10 +10,10 @@
 // by block, in the order of the blocks.
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
-#include <ATen/ops/mm.h>
 
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
+#include "runners/engine/operators/product.hpp"
 
 namespace heteroperf {
 namespace {
@@ -54,8 +54,8 @@ class Conv2dOperator final : public Operator {
                                 x.scalar_type());
     const at::Tensor weight = as_matrix(parameters[0]).t();
     blocks(x, window).run([&](std::int64_t first, std::int64_t count) {
-      at::Tensor product = pixels(y.narrow(0, first, count));
-      at::mm_out(product, columns(x.narrow(0, first, count), window), weight);
+      product_into(pixels(y.narrow(0, first, count)), columns(x.narrow(0, first, count), window),
+                   weight, Accumulation::overwrite);
     });
     if (a_.bias) run_kernel(&KernelTable::add_bias, pixels_of(y), y, parameters[1], nullptr);
     return y;
@@ -142,10 +142,9 @@ class Conv2dOperator final : public Operator {
       const at::Tensor part = dx.narrow(0, first, count);
       const at::Tensor g = pixels(dy.narrow(0, first, count));
       if (is_plain(w)) {
-        at::Tensor out = pixels(part);
-        at::mm_out(out, g, matrix);
+        product_into(pixels(part), g, matrix, Accumulation::overwrite);
       } else {
-        scatter(at::mm(g, matrix), w, part);
+        scatter(product(g, matrix), w, part);
       }
     });
     return dx;

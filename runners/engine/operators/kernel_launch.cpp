@@ -8,13 +8,12 @@
 // lends a temporary then and rounds once at the end.
 #include "runners/engine/operators/kernel_launch.hpp"
 
-#include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/mm.h>
 #include <fmt/format.h>
 
 #include "metrics/base/error.hpp"
+#include "runners/engine/operators/product.hpp"
 
 namespace heteroperf {
 
@@ -165,12 +164,7 @@ void sum_columns_into(const at::Tensor& rows, Matrix matrix, const at::Tensor& g
 void multiply_into(const at::Tensor& buffer, const at::Tensor& a, const at::Tensor& b,
                    Accumulation accumulation) {
   GradientTarget target(buffer, a.scalar_type(), accumulation);
-  at::Tensor values = target.values();
-  if (target.accumulation() == Accumulation::add) {
-    at::addmm_out(values, values, a, b);
-  } else {
-    at::mm_out(values, a, b);
-  }
+  product_into(target.values(), a, b, target.accumulation());
   target.finish();
 }
 
@@ -180,13 +174,13 @@ void put_product(GradientSink& sink, std::size_t input, const at::Tensor& a, con
   at::Tensor there = sink.reusable(input);
   if (there.defined() && there.is_contiguous()) {
     at::Tensor flat = there.view({a.size(0), b.size(1)});
-    at::addmm_out(flat, flat, a, b);
+    product_into(flat, a, b, Accumulation::add);
     flat.reset();
     sink.replace(input, std::move(there));
     return;
   }
   there.reset();
-  sink.put(input, at::mm(a, b).view(shape));
+  sink.put(input, product(a, b).view(shape));
 }
 
 // One pass finds the largest index; a negative one is large as an unsigned number.

@@ -7,12 +7,11 @@
 // the bias's gradient. B and W together share this pass; apart each makes it again, because keeping
 // its result between them would cost a tensor. Gradients of weights and of inputs are added by the
 // product itself where their buffer allows.
-#include <ATen/ops/mm.h>
-
 #include <optional>
 
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
+#include "runners/engine/operators/product.hpp"
 
 namespace heteroperf {
 namespace {
@@ -28,11 +27,11 @@ class LinearOperator final : public Operator {
   at::Tensor forward(const Tensors& inputs, const Tensors& parameters, Tensors& saved,
                      const PassContext&) override {
     const at::Tensor& x = inputs[0];
-    at::Tensor product = at::mm(as_matrix(x), parameters[0].t());
+    at::Tensor sum = product(as_matrix(x), parameters[0].t());
     saved = {x};
     std::vector<std::int64_t> shape = x.sizes().vec();
-    shape.back() = product.size(1);
-    return finish(product, inputs, parameters, saved).view(shape);
+    shape.back() = sum.size(1);
+    return finish(sum, inputs, parameters, saved).view(shape);
   }
 
  private:
@@ -54,21 +53,21 @@ class LinearOperator final : public Operator {
   ActivationKind gelu() const { return kind_of(epilogue_.gelu); }
 
   /// Bias and gelu, or bias and residual, in one pass over the product.
-  at::Tensor finish(const at::Tensor& product, const Tensors& inputs, const Tensors& parameters,
+  at::Tensor finish(const at::Tensor& sum, const Tensors& inputs, const Tensors& parameters,
                     Tensors& saved) const {
     const at::Tensor bias = bias_ ? parameters[1] : at::Tensor();
     if (has_gelu()) {
-      at::Tensor y = uninitialised_like(product);
-      run_kernel(&KernelTable::activation, matrix_of(product), gelu(), product, bias, y);
+      at::Tensor y = uninitialised_like(sum);
+      run_kernel(&KernelTable::activation, matrix_of(sum), gelu(), sum, bias, y);
       // The kernel has stored the sum with the bias in the product's own memory.
-      saved.push_back(product);
+      saved.push_back(sum);
       return y;
     }
     at::Tensor residual = passes_residual() ? inputs[1].contiguous() : at::Tensor();
     if (bias.defined() || residual.defined()) {
-      run_kernel(&KernelTable::add_bias, matrix_of(product), product, bias, residual);
+      run_kernel(&KernelTable::add_bias, matrix_of(sum), sum, bias, residual);
     }
-    return product;
+    return sum;
   }
 
   /// The gradient of x Wᵀ + b and, beside it in one pass, the bias's gradient.

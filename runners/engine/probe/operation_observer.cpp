@@ -81,7 +81,7 @@ struct OperationRule {
   bool per_output = false;  ///< multiply by the elements of the (first) output
 };
 
-constexpr std::array<OperationRule, 23> rules{{
+constexpr std::array<OperationRule, 24> rules{{
     {"aten::mm", product_of_first},
     {"aten::bmm", product_of_first},
     {"aten::addmm", product_behind_sum},
@@ -103,6 +103,8 @@ constexpr std::array<OperationRule, 23> rules{{
     {"aten::_scaled_dot_product_flash_attention_backward", attention<1, 11>},
     {"aten::_scaled_dot_product_efficient_attention", attention<0, 6>},
     {"aten::_scaled_dot_product_efficient_attention_backward", attention<1, 11>},
+    // product_into() reports this, whichever way it takes.
+    {"heteroperf::product", product_of_first},
     // device_attention() reports these where it writes the products out.
     {"heteroperf::attention", attention<0, 3>},
     {"heteroperf::attention_backward", attention<1, 4>},

@@ -1,7 +1,7 @@
 // The fastest product on a device. LibTorch reaches several libraries, and which of them is fast
 // depends on the processor: on some its BLAS multiplies at less than half of the rate of oneDNN,
-// which plain products never reach. So every way is tried where it runs, for a moment, and the
-// winner is what a measured peak repeats.
+// which plain products never reach. So every way is tried where it runs, for a moment, those of the
+// operators among them, and the winner is what a measured peak repeats.
 #include "runners/engine/probe/peak_rate.hpp"
 
 #include <ATen/Parallel.h>
@@ -26,6 +26,7 @@
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/load_cuda.hpp"
 #include "runners/engine/operators/operator.hpp"
+#include "runners/engine/operators/product.hpp"
 
 namespace heteroperf {
 namespace {
@@ -81,6 +82,19 @@ ProductCall prepare_linear(const ProductShape& shape, const at::TensorOptions& o
   };
 }
 
+/// A product of the operators by one of their ways.
+template <ProductWay way>
+ProductCall prepare_product(const ProductShape& shape, const at::TensorOptions& options) {
+  TORCH_CHECK(c10::typeMetaToScalarType(options.dtype()) == at::kFloat && has_product_way(way),
+              "no such product");
+  return [a = at::full({shape.rows, shape.inner}, 0.5, options),
+          b = at::full({shape.inner, shape.columns}, 0.25, options),
+          out = at::empty({shape.rows, shape.columns}, options)] {
+    const ProductScope scope(way);
+    product_into(out, a, b, Accumulation::overwrite);
+  };
+}
+
 /// Channels are the innermost extent, as oneDNN likes them.
 ProductCall prepare_convolution(const ConvolutionShape& shape, const at::TensorOptions& options) {
   const std::int64_t in = shape.extent + taps - 1;
@@ -92,16 +106,18 @@ ProductCall prepare_convolution(const ConvolutionShape& shape, const at::TensorO
   };
 }
 
-/// A way to multiply.
-struct ProductWay {
+/// A way to multiply, of the operators or beside theirs.
+struct NamedProduct {
   const char* name;
   ProductCall (*prepare)(const ProductShape&, const at::TensorOptions&);
 };
-constexpr std::array<ProductWay, 3> ways{{{mm_way, prepare_mm},
-                                          {"aten::addmm", prepare_addmm},
-                                          {"mkldnn::_linear_pointwise", prepare_linear}}};
+constexpr std::array<NamedProduct, 5> ways{{{mm_way, prepare_mm},
+                                            {"aten::addmm", prepare_addmm},
+                                            {"mkldnn::_linear_pointwise", prepare_linear},
+                                            {"onednn", prepare_product<ProductWay::onednn>},
+                                            {"own", prepare_product<ProductWay::own>}}};
 
-ProductTrial product_trial(const ProductWay& way, const ProductShape& shape,
+ProductTrial product_trial(const NamedProduct& way, const ProductShape& shape,
                            const at::TensorOptions& options) {
   return {way.name, fmt::format("{}x{}x{}", shape.rows, shape.inner, shape.columns),
           2.0 * static_cast<double>(shape.rows) * static_cast<double>(shape.inner) *
@@ -159,7 +175,7 @@ std::vector<ProductTrial> host_products(at::ScalarType type, int threads) {
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     const ProductShape shape{grown(shapes[i].rows), grown(shapes[i].inner),
                              grown(shapes[i].columns)};
-    for (const ProductWay& way : ways) trials.push_back(product_trial(way, shape, options));
+    for (const NamedProduct& way : ways) trials.push_back(product_trial(way, shape, options));
     ConvolutionShape convolution = convolutions[i];
     convolution.images *= threads;
     trials.push_back(convolution_trial(convolution, options));
@@ -216,7 +232,7 @@ FastestProduct find_fastest_cuda_product(Precision precision, int gpu, double se
   const auto options = at::TensorOptions().dtype(scalar_type(precision)).device(cuda_device(gpu));
   constexpr std::array<ProductShape, 3> shapes{
       {{4096, 4096, 4096}, {8192, 4096, 8192}, {8192, 8192, 8192}}};
-  const auto until_done = [&](const ProductWay& way, const ProductShape& shape) {
+  const auto until_done = [&](const NamedProduct& way, const ProductShape& shape) {
     ProductTrial trial = product_trial(way, shape, options);
     trial.prepare = [prepare = trial.prepare, &device]() -> ProductCall {
       return [multiply = prepare(), &device] {
@@ -229,7 +245,7 @@ FastestProduct find_fastest_cuda_product(Precision precision, int gpu, double se
   };
   std::vector<ProductTrial> trials;
   for (const ProductShape& shape : shapes) {
-    for (const ProductWay& way : {ways[0], ways[1]}) trials.push_back(until_done(way, shape));
+    for (const NamedProduct& way : {ways[0], ways[1]}) trials.push_back(until_done(way, shape));
   }
   // The libraries' first call, which sets them up, is no part of the seconds.
   prepared(until_done(ways[0], {64, 64, 64}));

@@ -21,8 +21,9 @@ struct ProductTrial {
   std::function<std::function<void()>()> prepare;
 };
 
-/// The products that LibTorch offers on the host, at three shapes each, the smallest first: mm and
-/// addmm (of its BLAS), oneDNN's product, and a convolution of 3x3 without padding. Shapes grow
+/// The products on the host, at three shapes each, the smallest first: mm and addmm (of LibTorch's
+/// BLAS), oneDNN's product by an operator and as the operators take it, ours, and a convolution of
+/// 3x3 without padding. Shapes grow
 /// with the threads so that a call stays about as long.
 std::vector<ProductTrial> host_products(at::ScalarType type, int threads);
 
