@@ -125,8 +125,8 @@ void flatten(const Json& json, const std::string& path, RecordLeaves& leaves) {
 /// From the process's environment only those variables are taken that change what libraries and
 /// kernels do.
 void read_environment(const Json& record, RunDigest& digest) {
-  for (const char* section :
-       {"/system", "/program", "/scale", "/config", "/plan_summary", "/seeds"}) {
+  for (const char* section : {"/system", "/program", "/scale", "/config", "/plan_summary",
+                              "/products/choice", "/seeds"}) {
     const Json value = value_at(record, section);
     if (!value.is_null()) flatten(value, section, digest.environment);
   }

@@ -414,6 +414,26 @@ struct PeakEvent {
                     products, tried, mm_ops_per_second, other_load);
 };
 
+/// A matrix product of the run that was timed before the first step: seconds of each way's fastest
+/// call, in the mean over the ranks; 0: some rank lacks the way. Large products are timed by
+/// smaller ones.
+struct MeasuredProduct {
+  std::string shape;  ///< "2048x256x768nt": rows, inner extent, columns; n or t for either operand
+  std::string way;    ///< the one that is taken
+  double mkl_s = 0, onednn_s = 0, own_s = 0;
+  friend bool operator==(const MeasuredProduct&, const MeasuredProduct&) = default;
+  HETEROPERF_FIELDS(shape, way, mkl_s, onednn_s, own_s);
+};
+/// True for the letters of a choice: "mkl:64x64x64nn/own:2048x256x768nt".
+bool is_product_choice(const std::string& text);
+/// The ways in which products of float32 on CPUs are made. What a configuration left open was
+/// measured, in this run or in an earlier one on the same machine.
+struct ProductsEvent {
+  std::string choice;  ///< as the key `engine.products` has it
+  std::vector<MeasuredProduct> measured = {};
+  HETEROPERF_FIELDS(choice, measured);
+};
+
 /// The cost of the search's master, once no group asks any more.
 struct SearchEvent {
   std::uint64_t proposals = 0;
@@ -449,12 +469,13 @@ struct StopEvent {
 
 /// Every kind of journal line. The index of a kind is its place in the table of names
 /// (events_json.cpp).
-using Event = std::variant<StartEvent, ConfigEvent, SystemEvent, PlanEvent, ScaleEvent,
-                           WorkloadEvent, PhaseEvent, StepEvent, UntilEvent, LookEvent, TrialEvent,
-                           EvalEvent, ObservedEvent, MemoryEvent, ChecksumEvent, RankPlanEvent,
-                           PredictionEvent, RankTimeEvent, RankStepsEvent, PacingEvent,
-                           BaselineEvent, OverheadEvent, HostLoadEvent, GpuSlowdownEvent,
-                           WarningEvent, PeakEvent, SearchEvent, CheckpointEvent, StopEvent>;
+using Event =
+    std::variant<StartEvent, ConfigEvent, SystemEvent, PlanEvent, ScaleEvent, WorkloadEvent,
+                 PhaseEvent, StepEvent, UntilEvent, LookEvent, TrialEvent, EvalEvent, ObservedEvent,
+                 MemoryEvent, ChecksumEvent, RankPlanEvent, PredictionEvent, RankTimeEvent,
+                 RankStepsEvent, PacingEvent, BaselineEvent, OverheadEvent, HostLoadEvent,
+                 GpuSlowdownEvent, WarningEvent, PeakEvent, ProductsEvent, SearchEvent,
+                 CheckpointEvent, StopEvent>;
 
 /// "start", "config", … as in the journal.
 const char* kind_name(const Event& event);

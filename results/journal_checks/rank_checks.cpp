@@ -481,6 +481,22 @@ void hold_peak(const CheckedJournal& run, const PeakEvent& peak, LineCheck& chec
              "a rate of the memory, or why there is none", "{}", peak.memory_reason);
 }
 
+/// Every measured product stands once, with a way that some time of a call speaks for.
+void hold_products(const ProductsEvent& products, LineCheck& check) {
+  check.hold(is_product_choice(products.choice), "ways of products", "{}", products.choice);
+  std::set<std::string> shapes;
+  for (const MeasuredProduct& product : products.measured) {
+    const double taken_s = product.way == "mkl"      ? product.mkl_s
+                           : product.way == "onednn" ? product.onednn_s
+                           : product.way == "own"    ? product.own_s
+                                                     : 0;
+    check.hold(shapes.insert(product.shape).second && taken_s > 0 &&
+                   products.choice.find(product.shape) != std::string::npos,
+               "a product of the choice, once, and the time of its way", "{} by {} in {} s",
+               product.shape, product.way, taken_s);
+  }
+}
+
 /// At its end every rank tells the peak of its memory and the checksum of its parameters; a rank on
 /// an emulated device also tells how late it was. The measured peak rates of the machine are held
 /// here as well.
@@ -511,8 +527,10 @@ void check_rank_ends(const CheckedJournal& run, LineCheck& check) {
     each_checksum.hold(checksum);
     hold_checksum(run, checksum, done, check);
   };
-  check.each(run.journal, hold_memory, hold_pacing, hold_fingerprint,
-             [&](const PeakEvent& peak) { hold_peak(run, peak, check); });
+  check.each(
+      run.journal, hold_memory, hold_pacing, hold_fingerprint,
+      [&](const PeakEvent& peak) { hold_peak(run, peak, check); },
+      [&](const ProductsEvent& products) { hold_products(products, check); });
   each_memory.expect_all();
   each_checksum.expect_all(true);
 }

@@ -195,6 +195,34 @@ Json operations_section(const OperationTotals& totals) {
   return json;
 }
 
+/// The ways of products: the choice, and for each product that was measured the way and the seconds
+/// of all ways that every rank has.
+Json products_section(const Journal& journal) {
+  const auto* products = journal.last<ProductsEvent>();
+  if (products == nullptr) return {};
+  Json json{{"choice", products->choice}};
+  for (const MeasuredProduct& product : products->measured) {
+    Json& entry =
+        json["measured"].emplace_back(Json{{"shape", product.shape}, {"way", product.way}});
+    Json& seconds = entry["seconds"] = Json::object();
+    if (product.mkl_s > 0) seconds["mkl"] = product.mkl_s;
+    if (product.onednn_s > 0) seconds["onednn"] = product.onednn_s;
+    if (product.own_s > 0) seconds["own"] = product.own_s;
+  }
+  return json;
+}
+
+/// The command that repeats the run, with the ways of products that it chose for itself. A choice
+/// of other letters than ours is a forger's and never part of a command.
+std::string reproduce_of(const Journal& journal, const StartEvent& start) {
+  const auto* products = journal.last<ProductsEvent>();
+  if (start.reproduce.empty() || products == nullptr || products->measured.empty()) {
+    return start.reproduce;
+  }
+  if (!is_product_choice(products->choice)) return start.reproduce;
+  return start.reproduce + " --set engine.products=" + products->choice;
+}
+
 /// The work of the search's master, and its cost to the groups.
 Json master_section(const SearchEvent& master, const SearchSummary& search) {
   Json json{{"proposals", master.proposals},
@@ -395,6 +423,7 @@ std::string build_record(const Journal& journal, const RunSummary& summary,
   if (summary.time) json["time_split_s"] = time_section(*summary.time, summary.plan);
   put_section(json, "prediction", prediction_section(summary.plan));
   put_section(json, "pacing", pacing_section(summary.plan));
+  put_section(json, "products", products_section(journal));
   put_section(json, "host_load", host_load_section(journal));
   put_section(json, "gpu_slowdown", gpu_slowdown_section(journal));
   put_section(json, "seeds", seeds_section(journal));
@@ -403,7 +432,7 @@ std::string build_record(const Journal& journal, const RunSummary& summary,
   put_section(json, "warnings", warnings_section(journal));
   json["journal"] = journal_section(journal);
   json["hashes"] = hashes_section(journal, *start);
-  put(json, "reproduce", start->reproduce);
+  put(json, "reproduce", reproduce_of(journal, *start));
   return json_indented(json);
 }
 

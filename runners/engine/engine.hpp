@@ -4,11 +4,13 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "runners/cluster/shared_module.hpp"
 #include "runners/cluster/system_files.hpp"
+#include "runners/engine/products.hpp"
 #include "runners/engine/training.hpp"
 #include "runners/plan/times/measured_operations.hpp"
 #include "workloads/data/data_source.hpp"
@@ -68,6 +70,13 @@ class Engine {
   /// gradients and tensor-parallel sums go through it; all else goes through `group`.
   virtual std::unique_ptr<TrainingSession> start(const TrainingSpec& spec, Communicator& group,
                                                  Communicator* devices) = 0;
+  /// The products of float32 that rank `rank` of the spec's plan makes in the passes of one
+  /// micro-batch; none on a GPU. Nothing is computed.
+  virtual std::set<ProductShape> products_of(const TrainingSpec& spec, RankId rank) = 0;
+  /// Lets all ways make each of these products in turn, for about `seconds` in all and some turns
+  /// in any case, on the calling thread. Large products are timed by smaller ones of their kind.
+  virtual std::vector<ProductTimes> time_products(const std::vector<ProductShape>& shapes,
+                                                  int threads, double seconds) = 0;
   /// Tries the ways that LibTorch has to multiply, each at several shapes, for about `seconds`, on
   /// the calling thread with `threads` intra-operation threads: what the measured peak behind
   /// `utilization` repeats.

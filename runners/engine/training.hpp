@@ -45,7 +45,8 @@ struct TrainingSpec {
   double timeout_s = 30;   ///< an instruction that takes longer is reported by the watchdog
   std::int64_t clock_offset_ns = 0;  ///< add to this rank's clock to get that of rank 0
   std::optional<Pacing> pacing;
-  ProductWay products = ProductWay::mkl;
+  /// The ways of its products; null: LibTorch's.
+  std::shared_ptr<const ProductChoices> products;
   /// The values that it begins with, drawn or restored, are moved by as much as rounding may. Who
   /// compares the losses with those of the same training learns how far rounding alone carries
   /// them.

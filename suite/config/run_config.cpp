@@ -30,6 +30,12 @@ void check_devices(const ScaleConfig& c, ProblemList& problems) {
                "Use --device cuda, or another transport");
 }
 
+/// A list of ways can be long: the part that is wrong is named.
+void check_products(const EngineConfig& c, ProblemList& problems) {
+  if (c.products == automatic_products) return;
+  collect_problems(problems, [&] { ProductChoices::parse(c.products); });
+}
+
 /// Every key that differs from its default, and every one the user gave a value.
 std::vector<Setting> asked_for(const RunConfig& config, const std::vector<Setting>& settings) {
   std::vector<Setting> asked = changed_settings(config, base_of(config));
@@ -216,6 +222,7 @@ void validate(const RunConfig& config, const std::vector<Setting>& settings,
               ProblemList& problems) {
   check_values(config, settings, "", problems);
   check_devices(config.scale, problems);
+  check_products(config.engine, problems);
   check_heartbeat(config.comm, problems);
   check_one_length(config, settings, problems);
   check_until(config, settings, problems);

@@ -114,9 +114,12 @@ struct AutomlConfig {
   std::string history;  ///< a run folder whose trials the search starts from
 };
 
+/// The value of `engine.products` with which a run measures the ways and chooses.
+inline constexpr const char* automatic_products = "auto";
 /// `engine.*`: how the numbers of a training are computed.
 struct EngineConfig {
-  ProductWay products = ProductWay::mkl;
+  /// Of ProductChoices; auto: measured before the first step.
+  std::string products = automatic_products;
 };
 
 /// `checkpoint.*`: when a training of one model is saved, in `<run>/checkpoints/step-<n>`.
@@ -303,7 +306,11 @@ void visit_keys(Config& c, Visitor&& visit) {
       {.read_by = search, .range = {1, many}});
   KEY(automl.history, "a run folder whose trials the search starts from",
       {.value_name = "DIR", .open = "none", .read_by = search});
-  KEY(engine.products, "who makes the matrix products of fp32 on CPUs");
+  KEY(engine.products,
+      "who makes the matrix products of fp32 on CPUs: auto measures, or mkl, onednn, own, or a "
+      "list "
+      "by shape as a record has it",
+      {.value_name = "WAYS"});
   KEY(comm.timeout_s, "a wait fails when its peer shows no sign of life so long",
       {.comm_flag = "--timeout", .range = {1, 86400}});
   KEY(comm.heartbeat_s, "between two signs of life", {.range = {0.01, 60}});

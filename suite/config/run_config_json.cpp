@@ -17,6 +17,7 @@
 
 #include "metrics/base/name_table.hpp"
 #include "metrics/base/strict_json.hpp"
+#include "results/journal/journal.hpp"
 #include "runners/schedule/generators/generator.hpp"
 #include "suite/program/catalog.hpp"
 #include "suite/program/command_line.hpp"
@@ -360,6 +361,13 @@ RunConfig apply_settings(const RunConfig& base, const std::vector<Setting>& sett
 std::optional<Transport> transport_named(const std::string& text, ProblemList& problems) {
   if (text.empty()) return std::nullopt;
   return apply_settings({}, {{"scale.transport", text, "--transport"}}, problems).scale.transport;
+}
+
+RunConfig repeated_config(const Journal& journal) {
+  RunConfig config = run_config_from_json_text(journal.last<ConfigEvent>()->config.text);
+  const auto* products = journal.last<ProductsEvent>();
+  config.engine.products = products != nullptr ? products->choice : to_string(ProductWay::mkl);
+  return config;
 }
 
 CommConfig comm_config_of(std::vector<Setting> flags, const std::vector<std::string>& sets,

@@ -9,6 +9,8 @@
 
 namespace heteroperf {
 
+struct Journal;
+
 /// One key of the tree, as flags, help pages, sweeps and the README show it.
 struct ConfigKey {
   std::string path;
@@ -41,6 +43,10 @@ std::string to_json_text(const RunConfig& config);
 /// Parses what to_json_text wrote. Throws UserError naming every unknown key (with the nearest
 /// valid one), wrong type and wrong format.
 RunConfig run_config_from_json_text(const std::string& text);
+/// The configuration with which to repeat a run or go on with it: the one that its journal holds,
+/// with the ways of products that the run chose. Who has not said so took LibTorch's. The journal
+/// has a `config` line.
+RunConfig repeated_config(const Journal& journal);
 
 /// Applies the settings in order. A value is read by the type of the default at its path. Adds
 /// every unknown path and every value of the wrong type to `problems`; the key keeps its value

@@ -38,6 +38,8 @@ struct RankContext {
   FirstRank first = {};
   bool in_lockstep = false;                    ///< the same on all ranks: the run moves by turns
   std::unique_ptr<Communicator> devices = {};  ///< all ranks by the GPUs' library, with nccl only
+  /// The ways of the run's products, settled before its first step; null: none has a choice.
+  std::shared_ptr<const ProductChoices> products = {};
   std::string run_folder = {};           ///< rank 0's, absolute; with rank_logs or checkpoints only
   std::optional<RankLog> log_file = {};  ///< with rank_logs only
   std::function<void()> look_around = {};  ///< told after every step; LiveWatch sets it

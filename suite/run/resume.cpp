@@ -61,9 +61,8 @@ OtherRun read_other(const fs::path& path) {
   }
   TrainingIdentity training = training_identity(*workload);
   const auto* last = journal.last<StepEvent>();
-  return {
-      files.folder, *journal.first<StartEvent>(), run_config_from_json_text(config->config.text),
-      *workload,    std::move(training),          last == nullptr ? 0 : last->n + 1};
+  return {files.folder, *journal.first<StartEvent>(), repeated_config(journal),
+          *workload,    std::move(training),          last == nullptr ? 0 : last->n + 1};
 }
 
 bool is_given(const std::vector<Setting>& settings, const std::string& path) {

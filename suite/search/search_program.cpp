@@ -27,6 +27,7 @@
 #include "runners/plan/even_plan.hpp"
 #include "suite/training/group_trainer.hpp"
 #include "suite/training/measure_phases.hpp"
+#include "suite/training/product_ways.hpp"
 
 namespace heteroperf {
 namespace {
@@ -289,6 +290,12 @@ void run_search(RankContext& context, const Workload& workload, SearchService* s
   const int rank = context.all_ranks().rank().value();
   const GroupId number(rank / context.config.automl.group_ranks);
   const auto group = context.all_ranks().split(number.value(), rank);
+  TrainingSpec start = training_spec(context, workload);
+  start.use_plan(
+      even_plan(workload.graph, {.data = group->size(),
+                                 .micro_batch = workload.micro_batch,
+                                 .micro_batches = static_cast<int>(workload.micro_batches)}));
+  settle_products(context, start, group->rank());
   GroupTrialRunner runner(context, *group, number.value(), workload);
   GroupLink master(context, *group, number);
   run_trials(master, runner);

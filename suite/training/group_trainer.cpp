@@ -28,6 +28,7 @@
 #include "suite/planning/chosen_plan.hpp"
 #include "suite/training/checkpointing.hpp"
 #include "suite/training/measure_phases.hpp"
+#include "suite/training/product_ways.hpp"
 #include "suite/training/step_times.hpp"
 #include "suite/training/step_trace.hpp"
 #include "suite/training/turn_taker.hpp"
@@ -99,7 +100,7 @@ TrainingSpec training_spec(const RankContext& context, const Workload& workload)
   spec.seed = context.config.seed;
   spec.threads = context.placement.threads_per_rank;
   spec.gpu = context.gpu();
-  spec.products = context.config.engine.products;
+  spec.products = context.products;
   spec.moved = context.config.measure.replay_moved;
   return spec;
 }
@@ -367,6 +368,7 @@ class TrainingProgram {
 }  // namespace
 
 void run_training(RankContext& context, const Workload& workload, const ChosenPlan& plan) {
+  settle_products(context, planned_spec(context, workload, plan), context.all_ranks().rank());
   TrainingProgram program(context, workload, plan);
   program.finish(program.train());
 }

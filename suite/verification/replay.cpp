@@ -96,7 +96,7 @@ Original read_original(const fs::path& folder) {
       run.journal.first<ScaleEvent>() == nullptr || run.steps.empty()) {
     refuse(run, "it ended before its first step");
   }
-  run.config = run_config_from_json_text(config->config.text);
+  run.config = repeated_config(run.journal);
   return run;
 }
 

@@ -198,6 +198,12 @@ TEST(Run, CheckedRanksGetTheSameLosses) {
   EXPECT_EQ(losses("plain", {}), losses("checked", {"--set", "comm.check=true"}));
 }
 
+std::vector<double> losses_of(const fs::path& folder) {
+  std::vector<double> losses;
+  for (const Json& step : lines_of_kind(folder, "step")) losses.push_back(step.at("loss"));
+  return losses;
+}
+
 /// Every way of products gives the same training but for its last digits, is counted to the last
 /// operation, and stands in the command that repeats the run. One that this machine lacks is
 /// refused.
@@ -220,11 +226,11 @@ TEST(Run, ProductsOfEveryWayTrainTheSame) {
     const Json record = Json::parse(result.out);
     EXPECT_EQ(record.at("config").at("engine").at("products"), way);
     const bool named = record.at("reproduce").get<std::string>().find(setting) != std::string::npos;
-    EXPECT_EQ(named, way != "mkl") << record.at("reproduce");
+    EXPECT_TRUE(named) << record.at("reproduce");
+    EXPECT_EQ(record.at("products").dump(), Json({{"choice", way}}).dump());
     const Json& counts = record.at("operations").at("per_step");
     EXPECT_EQ(counts.at("executed"), counts.at("strict")) << counts;
-    std::vector<double> losses;
-    for (const Json& step : lines_of_kind(folder / way, "step")) losses.push_back(step.at("loss"));
+    const std::vector<double> losses = losses_of(folder / way);
     if (first.empty()) first = losses;
     ASSERT_EQ(losses.size(), first.size());
     for (std::size_t i = 0; i < losses.size(); ++i) {
@@ -232,6 +238,41 @@ TEST(Run, ProductsOfEveryWayTrainTheSame) {
     }
     EXPECT_EQ(heteroperf({"verify", way}, folder.path()).exit_code, 0) << way;
   }
+}
+
+/// The ways that a run chose for itself stand in its record for each product, and who repeats the
+/// run or goes on with it takes them from there: the same bits.
+TEST(Run, ChosenWaysOfProductsArePartOfTheRun) {
+  const ScratchFolder folder;
+  const auto run = [&](const std::string& out, const Words& more) {
+    const CommandResult result = heteroperf(
+        joined(tiny("llm", {"--ranks", "2", "--steps", "6", "--out", out, "--json"}), more),
+        folder.path());
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return Json::parse(result.out);
+  };
+  const Json record = run("chosen", {"--set", "checkpoint.at_end=true"});
+  const Json& products = record.at("products");
+  EXPECT_GE(products.at("measured").size(), 6U) << products;
+  for (const Json& product : products.at("measured")) {
+    EXPECT_TRUE(product.at("seconds").contains(product.at("way").get<std::string>())) << product;
+    EXPECT_GT(product.at("seconds").at("own"), 0) << product;
+  }
+  const std::string setting = "engine.products=" + products.at("choice").get<std::string>();
+  EXPECT_NE(record.at("reproduce").get<std::string>().find(" --set " + setting), std::string::npos)
+      << record.at("reproduce");
+  const CommandResult shown = heteroperf({"show", "chosen"}, folder.path());
+  EXPECT_TRUE(std::regex_search(
+      shown.out, std::regex("products +[a-z]+ \\([0-9]+ of [0-9]+ shapes; [0-9.]+ x mkl\\)")))
+      << shown.out;
+  const Json again = run("again", {"--set", setting});
+  EXPECT_EQ(losses_of(folder / "again"), losses_of(folder / "chosen"));
+  EXPECT_EQ(again.at("products").at("choice"), products.at("choice"));
+  EXPECT_EQ(heteroperf({"verify", "chosen", "--replay", "3"}, folder.path()).exit_code, 0);
+  const CommandResult resumed =
+      heteroperf({"resume", "chosen", "--steps", "8", "--out", "resumed", "--json"}, folder.path());
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_EQ(Json::parse(resumed.out).at("products").at("choice"), products.at("choice"));
 }
 
 TEST(Run, RankLogsAreThereWhenAskedFor) {

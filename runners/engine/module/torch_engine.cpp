@@ -7,6 +7,7 @@
 
 #include "runners/comm/communicator.hpp"
 #include "runners/engine/operators/load_cuda.hpp"
+#include "runners/engine/probe/choose_products.hpp"
 #include "runners/engine/probe/measure_operations.hpp"
 #include "runners/engine/probe/peak_rate.hpp"
 
@@ -37,6 +38,13 @@ class TorchEngine final : public Engine {
   std::unique_ptr<TrainingSession> start(const TrainingSpec& spec, Communicator& group,
                                          Communicator* devices) override {
     return start_training(spec, group, devices);
+  }
+  std::set<ProductShape> products_of(const TrainingSpec& spec, RankId rank) override {
+    return heteroperf::products_of(spec, rank);
+  }
+  std::vector<ProductTimes> time_products(const std::vector<ProductShape>& shapes, int threads,
+                                          double seconds) override {
+    return heteroperf::time_products(shapes, threads, seconds);
   }
   FastestProduct find_fastest_product(Precision precision, int threads, double seconds) override {
     return heteroperf::find_fastest_product(precision, threads, seconds);

@@ -114,10 +114,11 @@ void check_spec(const TrainingSpec& spec, int ranks) {
 
 /// A way of products that is asked for is taken or refused, never exchanged for another.
 void check_products(const TrainingSpec& spec) {
-  if (has_product_way(spec.products)) return;
-  throw SystemError(fmt::format("this machine has no products by {}", to_string(spec.products)),
+  if (spec.products == nullptr || has_product_way(ProductWay::onednn)) return;
+  if (!spec.products->takes(ProductWay::onednn)) return;
+  throw SystemError("this machine has no products by onednn",
                     "LibTorch lacks them, or has them for processors with AVX-512 alone",
-                    "Use --set engine.products=own, or mkl", ErrorKind::environment);
+                    "Use --set engine.products=own, mkl or auto", ErrorKind::environment);
 }
 
 /// A number that differs where two ranks were given different trainings.
@@ -125,7 +126,8 @@ std::uint64_t digest(const TrainingSpec& spec) {
   const OptimizerRecipe& r = spec.recipe;
   Hash128 hash("training");
   hash.update(spec.graph.hash()).update(spec.data->fingerprint()).update(spec.precision);
-  hash.update(plan_text(spec.plan())).update(spec.seed).update(spec.products);
+  hash.update(plan_text(spec.plan())).update(spec.seed);
+  hash.update(spec.products != nullptr ? spec.products->text() : std::string());
   hash.update(r.kind).update(r.learning_rate).update(r.momentum).update(r.weight_decay);
   hash.update(r.decay_matrices_only).update(r.beta1).update(r.beta2).update(r.epsilon);
   hash.update(r.schedule).update(r.warmup_steps).update(r.total_steps).update(r.final_fraction);
@@ -175,7 +177,7 @@ class PlanSession final : public TrainingSession {
   /// Every call of the session runs inside one: charged to this rank, without autograd.
   struct Scope {
     explicit Scope(const PlanSession& session)
-        : charged(session.memory_), products(session.spec_.products) {
+        : charged(session.memory_), products(session.spec_.products.get()) {
       use_threads(session.spec_.threads);
       if (session.spec_.gpu) session.accelerator_->select(*session.spec_.gpu);
     }

@@ -1,5 +1,6 @@
-// Matrix products of the operators. All of them pass through product_into(), which takes the way of
-// the training (products.hpp): LibTorch's own product, oneDNN's, or the one that stands below.
+// Matrix products of the operators. All of them pass through product_into(), which takes the way
+// that the training has chosen for the shape (products.hpp): LibTorch's own product, oneDNN's, or
+// the one that stands below.
 //
 // Our product cuts B into chunks of at most 2 MiB, which a cache that the cores share can keep, and
 // packs one after the other. Then the threads take blocks of rows of A, small enough for a cache of
@@ -22,6 +23,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <memory>
 #include <new>
 
@@ -40,11 +42,13 @@ namespace {
 
 // ---------------------------------------------------------------- our product
 
-constexpr std::int64_t chunk_inner = 256, chunk_columns = 2048;
+constexpr std::int64_t chunk_columns = 1024;
+/// A panel of B as long as a chunk takes 32 KiB, the nearest cache of most processors.
+constexpr std::int64_t panel_elements = 8192;
 /// Elements of B one thread should pack before a second one is worth waking.
 constexpr std::int64_t packed_per_thread = std::int64_t{1} << 16;
 /// Rows of a block of A: a whole number of tiles of all instruction sets.
-constexpr std::int64_t block_rows = 168;
+constexpr std::int64_t block_rows = 84;
 
 /// Memory that a thread keeps for packed operands, aligned as vectors like it.
 class PackedMemory {
@@ -87,12 +91,12 @@ struct OwnProduct {
   void run(Accumulation accumulation) const {
     static thread_local PackedMemory memory;
     float* const packed = memory.room_for(panels(std::min(columns, chunk_columns)) *
-                                          kernels.tile_columns * std::min(inner, chunk_inner));
+                                          kernels.tile_columns * std::min(inner, chunk_inner()));
     for (std::int64_t column = 0; column < columns; column += chunk_columns) {
       Accumulation how = accumulation;
-      for (std::int64_t k = 0; k < inner; k += chunk_inner) {
+      for (std::int64_t k = 0; k < inner; k += chunk_inner()) {
         const Chunk chunk{column, std::min(chunk_columns, columns - column), k,
-                          std::min(chunk_inner, inner - k)};
+                          std::min(chunk_inner(), inner - k)};
         pack_b(chunk, packed);
         multiply(chunk, packed, how);
         how = Accumulation::add;
@@ -100,6 +104,7 @@ struct OwnProduct {
     }
   }
 
+  std::int64_t chunk_inner() const { return panel_elements / kernels.tile_columns; }
   std::int64_t panels(std::int64_t of_columns) const {
     return (of_columns + kernels.tile_columns - 1) / kernels.tile_columns;
   }
@@ -213,7 +218,32 @@ bool onednn_works() {
 
 // ---------------------------------------------------------------- the way of the calling thread
 
-thread_local ProductWay thread_way = ProductWay::mkl;
+/// What the scopes of a thread say, and the ways that were looked up since.
+struct ThreadProducts {
+  const ProductChoices* choices = nullptr;
+  std::map<ProductShape, ProductWay> known = {};
+  ProductNotes* notes = nullptr;
+
+  ProductWay way_for(const ProductShape& shape) {
+    if (choices == nullptr) return ProductWay::mkl;
+    const auto [place, is_new] = known.try_emplace(shape, ProductWay::mkl);
+    if (is_new) place->second = choices->way_for(shape);
+    return place->second;
+  }
+  void take(const ProductChoices* other) {
+    if (other == choices) return;
+    known.clear();
+    choices = other;
+  }
+};
+thread_local ThreadProducts thread_products;
+
+ProductShape shape_of(const at::Tensor& a, const at::Tensor& b) {
+  const auto transposed = [](const at::Tensor& matrix) {
+    return matrix.size(1) > 1 && matrix.stride(1) != 1;
+  };
+  return {a.size(0), a.size(1), b.size(1), transposed(a), transposed(b)};
+}
 
 /// Ways other than LibTorch's own are for these alone.
 bool has_choice(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
@@ -223,23 +253,30 @@ bool has_choice(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b)
 
 }  // namespace
 
-ProductScope::ProductScope(ProductWay way) : before_(thread_way) { thread_way = way; }
-ProductScope::~ProductScope() { thread_way = before_; }
+ProductScope::ProductScope(const ProductChoices* choices) : before_(thread_products.choices) {
+  thread_products.take(choices);
+}
+ProductScope::~ProductScope() { thread_products.take(before_); }
+
+ProductNotes::ProductNotes() {
+  HETEROPERF_EXPECT(thread_products.notes == nullptr);
+  thread_products.notes = this;
+}
+ProductNotes::~ProductNotes() { thread_products.notes = nullptr; }
 
 bool has_product_way(ProductWay way) {
   static const bool onednn = onednn_works();
   return way != ProductWay::onednn || onednn;
 }
 
-void product_into(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
-                  Accumulation accumulation) {
+void product_by(ProductWay way, const at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
+                Accumulation accumulation) {
   at::RecordFunction record(at::RecordScope::FUNCTION);
   const std::array<c10::IValue, 2> operands{a, b};
   if (record.isActive()) {
     record.before("heteroperf::product",
                   c10::ArrayRef<const c10::IValue>(operands.data(), operands.size()));
   }
-  const ProductWay way = has_choice(out, a, b) ? thread_way : ProductWay::mkl;
   switch (way) {
     case ProductWay::mkl:
       return library_product(out, a, b, accumulation);
@@ -248,6 +285,14 @@ void product_into(const at::Tensor& out, const at::Tensor& a, const at::Tensor& 
     case ProductWay::own:
       return own_product(out, a, b, accumulation);
   }
+}
+
+void product_into(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
+                  Accumulation accumulation) {
+  if (!has_choice(out, a, b)) return product_by(ProductWay::mkl, out, a, b, accumulation);
+  const ProductShape shape = shape_of(a, b);
+  if (thread_products.notes != nullptr) return thread_products.notes->note(shape);
+  product_by(thread_products.way_for(shape), out, a, b, accumulation);
 }
 
 at::Tensor product(const at::Tensor& a, const at::Tensor& b) {

@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <set>
+
 #include "runners/engine/operators/operator.hpp"
 #include "runners/engine/products.hpp"
 
@@ -16,16 +18,37 @@ void product_into(const at::Tensor& out, const at::Tensor& a, const at::Tensor& 
 /// True where this processor and this LibTorch have the way; found out once, by a small product.
 bool has_product_way(ProductWay way);
 
-/// The calling thread's products take this way while the scope stands; without one LibTorch's.
+/// One product by a way, whatever the scope of the thread says.
+void product_by(ProductWay way, const at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
+                Accumulation accumulation);
+
+/// The calling thread's products take these ways while the scope stands; without one LibTorch's.
 class ProductScope {
  public:
-  explicit ProductScope(ProductWay way);
+  /// `choices` outlives the scope; null: LibTorch's.
+  explicit ProductScope(const ProductChoices* choices);
   ~ProductScope();
   ProductScope(const ProductScope&) = delete;
   ProductScope& operator=(const ProductScope&) = delete;
 
  private:
-  ProductWay before_;
+  const ProductChoices* before_;
+};
+
+/// While this stands, the calling thread's products that have a choice are noted and not made: what
+/// they would write is left as it is.
+class ProductNotes {
+ public:
+  ProductNotes();
+  ~ProductNotes();
+  ProductNotes(const ProductNotes&) = delete;
+  ProductNotes& operator=(const ProductNotes&) = delete;
+
+  const std::set<ProductShape>& shapes() const { return shapes_; }
+  void note(const ProductShape& shape) { shapes_.insert(shape); }
+
+ private:
+  std::set<ProductShape> shapes_;
 };
 
 }  // namespace heteroperf

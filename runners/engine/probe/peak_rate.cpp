@@ -36,11 +36,6 @@ using ProductCall = std::function<void()>;
 constexpr const char* mm_way = "aten::mm";
 constexpr double shortest_call_s = 1e-9;  // that a clock can tell
 
-/// Rows of the first operand, the extent that is summed over, columns of the second.
-struct ProductShape {
-  std::int64_t rows, inner, columns;
-};
-
 /// A convolution of 3x3 that keeps the number of channels.
 struct ConvolutionShape {
   std::int64_t images, channels, extent;  ///< extent of the output
@@ -90,8 +85,7 @@ ProductCall prepare_product(const ProductShape& shape, const at::TensorOptions& 
   return [a = at::full({shape.rows, shape.inner}, 0.5, options),
           b = at::full({shape.inner, shape.columns}, 0.25, options),
           out = at::empty({shape.rows, shape.columns}, options)] {
-    const ProductScope scope(way);
-    product_into(out, a, b, Accumulation::overwrite);
+    product_by(way, out, a, b, Accumulation::overwrite);
   };
 }
 
@@ -120,9 +114,7 @@ constexpr std::array<NamedProduct, 5> ways{{{mm_way, prepare_mm},
 ProductTrial product_trial(const NamedProduct& way, const ProductShape& shape,
                            const at::TensorOptions& options) {
   return {way.name, fmt::format("{}x{}x{}", shape.rows, shape.inner, shape.columns),
-          2.0 * static_cast<double>(shape.rows) * static_cast<double>(shape.inner) *
-              static_cast<double>(shape.columns),
-          [way, shape, options] { return way.prepare(shape, options); }};
+          shape.operations(), [way, shape, options] { return way.prepare(shape, options); }};
 }
 
 ProductTrial convolution_trial(const ConvolutionShape& shape, const at::TensorOptions& options) {

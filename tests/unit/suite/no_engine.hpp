@@ -13,6 +13,11 @@ class NoEngine : public Engine {
                                          Communicator*) override {
     return {};
   }
+  std::set<ProductShape> products_of(const TrainingSpec&, RankId) override { return {}; }
+  std::vector<ProductTimes> time_products(const std::vector<ProductShape>& shapes, int,
+                                          double) override {
+    return std::vector<ProductTimes>(shapes.size());
+  }
   FastestProduct find_fastest_product(Precision, int, double) override { return {}; }
   OperationProbeResult measure_operations(const OperationProbe&) override { return {}; }
   std::vector<CudaDevice> cuda_devices() override { return {}; }

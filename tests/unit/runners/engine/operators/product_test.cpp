@@ -71,11 +71,12 @@ class Products : public ::testing::TestWithParam<ProductWay> {
   void TearDown() override { use_threads(1); }
 
   c10::InferenceMode no_tape_;
+  ProductChoices choices_{GetParam()};
 };
 
 /// Extents around whole tiles of every instruction set, and beyond the blocks that are packed.
 TEST_P(Products, AreSumsOfProductsInAnyLayout) {
-  const ProductScope scope(GetParam());
+  const ProductScope scope(&choices_);
   constexpr std::array<Layout, 3> layouts{Layout::plain, Layout::transposed, Layout::wider};
   RandomStream random(7);
   for (int trial = 0; trial < 120; ++trial) {
@@ -93,7 +94,7 @@ TEST_P(Products, AreSumsOfProductsInAnyLayout) {
 }
 
 TEST_P(Products, OfNoTermsAreZero) {
-  const ProductScope scope(GetParam());
+  const ProductScope scope(&choices_);
   const at::Tensor a = at::empty({3, 0}), b = at::empty({0, 5});
   const at::Tensor out = at::full({3, 5}, 7.0);
   product_into(out, a, b, Accumulation::add);
@@ -104,7 +105,7 @@ TEST_P(Products, OfNoTermsAreZero) {
 }
 
 TEST_P(Products, AreCountedOnce) {
-  const ProductScope scope(GetParam());
+  const ProductScope scope(&choices_);
   OperationObserver observer;
   product(at::full({3, 4}, 1.0), at::full({4, 5}, 1.0));
   EXPECT_EQ(observer.observed().executed, Ops(2 * 3 * 4 * 5));
@@ -114,7 +115,7 @@ TEST_P(Products, AreCountedOnce) {
 
 /// Not a number and infinity pass through, as arithmetic has them.
 TEST_P(Products, HideNoNumberThatIsNotFinite) {
-  const ProductScope scope(GetParam());
+  const ProductScope scope(&choices_);
   at::Tensor a = at::full({20, 40}, 1.0), b = at::full({40, 30}, 1.0);
   a.data_ptr<float>()[3 * 40 + 5] = std::nanf("");
   b.data_ptr<float>()[7 * 30 + 2] = INFINITY;
@@ -128,9 +129,20 @@ INSTANTIATE_TEST_SUITE_P(Ways, Products,
                          ::testing::Values(ProductWay::mkl, ProductWay::onednn, ProductWay::own),
                          [](const auto& way) { return std::string(to_string(way.param)); });
 
+TEST(ProductNotes, NoteEachShapeOnce) {
+  const c10::InferenceMode no_tape;
+  const at::Tensor a = at::full({8, 4}, 1.0), b = at::full({4, 2}, 1.0);
+  ProductNotes notes;
+  product(a, b);
+  product(a, b);
+  product(b.t(), a.t());
+  EXPECT_EQ(notes.shapes(), (std::set<ProductShape>{{8, 4, 2}, {2, 4, 8, true, true}}));
+}
+
 TEST(OwnProduct, HasTheSameBitsOnAnyNumberOfThreads) {
   const c10::InferenceMode no_tape;
-  const ProductScope scope(ProductWay::own);
+  const ProductChoices own(ProductWay::own);
+  const ProductScope scope(&own);
   RandomStream random(11);
   for (const Extents& e : {Extents{700, 300, 90}, {40, 600, 500}, {5, 2000, 7}}) {
     const at::Tensor a = drawn(e.rows, e.inner, Layout::transposed, random);

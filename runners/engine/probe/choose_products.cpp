@@ -1,0 +1,178 @@
+// Which way is fastest for each product of a training? That depends on the processor, the shape and
+// the layout, so nothing is taken for granted: every way multiplies matrices of the training's own
+// shapes. The ways take turns, so that a disturbance meets all of them, and the fastest call of
+// each counts.
+//
+// The shapes are those that the operators ask for. Each operator that multiplies is run forward and
+// backward on empty tensors while products are only noted (ProductNotes), so no second description
+// of what an operator multiplies can go wrong.
+#include "runners/engine/probe/choose_products.hpp"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <variant>
+
+#include "metrics/base/clock.hpp"
+#include "metrics/base/error.hpp"
+#include "runners/device/host_pool.hpp"
+#include "runners/engine/operators/kernel_launch.hpp"
+#include "runners/engine/operators/product.hpp"
+#include "runners/engine/parameters/rank_share.hpp"
+
+namespace heteroperf {
+namespace {
+
+// ---------------------------------------------------------------- shapes
+
+/// Takes the gradients of an operator that runs for its notes alone.
+class NoSink final : public GradientSink {
+ public:
+  explicit NoSink(bool wanted) : wanted_(wanted) {}
+  bool wanted(std::size_t) const override { return wanted_; }
+  at::Tensor reusable(std::size_t) override { return {}; }
+  void put(std::size_t, at::Tensor) override {}
+  void replace(std::size_t, at::Tensor) override {}
+
+ private:
+  bool wanted_;
+};
+
+at::Tensor samples_of(const Node& node, std::int64_t samples, at::ScalarType type) {
+  Shape shape = node.output;
+  shape.insert(shape.begin(), samples);
+  return canonical(at::empty(shape, at::TensorOptions().dtype(type)));
+}
+
+/// Notes the products of one operator: its passes write what they like into empty tensors.
+void note_operator(const ModelGraph& graph, NodeId id, std::int64_t samples, at::ScalarType type) {
+  const Node& node = graph.node(id);
+  const auto* linear = std::get_if<Linear>(&node.attributes);
+  const Node& owner = linear != nullptr && !linear->tied_to.empty()
+                          ? graph.node(graph.find(linear->tied_to))
+                          : node;
+  Tensors parameters, gradients, saved;
+  // A tied linear takes the first parameter of the embedding and then its own.
+  const auto take = [&](const Node& from, std::size_t index) {
+    const auto options = at::TensorOptions().dtype(type);
+    const at::MemoryFormat format = parameter_format(from, index);
+    for (Tensors* tensors : {&parameters, &gradients}) {
+      tensors->push_back(at::empty(from.parameters[index].shape, options).contiguous(format));
+    }
+  };
+  if (&owner != &node) take(owner, 0);
+  for (std::size_t i = 0; i < node.parameters.size(); ++i) take(node, i);
+  const std::unique_ptr<Operator> op = make_operator(graph, id, type);
+  const PassContext context;
+  const Node& input = graph.node(node.inputs.front());
+  NoSink sink(input.differentiable);
+  op->forward({samples_of(input, samples, type)}, parameters, saved, context);
+  op->backward(samples_of(node, samples, type), parameters, saved, context, sink, gradients);
+}
+
+bool multiplies(const Node& node) {
+  return std::holds_alternative<Linear>(node.attributes) ||
+         std::holds_alternative<Conv2d>(node.attributes);
+}
+
+/// Two nodes of equal operators and equal shapes make the same products.
+using NodeForm = std::vector<std::int64_t>;
+NodeForm form_of(const ModelGraph& graph, const Node& node, std::int64_t samples) {
+  NodeForm form{samples, static_cast<std::int64_t>(node.attributes.index())};
+  const auto add = [&](const Shape& shape) {
+    form.push_back(static_cast<std::int64_t>(shape.size()));
+    form.insert(form.end(), shape.begin(), shape.end());
+  };
+  add(graph.node(node.inputs.front()).output);
+  add(node.output);
+  if (const auto* conv = std::get_if<Conv2d>(&node.attributes)) {
+    form.insert(form.end(), {conv->kernel[0], conv->kernel[1], conv->groups});
+  }
+  return form;
+}
+
+// ---------------------------------------------------------------- times
+
+/// A product of the same kind that takes a moment at most: the longest extents are halved. The rate
+/// of a product this large hardly depends on its extents.
+ProductShape short_product(ProductShape shape) {
+  constexpr double most_operations = 1e9;
+  while (shape.operations() > most_operations) {
+    const std::array extents{&shape.rows, &shape.inner, &shape.columns};
+    const auto length = [](const std::int64_t* extent) { return *extent; };
+    std::int64_t* const longest = *std::ranges::max_element(extents, {}, length);
+    *longest = (*longest + 1) / 2;
+  }
+  return shape;
+}
+
+at::Tensor operand(std::int64_t rows, std::int64_t columns, bool transposed) {
+  return transposed ? at::full({columns, rows}, 0.5).t() : at::full({rows, columns}, 0.5);
+}
+
+/// Lets the ways take turns until `end_s`, two at least after a first call that may make kernels.
+ProductTimes time_ways(const ProductShape& shape, double end_s) {
+  constexpr int least_turns = 2, most_turns = 50;
+  const at::Tensor a = operand(shape.rows, shape.inner, shape.a_transposed);
+  const at::Tensor b = operand(shape.inner, shape.columns, shape.b_transposed);
+  const at::Tensor out = at::full({shape.rows, shape.columns}, 0.0);
+  ProductTimes shortest{};
+  for (int turn = -1; turn < most_turns; ++turn) {
+    if (turn >= least_turns && monotonic_s() >= end_s) break;
+    for (std::size_t w = 0; w < product_ways; ++w) {
+      const auto way = static_cast<ProductWay>(w);
+      if (!has_product_way(way)) continue;
+      const double begin_s = monotonic_s();
+      product_by(way, out, a, b, Accumulation::overwrite);
+      const double call_s = std::max(1e-9, monotonic_s() - begin_s);
+      if (turn < 0) continue;
+      shortest[w] = shortest[w] > 0 ? std::min(shortest[w], call_s) : call_s;
+    }
+  }
+  return shortest;
+}
+
+}  // namespace
+
+std::set<ProductShape> products_of(const TrainingSpec& spec, RankId rank) {
+  const at::ScalarType type = scalar_type(spec.precision);
+  if (spec.gpu || type != at::kFloat) return {};
+  const c10::InferenceMode no_tape;
+  const RankShare share =
+      rank_share(spec.graph, spec.ready->staged, spec.plan(), spec.ready->roles.at(rank.index()));
+  ProductNotes notes;
+  std::set<NodeForm> seen;
+  for (const RankShare::Part& part : share.parts) {
+    const ModelGraph& graph = share.shards[part.shard].graph;
+    const auto& replicas = spec.plan().stages[part.role.stage].replicas;
+    const std::int64_t samples = replicas[part.role.replica].micro_batch;
+    for (const NodeId id : part.nodes) {
+      const Node& node = graph.node(id);
+      if (!multiplies(node) || !seen.insert(form_of(graph, node, samples)).second) continue;
+      note_operator(graph, id, samples, type);
+    }
+  }
+  return notes.shapes();
+}
+
+std::vector<ProductTimes> time_products(const std::vector<ProductShape>& shapes, int threads,
+                                        double seconds) {
+  const RankMemory memory;
+  use_threads(threads);
+  const MemoryScope charged(memory);
+  const c10::InferenceMode no_tape;
+  const double end_s = monotonic_s() + seconds;
+  std::vector<ProductTimes> times;
+  for (const ProductShape& shape : shapes) {
+    const double now_s = monotonic_s();
+    const auto left = static_cast<double>(shapes.size() - times.size());
+    times.push_back(time_ways(short_product(shape), now_s + std::max(0.0, end_s - now_s) / left));
+  }
+  return times;
+}
+
+}  // namespace heteroperf

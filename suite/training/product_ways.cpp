@@ -1,0 +1,196 @@
+// The ways of a run's products. Every rank says which products it makes; all ranks then time all of
+// them at once, because ranks share caches, memory and clocks while they train, and the mean over
+// the ranks decides, so that all choose alike. What was measured is kept in the cache folder for
+// the next run of the same kind on the same machine: the same processors, kernels, versions, ranks
+// and threads. So a run that is repeated makes the same choice, and only the first one measures.
+//
+// The choice changes the last bits of every number. It is therefore a line of the journal, from
+// which a record's command, `resume` and `verify --replay` take it.
+#include "suite/training/product_ways.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <map>
+#include <set>
+#include <span>
+#include <sstream>
+
+#include "metrics/base/cache_folder.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/hash.hpp"
+#include "metrics/base/text_file.hpp"
+#include "runners/cluster/machine.hpp"
+#include "runners/comm/communicator.hpp"
+#include "suite/program/version.hpp"
+
+namespace heteroperf {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double measuring_s = 1.5;
+
+using KnownTimes = std::map<ProductShape, ProductTimes>;
+
+/// What the times depend on besides the shapes. Collective.
+std::string machine_text(const RankContext& context) {
+  const Observed<std::string> cpu = probe_machine().cpu_model;
+  const auto models = gather_texts(context.all_ranks(), cpu ? *cpu : "unknown");
+  return fmt::format("{} on {} ranks of {} threads, LibTorch {}, HeteroPerf {} {}",
+                     fmt::join(std::set<std::string>(models.begin(), models.end()), " and "),
+                     models.size(), context.placement.threads_per_rank,
+                     context.engine.libtorch_version(), version_text(), git_commit());
+}
+
+/// The products of all ranks, each once. Collective.
+std::set<ProductShape> products_of_all(Communicator& all, const std::set<ProductShape>& own) {
+  std::vector<ProductChoice> choices;
+  for (const ProductShape& shape : own) choices.push_back({shape});
+  std::set<ProductShape> shapes;
+  // A rank without a product has the text "mkl", which names no shape.
+  for (const std::string& text : gather_texts(all, ProductChoices(choices).text())) {
+    const ProductChoices theirs = ProductChoices::parse(text);
+    for (const ProductChoice& choice : theirs.choices()) shapes.insert(choice.shape);
+  }
+  return shapes;
+}
+
+// ---------------------------------------------------------------- what was measured before
+
+constexpr const char* kept_title = "heteroperf-products 1";
+
+fs::path kept_file(const std::string& machine) {
+  return cache_folder() / fmt::format("products-{}", Hash128("products").update(machine).hex());
+}
+
+/// A line per product behind the title and the machine: its shape and the seconds of each way.
+std::string kept_text(const std::string& machine, const KnownTimes& times) {
+  std::string text = fmt::format("{}\n{}\n", kept_title, machine);
+  for (const auto& [shape, seconds] : times) {
+    text += fmt::format("{} {}\n", to_string(shape), fmt::join(seconds, " "));
+  }
+  return text;
+}
+
+/// Nothing of a text that is of another version or machine, or cut off: then all is measured anew.
+KnownTimes parse_kept(const std::string& machine, const std::string& text) {
+  std::istringstream lines(text);
+  std::string line;
+  if (!std::getline(lines, line) || line != kept_title) return {};
+  if (!std::getline(lines, line) || line != machine) return {};
+  KnownTimes times;
+  while (std::getline(lines, line)) {
+    std::istringstream words(line);
+    std::string shape;
+    ProductTimes seconds{};
+    words >> shape;
+    for (double& way_s : seconds) words >> way_s;
+    std::string more;
+    if (lines.eof() || words.fail() || words >> more || !(seconds[0] > 0)) return {};
+    try {
+      const ProductChoices one = ProductChoices::parse("mkl:" + shape);
+      times[one.choices().front().shape] = seconds;
+    } catch (const UserError&) {
+      return {};
+    }
+  }
+  return times;
+}
+
+/// Rank 0's, on all ranks. Collective.
+KnownTimes read_kept(RankContext& context, const std::string& machine) {
+  std::string text;
+  if (context.is_first()) {
+    try {
+      text = read_regular_file(kept_file(machine));
+    } catch (const Error&) {  // nothing was measured yet
+    }
+  }
+  return parse_kept(machine, share_text(context.all_ranks(), text));
+}
+
+/// A folder that cannot be written to costs the next run its measurement, and no more.
+void keep(RankContext& context, const std::string& machine, const KnownTimes& times) {
+  if (!context.is_first()) return;
+  try {
+    own_cache_folder();
+    write_file_atomically(kept_file(machine), kept_text(machine, times));
+  } catch (const Error& error) {
+    context.log(fmt::format("the times of products are not kept: {}", error.what()));
+  }
+}
+
+// ---------------------------------------------------------------- measuring
+
+/// Adds the times of these products. Ranks on GPUs wait. Collective.
+void measure(RankContext& context, const std::vector<ProductShape>& shapes, KnownTimes& times) {
+  Communicator& all = context.all_ranks();
+  all.barrier();
+  std::vector<ProductTimes> own(shapes.size());
+  if (!context.gpu()) {
+    own = context.engine.time_products(shapes, context.placement.threads_per_rank, measuring_s);
+  }
+  const double works = context.gpu() ? 0 : 1;
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    // By way: the sum of the seconds, and how many ranks have it; behind them the ranks that work.
+    std::array<double, 2 * product_ways + 1> sums{};
+    for (std::size_t w = 0; w < product_ways; ++w) {
+      sums[w] = own[i][w];
+      sums[product_ways + w] = own[i][w] > 0 ? 1 : 0;
+    }
+    sums.back() = works;
+    all.all_reduce(std::span<double>(sums));
+    ProductTimes& mean = times[shapes[i]];
+    for (std::size_t w = 0; w < product_ways; ++w) {
+      mean[w] = sums[product_ways + w] == sums.back() ? sums[w] / sums.back() : 0;
+    }
+  }
+}
+
+/// The measured products of the run with the way of each; empty where no product has a choice.
+/// Collective.
+std::vector<MeasuredProduct> measured_products(RankContext& context, const TrainingSpec& spec,
+                                               RankId rank) {
+  const std::set<ProductShape> shapes =
+      products_of_all(context.all_ranks(), context.engine.products_of(spec, rank));
+  if (shapes.empty()) return {};
+  const std::string machine = machine_text(context);
+  KnownTimes known = read_kept(context, machine);
+  std::vector<ProductShape> missing;
+  for (const ProductShape& shape : shapes) {
+    if (!known.contains(shape)) missing.push_back(shape);
+  }
+  if (!missing.empty()) {
+    context.show({.phase = "set-up", .note = "ways of products"});
+    measure(context, missing, known);
+    keep(context, machine, known);
+  }
+  std::vector<MeasuredProduct> products;
+  for (const ProductShape& shape : shapes) {
+    const ProductTimes& seconds = known.at(shape);
+    products.push_back(
+        {to_string(shape), to_string(faster_way(seconds)), seconds[0], seconds[1], seconds[2]});
+  }
+  return products;
+}
+
+}  // namespace
+
+void settle_products(RankContext& context, const TrainingSpec& spec, RankId rank) {
+  ProductsEvent event{context.config.engine.products};
+  if (event.choice == automatic_products) {
+    // An emulated device's times are modelled, whoever multiplies.
+    if (!spec.pacing) event.measured = measured_products(context, spec, rank);
+    std::vector<ProductChoice> choices;
+    for (const MeasuredProduct& product : event.measured) {
+      const ProductChoices one = ProductChoices::parse(product.way + ":" + product.shape);
+      choices.push_back(one.choices().front());
+    }
+    event.choice = ProductChoices(std::move(choices)).text();
+  }
+  context.products = std::make_shared<const ProductChoices>(ProductChoices::parse(event.choice));
+  if (context.is_first()) context.post(event);
+}
+
+}  // namespace heteroperf

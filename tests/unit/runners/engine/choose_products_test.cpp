@@ -1,0 +1,85 @@
+#include "runners/engine/probe/choose_products.hpp"
+
+#include <c10/core/InferenceMode.h>
+#include <gtest/gtest.h>
+
+#include "runners/engine/operators/product.hpp"
+#include "runners/plan/even_plan.hpp"
+#include "workloads/workload_factories.hpp"
+
+namespace heteroperf {
+namespace {
+
+TrainingSpec spec_of(const std::string& model, const EvenPlanRequest& layout,
+                     Precision precision = Precision::fp32) {
+  WorkloadRequest request;
+  request.size = request.model = model;
+  request.precision = precision;
+  const Workload workload = model == "nano" ? make_llm(request, {}) : make_image(request, {});
+  TrainingSpec spec;
+  spec.graph = workload.graph;
+  spec.data = workload.data;
+  spec.recipe = workload.recipe;
+  spec.precision = precision;
+  spec.use_plan(even_plan(spec.graph, layout));
+  return spec;
+}
+
+bool makes(const std::set<ProductShape>& shapes, const ProductShape& shape) {
+  return shapes.contains(shape);
+}
+
+/// nano: 128 wide, sequences of 64 tokens; its head and its first layer belong to other ranks.
+TEST(ProductsOf, AreThoseOfTheRanksOwnLayers) {
+  const TrainingSpec whole = spec_of("nano", {.micro_batch = 4});
+  const std::set<ProductShape> all = products_of(whole, RankId(0));
+  const std::int64_t width = 128;
+  std::int64_t tokens = 0;
+  for (const ProductShape& shape : all) tokens = std::max(tokens, shape.rows);
+  EXPECT_TRUE(makes(all, {tokens, width, 4 * width, false, true})) << "forward";
+  EXPECT_TRUE(makes(all, {tokens, 4 * width, width, false, false})) << "gradient of the input";
+  EXPECT_TRUE(makes(all, {4 * width, tokens, width, true, false})) << "gradient of the weights";
+  const TrainingSpec cut = spec_of("nano", {.tensor = 2, .micro_batch = 4});
+  EXPECT_TRUE(makes(products_of(cut, RankId(1)), {tokens, width, 2 * width, false, true}));
+  const TrainingSpec halves = spec_of("nano", {.pipeline = 2, .micro_batch = 4});
+  EXPECT_LT(products_of(halves, RankId(0)).size(), all.size()) << "the head is on rank 1";
+}
+
+TEST(ProductsOf, AreNoneWithoutAChoice) {
+  EXPECT_TRUE(products_of(spec_of("nano", {}, Precision::bf16), RankId(0)).empty());
+  TrainingSpec on_gpu = spec_of("nano", {});
+  on_gpu.gpu = 0;
+  EXPECT_TRUE(products_of(on_gpu, RankId(0)).empty());
+}
+
+/// Gathered windows are products too. The first convolution has no gradient of its input.
+TEST(ProductsOf, AClassifierHasThemInItsConvolutions) {
+  const std::set<ProductShape> shapes =
+      products_of(spec_of("resnet18", {.micro_batch = 2}), RankId(0));
+  EXPECT_GT(shapes.size(), 20U);
+}
+
+/// What is noted is neither computed nor lost: the same operators multiply again afterwards.
+TEST(ProductsOf, LeaveTheThreadAsItWas) {
+  products_of(spec_of("nano", {}), RankId(0));
+  const c10::InferenceMode no_tape;
+  ProductNotes notes;
+  EXPECT_TRUE(notes.shapes().empty());
+}
+
+TEST(TimeProducts, OfEveryWayThatIsThere) {
+  const std::vector<ProductShape> shapes{
+      {64, 32, 48, false, true}, {32, 4096, 48, true, false}, {100000, 3000, 2000, false, false}};
+  const std::vector<ProductTimes> times = time_products(shapes, 1, 0.01);
+  ASSERT_EQ(times.size(), shapes.size());
+  for (const ProductTimes& seconds : times) {
+    for (std::size_t w = 0; w < product_ways; ++w) {
+      const auto way = static_cast<ProductWay>(w);
+      EXPECT_EQ(seconds[w] > 0, has_product_way(way)) << to_string(way);
+      EXPECT_LT(seconds[w], 60) << "a large product is timed by a smaller one";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heteroperf
