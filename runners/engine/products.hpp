@@ -14,13 +14,13 @@ namespace heteroperf {
 /// where the other two reach twice its rate.
 enum class ProductWay {
   mkl,     ///< aten::mm: LibTorch's BLAS, which is MKL in the packages for x86
-  onednn,  ///< of the oneDNN inside LibTorch; of float32 only with AVX-512
+  onednn,  ///< the oneDNN inside LibTorch; for float32 it needs AVX-512
   own      ///< operators/product.cpp, for every instruction set
 };
 constexpr std::array<const char*, 3> value_names(ProductWay) { return {"mkl", "onednn", "own"}; }
 constexpr std::size_t product_ways = value_names(ProductWay{}).size();
 
-/// What the rate of a product depends on besides the machine: {rows, inner} · {inner, columns}, and
+/// The rate of a product depends on this besides the machine: {rows, inner} · {inner, columns}, and
 /// which operand lies transposed in memory.
 struct ProductShape {
   std::int64_t rows = 0, inner = 0, columns = 0;

@@ -118,7 +118,7 @@ struct AutomlConfig {
 inline constexpr const char* automatic_products = "auto";
 /// `engine.*`: how the numbers of a training are computed.
 struct EngineConfig {
-  /// Of ProductChoices; auto: measured before the first step.
+  /// A text of ProductChoices; auto: measured before the first step.
   std::string products = automatic_products;
 };
 

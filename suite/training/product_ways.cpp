@@ -33,7 +33,7 @@ constexpr double measuring_s = 1.5;
 
 using KnownTimes = std::map<ProductShape, ProductTimes>;
 
-/// What the times depend on besides the shapes. Collective.
+/// Everything besides the shapes that the times depend on. Collective.
 std::string machine_text(const RankContext& context) {
   const Observed<std::string> cpu = probe_machine().cpu_model;
   const auto models = gather_texts(context.all_ranks(), cpu ? *cpu : "unknown");

@@ -218,7 +218,7 @@ bool onednn_works() {
 
 // ---------------------------------------------------------------- the way of the calling thread
 
-/// What the scopes of a thread say, and the ways that were looked up since.
+/// The choices and notes that the scopes of a thread name, and the ways that were looked up since.
 struct ThreadProducts {
   const ProductChoices* choices = nullptr;
   std::map<ProductShape, ProductWay> known = {};
