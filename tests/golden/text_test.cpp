@@ -27,6 +27,9 @@ const Scrub scrubs[] = {
     {"[0-9]{8}T[0-9]{6}Z-([a-z-]+)-[0-9a-f]{8}", "<run $1>"},
     {"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}Z", "<date>"},
     {"\\b[0-9a-f]{32,64}\\b", "<hash>"},
+    // The fastest ways of products on this machine.
+    {"engine\\.products=[^ \n]+", "engine.products=<ways>"},
+    {"(^|\n)products +[a-z]+ \\(", "$1products  <way> ("},
     // Rules that a busy machine may break.
     {"(^|\n)[ |]*(steady|overhead|steps_few|clock_jump|other_load|throttled) \\([^\n]*", ""},
     // What a build without HDF5 says.
