@@ -414,15 +414,25 @@ struct PeakEvent {
                     products, tried, mm_ops_per_second, other_load);
 };
 
-/// A matrix product of the run that was timed before the first step: seconds of each way's fastest
-/// call, in the mean over the ranks; 0: some rank lacks the way. Large products are timed by
-/// smaller ones.
+/// The seconds of a way's fastest call, in the mean over the ranks.
+struct WayTime {
+  std::string way;
+  double seconds = 0;
+  friend bool operator==(const WayTime&, const WayTime&) = default;
+  HETEROPERF_FIELDS(way, seconds);
+};
+/// A product of matrices or a pass of a convolution that was timed before the first step, by the
+/// ways that every rank has. Large ones are timed by smaller ones of their kind.
 struct MeasuredProduct {
-  std::string shape;  ///< "2048x256x768nt": rows, inner extent, columns; n or t for either operand
-  std::string way;    ///< the one that is taken
-  double mkl_s = 0, onednn_s = 0, own_s = 0;
+  /// "2048x256x768nt": rows, inner extent, columns; n or t for either operand. suite/README.md
+  /// says how convolutions are written.
+  std::string shape;
+  std::string way;  ///< the one that is taken
+  std::vector<WayTime> ways = {};
+  /// 0: no such way was timed.
+  double seconds_of(const std::string& name) const;
   friend bool operator==(const MeasuredProduct&, const MeasuredProduct&) = default;
-  HETEROPERF_FIELDS(shape, way, mkl_s, onednn_s, own_s);
+  HETEROPERF_FIELDS(shape, way, ways);
 };
 /// True for the letters of a choice: "mkl:64x64x64nn/own:2048x256x768nt".
 bool is_product_choice(const std::string& text);

@@ -308,6 +308,11 @@ void read_version(FieldReader& reader) {
 
 }  // namespace
 
+double MeasuredProduct::seconds_of(const std::string& name) const {
+  const auto timed = std::ranges::find(ways, name, &WayTime::way);
+  return timed == ways.end() ? 0 : timed->seconds;
+}
+
 bool is_product_choice(const std::string& text) {
   return !text.empty() &&
          text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789:,/") == std::string::npos;

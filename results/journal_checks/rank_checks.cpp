@@ -486,10 +486,7 @@ void hold_products(const ProductsEvent& products, LineCheck& check) {
   check.hold(is_product_choice(products.choice), "ways of products", "{}", products.choice);
   std::set<std::string> shapes;
   for (const MeasuredProduct& product : products.measured) {
-    const double taken_s = product.way == "mkl"      ? product.mkl_s
-                           : product.way == "onednn" ? product.onednn_s
-                           : product.way == "own"    ? product.own_s
-                                                     : 0;
+    const double taken_s = product.seconds_of(product.way);
     check.hold(shapes.insert(product.shape).second && taken_s > 0 &&
                    products.choice.find(product.shape) != std::string::npos,
                "a product of the choice, once, and the time of its way", "{} by {} in {} s",

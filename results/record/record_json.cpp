@@ -205,9 +205,7 @@ Json products_section(const Journal& journal) {
     Json& entry =
         json["measured"].emplace_back(Json{{"shape", product.shape}, {"way", product.way}});
     Json& seconds = entry["seconds"] = Json::object();
-    if (product.mkl_s > 0) seconds["mkl"] = product.mkl_s;
-    if (product.onednn_s > 0) seconds["onednn"] = product.onednn_s;
-    if (product.own_s > 0) seconds["own"] = product.own_s;
+    for (const WayTime& timed : product.ways) seconds[timed.way] = timed.seconds;
   }
   return json;
 }

@@ -16,17 +16,25 @@
 namespace heteroperf {
 namespace {
 
-/// The sum over the extents of the logarithm's difference; operands that lie otherwise are farther
-/// than any extents.
+constexpr std::size_t extents_of(ProductKind kind) {
+  return is_convolution(kind) ? ProductShape::most_extents : is_attention(kind) ? 5 : 3;
+}
+
+/// The sum over the extents of the logarithm's difference; another kind is farther than any
+/// extents, and matrices, images and attention are infinitely far from each other.
 double distance(const ProductShape& a, const ProductShape& b) {
-  constexpr double other_layout = 1e3;
-  const auto apart = [](std::int64_t x, std::int64_t y) {
-    return std::abs(std::log(static_cast<double>(std::max<std::int64_t>(x, 1)) /
-                             static_cast<double>(std::max<std::int64_t>(y, 1))));
-  };
-  return apart(a.rows, b.rows) + apart(a.inner, b.inner) + apart(a.columns, b.columns) +
-         (a.a_transposed == b.a_transposed ? 0 : other_layout) +
-         (a.b_transposed == b.b_transposed ? 0 : other_layout);
+  constexpr double other_kind = 1e3;
+  if (is_convolution(a.kind) != is_convolution(b.kind) ||
+      is_attention(a.kind) != is_attention(b.kind)) {
+    return std::numeric_limits<double>::infinity();
+  }
+  double sum = a.kind == b.kind ? 0 : other_kind;
+  for (std::size_t i = 0; i < extents_of(a.kind); ++i) {
+    // A padding may be 0.
+    sum += std::abs(std::log(static_cast<double>(std::max<std::int64_t>(a.extents[i], 1)) /
+                             static_cast<double>(std::max<std::int64_t>(b.extents[i], 1))));
+  }
+  return sum;
 }
 
 [[noreturn]] void refuse(std::string_view part) {
@@ -46,22 +54,23 @@ std::string_view cut(std::string_view& rest, char separator) {
   return part;
 }
 
-bool parse_layout(char letter, std::string_view part) {
-  if (letter != 'n' && letter != 't') refuse(part);
-  return letter == 't';
-}
-
+/// The extents stand before the last digit, the kind behind it.
 ProductShape parse_shape(std::string_view part) {
-  if (part.size() < 2) refuse(part);
+  const std::size_t end = part.find_last_of("0123456789");
+  if (end == std::string_view::npos) refuse(part);
+  const auto kind = find_value<ProductKind>(std::string(part.substr(end + 1)));
+  if (!kind) refuse(part);
   ProductShape shape;
-  shape.a_transposed = parse_layout(part[part.size() - 2], part);
-  shape.b_transposed = parse_layout(part.back(), part);
-  std::string_view extents = part.substr(0, part.size() - 2);
-  for (std::int64_t* extent : {&shape.rows, &shape.inner, &shape.columns}) {
+  shape.kind = *kind;
+  std::string_view extents = part.substr(0, end + 1);
+  for (std::size_t i = 0; i < extents_of(*kind); ++i) {
     const std::string_view digits = cut(extents, 'x');
-    const char* const end = digits.data() + digits.size();
-    const auto [stop, error] = std::from_chars(digits.data(), end, *extent);
-    if (error != std::errc() || stop != end || *extent < 1) refuse(part);
+    const char* const last = digits.data() + digits.size();
+    const auto [stop, error] = std::from_chars(digits.data(), last, shape.extents[i]);
+    const bool may_be_none = is_convolution(*kind) && i + 2 >= extents_of(*kind);  // a padding
+    if (error != std::errc() || stop != last || shape.extents[i] < (may_be_none ? 0 : 1)) {
+      refuse(part);
+    }
   }
   if (!extents.empty()) refuse(part);
   return shape;
@@ -75,14 +84,51 @@ ProductWay parse_way(std::string_view name, std::string_view part) {
 
 }  // namespace
 
+ProductShape ProductShape::of_matrices(std::int64_t rows, std::int64_t inner, std::int64_t columns,
+                                       bool a_transposed, bool b_transposed) {
+  const int kind = (a_transposed ? 2 : 0) + (b_transposed ? 1 : 0);
+  return {static_cast<ProductKind>(kind), {rows, inner, columns}};
+}
+
 double ProductShape::operations() const {
-  return 2.0 * static_cast<double>(rows) * static_cast<double>(inner) *
-         static_cast<double>(columns);
+  const auto extent = [&](std::size_t i) { return static_cast<double>(extents[i]); };
+  if (is_of_matrices(kind)) return 2 * extent(0) * extent(1) * extent(2);
+  if (is_attention(kind)) {
+    // Two products forward and four backward, of which causal ones need half.
+    const double pairs = extent(3) * extent(3) / (kind == ProductKind::causal ? 2 : 1);
+    return 6 * 2 * extent(0) * extent(1) * pairs * extent(4);
+  }
+  double positions = 1;
+  for (std::size_t axis = 0; axis < 2; ++axis) {
+    positions *= std::floor((extent(2 + axis) + 2 * extent(9 + axis) - extent(5 + axis)) /
+                            extent(7 + axis)) +
+                 1;
+  }
+  return 2 * extent(0) * positions * extent(1) * extent(4) * extent(5) * extent(6);
+}
+
+bool offers(const ProductShape& shape, ProductWay way) {
+  const bool one_tap = shape.extents[5] == 1 && shape.extents[6] == 1;
+  switch (way) {
+    case ProductWay::own:
+      return true;
+    case ProductWay::libtorch:
+      return !is_of_matrices(shape.kind) &&
+             !(shape.kind == ProductKind::conv_weight && one_tap);
+    default:
+      return !is_attention(shape.kind);
+  }
+}
+
+ProductWay usual_way(const ProductShape& shape) {
+  return offers(shape, ProductWay::libtorch) ? ProductWay::libtorch : ProductWay::mkl;
 }
 
 std::string to_string(const ProductShape& shape) {
-  return fmt::format("{}x{}x{}{}{}", shape.rows, shape.inner, shape.columns,
-                     shape.a_transposed ? 't' : 'n', shape.b_transposed ? 't' : 'n');
+  return fmt::format("{}{}",
+                     fmt::join(shape.extents.begin(),
+                               shape.extents.begin() + extents_of(shape.kind), "x"),
+                     to_string(shape.kind));
 }
 
 ProductChoices::ProductChoices(std::vector<ProductChoice> choices) : choices_(std::move(choices)) {
@@ -90,16 +136,16 @@ ProductChoices::ProductChoices(std::vector<ProductChoice> choices) : choices_(st
 }
 
 ProductWay ProductChoices::way_for(const ProductShape& shape) const {
+  const ProductWay usual = usual_way(shape);
+  ProductWay way = choices_.empty() ? way_ : usual;
   double nearest = std::numeric_limits<double>::infinity();
-  ProductWay way = way_;
   for (const ProductChoice& choice : choices_) {
-    if (choice.shape == shape) return choice.way;
     const double apart = distance(choice.shape, shape);
     if (apart >= nearest) continue;
     nearest = apart;
     way = choice.way;
   }
-  return way;
+  return offers(shape, way) ? way : usual;
 }
 
 bool ProductChoices::takes(ProductWay way) const {
@@ -136,12 +182,12 @@ ProductChoices ProductChoices::parse(std::string_view text) {
   return ProductChoices(std::move(choices));
 }
 
-ProductWay faster_way(const ProductTimes& seconds) {
+ProductWay faster_way(const ProductShape& shape, const ProductTimes& seconds) {
   constexpr double clear_gain = 1.03;
-  const double usual_s = seconds[static_cast<std::size_t>(ProductWay::mkl)];
-  auto fastest = static_cast<std::size_t>(ProductWay::mkl);
+  const auto usual = static_cast<std::size_t>(usual_way(shape));
+  std::size_t fastest = usual;
   for (std::size_t w = 0; w < product_ways; ++w) {
-    const bool clear = seconds[w] > 0 && seconds[w] * clear_gain < usual_s;
+    const bool clear = seconds[w] > 0 && seconds[w] * clear_gain < seconds[usual];
     if (clear && seconds[w] < seconds[fastest]) fastest = w;
   }
   return static_cast<ProductWay>(fastest);

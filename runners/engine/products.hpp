@@ -9,34 +9,64 @@
 
 namespace heteroperf {
 
-/// A way to make the products of matrices of float32 on the host; all other products are
-/// LibTorch's. Which is fastest depends on processor and shape: MKL takes no AVX-512 path on AMD's,
-/// where the other two reach twice its rate.
+/// What is computed on the host in one of several ways: a product of matrices, by the layout of its
+/// operands in memory (n: row by row, t: transposed), a pass of a convolution of one group, or both
+/// passes of attention, causal or not.
+enum class ProductKind { nn, nt, tn, tt, conv, conv_input, conv_weight, causal, attention };
+constexpr std::array<const char*, 9> value_names(ProductKind) {
+  return {"nn", "nt", "tn", "tt", "conv", "convdx", "convdw", "causal", "attention"};
+}
+constexpr bool is_attention(ProductKind kind) { return kind >= ProductKind::causal; }
+constexpr bool is_convolution(ProductKind kind) {
+  return kind >= ProductKind::conv && !is_attention(kind);
+}
+constexpr bool is_of_matrices(ProductKind kind) { return kind < ProductKind::conv; }
+
+/// A way to make a product. Which is fastest depends on processor and shape: MKL takes no AVX-512
+/// path on AMD's, where the other two reach twice its rate, and LibTorch's convolutions are fast
+/// on large images alone.
 enum class ProductWay {
-  mkl,     ///< aten::mm: LibTorch's BLAS, which is MKL in the packages for x86
-  onednn,  ///< the oneDNN inside LibTorch; for float32 it needs AVX-512
-  own      ///< operators/product.cpp, for every instruction set
+  mkl,      ///< aten::mm: LibTorch's BLAS, which is MKL in the packages for x86
+  onednn,   ///< the oneDNN inside LibTorch; for float32 it needs AVX-512
+  own,      ///< operators/own_*.cpp, for every instruction set
+  libtorch  ///< aten::convolution, flash attention, of matrices mkl; others gather windows
 };
-constexpr std::array<const char*, 3> value_names(ProductWay) { return {"mkl", "onednn", "own"}; }
+constexpr std::array<const char*, 4> value_names(ProductWay) {
+  return {"mkl", "onednn", "own", "libtorch"};
+}
 constexpr std::size_t product_ways = value_names(ProductWay{}).size();
 
-/// The rate of a product depends on this besides the machine: {rows, inner} · {inner, columns}, and
-/// which operand lies transposed in memory.
+/// The rate of a product depends on this besides the machine and the way.
 struct ProductShape {
-  std::int64_t rows = 0, inner = 0, columns = 0;
-  bool a_transposed = false, b_transposed = false;
+  static constexpr std::size_t most_extents = 11;
 
+  ProductKind kind = ProductKind::nn;
+  /// Of matrices {rows, inner} · {inner, columns}: rows, inner, columns. Of a convolution: batch,
+  /// channels, height, width, channels of the result, and of the window its height and width,
+  /// their strides and their paddings. Of attention: batch, heads, heads of keys, length, numbers
+  /// per head. Zeros stand behind.
+  std::array<std::int64_t, most_extents> extents{};
+
+  static ProductShape of_matrices(std::int64_t rows, std::int64_t inner, std::int64_t columns,
+                                  bool a_transposed = false, bool b_transposed = false);
   friend auto operator<=>(const ProductShape&, const ProductShape&) = default;
-  /// 2 per multiply-add.
+  /// 2 per multiply-add, those in the padding included.
   double operations() const;
 };
-/// "2048x256x768nt": rows, inner extent, columns; n or t for either operand.
+/// "2048x256x768nt", "32x64x8x8x64x3x3x1x1x1x1convdx".
 std::string to_string(const ProductShape& shape);
+
+/// True for the ways that there are for such a product on some machine. LibTorch's gradient of the
+/// weights of 1x1 windows is none: the oneDNN in it, as of LibTorch 2.11, writes beyond its result
+/// where channels do not fill vectors (with AVX2).
+bool offers(const ProductShape& shape, ProductWay way);
+/// The way to compare others with: LibTorch's own, or its product of gathered windows.
+ProductWay usual_way(const ProductShape& shape);
 
 /// The way of one product.
 struct ProductChoice {
   ProductShape shape;
-  ProductWay way = ProductWay::mkl;
+  ProductWay way = ProductWay::libtorch;
   friend bool operator==(const ProductChoice&, const ProductChoice&) = default;
 };
 
@@ -45,11 +75,12 @@ struct ProductChoice {
 class ProductChoices {
  public:
   /// One way for all products.
-  explicit ProductChoices(ProductWay way = ProductWay::mkl) : way_(way) {}
+  explicit ProductChoices(ProductWay way = ProductWay::libtorch) : way_(way) {}
   explicit ProductChoices(std::vector<ProductChoice> choices);
 
-  /// The way that was chosen for this shape, else for the nearest one: first of those whose
-  /// operands lie in the same way, then where the logarithms of the three extents differ least.
+  /// The way that was chosen for this shape, else for the nearest one: first of those of its kind,
+  /// then where the logarithms of the extents differ least. The usual one where none is near, or
+  /// where the shape lacks the nearest one's.
   ProductWay way_for(const ProductShape& shape) const;
   const std::vector<ProductChoice>& choices() const { return choices_; }
   /// Some product takes this way.
@@ -61,13 +92,13 @@ class ProductChoices {
   static ProductChoices parse(std::string_view text);
 
  private:
-  ProductWay way_ = ProductWay::mkl;  ///< where there are no choices
+  ProductWay way_ = ProductWay::libtorch;  ///< where there are no choices
   std::vector<ProductChoice> choices_;
 };
 
-/// The seconds of the fastest call by way; 0 where this machine lacks it.
+/// The seconds of the fastest call by way; 0 where this machine or this shape lacks it.
 using ProductTimes = std::array<double, product_ways>;
-/// The fastest way, or mkl where no other one is faster by more than 3 %.
-ProductWay faster_way(const ProductTimes& seconds);
+/// The fastest way, or the usual one where no other one is faster by more than 3 %.
+ProductWay faster_way(const ProductShape& shape, const ProductTimes& seconds);
 
 }  // namespace heteroperf

@@ -366,7 +366,7 @@ std::optional<Transport> transport_named(const std::string& text, ProblemList& p
 RunConfig repeated_config(const Journal& journal) {
   RunConfig config = run_config_from_json_text(journal.last<ConfigEvent>()->config.text);
   const auto* products = journal.last<ProductsEvent>();
-  config.engine.products = products != nullptr ? products->choice : to_string(ProductWay::mkl);
+  config.engine.products = products != nullptr ? products->choice : to_string(ProductWay::libtorch);
   return config;
 }
 

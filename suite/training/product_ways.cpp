@@ -48,7 +48,7 @@ std::set<ProductShape> products_of_all(Communicator& all, const std::set<Product
   std::vector<ProductChoice> choices;
   for (const ProductShape& shape : own) choices.push_back({shape});
   std::set<ProductShape> shapes;
-  // A rank without a product has the text "mkl", which names no shape.
+  // A rank without a product has the text "libtorch", which names no shape.
   for (const std::string& text : gather_texts(all, ProductChoices(choices).text())) {
     const ProductChoices theirs = ProductChoices::parse(text);
     for (const ProductChoice& choice : theirs.choices()) shapes.insert(choice.shape);
@@ -87,10 +87,12 @@ KnownTimes parse_kept(const std::string& machine, const std::string& text) {
     words >> shape;
     for (double& way_s : seconds) words >> way_s;
     std::string more;
-    if (lines.eof() || words.fail() || words >> more || !(seconds[0] > 0)) return {};
+    if (lines.eof() || words.fail() || words >> more) return {};
     try {
-      const ProductChoices one = ProductChoices::parse("mkl:" + shape);
-      times[one.choices().front().shape] = seconds;
+      const ProductChoices one = ProductChoices::parse("own:" + shape);
+      const ProductShape& known = one.choices().front().shape;
+      if (!(seconds[static_cast<std::size_t>(usual_way(known))] > 0)) return {};
+      times[known] = seconds;
     } catch (const UserError&) {
       return {};
     }
@@ -169,8 +171,13 @@ std::vector<MeasuredProduct> measured_products(RankContext& context, const Train
   std::vector<MeasuredProduct> products;
   for (const ProductShape& shape : shapes) {
     const ProductTimes& seconds = known.at(shape);
-    products.push_back(
-        {to_string(shape), to_string(faster_way(seconds)), seconds[0], seconds[1], seconds[2]});
+    MeasuredProduct product{to_string(shape), to_string(faster_way(shape, seconds))};
+    for (std::size_t w = 0; w < product_ways; ++w) {
+      if (seconds[w] > 0) {
+        product.ways.push_back({to_string(static_cast<ProductWay>(w)), seconds[w]});
+      }
+    }
+    products.push_back(std::move(product));
   }
   return products;
 }
@@ -179,9 +186,11 @@ std::vector<MeasuredProduct> measured_products(RankContext& context, const Train
 
 void settle_products(RankContext& context, const TrainingSpec& spec, RankId rank) {
   ProductsEvent event{context.config.engine.products};
-  if (event.choice == automatic_products) {
+  if (event.choice == automatic_products && spec.pacing) {
     // An emulated device's times are modelled, whoever multiplies.
-    if (!spec.pacing) event.measured = measured_products(context, spec, rank);
+    event.choice = to_string(ProductWay::own);
+  } else if (event.choice == automatic_products) {
+    event.measured = measured_products(context, spec, rank);
     std::vector<ProductChoice> choices;
     for (const MeasuredProduct& product : event.measured) {
       const ProductChoices one = ProductChoices::parse(product.way + ":" + product.shape);

@@ -189,23 +189,48 @@ struct ProductOperand {
   const float* data = nullptr;
   std::int64_t line_stride = 0, inner_stride = 0;
 };
-/// A block of C; `stride` elements lie between its rows.
-struct ProductBlock {
-  std::int64_t rows = 0, columns = 0, inner = 0, stride = 0;
+/// Some of the terms of a tile's sums: `length` columns of A meet as many rows of B. Both begin so
+/// many elements behind the tile's `a` and `b`.
+struct ProductSegment {
+  std::int64_t a = 0, b = 0, length = 0;
+};
+/// A tile of C, and what it is the product of. Rows or columns of A are a_stride elements apart,
+/// rows of B b_stride, of which each must have a whole tile's columns to be read, and rows of C
+/// c_stride.
+struct ProductTile {
+  const ProductSegment* segments = nullptr;
+  std::int64_t count = 0;
+  const float* a = nullptr;
+  std::int64_t a_stride = 0;
+  const float* b = nullptr;
+  std::int64_t b_stride = 0;
+  float* c = nullptr;
+  std::int64_t c_stride = 0, rows = 0, columns = 0;
 };
 
-/// Products of float32 on the host, for one instruction set; see product_kernels.hpp. Operands are
-/// packed in panels of tile_rows lines of A or tile_columns lines of B; the last one is filled up,
-/// so that packed memory holds whole panels. It is aligned to 64 bytes.
+/// Scores {rows, keys} of one head, of queries `first` and following, in rows `stride` apart.
+struct ScoreRows {
+  std::int64_t first = 0, rows = 0, keys = 0, stride = 0;
+  bool causal = false;
+  float scale = 1, slope = 0;
+};
+
+/// Products of float32 on the host, for one instruction set; see product_kernels.hpp. A tile has up
+/// to tile_rows rows; one with more than tile_columns columns computes the first ones.
 struct ProductKernels {
   std::int64_t tile_rows, tile_columns;
-  void (*pack_a)(const ProductOperand&, std::int64_t rows, std::int64_t inner, float* packed);
-  void (*pack_b)(const ProductOperand&, std::int64_t columns, std::int64_t inner, float* packed);
-  /// c (+)= a · b, both packed.
-  void (*multiply)(const ProductBlock&, Accumulation, const float* a, const float* b, float* c);
-  /// The same of rows of A in place, a whole number of tiles of them, `a_stride` apart.
-  void (*multiply_rows)(const ProductBlock&, Accumulation, const float* a, std::int64_t a_stride,
-                        const float* b, float* c);
+  /// Packs up to `width` lines into a panel {inner, width}.
+  void (*pack)(const ProductOperand&, std::int64_t lines, std::int64_t inner, std::int64_t width,
+               float* packed);
+  /// c (+)= a · b, where A lies row by row, or column by column, as packed panels do.
+  void (*multiply_rows)(const ProductTile&, Accumulation);
+  void (*multiply_columns)(const ProductTile&, Accumulation);
+  /// The softmax of attention in place on rows of scores; see attention_kernels.hpp.
+  void (*softmax_rows)(const ScoreRows&, float* scores, float* log_sums);
+  void (*softmax_again)(const ScoreRows&, float* scores, const float* log_sums);
+  void (*softmax_backward)(const ScoreRows&, const float* probabilities, float* gradients,
+                           const float* output, const float* output_gradient, std::int64_t width,
+                           std::int64_t output_stride);
 };
 /// Those of the table that kernels_for() chose.
 const ProductKernels& product_kernels();

@@ -1,19 +1,27 @@
 #pragma once
 
-// The inner loops of a matrix product, C (+)= A · B, in float32.
+// The inner loops of products of matrices and of convolutions, C (+)= A · B, in float32.
 //
 // A product reads every element of its operands many times, so it is fast when what it reads next
 // is in a register or the nearest cache (Goto and van de Geijn 2008, doi:10.1145/1356052.1356053).
 // A *tile* of C, some rows by two vectors, stays in registers while it takes in one column of A and
 // one row of B after the other: per step it loads rows + two vectors and multiplies rows · two
-// vectors. So that these loads are of neighbours in memory, whatever the layout of the operands,
-// both are *packed* first: A in panels of as many rows as a tile has, B in panels of as many
-// columns, each panel with its inner extent outermost. Panels at the border are filled with zeros,
-// and the part of their tile that lies inside is copied out.
+// vectors. So that these loads are of neighbours in memory, operands that lie otherwise are
+// *packed* first: A in panels of as many rows as a tile has, B in panels of as many columns, each
+// panel with its inner extent outermost. The last panel of B is filled up with zeros, and of its
+// tiles only what lies inside C is written; tiles of A's last rows are flatter.
+//
+// The terms of a tile's sum need not lie in one piece: a tile passes through *segments*, each of
+// which says where the next columns of A and rows of B begin. With them the same tile computes a
+// convolution, whose terms are those taps of a window that lie inside the image
+// (operators/own_convolution.cpp).
 //
 // Whoever calls cuts the product into blocks whose packed panels stay in the caches
 // (operators/product.cpp). The vectors are the compiler's own type, so one source serves all
 // instruction sets.
+#include <utility>
+
+#include "runners/engine/kernels/attention_kernels.hpp"
 #include "runners/engine/kernels/kernel_table.hpp"
 #include "runners/engine/kernels/scalar_types.hpp"
 
@@ -34,126 +42,146 @@ using Vector [[gnu::vector_size(vector_bytes)]] = float;
 /// The same values anywhere in an array of floats.
 using UnalignedVector [[gnu::vector_size(vector_bytes), gnu::aligned(4), gnu::may_alias]] = float;
 
-/// A panel of A that lies packed, or whose rows are taken from the matrix itself.
-enum class PanelOfA { packed, rows };
+/// How a tile reads A, whose rows or columns lie `a_stride` apart. A packed panel is columns.
+enum class PanelOfA { rows, columns };
 
-/// One tile of C (+)= panel of A · panel of B, `inner` long. Rows of the matrix are `a_stride`
-/// apart; three of them share a pointer, because a processor adds up to twice a register to one.
-template <PanelOfA panel, bool adds>
-HETEROPERF_KERNEL void multiply_tile(std::int64_t inner, const float* __restrict a,
-                                     std::int64_t a_stride, const float* __restrict b,
-                                     float* __restrict c, std::int64_t stride) {
-  constexpr std::int64_t together = 3;
-  Vector sums[tile_rows][tile_vectors] = {};
-  const float* rows[(tile_rows + together - 1) / together];
-  for (std::int64_t r = 0; r < tile_rows; r += together) rows[r / together] = a + r * a_stride;
-  for (std::int64_t k = 0; k < inner; ++k) {
-    Vector row[tile_vectors];
-    for (int v = 0; v < tile_vectors; ++v) row[v] = *reinterpret_cast<const Vector*>(b + v * lanes);
-#pragma GCC unroll 16
-    for (int r = 0; r < tile_rows; ++r) {
-      const float value = panel == PanelOfA::packed
-                              ? a[k * tile_rows + r]
-                              : rows[r / together][k + r % together * a_stride];
+/// One tile of exactly `rows` rows. Rows in place share a pointer by threes, because a processor
+/// adds up to twice a register to one.
+template <PanelOfA panel, int rows>
+void multiply_tile(const ProductTile& tile, Accumulation accumulation) {
+  constexpr int together = 3;
+  Vector sums[rows][tile_vectors] = {};
+  const float* lines[(rows + together - 1) / together];
+  for (std::int64_t s = 0; s < tile.count; ++s) {
+    const ProductSegment& segment = tile.segments[s];
+    const float* __restrict a = tile.a + segment.a;
+    const float* __restrict b = tile.b + segment.b;
+    const std::int64_t a_stride = tile.a_stride, b_stride = tile.b_stride, length = segment.length;
+    if (panel == PanelOfA::rows) {
+      for (int r = 0; r < rows; r += together) lines[r / together] = a + r * a_stride;
+    }
+    for (std::int64_t k = 0; k < length; ++k) {
+      Vector row[tile_vectors];
 #pragma GCC unroll 2
-      for (int v = 0; v < tile_vectors; ++v) sums[r][v] += value * row[v];
-    }
-    b += tile_columns;
-  }
+      for (int v = 0; v < tile_vectors; ++v) {
+        row[v] = *reinterpret_cast<const UnalignedVector*>(b + v * lanes);
+      }
 #pragma GCC unroll 16
-  for (int r = 0; r < tile_rows; ++r) {
+      for (int r = 0; r < rows; ++r) {
+        const float value = panel == PanelOfA::columns
+                                ? a[r]
+                                : lines[r / together][k + r % together * a_stride];
 #pragma GCC unroll 2
-    for (int v = 0; v < tile_vectors; ++v) {
-      // Not `auto`, which would forget the alignment.
-      UnalignedVector* const out = reinterpret_cast<UnalignedVector*>(c + r * stride + v * lanes);
-      *out = adds ? *out + sums[r][v] : sums[r][v];
+        for (int v = 0; v < tile_vectors; ++v) sums[r][v] += value * row[v];
+      }
+      if (panel == PanelOfA::columns) a += a_stride;
+      b += b_stride;
     }
   }
-}
-
-/// A tile at the border, of which only `rows` by `columns` lie inside C.
-template <PanelOfA panel, bool adds>
-void multiply_border(std::int64_t inner, const float* a, std::int64_t a_stride, const float* b,
-                     float* c, std::int64_t stride, std::int64_t rows, std::int64_t columns) {
-  alignas(vector_bytes) float tile[tile_rows * tile_columns];
-  multiply_tile<panel, false>(inner, a, a_stride, b, tile, tile_columns);
-  for (std::int64_t r = 0; r < rows; ++r) {
-    for (std::int64_t col = 0; col < columns; ++col) {
-      float& out = c[r * stride + col];
-      out = adds ? out + tile[r * tile_columns + col] : tile[r * tile_columns + col];
-    }
-  }
-}
-
-/// A block of C. A panel of B stays in the nearest cache while all panels of A pass by.
-template <PanelOfA panel, bool adds>
-void multiply_panels(const ProductBlock& block, const float* a, std::int64_t a_stride,
-                     const float* b, float* c) {
-  for (std::int64_t column = 0; column < block.columns; column += tile_columns) {
-    const std::int64_t columns = block.columns - column;
-    for (std::int64_t row = 0; row < block.rows; row += tile_rows) {
-      const std::int64_t rows = block.rows - row;
-      const float* const panel_a = a + row * (panel == PanelOfA::packed ? block.inner : a_stride);
-      const float* const panel_b = b + column * block.inner;
-      float* const tile = c + row * block.stride + column;
-      if (rows >= tile_rows && columns >= tile_columns) {
-        multiply_tile<panel, adds>(block.inner, panel_a, a_stride, panel_b, tile, block.stride);
-      } else {
-        multiply_border<panel, adds>(block.inner, panel_a, a_stride, panel_b, tile, block.stride,
-                                     rows < tile_rows ? rows : tile_rows,
-                                     columns < tile_columns ? columns : tile_columns);
+  const bool adds = accumulation == Accumulation::add;
+  if (tile.columns >= tile_columns) {
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; ++r) {
+#pragma GCC unroll 2
+      for (int v = 0; v < tile_vectors; ++v) {
+        // Not `auto`, which would forget the alignment.
+        UnalignedVector* const out =
+            reinterpret_cast<UnalignedVector*>(tile.c + r * tile.c_stride + v * lanes);
+        *out = adds ? *out + sums[r][v] : sums[r][v];
       }
     }
+    return;
+  }
+  for (int r = 0; r < rows; ++r) {
+    const float* const sum = reinterpret_cast<const float*>(sums[r]);
+    float* const out = tile.c + r * tile.c_stride;
+    for (std::int64_t c = 0; c < tile.columns; ++c) out[c] = adds ? out[c] + sum[c] : sum[c];
   }
 }
 
-void multiply_packed(const ProductBlock& block, Accumulation accumulation, const float* a,
-                     const float* b, float* c) {
-  accumulation == Accumulation::add ? multiply_panels<PanelOfA::packed, true>(block, a, 1, b, c)
-                                    : multiply_panels<PanelOfA::packed, false>(block, a, 1, b, c);
+/// The tiles of one row, of two rows, … up to a whole one.
+template <PanelOfA panel, int... smaller>
+struct Tiles {
+  static constexpr void (*of_rows[])(const ProductTile&,
+                                     Accumulation) = {multiply_tile<panel, smaller + 1>...};
+};
+template <PanelOfA panel, int... smaller>
+constexpr auto tiles_of(std::integer_sequence<int, smaller...>) {
+  return Tiles<panel, smaller...>();
+}
+template <PanelOfA panel>
+using AllTiles = decltype(tiles_of<panel>(std::make_integer_sequence<int, tile_rows>()));
+
+template <PanelOfA panel>
+void multiply(const ProductTile& tile, Accumulation accumulation) {
+  AllTiles<panel>::of_rows[tile.rows - 1](tile, accumulation);
 }
 
-void multiply_rows(const ProductBlock& block, Accumulation accumulation, const float* a,
-                   std::int64_t a_stride, const float* b, float* c) {
-  accumulation == Accumulation::add
-      ? multiply_panels<PanelOfA::rows, true>(block, a, a_stride, b, c)
-      : multiply_panels<PanelOfA::rows, false>(block, a, a_stride, b, c);
+/// Eight lines of eight neighbours each, turned: to[k][l] = from[l][k].
+HETEROPERF_KERNEL void turn_eight(const float* __restrict from, std::int64_t line_stride,
+                                  float* __restrict to, std::int64_t width) {
+  using Eight [[gnu::vector_size(32)]] = float;
+  using Places [[gnu::vector_size(32)]] = std::int32_t;
+  using UnalignedEight [[gnu::vector_size(32), gnu::aligned(4), gnu::may_alias]] = float;
+  // Neighbours change places in pairs of lines, then pairs of neighbours, then halves.
+  Eight lines[8], pairs[8], fours[8];
+#pragma GCC unroll 8
+  for (int l = 0; l < 8; ++l) {
+    lines[l] = *reinterpret_cast<const UnalignedEight*>(from + l * line_stride);
+  }
+#pragma GCC unroll 4
+  for (int l = 0; l < 8; l += 2) {
+    pairs[l] = __builtin_shuffle(lines[l], lines[l + 1], Places{0, 8, 1, 9, 4, 12, 5, 13});
+    pairs[l + 1] = __builtin_shuffle(lines[l], lines[l + 1], Places{2, 10, 3, 11, 6, 14, 7, 15});
+  }
+#pragma GCC unroll 2
+  for (int l = 0; l < 8; l += 4) {
+#pragma GCC unroll 2
+    for (int p = 0; p < 2; ++p) {
+      fours[l + 2 * p] =
+          __builtin_shuffle(pairs[l + p], pairs[l + p + 2], Places{0, 1, 8, 9, 4, 5, 12, 13});
+      fours[l + 2 * p + 1] =
+          __builtin_shuffle(pairs[l + p], pairs[l + p + 2], Places{2, 3, 10, 11, 6, 7, 14, 15});
+    }
+  }
+#pragma GCC unroll 4
+  for (int k = 0; k < 4; ++k) {
+    *reinterpret_cast<UnalignedEight*>(to + k * width) =
+        __builtin_shuffle(fours[k], fours[k + 4], Places{0, 1, 2, 3, 8, 9, 10, 11});
+    *reinterpret_cast<UnalignedEight*>(to + (k + 4) * width) =
+        __builtin_shuffle(fours[k], fours[k + 4], Places{4, 5, 6, 7, 12, 13, 14, 15});
+  }
 }
 
-/// Packs `count` lines of an operand, rows of A or columns of B, into panels of `width` lines.
-/// Neighbours of a panel are a line's distance apart, or side by side where lines lie so in memory.
-template <std::int64_t width>
-void pack_panels(const ProductOperand& operand, std::int64_t count, std::int64_t inner,
-                 float* __restrict packed) {
+/// Packs up to `width` lines of an operand into one panel; zeros stand for the missing ones.
+void pack_panel(const ProductOperand& operand, std::int64_t lines, std::int64_t inner,
+                std::int64_t width, float* __restrict packed) {
   const std::int64_t along = operand.inner_stride, across = operand.line_stride;
-  for (std::int64_t first = 0; first < count; first += width, packed += width * inner) {
-    const float* __restrict from = operand.data + first * across;
-    if (count - first < width) {
-      const std::int64_t lines = count - first;
-      for (std::int64_t k = 0; k < inner; ++k) {
-        for (std::int64_t l = 0; l < width; ++l) {
-          packed[k * width + l] = l < lines ? from[l * across + k * along] : 0;
-        }
-      }
-    } else if (across == 1) {
-      for (std::int64_t k = 0; k < inner; ++k) {
-#pragma GCC unroll 32
-        for (std::int64_t l = 0; l < width; ++l) packed[k * width + l] = from[k * along + l];
-      }
-    } else {
-      for (std::int64_t k = 0; k < inner; ++k) {
-#pragma GCC unroll 32
-        for (std::int64_t l = 0; l < width; ++l) {
-          packed[k * width + l] = from[l * across + k * along];
-        }
+  const float* __restrict from = operand.data;
+  std::int64_t k = 0;
+  if (along == 1 && lines == width && width % 8 == 0) {
+    for (; k + 8 <= inner; k += 8) {
+      for (std::int64_t l = 0; l < width; l += 8) {
+        turn_eight(from + l * across + k, across, packed + k * width + l, width);
       }
     }
   }
+  for (; k < inner; ++k) {
+    const float* __restrict row = from + k * along;
+    float* __restrict to = packed + k * width;
+    for (std::int64_t l = 0; l < lines; ++l) to[l] = row[l * across];
+    for (std::int64_t l = lines; l < width; ++l) to[l] = 0;
+  }
 }
 
-constexpr ProductKernels product_table{
-    tile_rows,       tile_columns, pack_panels<tile_rows>, pack_panels<tile_columns>,
-    multiply_packed, multiply_rows};
+constexpr ProductKernels product_table{tile_rows,
+                                       tile_columns,
+                                       pack_panel,
+                                       multiply<PanelOfA::rows>,
+                                       multiply<PanelOfA::columns>,
+                                       softmax_rows,
+                                       softmax_again,
+                                       softmax_backward};
 
 }  // namespace
 }  // namespace heteroperf

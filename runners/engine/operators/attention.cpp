@@ -1,6 +1,6 @@
 // Attention over packed rows of queries, keys and values, and the rotation of queries and keys by
-// their position. On the host LibTorch's flash attention runs; on a device device_attention()
-// chooses.
+// their position. On the host LibTorch's flash attention runs or ours (own_attention.cpp); on a
+// device device_attention() chooses.
 //
 // A row has all query heads, then all key heads, then all value heads, side by side, as one linear
 // makes them. Attention reads them as strided views, so nothing is copied on the way in; the
@@ -15,6 +15,8 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
+#include "runners/engine/operators/own_products.hpp"
+#include "runners/engine/operators/product.hpp"
 #include "runners/engine/operators/unary_operator.hpp"
 
 namespace heteroperf {
@@ -45,10 +47,23 @@ class AttentionOperator final : public Operator {
       saved = {packed};
       return merge(device_attention(parts, a_.causal, bias(packed), saved));
     }
-    auto [out, log_sum] = at::_scaled_dot_product_flash_attention_for_cpu(
-        parts.query, parts.key, parts.value, 0.0, a_.causal, bias(packed));
+    const auto way = way_of(packed);
+    if (way == ProductWay::libtorch) {
+      auto [out, log_sum] = at::_scaled_dot_product_flash_attention_for_cpu(
+          parts.query, parts.key, parts.value, 0.0, a_.causal, bias(packed));
+      saved = {packed, out, log_sum};
+      return merge(out);
+    }
+    const at::Tensor out =
+        empty({packed.size(0), packed.size(1), a_.heads * a_.head_dim}, packed);
+    const at::Tensor log_sum = empty({packed.size(0), a_.heads, packed.size(1)}, packed);
+    if (way) {
+      const CountedCall counted("heteroperf::attention",
+                                {parts.query, parts.key, parts.value, a_.causal});
+      own_attention(own_form(), packed, out, log_sum);
+    }
     saved = {packed, out, log_sum};
-    return merge(out);
+    return out;
   }
 
  private:
@@ -64,9 +79,41 @@ class AttentionOperator final : public Operator {
       pass.sink->put(0, pack(merge(got.query), merge(got.key), merge(got.value)));
       return;
     }
+    const auto way = way_of(saved[0]);
+    if (way != ProductWay::libtorch) {
+      at::Tensor gradient = uninitialised_like(saved[0]);
+      if (way) {
+        const CountedCall counted("heteroperf::attention_backward",
+                                  {g, parts.query, parts.key, parts.value, a_.causal});
+        own_attention_backward(own_form(), saved[0], saved[1], saved[2], dy.contiguous(), gradient);
+      }
+      return pass.sink->put(0, std::move(gradient));
+    }
     const auto [query, key, value] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
         g, parts.query, parts.key, parts.value, saved[1], saved[2], 0.0, a_.causal, bias(saved[0]));
     pass.sink->put(0, pack(merge(query), merge(key), merge(value)));
+  }
+
+  /// The way of both passes, because each keeps in its own form what the backward pass needs. Only
+  /// float32 has a choice. None: nothing is computed.
+  std::optional<ProductWay> way_of(const at::Tensor& packed) const {
+    if (packed.scalar_type() != at::kFloat) return ProductWay::libtorch;
+    return chosen_way({a_.causal ? ProductKind::causal : ProductKind::attention,
+                       {packed.size(0), a_.heads, a_.kv_heads, packed.size(1), a_.head_dim}});
+  }
+
+  OwnAttention own_form() const {
+    OwnAttention form{a_.heads, a_.kv_heads, a_.head_dim, a_.causal};
+    for (std::int64_t head = 0; a_.alibi && head < a_.heads; ++head) {
+      form.slopes.push_back(static_cast<float>(slope_of(head)));
+    }
+    return form;
+  }
+
+  /// slope_i = 2^(−8 (i + 1) / heads) (Press, Smith, Lewis, arXiv:2108.12409, section 3).
+  double slope_of(std::int64_t head) const {
+    const auto all_heads = static_cast<double>(a_.all_heads > 0 ? a_.all_heads : a_.heads);
+    return std::exp2(-8.0 * static_cast<double>(a_.first_head + head + 1) / all_heads);
   }
 
   /// Views {B, heads, T, head_dim} of the packed rows {queries, keys, values}.
@@ -95,19 +142,16 @@ class AttentionOperator final : public Operator {
     return packed;
   }
 
-  /// −slope · (t − s) per head, slope_i = 2^(−8 (i + 1) / heads) (Press, Smith, Lewis,
-  /// arXiv:2108.12409, section 3); made once per length.
+  /// −slope · (t − s) per head; made once per length.
   std::optional<at::Tensor> bias(const at::Tensor& packed) {
     if (!a_.alibi) return std::nullopt;
     const std::int64_t length = packed.size(1);
     const at::ScalarType type = accumulation_type(packed.scalar_type());
     if (alibi_.defined() && alibi_.size(2) == length && alibi_.scalar_type() == type) return alibi_;
-    const auto all_heads = static_cast<double>(a_.all_heads > 0 ? a_.all_heads : a_.heads);
     alibi_ = host_table({1, a_.heads, length, length}, type);
     fill(alibi_, [&](auto* values) {
       for (std::int64_t head = 0; head < a_.heads; ++head) {
-        const double slope =
-            std::exp2(-8.0 * static_cast<double>(a_.first_head + head + 1) / all_heads);
+        const double slope = slope_of(head);
         for (std::int64_t t = 0; t < length; ++t) {
           for (std::int64_t s = 0; s < length; ++s) {
             *values++ =

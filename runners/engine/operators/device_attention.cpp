@@ -7,6 +7,7 @@
 // types and the presence of a bias. Keys and values that several query heads share are repeated for
 // the kernels, and their gradients are summed over the heads that shared them.
 #include "runners/engine/operators/operator_factories.hpp"
+#include "runners/engine/operators/product.hpp"
 
 #include <ATen/ops/_scaled_dot_product_efficient_attention.h>
 #include <ATen/ops/_scaled_dot_product_efficient_attention_backward.h>
@@ -16,7 +17,6 @@
 #include <ATen/ops/_softmax_backward_data.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
-#include <ATen/record_function.h>
 
 #include <array>
 #include <cmath>
@@ -57,21 +57,6 @@ at::Tensor gather(const at::Tensor& gradient, std::int64_t times) {
   return gradient.reshape({gradient.size(0), -1, times, gradient.size(2), gradient.size(3)}).sum(2);
 }
 
-/// Tells an observer that what follows is one operation.
-template <class Body>
-void as_one_operation(const char* name, std::initializer_list<at::Tensor> inputs, bool causal,
-                      const Body& body) {
-  at::RecordFunction record(at::RecordScope::FUNCTION);
-  if (record.isActive()) {
-    std::vector<c10::IValue> values(inputs.begin(), inputs.end());
-    values.emplace_back(causal);
-    record.before(name, c10::ArrayRef<const c10::IValue>(values.data(), values.size()));
-    body();
-    return;
-  }
-  body();
-}
-
 /// Softmax of the scaled scores, with the bias added and, where causal, later positions left out.
 at::Tensor probabilities(const AttentionParts& parts, bool causal,
                          const std::optional<at::Tensor>& bias) {
@@ -108,13 +93,10 @@ at::Tensor device_attention(const AttentionParts& parts, bool causal,
     default:
       break;
   }
-  at::Tensor out;
-  as_one_operation("heteroperf::attention", {all.query, all.key, all.value}, causal, [&] {
-    const at::Tensor p = probabilities(all, causal, bias);
-    saved.push_back(p);
-    out = at::matmul(p, all.value);
-  });
-  return out;
+  const CountedCall counted("heteroperf::attention", {all.query, all.key, all.value, causal});
+  const at::Tensor p = probabilities(all, causal, bias);
+  saved.push_back(p);
+  return at::matmul(p, all.value);
 }
 
 AttentionParts device_attention_backward(const at::Tensor& gradient, const AttentionParts& parts,
@@ -140,16 +122,15 @@ AttentionParts device_attention_backward(const at::Tensor& gradient, const Atten
       break;
     }
     default:
-      as_one_operation(
-          "heteroperf::attention_backward", {gradient, all.query, all.key, all.value}, causal, [&] {
-            const at::Tensor& p = saved[1];
-            // The gradients of out = P · V and of P = softmax(scale · Q · Kᵀ).
-            const at::Tensor dp = at::matmul(gradient, all.value.transpose(2, 3));
-            const at::Tensor ds =
-                at::_softmax_backward_data(dp, p, -1, p.scalar_type()).mul_(scale_of(parts));
-            result = {at::matmul(ds, all.key), at::matmul(ds.transpose(2, 3), all.query),
-                      at::matmul(p.transpose(2, 3), gradient)};
-          });
+      const CountedCall counted("heteroperf::attention_backward",
+                                {gradient, all.query, all.key, all.value, causal});
+      const at::Tensor& p = saved[1];
+      // The gradients of out = P · V and of P = softmax(scale · Q · Kᵀ).
+      const at::Tensor dp = at::matmul(gradient, all.value.transpose(2, 3));
+      const at::Tensor ds =
+          at::_softmax_backward_data(dp, p, -1, p.scalar_type()).mul_(scale_of(parts));
+      result = {at::matmul(ds, all.key), at::matmul(ds.transpose(2, 3), all.query),
+                at::matmul(p.transpose(2, 3), gradient)};
   }
   const std::int64_t times = sharers(parts);
   return {result.query, gather(result.key, times), gather(result.value, times)};

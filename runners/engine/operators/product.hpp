@@ -1,8 +1,11 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/record_function.h>
 
+#include <optional>
 #include <set>
+#include <vector>
 
 #include "runners/engine/operators/operator.hpp"
 #include "runners/engine/products.hpp"
@@ -17,6 +20,21 @@ void product_into(const at::Tensor& out, const at::Tensor& a, const at::Tensor& 
 
 /// True where this processor and this LibTorch have the way; found out once, by a small product.
 bool has_product_way(ProductWay way);
+
+/// The way that the calling thread is to take; none where the shape is only noted (ProductNotes),
+/// and nothing is to be computed.
+std::optional<ProductWay> chosen_way(const ProductShape& shape);
+
+/// While this stands, LibTorch's observers see one operator of this name. What lies inside is part
+/// of it and not counted again.
+class CountedCall {
+ public:
+  CountedCall(const char* name, std::initializer_list<c10::IValue> inputs);
+
+ private:
+  std::vector<c10::IValue> inputs_;
+  at::RecordFunction record_;
+};
 
 /// One product by a way, whatever the scope of the thread says.
 void product_by(ProductWay way, const at::Tensor& out, const at::Tensor& a, const at::Tensor& b,

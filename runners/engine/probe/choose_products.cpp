@@ -14,13 +14,17 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <limits>
 #include <utility>
 #include <variant>
 
 #include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
 #include "runners/device/host_pool.hpp"
+#include "runners/engine/operators/convolution_ways.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
+#include "runners/engine/operators/operator_factories.hpp"
 #include "runners/engine/operators/product.hpp"
 #include "runners/engine/parameters/rank_share.hpp"
 
@@ -76,7 +80,8 @@ void note_operator(const ModelGraph& graph, NodeId id, std::int64_t samples, at:
 
 bool multiplies(const Node& node) {
   return std::holds_alternative<Linear>(node.attributes) ||
-         std::holds_alternative<Conv2d>(node.attributes);
+         std::holds_alternative<Conv2d>(node.attributes) ||
+         std::holds_alternative<Attention>(node.attributes);
 }
 
 /// Two nodes of equal operators and equal shapes make the same products.
@@ -92,20 +97,26 @@ NodeForm form_of(const ModelGraph& graph, const Node& node, std::int64_t samples
   if (const auto* conv = std::get_if<Conv2d>(&node.attributes)) {
     form.insert(form.end(), {conv->kernel[0], conv->kernel[1], conv->groups});
   }
+  if (const auto* attention = std::get_if<Attention>(&node.attributes)) {
+    form.insert(form.end(), {attention->heads, attention->kv_heads});
+  }
   return form;
 }
 
 // ---------------------------------------------------------------- times
 
-/// A product of the same kind that takes a moment at most: the longest extents are halved. The rate
-/// of a product this large hardly depends on its extents.
+/// A product of the same kind that takes a moment at most: the longest extents of matrices are
+/// halved, and of images and sequences the batch. The rate of a product this large hardly depends
+/// on them.
 ProductShape short_product(ProductShape shape) {
   constexpr double most_operations = 1e9;
+  constexpr std::int64_t least_batch = 8;
+  const bool has_batch = !is_of_matrices(shape.kind);
   while (shape.operations() > most_operations) {
-    const std::array extents{&shape.rows, &shape.inner, &shape.columns};
-    const auto length = [](const std::int64_t* extent) { return *extent; };
-    std::int64_t* const longest = *std::ranges::max_element(extents, {}, length);
-    *longest = (*longest + 1) / 2;
+    const auto end = shape.extents.begin() + (has_batch ? 1 : 3);
+    std::int64_t& longest = *std::max_element(shape.extents.begin(), end);
+    if (has_batch && longest <= least_batch) break;
+    longest = (longest + 1) / 2;
   }
   return shape;
 }
@@ -114,23 +125,103 @@ at::Tensor operand(std::int64_t rows, std::int64_t columns, bool transposed) {
   return transposed ? at::full({columns, rows}, 0.5).t() : at::full({rows, columns}, 0.5);
 }
 
-/// Lets the ways take turns until `end_s`, two at least after a first call that may make kernels.
+/// A call of a product of this shape, on operands that it keeps.
+using WayCall = std::function<void(ProductWay)>;
+WayCall call_of_matrices(const ProductShape& shape) {
+  const auto [rows, inner, columns] = std::to_array({shape.extents[0], shape.extents[1],
+                                                     shape.extents[2]});
+  const bool a_transposed = shape.kind == ProductKind::tn || shape.kind == ProductKind::tt;
+  const bool b_transposed = shape.kind == ProductKind::nt || shape.kind == ProductKind::tt;
+  return [a = operand(rows, inner, a_transposed), b = operand(inner, columns, b_transposed),
+          out = at::full({rows, columns}, 0.0)](ProductWay way) {
+    product_by(way, out, a, b, Accumulation::overwrite);
+  };
+}
+
+WayCall call_of_convolution(const ProductShape& shape) {
+  const auto& e = shape.extents;
+  const auto images = [](at::IntArrayRef sizes, double value) {
+    return canonical(at::full(sizes, value));
+  };
+  Convolution c{{.channels = e[1],
+                 .in = {e[2], e[3]},
+                 .kernel = {e[5], e[6]},
+                 .stride = {e[7], e[8]},
+                 .padding = {e[9], e[10]}}};
+  for (std::size_t axis = 0; axis < 2; ++axis) {
+    Window& w = c.window;
+    w.out[axis] = (w.in[axis] + 2 * w.padding[axis] - w.kernel[axis]) / w.stride[axis] + 1;
+  }
+  return [c, kind = shape.kind, x = images({e[0], e[1], e[2], e[3]}, 0.5),
+          weight = images({e[4], e[1], e[5], e[6]}, 0.25),
+          dy = images({e[0], e[4], c.window.out[0], c.window.out[1]}, 0.5)](ProductWay way) {
+    switch (kind) {
+      case ProductKind::conv:
+        c.forward(way, x, weight);
+        break;
+      case ProductKind::conv_input:
+        c.input_gradient(way, dy, weight, x);
+        break;
+      default:
+        c.weight_gradient(way, dy, x, weight, Accumulation::overwrite);
+    }
+  };
+}
+
+/// Attention forward and backward, by an operator whose products all take the way.
+WayCall call_of_attention(const ProductShape& shape) {
+  const auto& e = shape.extents;
+  Attention attributes;
+  attributes.heads = e[1];
+  attributes.kv_heads = e[2];
+  attributes.head_dim = e[4];
+  attributes.causal = shape.kind == ProductKind::causal;
+  // Attention asks nothing of where it stands.
+  const ModelGraph nowhere;
+  const Node node;
+  const std::shared_ptr<Operator> op = make(attributes, {nowhere, node, at::kFloat});
+  return [op, rows = at::full({e[0], e[3], (e[1] + 2 * e[2]) * e[4]}, 0.5),
+          dy = at::full({e[0], e[3], e[1] * e[4]}, 0.5)](ProductWay way) {
+    const ProductChoices choice(way);
+    const ProductScope scope(&choice);
+    const PassContext context;
+    Tensors saved, none;
+    NoSink sink(true);
+    op->forward({rows}, none, saved, context);
+    op->backward(dy, none, saved, context, sink, none);
+  };
+}
+
+WayCall call_of(const ProductShape& shape) {
+  if (is_attention(shape.kind)) return call_of_attention(shape);
+  return is_convolution(shape.kind) ? call_of_convolution(shape) : call_of_matrices(shape);
+}
+
+/// Lets the ways take turns until `end_s`, two at least after a first call that may make kernels. A
+/// way whose first call takes several times that of the fastest one is not called again.
 ProductTimes time_ways(const ProductShape& shape, double end_s) {
   constexpr int least_turns = 2, most_turns = 50;
-  const at::Tensor a = operand(shape.rows, shape.inner, shape.a_transposed);
-  const at::Tensor b = operand(shape.inner, shape.columns, shape.b_transposed);
-  const at::Tensor out = at::full({shape.rows, shape.columns}, 0.0);
+  constexpr double hopeless = 4;
+  const WayCall call = call_of(shape);
+  const auto seconds_of = [&](std::size_t way) {
+    const double begin_s = monotonic_s();
+    call(static_cast<ProductWay>(way));
+    return std::max(1e-9, monotonic_s() - begin_s);
+  };
   ProductTimes shortest{};
-  for (int turn = -1; turn < most_turns; ++turn) {
+  double fastest = std::numeric_limits<double>::infinity();
+  for (std::size_t w = 0; w < product_ways; ++w) {
+    const auto way = static_cast<ProductWay>(w);
+    if (!offers(shape, way) || !has_product_way(way)) continue;
+    seconds_of(w);
+    shortest[w] = seconds_of(w);
+    fastest = std::min(fastest, shortest[w]);
+  }
+  for (int turn = 1; turn < most_turns; ++turn) {
     if (turn >= least_turns && monotonic_s() >= end_s) break;
     for (std::size_t w = 0; w < product_ways; ++w) {
-      const auto way = static_cast<ProductWay>(w);
-      if (!has_product_way(way)) continue;
-      const double begin_s = monotonic_s();
-      product_by(way, out, a, b, Accumulation::overwrite);
-      const double call_s = std::max(1e-9, monotonic_s() - begin_s);
-      if (turn < 0) continue;
-      shortest[w] = shortest[w] > 0 ? std::min(shortest[w], call_s) : call_s;
+      if (shortest[w] == 0 || shortest[w] > hopeless * fastest) continue;
+      shortest[w] = std::min(shortest[w], seconds_of(w));
     }
   }
   return shortest;

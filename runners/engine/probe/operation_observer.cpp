@@ -51,6 +51,11 @@ Ops per_output_of(const at::Tensor& weight) {
 }
 Ops convolution(Inputs inputs) { return per_output_of(inputs.at(1).toTensor()); }
 
+Ops own_convolution(Inputs inputs) {
+  const at::Tensor& result = inputs.at(1).toTensor();
+  return per_output_of(inputs.at(0).toTensor()) * static_cast<std::uint64_t>(result.numel());
+}
+
 Ops convolution_backward(Inputs inputs) {
   const at::Tensor& gradient = inputs.at(0).toTensor();
   const auto mask = inputs.back().toBoolList();
@@ -81,7 +86,7 @@ struct OperationRule {
   bool per_output = false;  ///< multiply by the elements of the (first) output
 };
 
-constexpr std::array<OperationRule, 24> rules{{
+constexpr std::array<OperationRule, 25> rules{{
     {"aten::mm", product_of_first},
     {"aten::bmm", product_of_first},
     {"aten::addmm", product_behind_sum},
@@ -105,6 +110,8 @@ constexpr std::array<OperationRule, 24> rules{{
     {"aten::_scaled_dot_product_efficient_attention_backward", attention<1, 11>},
     // product_into() reports this, whichever way it takes.
     {"heteroperf::product", product_of_first},
+    // A pass of our own convolution: weights, and the result or its gradient.
+    {"heteroperf::convolution", own_convolution},
     // device_attention() reports these where it writes the products out.
     {"heteroperf::attention", attention<0, 3>},
     {"heteroperf::attention_backward", attention<1, 4>},

@@ -36,6 +36,15 @@ using ProductCall = std::function<void()>;
 constexpr const char* mm_way = "aten::mm";
 constexpr double shortest_call_s = 1e-9;  // that a clock can tell
 
+/// {rows, inner} · {inner, columns}.
+struct MatrixExtents {
+  std::int64_t rows, inner, columns;
+  double operations() const {
+    return 2.0 * static_cast<double>(rows) * static_cast<double>(inner) *
+           static_cast<double>(columns);
+  }
+};
+
 /// A convolution of 3x3 that keeps the number of channels.
 struct ConvolutionShape {
   std::int64_t images, channels, extent;  ///< extent of the output
@@ -43,7 +52,7 @@ struct ConvolutionShape {
 constexpr std::int64_t taps = 3;  // on each side of the kernel
 
 /// The product that the operators use.
-ProductCall prepare_mm(const ProductShape& shape, const at::TensorOptions& options) {
+ProductCall prepare_mm(const MatrixExtents& shape, const at::TensorOptions& options) {
   return [a = at::full({shape.rows, shape.inner}, 0.5, options),
           b = at::full({shape.inner, shape.columns}, 0.25, options),
           product = at::empty({shape.rows, shape.columns}, options)]() mutable {
@@ -52,7 +61,7 @@ ProductCall prepare_mm(const ProductShape& shape, const at::TensorOptions& optio
 }
 
 /// A product with a bias, which some libraries fuse.
-ProductCall prepare_addmm(const ProductShape& shape, const at::TensorOptions& options) {
+ProductCall prepare_addmm(const MatrixExtents& shape, const at::TensorOptions& options) {
   return [a = at::full({shape.rows, shape.inner}, 0.5, options),
           b = at::full({shape.inner, shape.columns}, 0.25, options),
           bias = at::full({shape.columns}, 1.0, options),
@@ -63,7 +72,7 @@ ProductCall prepare_addmm(const ProductShape& shape, const at::TensorOptions& op
 
 /// oneDNN's product has no header: it is looked up by its name, called with a stack of values and
 /// left out where this LibTorch declares it in another way. The weight is {columns, inner}.
-ProductCall prepare_linear(const ProductShape& shape, const at::TensorOptions& options) {
+ProductCall prepare_linear(const MatrixExtents& shape, const at::TensorOptions& options) {
   const auto handle = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
   TORCH_CHECK(handle && handle->schema().arguments().size() == 6, "no such operator");
   const auto scalars = handle->schema().arguments()[4].type()->cast<c10::ListType>();
@@ -79,7 +88,7 @@ ProductCall prepare_linear(const ProductShape& shape, const at::TensorOptions& o
 
 /// A product of the operators by one of their ways.
 template <ProductWay way>
-ProductCall prepare_product(const ProductShape& shape, const at::TensorOptions& options) {
+ProductCall prepare_product(const MatrixExtents& shape, const at::TensorOptions& options) {
   TORCH_CHECK(c10::typeMetaToScalarType(options.dtype()) == at::kFloat && has_product_way(way),
               "no such product");
   return [a = at::full({shape.rows, shape.inner}, 0.5, options),
@@ -103,7 +112,7 @@ ProductCall prepare_convolution(const ConvolutionShape& shape, const at::TensorO
 /// A way to multiply, of the operators or beside theirs.
 struct NamedProduct {
   const char* name;
-  ProductCall (*prepare)(const ProductShape&, const at::TensorOptions&);
+  ProductCall (*prepare)(const MatrixExtents&, const at::TensorOptions&);
 };
 constexpr std::array<NamedProduct, 5> ways{{{mm_way, prepare_mm},
                                             {"aten::addmm", prepare_addmm},
@@ -111,7 +120,7 @@ constexpr std::array<NamedProduct, 5> ways{{{mm_way, prepare_mm},
                                             {"onednn", prepare_product<ProductWay::onednn>},
                                             {"own", prepare_product<ProductWay::own>}}};
 
-ProductTrial product_trial(const NamedProduct& way, const ProductShape& shape,
+ProductTrial product_trial(const NamedProduct& way, const MatrixExtents& shape,
                            const at::TensorOptions& options) {
   return {way.name, fmt::format("{}x{}x{}", shape.rows, shape.inner, shape.columns),
           shape.operations(), [way, shape, options] { return way.prepare(shape, options); }};
@@ -160,12 +169,12 @@ std::vector<ProductTrial> host_products(at::ScalarType type, int threads) {
     constexpr std::int64_t step = 64;
     return step * std::llround(scale * static_cast<double>(extent / step));
   };
-  constexpr std::array<ProductShape, 3> shapes{
+  constexpr std::array<MatrixExtents, 3> shapes{
       {{512, 512, 512}, {2048, 256, 768}, {1024, 1024, 1024}}};
   constexpr std::array<ConvolutionShape, 3> convolutions{{{8, 64, 16}, {8, 128, 16}, {8, 256, 8}}};
   std::vector<ProductTrial> trials;
   for (std::size_t i = 0; i < shapes.size(); ++i) {
-    const ProductShape shape{grown(shapes[i].rows), grown(shapes[i].inner),
+    const MatrixExtents shape{grown(shapes[i].rows), grown(shapes[i].inner),
                              grown(shapes[i].columns)};
     for (const NamedProduct& way : ways) trials.push_back(product_trial(way, shape, options));
     ConvolutionShape convolution = convolutions[i];
@@ -222,9 +231,9 @@ FastestProduct find_fastest_cuda_product(Precision precision, int gpu, double se
   const c10::InferenceMode no_tape;
   Accelerator& device = use_cuda(gpu);
   const auto options = at::TensorOptions().dtype(scalar_type(precision)).device(cuda_device(gpu));
-  constexpr std::array<ProductShape, 3> shapes{
+  constexpr std::array<MatrixExtents, 3> shapes{
       {{4096, 4096, 4096}, {8192, 4096, 8192}, {8192, 8192, 8192}}};
-  const auto until_done = [&](const NamedProduct& way, const ProductShape& shape) {
+  const auto until_done = [&](const NamedProduct& way, const MatrixExtents& shape) {
     ProductTrial trial = product_trial(way, shape, options);
     trial.prepare = [prepare = trial.prepare, &device]() -> ProductCall {
       return [multiply = prepare(), &device] {
@@ -236,7 +245,7 @@ FastestProduct find_fastest_cuda_product(Precision precision, int gpu, double se
     return trial;
   };
   std::vector<ProductTrial> trials;
-  for (const ProductShape& shape : shapes) {
+  for (const MatrixExtents& shape : shapes) {
     for (const NamedProduct& way : {ways[0], ways[1]}) trials.push_back(until_done(way, shape));
   }
   // The libraries' first call, which sets them up, is no part of the seconds.

@@ -16,7 +16,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr ProductShape shared{8, 4, 2}, of_first{16, 4, 2}, of_second{32, 4, 2, false, true};
+const ProductShape shared = ProductShape::of_matrices(8, 4, 2),
+                   of_first = ProductShape::of_matrices(16, 4, 2),
+                   of_second = ProductShape::of_matrices(32, 4, 2, false, true);
 
 /// Two ranks with a product in common and one of their own. Ours takes half of MKL's time for the
 /// common one; rank 1 has no oneDNN.
@@ -100,7 +102,7 @@ TEST_F(ProductWays, AreOneChoiceForTheProductsOfAllRanks) {
   const ProductsEvent event = settled();
   EXPECT_EQ(event.choice, "mkl:16x4x2nn,32x4x2nt/own:8x4x2nn");
   ASSERT_EQ(event.measured.size(), 3U);
-  EXPECT_EQ(event.measured[0], (MeasuredProduct{"8x4x2nn", "own", 2e-3, 0, 1e-3}))
+  EXPECT_EQ(event.measured[0], (MeasuredProduct{"8x4x2nn", "own", {{"mkl", 2e-3}, {"own", 1e-3}}}))
       << "what one rank lacks nobody takes";
 }
 
@@ -120,8 +122,8 @@ TEST_F(ProductWays, AreMeasuredAnewWhereWhatIsKeptCannotBeRead) {
   const std::string good = read_text_file(kept());
   std::size_t timed = engine_.timed();
   for (const std::string& bad :
-       {std::string(), good.substr(0, good.size() - 1), "x" + good, good + "1x2x3nn 1 1\n",
-        good + "1x2x3nn 1 1 1 1\n", good + "nonsense 1 1 1\n", good + "1x2x3nn 0 1 1\n",
+       {std::string(), good.substr(0, good.size() - 1), "x" + good, good + "1x2x3nn 1 1 1\n",
+        good + "1x2x3nn 1 1 1 0 1\n", good + "nonsense 1 1 1 0\n", good + "1x2x3nn 0 1 1 0\n",
         good.substr(good.find('\n') + 1)}) {
     write_file_atomically(kept(), bad);
     EXPECT_EQ(settled().choice, "mkl:16x4x2nn,32x4x2nt/own:8x4x2nn");

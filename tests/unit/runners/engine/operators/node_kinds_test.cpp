@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "metrics/base/error.hpp"
+#include "runners/engine/operators/product.hpp"
 #include "tests/unit/runners/engine/operators/operator_check.hpp"
 #include "tests/unit/runners/engine/operators/small_graphs.hpp"
 
@@ -165,15 +166,20 @@ struct TypeCase {
   const char* name;
   at::ScalarType type;
   double tolerance;
+  ProductWay way = ProductWay::libtorch;  ///< of products that have a choice
 };
 const TypeCase types[] = {{"float64", at::kDouble, 1e-10},
                           {"float32", at::kFloat, 2e-5},
+                          {"float32_own", at::kFloat, 2e-5, ProductWay::own},
+                          {"float32_mkl", at::kFloat, 2e-5, ProductWay::mkl},
                           {"bfloat16", at::kBFloat16, 0.05}};
 
 class NodeKinds : public testing::TestWithParam<std::tuple<KindCase, TypeCase>> {};
 
 TEST_P(NodeKinds, AgreeWithAutograd) {
   const auto& [kind, type] = GetParam();
+  const ProductChoices choices(type.way);
+  const ProductScope scope(&choices);
   for (std::uint64_t seed = 1; seed <= 4; ++seed) {
     Draw draw(seed);
     ModelGraph graph;
@@ -189,6 +195,8 @@ TEST_P(NodeKinds, AgreeWithAutograd) {
 
 TEST_P(NodeKinds, AgreeWithAutogradWhenFused) {
   const auto& [kind, type] = GetParam();
+  const ProductChoices choices(type.way);
+  const ProductScope scope(&choices);
   Draw draw(11);
   ModelGraph graph;
   kind.build(graph, draw);

@@ -136,7 +136,9 @@ TEST(ProductNotes, NoteEachShapeOnce) {
   product(a, b);
   product(a, b);
   product(b.t(), a.t());
-  EXPECT_EQ(notes.shapes(), (std::set<ProductShape>{{8, 4, 2}, {2, 4, 8, true, true}}));
+  EXPECT_EQ(notes.shapes(),
+            (std::set<ProductShape>{ProductShape::of_matrices(8, 4, 2),
+                                    ProductShape::of_matrices(2, 4, 8, true, true)}));
 }
 
 TEST(OwnProduct, HasTheSameBitsOnAnyNumberOfThreads) {
@@ -158,7 +160,8 @@ TEST(OwnProduct, HasTheSameBitsOnAnyNumberOfThreads) {
   use_threads(1);
 }
 
-/// Every instruction set that this processor has, not only the one that is chosen.
+/// Every instruction set that this processor has, not only the one that is chosen: tiles of every
+/// height on rows in place and on packed ones, over two segments.
 TEST(OwnProduct, IsRightForEveryInstructionSet) {
   std::vector<const ProductKernels*> all{&baseline_products()};
 #if defined(__x86_64__)
@@ -170,29 +173,43 @@ TEST(OwnProduct, IsRightForEveryInstructionSet) {
     all.push_back(&avx512_products());
   }
 #endif
-  constexpr std::int64_t rows = 45, inner = 20, columns = 75;
+  constexpr std::int64_t inner = 20, first = 7, most_columns = 32;
   RandomStream random(3);
-  const at::Tensor a = drawn(rows, inner, Layout::plain, random);
-  const at::Tensor b = drawn(inner, columns, Layout::plain, random);
   for (const ProductKernels* kernels : all) {
-    const auto whole = [](std::int64_t lines, std::int64_t width) {
-      return (lines + width - 1) / width * width;
-    };
-    const at::Tensor packed_a = at::empty({whole(rows, kernels->tile_rows), inner});
-    const at::Tensor packed_b = at::empty({whole(columns, kernels->tile_columns), inner});
-    const at::Tensor out = at::full({rows, columns}, 1.0);
-    kernels->pack_a({a.data_ptr<float>(), a.stride(0), a.stride(1)}, rows, inner,
+    const std::int64_t width = kernels->tile_columns;
+    for (std::int64_t rows = 1; rows <= kernels->tile_rows; ++rows) {
+      const std::int64_t columns = 1 + random.below(static_cast<std::uint64_t>(width));
+      const at::Tensor a = drawn(rows, inner, Layout::plain, random);
+      const at::Tensor b = drawn(inner, columns, Layout::transposed, random);
+      const at::Tensor packed_a = at::empty({inner, rows});
+      const at::Tensor packed_b = at::empty({inner, most_columns});
+      kernels->pack({a.data_ptr<float>(), a.stride(0), a.stride(1)}, rows, inner, rows,
                     packed_a.data_ptr<float>());
-    kernels->pack_b({b.data_ptr<float>(), b.stride(1), b.stride(0)}, columns, inner,
+      kernels->pack({b.data_ptr<float>(), b.stride(1), b.stride(0)}, columns, inner, width,
                     packed_b.data_ptr<float>());
-    kernels->multiply({rows, columns, inner, columns}, Accumulation::add,
-                      packed_a.data_ptr<float>(), packed_b.data_ptr<float>(),
-                      out.data_ptr<float>());
-    for (std::int64_t r = 0; r < rows; ++r) {
-      for (std::int64_t c = 0; c < columns; ++c) {
-        double sum = 1;
-        for (std::int64_t k = 0; k < inner; ++k) sum += at_place(a, r, k) * at_place(b, k, c);
-        ASSERT_NEAR(at_place(out, r, c), sum, 1e-5) << "tiles of " << kernels->tile_rows;
+      for (const bool in_place : {true, false}) {
+        const std::int64_t step = in_place ? 1 : rows;
+        const ProductSegment segments[] = {{0, 0, first},
+                                           {first * step, first * width, inner - first}};
+        const at::Tensor out = at::full({rows, columns}, 1.0);
+        const ProductTile tile{segments,
+                               2,
+                               (in_place ? a : packed_a).data_ptr<float>(),
+                               in_place ? a.stride(0) : rows,
+                               packed_b.data_ptr<float>(),
+                               width,
+                               out.data_ptr<float>(),
+                               columns,
+                               rows,
+                               columns};
+        (in_place ? kernels->multiply_rows : kernels->multiply_columns)(tile, Accumulation::add);
+        for (std::int64_t r = 0; r < rows; ++r) {
+          for (std::int64_t c = 0; c < columns; ++c) {
+            double sum = 1;
+            for (std::int64_t k = 0; k < inner; ++k) sum += at_place(a, r, k) * at_place(b, k, c);
+            ASSERT_NEAR(at_place(out, r, c), sum, 1e-5) << rows << " rows of tiles " << width;
+          }
+        }
       }
     }
   }
