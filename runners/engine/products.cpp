@@ -39,8 +39,8 @@ double distance(const ProductShape& a, const ProductShape& b) {
 
 [[noreturn]] void refuse(std::string_view part) {
   throw UserError(fmt::format("engine.products: '{}' names no way of products", part),
-                  "it is auto, mkl, onednn, own, or a list WAY:SHAPE,SHAPE/WAY:SHAPE with shapes "
-                  "such as 2048x256x768nt",
+                  "it is auto, mkl, onednn, own, libtorch, or a list WAY:SHAPE,SHAPE/WAY:SHAPE with "
+                  "shapes such as 2048x256x768nt",
                   "Leave it out, or take it from the command that a record repeats its run with");
 }
 

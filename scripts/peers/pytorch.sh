@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Compares HeteroPerf with PyTorch eager on the same models, side by side in one run.
+# Compares HeteroPerf with PyTorch on the same models, side by side in one run: eager, eager whose MKL
+# is made to take its AVX-512 path (on AMD's processors that have it), and torch.compile.
 #
-#   scripts/peers/pytorch.sh [--pairs N] [--duration S] [--case NAME]… [--json FILE]
+#   scripts/peers/pytorch.sh [--pairs N] [--duration S] [--case NAME]… [--peer NAME]… [--json FILE]
 #   scripts/peers/pytorch.sh --peer-only MODEL [ARGUMENTS OF pytorch_peer.py]
 #
 #   --pairs N      interleaved pairs per case (default 5)
 #   --duration S   measured seconds of one run (default 10)
 #   --case NAME    only the cases whose name contains NAME; may be repeated
+#   --peer NAME    only the peers whose name contains NAME; may be repeated
 #   --json FILE    every single measurement, for later use
 #
 # `import torch` needs more libraries than LibTorch does. Taken, in this order: PEER_PYTHON, a
@@ -79,6 +81,15 @@ ensure_peer() {
     "$("$PYTHON" -c 'import torch' 2>&1 | tail -n 1)" "name a Python that can with PEER_PYTHON=…"
 }
 
+# Prints a library that tells MKL that this is one of Intel's processors, where that changes its path:
+# on AMD's with AVX-512. It serves comparisons alone; nothing of ours loads it.
+avx512_library() {
+  mkdir -p "$PEERS"
+  grep -q AuthenticAMD /proc/cpuinfo && grep -qw avx512f /proc/cpuinfo || return 0
+  printf 'int mkl_serv_intel_cpu_true(void) { return 1; }\n' |
+    cc -shared -fPIC -x c -o "$PEERS/mkl_avx512.so" - && printf '%s\n' "$PEERS/mkl_avx512.so"
+}
+
 case "${1:-}" in
   -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "$0"; exit 0 ;;
 esac
@@ -92,4 +103,5 @@ fi
 
 PROGRAM="${HETEROPERF:-$ROOT/build/default/suite/heteroperf}"
 [ -x "$PROGRAM" ] || "$ROOT/scripts/quickstart.sh" --build-only
-exec "$PYTHON" "$HERE/pytorch_compare.py" --program "$PROGRAM" --libraries "$PEER_LIBRARIES" "$@"
+exec "$PYTHON" "$HERE/pytorch_compare.py" --program "$PROGRAM" --libraries "$PEER_LIBRARIES" \
+  --avx512-library "$(avx512_library)" "$@"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs HeteroPerf and its PyTorch peer in turn (ABAB…) and prints the ratio of their speeds.
+"""Runs HeteroPerf and its PyTorch peers in turn (ABCABC…) and prints the ratios of their speeds.
 
 Started by pytorch.sh, which finds the peer. Standard library only.
 """
@@ -39,19 +39,44 @@ class Scaling:
     metric: str
 
 
-GPT = {size: ("llm", "--size", size) for size in ("nano", "micro")}
-IMAGE = ("image", "--model", "resnet18")
+@dataclasses.dataclass(frozen=True)
+class Peer:
+    """A way to run PyTorch. Compiling and its first steps take long, and are never measured."""
+
+    name: str
+    arguments: tuple = ()
+    preloads: bool = False
+
+
+EAGER = Peer("eager")
+PEERS = [
+    EAGER,
+    # MKL takes its AVX-512 path on Intel's processors alone, unless it is told that this is one.
+    Peer("eager, AVX-512 path", preloads=True),
+    Peer("torch.compile", ("--compile", "--warmup-steps", "12")),
+]
+
+GPT = {size: ("llm", "--size", size) for size in ("nano", "micro", "small")}
+IMAGE = {
+    "resnet18": ("image", "--model", "resnet18"),
+    "resnet50": ("image", "--model", "resnet50", "--data", "generated:64"),
+}
 
 CASES = [
     Case("micro, 1 rank x 1 thread", GPT["micro"], "micro", 16, 1, 1),
     Case("micro, 1 rank x 2 threads", GPT["micro"], "micro", 16, 1, 2),
     Case("nano, 1 rank x 1 thread", GPT["nano"], "nano", 16, 1, 1),
     Case("nano, 1 rank x 2 threads", GPT["nano"], "nano", 16, 1, 2),
-    Case("resnet18, 1 rank x 1 thread", IMAGE, "resnet18", 32, 1, 1),
-    Case("resnet18, 1 rank x 2 threads", IMAGE, "resnet18", 32, 1, 2),
+    Case("resnet18, 1 rank x 1 thread", IMAGE["resnet18"], "resnet18", 32, 1, 1),
+    Case("resnet18, 1 rank x 2 threads", IMAGE["resnet18"], "resnet18", 32, 1, 2),
+    Case("resnet50, 1 rank x 1 thread", IMAGE["resnet50"], "resnet50", 32, 1, 1),
+    Case("resnet50, 1 rank x 2 threads", IMAGE["resnet50"], "resnet50", 32, 1, 2),
+    Case("small, 1 rank x 2 threads", GPT["small"], "small", 1, 1, 2),
+    Case("micro, 2 ranks x 1 thread", GPT["micro"], "micro", 16, 2, 1),
+    Case("resnet18, 2 ranks x 1 thread", IMAGE["resnet18"], "resnet18", 32, 2, 1),
     Case("micro, defaults", GPT["micro"], "micro", 16, 0, 0),
     Case("nano, defaults", GPT["nano"], "nano", 16, 0, 0),
-    Case("resnet18, defaults", IMAGE, "resnet18", 32, 0, 0),
+    Case("resnet18, defaults", IMAGE["resnet18"], "resnet18", 32, 0, 0),
 ]
 SCALINGS = [
     Scaling("llm micro, 2 ranks / 1 rank", GPT["micro"], 16, "throughput"),
@@ -113,16 +138,21 @@ def read_record(record, batch, resident, metric):
     )
 
 
-def run_peer(options, model, batch, threads):
+def run_peer(options, peer, case, batch, more=()):
+    """`batch` samples per step, of all ranks."""
     environment = dict(os.environ, LD_LIBRARY_PATH=options.libraries)
-    command = [sys.executable, str(PEER), model, "--batch", str(batch), "--threads", str(threads)]
-    output, resident = run(command + ["--duration", str(options.duration)], environment)
+    if peer.preloads:
+        environment["LD_PRELOAD"] = options.avx512_library
+    ranks = max(1, case.ranks)
+    command = [sys.executable, PEER, case.model, "--batch", batch // ranks, "--ranks", ranks]
+    command += ["--threads", case.threads, "--duration", options.duration, *peer.arguments, *more]
+    output, resident = run([str(word) for word in command], environment)
     result = json.loads(output)
     return Measurement(
         speed=result["throughput"]["value"],
         unit=result["throughput"]["unit"],
         parameters=result["parameters"],
-        ranks=1,
+        ranks=result["ranks"],
         threads=result["threads"],
         batch=result["batch"],
         memory=result["peak_memory_bytes"],
@@ -130,20 +160,33 @@ def run_peer(options, model, batch, threads):
     )
 
 
-def compare(options, case):
-    """Pairs of (ours, peer), each taken one right after the other."""
-    pairs = []
+def faster_layout(options, peer, case, batch):
+    """Images lie in NCHW or NHWC memory, whichever is faster for this peer."""
+    if case.model not in IMAGE:
+        return ()
+    layouts = [(), ("--channels-last",)]
+    speeds = [run_peer(options, peer, case, batch, layout).speed for layout in layouts]
+    return layouts[speeds[1] > speeds[0]]
+
+
+def compare(options, case, peers):
+    """By peer the pairs of (ours, peer); ours and all peers are taken one right after the other."""
+    layouts, pairs = {}, {peer: [] for peer in peers}
     for index in range(options.pairs):
         ours = run_ours(options, case.workload, case.batch, case.ranks, case.threads)
-        peer = run_peer(options, case.model, ours.batch, case.threads)
-        if ours.parameters and ours.parameters != peer.parameters:
-            sys.exit(
-                f"error: {case.name}: {ours.parameters} parameters here, {peer.parameters} there;"
-                " these are not the same model"
-            )
-        pairs.append((ours, peer))
-        progress(case.name, index + 1, options.pairs, ours.speed / peer.speed)
-    return pairs
+        for peer in peers:
+            if peer not in layouts:
+                layouts[peer] = faster_layout(options, peer, case, ours.batch)
+            theirs = run_peer(options, peer, case, ours.batch, layouts[peer])
+            if ours.parameters and ours.parameters != theirs.parameters:
+                sys.exit(
+                    f"error: {case.name}: {ours.parameters} parameters here, {theirs.parameters}"
+                    " there; these are not the same model"
+                )
+            pairs[peer].append((ours, theirs))
+            name = f"{case.name} / {peer.name}"
+            progress(name, index + 1, options.pairs, ours.speed / theirs.speed)
+    return {f"{case.name} / {peer.name}": pairs[peer] for peer in peers}
 
 
 def compare_scaling(options, case):
@@ -227,6 +270,14 @@ def selected(cases, names):
     return [case for case in cases if not names or any(name in case.name for name in names)]
 
 
+def chosen(options, peer):
+    """PyTorch's default is eager; a processor without AVX-512, or of Intel, has no such path."""
+    if peer.preloads and not options.avx512_library:
+        print(f"{peer.name}: not on this processor", file=sys.stderr)
+        return False
+    return True
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", required=True)
@@ -234,6 +285,8 @@ def parse_arguments():
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--duration", type=float, default=10.0)
     parser.add_argument("--case", action="append", default=[])
+    parser.add_argument("--peer", action="append", default=[])
+    parser.add_argument("--avx512-library", default="", help="tells MKL to take its AVX-512 path")
     parser.add_argument("--json", type=pathlib.Path)
     return parser.parse_args()
 
@@ -245,7 +298,12 @@ def main():
     if not cases and not scalings:
         names = "; ".join(case.name for case in [*CASES, *SCALINGS])
         sys.exit(f"error: no case is called {', '.join(options.case)} (there are: {names})")
-    results = {case.name: compare(options, case) for case in cases}
+    peers = [peer for peer in selected(PEERS, options.peer) if chosen(options, peer)]
+    if cases and not peers:
+        sys.exit(f"error: no such peer here (there are: {'; '.join(p.name for p in PEERS)})")
+    results = {}
+    for case in cases:
+        results |= compare(options, case, peers)
     results |= {case.name: compare_scaling(options, case) for case in scalings}
     print_table([row(name, pairs) for name, pairs in results.items()])
     print(f"\n{options.pairs} interleaved pairs of {options.duration:g} s each, on {start}")

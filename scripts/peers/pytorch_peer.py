@@ -1,17 +1,22 @@
 #!/usr/bin/env python3
-"""Trains one of HeteroPerf's models in PyTorch eager mode and prints its speed as one JSON object.
+"""Trains one of HeteroPerf's models in PyTorch and prints its speed as one JSON object.
 
 The models are the ones of workloads/: the same layers, shapes, batch and optimizer. The number of
-parameters is printed so that a caller can check that it compares like with like.
+parameters is printed so that a caller can check that it compares like with like. With several ranks
+every one is a process of DistributedDataParallel over gloo, with a batch of its own.
 """
 import argparse
 import dataclasses
 import json
+import os
+import socket
 import statistics
 import sys
 import time
 
 import torch
+import torch.distributed as dist
+import torch.multiprocessing
 import torch.nn as nn
 import torch.nn.functional as F
 
@@ -29,7 +34,8 @@ class GptSize:
 GPT_SIZES = {
     "nano": GptSize(2, 128, 4, 128, 256, 16),
     "micro": GptSize(4, 256, 4, 128, 512, 16),
-    "mini": GptSize(6, 384, 6, 256, 1024, 16),
+    "mini": GptSize(6, 384, 6, 256, 1024, 8),
+    "small": GptSize(12, 768, 12, 1024, 50304, 4),
 }
 
 
@@ -103,10 +109,49 @@ class ResidualBlock(nn.Module):
         return F.relu(self.norm2(self.conv2(x)) + kept, inplace=True)
 
 
-class ResNet18(nn.Module):
+class BottleneckBlock(nn.Module):
+    """1x1, 3x3 with the stride, and 1x1 to four times the channels (v1.5)."""
+
+    def __init__(self, channels_in, width, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels_in, width, 1, bias=False)
+        self.norm1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, stride, 1, bias=False)
+        self.norm2 = nn.BatchNorm2d(width)
+        self.conv3 = nn.Conv2d(width, 4 * width, 1, bias=False)
+        self.norm3 = nn.BatchNorm2d(4 * width)
+        self.shortcut = None
+        if stride != 1 or channels_in != 4 * width:
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(channels_in, 4 * width, 1, stride, bias=False),
+                nn.BatchNorm2d(4 * width),
+            )
+
+    def forward(self, x):
+        kept = x if self.shortcut is None else self.shortcut(x)
+        x = F.relu(self.norm1(self.conv1(x)), inplace=True)
+        x = F.relu(self.norm2(self.conv2(x)), inplace=True)
+        return F.relu(self.norm3(self.conv3(x)) + kept, inplace=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class ResNetForm:
+    block: type
+    blocks: tuple  # of each of the four widths
+    expansion: int
+    pixels: int  # height and width of an image
+
+
+RESNETS = {
+    "resnet18": ResNetForm(ResidualBlock, (2, 2, 2, 2), 1, 32),
+    "resnet50": ResNetForm(BottleneckBlock, (3, 4, 6, 3), 4, 64),
+}
+
+
+class ResNet(nn.Module):
     """The usual stem (7x7 stride 2, then max-pool) at every image size."""
 
-    def __init__(self, classes):
+    def __init__(self, form, classes):
         super().__init__()
         self.stem = nn.Sequential(
             nn.Conv2d(3, 64, 7, 2, 3, bias=False),
@@ -116,12 +161,12 @@ class ResNet18(nn.Module):
         )
         layers, channels = [], 64
         for index, width in enumerate((64, 128, 256, 512)):
-            for block in range(2):
+            for block in range(form.blocks[index]):
                 stride = 2 if index > 0 and block == 0 else 1
-                layers.append(ResidualBlock(channels, width, stride))
-                channels = width
+                layers.append(form.block(channels, width, stride))
+                channels = width * form.expansion
         self.layers = nn.Sequential(*layers)
-        self.head = nn.Linear(512, classes)
+        self.head = nn.Linear(channels, classes)
 
     def forward(self, x):
         return self.head(self.layers(self.stem(x)).mean((2, 3)))
@@ -150,11 +195,12 @@ class GptTask:
 class ImageTask:
     unit = "image/s"
 
-    def __init__(self, batch, channels_last):
+    def __init__(self, name, batch, channels_last):
+        form = RESNETS[name]
         self.batch = batch or 32
         self.items_per_step = self.batch
-        self.model = ResNet18(classes=10)
-        self.images = torch.randn(8, self.batch, 3, 32, 32)
+        self.model = ResNet(form, classes=10)
+        self.images = torch.randn(8, self.batch, 3, form.pixels, form.pixels)
         self.labels = torch.randint(10, (8, self.batch))
         if channels_last:
             self.model = self.model.to(memory_format=torch.channels_last)
@@ -180,12 +226,23 @@ def train_step(task, step, clip_norm):
     return loss.item()
 
 
-def measure(task, duration_s, warmup_steps, clip_norm):
-    """Steps for at least duration_s after the warm-up; returns (seconds per step, last loss)."""
+def measure(task, duration_s, warmup_steps, clip_norm, ranks):
+    """Steps for about duration_s after the warm-up; returns (step times, window, last loss).
+
+    Ranks must make equally many steps, so several agree on their number after the warm-up.
+    """
+    warm_up_s = []
     for step in range(warmup_steps):
+        before = time.perf_counter()
         loss = train_step(task, step, clip_norm)
+        warm_up_s.append(time.perf_counter() - before)
+    steps = None
+    if ranks > 1:
+        wanted = torch.tensor(max(1, round(duration_s / statistics.median(warm_up_s))))
+        dist.broadcast(wanted, 0)
+        steps = int(wanted)
     times_s, start = [], time.perf_counter()
-    while time.perf_counter() - start < duration_s:
+    while len(times_s) < steps if steps else time.perf_counter() - start < duration_s:
         before = time.perf_counter()
         loss = train_step(task, warmup_steps + len(times_s), clip_norm)
         times_s.append(time.perf_counter() - before)
@@ -202,55 +259,94 @@ def peak_memory_bytes():
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", choices=[*GPT_SIZES, "resnet18"])
+    parser.add_argument("model", choices=[*GPT_SIZES, *RESNETS])
     parser.add_argument("--threads", type=int, default=0, help="0: PyTorch's default")
+    parser.add_argument("--ranks", type=int, default=1, help="processes, each with a batch")
+    parser.add_argument("--compile", action="store_true", help="torch.compile (inductor)")
     parser.add_argument("--batch", type=int, default=0, help="samples per step; 0: the model's")
     parser.add_argument("--duration", type=float, default=10.0, help="measured seconds")
     parser.add_argument("--warmup-steps", type=int, default=5)
     parser.add_argument("--clip-norm", type=float, default=0.0, help="0: no gradient clipping")
-    parser.add_argument("--channels-last", action="store_true", help="resnet18 in NHWC memory")
+    parser.add_argument("--channels-last", action="store_true", help="images in NHWC memory")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args()
 
 
-def main():
-    arguments = parse_arguments()
+def make_task(arguments):
+    if arguments.model in RESNETS:
+        task = ImageTask(arguments.model, arguments.batch, arguments.channels_last)
+    else:
+        task = GptTask(arguments.model, arguments.batch)
+    task.parameters = sum(p.numel() for p in task.model.parameters())
+    if arguments.ranks > 1:
+        task.model = nn.parallel.DistributedDataParallel(task.model)
+    if arguments.compile:
+        task.model = torch.compile(task.model)
+    return task
+
+
+def train(rank, arguments, port):
     torch.set_default_device(arguments.device)
     # Float32 means float32 on both sides.
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.manual_seed(arguments.seed)
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
-    if arguments.model == "resnet18":
-        task = ImageTask(arguments.batch, arguments.channels_last)
-    else:
-        task = GptTask(arguments.model, arguments.batch)
+    if arguments.ranks > 1:
+        # One core after the other, as our ranks are bound.
+        cores = sorted(os.sched_getaffinity(0))
+        each = max(1, len(cores) // arguments.ranks)
+        os.sched_setaffinity(0, cores[rank * each :][:each] or cores)
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+        dist.init_process_group("gloo", rank=rank, world_size=arguments.ranks)
+    task = make_task(arguments)
     times_s, window_s, loss = measure(
-        task, arguments.duration, arguments.warmup_steps, arguments.clip_norm
+        task, arguments.duration, arguments.warmup_steps, arguments.clip_norm, arguments.ranks
     )
+    if rank == 0:
+        report(arguments, task, times_s, window_s, loss)
+    if arguments.ranks > 1:
+        dist.destroy_process_group()
+
+
+def report(arguments, task, times_s, window_s, loss):
+    items = len(times_s) * task.items_per_step * arguments.ranks
     json.dump(
         {
             "peer": "pytorch",
             "version": torch.__version__,
             "model": arguments.model,
-            "parameters": sum(p.numel() for p in task.model.parameters()),
+            "compiled": arguments.compile,
+            "parameters": task.parameters,
             "device": arguments.device,
+            "ranks": arguments.ranks,
             "threads": torch.get_num_threads(),
-            "batch": task.batch,
+            "batch": task.batch * arguments.ranks,
             "steps": len(times_s),
             "window_s": window_s,
-            "throughput": {
-                "value": len(times_s) * task.items_per_step / window_s,
-                "unit": task.unit,
-            },
+            "throughput": {"value": items / window_s, "unit": task.unit},
             "step_time_s": {"median": statistics.median(times_s), "min": min(times_s)},
             "loss": loss,
             "peak_memory_bytes": peak_memory_bytes(),
         },
         sys.stdout,
     )
-    print()
+    print(flush=True)
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def main():
+    arguments = parse_arguments()
+    if arguments.ranks == 1:
+        train(0, arguments, None)
+    else:
+        torch.multiprocessing.spawn(train, (arguments, free_port()), nprocs=arguments.ranks)
 
 
 if __name__ == "__main__":

@@ -225,7 +225,7 @@ void visit_keys(Config& c, Visitor&& visit) {
   KEY(model.precision, "number format of the model; fp64 is never ranked", {.flag = "--precision"});
   KEY(model.sequence_length, "tokens of a sample",
       {.open = "the size's", .read_by = "llm", .range = {0, large}});
-  KEY(data.source, "generated, idx:DIR, cifar10:DIR, text:FILE or tokens:FILE",
+  KEY(data.source, "generated[:PIXELS], idx:DIR, cifar10:DIR, text:FILE or tokens:FILE",
       {.flag = "--data", .value_name = "SOURCE"});
   KEY(scale.ranks, "ranks to start",
       {.flag = "--ranks", .open = "one per usable core", .range = {0, large}});
@@ -307,9 +307,8 @@ void visit_keys(Config& c, Visitor&& visit) {
   KEY(automl.history, "a run folder whose trials the search starts from",
       {.value_name = "DIR", .open = "none", .read_by = search});
   KEY(engine.products,
-      "who makes the matrix products of fp32 on CPUs: auto measures, or mkl, onednn, own, or a "
-      "list "
-      "by shape as a record has it",
+      "who makes products, convolutions and attention of fp32 on CPUs: auto measures, or mkl, "
+      "onednn, own, libtorch, or a list by shape as a record has it",
       {.value_name = "WAYS"});
   KEY(comm.timeout_s, "a wait fails when its peer shows no sign of life so long",
       {.comm_flag = "--timeout", .range = {1, 86400}});

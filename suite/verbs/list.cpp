@@ -92,7 +92,7 @@ Table list_devices() {
 Table list_datasets() {
   Table items = items_with({});
   for (const DataKind& kind : data_kinds()) {
-    items.add({kind.prefix + (kind.argument.empty() ? "" : ":" + kind.argument), kind.summary});
+    items.add({kind.form(), kind.summary});
   }
   return items;
 }

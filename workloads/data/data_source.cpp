@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <filesystem>
 #include <vector>
 
@@ -16,7 +17,7 @@
 #include "workloads/data/sample_order.hpp"
 #include "workloads/data/token_windows.hpp"
 
-// A `--data` argument is a kind of source, a colon and a path. The table below has one row per
+// A `--data` argument is a kind of source, a colon and a path or number. The table below has one row per
 // kind: its words for `list datasets`, the inputs that it can serve, and the function that opens
 // it.
 
@@ -26,11 +27,24 @@ namespace {
 
 using Source = std::shared_ptr<const DataSource>;
 
-Source open_generated(const std::string&, const DataRequest& request) {
+/// Throws UserError unless `pixels`, the height and width of generated images, is a number.
+std::int64_t parse_pixels(const std::string& pixels) {
+  std::int64_t value = 0;
+  const char* const end = pixels.data() + pixels.size();
+  const auto [stop, error] = std::from_chars(pixels.data(), end, value);
+  if (error == std::errc() && stop == end && value > 0) return value;
+  throw UserError(fmt::format("'generated:{}' names no images", pixels),
+                  "expected generated:PIXELS with their height and width",
+                  "Use generated:64 for images of 64x64.");
+}
+
+Source open_generated(const std::string& pixels, const DataRequest& request) {
   if (request.wanted.kind == InputKind::tokens) {
     return std::make_shared<GeneratedTokens>(request.wanted, request.seed);
   }
-  return std::make_shared<GeneratedImages>(request.wanted, request.seed);
+  SampleSpec spec = request.wanted;
+  if (!pixels.empty()) spec.height = spec.width = parse_pixels(pixels);
+  return std::make_shared<GeneratedImages>(spec, request.seed);
 }
 
 /// Throws UserError where the path is no folder; the kinds with a DIR argument share this check.
@@ -74,9 +88,10 @@ struct Entry {
 
 const std::array<Entry, 5> source_table{{
     {{"generated",
-      "",
+      "PIXELS",
       "images from a random grammar, or a Markov chain of tokens; known floor",
-      {InputKind::images, InputKind::tokens}},
+      {InputKind::images, InputKind::tokens},
+      true},
      open_generated},
     {{"idx", "DIR", "MNIST's layout, plain or gzipped", {InputKind::images}},
      open_folder<open_idx_folder>},
@@ -103,16 +118,22 @@ const Entry& find_entry(const std::string& prefix) {
                   suggest_name(prefix, names));
 }
 
-/// Throws UserError where a path is given that the kind does not take, or is missing.
-void check_argument(const DataKind& kind, const std::string& source, const std::string& argument) {
-  if (kind.argument.empty() && source != kind.prefix) {
-    throw UserError(fmt::format("'{}' takes no path", kind.prefix),
-                    fmt::format("found '{}'", source));
-  }
-  if (!kind.argument.empty() && argument.empty()) {
-    throw UserError(fmt::format("'{}' names no file or folder", source),
+/// Throws UserError where the argument is missing. Generated images alone may have one, of which
+/// tokens know nothing.
+void check_argument(const DataKind& kind, const std::string& source, const std::string& argument,
+                    InputKind wanted) {
+  if (kind.optional && source == kind.prefix) return;
+  if (argument.empty()) {
+    throw UserError(kind.optional ? fmt::format("'{}' has no {} behind its colon", source, kind.argument)
+                                  : fmt::format("'{}' names no file or folder", source),
                     fmt::format("expected {}:{}", kind.prefix, kind.argument));
   }
+  if (!kind.optional) return;
+  if (wanted == InputKind::tokens) {
+    throw UserError(fmt::format("'{}' cannot feed this model", source),
+                    "it takes tokens, which have no pixels", "Use generated.");
+  }
+  parse_pixels(argument);
 }
 
 /// Throws UserError where the source has images and the model takes tokens, or the other way round.
@@ -137,7 +158,7 @@ Choice choose(const std::string& source, InputKind wanted) {
   const std::size_t colon = source.find(':');
   const std::string argument = colon == std::string::npos ? "" : source.substr(colon + 1);
   const Entry& entry = find_entry(source.substr(0, colon));
-  check_argument(entry.kind, source, argument);
+  check_argument(entry.kind, source, argument, wanted);
   check_kind(entry.kind, wanted);
   if (entry.kind.argument == "DIR") expect_folder(argument);
   return {entry, argument};
@@ -148,6 +169,10 @@ Choice choose(const std::string& source, InputKind wanted) {
 std::uint64_t shuffled_index(std::uint64_t seed, std::uint64_t size, std::uint64_t position) {
   const std::uint64_t epoch = position / size;
   return KeyedPermutation(random_bits(seed, epoch), size)(position % size);
+}
+
+std::string DataKind::form() const {
+  return fmt::format(optional ? "{}[:{}]" : "{}:{}", prefix, argument);
 }
 
 std::vector<DataKind> data_kinds() {

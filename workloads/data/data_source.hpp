@@ -60,7 +60,7 @@ std::uint64_t shuffled_index(std::uint64_t seed, std::uint64_t size, std::uint64
 /// A request for data: the `--data` argument, and the samples that the model wants.
 struct DataRequest {
   std::string source =
-      "generated";    ///< generated | idx:DIR | cifar10:DIR | text:FILE | tokens:FILE
+      "generated";    ///< generated[:PIXELS] | idx:DIR | cifar10:DIR | text:FILE | tokens:FILE
   SampleSpec wanted;  ///< the kind; for tokens also length and vocabulary
   std::uint64_t seed = 1;
 };
@@ -68,9 +68,12 @@ struct DataRequest {
 /// One kind of source, as `list datasets` shows it.
 struct DataKind {
   std::string prefix;    ///< "idx"
-  std::string argument;  ///< "DIR", "FILE" or empty
+  std::string argument;  ///< "DIR", "FILE", "PIXELS"
   std::string summary;
   std::vector<InputKind> serves;
+  bool optional = false;  ///< the argument
+  /// "idx:DIR", "generated[:PIXELS]".
+  std::string form() const;
 };
 /// Returns all kinds that `open_data` knows, in the order to be listed.
 std::vector<DataKind> data_kinds();

@@ -170,11 +170,27 @@ TEST(OpenData, UnknownKindNamesTheNearest) {
 TEST(OpenData, ArgumentsAndKindsMustFit) {
   EXPECT_TEXT(open_error(tokens_from("text", 8, 256)), "expected text:FILE");
   EXPECT_TEXT(open_error(tokens_from("text:", 8, 256)), "expected text:FILE");
-  EXPECT_TEXT(open_error(tokens_from("generated:x", 8, 256)), "takes no path");
+  EXPECT_TEXT(open_error(tokens_from("generated:64", 8, 256)), "it takes tokens");
   EXPECT_TEXT(open_error(tokens_from("idx:/tmp", 8, 256)), "the model takes tokens");
   DataRequest images;
   images.source = "text:x";
   EXPECT_TEXT(open_error(images), "the model takes images");
+  for (const char* bad : {"generated:", "generated:x", "generated:64x64", "generated:-8"}) {
+    images.source = bad;
+    EXPECT_TEXT(open_error(images), "expected generated:PIXELS");
+  }
+  images.source = "generated:4";
+  EXPECT_TEXT(open_error(images), "from 8 to 4096 are possible");
+}
+
+TEST(OpenData, GeneratedImagesHaveTheAskedExtent) {
+  DataRequest images;
+  images.wanted = {.channels = 3, .height = 32, .width = 32, .classes = 10};
+  images.source = "generated:64";
+  const SampleSpec spec = open_data(images)->spec();
+  EXPECT_EQ(spec.height, 64);
+  EXPECT_EQ(spec.width, 64);
+  EXPECT_EQ(spec.channels, 3);
 }
 
 TEST(OpenData, GeneratedServesBothKinds) {
