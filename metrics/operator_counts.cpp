@@ -163,6 +163,15 @@ StrictOps strict_ops(const OperatorShape& shape, InputGradient input_gradient) {
                     shape);
 }
 
+Ops padding_ops(const OperatorShape& shape, InputGradient input_gradient) {
+  const auto* conv = std::get_if<Conv2dShape>(&shape);
+  if (conv == nullptr || conv->padded_taps == 0) return Ops();
+  const std::uint64_t taps =
+      conv->kernel_height * conv->kernel_width * conv->out_height * conv->out_width;
+  // Each tap of a plane costs the same, so the division leaves nothing.
+  return strict_ops(shape, input_gradient).train() / taps * conv->padded_taps;
+}
+
 PassOps count_ops(const OperatorUse& use, Convention convention) {
   switch (convention) {
     case Convention::strict: {

@@ -34,6 +34,8 @@ struct Conv2dShape {
   std::uint64_t in_channels = 0, out_channels = 0, groups = 1;
   std::uint64_t kernel_height = 1, kernel_width = 1;
   std::uint64_t out_height = 0, out_width = 0;
+  /// Elements of all windows over one channel that lie in the padding around the image.
+  std::uint64_t padded_taps = 0;
 };
 enum class AttentionMask { full, causal };
 /// The products Q Kᵀ and with V. Shared key heads change nothing: every query head does its own.
@@ -105,6 +107,10 @@ Ops attention_product_ops(const AttentionShape& shape);
 
 /// Counts tensor operations only: all but the first three shapes are 0. Recomputation never counts.
 StrictOps strict_ops(const OperatorShape& shape, InputGradient input_gradient);
+
+/// Returns those of strict_ops() in training that multiply with the padding around an image, whose
+/// result is known beforehand: whoever skips them computes the same.
+Ops padding_ops(const OperatorShape& shape, InputGradient input_gradient);
 
 /// Counts forward and backward of one sample by any convention (formulas: metrics/README.md).
 PassOps count_ops(const OperatorUse& use, Convention convention);

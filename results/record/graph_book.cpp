@@ -75,6 +75,9 @@ std::optional<Ops> GraphBook::count(std::optional<std::uint64_t> trial, std::uin
       case Pass::strict_forward:
         ops = strict_forward_ops(*graph, 1);
         break;
+      case Pass::padding_train:
+        ops = padding_train_ops(*graph, 1);
+        break;
       case Pass::aiperf_train:
         ops = count_graph(*graph).conventions[Convention::aiperf].train();
         break;

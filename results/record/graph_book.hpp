@@ -28,8 +28,8 @@ class GraphBook {
   const ModelGraph* of(std::optional<std::uint64_t> trial) const;
 
   /// A pass whose operations are counted: training or forward, in the strict convention or in
-  /// AIPerf's.
-  enum class Pass { strict_train, strict_forward, aiperf_train };
+  /// AIPerf's; `padding_train` are those of strict_train that multiply with padding.
+  enum class Pass { strict_train, strict_forward, aiperf_train, padding_train };
   /// Operations of a pass; nothing without the graph, or where the convention does not define them.
   /// Counts are kept for the next question, so only one thread may ask.
   std::optional<Ops> count(std::optional<std::uint64_t> trial, std::uint64_t samples,

@@ -185,6 +185,7 @@ Json metrics_section(const Journal& journal, const RunSummary& summary, const Va
 Json operations_section(const OperationTotals& totals) {
   Json json{{"strict", totals.strict.to_string()}, {"window_strict", totals.window.to_string()}};
   put(json, "aiperf", totals.aiperf);
+  put(json, "padding", totals.padding);
   put(json, "executed", totals.executed);
   put(json, "recompute", totals.recompute);
   json["evaluation_strict"] = totals.evaluation.to_string();

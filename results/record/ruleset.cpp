@@ -129,7 +129,7 @@ Verdict above_peak(const Journal& journal, const RunSummary& summary) {
   }
   return Finding{fmt::format("at most {:.2f} times the measured peak of {:.4g}", peak_tolerance,
                              peak.ops_per_second),
-                 fmt::format("{:.4g}", summary.ops_per_second->value)};
+                 fmt::format("{:.4g}", *summary.utilization * peak.ops_per_second)};
 }
 
 Verdict peak_not_measured(const Journal& journal, const RunSummary&) {
@@ -329,7 +329,7 @@ constexpr std::array rule_table{
     Rule{"above_memory", "a rank's peak is above the memory of its device class", invalid, at_end,
          "peak_memory_bytes", above_memory,
          "The device class could not have held it: use a smaller micro-batch or more stages."},
-    Rule{"above_peak", "OPS above 1.05 times the measured peak, where no other load was seen",
+    Rule{"above_peak", "OPS without padding above 1.05 times the measured peak, where no other load was seen",
          invalid, at_end, "ops_per_second", above_peak<false>,
          "Run it again with `heteroperf run`, on an idle machine: it measures the peak anew."},
     Rule{"above_loaded_peak", "OPS above 1.05 times a peak that other load may have kept low",

@@ -403,7 +403,19 @@ void extrapolate(const Steps& steps, const std::map<StepKey, ObservedStep>& obse
   totals.recompute = recompute;
 }
 
-/// AIPerf's convention is defined for classifiers only, and only where every step's graph is known.
+/// A single step without a known graph leaves the whole count unknown.
+std::optional<Ops> sum_over(const Steps& steps, const GraphBook& graphs, GraphBook::Pass pass) {
+  if (steps.empty()) return std::nullopt;
+  Ops sum;
+  for (const StepEvent* step : steps) {
+    const auto ops = graphs.count(step->trial, step->samples, pass);
+    if (!ops) return std::nullopt;
+    sum += *ops;
+  }
+  return sum;
+}
+
+/// AIPerf's convention and padding are matters of classifiers, where every step's graph is known.
 void count_operations(const Journal& journal, const Steps& steps, RunSummary& summary) {
   OperationTotals& totals = summary.operations;
   for (const EvalEvent* eval : journal.all<EvalEvent>()) totals.evaluation += eval->ops_strict;
@@ -418,14 +430,8 @@ void count_operations(const Journal& journal, const Steps& steps, RunSummary& su
   const auto* workload = journal.first<WorkloadEvent>();
   if (workload == nullptr || workload->family != WorkloadFamily::classifier) return;
   const GraphBook graphs(journal);
-  Ops aiperf;
-  for (const StepEvent* step : steps) {
-    const auto ops = graphs.count(step->trial, step->samples, GraphBook::Pass::aiperf_train);
-    // A single step without a known graph leaves the whole count unknown.
-    if (!ops) return;
-    aiperf += *ops;
-  }
-  if (!steps.empty()) totals.aiperf = aiperf;
+  totals.aiperf = sum_over(steps, graphs, GraphBook::Pass::aiperf_train);
+  totals.padding = sum_over(steps, graphs, GraphBook::Pass::padding_train);
 }
 
 /// The list's index is the rank, so it is empty unless every rank reported.
@@ -506,6 +512,12 @@ void find_plan(const Journal& journal, RunSummary& summary) {
   summary.plan = summarize_plan(journal, median_s, samples_per_s);
 }
 
+/// The share of the operations that no implementation can leave out.
+double inside_share(const OperationTotals& totals) {
+  if (!totals.padding || totals.strict == Ops()) return 1;
+  return 1 - totals.padding->to_double() / totals.strict.to_double();
+}
+
 /// Emulated devices have other ceilings than this machine's peak, so they have no utilization.
 void find_fractions(const Journal& journal, RunSummary& summary) {
   const auto* overhead = journal.last<OverheadEvent>();
@@ -515,7 +527,8 @@ void find_fractions(const Journal& journal, RunSummary& summary) {
   const auto peak = measured_peak(journal);
   if (peak && std::isfinite(peak->ops_per_second) && peak->ops_per_second > 0 &&
       summary.ops_per_second && emulated_devices(journal) == nullptr) {
-    summary.utilization = summary.ops_per_second->value / peak->ops_per_second;
+    summary.utilization =
+        summary.ops_per_second->value * inside_share(summary.operations) / peak->ops_per_second;
   }
 }
 

@@ -65,6 +65,7 @@ struct OperationTotals {
   Ops window;      ///< steps that ended in the steady window: the numerator of OPS
   Ops evaluation;  ///< apart
   std::optional<Ops> aiperf;
+  std::optional<Ops> padding;  ///< those of `strict` that multiply with the padding around images
   std::optional<Ops> executed, recompute;                 ///< extrapolated from the observed steps
   std::optional<Ops> per_step_strict, per_step_executed;  ///< in the first observed step
 };
@@ -100,7 +101,8 @@ struct RunSummary {
   std::optional<Estimate> ops_per_second, throughput;
   std::optional<RegulatedScore> regulated_score;
   std::optional<double> measurement_overhead_fraction;
-  std::optional<double> utilization;  ///< absent for emulated devices: the peak is not theirs
+  /// OPS without those on padding over the peak; absent for emulated devices: it is not theirs.
+  std::optional<double> utilization;
   std::optional<QualityResult> quality;
   std::optional<UntilSummary> until;
   std::optional<StepTime> step_time;

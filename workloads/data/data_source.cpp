@@ -172,7 +172,7 @@ std::uint64_t shuffled_index(std::uint64_t seed, std::uint64_t size, std::uint64
 }
 
 std::string DataKind::form() const {
-  return fmt::format(optional ? "{}[:{}]" : "{}:{}", prefix, argument);
+  return prefix + (optional ? "[:" + argument + "]" : ":" + argument);
 }
 
 std::vector<DataKind> data_kinds() {

@@ -118,6 +118,15 @@ Ops strict_train_ops(const ModelGraph& graph, std::uint64_t samples) {
   return strict_sample_ops(graph).train() * samples;
 }
 
+Ops padding_train_ops(const ModelGraph& graph, std::uint64_t samples) {
+  Ops sum;
+  for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+    const OperatorUse use = operator_use(graph, NodeId(i));
+    sum += padding_ops(use.shape, use.input_gradient);
+  }
+  return sum * samples;
+}
+
 Ops strict_forward_ops(const ModelGraph& graph, std::uint64_t samples) {
   return strict_sample_ops(graph).forward * samples;
 }

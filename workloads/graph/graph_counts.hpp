@@ -52,6 +52,8 @@ GraphCounts count_graph(const ModelGraph& graph, std::uint64_t samples = 1);
 /// Counts the strict operations of one training pass (forward and backward) over `samples`, without
 /// the recomputation that a plan may add. It is cheap enough for every step.
 Ops strict_train_ops(const ModelGraph& graph, std::uint64_t samples);
+/// Counts those of strict_train_ops() that multiply with the padding around images.
+Ops padding_train_ops(const ModelGraph& graph, std::uint64_t samples);
 /// Counts the strict operations of one evaluation pass (forward only).
 Ops strict_forward_ops(const ModelGraph& graph, std::uint64_t samples);
 

@@ -351,6 +351,16 @@ struct NodeShapes {
   const Shape& in;
   const Shape& out;
   std::int64_t rows() const { return element_count(in) / in.back(); }
+  /// Elements of all windows along an axis that lie inside the image.
+  std::int64_t inside_taps(const Conv2d& a, std::size_t axis) const {
+    std::int64_t inside = 0;
+    for (std::int64_t position = 0; position < out[axis + 1]; ++position) {
+      const std::int64_t first = position * a.stride[axis] - a.padding[axis];
+      const std::int64_t end = std::min(first + a.kernel[axis], in[axis + 1]);
+      inside += std::max<std::int64_t>(0, end - std::max<std::int64_t>(first, 0));
+    }
+    return inside;
+  }
 };
 
 NodeShapes shapes_of(const ModelGraph& graph, const Node& node) {
@@ -360,8 +370,10 @@ NodeShapes shapes_of(const ModelGraph& graph, const Node& node) {
 /// Returns the operator shape of every kind of node; kinds without a rule count as `other`.
 struct CountedShapes : NodeShapes {
   OperatorShape operator()(const Conv2d& a) const {
-    return Conv2dShape{u(in[0]),       u(a.out_channels), u(a.groups), u(a.kernel[0]),
-                       u(a.kernel[1]), u(out[1]),         u(out[2])};
+    const std::int64_t taps = a.kernel[0] * a.kernel[1] * out[1] * out[2];
+    return Conv2dShape{u(in[0]),       u(a.out_channels), u(a.groups),
+                       u(a.kernel[0]), u(a.kernel[1]),    u(out[1]),
+                       u(out[2]),      u(taps - inside_taps(a, 0) * inside_taps(a, 1))};
   }
   OperatorShape operator()(const Linear& a) const {
     return GemmShape{u(rows()), u(in.back()), u(a.out_features)};

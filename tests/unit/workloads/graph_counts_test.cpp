@@ -146,5 +146,33 @@ TEST(GraphCounts, OnlyTheFirstConvolutionOfTheListIsFirstUnderAiperf) {
   EXPECT_EQ(operator_use(graph, b).input_gradient, InputGradient::none);
 }
 
+/// Counted element by element of every window.
+TEST(PaddingOps, AreTheTapsOutsideOfTheImage) {
+  for (const Conv2d& conv : {Conv2d{5, {3, 3}, {1, 1}, {1, 1}, 1, false},
+                             Conv2d{4, {7, 5}, {2, 3}, {3, 2}, 2, true},
+                             Conv2d{6, {2, 4}, {1, 2}, {0, 3}, 1, false}}) {
+    ModelGraph graph;
+    const NodeId image = graph.add("image", Input{InputKind::images, 4, 6, 5, 0}, {});
+    const NodeId first = graph.add("first", Conv2d{4, {1, 1}, {1, 1}, {0, 0}, 1, false}, {image});
+    const NodeId node = graph.add("conv", conv, {first});
+    const Shape out = graph.node(node).output;
+    std::uint64_t outside = 0, all = 0;
+    for (std::int64_t h = 0; h < out[1]; ++h) {
+      for (std::int64_t w = 0; w < out[2]; ++w) {
+        for (std::int64_t kh = 0; kh < conv.kernel[0]; ++kh) {
+          for (std::int64_t kw = 0; kw < conv.kernel[1]; ++kw, ++all) {
+            const std::int64_t row = h * conv.stride[0] - conv.padding[0] + kh;
+            const std::int64_t column = w * conv.stride[1] - conv.padding[1] + kw;
+            if (row < 0 || row >= 6 || column < 0 || column >= 5) ++outside;
+          }
+        }
+      }
+    }
+    ASSERT_GT(outside, 0U);
+    EXPECT_EQ(padding_train_ops(graph, 3) * all,
+              strict_node_ops(graph, node).train() * 3 * outside);
+  }
+}
+
 }  // namespace
 }  // namespace heteroperf
