@@ -92,8 +92,17 @@ void multiply_tile(const ProductTile& tile, Accumulation accumulation) {
     }
     return;
   }
+  // The sums are copied, so that those of whole tiles never leave their registers.
+  alignas(vector_bytes) float border[rows * tile_columns];
+#pragma GCC unroll 16
   for (int r = 0; r < rows; ++r) {
-    const float* const sum = reinterpret_cast<const float*>(sums[r]);
+#pragma GCC unroll 2
+    for (int v = 0; v < tile_vectors; ++v) {
+      *reinterpret_cast<Vector*>(border + r * tile_columns + v * lanes) = sums[r][v];
+    }
+  }
+  for (int r = 0; r < rows; ++r) {
+    const float* const sum = border + r * tile_columns;
     float* const out = tile.c + r * tile.c_stride;
     for (std::int64_t c = 0; c < tile.columns; ++c) out[c] = adds ? out[c] + sum[c] : sum[c];
   }
@@ -153,10 +162,31 @@ HETEROPERF_KERNEL void turn_eight(const float* __restrict from, std::int64_t lin
   }
 }
 
+/// Packs `width` lines that lie side by side in memory.
+template <int width>
+void pack_neighbours(const ProductOperand& operand, std::int64_t inner, float* __restrict packed) {
+  const float* __restrict from = operand.data;
+  for (std::int64_t k = 0; k < inner; ++k) {
+#pragma GCC unroll 32
+    for (int l = 0; l < width; ++l) packed[l] = from[l];
+    from += operand.inner_stride;
+    packed += width;
+  }
+}
+using PackNeighbours = void (*)(const ProductOperand&, std::int64_t inner, float* packed);
+template <int... widths>
+constexpr PackNeighbours of_width(std::int64_t width, std::integer_sequence<int, widths...>) {
+  constexpr PackNeighbours all[] = {pack_neighbours<widths + 1>...};
+  return width == tile_columns ? pack_neighbours<tile_columns> : all[width - 1];
+}
+
 /// Packs up to `width` lines of an operand into one panel; zeros stand for the missing ones.
 void pack_panel(const ProductOperand& operand, std::int64_t lines, std::int64_t inner,
                 std::int64_t width, float* __restrict packed) {
   const std::int64_t along = operand.inner_stride, across = operand.line_stride;
+  if (lines == width && across == 1) {
+    return of_width(width, std::make_integer_sequence<int, tile_rows>())(operand, inner, packed);
+  }
   const float* __restrict from = operand.data;
   std::int64_t k = 0;
   if (along == 1 && lines == width && width % 8 == 0) {

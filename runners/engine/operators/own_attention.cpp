@@ -102,7 +102,7 @@ class HeadPasses {
  private:
   /// Tiles of queries that pass together: the gradients of keys and values are read and written
   /// once per block.
-  static constexpr std::int64_t tiles_of_block = 8;
+  static constexpr std::int64_t tiles_of_block = 4;
 
   ScoreRows block_at(std::int64_t first, float slope) const {
     const std::int64_t rows = std::min(block_, length_ - first);

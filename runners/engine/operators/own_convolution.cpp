@@ -44,16 +44,22 @@ class TapSums {
       : kernels_(product_kernels()),
         forward_(forward),
         window_(window),
-        operand_(operand),
-        weight_(weight),
-        result_(result),
+        operand_(operand.const_data_ptr<float>()),
+        weight_(weight.const_data_ptr<float>()),
+        result_(result.mutable_data_ptr<float>()),
+        batch_(result.size(0)),
+        depth_(operand.size(1)),
+        columns_(result.size(1)),
+        extents_{operand.size(2), operand.size(3)},
+        width_(result.size(3)),
+        result_sample_(result.size(2) * width_ * columns_),
         taps_used_(static_cast<std::size_t>(taps()), false) {
     for (std::int64_t h = 0; h < result.size(2); ++h) add_row(h);
   }
 
   void run() const {
     static thread_local PackedMemory memory;
-    const std::int64_t panels = divided_up(columns(), kernels_.tile_columns);
+    const std::int64_t panels = divided_up(columns_, kernels_.tile_columns);
     float* const packed = memory.room_for(panels * panel_elements());
     at::parallel_for(0, panels, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t p = begin; p < end; ++p) pack_panel(p, packed + p * panel_elements());
@@ -72,23 +78,20 @@ class TapSums {
 
  private:
   std::int64_t taps() const { return window_.kernel[0] * window_.kernel[1]; }
-  std::int64_t depth() const { return operand_.size(1); }
-  std::int64_t columns() const { return result_.size(1); }
-  std::int64_t panel_elements() const { return taps() * depth() * kernels_.tile_columns; }
+  std::int64_t panel_elements() const { return taps() * depth_ * kernels_.tile_columns; }
   /// From a position to its neighbour along the width the operand's pixels move by so much; 0:
   /// neighbours have different taps.
   std::int64_t step() const {
-    if (forward_) return window_.stride[1] * depth();
-    return window_.stride[1] == 1 ? depth() : 0;
+    if (forward_) return window_.stride[1] * depth_;
+    return window_.stride[1] == 1 ? depth_ : 0;
   }
 
   /// The operand's pixel below a tap, along one axis; negative in the padding.
   std::int64_t pixel(std::size_t axis, std::int64_t position, std::int64_t tap) const {
     const std::int64_t stride = window_.stride[axis], padding = window_.padding[axis];
-    const std::int64_t extent = operand_.size(static_cast<std::int64_t>(axis) + 2);
     std::int64_t at = forward_ ? position * stride - padding + tap : position + padding - tap;
     if (!forward_) at = at >= 0 && at % stride == 0 ? at / stride : -1;
-    return at < extent ? at : -1;
+    return at < extents_[axis] ? at : -1;
   }
 
   /// The taps of a position, neighbours in one segment.
@@ -98,8 +101,8 @@ class TapSums {
       const std::int64_t row = pixel(0, h, tap / window_.kernel[1]);
       const std::int64_t column = pixel(1, w, tap % window_.kernel[1]);
       if (row < 0 || column < 0) continue;
-      const ProductSegment next{(row * operand_.size(3) + column) * depth(),
-                                tap * depth() * kernels_.tile_columns, depth()};
+      const ProductSegment next{(row * extents_[1] + column) * depth_,
+                                tap * depth_ * kernels_.tile_columns, depth_};
       if (!segments.empty()) {
         ProductSegment& last = segments.back();
         if (last.a + last.length == next.a &&
@@ -129,28 +132,27 @@ class TapSums {
 
   /// Cuts one row of positions into tiles of either kind, whichever wastes less.
   void add_row(std::int64_t h) {
-    const std::int64_t batch = result_.size(0), width = result_.size(3);
-    const std::int64_t a_sample = operand_.stride(0), c_sample = result_.stride(0);
-    for (std::int64_t w = 0; w < width;) {
+    const std::int64_t a_sample = extents_[0] * extents_[1] * depth_;
+    for (std::int64_t w = 0; w < width_;) {
       const std::vector<ProductSegment> segments = segments_of(h, w);
       std::int64_t end = w + 1;
       if (step() > 0) {
-        while (end < width && same_taps(segments, segments_of(h, end), end - w)) ++end;
+        while (end < width_ && same_taps(segments, segments_of(h, end), end - w)) ++end;
       }
-      TileRows tile{segments_.size(), segments.size(), 0, step(), (h * width + w) * columns(),
-                    columns(),        end - w};
+      TileRows tile{segments_.size(), segments.size(), 0, step(), (h * width_ + w) * columns_,
+                    columns_,        end - w};
       add_segments(segments);
-      if (end - w > 1 && used_share(end - w) >= used_share(batch)) {
-        for (std::int64_t sample = 0; sample < batch; ++sample) {
+      if (end - w > 1 && used_share(end - w) >= used_share(batch_)) {
+        for (std::int64_t sample = 0; sample < batch_; ++sample) {
           add_tiles(tile);
           tile.a += a_sample;
-          tile.c += c_sample;
+          tile.c += result_sample_;
         }
         w = end;
       } else {
         tile.a_stride = a_sample;
-        tile.c_stride = c_sample;
-        tile.rows = batch;
+        tile.c_stride = result_sample_;
+        tile.rows = batch_;
         add_tiles(tile);
         ++w;
       }
@@ -159,9 +161,9 @@ class TapSums {
 
   void add_segments(const std::vector<ProductSegment>& segments) {
     segments_.insert(segments_.end(), segments.begin(), segments.end());
-    const std::int64_t tap_elements = depth() * kernels_.tile_columns;
+    const std::int64_t tap_elements = depth_ * kernels_.tile_columns;
     for (const ProductSegment& segment : segments) {
-      const std::int64_t first = segment.b / tap_elements, count = segment.length / depth();
+      const std::int64_t first = segment.b / tap_elements, count = segment.length / depth_;
       std::fill_n(taps_used_.begin() + first, count, true);
     }
   }
@@ -184,15 +186,15 @@ class TapSums {
   void pack_panel(std::int64_t panel, float* packed) const {
     const std::int64_t channels = window_.channels, row = taps() * channels;
     const std::int64_t first = panel * kernels_.tile_columns;
-    const std::int64_t lines = std::min(kernels_.tile_columns, columns() - first);
-    ProductOperand operand{weight_.const_data_ptr<float>(), forward_ ? row : 1, forward_ ? 1 : row};
+    const std::int64_t lines = std::min(kernels_.tile_columns, columns_ - first);
+    ProductOperand operand{weight_, forward_ ? row : 1, forward_ ? 1 : row};
     operand.data += first * operand.line_stride;
     for (std::int64_t tap = 0; tap < taps(); ++tap) {
       if (taps_used_[static_cast<std::size_t>(tap)]) {
-        kernels_.pack(operand, lines, depth(), kernels_.tile_columns, packed);
+        kernels_.pack(operand, lines, depth_, kernels_.tile_columns, packed);
       }
       operand.data += channels;
-      packed += depth() * kernels_.tile_columns;
+      packed += depth_ * kernels_.tile_columns;
     }
   }
 
@@ -200,21 +202,26 @@ class TapSums {
     const std::int64_t first = panel * kernels_.tile_columns;
     kernels_.multiply_rows({segments_.data() + tile.first_segment,
                             static_cast<std::int64_t>(tile.segments),
-                            operand_.const_data_ptr<float>() + tile.a,
+                            operand_ + tile.a,
                             tile.a_stride,
                             packed,
                             kernels_.tile_columns,
-                            result_.mutable_data_ptr<float>() + tile.c + first,
+                            result_ + tile.c + first,
                             tile.c_stride,
                             tile.rows,
-                            columns() - first},
+                            columns_ - first},
                            Accumulation::overwrite);
   }
 
   const ProductKernels& kernels_;
   bool forward_;
   const Window& window_;
-  const at::Tensor &operand_, &weight_, &result_;
+  const float *operand_, *weight_;
+  float* result_;
+  std::int64_t batch_;
+  std::int64_t depth_, columns_;  ///< channels of the operand and of the result
+  std::array<std::int64_t, 2> extents_;  ///< height and width of the operand
+  std::int64_t width_, result_sample_;   ///< of the result, and its elements per sample
   std::vector<bool> taps_used_;
   std::vector<ProductSegment> segments_;
   std::vector<TileRows> tiles_;
