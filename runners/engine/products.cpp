@@ -38,10 +38,11 @@ double distance(const ProductShape& a, const ProductShape& b) {
 }
 
 [[noreturn]] void refuse(std::string_view part) {
-  throw UserError(fmt::format("engine.products: '{}' names no way of products", part),
-                  "it is auto, mkl, onednn, own, libtorch, or a list WAY:SHAPE,SHAPE/WAY:SHAPE with "
-                  "shapes such as 2048x256x768nt",
-                  "Leave it out, or take it from the command that a record repeats its run with");
+  throw UserError(
+      fmt::format("engine.products: '{}' names no way of products", part),
+      "it is auto, mkl, onednn, own, libtorch, or a list WAY:SHAPE,SHAPE/WAY:SHAPE with "
+      "shapes such as 2048x256x768nt",
+      "Leave it out, or take it from the command that a record repeats its run with");
 }
 
 /// Cuts the text before the separator off `rest`; all of it where there is none. Nothing may end
@@ -113,8 +114,7 @@ bool offers(const ProductShape& shape, ProductWay way) {
     case ProductWay::own:
       return true;
     case ProductWay::libtorch:
-      return !is_of_matrices(shape.kind) &&
-             !(shape.kind == ProductKind::conv_weight && one_tap);
+      return !is_of_matrices(shape.kind) && !(shape.kind == ProductKind::conv_weight && one_tap);
     default:
       return !is_attention(shape.kind);
   }
@@ -125,10 +125,9 @@ ProductWay usual_way(const ProductShape& shape) {
 }
 
 std::string to_string(const ProductShape& shape) {
-  return fmt::format("{}{}",
-                     fmt::join(shape.extents.begin(),
-                               shape.extents.begin() + extents_of(shape.kind), "x"),
-                     to_string(shape.kind));
+  return fmt::format(
+      "{}{}", fmt::join(shape.extents.begin(), shape.extents.begin() + extents_of(shape.kind), "x"),
+      to_string(shape.kind));
 }
 
 ProductChoices::ProductChoices(std::vector<ProductChoice> choices) : choices_(std::move(choices)) {

@@ -10,8 +10,8 @@
 #include "runners/cluster/link_curve.hpp"
 #include "runners/comm/benchmark/collective_case.hpp"
 #include "runners/comm/selection/selection.hpp"
-#include "suite/ranks/rank_session.hpp"
 #include "suite/config/flag_options.hpp"
+#include "suite/ranks/rank_session.hpp"
 
 namespace heteroperf {
 

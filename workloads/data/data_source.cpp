@@ -17,9 +17,9 @@
 #include "workloads/data/sample_order.hpp"
 #include "workloads/data/token_windows.hpp"
 
-// A `--data` argument is a kind of source, a colon and a path or number. The table below has one row per
-// kind: its words for `list datasets`, the inputs that it can serve, and the function that opens
-// it.
+// A `--data` argument is a kind of source, a colon and a path or number. The table below has one
+// row per kind: its words for `list datasets`, the inputs that it can serve, and the function that
+// opens it.
 
 namespace heteroperf {
 
@@ -124,8 +124,9 @@ void check_argument(const DataKind& kind, const std::string& source, const std::
                     InputKind wanted) {
   if (kind.optional && source == kind.prefix) return;
   if (argument.empty()) {
-    throw UserError(kind.optional ? fmt::format("'{}' has no {} behind its colon", source, kind.argument)
-                                  : fmt::format("'{}' names no file or folder", source),
+    throw UserError(kind.optional
+                        ? fmt::format("'{}' has no {} behind its colon", source, kind.argument)
+                        : fmt::format("'{}' names no file or folder", source),
                     fmt::format("expected {}:{}", kind.prefix, kind.argument));
   }
   if (!kind.optional) return;

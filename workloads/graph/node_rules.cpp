@@ -371,8 +371,9 @@ NodeShapes shapes_of(const ModelGraph& graph, const Node& node) {
 struct CountedShapes : NodeShapes {
   OperatorShape operator()(const Conv2d& a) const {
     const std::int64_t taps = a.kernel[0] * a.kernel[1] * out[1] * out[2];
-    return Conv2dShape{u(in[0]),       u(a.out_channels), u(a.groups),
-                       u(a.kernel[0]), u(a.kernel[1]),    u(out[1]),
+    return Conv2dShape{u(in[0]),       u(a.out_channels),
+                       u(a.groups),    u(a.kernel[0]),
+                       u(a.kernel[1]), u(out[1]),
                        u(out[2]),      u(taps - inside_taps(a, 0) * inside_taps(a, 1))};
   }
   OperatorShape operator()(const Linear& a) const {

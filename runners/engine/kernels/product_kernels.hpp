@@ -68,9 +68,8 @@ void multiply_tile(const ProductTile& tile, Accumulation accumulation) {
       }
 #pragma GCC unroll 16
       for (int r = 0; r < rows; ++r) {
-        const float value = panel == PanelOfA::columns
-                                ? a[r]
-                                : lines[r / together][k + r % together * a_stride];
+        const float value =
+            panel == PanelOfA::columns ? a[r] : lines[r / together][k + r % together * a_stride];
 #pragma GCC unroll 2
         for (int v = 0; v < tile_vectors; ++v) sums[r][v] += value * row[v];
       }

@@ -54,8 +54,7 @@ class AttentionOperator final : public Operator {
       saved = {packed, out, log_sum};
       return merge(out);
     }
-    const at::Tensor out =
-        empty({packed.size(0), packed.size(1), a_.heads * a_.head_dim}, packed);
+    const at::Tensor out = empty({packed.size(0), packed.size(1), a_.heads * a_.head_dim}, packed);
     const at::Tensor log_sum = empty({packed.size(0), a_.heads, packed.size(1)}, packed);
     if (way) {
       const CountedCall counted("heteroperf::attention",

@@ -66,8 +66,8 @@ class Conv2dOperator final : public Operator {
                                                                        : ProductWay::libtorch;
     }
     return chosen_way({pass,
-                    {x.size(0), w.channels, w.in[0], w.in[1], a_.out_channels, w.kernel[0],
-                     w.kernel[1], w.stride[0], w.stride[1], w.padding[0], w.padding[1]}});
+                       {x.size(0), w.channels, w.in[0], w.in[1], a_.out_channels, w.kernel[0],
+                        w.kernel[1], w.stride[0], w.stride[1], w.padding[0], w.padding[1]}});
   }
 
   Conv2d a_;

@@ -79,8 +79,8 @@ void gathered_forward(ProductWay way, const Window& w, const at::Tensor& x,
   });
 }
 
-void gathered_input(ProductWay way, const Window& w, const at::Tensor& dy,
-                    const at::Tensor& weight, const at::Tensor& dx) {
+void gathered_input(ProductWay way, const Window& w, const at::Tensor& dy, const at::Tensor& weight,
+                    const at::Tensor& dx) {
   const at::Tensor matrix = weight_matrix(weight);
   for_blocks(dx, w, [&](std::int64_t first, std::int64_t count) {
     const at::Tensor part = dx.narrow(0, first, count);
@@ -118,9 +118,9 @@ void direct(ProductKind pass, const Window& w, const at::Tensor& x, const at::Te
 at::Tensor library_gradient(const Convolution& c, const at::Tensor& dy, const at::Tensor& x,
                             const at::Tensor& weight, bool of_input) {
   const Window& w = c.window;
-  auto [dx, dw, db] = at::convolution_backward(dy, x, weight, at::OptionalIntArrayRef(), w.stride,
-                                               w.padding, {1, 1}, false, {0, 0}, c.groups,
-                                               {of_input, !of_input, false});
+  auto [dx, dw, db] =
+      at::convolution_backward(dy, x, weight, at::OptionalIntArrayRef(), w.stride, w.padding,
+                               {1, 1}, false, {0, 0}, c.groups, {of_input, !of_input, false});
   return of_input ? dx : dw;
 }
 
@@ -132,8 +132,8 @@ at::Tensor Convolution::forward(ProductWay way, const at::Tensor& x,
     return canonical(at::convolution(x, weight, std::nullopt, window.stride, window.padding, {1, 1},
                                      false, {0, 0}, groups));
   }
-  at::Tensor y = empty_images({x.size(0), weight.size(0), window.out[0], window.out[1]}, x,
-                              x.scalar_type());
+  at::Tensor y =
+      empty_images({x.size(0), weight.size(0), window.out[0], window.out[1]}, x, x.scalar_type());
   if (is_direct(way, window)) {
     direct(ProductKind::conv, window, x, weight.contiguous(at::MemoryFormat::ChannelsLast), y);
   } else {
@@ -168,9 +168,10 @@ void Convolution::weight_gradient(ProductWay way, const at::Tensor& dy, const at
   // The sums are written straight into a buffer of their type and layout.
   const bool in_place = gradient.is_contiguous(at::MemoryFormat::ChannelsLast) &&
                         gradient.scalar_type() == dy.scalar_type();
-  const at::Tensor sums = in_place ? gradient
-                                   : at::empty(gradient.sizes(), dy.options())
-                                         .contiguous(at::MemoryFormat::ChannelsLast);
+  const at::Tensor sums =
+      in_place
+          ? gradient
+          : at::empty(gradient.sizes(), dy.options()).contiguous(at::MemoryFormat::ChannelsLast);
   const Accumulation how = in_place ? accumulation : Accumulation::overwrite;
   if (is_direct(way, window)) {
     direct(ProductKind::conv_weight, window, x, sums, dy, how);

@@ -53,9 +53,7 @@ class HeadPasses {
     const std::int64_t by_keys = padded_ * std::max(a.head_dim, width);
     static thread_local PackedMemory memory;
     float* next = memory.room_for(3 * by_keys + 2 * block_ * padded_ + 2 * block_ * width);
-    const auto take = [&](std::int64_t elements) {
-      return std::exchange(next, next + elements);
-    };
+    const auto take = [&](std::int64_t elements) { return std::exchange(next, next + elements); };
     first_ = take(by_keys);
     second_ = take(by_keys);
     third_ = take(by_keys);
@@ -106,11 +104,8 @@ class HeadPasses {
 
   ScoreRows block_at(std::int64_t first, float slope) const {
     const std::int64_t rows = std::min(block_, length_ - first);
-    return {first,  rows,
-            a_.causal ? first + rows : length_,
-            padded_,
-            a_.causal,
-            1 / std::sqrt(static_cast<float>(a_.head_dim)),
+    return {first,   rows,      a_.causal ? first + rows : length_,
+            padded_, a_.causal, 1 / std::sqrt(static_cast<float>(a_.head_dim)),
             slope};
   }
 
@@ -135,16 +130,15 @@ class HeadPasses {
   }
 
   /// out = rows of a · the first `columns` of b, of which `inner` terms count.
-  void multiply(Rows a, const Packed& b, std::int64_t columns, std::int64_t inner,
-                Rows out) const {
+  void multiply(Rows a, const Packed& b, std::int64_t columns, std::int64_t inner, Rows out) const {
     const ProductSegment terms{0, 0, inner};
     for (std::int64_t column = 0; column < columns; column += kernels_.tile_columns) {
       for (std::int64_t row = 0; row < a.rows; row += kernels_.tile_rows) {
-        kernels_.multiply_rows({&terms, 1, a.data + row * a.stride, a.stride,
-                                b.data + column * b.inner, kernels_.tile_columns,
-                                out.data + row * out.stride + column, out.stride,
-                                std::min(kernels_.tile_rows, a.rows - row), columns - column},
-                               Accumulation::overwrite);
+        kernels_.multiply_rows(
+            {&terms, 1, a.data + row * a.stride, a.stride, b.data + column * b.inner,
+             kernels_.tile_columns, out.data + row * out.stride + column, out.stride,
+             std::min(kernels_.tile_rows, a.rows - row), columns - column},
+            Accumulation::overwrite);
       }
     }
   }
@@ -155,11 +149,11 @@ class HeadPasses {
     const ProductSegment terms{0, 0, a.rows};
     for (std::int64_t column = 0; column < b.columns; column += kernels_.tile_columns) {
       for (std::int64_t row = 0; row < count; row += kernels_.tile_rows) {
-        kernels_.multiply_columns({&terms, 1, a.data + row, a.stride, b.data + column * b.inner,
-                                   kernels_.tile_columns, out.data + row * out.stride + column,
-                                   out.stride, std::min(kernels_.tile_rows, count - row),
-                                   b.columns - column},
-                                  accumulation);
+        kernels_.multiply_columns(
+            {&terms, 1, a.data + row, a.stride, b.data + column * b.inner, kernels_.tile_columns,
+             out.data + row * out.stride + column, out.stride,
+             std::min(kernels_.tile_rows, count - row), b.columns - column},
+            accumulation);
       }
     }
   }
@@ -197,12 +191,11 @@ void own_attention(const OwnAttention& a, const at::Tensor& packed, const at::Te
   HETEROPERF_EXPECT(packed.size(2) == (a.heads + 2 * a.kv_heads) * d);
   for_key_heads(a, packed, [&](HeadPasses& passes, std::int64_t sample, std::int64_t kv) {
     for (std::int64_t head = kv * group; head < (kv + 1) * group; ++head) {
-      passes.forward(head_rows(packed, sample, head * d),
-                     head_rows(packed, sample, (a.heads + kv) * d),
-                     head_rows(packed, sample, (a.heads + a.kv_heads + kv) * d),
-                     head_rows(out, sample, head * d),
-                     log_sums.data_ptr<float>() + (sample * a.heads + head) * length,
-                     slope_of(a, head));
+      passes.forward(
+          head_rows(packed, sample, head * d), head_rows(packed, sample, (a.heads + kv) * d),
+          head_rows(packed, sample, (a.heads + a.kv_heads + kv) * d),
+          head_rows(out, sample, head * d),
+          log_sums.data_ptr<float>() + (sample * a.heads + head) * length, slope_of(a, head));
     }
   });
 }

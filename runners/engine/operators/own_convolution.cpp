@@ -140,7 +140,7 @@ class TapSums {
         while (end < width_ && same_taps(segments, segments_of(h, end), end - w)) ++end;
       }
       TileRows tile{segments_.size(), segments.size(), 0, step(), (h * width_ + w) * columns_,
-                    columns_,        end - w};
+                    columns_,         end - w};
       add_segments(segments);
       if (end - w > 1 && used_share(end - w) >= used_share(batch_)) {
         for (std::int64_t sample = 0; sample < batch_; ++sample) {
@@ -200,17 +200,11 @@ class TapSums {
 
   void multiply(const TileRows& tile, std::int64_t panel, const float* packed) const {
     const std::int64_t first = panel * kernels_.tile_columns;
-    kernels_.multiply_rows({segments_.data() + tile.first_segment,
-                            static_cast<std::int64_t>(tile.segments),
-                            operand_ + tile.a,
-                            tile.a_stride,
-                            packed,
-                            kernels_.tile_columns,
-                            result_ + tile.c + first,
-                            tile.c_stride,
-                            tile.rows,
-                            columns_ - first},
-                           Accumulation::overwrite);
+    kernels_.multiply_rows(
+        {segments_.data() + tile.first_segment, static_cast<std::int64_t>(tile.segments),
+         operand_ + tile.a, tile.a_stride, packed, kernels_.tile_columns, result_ + tile.c + first,
+         tile.c_stride, tile.rows, columns_ - first},
+        Accumulation::overwrite);
   }
 
   const ProductKernels& kernels_;
@@ -219,7 +213,7 @@ class TapSums {
   const float *operand_, *weight_;
   float* result_;
   std::int64_t batch_;
-  std::int64_t depth_, columns_;  ///< channels of the operand and of the result
+  std::int64_t depth_, columns_;         ///< channels of the operand and of the result
   std::array<std::int64_t, 2> extents_;  ///< height and width of the operand
   std::int64_t width_, result_sample_;   ///< of the result, and its elements per sample
   std::vector<bool> taps_used_;
@@ -347,8 +341,7 @@ class WeightSums {
         for (std::int64_t h = rows[0]; h < rows[1]; ++h) {
           const std::int64_t row = (sample * window_.out[0] + h) * window_.out[1] + widths[0];
           if (widths[1] <= widths[0]) continue;
-          segments.push_back(
-              {row * height_, image(sample, h, widths[0]), widths[1] - widths[0]});
+          segments.push_back({row * height_, image(sample, h, widths[0]), widths[1] - widths[0]});
         }
       }
     } else {
@@ -367,8 +360,8 @@ class WeightSums {
                 const float* packed, Accumulation accumulation) const {
     const std::vector<ProductSegment> segments = segments_of(group, first, samples);
     const std::int64_t row = groups() * columns();
-    const std::int64_t step = along_width(samples) ? window_.stride[1] * window_.channels
-                                                   : sample_elements();
+    const std::int64_t step =
+        along_width(samples) ? window_.stride[1] * window_.channels : sample_elements();
     for (std::int64_t channel = 0; channel < out_channels_; channel += height_) {
       const ProductTile tile{segments.data(),
                              static_cast<std::int64_t>(segments.size()),

@@ -128,8 +128,8 @@ at::Tensor operand(std::int64_t rows, std::int64_t columns, bool transposed) {
 /// A call of a product of this shape, on operands that it keeps.
 using WayCall = std::function<void(ProductWay)>;
 WayCall call_of_matrices(const ProductShape& shape) {
-  const auto [rows, inner, columns] = std::to_array({shape.extents[0], shape.extents[1],
-                                                     shape.extents[2]});
+  const auto [rows, inner, columns] =
+      std::to_array({shape.extents[0], shape.extents[1], shape.extents[2]});
   const bool a_transposed = shape.kind == ProductKind::tn || shape.kind == ProductKind::tt;
   const bool b_transposed = shape.kind == ProductKind::nt || shape.kind == ProductKind::tt;
   return [a = operand(rows, inner, a_transposed), b = operand(inner, columns, b_transposed),

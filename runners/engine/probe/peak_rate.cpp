@@ -175,7 +175,7 @@ std::vector<ProductTrial> host_products(at::ScalarType type, int threads) {
   std::vector<ProductTrial> trials;
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     const MatrixExtents shape{grown(shapes[i].rows), grown(shapes[i].inner),
-                             grown(shapes[i].columns)};
+                              grown(shapes[i].columns)};
     for (const NamedProduct& way : ways) trials.push_back(product_trial(way, shape, options));
     ConvolutionShape convolution = convolutions[i];
     convolution.images *= threads;

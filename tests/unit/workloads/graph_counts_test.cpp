@@ -148,9 +148,9 @@ TEST(GraphCounts, OnlyTheFirstConvolutionOfTheListIsFirstUnderAiperf) {
 
 /// Counted element by element of every window.
 TEST(PaddingOps, AreTheTapsOutsideOfTheImage) {
-  for (const Conv2d& conv : {Conv2d{5, {3, 3}, {1, 1}, {1, 1}, 1, false},
-                             Conv2d{4, {7, 5}, {2, 3}, {3, 2}, 2, true},
-                             Conv2d{6, {2, 4}, {1, 2}, {0, 3}, 1, false}}) {
+  for (const Conv2d& conv :
+       {Conv2d{5, {3, 3}, {1, 1}, {1, 1}, 1, false}, Conv2d{4, {7, 5}, {2, 3}, {3, 2}, 2, true},
+        Conv2d{6, {2, 4}, {1, 2}, {0, 3}, 1, false}}) {
     ModelGraph graph;
     const NodeId image = graph.add("image", Input{InputKind::images, 4, 6, 5, 0}, {});
     const NodeId first = graph.add("first", Conv2d{4, {1, 1}, {1, 1}, {0, 0}, 1, false}, {image});

@@ -59,12 +59,26 @@ TEST(ProductChoices, AShapeThatIsNewTakesTheNearestsWay) {
 }
 
 TEST(ProductChoices, WrongTextsAreRefusedByTheirPart) {
-  for (const std::string bad :
-       {"", "blas", "own:", "own:12", "own:1x2nn", "own:1x2x3", "own:1x2x3nx", "own:0x2x3nn",
-        "own:1x2x3x4nn", "own:1x2x3nn/", "fast:1x2x3nn", "own:-1x2x3nn", "own:1x2x3nn,",
-        "own:1x2x3xnn", "own:1x2x3nn,/mkl:4x4x4nn", "/own:1x2x3nn",
-        "own:99999999999999999999x2x3nn", "own:1x2x3conv", "own:32x64x8x8x128x3x3x2x1x1x0nn",
-        "own:32x64x8x8x128x3x3x0x1x1x0conv"}) {
+  for (const std::string bad : {"",
+                                "blas",
+                                "own:",
+                                "own:12",
+                                "own:1x2nn",
+                                "own:1x2x3",
+                                "own:1x2x3nx",
+                                "own:0x2x3nn",
+                                "own:1x2x3x4nn",
+                                "own:1x2x3nn/",
+                                "fast:1x2x3nn",
+                                "own:-1x2x3nn",
+                                "own:1x2x3nn,",
+                                "own:1x2x3xnn",
+                                "own:1x2x3nn,/mkl:4x4x4nn",
+                                "/own:1x2x3nn",
+                                "own:99999999999999999999x2x3nn",
+                                "own:1x2x3conv",
+                                "own:32x64x8x8x128x3x3x2x1x1x0nn",
+                                "own:32x64x8x8x128x3x3x0x1x1x0conv"}) {
     EXPECT_THROW(ProductChoices::parse(bad), UserError) << bad;
   }
 }

@@ -49,8 +49,7 @@ struct Operands {
 
 float& at_place(const at::Tensor& t, std::int64_t a, std::int64_t b, std::int64_t c,
                 std::int64_t d) {
-  return t.data_ptr<float>()[a * t.stride(0) + b * t.stride(1) + c * t.stride(2) +
-                             d * t.stride(3)];
+  return t.data_ptr<float>()[a * t.stride(0) + b * t.stride(1) + c * t.stride(2) + d * t.stride(3)];
 }
 
 /// Calls visit(sample, out channel, h, w, channel, image row, image column, kh, kw) for every
