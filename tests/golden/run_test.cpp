@@ -263,7 +263,7 @@ TEST(Run, ChosenWaysOfProductsArePartOfTheRun) {
       << record.at("reproduce");
   const CommandResult shown = heteroperf({"show", "chosen"}, folder.path());
   EXPECT_TRUE(std::regex_search(
-      shown.out, std::regex("products +[a-z]+ \\([0-9]+ of [0-9]+ shapes; [0-9.]+ x mkl\\)")))
+      shown.out, std::regex("products +[a-z]+ \\([0-9]+ of [0-9]+ shapes; [0-9.]+ x LibTorch's\\)")))
       << shown.out;
   const Json again = run("again", {"--set", setting});
   EXPECT_EQ(losses_of(folder / "again"), losses_of(folder / "chosen"));

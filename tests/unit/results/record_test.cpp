@@ -130,7 +130,14 @@ TEST(Record, HoldsTheNumbersOfAFixedRun) {
   EXPECT_EQ(metrics.at("quality").at("value"), 0.8);
   EXPECT_EQ(metrics.at("quality").at("met"), true);
   EXPECT_NEAR(metrics.at("step_time_s").at("median"), 12.24, 1e-9);
-  EXPECT_NEAR(metrics.at("utilization").at("value"), ops / 1e12, ops * 1e-18);
+  // Images of this model are small: most of their windows lie in the padding.
+  const auto count = [&](const char* name) {
+    return std::stod(record.at("operations").at(name).get<std::string>());
+  };
+  const double inside = 1 - count("padding") / count("strict");
+  EXPECT_GT(inside, 0.1);
+  EXPECT_LT(inside, 0.9);
+  EXPECT_NEAR(metrics.at("utilization").at("value"), ops * inside / 1e12, ops * 1e-18);
   EXPECT_EQ(metrics.at("peak_memory_bytes").at("per_rank"), OrderedJson({1000, 1001}));
 
   const OrderedJson& operations = record.at("operations");

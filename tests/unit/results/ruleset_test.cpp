@@ -62,7 +62,7 @@ TEST(Ruleset, EachRuleTripsWhereItShouldAndNotNextToIt) {
 /// Load that is seen at one end of a run excuses only the peak that was measured then.
 TEST(Ruleset, AQuietPeakIsNotExcusedByALoadedOne) {
   SampleRun run = fixed_run();
-  const double ops = summarize(run.journal()).ops_per_second->value;
+  const double ops = rate_under_peak(run);
   run.last<PeakEvent>().ops_per_second = ops / 2;
   run.last<PeakEvent>().other_load = 0.9;
   EXPECT_EQ(judged(run).severity, Severity::review);

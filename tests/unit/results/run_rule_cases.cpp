@@ -54,43 +54,43 @@ std::vector<RuleCase> run_rule_cases() {
        }},
       {"above_peak", Severity::invalid,
        [](SampleRun& r) {
-         const double ops = summarize(r.journal()).ops_per_second->value;
+         const double ops = rate_under_peak(r);
          r.last<PeakEvent>().ops_per_second = ops / 1.051;
        },
        [](SampleRun& r) {
-         const double ops = summarize(r.journal()).ops_per_second->value;
+         const double ops = rate_under_peak(r);
          r.last<PeakEvent>().ops_per_second = ops / 1.049;
        }},
       {"above_peak", Severity::invalid,  // the greater counts
        [](SampleRun& r) {
-         const double ops = summarize(r.journal()).ops_per_second->value;
+         const double ops = rate_under_peak(r);
          r.last<PeakEvent>().ops_per_second = ops / 1.051;
          r.insert_before_stop(PeakEvent{ops / 1.06, "fp32"});
        },
        [](SampleRun& r) {
-         const double ops = summarize(r.journal()).ops_per_second->value;
+         const double ops = rate_under_peak(r);
          r.last<PeakEvent>().ops_per_second = ops / 1.051;
          r.insert_before_stop(PeakEvent{ops / 1.049, "fp32"});
        }},
       {"above_loaded_peak", Severity::review,
        [](SampleRun& r) {
          auto& peak = r.last<PeakEvent>();
-         peak.ops_per_second = summarize(r.journal()).ops_per_second->value / 1.051;
+         peak.ops_per_second = rate_under_peak(r) / 1.051;
          peak.other_load = 0.101;
        },
        [](SampleRun& r) {
          auto& peak = r.last<PeakEvent>();
-         peak.ops_per_second = summarize(r.journal()).ops_per_second->value / 1.051;
+         peak.ops_per_second = rate_under_peak(r) / 1.051;
          peak.other_load = 0.1;
        }},
       {"above_loaded_peak", Severity::review,  // loaded for all of the run
        [](SampleRun& r) {
-         const double ops = summarize(r.journal()).ops_per_second->value;
+         const double ops = rate_under_peak(r);
          r.last<PeakEvent>().ops_per_second = ops / 1.051;
          r.insert_before_stop(HostLoadEvent{400, 4, 0.41, {}, {}, {}});
        },
        [](SampleRun& r) {
-         const double ops = summarize(r.journal()).ops_per_second->value;
+         const double ops = rate_under_peak(r);
          r.last<PeakEvent>().ops_per_second = ops / 1.051;
          r.insert_before_stop(HostLoadEvent{400, 4, 0.40, {}, {}, {}});
        }},

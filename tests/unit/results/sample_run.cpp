@@ -10,6 +10,7 @@
 #include "results/journal/journal.hpp"
 #include "results/journal_checks/journal_checks.hpp"
 #include "results/record/ruleset.hpp"
+#include "results/record/run_summary.hpp"
 #include "results/record/suite_record.hpp"
 #include "results/text/sha256.hpp"
 #include "tests/unit/results/agreeing_run.hpp"
@@ -408,6 +409,11 @@ void store_suite(const std::filesystem::path& folder, const SuitePlan& suite) {
     options.steps *= 2;
   }
   write_suite_record(folder, suite);
+}
+
+double rate_under_peak(SampleRun& run) {
+  const Journal journal = run.journal();
+  return *summarize(journal).utilization * measured_peak(journal)->ops_per_second;
 }
 
 }  // namespace heteroperf

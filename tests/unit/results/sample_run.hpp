@@ -80,6 +80,8 @@ struct SampleRunOptions {
 };
 /// One group, a fixed classifier, a final evaluation that meets the target.
 SampleRun fixed_run(const SampleRunOptions& options = {});
+/// OPS without operations on padding, which the peak is held against.
+double rate_under_peak(SampleRun& run);
 
 /// fixed_run() on two emulated classes, one stage each, with modelled time half as fast as real
 /// time: a step is predicted to take 6 s and takes 6.12 s.

@@ -25,7 +25,7 @@ TEST(ProductChoices, TextIsReadBack) {
   EXPECT_EQ(ProductChoices::parse("own").way_for(forward), ProductWay::own);
   const ProductChoices choices(
       {{of_weights, ProductWay::mkl}, {forward, ProductWay::own}, {backward, ProductWay::own}});
-  EXPECT_EQ(choices.text(), "mkl:768x2048x256tn/own:2048x256x768nt,2048x768x256nn");
+  EXPECT_EQ(choices.text(), "mkl:768x2048x256tn/own:2048x768x256nn,2048x256x768nt");
   const ProductChoices again = ProductChoices::parse(choices.text());
   EXPECT_EQ(again.choices(), choices.choices());
   EXPECT_TRUE(again.takes(ProductWay::mkl));
