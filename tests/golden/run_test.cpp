@@ -251,7 +251,8 @@ TEST(Run, ChosenWaysOfProductsArePartOfTheRun) {
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return Json::parse(result.out);
   };
-  const Json record = run("chosen", {"--set", "checkpoint.at_end=true"});
+  const Json record = run(
+      "chosen", {"--set", "checkpoint.at_end=true", "--set", "optimizer.schedule=constant"});
   const Json& products = record.at("products");
   EXPECT_GE(products.at("measured").size(), 6U) << products;
   for (const Json& product : products.at("measured")) {
@@ -265,7 +266,7 @@ TEST(Run, ChosenWaysOfProductsArePartOfTheRun) {
   EXPECT_TRUE(std::regex_search(
       shown.out, std::regex("products +[a-z]+ \\([0-9]+ of [0-9]+ shapes; [0-9.]+ x LibTorch's\\)")))
       << shown.out;
-  const Json again = run("again", {"--set", setting});
+  const Json again = run("again", {"--set", setting, "--set", "optimizer.schedule=constant"});
   EXPECT_EQ(losses_of(folder / "again"), losses_of(folder / "chosen"));
   EXPECT_EQ(again.at("products").at("choice"), products.at("choice"));
   EXPECT_EQ(heteroperf({"verify", "chosen", "--replay", "3"}, folder.path()).exit_code, 0);
