@@ -251,8 +251,8 @@ TEST(Run, ChosenWaysOfProductsArePartOfTheRun) {
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return Json::parse(result.out);
   };
-  const Json record = run(
-      "chosen", {"--set", "checkpoint.at_end=true", "--set", "optimizer.schedule=constant"});
+  const Json record =
+      run("chosen", {"--set", "checkpoint.at_end=true", "--set", "optimizer.schedule=constant"});
   const Json& products = record.at("products");
   EXPECT_GE(products.at("measured").size(), 6U) << products;
   for (const Json& product : products.at("measured")) {
@@ -264,7 +264,8 @@ TEST(Run, ChosenWaysOfProductsArePartOfTheRun) {
       << record.at("reproduce");
   const CommandResult shown = heteroperf({"show", "chosen"}, folder.path());
   EXPECT_TRUE(std::regex_search(
-      shown.out, std::regex("products +[a-z]+ \\([0-9]+ of [0-9]+ shapes; [0-9.]+ x LibTorch's\\)")))
+      shown.out,
+      std::regex("products +[a-z]+ \\([0-9]+ of [0-9]+ shapes; [0-9.]+ x LibTorch's\\)")))
       << shown.out;
   const Json again = run("again", {"--set", setting, "--set", "optimizer.schedule=constant"});
   EXPECT_EQ(losses_of(folder / "again"), losses_of(folder / "chosen"));

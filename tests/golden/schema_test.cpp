@@ -116,7 +116,8 @@ TEST_F(Schemas, RecordsAndJournalsOfEveryKind) {
   runs[5].insert_before_stop(PeakEvent{1e12, "fp32", "measured", 2e9});
   runs[5].insert_before_stop(PeakEvent{
       2e12, "fp32", "measured", {}, "no room", {"aten::mm 8x8x8"}, {"aten::mm"}, 1e12, 0.0});
-  runs[5].insert_before_stop(ProductsEvent{"own:2x3x4nn", {{"2x3x4nn", "own", {{"mkl", 2e-6}, {"own", 1e-6}}}}});
+  runs[5].insert_before_stop(
+      ProductsEvent{"own:2x3x4nn", {{"2x3x4nn", "own", {{"mkl", 2e-6}, {"own", 1e-6}}}}});
   runs[5].insert_before_stop(WarningEvent{"words", "other_load"});
   runs[5].insert_before_stop(CheckpointEvent{20, 4096, 0.25});
   runs.push_back(fixed_run());  // looked at once, and again at its end

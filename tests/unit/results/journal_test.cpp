@@ -54,7 +54,8 @@ TEST(EventJson, RoundTripsEveryKind) {
   run.lines.push_back({1, RankStepsEvent{3, 0, 2, 5, 2, {4'000'000'000, 5, 6}}});
   run.lines.push_back(
       {1, PeakEvent{1e12, "fp32", "measured", 1e11, "a reason", {"a", "b"}, {"c"}, 5e11, 0.125}});
-  run.lines.push_back({1, ProductsEvent{"own:2x3x4nn", {{"2x3x4nn", "own", {{"mkl", 2e-6}, {"own", 1e-6}}}}}});
+  run.lines.push_back(
+      {1, ProductsEvent{"own:2x3x4nn", {{"2x3x4nn", "own", {{"mkl", 2e-6}, {"own", 1e-6}}}}}});
   run.lines.push_back({1, HostLoadEvent{2, 4, 0.5, 3, 0.25, 0.125, "node-1", 8, 1.5, 2.5}});
   run.lines.push_back({1, GpuSlowdownEvent{"node-1", "0000:1b:00.0", 3, 400, 1.5, 2.5}});
   const SampleRun of_suite = part_of_suite(fixed_run(), whole_suite(), "llm");
