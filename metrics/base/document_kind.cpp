@@ -20,6 +20,7 @@ constexpr DocumentKind kinds[] = {
      "`heteroperf plan --import sailor:FOLDER -o FILE` writes one."},
     {"heteroperf-suite", 1, "a suite's record", "`heteroperf run` without a workload writes one."},
     {"heteroperf-sweep", 1, "a sweep's index", "`heteroperf run --sweep` writes one."},
+    {"heteroperf-tuning", 1, "the report of a tuning", "`heteroperf run --tune S` writes one."},
     {"heteroperf-checkpoint", 1, "a checkpoint's index",
      "`heteroperf run --set checkpoint.at_end=true` writes one."},
     {"heteroperf-cluster", 1, "a cluster",

@@ -99,13 +99,17 @@ double ProductShape::operations() const {
     const double pairs = extent(3) * extent(3) / (kind == ProductKind::causal ? 2 : 1);
     return 6 * 2 * extent(0) * extent(1) * pairs * extent(4);
   }
-  double positions = 1;
+  double terms = 1;  // of a result's image, by its windows and their taps
   for (std::size_t axis = 0; axis < 2; ++axis) {
-    positions *= std::floor((extent(2 + axis) + 2 * extent(9 + axis) - extent(5 + axis)) /
-                            extent(7 + axis)) +
-                 1;
+    const std::int64_t in = extents[2 + axis], taps = extents[5 + axis], stride = extents[7 + axis],
+                       padding = extents[9 + axis];
+    std::int64_t inside = 0;
+    for (std::int64_t first = -padding; first + taps <= in + padding; first += stride) {
+      inside += std::max<std::int64_t>(0, std::min(in, first + taps) - std::max<std::int64_t>(0, first));
+    }
+    terms *= static_cast<double>(inside);
   }
-  return 2 * extent(0) * positions * extent(1) * extent(4) * extent(5) * extent(6);
+  return 2 * extent(0) * terms * extent(1) * extent(4);
 }
 
 bool offers(const ProductShape& shape, ProductWay way) {

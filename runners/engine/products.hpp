@@ -50,7 +50,7 @@ struct ProductShape {
   static ProductShape of_matrices(std::int64_t rows, std::int64_t inner, std::int64_t columns,
                                   bool a_transposed = false, bool b_transposed = false);
   friend auto operator<=>(const ProductShape&, const ProductShape&) = default;
-  /// 2 per multiply-add, those in the padding included.
+  /// 2 per multiply-add; those on the padding around images, which may be skipped, left out.
   double operations() const;
 };
 /// "2048x256x768nt", "32x64x8x8x64x3x3x1x1x1x1convdx".

@@ -286,16 +286,20 @@ int search_groups(const RunConfig& config, int ranks) {
   return ranks / size;
 }
 
+TrainingSpec first_trial_spec(const RankContext& context, const Workload& workload) {
+  TrainingSpec spec = training_spec(context, workload);
+  spec.use_plan(
+      even_plan(workload.graph, {.data = context.config.automl.group_ranks,
+                                 .micro_batch = workload.micro_batch,
+                                 .micro_batches = static_cast<int>(workload.micro_batches)}));
+  return spec;
+}
+
 void run_search(RankContext& context, const Workload& workload, SearchService* service) {
   const int rank = context.all_ranks().rank().value();
   const GroupId number(rank / context.config.automl.group_ranks);
   const auto group = context.all_ranks().split(number.value(), rank);
-  TrainingSpec start = training_spec(context, workload);
-  start.use_plan(
-      even_plan(workload.graph, {.data = group->size(),
-                                 .micro_batch = workload.micro_batch,
-                                 .micro_batches = static_cast<int>(workload.micro_batches)}));
-  settle_products(context, start, group->rank());
+  settle_products(context, first_trial_spec(context, workload), group->rank());
   GroupTrialRunner runner(context, *group, number.value(), workload);
   GroupLink master(context, *group, number);
   run_trials(master, runner);

@@ -155,7 +155,8 @@ class SweepSession {
         {{fmt::format("stopped by {}", stop_signal()),
           fmt::format("{} of {} runs are complete in {}", index_.count(SweepRunState::complete),
                       index_.runs.size(), folder_.string()),
-          "The same command with --out " + folder_.string() + " goes on."}});
+          program_.way_on.empty() ? "The same command with --out " + folder_.string() + " goes on."
+                                  : program_.way_on}});
   }
 
   /// Sets the run's state: a process that says that it measured must have left complete records.
@@ -288,19 +289,25 @@ SweepIndex run_sweep(const fs::path& folder, const SweepIndex& wanted,
   return SweepSession(folder, std::move(index), program).run();
 }
 
+SweepProgram this_program(const SweepIndex& index, const SweepRequest& request,
+                          const GlobalOptions& options) {
+  SweepProgram program;
+  program.command = [index](const SweepRun& run, const fs::path& home) {
+    return shell_line(index, run, home);
+  };
+  program.deadline_s = request.deadline_s;
+  program.say = [verbosity = options.verbosity](const std::string& line) {
+    if (verbosity != Verbosity::quiet) fmt::print(stderr, "{}\n", line);
+  };
+  return program;
+}
+
 ExitCode launch_sweep(const SweepRequest& request, const GlobalOptions& options) {
   const SweepIndex wanted = plan_sweep(request);
   const bool named = !request.out.empty();
   const fs::path folder = named ? fs::path(request.out) : fs::path("results") / wanted.sweep_id;
   install_stop_signals([] {});
-  SweepProgram program;
-  program.command = [&](const SweepRun& run, const fs::path& home) {
-    return shell_line(wanted, run, home);
-  };
-  program.deadline_s = request.deadline_s;
-  program.say = [&](const std::string& line) {
-    if (options.verbosity != Verbosity::quiet) fmt::print(stderr, "{}\n", line);
-  };
+  const SweepProgram program = this_program(wanted, request, options);
   if (!named) program.say("sweep " + folder.string());
   if (threads_follow_ranks(wanted)) {
     program.say(

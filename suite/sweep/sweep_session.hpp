@@ -39,7 +39,13 @@ struct SweepProgram {
   double deadline_s = 86400;  ///< longest time of one run
   /// Tells a user, line by line, what is going on.
   std::function<void(const std::string& line)> say;
+  /// What a user does after an interruption.
+  std::string way_on = {};
 };
+
+/// The runs of `index` as this program does them, for the request that planned it.
+SweepProgram this_program(const SweepIndex& index, const SweepRequest& request,
+                          const GlobalOptions& options);
 
 /// Runs what is missing, one process after another, and keeps sweep.json up to date. A folder that
 /// holds the same sweep goes on: complete runs stay, what others left goes to `aside/` and they are

@@ -55,18 +55,6 @@ void check_finite(const StepReport& report) {
                 "Try --set optimizer.learning_rate=… lower, or --set optimizer.clip_norm=1"}});
 }
 
-/// Emulated ranks share the cores of their hosts, which the pacing must know.
-TrainingSpec planned_spec(const RankContext& context, const Workload& workload,
-                          const ChosenPlan& chosen) {
-  TrainingSpec spec = training_spec(context, workload);
-  spec.ready = std::make_shared<const ReadyPlan>(chosen);
-  if (chosen.emulated) {
-    spec.pacing =
-        Pacing{*chosen.paced, context.config.pace.dilation, core_count(context.placement)};
-  }
-  return spec;
-}
-
 }  // namespace
 
 EvaluationExtent final_extent(const RunConfig& config, const Workload& workload,
@@ -102,6 +90,18 @@ TrainingSpec training_spec(const RankContext& context, const Workload& workload)
   spec.gpu = context.gpu();
   spec.products = context.products;
   spec.moved = context.config.measure.replay_moved;
+  return spec;
+}
+
+TrainingSpec planned_spec(const RankContext& context, const Workload& workload,
+                          const ChosenPlan& chosen) {
+  TrainingSpec spec = training_spec(context, workload);
+  spec.ready = std::make_shared<const ReadyPlan>(chosen);
+  if (chosen.emulated) {
+    // Emulated ranks share the cores of their hosts, which the pacing must know.
+    spec.pacing =
+        Pacing{*chosen.paced, context.config.pace.dilation, core_count(context.placement)};
+  }
   return spec;
 }
 

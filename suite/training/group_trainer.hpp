@@ -30,6 +30,10 @@ std::string samples_text(const EvaluationExtent& extent);
 /// The engine's view of a workload on this configuration, without a plan.
 TrainingSpec training_spec(const RankContext& context, const Workload& workload);
 
+/// The same by the plan of a fixed model.
+TrainingSpec planned_spec(const RankContext& context, const Workload& workload,
+                          const ChosenPlan& chosen);
+
 /// The body of one rank for a workload with one fixed model: all ranks train it by the plan,
 /// warm-up then measured phase, then evaluation. Throws Error{run_failed} when the loss is not
 /// finite.

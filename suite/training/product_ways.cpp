@@ -150,10 +150,10 @@ void measure(RankContext& context, const std::vector<ProductShape>& shapes, Know
   }
 }
 
-/// The measured products of the run with the way of each; empty where no product has a choice.
-/// Collective.
-std::vector<MeasuredProduct> measured_products(RankContext& context, const TrainingSpec& spec,
-                                               RankId rank) {
+}  // namespace
+
+std::vector<MeasuredProduct> measure_products(RankContext& context, const TrainingSpec& spec,
+                                              RankId rank, KnownProducts known_products) {
   const std::set<ProductShape> shapes =
       products_of_all(context.all_ranks(), context.engine.products_of(spec, rank));
   if (shapes.empty()) return {};
@@ -161,7 +161,8 @@ std::vector<MeasuredProduct> measured_products(RankContext& context, const Train
   KnownTimes known = read_kept(context, machine);
   std::vector<ProductShape> missing;
   for (const ProductShape& shape : shapes) {
-    if (!known.contains(shape)) missing.push_back(shape);
+    const bool anew = known_products == KnownProducts::measured_anew;
+    if (anew || !known.contains(shape)) missing.push_back(shape);
   }
   if (!missing.empty()) {
     context.show({.phase = "set-up", .note = "ways of products"});
@@ -182,15 +183,13 @@ std::vector<MeasuredProduct> measured_products(RankContext& context, const Train
   return products;
 }
 
-}  // namespace
-
 void settle_products(RankContext& context, const TrainingSpec& spec, RankId rank) {
   ProductsEvent event{context.config.engine.products};
   if (event.choice == automatic_products && spec.pacing) {
     // An emulated device's times are modelled, whoever multiplies.
     event.choice = to_string(ProductWay::own);
   } else if (event.choice == automatic_products) {
-    event.measured = measured_products(context, spec, rank);
+    event.measured = measure_products(context, spec, rank, KnownProducts::taken);
     std::vector<ProductChoice> choices;
     for (const MeasuredProduct& product : event.measured) {
       const ProductChoices one = ProductChoices::parse(product.way + ":" + product.shape);

@@ -2,7 +2,8 @@
 // results bad. A check *fails* where no run is possible (no engine, too little memory); it *warns*
 // where results would be noisy or could not be written (load, frequency governor, disk). The exit
 // code follows failures only. Optional parts, such as MPI or CUDA, are listed with the reason why
-// they cannot be used, but none of them is needed.
+// they cannot be used, but none of them is needed. With --speed it measures, too: how fast each way
+// of multiplying is at the shapes of the workloads.
 //
 // `version` lists the same parts.
 #include <fmt/format.h>
@@ -17,6 +18,8 @@
 #include "runners/cluster/machine.hpp"
 #include "runners/comm/nccl/device_world.hpp"
 #include "runners/engine/engine.hpp"
+#include "suite/probe/product_speed.hpp"
+#include "suite/program/environment.hpp"
 #include "suite/program/verb.hpp"
 #include "suite/program/version.hpp"
 
@@ -153,15 +156,20 @@ class DoctorVerb : public Verb {
   DoctorVerb()
       : Verb({"doctor",
               "what this machine has, lacks and suffers from",
-              {"doctor", "doctor --fix-hints --json"}}) {}
+              {"doctor", "doctor --fix-hints --json", "doctor --speed"}}) {}
 
   void declare(CLI::App& command) override {
     command.add_flag("--fix-hints", fix_hints_, "how to mend what is not ok");
+    command.add_flag("--speed", speed_,
+                     "time every way of the workloads' products, which takes some seconds; later "
+                     "runs take the fastest by these times");
   }
 
   ExitCode run(const GlobalOptions& options) override {
     const std::vector<DoctorCheck> checks = examine();
-    print(doctor_document(checks, find_backends(), fix_hints_), options);
+    Document document = doctor_document(checks, find_backends(), fix_hints_);
+    if (speed_) add_product_speed(document, measure_product_speed(original_argv()));
+    print(document, options);
     const bool failed = std::any_of(checks.begin(), checks.end(), [](const DoctorCheck& check) {
       return check.status == CheckStatus::fail;
     });
@@ -170,6 +178,7 @@ class DoctorVerb : public Verb {
 
  private:
   bool fix_hints_ = false;
+  bool speed_ = false;
 };
 
 }  // namespace

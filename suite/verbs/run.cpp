@@ -1,5 +1,5 @@
 // The verb `run`: makes a configuration of the flags and then of --set, and starts the run. With
-// --repeat or --sweep it starts many runs instead, each as a process of its own, and hands over the
+// --repeat, --sweep or --tune it starts many runs instead, each as a process of its own, and hands over the
 // settings unparsed: every point of a sweep is a configuration by itself. Settings that a plan file
 // brings for its workload fill only what the user left open.
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 #include "suite/program/environment.hpp"
 #include "suite/program/verb.hpp"
 #include "suite/run/launch.hpp"
-#include "suite/sweep/sweep_session.hpp"
+#include "suite/sweep/tuning.hpp"
 
 namespace heteroperf {
 namespace {
@@ -56,13 +56,17 @@ class RunVerb : public Verb {
         ->allow_extra_args(false);
     add_typed_option(command, "--run-limit", run_limit_s_, "S",
                      "seconds that one run of several may take");
+    tune_option_ = add_typed_option(
+        command, "--tune", tune_s_, "S",
+        "no run: tries ranks x threads x micro-batch, and what --sweep names, for about S seconds "
+        "and prints the fastest three with the best one's command");
     command.footer(command.get_footer() + "\n" + config_keys_text());
   }
 
   ExitCode run(const GlobalOptions& options) override {
     ProblemList problems;
     const std::vector<Setting> given = settings(options, problems);
-    if (repeat_option_->count() > 0 || !sweeps_.empty()) {
+    if (repeat_option_->count() > 0 || !sweeps_.empty() || tune_option_->count() > 0) {
       return run_several(given, problems, options);
     }
     // Settings change the quick configuration, not the other way round.
@@ -79,7 +83,7 @@ class RunVerb : public Verb {
                        const GlobalOptions& options) const {
     if (const auto launched = detect_launcher()) {
       // Each run would need a world of its own from the launcher.
-      problems.add("--repeat and --sweep do not work under a launcher",
+      problems.add("--repeat, --sweep and --tune do not work under a launcher",
                    fmt::format("{} started this process, and every run is one of its own",
                                launched->launcher),
                    "Start heteroperf without it; --transport mpi lets each run start mpirun.");
@@ -99,6 +103,7 @@ class RunVerb : public Verb {
         request.settings.push_back(setting);
       }
     }
+    if (tune_option_->count() > 0) return launch_tuning(request, tune_s_, options);
     return launch_sweep(request, options);
   }
 
@@ -129,6 +134,8 @@ class RunVerb : public Verb {
   std::int64_t repeats_ = 1;
   std::vector<std::string> sweeps_;
   double run_limit_s_ = 86400;
+  CLI::Option* tune_option_ = nullptr;
+  double tune_s_ = 0;
 };
 
 }  // namespace

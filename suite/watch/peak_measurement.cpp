@@ -139,4 +139,10 @@ double measure_peak(RankContext& context, Precision precision, PeakMoment moment
   return rates[1];
 }
 
+double peak_of_all(RankContext& context, Precision precision) {
+  double rate = share_of_rate(measure_rank(context, precision), context);
+  context.all_ranks().all_reduce(std::span(&rate, 1));
+  return rate;
+}
+
 }  // namespace heteroperf

@@ -17,4 +17,8 @@ enum class PeakMoment { before_run, after_run };
 /// where nothing was measured. Collective.
 double measure_peak(RankContext& context, Precision precision, PeakMoment moment);
 
+/// Operations per second that all ranks together reach with the fastest product of each, as above;
+/// on every rank. Collective.
+double peak_of_all(RankContext& context, Precision precision);
+
 }  // namespace heteroperf

@@ -103,6 +103,13 @@ NodeForm form_of(const ModelGraph& graph, const Node& node, std::int64_t samples
   return form;
 }
 
+void note_once(const ModelGraph& graph, NodeId id, std::int64_t samples, at::ScalarType type,
+               std::set<NodeForm>& seen) {
+  const Node& node = graph.node(id);
+  if (!multiplies(node) || !seen.insert(form_of(graph, node, samples)).second) return;
+  note_operator(graph, id, samples, type);
+}
+
 // ---------------------------------------------------------------- times
 
 /// A product of the same kind that takes a moment at most: the longest extents of matrices are
@@ -242,12 +249,32 @@ std::set<ProductShape> products_of(const TrainingSpec& spec, RankId rank) {
     const auto& replicas = spec.plan().stages[part.role.stage].replicas;
     const std::int64_t samples = replicas[part.role.replica].micro_batch;
     for (const NodeId id : part.nodes) {
-      const Node& node = graph.node(id);
-      if (!multiplies(node) || !seen.insert(form_of(graph, node, samples)).second) continue;
-      note_operator(graph, id, samples, type);
+      note_once(graph, id, samples, type, seen);
     }
   }
   return notes.shapes();
+}
+
+ProductChoices fastest_products(const OperationProbe& probe, double seconds) {
+  const at::ScalarType type = scalar_type(probe.precision);
+  if (probe.gpu || type != at::kFloat) return ProductChoices();
+  std::vector<ProductShape> shapes;
+  {
+    const c10::InferenceMode no_tape;
+    const ProductNotes notes;
+    std::set<NodeForm> seen;
+    for (std::size_t i = 0; i < probe.graph.nodes().size(); ++i) {
+      note_once(probe.graph, NodeId(i), probe.samples, type, seen);
+    }
+    const std::set<ProductShape> noted = notes.shapes();
+    shapes.assign(noted.begin(), noted.end());
+  }
+  const std::vector<ProductTimes> times = time_products(shapes, probe.threads, seconds);
+  std::vector<ProductChoice> choices;
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    choices.push_back({shapes[i], faster_way(shapes[i], times[i])});
+  }
+  return ProductChoices(std::move(choices));
 }
 
 std::vector<ProductTimes> time_products(const std::vector<ProductShape>& shapes, int threads,
@@ -261,7 +288,10 @@ std::vector<ProductTimes> time_products(const std::vector<ProductShape>& shapes,
   for (const ProductShape& shape : shapes) {
     const double now_s = monotonic_s();
     const auto left = static_cast<double>(shapes.size() - times.size());
-    times.push_back(time_ways(short_product(shape), now_s + std::max(0.0, end_s - now_s) / left));
+    const ProductShape timed = short_product(shape);
+    ProductTimes taken = time_ways(timed, now_s + std::max(0.0, end_s - now_s) / left);
+    for (double& way_s : taken) way_s *= shape.operations() / timed.operations();
+    times.push_back(taken);
   }
   return times;
 }

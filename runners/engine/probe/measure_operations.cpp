@@ -22,9 +22,11 @@
 #include "runners/device/host_pool.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/load_cuda.hpp"
+#include "runners/engine/operators/product.hpp"
 #include "runners/engine/parameters/optimizer.hpp"
 #include "runners/engine/pipeline/batch_loader.hpp"
 #include "runners/engine/pipeline/stage_executor.hpp"
+#include "runners/engine/probe/choose_products.hpp"
 
 namespace heteroperf {
 namespace {
@@ -242,6 +244,11 @@ class OperationRounds {
 }  // namespace
 
 OperationProbeResult measure_operations(const OperationProbe& probe) {
+  // A plan is for runs, which take the fastest ways.
+  constexpr double choosing_s = 0.5, choosing_share = 0.1;
+  const ProductChoices products =
+      fastest_products(probe, std::min(choosing_s, choosing_share * probe.deadline_s));
+  const ProductScope scope(&products);
   const RankMemory memory;
   use_threads(probe.threads);
   const MemoryScope charged(memory);

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "results/journal/events.hpp"
+#include "results/text/document.hpp"
+
+namespace heteroperf {
+
+/// How fast this machine makes the products of the workloads.
+struct ProductSpeed {
+  /// Of one workload, as its runs take them.
+  struct OfWorkload {
+    std::string workload, size;
+    std::vector<MeasuredProduct> products;
+  };
+
+  int ranks = 1, threads_per_rank = 1;
+  double peak_ops_per_second = 0;  ///< of one rank: the fastest product or way of all
+  std::vector<OfWorkload> workloads;
+};
+
+/// Times the ways of every product of all workloads at the sizes that a run chooses here, on as many
+/// ranks as a run has, all at once. What it measures is kept for later runs. Throws what
+/// load_engine() and the workloads do, and Error{interrupted} on a signal.
+ProductSpeed measure_product_speed(const std::vector<std::string>& argv);
+
+/// A row per workload and product: the rate of each way, the taken one, and its share of the peak.
+void add_product_speed(Document& document, const ProductSpeed& speed);
+
+}  // namespace heteroperf
