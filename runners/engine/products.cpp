@@ -105,7 +105,8 @@ double ProductShape::operations() const {
                        padding = extents[9 + axis];
     std::int64_t inside = 0;
     for (std::int64_t first = -padding; first + taps <= in + padding; first += stride) {
-      inside += std::max<std::int64_t>(0, std::min(in, first + taps) - std::max<std::int64_t>(0, first));
+      inside +=
+          std::max<std::int64_t>(0, std::min(in, first + taps) - std::max<std::int64_t>(0, first));
     }
     terms *= static_cast<double>(inside);
   }

@@ -34,17 +34,19 @@ ProductSpeed speed_on_ranks(const std::vector<PreparedRun>& runs, World& world, 
     const TrainingSpec spec = run.plan ? planned_spec(context, run.workload, *run.plan)
                                        : first_trial_spec(context, run.workload);
     const RankId place(run.plan ? rank.value() : rank.value() % run.config.automl.group_ranks);
-    speed.workloads.push_back({run.workload.name, run.workload.size,
-                               measure_products(context, spec, place, KnownProducts::measured_anew)});
+    speed.workloads.push_back(
+        {run.workload.name, run.workload.size,
+         measure_products(context, spec, place, KnownProducts::measured_anew)});
   }
   return speed;
 }
 
 double rate_of(const MeasuredProduct& product, const std::string& way) {
   const double seconds = product.seconds_of(way);
-  return seconds > 0 ? ProductChoices::parse("own:" + product.shape).choices()[0].shape.operations() /
-                           seconds
-                     : 0;
+  return seconds > 0
+             ? ProductChoices::parse("own:" + product.shape).choices()[0].shape.operations() /
+                   seconds
+             : 0;
 }
 
 }  // namespace
@@ -66,7 +68,8 @@ ProductSpeed measure_product_speed(const std::vector<std::string>& argv) {
   // The best call of a way may be faster than the whole machine at its peak is for long.
   for (const auto& of : speed.workloads) {
     for (const MeasuredProduct& product : of.products) {
-      speed.peak_ops_per_second = std::max(speed.peak_ops_per_second, rate_of(product, product.way));
+      speed.peak_ops_per_second =
+          std::max(speed.peak_ops_per_second, rate_of(product, product.way));
     }
   }
   return speed;

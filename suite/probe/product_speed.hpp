@@ -21,8 +21,8 @@ struct ProductSpeed {
   std::vector<OfWorkload> workloads;
 };
 
-/// Times the ways of every product of all workloads at the sizes that a run chooses here, on as many
-/// ranks as a run has, all at once. What it measures is kept for later runs. Throws what
+/// Times the ways of every product of all workloads at the sizes that a run chooses here, on as
+/// many ranks as a run has, all at once. What it measures is kept for later runs. Throws what
 /// load_engine() and the workloads do, and Error{interrupted} on a signal.
 ProductSpeed measure_product_speed(const std::vector<std::string>& argv);
 

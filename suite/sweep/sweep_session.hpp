@@ -16,7 +16,7 @@ namespace heteroperf {
 struct SweepRequest {
   std::vector<Setting> settings;  ///< every run has them, one per key
   bool quick = false;
-  std::vector<std::string> sweeps;  ///< "ranks=1,2,4", "ranks:micro-batches=1:4,2:2"
+  std::vector<std::string> sweeps = {};  ///< "ranks=1,2,4", "ranks:micro-batches=1:4,2:2"
   std::int64_t repeats = 1;         ///< runs of each point, with one seed after the other
   double deadline_s = 86400;        ///< longest time of one run
   std::string out = {};             ///< empty: results/sweep-<UTC>-<workload>-<id>

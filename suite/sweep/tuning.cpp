@@ -154,14 +154,13 @@ struct UntunedRun {
 UntunedRun untuned_run(const SweepRequest& request) {
   ProblemList problems;
   UntunedRun run;
-  run.config = apply_settings(request.quick ? quick_config() : RunConfig{}, request.settings,
-                              problems);
+  run.config =
+      apply_settings(request.quick ? quick_config() : RunConfig{}, request.settings, problems);
   problems.throw_if_any();
   const UsableCores cores = usable_cores();
   const RunConfig placed = with_ranks(run.config, {}, cores.count(), 0);
   const Placement placement = choose_placement(placed.scale, cores, 0);
-  run.prepared =
-      prepare_runs(placed, {}, placement, placement.ranks, Reading::nothing).front();
+  run.prepared = prepare_runs(placed, {}, placement, placement.ranks, Reading::nothing).front();
   return run;
 }
 
@@ -208,12 +207,13 @@ SweepIndex all_configurations(SweepRequest request, const UntunedRun& run) {
     }
   }
   if (request.sweeps.empty() && (choices.size() < 2 || keys.empty())) {
-    throw UserError("--tune has nothing to choose",
-                    fmt::format("{} the {} samples of a step",
-                                choices.size() == 1 ? "one configuration keeps" : "no configuration keeps",
-                                space_of(run).samples),
-                    "Leave out some of --ranks, --threads-per-rank, --micro-batch and "
-                    "--micro-batches");
+    throw UserError(
+        "--tune has nothing to choose",
+        fmt::format("{} the {} samples of a step",
+                    choices.size() == 1 ? "one configuration keeps" : "no configuration keeps",
+                    space_of(run).samples),
+        "Leave out some of --ranks, --threads-per-rank, --micro-batch and "
+        "--micro-batches");
   }
   if (!choices.empty() && !keys.empty()) {
     request.sweeps.push_back(fmt::format("{}={}", keys, fmt::join(values, ",")));
@@ -324,7 +324,8 @@ class Tuning {
                  const std::vector<std::size_t>& left, double window_s) {
     SweepIndex round = all_;
     round.sweep_id += fmt::format("-{}", r + 1);
-    for (const auto& word : {std::string("--set"), fmt::format("measure.duration_s={:.2f}", window_s)})
+    for (const auto& word :
+         {std::string("--set"), fmt::format("measure.duration_s={:.2f}", window_s)})
       round.command.push_back(word);
     round.repeats = repeats_of(rounds, r);
     round.points.clear();
@@ -332,8 +333,8 @@ class Tuning {
     round.runs = there_and_back(round);
     SweepProgram program = this_program(round, request_, options_);
     program.say(fmt::format("round {} of {}: {}, {:.1f} s each{}", r + 1, rounds.size(),
-                             plural(left.size(), "configuration"), window_s,
-                             round.repeats > 1 ? ", forth and back" : ""));
+                            plural(left.size(), "configuration"), window_s,
+                            round.repeats > 1 ? ", forth and back" : ""));
     program.command = [&, begin = program.command](const SweepRun& run, const fs::path& home) {
       if (r == 0 && elapsed_s() > seconds_) {
         cost_s_ = elapsed_s() / static_cast<double>(run.number - 1);
@@ -413,8 +414,7 @@ Table table_of_points(const Tuning& tuning, const std::vector<std::size_t>& plac
 }
 
 /// The command of the best configuration, with all that the user asked for.
-std::string best_command(const Tuning& tuning, const SweepRequest& request,
-                         const UntunedRun& run) {
+std::string best_command(const Tuning& tuning, const SweepRequest& request, const UntunedRun& run) {
   std::vector<Setting> settings = request.settings;
   for (const auto& [path, value] : tuning.all().points[tuning.best().front()]) {
     settings.push_back({path, value});
@@ -458,9 +458,8 @@ ExitCode launch_tuning(const SweepRequest& request, double seconds, const Global
   create_run_folder(folder);
   Tuning tuning(all, request, seconds, folder, options);
   tuning.run();
-  const Document document =
-      tuning_document(tuning, folder, seconds, untuned.prepared.workload.name,
-                      best_command(tuning, request, untuned));
+  const Document document = tuning_document(tuning, folder, seconds, untuned.prepared.workload.name,
+                                            best_command(tuning, request, untuned));
   write_file_atomically(folder / "tuning.json", json_text(document));
   print(document, options);
   return ExitCode::ok;

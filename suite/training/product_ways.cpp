@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <set>
@@ -29,7 +30,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double measuring_s = 1.5;
+/// Long enough for a few turns of every way.
+constexpr double measuring_s = 1.5, measuring_s_each = 0.04;
 
 using KnownTimes = std::map<ProductShape, ProductTimes>;
 
@@ -131,7 +133,9 @@ void measure(RankContext& context, const std::vector<ProductShape>& shapes, Know
   all.barrier();
   std::vector<ProductTimes> own(shapes.size());
   if (!context.gpu()) {
-    own = context.engine.time_products(shapes, context.placement.threads_per_rank, measuring_s);
+    const double seconds =
+        std::max(measuring_s, measuring_s_each * static_cast<double>(shapes.size()));
+    own = context.engine.time_products(shapes, context.placement.threads_per_rank, seconds);
   }
   const double works = context.gpu() ? 0 : 1;
   for (std::size_t i = 0; i < shapes.size(); ++i) {

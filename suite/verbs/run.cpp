@@ -1,7 +1,7 @@
 // The verb `run`: makes a configuration of the flags and then of --set, and starts the run. With
-// --repeat, --sweep or --tune it starts many runs instead, each as a process of its own, and hands over the
-// settings unparsed: every point of a sweep is a configuration by itself. Settings that a plan file
-// brings for its workload fill only what the user left open.
+// --repeat, --sweep or --tune it starts many runs instead, each as a process of its own, and hands
+// over the settings unparsed: every point of a sweep is a configuration by itself. Settings that a
+// plan file brings for its workload fill only what the user left open.
 #include <fmt/format.h>
 
 #include "runners/comm/world.hpp"

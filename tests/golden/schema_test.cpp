@@ -284,6 +284,7 @@ TEST_F(Schemas, FilesOfARealRun) {
   add("graph", folder_.write("graph.json", graph));
   const std::string index = folder_ / "r/checkpoints/step-6/index.json";
   add("checkpoint", index);
+  add_printed("doctor", {"doctor", "--speed"});
   expect_valid();
   arguments_.clear();
   const std::string good = read_text_file(index);

@@ -53,11 +53,11 @@ struct Logged {
 
 Logged logged_run(const Words& words, const std::string& steps) {
   const ScratchFolder folder;
-  const CommandResult result = heteroperf(
-      joined(words, {"--ranks", "1", "--threads-per-rank", "1", "--steps", steps, "--set",
-                     "measure.warmup_steps=1", "--set", "measure.peak_s=0", "--set",
-                     "measure.evaluation_samples=1", "--out", "r"}),
-      folder.path(), {"MKL_VERBOSE=1", "ONEDNN_VERBOSE=1"});
+  const CommandResult result =
+      heteroperf(joined(words, {"--ranks", "1", "--threads-per-rank", "1", "--steps", steps,
+                                "--set", "measure.warmup_steps=1", "--set", "measure.peak_s=0",
+                                "--set", "measure.evaluation_samples=1", "--out", "r"}),
+                 folder.path(), {"MKL_VERBOSE=1", "ONEDNN_VERBOSE=1"});
   EXPECT_EQ(result.exit_code % 8, 0) << result.err;  // so few steps are no valid result
   Logged logged;
   std::istringstream lines(result.out);
@@ -87,15 +87,14 @@ double logged_per_step(const Words& words, Logged& longer) {
 TEST(Witness, ALanguageModelsProductsAreThoseThatMklLogs) {
   // Attention of our own is in nobody's log: with none of it in the passes, what is left is MKL's.
   Logged run;
-  const double products = logged_per_step(
-      {"run", "llm", "--size", "micro", "--set", "engine.products=mkl:8x8x8nn/own:1x4x4x64x64causal"},
-      run);
+  const double products = logged_per_step({"run", "llm", "--size", "micro", "--set",
+                                           "engine.products=mkl:8x8x8nn/own:1x4x4x64x64causal"},
+                                          run);
   if (run.of_mkl == 0) GTEST_SKIP() << "this LibTorch's BLAS is no MKL, or keeps no log";
   // Causal attention: a query meets half of the keys, and itself; forward two products, backward
   // five, of which one is the forward's once more and not counted.
   const Json& config = run.record.at("workload").at("config");
-  const Json counted =
-      Json::parse(heteroperf({"count", "llm", "--size", "micro", "--json"}).out);
+  const Json counted = Json::parse(heteroperf({"count", "llm", "--size", "micro", "--json"}).out);
   double attention = 0;
   SCOPED_TRACE(config.dump());
   for (const Json& row : counted.at("operators")) {
@@ -139,8 +138,9 @@ TEST(DoctorSpeed, TellsTheRateOfEveryWayAndTheOneThatIsTaken) {
   }
   EXPECT_EQ(products.size(), 3U);
   // A run of the same kind takes these times and measures nothing.
-  const CommandResult run = heteroperf(
-      {"run", "image", "--steps", "1", "--set", "measure.peak_s=0", "--json"}, folder.path(), cache);
+  const CommandResult run =
+      heteroperf({"run", "image", "--steps", "1", "--set", "measure.peak_s=0", "--json"},
+                 folder.path(), cache);
   const Json record = Json::parse(run.out);
   for (const Json& measured : record.at("products").at("measured")) {
     bool same = false;

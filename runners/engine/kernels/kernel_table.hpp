@@ -219,7 +219,7 @@ struct ScoreRows {
 /// to tile_rows rows; one with more than tile_columns columns computes the first ones.
 struct ProductKernels {
   std::int64_t tile_rows, tile_columns;
-  /// Packs up to `width` lines into a panel {inner, width}.
+  /// Packs lines into panels {inner, width}, one behind the other; zeros fill up the last one.
   void (*pack)(const ProductOperand&, std::int64_t lines, std::int64_t inner, std::int64_t width,
                float* packed);
   /// c (+)= a · b, where A lies row by row, or column by column, as packed panels do.

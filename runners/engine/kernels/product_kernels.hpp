@@ -19,6 +19,7 @@
 // Whoever calls cuts the product into blocks whose packed panels stay in the caches
 // (operators/product.cpp). The vectors are the compiler's own type, so one source serves all
 // instruction sets.
+#include <algorithm>
 #include <utility>
 
 #include "runners/engine/kernels/attention_kernels.hpp"
@@ -161,31 +162,42 @@ HETEROPERF_KERNEL void turn_eight(const float* __restrict from, std::int64_t lin
   }
 }
 
-/// Packs `width` lines that lie side by side in memory.
+/// Packs whole panels of lines that lie side by side in memory, in the order in which memory has
+/// them: a panel by itself would take a few numbers of each of its rows, and the next panel fetch
+/// the same rows again.
 template <int width>
-void pack_neighbours(const ProductOperand& operand, std::int64_t inner, float* __restrict packed) {
-  const float* __restrict from = operand.data;
-  for (std::int64_t k = 0; k < inner; ++k) {
-#pragma GCC unroll 32
-    for (int l = 0; l < width; ++l) packed[l] = from[l];
-    from += operand.inner_stride;
-    packed += width;
+void pack_neighbours(const ProductOperand& operand, std::int64_t panels, std::int64_t inner,
+                     float* __restrict packed) {
+  constexpr std::int64_t most_together = 96 / width;
+  for (std::int64_t first = 0; first < panels; first += most_together) {
+    const std::int64_t together = std::min(most_together, panels - first);
+    const float* row = operand.data + first * width;
+    float* to_row = packed + first * width * inner;
+    for (std::int64_t k = 0; k < inner; ++k) {
+      const float* __restrict from = row;
+      float* __restrict to = to_row;
+      for (std::int64_t p = 0; p < together; ++p) {
+        __builtin_memcpy(to, from, width * sizeof(float));
+        from += width;
+        to += width * inner;
+      }
+      row += operand.inner_stride;
+      to_row += width;
+    }
   }
 }
-using PackNeighbours = void (*)(const ProductOperand&, std::int64_t inner, float* packed);
+using PackNeighbours = void (*)(const ProductOperand&, std::int64_t panels, std::int64_t inner,
+                                float* packed);
 template <int... widths>
 constexpr PackNeighbours of_width(std::int64_t width, std::integer_sequence<int, widths...>) {
   constexpr PackNeighbours all[] = {pack_neighbours<widths + 1>...};
   return width == tile_columns ? pack_neighbours<tile_columns> : all[width - 1];
 }
 
-/// Packs up to `width` lines of an operand into one panel; zeros stand for the missing ones.
+/// Packs up to `width` lines into one panel; zeros stand for the missing ones.
 void pack_panel(const ProductOperand& operand, std::int64_t lines, std::int64_t inner,
                 std::int64_t width, float* __restrict packed) {
   const std::int64_t along = operand.inner_stride, across = operand.line_stride;
-  if (lines == width && across == 1) {
-    return of_width(width, std::make_integer_sequence<int, tile_rows>())(operand, inner, packed);
-  }
   const float* __restrict from = operand.data;
   std::int64_t k = 0;
   if (along == 1 && lines == width && width % 8 == 0) {
@@ -203,9 +215,25 @@ void pack_panel(const ProductOperand& operand, std::int64_t lines, std::int64_t 
   }
 }
 
+/// Packs lines of an operand into panels of `width`, one behind the other.
+void pack_panels(const ProductOperand& operand, std::int64_t lines, std::int64_t inner,
+                 std::int64_t width, float* packed) {
+  std::int64_t line = 0;
+  if (operand.line_stride == 1) {
+    line = lines / width * width;
+    of_width(width, std::make_integer_sequence<int, tile_rows>())(operand, lines / width, inner,
+                                                                  packed);
+  }
+  for (; line < lines; line += width) {
+    pack_panel(
+        {operand.data + line * operand.line_stride, operand.line_stride, operand.inner_stride},
+        std::min(width, lines - line), inner, width, packed + line * inner);
+  }
+}
+
 constexpr ProductKernels product_table{tile_rows,
                                        tile_columns,
-                                       pack_panel,
+                                       pack_panels,
                                        multiply<PanelOfA::rows>,
                                        multiply<PanelOfA::columns>,
                                        softmax_rows,

@@ -111,21 +111,14 @@ class HeadPasses {
 
   /// The rows as columns: {head_dim, rows}.
   Packed transposed(Rows rows, float* packed) const {
-    const std::int64_t width = kernels_.tile_columns;
-    for (std::int64_t first = 0; first < rows.rows; first += width) {
-      kernels_.pack({rows.data + first * rows.stride, rows.stride, 1},
-                    std::min(width, rows.rows - first), a_.head_dim, width,
-                    packed + first * a_.head_dim);
-    }
+    kernels_.pack({rows.data, rows.stride, 1}, rows.rows, a_.head_dim, kernels_.tile_columns,
+                  packed);
     return {packed, a_.head_dim, rows.rows};
   }
   /// {rows, head_dim}.
   Packed plain(Rows rows, float* packed) const {
-    const std::int64_t width = kernels_.tile_columns;
-    for (std::int64_t first = 0; first < a_.head_dim; first += width) {
-      kernels_.pack({rows.data + first, 1, rows.stride}, std::min(width, a_.head_dim - first),
-                    rows.rows, width, packed + first * rows.rows);
-    }
+    kernels_.pack({rows.data, 1, rows.stride}, a_.head_dim, rows.rows, kernels_.tile_columns,
+                  packed);
     return {packed, rows.rows, a_.head_dim};
   }
 

@@ -71,13 +71,12 @@ struct OwnProduct {
     const std::int64_t grain =
         std::max<std::int64_t>(1, packed_per_thread / (width * chunk.inner_extent));
     at::parallel_for(0, panels(chunk.columns), grain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t panel = begin; panel < end; ++panel) {
-        const std::int64_t first = panel * width;
-        const float* const from =
-            b.data + (chunk.column + first) * b.line_stride + chunk.inner * b.inner_stride;
-        kernels.pack({from, b.line_stride, b.inner_stride}, std::min(width, chunk.columns - first),
-                     chunk.inner_extent, width, packed + first * chunk.inner_extent);
-      }
+      const std::int64_t first = begin * width;
+      const float* const from =
+          b.data + (chunk.column + first) * b.line_stride + chunk.inner * b.inner_stride;
+      kernels.pack({from, b.line_stride, b.inner_stride},
+                   std::min(end * width, chunk.columns) - first, chunk.inner_extent, width,
+                   packed + first * chunk.inner_extent);
     });
   }
 
@@ -127,12 +126,8 @@ struct OwnProduct {
   const float* pack_a(const Block& block, const Chunk& chunk, const float* left) const {
     static thread_local PackedMemory memory;
     float* const packed = memory.room_for(block_rows * chunk.inner_extent);
-    const std::int64_t height = kernels.tile_rows;
-    for (std::int64_t row = 0; row < block.rows; row += height) {
-      kernels.pack({left + row * a.line_stride, a.line_stride, a.inner_stride},
-                   std::min(height, block.rows - row), chunk.inner_extent, height,
-                   packed + row * chunk.inner_extent);
-    }
+    kernels.pack({left, a.line_stride, a.inner_stride}, block.rows, chunk.inner_extent,
+                 kernels.tile_rows, packed);
     return packed;
   }
 

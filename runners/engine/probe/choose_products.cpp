@@ -1,7 +1,7 @@
 // Which way is fastest for each product of a training? That depends on the processor, the shape and
 // the layout, so nothing is taken for granted: every way multiplies matrices of the training's own
-// shapes. The ways take turns, so that a disturbance meets all of them, and the fastest call of
-// each counts.
+// shapes. All products and ways take turns, so that a disturbance meets all of them, and the
+// fastest call of each counts.
 //
 // The shapes are those that the operators ask for. Each operator that multiplies is run forward and
 // backward on empty tensors while products are only noted (ProductNotes), so no second description
@@ -112,11 +112,10 @@ void note_once(const ModelGraph& graph, NodeId id, std::int64_t samples, at::Sca
 
 // ---------------------------------------------------------------- times
 
-/// A product of the same kind that takes a moment at most: the longest extents of matrices are
-/// halved, and of images and sequences the batch. The rate of a product this large hardly depends
-/// on them.
-ProductShape short_product(ProductShape shape) {
-  constexpr double most_operations = 1e9;
+/// A product of the same kind with so many operations at most: the longest extents of matrices are
+/// halved, and of images and sequences the batch. The rate of a product that is still large hardly
+/// depends on them.
+ProductShape short_product(ProductShape shape, double most_operations) {
   constexpr std::int64_t least_batch = 8;
   const bool has_batch = !is_of_matrices(shape.kind);
   while (shape.operations() > most_operations) {
@@ -128,27 +127,65 @@ ProductShape short_product(ProductShape shape) {
   return shape;
 }
 
-at::Tensor operand(std::int64_t rows, std::int64_t columns, bool transposed) {
-  return transposed ? at::full({columns, rows}, 0.5).t() : at::full({rows, columns}, 0.5);
+/// Memory that operands of all products take one after another, from its start again where it ends:
+/// as in a training, they are seldom in a cache when their product comes.
+class OperandMemory {
+ public:
+  explicit OperandMemory(double value)
+      : numbers_(at::full({least_numbers}, value)), value_(value) {}
+
+  at::Tensor take(at::IntArrayRef sizes) {
+    const std::int64_t count = c10::multiply_integers(sizes);
+    if (count > numbers_.numel()) {
+      numbers_ = at::full({count}, value_);
+      next_ = 0;
+    }
+    if (next_ + count > numbers_.numel()) next_ = 0;
+    const at::Tensor taken = numbers_.narrow(0, next_, count).view(sizes);
+    next_ += (count + line - 1) / line * line;
+    return taken;
+  }
+
+ private:
+  static constexpr std::int64_t least_numbers = std::int64_t{1}
+                                                << 24;  // more than most caches hold
+  static constexpr std::int64_t line = 16;              // of a cache
+
+  at::Tensor numbers_;
+  double value_;
+  std::int64_t next_ = 0;
+};
+
+/// Results are kept apart, for sums of sums would soon be infinite.
+struct Operands {
+  OperandMemory inputs{0.5}, results{0};
+};
+
+at::Tensor operand(OperandMemory& memory, std::int64_t rows, std::int64_t columns,
+                   bool transposed) {
+  return transposed ? memory.take({columns, rows}).t() : memory.take({rows, columns});
 }
 
 /// A call of a product of this shape, on operands that it keeps.
 using WayCall = std::function<void(ProductWay)>;
-WayCall call_of_matrices(const ProductShape& shape) {
+WayCall call_of_matrices(const ProductShape& shape, Operands& operands) {
   const auto [rows, inner, columns] =
       std::to_array({shape.extents[0], shape.extents[1], shape.extents[2]});
   const bool a_transposed = shape.kind == ProductKind::tn || shape.kind == ProductKind::tt;
   const bool b_transposed = shape.kind == ProductKind::nt || shape.kind == ProductKind::tt;
-  return [a = operand(rows, inner, a_transposed), b = operand(inner, columns, b_transposed),
-          out = at::full({rows, columns}, 0.0)](ProductWay way) {
+  return [a = operand(operands.inputs, rows, inner, a_transposed),
+          b = operand(operands.inputs, inner, columns, b_transposed),
+          out = operands.results.take({rows, columns})](ProductWay way) {
     product_by(way, out, a, b, Accumulation::overwrite);
   };
 }
 
-WayCall call_of_convolution(const ProductShape& shape) {
+WayCall call_of_convolution(const ProductShape& shape, Operands& operands) {
   const auto& e = shape.extents;
-  const auto images = [](at::IntArrayRef sizes, double value) {
-    return canonical(at::full(sizes, value));
+  // Channels lie innermost, as canonical() has them.
+  const auto images = [&](std::array<std::int64_t, 4> sizes, ProductKind writer) {
+    OperandMemory& memory = shape.kind == writer ? operands.results : operands.inputs;
+    return memory.take({sizes[0], sizes[2], sizes[3], sizes[1]}).permute({0, 3, 1, 2});
   };
   Convolution c{{.channels = e[1],
                  .in = {e[2], e[3]},
@@ -159,9 +196,10 @@ WayCall call_of_convolution(const ProductShape& shape) {
     Window& w = c.window;
     w.out[axis] = (w.in[axis] + 2 * w.padding[axis] - w.kernel[axis]) / w.stride[axis] + 1;
   }
-  return [c, kind = shape.kind, x = images({e[0], e[1], e[2], e[3]}, 0.5),
-          weight = images({e[4], e[1], e[5], e[6]}, 0.25),
-          dy = images({e[0], e[4], c.window.out[0], c.window.out[1]}, 0.5)](ProductWay way) {
+  return [c, kind = shape.kind, x = images({e[0], e[1], e[2], e[3]}, ProductKind::conv_input),
+          weight = images({e[4], e[1], e[5], e[6]}, ProductKind::conv_weight),
+          dy = images({e[0], e[4], c.window.out[0], c.window.out[1]}, ProductKind::conv)](
+             ProductWay way) {
     switch (kind) {
       case ProductKind::conv:
         c.forward(way, x, weight);
@@ -199,40 +237,58 @@ WayCall call_of_attention(const ProductShape& shape) {
   };
 }
 
-WayCall call_of(const ProductShape& shape) {
+WayCall call_of(const ProductShape& shape, Operands& operands) {
   if (is_attention(shape.kind)) return call_of_attention(shape);
-  return is_convolution(shape.kind) ? call_of_convolution(shape) : call_of_matrices(shape);
+  return is_convolution(shape.kind) ? call_of_convolution(shape, operands)
+                                    : call_of_matrices(shape, operands);
 }
 
-/// Lets the ways take turns until `end_s`, two at least after a first call that may make kernels. A
-/// way whose first call takes several times that of the fastest one is not called again.
-ProductTimes time_ways(const ProductShape& shape, double end_s) {
-  constexpr int least_turns = 2, most_turns = 50;
-  constexpr double hopeless = 4;
-  const WayCall call = call_of(shape);
-  const auto seconds_of = [&](std::size_t way) {
-    const double begin_s = monotonic_s();
-    call(static_cast<ProductWay>(way));
-    return std::max(1e-9, monotonic_s() - begin_s);
-  };
-  ProductTimes shortest{};
-  double fastest = std::numeric_limits<double>::infinity();
-  for (std::size_t w = 0; w < product_ways; ++w) {
-    const auto way = static_cast<ProductWay>(w);
-    if (!offers(shape, way) || !has_product_way(way)) continue;
-    seconds_of(w);
-    shortest[w] = seconds_of(w);
-    fastest = std::min(fastest, shortest[w]);
-  }
-  for (int turn = 1; turn < most_turns; ++turn) {
-    if (turn >= least_turns && monotonic_s() >= end_s) break;
+/// A product and the fastest calls of its ways so far.
+class TimedProduct {
+ public:
+  TimedProduct(const ProductShape& shape, double most_operations, Operands& operands)
+      : timed_(short_product(shape, most_operations)),
+        scale_(shape.operations() / timed_.operations()),
+        call_(call_of(timed_, operands)) {}
+
+  /// One call of each way, the first one of all twice, since it may make kernels. A way that takes
+  /// far longer than the fastest one gets no further turn.
+  void take_turn() {
+    constexpr double hopeless = 1.5;
     for (std::size_t w = 0; w < product_ways; ++w) {
-      if (shortest[w] == 0 || shortest[w] > hopeless * fastest) continue;
-      shortest[w] = std::min(shortest[w], seconds_of(w));
+      const auto way = static_cast<ProductWay>(w);
+      if (!offers(timed_, way) || !has_product_way(way)) continue;
+      const bool is_first = seconds_[w] == 0;
+      if (!is_first && seconds_[w] > hopeless * fastest_) continue;
+      const double called_s = seconds_of(way);
+      seconds_[w] = is_first ? called_s : std::min(seconds_[w], called_s);
+      if (is_first && called_s < 2 * hopeless * fastest_) {
+        seconds_[w] = std::min(called_s, seconds_of(way));
+      }
+      fastest_ = std::min(fastest_, seconds_[w]);
     }
   }
-  return shortest;
-}
+
+  /// As if the whole product were made at the rate of the one that is timed.
+  ProductTimes seconds() const {
+    ProductTimes whole = seconds_;
+    for (double& way_s : whole) way_s *= scale_;
+    return whole;
+  }
+
+ private:
+  double seconds_of(ProductWay way) const {
+    const double begin_s = monotonic_s();
+    call_(way);
+    return std::max(1e-9, monotonic_s() - begin_s);
+  }
+
+  ProductShape timed_;
+  double scale_;
+  WayCall call_;
+  ProductTimes seconds_{};
+  double fastest_ = std::numeric_limits<double>::infinity();
+};
 
 }  // namespace
 
@@ -283,16 +339,22 @@ std::vector<ProductTimes> time_products(const std::vector<ProductShape>& shapes,
   use_threads(threads);
   const MemoryScope charged(memory);
   const c10::InferenceMode no_tape;
+  constexpr double usual_rate = 1e10;  // only the sizes that are timed follow from it
+  constexpr double least_operations = 1e8;
+  constexpr int least_turns = 2, most_turns = 50;
   const double end_s = monotonic_s() + seconds;
-  std::vector<ProductTimes> times;
-  for (const ProductShape& shape : shapes) {
-    const double now_s = monotonic_s();
-    const auto left = static_cast<double>(shapes.size() - times.size());
-    const ProductShape timed = short_product(shape);
-    ProductTimes taken = time_ways(timed, now_s + std::max(0.0, end_s - now_s) / left);
-    for (double& way_s : taken) way_s *= shape.operations() / timed.operations();
-    times.push_back(taken);
+  const double most_operations =
+      std::max(least_operations,
+               usual_rate * seconds / static_cast<double>(std::max<std::size_t>(1, shapes.size())));
+  Operands operands;
+  std::vector<TimedProduct> products;
+  for (const ProductShape& shape : shapes) products.emplace_back(shape, most_operations, operands);
+  for (int turn = 0; turn < most_turns; ++turn) {
+    if (turn >= least_turns && monotonic_s() >= end_s) break;
+    for (TimedProduct& product : products) product.take_turn();
   }
+  std::vector<ProductTimes> times;
+  for (const TimedProduct& product : products) times.push_back(product.seconds());
   return times;
 }
 
