@@ -9,9 +9,9 @@
 
 namespace heteroperf {
 
-/// What is computed on the host in one of several ways: a product of matrices, by the layout of its
-/// operands in memory (n: row by row, t: transposed), a pass of a convolution of one group, or both
-/// passes of attention, causal or not.
+/// A computation that the host makes in one of several ways: a product of matrices, by the layout
+/// of its operands in memory (n: row by row, t: transposed), a pass of a convolution of one group,
+/// or both passes of attention, causal or not.
 enum class ProductKind { nn, nt, tn, tt, conv, conv_input, conv_weight, causal, attention };
 constexpr std::array<const char*, 9> value_names(ProductKind) {
   return {"nn", "nt", "tn", "tt", "conv", "convdx", "convdw", "causal", "attention"};
@@ -41,7 +41,7 @@ struct ProductShape {
   static constexpr std::size_t most_extents = 11;
 
   ProductKind kind = ProductKind::nn;
-  /// Of matrices {rows, inner} · {inner, columns}: rows, inner, columns. Of a convolution: batch,
+  /// For matrices {rows, inner} · {inner, columns}: rows, inner, columns. For a convolution: batch,
   /// channels, height, width, channels of the result, and of the window its height and width,
   /// their strides and their paddings. Of attention: batch, heads, heads of keys, length, numbers
   /// per head. Zeros stand behind.

@@ -8,16 +8,16 @@
 
 namespace heteroperf {
 
-/// How fast this machine makes the products of the workloads.
+/// The speed at which this machine makes the products of the workloads.
 struct ProductSpeed {
-  /// Of one workload, as its runs take them.
+  /// The products of one workload, as its runs take them.
   struct OfWorkload {
     std::string workload, size;
     std::vector<MeasuredProduct> products;
   };
 
   int ranks = 1, threads_per_rank = 1;
-  double peak_ops_per_second = 0;  ///< of one rank: the fastest product or way of all
+  double peak_ops_per_second = 0;  ///< one rank's: the fastest product or way of all
   std::vector<OfWorkload> workloads;
 };
 

@@ -78,7 +78,7 @@ std::uint64_t last_milestone(const AutomlConfig& automl);
 /// Groups of a search: ranks / automl.group_ranks. Throws UserError when they do not divide.
 int search_groups(const RunConfig& config, int ranks);
 
-/// How a group trains the model that the search starts from.
+/// The training of the model that the search starts from, by one group.
 TrainingSpec first_trial_spec(const RankContext& context, const Workload& workload);
 
 /// The body of one rank of a search: its group asks the master for trials and trains them until the

@@ -231,7 +231,7 @@ void begin_or_go_on(const fs::path& folder, const SweepIndex& wanted) {
 
 /// Takes the sweep's own options out of the environment, where its runs would read them.
 constexpr const char* without_sweep_options =
-    "unset HETEROPERF_REPEAT HETEROPERF_SWEEP HETEROPERF_RUN_LIMIT HETEROPERF_JSON "
+    "unset HETEROPERF_REPEAT HETEROPERF_SWEEP HETEROPERF_TUNE HETEROPERF_RUN_LIMIT HETEROPERF_JSON "
     "HETEROPERF_OUT; ";
 
 /// The command of one run for /bin/sh. Two variables go with it: the process that the run ends

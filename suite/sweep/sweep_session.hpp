@@ -17,9 +17,9 @@ struct SweepRequest {
   std::vector<Setting> settings;  ///< every run has them, one per key
   bool quick = false;
   std::vector<std::string> sweeps = {};  ///< "ranks=1,2,4", "ranks:micro-batches=1:4,2:2"
-  std::int64_t repeats = 1;         ///< runs of each point, with one seed after the other
-  double deadline_s = 86400;        ///< longest time of one run
-  std::string out = {};             ///< empty: results/sweep-<UTC>-<workload>-<id>
+  std::int64_t repeats = 1;              ///< runs of each point, with one seed after the other
+  double deadline_s = 86400;             ///< longest time of one run
+  std::string out = {};                  ///< empty: results/sweep-<UTC>-<workload>-<id>
 };
 
 /// The runs of the request: every combination of the axes' values, repeated with seeds of their
@@ -39,7 +39,7 @@ struct SweepProgram {
   double deadline_s = 86400;  ///< longest time of one run
   /// Tells a user, line by line, what is going on.
   std::function<void(const std::string& line)> say;
-  /// What a user does after an interruption.
+  /// Tells a user what to do after an interruption.
   std::string way_on = {};
 };
 

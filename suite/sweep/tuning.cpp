@@ -38,9 +38,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t finalists = 3;
-constexpr std::size_t final_repeats = 2;
 constexpr double shortest_window_s = 1;
-/// What a run is taken to cost besides its window before any has been seen.
+/// A run is taken to cost this much besides its window before any has been seen.
 constexpr double usual_cost_s = 2;
 
 /// A key that a tuning sets, and its value in a choice.
@@ -231,10 +230,10 @@ SweepIndex all_configurations(SweepRequest request, const UntunedRun& run) {
   return plan_sweep(request);
 }
 
-/// What is known of one configuration.
+/// The runs of one configuration.
 struct TunedPoint {
-  std::vector<double> rates;  ///< of its runs
-  double window_s = 0;        ///< of all of them
+  std::vector<double> rates;  ///< one per run
+  double window_s = 0;        ///< together
   std::size_t rounds = 0;
   std::string failed = {};  ///< why it is out; empty: it is not
 
@@ -261,11 +260,13 @@ class Tuning {
     std::iota(left.begin(), left.end(), std::size_t{0});
     std::vector<std::size_t> rounds = halving_rounds(left.size());
     for (std::size_t r = 0; r < rounds.size(); ++r) {
-      // Rounds between the first and the last are left out where there is no time for them.
-      while (r + 1 < rounds.size() && window_of(rounds, r) < shortest_window_s) {
-        if (r + 2 >= rounds.size() || rounds.size() == 2) break;
+      // Where there is no time for all rounds, those between the first and the last are left out,
+      // then the last one's way back.
+      while (window_of(rounds, r) < shortest_window_s && r + 2 < rounds.size() &&
+             rounds.size() > 2) {
         rounds.erase(rounds.end() - 2);
       }
+      if (window_of(rounds, r) < shortest_window_s && r > 0) final_repeats_ = 1;
       const double window_s = window_of(rounds, r);
       if (window_s < shortest_window_s) throw_too_short(rounds, r);
       left.resize(std::min(left.size(), rounds[r]));
@@ -286,25 +287,36 @@ class Tuning {
   const std::string& unit() const { return unit_; }
 
  private:
+  /// The runs of round `r`.
+  double runs_of(const std::vector<std::size_t>& rounds, std::size_t r) const {
+    return static_cast<double>(rounds[r] * repeats_of(rounds, r));
+  }
   std::size_t repeats_of(const std::vector<std::size_t>& rounds, std::size_t r) const {
-    return r + 1 == rounds.size() ? final_repeats : 1;
+    return r + 1 == rounds.size() ? final_repeats_ : 1;
   }
 
-  /// The window of each run of round `r`, if the rounds that are left share the time.
+  /// The time that all runs from round `r` on take besides their windows.
+  double cost_from(const std::vector<std::size_t>& rounds, std::size_t r) const {
+    double runs = 0;
+    for (std::size_t i = r; i < rounds.size(); ++i) runs += runs_of(rounds, i);
+    return runs * cost_s_;
+  }
+
+  /// The window of each run of round `r`: what the rounds that are left may measure is shared
+  /// equally among them.
   double window_of(const std::vector<std::size_t>& rounds, std::size_t r) const {
-    const double round_s = (seconds_ - elapsed_s()) / static_cast<double>(rounds.size() - r);
-    return round_s / static_cast<double>(rounds[r] * repeats_of(rounds, r)) - cost_s_;
+    const double measured_s = seconds_ - elapsed_s() - cost_from(rounds, r);
+    return measured_s / static_cast<double>(rounds.size() - r) / runs_of(rounds, r);
   }
 
   [[noreturn]] void throw_too_short(const std::vector<std::size_t>& rounds, std::size_t r) const {
-    double needed_s = r == 0 ? 0 : elapsed_s();
-    // Rounds share the time equally, so the longest one decides.
-    double longest_s = 0;
+    double longest_round = 0;
     for (std::size_t i = r; i < rounds.size(); ++i) {
-      const auto runs = static_cast<double>(rounds[i] * repeats_of(rounds, i));
-      longest_s = std::max(longest_s, runs * (cost_s_ + shortest_window_s));
+      longest_round = std::max(longest_round, runs_of(rounds, i));
     }
-    needed_s += longest_s * static_cast<double>(rounds.size() - r);
+    const double needed_s =
+        (r == 0 ? 0 : elapsed_s()) + cost_from(rounds, r) +
+        longest_round * shortest_window_s * static_cast<double>(rounds.size() - r);
     throw UserError(
         fmt::format("--tune {:g} is too short for two rounds", seconds_),
         fmt::format("{}, and a run takes {:.1f} s besides its window",
@@ -382,6 +394,7 @@ class Tuning {
   std::vector<std::size_t> best_;
   std::string unit_;
   double cost_s_ = usual_cost_s;
+  std::size_t final_repeats_ = 2;
   Stopwatch stopwatch_;
 };
 

@@ -8,7 +8,7 @@
 
 namespace heteroperf {
 
-/// What a tuning may choose from.
+/// Everything that a tuning may choose from.
 struct TuningSpace {
   int cores = 1;     ///< threads that can compute at once
   int physical = 1;  ///< distinct cores among them
@@ -17,14 +17,14 @@ struct TuningSpace {
   std::int64_t micro_batch = 1;  ///< the run's own
   std::int64_t samples = 1;      ///< per step of all replicas, of a search of one group; stays
   bool search = false;
-  /// What the user has fixed; 0: open.
+  /// The user has fixed these; 0: open.
   int ranks = 0, threads = 0;
   std::int64_t fixed_micro_batch = 0, fixed_micro_batches = 0;
 };
 
 /// One choice of a tuning.
 struct TuningChoice {
-  int ranks = 1, threads = 1;  ///< of a rank
+  int ranks = 1, threads = 1;  ///< threads: each rank's
   std::int64_t micro_batch = 1, micro_batches = 1;
   friend bool operator==(const TuningChoice&, const TuningChoice&) = default;
 };
@@ -34,7 +34,7 @@ struct TuningChoice {
 /// are.
 std::vector<TuningChoice> tuning_choices(const TuningSpace& space);
 
-/// How many configurations take part in each round: half of those before, three in the last one,
+/// The number of configurations in each round: half of those before, three in the last one,
 /// two rounds at least.
 std::vector<std::size_t> halving_rounds(std::size_t configurations);
 

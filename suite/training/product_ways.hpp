@@ -8,7 +8,7 @@
 
 namespace heteroperf {
 
-/// What an earlier run has measured on this machine.
+/// Says whether what an earlier run has measured on this machine counts.
 enum class KnownProducts { taken, measured_anew };
 
 /// The products that all ranks make when they train as `spec` says, each with the seconds of its

@@ -121,7 +121,7 @@ class Readme : public ::testing::Test {
     }
     std::vector<std::string> environment{
         "PATH=" + fs::path(heteroperf_path()).parent_path().string() + ":" + std::getenv("PATH")};
-    const bool says_length = std::regex_search(command, std::regex("--(steps|duration) "));
+    const bool says_length = std::regex_search(command, std::regex("--(steps|duration|tune) "));
     if (!says_length) environment.push_back(short_duration);
     environment.push_back(short_pairs);
     return Command({"/bin/bash", "-c", command}, folder_.path(), environment)

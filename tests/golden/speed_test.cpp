@@ -44,7 +44,7 @@ double operations_of_onednn(const std::string& line) {
   return match[1].matched ? operations / std::stod(match[1]) : operations;
 }
 
-/// What one process has logged, and its record.
+/// The operations in one process's log, and its record.
 struct Logged {
   double operations = 0;
   std::size_t of_mkl = 0, of_onednn = 0;  ///< lines
@@ -91,18 +91,16 @@ TEST(Witness, ALanguageModelsProductsAreThoseThatMklLogs) {
                                            "engine.products=mkl:8x8x8nn/own:1x4x4x64x64causal"},
                                           run);
   if (run.of_mkl == 0) GTEST_SKIP() << "this LibTorch's BLAS is no MKL, or keeps no log";
-  // Causal attention: a query meets half of the keys, and itself; forward two products, backward
-  // five, of which one is the forward's once more and not counted.
-  const Json& config = run.record.at("workload").at("config");
-  const Json counted = Json::parse(heteroperf({"count", "llm", "--size", "micro", "--json"}).out);
+  const Json counted = Json::parse(heteroperf({"count", "micro", "--per-layer", "--json"}).out);
   double attention = 0;
-  SCOPED_TRACE(config.dump());
-  for (const Json& row : counted.at("operators")) {
-    if (row.at("operator") != "attention") continue;
-    attention = std::stod(row.at("train").get<std::string>());
+  for (const Json& layer : counted.at("layers")) {
+    if (layer.at("kind") != "attention") continue;
+    for (const char* pass : {"forward", "input_gradient"}) {
+      attention += std::stod(layer.at("strict").at(pass).get<std::string>());
+    }
   }
-  ASSERT_GT(attention, 0) << counted.dump();
-  const double samples = run.record.at("scale").at("samples_per_step").get<double>();
+  ASSERT_GT(attention, 0) << counted;
+  const double samples = run.record.at("workload").at("samples_per_step").get<double>();
   EXPECT_EQ(executed_per_step(run.record), products + attention * samples);
 }
 

@@ -43,7 +43,7 @@ using Vector [[gnu::vector_size(vector_bytes)]] = float;
 /// The same values anywhere in an array of floats.
 using UnalignedVector [[gnu::vector_size(vector_bytes), gnu::aligned(4), gnu::may_alias]] = float;
 
-/// How a tile reads A, whose rows or columns lie `a_stride` apart. A packed panel is columns.
+/// The way a tile reads A, whose rows or columns lie `a_stride` apart. A packed panel is columns.
 enum class PanelOfA { rows, columns };
 
 /// One tile of exactly `rows` rows. Rows in place share a pointer by threes, because a processor

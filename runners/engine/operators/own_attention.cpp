@@ -164,7 +164,7 @@ Rows head_rows(const at::Tensor& tensor, std::int64_t sample, std::int64_t colum
 }
 
 float slope_of(const OwnAttention& a, std::int64_t head) {
-  return a.slopes.empty() ? 0 : a.slopes[static_cast<std::size_t>(head)];
+  return a.slopes.empty() ? 0 : a.slopes[head];
 }
 
 /// Calls body(passes, sample, key head) for all, shared among the threads.

@@ -70,8 +70,7 @@ class TapSums {
     at::parallel_for(0, panels * tiles, grain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         const std::int64_t panel = i / tiles;
-        multiply(tiles_[static_cast<std::size_t>(i % tiles)], panel,
-                 packed + panel * panel_elements());
+        multiply(tiles_[i % tiles], panel, packed + panel * panel_elements());
       }
     });
   }
@@ -124,7 +123,7 @@ class TapSums {
     });
   }
 
-  /// How much of the tiles that so many rows take is used.
+  /// The share of the tiles that so many rows take which is used.
   double used_share(std::int64_t rows) const {
     const std::int64_t tiles = divided_up(rows, kernels_.tile_rows);
     return static_cast<double>(rows) / static_cast<double>(tiles * kernels_.tile_rows);
@@ -190,7 +189,7 @@ class TapSums {
     ProductOperand operand{weight_, forward_ ? row : 1, forward_ ? 1 : row};
     operand.data += first * operand.line_stride;
     for (std::int64_t tap = 0; tap < taps(); ++tap) {
-      if (taps_used_[static_cast<std::size_t>(tap)]) {
+      if (taps_used_[tap]) {
         kernels_.pack(operand, lines, depth_, kernels_.tile_columns, packed);
       }
       operand.data += channels;
@@ -215,7 +214,7 @@ class TapSums {
   std::int64_t batch_;
   std::int64_t depth_, columns_;         ///< channels of the operand and of the result
   std::array<std::int64_t, 2> extents_;  ///< height and width of the operand
-  std::int64_t width_, result_sample_;   ///< of the result, and its elements per sample
+  std::int64_t width_, result_sample_;   ///< the result's, and its elements per sample
   std::vector<bool> taps_used_;
   std::vector<ProductSegment> segments_;
   std::vector<TileRows> tiles_;
@@ -382,7 +381,7 @@ class WeightSums {
   const float *dy_, *images_ = nullptr;
   float* gradient_;
   std::int64_t batch_, out_channels_;
-  std::int64_t height_;  ///< of a tile: channels of the result
+  std::int64_t height_;  ///< a tile's: channels of the result
   bool padded_ = false;
 };
 

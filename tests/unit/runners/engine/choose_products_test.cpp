@@ -67,7 +67,7 @@ TEST(ProductsOf, AClassifierHasThemInItsConvolutions) {
   EXPECT_EQ(counts[ProductKind::nt], 1);
 }
 
-/// What is noted is neither computed nor lost: the same operators multiply again afterwards.
+/// A noted product is neither computed nor lost: the same operators multiply again afterwards.
 TEST(ProductsOf, LeaveTheThreadAsItWas) {
   products_of(spec_of("nano", {}), RankId(0));
   const c10::InferenceMode no_tape;

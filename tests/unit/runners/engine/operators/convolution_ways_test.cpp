@@ -72,7 +72,7 @@ void for_terms(const Geometry& g, const Visit& visit) {
             }
 }
 
-/// What the definition gives, in double.
+/// The definition's result, in double.
 std::vector<double> defined(const Geometry& g, ProductKind pass, const Operands& t,
                             const at::Tensor& result) {
   std::vector<double> sums(static_cast<std::size_t>(result.numel()), 0.0);

@@ -166,7 +166,7 @@ struct TypeCase {
   const char* name;
   at::ScalarType type;
   double tolerance;
-  ProductWay way = ProductWay::libtorch;  ///< of products that have a choice
+  ProductWay way = ProductWay::libtorch;  ///< products that have a choice take it
 };
 const TypeCase types[] = {{"float64", at::kDouble, 1e-10},
                           {"float32", at::kFloat, 2e-5},
