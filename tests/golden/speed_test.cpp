@@ -53,11 +53,11 @@ struct Logged {
 
 Logged logged_run(const Words& words, const std::string& steps) {
   const ScratchFolder folder;
-  const CommandResult result =
-      heteroperf(joined(words, {"--ranks", "1", "--threads-per-rank", "1", "--steps", steps,
-                                "--set", "measure.warmup_steps=1", "--set", "measure.peak_s=0",
-                                "--set", "measure.evaluation_samples=1", "--out", "r"}),
-                 folder.path(), {"MKL_VERBOSE=1", "ONEDNN_VERBOSE=1"});
+  const CommandResult result = heteroperf(
+      joined(words, {"--quick", "--ranks", "1", "--threads-per-rank", "1", "--steps", steps,
+                     "--set", "measure.warmup_steps=1", "--set", "measure.peak_s=0", "--set",
+                     "measure.evaluation_samples=1", "--out", "r"}),
+      folder.path(), {"MKL_VERBOSE=1", "ONEDNN_VERBOSE=1"});
   EXPECT_EQ(result.exit_code % 8, 0) << result.err;  // so few steps are no valid result
   Logged logged;
   std::istringstream lines(result.out);
@@ -167,7 +167,7 @@ TEST(Tune, PrintsTheBestThreeAndTheCommandOfTheBest) {
   for (std::size_t i = 0; i < best.size(); ++i) {
     EXPECT_LE(best[i].at("rate"), best[0].at("rate"));
     EXPECT_LE(best[i].at("ci95")[0], best[i].at("ci95")[1]);
-    EXPECT_GE(best[i].at("runs"), 3);
+    EXPECT_GE(best[i].at("runs"), 2);
   }
   const std::string command = tuning.at("command").get<std::string>();
   EXPECT_NE(command.find("heteroperf run llm "), std::string::npos) << command;
