@@ -262,9 +262,9 @@ class Tuning {
     for (std::size_t r = 0; r < rounds.size(); ++r) {
       // Where there is no time for all rounds, those between the first and the last are left out,
       // then the last one's way back.
-      while (window_of(rounds, r) < shortest_window_s && r + 2 < rounds.size() &&
-             rounds.size() > 2) {
-        rounds.erase(rounds.end() - 2);
+      const auto between = static_cast<std::ptrdiff_t>(std::max<std::size_t>(r, 1));
+      while (window_of(rounds, r) < shortest_window_s && between + 1 < std::ssize(rounds)) {
+        rounds.erase(rounds.begin() + between);
       }
       if (window_of(rounds, r) < shortest_window_s && r > 0) final_repeats_ = 1;
       const double window_s = window_of(rounds, r);
