@@ -51,20 +51,20 @@ double rate_of(const MeasuredProduct& product, const std::string& way) {
 
 }  // namespace
 
-ProductSpeed measure_product_speed(const std::vector<std::string>& argv) {
+ExitCode measure_product_speed(const std::vector<std::string>& argv,
+                               const std::function<void(const Error&)>& keep, ProductSpeed& speed) {
   const std::shared_ptr<Engine> engine = load_engine();
   const RunConfig config;
   const Placement placement = choose_placement(config.scale, usable_cores(), 0);
   const std::vector<PreparedRun> runs = prepare_runs(config, {}, placement, placement.ranks);
-  ProductSpeed speed;
   RankWork work;
   work.body = [&](World& world) {
     ProductSpeed measured = speed_on_ranks(runs, world, *engine);
     if (world.communicator->rank() == RankId(0)) speed = std::move(measured);
     return ExitCode::ok;
   };
-  work.keep = [](const Error&) {};
-  run_session({placement.ranks, Transport::threads, argv, config.comm}, work);
+  work.keep = keep;
+  const ExitCode code = run_session({placement.ranks, Transport::threads, argv, config.comm}, work);
   // The best call of a way may be faster than the whole machine at its peak is for long.
   for (const auto& of : speed.workloads) {
     for (const MeasuredProduct& product : of.products) {
@@ -72,7 +72,7 @@ ProductSpeed measure_product_speed(const std::vector<std::string>& argv) {
           std::max(speed.peak_ops_per_second, rate_of(product, product.way));
     }
   }
-  return speed;
+  return code;
 }
 
 void add_product_speed(Document& document, const ProductSpeed& speed) {

@@ -168,7 +168,15 @@ class DoctorVerb : public Verb {
   ExitCode run(const GlobalOptions& options) override {
     const std::vector<DoctorCheck> checks = examine();
     Document document = doctor_document(checks, find_backends(), fix_hints_);
-    if (speed_) add_product_speed(document, measure_product_speed(original_argv()));
+    if (speed_) {
+      ProductSpeed speed;
+      const auto keep = [&](const Error& error) {
+        if (options.json) fmt::print("{}", error_report_text(error));
+      };
+      const ExitCode code = measure_product_speed(original_argv(), keep, speed);
+      if (code != ExitCode::ok) return code;
+      add_product_speed(document, speed);
+    }
     print(document, options);
     const bool failed = std::any_of(checks.begin(), checks.end(), [](const DoctorCheck& check) {
       return check.status == CheckStatus::fail;
