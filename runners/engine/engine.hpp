@@ -63,6 +63,9 @@ class Engine {
   virtual std::string libtorch_version() const = 0;
   /// True when bf16 matrix products run natively on this CPU (else they run slowly).
   virtual bool has_native_bf16() const = 0;
+  /// The ways of products that there are here, and the instruction set of our own: "mkl own of
+  /// avx2". Times of products hold where this is the same.
+  virtual std::string product_ways_here() const = 0;
   /// Starts a training on the calling thread, which then makes all calls of the session.
   /// Throws UserError with every reason the spec cannot run (unsupported nodes, shapes of data and
   /// graph that differ, more ranks than samples).

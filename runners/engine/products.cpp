@@ -12,6 +12,7 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/name_table.hpp"
+#include "workloads/graph/node_rules.hpp"
 
 namespace heteroperf {
 namespace {
@@ -55,28 +56,6 @@ std::string_view cut(std::string_view& rest, char separator) {
   return part;
 }
 
-/// The extents stand before the last digit, the kind behind it.
-ProductShape parse_shape(std::string_view part) {
-  const std::size_t end = part.find_last_of("0123456789");
-  if (end == std::string_view::npos) refuse(part);
-  const auto kind = find_value<ProductKind>(std::string(part.substr(end + 1)));
-  if (!kind) refuse(part);
-  ProductShape shape;
-  shape.kind = *kind;
-  std::string_view extents = part.substr(0, end + 1);
-  for (std::size_t i = 0; i < extents_of(*kind); ++i) {
-    const std::string_view digits = cut(extents, 'x');
-    const char* const last = digits.data() + digits.size();
-    const auto [stop, error] = std::from_chars(digits.data(), last, shape.extents[i]);
-    const bool may_be_none = is_convolution(*kind) && i + 2 >= extents_of(*kind);  // a padding
-    if (error != std::errc() || stop != last || shape.extents[i] < (may_be_none ? 0 : 1)) {
-      refuse(part);
-    }
-  }
-  if (!extents.empty()) refuse(part);
-  return shape;
-}
-
 ProductWay parse_way(std::string_view name, std::string_view part) {
   const auto way = find_value<ProductWay>(std::string(name));
   if (!way) refuse(part);
@@ -91,6 +70,28 @@ ProductShape ProductShape::of_matrices(std::int64_t rows, std::int64_t inner, st
   return {static_cast<ProductKind>(kind), {rows, inner, columns}};
 }
 
+ProductShape ProductShape::parse(std::string_view text) {
+  // The extents stand before the last digit, the kind behind it.
+  const std::size_t end = text.find_last_of("0123456789");
+  if (end == std::string_view::npos) refuse(text);
+  const auto kind = find_value<ProductKind>(std::string(text.substr(end + 1)));
+  if (!kind) refuse(text);
+  ProductShape shape;
+  shape.kind = *kind;
+  std::string_view extents = text.substr(0, end + 1);
+  for (std::size_t i = 0; i < extents_of(*kind); ++i) {
+    const std::string_view digits = cut(extents, 'x');
+    const char* const last = digits.data() + digits.size();
+    const auto [stop, error] = std::from_chars(digits.data(), last, shape.extents[i]);
+    const bool may_be_none = is_convolution(*kind) && i + 2 >= extents_of(*kind);  // a padding
+    if (error != std::errc() || stop != last || shape.extents[i] < (may_be_none ? 0 : 1)) {
+      refuse(text);
+    }
+  }
+  if (!extents.empty()) refuse(text);
+  return shape;
+}
+
 double ProductShape::operations() const {
   const auto extent = [&](std::size_t i) { return static_cast<double>(extents[i]); };
   if (is_of_matrices(kind)) return 2 * extent(0) * extent(1) * extent(2);
@@ -101,14 +102,8 @@ double ProductShape::operations() const {
   }
   double terms = 1;  // of a result's image, by its windows and their taps
   for (std::size_t axis = 0; axis < 2; ++axis) {
-    const std::int64_t in = extents[2 + axis], taps = extents[5 + axis], stride = extents[7 + axis],
-                       padding = extents[9 + axis];
-    std::int64_t inside = 0;
-    for (std::int64_t first = -padding; first + taps <= in + padding; first += stride) {
-      inside +=
-          std::max<std::int64_t>(0, std::min(in, first + taps) - std::max<std::int64_t>(0, first));
-    }
-    terms *= static_cast<double>(inside);
+    terms *= static_cast<double>(
+        taps_inside(extents[2 + axis], extents[5 + axis], extents[7 + axis], extents[9 + axis]));
   }
   return 2 * extent(0) * terms * extent(1) * extent(4);
 }
@@ -180,7 +175,9 @@ ProductChoices ProductChoices::parse(std::string_view text) {
     std::string_view part = cut(text, '/');
     const ProductWay way = parse_way(cut(part, ':'), part);
     do {
-      choices.push_back({parse_shape(cut(part, ',')), way});
+      const std::string_view name = cut(part, ',');
+      choices.push_back({ProductShape::parse(name), way});
+      if (!offers(choices.back().shape, way)) refuse(name);
     } while (!part.empty());
   }
   return ProductChoices(std::move(choices));

@@ -49,6 +49,8 @@ struct ProductShape {
 
   static ProductShape of_matrices(std::int64_t rows, std::int64_t inner, std::int64_t columns,
                                   bool a_transposed = false, bool b_transposed = false);
+  /// Reads what to_string() writes. Throws UserError that names what is none.
+  static ProductShape parse(std::string_view text);
   friend auto operator<=>(const ProductShape&, const ProductShape&) = default;
   /// 2 per multiply-add; those on the padding around images, which may be skipped, left out.
   double operations() const;

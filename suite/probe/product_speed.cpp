@@ -43,10 +43,7 @@ ProductSpeed speed_on_ranks(const std::vector<PreparedRun>& runs, World& world, 
 
 double rate_of(const MeasuredProduct& product, const std::string& way) {
   const double seconds = product.seconds_of(way);
-  return seconds > 0
-             ? ProductChoices::parse("own:" + product.shape).choices()[0].shape.operations() /
-                   seconds
-             : 0;
+  return seconds > 0 ? ProductShape::parse(product.shape).operations() / seconds : 0;
 }
 
 }  // namespace

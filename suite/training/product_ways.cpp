@@ -20,6 +20,7 @@
 #include "metrics/base/cache_folder.hpp"
 #include "metrics/base/error.hpp"
 #include "metrics/base/hash.hpp"
+#include "metrics/base/name_table.hpp"
 #include "metrics/base/text_file.hpp"
 #include "runners/cluster/machine.hpp"
 #include "runners/comm/communicator.hpp"
@@ -38,22 +39,23 @@ using KnownTimes = std::map<ProductShape, ProductTimes>;
 /// Everything besides the shapes that the times depend on. Collective.
 std::string machine_text(const RankContext& context) {
   const Observed<std::string> cpu = probe_machine().cpu_model;
-  const auto models = gather_texts(context.all_ranks(), cpu ? *cpu : "unknown");
+  const auto machines = gather_texts(
+      context.all_ranks(),
+      fmt::format("{} with {}", cpu ? *cpu : "unknown", context.engine.product_ways_here()));
   return fmt::format("{} on {} ranks of {} threads, LibTorch {}, HeteroPerf {} {}",
-                     fmt::join(std::set<std::string>(models.begin(), models.end()), " and "),
-                     models.size(), context.placement.threads_per_rank,
+                     fmt::join(std::set<std::string>(machines.begin(), machines.end()), " and "),
+                     machines.size(), context.placement.threads_per_rank,
                      context.engine.libtorch_version(), version_text(), git_commit());
 }
 
 /// The products of all ranks, each once. Collective.
 std::set<ProductShape> products_of_all(Communicator& all, const std::set<ProductShape>& own) {
-  std::vector<ProductChoice> choices;
-  for (const ProductShape& shape : own) choices.push_back({shape});
+  std::string words;
+  for (const ProductShape& shape : own) words += to_string(shape) + " ";
   std::set<ProductShape> shapes;
-  // A rank without a product has the text "libtorch", which names no shape.
-  for (const std::string& text : gather_texts(all, ProductChoices(choices).text())) {
-    const ProductChoices theirs = ProductChoices::parse(text);
-    for (const ProductChoice& choice : theirs.choices()) shapes.insert(choice.shape);
+  for (const std::string& theirs : gather_texts(all, words)) {
+    std::istringstream list(theirs);
+    for (std::string word; list >> word;) shapes.insert(ProductShape::parse(word));
   }
   return shapes;
 }
@@ -91,8 +93,7 @@ KnownTimes parse_kept(const std::string& machine, const std::string& text) {
     std::string more;
     if (lines.eof() || words.fail() || words >> more) return {};
     try {
-      const ProductChoices one = ProductChoices::parse("own:" + shape);
-      const ProductShape& known = one.choices().front().shape;
+      const ProductShape known = ProductShape::parse(shape);
       if (!(seconds[static_cast<std::size_t>(usual_way(known))] > 0)) return {};
       times[known] = seconds;
     } catch (const UserError&) {
@@ -196,8 +197,7 @@ void settle_products(RankContext& context, const TrainingSpec& spec, RankId rank
     event.measured = measure_products(context, spec, rank, KnownProducts::taken);
     std::vector<ProductChoice> choices;
     for (const MeasuredProduct& product : event.measured) {
-      const ProductChoices one = ProductChoices::parse(product.way + ":" + product.shape);
-      choices.push_back(one.choices().front());
+      choices.push_back({ProductShape::parse(product.shape), *find_value<ProductWay>(product.way)});
     }
     event.choice = ProductChoices(std::move(choices)).text();
   }

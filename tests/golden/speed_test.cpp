@@ -2,9 +2,11 @@
 // the fastest, and whether the operations that a run says it executed are those that the libraries
 // say they made.
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <array>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
@@ -148,6 +150,30 @@ TEST(DoctorSpeed, TellsTheRateOfEveryWayAndTheOneThatIsTaken) {
     }
     EXPECT_TRUE(same) << measured;
   }
+}
+
+/// True once the process has a handler of its own for the signal.
+bool catches(pid_t pid, int signal_number) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  std::string word;
+  while (status >> word) {
+    if (word != "SigCgt:") continue;
+    status >> word;
+    return (std::stoull(word, nullptr, 16) >> (signal_number - 1) & 1) != 0;
+  }
+  return false;
+}
+
+TEST(DoctorSpeed, ASignalEndsItWithoutATable) {
+  const ScratchFolder folder;
+  Command command({heteroperf_path(), "doctor", "--speed"}, folder.path(),
+                  {"XDG_CACHE_HOME=" + folder.path()});
+  ASSERT_TRUE(command.wait_until([&] { return catches(command.pid(), SIGINT); }));
+  kill(command.pid(), SIGINT);
+  const CommandResult result = command.finish();
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_NE(result.err.find("stopped by a signal"), std::string::npos) << result.err;
+  EXPECT_EQ(result.out, "");
 }
 
 Words tuned(const std::string& seconds, const Words& more = {}) {

@@ -351,16 +351,6 @@ struct NodeShapes {
   const Shape& in;
   const Shape& out;
   std::int64_t rows() const { return element_count(in) / in.back(); }
-  /// Elements of all windows along an axis that lie inside the image.
-  std::int64_t inside_taps(const Conv2d& a, std::size_t axis) const {
-    std::int64_t inside = 0;
-    for (std::int64_t position = 0; position < out[axis + 1]; ++position) {
-      const std::int64_t first = position * a.stride[axis] - a.padding[axis];
-      const std::int64_t end = std::min(first + a.kernel[axis], in[axis + 1]);
-      inside += std::max<std::int64_t>(0, end - std::max<std::int64_t>(first, 0));
-    }
-    return inside;
-  }
 };
 
 NodeShapes shapes_of(const ModelGraph& graph, const Node& node) {
@@ -371,10 +361,10 @@ NodeShapes shapes_of(const ModelGraph& graph, const Node& node) {
 struct CountedShapes : NodeShapes {
   OperatorShape operator()(const Conv2d& a) const {
     const std::int64_t taps = a.kernel[0] * a.kernel[1] * out[1] * out[2];
-    return Conv2dShape{u(in[0]),       u(a.out_channels),
-                       u(a.groups),    u(a.kernel[0]),
-                       u(a.kernel[1]), u(out[1]),
-                       u(out[2]),      u(taps - inside_taps(a, 0) * inside_taps(a, 1))};
+    const std::int64_t inside = taps_inside(in[1], a.kernel[0], a.stride[0], a.padding[0]) *
+                                taps_inside(in[2], a.kernel[1], a.stride[1], a.padding[1]);
+    return Conv2dShape{u(in[0]),       u(a.out_channels), u(a.groups), u(a.kernel[0]),
+                       u(a.kernel[1]), u(out[1]),         u(out[2]),   u(taps - inside)};
   }
   OperatorShape operator()(const Linear& a) const {
     return GemmShape{u(rows()), u(in.back()), u(a.out_features)};
@@ -445,6 +435,16 @@ InferredShapes infer_shapes(const std::string& node_name, const Attributes& attr
                             const std::vector<const Node*>& inputs, const ModelGraph& graph) {
   ShapeRules rules(fmt::format("node '{}' ({})", node_name, kind_name(attributes)), inputs, graph);
   return std::visit([&](const auto& kind) { return rules.infer(kind); }, attributes);
+}
+
+std::int64_t taps_inside(std::int64_t image, std::int64_t kernel, std::int64_t stride,
+                         std::int64_t padding) {
+  std::int64_t inside = 0;
+  for (std::int64_t first = -padding; first + kernel <= image + padding; first += stride) {
+    const std::int64_t end = std::min(first + kernel, image);
+    inside += std::max<std::int64_t>(0, end - std::max<std::int64_t>(first, 0));
+  }
+  return inside;
 }
 
 OperatorShape operator_shape(const ModelGraph& graph, const Node& node) {

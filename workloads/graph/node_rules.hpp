@@ -21,6 +21,10 @@ struct InferredShapes {
 InferredShapes infer_shapes(const std::string& node_name, const Attributes& attributes,
                             const std::vector<const Node*>& inputs, const ModelGraph& graph);
 
+/// The elements of all windows along one axis of an image that do not lie in the padding around it.
+std::int64_t taps_inside(std::int64_t image, std::int64_t kernel, std::int64_t stride,
+                         std::int64_t padding);
+
 /// Returns the operator that counts for a node of the graph, with its shapes for one sample.
 OperatorShape operator_shape(const ModelGraph& graph, const Node& node);
 

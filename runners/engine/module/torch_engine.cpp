@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 
 #include "runners/comm/communicator.hpp"
+#include "runners/engine/kernels/kernel_table.hpp"
 #include "runners/engine/operators/load_cuda.hpp"
+#include "runners/engine/operators/product.hpp"
 #include "runners/engine/probe/choose_products.hpp"
 #include "runners/engine/probe/measure_operations.hpp"
 #include "runners/engine/probe/peak_rate.hpp"
@@ -35,6 +37,14 @@ class TorchEngine final : public Engine {
     return fmt::format("{}.{}.{}", TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR, TORCH_VERSION_PATCH);
   }
   bool has_native_bf16() const override { return cpu_multiplies_bf16(); }
+  std::string product_ways_here() const override {
+    std::string ways;
+    for (std::size_t w = 0; w < product_ways; ++w) {
+      const auto way = static_cast<ProductWay>(w);
+      if (has_product_way(way)) ways += fmt::format("{} ", to_string(way));
+    }
+    return fmt::format("{}of {}", ways, kernel_instruction_set());
+  }
   std::unique_ptr<TrainingSession> start(const TrainingSpec& spec, Communicator& group,
                                          Communicator* devices) override {
     return start_training(spec, group, devices);

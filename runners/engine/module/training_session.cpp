@@ -112,9 +112,11 @@ void check_spec(const TrainingSpec& spec, int ranks) {
   problems.throw_if_any();
 }
 
-/// A way of products that is asked for is taken or refused, never exchanged for another.
+/// Products of float32 on the host take the way that is asked for, or are refused: none is
+/// exchanged for another where a processor lacks it.
 void check_products(const TrainingSpec& spec) {
-  if (spec.products == nullptr || has_product_way(ProductWay::onednn)) return;
+  const bool has_choice = !spec.gpu && scalar_type(spec.precision) == at::kFloat;
+  if (spec.products == nullptr || !has_choice || has_product_way(ProductWay::onednn)) return;
   if (!spec.products->takes(ProductWay::onednn)) return;
   throw SystemError("this machine has no products by onednn",
                     "LibTorch lacks them, or has them for processors with AVX-512 alone",

@@ -1,5 +1,5 @@
-// The linear layer. Its matrix products are LibTorch's; bias, gelu and residual are joined in one
-// pass of our kernels over the product.
+// The linear layer. Its matrix products take the chosen way (product.hpp); bias, gelu and residual
+// are joined in one pass of our kernels over the product.
 //
 // The passes around the products are bound by memory, so each value is touched once. The forward
 // pass adds the bias, keeps the sum where a gelu needs it for its slope, and writes the result. The

@@ -1,11 +1,11 @@
 // Our attention of float32 over packed rows {queries, keys, values}, written out on the tiles of
 // our products (kernels/product_kernels.hpp).
 //
-// One head is small: its keys and values are packed once and stay in a cache. Queries pass in
-// blocks of some tiles. A block's scores against the keys that it may see are one product, the
-// softmax runs over them in place, and the probabilities times the values are the second product.
-// Causal blocks have no scores beyond their last query. The backward pass makes the probabilities
-// again from the kept logarithms of their sums, as flash attention does (Dao et al.,
+// One head is small: its keys and values, packed for each of its query heads, stay in a cache.
+// Queries pass in blocks of some tiles. A block's scores against the keys that it may see are one
+// product, the softmax runs over them in place, and the probabilities times the values are the
+// second product. Causal blocks have no scores beyond their last query. The backward pass makes the
+// probabilities again from the kept logarithms of their sums, as flash attention does (Dao et al.,
 // arXiv:2205.14135, algorithm 4), and has five products per block; those of the keys' and values'
 // gradients take the scores' columns as rows, where they lie.
 //

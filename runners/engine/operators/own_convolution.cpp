@@ -1,5 +1,6 @@
 // Our convolution of float32 images, which multiplies images and weights where they lie. No window
-// is gathered into memory, and no tap in the padding is multiplied.
+// is gathered into memory, and no tap in the padding is multiplied, but where few channels make a
+// copy with its padding worth while (WeightSums).
 //
 // Results and images of windows are the same thing seen from either side: a *position* of the
 // result is a sum over *taps*, each of which is one pixel of the operand times one matrix of the

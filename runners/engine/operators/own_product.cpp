@@ -1,4 +1,4 @@
-// Our product of matrices. It cuts B into chunks of at most 2 MiB, which a cache that the cores
+// Our product of matrices. It cuts B into chunks of 1 to 4 MiB, which a cache that the cores
 // share can keep, and packs one after the other. Then the threads take blocks of rows of A, small
 // enough for a cache of their own, and multiply each by all of the chunk (the loops of Goto and van
 // de Geijn 2008, doi:10.1145/1356052.1356053; the innermost ones are kernels/product_kernels.hpp).

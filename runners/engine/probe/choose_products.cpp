@@ -78,27 +78,33 @@ void note_operator(const ModelGraph& graph, NodeId id, std::int64_t samples, at:
   op->backward(samples_of(node, samples, type), parameters, saved, context, sink, gradients);
 }
 
+/// Some of its products have a choice.
 bool multiplies(const Node& node) {
+  const auto* conv = std::get_if<Conv2d>(&node.attributes);
   return std::holds_alternative<Linear>(node.attributes) ||
-         std::holds_alternative<Conv2d>(node.attributes) ||
+         (conv != nullptr && conv->groups == 1) ||
          std::holds_alternative<Attention>(node.attributes);
 }
 
 /// Two nodes of equal operators and equal shapes make the same products.
 using NodeForm = std::vector<std::int64_t>;
 NodeForm form_of(const ModelGraph& graph, const Node& node, std::int64_t samples) {
-  NodeForm form{samples, static_cast<std::int64_t>(node.attributes.index())};
+  const Node& input = graph.node(node.inputs.front());
+  NodeForm form{samples, static_cast<std::int64_t>(node.attributes.index()),
+                input.differentiable ? 1 : 0};
   const auto add = [&](const Shape& shape) {
     form.push_back(static_cast<std::int64_t>(shape.size()));
     form.insert(form.end(), shape.begin(), shape.end());
   };
-  add(graph.node(node.inputs.front()).output);
+  add(input.output);
   add(node.output);
   if (const auto* conv = std::get_if<Conv2d>(&node.attributes)) {
-    form.insert(form.end(), {conv->kernel[0], conv->kernel[1], conv->groups});
+    for (const auto& extents : {conv->kernel, conv->stride, conv->padding}) {
+      form.insert(form.end(), extents.begin(), extents.end());
+    }
   }
   if (const auto* attention = std::get_if<Attention>(&node.attributes)) {
-    form.insert(form.end(), {attention->heads, attention->kv_heads});
+    form.insert(form.end(), {attention->heads, attention->kv_heads, attention->causal ? 1 : 0});
   }
   return form;
 }
@@ -114,9 +120,9 @@ void note_once(const ModelGraph& graph, NodeId id, std::int64_t samples, at::Sca
 
 /// A product of the same kind with so many operations at most: the longest extents of matrices are
 /// halved, and of images and sequences the batch. The rate of a product that is still large hardly
-/// depends on them.
+/// depends on them; but ours takes images of a batch together where they are small.
 ProductShape short_product(ProductShape shape, double most_operations) {
-  constexpr std::int64_t least_batch = 8;
+  const std::int64_t least_batch = is_attention(shape.kind) ? 1 : 8;
   const bool has_batch = !is_of_matrices(shape.kind);
   while (shape.operations() > most_operations) {
     const auto end = shape.extents.begin() + (has_batch ? 1 : 3);
@@ -221,7 +227,7 @@ WayCall call_of_attention(const ProductShape& shape) {
   attributes.kv_heads = e[2];
   attributes.head_dim = e[4];
   attributes.causal = shape.kind == ProductKind::causal;
-  // Attention asks nothing of where it stands.
+  // Attention asks nothing of where it stands. Slopes of ALiBi are not told apart.
   const ModelGraph nowhere;
   const Node node;
   const std::shared_ptr<Operator> op = make(attributes, {nowhere, node, at::kFloat});
@@ -295,6 +301,9 @@ class TimedProduct {
 std::set<ProductShape> products_of(const TrainingSpec& spec, RankId rank) {
   const at::ScalarType type = scalar_type(spec.precision);
   if (spec.gpu || type != at::kFloat) return {};
+  const RankMemory memory;
+  use_threads(1);
+  const MemoryScope charged(memory);
   const c10::InferenceMode no_tape;
   const RankShare share =
       rank_share(spec.graph, spec.ready->staged, spec.plan(), spec.ready->roles.at(rank.index()));
@@ -316,6 +325,9 @@ ProductChoices fastest_products(const OperationProbe& probe, double seconds) {
   if (probe.gpu || type != at::kFloat) return ProductChoices();
   std::vector<ProductShape> shapes;
   {
+    const RankMemory memory;
+    use_threads(1);
+    const MemoryScope charged(memory);
     const c10::InferenceMode no_tape;
     const ProductNotes notes;
     std::set<NodeForm> seen;

@@ -246,14 +246,17 @@ class OperationRounds {
 OperationProbeResult measure_operations(const OperationProbe& probe) {
   // A plan is for runs, which take the fastest ways.
   constexpr double choosing_s = 0.5, choosing_share = 0.1;
+  const Stopwatch stopwatch;
   const ProductChoices products =
       fastest_products(probe, std::min(choosing_s, choosing_share * probe.deadline_s));
+  OperationProbe rest = probe;
+  rest.deadline_s -= stopwatch.elapsed_s();
   const ProductScope scope(&products);
   const RankMemory memory;
   use_threads(probe.threads);
   const MemoryScope charged(memory);
   const c10::InferenceMode no_tape;
-  return OperationRounds(probe, probe.gpu ? &use_cuda(*probe.gpu) : nullptr).run();
+  return OperationRounds(rest, probe.gpu ? &use_cuda(*probe.gpu) : nullptr).run();
 }
 
 }  // namespace heteroperf

@@ -112,7 +112,7 @@ constexpr std::array<OperationRule, 25> rules{{
     {"heteroperf::product", product_of_first},
     // A pass of our own convolution: weights, and the result or its gradient.
     {"heteroperf::convolution", own_convolution},
-    // device_attention() reports these where it writes the products out.
+    // Our own attention reports these, and device_attention() where it writes the products out.
     {"heteroperf::attention", attention<0, 3>},
     {"heteroperf::attention_backward", attention<1, 4>},
 }};

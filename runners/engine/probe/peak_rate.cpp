@@ -142,7 +142,7 @@ std::optional<ProductCall> prepared(const ProductTrial& trial) {
     ProductCall multiply = trial.prepare();
     multiply();
     return multiply;
-  } catch (const c10::Error&) {
+  } catch (const std::exception&) {  // LibTorch's, or a library's own
     if (trial.way == mm_way) throw;
     return std::nullopt;
   }

@@ -31,7 +31,8 @@ TEST(ProductChoices, TextIsReadBack) {
   EXPECT_TRUE(again.takes(ProductWay::mkl));
   EXPECT_FALSE(again.takes(ProductWay::onednn));
   const ProductShape conv = convolution(ProductKind::conv_weight);
-  EXPECT_EQ(ProductChoices::parse("own:" + to_string(conv)).choices().front().shape, conv);
+  EXPECT_EQ(ProductShape::parse(to_string(conv)), conv);
+  EXPECT_THROW(ProductShape::parse("2048x256nt"), UserError);
 }
 
 TEST(ProductShape, KnowsItsOperations) {
@@ -79,7 +80,9 @@ TEST(ProductChoices, WrongTextsAreRefusedByTheirPart) {
                                 "own:99999999999999999999x2x3nn",
                                 "own:1x2x3conv",
                                 "own:32x64x8x8x128x3x3x2x1x1x0nn",
-                                "own:32x64x8x8x128x3x3x0x1x1x0conv"}) {
+                                "own:32x64x8x8x128x3x3x0x1x1x0conv",
+                                "mkl:8x4x4x64x32causal",
+                                "libtorch:2048x256x768nt"}) {
     EXPECT_THROW(ProductChoices::parse(bad), UserError) << bad;
   }
 }
