@@ -122,9 +122,9 @@ std::string sequence_of(const RunSet& base, const RunSet& head) {
   return sequence;
 }
 
-constexpr const char* loss_conditions[] = {"/seeds/run",      "/plan_summary",     "/config/seed",
-                                           "/scale/groups",   "/system/cpu/model", "/system/gpus",
-                                           "/system/libtorch"};
+constexpr const char* loss_conditions[] = {"/seeds/run",       "/plan_summary",     "/config/seed",
+                                           "/scale/groups",    "/system/cpu/model", "/system/gpus",
+                                           "/system/libtorch", "/products/choice"};
 
 }  // namespace
 

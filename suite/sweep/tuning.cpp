@@ -53,7 +53,7 @@ constexpr TunedKey tuned_keys[] = {
     {"batch.micro_batch", [](const TuningChoice& c) { return c.micro_batch; }},
     {"batch.micro_batches", [](const TuningChoice& c) { return c.micro_batches; }}};
 
-/// The ranks and threads that use all cores, or all of their hardware threads.
+/// The ranks and threads that use all cores, or as many of them as ranks of whole replicas can.
 std::vector<std::pair<int, int>> placements(const TuningSpace& space) {
   std::vector<std::pair<int, int>> found;
   const auto add = [&](int ranks, int threads) {
@@ -61,15 +61,16 @@ std::vector<std::pair<int, int>> placements(const TuningSpace& space) {
     if (ranks % space.ranks_of_replica != 0) return;
     if (std::find(found.begin(), found.end(), placed) == found.end()) found.push_back(placed);
   };
-  for (const int busy : {space.cores, std::min(space.cores, space.physical)}) {
-    if (space.ranks > 0) {
-      add(space.ranks, space.threads > 0 ? space.threads : std::max(1, busy / space.ranks));
-      continue;
-    }
-    for (int ranks = 1; ranks <= busy; ++ranks) {
-      if (space.threads > 0 ? ranks == std::max(1, busy / space.threads) : busy % ranks == 0) {
-        add(ranks, space.threads > 0 ? space.threads : busy / ranks);
-      }
+  const int cores = space.cores;
+  if (space.ranks > 0) {
+    add(space.ranks, space.threads > 0 ? space.threads : std::max(1, cores / space.ranks));
+    return found;
+  }
+  const int most = std::max(1, cores / space.ranks_of_replica) * space.ranks_of_replica;
+  for (int ranks = 1; ranks <= std::max(cores, most); ++ranks) {
+    if (space.threads > 0 ? ranks == std::max(1, cores / space.threads)
+                          : cores % ranks == 0 || ranks == most) {
+      add(ranks, space.threads > 0 ? space.threads : std::max(1, cores / ranks));
     }
   }
   return found;
@@ -125,6 +126,26 @@ constexpr OwnKey own_keys[] = {
     {"trace", "it is the trace of one run"},
 };
 
+/// The keys besides that no axis may change: another model, or other replicas, and the
+/// configurations no longer do the same work.
+constexpr const char* work_keys[] = {"workload",      "model.size",  "model.name",
+                                     "plan.pipeline", "plan.tensor", "automl.group_ranks"};
+
+/// Throws UserError where an axis of the user's changes what a tuning must keep.
+void check_axes(const SweepRequest& request) {
+  if (request.sweeps.empty()) return;
+  ProblemList problems;
+  for (const auto& [path, value] : plan_sweep(request).points.front()) {
+    const auto own = std::ranges::find(own_keys, path, &OwnKey::path);
+    const bool work = std::ranges::find(work_keys, path) != std::end(work_keys);
+    if (own == std::end(own_keys) && !work) continue;
+    problems.add(fmt::format("--tune cannot sweep {}", path),
+                 work ? "its configurations do one and the same work" : own->why,
+                 "Tune one value after another");
+  }
+  problems.throw_if_any();
+}
+
 void check_request(const SweepRequest& request, double seconds, ProblemList& problems) {
   for (const OwnKey& key : own_keys) {
     const Setting* setting = last_of(request.settings, key.path);
@@ -169,7 +190,6 @@ TuningSpace space_of(const UntunedRun& run) {
   const UsableCores cores = usable_cores();
   TuningSpace space;
   space.cores = cores.count();
-  space.physical = cores.physical;
   space.search = run.prepared.groups > 0;
   space.ranks_of_replica =
       space.search ? config.automl.group_ranks : config.plan.pipeline * config.plan.tensor;
@@ -205,7 +225,7 @@ SweepIndex all_configurations(SweepRequest request, const UntunedRun& run) {
       values[i] += fmt::format("{}{}", values[i].empty() ? "" : ":", key.value(choices[i]));
     }
   }
-  if (request.sweeps.empty() && (choices.size() < 2 || keys.empty())) {
+  if (choices.empty() || (request.sweeps.empty() && (choices.size() < 2 || keys.empty()))) {
     throw UserError(
         "--tune has nothing to choose",
         fmt::format("{} the {} samples of a step",
@@ -268,6 +288,7 @@ class Tuning {
       }
       if (window_of(rounds, r) < shortest_window_s && r > 0) final_repeats_ = 1;
       const double window_s = window_of(rounds, r);
+      if (window_s < shortest_window_s && r > 0) break;  // the rounds before stand
       if (window_s < shortest_window_s) throw_too_short(rounds, r);
       left.resize(std::min(left.size(), rounds[r]));
       run_round(r, rounds, left, window_s);
@@ -278,6 +299,7 @@ class Tuning {
       if (left.empty()) throw_all_failed();
     }
     best_ = left;
+    best_.resize(std::min(best_.size(), finalists));
   }
 
   double elapsed_s() const { return stopwatch_.elapsed_s(); }
@@ -327,8 +349,10 @@ class Tuning {
   }
 
   [[noreturn]] void throw_all_failed() const {
+    const auto why = std::ranges::find_if(
+        points_, [](const TunedPoint& point) { return !point.failed.empty(); });
     throw Error(ErrorKind::run_failed,
-                {{"no configuration could be measured", points_.front().failed,
+                {{"no configuration could be measured", why == points_.end() ? "" : why->failed,
                   fmt::format("The output of every run is in {}", folder_.string())}});
   }
 
@@ -462,6 +486,7 @@ ExitCode launch_tuning(const SweepRequest& request, double seconds, const Global
   ProblemList problems;
   check_request(request, seconds, problems);
   problems.throw_if_any();
+  check_axes(request);
   const UntunedRun untuned = untuned_run(request);
   const SweepIndex all = all_configurations(request, untuned);
   const fs::path folder = request.out.empty()

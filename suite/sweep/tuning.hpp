@@ -10,8 +10,7 @@ namespace heteroperf {
 
 /// Everything that a tuning may choose from.
 struct TuningSpace {
-  int cores = 1;     ///< threads that can compute at once
-  int physical = 1;  ///< distinct cores among them
+  int cores = 1;  ///< threads that can compute at once
   /// Ranks that take a micro-batch together: positions times tensor degree, or a search's group.
   int ranks_of_replica = 1;
   std::int64_t micro_batch = 1;  ///< the run's own
@@ -29,9 +28,9 @@ struct TuningChoice {
   friend bool operator==(const TuningChoice&, const TuningChoice&) = default;
 };
 
-/// Every choice that gives each core, or each thread of the cores, to one rank, with micro-batches
-/// from a quarter of the run's own to four times that, and leaves the samples of a step as they
-/// are.
+/// Every choice that gives each core to one rank, or as many cores as ranks of whole replicas can
+/// use, with micro-batches from a quarter of the run's own to four times that, and leaves the
+/// samples of a step as they are.
 std::vector<TuningChoice> tuning_choices(const TuningSpace& space);
 
 /// The number of configurations in each round: half of those before, three in the last one,

@@ -36,16 +36,22 @@ constexpr double measuring_s = 1.5, measuring_s_each = 0.04;
 
 using KnownTimes = std::map<ProductShape, ProductTimes>;
 
-/// Everything besides the shapes that the times depend on. Collective.
+/// Everything besides the shapes that the times depend on: all ranks' processors, threads and
+/// programs. It is one text on all ranks, so that all or none of them measure. Collective.
 std::string machine_text(const RankContext& context) {
   const Observed<std::string> cpu = probe_machine().cpu_model;
-  const auto machines = gather_texts(
-      context.all_ranks(),
-      fmt::format("{} with {}", cpu ? *cpu : "unknown", context.engine.product_ways_here()));
-  return fmt::format("{} on {} ranks of {} threads, LibTorch {}, HeteroPerf {} {}",
-                     fmt::join(std::set<std::string>(machines.begin(), machines.end()), " and "),
-                     machines.size(), context.placement.threads_per_rank,
-                     context.engine.libtorch_version(), version_text(), git_commit());
+  std::map<std::string, int> ranks;
+  for (const std::string& rank : gather_texts(
+           context.all_ranks(),
+           fmt::format("{} with {}, {} threads, LibTorch {}, HeteroPerf {} {} {}",
+                       cpu ? *cpu : "unknown", context.engine.product_ways_here(),
+                       context.placement.threads_per_rank, context.engine.libtorch_version(),
+                       version_text(), git_commit(), build_text()))) {
+    ++ranks[rank];
+  }
+  std::string text;
+  for (const auto& [rank, count] : ranks) text += fmt::format("{} x {}; ", count, rank);
+  return text;
 }
 
 /// The products of all ranks, each once. Collective.
@@ -103,26 +109,27 @@ KnownTimes parse_kept(const std::string& machine, const std::string& text) {
   return times;
 }
 
-/// Rank 0's, on all ranks. Collective.
-KnownTimes read_kept(RankContext& context, const std::string& machine) {
-  std::string text;
-  if (context.is_first()) {
-    try {
-      text = read_regular_file(kept_file(machine));
-    } catch (const Error&) {  // nothing was measured yet
-    }
+/// The text of what earlier runs measured; empty where there is none.
+std::string read_kept(const std::string& machine) {
+  try {
+    return read_regular_file(kept_file(machine));
+  } catch (const Error&) {
+    return {};
   }
-  return parse_kept(machine, share_text(context.all_ranks(), text));
 }
 
-/// A folder that cannot be written to costs the next run its measurement, and no more.
+/// Adds to what is kept, where another run may have left its own times meanwhile. A folder that
+/// cannot be written to costs the next run its measurement, which may then end in another choice.
 void keep(RankContext& context, const std::string& machine, const KnownTimes& times) {
   if (!context.is_first()) return;
   try {
     own_cache_folder();
-    write_file_atomically(kept_file(machine), kept_text(machine, times));
+    KnownTimes all = times;
+    all.merge(parse_kept(machine, read_kept(machine)));
+    write_file_atomically(kept_file(machine), kept_text(machine, all));
   } catch (const Error& error) {
-    context.log(fmt::format("the times of products are not kept: {}", error.what()));
+    context.post(
+        WarningEvent{fmt::format("the times of products are not kept: {}", error.what()), ""});
   }
 }
 
@@ -163,7 +170,8 @@ std::vector<MeasuredProduct> measure_products(RankContext& context, const Traini
       products_of_all(context.all_ranks(), context.engine.products_of(spec, rank));
   if (shapes.empty()) return {};
   const std::string machine = machine_text(context);
-  KnownTimes known = read_kept(context, machine);
+  const std::string kept = context.is_first() ? read_kept(machine) : std::string();
+  KnownTimes known = parse_kept(machine, share_text(context.all_ranks(), kept));
   std::vector<ProductShape> missing;
   for (const ProductShape& shape : shapes) {
     const bool anew = known_products == KnownProducts::measured_anew;

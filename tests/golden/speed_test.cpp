@@ -184,7 +184,7 @@ Words tuned(const std::string& seconds, const Words& more = {}) {
 
 TEST(Tune, PrintsTheBestThreeAndTheCommandOfTheBest) {
   const ScratchFolder folder;
-  const CommandResult result = heteroperf(tuned("40", {"--json"}), folder.path());
+  const CommandResult result = heteroperf(tuned("60", {"--json"}), folder.path());
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const Json tuning = Json::parse(result.out);
   const Json& best = tuning.at("best");
@@ -210,6 +210,18 @@ TEST(Tune, RefusesATimeThatIsTooShortForTwoRounds) {
   EXPECT_NE(result.err.find("--tune 3 is too short for two rounds"), std::string::npos)
       << result.err;
   EXPECT_NE(result.err.find("Give "), std::string::npos) << result.err;
+}
+
+TEST(Tune, RefusesAxesThatChangeItsWindowOrTheWork) {
+  const ScratchFolder folder;
+  for (const auto& [axis, path] :
+       {std::pair("duration=5,30", "measure.duration_s"), std::pair("pp=1,2", "plan.pipeline")}) {
+    const CommandResult result =
+        heteroperf({"run", "llm", "--ranks", "2", "--tune", "60", "--sweep", axis}, folder.path());
+    EXPECT_EQ(result.exit_code, 2) << result.out;
+    EXPECT_NE(result.err.find("--tune cannot sweep " + std::string(path)), std::string::npos)
+        << result.err;
+  }
 }
 
 }  // namespace

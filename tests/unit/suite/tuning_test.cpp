@@ -21,16 +21,16 @@ Placed placements_of(const TuningSpace& space) {
 }
 
 /// A run of four ranks with micro-batches of 8, one each.
-TuningSpace four_cores() { return {.cores = 4, .physical = 4, .micro_batch = 8, .samples = 32}; }
+TuningSpace four_cores() { return {.cores = 4, .micro_batch = 8, .samples = 32}; }
 
 TEST(Tuning, RanksTimesThreadsUseEveryCore) {
   EXPECT_EQ(placements_of(four_cores()), (Placed{{1, 4}, {2, 2}, {4, 1}}));
 }
 
-TEST(Tuning, HardwareThreadsMayBeLeftIdle) {
+TEST(Tuning, ReplicasThatDoNotDivideTheCoresLeaveSomeIdle) {
   TuningSpace space = four_cores();
-  space.physical = 2;
-  EXPECT_EQ(placements_of(space), (Placed{{1, 4}, {2, 2}, {4, 1}, {1, 2}, {2, 1}}));
+  space.ranks_of_replica = 3;
+  EXPECT_EQ(placements_of(space), (Placed{{3, 1}}));
 }
 
 TEST(Tuning, TheSamplesOfAStepStay) {
