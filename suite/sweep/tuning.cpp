@@ -135,7 +135,8 @@ constexpr const char* work_keys[] = {"workload",      "model.size",  "model.name
 void check_axes(const SweepRequest& request) {
   if (request.sweeps.empty()) return;
   ProblemList problems;
-  for (const auto& [path, value] : plan_sweep(request).points.front()) {
+  const SweepIndex asked = plan_sweep(request);
+  for (const auto& [path, value] : asked.points.front()) {
     const auto own = std::ranges::find(own_keys, path, &OwnKey::path);
     const bool work = std::ranges::find(work_keys, path) != std::end(work_keys);
     if (own == std::end(own_keys) && !work) continue;
