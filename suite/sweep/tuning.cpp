@@ -56,21 +56,20 @@ constexpr TunedKey tuned_keys[] = {
 /// The ranks and threads that use all cores, or as many of them as ranks of whole replicas can.
 std::vector<std::pair<int, int>> placements(const TuningSpace& space) {
   std::vector<std::pair<int, int>> found;
-  const auto add = [&](int ranks, int threads) {
-    const std::pair<int, int> placed(ranks, threads);
-    if (ranks % space.ranks_of_replica != 0) return;
-    if (std::find(found.begin(), found.end(), placed) == found.end()) found.push_back(placed);
-  };
   const int cores = space.cores;
+  const auto add = [&](int ranks) {
+    if (ranks % space.ranks_of_replica != 0) return;
+    found.emplace_back(ranks, space.threads > 0 ? space.threads : std::max(1, cores / ranks));
+  };
   if (space.ranks > 0) {
-    add(space.ranks, space.threads > 0 ? space.threads : std::max(1, cores / space.ranks));
+    add(space.ranks);
     return found;
   }
   const int most = std::max(1, cores / space.ranks_of_replica) * space.ranks_of_replica;
   for (int ranks = 1; ranks <= std::max(cores, most); ++ranks) {
     if (space.threads > 0 ? ranks == std::max(1, cores / space.threads)
                           : cores % ranks == 0 || ranks == most) {
-      add(ranks, space.threads > 0 ? space.threads : std::max(1, cores / ranks));
+      add(ranks);
     }
   }
   return found;
@@ -289,8 +288,10 @@ class Tuning {
       }
       if (window_of(rounds, r) < shortest_window_s && r > 0) final_repeats_ = 1;
       const double window_s = window_of(rounds, r);
-      if (window_s < shortest_window_s && r > 0) break;  // the rounds before stand
-      if (window_s < shortest_window_s) throw_too_short(rounds, r);
+      if (window_s < shortest_window_s) {
+        if (r == 0) throw_too_short(rounds);
+        break;  // the rounds before stand
+      }
       left.resize(std::min(left.size(), rounds[r]));
       run_round(r, rounds, left, window_s);
       std::stable_sort(left.begin(), left.end(), [&](std::size_t a, std::size_t b) {
@@ -332,14 +333,13 @@ class Tuning {
     return measured_s / static_cast<double>(rounds.size() - r) / runs_of(rounds, r);
   }
 
-  [[noreturn]] void throw_too_short(const std::vector<std::size_t>& rounds, std::size_t r) const {
+  [[noreturn]] void throw_too_short(const std::vector<std::size_t>& rounds) const {
     double longest_round = 0;
-    for (std::size_t i = r; i < rounds.size(); ++i) {
+    for (std::size_t i = 0; i < rounds.size(); ++i) {
       longest_round = std::max(longest_round, runs_of(rounds, i));
     }
-    const double needed_s =
-        (r == 0 ? 0 : elapsed_s()) + cost_from(rounds, r) +
-        longest_round * shortest_window_s * static_cast<double>(rounds.size() - r);
+    const double needed_s = cost_from(rounds, 0) +
+                            longest_round * shortest_window_s * static_cast<double>(rounds.size());
     throw UserError(
         fmt::format("--tune {:g} is too short for two rounds", seconds_),
         fmt::format("{}, and a run takes {:.1f} s besides its window",
@@ -375,7 +375,7 @@ class Tuning {
     program.command = [&, begin = program.command](const SweepRun& run, const fs::path& home) {
       if (r == 0 && elapsed_s() > seconds_) {
         cost_s_ = elapsed_s() / static_cast<double>(run.number - 1);
-        throw_too_short(rounds, 0);
+        throw_too_short(rounds);
       }
       return begin(run, home);
     };
