@@ -25,6 +25,7 @@ struct FastestProduct {
   std::string name;                ///< its way and shape: "aten::mm 1024x1024x1024"
   std::vector<std::string> tried;  ///< ways that work here, in the order in which they were tried
   double operations = 0;           ///< one product has so many, 2 per multiply-add
+  double ops_per_second = 0;       ///< its best call
   double mm_ops_per_second = 0;    ///< best call of aten::mm, which the operators compute with
   std::function<void()> multiply;  ///< one product; returns when it is done
 };
@@ -61,8 +62,6 @@ class Engine {
 
   /// "2.11.0".
   virtual std::string libtorch_version() const = 0;
-  /// True when bf16 matrix products run natively on this CPU (else they run slowly).
-  virtual bool has_native_bf16() const = 0;
   /// The ways of products that there are here, and the instruction set of our own: "mkl own of
   /// avx2". Times of products hold where this is the same.
   virtual std::string product_ways_here() const = 0;
@@ -92,6 +91,11 @@ class Engine {
   virtual FastestProduct find_fastest_cuda_product(Precision precision, int gpu,
                                                    double seconds) = 0;
 };
+
+/// Returns the rate of products of bf16, as operators make them, over that of the fastest of
+/// float32 on the host's cores. It is measured for a moment, on the calling thread: a processor
+/// that has instructions of bf16 may still have fewer of them per cycle than of float32.
+double bf16_speedup(Engine& engine, int threads);
 
 /// Loads the module. Throws SystemError{environment} with the searched paths and the loader's
 /// words.

@@ -22,6 +22,14 @@ std::shared_ptr<Engine> load_engine() {
 #endif
 }
 
+double bf16_speedup(Engine& engine, int threads) {
+  constexpr double seconds_each = 0.1;
+  const auto fastest = [&](Precision precision) {
+    return engine.find_fastest_product(precision, threads, seconds_each);
+  };
+  return fastest(Precision::bf16).mm_ops_per_second / fastest(Precision::fp32).ops_per_second;
+}
+
 namespace {
 
 /// The first line about a library that is not found in the linker's own list, which maps the

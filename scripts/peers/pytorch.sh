@@ -2,11 +2,14 @@
 # Compares HeteroPerf with PyTorch on the same models, side by side in one run: eager, eager whose MKL
 # is made to take its AVX-512 path (on AMD's processors that have it), and torch.compile.
 #
-#   scripts/peers/pytorch.sh [--pairs N] [--duration S] [--case NAME]… [--peer NAME]… [--json FILE]
+#   scripts/peers/pytorch.sh [--pairs N] [--duration S] [--turn S] [--case NAME]… [--peer NAME]…
+#                              [--json FILE]
 #   scripts/peers/pytorch.sh --peer-only MODEL [ARGUMENTS OF pytorch_peer.py]
 #
-#   --pairs N      interleaved pairs per case (default 5)
+#   --pairs N      pairs of runs per case (default 5)
 #   --duration S   measured seconds of one run (default 10)
+#   --turn S       the runs of a pair take turns of so many seconds, one stopped while the other
+#                  works; several steps long (default 3)
 #   --case NAME    only the cases whose name contains NAME; may be repeated
 #   --peer NAME    only the peers whose name contains NAME; may be repeated
 #   --json FILE    every single measurement, for later use

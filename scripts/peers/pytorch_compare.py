@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Runs HeteroPerf and its PyTorch peers in turn (ABCABC…) and prints the ratios of their speeds.
+"""Runs HeteroPerf and its PyTorch peers side by side and prints the ratios of their speeds.
 
-Started by pytorch.sh, which finds the peer. Standard library only.
+The two programs of a pair run at once and take turns: while one works the other is stopped (SIGSTOP),
+so that both meet the same disturbances of the machine, and a speed is that of the steps that lie
+whole within turns. Started by pytorch.sh, which finds the peer. Standard library only.
 """
 import argparse
 import dataclasses
@@ -9,10 +11,12 @@ import json
 import os
 import pathlib
 import platform
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 PEER = pathlib.Path(__file__).with_name("pytorch_peer.py")
 
@@ -96,32 +100,181 @@ class Measurement:
     resident: int  # bytes, VmHWM
 
 
-def run(command, environment):
-    """The process's output and its resident peak in bytes."""
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env=environment, text=True
-    ) as process:
-        output = process.stdout.read()
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode != 0:
-        sys.exit(f"error: {' '.join(map(str, command))} ended with {process.returncode}")
-    return output, usage.ru_maxrss * 1024
+class Program:
+    """A process with those that it starts, which are stopped and continued together."""
+
+    def __init__(self, command, environment=None):
+        self.command = [str(word) for word in command]
+        # Files, because a pipe fills up while nobody reads it.
+        self.files = [tempfile.TemporaryFile("w+") for _ in range(2)]
+        self.process = subprocess.Popen(
+            self.command,
+            stdout=self.files[0],
+            stderr=self.files[1],
+            stdin=subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,
+        )
+        self.resident, self.stopped = None, False
+
+    def signal(self, number):
+        os.killpg(self.process.pid, number)
+
+    def look(self, flags=os.WNOHANG):
+        """True once it has ended."""
+        if self.resident is None:
+            pid, status, usage = os.wait4(self.process.pid, flags | os.WUNTRACED)
+            self.stopped = pid != 0 and os.WIFSTOPPED(status)
+            if pid != 0 and not self.stopped:
+                self.process.returncode = os.waitstatus_to_exitcode(status)
+                self.resident = usage.ru_maxrss * 1024  # bytes
+                if self.process.returncode != 0:
+                    sys.exit(f"error: {' '.join(self.command)} ended with "
+                             f"{self.process.returncode}\n{self.read(1)}")
+        return self.resident is not None
+
+    def read(self, index):
+        self.files[index].seek(0)
+        return self.files[index].read()
+
+    def output(self):
+        while not self.look(0):
+            pass
+        return self.read(0)
 
 
-def run_ours(options, workload, batch, ranks, threads, metric="throughput"):
-    with tempfile.TemporaryDirectory(prefix="heteroperf-peer-") as folder:
-        out = pathlib.Path(folder, "run")
+class OurRun:
+    def __init__(self, options, workload, batch, ranks, threads, duration_s):
+        self.batch = batch
+        self.folder = tempfile.TemporaryDirectory(prefix="heteroperf-peer-")
+        self.out = pathlib.Path(self.folder.name, "run")
         # The peer clips no gradients and keeps its learning rate; so do we.
-        command = [options.program, "run", *workload, "--duration", options.duration, "--json"]
-        command += ["--micro-batch", batch, "--micro-batches", 1, "--out", out, "-q"]
+        command = [options.program, "run", *workload, "--duration", duration_s, "--json"]
+        command += ["--micro-batch", batch, "--micro-batches", 1, "--out", self.out, "-q"]
         command += ["--set", "optimizer.clip_norm=0", "--set", "optimizer.schedule=constant"]
         # Nor does it evaluate, which is no part of our window either, but takes its time.
         command += ["--set", "measure.evaluation_samples=1"]
         command += ["--ranks", ranks, "--threads-per-rank", threads] if ranks else []
-        _, resident = run([str(word) for word in command], None)
-        record = json.loads((out / "record.json").read_text(encoding="utf-8"))
-    return read_record(record, batch, resident, metric)
+        self.program = Program(command)
+
+    def journal(self, kind):
+        with open(self.out / "journal.jsonl", encoding="utf-8") as lines:
+            return [json.loads(line) for line in lines if f'"kind":"{kind}"' in line]
+
+    def wait_for_step(self):
+        """Until the journal, which is written every second, has one."""
+        while not self.program.look():
+            time.sleep(0.1)
+            try:
+                if self.journal("step"):
+                    return
+            except (OSError, json.JSONDecodeError):  # not there yet, or half a line
+                pass
+
+    def measurement(self, metric="throughput"):
+        self.program.output()
+        record = json.loads((self.out / "record.json").read_text(encoding="utf-8"))
+        return read_record(record, self.batch, self.program.resident, metric)
+
+    def steps(self):
+        """The time of each step's end and what it counts."""
+        return [(1e-9 * step["t_end_ns"], step["tokens"] or step["samples"])
+                for step in self.journal("step")]
+
+
+class PeerRun:
+    def __init__(self, options, peer, case, batch, duration_s, more):
+        """`batch` samples per step, of all ranks."""
+        environment = dict(os.environ, LD_LIBRARY_PATH=options.libraries)
+        if peer.preloads:
+            environment["LD_PRELOAD"] = options.avx512_library
+        ranks = max(1, case.ranks)
+        command = [sys.executable, PEER, case.model, "--batch", batch // ranks, "--ranks", ranks]
+        command += ["--threads", case.threads, "--duration", duration_s, *peer.arguments, *more]
+        self.program = Program(command, environment)
+
+    def result(self):
+        return json.loads(self.program.output())
+
+    def measurement(self):
+        result = self.result()
+        return Measurement(
+            speed=result["throughput"]["value"],
+            unit=result["throughput"]["unit"],
+            parameters=result["parameters"],
+            ranks=result["ranks"],
+            threads=result["threads"],
+            batch=result["batch"],
+            memory=result["peak_memory_bytes"],
+            resident=self.program.resident,
+        )
+
+    def steps(self):
+        result = self.result()
+        return [(end_s, result["items_per_step"]) for end_s in result["step_ends_s"]]
+
+
+def take_turns(programs, turn_s):
+    """Lets one work while the other is stopped, until one ends; the turns (begin, end) of each.
+
+    Both are stopped when it begins, and the one that is left works on.
+    """
+    turns, index = [[], []], 0
+    while True:
+        programs[index].signal(signal.SIGCONT)
+        begin = time.monotonic()
+        while time.monotonic() < begin + turn_s and not programs[index].look():
+            time.sleep(0.01)
+        if programs[index].look():
+            break
+        programs[index].signal(signal.SIGSTOP)
+        turns[index].append((begin, time.monotonic()))
+        index = 1 - index
+    programs[1 - index].signal(signal.SIGCONT)
+    return turns
+
+
+def speed_in_turns(steps, turns):
+    """What the steps count per second that lie whole in one of the turns."""
+    counted = seconds = 0
+    for (before, _), (end, count) in zip(steps, steps[1:]):
+        if any(begin <= before and end <= over for begin, over in turns):
+            counted, seconds = counted + count, seconds + end - before
+    if not seconds:
+        sys.exit("error: no step lies whole in a turn; give a longer --turn and --duration")
+    return counted / seconds
+
+
+def run_pair(options, peer, case, layout):
+    """One measurement of either, at once and in turns."""
+    ours = OurRun(
+        options, case.workload, case.batch, case.ranks, case.threads, 2 * options.duration
+    )
+    try:
+        ours.wait_for_step()
+        ours.program.signal(signal.SIGSTOP)
+        batch = ours.journal("scale")[0]["ranks"] * case.batch
+        # Ranks of the peer agree on a number of steps, which take their time whoever is stopped.
+        peer_s = options.duration * (1 if case.ranks > 1 else 2)
+        theirs = PeerRun(options, peer, case, batch, peer_s, (*layout, "--pause"))
+        while not theirs.program.look(0) and not theirs.program.stopped:
+            pass
+        turns = take_turns([ours.program, theirs.program], options.turn)
+    finally:
+        if not ours.program.look():
+            ours.program.signal(signal.SIGCONT)
+    sides = []
+    for side, own_turns in zip((ours, theirs), turns):
+        measured = side.measurement()
+        sides.append(
+            dataclasses.replace(measured, speed=speed_in_turns(side.steps(), own_turns))
+        )
+    return sides
+
+
+def run_ours(options, case, ranks):
+    run = OurRun(options, case.workload, case.batch, ranks, 1, options.duration)
+    return run.measurement(case.metric)
 
 
 def read_record(record, batch, resident, metric):
@@ -140,46 +293,26 @@ def read_record(record, batch, resident, metric):
     )
 
 
-def run_peer(options, peer, case, batch, more=()):
-    """`batch` samples per step, of all ranks."""
-    environment = dict(os.environ, LD_LIBRARY_PATH=options.libraries)
-    if peer.preloads:
-        environment["LD_PRELOAD"] = options.avx512_library
-    ranks = max(1, case.ranks)
-    command = [sys.executable, PEER, case.model, "--batch", batch // ranks, "--ranks", ranks]
-    command += ["--threads", case.threads, "--duration", options.duration, *peer.arguments, *more]
-    output, resident = run([str(word) for word in command], environment)
-    result = json.loads(output)
-    return Measurement(
-        speed=result["throughput"]["value"],
-        unit=result["throughput"]["unit"],
-        parameters=result["parameters"],
-        ranks=result["ranks"],
-        threads=result["threads"],
-        batch=result["batch"],
-        memory=result["peak_memory_bytes"],
-        resident=resident,
-    )
-
-
 def faster_layout(options, peer, case, batch):
     """Images lie in NCHW or NHWC memory, whichever is faster for this peer."""
     if case.model not in IMAGE:
         return ()
     layouts = [(), ("--channels-last",)]
-    speeds = [run_peer(options, peer, case, batch, layout).speed for layout in layouts]
+    speeds = [
+        PeerRun(options, peer, case, batch, options.duration, layout).measurement().speed
+        for layout in layouts
+    ]
     return layouts[speeds[1] > speeds[0]]
 
 
 def compare(options, case, peers):
-    """By peer the pairs of (ours, peer); ours and all peers are taken one right after the other."""
+    """By peer the pairs of (ours, peer)."""
     layouts, pairs = {}, {peer: [] for peer in peers}
     for index in range(options.pairs):
-        ours = run_ours(options, case.workload, case.batch, case.ranks, case.threads)
         for peer in peers:
             if peer not in layouts:
-                layouts[peer] = faster_layout(options, peer, case, ours.batch)
-            theirs = run_peer(options, peer, case, ours.batch, layouts[peer])
+                layouts[peer] = faster_layout(options, peer, case, case.batch * max(1, case.ranks))
+            ours, theirs = run_pair(options, peer, case, layouts[peer])
             if ours.parameters and ours.parameters != theirs.parameters:
                 sys.exit(
                     f"error: {case.name}: {ours.parameters} parameters here, {theirs.parameters}"
@@ -194,8 +327,7 @@ def compare(options, case, peers):
 def compare_scaling(options, case):
     pairs = []
     for index in range(options.pairs):
-        two = run_ours(options, case.workload, case.batch, 2, 1, case.metric)
-        one = run_ours(options, case.workload, case.batch, 1, 1, case.metric)
+        two, one = run_ours(options, case, 2), run_ours(options, case, 1)
         pairs.append((two, one))
         progress(case.name, index + 1, options.pairs, two.speed / one.speed)
     return pairs
@@ -286,6 +418,7 @@ def parse_arguments():
     parser.add_argument("--libraries", default="", help="LD_LIBRARY_PATH of the peer alone")
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--duration", type=float, default=10.0)
+    parser.add_argument("--turn", type=float, default=3.0)
     parser.add_argument("--case", action="append", default=[])
     parser.add_argument("--peer", action="append", default=[])
     parser.add_argument("--avx512-library", default="", help="tells MKL to take its AVX-512 path")
@@ -308,7 +441,10 @@ def main():
         results |= compare(options, case, peers)
     results |= {case.name: compare_scaling(options, case) for case in scalings}
     print_table([row(name, pairs) for name, pairs in results.items()])
-    print(f"\n{options.pairs} interleaved pairs of {options.duration:g} s each, on {start}")
+    print(
+        f"\n{options.pairs} pairs, {options.duration:g} s of either in turns of {options.turn:g} s,"
+        f" on {start}"
+    )
     if options.json:
         plain = {
             name: [[dataclasses.asdict(side) for side in pair] for pair in pairs]

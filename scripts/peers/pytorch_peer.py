@@ -9,6 +9,7 @@ import argparse
 import dataclasses
 import json
 import os
+import signal
 import socket
 import statistics
 import sys
@@ -226,27 +227,30 @@ def train_step(task, step, clip_norm):
     return loss.item()
 
 
-def measure(task, duration_s, warmup_steps, clip_norm, ranks):
-    """Steps for about duration_s after the warm-up; returns (step times, window, last loss).
+def measure(task, arguments, rank):
+    """Steps for about arguments.duration after the warm-up; returns (ends of steps, last loss).
 
-    Ranks must make equally many steps, so several agree on their number after the warm-up.
+    The first of the ends, in seconds of the monotonic clock, is that of the warm-up. Ranks must make
+    equally many steps, so several agree on their number after the warm-up.
     """
-    warm_up_s = []
-    for step in range(warmup_steps):
-        before = time.perf_counter()
-        loss = train_step(task, step, clip_norm)
-        warm_up_s.append(time.perf_counter() - before)
+    warm_up = arguments.warmup_steps
+    ends = [time.monotonic()]
+    for step in range(warm_up):
+        loss = train_step(task, step, arguments.clip_norm)
+        ends.append(time.monotonic())
     steps = None
-    if ranks > 1:
-        wanted = torch.tensor(max(1, round(duration_s / statistics.median(warm_up_s))))
+    if arguments.ranks > 1:
+        usual_s = statistics.median(b - a for a, b in zip(ends, ends[1:]))
+        wanted = torch.tensor(max(1, round(arguments.duration / usual_s)))
         dist.broadcast(wanted, 0)
         steps = int(wanted)
-    times_s, start = [], time.perf_counter()
-    while len(times_s) < steps if steps else time.perf_counter() - start < duration_s:
-        before = time.perf_counter()
-        loss = train_step(task, warmup_steps + len(times_s), clip_norm)
-        times_s.append(time.perf_counter() - before)
-    return times_s, time.perf_counter() - start, loss
+    if arguments.pause and rank == 0:
+        os.killpg(0, signal.SIGSTOP)
+    ends = [time.monotonic()]
+    while len(ends) <= steps if steps else ends[-1] - ends[0] < arguments.duration:
+        loss = train_step(task, warm_up + len(ends) - 1, arguments.clip_norm)
+        ends.append(time.monotonic())
+    return ends, loss
 
 
 def peak_memory_bytes():
@@ -266,6 +270,9 @@ def parse_arguments():
     parser.add_argument("--batch", type=int, default=0, help="samples per step; 0: the model's")
     parser.add_argument("--duration", type=float, default=10.0, help="measured seconds")
     parser.add_argument("--warmup-steps", type=int, default=5)
+    parser.add_argument(
+        "--pause", action="store_true", help="stop the process group (SIGSTOP) after the warm-up"
+    )
     parser.add_argument("--clip-norm", type=float, default=0.0, help="0: no gradient clipping")
     parser.add_argument("--channels-last", action="store_true", help="images in NHWC memory")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
@@ -301,17 +308,16 @@ def train(rank, arguments, port):
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
         dist.init_process_group("gloo", rank=rank, world_size=arguments.ranks)
     task = make_task(arguments)
-    times_s, window_s, loss = measure(
-        task, arguments.duration, arguments.warmup_steps, arguments.clip_norm, arguments.ranks
-    )
+    ends, loss = measure(task, arguments, rank)
     if rank == 0:
-        report(arguments, task, times_s, window_s, loss)
+        report(arguments, task, ends, loss)
     if arguments.ranks > 1:
         dist.destroy_process_group()
 
 
-def report(arguments, task, times_s, window_s, loss):
-    items = len(times_s) * task.items_per_step * arguments.ranks
+def report(arguments, task, ends, loss):
+    times_s = [b - a for a, b in zip(ends, ends[1:])]
+    window_s, items_per_step = ends[-1] - ends[0], task.items_per_step * arguments.ranks
     json.dump(
         {
             "peer": "pytorch",
@@ -325,7 +331,9 @@ def report(arguments, task, times_s, window_s, loss):
             "batch": task.batch * arguments.ranks,
             "steps": len(times_s),
             "window_s": window_s,
-            "throughput": {"value": items / window_s, "unit": task.unit},
+            "items_per_step": items_per_step,
+            "step_ends_s": ends,
+            "throughput": {"value": len(times_s) * items_per_step / window_s, "unit": task.unit},
             "step_time_s": {"median": statistics.median(times_s), "min": min(times_s)},
             "loss": loss,
             "peak_memory_bytes": peak_memory_bytes(),

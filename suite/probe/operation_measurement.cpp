@@ -157,21 +157,23 @@ struct OperationMeasurement {
     return std::move(left_out);
   }
 
-  // All ranks must have it, since all measure the same jobs.
-  bool has_native_bf16() const {
-    std::int32_t has = engine.has_native_bf16() ? 1 : 0;
-    world.all_reduce(std::span(&has, 1), Reduction::min);
-    return has != 0;
+  // It must pay on all ranks, since all measure the same jobs.
+  bool bf16_pays() const {
+    double speedup = bf16_speedup(engine, request.threads);
+    world.all_reduce(std::span(&speedup, 1), Reduction::min);
+    return speedup > 1;
   }
 
-  /// The precisions that were asked for, else those that the devices compute natively.
+  /// The precisions that were asked for, else those that pay on the devices.
   std::vector<Precision> precisions() {
     std::vector<Precision> result;
     for (const std::string& name : request.precisions) result.push_back(parse_precision(name));
     if (!result.empty()) return result;
-    if (has_native_bf16()) return {Precision::fp32, Precision::bf16};
+    if (bf16_pays()) return {Precision::fp32, Precision::bf16};
     left_out.emplace_back(
-        "bf16: no native support on these devices (--precision bf16 asks for it)");
+        "bf16: its products are no faster than float32's on these devices (--precision bf16 asks "
+        "for "
+        "it)");
     return {Precision::fp32};
   }
 

@@ -90,10 +90,12 @@ void warn_about_cores(const PreparedRun& run, RankContext& context) {
                      placement.ranks, plural(placement.threads_per_rank, "thread"),
                      plural(cores, "core"), std::max(1, cores / placement.threads_per_rank)));
   }
-  if (run.workload.precision == Precision::bf16 && !context.engine.has_native_bf16()) {
-    warn(context,
-         "bf16 runs without native support on this CPU (no AVX-512 BF16 or AMX): expect it to be "
-         "slow");
+  if (run.workload.precision != Precision::bf16) return;
+  const double speedup = bf16_speedup(context.engine, placement.threads_per_rank);
+  if (!(speedup > 1)) {
+    warn(context, fmt::format("bf16 does not pay on this CPU, whose products of it run at {:.2f} "
+                              "times the rate of float32's. Use --precision fp32",
+                              speedup));
   }
 }
 

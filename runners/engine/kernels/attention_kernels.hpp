@@ -14,31 +14,90 @@ HETEROPERF_KERNEL std::int64_t seen_keys(const ScoreRows& r, std::int64_t row) {
   return r.causal && until_self < r.keys ? until_self : r.keys;
 }
 
-/// scores become probabilities exp(x − log_sum) of x = scale · score + slope · (key − query), and
-/// log_sums the logarithms of the sums. Keys that a row does not see have probability 0.
+/// A number for each lane of a block of scores. Blocks are whole, so that a compiler needs no loop
+/// for what is left of a row, and sums have one order whatever the vectors are.
+struct ScoreLanes {
+  float of[score_lanes];
+
+  HETEROPERF_KERNEL static ScoreLanes all(float value) {
+    ScoreLanes lanes;
+    for (float& lane : lanes.of) lane = value;
+    return lanes;
+  }
+  HETEROPERF_KERNEL float sum() {
+    for (int half = score_lanes / 2; half > 0; half /= 2) {
+      for (int l = 0; l < half; ++l) of[l] += of[l + half];
+    }
+    return of[0];
+  }
+  HETEROPERF_KERNEL float greatest() {
+    for (int half = score_lanes / 2; half > 0; half /= 2) {
+      for (int l = 0; l < half; ++l) of[l] = of[l] > of[l + half] ? of[l] : of[l + half];
+    }
+    return of[0];
+  }
+};
+
+/// Calls body(first, left) for each block of lanes that has any of `count` numbers; `left` are the
+/// numbers from the block's first one on.
+template <class Body>
+HETEROPERF_KERNEL void for_lanes(std::int64_t count, const Body& body) {
+  for (std::int64_t first = 0; first < count; first += score_lanes) {
+    body(first, static_cast<int>(count - first < score_lanes ? count - first : score_lanes));
+  }
+}
+
+/// The argument of a key's exponential: x = scale · score + slope · (key − query).
+struct ScoreTerms {
+  float scale, slope, query;
+  HETEROPERF_KERNEL float at(float score, std::int64_t first, int lane) const {
+    return score * scale + slope * (static_cast<float>(static_cast<int>(first) + lane) - query);
+  }
+};
+HETEROPERF_KERNEL ScoreTerms terms_of(const ScoreRows& r, std::int64_t row) {
+  return {r.scale, r.slope, static_cast<float>(r.first + row)};
+}
+
+HETEROPERF_KERNEL void clear_from(std::int64_t column, const ScoreRows& r, float* scores) {
+  for (; column < r.keys; ++column) scores[column] = 0;
+}
+HETEROPERF_KERNEL std::int64_t whole_blocks(std::int64_t count) {
+  return (count + score_lanes - 1) / score_lanes * score_lanes;
+}
+
+/// scores become probabilities exp(x − log_sum), and log_sums the logarithms of the sums. Keys that
+/// a row does not see have probability 0.
 void softmax_rows(const ScoreRows& r, float* scores, float* log_sums) {
+  constexpr float lowest = -3.402823466e38F;
   for (std::int64_t row = 0; row < r.rows; ++row) {
     float* __restrict s = scores + row * r.stride;
     const std::int64_t n = seen_keys(r, row);
-    const float scale = r.scale, slope = r.slope;
-    const auto query = static_cast<float>(r.first + row);
-    float top = -3.402823466e38F;
-#pragma omp simd reduction(max : top)
-    for (std::int64_t j = 0; j < n; ++j) {
-      const float x = s[j] * scale + slope * (static_cast<float>(static_cast<int>(j)) - query);
-      s[j] = x;
-      top = x > top ? x : top;
-    }
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (std::int64_t j = 0; j < n; ++j) {
-      s[j] = exponential(s[j] - top);
-      sum += s[j];
-    }
-    const float share = 1 / sum;
+    const ScoreTerms terms = terms_of(r, row);
+    ScoreLanes tops = ScoreLanes::all(lowest);
+    for_lanes(n, [&](std::int64_t j, int left) {
 #pragma omp simd
-    for (std::int64_t j = 0; j < n; ++j) s[j] *= share;
-    for (std::int64_t j = n; j < r.keys; ++j) s[j] = 0;
+      for (int l = 0; l < score_lanes; ++l) {
+        const float x = l < left ? terms.at(s[j + l], j, l) : lowest;
+        s[j + l] = x;
+        tops.of[l] = x > tops.of[l] ? x : tops.of[l];
+      }
+    });
+    const float top = tops.greatest();
+    ScoreLanes sums = ScoreLanes::all(0);
+    for_lanes(n, [&](std::int64_t j, int left) {
+#pragma omp simd
+      for (int l = 0; l < score_lanes; ++l) {
+        const float e = l < left ? exponential(s[j + l] - top) : 0.0f;
+        s[j + l] = e;
+        sums.of[l] += e;
+      }
+    });
+    const float sum = sums.sum(), share = 1 / sum;
+    for_lanes(n, [&](std::int64_t j, int) {
+#pragma omp simd
+      for (int l = 0; l < score_lanes; ++l) s[j + l] *= share;
+    });
+    clear_from(whole_blocks(n), r, s);
     log_sums[row] = top + std::log(sum);
   }
 }
@@ -48,19 +107,21 @@ void softmax_again(const ScoreRows& r, float* scores, const float* log_sums) {
   for (std::int64_t row = 0; row < r.rows; ++row) {
     float* __restrict s = scores + row * r.stride;
     const std::int64_t n = seen_keys(r, row);
-    const float scale = r.scale, slope = r.slope, log_sum = log_sums[row];
-    const auto query = static_cast<float>(r.first + row);
+    const ScoreTerms terms = terms_of(r, row);
+    const float log_sum = log_sums[row];
+    for_lanes(n, [&](std::int64_t j, int left) {
 #pragma omp simd
-    for (std::int64_t j = 0; j < n; ++j) {
-      const float x = s[j] * scale + slope * (static_cast<float>(static_cast<int>(j)) - query);
-      s[j] = exponential(x - log_sum);
-    }
-    for (std::int64_t j = n; j < r.keys; ++j) s[j] = 0;
+      for (int l = 0; l < score_lanes; ++l) {
+        s[j + l] = l < left ? exponential(terms.at(s[j + l], j, l) - log_sum) : 0.0f;
+      }
+    });
+    clear_from(whole_blocks(n), r, s);
   }
 }
 
 /// Gradients of probabilities p become those of the scores: p · (gradient − Σ p · gradient) ·
-/// scale. The sum is Σ output · its gradient, over the `width` numbers of a row's head.
+/// scale, and 0 for keys that a row does not see. The sum is Σ output · its gradient, over the
+/// `width` numbers of a row's head.
 void softmax_backward(const ScoreRows& r, const float* probabilities, float* gradients,
                       const float* output, const float* output_gradient, std::int64_t width,
                       std::int64_t output_stride) {
@@ -69,12 +130,22 @@ void softmax_backward(const ScoreRows& r, const float* probabilities, float* gra
     const float* __restrict y = output + row * output_stride;
     const float* __restrict dy = output_gradient + row * output_stride;
     float* __restrict g = gradients + row * r.stride;
-    float mean = 0;
-#pragma omp simd reduction(+ : mean)
-    for (std::int64_t d = 0; d < width; ++d) mean += y[d] * dy[d];
-    const float scale = r.scale;
+    ScoreLanes sums = ScoreLanes::all(0);
+    std::int64_t d = 0;
+    for (; d + score_lanes <= width; d += score_lanes) {
 #pragma omp simd
-    for (std::int64_t j = 0; j < r.keys; ++j) g[j] = p[j] * (g[j] - mean) * scale;
+      for (int l = 0; l < score_lanes; ++l) sums.of[l] += y[d + l] * dy[d + l];
+    }
+    for (int l = 0; d < width; ++d, ++l) sums.of[l] += y[d] * dy[d];
+    const float mean = sums.sum(), scale = r.scale;
+    const std::int64_t n = seen_keys(r, row);
+    for_lanes(n, [&](std::int64_t j, int left) {
+#pragma omp simd
+      for (int l = 0; l < score_lanes; ++l) {
+        g[j + l] = l < left ? p[j + l] * (g[j + l] - mean) * scale : 0.0f;
+      }
+    });
+    clear_from(whole_blocks(n), r, g);
   }
 }
 

@@ -208,7 +208,11 @@ struct ProductTile {
   std::int64_t c_stride = 0, rows = 0, columns = 0;
 };
 
-/// Scores {rows, keys} of one head, of queries `first` and following, in rows `stride` apart.
+/// Rows of scores are passed in blocks of so many.
+constexpr int score_lanes = 16;
+
+/// Scores {rows, keys} of one head, of queries `first` and following, in rows `stride` apart, which
+/// is a multiple of score_lanes: what lies behind a row's keys may be overwritten.
 struct ScoreRows {
   std::int64_t first = 0, rows = 0, keys = 0, stride = 0;
   bool causal = false;

@@ -13,30 +13,14 @@
 #include "runners/engine/probe/measure_operations.hpp"
 #include "runners/engine/probe/peak_rate.hpp"
 
-#if defined(__aarch64__) && defined(__linux__)
-#include <sys/auxv.h>
-#endif
-
 namespace heteroperf {
 namespace {
-
-bool cpu_multiplies_bf16() {
-#if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512bf16") != 0;
-#elif defined(__aarch64__) && defined(__linux__)
-  constexpr unsigned long hwcap2_bf16 = 1UL << 14;
-  return (getauxval(AT_HWCAP2) & hwcap2_bf16) != 0;
-#else
-  return false;
-#endif
-}
 
 class TorchEngine final : public Engine {
  public:
   std::string libtorch_version() const override {
     return fmt::format("{}.{}.{}", TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR, TORCH_VERSION_PATCH);
   }
-  bool has_native_bf16() const override { return cpu_multiplies_bf16(); }
   std::string product_ways_here() const override {
     std::string ways;
     for (std::size_t w = 0; w < product_ways; ++w) {

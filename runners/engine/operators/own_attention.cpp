@@ -4,10 +4,10 @@
 // One head is small: its keys and values, packed for each of its query heads, stay in a cache.
 // Queries pass in blocks of some tiles. A block's scores against the keys that it may see are one
 // product, the softmax runs over them in place, and the probabilities times the values are the
-// second product. Causal blocks have no scores beyond their last query. The backward pass makes the
-// probabilities again from the kept logarithms of their sums, as flash attention does (Dao et al.,
-// arXiv:2205.14135, algorithm 4), and has five products per block; those of the keys' and values'
-// gradients take the scores' columns as rows, where they lie.
+// second product. Of causal blocks no tile is made whose queries all lie before its keys. The
+// backward pass makes the probabilities again from the kept logarithms of their sums, as flash
+// attention does (Dao et al., arXiv:2205.14135, algorithm 4), and has five products per block;
+// those of the keys' and values' gradients take the scores' columns as rows, where they lie.
 //
 // Heads are shared among the threads; those that share keys and values stay on one thread, so that
 // sums have one order.
@@ -47,7 +47,7 @@ class HeadPasses {
       : kernels_(product_kernels()),
         a_(a),
         length_(length),
-        padded_(rounded_up(length, kernels_.tile_columns)),
+        padded_(rounded_up(length, std::max<std::int64_t>(kernels_.tile_columns, score_lanes))),
         block_(tiles_of_block * kernels_.tile_rows) {
     const std::int64_t width = rounded_up(a.head_dim, kernels_.tile_columns);
     const std::int64_t by_keys = padded_ * std::max(a.head_dim, width);
@@ -68,9 +68,9 @@ class HeadPasses {
     for (std::int64_t first = 0; first < length_; first += block_) {
       const ScoreRows block = block_at(first, slope);
       const Rows scores{scores_, padded_, block.rows};
-      multiply(query.from(first, block.rows), keys, block.keys, keys.inner, scores);
+      score(query.from(first, block.rows), keys, block, scores);
       kernels_.softmax_rows(block, scores_, log_sums + first);
-      multiply(scores, values, a_.head_dim, block.keys, out.from(first, block.rows));
+      weigh(scores, values, block, out.from(first, block.rows));
     }
   }
 
@@ -85,14 +85,14 @@ class HeadPasses {
       const ScoreRows block = block_at(first, slope);
       const Rows q = query.from(first, block.rows), dy = out_gradient.from(first, block.rows);
       const Rows scores{scores_, padded_, block.rows}, slopes{gradients_, padded_, block.rows};
-      multiply(q, keys, block.keys, keys.inner, scores);
+      score(q, keys, block, scores);
       kernels_.softmax_again(block, scores_, log_sums + first);
-      multiply(dy, values, block.keys, values.inner, slopes);
+      score(dy, values, block, slopes);
       kernels_.softmax_backward(block, scores_, gradients_, out.from(first, 0).data, dy.data,
                                 a_.head_dim, out.stride);
-      multiply(slopes, key_rows, a_.head_dim, block.keys, query_gradient.from(first, block.rows));
-      multiply_columns(scores, plain(dy, block_outputs_), block.keys, value_gradient, accumulation);
-      multiply_columns(slopes, plain(q, block_queries_), block.keys, key_gradient, accumulation);
+      weigh(slopes, key_rows, block, query_gradient.from(first, block.rows));
+      add_columns(scores, plain(dy, block_outputs_), block, value_gradient, accumulation);
+      add_columns(slopes, plain(q, block_queries_), block, key_gradient, accumulation);
       accumulation = Accumulation::add;
     }
   }
@@ -122,30 +122,55 @@ class HeadPasses {
     return {packed, rows.rows, a_.head_dim};
   }
 
-  /// out = rows of a · the first `columns` of b, of which `inner` terms count.
-  void multiply(Rows a, const Packed& b, std::int64_t columns, std::int64_t inner, Rows out) const {
+  /// The keys that any query of the tile from the block's row `row` on sees.
+  std::int64_t keys_of_tile(const ScoreRows& block, std::int64_t row) const {
+    const std::int64_t behind = block.first + std::min(row + kernels_.tile_rows, block.rows);
+    return a_.causal ? std::min(behind, block.keys) : block.keys;
+  }
+
+  /// The tile of out = a · b at (row, column), of b's first `columns`; `inner` terms count.
+  void multiply(Rows a, const Packed& b, std::int64_t inner, std::int64_t columns, Rows out,
+                std::int64_t row, std::int64_t column) const {
     const ProductSegment terms{0, 0, inner};
-    for (std::int64_t column = 0; column < columns; column += kernels_.tile_columns) {
+    kernels_.multiply_rows({&terms, 1, a.data + row * a.stride, a.stride, b.data + column * b.inner,
+                            kernels_.tile_columns, out.data + row * out.stride + column, out.stride,
+                            std::min(kernels_.tile_rows, a.rows - row), columns - column},
+                           Accumulation::overwrite);
+  }
+
+  /// out = rows of a · a column of b for each key, in the tiles that have a key seen.
+  void score(Rows a, const Packed& b, const ScoreRows& block, Rows out) const {
+    for (std::int64_t column = 0; column < block.keys; column += kernels_.tile_columns) {
       for (std::int64_t row = 0; row < a.rows; row += kernels_.tile_rows) {
-        kernels_.multiply_rows(
-            {&terms, 1, a.data + row * a.stride, a.stride, b.data + column * b.inner,
-             kernels_.tile_columns, out.data + row * out.stride + column, out.stride,
-             std::min(kernels_.tile_rows, a.rows - row), columns - column},
-            Accumulation::overwrite);
+        if (column >= keys_of_tile(block, row)) continue;
+        multiply(a, b, b.inner, block.keys, out, row, column);
       }
     }
   }
 
-  /// out (+)= the first `count` columns of a, as rows, · b.
-  void multiply_columns(Rows a, const Packed& b, std::int64_t count, Rows out,
-                        Accumulation accumulation) const {
-    const ProductSegment terms{0, 0, a.rows};
+  /// out = what the block's rows have for each key · a row of b for each key.
+  void weigh(Rows of_keys, const Packed& b, const ScoreRows& block, Rows out) const {
     for (std::int64_t column = 0; column < b.columns; column += kernels_.tile_columns) {
-      for (std::int64_t row = 0; row < count; row += kernels_.tile_rows) {
+      for (std::int64_t row = 0; row < of_keys.rows; row += kernels_.tile_rows) {
+        multiply(of_keys, b, keys_of_tile(block, row), b.columns, out, row, column);
+      }
+    }
+  }
+
+  /// out (+)= what the block's rows have for each key, as rows, · b, which has a row for each
+  /// query.
+  void add_columns(Rows of_keys, const Packed& b, const ScoreRows& block, Rows out,
+                   Accumulation accumulation) const {
+    for (std::int64_t column = 0; column < b.columns; column += kernels_.tile_columns) {
+      for (std::int64_t key = 0; key < block.keys; key += kernels_.tile_rows) {
+        // Queries before a tile's first key see none of it.
+        const std::int64_t first = a_.causal ? std::max<std::int64_t>(0, key - block.first) : 0;
+        const ProductSegment terms{0, 0, block.rows - first};
         kernels_.multiply_columns(
-            {&terms, 1, a.data + row, a.stride, b.data + column * b.inner, kernels_.tile_columns,
-             out.data + row * out.stride + column, out.stride,
-             std::min(kernels_.tile_rows, count - row), b.columns - column},
+            {&terms, 1, of_keys.data + first * of_keys.stride + key, of_keys.stride,
+             b.data + column * b.inner + first * kernels_.tile_columns, kernels_.tile_columns,
+             out.data + key * out.stride + column, out.stride,
+             std::min(kernels_.tile_rows, block.keys - key), b.columns - column},
             accumulation);
       }
     }

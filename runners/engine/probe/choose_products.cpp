@@ -257,10 +257,11 @@ class TimedProduct {
         scale_(shape.operations() / timed_.operations()),
         call_(call_of(timed_, operands)) {}
 
-  /// One call of each way, the first one of all twice, since it may make kernels. A way that takes
-  /// far longer than the fastest one gets no further turn.
+  /// One call of each way, the first one twice, since it may make kernels and ask for memory. A way
+  /// that then takes far longer than the fastest one gets no further turn.
   void take_turn() {
     constexpr double hopeless = 1.5;
+    constexpr double briefly_s = 0.01;
     for (std::size_t w = 0; w < product_ways; ++w) {
       const auto way = static_cast<ProductWay>(w);
       if (!offers(timed_, way) || !has_product_way(way)) continue;
@@ -268,7 +269,7 @@ class TimedProduct {
       if (!is_first && seconds_[w] > hopeless * fastest_) continue;
       const double called_s = seconds_of(way);
       seconds_[w] = is_first ? called_s : std::min(seconds_[w], called_s);
-      if (is_first && called_s < 2 * hopeless * fastest_) {
+      if (is_first && called_s < std::max(briefly_s, 2 * hopeless * fastest_)) {
         seconds_[w] = std::min(called_s, seconds_of(way));
       }
       fastest_ = std::min(fastest_, seconds_[w]);

@@ -187,7 +187,6 @@ std::vector<ProductTrial> host_products(at::ScalarType type, int threads) {
 FastestProduct fastest_of(const std::vector<ProductTrial>& trials, double seconds,
                           const SecondsClock& clock) {
   FastestProduct fastest;
-  double best_rate = 0;
   const double end_s = clock() + seconds;
   for (std::size_t i = 0; i < trials.size(); ++i) {
     const double begin_s = clock();
@@ -201,8 +200,8 @@ FastestProduct fastest_of(const std::vector<ProductTrial>& trials, double second
       fastest.tried.push_back(trial.way);
     }
     if (trial.way == mm_way) fastest.mm_ops_per_second = std::max(fastest.mm_ops_per_second, rate);
-    if (rate <= best_rate) continue;
-    best_rate = rate;
+    if (rate <= fastest.ops_per_second) continue;
+    fastest.ops_per_second = rate;
     fastest.name = trial.way + " " + trial.shape;
     fastest.operations = trial.operations;
     fastest.multiply = *multiply;

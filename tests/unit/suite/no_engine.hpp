@@ -8,7 +8,6 @@ namespace heteroperf::test {
 class NoEngine : public Engine {
  public:
   std::string libtorch_version() const override { return ""; }
-  bool has_native_bf16() const override { return false; }
   std::string product_ways_here() const override { return ""; }
   std::unique_ptr<TrainingSession> start(const TrainingSpec&, Communicator&,
                                          Communicator*) override {

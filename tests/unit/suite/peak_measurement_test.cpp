@@ -41,6 +41,22 @@ class TwoProducts : public test::NoEngine {
   std::array<std::latch, 2> both_{std::latch(2), std::latch(2)};
 };
 
+/// A processor whose instructions of bf16 are slower than those of float32.
+class SlowBf16 : public test::NoEngine {
+ public:
+  FastestProduct find_fastest_product(Precision precision, int threads, double) override {
+    FastestProduct product;
+    product.mm_ops_per_second = precision == Precision::bf16 ? 8.0 * threads : 12.0 * threads;
+    product.ops_per_second = 16.0 * threads;
+    return product;
+  }
+};
+
+TEST(Bf16Speedup, IsTheRateOfItsOperatorsOverTheFastestOfFloat32) {
+  SlowBf16 engine;
+  EXPECT_EQ(bf16_speedup(engine, 3), 0.5);
+}
+
 /// Three ranks of a host with two CPUs: two of them measure.
 class PeakMeasurement : public ::testing::Test {
  protected:

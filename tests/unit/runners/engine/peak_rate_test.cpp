@@ -139,6 +139,7 @@ TEST(FindFastestProduct, OfEveryPrecision) {
     const FastestProduct found = find_fastest_product(precision, 1, 0.001);
     EXPECT_EQ(found.tried.front(), "aten::mm");
     EXPECT_GT(found.mm_ops_per_second, 0);
+    EXPECT_GE(found.ops_per_second, found.mm_ops_per_second);
     EXPECT_GT(found.operations, 0);
     found.multiply();
   }
