@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Runs HeteroPerf and its PyTorch peers side by side and prints the ratios of their speeds.
 
-The two programs of a pair run at once and take turns: while one works the other is stopped (SIGSTOP),
-so that both meet the same disturbances of the machine, and a speed is that of the steps that lie
-whole within turns. Started by pytorch.sh, which finds the peer. Standard library only.
+The two programs of a pair run at once and take turns: while one works the other is stopped
+(SIGSTOP), so that both meet the same disturbances of the machine, and a speed is that of the steps
+that lie whole within turns. Started by pytorch.sh, which finds the peer. Standard library only.
 """
 import argparse
 import dataclasses
@@ -133,6 +133,10 @@ class Program:
                              f"{self.process.returncode}\n{self.read(1)}")
         return self.resident is not None
 
+    def kill(self):
+        if self.resident is None:
+            self.signal(signal.SIGKILL)
+
     def read(self, index):
         self.files[index].seek(0)
         return self.files[index].read()
@@ -246,30 +250,37 @@ def speed_in_turns(steps, turns):
 
 
 def run_pair(options, peer, case, layout):
-    """One measurement of either, at once and in turns."""
-    ours = OurRun(
-        options, case.workload, case.batch, case.ranks, case.threads, 2 * options.duration
-    )
+    """One measurement of either, at once and in turns.
+
+    The peer warms up first, since compiling takes long and our window goes on while we are stopped.
+    """
+    ranks = case.ranks or len(os.sched_getaffinity(0))  # our default is a rank for each core
+    # Ranks of the peer agree on a number of steps, which take their time whoever is stopped.
+    peer_s = options.duration * (1 if case.ranks > 1 else 2)
+    sides = []
     try:
-        ours.wait_for_step()
-        ours.program.signal(signal.SIGSTOP)
-        batch = ours.journal("scale")[0]["ranks"] * case.batch
-        # Ranks of the peer agree on a number of steps, which take their time whoever is stopped.
-        peer_s = options.duration * (1 if case.ranks > 1 else 2)
-        theirs = PeerRun(options, peer, case, batch, peer_s, (*layout, "--pause"))
+        theirs = PeerRun(options, peer, case, ranks * case.batch, peer_s, (*layout, "--pause"))
+        sides.append(theirs)
         while not theirs.program.look(0) and not theirs.program.stopped:
             pass
-        turns = take_turns([ours.program, theirs.program], options.turn)
-    finally:
-        if not ours.program.look():
-            ours.program.signal(signal.SIGCONT)
-    sides = []
-    for side, own_turns in zip((ours, theirs), turns):
-        measured = side.measurement()
-        sides.append(
-            dataclasses.replace(measured, speed=speed_in_turns(side.steps(), own_turns))
+        ours = OurRun(
+            options, case.workload, case.batch, case.ranks, case.threads, 2 * options.duration
         )
-    return sides
+        sides.insert(0, ours)
+        ours.wait_for_step()
+        ours.program.signal(signal.SIGSTOP)
+        turns = take_turns([side.program for side in sides], options.turn)
+        measured = [side.measurement() for side in sides]
+    finally:
+        for side in sides:
+            side.program.kill()
+    if measured[0].batch != measured[1].batch:
+        sys.exit(f"error: {case.name}: a step of ours has {measured[0].batch} samples, of the peer "
+                 f"{measured[1].batch}")
+    return [
+        dataclasses.replace(one, speed=speed_in_turns(side.steps(), own_turns))
+        for one, side, own_turns in zip(measured, sides, turns)
+    ]
 
 
 def run_ours(options, case, ranks):

@@ -230,8 +230,8 @@ def train_step(task, step, clip_norm):
 def measure(task, arguments, rank):
     """Steps for about arguments.duration after the warm-up; returns (ends of steps, last loss).
 
-    The first of the ends, in seconds of the monotonic clock, is that of the warm-up. Ranks must make
-    equally many steps, so several agree on their number after the warm-up.
+    The first of the ends, in seconds of the monotonic clock, is that of the warm-up. Ranks must
+    make equally many steps, so several agree on their number after the warm-up.
     """
     warm_up = arguments.warmup_steps
     ends = [time.monotonic()]
