@@ -48,9 +48,9 @@ HETEROPERF_KERNEL A magnitude(A x) {
   return x < A(0) ? -x : x;
 }
 
-/// 1 / x of a positive x that is neither denormal nor infinite; NaN passes. Subtracting the bits from
-/// a constant divides roughly (to 12 %), and each of Newton's steps squares that error. A division
-/// of a whole vector takes several times as long as these.
+/// 1 / x of a positive x that is neither denormal nor infinite; NaN passes. Subtracting the bits
+/// from a constant divides roughly (to 12 %), and each of Newton's steps squares that error. A
+/// division of a whole vector takes several times as long as these.
 HETEROPERF_KERNEL float reciprocal(float x) {
   float y = __builtin_bit_cast(float, 0x7ef311c7U - __builtin_bit_cast(std::uint32_t, x));
   for (int step = 0; step < 3; ++step) y = y + y * (1.0f - x * y);

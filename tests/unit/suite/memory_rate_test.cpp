@@ -37,7 +37,7 @@ TEST(PlanTriad, SaysWhyTheRateIsNotTold) {
             "free");
   EXPECT_EQ(plan_triad(host_of(256, 1 << 20, 2, 2)).reason, "");
   EXPECT_EQ(plan_triad(host_of(768, 1 << 20, 2, 8)).reason,
-            "4 times the last-level cache, 3 GiB, is too much for 2 threads: 512 MiB each at most");
+            "4 times the last-level cache, 3 GiB, is too much for 2 threads: 640 MiB each at most");
 }
 
 TEST(MemoryRate, IsARateOfEveryRank) {
