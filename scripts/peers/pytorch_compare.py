@@ -32,6 +32,10 @@ class Case:
     ranks: int
     threads: int
 
+    def batch_of_all(self):
+        """By default ours has a rank for each core."""
+        return self.batch * (self.ranks or len(os.sched_getaffinity(0)))
+
 
 @dataclasses.dataclass(frozen=True)
 class Scaling:
@@ -254,12 +258,11 @@ def run_pair(options, peer, case, layout):
 
     The peer warms up first, since compiling takes long and our window goes on while we are stopped.
     """
-    ranks = case.ranks or len(os.sched_getaffinity(0))  # our default is a rank for each core
     # Ranks of the peer agree on a number of steps, which take their time whoever is stopped.
     peer_s = options.duration * (1 if case.ranks > 1 else 2)
     sides = []
     try:
-        theirs = PeerRun(options, peer, case, ranks * case.batch, peer_s, (*layout, "--pause"))
+        theirs = PeerRun(options, peer, case, case.batch_of_all(), peer_s, (*layout, "--pause"))
         sides.append(theirs)
         while not theirs.program.look(0) and not theirs.program.stopped:
             pass
@@ -322,7 +325,7 @@ def compare(options, case, peers):
     for index in range(options.pairs):
         for peer in peers:
             if peer not in layouts:
-                layouts[peer] = faster_layout(options, peer, case, case.batch * max(1, case.ranks))
+                layouts[peer] = faster_layout(options, peer, case, case.batch_of_all())
             ours, theirs = run_pair(options, peer, case, layouts[peer])
             if ours.parameters and ours.parameters != theirs.parameters:
                 sys.exit(
