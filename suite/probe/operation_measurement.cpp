@@ -171,9 +171,8 @@ struct OperationMeasurement {
     if (!result.empty()) return result;
     if (bf16_pays()) return {Precision::fp32, Precision::bf16};
     left_out.emplace_back(
-        "bf16: its products are no faster than float32's on these devices (--precision bf16 asks "
-        "for "
-        "it)");
+        "bf16: its products are no faster than float32's on these devices "
+        "(--precision bf16 asks for it)");
     return {Precision::fp32};
   }
 

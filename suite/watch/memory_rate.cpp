@@ -38,8 +38,8 @@ namespace heteroperf {
 namespace {
 
 constexpr std::uint64_t triad_arrays = 3, times_cache = 4, least_share_free = 4;
-constexpr double most_bytes_per_thread =
-    640.0 * (1 << 20);  // it fills them in a quarter of a second
+/// A thread fills them in a quarter of a second.
+constexpr double most_bytes_per_thread = 640.0 * (1 << 20);
 
 /// One thread's arrays. `fill` and `repeat` are its own: what a thread writes first lies near it.
 class Triad {

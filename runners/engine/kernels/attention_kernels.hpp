@@ -58,11 +58,10 @@ HETEROPERF_KERNEL ScoreTerms terms_of(const ScoreRows& r, std::int64_t row) {
   return {r.scale, r.slope, static_cast<float>(r.first + row)};
 }
 
-HETEROPERF_KERNEL void clear_from(std::int64_t column, const ScoreRows& r, float* scores) {
-  for (; column < r.keys; ++column) scores[column] = 0;
-}
-HETEROPERF_KERNEL std::int64_t whole_blocks(std::int64_t count) {
-  return (count + score_lanes - 1) / score_lanes * score_lanes;
+/// The scores behind the whole blocks that have any of a row's seen keys become 0.
+HETEROPERF_KERNEL void clear_behind(std::int64_t seen, const ScoreRows& r, float* scores) {
+  const std::int64_t blocks = (seen + score_lanes - 1) / score_lanes;
+  for (std::int64_t key = blocks * score_lanes; key < r.keys; ++key) scores[key] = 0;
 }
 
 /// scores become probabilities exp(x − log_sum), and log_sums the logarithms of the sums. Keys that
@@ -97,7 +96,7 @@ void softmax_rows(const ScoreRows& r, float* scores, float* log_sums) {
 #pragma omp simd
       for (int l = 0; l < score_lanes; ++l) s[j + l] *= share;
     });
-    clear_from(whole_blocks(n), r, s);
+    clear_behind(n, r, s);
     log_sums[row] = top + std::log(sum);
   }
 }
@@ -115,7 +114,7 @@ void softmax_again(const ScoreRows& r, float* scores, const float* log_sums) {
         s[j + l] = l < left ? exponential(terms.at(s[j + l], j, l) - log_sum) : 0.0f;
       }
     });
-    clear_from(whole_blocks(n), r, s);
+    clear_behind(n, r, s);
   }
 }
 
@@ -145,7 +144,7 @@ void softmax_backward(const ScoreRows& r, const float* probabilities, float* gra
         g[j + l] = l < left ? p[j + l] * (g[j + l] - mean) * scale : 0.0f;
       }
     });
-    clear_from(whole_blocks(n), r, g);
+    clear_behind(n, r, g);
   }
 }
 
