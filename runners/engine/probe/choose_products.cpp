@@ -258,15 +258,18 @@ class TimedProduct {
         call_(call_of(timed_, operands)) {}
 
   /// One call of each way, the first one twice, since it may make kernels and ask for memory. A way
-  /// that then takes far longer than the fastest one gets no further turn.
+  /// that takes far longer than the fastest one gets no further turn; where its calls are short,
+  /// only after its second turn, because all calls of one may have met a disturbance.
   void take_turn() {
     constexpr double hopeless = 1.5;
-    constexpr double briefly_s = 0.01;
+    constexpr double briefly_s = 0.01, short_s = 0.05;
+    ++turn_;
     for (std::size_t w = 0; w < product_ways; ++w) {
       const auto way = static_cast<ProductWay>(w);
       if (!offers(timed_, way) || !has_product_way(way)) continue;
-      const bool is_first = seconds_[w] == 0;
-      if (!is_first && seconds_[w] > hopeless * fastest_) continue;
+      const bool is_first = turn_ == 1;
+      const bool may_be_disturbed = turn_ == 2 && seconds_[w] < short_s;
+      if (!is_first && !may_be_disturbed && seconds_[w] > hopeless * fastest_) continue;
       const double called_s = seconds_of(way);
       seconds_[w] = is_first ? called_s : std::min(seconds_[w], called_s);
       if (is_first && called_s < std::max(briefly_s, 2 * hopeless * fastest_)) {
@@ -294,6 +297,7 @@ class TimedProduct {
   double scale_;
   WayCall call_;
   ProductTimes seconds_{};
+  int turn_ = 0;
   double fastest_ = std::numeric_limits<double>::infinity();
 };
 
