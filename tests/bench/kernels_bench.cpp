@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "runners/engine/kernels/kernel_table.hpp"
-#include "runners/engine/kernels/optimizer_kernels.hpp"
 
 namespace heteroperf {
 namespace {
@@ -116,11 +115,13 @@ std::vector<Case> memory_bound() {
        [=, &k](RowRange r) {
          k.max_pool_backward({0, r.end / 1024, r.columns}, window, b, taps.data(), c);
        }},
-      {"adamw", 1024, 28, [=](RowRange r) { adamw_update(a, b, c, d, 0, r.end * r.columns, {}); }},
-      {"sgd with momentum", 1024, 20,
-       [=](RowRange r) { sgd_update(a, b, c, 0, r.end * r.columns, {}); }},
-      {"sum_of_squares", 1024, 4,
-       [=](RowRange r) { benchmark::DoNotOptimize(sum_of_squares(a, r.end * r.columns)); }},
+      {"adamw", 1024, 28, [=, &k](RowRange r) { k.adamw(r, {}, a, b, c, d); }},
+      {"sgd with momentum", 1024, 20, [=, &k](RowRange r) { k.sgd(r, {}, a, b, c); }},
+      {"sum of squares", 1024, 4,
+       [=, &k](RowRange r) {
+         static double sum;
+         k.square_sums({0, 1, r.end * r.columns}, r.end * r.columns, a, &sum);
+       }},
   };
 }
 

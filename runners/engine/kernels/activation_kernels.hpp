@@ -1,69 +1,82 @@
 #pragma once
 
-// Element-wise kernels of the host, and the passes of a linear layer around its product. Loops are
-// written so that the compiler uses vector registers: branch-free bodies over plain arrays.
-#include "runners/engine/kernels/kernel_table.hpp"
+// Element-wise kernels, and the passes of a linear layer around its product.
+#include "runners/engine/kernels/operands.hpp"
 #include "runners/engine/kernels/vector_math.hpp"
 
 namespace heteroperf {
 namespace {
 
-/// y = f(a), element by element. y may be a.
-template <class T, class F>
-HETEROPERF_KERNEL void map(RowRange r, F f, const void* a, void* y) {
-  const T* __restrict pa = as<T>(a);
-  T* __restrict py = as<T>(y);
-#pragma omp simd
-  for (std::int64_t i = r.begin * r.columns; i < r.end * r.columns; ++i) {
-    py[i] = narrow<T>(f(widen(pa[i])));
+/// Calls body with the function of a kind: kernels are compiled for each and do not branch.
+template <class Body>
+void with_activation(ActivationKind kind, const Body& body) {
+  switch (kind) {
+    case ActivationKind::relu:
+      return body(ReluFunction());
+    case ActivationKind::silu:
+      return body(SiluFunction());
+    case ActivationKind::tanh:
+      return body(TanhFunction());
+    case ActivationKind::gelu_erf:
+      return body(GeluErf());
+    case ActivationKind::gelu_tanh:
+      return body(GeluTanh());
   }
 }
 
-/// y = f(a, b), element by element. y may be a or b.
-template <class T, class F>
-HETEROPERF_KERNEL void map(RowRange r, F f, const void* a, const void* b, void* y) {
-  const T* __restrict pa = as<T>(a);
-  const T* __restrict pb = as<T>(b);
-  T* __restrict py = as<T>(y);
-#pragma omp simd
-  for (std::int64_t i = r.begin * r.columns; i < r.end * r.columns; ++i) {
-    py[i] = narrow<T>(f(widen(pa[i]), widen(pb[i])));
+template <class Function>
+struct ValueOf {
+  template <class A>
+  HETEROPERF_KERNEL void operator()(A x, A& y) const {
+    y = Function::value(x);
   }
-}
-
-/// x += bias, stored back because the backward pass needs it; y = f(x).
+};
+/// The biased x is stored because the backward pass needs it.
 template <class T, class Function>
-HETEROPERF_KERNEL void activate_sum(RowRange r, void* x, const void* bias, void* y) {
-  const T* __restrict pb = as<T>(bias);
-  for (std::int64_t row = r.begin; row < r.end; ++row) {
-    T* __restrict px = as<T>(x) + row * r.columns;
-    T* __restrict py = as<T>(y) + row * r.columns;
-#pragma omp simd
-    for (std::int64_t c = 0; c < r.columns; ++c) {
-      px[c] = narrow<T>(widen(px[c]) + widen(pb[c]));
-      py[c] = narrow<T>(Function::value(widen(px[c])));
-    }
+struct ValueOfSum {
+  template <class A>
+  HETEROPERF_KERNEL void operator()(A& x, A bias, A& y) const {
+    x = rounded<T>(x + bias);
+    y = Function::value(x);
   }
+};
+template <class T>
+void activation(RowRange r, ActivationKind kind, void* x, const void* bias, void* y) {
+  with_activation(kind, [&](auto function) {
+    using Function = decltype(function);
+    if (bias == nullptr) return map<T>(r, ValueOf<Function>(), Read<T>(x), Write<T>(y));
+    map<T>(r, ValueOfSum<T, Function>(), Update<T>(x), PerColumn<T>(bias), Write<T>(y));
+  });
 }
 
-/// The gradient behind a function, and its sums over the rows of the range.
-template <class T, class Function>
-HETEROPERF_KERNEL void gradient_and_sums(RowRange r, const void* dy, const void* kept, void* dx,
-                                         void* sums) {
+/// The column sums are the gradient of a bias.
+template <class Function>
+struct GradientOf {
+  template <class A>
+  HETEROPERF_KERNEL void operator()(A dy, A kept, A& dx) const {
+    dx = Function::gradient(dy, kept);
+  }
+  template <class A>
+  HETEROPERF_KERNEL void operator()(A dy, A kept, A& dx, A& sum) const {
+    dx = Function::gradient(dy, kept);
+    sum += dx;
+  }
+};
+template <class T>
+void activation_backward(RowRange r, ActivationKind kind, const void* dy, const void* kept,
+                         void* dx, void* column_sum) {
+  with_activation(kind, [&](auto function) {
+    const GradientOf<decltype(function)> f;
+    if (column_sum == nullptr) return map<T>(r, f, Read<T>(dy), Read<T>(kept), Write<T>(dx));
+    sum_columns(r, f, Read<T>(dy), Read<T>(kept), Write<T>(dx), Sum<Kept<T>>(column_sum));
+  });
+}
+
+template <class T>
+void swiglu(RowRange r, const void* gate, const void* up, void* y) {
   using A = Acc<T>;
-  A* __restrict sum = as<A>(sums);
-  for (std::int64_t c = 0; c < r.columns; ++c) sum[c] = A(0);
-  for (std::int64_t row = r.begin; row < r.end; ++row) {
-    const T* __restrict pdy = as<T>(dy) + row * r.columns;
-    const T* __restrict pk = as<T>(kept) + row * r.columns;
-    T* __restrict pdx = as<T>(dx) + row * r.columns;
-#pragma omp simd
-    for (std::int64_t c = 0; c < r.columns; ++c) {
-      const A g = Function::gradient(widen(pdy[c]), widen(pk[c]));
-      pdx[c] = narrow<T>(g);
-      sum[c] += g;
-    }
-  }
+  const auto f = HETEROPERF_FUNCTION(A g, A u, A & to) { to = SiluFunction::value(g) * u; };
+  map<T>(r, f, Read<T>(gate), Read<T>(up), Write<T>(y));
 }
 
 /// Both gradients of silu(gate) · up share the logistic function of the gate.
@@ -71,80 +84,63 @@ template <class T>
 void swiglu_backward(RowRange r, const void* dy, const void* gate, const void* up, void* dgate,
                      void* dup) {
   using A = Acc<T>;
-  const T* __restrict pdy = as<T>(dy);
-  const T* __restrict pg = as<T>(gate);
-  const T* __restrict pu = as<T>(up);
-  T* __restrict pdg = as<T>(dgate);
-  T* __restrict pdu = as<T>(dup);
-#pragma omp simd
-  for (std::int64_t i = r.begin * r.columns; i < r.end * r.columns; ++i) {
-    const auto [value, slope] = SiluFunction::at(widen(pg[i]));
-    const A g = widen(pdy[i]);
-    pdg[i] = narrow<T>(g * widen(pu[i]) * slope);
-    pdu[i] = narrow<T>(g * value);
-  }
+  const auto f = HETEROPERF_FUNCTION(A d, A g, A u, A & dg, A & du) {
+    const auto [value, slope] = SiluFunction::at(g);
+    dg = d * u * slope;
+    du = d * value;
+  };
+  map<T>(r, f, Read<T>(dy), Read<T>(gate), Read<T>(up), Write<T>(dgate), Write<T>(dup));
 }
 
-/// x += bias + residual; each of the two may be missing.
-template <class T, bool with_bias, bool with_residual>
-HETEROPERF_KERNEL void add_bias_rows(RowRange r, void* x, const void* bias, const void* residual) {
-  const T* __restrict pb = as<T>(bias);
-  for (std::int64_t row = r.begin; row < r.end; ++row) {
-    T* __restrict px = as<T>(x) + row * r.columns;
-    const T* __restrict pr = with_residual ? as<T>(residual) + row * r.columns : nullptr;
-#pragma omp simd
-    for (std::int64_t c = 0; c < r.columns; ++c) {
-      Acc<T> v = widen(px[c]);
-      if constexpr (with_bias) v += widen(pb[c]);
-      if constexpr (with_residual) v += widen(pr[c]);
-      px[c] = narrow<T>(v);
-    }
-  }
+template <class T>
+void multiply(RowRange r, const void* a, const void* b, void* y) {
+  using A = Acc<T>;
+  const auto f = HETEROPERF_FUNCTION(A u, A v, A & to) { to = u * v; };
+  map<T>(r, f, Read<T>(a), Read<T>(b), Write<T>(y));
 }
 
+/// The sum is made in the accumulation type and rounded once.
+template <class T>
+void add(RowRange r, const void* a, const void* b, bool with_relu, void* y) {
+  using A = Acc<T>;
+  const auto sum = HETEROPERF_FUNCTION(A u, A v, A & to) { to = u + v; };
+  const auto relu = HETEROPERF_FUNCTION(A u, A v, A & to) { to = ReluFunction::value(u + v); };
+  if (with_relu) return map<T>(r, relu, Read<T>(a), Read<T>(b), Write<T>(y));
+  map<T>(r, sum, Read<T>(a), Read<T>(b), Write<T>(y));
+}
+
+/// Bias and residual, either of which may be Nothing.
+struct AddBoth {
+  template <class A, class Bias, class Residual>
+  HETEROPERF_KERNEL void operator()(A& x, Bias bias, Residual residual) const {
+    x = plus(plus(x, bias), residual);
+  }
+};
 template <class T>
 void add_bias(RowRange r, void* x, const void* bias, const void* residual) {
-  if (bias != nullptr && residual != nullptr) {
-    add_bias_rows<T, true, true>(r, x, bias, residual);
-  } else if (bias != nullptr) {
-    add_bias_rows<T, true, false>(r, x, bias, residual);
-  } else if (residual != nullptr) {
-    add_bias_rows<T, false, true>(r, x, bias, residual);
-  }
+  if (bias == nullptr && residual == nullptr) return;
+  where_given(PerColumn<T>(bias), [&](auto column) {
+    where_given(Read<T>(residual),
+                [&](auto more) { map<T>(r, AddBoth(), Update<T>(x), column, more); });
+  });
 }
 
-/// Sums of each column over the rows of the range.
 template <class T>
 void column_sum(RowRange r, const void* x, void* partial) {
-  Acc<T>* __restrict sum = as<Acc<T>>(partial);
-  for (std::int64_t c = 0; c < r.columns; ++c) sum[c] = 0;
-  for (std::int64_t row = r.begin; row < r.end; ++row) {
-    const T* __restrict px = as<T>(x) + row * r.columns;
-#pragma omp simd
-    for (std::int64_t c = 0; c < r.columns; ++c) sum[c] += widen(px[c]);
-  }
+  using A = Acc<T>;
+  const auto f = HETEROPERF_FUNCTION(A v, A & sum) { sum += v; };
+  sum_columns(r, f, Read<T>(x), Sum<Kept<T>>(partial));
 }
 
-/// Joins the sums of all blocks of rows in their order.
+/// Joins the sums of all blocks, of which there are many for few columns, in their order.
+struct BlockWalk : EvenWalk {
+  static constexpr bool joins = true;
+};
 template <class T>
 void combine(RowRange r, std::int64_t blocks, const void* partials, Accumulation accumulation,
              void* target) {
-  using A = Acc<T>;
-  const A* __restrict p = as<A>(partials);
-  T* __restrict out = as<T>(target);
-  // The sums of so many columns stay in registers or in the first cache while the blocks pass.
-  constexpr std::int64_t width = 64;
-  for (std::int64_t first = r.begin; first < r.end; first += width) {
-    const std::int64_t count = r.end - first < width ? r.end - first : width;
-    A sum[width] = {};
-    for (std::int64_t b = 0; b < blocks; ++b) {
-      for (std::int64_t c = 0; c < count; ++c) sum[c] += p[b * r.columns + first + c];
-    }
-    for (std::int64_t c = 0; c < count; ++c) {
-      const A old = accumulation == Accumulation::add ? widen(out[first + c]) : A(0);
-      out[first + c] = narrow<T>(old + sum[c]);
-    }
-  }
+  fold({0, 1, r.begin, r.end, r.columns}, BlockWalk{{{}, blocks, 0, 1}}, AddUp(), Unchanged(),
+       Read<Kept<T>>(partials), Absent(), Added<T>(target, accumulation));
 }
 
 }  // namespace

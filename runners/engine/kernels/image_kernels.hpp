@@ -1,177 +1,196 @@
 #pragma once
 
-// Windows over channels-last images. The innermost loops run over channels, which lie side by side
-// in memory.
-#include "runners/engine/kernels/kernel_table.hpp"
-#include "runners/engine/kernels/scalar_types.hpp"
-#include "runners/engine/kernels/window_taps.hpp"
+// Windows over channels-last images. A *tap* is an element of a window, by its number. Windows at
+// the edge reach into the padding; only the taps inside the image are visited. Every kernel is
+// written from the side of its output: an output pixel takes the taps of its window, an input pixel
+// the windows that cover it.
+#include "runners/engine/kernels/activation_kernels.hpp"
+#include "runners/engine/kernels/operands.hpp"
 
 namespace heteroperf {
 namespace {
 
-/// Sets elements to 0; a count below 0 is none.
-template <class T>
-HETEROPERF_KERNEL void clear(T* values, std::int64_t count) {
-  __builtin_memset(values, 0, static_cast<std::size_t>(count > 0 ? count : 0) * sizeof(T));
+/// Positions [first, last) along one axis: the taps of a window that lie inside the image, or the
+/// windows that cover a pixel.
+struct Positions {
+  std::int64_t first, last;
+};
+/// The taps of output position `out`; none where the whole window lies in the padding.
+HETEROPERF_KERNEL Positions taps_at(const Window& w, int axis, std::int64_t out) {
+  const std::int64_t origin = out * w.stride[axis] - w.padding[axis], inside = w.in[axis] - origin;
+  const Positions taps{origin < 0 ? -origin : 0, inside < w.kernel[axis] ? inside : w.kernel[axis]};
+  return taps.last < taps.first ? Positions{0, 0} : taps;
+}
+/// A quotient of numbers that are not negative, for the usual strides without a division.
+HETEROPERF_KERNEL std::int64_t divided(std::int64_t position, std::int64_t stride) {
+  return stride == 1 ? position : stride == 2 ? position / 2 : position / stride;
+}
+/// From the first window that still reaches the position to the last that begins at or before it.
+HETEROPERF_KERNEL Positions windows_over(const Window& w, int axis, std::int64_t in) {
+  const std::int64_t reach = in + w.padding[axis], over = reach - w.kernel[axis];
+  const std::int64_t first = over < 0 ? 0 : divided(over, w.stride[axis]) + 1;
+  const std::int64_t last = divided(reach, w.stride[axis]) + 1;
+  return {first, last < w.out[axis] ? last : w.out[axis]};
 }
 
+/// A pixel of images of some extents.
+struct PixelPlace {
+  std::int64_t sample, at[2];
+};
+HETEROPERF_KERNEL PixelPlace place_of(std::int64_t pixel, const std::int64_t (&extent)[2]) {
+  const std::int64_t line = pixel / extent[1];
+  return {line / extent[0], {line % extent[0], pixel % extent[1]}};
+}
+/// The next pixel of the batch, without a division.
+HETEROPERF_KERNEL void advance(PixelPlace& pixel, const std::int64_t (&extent)[2]) {
+  if (++pixel.at[1] < extent[1]) return;
+  pixel.at[1] = 0;
+  if (++pixel.at[0] < extent[0]) return;
+  pixel.at[0] = 0;
+  ++pixel.sample;
+}
+
+/// A tap by its number in the window, and whether it is the first that its pixel meets.
+struct Tap {
+  std::int64_t number;
+  bool first;
+};
+/// Visits the input pixels below an output pixel's window.
+struct TapsOfWindow {
+  static constexpr bool joins = false;
+  Window w;
+  HETEROPERF_KERNEL PixelPlace place(std::int64_t pixel) const { return place_of(pixel, w.out); }
+  HETEROPERF_KERNEL void next(PixelPlace& pixel) const { advance(pixel, w.out); }
+  template <class Visit>
+  HETEROPERF_KERNEL void operator()(const PixelPlace& out, const Visit& visit) const {
+    const Positions h = taps_at(w, 0, out.at[0]), v = taps_at(w, 1, out.at[1]);
+    for (std::int64_t kh = h.first; kh < h.last; ++kh) {
+      for (std::int64_t kw = v.first; kw < v.last; ++kw) {
+        const std::int64_t line = out.at[0] * w.stride[0] - w.padding[0] + kh;
+        const std::int64_t column = out.at[1] * w.stride[1] - w.padding[1] + kw;
+        visit((out.sample * w.in[0] + line) * w.in[1] + column,
+              Tap{kh * w.kernel[1] + kw, kh == h.first && kw == v.first});
+      }
+    }
+  }
+};
+/// Visits the output pixels whose windows cover an input pixel, by the tap with which they do; with
+/// `gathered`, the rows that are visited are those of im2col's taps.
+template <bool gathered>
+struct WindowsOverPixel {
+  static constexpr bool joins = false;
+  Window w;
+  HETEROPERF_KERNEL PixelPlace place(std::int64_t pixel) const { return place_of(pixel, w.in); }
+  HETEROPERF_KERNEL void next(PixelPlace& pixel) const { advance(pixel, w.in); }
+  template <class Visit>
+  HETEROPERF_KERNEL void operator()(const PixelPlace& in, const Visit& visit) const {
+    const Positions h = windows_over(w, 0, in.at[0]), v = windows_over(w, 1, in.at[1]);
+    for (std::int64_t oh = h.first; oh < h.last; ++oh) {
+      for (std::int64_t ow = v.first; ow < v.last; ++ow) {
+        const std::int64_t out = (in.sample * w.out[0] + oh) * w.out[1] + ow;
+        const std::int64_t tap = (in.at[0] + w.padding[0] - oh * w.stride[0]) * w.kernel[1] +
+                                 in.at[1] + w.padding[1] - ow * w.stride[1];
+        visit(gathered ? out * w.kernel[0] * w.kernel[1] + tap : out,
+              Tap{tap, oh == h.first && ow == v.first});
+      }
+    }
+  }
+};
+HETEROPERF_KERNEL RowRange pixels_of(RowRange samples, const Window& w) {
+  const std::int64_t pixels = w.in[0] * w.in[1];
+  return {samples.begin * pixels, samples.end * pixels, w.channels};
+}
+
+/// The pixel below tap t of window p, for row p · taps + t; zeros in the padding.
+template <class T>
+struct PixelBelow : Operand<false> {
+  const T* at;
+  Window w;
+  HETEROPERF_KERNEL PixelBelow(const void* x, const Window& window) : at(as<T>(x)), w(window) {}
+  struct View {
+    const T* at;
+    HETEROPERF_KERNEL auto load(std::int64_t column) const {
+      return at != nullptr ? widen(at[column]) : decltype(widen(*at))();
+    }
+    template <class V>
+    HETEROPERF_KERNEL void store(std::int64_t, const V&) const {}
+  };
+  HETEROPERF_KERNEL View row(std::int64_t r, std::int64_t columns) const {
+    const std::int64_t taps = w.kernel[0] * w.kernel[1], tap = r % taps;
+    const PixelPlace out = place_of(r / taps, w.out);
+    const std::int64_t line = out.at[0] * w.stride[0] - w.padding[0] + tap / w.kernel[1];
+    const std::int64_t column = out.at[1] * w.stride[1] - w.padding[1] + tap % w.kernel[1];
+    const bool inside = line >= 0 && line < w.in[0] && column >= 0 && column < w.in[1];
+    const std::int64_t pixel = (out.sample * w.in[0] + line) * w.in[1] + column;
+    return {inside ? at + pixel * columns : nullptr};
+  }
+  bool aligned() const { return this->aligned_at(at); }
+};
 /// Copies every window into a row of its own; taps outside the image are 0.
 template <class T>
 void im2col(RowRange pixels, const Window& w, const void* x, void* columns) {
-  const std::int64_t line = w.kernel[1] * w.channels;
-  for (std::int64_t pixel = pixels.begin; pixel < pixels.end; ++pixel) {
-    T* out = as<T>(columns) + pixel * w.kernel[0] * line;
-    for_pixel(
-        w, pixel, [&](std::int64_t b, Taps h, Taps v) __attribute__((always_inline)) {
-          clear(out, h.first * line);
-          for (std::int64_t kh = h.first; kh < h.last; ++kh) {
-            T* row = out + kh * line;
-            clear(row, v.first * w.channels);
-            if (v.first < v.last) {
-              const T* from = as<T>(x) + input_offset(w, b, h.origin + kh, v.origin + v.first);
-              __builtin_memcpy(
-                  row + v.first * w.channels, from,
-                  static_cast<std::size_t>((v.last - v.first) * w.channels) * sizeof(T));
-            }
-            clear(row + v.last * w.channels, line - v.last * w.channels);
-          }
-          clear(out + h.last * line, (w.kernel[0] - h.last) * line);
-        });
-  }
+  using A = Acc<T>;
+  const std::int64_t taps = w.kernel[0] * w.kernel[1];
+  const auto copy = HETEROPERF_FUNCTION(A v, A & to) { to = v; };
+  map<T>({pixels.begin * taps, pixels.end * taps, w.channels}, copy, PixelBelow<T>(x, w),
+         Write<T>(columns));
 }
-
-/// The opposite direction: every window's row is added to the pixels it was taken from.
+/// The opposite direction: a pixel adds up what it has in all windows that cover it.
 template <class T>
 void col2im(RowRange samples, const Window& w, const void* columns, void* dx) {
-  const std::int64_t line = w.kernel[1] * w.channels, per_sample = w.out[0] * w.out[1];
-  const std::int64_t image = w.in[0] * w.in[1] * w.channels;
-  clear(as<T>(dx) + samples.begin * image, (samples.end - samples.begin) * image);
-  for (std::int64_t pixel = samples.begin * per_sample; pixel < samples.end * per_sample; ++pixel) {
-    const T* in = as<T>(columns) + pixel * w.kernel[0] * line;
-    for_pixel(
-        w, pixel, [&](std::int64_t b, Taps h, Taps v) __attribute__((always_inline)) {
-          if (v.first == v.last) return;
-          for (std::int64_t kh = h.first; kh < h.last; ++kh) {
-            const T* __restrict from = in + kh * line + v.first * w.channels;
-            T* __restrict to = as<T>(dx) + input_offset(w, b, h.origin + kh, v.origin + v.first);
-#pragma omp simd
-            for (std::int64_t c = 0; c < (v.last - v.first) * w.channels; ++c) {
-              to[c] = narrow<T>(widen(to[c]) + widen(from[c]));
-            }
-          }
-        });
-  }
+  fold(whole_rows(pixels_of(samples, w)), WindowsOverPixel<true>{w}, AddUp(), Unchanged(),
+       Read<T>(columns), Absent(), Write<T>(dx));
 }
 
 /// Takes the first of equal values, and a NaN over any number.
 template <class T>
-HETEROPERF_KERNEL void take_larger(const T* __restrict x, std::uint8_t tap, std::int64_t channels,
-                                   T* __restrict best, std::uint8_t* __restrict best_tap) {
-#pragma omp simd
-  for (std::int64_t c = 0; c < channels; ++c) {
-    const Acc<T> v = widen(x[c]);
-    const bool larger = (v > widen(best[c])) | (v != v);
-    best[c] = larger ? x[c] : best[c];
-    best_tap[c] = larger ? tap : best_tap[c];
-  }
-}
-
-/// The first tap inside the image starts the maximum, so no value below all others is needed.
-template <class T>
 void max_pool(RowRange pixels, const Window& w, const void* x, void* y, std::uint8_t* taps) {
-  // Channels are taken in chunks, so that the numbers of the taps fit on the stack.
-  constexpr std::int64_t chunk = 256;
-  std::uint8_t chosen[chunk];
-  for (std::int64_t pixel = pixels.begin; pixel < pixels.end; ++pixel) {
-    for_pixel(
-        w, pixel, [&](std::int64_t b, Taps h, Taps v) __attribute__((always_inline)) {
-          for (std::int64_t first = 0; first < w.channels; first += chunk) {
-            const std::int64_t count = w.channels - first < chunk ? w.channels - first : chunk;
-            T* best = as<T>(y) + pixel * w.channels + first;
-            bool started = false;
-            for (std::int64_t kh = h.first; kh < h.last; ++kh) {
-              for (std::int64_t kw = v.first; kw < v.last; ++kw) {
-                const T* from = as<T>(x) + input_offset(w, b, h.origin + kh, v.origin + kw) + first;
-                const auto tap = static_cast<std::uint8_t>(kh * w.kernel[1] + kw);
-                if (started) {
-                  take_larger(from, tap, count, best, chosen);
-                  continue;
-                }
-                for (std::int64_t c = 0; c < count; ++c) best[c] = from[c];
-                __builtin_memset(chosen, tap, count);
-                started = true;
-              }
-            }
-            if (taps != nullptr) {
-              __builtin_memcpy(taps + pixel * w.channels + first, chosen,
-                               static_cast<std::size_t>(count));
-            }
-          }
-        });
+  using A = Acc<T>;
+  const FoldRange range = whole_rows({pixels.begin, pixels.end, w.channels});
+  const auto take = HETEROPERF_FUNCTION(A v, Nothing, Tap tap, A & best) {
+    best = tap.first | (v > best) | (v != v) ? v : best;
+  };
+  const auto choose = HETEROPERF_FUNCTION(A v, Nothing, Tap tap, A & best, std::uint8_t & chosen) {
+    const bool larger = tap.first | (v > best) | (v != v);
+    best = larger ? v : best;
+    chosen = larger ? static_cast<std::uint8_t>(tap.number) : chosen;
+  };
+  if (taps == nullptr) {
+    fold(range, TapsOfWindow{w}, take, Unchanged(), Read<T>(x), Absent(), Write<T>(y));
+  } else {
+    fold(range, TapsOfWindow{w}, choose, Unchanged(), Read<T>(x), Absent(), Write<T>(y),
+         Write<std::uint8_t>(taps));
   }
 }
-
 /// Each output's gradient goes to the element that was largest in its window.
 template <class T>
 void max_pool_backward(RowRange samples, const Window& w, const void* dy, const std::uint8_t* taps,
                        void* dx) {
-  const std::int64_t per_sample = w.out[0] * w.out[1], n = w.channels;
-  const std::int64_t image = w.in[0] * w.in[1] * n;
-  clear(as<T>(dx) + samples.begin * image, (samples.end - samples.begin) * image);
-  for (std::int64_t pixel = samples.begin * per_sample; pixel < samples.end * per_sample; ++pixel) {
-    const T* __restrict g = as<T>(dy) + pixel * n;
-    const std::uint8_t* __restrict chosen = taps + pixel * n;
-    for_pixel(
-        w, pixel, [&](std::int64_t b, Taps h, Taps v) __attribute__((always_inline)) {
-          for (std::int64_t kh = h.first; kh < h.last; ++kh) {
-            for (std::int64_t kw = v.first; kw < v.last; ++kw) {
-              T* __restrict to = as<T>(dx) + input_offset(w, b, h.origin + kh, v.origin + kw);
-              const auto tap = static_cast<std::uint8_t>(kh * w.kernel[1] + kw);
-#pragma omp simd
-              for (std::int64_t c = 0; c < n; ++c) {
-                const Acc<T> share = chosen[c] == tap ? widen(g[c]) : Acc<T>(0);
-                to[c] = narrow<T>(widen(to[c]) + share);
-              }
-            }
-          }
-        });
-  }
+  using A = Acc<T>;
+  const auto add = HETEROPERF_FUNCTION(A v, std::uint8_t chosen, Tap tap, A & sum) {
+    sum += chosen == static_cast<std::uint8_t>(tap.number) ? v : A(0);
+  };
+  fold(whole_rows(pixels_of(samples, w)), WindowsOverPixel<false>{w}, add, Unchanged(), Read<T>(dy),
+       Read<std::uint8_t>(taps), Write<T>(dx));
 }
 
 /// The mean over all pixels, per sample and channel.
 template <class T>
 void mean_rows(RowRange samples, std::int64_t pixels, const void* x, void* y) {
   using A = Acc<T>;
-  constexpr std::int64_t chunk = 256;
-  A sum[chunk];
-  for (std::int64_t b = samples.begin; b < samples.end; ++b) {
-    for (std::int64_t first = 0; first < samples.columns; first += chunk) {
-      const std::int64_t rest = samples.columns - first, count = rest < chunk ? rest : chunk;
-      for (std::int64_t c = 0; c < count; ++c) sum[c] = A(0);
-      for (std::int64_t p = 0; p < pixels; ++p) {
-        const T* __restrict from = as<T>(x) + (b * pixels + p) * samples.columns + first;
-#pragma omp simd
-        for (std::int64_t c = 0; c < count; ++c) sum[c] += widen(from[c]);
-      }
-      T* __restrict to = as<T>(y) + b * samples.columns + first;
-      for (std::int64_t c = 0; c < count; ++c) to[c] = narrow<T>(sum[c] / static_cast<A>(pixels));
-    }
-  }
+  const auto n = static_cast<A>(pixels);
+  const auto finish = HETEROPERF_FUNCTION(A & sum) { sum /= n; };
+  fold(whole_rows(samples), EvenWalk{{}, pixels, pixels, 1}, AddUp(), finish, Read<T>(x), Absent(),
+       Write<T>(y));
 }
-
 /// Gives every pixel its share of the mean's gradient.
 template <class T>
 void mean_rows_backward(RowRange samples, std::int64_t pixels, const void* dy, void* dx) {
   using A = Acc<T>;
   const A share = A(1) / static_cast<A>(pixels);
-  for (std::int64_t b = samples.begin; b < samples.end; ++b) {
-    const T* __restrict g = as<T>(dy) + b * samples.columns;
-    for (std::int64_t p = 0; p < pixels; ++p) {
-      T* __restrict to = as<T>(dx) + (b * pixels + p) * samples.columns;
-#pragma omp simd
-      for (std::int64_t c = 0; c < samples.columns; ++c) to[c] = narrow<T>(widen(g[c]) * share);
-    }
-  }
+  const auto f = HETEROPERF_FUNCTION(A v, A & to) { to = v * share; };
+  map<T>({samples.begin * pixels, samples.end * pixels, samples.columns}, f,
+         TableRow<T>(dy, samples.end, pixels), Write<T>(dx));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 namespace heteroperf {
 
@@ -50,6 +51,19 @@ struct CrossEntropyTerms {
   std::int64_t first = 0, classes = 0;
 };
 
+/// Factors of an AdamW update.
+struct AdamwScalars {
+  double gradient_scale = 1;  ///< clipping: g = scale · stored gradient
+  double keep = 1;            ///< 1 − learning rate · decay
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  double step = 0;  ///< learning rate / (1 − β1^t)
+  double root = 1;  ///< 1 / √(1 − β2^t)
+};
+/// Factors of an update by stochastic gradient descent with momentum.
+struct SgdScalars {
+  double gradient_scale = 1, decay = 0, momentum = 0, learning_rate = 0;
+};
+
 /// Packed rows {(heads + 2 kv_heads) · head_dim}; `turned` = heads + kv_heads heads are rotated.
 struct RotaryLayout {
   std::int64_t length = 0, turned = 0, head_dim = 0;
@@ -64,121 +78,18 @@ struct RotaryLayout {
 /// are row-major and contiguous. "partial" arguments are Acc arrays that the call overwrites
 /// with sums over its own rows.
 struct KernelTable {
-  // Element-wise on `range.columns` × rows; see activation_kernels.hpp.
-  /// x += bias (when given, stored back), y = f(x). Without a bias x is only read and may be y.
-  void (*activation)(RowRange, ActivationKind, void* x, const void* bias, void* y);
-  /// dx = dy · f', from y for relu and tanh and from x for the others; column_sum (partial, may be
-  /// null) of dx.
-  void (*activation_backward)(RowRange, ActivationKind, const void* dy, const void* kept, void* dx,
-                              void* column_sum);
-  /// y = silu(gate) · up.
-  void (*swiglu)(RowRange, const void* gate, const void* up, void* y);
-  void (*swiglu_backward)(RowRange, const void* dy, const void* gate, const void* up, void* dgate,
-                          void* dup);
-  void (*multiply)(RowRange, const void* a, const void* b, void* y);
-  /// y = a + b, then relu when asked.
-  void (*add)(RowRange, const void* a, const void* b, bool relu, void* y);
-  /// x += bias + residual; either may be null.
-  void (*add_bias)(RowRange, void* x, const void* bias, const void* residual);
-
-  // Sums over rows.
-  void (*column_sum)(RowRange, const void* x, void* partial);
-  /// target[c] (+)= Σ_block partials[block][c] in block order, columns [begin, end).
-  void (*combine)(RowRange columns, std::int64_t blocks, const void* partials, Accumulation,
-                  void* target);
-
-  // Norms over rows; see norm_kernels.hpp. mean and rstd are Acc, one per row.
-  void (*layer_norm)(RowRange, double eps, const void* x, const void* weight, const void* bias,
-                     void* y, void* mean, void* rstd);
-  /// dx (Accumulation::add: added to what is there) and the partials of the weight and bias
-  /// gradients. A null dx (then weight may be null) or null partials are not computed.
-  void (*layer_norm_backward)(RowRange, const void* dy, const void* x, const void* weight,
-                              const void* mean, const void* rstd, Accumulation, void* dx,
-                              void* weight_partial, void* bias_partial);
-  void (*rms_norm)(RowRange, double eps, const void* x, const void* weight, void* y, void* rstd);
-  void (*rms_norm_backward)(RowRange, const void* dy, const void* x, const void* weight,
-                            const void* rstd, Accumulation, void* dx, void* weight_partial);
-
-  // Batch norm over rows (pixels) × columns (channels); see batch_norm_kernels.hpp.
-  /// Mean and sum of squared deviations of the rows of this range.
-  void (*moments)(RowRange, const void* x, void* mean, void* deviation);
-  /// Joins the moments of `blocks` ranges of `block_rows` rows (the last may be shorter).
-  void (*combine_moments)(RowRange columns, std::int64_t rows, std::int64_t block_rows,
-                          const void* means, const void* deviations, void* mean, void* variance);
-  /// rstd = 1 / sqrt(variance + eps), scale = weight · rstd, shift = bias − mean · scale.
-  void (*batch_norm_affine)(RowRange columns, double eps, const void* mean, const void* variance,
-                            const void* weight, const void* bias, void* rstd, void* scale,
-                            void* shift);
-  void (*scale_shift)(RowRange, const void* x, const void* scale, const void* shift,
-                      BatchNormEpilogue, void* y);
-  /// Partials of Σ g and Σ g · (x − mean) · rstd, where g = dy masked by the relu. The mask comes
-  /// from y when given, else from x · scale + shift when `scale` is given, else there is none.
-  void (*batch_norm_sums)(RowRange, const void* dy, const void* x, const void* y, const void* scale,
-                          const void* shift, const void* mean, const void* rstd, void* sum,
-                          void* sum_xhat);
-  /// a, b, c of the next kernel from the sums over `rows` rows.
-  void (*batch_norm_coefficients)(RowRange columns, std::int64_t rows, const void* sum,
-                                  const void* sum_xhat, const void* rstd, const void* weight,
-                                  void* a, void* b, void* c);
-  /// dx = a · g + b · (x − mean) + c per channel; `masked` (may be null) receives g.
-  void (*batch_norm_backward)(RowRange, const void* dy, const void* x, const void* y,
-                              const void* scale, const void* shift, const void* mean, const void* a,
-                              const void* b, const void* c, void* dx, void* masked);
-
-  // Loss; see softmax_kernels.hpp. targets below range.columns; losses and lse are Acc per row.
-  void (*cross_entropy)(RowRange, CrossEntropyTerms, const void* logits,
-                        const std::int64_t* targets, void* losses, void* lse);
-  /// gradient may be logits. A target outside the columns only has no hit among them.
-  void (*cross_entropy_backward)(RowRange, CrossEntropyTerms, const void* logits,
-                                 const std::int64_t* targets, const void* lse, void* gradient);
-  /// The largest of each row; top is Acc per row.
-  void (*row_top)(RowRange, const void* x, void* top);
-  /// Per row three Acc: Σ exp(x − top), Σ (x − top), and x − top of the target, or 0 when that lies
-  /// outside classes first … first + columns − 1.
-  void (*softmax_sums)(RowRange, std::int64_t first, const void* logits,
-                       const std::int64_t* targets, const void* top, void* sums);
-
-  // Sequences; see sequence_kernels.hpp.
-  /// y[r] = table[indices[r]] + positions[r mod length]; positions may be null. Below 0: zeros take
-  /// the place of the table's row.
-  void (*embedding)(RowRange, const std::int64_t* indices, const void* table, const void* positions,
-                    std::int64_t length, void* y);
-  /// gradient[indices[r]][c] += dy[r][c] for all `rows` in order and columns [begin, end) of
-  /// `width`, but those of indices below 0. gradient is Acc.
-  void (*embedding_backward)(RowRange columns, std::int64_t rows, std::int64_t width,
-                             const std::int64_t* indices, const void* dy, void* gradient);
-  /// y[r] = x[r] + rows[r mod length].
-  void (*add_rows)(RowRange, const void* x, const void* rows, std::int64_t length, void* y);
-  /// Rows t of gradient (Acc) (+)= Σ_b dy[b · length + t].
-  void (*sum_batch)(RowRange, std::int64_t batch, std::int64_t length, const void* dy, Accumulation,
-                    void* gradient);
-  void (*rotary)(RowRange, RotaryLayout, const void* x, const void* cosine, const void* sine,
-                 void* y);
-  /// Gathers three matrices of `widths` columns, with row strides, into packed rows.
-  void (*pack)(RowRange, const std::int64_t* widths, const void* const* parts, void* packed);
-
-  /// Elements [begin, end) of the flattened batch: y = x · mask / keep.
-  void (*dropout)(RowRange elements, DropoutKey, const void* x, void* y);
-
-  // Images, channels last; rows are output pixels or samples; see image_kernels.hpp.
-  /// columns[r] = the window of output pixel r as {kernel height, kernel width, channels}.
-  void (*im2col)(RowRange pixels, const Window&, const void* x, void* columns);
-  /// Adds windows back: overwrites samples [begin, end) of dx.
-  void (*col2im)(RowRange samples, const Window&, const void* columns, void* dx);
-  /// `taps` (may be null): which element of the window was largest.
-  void (*max_pool)(RowRange pixels, const Window&, const void* x, void* y, std::uint8_t* taps);
-  void (*max_pool_backward)(RowRange samples, const Window&, const void* dy,
-                            const std::uint8_t* taps, void* dx);
-  /// y[b] = mean over `pixels` rows.
-  void (*mean_rows)(RowRange samples, std::int64_t pixels, const void* x, void* y);
-  void (*mean_rows_backward)(RowRange samples, std::int64_t pixels, const void* dy, void* dx);
+#define HETEROPERF_KERNEL_ROW(name, ...) void (*name)(__VA_ARGS__);
+#include "runners/engine/kernels/kernel_rows.inc"
+#undef HETEROPERF_KERNEL_ROW
 };
 
 /// The fastest table this CPU can run. Chosen once; HETEROPERF_KERNELS=baseline|avx2|avx512 in the
 /// environment picks another that the CPU can run.
 const KernelTable& kernels_for(Element element);
 
-/// The tables themselves, one per build of variant.cpp; the wider ones exist on x86-64 only.
+/// The tables themselves, one per build of variant.cpp; the wider ones exist on x86-64 only. The
+/// reference (reference.cpp) computes in float64, element by element, whatever the type.
+const KernelTable& reference_kernels(Element element);
 const KernelTable& baseline_kernels(Element element);
 const KernelTable& avx2_kernels(Element element);
 const KernelTable& avx512_kernels(Element element);
@@ -242,7 +153,15 @@ const ProductKernels& baseline_products();
 const ProductKernels& avx2_products();
 const ProductKernels& avx512_products();
 
-/// "avx512", "avx2" or "baseline".
+/// A build of the kernels for one instruction set: "avx512", "avx2" or "baseline".
+struct KernelVariant {
+  const char* name;
+  const KernelTable& (*kernels)(Element);
+  const ProductKernels& (*products)();
+};
+/// Those that this processor can run, the fastest first.
+std::vector<KernelVariant> kernel_variants();
+/// The name of the one that kernels_for() chose.
 const char* kernel_instruction_set();
 
 }  // namespace heteroperf

@@ -2,178 +2,156 @@
 
 // Layer norm and RMS norm: every row is normalised by its own statistics. The backward pass
 // computes the input's gradient and, where they are asked for, the sums that are the parameters'
-// gradients.
-#include "runners/engine/kernels/kernel_table.hpp"
+// gradients: in one pass where a skeleton can make sums over rows on the way.
+#include "runners/engine/kernels/operands.hpp"
 #include "runners/engine/kernels/vector_math.hpp"
 
 namespace heteroperf {
 namespace {
-
-/// Σ x.
-template <class T>
-HETEROPERF_KERNEL Acc<T> row_sum(const T* __restrict x, std::int64_t n) {
-  Acc<T> sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (std::int64_t c = 0; c < n; ++c) sum += widen(x[c]);
-  return sum;
-}
-
-/// Σ (x − center)².
-template <class T>
-HETEROPERF_KERNEL Acc<T> row_squares(const T* __restrict x, std::int64_t n, Acc<T> center) {
-  Acc<T> sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (std::int64_t c = 0; c < n; ++c) {
-    const Acc<T> d = widen(x[c]) - center;
-    sum += d * d;
-  }
-  return sum;
-}
 
 /// Keeps mean and 1/deviation of each row for the backward pass.
 template <class T>
 void layer_norm(RowRange r, double eps, const void* x, const void* weight, const void* bias,
                 void* y, void* mean, void* rstd) {
   using A = Acc<T>;
-  const T* __restrict w = as<T>(weight);
-  const T* __restrict b = as<T>(bias);
-  const std::int64_t n = r.columns;
-  for (std::int64_t row = r.begin; row < r.end; ++row) {
-    const T* __restrict px = as<T>(x) + row * n;
-    T* __restrict py = as<T>(y) + row * n;
-    const A mu = row_sum(px, n) / static_cast<A>(n);
-    const A rs = A(1) / std::sqrt(row_squares(px, n, mu) / static_cast<A>(n) + static_cast<A>(eps));
+  const auto epsilon = static_cast<A>(eps);
+  const T *const xs = as<T>(x), *const w = as<T>(weight), *const b = as<T>(bias);
+  const auto body = HETEROPERF_FUNCTION(const Row& row) {
+    const T* const px = xs + row.index * row.columns;
+    T* const py = as<T>(y) + row.index * row.columns;
+    const auto n = static_cast<A>(row.columns);
+    const auto value = [&](std::int64_t c) { return widen(px[c]); };
+    const A mu = row.template sum<A>(value) / n;
+    const auto square = [&](std::int64_t c) {
+      const A d = widen(px[c]) - mu;
+      return d * d;
+    };
+    const A rs = A(1) / std::sqrt(row.template sum<A>(square) / n + epsilon);
+    const auto scaled = [&](std::int64_t c) { return (widen(px[c]) - mu) * rs * widen(w[c]); };
     if (b != nullptr) {
-#pragma omp simd
-      for (std::int64_t c = 0; c < n; ++c) {
-        py[c] = narrow<T>((widen(px[c]) - mu) * rs * widen(w[c]) + widen(b[c]));
-      }
+      row.each([&](std::int64_t c) { py[c] = narrow<T>(scaled(c) + widen(b[c])); });
     } else {
-#pragma omp simd
-      for (std::int64_t c = 0; c < n; ++c) {
-        py[c] = narrow<T>((widen(px[c]) - mu) * rs * widen(w[c]));
-      }
+      row.each([&](std::int64_t c) { py[c] = narrow<T>(scaled(c)); });
     }
-    as<A>(mean)[row] = mu;
-    as<A>(rstd)[row] = rs;
+    keep_of_row<T>(row, mean, mu);
+    keep_of_row<T>(row, rstd, rs);
+  };
+  rows(r, body);
+}
+
+/// Stores a gradient of row elements, or adds it to what is there.
+template <class T, class Value>
+HETEROPERF_KERNEL void put_row(const Row& row, Accumulation accumulation, T* to,
+                               const Value& value) {
+  if (accumulation == Accumulation::add) {
+    row.each([&](std::int64_t c) { to[c] = narrow<T>(widen(to[c]) + value(c)); });
+  } else {
+    row.each([&](std::int64_t c) { to[c] = narrow<T>(value(c)); });
   }
 }
 
-// dx = rstd · (g − mean(g) − x̂ · mean(g x̂)), g = dy · w (Ba, Kiros, Hinton, arXiv:1607.06450).
-template <class T, bool want_input, bool want_parameters>
-HETEROPERF_KERNEL void layer_norm_backward_rows(RowRange r, const void* dy, const void* x,
-                                                const T* __restrict w, const Acc<T>* mean,
-                                                const Acc<T>* rstd, Accumulation accumulation,
-                                                void* dx, Acc<T>* __restrict dw,
-                                                Acc<T>* __restrict db) {
-  using A = Acc<T>;
-  const std::int64_t n = r.columns;
-  for (std::int64_t row = r.begin; row < r.end; ++row) {
-    const T* __restrict pdy = as<T>(dy) + row * n;
-    const T* __restrict px = as<T>(x) + row * n;
-    const A mu = mean[row], rs = rstd[row];
-    A sum = 0, sum_xhat = 0;
-#pragma omp simd reduction(+ : sum, sum_xhat)
-    for (std::int64_t c = 0; c < n; ++c) {
-      const A d = widen(pdy[c]), xhat = (widen(px[c]) - mu) * rs;
-      if constexpr (want_input) {
-        sum += d * widen(w[c]);
-        sum_xhat += d * widen(w[c]) * xhat;
-      }
-      if constexpr (want_parameters) {
-        dw[c] += d * xhat;
-        db[c] += d;
-      }
-    }
-    if constexpr (want_input) {
-      T* __restrict pdx = as<T>(dx) + row * n;
-      // The means of g and g x̂ go into two factors, so that the second loop is one line per
-      // element.
-      const A slope = -rs * sum_xhat / static_cast<A>(n), offset = -rs * sum / static_cast<A>(n);
-      const auto gradient = [&](std::int64_t c) __attribute__((always_inline)) {
-        const A xhat = (widen(px[c]) - mu) * rs;
-        return rs * widen(pdy[c]) * widen(w[c]) + slope * xhat + offset;
-      };
-      if (accumulation == Accumulation::add) {
-#pragma omp simd
-        for (std::int64_t c = 0; c < n; ++c) pdx[c] = narrow<T>(widen(pdx[c]) + gradient(c));
-      } else {
-#pragma omp simd
-        for (std::int64_t c = 0; c < n; ++c) pdx[c] = narrow<T>(gradient(c));
-      }
-    }
-  }
-}
-
-/// The gradients that nobody asked for are compiled out of the loops.
+/// dx = rstd · (g − mean(g) − x̂ · mean(g x̂)), g = dy · w (Ba, Kiros, Hinton, arXiv:1607.06450).
 template <class T>
 void layer_norm_backward(RowRange r, const void* dy, const void* x, const void* weight,
                          const void* mean, const void* rstd, Accumulation accumulation, void* dx,
                          void* weight_partial, void* bias_partial) {
   using A = Acc<T>;
-  A* dw = as<A>(weight_partial);
-  A* db = as<A>(bias_partial);
-  const auto run = [&](auto rows) __attribute__((always_inline)) {
-    rows(r, dy, x, as<T>(weight), as<A>(mean), as<A>(rstd), accumulation, dx, dw, db);
+  using K = Kept<T>;
+  // The gradients of weight and bias are sums over rows.
+  const auto add_sums = HETEROPERF_FUNCTION(A d, A v, A mu, A rs, A & dw, A & db) {
+    dw += d * ((v - mu) * rs);
+    db += d;
   };
-  if (dw == nullptr) return run(layer_norm_backward_rows<T, true, false>);
-  for (std::int64_t c = 0; c < r.columns; ++c) dw[c] = db[c] = A(0);
-  if (dx == nullptr) return run(layer_norm_backward_rows<T, false, true>);
-  run(layer_norm_backward_rows<T, true, true>);
+  const bool on_the_way = rows_sum_columns && dx != nullptr && weight_partial != nullptr;
+  if (weight_partial != nullptr && !on_the_way) {
+    sum_columns(r, add_sums, Read<T>(dy), Read<T>(x), PerRow<K>(mean), PerRow<K>(rstd),
+                Sum<K>(weight_partial), Sum<K>(bias_partial));
+  }
+  if (dx == nullptr) return;
+  K *const dw = as<K>(weight_partial), *const db = as<K>(bias_partial);
+  for (std::int64_t c = 0; on_the_way && c < r.columns; ++c) dw[c] = db[c] = K(0);
+  const T* const w = as<T>(weight);
+  const auto body = HETEROPERF_FUNCTION(const Row& row) {
+    const T* const pdy = as<T>(dy) + row.index * row.columns;
+    const T* const px = as<T>(x) + row.index * row.columns;
+    const A mu = widen(as<K>(mean)[row.index]), rs = widen(as<K>(rstd)[row.index]);
+    const auto n = static_cast<A>(row.columns);
+    const auto add = [&](std::int64_t c, A& sum, A& sum_xhat) {
+      const A d = widen(pdy[c]), xhat = (widen(px[c]) - mu) * rs;
+      sum += d * widen(w[c]);
+      sum_xhat += d * widen(w[c]) * xhat;
+    };
+    const auto add_all = [&](std::int64_t c, A& sum, A& sum_xhat) {
+      add(c, sum, sum_xhat);
+      A to_weight = widen(dw[c]), to_bias = widen(db[c]);
+      add_sums(widen(pdy[c]), widen(px[c]), mu, rs, to_weight, to_bias);
+      dw[c] = static_cast<K>(to_weight);
+      db[c] = static_cast<K>(to_bias);
+    };
+    const TwoSums<A> sums = on_the_way ? row.template sums<A>(add_all) : row.template sums<A>(add);
+    // The means of g and g x̂ go into two factors, so that the second loop is one line per
+    // element.
+    const A slope = -rs * sums.second / n, offset = -rs * sums.first / n;
+    put_row(row, accumulation, as<T>(dx) + row.index * row.columns, [&](std::int64_t c) {
+      const A xhat = (widen(px[c]) - mu) * rs;
+      return rs * widen(pdy[c]) * widen(w[c]) + slope * xhat + offset;
+    });
+  };
+  rows(r, body);
 }
 
 /// Keeps 1/root mean square of each row for the backward pass.
 template <class T>
 void rms_norm(RowRange r, double eps, const void* x, const void* weight, void* y, void* rstd) {
   using A = Acc<T>;
-  const T* __restrict w = as<T>(weight);
-  const std::int64_t n = r.columns;
-  for (std::int64_t row = r.begin; row < r.end; ++row) {
-    const T* __restrict px = as<T>(x) + row * n;
-    T* __restrict py = as<T>(y) + row * n;
-    const A rs =
-        A(1) / std::sqrt(row_squares(px, n, A(0)) / static_cast<A>(n) + static_cast<A>(eps));
-#pragma omp simd
-    for (std::int64_t c = 0; c < n; ++c) py[c] = narrow<T>(widen(px[c]) * rs * widen(w[c]));
-    as<A>(rstd)[row] = rs;
-  }
+  const auto epsilon = static_cast<A>(eps);
+  const auto body = HETEROPERF_FUNCTION(const Row& row) {
+    const T* const px = as<T>(x) + row.index * row.columns;
+    T* const py = as<T>(y) + row.index * row.columns;
+    const T* const w = as<T>(weight);
+    const auto square = [&](std::int64_t c) { return widen(px[c]) * widen(px[c]); };
+    const A mean = row.template sum<A>(square) / static_cast<A>(row.columns);
+    const A rs = A(1) / std::sqrt(mean + epsilon);
+    row.each([&](std::int64_t c) { py[c] = narrow<T>(widen(px[c]) * rs * widen(w[c])); });
+    keep_of_row<T>(row, rstd, rs);
+  };
+  rows(r, body);
 }
 
-// dx = rstd · (g − x̂ · mean(g x̂)), x̂ = x · rstd (Zhang, Sennrich, arXiv:1910.07467).
+/// dx = rstd · (g − x̂ · mean(g x̂)), x̂ = x · rstd (Zhang, Sennrich, arXiv:1910.07467).
 template <class T>
 void rms_norm_backward(RowRange r, const void* dy, const void* x, const void* weight,
                        const void* rstd, Accumulation accumulation, void* dx,
                        void* weight_partial) {
   using A = Acc<T>;
-  const T* __restrict w = as<T>(weight);
-  A* __restrict dw = as<A>(weight_partial);
-  const std::int64_t n = r.columns;
-  for (std::int64_t c = 0; dw != nullptr && c < n; ++c) dw[c] = A(0);
-  for (std::int64_t row = r.begin; row < r.end; ++row) {
-    const T* __restrict pdy = as<T>(dy) + row * n;
-    const T* __restrict px = as<T>(x) + row * n;
-    const A rs = as<A>(rstd)[row];
-    if (dw != nullptr) {
-#pragma omp simd
-      for (std::int64_t c = 0; c < n; ++c) dw[c] += widen(pdy[c]) * widen(px[c]) * rs;
-    }
-    if (dx == nullptr) continue;
-    A sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (std::int64_t c = 0; c < n; ++c) sum += widen(pdy[c]) * widen(w[c]) * widen(px[c]);
-    T* __restrict pdx = as<T>(dx) + row * n;
-    const A slope = -rs * rs * rs * sum / static_cast<A>(n);
-    const auto gradient = [&](std::int64_t c) __attribute__((always_inline)) {
-      return rs * widen(pdy[c]) * widen(w[c]) + slope * widen(px[c]);
-    };
-    if (accumulation == Accumulation::add) {
-#pragma omp simd
-      for (std::int64_t c = 0; c < n; ++c) pdx[c] = narrow<T>(widen(pdx[c]) + gradient(c));
-    } else {
-#pragma omp simd
-      for (std::int64_t c = 0; c < n; ++c) pdx[c] = narrow<T>(gradient(c));
-    }
+  using K = Kept<T>;
+  const auto add_sum = HETEROPERF_FUNCTION(A d, A v, A rs, A & dw) { dw += d * v * rs; };
+  const bool on_the_way = rows_sum_columns && dx != nullptr && weight_partial != nullptr;
+  if (weight_partial != nullptr && !on_the_way) {
+    sum_columns(r, add_sum, Read<T>(dy), Read<T>(x), PerRow<K>(rstd), Sum<K>(weight_partial));
   }
+  if (dx == nullptr) return;
+  K* const dw = as<K>(weight_partial);
+  for (std::int64_t c = 0; on_the_way && c < r.columns; ++c) dw[c] = K(0);
+  const T* const w = as<T>(weight);
+  const auto body = HETEROPERF_FUNCTION(const Row& row) {
+    const T* const pdy = as<T>(dy) + row.index * row.columns;
+    const T* const px = as<T>(x) + row.index * row.columns;
+    const A rs = widen(as<K>(rstd)[row.index]);
+    const auto term = [&](std::int64_t c) { return widen(pdy[c]) * widen(w[c]) * widen(px[c]); };
+    const auto term_and_sum = [&](std::int64_t c) {
+      A to_weight = widen(dw[c]);
+      add_sum(widen(pdy[c]), widen(px[c]), rs, to_weight);
+      dw[c] = static_cast<K>(to_weight);
+      return term(c);
+    };
+    const A sum = on_the_way ? row.template sum<A>(term_and_sum) : row.template sum<A>(term);
+    const A slope = -rs * rs * rs * sum / static_cast<A>(row.columns);
+    put_row(row, accumulation, as<T>(dx) + row.index * row.columns, [&](std::int64_t c) {
+      return rs * widen(pdy[c]) * widen(w[c]) + slope * widen(px[c]);
+    });
+  };
+  rows(r, body);
 }
 
 }  // namespace

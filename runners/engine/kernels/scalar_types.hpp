@@ -3,12 +3,17 @@
 #include <cstdint>
 #include <type_traits>
 
-// Included by variant.cpp, once per instruction set, by cuda/table.cu and by the optimizer's
-// kernels; everything here is local to the including file.
+// Included by variant.cpp, once per instruction set, by reference.cpp and by cuda/table.cu;
+// everything here is local to the including file.
 #if defined(__CUDACC__)
 #define HETEROPERF_KERNEL __host__ __device__ __forceinline__
+#define HETEROPERF_INLINED
+// A kernel's function, which skeletons call: HETEROPERF_FUNCTION(A x, A& y) { y = -x; }
+#define HETEROPERF_FUNCTION(...) [=] __device__(__VA_ARGS__)
 #else
 #define HETEROPERF_KERNEL [[gnu::always_inline]] inline
+#define HETEROPERF_INLINED __attribute__((always_inline))
+#define HETEROPERF_FUNCTION(...) [=](__VA_ARGS__) __attribute__((always_inline))
 #endif
 
 namespace heteroperf {
@@ -19,16 +24,28 @@ struct Bf16 {
   std::uint16_t bits;
 };
 
-/// The type in which values of type T are computed and summed.
+/// The type in which statistics and sums of values of type T are kept in memory.
 template <class T>
-using Acc = std::conditional_t<std::is_same_v<T, double>, double, float>;
+using Kept = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-HETEROPERF_KERNEL float widen(float value) { return value; }
+/// The type in which values of type T are computed and summed.
+#if defined(HETEROPERF_REFERENCE_KERNELS)
+template <class T>
+using Acc = double;
+#else
+template <class T>
+using Acc = Kept<T>;
+#endif
+
+HETEROPERF_KERNEL Acc<float> widen(float value) { return value; }
 HETEROPERF_KERNEL double widen(double value) { return value; }
 /// Exact: every bfloat16 is a float.
-HETEROPERF_KERNEL float widen(Bf16 value) {
+HETEROPERF_KERNEL Acc<Bf16> widen(Bf16 value) {
   return __builtin_bit_cast(float, static_cast<std::uint32_t>(value.bits) << 16);
 }
+// Indices and numbers of taps are no quantities.
+HETEROPERF_KERNEL std::int64_t widen(std::int64_t value) { return value; }
+HETEROPERF_KERNEL std::uint8_t widen(std::uint8_t value) { return value; }
 
 // Round to nearest even; a NaN stays one because its quiet bit is kept.
 HETEROPERF_KERNEL Bf16 round_to_bf16(float value) {
@@ -39,13 +56,18 @@ HETEROPERF_KERNEL Bf16 round_to_bf16(float value) {
 }
 
 /// The element type's nearest value to a computed one.
-template <class T>
-HETEROPERF_KERNEL T narrow(Acc<T> value) {
+template <class T, class A>
+HETEROPERF_KERNEL T narrow(A value) {
   if constexpr (std::is_same_v<T, Bf16>) {
-    return round_to_bf16(value);
+    return round_to_bf16(static_cast<float>(value));
   } else {
-    return value;
+    return static_cast<T>(value);
   }
+}
+/// A computed value as memory of the element type would give it back.
+template <class T, class A>
+HETEROPERF_KERNEL A rounded(A value) {
+  return widen(narrow<T>(value));
 }
 
 template <class T>

@@ -10,42 +10,33 @@
 #include "runners/engine/kernels/kernel_table.hpp"
 
 namespace heteroperf {
-namespace {
 
-struct Variant {
-  const char* name;
-  const KernelTable& (*kernels)(Element);
-  const ProductKernels& (*products)();
-  bool (*runs_here)();
-};
-
-// The builds stand from the fastest to the most general.
-const Variant variants[] = {
+std::vector<KernelVariant> kernel_variants() {
+  std::vector<KernelVariant> runnable;
 #if defined(__x86_64__)
-    {"avx512", avx512_kernels, avx512_products,
-     [] {
-       return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-     }},
-    {"avx2", avx2_kernels, avx2_products,
-     [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }},
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+  if (avx512) runnable.push_back({"avx512", avx512_kernels, avx512_products});
+  if (avx2) runnable.push_back({"avx2", avx2_kernels, avx2_products});
 #endif
-    {"baseline", baseline_kernels, baseline_products, [] { return true; }},
-};
-
-const Variant& choose() {
-  const char* wish = std::getenv("HETEROPERF_KERNELS");
-  const Variant* fastest = nullptr;
-  for (const Variant& variant : variants) {
-    if (!variant.runs_here()) continue;
-    if (fastest == nullptr) fastest = &variant;
-    if (wish != nullptr && std::strcmp(wish, variant.name) == 0) return variant;
-  }
-  return *fastest;
+  runnable.push_back({"baseline", baseline_kernels, baseline_products});
+  return runnable;
 }
 
-const Variant& chosen() {
-  static const Variant& variant = choose();
+namespace {
+
+KernelVariant choose() {
+  const std::vector<KernelVariant> variants = kernel_variants();
+  const char* wish = std::getenv("HETEROPERF_KERNELS");
+  for (const KernelVariant& variant : variants) {
+    if (wish != nullptr && std::strcmp(wish, variant.name) == 0) return variant;
+  }
+  return variants.front();
+}
+
+const KernelVariant& chosen() {
+  static const KernelVariant variant = choose();
   return variant;
 }
 

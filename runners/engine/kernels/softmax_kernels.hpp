@@ -3,37 +3,45 @@
 // The loss over rows of logits. The largest logit is subtracted before the exponential, so no sum
 // overflows. With a cut vocabulary a rank has some columns only; row_top and softmax_sums give the
 // numbers that the ranks add up.
-#include "runners/engine/kernels/kernel_table.hpp"
+#include "runners/engine/kernels/operands.hpp"
 #include "runners/engine/kernels/vector_math.hpp"
 
 namespace heteroperf {
 namespace {
 
-// loss = (1 − ε) (lse − x_t) + ε (lse − mean(x)), lse = log Σ exp x (label smoothing: Szegedy et
-// al., arXiv:1512.00567, section 7).
+template <class T>
+HETEROPERF_KERNEL Acc<T> largest_of(const Row& row, const T* x) {
+  return row.template largest<Acc<T>>([&](std::int64_t c) { return widen(x[c]); });
+}
+/// Σ exp(x − top) and Σ (x − top). All terms are differences x − top, which are at most 0, so that
+/// nothing large cancels.
+template <class T>
+HETEROPERF_KERNEL TwoSums<Acc<T>> exponent_sums(const Row& row, const T* x, Acc<T> top) {
+  using A = Acc<T>;
+  return row.template sums<A>([&](std::int64_t c, A& first, A& second) {
+    first += exponential(widen(x[c]) - top);
+    second += widen(x[c]) - top;
+  });
+}
+
+/// loss = (1 − ε) (lse − x_t) + ε (lse − mean(x)), lse = log Σ exp x (label smoothing: Szegedy et
+/// al., arXiv:1512.00567, section 7).
 template <class T>
 void cross_entropy(RowRange r, CrossEntropyTerms terms, const void* logits,
                    const std::int64_t* targets, void* losses, void* lse) {
   using A = Acc<T>;
   const auto smoothing = static_cast<A>(terms.label_smoothing);
-  const std::int64_t n = r.columns;
-  for (std::int64_t row = r.begin; row < r.end; ++row) {
-    const T* __restrict x = as<T>(logits) + row * n;
-    A top = widen(x[0]), sum = 0, total = 0;
-#pragma omp simd reduction(max : top)
-    for (std::int64_t c = 0; c < n; ++c) top = widen(x[c]) > top ? widen(x[c]) : top;
-#pragma omp simd reduction(+ : sum, total)
-    for (std::int64_t c = 0; c < n; ++c) {
-      sum += exponential(widen(x[c]) - top);
-      total += widen(x[c]) - top;
-    }
+  const auto body = HETEROPERF_FUNCTION(const Row& row) {
+    const T* const x = as<T>(logits) + row.index * row.columns;
+    const A top = largest_of(row, x);
+    const auto [sum, total] = exponent_sums(row, x, top);
     const A log_sum = std::log(sum);
-    // All terms are differences x − top, which are at most 0, so that nothing large cancels.
-    const A target_loss = log_sum - (widen(x[targets[row]]) - top);
-    const A mean_loss = log_sum - total / static_cast<A>(n);
-    as<A>(losses)[row] = target_loss + smoothing * (mean_loss - target_loss);
-    as<A>(lse)[row] = top + log_sum;
-  }
+    const A target_loss = log_sum - (widen(x[targets[row.index]]) - top);
+    const A mean_loss = log_sum - total / static_cast<A>(row.columns);
+    keep_of_row<T>(row, losses, target_loss + smoothing * (mean_loss - target_loss));
+    keep_of_row<T>(row, lse, top + log_sum);
+  };
+  rows(r, body);
 }
 
 /// gradient = (softmax − smoothed one-hot) · scale; it may take the logits' memory.
@@ -41,40 +49,37 @@ template <class T>
 void cross_entropy_backward(RowRange r, CrossEntropyTerms terms, const void* logits,
                             const std::int64_t* targets, const void* lse, void* gradient) {
   using A = Acc<T>;
+  const auto classes = static_cast<double>(terms.classes > 0 ? terms.classes : r.columns);
   const auto scale = static_cast<A>(terms.scale);
-  const std::int64_t n = r.columns;
-  const std::int64_t classes = terms.classes > 0 ? terms.classes : n;
-  const auto spread =
-      static_cast<A>(terms.label_smoothing / static_cast<double>(classes) * terms.scale);
+  const auto spread = static_cast<A>(terms.label_smoothing / classes * terms.scale);
   const auto hit = static_cast<A>((1.0 - terms.label_smoothing) * terms.scale);
-  for (std::int64_t row = r.begin; row < r.end; ++row) {
-    const T* x = as<T>(logits) + row * n;
-    T* g = as<T>(gradient) + row * n;
-    const A shift = as<A>(lse)[row];
-    const std::int64_t target = targets[row] - terms.first;
-    const bool here = target >= 0 && target < n;
-    // The gradient may take the logits' memory, so the target's value is worked out before the row
-    // is overwritten.
-    const A at_target = here ? exponential(widen(x[target]) - shift) * scale - spread - hit : A(0);
-#pragma omp simd
-    for (std::int64_t c = 0; c < n; ++c) {
-      g[c] = narrow<T>(exponential(widen(x[c]) - shift) * scale - spread);
-    }
-    if (here) g[target] = narrow<T>(at_target);
-  }
+  const auto body = HETEROPERF_FUNCTION(const Row& row) {
+    const T* const x = as<T>(logits) + row.index * row.columns;
+    T* const g = as<T>(gradient) + row.index * row.columns;
+    const A shift = widen(as<Kept<T>>(lse)[row.index]);
+    const auto value = [&](std::int64_t c) {
+      return exponential(widen(x[c]) - shift) * scale - spread;
+    };
+    const std::int64_t target = targets[row.index] - terms.first;
+    const bool here = target >= 0 && target < row.columns;
+    // The gradient may take the logits' memory, so the target's value is worked out before the
+    // row is overwritten.
+    const A at_target = here ? value(target) - hit : A(0);
+    row.wait();
+    row.each([&](std::int64_t c) { g[c] = narrow<T>(value(c)); });
+    row.wait();
+    if (here && row.leads()) g[target] = narrow<T>(at_target);
+  };
+  rows(r, body);
 }
 
 /// The largest of each row, for ranks that have some of the classes.
 template <class T>
 void row_top(RowRange r, const void* values, void* tops) {
-  using A = Acc<T>;
-  for (std::int64_t row = r.begin; row < r.end; ++row) {
-    const T* __restrict x = as<T>(values) + row * r.columns;
-    A top = widen(x[0]);
-#pragma omp simd reduction(max : top)
-    for (std::int64_t c = 0; c < r.columns; ++c) top = widen(x[c]) > top ? widen(x[c]) : top;
-    as<A>(tops)[row] = top;
-  }
+  const auto body = HETEROPERF_FUNCTION(const Row& row) {
+    keep_of_row<T>(row, tops, largest_of(row, as<T>(values) + row.index * row.columns));
+  };
+  rows(r, body);
 }
 
 /// The three sums of each row over this rank's classes; see KernelTable::softmax_sums.
@@ -82,21 +87,20 @@ template <class T>
 void softmax_sums(RowRange r, std::int64_t first, const void* logits, const std::int64_t* targets,
                   const void* tops, void* sums) {
   using A = Acc<T>;
-  for (std::int64_t row = r.begin; row < r.end; ++row) {
-    const T* __restrict x = as<T>(logits) + row * r.columns;
-    const A top = as<A>(tops)[row];
-    A sum = 0, total = 0;
-#pragma omp simd reduction(+ : sum, total)
-    for (std::int64_t c = 0; c < r.columns; ++c) {
-      sum += exponential(widen(x[c]) - top);
-      total += widen(x[c]) - top;
-    }
-    const std::int64_t target = targets[row] - first;
-    A* out = as<A>(sums) + 3 * row;
-    out[0] = sum;
-    out[1] = total;
-    out[2] = target >= 0 && target < r.columns ? widen(x[target]) - top : A(0);
-  }
+  using K = Kept<T>;
+  const auto body = HETEROPERF_FUNCTION(const Row& row) {
+    const T* const x = as<T>(logits) + row.index * row.columns;
+    const A top = widen(as<K>(tops)[row.index]);
+    const auto [sum, total] = exponent_sums(row, x, top);
+    if (!row.leads()) return;
+    const std::int64_t target = targets[row.index] - first;
+    const bool here = target >= 0 && target < row.columns;
+    K* const out = as<K>(sums) + 3 * row.index;
+    out[0] = static_cast<K>(sum);
+    out[1] = static_cast<K>(total);
+    out[2] = static_cast<K>(here ? widen(x[target]) - top : A(0));
+  };
+  rows(r, body);
 }
 
 }  // namespace

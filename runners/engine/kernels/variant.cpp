@@ -2,21 +2,26 @@
 // what it gives). Everything but the two functions below is local to the file, and no library
 // template is instantiated here: a weak symbol built with wider instructions must never be the one
 // that another file links.
-#include "runners/engine/kernels/activation_kernels.hpp"
-#include "runners/engine/kernels/batch_norm_kernels.hpp"
-#include "runners/engine/kernels/dropout_kernels.hpp"
-#include "runners/engine/kernels/image_kernels.hpp"
-#include "runners/engine/kernels/norm_kernels.hpp"
+// Skeletons stand before what they make kernels of.
+// clang-format off
+#include "runners/engine/kernels/host_skeletons.hpp"
+#include "runners/engine/kernels/kernel_entries.hpp"
+#include "runners/engine/kernels/host_forms.hpp"
 #include "runners/engine/kernels/product_kernels.hpp"
-#include "runners/engine/kernels/sequence_kernels.hpp"
-#include "runners/engine/kernels/softmax_kernels.hpp"
-
-// Behind the kernels that it lists.
-#include "runners/engine/kernels/table_entries.hpp"
+// clang-format on
 
 namespace heteroperf {
+namespace {
 
-const KernelTable& HETEROPERF_KERNEL_VARIANT(Element element) { return table_of(element); }
+template <class T>
+constexpr KernelTable host_table = with_host_forms<T>(described<T>);
+
+}  // namespace
+
+const KernelTable& HETEROPERF_KERNEL_VARIANT(Element element) {
+  return table_for(element,
+                   [](auto zero) -> const KernelTable& { return host_table<decltype(zero)>; });
+}
 
 const ProductKernels& HETEROPERF_PRODUCT_VARIANT() { return product_table; }
 

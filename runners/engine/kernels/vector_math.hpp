@@ -185,65 +185,6 @@ struct TanhFunction {
   }
 };
 
-/// Calls body with the function of a kind: kernels are compiled for each and do not branch.
-template <class Body>
-void with_activation(ActivationKind kind, const Body& body) {
-  switch (kind) {
-    case ActivationKind::relu:
-      return body(ReluFunction());
-    case ActivationKind::silu:
-      return body(SiluFunction());
-    case ActivationKind::tanh:
-      return body(TanhFunction());
-    case ActivationKind::gelu_erf:
-      return body(GeluErf());
-    case ActivationKind::gelu_tanh:
-      return body(GeluTanh());
-  }
-}
-
-// Objects with operator(), as kernels that go through arrays take them.
-template <class Function>
-struct ValueOf {
-  template <class A>
-  HETEROPERF_KERNEL A operator()(A x) const {
-    return Function::value(x);
-  }
-};
-/// g is the output's gradient.
-template <class Function>
-struct GradientOf {
-  template <class A>
-  HETEROPERF_KERNEL A operator()(A g, A kept) const {
-    return Function::gradient(g, kept);
-  }
-};
-struct SwigluOf {
-  template <class A>
-  HETEROPERF_KERNEL A operator()(A gate, A up) const {
-    return SiluFunction::value(gate) * up;
-  }
-};
-struct ProductOf {
-  template <class A>
-  HETEROPERF_KERNEL A operator()(A a, A b) const {
-    return a * b;
-  }
-};
-struct PlusOf {
-  template <class A>
-  HETEROPERF_KERNEL A operator()(A a, A b) const {
-    return a + b;
-  }
-};
-/// A sum and the ReLU behind it in one pass.
-struct ReluOfSum {
-  template <class A>
-  HETEROPERF_KERNEL A operator()(A a, A b) const {
-    return ReluFunction::value(a + b);
-  }
-};
-
 }  // namespace
 
 }  // namespace heteroperf

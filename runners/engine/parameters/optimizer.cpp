@@ -3,17 +3,18 @@
 // *piece*, and an update is one pass over every piece, on the host or by one kernel on a device.
 #include "runners/engine/parameters/optimizer.hpp"
 
-#include <ATen/Dispatch.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/sum.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <span>
+#include <utility>
 
 #include "metrics/base/error.hpp"
-#include "runners/engine/kernels/optimizer_kernels.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
 
 namespace heteroperf {
@@ -25,31 +26,27 @@ double clip_scale(double limit, double norm) {
   return limit > 0 && norm > limit ? limit / (norm + softener) : 1.0;
 }
 
-// Read once, behind all ranges: reading waits for the device.
-double device_square_sum(const at::Tensor& flat, std::span<const ArenaRange> ranges) {
-  const at::TensorOptions wide = flat.options().dtype(at::kDouble);
-  const at::Tensor partials = at::empty({square_sum_blocks}, wide), sum = at::zeros({1}, wide);
-  for (const ArenaRange& range : ranges) {
-    const at::Tensor part = flat.narrow(0, range.begin, range.count());
-    device_kernels().add_square_sum(element_of(flat.scalar_type()), part.const_data_ptr(),
-                                    part.numel(), partials.data_ptr<double>(),
-                                    sum.data_ptr<double>());
-  }
-  return sum.item().toDouble();
-}
-
 }  // namespace
 
+// Blocks have fixed bounds and are added in their order: the same bits whatever the number of
+// threads. A device is read once, behind all ranges, because reading waits for it.
 double square_sum(const at::Tensor& flat, std::span<const ArenaRange> ranges) {
-  if (flat.is_cuda()) return device_square_sum(flat, ranges);
-  double sum = 0;
-  AT_DISPATCH_FLOATING_TYPES(flat.scalar_type(), "square_sum", [&] {
-    const auto* data = flat.const_data_ptr<scalar_t>();
-    for (const ArenaRange& range : ranges) {
-      sum += sum_of_squares(data + range.begin, range.count());
+  constexpr std::int64_t block = 1 << 14;  // elements; enough to be worth handing to a thread
+  const at::TensorOptions wide = flat.options().dtype(at::kDouble);
+  at::Tensor sum = at::zeros({1}, wide);
+  for (const ArenaRange& range : ranges) {
+    const std::int64_t blocks = (range.count() + block - 1) / block;
+    const at::Tensor sums = at::empty({blocks}, wide);
+    run_kernel(&KernelTable::square_sums, {blocks, block, flat}, range.count(),
+               flat.narrow(0, range.begin, range.count()), sums);
+    if (flat.is_cuda()) {
+      sum += at::sum(sums);
+      continue;
     }
-  });
-  return sum;
+    const double* const of_block = sums.const_data_ptr<double>();
+    sum += std::accumulate(of_block, of_block + blocks, 0.0);
+  }
+  return sum.item().toDouble();
 }
 
 Optimizer::Optimizer(const OptimizerRecipe& recipe, ParameterStore& store)
@@ -111,31 +108,18 @@ void Optimizer::update(double learning_rate, double gradient_norm) {
   HETEROPERF_EXPECT(std::isfinite(gradient_norm));
   ++updates_;
   const double scale = clip_scale(recipe_.clip_norm, gradient_norm);
-  AT_DISPATCH_FLOATING_TYPES(store_.master().scalar_type(), "optimizer_update",
-                             [&] { update_as<scalar_t>(learning_rate, scale); });
-  for (const ArenaRange& range : owned_) store_.publish(range.begin, range.end);
-}
-
-template <class T>
-void Optimizer::update_as(double learning_rate, double scale) {
-  T* weights = store_.master().mutable_data_ptr<T>();
-  const T* gradients = store_.reduced_gradient().const_data_ptr<T>();
-  T* firsts = first_.mutable_data_ptr<T>();
-  const bool on_device = store_.master().is_cuda();
-  const Element element = element_of(store_.master().scalar_type());
   const auto t = static_cast<double>(updates_);
   for (const Piece& piece : pieces_) {
-    T* weight = weights + piece.range.begin;
-    const T* gradient = gradients + piece.range.begin;
-    T* first = firsts + piece.state;
-    const std::int64_t count = piece.range.count();
+    const auto [begin, count] = std::pair(piece.range.begin, piece.range.count());
+    const at::Tensor weight = store_.master().narrow(0, begin, count);
+    const at::Tensor gradient = store_.reduced_gradient().narrow(0, begin, count);
+    const at::Tensor first = first_.narrow(0, piece.state, count);
+    const Matrix elements = elements_of(weight);
     if (recipe_.kind == OptimizerKind::sgd) {
       const SgdScalars scalars{scale, piece.decay, recipe_.momentum, learning_rate};
-      on_device ? device_kernels().sgd_update(element, weight, gradient, first, count, scalars)
-                : sgd_update(weight, gradient, first, 0, count, scalars);
+      run_kernel(&KernelTable::sgd, elements, scalars, weight, gradient, first);
       continue;
     }
-    T* second = second_.mutable_data_ptr<T>() + piece.state;
     const AdamwScalars scalars{.gradient_scale = scale,
                                .keep = 1.0 - learning_rate * piece.decay,
                                .beta1 = recipe_.beta1,
@@ -143,10 +127,10 @@ void Optimizer::update_as(double learning_rate, double scale) {
                                .epsilon = recipe_.epsilon,
                                .step = learning_rate / (1.0 - std::pow(recipe_.beta1, t)),
                                .root = 1.0 / std::sqrt(1.0 - std::pow(recipe_.beta2, t))};
-    on_device
-        ? device_kernels().adamw_update(element, weight, gradient, first, second, count, scalars)
-        : adamw_update(weight, gradient, first, second, 0, count, scalars);
+    run_kernel(&KernelTable::adamw, elements, scalars, weight, gradient, first,
+               second_.narrow(0, piece.state, count));
   }
+  for (const ArenaRange& range : owned_) store_.publish(range.begin, range.end);
 }
 
 }  // namespace heteroperf

@@ -52,8 +52,6 @@ class Optimizer {
     std::int64_t state = 0;
   };
   void cut(const std::vector<ArenaRange>& owned);
-  template <class T>
-  void update_as(double learning_rate, double scale);
 
   OptimizerRecipe recipe_;
   ParameterStore& store_;

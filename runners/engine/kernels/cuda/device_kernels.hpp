@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "runners/engine/kernels/kernel_table.hpp"
-#include "runners/engine/kernels/optimizer_kernels.hpp"
 
 namespace heteroperf {
 
@@ -16,21 +15,10 @@ namespace heteroperf {
 /// Calls return as soon as the work is queued; only `wait` blocks.
 struct DeviceKernels {
   const KernelTable& (*table)(Element);
-  /// As in optimizer_kernels.hpp; float32 or float64.
-  void (*adamw_update)(Element, void* weight, const void* gradient, void* first, void* second,
-                       std::int64_t count, const AdamwScalars&);
-  void (*sgd_update)(Element, void* weight, const void* gradient, void* velocity,
-                     std::int64_t count, const SgdScalars&);
-  /// *sum += Σ x², in float64 and in an order that depends on `count` alone. `partials`: room for
-  /// square_sum_blocks doubles on the device.
-  void (*add_square_sum)(Element, const void* values, std::int64_t count, double* partials,
-                         double* sum);
   /// Waits until all work of the calling thread's current stream of device `index` is done. Throws
   /// SystemError.
   void (*wait)(int index);
 };
-
-constexpr std::int64_t square_sum_blocks = 1024;
 
 /// A device's sums over rows are cut into row blocks whose number depends on the shape alone, so
 /// that the order of every sum, and with it its bits, is the same run after run. There are enough

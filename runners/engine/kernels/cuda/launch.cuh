@@ -104,22 +104,16 @@ void launch_rows(Kernel* kernel, std::int64_t rows, std::int64_t columns, A... a
   launch(kernel, over_rows(rows, columns), rows, columns, arguments...);
 }
 
-/// Neighbouring elements that one instruction loads.
+/// Neighbouring elements that one instruction loads, or two where they have more than 16 bytes.
 template <class T, int n>
-struct alignas(n * sizeof(T)) Pack {
+struct alignas(n * sizeof(T) < 16 ? n * sizeof(T) : 16) Pack {
   T at[n];
 };
 /// Elements in 16 bytes, the widest load of a thread.
 template <class T>
 constexpr int pack_width = 16 / static_cast<int>(sizeof(T));
 
-/// True when all pointers lie on 16 bytes; null does.
-template <class... P>
-bool aligned_for_packs(const P*... pointers) {
-  return (... && (reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0));
-}
-
-/// Pack number `pack` of an array. Requires aligned_for_packs() where n is not 1.
+/// Pack number `pack` of an array that lies on 16 bytes, where n is not 1.
 template <int n, class T>
 HETEROPERF_KERNEL Pack<T, n> load(const T* from, std::int64_t pack) {
   return reinterpret_cast<const Pack<T, n>*>(from)[pack];

@@ -1,14 +1,15 @@
 #include "runners/engine/parameters/optimizer.hpp"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "metrics/base/random.hpp"
-#include "runners/engine/kernels/optimizer_kernels.hpp"
 #include "runners/engine/parameters/parameter_store.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"
 
@@ -181,15 +182,17 @@ TEST_F(OptimizerTest, RestoredStatesGoOnWithTheSameBits) {
 }
 
 TEST(SumOfSquares, HasTheSameBitsWithOneAndTwoThreads) {
-  std::vector<float> values(100003);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = static_cast<float>(to_unit(random_bits(1, i)));
+  at::Tensor values = at::empty({100003});
+  for (std::int64_t i = 0; i < values.numel(); ++i) {
+    values.mutable_data_ptr<float>()[i] =
+        static_cast<float>(to_unit(random_bits(1, static_cast<std::uint64_t>(i))));
   }
+  const ArenaRange all{0, values.numel()};
   const int before = at::get_num_threads();
   std::vector<double> sums;
   for (const int threads : {1, 2, 3}) {
     at::set_num_threads(threads);
-    sums.push_back(sum_of_squares(values.data(), static_cast<std::int64_t>(values.size())));
+    sums.push_back(square_sum(values, std::span(&all, 1)));
   }
   at::set_num_threads(before);
   EXPECT_EQ(sums[0], sums[1]);

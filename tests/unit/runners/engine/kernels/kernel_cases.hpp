@@ -278,7 +278,30 @@ void run_means(Bench& b, std::int64_t rows, std::int64_t columns) {
   b.outputs = {y, dx};
 }
 
+void run_adamw(Bench& b, std::int64_t rows, std::int64_t columns) {
+  const std::int64_t n = rows * columns;
+  Values weight = b.data(n), gradient = b.data(n), first = b.data(n), second = b.data(n, 0.1, 2);
+  b.k.adamw({0, n, 1}, {0.5, 0.99, 0.9, 0.95, 1e-8, 1e-2, 1.5}, weight.data(), gradient.data(),
+            first.data(), second.data());
+  b.outputs = {weight, first, second};
+}
+void run_sgd(Bench& b, std::int64_t rows, std::int64_t columns) {
+  const std::int64_t n = rows * columns;
+  Values weight = b.data(n), gradient = b.data(n), velocity = b.data(n);
+  b.k.sgd({0, n, 1}, {0.5, 1e-2, 0.9, 0.1}, weight.data(), gradient.data(), velocity.data());
+  b.outputs = {weight, velocity};
+}
+void run_square_sums(Bench& b, std::int64_t rows, std::int64_t columns) {
+  const std::int64_t n = rows * columns, block = 100, blocks = (n + block - 1) / block;
+  Values x = b.data(n), sums(Element::float64, blocks);
+  b.k.square_sums({0, blocks, block}, n, x.data(), static_cast<double*>(sums.data()));
+  b.outputs = {sums};
+}
+
 const KernelCase cases[] = {
+    {"adamw", run_adamw},
+    {"sgd", run_sgd},
+    {"square_sums", run_square_sums},
     {"swiglu", two_inputs<&KernelTable::swiglu>},
     {"swiglu_backward", run_swiglu_backward},
     {"multiply", two_inputs<&KernelTable::multiply>},
@@ -333,6 +356,65 @@ const KernelCase cases[] = {
     {"max_pool", run_max_pool},
     {"mean_rows", run_means},
 };
+
+double tolerance(Element element) {
+  switch (element) {
+    case Element::float64:
+      return 1e-13;
+    case Element::bfloat16:
+      return 1.6e-2;  // two steps of the type
+    default:
+      return 2e-6;
+  }
+}
+
+/// max |a − b| / max |b|
+double distance(const Values& a, const Values& b) {
+  double difference = 0, largest = 0;
+  EXPECT_EQ(a.count(), b.count());
+  for (std::int64_t i = 0; i < b.count(); ++i) {
+    const double gap = std::abs(a.at(i) - b.at(i));
+    difference = std::isnan(gap) ? INFINITY : std::max(difference, gap);
+    largest = std::max(largest, std::abs(b.at(i)));
+  }
+  return difference == 0 ? 0 : difference / largest;
+}
+
+/// A table of kernels, and whether one call makes the partial sums of all blocks.
+struct Tables {
+  Bench::Tables of;
+  bool device;
+};
+void expect_alike(const KernelCase& kernel, Tables one, Tables other, Element element,
+                  std::int64_t rows, std::int64_t columns, std::uint64_t seed) {
+  Bench got(one.of, element, one.device, seed), wanted(other.of, element, other.device, seed);
+  kernel.run(got, rows, columns);
+  kernel.run(wanted, rows, columns);
+  ASSERT_EQ(got.outputs.size(), wanted.outputs.size());
+  for (std::size_t i = 0; i < wanted.outputs.size(); ++i) {
+    // Sums over many rows of bfloat16 data are made in float32.
+    const double limit =
+        tolerance(element == Element::float64 ? element : wanted.outputs[i].element);
+    EXPECT_LE(distance(got.outputs[i], wanted.outputs[i]),
+              limit * (wanted.outputs[i].element == element ? 1 : 4))
+        << kernel.name << ", output " << i << ", element type " << static_cast<int>(element) << ", "
+        << rows << " x " << columns;
+  }
+}
+/// Calls check(case, element type, rows, columns, seed) for every case, some shapes each.
+template <class Check>
+void for_drawn_shapes(const Check& check) {
+  constexpr std::array<std::int64_t, 9> widths{1, 3, 8, 16, 33, 64, 100, 257, 520};
+  RandomStream random(20);
+  for (const KernelCase& kernel : cases) {
+    for (const Element element : {Element::float32, Element::float64, Element::bfloat16}) {
+      for (int trial = 0; trial < 3; ++trial) {
+        const auto rows = static_cast<std::int64_t>(1 + random.below(trial == 0 ? 3 : 70));
+        check(kernel, element, rows, widths[random.below(widths.size())], random.bits());
+      }
+    }
+  }
+}
 
 }  // namespace
 }  // namespace heteroperf

@@ -11,25 +11,6 @@
 namespace heteroperf {
 namespace {
 
-struct Variant {
-  const char* name;
-  const KernelTable& (*kernels)(Element);
-};
-
-std::vector<Variant> runnable() {
-  std::vector<Variant> all{{"baseline", baseline_kernels}};
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    all.push_back({"avx2", avx2_kernels});
-  }
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
-    all.push_back({"avx512", avx512_kernels});
-  }
-#endif
-  return all;
-}
-
 std::vector<float> grid(float low, float high, std::int64_t count) {
   std::vector<float> x(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) {
@@ -80,7 +61,7 @@ const FunctionCase functions[] = {
 };
 
 TEST(FloatFunctions, AreAccurateInEveryInstructionSet) {
-  for (const Variant& variant : runnable()) {
+  for (const KernelVariant& variant : kernel_variants()) {
     for (const FunctionCase& f : functions) {
       std::vector<float> x = grid(f.low, f.high, 100003), y(x.size());
       f.run(variant.kernels(Element::float32), {0, static_cast<std::int64_t>(x.size()), 1},
@@ -98,7 +79,7 @@ TEST(FloatFunctions, AreAccurateInEveryInstructionSet) {
 TEST(FloatFunctions, KeepTheirLimitsAndNan) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  for (const Variant& variant : runnable()) {
+  for (const KernelVariant& variant : kernel_variants()) {
     for (const FunctionCase& f : functions) {
       // Seventeen values, so that both the vector body and the remainder see each.
       std::vector<float> x{-1e4f, 1e4f, 0.0f, nan, infinity, -90.0f, 90.0f, 1e-20f, nan,
@@ -125,7 +106,7 @@ TEST(Kernels, TellInstructionSetsApart) {
 TEST(Kernels, RoundBf16ToNearestEven) {
   // 1 + 2^-8 lies between 1 (even) and 1 + 2^-7; 1 + 3 · 2^-8 between 1 + 2^-7 and 1 + 2^-6 (even).
   std::vector<std::uint16_t> a{0x3f80, 0x3f81, 0x7f80}, b{0x3b80, 0x3b80, 0xff80}, y(3);
-  for (const Variant& variant : runnable()) {
+  for (const KernelVariant& variant : kernel_variants()) {
     variant.kernels(Element::bfloat16).add({0, 3, 1}, a.data(), b.data(), false, y.data());
     EXPECT_EQ(y[0], 0x3f80) << variant.name;
     EXPECT_EQ(y[1], 0x3f82) << variant.name;
@@ -139,7 +120,7 @@ TEST(Kernels, VariantsAgreeOnALayerNorm) {
   RandomStream stream(1);
   for (float& value : x) value = static_cast<float>(stream.unit());
   std::vector<float> first;
-  for (const Variant& variant : runnable()) {
+  for (const KernelVariant& variant : kernel_variants()) {
     std::vector<float> y(x.size()), mean(rows), rstd(rows);
     variant.kernels(Element::float32)
         .layer_norm({0, rows, columns}, 1e-5, x.data(), weight.data(), bias.data(), y.data(),
