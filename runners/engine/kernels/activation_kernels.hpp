@@ -68,7 +68,7 @@ void activation_backward(RowRange r, ActivationKind kind, const void* dy, const 
   with_activation(kind, [&](auto function) {
     const GradientOf<decltype(function)> f;
     if (column_sum == nullptr) return map<T>(r, f, Read<T>(dy), Read<T>(kept), Write<T>(dx));
-    sum_columns(r, f, Read<T>(dy), Read<T>(kept), Write<T>(dx), Sum<Kept<T>>(column_sum));
+    sum_columns(r, f, Read<T>(dy), Read<T>(kept), Write<T>(dx), ColumnSum<Kept<T>>(column_sum));
   });
 }
 
@@ -129,7 +129,7 @@ template <class T>
 void column_sum(RowRange r, const void* x, void* partial) {
   using A = Acc<T>;
   const auto f = HETEROPERF_FUNCTION(A v, A & sum) { sum += v; };
-  sum_columns(r, f, Read<T>(x), Sum<Kept<T>>(partial));
+  sum_columns(r, f, Read<T>(x), ColumnSum<Kept<T>>(partial));
 }
 
 /// Joins the sums of all blocks, of which there are many for few columns, in their order.

@@ -18,8 +18,8 @@ void moments(RowRange r, const void* x, void* mean, void* deviation) {
     const A d = v - center;
     sum += d * d;
   };
-  sum_columns(r, add, Read<T>(x), Sum<Kept<T>, true>(mean));
-  sum_columns(r, add_square, Read<T>(x), SumOfBlock<Kept<T>>(mean), Sum<Kept<T>>(deviation));
+  sum_columns(r, add, Read<T>(x), ColumnSum<Kept<T>, true>(mean));
+  sum_columns(r, add_square, Read<T>(x), SumOfBlock<Kept<T>>(mean), ColumnSum<Kept<T>>(deviation));
 }
 
 /// Visits the blocks that rows were cut into; a step has the factors with which a block joins those
@@ -153,7 +153,7 @@ void batch_norm_sums(RowRange r, const void* dy, const void* x, const void* y, c
   using K = Kept<T>;
   with_mask<T>(y, scale, shift, [&](auto output, auto factor, auto offset) {
     sum_columns(r, BatchNormSums<T>(), Read<T>(dy), Read<T>(x), output, factor, offset,
-                PerColumn<K>(mean), PerColumn<K>(rstd), Sum<K>(sum), Sum<K>(sum_xhat));
+                PerColumn<K>(mean), PerColumn<K>(rstd), ColumnSum<K>(sum), ColumnSum<K>(sum_xhat));
   });
 }
 

@@ -56,7 +56,7 @@ void host_im2col(RowRange pixels, const Window& w, const void* x, void* columns)
   for (std::int64_t pixel = pixels.begin; pixel < pixels.end; ++pixel) {
     T* const out = as<T>(columns) + pixel * w.kernel[0] * line;
     const PixelPlace at = place_of(pixel, w.out);
-    const Positions h = taps_at(w, 0, at.at[0]), v = taps_at(w, 1, at.at[1]);
+    const AxisSpan h = taps_at(w, 0, at.at[0]), v = taps_at(w, 1, at.at[1]);
     const std::int64_t first_line = at.at[0] * w.stride[0] - w.padding[0];
     const std::int64_t first_column = at.at[1] * w.stride[1] - w.padding[1] + v.first;
     clear(out, h.first * line);
@@ -85,7 +85,7 @@ void host_col2im(RowRange samples, const Window& w, const void* columns, void* d
   const std::int64_t per_sample = w.out[0] * w.out[1];
   PixelPlace at{samples.begin, {0, 0}};
   for (std::int64_t pixel = samples.begin * per_sample; pixel < samples.end * per_sample; ++pixel) {
-    const Positions h = taps_at(w, 0, at.at[0]), v = taps_at(w, 1, at.at[1]);
+    const AxisSpan h = taps_at(w, 0, at.at[0]), v = taps_at(w, 1, at.at[1]);
     for (std::int64_t kh = h.first; kh < h.last; ++kh) {
       const std::int64_t in_line = at.at[0] * w.stride[0] - w.padding[0] + kh;
       const std::int64_t in_column = at.at[1] * w.stride[1] - w.padding[1] + v.first;

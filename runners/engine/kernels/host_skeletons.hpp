@@ -61,7 +61,7 @@ HETEROPERF_KERNEL void begin_sum(const O& operand, std::int64_t columns) {
   }
 }
 template <class T, bool mean>
-HETEROPERF_KERNEL void end_sum(const Sum<T, mean>& operand, std::int64_t columns,
+HETEROPERF_KERNEL void end_sum(const ColumnSum<T, mean>& operand, std::int64_t columns,
                                std::int64_t rows) {
   if constexpr (mean) {
     const T share = T(1) / static_cast<T>(rows);
@@ -82,14 +82,8 @@ HETEROPERF_KERNEL void sum_columns(RowRange r, F f, Operands... operands) {
   (end_sum(operands, r.columns, r.end - r.begin), ...);
 }
 
-/// Two sums of one pass.
-template <class A>
-struct TwoSums {
-  A first, second;
-};
-
 /// One row, worked on by one thread.
-struct Row {
+struct HostRow {
   std::int64_t index, columns;
 
   /// Σ term(column).
@@ -135,6 +129,7 @@ struct Row {
   /// True for the thread that writes what is one per row.
   HETEROPERF_KERNEL bool leads() const { return true; }
 };
+using Row = HostRow;
 
 /// body(Row) on every row.
 template <class Body>

@@ -12,21 +12,21 @@ namespace {
 
 /// Positions [first, last) along one axis: the taps of a window that lie inside the image, or the
 /// windows that cover a pixel.
-struct Positions {
+struct AxisSpan {
   std::int64_t first, last;
 };
 /// The taps of output position `out`; none where the whole window lies in the padding.
-HETEROPERF_KERNEL Positions taps_at(const Window& w, int axis, std::int64_t out) {
+HETEROPERF_KERNEL AxisSpan taps_at(const Window& w, int axis, std::int64_t out) {
   const std::int64_t origin = out * w.stride[axis] - w.padding[axis], inside = w.in[axis] - origin;
-  const Positions taps{origin < 0 ? -origin : 0, inside < w.kernel[axis] ? inside : w.kernel[axis]};
-  return taps.last < taps.first ? Positions{0, 0} : taps;
+  const AxisSpan taps{origin < 0 ? -origin : 0, inside < w.kernel[axis] ? inside : w.kernel[axis]};
+  return taps.last < taps.first ? AxisSpan{0, 0} : taps;
 }
 /// A quotient of numbers that are not negative, for the usual strides without a division.
 HETEROPERF_KERNEL std::int64_t divided(std::int64_t position, std::int64_t stride) {
   return stride == 1 ? position : stride == 2 ? position / 2 : position / stride;
 }
 /// From the first window that still reaches the position to the last that begins at or before it.
-HETEROPERF_KERNEL Positions windows_over(const Window& w, int axis, std::int64_t in) {
+HETEROPERF_KERNEL AxisSpan windows_over(const Window& w, int axis, std::int64_t in) {
   const std::int64_t reach = in + w.padding[axis], over = reach - w.kernel[axis];
   const std::int64_t first = over < 0 ? 0 : divided(over, w.stride[axis]) + 1;
   const std::int64_t last = divided(reach, w.stride[axis]) + 1;
@@ -63,7 +63,7 @@ struct TapsOfWindow {
   HETEROPERF_KERNEL void next(PixelPlace& pixel) const { advance(pixel, w.out); }
   template <class Visit>
   HETEROPERF_KERNEL void operator()(const PixelPlace& out, const Visit& visit) const {
-    const Positions h = taps_at(w, 0, out.at[0]), v = taps_at(w, 1, out.at[1]);
+    const AxisSpan h = taps_at(w, 0, out.at[0]), v = taps_at(w, 1, out.at[1]);
     for (std::int64_t kh = h.first; kh < h.last; ++kh) {
       for (std::int64_t kw = v.first; kw < v.last; ++kw) {
         const std::int64_t line = out.at[0] * w.stride[0] - w.padding[0] + kh;
@@ -84,7 +84,7 @@ struct WindowsOverPixel {
   HETEROPERF_KERNEL void next(PixelPlace& pixel) const { advance(pixel, w.in); }
   template <class Visit>
   HETEROPERF_KERNEL void operator()(const PixelPlace& in, const Visit& visit) const {
-    const Positions h = windows_over(w, 0, in.at[0]), v = windows_over(w, 1, in.at[1]);
+    const AxisSpan h = windows_over(w, 0, in.at[0]), v = windows_over(w, 1, in.at[1]);
     for (std::int64_t oh = h.first; oh < h.last; ++oh) {
       for (std::int64_t ow = v.first; ow < v.last; ++ow) {
         const std::int64_t out = (in.sample * w.out[0] + oh) * w.out[1] + ow;

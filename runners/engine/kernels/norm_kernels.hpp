@@ -65,7 +65,7 @@ void layer_norm_backward(RowRange r, const void* dy, const void* x, const void* 
   const bool on_the_way = rows_sum_columns && dx != nullptr && weight_partial != nullptr;
   if (weight_partial != nullptr && !on_the_way) {
     sum_columns(r, add_sums, Read<T>(dy), Read<T>(x), PerRow<K>(mean), PerRow<K>(rstd),
-                Sum<K>(weight_partial), Sum<K>(bias_partial));
+                ColumnSum<K>(weight_partial), ColumnSum<K>(bias_partial));
   }
   if (dx == nullptr) return;
   K *const dw = as<K>(weight_partial), *const db = as<K>(bias_partial);
@@ -128,7 +128,7 @@ void rms_norm_backward(RowRange r, const void* dy, const void* x, const void* we
   const auto add_sum = HETEROPERF_FUNCTION(A d, A v, A rs, A & dw) { dw += d * v * rs; };
   const bool on_the_way = rows_sum_columns && dx != nullptr && weight_partial != nullptr;
   if (weight_partial != nullptr && !on_the_way) {
-    sum_columns(r, add_sum, Read<T>(dy), Read<T>(x), PerRow<K>(rstd), Sum<K>(weight_partial));
+    sum_columns(r, add_sum, Read<T>(dy), Read<T>(x), PerRow<K>(rstd), ColumnSum<K>(weight_partial));
   }
   if (dx == nullptr) return;
   K* const dw = as<K>(weight_partial);

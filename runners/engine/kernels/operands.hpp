@@ -1,6 +1,6 @@
 #pragma once
 
-// What skeletons walk over. A kernel is a function of the values of one element, row or window, and
+// Operands of kernels. A kernel is a function of the values of one element, row or window, and
 // *operands* that say where each value lies: at the element itself, one per column, one per row, in
 // a row that another array names. A skeleton (host_skeletons.hpp, reference_skeletons.hpp,
 // cuda/skeletons.cuh) walks over rows and columns, loads, calls the function and stores. It takes
@@ -142,14 +142,14 @@ struct Absent : Operand<true> {
 /// The sum over the rows of a block, one per column; the function adds to it. Divided by the
 /// block's rows at the end where `is_mean` is set.
 template <class T, bool is_mean = false>
-struct Sum : Operand<false, true, true> {
+struct ColumnSum : Operand<false, true, true> {
   static constexpr bool mean = is_mean;
   T* at;
-  HETEROPERF_KERNEL explicit Sum(void* data) : at(as<T>(data)) {}
+  HETEROPERF_KERNEL explicit ColumnSum(void* data) : at(as<T>(data)) {}
   HETEROPERF_KERNEL WriteView<T, true> row(std::int64_t, std::int64_t) const { return {at}; }
   bool aligned() const { return this->aligned_at(at); }
 };
-/// The value that a Sum gave for the same block.
+/// The value that a ColumnSum gave for the same block.
 template <class T>
 struct SumOfBlock : PerColumn<T> {
   static constexpr bool per_block = true;
@@ -184,6 +184,7 @@ struct FoldRange {
 HETEROPERF_KERNEL FoldRange whole_rows(RowRange r) {
   return {r.begin, r.end, 0, r.columns, r.columns};
 }
+
 /// Walks know an element's row as a *place*: its number, or what a walk works out of it once. Each
 /// visit has a step, whose type is the walk's. Steps of walks that `join` may be shared out between
 /// threads, whose results are summed.
@@ -213,6 +214,11 @@ struct Unchanged {
   HETEROPERF_KERNEL void operator()(R&...) const {}
 };
 
+/// Two sums over a row, of one pass.
+template <class A>
+struct TwoSums {
+  A first, second;
+};
 /// Keeps what is one per row.
 template <class T, class Row, class A>
 HETEROPERF_KERNEL void keep_of_row(const Row& row, void* to, A value) {

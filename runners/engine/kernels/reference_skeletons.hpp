@@ -27,7 +27,7 @@ double divisor(const O&, std::int64_t) {
   return 1;
 }
 template <class T>
-double divisor(const Sum<T, true>&, std::int64_t rows) {
+double divisor(const ColumnSum<T, true>&, std::int64_t rows) {
   return static_cast<double>(rows);
 }
 template <class F, class... Operands>
@@ -50,14 +50,8 @@ void sum_columns(RowRange r, F f, Operands... operands) {
   }
 }
 
-/// Two sums of one pass.
-template <class A>
-struct TwoSums {
-  A first, second;
-};
-
 /// One row.
-struct Row {
+struct ReferenceRow {
   std::int64_t index, columns;
 
   template <class A, class Term>
@@ -89,6 +83,7 @@ struct Row {
   void wait() const {}
   bool leads() const { return true; }
 };
+using Row = ReferenceRow;
 
 /// body(Row) on every row.
 template <class Body>

@@ -112,7 +112,7 @@ inline LaunchShape over_tiles(std::int64_t columns, std::int64_t blocks) {
 
 /// Writes a column's sum into the row of the block.
 template <class T, bool mean, class V>
-__device__ void store_sum(const Sum<T, mean>& operand, std::int64_t at, V value,
+__device__ void store_sum(const ColumnSum<T, mean>& operand, std::int64_t at, V value,
                           std::int64_t rows) {
   operand.at[at] = mean ? value / static_cast<T>(rows) : value;
 }
@@ -192,14 +192,8 @@ __device__ A join_block(A value, Join join) {
   return result;
 }
 
-/// Two sums of one pass.
-template <class A>
-struct TwoSums {
-  A first, second;
-};
-
 /// One row, worked on by all threads of a block.
-struct Row {
+struct DeviceRow {
   std::int64_t index, columns;
 
   template <class A, class Term>
@@ -232,6 +226,7 @@ struct Row {
   __device__ void wait() const { __syncthreads(); }
   __device__ bool leads() const { return threadIdx.x == 0; }
 };
+using Row = DeviceRow;
 
 template <class Body>
 __global__ void work_on_rows(std::int64_t rows, std::int64_t columns, Body body) {
