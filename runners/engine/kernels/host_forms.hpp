@@ -74,34 +74,6 @@ void host_im2col(RowRange pixels, const Window& w, const void* x, void* columns)
   }
 }
 
-/// Description: .21 of windows over three channels. Neighbouring taps of a window's row are added
-/// in one piece. The order of the windows that cover a pixel is the description's.
-template <class T>
-void host_col2im(RowRange samples, const Window& w, const void* columns, void* dx) {
-  const std::int64_t line = w.kernel[1] * w.channels, image = w.in[0] * w.in[1] * w.channels;
-  if (w.channels >= stretch || std::is_same_v<T, Bf16>) return col2im<T>(samples, w, columns, dx);
-  __builtin_memset(as<T>(dx) + samples.begin * image, 0,
-                   static_cast<std::size_t>((samples.end - samples.begin) * image) * sizeof(T));
-  const std::int64_t per_sample = w.out[0] * w.out[1];
-  PixelPlace at{samples.begin, {0, 0}};
-  for (std::int64_t pixel = samples.begin * per_sample; pixel < samples.end * per_sample; ++pixel) {
-    const AxisSpan h = taps_at(w, 0, at.at[0]), v = taps_at(w, 1, at.at[1]);
-    for (std::int64_t kh = h.first; kh < h.last; ++kh) {
-      const std::int64_t in_line = at.at[0] * w.stride[0] - w.padding[0] + kh;
-      const std::int64_t in_column = at.at[1] * w.stride[1] - w.padding[1] + v.first;
-      const T* const from =
-          as<T>(columns) + (pixel * w.kernel[0] + kh) * line + v.first * w.channels;
-      T* const to =
-          as<T>(dx) + ((at.sample * w.in[0] + in_line) * w.in[1] + in_column) * w.channels;
-#pragma omp simd
-      for (std::int64_t c = 0; c < (v.last - v.first) * w.channels; ++c) {
-        to[c] = narrow<T>(widen(to[c]) + widen(from[c]));
-      }
-    }
-    advance(at, w.out);
-  }
-}
-
 /// Description: .84 with positions and AVX2. Rows that stand alone are copied in one piece, and no
 /// element is asked whether it has a token.
 template <class T>
@@ -151,7 +123,6 @@ template <class T>
 constexpr KernelTable with_host_forms(KernelTable table) {
   table.dropout = host_dropout<T>;
   table.im2col = host_im2col<T>;
-  table.col2im = host_col2im<T>;
   table.embedding = host_embedding<T>;
   table.square_sums = host_square_sums<T>;
   return table;

@@ -103,10 +103,10 @@ HETEROPERF_KERNEL RowRange pixels_of(RowRange samples, const Window& w) {
 
 /// The pixel below tap t of window p, for row p · taps + t; zeros in the padding.
 template <class T>
-struct PixelBelow : Operand<false> {
-  const T* at;
+struct PixelBelow : MemoryOperand<const T, false> {
   Window w;
-  HETEROPERF_KERNEL PixelBelow(const void* x, const Window& window) : at(as<T>(x)), w(window) {}
+  HETEROPERF_KERNEL PixelBelow(const void* x, const Window& window)
+      : PixelBelow::MemoryOperand(as<T>(x)), w(window) {}
   struct View {
     const T* at;
     HETEROPERF_KERNEL auto load(std::int64_t column) const {
@@ -122,9 +122,8 @@ struct PixelBelow : Operand<false> {
     const std::int64_t column = out.at[1] * w.stride[1] - w.padding[1] + tap % w.kernel[1];
     const bool inside = line >= 0 && line < w.in[0] && column >= 0 && column < w.in[1];
     const std::int64_t pixel = (out.sample * w.in[0] + line) * w.in[1] + column;
-    return {inside ? at + pixel * columns : nullptr};
+    return {inside ? this->at + pixel * columns : nullptr};
   }
-  bool aligned() const { return this->aligned_at(at); }
 };
 /// Copies every window into a row of its own; taps outside the image are 0.
 template <class T>

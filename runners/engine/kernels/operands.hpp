@@ -69,29 +69,30 @@ struct NumberView {
 template <bool is_dense, bool is_per_block = false, bool is_sum = false>
 struct Operand {
   static constexpr bool dense = is_dense, per_block = is_per_block, sum = is_sum;
-  HETEROPERF_KERNEL static bool aligned_at(const void* at) {
-    return reinterpret_cast<std::uintptr_t>(at) % 16 == 0;
-  }
+  bool aligned() const { return true; }
+};
+/// An operand in memory.
+template <class T, bool... kind>
+struct MemoryOperand : Operand<kind...> {
+  T* at;
+  HETEROPERF_KERNEL explicit MemoryOperand(T* data) : at(data) {}
+  bool aligned() const { return reinterpret_cast<std::uintptr_t>(at) % 16 == 0; }
 };
 
 /// A value of the element.
 template <class T>
-struct Read : Operand<true> {
-  const T* at;
-  HETEROPERF_KERNEL explicit Read(const void* data) : at(as<T>(data)) {}
+struct Read : MemoryOperand<const T, true> {
+  HETEROPERF_KERNEL explicit Read(const void* data) : Read::MemoryOperand(as<T>(data)) {}
   HETEROPERF_KERNEL ReadView<T> row(std::int64_t r, std::int64_t columns) const {
-    return {at + r * columns};
+    return {this->at + r * columns};
   }
-  bool aligned() const { return this->aligned_at(at); }
 };
 template <class T, bool update>
-struct Written : Operand<true> {
-  T* at;
-  HETEROPERF_KERNEL explicit Written(void* data) : at(as<T>(data)) {}
+struct Written : MemoryOperand<T, true> {
+  HETEROPERF_KERNEL explicit Written(void* data) : Written::MemoryOperand(as<T>(data)) {}
   HETEROPERF_KERNEL WriteView<T, update> row(std::int64_t r, std::int64_t columns) const {
-    return {at + r * columns};
+    return {this->at + r * columns};
   }
-  bool aligned() const { return this->aligned_at(at); }
 };
 template <class T>
 using Write = Written<T, false>;
@@ -100,11 +101,9 @@ using Update = Written<T, true>;
 
 /// One value per column, the same for all rows.
 template <class T>
-struct PerColumn : Operand<false> {
-  const T* at;
-  HETEROPERF_KERNEL explicit PerColumn(const void* data) : at(as<T>(data)) {}
-  HETEROPERF_KERNEL ReadView<T> row(std::int64_t, std::int64_t) const { return {at}; }
-  bool aligned() const { return this->aligned_at(at); }
+struct PerColumn : MemoryOperand<const T, false> {
+  HETEROPERF_KERNEL explicit PerColumn(const void* data) : PerColumn::MemoryOperand(as<T>(data)) {}
+  HETEROPERF_KERNEL ReadView<T> row(std::int64_t, std::int64_t) const { return {this->at}; }
 };
 /// One value per row.
 template <class T>
@@ -114,40 +113,32 @@ struct PerRow : Operand<false> {
   HETEROPERF_KERNEL auto row(std::int64_t r, std::int64_t) const {
     return ValueView<decltype(widen(*at))>{widen(at[r])};
   }
-  bool aligned() const { return true; }
 };
 /// Row r is row (r / repeat) mod `length` of a table.
 template <class T>
-struct TableRow : Operand<false> {
-  const T* at;
+struct TableRow : MemoryOperand<const T, false> {
   std::int64_t length, repeat;
   HETEROPERF_KERNEL TableRow(const void* data, std::int64_t rows, std::int64_t each = 1)
-      : at(as<T>(data)), length(rows), repeat(each) {}
+      : TableRow::MemoryOperand(as<T>(data)), length(rows), repeat(each) {}
   HETEROPERF_KERNEL ReadView<T> row(std::int64_t r, std::int64_t columns) const {
-    return {at + r / repeat % length * columns};
+    return {this->at + r / repeat % length * columns};
   }
-  bool aligned() const { return this->aligned_at(at); }
 };
 /// The number of the column.
 struct Number : Operand<false> {
   HETEROPERF_KERNEL NumberView row(std::int64_t, std::int64_t) const { return {}; }
-  bool aligned() const { return true; }
 };
 /// An operand that this call does not have.
 struct Absent : Operand<true> {
   HETEROPERF_KERNEL ValueView<Nothing> row(std::int64_t, std::int64_t) const { return {}; }
-  bool aligned() const { return true; }
 };
 
 /// The sum over the rows of a block, one per column; the function adds to it. Divided by the
 /// block's rows at the end where `is_mean` is set.
 template <class T, bool is_mean = false>
-struct ColumnSum : Operand<false, true, true> {
-  static constexpr bool mean = is_mean;
-  T* at;
-  HETEROPERF_KERNEL explicit ColumnSum(void* data) : at(as<T>(data)) {}
-  HETEROPERF_KERNEL WriteView<T, true> row(std::int64_t, std::int64_t) const { return {at}; }
-  bool aligned() const { return this->aligned_at(at); }
+struct ColumnSum : MemoryOperand<T, false, true, true> {
+  HETEROPERF_KERNEL explicit ColumnSum(void* data) : ColumnSum::MemoryOperand(as<T>(data)) {}
+  HETEROPERF_KERNEL WriteView<T, true> row(std::int64_t, std::int64_t) const { return {this->at}; }
 };
 /// The value that a ColumnSum gave for the same block.
 template <class T>
@@ -158,11 +149,10 @@ struct SumOfBlock : PerColumn<T> {
 
 /// A result of a fold that is added to what is there when `add` is set.
 template <class T>
-struct Added : Operand<true> {
-  T* at;
+struct Added : MemoryOperand<T, true> {
   bool add;
   HETEROPERF_KERNEL Added(void* data, Accumulation accumulation)
-      : at(as<T>(data)), add(accumulation == Accumulation::add) {}
+      : Added::MemoryOperand(as<T>(data)), add(accumulation == Accumulation::add) {}
   struct View {
     T* at;
     bool add;
@@ -173,7 +163,7 @@ struct Added : Operand<true> {
     }
   };
   HETEROPERF_KERNEL View row(std::int64_t r, std::int64_t columns) const {
-    return {at + r * columns, add};
+    return {this->at + r * columns, add};
   }
 };
 

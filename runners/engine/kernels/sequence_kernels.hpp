@@ -12,11 +12,10 @@ namespace {
 /// The table's row that an index names, or zeros for one below 0: a token of another rank's part of
 /// the vocabulary.
 template <class T>
-struct IndexedRow : Operand<false> {
-  const T* at;
+struct IndexedRow : MemoryOperand<const T, false> {
   const std::int64_t* indices;
   HETEROPERF_KERNEL IndexedRow(const void* table, const std::int64_t* rows)
-      : at(as<T>(table)), indices(rows) {}
+      : IndexedRow::MemoryOperand(as<T>(table)), indices(rows) {}
   struct View {
     const T* at;
     bool given;
@@ -29,9 +28,8 @@ struct IndexedRow : Operand<false> {
   };
   HETEROPERF_KERNEL View row(std::int64_t r, std::int64_t columns) const {
     const std::int64_t index = indices[r];
-    return {at + (index < 0 ? 0 : index) * columns, index >= 0};
+    return {this->at + (index < 0 ? 0 : index) * columns, index >= 0};
   }
-  bool aligned() const { return this->aligned_at(at); }
 };
 
 /// Row i of the output is the table's row of token i, plus its position's row where there is one.
@@ -140,7 +138,6 @@ struct SampleKey : Operand<false> {
   HETEROPERF_KERNEL ValueView<std::uint64_t> row(std::int64_t sample, std::int64_t) const {
     return {mask_key(key, sample)};
   }
-  bool aligned() const { return true; }
 };
 /// Kept values are divided by the probability of being kept, which leaves the expected value as it
 /// was. A word serves two elements: the low half the even one, the high half the odd one.

@@ -4,8 +4,7 @@
 //
 // Every kernel walks its elements in strides of the whole grid, so any number of blocks is right
 // for any size, and grids stay small enough to be cheap to start. The macros write these loops:
-// over items in a row, over rows and columns of a matrix, over rows by blocks, and over the columns
-// of a row by the threads of a block.
+// over rows and columns of a matrix, and over the columns of a row by the threads of a block.
 //
 // This file is compiled by nvcc, and by tests as plain C++ behind a header that plays the part of a
 // device (it defines HETEROPERF_CUDA_ON_HOST, the built-in variables and launch()).
@@ -64,10 +63,6 @@ inline unsigned power_of_two(std::int64_t wanted, unsigned least, unsigned most)
   return result;
 }
 
-/// Items one after the other.
-inline LaunchShape over_items(std::int64_t items) {
-  return {at_most(divided_up(items, most_threads), most_grid_blocks), 1, most_threads, 1};
-}
 /// x along the columns, y along the rows.
 inline LaunchShape over_matrix(std::int64_t rows, std::int64_t columns) {
   // Narrow matrices get blocks of more rows, so that few threads are idle.
@@ -88,22 +83,12 @@ void launch(void (*kernel)(P...), LaunchShape shape, A... arguments) {
   start_kernel(kernel, shape, static_cast<P>(arguments)...);
 }
 
-// The kernels take the extents that they are launched over first. Nothing is started over none.
-template <class Kernel, class... A>
-void launch_items(Kernel* kernel, std::int64_t items, A... arguments) {
-  if (items > 0) launch(kernel, over_items(items), items, arguments...);
-}
+/// The kernel takes the extents that it is launched over first. Nothing is started over none.
 template <class Kernel, class... A>
 void launch_matrix(Kernel* kernel, std::int64_t rows, std::int64_t columns, A... arguments) {
   if (rows * columns == 0) return;
   launch(kernel, over_matrix(rows, columns), rows, columns, arguments...);
 }
-template <class Kernel, class... A>
-void launch_rows(Kernel* kernel, std::int64_t rows, std::int64_t columns, A... arguments) {
-  if (rows * columns == 0) return;
-  launch(kernel, over_rows(rows, columns), rows, columns, arguments...);
-}
-
 /// Neighbouring elements that one instruction loads, or two where they have more than 16 bytes.
 template <class T, int n>
 struct alignas(n * sizeof(T) < 16 ? n * sizeof(T) : 16) Pack {
@@ -124,16 +109,11 @@ HETEROPERF_KERNEL void keep(T* to, std::int64_t pack, const Pack<T, n>& values) 
   reinterpret_cast<Pack<T, n>*>(to)[pack] = values;
 }
 
-#define HETEROPERF_FOR_ITEMS(i, count)                                                    \
-  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < (count); \
-       i += std::int64_t{gridDim.x} * blockDim.x)
 #define HETEROPERF_FOR_MATRIX(row, rows, column, columns)                                    \
   for (std::int64_t row = std::int64_t{blockIdx.y} * blockDim.y + threadIdx.y; row < (rows); \
        row += std::int64_t{gridDim.y} * blockDim.y)                                          \
     for (std::int64_t column = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;          \
          column < (columns); column += std::int64_t{gridDim.x} * blockDim.x)
-#define HETEROPERF_FOR_ROWS(row, rows) \
-  for (std::int64_t row = blockIdx.x; row < (rows); row += gridDim.x)
 #define HETEROPERF_FOR_COLUMNS(column, columns) \
   for (std::int64_t column = threadIdx.x; column < (columns); column += blockDim.x)
 

@@ -58,10 +58,6 @@ __device__ void apply_pack(const F& f, std::int64_t pack, Views... views) {
   }(load_lanes<n>(views, pack)...);
 }
 
-template <int n, class F, class... Operands>
-__global__ void map_elements(std::int64_t packs, F f, Operands... operands) {
-  HETEROPERF_FOR_ITEMS(i, packs) apply_pack<n>(f, i, operands.row(0, 0)...);
-}
 // Packs do not cross rows: columns are a multiple of their width.
 template <int n, class F, class... Operands>
 __global__ void map_matrix(std::int64_t rows, std::int64_t packs, F f, Operands... operands) {
@@ -70,20 +66,17 @@ __global__ void map_matrix(std::int64_t rows, std::int64_t packs, F f, Operands.
   }
 }
 
-/// f on every element. What is written may be what is read: a thread reads before it writes.
+/// f on every element. What is written may be what is read: a thread reads before it writes. A dense
+/// matrix is one long row.
 template <class T, class F, class... Operands>
 void map(RowRange r, F f, Operands... operands) {
   constexpr bool dense = (Operands::dense && ...);
-  const std::int64_t count = dense ? r.end * r.columns : r.columns;
+  const std::int64_t rows = dense ? 1 : r.end, columns = dense ? r.end * r.columns : r.columns;
   const auto run = [&](auto width) {
     constexpr int n = decltype(width)::value;
-    if constexpr (dense) {
-      launch_items(map_elements<n, F, Operands...>, count / n, f, operands...);
-    } else {
-      launch_matrix(map_matrix<n, F, Operands...>, r.end, count / n, f, operands...);
-    }
+    launch_matrix(map_matrix<n, F, Operands...>, rows, columns / n, f, operands...);
   };
-  const bool packs = count % pack_width<T> == 0 && (operands.aligned() && ...);
+  const bool packs = columns % pack_width<T> == 0 && (operands.aligned() && ...);
   packs ? run(Fixed<pack_width<T>>()) : run(Fixed<1>());
 }
 
@@ -160,19 +153,6 @@ void sum_columns(RowRange r, F f, Operands... operands) {
 
 // ---------------------------------------------------------------- rows
 
-/// The larger of two; a NaN on the left stays.
-struct LargerOf {
-  template <class A>
-  HETEROPERF_KERNEL A operator()(A a, A b) const {
-    return b > a ? b : a;
-  }
-};
-struct PlusOf {
-  template <class A>
-  HETEROPERF_KERNEL A operator()(A a, A b) const {
-    return a + b;
-  }
-};
 /// One value of every thread of a one-dimensional block, joined; the result on all of them. All
 /// threads call it. The order depends on the block's size alone.
 template <class A, class Join>
@@ -200,20 +180,22 @@ struct DeviceRow {
   __device__ A sum(Term term) const {
     A sum = 0;
     HETEROPERF_FOR_COLUMNS(c, columns) sum += term(c);
-    return join_block(sum, PlusOf());
+    return join_block(sum, [](A a, A b) { return a + b; });
   }
   template <class A, class Add>
   __device__ TwoSums<A> sums(Add add) const {
     A first = 0, second = 0;
     HETEROPERF_FOR_COLUMNS(c, columns) add(c, first, second);
-    first = join_block(first, PlusOf());
-    return {first, join_block(second, PlusOf())};
+    const auto plus = [](A a, A b) { return a + b; };
+    first = join_block(first, plus);
+    return {first, join_block(second, plus)};
   }
   template <class A, class Value>
   __device__ A largest(Value value) const {
     A top = value(0);
     HETEROPERF_FOR_COLUMNS(c, columns) top = value(c) > top ? value(c) : top;
-    return join_block(top, LargerOf());
+    // A NaN on the left stays.
+    return join_block(top, [](A a, A b) { return b > a ? b : a; });
   }
   template <class Action>
   __device__ void each(Action action) const {
@@ -230,12 +212,13 @@ using Row = DeviceRow;
 
 template <class Body>
 __global__ void work_on_rows(std::int64_t rows, std::int64_t columns, Body body) {
-  HETEROPERF_FOR_ROWS(row, rows) body(Row{row, columns});
+  for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) body(Row{row, columns});
 }
 /// body(Row) on every row, up to a grid's limit at a time.
 template <class Body>
 void rows(RowRange r, Body body) {
-  launch_rows(work_on_rows<Body>, r.end, r.columns, body);
+  if (r.end * r.columns == 0) return;
+  launch(work_on_rows<Body>, over_rows(r.end, r.columns), r.end, r.columns, body);
 }
 /// Sums over rows want tiles, and those within rows blocks of threads: two kernels.
 constexpr bool rows_sum_columns = false;
