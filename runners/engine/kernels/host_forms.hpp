@@ -81,13 +81,16 @@ void host_embedding(RowRange r, const std::int64_t* indices, const void* table,
                     const void* positions, std::int64_t length, void* y) {
   const std::size_t bytes = static_cast<std::size_t>(r.columns) * sizeof(T);
   for (std::int64_t row = r.begin; row < r.end; ++row) {
+    const std::int64_t index = indices[row];
+    const T* const token = as<T>(table) + (index < 0 ? 0 : index) * r.columns;
     T* const to = as<T>(y) + row * r.columns;
-    const T* const token = as<T>(table) + indices[row] * r.columns;
+    if (positions == nullptr) {
+      index < 0 ? __builtin_memset(to, 0, bytes) : __builtin_memcpy(to, token, bytes);
+      continue;
+    }
     const T* const position = as<T>(positions) + row % length * r.columns;
-    if (positions == nullptr && indices[row] < 0) {
-      __builtin_memset(to, 0, bytes);
-    } else if (positions == nullptr || indices[row] < 0) {
-      __builtin_memcpy(to, positions == nullptr ? token : position, bytes);
+    if (index < 0) {
+      __builtin_memcpy(to, position, bytes);
     } else {
       apply_row(AddRow(), r.columns, ReadView<T>{token}, ReadView<T>{position},
                 WriteView<T, false>{to});
@@ -95,8 +98,8 @@ void host_embedding(RowRange r, const std::int64_t* indices, const void* table,
   }
 }
 
-/// Sixteen partial sums let the loop use vector registers in one order for all instruction sets: a
-/// norm has the same bits with each of them.
+/// The description's order depends on the vectors' width. Sixteen partial sums let the loop use
+/// vector registers in one order for all instruction sets.
 template <class T>
 void host_square_sums(RowRange blocks, std::int64_t count, const void* x, double* sums) {
   constexpr std::int64_t lanes = 16;

@@ -178,6 +178,7 @@ HETEROPERF_KERNEL void fold_columns(std::int64_t first, std::int64_t left, std::
 template <class Walk, class Add, class Finish, class One, class Two, class... Results>
 HETEROPERF_KERNEL void fold(FoldRange r, Walk walk, Add add, Finish finish, One one, Two two,
                             Results... results) {
+  if (r.begin >= r.end) return;
   auto place = walk.place(r.begin);
   for (std::int64_t row = r.begin; row < r.end; ++row, walk.next(place)) {
     std::int64_t first = r.first_column;

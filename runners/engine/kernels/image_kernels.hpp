@@ -1,9 +1,9 @@
 #pragma once
 
 // Windows over channels-last images. A *tap* is an element of a window, by its number. Windows at
-// the edge reach into the padding; only the taps inside the image are visited. Every kernel is
-// written from the side of its output: an output pixel takes the taps of its window, an input pixel
-// the windows that cover it.
+// the edge reach into the padding, and sums and maxima visit only the taps inside the image. Every
+// kernel is written from the side of its output: an output pixel takes the taps of its window, an
+// input pixel the windows that cover it.
 #include "runners/engine/kernels/activation_kernels.hpp"
 #include "runners/engine/kernels/operands.hpp"
 

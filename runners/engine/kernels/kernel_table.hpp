@@ -72,11 +72,11 @@ struct RotaryLayout {
 
 /// Element-wise and row-wise kernels on plain memory, for one Element type and one instruction set.
 ///
-/// `void*` data are of the table's element type; `Acc*`, also passed as void*, are its accumulation
-/// type (float for float32 and bfloat16, double for float64). Ranges of one call never overlap, so
-/// calls on disjoint ranges may run at the same time. Null pointers mark optional parts. Matrices
-/// are row-major and contiguous. "partial" arguments are Acc arrays that the call overwrites
-/// with sums over its own rows.
+/// `void*` data are of the table's element type; `Kept*`, also passed as void*, are its
+/// accumulation type (float for float32 and bfloat16, double for float64). Ranges of one call never
+/// overlap, so calls on disjoint ranges may run at the same time. Null pointers mark optional
+/// parts. Matrices are row-major and contiguous. "partial" arguments are Kept arrays that the call
+/// overwrites with sums over its own rows.
 struct KernelTable {
 #define HETEROPERF_KERNEL_ROW(name, ...) void (*name)(__VA_ARGS__);
 #include "runners/engine/kernels/kernel_rows.inc"
@@ -88,7 +88,8 @@ struct KernelTable {
 const KernelTable& kernels_for(Element element);
 
 /// The tables themselves, one per build of variant.cpp; the wider ones exist on x86-64 only. The
-/// reference (reference.cpp) computes in float64, element by element, whatever the type.
+/// reference (reference.cpp) computes in float64, element by element; what lies in memory between
+/// two kernels, and what a kernel adds to, has the types of every table.
 const KernelTable& reference_kernels(Element element);
 const KernelTable& baseline_kernels(Element element);
 const KernelTable& avx2_kernels(Element element);

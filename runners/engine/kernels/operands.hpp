@@ -55,11 +55,6 @@ struct ValueView {
   HETEROPERF_KERNEL V load(std::int64_t) const { return value; }
   HETEROPERF_KERNEL void store(std::int64_t, const V&) const {}
 };
-struct NumberView {
-  HETEROPERF_KERNEL std::int64_t load(std::int64_t column) const { return column; }
-  template <class V>
-  HETEROPERF_KERNEL void store(std::int64_t, const V&) const {}
-};
 
 // ---------------------------------------------------------------- operands
 
@@ -123,10 +118,6 @@ struct TableRow : MemoryOperand<const T, false> {
   HETEROPERF_KERNEL ReadView<T> row(std::int64_t r, std::int64_t columns) const {
     return {this->at + r / repeat % length * columns};
   }
-};
-/// The number of the column.
-struct Number : Operand<false> {
-  HETEROPERF_KERNEL NumberView row(std::int64_t, std::int64_t) const { return {}; }
 };
 /// An operand that this call does not have.
 struct Absent : Operand<true> {

@@ -1,5 +1,4 @@
-// The kernels as their formulas say: the reference that others are held against, and what a device
-// takes whose own kernel is missing.
+// The kernels as their formulas say: the reference that others are held against.
 #define HETEROPERF_REFERENCE_KERNELS
 // Skeletons stand before what they make kernels of.
 // clang-format off

@@ -1,8 +1,8 @@
 #pragma once
 
 // The reference's skeletons: one element after the other, in the order in which the formulas name
-// them. Everything is computed in float64 (scalar_types.hpp). All that a new device has to bring is
-// what stands here.
+// them. Everything is computed in float64 (scalar_types.hpp) and rounded where it is stored. All
+// that a new device has to bring is what stands here.
 #include "runners/engine/kernels/operands.hpp"
 
 namespace heteroperf {

@@ -132,27 +132,37 @@ void pack(RowRange r, const std::int64_t* widths, const void* const* parts, void
 HETEROPERF_KERNEL std::uint64_t mask_key(const DropoutKey& k, std::int64_t sample) {
   return random_bits(k.seed, k.step, k.first_sample + static_cast<std::uint64_t>(sample), k.node);
 }
-struct SampleKey : Operand<false> {
+/// The draw of an element of the flat batch. A word serves two elements: the low half the even one,
+/// the high half the odd one.
+struct DrawnBits : Operand<true> {
   DropoutKey key;
-  HETEROPERF_KERNEL explicit SampleKey(const DropoutKey& k) : key(k) {}
-  HETEROPERF_KERNEL ValueView<std::uint64_t> row(std::int64_t sample, std::int64_t) const {
-    return {mask_key(key, sample)};
+  std::int64_t first = 0;
+  HETEROPERF_KERNEL explicit DrawnBits(const DropoutKey& k) : key(k) {}
+  HETEROPERF_KERNEL DrawnBits row(std::int64_t r, std::int64_t columns) const {
+    DrawnBits from = *this;
+    from.first = r * columns;
+    return from;
   }
+  HETEROPERF_KERNEL std::uint32_t load(std::int64_t column) const {
+    const std::int64_t i = first + column, element = i % key.sample_elements;
+    const std::uint64_t of_sample = mask_key(key, i / key.sample_elements);
+    const std::uint64_t word = mix64(of_sample ^ static_cast<std::uint64_t>(element / 2));
+    return static_cast<std::uint32_t>(element % 2 == 0 ? word : word >> 32);
+  }
+  template <class V>
+  HETEROPERF_KERNEL void store(std::int64_t, const V&) const {}
 };
 /// Kept values are divided by the probability of being kept, which leaves the expected value as it
-/// was. A word serves two elements: the low half the even one, the high half the odd one.
+/// was.
 template <class T>
 void dropout(RowRange elements, DropoutKey k, const void* x, void* y) {
   using A = Acc<T>;
   const std::uint32_t threshold = k.threshold();
   const auto scale = static_cast<A>(1.0 / k.keep);
-  const auto f = HETEROPERF_FUNCTION(std::uint64_t key, std::int64_t element, A v, A & to) {
-    const std::uint64_t word = mix64(key ^ static_cast<std::uint64_t>(element / 2));
-    const auto bits = static_cast<std::uint32_t>(element % 2 == 0 ? word : word >> 32);
+  const auto f = HETEROPERF_FUNCTION(std::uint32_t bits, A v, A & to) {
     to = bits <= threshold ? v * scale : A(0);
   };
-  const std::int64_t samples = elements.end * elements.columns / k.sample_elements;
-  map<T>({0, samples, k.sample_elements}, f, SampleKey(k), Number(), Read<T>(x), Write<T>(y));
+  map<T>(elements, f, DrawnBits(k), Read<T>(x), Write<T>(y));
 }
 
 }  // namespace

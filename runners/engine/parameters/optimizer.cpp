@@ -28,8 +28,9 @@ double clip_scale(double limit, double norm) {
 
 }  // namespace
 
-// Blocks have fixed bounds and are added in their order: the same bits whatever the number of
-// threads. A device is read once, behind all ranges, because reading waits for it.
+// Blocks have fixed bounds and the host adds them in their order: the same bits whatever the number
+// of threads. A device's blocks are added by LibTorch, and it is read once, behind all ranges,
+// because reading waits for it.
 double square_sum(const at::Tensor& flat, std::span<const ArenaRange> ranges) {
   constexpr std::int64_t block = 1 << 14;  // elements; enough to be worth handing to a thread
   const at::TensorOptions wide = flat.options().dtype(at::kDouble);

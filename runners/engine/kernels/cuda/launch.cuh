@@ -2,8 +2,8 @@
 
 // Launching of kernels, and the loops by which threads share the elements.
 //
-// Every kernel walks its elements in strides of the whole grid, so any number of blocks is right
-// for any size, and grids stay small enough to be cheap to start. The macros write these loops:
+// Kernels over elements walk them in strides of the whole grid, so any number of blocks is right for
+// any size, and grids stay small enough to be cheap to start. The macros write these loops:
 // over rows and columns of a matrix, and over the columns of a row by the threads of a block.
 //
 // This file is compiled by nvcc, and by tests as plain C++ behind a header that plays the part of a
