@@ -74,30 +74,6 @@ void host_im2col(RowRange pixels, const Window& w, const void* x, void* columns)
   }
 }
 
-/// Description: .84 with positions and AVX2. Rows that stand alone are copied in one piece, and no
-/// element is asked whether it has a token.
-template <class T>
-void host_embedding(RowRange r, const std::int64_t* indices, const void* table,
-                    const void* positions, std::int64_t length, void* y) {
-  const std::size_t bytes = static_cast<std::size_t>(r.columns) * sizeof(T);
-  for (std::int64_t row = r.begin; row < r.end; ++row) {
-    const std::int64_t index = indices[row];
-    const T* const token = as<T>(table) + (index < 0 ? 0 : index) * r.columns;
-    T* const to = as<T>(y) + row * r.columns;
-    if (positions == nullptr) {
-      index < 0 ? __builtin_memset(to, 0, bytes) : __builtin_memcpy(to, token, bytes);
-      continue;
-    }
-    const T* const position = as<T>(positions) + row % length * r.columns;
-    if (index < 0) {
-      __builtin_memcpy(to, position, bytes);
-    } else {
-      apply_row(AddRow(), r.columns, ReadView<T>{token}, ReadView<T>{position},
-                WriteView<T, false>{to});
-    }
-  }
-}
-
 /// The description's order depends on the vectors' width. Sixteen partial sums let the loop use
 /// vector registers in one order for all instruction sets.
 template <class T>
@@ -126,7 +102,6 @@ template <class T>
 constexpr KernelTable with_host_forms(KernelTable table) {
   table.dropout = host_dropout<T>;
   table.im2col = host_im2col<T>;
-  table.embedding = host_embedding<T>;
   table.square_sums = host_square_sums<T>;
   return table;
 }
