@@ -135,8 +135,8 @@ void read_environment(const Json& record, RunDigest& digest) {
   digest.workload_leaves.erase("/workload/hash");
   const Json variables = value_at(record, "/system/process/environment");
   if (!variables.is_object()) return;
-  for (const char* prefix : {"OMP_", "MKL_", "ATEN_", "DNNL_", "ONEDNN_", "NCCL_", "CUDA_",
-                             "HETEROPERF_KERNELS", "LD_PRELOAD"}) {
+  for (const char* prefix :
+       {"OMP_", "MKL_", "ATEN_", "DNNL_", "ONEDNN_", "NCCL_", "CUDA_", "LD_PRELOAD"}) {
     for (const auto& [name, value] : variables.items()) {
       if (name.rfind(prefix, 0) == 0) flatten(value, "/environment/" + name, digest.environment);
     }

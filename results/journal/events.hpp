@@ -332,6 +332,27 @@ struct PacingEvent {
   HETEROPERF_FIELDS(dilation, operations, late, worst_lateness_s);
 };
 
+/// The device of a rank that does not compute as its host's best would.
+struct DeviceEvent {
+  std::int32_t rank = 0;
+  std::string device;                   ///< "cpu:avx2"
+  std::string kernels;                  ///< "avx2", "exact", or "fastest" of an emulated chip
+  std::optional<bool> emulated = {};    ///< another chip's numerics; never ranked
+  std::string products = {};            ///< the format of their operands
+  std::uint64_t sum_order = 0;          ///< above 0: terms change places by it
+  std::vector<std::string> lacks = {};  ///< patterns of operators
+  HETEROPERF_FIELDS(device, kernels, emulated, products, sum_order, lacks);
+};
+/// An operator that a rank's device lacks, and what the host's reference took in its place.
+struct SubstitutionEvent {
+  std::int32_t rank = 0;
+  std::string name;  ///< "layer_norm"
+  std::uint64_t calls = 0, bytes = 0;
+  double seconds = 0;
+  double steps_s = 0;  ///< of all of the rank's steps
+  HETEROPERF_FIELDS(name, calls, bytes, seconds, steps_s);
+};
+
 /// A class of a mixed cluster alone: what its own best plan was predicted to do, and did where it
 /// ran. Throughput in samples, on modelled time where the devices are emulated.
 struct BaselineEvent {
@@ -485,7 +506,7 @@ using Event =
                  MemoryEvent, ChecksumEvent, RankPlanEvent, PredictionEvent, RankTimeEvent,
                  RankStepsEvent, PacingEvent, BaselineEvent, OverheadEvent, HostLoadEvent,
                  GpuSlowdownEvent, WarningEvent, PeakEvent, ProductsEvent, SearchEvent,
-                 CheckpointEvent, StopEvent>;
+                 CheckpointEvent, DeviceEvent, SubstitutionEvent, StopEvent>;
 
 /// "start", "config", … as in the journal.
 const char* kind_name(const Event& event);

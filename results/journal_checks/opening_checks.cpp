@@ -291,6 +291,23 @@ void check_plan_line(const CheckedJournal& run, LineCheck& check) {
   if (run.workload) hold_plan_to_workload(run, check);
 }
 
+/// A rank whose binding names other kernels or another chip's numerics has a `device` line that
+/// says so, and no other rank has one.
+void hold_rank_devices(const CheckedJournal& run, LineCheck& check) {
+  std::map<std::int32_t, std::string> told;
+  for (const DeviceEvent* event : run.journal.all<DeviceEvent>()) {
+    told[event->rank] = event->device;
+    check.equal("emulated", event->device.starts_with("emulated:"),
+                event->emulated.value_or(false));
+  }
+  if (!run.is_complete()) return;
+  for (std::size_t rank = 0; rank < run.outline.homes.size(); ++rank) {
+    const std::string& device = run.outline.homes[rank].device;
+    const bool unlike = device.starts_with("cpu:") || device.starts_with("emulated:");
+    check.equal("device", unlike ? device : "", told[static_cast<std::int32_t>(rank)]);
+  }
+}
+
 /// The devices add up to the ranks, and are those of the plan. All are emulated or none is. Only
 /// emulated devices have `pacing` lines, and a complete run on them has some.
 void check_devices(const CheckedJournal& run, LineCheck& check) {
@@ -307,6 +324,7 @@ void check_devices(const CheckedJournal& run, LineCheck& check) {
   if (const auto devices = devices_by_plan(run)) {
     check.equal("devices", counted_devices(*devices), counted_devices(run.scale->devices));
   }
+  hold_rank_devices(run, check);
   const auto pacing = run.first<PacingEvent>();
   if (!pacing && (!emulated || !run.is_complete())) return;
   if (pacing) check.at(pacing.line);

@@ -211,6 +211,35 @@ Json products_section(const Journal& journal) {
   return json;
 }
 
+/// The ranks on devices that do not compute as their hosts' best would.
+Json devices_section(const Journal& journal) {
+  Json list = Json::array();
+  for (const DeviceEvent* device : journal.all<DeviceEvent>()) {
+    Json& entry = list.emplace_back(
+        Json{{"rank", device->rank}, {"device", device->device}, {"kernels", device->kernels}});
+    if (!device->emulated.value_or(false)) continue;
+    entry.update({{"emulated", true},
+                  {"products", device->products},
+                  {"sum_order", device->sum_order},
+                  {"lacks", device->lacks}});
+  }
+  return list.empty() ? Json() : list;
+}
+
+/// What the host's reference computed for devices that lack operators, rank by rank.
+Json substitution_section(const Journal& journal) {
+  Json list = Json::array();
+  for (const SubstitutionEvent* event : journal.all<SubstitutionEvent>()) {
+    list.push_back({{"rank", event->rank},
+                    {"name", event->name},
+                    {"calls", event->calls},
+                    {"bytes", event->bytes},
+                    {"seconds", event->seconds}});
+  }
+  if (list.empty()) return {};
+  return {{"time_fraction", substituted_share(journal)}, {"operators", std::move(list)}};
+}
+
 /// The command that repeats the run, with the ways of products that it chose for itself. A choice
 /// of other letters than ours is a forger's and never part of a command.
 std::string reproduce_of(const Journal& journal, const StartEvent& start) {
@@ -422,6 +451,8 @@ std::string build_record(const Journal& journal, const RunSummary& summary,
   if (summary.time) json["time_split_s"] = time_section(*summary.time, summary.plan);
   put_section(json, "prediction", prediction_section(summary.plan));
   put_section(json, "pacing", pacing_section(summary.plan));
+  put_section(json, "devices", devices_section(journal));
+  put_section(json, "substitution", substitution_section(journal));
   put_section(json, "products", products_section(journal));
   put_section(json, "host_load", host_load_section(journal));
   put_section(json, "gpu_slowdown", gpu_slowdown_section(journal));

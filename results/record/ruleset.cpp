@@ -27,6 +27,7 @@ constexpr double peak_tolerance = 1.05;
 constexpr double largest_overhead = 0.01;
 constexpr double split_tolerance = 0.01;  // a share of a rank's wall time
 constexpr double largest_late_share = 0.01;
+constexpr double largest_substituted_share = 0.01;
 constexpr double floor_tolerance = 0.02;     // a share of a known floor
 constexpr double floor_standard_errors = 4;  // a search chose the best of many trials
 
@@ -287,6 +288,34 @@ Verdict emulated(const Journal& journal, const RunSummary&) {
   return Finding{"real devices", devices->device_class + " is emulated"};
 }
 
+/// The numerics of another chip are nobody's result, however fast the host computes them.
+Verdict emulated_numerics(const Journal& journal, const RunSummary&) {
+  for (const DeviceEvent* device : journal.all<DeviceEvent>()) {
+    if (!device->emulated.value_or(false)) continue;
+    return Finding{"real devices", fmt::format("rank {} on {}", device->rank, device->device)};
+  }
+  return {};
+}
+
+/// A processor held to less than it has is another machine.
+Verdict kernels(const Journal& journal, const RunSummary&) {
+  for (const DeviceEvent* device : journal.all<DeviceEvent>()) {
+    if (device->emulated.value_or(false)) continue;
+    return Finding{"the processor's fastest kernels",
+                   fmt::format("those of {} on rank {}", device->device, device->rank)};
+  }
+  return {};
+}
+
+/// A device that lacks operators was measured together with the host that replaced it.
+Verdict substitution(const Journal& journal, const RunSummary&) {
+  const double share = substituted_share(journal);
+  if (share <= largest_substituted_share) return {};
+  return Finding{fmt::format("at most {:.0f} % of the steps' time on the host's reference",
+                             100 * largest_substituted_share),
+                 fmt::format("{:.2f} %", 100 * share)};
+}
+
 using enum Severity;
 constexpr Moment at_start = Moment::start, at_steps = Moment::steps, at_end = Moment::end;
 
@@ -365,6 +394,13 @@ constexpr std::array rule_table{
          "fp64 is for tests, and less than bf16 is another computation."},
     Rule{"emulated", "emulated devices", open, at_start, "devices", emulated,
          "Emulated devices are never ranked."},
+    Rule{"emulated_numerics", "another chip's numerics", open, at_start, "devices",
+         emulated_numerics, "Emulated numerics are never ranked."},
+    Rule{"kernels", "kernels other than the processor's fastest", open, at_start, "devices",
+         kernels, "Use --device cpu."},
+    Rule{"substitution", "over 1 % of the steps' time went to operators that a device lacks", open,
+         at_end, "substitution", substitution,
+         "The device was measured together with the host's reference."},
 };
 
 /// Judges by the rules that `judged` accepts.

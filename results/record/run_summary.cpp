@@ -567,6 +567,16 @@ std::optional<PeakEvent> measured_peak(const Journal& journal) {
   return result;
 }
 
+double substituted_share(const Journal& journal) {
+  std::map<std::int32_t, double> shares;
+  for (const SubstitutionEvent* event : journal.all<SubstitutionEvent>()) {
+    if (event->steps_s > 0) shares[event->rank] += event->seconds / event->steps_s;
+  }
+  double largest = 0;
+  for (const auto& [rank, share] : shares) largest = std::max(largest, share);
+  return largest;
+}
+
 const DeviceCount* emulated_devices(const Journal& journal) {
   const auto* scale = journal.last<ScaleEvent>();
   if (scale == nullptr) return nullptr;

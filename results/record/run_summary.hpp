@@ -126,6 +126,10 @@ PrecisionGoal goal_of(const UntilEvent& until);
 /// the first that tells it; nothing where none was measured.
 std::optional<PeakEvent> measured_peak(const Journal& journal);
 
+/// The share of the steps' time that a rank spent on operators that its device lacks; the largest
+/// of all ranks.
+double substituted_share(const Journal& journal);
+
 /// The first class of emulated devices; null where all are real.
 const DeviceCount* emulated_devices(const Journal& journal);
 

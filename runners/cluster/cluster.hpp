@@ -133,6 +133,7 @@ struct ShippedText {
   const char* text;
 };
 std::vector<ShippedText> shipped_texts();
+std::vector<ShippedText> shipped_chips();
 }  // namespace detail
 
 }  // namespace heteroperf

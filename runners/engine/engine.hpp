@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "runners/cluster/rank_device.hpp"
 #include "runners/cluster/shared_module.hpp"
 #include "runners/cluster/system_files.hpp"
 #include "runners/engine/products.hpp"
@@ -59,6 +60,13 @@ struct OperationProbeResult {
 class Engine {
  public:
   virtual ~Engine() = default;
+
+  /// What the calling thread computes from now on, it computes on this device. Throws UserError for
+  /// instructions that this processor lacks, and for a chip that lacks operators that there are
+  /// not.
+  virtual void use_device(const RankDevice& device, const FallbackRules& rules) = 0;
+  /// What the calling thread's device lacked since then.
+  virtual Substitutions substitutions() const = 0;
 
   /// "2.11.0".
   virtual std::string libtorch_version() const = 0;

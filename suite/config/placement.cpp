@@ -29,9 +29,9 @@ int choose_ranks(const ScaleConfig& config, int cores, int world_ranks) {
   }
   if (world_ranks > 0) return world_ranks;
   if (config.ranks > 0) return config.ranks;
-  const auto listed = static_cast<int>(config.device.size());
+  const auto listed = static_cast<int>(config.device.names.size());
   // One rank per device that was listed; a single GPU is one rank.
-  if (listed > 1 || config.device.front() == RankDevice::cuda) return listed;
+  if (listed > 1 || config.uses_gpus()) return listed;
   const int threads = std::max(1, config.threads_per_rank);
   return std::max(1, cores / threads);
 }
@@ -50,6 +50,7 @@ std::string reason_unbound(const ScaleConfig& config, const UsableCores& cores,
 Placement choose_placement(const ScaleConfig& config, const UsableCores& cores, int world_ranks) {
   Placement placement;
   placement.ranks = choose_ranks(config, cores.count(), world_ranks);
+  placement.devices.resize(static_cast<std::size_t>(placement.ranks));
   placement.threads_per_rank = config.threads_per_rank > 0
                                    ? config.threads_per_rank
                                    : std::max(1, cores.count() / placement.ranks);
@@ -97,18 +98,21 @@ int core_count(const Placement& placement) {
   return std::max(1, static_cast<int>(cores.size()));
 }
 
-void give_gpus(const ScaleConfig& config, std::vector<RankBinding>& bindings) {
-  const std::vector<RankDevice>& devices = config.device;
-  if (devices.size() > 1 && devices.size() != bindings.size()) {
-    throw UserError(fmt::format("--device {} names {} devices", to_string(devices), devices.size()),
-                    fmt::format("the run has {} ranks", bindings.size()),
-                    "Name one for all, or one per rank");
+void give_devices(const ScaleConfig& config, Placement& placement) {
+  const std::vector<std::string>& names = config.device.names;
+  std::vector<RankBinding>& bindings = placement.bindings;
+  if (names.size() > 1 && names.size() != bindings.size()) {
+    throw UserError(
+        fmt::format("--device {} names {} devices", to_string(config.device), names.size()),
+        fmt::format("the run has {} ranks", bindings.size()), "Name one for all, or one per rank");
   }
   std::map<std::string, int> taken;
+  placement.devices.clear();
   for (std::size_t rank = 0; rank < bindings.size(); ++rank) {
-    const RankDevice device = devices[devices.size() == 1 ? 0 : rank];
-    bindings[rank].device = to_string(device);
-    if (device == RankDevice::cuda) bindings[rank].gpu = taken[bindings[rank].host]++;
+    const RankDevice& device =
+        placement.devices.emplace_back(read_device(names[names.size() == 1 ? 0 : rank]));
+    bindings[rank].device = device.name;
+    if (device.on_gpu) bindings[rank].gpu = taken[bindings[rank].host]++;
   }
 }
 

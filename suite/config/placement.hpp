@@ -27,6 +27,7 @@ struct Placement {
   int threads_per_rank = 1;
   std::vector<CpuSet> cpus;           ///< to bind to, per rank of this process; empty: not bound
   std::vector<RankBinding> bindings;  ///< by rank of the run
+  std::vector<RankDevice> devices;    ///< by rank of the run, once they are given
 };
 
 /// One rank per usable core and one thread per rank unless the configuration says otherwise: ranks
@@ -48,9 +49,9 @@ bool measures_cpus(const Placement& placement, int rank);
 /// Logical CPUs that the ranks of the run may use together, over all hosts; at least 1.
 int core_count(const Placement& placement);
 
-/// Ranks whose `scale.device` is cuda get their host's GPUs in turn, however many it has. Takes
-/// `bindings` of all ranks. Throws UserError for a list of another length.
-void give_gpus(const ScaleConfig& config, std::vector<RankBinding>& bindings);
+/// Gives every rank of the run the device that `scale.device` names, and those on cuda their host's
+/// GPUs in turn, however many it has. Throws UserError for a list of another length.
+void give_devices(const ScaleConfig& config, Placement& placement);
 /// Completes a rank's GPU, if it has one, with what its own host knows: which of `devices` it is,
 /// shared where there are fewer than ranks, its name and memory.
 void name_gpu(const std::vector<CudaDevice>& devices, RankBinding& binding);

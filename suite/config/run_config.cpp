@@ -22,8 +22,19 @@ namespace heteroperf {
 namespace {
 
 /// NCCL moves what is in a GPU's memory alone.
-void check_devices(const ScaleConfig& c, ProblemList& problems) {
-  const bool only_gpus = std::count(c.device.begin(), c.device.end(), RankDevice::cpu) == 0;
+void check_devices(const ScaleConfig& c, Precision precision, ProblemList& problems) {
+  const std::vector<std::string>& names = c.device.names;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (std::find(names.begin(), names.begin() + i, names[i]) != names.begin() + i) continue;
+    collect_problems(problems, [&] {
+      const RankDevice device = read_device(names[i]);
+      if (device.has_precision(to_string(precision))) return;
+      problems.add(fmt::format("{} has no {}", device.name, to_string(precision)),
+                   fmt::format("its precisions are {}", fmt::join(device.chip->precisions, ", ")),
+                   "Use another --precision or another device");
+    });
+  }
+  const bool only_gpus = std::ranges::count(names, "cuda") == std::ssize(names);
   if (c.transport != Transport::nccl || only_gpus) return;
   problems.add(fmt::format("--transport nccl does not go with --device {}", to_string(c.device)),
                "NCCL sums what is in the memory of GPUs",
@@ -31,7 +42,8 @@ void check_devices(const ScaleConfig& c, ProblemList& problems) {
 }
 
 /// A list of ways can be long: the part that is wrong is named.
-void check_products(const EngineConfig& c, ProblemList& problems) {
+void check_engine(const EngineConfig& c, ProblemList& problems) {
+  collect_problems(problems, [&] { FallbackRules::parse(c.fallback); });
   if (c.products == automatic_products) return;
   collect_problems(problems, [&] { ProductChoices::parse(c.products); });
 }
@@ -203,13 +215,11 @@ std::string shown_value(const std::vector<Setting>& settings, const std::string&
   return shown(given == nullptr ? Setting{path, value} : *given);
 }
 
-std::string to_string(const std::vector<RankDevice>& devices) {
-  return joined(devices, ",", [](RankDevice device) { return std::string(to_string(device)); });
+std::string to_string(const DeviceList& devices) {
+  return fmt::format("{}", fmt::join(devices.names, ","));
 }
 
-bool ScaleConfig::uses_gpus() const {
-  return std::count(device.begin(), device.end(), RankDevice::cuda) > 0;
-}
+bool ScaleConfig::uses_gpus() const { return std::ranges::count(device.names, "cuda") > 0; }
 
 std::vector<std::string> split(const std::string& text, char separator) {
   std::istringstream stream(text + separator);
@@ -221,8 +231,8 @@ std::vector<std::string> split(const std::string& text, char separator) {
 void validate(const RunConfig& config, const std::vector<Setting>& settings,
               ProblemList& problems) {
   check_values(config, settings, "", problems);
-  check_devices(config.scale, problems);
-  check_products(config.engine, problems);
+  check_devices(config.scale, config.model.precision, problems);
+  check_engine(config.engine, problems);
   check_heartbeat(config.comm, problems);
   check_one_length(config, settings, problems);
   check_until(config, settings, problems);

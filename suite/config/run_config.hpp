@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "metrics/base/error.hpp"
+#include "runners/cluster/rank_device.hpp"
 #include "runners/comm/world.hpp"
 #include "runners/engine/products.hpp"
 #include "runners/plan/plan.hpp"
@@ -34,11 +35,13 @@ struct DataConfig {
       "generated";  ///< generated | idx:DIR | cifar10:DIR | text:FILE | tokens:FILE
 };
 
-/// Where a rank computes.
-enum class RankDevice { cpu, cuda };
-constexpr std::array<const char*, 2> value_names(RankDevice) { return {"cpu", "cuda"}; }
+/// Where ranks compute, by the names of devices: one for all ranks, or one per rank.
+struct DeviceList {
+  std::vector<std::string> names{"cpu"};
+  friend bool operator==(const DeviceList&, const DeviceList&) = default;
+};
 /// As `scale.device` has them: "cpu", or by rank "cuda,cpu".
-std::string to_string(const std::vector<RankDevice>& devices);
+std::string to_string(const DeviceList& devices);
 
 /// Gives ranks cores where ranks times threads fit them, or never.
 enum class CoreBinding { automatic, none };
@@ -49,7 +52,7 @@ struct ScaleConfig {
   int ranks = 0;             ///< 0: one per usable core, or the launcher's world
   int threads_per_rank = 0;  ///< 0: usable cores / ranks
   Transport transport = Transport::threads;
-  std::vector<RankDevice> device{RankDevice::cpu};  ///< one for all ranks, or one per rank
+  DeviceList device;
   CoreBinding bind = CoreBinding::automatic;
 
   bool uses_gpus() const;
@@ -120,6 +123,7 @@ inline constexpr const char* automatic_products = "auto";
 struct EngineConfig {
   /// A text of ProductChoices; auto: measured before the first step.
   std::string products = automatic_products;
+  std::string fallback = "warn";  ///< a text of FallbackRules
 };
 
 /// `checkpoint.*`: when a training of one model is saved, in `<run>/checkpoints/step-<n>`.
@@ -234,7 +238,10 @@ void visit_keys(Config& c, Visitor&& visit) {
   KEY(scale.transport,
       "what joins the ranks; threads is one process, the others start mpirun themselves",
       {.flag = "--transport"});
-  KEY(scale.device, "of all ranks, or a list by rank as cuda,cpu", {.flag = "--device"});
+  KEY(scale.device,
+      "of all ranks, or a list by rank as cuda,cpu; a NAME is a device file, or a shipped chip of "
+      "`list devices`",
+      {.flag = "--device"});
   KEY(scale.bind, "of ranks to cores; none leaves their placement to the system");
   KEY(batch.micro_batch, "samples per replica and micro-batch",
       {.flag = "--micro-batch", .open = workload_has, .range = {0, large}});
@@ -310,6 +317,11 @@ void visit_keys(Config& c, Visitor&& visit) {
       "who makes products, convolutions and attention of fp32 on CPUs: auto measures, or mkl, "
       "onednn, own, libtorch, or a list by shape as a record has it",
       {.value_name = "WAYS"});
+  KEY(engine.fallback,
+      "what happens where a device lacks an operator: deny, warn or allow that the host's "
+      "reference "
+      "computes it; PATTERN=deny behind a comma is for some of them",
+      {.flag = "--fallback", .value_name = "RULES"});
   KEY(comm.timeout_s, "a wait fails when its peer shows no sign of life so long",
       {.comm_flag = "--timeout", .range = {1, 86400}});
   KEY(comm.heartbeat_s, "between two signs of life", {.range = {0.01, 60}});

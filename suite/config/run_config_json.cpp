@@ -36,7 +36,7 @@ template <class Member>
 using ValueOf = decltype(value_in(std::declval<Member>()));
 
 Json to_value(const Percent& percent) { return percent.value; }
-Json to_value(const std::vector<RankDevice>& devices) { return to_string(devices); }
+Json to_value(const DeviceList& devices) { return to_string(devices); }
 template <class T>
 Json to_value(const T& value) {
   if constexpr (std::is_enum_v<T>) return to_string(value);
@@ -77,7 +77,7 @@ bool is_seconds(const std::string& path) { return path.ends_with("_s"); }
 /// The names of a value that is an enum or a list of them; empty for others.
 template <class T>
 std::vector<std::string> names_of_type() {
-  if constexpr (std::is_same_v<T, std::vector<RankDevice>>) return names_of_type<RankDevice>();
+  if constexpr (std::is_same_v<T, DeviceList>) return device_names();
   if constexpr (std::is_enum_v<T>) {
     const auto names = value_names(T{});
     return {names.begin(), names.end()};
@@ -155,13 +155,9 @@ bool parse_text(const std::string& text, T& out) {
   }
 }
 
-bool parse_text(const std::string& text, std::vector<RankDevice>& out) {
-  bool all_known = true;
-  out.clear();
-  for (const std::string& name : split(text, ',')) {
-    all_known &= parse_text(name, out.emplace_back());
-  }
-  return all_known;
+bool parse_text(const std::string& text, DeviceList& out) {
+  out.names = split(text, ',');
+  return std::ranges::all_of(out.names, is_device_name);
 }
 
 bool parse_text(const std::string& text, Percent& out) {

@@ -23,9 +23,8 @@ namespace heteroperf {
 namespace {
 
 constexpr std::string_view prefix = "HETEROPERF_";
-/// Read elsewhere: by the engine, the module loader, the launcher, a run in lockstep and the tests.
+/// Read elsewhere: by the module loader, the launcher, a run in lockstep and the tests.
 constexpr ReadVariable variables[] = {
-    {"HETEROPERF_KERNELS", "instruction set of the kernels: baseline, avx2 or avx512"},
     {"HETEROPERF_MODULE_PATH", "folder of the engine's and the transports' modules"},
     {"HETEROPERF_LAUNCHED", "set for ranks that this program started"},
     {"HETEROPERF_PARENT", "process that a run of a sweep ends with"},

@@ -48,11 +48,13 @@ struct RankContext {
   std::int64_t clock_offset_ns = 0;
   /// Wall time of this rank for events and progress, the journal's own cost apart.
   double measuring_s = 0;
+  double steps_s = 0;  ///< wall time of this rank's training steps
 
   Communicator& all_ranks() const { return *world.communicator; }
   ControlChannel& control() const { return *world.control; }
   /// The GPU that this rank computes on; none: the host's cores.
   std::optional<int> gpu() const { return placement.bindings[all_ranks().rank().value()].gpu; }
+  const RankDevice& device() const { return placement.devices[all_ranks().rank().index()]; }
   bool is_first() const { return all_ranks().rank() == RankId(0); }
   /// Appends an event to the run's journal, from any rank.
   void post(const Event& event);

@@ -28,9 +28,11 @@ Placement part_of_placement(const Placement& placement, const std::vector<RankId
   part.ranks = static_cast<int>(ranks.size());
   part.bindings.clear();
   part.cpus.clear();
+  part.devices.clear();
   for (const RankId rank : ranks) {
     const auto r = rank.index();
     part.bindings.push_back(placement.bindings[r % placement.bindings.size()]);
+    part.devices.push_back(placement.devices[r % placement.devices.size()]);
     if (!placement.cpus.empty()) part.cpus.push_back(placement.cpus[r % placement.cpus.size()]);
   }
   return part;

@@ -226,10 +226,16 @@ ExitCode run_all(const std::vector<PreparedRun>& runs, Engine& engine, World& wo
   return worst;
 }
 
-/// Gives ranks their GPUs, and names those of `here`, ranks on this host, as the engine finds them.
-/// Throws SystemError with the reason why there is none where one is needed.
-void find_gpus(const ScaleConfig& config, Placement& placement, std::span<RankBinding> here) {
-  give_gpus(config, placement.bindings);
+/// Gives ranks their devices. The ranks of this process are `count` from `first` on: LibTorch's
+/// libraries are held to their instruction set, and their GPUs are named as the engine finds them.
+/// Throws UserError for devices that cannot share a process, and SystemError with the reason why
+/// there is no GPU where one is needed.
+void find_devices(const ScaleConfig& config, Placement& placement, std::size_t first,
+                  std::size_t count) {
+  give_devices(config, placement);
+  const auto mine = placement.devices.begin() + static_cast<std::ptrdiff_t>(first);
+  limit_libraries({mine, mine + static_cast<std::ptrdiff_t>(count)});
+  const std::span here = std::span(placement.bindings).subspan(first, count);
   const auto uses_gpu = [](const RankBinding& binding) { return binding.gpu.has_value(); };
   if (std::none_of(here.begin(), here.end(), uses_gpu)) return;
   const std::vector<CudaDevice> devices = load_engine()->cuda_devices();
@@ -244,7 +250,7 @@ Placement place_among_ranks(const ScaleConfig& config, const UsableCores& cores,
   placement.bindings = gather_bindings(world, placement.bindings.front());
   RankBinding& binding = placement.bindings[world.rank().index()];
   // Each rank knows the GPUs of its own host alone.
-  find_gpus(config, placement, {&binding, 1});
+  find_devices(config, placement, world.rank().index(), 1);
   if (config.uses_gpus()) placement.bindings = gather_bindings(world, binding);
   return placement;
 }
@@ -279,7 +285,7 @@ ExitCode launch_run(const RunConfig& given, const RunIdentity& command,
   end_with_parent();
   const RankSession session{placement.ranks, config.scale.transport, command.argv, config.comm};
   if (!launched && config.scale.transport != Transport::threads) {
-    give_gpus(config.scale, placement.bindings);
+    give_devices(config.scale, placement);
     // This process refuses all that can be seen without reading data; rank 0 refuses the rest.
     prepare_runs(config, sources, placement, placement.ranks, Reading::nothing);
     return start_ranks(session, {});
@@ -298,17 +304,20 @@ ExitCode launch_run(const RunConfig& given, const RunIdentity& command,
   std::shared_ptr<Engine> engine;
   std::unique_ptr<RunOutput> output;
   std::vector<PreparedRun> runs;
-  const auto prepare = [&](const Placement& placed, int ranks_on_host) {
+  const auto prepare = [&](const Placement& placed, int ranks_on_host,
+                           std::span<const RankDevice> devices) {
     runs = prepare_runs(config, sources, placed, ranks_on_host);
     engine = load_engine();
+    const FallbackRules rules = FallbackRules::parse(config.engine.fallback);
+    for (const RankDevice& device : devices) engine->use_device(device, rules);
     // Folders are made only when nothing can be refused any more.
     if (writes) {
       output = std::make_unique<RunOutput>(config, identity, options, runs, turns.get());
     }
   };
   if (!launched) {
-    find_gpus(config.scale, placement, placement.bindings);
-    prepare(placement, placement.ranks);
+    find_devices(config.scale, placement, 0, placement.bindings.size());
+    prepare(placement, placement.ranks, placement.devices);
   }
   RankWork work;
   work.keep = [&](const Error& error) {
@@ -319,7 +328,9 @@ ExitCode launch_run(const RunConfig& given, const RunIdentity& command,
     Communicator& all = *world.communicator;
     if (launched) {
       const HostShare share = share_of_host(all, cores);
-      prepare(place_among_ranks(config.scale, cores, share, all), share.ranks_on_host);
+      const Placement placed = place_among_ranks(config.scale, cores, share, all);
+      prepare(placed, share.ranks_on_host,
+              std::span(placed.devices).subspan(all.rank().index(), 1));
     }
     return run_all(runs, *engine, world, all.rank() == RankId(0) ? output.get() : nullptr, options);
   };

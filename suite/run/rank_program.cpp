@@ -169,10 +169,36 @@ RankContext open_context(const PreparedRun& run, World& world, Engine& engine,
   return context;
 }
 
+/// Tells the journal of a device that does not compute as this host's best would.
+void post_device(RankContext& context) {
+  const RankDevice& device = context.device();
+  if (device.is_plain()) return;
+  DeviceEvent event{.rank = context.all_ranks().rank().value(),
+                    .device = device.name,
+                    .kernels = to_string(device.kernels)};
+  if (device.chip) {
+    event.emulated = true;
+    event.products = to_string(device.chip->products);
+    event.sum_order = device.chip->sum_order;
+    event.lacks = device.chip->lacks;
+  }
+  context.post(event);
+}
+
+/// Tells the journal what this rank's device lacked, and what that cost.
+void post_substitutions(RankContext& context) {
+  for (const auto& [name, count] : context.engine.substitutions()) {
+    context.post(SubstitutionEvent{context.all_ranks().rank().value(), name, count.calls,
+                                   count.bytes, count.seconds, context.steps_s});
+  }
+}
+
 /// Binds this rank and brings its clock in line with rank 0's. Collective.
 void set_up(const PreparedRun& run, RankContext& context) {
   const std::vector<CpuSet>& cpus = run.placement.cpus;
   if (!cpus.empty()) bind_this_thread(cpus[context.all_ranks().rank().index() % cpus.size()]);
+  context.engine.use_device(context.device(), FallbackRules::parse(run.config.engine.fallback));
+  post_device(context);
   context.all_ranks().barrier();
   if (context.first.journal == nullptr) {
     context.clock_offset_ns = measure_clock_offset_ns(context.control());
@@ -206,6 +232,7 @@ ProgramEnd run_workload(const PreparedRun& run, World& world, Engine& engine,
       run_training(context, run.workload, *run.plan);
     }
     watch.close();
+    post_substitutions(context);
     // Events of all ranks must be in the journal before the end is judged.
     ask_clock(context.control());
     const ProgramEnd end = agree_on_end(context, search);

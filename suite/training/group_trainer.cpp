@@ -122,6 +122,7 @@ StepReport GroupTrainer::step() {
   ObservedOperations observed;
   const bool first = !std::exchange(observed_, true);
   const StepReport report = session_->step(first ? &observed : nullptr);
+  context_.steps_s += static_cast<double>(report.t_end_ns - report.t_start_ns) * 1e-9;
   if (first) {
     const StepOperations operations = session_->operations();
     context_.post(ObservedEvent{.rank = context_.all_ranks().rank().value(),

@@ -187,8 +187,8 @@ std::string training_words(const Original& run, const ReplayedSteps& stretch, Va
                      stretch.steps, values == Values::moved);
 }
 
-/// Settings of this process that the run did not have, and the kernels that it had.
-std::string environment_words(const Original& run) {
+/// Takes away the settings of this process, which the run did not have.
+std::string environment_words() {
   constexpr std::string_view settings_prefix = "HETEROPERF_", modules = "HETEROPERF_MODULE_PATH";
   // Variables of this process would change the run; "_" only gives the command a name to unset.
   std::string words = "unset -v _";
@@ -198,10 +198,6 @@ std::string environment_words(const Original& run) {
     if (name.starts_with(settings_prefix) && name != modules) words += fmt::format(" {}", name);
   }
   words += fmt::format("; {}={} ", parent_variable, getpid());
-  const auto kernels = run.digest.environment.find("/environment/HETEROPERF_KERNELS");
-  if (kernels != run.digest.environment.end()) {
-    words += "HETEROPERF_KERNELS=" + shell_quoted(kernels->second) + ' ';
-  }
   return words;
 }
 
@@ -239,7 +235,7 @@ TrainedRun train_again(const Original& run, const ReplayedSteps& stretch, Values
   const fs::path& home = place.path();
   const fs::path folder = home / "run";
   ShellCommand command;
-  command.line = environment_words(run) + "exec " + shell_quoted(program_path().string()) +
+  command.line = environment_words() + "exec " + shell_quoted(program_path().string()) +
                  training_words(run, stretch, values) + " --no-color -q --out " +
                  shell_quoted(folder.string());
   command.out = home / "out";

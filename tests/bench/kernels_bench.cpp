@@ -55,7 +55,7 @@ std::vector<Case> memory_bound() {
                *const w = o.vectors[2].data(), *const x = o.vectors[3].data();
   float *const sum = o.partials.data(), *const other_sum = sum + 2048;
   const std::int64_t *const indices = o.indices.data();
-  const KernelTable &k = kernels_for(Element::float32);
+  const KernelTable &k = kernel_variants().front().kernels(Element::float32);
   static const Window window{64, {32, 32}, {16, 16}, {3, 3}, {2, 2}, {1, 1}};
   static std::vector<std::uint8_t> taps(elements);
   const auto activation = ActivationKind::gelu_tanh;
@@ -130,7 +130,7 @@ std::vector<Case> in_cache() {
   Operands &o = Operands::shared();
   float *const scores = o.matrices[1].data(), *const gradients = o.matrices[2].data(),
                *const sums = o.vectors[0].data(), *const rows = o.vectors[1].data();
-  const ProductKernels &k = product_kernels();
+  const ProductKernels &k = kernel_variants().front().products();
   static const ScoreRows block{0, 64, 128, 128, false, 0.1F, 0};
   return {
       {"softmax_rows", 128, 8, [=, &k](RowRange) { k.softmax_rows(block, scores, sums); }},

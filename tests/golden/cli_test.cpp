@@ -411,13 +411,13 @@ TEST(Cli, TheEnvironmentMirrorsLongOptions) {
 }
 
 TEST(Cli, WarnsOfUnknownVariables) {
-  const CommandResult result =
-      heteroperf({"list", "models", "--json"}, ".", {"HETEROPERF_RANK=2", "HETEROPERF_KERNELS="});
+  const CommandResult result = heteroperf({"list", "models", "--json"}, ".",
+                                          {"HETEROPERF_RANK=2", "HETEROPERF_MODULE_PATH="});
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_TRUE(Json::accept(result.out));
   EXPECT_NE(result.err.find("HETEROPERF_RANK in the environment"), std::string::npos) << result.err;
   EXPECT_NE(result.err.find("Did you mean 'HETEROPERF_RANKS'"), std::string::npos) << result.err;
-  EXPECT_EQ(result.err.find("HETEROPERF_KERNELS"), std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find("HETEROPERF_MODULE_PATH"), std::string::npos) << result.err;
 }
 
 TEST(Cli, OnlyTheFirstLaunchedRankSpeaks) {

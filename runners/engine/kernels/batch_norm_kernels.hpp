@@ -103,12 +103,12 @@ struct ScaleShift {
   }
 };
 template <class T>
-void scale_shift(RowRange r, const void* x, const void* scale, const void* shift,
-                 BatchNormEpilogue epilogue, void* y) {
-  with_flag(epilogue.relu, [&](auto relu) {
-    where_given(Read<T>(epilogue.residual), [&](auto residual) {
-      map<T>(r, ScaleShift<decltype(relu)::value>(), Read<T>(x), PerColumn<Kept<T>>(scale),
-             PerColumn<Kept<T>>(shift), residual, Write<T>(y));
+void scale_shift(RowRange r, const void* x, const void* scale, const void* shift, bool relu,
+                 const void* residual, void* y) {
+  with_flag(relu, [&](auto with_relu) {
+    where_given(Read<T>(residual), [&](auto added) {
+      map<T>(r, ScaleShift<decltype(with_relu)::value>(), Read<T>(x), PerColumn<Kept<T>>(scale),
+             PerColumn<Kept<T>>(shift), added, Write<T>(y));
     });
   });
 }

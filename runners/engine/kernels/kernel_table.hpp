@@ -18,12 +18,6 @@ struct RowRange {
   std::int64_t begin = 0, end = 0, columns = 0;
 };
 
-/// The parts of y = relu?(x · scale + shift + residual?) that a batch norm has.
-struct BatchNormEpilogue {
-  bool relu = false;
-  const void* residual = nullptr;  ///< same shape as x, or null
-};
-
 /// Window geometry of a convolution or pooling over channels-last images {batch, height, width,
 /// channels}. `in` and `out` are {height, width}.
 struct Window {
@@ -83,9 +77,12 @@ struct KernelTable {
 #undef HETEROPERF_KERNEL_ROW
 };
 
-/// The fastest table this CPU can run. Chosen once; HETEROPERF_KERNELS=baseline|avx2|avx512 in the
-/// environment picks another that the CPU can run.
-const KernelTable& kernels_for(Element element);
+/// The names of the table's members, in their order.
+constexpr const char* kernel_names[] = {
+#define HETEROPERF_KERNEL_ROW(name, ...) #name,
+#include "runners/engine/kernels/kernel_rows.inc"
+#undef HETEROPERF_KERNEL_ROW
+};
 
 /// The tables themselves, one per build of variant.cpp; the wider ones exist on x86-64 only. The
 /// reference (reference.cpp) computes in float64, element by element; what lies in memory between
@@ -148,21 +145,16 @@ struct ProductKernels {
                            const float* output, const float* output_gradient, std::int64_t width,
                            std::int64_t output_stride);
 };
-/// Those of the table that kernels_for() chose.
-const ProductKernels& product_kernels();
 const ProductKernels& baseline_products();
 const ProductKernels& avx2_products();
 const ProductKernels& avx512_products();
 
-/// A build of the kernels for one instruction set: "avx512", "avx2" or "baseline".
+/// A build of the kernels for one instruction set.
 struct KernelVariant {
-  const char* name;
+  const char* name;  ///< "avx512", "avx2" or "base", as `--device cpu:NAME` has it
   const KernelTable& (*kernels)(Element);
   const ProductKernels& (*products)();
 };
 /// Those that this processor can run, the fastest first.
 std::vector<KernelVariant> kernel_variants();
-/// The name of the one that kernels_for() chose.
-const char* kernel_instruction_set();
-
 }  // namespace heteroperf

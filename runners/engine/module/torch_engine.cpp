@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "runners/comm/communicator.hpp"
-#include "runners/engine/kernels/kernel_table.hpp"
+#include "runners/engine/operators/active_device.hpp"
 #include "runners/engine/operators/load_cuda.hpp"
 #include "runners/engine/operators/product.hpp"
 #include "runners/engine/probe/choose_products.hpp"
@@ -18,6 +18,12 @@ namespace {
 
 class TorchEngine final : public Engine {
  public:
+  void use_device(const RankDevice& device, const FallbackRules& rules) override {
+    if (device.on_gpu) heteroperf::cuda_devices();  // which brings the kernels
+    heteroperf::use_device(device, rules);
+  }
+  Substitutions substitutions() const override { return active_device().substitutions(); }
+
   std::string libtorch_version() const override {
     return fmt::format("{}.{}.{}", TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR, TORCH_VERSION_PATCH);
   }
@@ -27,7 +33,7 @@ class TorchEngine final : public Engine {
       const auto way = static_cast<ProductWay>(w);
       if (has_product_way(way)) ways += fmt::format("{} ", to_string(way));
     }
-    return fmt::format("{}of {}", ways, kernel_instruction_set());
+    return fmt::format("{}of {}", ways, active_device().instruction_set());
   }
   std::unique_ptr<TrainingSession> start(const TrainingSpec& spec, Communicator& group,
                                          Communicator* devices) override {

@@ -42,21 +42,18 @@ class AttentionOperator final : public Operator {
   at::Tensor forward(const Tensors& inputs, const Tensors&, Tensors& saved,
                      const PassContext&) override {
     const at::Tensor packed = inputs[0].contiguous();
-    const AttentionParts parts = split(packed);
-    if (packed.is_cuda()) {
+    if (packed.is_cuda() && active_device().makes_as_host(op)) {
+      const AttentionParts parts = split(packed);
       saved = {packed};
       return merge(device_attention(parts, a_.causal, bias(packed), saved));
     }
+    if (!active_device().makes_as_host(op)) return device_forward(packed, saved);
     const auto way = way_of(packed);
-    if (way == ProductWay::libtorch) {
-      auto [out, log_sum] = at::_scaled_dot_product_flash_attention_for_cpu(
-          parts.query, parts.key, parts.value, 0.0, a_.causal, bias(packed));
-      saved = {packed, out, log_sum};
-      return merge(out);
-    }
+    if (way == ProductWay::libtorch) return library_forward(packed, saved);
     const at::Tensor out = empty({packed.size(0), packed.size(1), a_.heads * a_.head_dim}, packed);
     const at::Tensor log_sum = empty({packed.size(0), a_.heads, packed.size(1)}, packed);
     if (way) {
+      const AttentionParts parts = split(packed);
       const CountedCall counted("heteroperf::attention",
                                 {parts.query, parts.key, parts.value, a_.causal});
       own_attention(own_form(), packed, out, log_sum);
@@ -70,8 +67,9 @@ class AttentionOperator final : public Operator {
     if (!pass.wants(0)) return;
     const at::Tensor& dy = pass.output_gradient;
     const Tensors& saved = pass.saved;
+    if (!active_device().makes_as_host(op)) return pass.sink->put(0, device_backward(dy, saved));
     const AttentionParts parts = split(saved[0]);
-    const at::Tensor g = dy.view({dy.size(0), dy.size(1), a_.heads, a_.head_dim}).transpose(1, 2);
+    const at::Tensor g = heads_of(dy);
     if (dy.is_cuda()) {
       const AttentionParts got =
           device_attention_backward(g, parts, a_.causal, bias(saved[0]), saved);
@@ -88,9 +86,42 @@ class AttentionOperator final : public Operator {
       }
       return pass.sink->put(0, std::move(gradient));
     }
+    pass.sink->put(0, library_backward(dy, saved));
+  }
+
+  static constexpr ProductOperator op = ProductOperator::attention;
+
+  /// LibTorch's flash attention on the host.
+  at::Tensor library_forward(const at::Tensor& packed, Tensors& saved) {
+    const AttentionParts parts = split(packed);
+    auto [out, log_sum] = at::_scaled_dot_product_flash_attention_for_cpu(
+        parts.query, parts.key, parts.value, 0.0, a_.causal, bias(packed));
+    saved = {packed, out, log_sum};
+    return merge(out);
+  }
+  at::Tensor library_backward(const at::Tensor& dy, const Tensors& saved) {
+    const AttentionParts parts = split(saved[0]);
     const auto [query, key, value] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-        g, parts.query, parts.key, parts.value, saved[1], saved[2], 0.0, a_.causal, bias(saved[0]));
-    pass.sink->put(0, pack(merge(query), merge(key), merge(value)));
+        heads_of(dy), parts.query, parts.key, parts.value, saved[1], saved[2], 0.0, a_.causal,
+        bias(saved[0]));
+    return pack(merge(query), merge(key), merge(value));
+  }
+
+  // On a device that does not compute as the host: with its operands' format, or in float64, which
+  // stays in `saved` for the backward pass.
+  at::Tensor device_forward(const at::Tensor& packed, Tensors& saved) {
+    return device_product(op, packed, {}, [&](const at::Tensor& rows, const at::Tensor&) {
+      return library_forward(rows.contiguous(), saved);
+    });
+  }
+  at::Tensor device_backward(const at::Tensor& dy, const Tensors& saved) {
+    return device_product(op, dy.contiguous(), {}, [&](const at::Tensor& g, const at::Tensor&) {
+      return library_backward(g.contiguous(), saved);
+    });
+  }
+
+  at::Tensor heads_of(const at::Tensor& rows) const {
+    return rows.view({rows.size(0), rows.size(1), a_.heads, a_.head_dim}).transpose(1, 2);
   }
 
   /// The way of both passes, because each keeps in its own form what the backward pass needs. Only
@@ -134,10 +165,10 @@ class AttentionOperator final : public Operator {
   /// The opposite of split(): gradients of the three parts side by side.
   at::Tensor pack(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) const {
     const std::int64_t widths[3] = {query.size(2), key.size(2), value.size(2)};
-    const void* parts[3] = {query.data_ptr(), key.data_ptr(), value.data_ptr()};
     at::Tensor packed =
         empty({query.size(0), query.size(1), widths[0] + widths[1] + widths[2]}, query);
-    run_kernel(&KernelTable::pack, matrix_of(packed), widths, parts, packed);
+    run_kernel(&KernelTable::pack, matrix_of(packed), widths, PackedParts{{query, key, value}},
+               packed);
     return packed;
   }
 

@@ -80,13 +80,6 @@ class BatchNormOperator final : public Operator {
     }
   };
 
-  /// Runs a kernel whose range is of channels.
-  template <class... Parameters, class... Arguments>
-  static void over_channels(void (*KernelTable::*kernel)(RowRange, Parameters...),
-                            const at::Tensor& x, const Arguments&... arguments) {
-    (kernels_for(x).*kernel)({0, x.size(1), x.size(1)}, kernel_argument<Parameters>(arguments)...);
-  }
-
   bool adds_residual() const { return fusion_ == BatchNormFusion::residual_relu; }
 
   /// Mean and biased variance of every channel over this micro-batch.
@@ -96,8 +89,9 @@ class BatchNormOperator final : public Operator {
     blocks.run(&KernelTable::moments, x, &means, &deviations);
     const std::int64_t channels = x.size(1);
     Statistics s{empty_accumulators({channels}, x), empty_accumulators({channels}, x)};
-    over_channels(&KernelTable::combine_moments, x, blocks.matrix.rows, blocks.rows_per_block,
-                  means.values(), deviations.values(), s.mean, s.variance);
+    run_columns(&KernelTable::combine_moments, Matrix(blocks.count, channels, x),
+                blocks.matrix.rows, blocks.rows_per_block, means.values(), deviations.values(),
+                s.mean, s.variance);
     return s;
   }
 
@@ -122,16 +116,15 @@ class BatchNormOperator final : public Operator {
     const std::int64_t channels = x.size(1);
     const auto vector = [&] { return empty_accumulators({channels}, x); };
     Affine affine{vector(), vector(), vector()};
-    over_channels(&KernelTable::batch_norm_affine, x, attributes_.eps, s.mean, s.variance,
-                  parameters[0], parameters[1], affine.rstd, affine.scale, affine.shift);
+    run_columns(&KernelTable::batch_norm_affine, Matrix(1, channels, x), attributes_.eps, s.mean,
+                s.variance, parameters[0], parameters[1], affine.rstd, affine.scale, affine.shift);
     return affine;
   }
 
   at::Tensor apply(const at::Tensor& x, const Affine& affine, const at::Tensor& residual) const {
     at::Tensor y = uninitialised_like(x);
-    const BatchNormEpilogue epilogue{fusion_ != BatchNormFusion::none,
-                                     residual.defined() ? residual.data_ptr() : nullptr};
-    run_kernel(&KernelTable::scale_shift, pixels_of(x), x, affine.scale, affine.shift, epilogue, y);
+    run_kernel(&KernelTable::scale_shift, pixels_of(x), x, affine.scale, affine.shift,
+               fusion_ != BatchNormFusion::none, residual, y);
     return y;
   }
 
@@ -162,8 +155,9 @@ class BatchNormOperator final : public Operator {
     const std::int64_t channels = dy.size(1);
     const auto vector = [&] { return empty_accumulators({channels}, dy); };
     const at::Tensor a = vector(), b = vector(), c = vector();
-    over_channels(&KernelTable::batch_norm_coefficients, dy, pixels_of(dy).rows, sums.g.combined(),
-                  sums.g_xhat.combined(), saved[2], parameters[0], a, b, c);
+    run_columns(&KernelTable::batch_norm_coefficients, Matrix(1, dy.size(1), dy),
+                pixels_of(dy).rows, sums.g.combined(), sums.g_xhat.combined(), saved[2],
+                parameters[0], a, b, c);
     at::Tensor dx = uninitialised_like(dy);
     at::Tensor residual;
     if (adds_residual() && sink.wanted(1)) residual = uninitialised_like(dy);

@@ -1,5 +1,7 @@
 // The operator of convolutions: which way each of its passes takes, and the bias. The ways
 // themselves are in convolution_ways.cpp.
+#include <ATen/ops/index_select.h>
+
 #include "runners/engine/operators/convolution_ways.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
@@ -28,7 +30,7 @@ class Conv2dOperator final : public Operator {
       const Window& w = convolution.window;
       return empty_images({x.size(0), a_.out_channels, w.out[0], w.out[1]}, x, x.scalar_type());
     }
-    at::Tensor y = convolution.forward(*way, x, parameters[0]);
+    at::Tensor y = convolve(convolution, *way, x, parameters[0]);
     if (a_.bias) run_kernel(&KernelTable::add_bias, pixels_of(y), y, parameters[1], nullptr);
     return y;
   }
@@ -41,14 +43,56 @@ class Conv2dOperator final : public Operator {
       const Tensors& buffers = *pass.parameter_gradients;
       const Accumulation how = pass.context.accumulation;
       if (const auto way = way_of(ProductKind::conv_weight, convolution, x)) {
-        convolution.weight_gradient(*way, dy, x, buffers[0], how);
+        weight_gradient(convolution, *way, dy, x, buffers[0], how);
       }
       if (a_.bias) sum_columns_into(dy, pixels_of(dy), buffers[1], how);
     }
     if (!pass.wants(0)) return;
     if (const auto way = way_of(ProductKind::conv_input, convolution, x)) {
-      pass.sink->put(0, convolution.input_gradient(*way, dy, pass.parameters[0], x));
+      pass.sink->put(0, input_gradient(convolution, *way, dy, pass.parameters[0], x));
     }
+  }
+
+  // Each pass as the device makes it. Channels or samples, over which a pass sums, change places
+  // where the device adds terms in an order of its own.
+
+  static constexpr ProductOperator op = ProductOperator::convolution;
+  static bool by_host() { return active_device().makes_as_host(op); }
+  /// What is made in float64 is LibTorch's.
+  static ProductWay way_in(const at::Tensor& x, ProductWay way) {
+    return x.scalar_type() == at::kDouble ? ProductWay::libtorch : way;
+  }
+  at::Tensor in_order(const at::Tensor& images, std::int64_t axis) const {
+    const auto order = a_.groups == 1 ? active_device().sum_order(images.size(axis)) : std::nullopt;
+    return order ? canonical(images.index_select(axis, *order)) : images;
+  }
+
+  at::Tensor convolve(const Convolution& c, ProductWay way, const at::Tensor& x,
+                      const at::Tensor& weight) const {
+    if (by_host()) return c.forward(way, x, weight);
+    return device_product(op, x, weight, [&](const at::Tensor& images, const at::Tensor& weights) {
+      return c.forward(way_in(images, way), in_order(images, 1), in_order(weights, 1));
+    });
+  }
+  at::Tensor input_gradient(const Convolution& c, ProductWay way, const at::Tensor& dy,
+                            const at::Tensor& weight, const at::Tensor& x) const {
+    if (by_host()) return c.input_gradient(way, dy, weight, x);
+    return device_product(op, dy, weight, [&](const at::Tensor& g, const at::Tensor& weights) {
+      return c.input_gradient(way_in(g, way), in_order(g, 1), in_order(weights, 0),
+                              x.to(g.options()));
+    });
+  }
+  void weight_gradient(const Convolution& c, ProductWay way, const at::Tensor& dy,
+                       const at::Tensor& x, const at::Tensor& gradient, Accumulation how) const {
+    if (by_host()) return c.weight_gradient(way, dy, x, gradient, how);
+    const at::Tensor made =
+        device_product(op, dy, x, [&](const at::Tensor& g, const at::Tensor& images) {
+          const at::Tensor sums = empty_images(gradient.sizes(), g, g.scalar_type());
+          c.weight_gradient(way_in(g, way), in_order(g, 0), in_order(images, 0), sums,
+                            Accumulation::overwrite);
+          return sums;
+        });
+    accumulate(gradient, made, how);
   }
 
   Convolution convolution_of(const at::Tensor& x) const {

@@ -15,11 +15,8 @@ namespace {
 void position_gradient(const at::Tensor& dy, Accumulation accumulation, const at::Tensor& buffer) {
   const std::int64_t length = dy.size(1);
   GradientTarget target(buffer, accumulation_type(dy.scalar_type()), accumulation);
-  const Matrix positions(length, dy.size(0) * dy.size(2), dy);
-  for_rows(positions, [&](RowRange r) {
-    positions.kernels->sum_batch({r.begin, r.end, dy.size(2)}, dy.size(0), length, dy.data_ptr(),
-                                 target.accumulation(), target.values().data_ptr());
-  });
+  run_kernel(&KernelTable::sum_batch, Matrix(length, dy.size(2), dy), dy.size(0), length, dy,
+             target.accumulation(), target.values());
   const std::int64_t unused = buffer.size(0) - length;
   if (target.accumulation() == Accumulation::overwrite && unused > 0) {
     target.values().narrow(0, length, unused).zero_();
@@ -82,14 +79,8 @@ class EmbeddingOperator final : public Operator {
     GradientTarget target(buffer, accumulation_type(dy.scalar_type()), accumulation);
     if (target.accumulation() == Accumulation::overwrite) target.values().zero_();
     const Matrix m = matrix_of(dy);
-    const auto sum = [&](std::int64_t begin, std::int64_t end) {
-      m.kernels->embedding_backward({begin, end, m.columns}, m.rows, m.columns,
-                                    indices.const_data_ptr<std::int64_t>(), dy.data_ptr(),
-                                    target.values().data_ptr());
-    };
-    const std::int64_t grain =
-        std::max<std::int64_t>(32, elements_per_thread / std::max<std::int64_t>(m.rows, 1));
-    m.on_device ? sum(0, m.columns) : at::parallel_for(0, m.columns, grain, sum);
+    run_columns(&KernelTable::embedding_backward, m, m.rows, m.columns, indices, dy,
+                target.values());
     target.finish();
   }
 

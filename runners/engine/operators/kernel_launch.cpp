@@ -19,16 +19,13 @@ namespace heteroperf {
 
 namespace {
 
-const DeviceKernels* loaded_kernels = nullptr;
+/// The terms of a sum over rows, one per block, in the order that the device adds them in.
+at::Tensor in_sum_order(const at::Tensor& partials) {
+  const auto order = active_device().sum_order(partials.size(0));
+  return order ? partials.index_select(0, *order) : partials;
+}
 
 }  // namespace
-
-void use_device_kernels(const DeviceKernels& kernels) { loaded_kernels = &kernels; }
-
-const DeviceKernels& device_kernels() {
-  HETEROPERF_EXPECT(loaded_kernels != nullptr);
-  return *loaded_kernels;
-}
 
 void use_threads(int threads) {
   at::internal::lazy_init_num_threads();
@@ -42,13 +39,6 @@ Element element_of(at::ScalarType type) {
   if (type == at::kBFloat16) return Element::bfloat16;
   throw UserError(fmt::format("no operators for tensors of {}", c10::toString(type)),
                   "they are built for fp32, bf16 and fp64");
-}
-
-const KernelTable& kernels_for(at::ScalarType type) { return kernels_for(element_of(type)); }
-
-const KernelTable& kernels_for(const at::Tensor& tensor) {
-  const Element element = element_of(tensor.scalar_type());
-  return tensor.is_cuda() ? device_kernels().table(element) : kernels_for(element);
 }
 
 at::ScalarType accumulation_type(at::ScalarType type) {
@@ -81,7 +71,8 @@ Matrix::Matrix(std::int64_t row_count, std::int64_t column_count, const at::Tens
     : rows(row_count),
       columns(column_count),
       on_device(like.is_cuda()),
-      kernels(&kernels_for(like)) {}
+      element(element_of(like.scalar_type())),
+      kernels(&active_device().kernels(element, on_device)) {}
 
 Matrix matrix_of(const at::Tensor& tensor) {
   const std::int64_t columns = tensor.size(-1);
@@ -105,26 +96,18 @@ ColumnPartials::ColumnPartials(const RowBlocks& blocks, const at::Tensor& like)
       columns_(blocks.matrix.columns),
       values_(empty_accumulators({blocks_, columns_}, like)) {}
 
-void* ColumnPartials::block(std::int64_t index) const {
-  const std::size_t offset = static_cast<std::size_t>(index * columns_) * values_.element_size();
-  return static_cast<char*>(values_.data_ptr()) + offset;
+void* block_of(const at::Tensor& values, std::int64_t block) {
+  const std::size_t offset =
+      static_cast<std::size_t>(block * values.size(1)) * values.element_size();
+  return static_cast<char*>(values.data_ptr()) + offset;
 }
 
 // On the host threads share the columns, so that each sum is made by one of them.
 void ColumnPartials::combine_into(const at::Tensor& target, Accumulation accumulation) const {
   const at::ScalarType type = accumulation_type(target.scalar_type());
   HETEROPERF_EXPECT(type == values_.scalar_type() && target.numel() == columns_);
-  const KernelTable& kernels = kernels_for(target);
-  if (target.is_cuda()) {
-    kernels.combine({0, columns_, columns_}, blocks_, values_.data_ptr(), accumulation,
-                    target.data_ptr());
-    return;
-  }
-  const std::int64_t grain = std::max<std::int64_t>(64, elements_per_thread / blocks_);
-  at::parallel_for(0, columns_, grain, [&](std::int64_t begin, std::int64_t end) {
-    kernels.combine({begin, end, columns_}, blocks_, values_.data_ptr(), accumulation,
-                    target.data_ptr());
-  });
+  run_columns(&KernelTable::combine, Matrix(blocks_, columns_, target), blocks_,
+              in_sum_order(values_), accumulation, target);
 }
 
 at::Tensor ColumnPartials::combined() const {

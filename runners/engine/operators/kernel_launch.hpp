@@ -4,22 +4,19 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <tuple>
 #include <type_traits>
+#include <utility>
 
 #include "runners/engine/kernels/cuda/device_kernels.hpp"
 #include "runners/engine/kernels/kernel_table.hpp"
+#include "runners/engine/operators/active_device.hpp"
 #include "runners/engine/operators/operator.hpp"
 
 namespace heteroperf {
 
-/// Throws UserError for a type no kernel is built for.
-const KernelTable& kernels_for(at::ScalarType type);
-/// The kernels for the memory that the tensor is in.
-const KernelTable& kernels_for(const at::Tensor& tensor);
-/// Takes the kernels of the module for CUDA devices, once it is loaded. It is never unloaded.
-void use_device_kernels(const DeviceKernels& kernels);
-const DeviceKernels& device_kernels();
 /// The element type of kernels. Throws UserError for a type none is built for.
 Element element_of(at::ScalarType type);
 
@@ -46,7 +43,8 @@ struct Matrix {
 
   std::int64_t rows, columns;
   bool on_device;
-  const KernelTable* kernels;
+  Element element;
+  const KernelTable* kernels;  ///< the active device's
 };
 /// A tensor seen as {elements / last dimension, last dimension}.
 Matrix matrix_of(const at::Tensor& tensor);
@@ -90,6 +88,21 @@ void for_rows(Matrix matrix, const Body& body) {
 }
 
 class ColumnPartials;
+/// A copy of the sums of ColumnPartials; undefined where there are none.
+struct HostPartials {
+  at::Tensor values;
+};
+/// Where a block's sums begin in a tensor {blocks, columns}.
+void* block_of(const at::Tensor& values, std::int64_t block);
+
+/// The tensors whose rows KernelTable::pack puts side by side.
+struct PackedParts {
+  explicit PackedParts(std::array<at::Tensor, 3> of) : tensors(std::move(of)) {
+    for (std::size_t i = 0; i < tensors.size(); ++i) pointers[i] = tensors[i].data_ptr();
+  }
+  std::array<at::Tensor, 3> tensors;
+  std::array<const void*, 3> pointers{};
+};
 
 /// An argument as a kernel takes it: a tensor's memory (null where it is undefined), a block's part
 /// of sums, else the value itself.
@@ -99,10 +112,20 @@ Parameter kernel_argument(const Argument& argument, [[maybe_unused]] std::int64_
     return static_cast<Parameter>(argument.defined() ? argument.data_ptr() : nullptr);
   } else if constexpr (std::is_same_v<Argument, const ColumnPartials*>) {
     return argument != nullptr ? argument->block(block) : nullptr;
+  } else if constexpr (std::is_same_v<Argument, HostPartials>) {
+    return argument.values.defined() ? block_of(argument.values, block) : nullptr;
+  } else if constexpr (std::is_same_v<Argument, PackedParts>) {
+    return argument.pointers.data();
   } else {
     return argument;
   }
 }
+
+/// Runs the reference on copies in the host's memory, in place of a kernel that the device lacks,
+/// and copies back what it writes: on `whole`, or on blocks of so many rows of it.
+template <class... Parameters, class... Arguments>
+void run_substitute(void (*KernelTable::*kernel)(RowRange, Parameters...), const Matrix& matrix,
+                    RowRange whole, std::int64_t rows_per_block, const Arguments&... arguments);
 
 /// Runs a kernel of the matrix's table on its rows as for_rows() does. Tensors stand for their
 /// memory.
@@ -110,7 +133,26 @@ template <class... Parameters, class... Arguments>
 void run_kernel(void (*KernelTable::*kernel)(RowRange, Parameters...), const Matrix& matrix,
                 const Arguments&... arguments) {
   const auto call = matrix.kernels->*kernel;
+  if (call == nullptr) {
+    return run_substitute(kernel, matrix, {0, matrix.rows, matrix.columns}, 0, arguments...);
+  }
   for_rows(matrix, [&](RowRange r) { call(r, kernel_argument<Parameters>(arguments)...); });
+}
+
+/// Runs a kernel whose range is of columns, which threads share: each sum over rows is made by one
+/// of them.
+template <class... Parameters, class... Arguments>
+void run_columns(void (*KernelTable::*kernel)(RowRange, Parameters...), const Matrix& matrix,
+                 const Arguments&... arguments) {
+  const auto call = matrix.kernels->*kernel;
+  const RowRange whole{0, matrix.columns, matrix.columns};
+  if (call == nullptr) return run_substitute(kernel, matrix, whole, 0, arguments...);
+  if (matrix.on_device) return call(whole, kernel_argument<Parameters>(arguments)...);
+  const std::int64_t rows = std::max<std::int64_t>(matrix.rows, 1);
+  const std::int64_t grain = std::max<std::int64_t>(32, elements_per_thread / rows);
+  at::parallel_for(0, matrix.columns, grain, [&](std::int64_t begin, std::int64_t end) {
+    call({begin, end, matrix.columns}, kernel_argument<Parameters>(arguments)...);
+  });
 }
 
 /// Rows cut into blocks whose number depends on the shape alone: sums over rows are made per block
@@ -125,8 +167,12 @@ struct RowBlocks {
   void run(void (*KernelTable::*kernel)(RowRange, Parameters...),
            const Arguments&... arguments) const {
     const auto call = matrix.kernels->*kernel;
+    const RowRange whole{0, matrix.rows, matrix.columns};
+    if (call == nullptr) {
+      return run_substitute(kernel, matrix, whole, rows_per_block, arguments...);
+    }
     if (matrix.on_device) {
-      return call({0, matrix.rows, matrix.columns}, kernel_argument<Parameters>(arguments)...);
+      return call(whole, kernel_argument<Parameters>(arguments)...);
     }
     const std::int64_t work = std::max<std::int64_t>(rows_per_block * matrix.columns, 1);
     const std::int64_t grain = std::max<std::int64_t>(1, elements_per_thread / work);
@@ -149,7 +195,7 @@ class ColumnPartials {
  public:
   ColumnPartials(const RowBlocks& blocks, const at::Tensor& like);
 
-  void* block(std::int64_t index) const;
+  void* block(std::int64_t index) const { return block_of(values_, index); }
   const at::Tensor& values() const { return values_; }
   /// target (any kernel type, {columns}) (+)= the sums.
   void combine_into(const at::Tensor& target, Accumulation accumulation) const;
@@ -160,6 +206,41 @@ class ColumnPartials {
   std::int64_t blocks_, columns_;
   at::Tensor values_;
 };
+
+template <class... Parameters, class... Arguments>
+void run_substitute(void (*KernelTable::*kernel)(RowRange, Parameters...), const Matrix& matrix,
+                    RowRange whole, std::int64_t rows_per_block, const Arguments&... arguments) {
+  Substitute substitute(active_device(), kernel_name(kernel));
+  // What a kernel takes as a pointer to constants, it only reads.
+  const auto copied = [&]<class Parameter, class Argument>(std::type_identity<Parameter>,
+                                                           const Argument& argument) {
+    constexpr bool written =
+        std::is_pointer_v<Parameter> && !std::is_const_v<std::remove_pointer_t<Parameter>>;
+    if constexpr (std::is_same_v<Argument, at::Tensor>) {
+      return substitute.copy(argument, written);
+    } else if constexpr (std::is_same_v<Argument, const ColumnPartials*>) {
+      return HostPartials{argument == nullptr ? at::Tensor()
+                                              : substitute.copy(argument->values(), true)};
+    } else if constexpr (std::is_same_v<Argument, PackedParts>) {
+      const auto& t = argument.tensors;
+      return PackedParts({substitute.copy(t[0], false), substitute.copy(t[1], false),
+                          substitute.copy(t[2], false)});
+    } else {
+      return argument;
+    }
+  };
+  const std::tuple copies{copied(std::type_identity<Parameters>(), arguments)...};
+  const auto call = reference_kernels(matrix.element).*kernel;
+  const std::int64_t step =
+      rows_per_block > 0 ? rows_per_block : std::max<std::int64_t>(whole.end, 1);
+  for (std::int64_t begin = 0, block = 0; begin < whole.end; begin += step, ++block) {
+    const RowRange range{begin, std::min(begin + step, whole.end), whole.columns};
+    std::apply(
+        [&](const auto&... copy) { call(range, kernel_argument<Parameters>(copy, block)...); },
+        copies);
+  }
+  substitute.copy_back();
+}
 
 /// The kernels' name of a form of gelu.
 ActivationKind kind_of(GeluForm form);

@@ -13,7 +13,7 @@
 #include "runners/cluster/shared_module.hpp"
 #include "runners/cluster/system_files.hpp"
 #include "runners/device/accelerator.hpp"
-#include "runners/engine/operators/kernel_launch.hpp"
+#include "runners/engine/operators/active_device.hpp"
 
 namespace heteroperf {
 namespace {

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "metrics/base/error.hpp"
+#include "runners/engine/operators/active_device.hpp"
 #include "runners/engine/operators/own_products.hpp"
 
 namespace heteroperf {
@@ -44,7 +45,7 @@ struct Packed {
 class HeadPasses {
  public:
   explicit HeadPasses(const OwnAttention& a, std::int64_t length)
-      : kernels_(product_kernels()),
+      : kernels_(active_device().products()),
         a_(a),
         length_(length),
         padded_(rounded_up(length, std::max<std::int64_t>(kernels_.tile_columns, score_lanes))),

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "metrics/base/error.hpp"
+#include "runners/engine/operators/active_device.hpp"
 #include "runners/engine/operators/own_products.hpp"
 
 namespace heteroperf {
@@ -42,7 +43,7 @@ class TapSums {
  public:
   TapSums(bool forward, const Window& window, const at::Tensor& operand, const at::Tensor& weight,
           const at::Tensor& result)
-      : kernels_(product_kernels()),
+      : kernels_(active_device().products()),
         forward_(forward),
         window_(window),
         operand_(operand.const_data_ptr<float>()),
@@ -231,7 +232,7 @@ class WeightSums {
  public:
   WeightSums(const Window& window, const at::Tensor& x, const at::Tensor& dy,
              const at::Tensor& gradient)
-      : kernels_(product_kernels()),
+      : kernels_(active_device().products()),
         window_(window),
         dy_(dy.const_data_ptr<float>()),
         gradient_(gradient.mutable_data_ptr<float>()),

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "metrics/base/error.hpp"
+#include "runners/engine/operators/active_device.hpp"
 #include "runners/engine/operators/own_products.hpp"
 
 namespace heteroperf {
@@ -35,7 +36,7 @@ struct Block {
 /// The operands as the kernels see them: rows of A and columns of B are lines.
 struct OwnProduct {
   OwnProduct(const at::Tensor& out, const at::Tensor& left, const at::Tensor& right)
-      : kernels(product_kernels()),
+      : kernels(active_device().products()),
         rows(left.size(0)),
         columns(right.size(1)),
         inner(left.size(1)),

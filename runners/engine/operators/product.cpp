@@ -10,6 +10,7 @@
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/index_select.h>
 #include <ATen/ops/mm.h>
 #include <c10/core/InferenceMode.h>
 
@@ -17,6 +18,8 @@
 #include <map>
 
 #include "metrics/base/error.hpp"
+#include "runners/engine/operators/active_device.hpp"
+#include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/own_products.hpp"
 
 // oneDNN's product has no header in LibTorch's packages. A LibTorch without it leaves the name
@@ -138,8 +141,23 @@ void product_by(ProductWay way, const at::Tensor& out, const at::Tensor& a, cons
   }
 }
 
+namespace {
+
+/// The terms change places on the way into an emulated chip's product; float64 is LibTorch's.
+at::Tensor make_product(const at::Tensor& a, const at::Tensor& b) {
+  const CountedCall counted("heteroperf::product", {a, b});
+  const auto order = active_device().sum_order(a.size(1));
+  return order ? at::mm(a.index_select(1, *order), b.index_select(0, *order)) : at::mm(a, b);
+}
+
+}  // namespace
+
 void product_into(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
                   Accumulation accumulation) {
+  if (!active_device().makes_as_host(ProductOperator::product)) {
+    const at::Tensor result = device_product(ProductOperator::product, a, b, make_product);
+    return accumulate(out, result, accumulation);
+  }
   if (!has_choice(out, a, b)) return product_by(ProductWay::mkl, out, a, b, accumulation);
   if (const auto way = chosen_way(shape_of(a, b))) product_by(*way, out, a, b, accumulation);
 }

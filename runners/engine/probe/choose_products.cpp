@@ -22,6 +22,7 @@
 #include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
 #include "runners/device/host_pool.hpp"
+#include "runners/engine/operators/active_device.hpp"
 #include "runners/engine/operators/convolution_ways.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
@@ -301,11 +302,16 @@ class TimedProduct {
   double fastest_ = std::numeric_limits<double>::infinity();
 };
 
+/// A device that computes in float64 has one way to make a product.
+bool has_ways() {
+  return active_device().making(ProductOperator::product) == ActiveDevice::Making::native;
+}
+
 }  // namespace
 
 std::set<ProductShape> products_of(const TrainingSpec& spec, RankId rank) {
   const at::ScalarType type = scalar_type(spec.precision);
-  if (spec.gpu || type != at::kFloat) return {};
+  if (spec.gpu || type != at::kFloat || !has_ways()) return {};
   const RankMemory memory;
   use_threads(1);
   const MemoryScope charged(memory);
@@ -327,7 +333,7 @@ std::set<ProductShape> products_of(const TrainingSpec& spec, RankId rank) {
 
 ProductChoices fastest_products(const OperationProbe& probe, double seconds) {
   const at::ScalarType type = scalar_type(probe.precision);
-  if (probe.gpu || type != at::kFloat) return ProductChoices();
+  if (probe.gpu || type != at::kFloat || !has_ways()) return ProductChoices();
   std::vector<ProductShape> shapes;
   {
     const RankMemory memory;

@@ -7,6 +7,8 @@ namespace heteroperf::test {
 /// For what needs a rank's context and no training.
 class NoEngine : public Engine {
  public:
+  void use_device(const RankDevice&, const FallbackRules&) override {}
+  Substitutions substitutions() const override { return {}; }
   std::string libtorch_version() const override { return ""; }
   std::string product_ways_here() const override { return ""; }
   std::unique_ptr<TrainingSession> start(const TrainingSpec&, Communicator&,

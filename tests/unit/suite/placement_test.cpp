@@ -101,17 +101,18 @@ TEST(Placement, NamesTheBindingOfEveryRank) {
   EXPECT_EQ(choose_placement(config, four_cores(), 0).bindings[0].unbound, "scale.bind=none");
 }
 
-std::vector<RankBinding> on_hosts(const std::vector<std::string>& hosts) {
-  std::vector<RankBinding> bindings;
-  for (const std::string& host : hosts) bindings.push_back({host, {0}, ""});
-  return bindings;
+Placement on_hosts(const std::vector<std::string>& hosts) {
+  Placement placement;
+  for (const std::string& host : hosts) placement.bindings.push_back({host, {0}, ""});
+  return placement;
 }
 
 TEST(Placement, RanksOfAHostTakeItsGpusInTurn) {
-  std::vector<RankBinding> bindings = on_hosts({"a", "b", "a", "b"});
+  Placement placement = on_hosts({"a", "b", "a", "b"});
+  std::vector<RankBinding>& bindings = placement.bindings;
   ScaleConfig config;
-  config.device = {RankDevice::cuda};
-  give_gpus(config, bindings);
+  config.device.names = {"cuda"};
+  give_devices(config, placement);
   EXPECT_EQ(bindings[0].gpu, 0);
   EXPECT_EQ(bindings[1].gpu, 0);
   EXPECT_EQ(bindings[2].gpu, 1);
@@ -119,26 +120,39 @@ TEST(Placement, RanksOfAHostTakeItsGpusInTurn) {
 }
 
 TEST(Placement, RanksOfOneRunComputeOnUnlikeDevices) {
-  std::vector<RankBinding> bindings = on_hosts({"a", "a", "a"});
+  Placement placement = on_hosts({"a", "a", "a"});
+  std::vector<RankBinding>& bindings = placement.bindings;
   ScaleConfig config;
-  config.device = {RankDevice::cuda, RankDevice::cpu, RankDevice::cuda};
-  give_gpus(config, bindings);
+  config.device.names = {"cuda", "cpu", "cuda"};
+  give_devices(config, placement);
   EXPECT_EQ(bindings[0].gpu, 0);
   EXPECT_EQ(bindings[1].gpu, std::nullopt);
   EXPECT_EQ(bindings[1].device, "cpu");
   EXPECT_EQ(bindings[2].gpu, 1);
   EXPECT_EQ(choose_placement(config, four_cores(), 0).ranks, 3);
-  config.device = {RankDevice::cuda, RankDevice::cpu};
-  EXPECT_THROW(give_gpus(config, bindings), UserError);
+  config.device.names = {"cuda", "cpu"};
+  EXPECT_THROW(give_devices(config, placement), UserError);
+}
+
+TEST(Placement, EveryRankHasTheDeviceThatIsNamed) {
+  Placement placement = on_hosts({"a", "a", "a"});
+  ScaleConfig config;
+  config.device.names = {"cpu:exact", "cuda", "emulated:bf16_products"};
+  give_devices(config, placement);
+  EXPECT_EQ(placement.devices[0].kernels, KernelSet::exact);
+  EXPECT_TRUE(placement.devices[1].on_gpu);
+  EXPECT_EQ(placement.devices[2].chip->products, OperandFormat::bf16);
+  EXPECT_EQ(placement.bindings[2].device, "emulated:bf16_products");
 }
 
 TEST(Placement, ARankHasTheModelAndMemoryOfItsGpu) {
   const std::vector<CudaDevice> devices{{"NVIDIA H200", 150'000'000'000},
                                         {"NVIDIA A100", 80'000'000'000}};
-  std::vector<RankBinding> bindings = on_hosts({"a", "a", "a", "a"});
+  Placement placement = on_hosts({"a", "a", "a", "a"});
+  std::vector<RankBinding>& bindings = placement.bindings;
   ScaleConfig config;
-  config.device = {RankDevice::cuda, RankDevice::cuda, RankDevice::cuda, RankDevice::cpu};
-  give_gpus(config, bindings);
+  config.device.names = {"cuda", "cuda", "cuda", "cpu"};
+  give_devices(config, placement);
   for (RankBinding& binding : bindings) name_gpu(devices, binding);
   EXPECT_EQ(bindings[1].device, "NVIDIA A100");
   EXPECT_EQ(bindings[1].gpu_memory_bytes, 80'000'000'000u);
@@ -162,7 +176,7 @@ TEST(Placement, TheRecordNamesTheGpuOfEveryRankThatHasOne) {
 
 TEST(Placement, OneRankTakesAGpuUnlessToldOtherwise) {
   ScaleConfig config;
-  config.device = {RankDevice::cuda};
+  config.device.names = {"cuda"};
   EXPECT_EQ(choose_placement(config, four_cores(), 0).ranks, 1);
   config.ranks = 2;
   EXPECT_EQ(choose_placement(config, four_cores(), 0).ranks, 2);
