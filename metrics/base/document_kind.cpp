@@ -38,6 +38,8 @@ constexpr DocumentKind kinds[] = {
     {"heteroperf-count", 1, "a count of operations", ""},
     {"heteroperf-comm", 1, "a measurement of collectives", ""},
     {"heteroperf-doctor", 1, "a report of `doctor`", ""},
+    {"heteroperf-operators", 1, "a report of `ops`", ""},
+    {"heteroperf-chip", 1, "an emulated chip", "`heteroperf list devices` names shipped ones."},
     {"heteroperf-comparison", 1, "a comparison of runs", ""},
     {"heteroperf-sweep-comparison", 1, "a comparison of sweeps", ""},
     {"heteroperf-hetero-ratio", 1, "a comparison of a mix with its parts", ""},

@@ -26,16 +26,16 @@ constexpr std::array<const char*, 4> value_names(OperandFormat) {
 
 /// The numerics of another chip, which the host computes with. Only its times are the host's.
 struct EmulatedChip {
-  std::string name;
+  std::string name = {};
   /// Those it can hold numbers in: "fp32", "bf16", "fp64".
-  std::vector<std::string> precisions;
+  std::vector<std::string> precisions = {};
   OperandFormat products = OperandFormat::stored;
   /// Above 0: the terms of products, convolutions and sums over rows are added in an order that is
   /// drawn from this number.
   std::uint64_t sum_order = 0;
-  std::vector<std::string> lacks;      ///< patterns of operators' names, * for any letters
-  std::uint64_t memory_bytes = 0;      ///< 0: the host's
-  std::uint64_t lost_after_calls = 0;  ///< above 0: the device disappears after so many kernels
+  std::vector<std::string> lacks = {};  ///< patterns of operators' names, * for any letters
+  std::uint64_t memory_bytes = 0;       ///< 0: the host's
+  std::uint64_t lost_after_calls = 0;   ///< above 0: the device disappears after so many kernels
 };
 
 /// The device that a rank computes on, as `--device` names it.

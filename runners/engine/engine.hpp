@@ -11,6 +11,7 @@
 #include "runners/cluster/rank_device.hpp"
 #include "runners/cluster/shared_module.hpp"
 #include "runners/cluster/system_files.hpp"
+#include "runners/engine/conformance.hpp"
 #include "runners/engine/products.hpp"
 #include "runners/engine/training.hpp"
 #include "runners/plan/times/measured_operations.hpp"
@@ -55,6 +56,15 @@ struct OperationProbeResult {
   std::int64_t optimizer_elements = 0;
 };
 
+/// An operation of a model, by our operators and by LibTorch's, on the calling thread's device.
+struct OperatorTime {
+  std::string name;       ///< its kinds of nodes: "linear+gelu"
+  double count = 0;       ///< so often in a micro-batch
+  OperationSeconds ours;  ///< no repetitions: there was no time to measure it
+  double library_forward_s = 0, library_backward_s = 0;  ///< 0: LibTorch has none
+  double operations = 0, bytes = 0;                      ///< of all passes
+};
+
 /// The LibTorch side of the program. Lives in a shared module loaded on first use, so that what
 /// needs no training neither waits for LibTorch nor breaks with it.
 class Engine {
@@ -91,8 +101,14 @@ class Engine {
   /// the calling thread with `threads` intra-operation threads: what the measured peak behind
   /// `utilization` repeats.
   virtual FastestProduct find_fastest_product(Precision precision, int threads, double seconds) = 0;
+  /// The names of the graph's operators as they run, "linear+gelu", each once.
+  virtual std::vector<std::string> operator_names(const ModelGraph& graph) = 0;
+  /// Holds the operators of the calling thread's device against the reference.
+  virtual std::vector<OperatorVerdict> check_operators(const ConformanceRequest& request) = 0;
   /// Times the operations of a model, on the calling thread, as a training would run them.
   virtual OperationProbeResult measure_operations(const OperationProbe& probe) = 0;
+  /// Times the same operations and LibTorch's own operators in turns.
+  virtual std::vector<OperatorTime> time_operators(const OperationProbe& probe) = 0;
   /// Loads the GPU side. Throws SystemError{environment} with the reason why there is no device.
   virtual std::vector<CudaDevice> cuda_devices() = 0;
   /// The same on CUDA device `gpu`.

@@ -9,9 +9,11 @@
 // matrix.
 #include "suite/probe/operation_measurement.hpp"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 
 #include "metrics/base/clock.hpp"
@@ -263,6 +265,12 @@ struct OperationMeasurement {
 };
 
 }  // namespace
+
+std::string utc_now() {
+  return fmt::format(
+      "{:%Y-%m-%dT%H:%M:%SZ}",
+      fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())));
+}
 
 void OperationsRequest::check(ProblemList& problems) const {
   for (const std::string& name : workloads) {

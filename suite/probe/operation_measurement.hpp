@@ -12,6 +12,9 @@
 
 namespace heteroperf {
 
+/// "2026-11-22T03:14:00Z", now: entries of an efficiency matrix say when they were measured.
+std::string utc_now();
+
 /// Whose operations `probe` measures, and for how long.
 struct OperationsRequest {
   std::vector<std::string> workloads;   ///< names of the catalog; empty: every training

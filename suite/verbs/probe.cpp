@@ -6,11 +6,9 @@
 // Devices are measured all at once, because in a run they also compute at the same time and share
 // caches, memory and clocks. GPUs over NCCL are a path of their own: their links are measured,
 // their rates are not yet. Only operations take long; a time limit bounds them.
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <map>
@@ -38,12 +36,6 @@ namespace {
 
 constexpr double peak_s = 0.3;       // seconds per precision
 constexpr double link_pair_s = 0.2;  // about, for all sizes between two ranks of a host
-
-std::string utc_now() {
-  return fmt::format(
-      "{:%Y-%m-%dT%H:%M:%SZ}",
-      fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())));
-}
 
 /// Loads the engine. Returns null on every rank where one has none, and `why_not` then explains it
 /// on that one.

@@ -14,20 +14,20 @@ namespace heteroperf {
 
 std::unique_ptr<Verb> make_align_verb(), make_baseline_verb(), make_comm_verb(),
     make_compare_verb(), make_count_verb(), make_doctor_verb(), make_export_verb(),
-    make_gate_verb(), make_help_verb(), make_history_verb(), make_list_verb(), make_pack_verb(),
-    make_plan_verb(), make_probe_verb(), make_rank_verb(), make_recover_verb(), make_report_verb(),
-    make_resume_verb(), make_run_verb(), make_schedule_verb(), make_show_verb(),
+    make_gate_verb(), make_help_verb(), make_history_verb(), make_list_verb(), make_ops_verb(),
+    make_pack_verb(), make_plan_verb(), make_probe_verb(), make_rank_verb(), make_recover_verb(),
+    make_report_verb(), make_resume_verb(), make_run_verb(), make_schedule_verb(), make_show_verb(),
     make_simulate_verb(), make_verify_verb(), make_version_verb();
 
 std::vector<std::unique_ptr<Verb>> all_verbs() {
   std::vector<std::unique_ptr<Verb>> verbs;
-  for (auto make :
-       {make_doctor_verb,   make_list_verb,     make_count_verb,    make_plan_verb,
-        make_schedule_verb, make_simulate_verb, make_comm_verb,     make_probe_verb,
-        make_run_verb,      make_resume_verb,   make_verify_verb,   make_show_verb,
-        make_recover_verb,  make_align_verb,    make_export_verb,   make_pack_verb,
-        make_compare_verb,  make_gate_verb,     make_baseline_verb, make_history_verb,
-        make_rank_verb,     make_report_verb,   make_help_verb,     make_version_verb}) {
+  for (auto make : {make_doctor_verb,   make_list_verb,     make_count_verb,  make_plan_verb,
+                    make_schedule_verb, make_simulate_verb, make_comm_verb,   make_probe_verb,
+                    make_ops_verb,      make_run_verb,      make_resume_verb, make_verify_verb,
+                    make_show_verb,     make_recover_verb,  make_align_verb,  make_export_verb,
+                    make_pack_verb,     make_compare_verb,  make_gate_verb,   make_baseline_verb,
+                    make_history_verb,  make_rank_verb,     make_report_verb, make_help_verb,
+                    make_version_verb}) {
     verbs.push_back(make());
   }
   return verbs;

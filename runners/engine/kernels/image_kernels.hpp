@@ -186,8 +186,9 @@ void mean_rows(RowRange samples, std::int64_t pixels, const void* x, void* y) {
 template <class T>
 void mean_rows_backward(RowRange samples, std::int64_t pixels, const void* dy, void* dx) {
   using A = Acc<T>;
-  const A share = A(1) / static_cast<A>(pixels);
-  const auto f = HETEROPERF_FUNCTION(A v, A & to) { to = v * share; };
+  // A division rounds every result by itself; a rounded share would move all of them alike.
+  const A count = static_cast<A>(pixels);
+  const auto f = HETEROPERF_FUNCTION(A v, A & to) { to = v / count; };
   map<T>({samples.begin * pixels, samples.end * pixels, samples.columns}, f,
          TableRow<T>(dy, samples.end, pixels), Write<T>(dx));
 }

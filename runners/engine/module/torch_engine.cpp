@@ -6,10 +6,13 @@
 #include <fmt/format.h>
 
 #include "runners/comm/communicator.hpp"
+#include "runners/engine/conformance/check_operators.hpp"
+#include "runners/engine/conformance/operator_cases.hpp"
 #include "runners/engine/operators/active_device.hpp"
 #include "runners/engine/operators/load_cuda.hpp"
 #include "runners/engine/operators/product.hpp"
 #include "runners/engine/probe/choose_products.hpp"
+#include "runners/engine/probe/library_operators.hpp"
 #include "runners/engine/probe/measure_operations.hpp"
 #include "runners/engine/probe/peak_rate.hpp"
 
@@ -49,8 +52,21 @@ class TorchEngine final : public Engine {
   FastestProduct find_fastest_product(Precision precision, int threads, double seconds) override {
     return heteroperf::find_fastest_product(precision, threads, seconds);
   }
+  std::vector<std::string> operator_names(const ModelGraph& graph) override {
+    std::set<std::string> names;
+    for (const FusedNodes& fused : fuse_nodes(graph)) {
+      names.insert(operator_name(graph, fused.nodes));
+    }
+    return {names.begin(), names.end()};
+  }
+  std::vector<OperatorVerdict> check_operators(const ConformanceRequest& request) override {
+    return heteroperf::check_operators(request);
+  }
   OperationProbeResult measure_operations(const OperationProbe& probe) override {
     return heteroperf::measure_operations(probe);
+  }
+  std::vector<OperatorTime> time_operators(const OperationProbe& probe) override {
+    return heteroperf::time_operators(probe);
   }
   std::vector<CudaDevice> cuda_devices() override {
     const Accelerator& accelerator = heteroperf::cuda_devices();

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -45,7 +46,7 @@ class ActiveDevice {
   Making making(ProductOperator op) const { return making_[static_cast<std::size_t>(op)]; }
   /// The host would make such a product in the same way.
   bool makes_as_host(ProductOperator op) const {
-    return making(op) == Making::native &&
+    return making(op) == Making::native && !product_fault_ &&
            (!device_.chip ||
             (device_.chip->products == OperandFormat::stored && device_.chip->sum_order == 0));
   }
@@ -59,6 +60,18 @@ class ActiveDevice {
   const RankDevice& device() const { return device_; }
   const Substitutions& substitutions() const { return substitutions_; }
 
+  /// Another function takes a kernel's place: tests plant faults so.
+  template <class Kernel>
+  void plant(Element element, Kernel KernelTable::*kernel, Kernel function) {
+    tables_[static_cast<std::size_t>(element)].*kernel = function;
+  }
+  /// A function sees the operands and the result of every product, and gives what takes the
+  /// result's place.
+  using ProductFault = std::function<at::Tensor(ProductOperator, const at::Tensor& a,
+                                                const at::Tensor& b, const at::Tensor& result)>;
+  void plant(ProductFault fault) { product_fault_ = std::move(fault); }
+  const ProductFault& product_fault() const { return product_fault_; }
+
  private:
   friend class Substitute;
 
@@ -70,6 +83,7 @@ class ActiveDevice {
   std::array<Making, 3> making_{};
   std::uint64_t calls_left_ = 0;  ///< 0: never lost
   Substitutions substitutions_;
+  ProductFault product_fault_;
 };
 
 /// The calling thread computes on this device from now on. Throws UserError as ActiveDevice does.
@@ -123,7 +137,10 @@ template <class Make>
 at::Tensor device_product(ProductOperator op, const at::Tensor& a, const at::Tensor& b,
                           const Make& make) {
   ActiveDevice& device = active_device();
-  if (device.making(op) == ActiveDevice::Making::native) return make(as_operand(a), as_operand(b));
+  if (device.making(op) == ActiveDevice::Making::native) {
+    const at::Tensor result = make(as_operand(a), as_operand(b));
+    return device.product_fault() ? device.product_fault()(op, a, b, result) : result;
+  }
   const auto exact = [&](const at::Tensor& left, const at::Tensor& right) {
     return make(left.to(at::kDouble), right.defined() ? right.to(at::kDouble) : right)
         .to(a.scalar_type());

@@ -21,7 +21,10 @@ class NoEngine : public Engine {
     return std::vector<ProductTimes>(shapes.size());
   }
   FastestProduct find_fastest_product(Precision, int, double) override { return {}; }
+  std::vector<std::string> operator_names(const ModelGraph&) override { return {}; }
+  std::vector<OperatorVerdict> check_operators(const ConformanceRequest&) override { return {}; }
   OperationProbeResult measure_operations(const OperationProbe&) override { return {}; }
+  std::vector<OperatorTime> time_operators(const OperationProbe&) override { return {}; }
   std::vector<CudaDevice> cuda_devices() override { return {}; }
   FastestProduct find_fastest_cuda_product(Precision, int, double) override { return {}; }
 };

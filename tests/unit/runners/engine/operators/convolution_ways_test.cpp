@@ -27,7 +27,7 @@ Convolution convolution_of(const Geometry& g) {
   return {window_over(g, g.channels, extents)};
 }
 
-at::Tensor drawn(at::IntArrayRef sizes, RandomStream& random) {
+at::Tensor drawn_images(at::IntArrayRef sizes, RandomStream& random) {
   const at::Tensor tensor = canonical(at::empty(sizes, at::kFloat));
   float* const values = tensor.data_ptr<float>();
   for (std::int64_t i = 0; i < tensor.numel(); ++i) {
@@ -39,11 +39,11 @@ at::Tensor drawn(at::IntArrayRef sizes, RandomStream& random) {
 /// Images, weights and the gradient of the result.
 struct Operands {
   Operands(const Geometry& g, RandomStream& random)
-      : x(drawn({g.batch, g.channels, g.height, g.width}, random)),
-        weight(drawn({g.out_channels, g.channels, g.kernel[0], g.kernel[1]}, random)),
-        dy(drawn({g.batch, g.out_channels, convolution_of(g).window.out[0],
-                  convolution_of(g).window.out[1]},
-                 random)) {}
+      : x(drawn_images({g.batch, g.channels, g.height, g.width}, random)),
+        weight(drawn_images({g.out_channels, g.channels, g.kernel[0], g.kernel[1]}, random)),
+        dy(drawn_images({g.batch, g.out_channels, convolution_of(g).window.out[0],
+                         convolution_of(g).window.out[1]},
+                        random)) {}
   at::Tensor x, weight, dy;
 };
 

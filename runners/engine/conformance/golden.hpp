@@ -1,0 +1,47 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <vector>
+
+#include "runners/engine/operators/operator_group.hpp"
+
+namespace heteroperf {
+
+/// One operator, a node or a chain of nodes that run as one, with everything that goes into it.
+struct OperatorCall {
+  const ModelGraph& graph;
+  const OperatorGroup& group;
+  Tensors inputs;  ///< in the group's order, behind them the targets of a loss
+  Tensors parameters;
+  at::Tensor output_gradient;  ///< of a loss {1}
+  PassContext context;
+};
+
+/// The largest relative error of one rounding, by what is rounded.
+struct Roundoffs {
+  double stored = 0;       ///< a result on its way to memory
+  double accumulated = 0;  ///< a step of a computation
+  double product = 0;      ///< a term of a product or convolution
+  double attention = 0;    ///< a probability, where it is multiplied with a value
+};
+
+/// A value, and by how much rounding may move it: to first order, without the rounding of the
+/// result itself. Both are float64.
+struct Estimate {
+  at::Tensor value, error;
+};
+
+/// What an operator gives. An input that has no gradient (indices, targets) has none here.
+struct GoldenResult {
+  Estimate output;
+  std::vector<std::optional<Estimate>> input_gradients;
+  std::vector<Estimate> parameter_gradients;
+};
+
+/// Computes the call in float64 by the reference, node by node, and how far rounding may carry a
+/// device. Tensors are on the host.
+GoldenResult golden_result(const OperatorCall& call, const Roundoffs& roundoffs);
+
+}  // namespace heteroperf

@@ -1,0 +1,364 @@
+// The calls with which operators are checked, and the numbers that go into them.
+//
+// A workload's graph gives its operators as they run, in chains, at its own extents. The corners
+// are small graphs around one operator each: extents that fill no vector and no block, long sums,
+// and operands that are zero, denormal, infinite or no numbers. Numbers are drawn by counter, so a
+// seed stands for all of them.
+#include "runners/engine/conformance/operator_cases.hpp"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <set>
+
+#include "metrics/base/name_table.hpp"
+#include "metrics/base/random.hpp"
+#include "runners/engine/operators/kernel_launch.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// Normal numbers by Box and Muller, times `scale`, plus `middle`.
+at::Tensor normal(at::IntArrayRef sizes, std::uint64_t seed, double scale = 1, double middle = 0) {
+  const at::Tensor tensor = at::empty(sizes, at::TensorOptions().dtype(at::kDouble));
+  double* const values = tensor.data_ptr<double>();
+  for (std::int64_t i = 0; i < tensor.numel(); i += 2) {
+    const double radius = std::sqrt(-2 * std::log(1 - to_unit(random_bits(seed, i))));
+    const double angle = 2 * std::numbers::pi * to_unit(random_bits(seed, i + 1));
+    values[i] = middle + scale * radius * std::cos(angle);
+    if (i + 1 < tensor.numel()) values[i + 1] = middle + scale * radius * std::sin(angle);
+  }
+  return tensor;
+}
+
+at::Tensor indices(at::IntArrayRef sizes, std::int64_t bound, std::uint64_t seed) {
+  const at::Tensor tensor = at::empty(sizes, at::TensorOptions().dtype(at::kLong));
+  auto* const values = tensor.data_ptr<std::int64_t>();
+  RandomStream draw(seed);
+  for (std::int64_t i = 0; i < tensor.numel(); ++i) {
+    values[i] = static_cast<std::int64_t>(draw.below(static_cast<std::uint64_t>(bound)));
+  }
+  return tensor;
+}
+
+std::vector<std::int64_t> batched(std::int64_t samples, const Shape& shape) {
+  std::vector<std::int64_t> sizes{samples};
+  sizes.insert(sizes.end(), shape.begin(), shape.end());
+  return sizes;
+}
+
+/// Every 97th number, from one that the seed draws on, becomes `value`.
+void sprinkle(const at::Tensor& tensor, double value, std::uint64_t seed) {
+  constexpr std::int64_t distance = 97;
+  double* const values = tensor.data_ptr<double>();
+  const auto first = static_cast<std::int64_t>(
+      random_bits(seed) %
+      static_cast<std::uint64_t>(std::min(distance, std::max<std::int64_t>(1, tensor.numel()))));
+  for (std::int64_t i = first; i < tensor.numel(); i += distance) values[i] = value;
+}
+
+at::Tensor operand(at::IntArrayRef sizes, OperandValues operands, std::uint64_t seed) {
+  switch (operands) {
+    case OperandValues::zero:
+      return at::zeros(sizes, at::TensorOptions().dtype(at::kDouble));
+    case OperandValues::denormal:
+      return normal(sizes, seed, std::ldexp(1.0, -130));
+    default:
+      break;
+  }
+  // A middle of its own lets norms lose what a mean cancels.
+  const at::Tensor tensor = normal(sizes, seed, 1, 0.25);
+  if (operands == OperandValues::infinity) {
+    sprinkle(tensor, std::numeric_limits<double>::infinity(), seed);
+  } else if (operands == OperandValues::not_a_number) {
+    sprinkle(tensor, std::numeric_limits<double>::quiet_NaN(), seed);
+  }
+  return tensor;
+}
+
+/// The same numbers with every second place in memory between them.
+at::Tensor strided(const at::Tensor& tensor) {
+  std::vector<std::int64_t> sizes = tensor.sizes().vec();
+  sizes.push_back(2);
+  const at::Tensor wide = at::zeros(sizes, tensor.options());
+  const at::Tensor view = wide.select(-1, 0);
+  view.copy_(tensor);
+  return view;
+}
+
+/// Weights keep sums of order 1; those of norms lie around 1.
+at::Tensor parameter(const Node& node, std::size_t index, std::uint64_t seed) {
+  const Shape& shape = node.parameters[index].shape;
+  const bool scales = std::holds_alternative<LayerNorm>(node.attributes) ||
+                      std::holds_alternative<RmsNorm>(node.attributes) ||
+                      std::holds_alternative<BatchNorm>(node.attributes);
+  if (scales && index == 0) return normal(shape, seed, 0.2, 1);
+  const double fan_in = shape.size() < 2 ? 1
+                                         : static_cast<double>(element_count(shape)) /
+                                               static_cast<double>(shape.front());
+  const bool is_table = std::holds_alternative<Embedding>(node.attributes);
+  return normal(shape, seed, is_table ? 1 : 1 / std::sqrt(fan_in));
+}
+
+// ---------------------------------------------------------------- small graphs
+
+/// A graph around one operator, on images or on rows.
+class Around {
+ public:
+  static Around images(std::int64_t channels, std::int64_t height, std::int64_t width) {
+    Input input;
+    input.channels = channels;
+    input.height = height;
+    input.width = width;
+    return Around(input);
+  }
+  static Around tokens(std::int64_t length) {
+    Input input;
+    input.kind = InputKind::tokens;
+    input.length = length;
+    return Around(input);
+  }
+  /// Rows {length, width}.
+  static Around rows(std::int64_t length, std::int64_t width) {
+    Around around = tokens(length);
+    around.put(Embedding{2, width});
+    return around;
+  }
+
+  Around& put(Attributes kind, std::vector<NodeId> inputs = {}) {
+    if (inputs.empty()) inputs = {last_};
+    last_ = graph_->add(fmt::format("n{}", graph_->nodes().size()), std::move(kind), inputs);
+    return *this;
+  }
+  NodeId last() const { return last_; }
+  /// The operator is made of the last `count` nodes.
+  OperatorCase operator()(std::int64_t samples, std::int32_t count = 1,
+                          OperandValues operands = OperandValues::drawn,
+                          OperandLayout layout = OperandLayout::canonical) const {
+    OperatorCase one{graph_, {}, samples, operands, layout};
+    for (std::int32_t i = count - 1; i >= 0; --i) one.nodes.push_back(NodeId(last_.value() - i));
+    return one;
+  }
+
+ private:
+  explicit Around(const Input& input) : last_(graph_->add("sample", input, {})) {}
+
+  std::shared_ptr<ModelGraph> graph_ = std::make_shared<ModelGraph>();
+  NodeId last_;
+};
+
+Around with_two(Around around, const Attributes& first, const Attributes& second) {
+  const NodeId x = around.last();
+  around.put(first, {x});
+  const NodeId a = around.last();
+  around.put(second, {a, x});
+  return around;
+}
+
+void add_row_operators(std::vector<OperatorCase>& cases, std::int64_t width, std::int64_t samples,
+                       OperandValues operands, OperandLayout layout) {
+  const auto rows = [&] { return Around::rows(3, width); };
+  const auto add = [&](const Around& around, std::int32_t count = 1) {
+    cases.push_back(around(samples, count, operands, layout));
+  };
+  for (const Attributes& kind :
+       {Attributes(LayerNorm{}), Attributes(RmsNorm{}), Attributes(Relu{}), Attributes(Gelu{}),
+        Attributes(Gelu{GeluForm::tanh}), Attributes(Silu{}), Attributes(Tanh{}),
+        Attributes(Dropout{0.2}), Attributes(TypeEmbedding{}), Attributes(ClassToken{}),
+        Attributes(TakeToken{1})}) {
+    add(rows().put(kind));
+  }
+  add(rows().put(PositionEmbedding{5}), 2);
+  add(rows().put(Relu{}).put(PositionEmbedding{5}));
+  add(with_two(rows(), Relu{}, Multiply{}));
+  add(with_two(rows(), Relu{}, Add{}));
+  add(with_two(rows(), Silu{}, Multiply{}), 2);
+  add(rows().put(Linear{width + 2, true, {}}));
+  add(rows().put(Linear{width + 2, true, {}}).put(Gelu{}), 2);
+  add(with_two(rows(), Linear{width, true, {}}, Add{}), 2);
+  add(rows().put(CrossEntropy{width > 4 ? 0.1 : 0.0}));
+}
+
+void add_image_operators(std::vector<OperatorCase>& cases, std::int64_t channels,
+                         std::int64_t extent, std::int64_t samples, OperandValues operands,
+                         OperandLayout layout) {
+  const auto images = [&] { return Around::images(channels, extent, extent + 1); };
+  const auto add = [&](const Around& around, std::int32_t count = 1) {
+    cases.push_back(around(samples, count, operands, layout));
+  };
+  Conv2d conv;
+  conv.out_channels = channels + 3;
+  conv.kernel = {3, 3};
+  conv.padding = {1, 1};
+  conv.bias = true;
+  add(images().put(conv));
+  conv.stride = {2, 2};
+  add(images().put(conv));
+  Conv2d plain;
+  plain.out_channels = 2 * channels + 1;
+  add(images().put(plain));
+  // LibTorch's grouped convolutions fill up blocks of channels, over which NaN spreads.
+  if (operands == OperandValues::drawn) {
+    Conv2d grouped = conv;
+    grouped.groups = channels;
+    grouped.out_channels = 2 * channels;
+    add(images().put(grouped));
+  }
+  // A node without parameters stands before, so that there are gradients to pass on.
+  const auto features = [&] { return images().put(plain); };
+  add(features().put(BatchNorm{}));
+  add(features().put(BatchNorm{}).put(Relu{}), 2);
+  add(features().put(MaxPool{{3, 3}, {2, 2}, {1, 1}}));
+  add(features().put(MaxPool{}));
+  add(features().put(AvgPool{}));
+  add(features().put(GlobalAvgPool{}));
+  add(features().put(Flatten{}));
+  add(features().put(ToSequence{}));
+  add(with_two(features(), Relu{}, Concat{}));
+  Around residual = features();
+  const NodeId x = residual.last();
+  residual.put(BatchNorm{});
+  residual.put(Add{}, {residual.last(), x}).put(Relu{});
+  add(residual, 3);
+  Around joined = with_two(features(), Relu{}, Add{});
+  joined.put(Relu{});
+  add(joined, 2);
+}
+
+void add_attention(std::vector<OperatorCase>& cases, std::int64_t length, const Attention& kind,
+                   std::int64_t samples, OperandLayout layout = OperandLayout::canonical) {
+  const std::int64_t width = (kind.heads + 2 * kind.kv_heads) * kind.head_dim;
+  cases.push_back(Around::rows(length, width).put(kind)(samples, 1, OperandValues::drawn, layout));
+  if (kind.head_dim % 2 == 0) {
+    cases.push_back(Around::rows(length, width)
+                        .put(Rotary{kind.heads, kind.kv_heads, kind.head_dim})(
+                            samples, 1, OperandValues::drawn, layout));
+  }
+}
+
+}  // namespace
+
+std::string operator_name(const ModelGraph& graph, const std::vector<NodeId>& nodes) {
+  std::string name;
+  for (const NodeId node : nodes) {
+    name += (name.empty() ? "" : "+") + std::string(kind_name(graph.node(node).attributes));
+  }
+  return name;
+}
+
+std::string case_text(const OperatorCase& one) {
+  const Node& first = one.graph->node(one.nodes.front());
+  const Node& last = one.graph->node(one.nodes.back());
+  std::string text = fmt::format("{} {} -> {} x {}", operator_name(*one.graph, one.nodes),
+                                 to_string(one.graph->node(first.inputs.front()).output),
+                                 to_string(last.output), one.samples);
+  if (one.operands != OperandValues::drawn) text += fmt::format(", {}", to_string(one.operands));
+  if (one.layout != OperandLayout::canonical) text += fmt::format(", {}", to_string(one.layout));
+  return text;
+}
+
+std::vector<OperatorCase> cases_of(const std::shared_ptr<const ModelGraph>& graph,
+                                   std::int64_t samples) {
+  std::vector<OperatorCase> cases;
+  std::set<std::string> seen;
+  for (const FusedNodes& fused : fuse_nodes(*graph)) {
+    OperatorCase one{graph, fused.nodes, samples};
+    if (seen.insert(case_text(one)).second) cases.push_back(std::move(one));
+  }
+  return cases;
+}
+
+std::vector<OperatorCase> corner_cases(bool quick) {
+  std::vector<OperatorCase> cases;
+  const auto drawn = OperandValues::drawn;
+  for (const std::int64_t width : {1, 3, 17, 67, 255}) {
+    add_row_operators(cases, width, 5, drawn,
+                      width == 17 ? OperandLayout::strided : OperandLayout::canonical);
+  }
+  add_image_operators(cases, 1, 2, 3, drawn, OperandLayout::canonical);
+  add_image_operators(cases, 5, 7, 3, drawn, OperandLayout::strided);
+  add_image_operators(cases, 35, 9, 2, drawn, OperandLayout::canonical);
+  for (const OperandValues special : {OperandValues::zero, OperandValues::denormal,
+                                      OperandValues::infinity, OperandValues::not_a_number}) {
+    add_row_operators(cases, 19, 4, special, OperandLayout::canonical);
+    add_image_operators(cases, 6, 6, 2, special, OperandLayout::canonical);
+  }
+  for (const bool causal : {true, false}) {
+    add_attention(cases, 1, {1, 1, 2, causal, false}, 2);
+    add_attention(cases, 37, {3, 3, 10, causal, false}, 2, OperandLayout::strided);
+    add_attention(cases, 131, {4, 2, 16, causal, false}, 1);
+  }
+  add_attention(cases, 33, {2, 2, 8, true, true}, 2);
+  for (const std::int64_t terms : {1024, 4097, 16384}) {
+    if (quick && terms > 4097) continue;
+    const auto rows = [&] { return Around::rows(2, terms); };
+    cases.push_back(rows().put(Linear{9, true, {}})(3));
+    cases.push_back(rows().put(LayerNorm{})(3));
+    cases.push_back(rows().put(RmsNorm{})(3));
+    cases.push_back(rows().put(CrossEntropy{0.1})(3));
+    // Long sums over rows: the gradients of the weights.
+    cases.push_back(Around::rows(terms, 7).put(Linear{5, true, {}})(1));
+    cases.push_back(Around::rows(terms, 7).put(LayerNorm{})(1));
+    cases.push_back(Around::tokens(terms).put(Embedding{11, 6})(1));
+  }
+  return cases;
+}
+
+OperatorCall draw_call(const OperatorCase& one, const OperatorGroup& group, at::ScalarType type,
+                       std::uint64_t seed) {
+  const ModelGraph& graph = *one.graph;
+  OperatorCall call{graph, group, {}, {}, {}, {}};
+  std::uint64_t salt = 0;
+  const auto laid_out = [&](const at::Tensor& tensor) {
+    const at::Tensor rounded = tensor.to(type);
+    return one.layout == OperandLayout::strided ? strided(rounded) : rounded;
+  };
+  for (std::size_t i = 0; i < group.inputs.size(); ++i) {
+    const NodeId id = group.inputs[i];
+    const auto first = std::ranges::find(group.inputs, id) - group.inputs.begin();
+    if (first < static_cast<std::ptrdiff_t>(i)) {
+      call.inputs.push_back(call.inputs[static_cast<std::size_t>(first)]);
+      continue;
+    }
+    const Node& node = graph.node(id);
+    const auto sizes = batched(one.samples, node.output);
+    const auto* sample = std::get_if<Input>(&node.attributes);
+    if (sample != nullptr && sample->kind == InputKind::tokens) {
+      const auto& table = std::get<Embedding>(graph.node(group.nodes.front()).attributes);
+      call.inputs.push_back(indices(sizes, table.vocabulary, random_bits(seed, ++salt)));
+      continue;
+    }
+    call.inputs.push_back(laid_out(operand(sizes, one.operands, random_bits(seed, ++salt))));
+  }
+  for (const auto& [node, index] : group.parameters) {
+    const at::Tensor values = parameter(graph.node(node), index, random_bits(seed, ++salt));
+    call.parameters.push_back(
+        values.to(type).contiguous(parameter_format(graph.node(node), index)));
+  }
+  const Node& last = graph.node(group.nodes.back());
+  if (std::holds_alternative<CrossEntropy>(last.attributes)) {
+    const Shape& logits = graph.node(last.inputs.front()).output;
+    std::vector<std::int64_t> sizes = batched(one.samples, logits);
+    sizes.pop_back();
+    call.inputs.push_back(indices(sizes, logits.back(), random_bits(seed, ++salt)));
+    call.output_gradient = at::ones({1}, at::TensorOptions().dtype(accumulation_type(type)));
+  } else {
+    call.output_gradient =
+        laid_out(normal(batched(one.samples, last.output), random_bits(seed, ++salt)));
+  }
+  call.context.seed = seed;
+  call.context.step = 3;
+  call.context.first_sample = 5;
+  call.context.node = group.nodes.back().value();
+  call.context.loss_scale = 0.5;
+  return call;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runners/engine/conformance/golden.hpp"
+
+namespace heteroperf {
+
+/// The numbers that an operator is tried with.
+enum class OperandValues { drawn, zero, denormal, infinity, not_a_number };
+constexpr std::array<const char*, 5> value_names(OperandValues) {
+  return {"drawn", "zero", "denormal", "infinity", "nan"};
+}
+enum class OperandLayout { canonical, strided };
+constexpr std::array<const char*, 2> value_names(OperandLayout) { return {"canonical", "strided"}; }
+
+/// One call that is to be checked: an operator of a graph, a batch, and what its operands are.
+struct OperatorCase {
+  std::shared_ptr<const ModelGraph> graph;
+  std::vector<NodeId> nodes;  ///< of the operator
+  std::int64_t samples = 1;
+  OperandValues operands = OperandValues::drawn;
+  OperandLayout layout = OperandLayout::canonical;
+};
+
+/// The kinds of its nodes: "linear+gelu".
+std::string operator_name(const ModelGraph& graph, const std::vector<NodeId>& nodes);
+/// "linear+gelu {64} -> {256} x 128, strided".
+std::string case_text(const OperatorCase& one);
+
+/// The operators of a workload's graph, those of one form once.
+std::vector<OperatorCase> cases_of(const std::shared_ptr<const ModelGraph>& graph,
+                                   std::int64_t samples);
+/// Every kind of operator at extents 1 to 16384 that fill no vector, and with zero, denormal,
+/// infinite and undefined operands; `quick` leaves the long ones out.
+std::vector<OperatorCase> corner_cases(bool quick);
+
+/// Draws the operands of a case, rounded to `type`, in the host's memory. The group is the case's.
+OperatorCall draw_call(const OperatorCase& one, const OperatorGroup& group, at::ScalarType type,
+                       std::uint64_t seed);
+
+}  // namespace heteroperf

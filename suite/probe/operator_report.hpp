@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "results/text/document.hpp"
+#include "runners/cluster/rank_device.hpp"
+#include "runners/engine/engine.hpp"
+
+namespace heteroperf {
+
+/// What `ops` is asked for.
+struct OperatorsRequest {
+  std::vector<std::string> workloads;  ///< "llm", "image"; empty: both
+  std::string size = "micro", model = "resnet18";
+  std::vector<std::string> devices{"cpu"}, precisions;  ///< no precision: fp32, and bf16 to check
+  bool check = false, quick = false, score = false;
+  std::uint64_t seed = 1;  ///< of the operands of a check
+  int threads = 0;         ///< 0: all usable cores
+
+  /// Adds everything that cannot be asked.
+  void validate(ProblemList& problems) const;
+};
+
+/// An operator of a device in a precision. Only what was asked for is there.
+struct OperatorRow {
+  std::string name, device, precision;
+  std::string status;  ///< "native", "substituted", "missing" or "wrong"
+  std::vector<std::string> substituted;
+  std::optional<double> ops_per_second, efficiency, roofline_efficiency, seconds, least_s;
+  std::optional<double> worst_error, factor, absolute_error, relative_error, nmse, bias;
+  std::optional<std::uint64_t> cases, results;
+  std::vector<std::uint64_t> units;
+  std::optional<bool> repeatable;
+  std::vector<std::string> wrong;
+};
+
+/// A device on a workload's step: the sum of the least times over the sum of ours.
+struct DeviceEfficiency {
+  std::string workload, device, precision;
+  std::optional<double> efficiency;  ///< none: the device lacks an operator
+  std::optional<double> roofline_efficiency;
+};
+
+struct OperatorReport {
+  std::vector<OperatorRow> operators;
+  std::vector<DeviceEfficiency> devices;
+  /// The times as entries of the efficiency matrix that plans read.
+  EfficiencyMatrix matrix;
+
+  bool is_right() const;
+};
+
+/// Checks and times the operators of one device in this process, which must be the only one that
+/// it computes on. Throws UserError for a device that this machine lacks.
+OperatorReport report_operators(const OperatorsRequest& request, const RankDevice& device,
+                                const std::function<void(const std::string&)>& progress);
+
+/// The harmonic mean of the devices' efficiencies; 0 where one lacks an operator (Pennycook,
+/// Sewall, Lee, arXiv:1611.07409). None where nothing was timed.
+std::optional<double> portability_score(const std::vector<DeviceEfficiency>& devices,
+                                        const std::string& workload);
+
+Document operators_document(const OperatorsRequest& request, const OperatorReport& report);
+/// Reads the JSON of a document of another process and adds it.
+void add_operators(const std::string& json, const std::string& where, OperatorReport& report);
+std::string operators_junit(const OperatorReport& report);
+
+}  // namespace heteroperf

@@ -1,0 +1,152 @@
+#include "runners/engine/operators/active_device.hpp"
+
+#include <ATen/ops/empty.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <thread>
+
+#include "metrics/base/error.hpp"
+#include "runners/engine/operators/product.hpp"
+#include "tests/unit/runners/engine/operators/operator_check.hpp"
+#include "workloads/models/models.hpp"
+
+namespace heteroperf {
+namespace {
+
+RankDevice chip_with(EmulatedChip chip) {
+  chip.name = "chip";
+  chip.precisions = {"fp32", "bf16", "fp64"};
+  return {.name = "emulated:chip", .chip = chip};
+}
+
+ModelGradients train(const ModelGraph& graph, at::ScalarType type, ActiveDevice& device) {
+  const ReferenceModel reference(graph, type, 3);
+  const DeviceScope scope(device);
+  return run_model(graph, reference, type, Fusion::on, random_sample(graph, 2, type, 4),
+                   random_targets(graph, 2, 5));
+}
+
+/// The largest relative distance of the loss and the gradients of two devices.
+double distance(const ModelGraph& graph, at::ScalarType type, const RankDevice& one,
+                const RankDevice& other) {
+  ActiveDevice first(one), second(other, FallbackRules::parse("allow"));
+  const ModelGradients a = train(graph, type, first), b = train(graph, type, second);
+  double largest = relative_error(a.loss, b.loss);
+  for (const auto& [key, gradient] : a.parameters) {
+    largest = std::max(largest, relative_error(gradient, b.parameters.at(key)));
+  }
+  return largest;
+}
+
+std::vector<ModelGraph> graphs() {
+  ModelOptions images, text;
+  images.height = images.width = 32;
+  images.classes = 10;
+  text.length = 24;
+  text.classes = 50;
+  return {build_model("resnet18", images), build_model("nano", text)};
+}
+
+TEST(ActiveDevice, NamesEveryKernel) {
+  EXPECT_STREQ(kernel_name(&KernelTable::activation), "activation");
+  EXPECT_STREQ(kernel_name(&KernelTable::layer_norm_backward), "layer_norm_backward");
+  EXPECT_STREQ(kernel_name(&KernelTable::square_sums), "square_sums");
+}
+
+TEST(ActiveDevice, TrainsFromItsFirstKernelOn) {
+  for (const ModelGraph& graph : graphs()) {
+    ActiveDevice none(chip_with({.lacks = {"*_*", "a*", "m*", "p*", "d*", "s*", "r*", "c*"}}),
+                      FallbackRules::parse("allow"));
+    ActiveDevice host{RankDevice()};
+    const ModelGradients a = train(graph, at::kDouble, none), b = train(graph, at::kDouble, host);
+    EXPECT_LE(relative_error(a.loss, b.loss), 1e-12) << graph.name;
+    for (const auto& [key, gradient] : a.parameters) {
+      EXPECT_LE(relative_error(gradient, b.parameters.at(key)), 1e-10) << graph.name;
+    }
+    EXPECT_TRUE(host.substitutions().empty());
+    ASSERT_FALSE(none.substitutions().empty());
+    EXPECT_TRUE(none.substitutions().contains("product"));
+    for (const auto& [name, count] : none.substitutions()) {
+      EXPECT_GT(count.calls, 0u) << name;
+      EXPECT_GT(count.bytes, 0u) << name;
+      EXPECT_GT(count.seconds, 0) << name;
+    }
+  }
+}
+
+// A language model's gradients are not chaotic; those of batch norms over few pixels are.
+TEST(ActiveDevice, UnlikeNumericsAreAsFarApartAsTheirRounding) {
+  const ModelGraph graph = graphs().back();
+  const RankDevice host, exact = read_device("cpu:exact");
+  const double by_order = distance(graph, at::kFloat, chip_with({.sum_order = 7}), host);
+  EXPECT_GT(by_order, 0);
+  EXPECT_LT(by_order, 1e-4);
+  EXPECT_LT(distance(graph, at::kFloat, exact, host), 1e-4);
+  EXPECT_EQ(distance(graph, at::kFloat, chip_with({.sum_order = 7}), chip_with({.sum_order = 7})),
+            0);
+  const double tf32 =
+      distance(graph, at::kFloat, chip_with({.products = OperandFormat::tf32}), exact);
+  const double bf16 =
+      distance(graph, at::kFloat, chip_with({.products = OperandFormat::bf16}), exact);
+  EXPECT_GT(tf32, 1e-4);
+  EXPECT_GT(bf16, tf32);
+  EXPECT_LT(bf16, 0.1);
+}
+
+TEST(ActiveDevice, OperandsAreRoundedToNearestEven) {
+  const auto rounded = [](OperandFormat format, float value) {
+    ActiveDevice device(chip_with({.products = format}));
+    const DeviceScope scope(device);
+    at::Tensor one = at::empty({1}, at::kFloat);
+    one.data_ptr<float>()[0] = value;
+    return as_operand(one).item<float>();
+  };
+  const float step = std::ldexp(1.0f, -10);
+  EXPECT_EQ(rounded(OperandFormat::tf32, 1 + step), 1 + step);
+  EXPECT_EQ(rounded(OperandFormat::tf32, 1 + step / 2), 1);
+  EXPECT_EQ(rounded(OperandFormat::tf32, 1 + 3 * step / 2), 1 + 2 * step);
+  EXPECT_EQ(rounded(OperandFormat::tf32, -1 - 3 * step / 2), -1 - 2 * step);
+  EXPECT_EQ(rounded(OperandFormat::fp16, 65536), std::numeric_limits<float>::infinity());
+  EXPECT_EQ(rounded(OperandFormat::tf32, std::numeric_limits<float>::infinity()),
+            std::numeric_limits<float>::infinity());
+  EXPECT_TRUE(std::isnan(rounded(OperandFormat::tf32, std::nanf(""))));
+  EXPECT_EQ(rounded(OperandFormat::bf16, 1 + std::ldexp(1.0f, -8)), 1);
+  EXPECT_EQ(rounded(OperandFormat::stored, 1 + std::ldexp(1.0f, -23)), 1 + std::ldexp(1.0f, -23));
+}
+
+TEST(ActiveDevice, WhatIsDeniedIsRefused) {
+  const ModelGraph graph = graphs().back();
+  ActiveDevice device(chip_with({.lacks = {"layer_norm"}}), FallbackRules::parse("deny"));
+  EXPECT_THROW(train(graph, at::kFloat, device), UserError);
+}
+
+TEST(ActiveDevice, AChipThatDisappearsFailsTheRun) {
+  ActiveDevice device(chip_with({.lost_after_calls = 20}));
+  try {
+    train(graphs().back(), at::kFloat, device);
+    FAIL() << "it answered";
+  } catch (const SystemError& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::run_failed);
+  }
+}
+
+TEST(ActiveDevice, UnknownOperatorsAreNamed) {
+  try {
+    ActiveDevice device(chip_with({.lacks = {"layer_nrom", "soft", "product"}}));
+    FAIL() << "they were taken";
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.problems().size(), 2u);
+  }
+}
+
+TEST(ActiveDevice, EveryRankHasItsOwn) {
+  use_device(read_device("cpu:exact"));
+  EXPECT_STREQ(active_device().instruction_set(), "exact");
+  std::thread([] { EXPECT_STRNE(active_device().instruction_set(), "exact"); }).join();
+  use_device(RankDevice());
+}
+
+}  // namespace
+}  // namespace heteroperf
