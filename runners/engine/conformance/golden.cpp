@@ -200,6 +200,15 @@ class Rounding {
   static double back_terms(const Kind&, const Place&) {
     return 1;
   }
+  /// The gradients of a convolution's windows may lie in memory before they are added up; a stride
+  /// lets fewer of them meet.
+  double windows_stored(const Conv2d& kind) const {
+    return u_.stored * root(static_cast<double>(kind.stride[0] * kind.stride[1]));
+  }
+  template <class Kind>
+  double windows_stored(const Kind&) const {
+    return 0;
+  }
   template <class Pool>
   static double window(const Pool& kind) {
     return static_cast<double>(kind.kernel[0] * kind.kernel[1]);
@@ -260,8 +269,7 @@ class Rounding {
     for (std::size_t i = 0; i < errors.inputs.size(); ++i) {
       if (!errors.inputs[i].defined()) continue;
       const double k = root(back_terms(kind, place));
-      // The gradients of a convolution's windows may lie in memory before they are added up.
-      const double windows = std::is_same_v<Kind, Conv2d> ? u_.stored / k : 0;
+      const double windows = windows_stored(kind) / k;
       errors.inputs[i] = (k * unit(kind) + windows) * errors.inputs[i] + passed.inputs[i];
     }
     for (std::size_t i = 0; i < errors.parameters.size(); ++i) {
