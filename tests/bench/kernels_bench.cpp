@@ -3,6 +3,7 @@
 // for reading and once for writing. `memcpy` and `read` are what the memory itself gives; a kernel
 // far below them is bound by its arithmetic, which the softmax rows, whose scores stay in a cache,
 // show alone.
+#include <ATen/ops/full.h>
 #include <benchmark/benchmark.h>
 
 #include <cstring>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "runners/engine/kernels/kernel_table.hpp"
+#include "runners/engine/operators/kernel_launch.hpp"
 
 namespace heteroperf {
 namespace {
@@ -82,13 +84,9 @@ std::vector<Case> memory_bound() {
       {"rms_norm", 256, 8, [=, &k](RowRange r) { k.rms_norm(r, 1e-5, a, u, b, w); }},
       {"batch_norm: moments", 64, 4, [=, &k](RowRange r) { k.moments(r, a, sum, other_sum); }},
       {"batch_norm: scale_shift, relu", 64, 8,
-       [=, &k](RowRange r) {
-         k.scale_shift(r, a, u, v, {true, nullptr}, b);
-       }},
+       [=, &k](RowRange r) { k.scale_shift(r, a, u, v, true, nullptr, b); }},
       {"batch_norm: scale_shift, residual", 64, 12,
-       [=, &k](RowRange r) {
-         k.scale_shift(r, a, u, v, {true, c}, b);
-       }},
+       [=, &k](RowRange r) { k.scale_shift(r, a, u, v, true, c, b); }},
       {"batch_norm: sums of backward", 64, 8,
        [=, &k](RowRange r) { k.batch_norm_sums(r, b, a, nullptr, u, v, w, x, sum, other_sum); }},
       {"batch_norm: backward", 64, 12,
@@ -119,8 +117,8 @@ std::vector<Case> memory_bound() {
       {"sgd with momentum", 1024, 20, [=, &k](RowRange r) { k.sgd(r, {}, a, b, c); }},
       {"sum of squares", 1024, 4,
        [=, &k](RowRange r) {
-         static double sum;
-         k.square_sums({0, 1, r.end * r.columns}, r.end * r.columns, a, &sum);
+         static double squares;
+         k.square_sums({0, 1, r.end * r.columns}, r.end * r.columns, a, &squares);
        }},
   };
 }
@@ -140,6 +138,19 @@ std::vector<Case> in_cache() {
   };
 }
 
+/// One element, by the kernel alone and through the device layer: what the layer costs a call.
+void add_device_layer() {
+  static const at::Tensor a = at::full({1}, 0.5F), b = at::full({1}, 0.25F),
+                          y = at::full({1}, 0.0F);
+  static const KernelTable &k = active_device().kernels(Element::float32, false);
+  benchmark::RegisterBenchmark("one element: kernel alone", [](benchmark::State &state) {
+    for (auto _ : state) k.add({0, 1, 1}, a.data_ptr(), b.data_ptr(), false, y.data_ptr());
+  });
+  benchmark::RegisterBenchmark("one element: device layer", [](benchmark::State &state) {
+    for (auto _ : state) run_kernel(&KernelTable::add, elements_of(y), a, b, false, y);
+  });
+}
+
 void add(const Case &subject, std::int64_t count) {
   benchmark::RegisterBenchmark(subject.name.c_str(), [subject, count](benchmark::State &state) {
     for (auto _ : state) subject.run({0, count / subject.columns, subject.columns});
@@ -155,6 +166,7 @@ int main(int argc, char **argv) {
   using namespace heteroperf;
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  add_device_layer();
   for (const Case &subject : memory_bound()) add(subject, elements);
   for (const Case &subject : in_cache()) add(subject, 64 * 128);
   benchmark::RunSpecifiedBenchmarks();

@@ -45,7 +45,8 @@ constexpr std::size_t most_told = 3;
 /// c of each class of operators.
 double factor_of(const std::string& name) {
   const auto has = [&](const char* kind) { return name.find(kind) != std::string::npos; };
-  return has("linear") || has("conv2d") || has("attention") || has("norm") ? 4 : 3;
+  if (has("linear") || has("conv2d")) return 6;
+  return has("attention") || has("norm") ? 4 : 3;
 }
 
 double roundoff(at::ScalarType type) {
