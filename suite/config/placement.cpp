@@ -65,6 +65,12 @@ Placement choose_placement(const ScaleConfig& config, const UsableCores& cores, 
   return placement;
 }
 
+bool has_unlike_devices(const Placement& placement) {
+  return std::ranges::any_of(placement.devices, [&](const RankDevice& device) {
+    return device.name != placement.devices.front().name;
+  });
+}
+
 std::size_t first_beside(const std::vector<RankBinding>& bindings, std::size_t rank) {
   const auto here = [&](const RankBinding& binding) { return binding.host == bindings[rank].host; };
   return static_cast<std::size_t>(std::find_if(bindings.begin(), bindings.end(), here) -

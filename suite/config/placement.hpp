@@ -36,6 +36,9 @@ struct Placement {
 /// to be on this host.
 Placement choose_placement(const ScaleConfig& config, const UsableCores& cores, int world_ranks);
 
+/// True where ranks compute on devices of different names, whose roundings differ.
+bool has_unlike_devices(const Placement& placement);
+
 /// The first rank on the host of that rank.
 std::size_t first_beside(const std::vector<RankBinding>& bindings, std::size_t rank);
 

@@ -139,6 +139,16 @@ ChosenPlan complete_plan(Plan plan, const Workload& workload, std::optional<Clus
 ChosenPlan choose_plan(const RunConfig& config, const PlanSources& sources,
                        const Workload& workload, const Placement& placement) {
   Plan plan = sources.plan ? *sources.plan : even_plan_of(config, workload, placement.ranks);
+  // Replicas that each update the weights on a device of their own would part by its roundings: one
+  // of them updates each weight for all.
+  if (has_unlike_devices(placement) && plan.zero_stage == 0) {
+    if (sources.plan) {
+      throw UserError("the plan's replicas are on unlike devices",
+                      "their weights would part by the roundings of their updates",
+                      "Set its zero_stage to 1, or --device to one for all");
+    }
+    plan.zero_stage = 1;
+  }
   plan.workload = plan_workload(workload);
   if (sources.cluster) plan.cluster = config.cluster.file;
   ChosenPlan chosen = complete_plan(std::move(plan), workload, sources.cluster);

@@ -126,6 +126,7 @@ RunConfig effective(const RunConfig& config, const Workload& workload,
     result.automl.history = std::filesystem::absolute(config.automl.history).string();
   }
   if (config.plan.file.empty()) {
+    if (plan) result.plan.zero_stage = plan->plan.zero_stage;
     result.batch = {workload.micro_batch, plan ? plan->plan.micro_batches : workload.micro_batches};
   }
   result.optimizer = {recipe.kind,          recipe.schedule,
@@ -138,6 +139,11 @@ RunConfig effective(const RunConfig& config, const Workload& workload,
 void check_search(const RunConfig& config, Reading reading, PreparedRun& run,
                   ProblemList& problems) {
   collect_problems(problems, [&] { run.groups = search_groups(config, run.placement.ranks); });
+  if (has_unlike_devices(run.placement) && config.automl.group_ranks > 1) {
+    problems.add("groups of a search on unlike devices",
+                 "a group's replicas would part by the roundings of their updates",
+                 "Use --set automl.group_ranks=1, or one device for all");
+  }
   const std::string& history = config.automl.history;
   if (history.empty()) return;
   collect_problems(problems, [&] {

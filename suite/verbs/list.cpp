@@ -59,7 +59,8 @@ std::string classes_text(const Cluster& cluster) {
   });
 }
 
-/// Lists this machine's devices, then the shipped descriptions that `--cluster` finds by name.
+/// Lists this machine's devices, the chips whose numerics `--device` finds by name, and the shipped
+/// descriptions that `--cluster` does.
 Table list_devices() {
   const Machine machine = probe_machine();
   const Placement placement = choose_placement({}, machine.cores, 0);
@@ -79,6 +80,33 @@ Table list_devices() {
              device.memory.value(),
              {},
              {}});
+  for (const KernelSet set :
+       {KernelSet::base, KernelSet::avx2, KernelSet::avx512, KernelSet::exact}) {
+    if (!has_instructions(set)) continue;
+    items.add({fmt::format("cpu:{}", to_string(set)),
+               set == KernelSet::exact
+                   ? "the reference, in float64"
+                   : fmt::format("held to the instructions of {}", to_string(set)),
+               to_string(device.kind),
+               {},
+               {},
+               {},
+               {},
+               {}});
+  }
+  for (const std::string& name : shipped_chip_names()) {
+    const EmulatedChip chip = *read_device("emulated:" + name).chip;
+    items.add({"emulated:" + name,
+               fmt::format("numerics of another chip: operands of products {}{}{}",
+                           to_string(chip.products), chip.sum_order > 0 ? ", another order" : "",
+                           chip.lacks.empty() ? "" : ", without some operators"),
+               "emulated",
+               {},
+               {},
+               {},
+               {},
+               {}});
+  }
   for (const std::string& name : shipped_cluster_names()) {
     const Cluster cluster = shipped_cluster(name);
     // Shipped descriptions are there to be emulated: nobody has them all.

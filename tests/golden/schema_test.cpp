@@ -285,6 +285,7 @@ TEST_F(Schemas, FilesOfARealRun) {
   const std::string index = folder_ / "r/checkpoints/step-6/index.json";
   add("checkpoint", index);
   add_printed("doctor", {"doctor", "--speed"});
+  add_printed("operators", {"ops", "llm", "--check", "--quick", "--precision", "fp32", "-q"});
   expect_valid();
   arguments_.clear();
   const std::string good = read_text_file(index);

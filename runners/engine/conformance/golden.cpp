@@ -273,9 +273,11 @@ class Rounding {
       errors.inputs[i] = (k * unit(kind) + windows) * errors.inputs[i] + passed.inputs[i];
     }
     for (std::size_t i = 0; i < errors.parameters.size(); ++i) {
+      const double k = root(parameter_terms(kind, place, g));
+      // So may the sums of a convolution's samples.
+      const double samples = std::is_same_v<Kind, Conv2d> ? u_.stored / k : 0;
       errors.parameters[i] =
-          root(parameter_terms(kind, place, g)) * unit(kind) * errors.parameters[i] +
-          passed.parameters[i];
+          (k * unit(kind) + samples) * errors.parameters[i] + passed.parameters[i];
     }
     // An error of the operands reaches the gradient of the weights.
     const bool moved =
