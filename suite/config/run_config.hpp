@@ -79,9 +79,26 @@ struct ClusterConfig {
   std::string file;  ///< or the name of a shipped description; empty: this machine
 };
 
+/// A class of emulated devices becomes slower in mid-run. Written "CLASS:STEP:FACTOR".
+struct Slowdown {
+  std::string device_class;     ///< empty: none does
+  std::uint64_t from_step = 0;  ///< number of the first slower step
+  double factor = 1;            ///< times as long as its description says
+  friend bool operator==(const Slowdown&, const Slowdown&) = default;
+};
+/// Empty for none.
+std::string to_string(const Slowdown& slowdown);
+
 /// `pace.*`: emulated devices.
 struct PaceConfig {
   double dilation = 0;  ///< real seconds per modelled one; 0: measured in the first step
+  Slowdown slow;
+};
+
+/// `adapt.*`: a training that changes its plan where devices are not as planned.
+struct AdaptConfig {
+  std::uint64_t every_steps = 0;   ///< measured steps between two looks at the plan; 0: none
+  double replan_threshold = 0.05;  ///< gain in throughput from which a new plan is taken
 };
 
 /// Read as "1%" or "1".
@@ -156,6 +173,7 @@ struct RunConfig {
   PlanConfig plan;
   ClusterConfig cluster;
   PaceConfig pace;
+  AdaptConfig adapt;
   OptimizerRequest optimizer;
   MeasureConfig measure;
   AutomlConfig automl;
@@ -266,6 +284,14 @@ void visit_keys(Config& c, Visitor&& visit) {
        .read_by = fixed});
   KEY(pace.dilation, "real seconds per modelled one of emulated devices",
       {.open = "measured", .read_by = fixed, .range = {0, many}});
+  KEY(pace.slow, "an emulated class takes FACTOR times as long from step STEP on",
+      {.value_name = "CLASS:STEP:FACTOR", .open = "none", .read_by = fixed});
+  KEY(adapt.every_steps,
+      "measured steps after which planned and measured times are compared; a better plan is taken "
+      "in mid-run",
+      {.flag = "--adapt", .open = "never", .read_by = fixed, .range = {0, many}});
+  KEY(adapt.replan_threshold, "relative gain in throughput from which a new plan is taken",
+      {.flag = "--replan-threshold", .read_by = fixed, .range = {0, large}});
   KEY(optimizer.name, "update rule", {.open = workload_has});
   KEY(optimizer.schedule, "course of the learning rate; constant in a training by time",
       {.open = workload_has});

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "metrics/base/error.hpp"
 #include "results/journal_checks/plan_outline.hpp"
@@ -129,11 +130,33 @@ ChosenPlan complete_plan(Plan plan, const Workload& workload, std::optional<Clus
   const bool emulated = cluster && is_emulated(*cluster);
   if (cluster) name_classes(plan, *cluster);
   const TrainingTask task{workload.graph, workload.precision, workload.recipe.kind};
-  ChosenPlan chosen{ReadyPlan(task, std::move(plan), std::move(cluster)), {}, emulated, {}};
+  ChosenPlan chosen{ReadyPlan(task, std::move(plan), std::move(cluster)), {}, {}, emulated, {}};
   if (!emulated) return chosen;
   chosen.predicted();  // an emulated device without a rate cannot run
   chosen.paced = stage_times(task, chosen.staged, chosen.plan, *chosen.cluster);
   return chosen;
+}
+
+void slow_down(ChosenPlan& chosen, const Workload& workload, const Slowdown& slowdown) {
+  if (slowdown.device_class.empty()) return;
+  const std::string problem = fmt::format("pace.slow={} slows nothing", to_string(slowdown));
+  if (!chosen.cluster || !chosen.emulated) {
+    throw UserError(problem, "the devices of this run are not emulated",
+                    "Name a --cluster of paced classes, or leave it out");
+  }
+  std::set<std::string> names;
+  for (const RankPlace& rank : chosen.cluster->ranks) names.insert(rank.device_class);
+  if (!names.contains(slowdown.device_class)) {
+    throw UserError(problem,
+                    fmt::format("the run has no device of class '{}'", slowdown.device_class),
+                    fmt::format("Give one of {}", fmt::join(names, ", ")));
+  }
+  Cluster slower = *chosen.cluster;
+  apply(scaled_rates(matrix_of(slower), slowdown.device_class, to_string(workload.precision),
+                     1 / slowdown.factor, {Provenance::file, "pace.slow"}),
+        slower);
+  const TrainingTask task{workload.graph, workload.precision, workload.recipe.kind};
+  chosen.paced_change = {slowdown.from_step, stage_times(task, chosen.staged, chosen.plan, slower)};
 }
 
 ChosenPlan choose_plan(const RunConfig& config, const PlanSources& sources,
@@ -143,6 +166,7 @@ ChosenPlan choose_plan(const RunConfig& config, const PlanSources& sources,
   if (sources.cluster) plan.cluster = config.cluster.file;
   ChosenPlan chosen = complete_plan(std::move(plan), workload, sources.cluster);
   for (const RankBinding& binding : placement.bindings) chosen.devices.push_back(binding.device);
+  slow_down(chosen, workload, config.pace.slow);
   return chosen;
 }
 

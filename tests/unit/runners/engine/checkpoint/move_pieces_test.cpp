@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <deque>
 
 #include "metrics/base/error.hpp"
 #include "runners/comm/world.hpp"
@@ -32,7 +33,7 @@ TEST(MovePieces, ReplicasAreFilledAndWhatIsHeldStays) {
   const StoredTraining training = StoredTraining::random(4, random);
   constexpr int ranks = 3;
   // Every rank holds all, in the tiles of its own sharding.
-  std::vector<Sharding> whole, wanted;
+  std::deque<Sharding> whole, wanted;  // their pieces point into themselves
   for (int rank = 0; rank < ranks; ++rank) {
     whole.push_back(random_sharding(training, 1, random, Fill::training));
     wanted.push_back(random_sharding(training, 1, random, Fill::zero));
@@ -46,7 +47,7 @@ TEST(MovePieces, ReplicasAreFilledAndWhatIsHeldStays) {
   for (const Sharding& sharding : wanted) EXPECT_TRUE(holds(sharding, training));
   EXPECT_EQ(all_held, 0u);
 
-  std::vector<Sharding> again;
+  std::deque<Sharding> again;
   for (int rank = 0; rank < ranks; ++rank) {
     again.push_back(random_sharding(training, 1, random, Fill::zero));
   }
