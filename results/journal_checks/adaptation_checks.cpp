@@ -63,6 +63,13 @@ void hold_decision(const AdaptEvent& look, LineCheck& check) {
     most = std::max(most, told.measured_s / told.planned_s);
   }
   hold_near("deviation", most / least - 1, look.deviation, check);
+  check.hold(look.planned_step_s > 0 && look.kept_step_s.value_or(1) > 0 &&
+                 look.new_step_s.value_or(1) > 0,
+             "steps above 0 s", "{} s planned", look.planned_step_s);
+  check.equal("gain given", look.new_step_s.has_value(), look.gain.has_value());
+  check.equal("reason given", look.decision == AdaptDecision::no_gain && !look.gain,
+              !look.reason.empty());
+  check.equal("moved_bytes given", !look.plan.text.empty(), look.moved_bytes.has_value());
   if (look.gain && look.kept_step_s && look.new_step_s) {
     hold_near("gain", *look.kept_step_s / *look.new_step_s - 1, *look.gain, check);
   }

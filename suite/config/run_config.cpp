@@ -95,6 +95,15 @@ void check_until(const RunConfig& config, const std::vector<Setting>& settings,
                "Leave one of them out");
 }
 
+constexpr const char* describe_it =
+    "Give --cluster; `heteroperf probe -o me.json` describes this machine";
+
+/// True where a cluster is named, or may be by a plan's file.
+bool names_cluster(const RunConfig& config) {
+  const bool has_file = !config.plan.file.empty() && !config.plan.is_searched();
+  return has_file || !config.cluster.file.empty();
+}
+
 /// A training looks at its plan after warm-up and so many steps, and goes on by it or by another.
 void check_adaptation(const RunConfig& config, const std::vector<Setting>& settings,
                       ProblemList& problems) {
@@ -109,14 +118,15 @@ void check_adaptation(const RunConfig& config, const std::vector<Setting>& setti
   }
   const std::string every =
       shown_value(settings, "adapt.every_steps", fmt::format("{}", adapt.every_steps));
+  const std::vector<std::string> having = workloads_with("adapt.every_steps");
   if (config.workload.empty()) {
-    problems.add(
-        every + " is not usable", "the suite has searches, which have no plan",
-        fmt::format("Name a workload: {}", fmt::join(workloads_with("adapt.every_steps"), " or ")));
+    problems.add(every + " is not usable", "the suite has searches, which have no plan",
+                 fmt::format("Name a workload: {}", fmt::join(having, " or ")));
   }
-  if (config.cluster.file.empty() && config.plan.file.empty()) {
+  const bool is_read = std::find(having.begin(), having.end(), config.workload) != having.end();
+  if (is_read && !names_cluster(config)) {
     problems.add(every + " has no planned times to compare with", "no cluster is named",
-                 "Give --cluster; `heteroperf probe -o me.json` describes this machine");
+                 describe_it);
   }
   const std::uint64_t steps = config.measure.steps;
   const std::uint64_t warmup = warmup_steps_of_run(config.measure.warmup_steps, steps,
@@ -139,8 +149,9 @@ void check_plan_alone(const RunConfig& config, const std::vector<Setting>& setti
                       ProblemList& problems) {
   if (config.plan.file.empty()) return;
   for (const Setting& asked : asked_for(config, settings)) {
-    const bool said = asked.path.starts_with("plan.") || asked.path == "batch.micro_batch" ||
-                      asked.path == "batch.micro_batches";
+    // A plan that is searched has the samples per step that a batch says.
+    const bool in_batch = asked.path == "batch.micro_batch" || asked.path == "batch.micro_batches";
+    const bool said = asked.path.starts_with("plan.") || (in_batch && !config.plan.is_searched());
     if (!said || asked.path == "plan.file") continue;
     problems.add(fmt::format("{} and {} exclude each other",
                              shown_value(settings, "plan.file", config.plan.file),
@@ -154,8 +165,11 @@ void check_plan_options(const RunConfig& config, const std::vector<Setting>& set
   const auto needs = [&](const char* path, const std::string& value, const char* what) {
     problems.add(shown_value(settings, path, value) + " changes nothing", "", what);
   };
-  // A plan may name one.
-  const bool cluster = !config.cluster.file.empty() || !config.plan.file.empty();
+  const bool cluster = names_cluster(config);
+  if (config.plan.is_searched() && !cluster) {
+    problems.add(shown_value(settings, "plan.file", config.plan.file) + " has nothing to plan for",
+                 "no cluster is named", describe_it);
+  }
   if (config.pace.dilation > 0 && !cluster) {
     needs("pace.dilation", fmt::format("{}", config.pace.dilation),
           "Name a --cluster of paced classes, or leave it out");

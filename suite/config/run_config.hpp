@@ -61,6 +61,8 @@ struct BatchConfig {
   std::int64_t micro_batches = 0;  ///< per step; own: the more, the fewer replicas the ranks make
 };
 
+/// The value of `plan.file` with which the planner makes the plan.
+inline constexpr const char* planned_plan = "auto";
 /// `plan.*`: who computes which piece of a fixed model, in which order.
 struct PlanConfig {
   int pipeline = 1;               ///< positions of the pipeline
@@ -72,6 +74,8 @@ struct PlanConfig {
   int zero_stage = 0;              ///< 1: optimizer states are spread over the replicas
   bool sequence_parallel = false;  ///< norms and sums of tensor-parallel ranks by rows
   std::string file;                ///< a plan, in place of all the others and of `batch.*`
+
+  bool is_searched() const { return file == planned_plan; }
 };
 
 /// `cluster.*`
@@ -274,8 +278,9 @@ void visit_keys(Config& c, Visitor&& visit) {
       {.read_by = fixed, .range = {0, 1}});
   KEY(plan.sequence_parallel, "norms and sums of tensor-parallel ranks by rows",
       {.read_by = fixed});
-  KEY(plan.file, "a plan in place of the other plan.* and batch.*",
-      {.flag = "--plan", .value_name = "FILE", .open = "none", .read_by = fixed});
+  KEY(plan.file,
+      "a plan in place of the other plan.* and batch.*; auto: the planner's, for the --cluster",
+      {.flag = "--plan", .value_name = "FILE|auto", .open = "none", .read_by = fixed});
   KEY(cluster.file,
       "a cluster description, or the name of a shipped one; its paced classes are emulated",
       {.flag = "--cluster",

@@ -101,7 +101,7 @@ const char* type_name(const std::string& path) {
   return std::is_unsigned_v<T> ? "a whole number of at least 0" : "a whole number";
 }
 
-std::string to_text(const KeyRange& range, const char* unit) {
+std::string range_text(const KeyRange& range, const char* unit) {
   if (range.high < KeyRange::unlimited)
     return fmt::format("{} to {}{}", range.low, range.high, unit);
   return range.low > 0 ? "above 0" : "at least 0";
@@ -111,7 +111,7 @@ std::string to_text(const KeyRange& range, const char* unit) {
 template <class T>
 std::string values_of(const KeyInfo& key) {
   const char* unit = std::is_same_v<T, Percent> ? " %" : is_seconds(key.path) ? " s" : "";
-  if (key.range.limits()) return to_text(key.range, unit);
+  if (key.range.limits()) return range_text(key.range, unit);
   if (!key.value_name.empty()) return std::string(key.value_name);
   if (key.choices != nullptr) return fmt::format("{}", fmt::join(key.choices(), ", "));
   if (!names_of_type<T>().empty()) return fmt::format("{}", fmt::join(names_of_type<T>(), ", "));

@@ -1,8 +1,8 @@
-// Decides the plan of a run of one fixed model. A plan file brings its plan; otherwise the degrees
-// of the configuration make an *even* one: every position of the pipeline has the same number of
-// replicas, each with the same tensor degree and micro-batch. Either is then made ready, which
-// checks it against the model and the cluster, lowers its schedule and computes memory and, where
-// the cluster has rates, a prediction.
+// Decides the plan of a run of one fixed model. A plan file brings its plan, or the planner makes
+// one; otherwise the degrees of the configuration make an *even* one: every position of the
+// pipeline has the same number of replicas, each with the same tensor degree and micro-batch.
+// Either is then made ready, which checks it against the model and the cluster, lowers its schedule
+// and computes memory and, where the cluster has rates, a prediction.
 //
 // On emulated devices the plan needs times too, since ranks sleep until the modelled end of each
 // instruction. Those times come from the cluster's description alone, while the prediction may use
@@ -20,6 +20,7 @@
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/schedule/generators/generator.hpp"
 #include "runners/schedule/ir/placement.hpp"
+#include "suite/planning/searched_plan.hpp"
 
 namespace heteroperf {
 namespace {
@@ -65,6 +66,23 @@ Plan even_plan_of(const RunConfig& config, const Workload& workload, int ranks) 
   request.sequence_parallel = config.plan.sequence_parallel;
   request.chunks = config.plan.chunks > 0 ? config.plan.chunks : own_chunks(request);
   return even_plan(workload.graph, request);
+}
+
+/// Ends by itself long before its time on clusters of some hundred devices; then every rank that
+/// searches finds the same plan.
+Plan searched_plan(const RunConfig& config, const PlanSources& sources, const Workload& workload) {
+  constexpr double time_limit_s = 10;
+  const Cluster& cluster = sources.cluster.value();
+  const auto samples =
+      static_cast<std::uint64_t>(workload.micro_batch * micro_batches_of(config, workload) *
+                                 static_cast<std::int64_t>(cluster.ranks.size()));
+  const SearchedPlan found = search_plan(workload, cluster, samples, time_limit_s);
+  if (found.best) return found.best->plan;
+  throw UserError("--plan auto finds no plan that uses every device",
+                  "the fastest plans leave devices idle, and a run has a rank on each",
+                  fmt::format("Use `heteroperf plan {} --cluster {} -o plan.json`, then run --plan "
+                              "plan.json",
+                              workload.name, config.cluster.file));
 }
 
 void name_classes(Plan& plan, const Cluster& cluster) {
@@ -161,7 +179,9 @@ void slow_down(ChosenPlan& chosen, const Workload& workload, const Slowdown& slo
 
 ChosenPlan choose_plan(const RunConfig& config, const PlanSources& sources,
                        const Workload& workload, const Placement& placement) {
-  Plan plan = sources.plan ? *sources.plan : even_plan_of(config, workload, placement.ranks);
+  Plan plan = sources.plan                ? *sources.plan
+              : config.plan.is_searched() ? searched_plan(config, sources, workload)
+                                          : even_plan_of(config, workload, placement.ranks);
   plan.workload = plan_workload(workload);
   if (sources.cluster) plan.cluster = config.cluster.file;
   ChosenPlan chosen = complete_plan(std::move(plan), workload, sources.cluster);

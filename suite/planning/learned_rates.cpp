@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -40,11 +41,10 @@ std::vector<double> computing_s(const TrainingTask& task, const Plan& plan, cons
   return unhindered.busy_s();
 }
 
-LearnedRates learn_rates(const TrainingTask& task, Plan plan, const Cluster& used,
+LearnedRates learn_rates(const Cluster& used, Precision precision,
+                         const std::vector<double>& predicted_s,
                          const std::vector<std::optional<double>>& measured_s,
                          const std::string& source) {
-  plan.efficiency = {};  // what it knew better is in the rates of `used`
-  const std::vector<double> predicted_s = computing_s(task, plan, used);
   std::map<std::string, DeviceTime> classes;
   for (std::size_t rank = 0; rank < std::min(predicted_s.size(), measured_s.size()); ++rank) {
     if (!measured_s[rank]) continue;
@@ -63,8 +63,7 @@ LearnedRates learn_rates(const TrainingTask& task, Plan plan, const Cluster& use
     time.measured_s /= time.ranks;
     check_factor(time, source);
     // Other precisions were not exercised by the training.
-    learned.matrix.merge(
-        scaled_rates(known, name, to_string(task.precision), time.speed(), origin));
+    learned.matrix.merge(scaled_rates(known, name, to_string(precision), time.speed(), origin));
     learned.classes.push_back(time);
   }
   return learned;

@@ -28,11 +28,12 @@ struct LearnedRates {
 /// machine as the plan uses it, and the plan's own efficiency takes the place of its rates.
 std::vector<double> computing_s(const TrainingTask& task, const Plan& plan, const Cluster& used);
 
-/// Compares what ranks measured, [rank] seconds of computing in a step, with the prediction for
-/// their plan on `used`, whose rates are all that is known. Ranks without a value are left out.
-/// `source` names the measurement. Throws UserError where a class is a hundred times faster or
-/// slower: that was measured elsewhere.
-LearnedRates learn_rates(const TrainingTask& task, Plan plan, const Cluster& used,
+/// Compares what ranks measured, [rank] seconds of computing in a step, with what computing_s()
+/// predicts of their plan on `used`, whose rates are all that is known. Ranks without a value are
+/// left out. `source` names the measurement. Throws UserError where a class is a hundred times
+/// faster or slower: that was measured elsewhere.
+LearnedRates learn_rates(const Cluster& used, Precision precision,
+                         const std::vector<double>& predicted_s,
                          const std::vector<std::optional<double>>& measured_s,
                          const std::string& source);
 

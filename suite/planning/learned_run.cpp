@@ -93,8 +93,11 @@ class RunLearner {
       measured_s[rank] = time->split.compute_s / static_cast<double>(time->steps) / dilation;
     }
     const TrainingTask task{workload_.graph, workload_.precision, workload_.recipe.kind};
+    Plan plan = result_.plan;
+    plan.efficiency = {};  // what it knew better is in the rates of `used`
     LearnedRates& learned = result_;
-    learned = learn_rates(task, result_.plan, used, measured_s, result_.run_id);
+    learned = learn_rates(used, task.precision, computing_s(task, plan, used), measured_s,
+                          result_.run_id);
     if (!learned.classes.empty()) return;
     refuse("all emulated ranks share their layers with others",
            "Give a run with tensor-parallel degree 1.");

@@ -85,7 +85,7 @@ PlanSources read_plan_sources(const RunConfig& config) {
   PlanSources sources;
   sources.cluster_file = config.cluster.file;
   ProblemList problems;
-  if (!config.plan.file.empty()) {
+  if (!config.plan.file.empty() && !config.plan.is_searched()) {
     collect_problems(problems, [&] { sources.plan = read_plan_file(config.plan.file); });
   }
   if (sources.cluster_file.empty() && sources.plan) {

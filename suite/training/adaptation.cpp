@@ -28,8 +28,8 @@
 #include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
 #include "runners/plan/plan_json.hpp"
-#include "runners/plan/search/plan_search.hpp"
 #include "suite/planning/learned_rates.hpp"
+#include "suite/planning/searched_plan.hpp"
 
 namespace heteroperf {
 namespace {
@@ -67,10 +67,18 @@ PlanJudge::PlanJudge(const Workload& workload, const ChosenPlan& start, double t
       known_(known_better(start.cluster.value(), start.plan)),
       learned_(start.plan.efficiency),
       threshold_(threshold),
-      emulated_(start.emulated) {}
+      emulated_(start.emulated) {
+  plan_anew();
+}
 
 TrainingTask PlanJudge::task() const {
   return {workload_.graph, workload_.precision, workload_.recipe.kind};
+}
+
+/// Most looks find the plan and the machine as they were, and need no prediction of their own.
+void PlanJudge::plan_anew() {
+  const ReadyPlan ready(task(), plan_, known_);
+  planned_ = {ready.predicted().step_time_s, ready.busy_s(), computing_s(task(), plan_, known_)};
 }
 
 AdaptEvent PlanJudge::look(std::uint64_t steps_done, const std::vector<MeasuredSteps>& measured) {
@@ -78,21 +86,20 @@ AdaptEvent PlanJudge::look(std::uint64_t steps_done, const std::vector<MeasuredS
   event.n = steps_done;
   event.threshold = threshold_;
   event.measured_step_s = measured.front().step_s;
-  const ReadyPlan ready(task(), plan_, known_);
-  event.planned_step_s = ready.predicted().step_time_s;
-  const std::vector<double> with_sums = ready.busy_s();
-  const std::vector<double> alone = computing_s(task(), plan_, known_);
+  event.planned_step_s = planned_.step_s;
   std::vector<std::optional<double>> computing;
   for (std::size_t rank = 0; rank < measured.size(); ++rank) {
     // An emulated device's clock has the sums of tensor-parallel ranks in the passes.
-    const double sums_s = emulated_ ? with_sums[rank] - alone[rank] : 0;
-    const double alone_s = measured[rank].computing_s - sums_s;
-    computing.emplace_back(alone_s);
-    event.ranks.push_back({static_cast<std::int32_t>(rank), alone[rank], alone_s});
+    const double sums_s = emulated_ ? planned_.with_sums_s[rank] - planned_.computing_s[rank] : 0;
+    const double computing_s = measured[rank].computing_s - sums_s;
+    computing.emplace_back(computing_s);
+    event.ranks.push_back(
+        {static_cast<std::int32_t>(rank), planned_.computing_s[rank], computing_s});
   }
   try {
-    const LearnedRates lesson = learn_rates(task(), plan_, known_, computing,
-                                            fmt::format("the steps up to {}", steps_done));
+    const LearnedRates lesson =
+        learn_rates(known_, workload_.precision, planned_.computing_s, computing,
+                    fmt::format("the steps up to {}", steps_done));
     for (const DeviceTime& time : lesson.classes) {
       event.classes.push_back({time.device_class, time.ranks, time.predicted_s, time.measured_s});
     }
@@ -111,33 +118,26 @@ void PlanJudge::search(const EfficiencyMatrix& lesson, AdaptEvent& event) {
   apply(lesson, known_);
   learned_.merge(lesson);
   event.decision = AdaptDecision::no_gain;
-  event.kept_step_s = ReadyPlan(task(), plan_, known_).predicted().step_time_s;
-  PlanningRequest request;
-  request.precision = workload_.precision;
-  request.optimizer = workload_.recipe.kind;
-  request.batch = static_cast<std::int64_t>(plan_.samples_per_step());
-  PlanSearchOptions options;
-  options.time_limit_s = search_limit_s;
-  const PlanSearchResult found =
-      search_plans(GraphProblem(workload_.graph, known_, request), options);
+  plan_anew();
+  event.kept_step_s = planned_.step_s;
+  const SearchedPlan found =
+      search_plan(workload_, known_, plan_.samples_per_step(), search_limit_s);
   event.candidates = found.candidates;
-  // A rank of the run has a part in every plan of it.
-  const auto best = std::ranges::find_if(
-      found.plans, [&](const ReadyPlan& plan) { return plan.plan.ranks() == plan_.ranks(); });
   event.search_s = stopwatch.elapsed_s();
-  if (best == found.plans.end()) {
+  if (!found.best) {
     event.reason = "every plan that was found leaves devices idle";
     return;
   }
-  event.new_step_s = best->predicted().step_time_s;
+  event.new_step_s = found.best->predicted().step_time_s;
   event.gain = *event.kept_step_s / *event.new_step_s - 1;
   if (!(*event.gain > threshold_)) return;
-  Plan plan = best->plan;
+  Plan plan = found.best->plan;
   // It is of the same workload, on the same devices of the whole cluster.
   plan.workload = plan_.workload;
   plan.cluster = plan_.cluster;
   plan.devices = plan_.devices;
   plan_ = plan;
+  plan_anew();
   plan.efficiency = learned_;
   event.decision = AdaptDecision::new_plan;
   event.plan.text = plan_text(plan);

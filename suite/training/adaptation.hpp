@@ -30,13 +30,21 @@ class PlanJudge {
   AdaptEvent look(std::uint64_t steps_done, const std::vector<MeasuredSteps>& measured);
 
  private:
-  void search(const EfficiencyMatrix& learned, AdaptEvent& event);
+  /// The plan in force by all that is known: seconds of a step, and of each rank's computing in it,
+  /// with the sums of tensor-parallel ranks and without.
+  struct Planned {
+    double step_s = 0;
+    std::vector<double> with_sums_s, computing_s;
+  };
+  void plan_anew();
+  void search(const EfficiencyMatrix& lesson, AdaptEvent& event);
   TrainingTask task() const;
 
   const Workload& workload_;
   Plan plan_;                 ///< in force, without rates
   Cluster known_;             ///< with all rates learned so far
   EfficiencyMatrix learned_;  ///< those, and what the first plan knew
+  Planned planned_;
   double threshold_;
   bool emulated_;
 };
