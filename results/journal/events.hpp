@@ -466,7 +466,7 @@ struct CheckpointEvent {
   HETEROPERF_FIELDS(n, bytes, seconds);
 };
 
-/// What a look at the plan of a training ended with: the devices compute as planned; they do not,
+/// The end of a look at the plan of a training: the devices compute as planned; they do not,
 /// but no other plan gains enough; a new plan is in force from the next step on.
 enum class AdaptDecision { as_planned, no_gain, new_plan };
 constexpr std::array<const char*, 3> value_names(AdaptDecision) {
@@ -497,20 +497,20 @@ struct AdaptEvent {
   AdaptDecision decision = AdaptDecision::as_planned;
   double threshold = 0;  ///< gain that a new plan must exceed
   double planned_step_s = 0,
-         measured_step_s = 0;  ///< of the plan in force; median since the look before
+         measured_step_s = 0;  ///< by the plan in force; median since the look before
   /// No plan can gain more than this by what the classes' computing changed: (b / a) − 1, a and b
   /// the least and the largest of 1 and measured / planned over the classes.
   double deviation = 0;
   std::vector<ClassComputing> classes;
   std::vector<RankComputing> ranks;
   std::optional<double> search_s;           ///< the ranks waited so long; absent: none was searched
-  std::optional<std::uint64_t> candidates;  ///< of the search
-  std::optional<double> kept_step_s;  ///< predicted with what was learned: of the plan in force
-  std::optional<double> new_step_s;   ///< of the best plan that was found
+  std::optional<std::uint64_t> candidates;  ///< that the search scored
+  std::optional<double> kept_step_s;  ///< predicted with what was learned, by the plan in force
+  std::optional<double> new_step_s;   ///< the same, by the best plan that was found
   std::optional<double> gain;         ///< kept_step_s / new_step_s − 1
   std::string reason;                 ///< why there is nothing to compare with
   JsonText plan;                      ///< the new one
-  std::string summary;                ///< of it
+  std::string summary;                ///< the new plan in a line
   std::optional<double> move_s;       ///< the ranks did not train so long, search apart
   std::optional<std::uint64_t> moved_bytes;  ///< between ranks, over all of them
   HETEROPERF_FIELDS(n, decision, threshold, planned_step_s, measured_step_s, deviation, classes,

@@ -11,7 +11,6 @@
 #include "metrics/ops.hpp"
 #include "runners/device/host_pool.hpp"
 #include "runners/engine/checkpoint/checkpoint.hpp"
-#include "runners/engine/checkpoint/move_pieces.hpp"
 #include "runners/engine/products.hpp"
 #include "runners/plan/ready/ready_plan.hpp"
 #include "workloads/data/data_source.hpp"

@@ -18,9 +18,9 @@
 #include "metrics/base/error.hpp"
 #include "results/journal_checks/plan_outline.hpp"
 #include "runners/plan/plan_cluster.hpp"
+#include "runners/plan/search/plan_search.hpp"
 #include "runners/schedule/generators/generator.hpp"
 #include "runners/schedule/ir/placement.hpp"
-#include "suite/planning/searched_plan.hpp"
 
 namespace heteroperf {
 namespace {
@@ -142,6 +142,24 @@ std::string ChosenPlan::device_class(int rank) const {
   // On a described cluster classes have the names of the description.
   if (cluster) return cluster->ranks[r].device_class;
   return r < devices.size() ? devices[r] : "cpu";
+}
+
+SearchedPlan search_plan(const Workload& workload, const Cluster& used, std::uint64_t samples,
+                         double time_limit_s) {
+  PlanningRequest request;
+  request.precision = workload.precision;
+  request.optimizer = workload.recipe.kind;
+  request.batch = static_cast<std::int64_t>(samples);
+  PlanSearchOptions options;
+  options.time_limit_s = time_limit_s;
+  PlanSearchResult found = search_plans(GraphProblem(workload.graph, used, request), options);
+  SearchedPlan result{{}, found.candidates, found.seconds};
+  const auto best = std::ranges::find_if(found.plans, [&](const ReadyPlan& ready) {
+    const std::size_t ranks = ready.plan.ranks();
+    return ranks == used.ranks.size();
+  });
+  if (best != found.plans.end()) result.best = std::move(*best);
+  return result;
 }
 
 ChosenPlan complete_plan(Plan plan, const Workload& workload, std::optional<Cluster> cluster) {

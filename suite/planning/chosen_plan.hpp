@@ -19,13 +19,25 @@ namespace heteroperf {
 struct ChosenPlan : ReadyPlan {
   /// Times that emulated devices keep to: those of the description, whatever the plan knows better.
   std::optional<StageTimes> paced;
-  std::optional<Pacing::Change> paced_change;  ///< of `pace.slow`
+  std::optional<Pacing::Change> paced_change;  ///< that `pace.slow` asks for
   bool emulated = false;
   std::vector<std::string> devices;  ///< [rank] the device that computes (RankBinding::device)
 
   /// The rank's class in the cluster; on a machine that nobody described, the device that computes.
   std::string device_class(int rank) const;
 };
+
+/// The planner's answer to a run, whose ranks all have a part in every plan of it.
+struct SearchedPlan {
+  std::optional<ReadyPlan> best;  ///< none where every plan that was found leaves devices idle
+  std::uint64_t candidates = 0;
+  double seconds = 0;
+};
+
+/// Searches the fastest plan of `samples` per step for all devices of `used`, which outlives the
+/// result's use of it. Throws UserError where the workload fits nowhere.
+SearchedPlan search_plan(const Workload& workload, const Cluster& used, std::uint64_t samples,
+                         double time_limit_s);
 
 /// The plan of the file, or an even one of the configuration's degrees, checked against the model
 /// and the cluster. Throws UserError with everything wrong.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,7 +19,7 @@ struct DeviceTime {
   double speed() const { return predicted_s / measured_s; }
 };
 
-/// What the ranks of one plan teach of the machine that they ran on.
+/// The lesson of the ranks of one plan about the machine that they ran on.
 struct LearnedRates {
   std::vector<DeviceTime> classes;  ///< that were measured
   EfficiencyMatrix matrix;          ///< every rate of such a class × its speed, as `probe`
@@ -36,5 +37,19 @@ LearnedRates learn_rates(const Cluster& used, Precision precision,
                          const std::vector<double>& predicted_s,
                          const std::vector<std::optional<double>>& measured_s,
                          const std::string& source);
+
+/// The lesson of a finished run about the machine that was described.
+struct LearnedRun : LearnedRates {
+  std::string run_id;
+  Plan plan;
+  double measured_step_s = 0;   ///< median of the steady window, on modelled time where emulated
+  double predicted_step_s = 0;  ///< from the description
+  double relearned_step_s = 0;  ///< from the description with the learned rates
+};
+
+/// From ranks of degree 1 alone where devices were emulated. Throws UserError where `run` is no
+/// finished run of a plan, where it has no times by rank, or where it was not made on `cluster`
+/// (measured_beside()).
+LearnedRun learn_from_run(const std::filesystem::path& run, const Cluster& cluster);
 
 }  // namespace heteroperf

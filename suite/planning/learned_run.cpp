@@ -1,6 +1,6 @@
-// What a finished run on a machine teaches of its rates: the computing times in the journal of the
-// run are compared with the prediction for its plan (learned_rates.hpp).
-#include "suite/planning/learned_run.hpp"
+// The rates of a machine that a finished run on it teaches: the computing times in the journal of
+// the run are compared with the prediction for its plan (learned_rates.hpp).
+#include "suite/planning/learned_rates.hpp"
 
 #include <fmt/format.h>
 

@@ -12,7 +12,7 @@
 #include "runners/plan/search/bounds/certificate.hpp"
 #include "runners/plan/search/plan_objective.hpp"
 #include "runners/plan/times/rate_use.hpp"
-#include "suite/planning/learned_run.hpp"
+#include "suite/planning/learned_rates.hpp"
 #include "workloads/workload.hpp"
 
 namespace heteroperf {

@@ -29,7 +29,6 @@
 #include "metrics/base/error.hpp"
 #include "runners/plan/plan_json.hpp"
 #include "suite/planning/learned_rates.hpp"
-#include "suite/planning/searched_plan.hpp"
 
 namespace heteroperf {
 namespace {
@@ -161,7 +160,8 @@ std::optional<ChosenPlan> Adaptation::look(std::uint64_t steps_done) {
   const std::array<double, 2> mine{upper_median(step_s_), upper_median(computing_s_)};
   step_s_.clear();
   computing_s_.clear();
-  std::vector<double> told(mine.size() * static_cast<std::size_t>(all.size()));
+  const std::size_t ranks = all.size();
+  std::vector<double> told(mine.size() * ranks);
   all.all_gather(std::span<const double>(mine), std::span<double>(told));
   std::string text;
   if (judge_) {

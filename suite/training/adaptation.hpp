@@ -11,7 +11,7 @@
 
 namespace heteroperf {
 
-/// What a rank measured since the last look at the plan, in the median over the steps.
+/// The median over a rank's steps since the last look at the plan.
 struct MeasuredSteps {
   double step_s = 0;       ///< modelled where devices are emulated
   double computing_s = 0;  ///< the same; on emulated devices with the sums inside passes
@@ -71,7 +71,7 @@ class Adaptation {
   const Workload& workload_;
   const ChosenPlan& start_;
   std::optional<PlanJudge> judge_;  ///< on the first rank
-  AdaptEvent event_;                ///< of the last look, on the first rank
+  AdaptEvent event_;                ///< the last look, on the first rank
   std::vector<double> step_s_, computing_s_;
 };
 

@@ -418,7 +418,7 @@ class TrainingProgram {
   std::optional<ChosenPlan> later_plan_;  ///< in place of the one that the training began with
   EvaluationExtent final_;
   GroupTrainer trainer_;
-  std::optional<StepOperations> operations_;  ///< of one step by the plan in force
+  std::optional<StepOperations> operations_;  ///< in one step by the plan in force
   Checkpointing checkpoints_;
   MeasurePhases phases_;  // asked on the first rank
   std::string note_;      // what the last look saw, for the progress line

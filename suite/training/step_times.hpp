@@ -31,7 +31,7 @@ class StepTimes {
   std::uint64_t first_step_ = 0, steps_ = 0, steps_per_value_ = 1;
   std::int64_t start_ns_ = 0, end_ns_ = 0;
   StepSplit sums_;
-  StepOperations operations_;           ///< of all steps
+  StepOperations operations_;           ///< summed over all steps
   std::vector<double> compute_sums_s_;  ///< each sums steps_per_value_ steps, the last one fewer
 };
 

@@ -6,8 +6,6 @@
 // "who holds a cell" and "who wants it" are two layouts of that dimension. So one reshard plan per
 // type moves all tensors at once: whoever wants what it holds keeps it, and two ranks exchange one
 // message, however many tensors it carries. Every rank makes the same plan from the same lists.
-#include "runners/engine/checkpoint/move_pieces.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,6 +18,7 @@
 #include "metrics/base/clock.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/comm/reshard/reshard.hpp"
+#include "runners/engine/checkpoint/checkpoint.hpp"
 #include "runners/engine/checkpoint/checkpoint_index.hpp"
 #include "runners/engine/checkpoint/held_tensor.hpp"
 
@@ -110,11 +109,11 @@ void for_cells(const SpreadTensor& spread, const Box& box, Visit&& visit) {
                            Box cell) -> void {
     if (dim == box.dims) return visit(spread.first_cell + number, cell);
     const std::vector<std::int64_t>& borders = spread.borders[dim];
-    auto at = std::ranges::lower_bound(borders, box.first[dim]) - borders.begin();
+    std::size_t at = std::ranges::lower_bound(borders, box.first[dim]) - borders.begin();
     for (; borders[at] < box.last[dim]; ++at) {
       cell.first[dim] = borders[at];
       cell.last[dim] = borders[at + 1];
-      self(self, dim + 1, number * (borders.size() - 1) + static_cast<std::size_t>(at), cell);
+      self(self, dim + 1, number * (borders.size() - 1) + at, cell);
     }
   };
   Box cell;
@@ -183,8 +182,8 @@ class TypeMove {
     const DataType type = element_type(type_);
     auto plan = std::make_shared<const ReshardPlan>(plan_reshard(from, to, {.type = type}));
     const std::size_t bytes = element_bytes(type_);
-    const auto source_count = static_cast<std::size_t>(from.count(world_.rank()));
-    const auto result_count = static_cast<std::size_t>(to.count(world_.rank()));
+    const std::size_t source_count = from.count(world_.rank());
+    const std::size_t result_count = to.count(world_.rank());
     std::vector<std::byte> source(source_count * bytes), result(result_count * bytes);
     for_parts(held, line_.held, [&](const Box& cell, std::size_t offset, const StridedView& view) {
       copy_box(cell, view, {cell, dense_strides(cell), source.data() + offset}, bytes);
@@ -211,8 +210,8 @@ class TypeMove {
     for (std::size_t cell = 0; cell < holders.size(); ++cell) {
       offsets[cell] = next;
       if (std::ranges::find(holders[cell], world_.rank()) == holders[cell].end()) continue;
-      next += static_cast<std::size_t>(line_.borders[cell + 1] - line_.borders[cell]) *
-              element_bytes(type_);
+      const std::size_t elements = line_.borders[cell + 1] - line_.borders[cell];
+      next += elements * element_bytes(type_);
     }
     for (const TensorPiece& piece : pieces) {
       if (piece.type != type_ || piece.box.count() == 0) continue;

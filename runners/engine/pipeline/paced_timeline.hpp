@@ -49,7 +49,7 @@ class PacedTimeline {
   void choose_dilation();
 
   const Pacing& pacing_;
-  const StageTimes* times_;  ///< of the step under way
+  const StageTimes* times_;  ///< those of the step under way
   std::uint64_t step_ = 0;
   Communicator& world_;
   std::int64_t clock_offset_ns_;

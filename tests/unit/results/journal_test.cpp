@@ -49,7 +49,12 @@ TEST(EventJson, RoundTripsEveryKind) {
   }
   run.lines.push_back({1, WarningEvent{"text with \"quotes\"", "duration"}});
   run.lines.push_back({1, CheckpointEvent{120, 4096, 0.25}});
-  AdaptEvent look{120, AdaptDecision::new_plan, 0.05, 0.25, 0.375, 0.5};
+  AdaptEvent look;
+  look.n = 120;
+  look.decision = AdaptDecision::new_plan;
+  look.threshold = 0.05;
+  look.planned_step_s = look.measured_step_s = 0.25;
+  look.deviation = 0.5;
   look.classes = {{"fast", 1, 0.125, 0.1875}};
   look.ranks = {{0, 0.125, 0.1875}};
   look.search_s = 0.5;

@@ -5,7 +5,6 @@
 #include "metrics/base/error.hpp"
 #include "runners/plan/plan_json.hpp"
 #include "suite/planning/learned_rates.hpp"
-#include "suite/planning/searched_plan.hpp"
 #include "workloads/workload_factories.hpp"
 
 namespace heteroperf {
@@ -38,7 +37,7 @@ class AdaptationTest : public testing::Test {
     apply(scaled_rates(matrix_of(cluster_), name, "fp32", 1 / factor, {}), slower);
     return slower;
   }
-  /// What emulated ranks of that machine measure: their clock has sums in the passes.
+  /// The times that emulated ranks of that machine measure: their clock has sums in the passes.
   std::vector<MeasuredSteps> measured_on(const Cluster& machine, const Plan& plan) const {
     Plan bare = plan;
     bare.efficiency = {};

@@ -19,7 +19,7 @@
 namespace heteroperf {
 namespace {
 
-/// What a session leaves behind on one rank, step by step.
+/// The traces of a session on one rank, step by step.
 struct Course {
   std::vector<std::string> fingerprints;  ///< before the first step and after each
   std::vector<StepReport> reports;

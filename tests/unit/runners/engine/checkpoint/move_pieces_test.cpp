@@ -1,5 +1,3 @@
-#include "runners/engine/checkpoint/move_pieces.hpp"
-
 #include <gtest/gtest.h>
 
 #include <atomic>
