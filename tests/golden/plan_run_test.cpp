@@ -110,7 +110,7 @@ TEST(PlanRun, ATrainingAdaptsToASlowClass) {
 TEST(PlanRun, AsPlannedAdaptingChangesNothing) {
   const ScratchFolder folder;
   const Words run = tiny({"--cluster", "fast2_slow6", "--plan", "auto", "--micro-batch", "1",
-                          "--micro-batches", "1", "--steps", "14"});
+                          "--micro-batches", "1", "--steps", "18"});
   Words plain = run, adapting = run;
   plain.insert(plain.end(), {"--out", "plain"});
   adapting.insert(adapting.end(), {"--adapt", "3", "--out", "adapting"});
@@ -120,7 +120,7 @@ TEST(PlanRun, AsPlannedAdaptingChangesNothing) {
   ASSERT_EQ(with.exit_code, 0) << with.err;
   const Json kept = Json::parse(without.out), looked = Json::parse(with.out);
   EXPECT_EQ(looked.at("adaptation").at("plan_changes"), 0);
-  EXPECT_EQ(looked.at("adaptation").at("looks").size(), 3u);
+  EXPECT_EQ(looked.at("adaptation").at("looks").size(), 5u);
   EXPECT_EQ(kept.at("metrics").at("loss_fingerprint"), looked.at("metrics").at("loss_fingerprint"));
   EXPECT_FALSE(kept.contains("adaptation"));
   expect_verified("adapting", folder);
