@@ -257,6 +257,22 @@ std::string prediction(const Json& json) {
                             100 * number(json, "error_fraction"));
 }
 
+/// The looks at the plan, and the last new one with its outcome.
+std::string adaptation(const Json& json) {
+  const Json& looks = json.at("looks");
+  std::string line =
+      fmt::format("plan changed {} times in {} looks, {} without training",
+                  digits(json, "plan_changes"), looks.size(), seconds_text(number(json, "away_s")));
+  for (auto look = looks.rbegin(); look != looks.rend(); ++look) {
+    if (!look->contains("outcome")) continue;
+    return line + fmt::format("; step {} predicted, {} measured after step {}",
+                              seconds_text(number(*look, "new_step_s")),
+                              seconds_text(number(look->at("outcome"), "step_time_s")),
+                              digits(*look, "n"));
+  }
+  return line;
+}
+
 std::string pacing(const Json& json) {
   return fmt::format("modelled time x {:.4g}, {:.2f} % of {} operations late",
                      number(json, "dilation"), 100 * number(json, "late_fraction"),
@@ -320,6 +336,7 @@ constexpr std::array record_table{
     RowRule{"steps", "/metrics", steps},
     RowRule{"until", "/metrics/until", part_row<until>},
     RowRule{"prediction", "/prediction", part_row<prediction>},
+    RowRule{"adaptation", "/adaptation", part_row<adaptation>},
     RowRule{"bubble", "", part_row<bubble>},
     RowRule{"mixed classes", "/metrics/hetero", part_row<hetero>},
     RowRule{"pacing", "/pacing", part_row<pacing>},

@@ -68,9 +68,11 @@ struct StartEvent {
   std::optional<SuitePlan> suite = {};   ///< the suite that the run is part of
   std::string suite_workload = {};       ///< which of the suite's workloads it is
   std::optional<SweepPlace> sweep = {};  ///< absent: no sweep started the run
+  /// Measured steps between two looks at the plan, which the run may change; absent: it keeps it.
+  std::optional<std::uint64_t> adapt_every = {};
   HETEROPERF_FIELDS(run_id, created_utc, argv, reproduce, quick, program_version, git_commit,
                     build_type, binary_sha256, parent, parent_step, lockstep, suite, suite_workload,
-                    sweep);
+                    sweep, adapt_every);
 };
 
 /// The request holds all settings of the run, with defaults filled in.
@@ -485,6 +487,58 @@ struct CheckpointEvent {
   HETEROPERF_FIELDS(n, bytes, seconds);
 };
 
+/// The end of a look at the plan of a training: the devices compute as planned; they do not,
+/// but no other plan gains enough; a new plan is in force from the next step on.
+enum class AdaptDecision { as_planned, no_gain, new_plan };
+constexpr std::array<const char*, 3> value_names(AdaptDecision) {
+  return {"as_planned", "no_gain", "new_plan"};
+}
+/// Seconds of a step in which a rank computes, modelled where emulated: as planned with all that is
+/// known, and the median of the steps since the look before.
+struct RankComputing {
+  std::int32_t rank = 0;
+  double planned_s = 0, measured_s = 0;
+  friend bool operator==(const RankComputing&, const RankComputing&) = default;
+  HETEROPERF_FIELDS(rank, planned_s, measured_s);
+};
+/// The same in the mean over the ranks of a device class, without the sums of tensor-parallel
+/// ranks.
+struct ClassComputing {
+  std::string device_class;
+  std::int32_t ranks = 0;
+  double planned_s = 0, measured_s = 0;
+  friend bool operator==(const ClassComputing&, const ClassComputing&) = default;
+  HETEROPERF_FIELDS_AS("class, ranks, planned_s, measured_s", device_class, ranks, planned_s,
+                       measured_s);
+};
+/// A training that adapts has looked at its plan between two steps. All seconds of steps are
+/// modelled ones where devices are emulated.
+struct AdaptEvent {
+  std::uint64_t n = 0;  ///< steps done
+  AdaptDecision decision = AdaptDecision::as_planned;
+  double threshold = 0;  ///< gain that a new plan must exceed
+  double planned_step_s = 0,
+         measured_step_s = 0;  ///< by the plan in force; median since the look before
+  /// No plan can gain more than this by what the classes' computing changed: (b / a) − 1, a and b
+  /// the least and the largest of 1 and measured / planned over the classes.
+  double deviation = 0;
+  std::vector<ClassComputing> classes;
+  std::vector<RankComputing> ranks;
+  std::optional<double> search_s;           ///< the ranks waited so long; absent: none was searched
+  std::optional<std::uint64_t> candidates;  ///< that the search scored
+  std::optional<double> kept_step_s;  ///< predicted with what was learned, by the plan in force
+  std::optional<double> new_step_s;   ///< the same, by the best plan that was found
+  std::optional<double> gain;         ///< kept_step_s / new_step_s − 1
+  std::string reason;                 ///< why there is nothing to compare with
+  JsonText plan;                      ///< the new one
+  std::string summary;                ///< the new plan in a line
+  std::optional<double> move_s;       ///< the ranks did not train so long, search apart
+  std::optional<std::uint64_t> moved_bytes;  ///< between ranks, over all of them
+  HETEROPERF_FIELDS(n, decision, threshold, planned_step_s, measured_step_s, deviation, classes,
+                    ranks, search_s, candidates, kept_step_s, new_step_s, gain, reason, plan,
+                    summary, move_s, moved_bytes);
+};
+
 /// The outcome of a run: it did what was asked for, it was interrupted, or it met an error.
 enum class RunStatus { complete, partial, failed };
 constexpr std::array<const char*, 3> value_names(RunStatus) {
@@ -506,7 +560,7 @@ using Event =
                  MemoryEvent, ChecksumEvent, RankPlanEvent, PredictionEvent, RankTimeEvent,
                  RankStepsEvent, PacingEvent, BaselineEvent, OverheadEvent, HostLoadEvent,
                  GpuSlowdownEvent, WarningEvent, PeakEvent, ProductsEvent, SearchEvent,
-                 CheckpointEvent, DeviceEvent, SubstitutionEvent, StopEvent>;
+                 CheckpointEvent, AdaptEvent, DeviceEvent, SubstitutionEvent, StopEvent>;
 
 /// "start", "config", … as in the journal.
 const char* kind_name(const Event& event);

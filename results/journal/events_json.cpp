@@ -30,11 +30,11 @@ concept MayBeEmpty = requires(const T& value) {
 
 // In the order of the variant. Stored journals are read by these words, so none is ever changed.
 constexpr std::array<const char*, std::variant_size_v<Event>> kind_names{
-    "start",      "config",    "system",       "plan",      "scale",      "workload", "phase",
-    "step",       "until",     "look",         "trial",     "eval",       "observed", "memory",
-    "checksum",   "rank_plan", "prediction",   "rank_time", "rank_steps", "pacing",   "baseline",
-    "overhead",   "host_load", "gpu_slowdown", "warning",   "peak",       "products", "search",
-    "checkpoint", "device",    "substitution", "stop"};
+    "start",      "config",    "system",       "plan",         "scale",      "workload", "phase",
+    "step",       "until",     "look",         "trial",        "eval",       "observed", "memory",
+    "checksum",   "rank_plan", "prediction",   "rank_time",    "rank_steps", "pacing",   "baseline",
+    "overhead",   "host_load", "gpu_slowdown", "warning",      "peak",       "products", "search",
+    "checkpoint", "adapt",     "device",       "substitution", "stop"};
 
 constexpr const char* non_finite = "_nonfinite";
 /// All that is std::int64_t in an event is a time on rank 0's clock, of which differences are

@@ -4,6 +4,7 @@
 
 #include <concepts>
 #include <string_view>
+#include <vector>
 
 #include "results/journal_checks/run_outline.hpp"
 #include "results/record/graph_book.hpp"
@@ -82,6 +83,12 @@ class LineCheck {
   std::optional<VerifyCheck> wrong_;
 };
 
+/// A plan that came into force in mid-run.
+struct LaterPlan {
+  std::uint64_t first_step = 0;  ///< number of the first step by it
+  PlanOutline outline;
+};
+
 /// A journal with all that its lines are held to. A journal may end after any line: what is not
 /// there yet is null or absent, and holds nothing. The journal must outlive this object; opening
 /// documents and graphs are parsed once, in the constructor.
@@ -117,7 +124,16 @@ struct CheckedJournal {
   const At<StartEvent> start;
   const At<ScaleEvent> scale;
   const At<WorkloadEvent> workload;
+  /// The plans of `adapt` lines, in their order; they end before one that cannot be read.
+  std::vector<LaterPlan> later_plans;
 
+  /// Counts the plan of a step from 0, the one of the `plan` line.
+  std::size_t plan_number(std::uint64_t step) const;
+  /// The plan that was in force last; null where no plan is there.
+  const PlanOutline* last_plan() const {
+    if (!later_plans.empty()) return &later_plans.back().outline;
+    return outline.plan ? &*outline.plan : nullptr;
+  }
   /// True for a search, whose plan is a list of groups; false where no plan is there yet.
   bool is_search() const { return outline.plan && outline.plan->of_search; }
   /// True for a run that moved by turns with another program: its clock leaves out what it stood
@@ -174,6 +190,9 @@ void check_evaluations(const CheckedJournal& run, LineCheck& check);
 void check_looks(const CheckedJournal& run, LineCheck& check);
 void check_checkpoint_lines(const CheckedJournal& run, LineCheck& check);
 void check_ending(const CheckedJournal& run, LineCheck& check);
+
+// This one holds looks at the plan of a training that adapts (adaptation_checks.cpp).
+void check_adaptations(const CheckedJournal& run, LineCheck& check);
 
 // These hold the trials of a search and its master (trial_checks.cpp).
 void check_trial_lines(const CheckedJournal& run, LineCheck& check);

@@ -103,6 +103,7 @@ constexpr std::array journal_check_table{
     JournalCheck{"observations", "facts of the observed steps", check_observations},
     JournalCheck{"rank_times", "facts of the ranks' times", check_rank_times},
     JournalCheck{"rank_ends", "facts of the ranks", check_rank_ends},
+    JournalCheck{"adaptations", "facts of the looks at the plan", check_adaptations},
     JournalCheck{"checkpoint_lines", "facts of the checkpoints", check_checkpoint_lines},
     JournalCheck{"ending", "facts of the end", check_ending},
 };
@@ -115,7 +116,21 @@ CheckedJournal::CheckedJournal(const Journal& checked)
       graphs(checked),
       start(first<StartEvent>()),
       scale(first<ScaleEvent>()),
-      workload(first<WorkloadEvent>()) {}
+      workload(first<WorkloadEvent>()) {
+  for (const AdaptEvent* look : journal.all<AdaptEvent>()) {
+    if (look->plan.text.empty()) continue;
+    try {
+      later_plans.push_back({look->n, read_plan_outline(look->plan.text)});
+    } catch (const UserError&) {
+      return;  // check_adaptations() tells it
+    }
+  }
+}
+
+std::size_t CheckedJournal::plan_number(std::uint64_t step) const {
+  return std::ranges::count_if(later_plans,
+                               [&](const LaterPlan& plan) { return plan.first_step <= step; });
+}
 
 bool CheckedJournal::is_complete() const {
   const auto* stop = journal.last<StopEvent>();

@@ -76,6 +76,7 @@ void hold_start(const CheckedJournal& run, LineCheck& check) {
   check.equal("quick", asked.quick, start.quick);
   const bool continues = start.parent_step.has_value();
   check.equal("parent given", continues, !start.parent.empty());
+  check.equal("adapt_every", asked.adapt_every, start.adapt_every.value_or(0));
   if (begins_with_date(start.run_id)) {
     check.equal("run_id begins with",
                 fmt::format("{}-{}-", date_of_run_id(start.created_utc), asked.workload),

@@ -13,6 +13,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -71,7 +72,8 @@ void hold_group(const CheckedJournal& run, const auto& event, LineCheck& check) 
 }
 
 /// Holds a kind of line that each rank writes once per training in which it takes part. A fixed
-/// model is one training, a search has one per trial, in which the trial's group takes part.
+/// model is one training, under each of its plans where it adapts; a search has one per trial, in
+/// which the trial's group takes part.
 template <class E>
 class EachTraining {
  public:
@@ -81,9 +83,10 @@ class EachTraining {
       last_state_[trial->id] = trial->state;
     }
   }
-  void hold(const E& event) {
+  /// `plan`: a line of each plan of the training is due; 0: one of the training.
+  void hold(const E& event, std::size_t plan = 0) {
     hold_group(run_, event, check_);
-    const bool is_new = seen_.emplace(event.rank, event.trial).second;
+    const bool is_new = seen_.emplace(event.rank, event.trial, plan).second;
     const auto place = group_of_trial_.find(event.trial.value_or(0));
     const bool of_group =
         !event.trial || (place != group_of_trial_.end() && place->second == event.group);
@@ -103,7 +106,7 @@ class EachTraining {
       if (!trainings.insert(step->trial).second || group >= groups.size()) continue;
       if (may_fail && step->trial && ended_badly(*step->trial)) continue;
       for (const std::int32_t rank : groups[group]) {
-        if (seen_.contains({rank, step->trial})) continue;
+        if (seen_.contains({rank, step->trial, 0})) continue;
         const std::string trial = step->trial ? fmt::format(" on trial {}", *step->trial) : "";
         return miss<E>(run_, fmt::format("rank {}{}", rank, trial), check_);
       }
@@ -120,7 +123,7 @@ class EachTraining {
   LineCheck& check_;
   std::map<std::uint64_t, std::int32_t> group_of_trial_;
   std::map<std::uint64_t, TrialStatus> last_state_;
-  std::set<std::pair<std::int32_t, std::optional<std::uint64_t>>> seen_;
+  std::set<std::tuple<std::int32_t, std::optional<std::uint64_t>, std::size_t>> seen_;
 };
 
 /// Returns null where no rank has this number.
@@ -231,14 +234,30 @@ bool has_all_steps(const CheckedJournal& run) {
   return stop != nullptr && stop->status != RunStatus::failed;
 }
 
-/// All steps of a fixed model are alike, so a rank's operations are those of the one step that was
-/// observed on it, times the number of steps.
-void hold_observed_ops(const RankTimeEvent& time, const ObservedEvent& observed, LineCheck& check) {
+/// The observed step of each rank under each plan.
+using ObservedSteps = std::map<std::pair<std::int32_t, std::size_t>, const ObservedEvent*>;
+
+/// All steps of a fixed model by one plan are alike, so a rank's operations are those of the step
+/// that was observed on it under that plan, times the number of such steps.
+void hold_observed_ops(const CheckedJournal& run, const RankTimeEvent& time,
+                       const ObservedSteps& observed, LineCheck& check) {
+  constexpr std::uint64_t most_steps = std::uint64_t{1} << 40;
   const auto text = [](const Ops& strict, const Ops& recompute) {
     return fmt::format("{} strict, {} recomputed", strict.to_string(), recompute.to_string());
   };
-  check.equal("operations", text(observed.strict * time.steps, observed.recompute * time.steps),
-              text(time.strict, time.recompute));
+  const std::uint64_t end = time.first_step + std::min(time.steps, most_steps);
+  Ops strict, recompute;
+  for (std::uint64_t step = time.first_step; step < end;) {
+    const std::size_t plan = run.plan_number(step);
+    const auto& later = run.later_plans;
+    const std::uint64_t until = plan < later.size() ? std::min(end, later[plan].first_step) : end;
+    const auto seen = observed.find({time.rank, plan});
+    if (seen == observed.end()) return;  // other checks tell what is missing
+    strict += seen->second->strict * (until - step);
+    recompute += seen->second->recompute * (until - step);
+    step = until;
+  }
+  check.equal("operations", text(strict, recompute), text(time.strict, time.recompute));
 }
 
 /// All ranks measure the same steps, which the step lines number.
@@ -332,12 +351,13 @@ void hold_checksum(const CheckedJournal& run, const ChecksumEvent& event, const 
   const auto steps = done.find(training_of(event));
   const std::uint64_t none = event.trial ? 0 : run.first_step();
   if (has_all_steps(run)) check.equal("n", steps == done.end() ? none : steps->second, event.n);
-  if (!run.outline.plan) return;
-  const std::vector<HeldStage> held = run.outline.plan->stages_of(event.rank);
+  const PlanOutline* plan = run.last_plan();
+  if (plan == nullptr) return;
+  const std::vector<HeldStage> held = plan->stages_of(event.rank);
   if (run.is_search()) {
     check.equal("share", "", event.share);
   } else if (!held.empty()) {
-    check.equal("share", share_text(held, run.outline.plan->stages.size()), event.share);
+    check.equal("share", share_text(held, plan->stages.size()), event.share);
   }
 }
 
@@ -425,13 +445,18 @@ void check_predictions(const CheckedJournal& run, LineCheck& check) {
   });
 }
 
-/// One step of each training is observed on each rank, its first one. There are operations exactly
-/// where an operator was called.
+/// One step of each training is observed on each rank, its first one, and the first one by each new
+/// plan. There are operations exactly where an operator was called.
 void check_observations(const CheckedJournal& run, LineCheck& check) {
   EachTraining<ObservedEvent> each(run, check);
   check.each(run.journal, [&](const ObservedEvent& event) {
-    each.hold(event);
-    check.equal("n", event.trial ? 0 : run.first_step(), event.n);
+    const std::size_t plan = event.trial ? 0 : run.plan_number(event.n);
+    each.hold(event, plan);
+    check.equal("n",
+                event.trial ? 0
+                : plan == 0 ? run.first_step()
+                            : run.later_plans[plan - 1].first_step,
+                event.n);
     check.equal("operators called", event.executed != Ops(), event.calls > 0);
   });
   each.expect_all(false);
@@ -442,9 +467,9 @@ void check_observations(const CheckedJournal& run, LineCheck& check) {
 /// both come from one clock.
 void check_rank_times(const CheckedJournal& run, LineCheck& check) {
   const MeasuredSpan measured = measured_steps_of(run.journal);
-  std::map<std::int32_t, const ObservedEvent*> observed;
+  ObservedSteps observed;
   for (const ObservedEvent* event : run.journal.all<ObservedEvent>()) {
-    if (!event->trial) observed.emplace(event->rank, event);
+    if (!event->trial) observed.emplace(std::pair(event->rank, run.plan_number(event->n)), event);
   }
   std::map<std::int32_t, double> compute_s;
   EachRank<RankTimeEvent> each_time(run, check);
@@ -452,7 +477,7 @@ void check_rank_times(const CheckedJournal& run, LineCheck& check) {
   const auto hold_time = [&](const RankTimeEvent& time) {
     each_time.hold(time);
     hold_measured_steps(run, time, measured, check);
-    if (observed.contains(time.rank)) hold_observed_ops(time, *observed[time.rank], check);
+    hold_observed_ops(run, time, observed, check);
     compute_s[time.rank] = time.split.compute_s;
     // The first rank's clock is that of the step lines.
     if (time.rank != 0 || run.is_lockstep() || !has_all_steps(run)) return;

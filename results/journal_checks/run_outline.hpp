@@ -25,7 +25,9 @@ struct AskedRun {
   std::uint64_t steps = 0;                          ///< 0: by time
   double duration_s = 0, until_percent = 0, until_after_s = 0;
   std::uint64_t warmup_steps = 0, evaluation_samples = 0;
-  double dilation = 0;           ///< 0: measured
+  double dilation = 0;            ///< 0: measured
+  std::uint64_t adapt_every = 0;  ///< 0: never
+  double replan_threshold = 0;
   std::int64_t group_ranks = 0;  ///< in a search
   std::uint64_t rungs = 0;       ///< in a search
 };

@@ -70,6 +70,8 @@ AskedRun asked_by(const Json& config) {
   reader.may("/measure/evaluation_samples", asked.evaluation_samples);
   reader.may("/automl/evaluation_samples", asked.evaluation_samples);
   reader.may("/pace/dilation", asked.dilation);
+  reader.may("/adapt/every_steps", asked.adapt_every);
+  reader.may("/adapt/replan_threshold", asked.replan_threshold);
   reader.may("/automl/group_ranks", asked.group_ranks);
   reader.may("/automl/rungs", asked.rungs);
   reader.throw_if_any();

@@ -164,6 +164,45 @@ Json prediction_section(const PlanSummary& plan) {
   return json;
 }
 
+Json adaptation_section(const Journal& journal, const PlanSummary& plan) {
+  const auto* start = journal.first<StartEvent>();
+  if (start == nullptr || !start->adapt_every) return {};
+  std::uint64_t changes = 0;
+  double away_s = 0;
+  Json list = Json::array();
+  for (const auto& [look, steps, step_time_s, error_fraction] : plan.looks) {
+    away_s += look.search_s.value_or(0) + look.move_s.value_or(0);
+    Json& json = list.emplace_back(Json{{"n", look.n},
+                                        {"decision", to_string(look.decision)},
+                                        {"deviation", look.deviation},
+                                        {"planned_step_s", look.planned_step_s},
+                                        {"measured_step_s", look.measured_step_s}});
+    json["classes"] = Json::array();
+    for (const ClassComputing& told : look.classes) {
+      json["classes"].push_back({{"device_class", told.device_class},
+                                 {"planned_s", told.planned_s},
+                                 {"measured_s", told.measured_s}});
+    }
+    put(json, "reason", look.reason);
+    put(json, "search_s", look.search_s);
+    put(json, "kept_step_s", look.kept_step_s);
+    put(json, "new_step_s", look.new_step_s);
+    put(json, "gain", look.gain);
+    if (look.decision != AdaptDecision::new_plan) continue;
+    ++changes;
+    put(json, "plan_summary", look.summary);
+    put(json, "move_s", look.move_s);
+    put(json, "moved_bytes", look.moved_bytes);
+    if (!step_time_s) continue;
+    json["outcome"] = {{"steps", steps}, {"step_time_s", *step_time_s}};
+    put(json["outcome"], "error_fraction", error_fraction);
+  }
+  return {{"every_steps", *start->adapt_every},
+          {"plan_changes", changes},
+          {"away_s", away_s},
+          {"looks", std::move(list)}};
+}
+
 Json pacing_section(const PlanSummary& plan) {
   if (!plan.pacing) return {};
   return {{"dilation", plan.pacing->dilation},

@@ -12,6 +12,8 @@ void put_rank_times(Json& split, const PlanSummary& plan);
 /// The plan's view of memory, added to `metrics.peak_memory_bytes`.
 void put_planned_memory(Json& memory, const RunSummary& summary);
 Json prediction_section(const PlanSummary& plan);
+/// Empty where the training keeps its plan.
+Json adaptation_section(const Journal& journal, const PlanSummary& plan);
 Json pacing_section(const PlanSummary& plan);
 /// Throughputs in the unit of metrics.throughput.
 Json hetero_section(const Journal& journal, const HeteroSummary& hetero);

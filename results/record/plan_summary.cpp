@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <map>
 
+#include "metrics/base/quantity.hpp"
+
 namespace heteroperf {
 namespace {
 
@@ -48,6 +50,37 @@ std::optional<PredictionSummary> prediction_of(const Journal& journal,
   return summary;
 }
 
+/// A plan's steps are those from its look up to the next plan's.
+std::vector<AdaptSummary> looks_of(const Journal& journal, double dilation) {
+  std::vector<AdaptSummary> looks;
+  std::vector<double> step_s;
+  AdaptSummary* in_force = nullptr;
+  const auto close = [&] {
+    if (in_force == nullptr || step_s.empty()) return;
+    in_force->steps = step_s.size();
+    std::ranges::sort(step_s);
+    const double median_s = (step_s[(step_s.size() - 1) / 2] + step_s[step_s.size() / 2]) / 2;
+    in_force->step_time_s = median_s / dilation;
+    const double predicted_s = in_force->look.new_step_s.value_or(0);
+    if (predicted_s > 0) in_force->error_fraction = *in_force->step_time_s / predicted_s - 1;
+  };
+  looks.reserve(journal.all<AdaptEvent>().size());
+  for (const JournalLine& line : journal.lines) {
+    if (const auto* step = std::get_if<StepEvent>(&line.event)) {
+      step_s.push_back(seconds_of(step->t_end_ns - step->t_start_ns));
+    }
+    const auto* look = std::get_if<AdaptEvent>(&line.event);
+    if (look == nullptr) continue;
+    looks.push_back({*look, 0, {}, {}});
+    if (look->decision != AdaptDecision::new_plan) continue;
+    close();
+    step_s.clear();
+    in_force = &looks.back();
+  }
+  close();
+  return looks;
+}
+
 /// The mix is measured by this run and planned by its prediction; each class has its own line.
 std::optional<HeteroSummary> hetero_of(const Journal& journal,
                                        std::optional<double> samples_per_s) {
@@ -66,6 +99,12 @@ std::optional<HeteroSummary> hetero_of(const Journal& journal,
 }
 
 }  // namespace
+
+bool changes_plan(const Journal& journal) {
+  const auto looks = journal.all<AdaptEvent>();
+  return std::ranges::any_of(
+      looks, [](const AdaptEvent* look) { return look->decision == AdaptDecision::new_plan; });
+}
 
 std::vector<RankUse> rank_uses(const Journal& journal) {
   std::map<std::int32_t, RankUse> uses;
@@ -133,6 +172,10 @@ PlanSummary summarize_plan(const Journal& journal, std::optional<double> median_
       summary.samples_per_s = static_cast<double>(*workload->samples_per_step) / *median_step_s;
     }
   }
+  summary.looks = looks_of(
+      journal, summary.pacing && summary.pacing->dilation > 0 ? summary.pacing->dilation : 1);
+  // The median over the steps of several plans is no step of the predicted one.
+  if (changes_plan(journal)) median_step_s.reset();
   summary.prediction = prediction_of(journal, median_step_s);
   summary.hetero = hetero_of(journal, summary.samples_per_s);
   return summary;

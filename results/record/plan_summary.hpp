@@ -19,6 +19,14 @@ struct PredictionSummary {
   std::optional<double> error_fraction;  ///< measured / predicted − 1
 };
 
+/// A look at the plan of a training that adapts, and the steps of the plan that it brought.
+struct AdaptSummary {
+  AdaptEvent look;
+  std::uint64_t steps = 0;               ///< by the new plan
+  std::optional<double> step_time_s;     ///< their median
+  std::optional<double> error_fraction;  ///< measured / predicted − 1
+};
+
 /// All ranks of an emulated run together.
 struct PacingSummary {
   double dilation = 1;
@@ -49,6 +57,9 @@ struct RankUse {
   std::optional<RankTimeEvent> time;
   std::optional<MemoryEvent> memory;
 };
+/// True for a training that changed its plan: sums over its steps are of several plans.
+bool changes_plan(const Journal& journal);
+
 /// Joins a journal's lines of single ranks, ascending; of several lines of a kind the last counts.
 std::vector<RankUse> rank_uses(const Journal& journal);
 
@@ -79,6 +90,7 @@ struct PlanSummary {
   std::optional<PredictionSummary> prediction;
   std::optional<PacingSummary> pacing;
   std::optional<HeteroSummary> hetero;
+  std::vector<AdaptSummary> looks;  ///< none where the training keeps its plan
   /// The measured step of the whole run; on modelled time (median step) where the devices are
   /// emulated.
   std::optional<double> samples_per_s;

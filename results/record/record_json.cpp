@@ -450,6 +450,7 @@ std::string build_record(const Journal& journal, const RunSummary& summary,
   put_section(json, "checkpoints", checkpoints_section(journal));
   if (summary.time) json["time_split_s"] = time_section(*summary.time, summary.plan);
   put_section(json, "prediction", prediction_section(summary.plan));
+  put_section(json, "adaptation", adaptation_section(journal, summary.plan));
   put_section(json, "pacing", pacing_section(summary.plan));
   put_section(json, "devices", devices_section(journal));
   put_section(json, "substitution", substitution_section(journal));

@@ -272,6 +272,14 @@ Verdict lockstep(const Journal& journal, const RunSummary&) {
   return Finding{"a run of its own", "moved by turns with another program"};
 }
 
+/// A training that may change its plan shows what a machine does with several plans, and the looks
+/// at them take time.
+Verdict adapted(const Journal& journal, const RunSummary&) {
+  const auto* start = journal.first<StartEvent>();
+  if (start == nullptr || !start->adapt_every) return {};
+  return Finding{"one plan from the first step to the last", "--adapt"};
+}
+
 /// Less than bf16 is another computation, and fp64 is for tests.
 Verdict precision(const Journal& journal, const RunSummary&) {
   const auto* workload = journal.first<WorkloadEvent>();
@@ -390,6 +398,8 @@ constexpr std::array rule_table{
     Rule{"quick", "--quick", open, at_start, "quick", quick, "Run without --quick."},
     Rule{"lockstep", "moved by turns with another program (`gate --lockstep`)", open, at_start,
          "lockstep", lockstep, "Run it alone."},
+    Rule{"adapted", "the plan may change in mid-run (`run --adapt`)", open, at_start, "adapt",
+         adapted, "Run the plan by itself, without --adapt."},
     Rule{"precision", "neither fp32 nor bf16", open, at_start, "precision", precision,
          "fp64 is for tests, and less than bf16 is another computation."},
     Rule{"emulated", "emulated devices", open, at_start, "devices", emulated,

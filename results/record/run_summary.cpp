@@ -350,13 +350,16 @@ struct ObservedStep {
   Ops executed, strict, recompute;
 };
 
-std::map<StepKey, ObservedStep> observed_steps(const Journal& journal) {
-  std::map<StepKey, ObservedStep> observed;
+/// The observed steps of each training, by their number: its first one, and the first by each plan
+/// that came into force in mid-run.
+using ObservedSteps = std::map<StepKey, std::map<std::uint64_t, ObservedStep>>;
+
+ObservedSteps observed_steps(const Journal& journal) {
+  ObservedSteps observed;
   for (const ObservedEvent* event : journal.all<ObservedEvent>()) {
-    ObservedStep& step =
-        observed.try_emplace({event->group, event->trial}, ObservedStep{event->n, {}, {}, {}})
-            .first->second;
-    if (step.n != event->n) continue;  // a second observation of the same training
+    ObservedStep& step = observed[{event->group, event->trial}]
+                             .try_emplace(event->n, ObservedStep{event->n, {}, {}, {}})
+                             .first->second;
     step.executed += event->executed;
     step.strict += event->strict;
     step.recompute += event->recompute;
@@ -364,40 +367,51 @@ std::map<StepKey, ObservedStep> observed_steps(const Journal& journal) {
   return observed;
 }
 
+/// The step that was observed last when step `n` was made; null for none.
+const ObservedStep* observed_for(const ObservedSteps& observed, const StepKey& key,
+                                 std::uint64_t n) {
+  const auto training = observed.find(key);
+  if (training == observed.end()) return nullptr;
+  const auto after = training->second.upper_bound(n);
+  return after == training->second.begin() ? nullptr : &std::prev(after)->second;
+}
+
 /// Executed and recomputed operations of the whole run: those of an observed step per sample, times
-/// the samples of its training. A training that was not observed counts as its strict operations,
-/// provided that nothing was recomputed in the observed ones; otherwise the totals are unknown.
-void extrapolate(const Steps& steps, const std::map<StepKey, ObservedStep>& observed,
-                 OperationTotals& totals) {
-  struct Training {
+/// the samples of the steps like it. A training that was not observed counts as its strict
+/// operations, provided that nothing was recomputed in the observed ones; otherwise the totals are
+/// unknown.
+void extrapolate(const Steps& steps, const ObservedSteps& observed, OperationTotals& totals) {
+  struct LikeSteps {
     std::uint64_t samples = 0;
     Ops strict;
     std::optional<std::uint64_t> observed_samples;  // of the step that was observed
   };
-  std::map<StepKey, Training> trainings;
+  std::map<std::pair<StepKey, const ObservedStep*>, LikeSteps> trainings;
   for (const StepEvent* step : steps) {
     const StepKey key{step->group, step->trial};
-    Training& training = trainings[key];
-    training.samples += step->samples;
-    training.strict += step->ops_strict;
-    const auto seen = observed.find(key);
-    const bool is_seen = seen != observed.end() && seen->second.n == step->n;
-    if (is_seen && !training.observed_samples) training.observed_samples = step->samples;
+    const ObservedStep* seen = observed_for(observed, key, step->n);
+    LikeSteps& like = trainings[{key, seen}];
+    like.samples += step->samples;
+    like.strict += step->ops_strict;
+    if (seen != nullptr && seen->n == step->n && !like.observed_samples) {
+      like.observed_samples = step->samples;
+    }
   }
   // A training that was not observed is taken to have recomputed nothing where no other one did.
-  const bool recomputes = std::any_of(observed.begin(), observed.end(), [](const auto& entry) {
-    return entry.second.recompute != Ops();
-  });
+  bool recomputes = false;
+  for (const auto& [key, training] : observed) {
+    for (const auto& [n, step] : training) recomputes |= step.recompute != Ops();
+  }
   Ops executed, recompute;
-  for (const auto& [key, training] : trainings) {
-    if (training.observed_samples.value_or(0) == 0) {
+  for (const auto& [key, like] : trainings) {
+    if (like.observed_samples.value_or(0) == 0) {
       if (recomputes) return;
-      executed += training.strict;
+      executed += like.strict;
       continue;
     }
-    const ObservedStep& step = observed.at(key);
-    executed += step.executed * training.samples / *training.observed_samples;
-    recompute += step.recompute * training.samples / *training.observed_samples;
+    const ObservedStep& step = *key.second;
+    executed += step.executed * like.samples / *like.observed_samples;
+    recompute += step.recompute * like.samples / *like.observed_samples;
   }
   totals.executed = executed;
   totals.recompute = recompute;
@@ -422,8 +436,9 @@ void count_operations(const Journal& journal, const Steps& steps, RunSummary& su
   const auto observed = observed_steps(journal);
   if (!observed.empty()) {
     extrapolate(steps, observed, totals);
-    totals.per_step_strict = observed.begin()->second.strict;
-    totals.per_step_executed = observed.begin()->second.executed;
+    const ObservedStep& first = observed.begin()->second.begin()->second;
+    totals.per_step_strict = first.strict;
+    totals.per_step_executed = first.executed;
   } else if (!steps.empty()) {
     totals.per_step_strict = steps.front()->ops_strict;
   }

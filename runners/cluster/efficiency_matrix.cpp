@@ -164,6 +164,21 @@ EfficiencyMatrix matrix_of(const Cluster& cluster) {
   return matrix;
 }
 
+EfficiencyMatrix scaled_rates(const EfficiencyMatrix& known, const std::string& device_class,
+                              const std::string& precision, double factor, const Origin& origin) {
+  EfficiencyMatrix scaled;
+  for (const auto& [key, rate] : known.rates()) {
+    if (key.device_class != device_class || key.precision != precision) continue;
+    scaled.add(key, {OpsPerSecond(rate.rate.value() * factor), origin});
+  }
+  for (const auto& [operation, quantity, inverse] : stated_rates) {
+    const auto value = known.value(device_class, quantity);
+    if (!value || *value <= 0) continue;
+    scaled.add({device_class, quantity}, {inverse ? *value / factor : *value * factor, origin});
+  }
+  return scaled;
+}
+
 void apply(const EfficiencyMatrix& matrix, Cluster& cluster) {
   const auto put = [&](Efficiency entry) {
     const auto same = [&](const Efficiency& e) {
@@ -190,6 +205,10 @@ void apply(const EfficiencyMatrix& matrix, Cluster& cluster) {
       const auto known = matrix.values().find({device.name, quantity});
       if (known == matrix.values().end() || known->second.value <= 0) continue;
       const auto& [value, origin] = known->second;
+      // A description may give a shape or a precision with such a rate, which nobody reads.
+      std::erase_if(cluster.efficiency, [&, name = operation](const Efficiency& entry) {
+        return entry.device_class == device.name && entry.operation == name;
+      });
       put({device.name, operation, "", "", OpsPerSecond(inverse ? 1 / value : value), origin.source,
            origin.provenance});
     }

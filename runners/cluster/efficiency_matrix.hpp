@@ -97,6 +97,11 @@ class EfficiencyMatrix {
 /// left out), and its labels' links as zones.
 EfficiencyMatrix matrix_of(const Cluster& cluster);
 
+/// The entries that say how fast a class computes in one precision, its memory bandwidth and its
+/// launches, as they are where all of it runs `factor` times as fast.
+EfficiencyMatrix scaled_rates(const EfficiencyMatrix& known, const std::string& device_class,
+                              const std::string& precision, double factor, const Origin& origin);
+
 /// Puts the matrix's rates, memory bandwidths, prices and watts of the cluster's classes into the
 /// classes and among the efficiency entries, in place of those of the same key. Stage times and
 /// pacing read them there.

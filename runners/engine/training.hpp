@@ -23,11 +23,18 @@ class Communicator;
 
 /// Makes every rank an emulated device: true numbers, on a modelled timeline.
 struct Pacing {
+  /// The times to which the devices change in mid-run.
+  struct Change {
+    std::uint64_t from_step = 0;  ///< the first step that takes them
+    StageTimes times;
+  };
+
   StageTimes times;
   /// Modelled seconds are stretched by this factor. 0 (`pace=auto`): the second step measures it,
   /// so that all ranks together compute for at most half of the time of the cores.
   double dilation = 0;
   int cores = 1;  ///< the ranks share them
+  std::optional<Change> change = {};
 };
 
 /// Everything that determines one training. It is the same on every rank of the group, except for
@@ -106,7 +113,10 @@ struct PacingReport {
   /// Operations since the dilation was set, and those of them that were late: they ended more than
   /// 1 % of a step after their modelled end.
   std::uint64_t operations = 0, late = 0;
-  double step_s = 0;            ///< modelled length of the last step, undilated
+  double step_s = 0;  ///< modelled length of the last step, undilated
+  /// The device's own clock: the modelled time of the last step's passes and of its optimizer, with
+  /// the sums of tensor-parallel ranks inside passes.
+  double computing_s = 0;
   double worst_lateness_s = 0;  ///< real, over the last step
 };
 
@@ -179,6 +189,11 @@ class TrainingSession {
   /// step; the next StepReport has the number of steps done. Throws UserError for a checkpoint that
   /// is broken or has another graph, other types or other tensors.
   virtual void restore(const std::string& folder) = 0;
+  /// Goes on from the state of `previous`, a session of the same training on the same ranks under
+  /// another plan, which is between two steps and stays as it is: parameters and optimizer states
+  /// move between the ranks bit by bit, running statistics as save() and restore() carry them.
+  /// Before the first step.
+  virtual MoveReport take_over(TrainingSession& previous) = 0;
 };
 
 }  // namespace heteroperf

@@ -14,6 +14,7 @@
 
 #include "metrics/base/name_table.hpp"
 #include "metrics/precision_goal.hpp"
+#include "metrics/rate.hpp"
 #include "results/text/number_text.hpp"
 #include "suite/config/run_config_json.hpp"
 #include "suite/program/catalog.hpp"
@@ -106,13 +107,63 @@ void check_until(const RunConfig& config, const std::vector<Setting>& settings,
                "Leave one of them out");
 }
 
+constexpr const char* describe_it =
+    "Give --cluster; `heteroperf probe -o me.json` describes this machine";
+
+/// True where a cluster is named, or may be by a plan's file.
+bool names_cluster(const RunConfig& config) {
+  const bool has_file = !config.plan.file.empty() && !config.plan.is_searched();
+  return has_file || !config.cluster.file.empty();
+}
+
+/// A training looks at its plan after warm-up and so many steps, and goes on by it or by another.
+void check_adaptation(const RunConfig& config, const std::vector<Setting>& settings,
+                      ProblemList& problems) {
+  const AdaptConfig& adapt = config.adapt;
+  const Setting* threshold = last_of(settings, "adapt.replan_threshold");
+  if (adapt.every_steps == 0) {
+    if (threshold != nullptr) {
+      problems.add(shown(*threshold) + " changes nothing", "no plan is looked at again",
+                   "Give --adapt N too, or leave it out");
+    }
+    return;
+  }
+  const std::string every =
+      shown_value(settings, "adapt.every_steps", fmt::format("{}", adapt.every_steps));
+  const std::vector<std::string> having = workloads_with("adapt.every_steps");
+  if (config.workload.empty()) {
+    problems.add(every + " is not usable", "the suite has searches, which have no plan",
+                 fmt::format("Name a workload: {}", fmt::join(having, " or ")));
+  }
+  const bool is_read = std::find(having.begin(), having.end(), config.workload) != having.end();
+  if (is_read && !names_cluster(config)) {
+    problems.add(every + " has no planned times to compare with", "no cluster is named",
+                 describe_it);
+  }
+  const std::uint64_t steps = config.measure.steps;
+  const std::uint64_t warmup = warmup_steps_of_run(config.measure.warmup_steps, steps,
+                                                   config.parent ? config.parent->step : 0);
+  if (steps > 0 && warmup + adapt.every_steps >= steps) {
+    problems.add(fmt::format("{} changes nothing in {}", every,
+                             shown_value(settings, "measure.steps", fmt::format("{}", steps))),
+                 fmt::format("after {} steps of warm-up and {} more no step is left", warmup,
+                             adapt.every_steps),
+                 "Use a smaller --adapt, or more --steps");
+  }
+  if (config.trace.empty()) return;
+  problems.add(fmt::format("{} and {} exclude each other", every,
+                           shown_value(settings, "trace", config.trace)),
+               "a trace is of one plan", "Leave one of them out");
+}
+
 /// A plan says itself what these keys say.
 void check_plan_alone(const RunConfig& config, const std::vector<Setting>& settings,
                       ProblemList& problems) {
   if (config.plan.file.empty()) return;
   for (const Setting& asked : asked_for(config, settings)) {
-    const bool said = asked.path.starts_with("plan.") || asked.path == "batch.micro_batch" ||
-                      asked.path == "batch.micro_batches";
+    // A plan that is searched has the samples per step that a batch says.
+    const bool in_batch = asked.path == "batch.micro_batch" || asked.path == "batch.micro_batches";
+    const bool said = asked.path.starts_with("plan.") || (in_batch && !config.plan.is_searched());
     if (!said || asked.path == "plan.file") continue;
     problems.add(fmt::format("{} and {} exclude each other",
                              shown_value(settings, "plan.file", config.plan.file),
@@ -126,11 +177,24 @@ void check_plan_options(const RunConfig& config, const std::vector<Setting>& set
   const auto needs = [&](const char* path, const std::string& value, const char* what) {
     problems.add(shown_value(settings, path, value) + " changes nothing", "", what);
   };
-  // A plan may name one.
-  const bool cluster = !config.cluster.file.empty() || !config.plan.file.empty();
+  const bool cluster = names_cluster(config);
+  if (config.plan.is_searched() && !cluster) {
+    problems.add(shown_value(settings, "plan.file", config.plan.file) + " has nothing to plan for",
+                 "no cluster is named", describe_it);
+  }
   if (config.pace.dilation > 0 && !cluster) {
     needs("pace.dilation", fmt::format("{}", config.pace.dilation),
           "Name a --cluster of paced classes, or leave it out");
+  }
+  if (!config.pace.slow.device_class.empty()) {
+    const std::string slow = to_string(config.pace.slow);
+    if (!cluster) needs("pace.slow", slow, "Name a --cluster of paced classes, or leave it out");
+    const std::uint64_t steps = config.measure.steps;
+    if (steps > 0 && config.pace.slow.from_step >= steps) {
+      problems.add(shown_value(settings, "pace.slow", slow) + " changes nothing",
+                   fmt::format("the last of {} steps is step {}", steps, steps - 1),
+                   "Use an earlier step, or more --steps");
+    }
   }
   if (config.with_baselines && !cluster) {
     needs("with_baselines", "true", "Name a --cluster of several classes, or leave it out");
@@ -219,6 +283,11 @@ std::string to_string(const DeviceList& devices) {
   return fmt::format("{}", fmt::join(devices.names, ","));
 }
 
+std::string to_string(const Slowdown& slowdown) {
+  if (slowdown.device_class.empty()) return "";
+  return fmt::format("{}:{}:{}", slowdown.device_class, slowdown.from_step, slowdown.factor);
+}
+
 bool ScaleConfig::uses_gpus() const { return std::ranges::count(device.names, "cuda") > 0; }
 
 std::vector<std::string> split(const std::string& text, char separator) {
@@ -236,6 +305,7 @@ void validate(const RunConfig& config, const std::vector<Setting>& settings,
   check_heartbeat(config.comm, problems);
   check_one_length(config, settings, problems);
   check_until(config, settings, problems);
+  check_adaptation(config, settings, problems);
   check_plan_alone(config, settings, problems);
   check_plan_options(config, settings, problems);
   check_given_degrees(config, problems);

@@ -64,6 +64,8 @@ struct BatchConfig {
   std::int64_t micro_batches = 0;  ///< per step; own: the more, the fewer replicas the ranks make
 };
 
+/// The value of `plan.file` with which the planner makes the plan.
+inline constexpr const char* planned_plan = "auto";
 /// `plan.*`: who computes which piece of a fixed model, in which order.
 struct PlanConfig {
   int pipeline = 1;               ///< positions of the pipeline
@@ -75,6 +77,8 @@ struct PlanConfig {
   int zero_stage = 0;              ///< 1: optimizer states are spread over the replicas
   bool sequence_parallel = false;  ///< norms and sums of tensor-parallel ranks by rows
   std::string file;                ///< a plan, in place of all the others and of `batch.*`
+
+  bool is_searched() const { return file == planned_plan; }
 };
 
 /// `cluster.*`
@@ -82,9 +86,26 @@ struct ClusterConfig {
   std::string file;  ///< or the name of a shipped description; empty: this machine
 };
 
+/// A class of emulated devices becomes slower in mid-run. Written "CLASS:STEP:FACTOR".
+struct Slowdown {
+  std::string device_class;     ///< empty: none does
+  std::uint64_t from_step = 0;  ///< number of the first slower step
+  double factor = 1;            ///< times as long as its description says
+  friend bool operator==(const Slowdown&, const Slowdown&) = default;
+};
+/// Empty for none.
+std::string to_string(const Slowdown& slowdown);
+
 /// `pace.*`: emulated devices.
 struct PaceConfig {
   double dilation = 0;  ///< real seconds per modelled one; 0: measured in the first step
+  Slowdown slow;
+};
+
+/// `adapt.*`: a training that changes its plan where devices are not as planned.
+struct AdaptConfig {
+  std::uint64_t every_steps = 0;   ///< measured steps between two looks at the plan; 0: none
+  double replan_threshold = 0.05;  ///< gain in throughput from which a new plan is taken
 };
 
 /// Read as "1%" or "1".
@@ -160,6 +181,7 @@ struct RunConfig {
   PlanConfig plan;
   ClusterConfig cluster;
   PaceConfig pace;
+  AdaptConfig adapt;
   OptimizerRequest optimizer;
   MeasureConfig measure;
   AutomlConfig automl;
@@ -263,8 +285,9 @@ void visit_keys(Config& c, Visitor&& visit) {
       {.read_by = fixed, .range = {0, 1}});
   KEY(plan.sequence_parallel, "norms and sums of tensor-parallel ranks by rows",
       {.read_by = fixed});
-  KEY(plan.file, "a plan in place of the other plan.* and batch.*",
-      {.flag = "--plan", .value_name = "FILE", .open = "none", .read_by = fixed});
+  KEY(plan.file,
+      "a plan in place of the other plan.* and batch.*; auto: the planner's, for the --cluster",
+      {.flag = "--plan", .value_name = "FILE|auto", .open = "none", .read_by = fixed});
   KEY(cluster.file,
       "a cluster description, or the name of a shipped one; its paced classes are emulated",
       {.flag = "--cluster",
@@ -273,6 +296,14 @@ void visit_keys(Config& c, Visitor&& visit) {
        .read_by = fixed});
   KEY(pace.dilation, "real seconds per modelled one of emulated devices",
       {.open = "measured", .read_by = fixed, .range = {0, many}});
+  KEY(pace.slow, "an emulated class takes FACTOR times as long from step STEP on",
+      {.value_name = "CLASS:STEP:FACTOR", .open = "none", .read_by = fixed});
+  KEY(adapt.every_steps,
+      "measured steps after which planned and measured times are compared; a better plan is taken "
+      "in mid-run",
+      {.flag = "--adapt", .open = "never", .read_by = fixed, .range = {0, many}});
+  KEY(adapt.replan_threshold, "relative gain in throughput from which a new plan is taken",
+      {.flag = "--replan-threshold", .read_by = fixed, .range = {0, large}});
   KEY(optimizer.name, "update rule", {.open = workload_has});
   KEY(optimizer.schedule, "course of the learning rate; constant in a training by time",
       {.open = workload_has});

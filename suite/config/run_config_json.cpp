@@ -37,6 +37,7 @@ using ValueOf = decltype(value_in(std::declval<Member>()));
 
 Json to_value(const Percent& percent) { return percent.value; }
 Json to_value(const DeviceList& devices) { return to_string(devices); }
+Json to_value(const Slowdown& slowdown) { return to_string(slowdown); }
 template <class T>
 Json to_value(const T& value) {
   if constexpr (std::is_enum_v<T>) return to_string(value);
@@ -60,6 +61,7 @@ bool speaks(const RunConfig& config, const KeyInfo& key) {
   const std::string path = key.path;
   if (path == "measure.steps") return config.measure.steps > 0;
   if (path == "measure.duration_s") return config.measure.steps == 0;
+  if (path == "adapt.replan_threshold") return config.adapt.every_steps > 0;
   if (path.starts_with("measure.until_") && config.measure.until_percent.value == 0) return false;
   if (path.starts_with("measure.replay_") && config.measure.replay_steps == 0) return false;
   // A plan file says all of these itself.
@@ -90,13 +92,16 @@ template <class T>
 const char* type_name(const std::string& path) {
   if constexpr (std::is_same_v<T, std::string>) return "text";
   if constexpr (std::is_same_v<T, bool>) return "true or false";
+  if constexpr (std::is_same_v<T, Slowdown>) {
+    return "CLASS:STEP:FACTOR with a factor above 0, such as slow:40:1.5";
+  }
   if constexpr (std::is_same_v<T, Percent>) return "a percentage, such as 1% or 0.5";
   if (is_seconds(path)) return "a number of seconds, without a unit";
   if constexpr (std::is_floating_point_v<T>) return "a finite number";
   return std::is_unsigned_v<T> ? "a whole number of at least 0" : "a whole number";
 }
 
-std::string to_text(const KeyRange& range, const char* unit) {
+std::string range_text(const KeyRange& range, const char* unit) {
   if (range.high < KeyRange::unlimited)
     return fmt::format("{} to {}{}", range.low, range.high, unit);
   return range.low > 0 ? "above 0" : "at least 0";
@@ -106,7 +111,7 @@ std::string to_text(const KeyRange& range, const char* unit) {
 template <class T>
 std::string values_of(const KeyInfo& key) {
   const char* unit = std::is_same_v<T, Percent> ? " %" : is_seconds(key.path) ? " s" : "";
-  if (key.range.limits()) return to_text(key.range, unit);
+  if (key.range.limits()) return range_text(key.range, unit);
   if (!key.value_name.empty()) return std::string(key.value_name);
   if (key.choices != nullptr) return fmt::format("{}", fmt::join(key.choices(), ", "));
   if (!names_of_type<T>().empty()) return fmt::format("{}", fmt::join(names_of_type<T>(), ", "));
@@ -160,6 +165,19 @@ bool parse_text(const std::string& text, DeviceList& out) {
   return std::ranges::all_of(out.names, is_device_name);
 }
 
+/// A class may have colons in its name: the last two parts are numbers.
+bool parse_text(const std::string& text, Slowdown& out) {
+  out = {};
+  if (text.empty()) return true;
+  const std::size_t second = text.rfind(':');
+  const std::size_t first =
+      second == 0 || second == std::string::npos ? std::string::npos : text.rfind(':', second - 1);
+  if (first == 0 || first == std::string::npos) return false;
+  out.device_class = text.substr(0, first);
+  return parse_text(text.substr(first + 1, second - first - 1), out.from_step) &&
+         parse_text(text.substr(second + 1), out.factor) && out.factor > 0;
+}
+
 bool parse_text(const std::string& text, Percent& out) {
   return parse_text(text.ends_with('%') ? text.substr(0, text.size() - 1) : text, out.value);
 }
@@ -205,7 +223,8 @@ void assign(RunConfig& config, const std::string& path, const std::string& text,
     is_key = true;
     using T = ValueOf<decltype(member)>;
     const auto names = names_of_type<T>();
-    const bool is_text = std::is_same_v<T, std::string> || !names.empty();
+    const bool is_text =
+        std::is_same_v<T, std::string> || std::is_same_v<T, Slowdown> || !names.empty();
     T parsed{};
     if (quoted.value_or(is_text) == is_text && parse_text(text, parsed)) {
       member = parsed;

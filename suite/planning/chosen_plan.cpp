@@ -1,8 +1,8 @@
-// Decides the plan of a run of one fixed model. A plan file brings its plan; otherwise the degrees
-// of the configuration make an *even* one: every position of the pipeline has the same number of
-// replicas, each with the same tensor degree and micro-batch. Either is then made ready, which
-// checks it against the model and the cluster, lowers its schedule and computes memory and, where
-// the cluster has rates, a prediction.
+// Decides the plan of a run of one fixed model. A plan file brings its plan, or the planner makes
+// one; otherwise the degrees of the configuration make an *even* one: every position of the
+// pipeline has the same number of replicas, each with the same tensor degree and micro-batch.
+// Either is then made ready, which checks it against the model and the cluster, lowers its schedule
+// and computes memory and, where the cluster has rates, a prediction.
 //
 // On emulated devices the plan needs times too, since ranks sleep until the modelled end of each
 // instruction. Those times come from the cluster's description alone, while the prediction may use
@@ -13,10 +13,12 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "metrics/base/error.hpp"
 #include "results/journal_checks/plan_outline.hpp"
 #include "runners/plan/plan_cluster.hpp"
+#include "runners/plan/search/plan_search.hpp"
 #include "runners/schedule/generators/generator.hpp"
 #include "runners/schedule/ir/placement.hpp"
 
@@ -64,6 +66,23 @@ Plan even_plan_of(const RunConfig& config, const Workload& workload, int ranks) 
   request.sequence_parallel = config.plan.sequence_parallel;
   request.chunks = config.plan.chunks > 0 ? config.plan.chunks : own_chunks(request);
   return even_plan(workload.graph, request);
+}
+
+/// Ends by itself long before its time on clusters of some hundred devices; then every rank that
+/// searches finds the same plan.
+Plan searched_plan(const RunConfig& config, const PlanSources& sources, const Workload& workload) {
+  constexpr double time_limit_s = 10;
+  const Cluster& cluster = sources.cluster.value();
+  const auto samples =
+      static_cast<std::uint64_t>(workload.micro_batch * micro_batches_of(config, workload) *
+                                 static_cast<std::int64_t>(cluster.ranks.size()));
+  const SearchedPlan found = search_plan(workload, cluster, samples, time_limit_s);
+  if (found.best) return found.best->plan;
+  throw UserError("--plan auto finds no plan that uses every device",
+                  "the fastest plans leave devices idle, and a run has a rank on each",
+                  fmt::format("Use `heteroperf plan {} --cluster {} -o plan.json`, then run --plan "
+                              "plan.json",
+                              workload.name, config.cluster.file));
 }
 
 void name_classes(Plan& plan, const Cluster& cluster) {
@@ -125,20 +144,62 @@ std::string ChosenPlan::device_class(int rank) const {
   return r < devices.size() ? devices[r] : "cpu";
 }
 
+SearchedPlan search_plan(const Workload& workload, const Cluster& used, std::uint64_t samples,
+                         double time_limit_s) {
+  PlanningRequest request;
+  request.precision = workload.precision;
+  request.optimizer = workload.recipe.kind;
+  request.batch = static_cast<std::int64_t>(samples);
+  PlanSearchOptions options;
+  options.time_limit_s = time_limit_s;
+  PlanSearchResult found = search_plans(GraphProblem(workload.graph, used, request), options);
+  SearchedPlan result{{}, found.candidates, found.seconds};
+  const auto best = std::ranges::find_if(found.plans, [&](const ReadyPlan& ready) {
+    const std::size_t ranks = ready.plan.ranks();
+    return ranks == used.ranks.size();
+  });
+  if (best != found.plans.end()) result.best = std::move(*best);
+  return result;
+}
+
 ChosenPlan complete_plan(Plan plan, const Workload& workload, std::optional<Cluster> cluster) {
   const bool emulated = cluster && is_emulated(*cluster);
   if (cluster) name_classes(plan, *cluster);
   const TrainingTask task{workload.graph, workload.precision, workload.recipe.kind};
-  ChosenPlan chosen{ReadyPlan(task, std::move(plan), std::move(cluster)), {}, emulated, {}};
+  ChosenPlan chosen{ReadyPlan(task, std::move(plan), std::move(cluster)), {}, {}, emulated, {}};
   if (!emulated) return chosen;
   chosen.predicted();  // an emulated device without a rate cannot run
   chosen.paced = stage_times(task, chosen.staged, chosen.plan, *chosen.cluster);
   return chosen;
 }
 
+void slow_down(ChosenPlan& chosen, const Workload& workload, const Slowdown& slowdown) {
+  if (slowdown.device_class.empty()) return;
+  const std::string problem = fmt::format("pace.slow={} slows nothing", to_string(slowdown));
+  if (!chosen.cluster || !chosen.emulated) {
+    throw UserError(problem, "the devices of this run are not emulated",
+                    "Name a --cluster of paced classes, or leave it out");
+  }
+  std::set<std::string> names;
+  for (const RankPlace& rank : chosen.cluster->ranks) names.insert(rank.device_class);
+  if (!names.contains(slowdown.device_class)) {
+    throw UserError(problem,
+                    fmt::format("the run has no device of class '{}'", slowdown.device_class),
+                    fmt::format("Give one of {}", fmt::join(names, ", ")));
+  }
+  Cluster slower = *chosen.cluster;
+  apply(scaled_rates(matrix_of(slower), slowdown.device_class, to_string(workload.precision),
+                     1 / slowdown.factor, {Provenance::file, "pace.slow"}),
+        slower);
+  const TrainingTask task{workload.graph, workload.precision, workload.recipe.kind};
+  chosen.paced_change = {slowdown.from_step, stage_times(task, chosen.staged, chosen.plan, slower)};
+}
+
 ChosenPlan choose_plan(const RunConfig& config, const PlanSources& sources,
                        const Workload& workload, const Placement& placement) {
-  Plan plan = sources.plan ? *sources.plan : even_plan_of(config, workload, placement.ranks);
+  Plan plan = sources.plan                ? *sources.plan
+              : config.plan.is_searched() ? searched_plan(config, sources, workload)
+                                          : even_plan_of(config, workload, placement.ranks);
   // Replicas that each update the weights on a device of their own would part by its roundings: one
   // of them updates each weight for all.
   if (has_unlike_devices(placement) && plan.zero_stage == 0) {
@@ -153,6 +214,7 @@ ChosenPlan choose_plan(const RunConfig& config, const PlanSources& sources,
   if (sources.cluster) plan.cluster = config.cluster.file;
   ChosenPlan chosen = complete_plan(std::move(plan), workload, sources.cluster);
   for (const RankBinding& binding : placement.bindings) chosen.devices.push_back(binding.device);
+  slow_down(chosen, workload, config.pace.slow);
   return chosen;
 }
 

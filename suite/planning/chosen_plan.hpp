@@ -5,9 +5,11 @@
 #include <vector>
 
 #include "results/journal/events.hpp"
+#include "runners/engine/training.hpp"
 #include "runners/plan/even_plan.hpp"
 #include "runners/plan/ready/ready_plan.hpp"
 #include "suite/config/placement.hpp"
+#include "suite/config/run_config.hpp"
 #include "suite/planning/plan_sources.hpp"
 #include "workloads/workload.hpp"
 
@@ -17,6 +19,7 @@ namespace heteroperf {
 struct ChosenPlan : ReadyPlan {
   /// Times that emulated devices keep to: those of the description, whatever the plan knows better.
   std::optional<StageTimes> paced;
+  std::optional<Pacing::Change> paced_change;  ///< that `pace.slow` asks for
   bool emulated = false;
   std::vector<std::string> devices;  ///< [rank] the device that computes (RankBinding::device)
 
@@ -24,12 +27,27 @@ struct ChosenPlan : ReadyPlan {
   std::string device_class(int rank) const;
 };
 
+/// The planner's answer to a run, whose ranks all have a part in every plan of it.
+struct SearchedPlan {
+  std::optional<ReadyPlan> best;  ///< none where every plan that was found leaves devices idle
+  std::uint64_t candidates = 0;
+  double seconds = 0;
+};
+
+/// Searches the fastest plan of `samples` per step for all devices of `used`, which outlives the
+/// result's use of it. Throws UserError where the workload fits nowhere.
+SearchedPlan search_plan(const Workload& workload, const Cluster& used, std::uint64_t samples,
+                         double time_limit_s);
+
 /// The plan of the file, or an even one of the configuration's degrees, checked against the model
 /// and the cluster. Throws UserError with everything wrong.
 ChosenPlan choose_plan(const RunConfig& config, const PlanSources& sources,
                        const Workload& workload, const Placement& placement);
 /// As above, of a plan already made.
 ChosenPlan complete_plan(Plan plan, const Workload& workload, std::optional<Cluster> cluster);
+/// Lets a class of the plan's emulated devices become slower in mid-run, but not what is known of
+/// it. Throws UserError where the plan has no such class, or its devices are real.
+void slow_down(ChosenPlan& chosen, const Workload& workload, const Slowdown& slowdown);
 /// The description of its workload that a plan carries, so that it can be simulated by itself.
 PlanWorkload plan_workload(const Workload& workload);
 

@@ -160,6 +160,11 @@ std::optional<MeasuredPlan> measured_beside(const std::filesystem::path& plan_fi
   const Journal& journal = *beside;
   const RunSummary summary = summarize(journal);
   if (!summary.step_time) return std::nullopt;
+  if (changes_plan(journal)) {
+    throw UserError(
+        fmt::format("{} changed its plan in mid-run", journal.first<StartEvent>()->run_id),
+        "its times are of several plans", "Give a run without --adapt.");
+  }
   require_made_on(journal, machine);
   MeasuredPlan measured;
   measured.run_id = journal.first<StartEvent>()->run_id;

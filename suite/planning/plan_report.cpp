@@ -292,7 +292,6 @@ void add_imported(const PlanReport& report, Document& document) {
 /// whether a re-plan pays.
 void add_learned(const PlanReport& report, Document& document) {
   if (!report.learned) return;
-  using DeviceTime = LearnedRun::DeviceTime;
   const LearnedRun& run = *report.learned;
   document.field("learned.run_id", "learned from", Unit::none, run.run_id);
   document.field("learned.measured_step_time_s", "measured step", Unit::seconds,

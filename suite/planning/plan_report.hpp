@@ -12,7 +12,7 @@
 #include "runners/plan/search/bounds/certificate.hpp"
 #include "runners/plan/search/plan_objective.hpp"
 #include "runners/plan/times/rate_use.hpp"
-#include "suite/planning/learned_run.hpp"
+#include "suite/planning/learned_rates.hpp"
 #include "workloads/workload.hpp"
 
 namespace heteroperf {
@@ -43,7 +43,7 @@ struct PlanReport {
   std::vector<ClassAlone> alone;  ///< empty: not compared
   std::vector<ImportedPlan> imported;
   std::optional<LearnedRun> learned;
-  double replan_threshold = 0.05;  ///< gain over the learned run's plan from which it is suggested
+  double replan_threshold = 0;  ///< gain over the learned run's plan from which it is suggested
   std::vector<ProfiledRates::ClassFit> profiled;  ///< the result of --import metis
 
   double throughput() const { return certificate.prediction.throughput; }

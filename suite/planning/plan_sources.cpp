@@ -56,6 +56,15 @@ void check_without_cluster(const RunConfig& config) {
     problems.add(fmt::format("pace.dilation={:g} changes nothing", config.pace.dilation), why,
                  "Name a --cluster of paced classes, or leave it out");
   }
+  if (!config.pace.slow.device_class.empty()) {
+    problems.add(fmt::format("pace.slow={} changes nothing", to_string(config.pace.slow)), why,
+                 "Name a --cluster of paced classes, or leave it out");
+  }
+  if (config.adapt.every_steps > 0) {
+    problems.add(
+        fmt::format("--adapt {} has no planned times to compare with", config.adapt.every_steps),
+        why, "Give --cluster; `heteroperf probe -o me.json` describes this machine");
+  }
   if (config.with_baselines) {
     problems.add("--with-baselines has nothing to run", why,
                  "Name a --cluster of several classes, or leave it out");
@@ -76,7 +85,7 @@ PlanSources read_plan_sources(const RunConfig& config) {
   PlanSources sources;
   sources.cluster_file = config.cluster.file;
   ProblemList problems;
-  if (!config.plan.file.empty()) {
+  if (!config.plan.file.empty() && !config.plan.is_searched()) {
     collect_problems(problems, [&] { sources.plan = read_plan_file(config.plan.file); });
   }
   if (sources.cluster_file.empty() && sources.plan) {

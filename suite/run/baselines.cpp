@@ -53,10 +53,11 @@ bool is_even(const Plan& plan) {
 RunConfig config_of(const RunConfig& config, const ChosenPlan& chosen) {
   RunConfig run_config = config;
   const Plan& plan = chosen.plan;
-  // A baseline writes no trace and no checkpoints and has no baselines itself.
+  // A baseline writes no trace and no checkpoints, keeps its plan and has no baselines itself.
   run_config.with_baselines = false;
   run_config.trace.clear();
   run_config.checkpoint = {};
+  run_config.adapt = {};
   run_config.parent.reset();
   run_config.scale.ranks = plan.ranks();
   run_config.plan = PlanConfig{};
@@ -101,6 +102,9 @@ Baseline make_baseline(const PreparedRun& run, const ClassRanks& members) {
     alone.plan = complete_plan(with_sources(std::move(plan), mix.plan, members.ranks), run.workload,
                                part_of_cluster(*mix.cluster, members.ranks));
     alone.config = config_of(run.config, *alone.plan);
+    Slowdown& slow = alone.config.pace.slow;
+    if (slow.device_class != members.device_class) slow = {};
+    slow_down(*alone.plan, run.workload, slow);
     baseline.run = std::make_shared<const PreparedRun>(std::move(alone));
   } catch (const UserError& error) {
     baseline.reason = error.what();

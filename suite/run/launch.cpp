@@ -53,6 +53,7 @@ std::string why_not_by_steps(const std::vector<PreparedRun>& runs) {
   const PreparedRun& run = runs.front();
   if (!run.plan) return run.workload.name + " is a search, which has no steps of its own";
   if (run.plan->emulated) return "emulated devices follow a clock that does not stand still";
+  if (run.config.adapt.every_steps > 0) return "--adapt chooses plans by the times of steps";
   if (run.config.with_baselines) return "--with-baselines runs other trainings after it";
   return "";
 }

@@ -31,8 +31,8 @@ namespace fs = std::filesystem;
 
 /// Keys, or beginnings of keys, that leave the training as it is. Data may have moved: what they
 /// are is checked by their fingerprint.
-constexpr std::array<std::string_view, 12> changeable{
-    "scale.", "batch.",      "plan.",       "cluster.", "pace.",     "measure.",
+constexpr std::array<std::string_view, 13> changeable{
+    "scale.", "batch.",      "plan.",       "cluster.", "pace.",     "adapt.", "measure.",
     "comm.",  "checkpoint.", "data.source", "out",      "rank_logs", "trace"};
 
 /// The facts that the journal of the other run tells.

@@ -122,6 +122,7 @@ RunRecorder::RunRecorder(const RunConfig& config, const RunIdentity& identity,
     start.suite_workload = workload;
   }
   start.sweep = identity.sweep;
+  if (config.adapt.every_steps > 0) start.adapt_every = config.adapt.every_steps;
   open(start);
   if (turns != nullptr) turns->set_folder(std::filesystem::absolute(files_.folder).string());
 }

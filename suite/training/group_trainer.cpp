@@ -26,6 +26,7 @@
 #include "metrics/base/error.hpp"
 #include "metrics/score.hpp"
 #include "suite/planning/chosen_plan.hpp"
+#include "suite/training/adaptation.hpp"
 #include "suite/training/checkpointing.hpp"
 #include "suite/training/measure_phases.hpp"
 #include "suite/training/product_ways.hpp"
@@ -99,8 +100,8 @@ TrainingSpec planned_spec(const RankContext& context, const Workload& workload,
   spec.ready = std::make_shared<const ReadyPlan>(chosen);
   if (chosen.emulated) {
     // Emulated ranks share the cores of their hosts, which the pacing must know.
-    spec.pacing =
-        Pacing{*chosen.paced, context.config.pace.dilation, core_count(context.placement)};
+    spec.pacing = Pacing{*chosen.paced, context.config.pace.dilation, core_count(context.placement),
+                         chosen.paced_change};
   }
   return spec;
 }
@@ -146,6 +147,38 @@ StepReport GroupTrainer::step() {
 void GroupTrainer::restore(const std::string& folder, std::uint64_t step) {
   session_->restore(folder);
   steps_done_ = step;
+}
+
+// Both sessions are in memory while the state moves.
+MoveReport GroupTrainer::change_plan(TrainingSpec spec) {
+  const std::optional<PacingReport> before = session_->pacing();
+  if (before) {
+    spec.pacing->dilation = before->dilation;
+    earlier_pacing_.operations += before->operations;
+    earlier_pacing_.late += before->late;
+  }
+  session_->rest();
+  std::unique_ptr<TrainingSession> next =
+      context_.engine.start(spec, group_, trial_ ? nullptr : context_.devices.get());
+  const MoveReport moved = next->take_over(*session_);
+  earlier_peak_bytes_ =
+      std::max(peak_bytes(), session_->memory().current_bytes + next->memory().peak_bytes);
+  session_ = std::move(next);
+  samples_per_slice_ = static_cast<std::uint64_t>(spec.plan().micro_batch_samples());
+  observed_ = false;
+  return moved;
+}
+
+std::uint64_t GroupTrainer::peak_bytes() const {
+  return std::max(earlier_peak_bytes_, session_->memory().peak_bytes);
+}
+
+std::optional<PacingReport> GroupTrainer::pacing() const {
+  std::optional<PacingReport> report = session_->pacing();
+  if (!report) return report;
+  report->operations += earlier_pacing_.operations;
+  report->late += earlier_pacing_.late;
+  return report;
 }
 
 void GroupTrainer::post_step(const StepReport& report) {
@@ -223,7 +256,7 @@ class TrainingProgram {
   TrainingProgram(RankContext& context, const Workload& workload, const ChosenPlan& plan)
       : context_(context),
         workload_(workload),
-        plan_(plan),
+        plan_(&plan),
         final_(final_extent(context.config, workload, &plan)),
         trainer_(context, context.all_ranks(), 0, std::nullopt,
                  planned_spec(context, workload, plan)),
@@ -235,6 +268,7 @@ class TrainingProgram {
         turns_(context,
                context.is_first() || context.config.scale.transport != Transport::threads) {
     if (!context.config.trace.empty()) tracer_.emplace(context.config.measure.steps);
+    if (context.config.adapt.every_steps > 0) adaptation_.emplace(context, workload, plan);
     if (const auto& parent = context.config.parent) {
       trainer_.restore(parent->checkpoint, parent->step);
     }
@@ -267,6 +301,7 @@ class TrainingProgram {
       }
       note(trainer_.step());
       checkpoints_.after_step(trainer_.steps_done());
+      if (adaptation_ && adaptation_->is_due() && is_before_last()) adapt();
     }
   }
 
@@ -274,17 +309,41 @@ class TrainingProgram {
   void finish(bool interrupted) {
     enter(Phase::finish);
     checkpoints_.at_end(trainer_.steps_done(), interrupted);
-    trainer_.post_checksums(held_share(plan_.plan, plan_.roles[rank()]));
+    trainer_.post_checksums(held_share(plan_->plan, plan_->roles[rank()]));
     post_times();
-    if (tracer_) write_step_trace(context_, plan_, tracer_->steps());
+    if (tracer_) write_step_trace(context_, *plan_, tracer_->steps());
     if (!interrupted && !context_.in_lockstep) {
       enter(Phase::evaluate);
       trainer_.evaluate(final_);
     }
-    context_.post(MemoryEvent{rank(), trainer_.session().memory().peak_bytes});
+    context_.post(MemoryEvent{rank(), trainer_.peak_bytes()});
   }
 
  private:
+  /// A plan that no step would follow is not looked for.
+  bool is_before_last() const {
+    const std::uint64_t steps = context_.config.measure.steps;
+    return steps == 0 || trainer_.steps_done() < steps;
+  }
+
+  /// Looks at the plan and changes it where another one gains enough.
+  void adapt() {
+    const Stopwatch stopwatch;
+    std::optional<ChosenPlan> next = adaptation_->look(trainer_.steps_done());
+    if (!next) return;
+    const Stopwatch change;
+    later_plan_ = std::move(*next);
+    plan_ = &*later_plan_;
+    const MoveReport moved = trainer_.change_plan(planned_spec(context_, workload_, *plan_));
+    operations_.reset();
+    adaptation_->note_change(moved, change.elapsed_s());
+    context_.log(fmt::format("new plan: {}", summary_text(plan_->plan)));
+    if (context_.first.progress == nullptr) return;
+    context_.first.progress->say(fmt::format("new plan after {} steps, in {:.2g} s: {}",
+                                             trainer_.steps_done(), stopwatch.elapsed_s(),
+                                             summary_text(plan_->plan)));
+  }
+
   /// The first rank's wish. In lockstep the gate says how long the run is.
   Directive wanted() {
     if (context_.in_lockstep && phases_.measuring()) {
@@ -323,7 +382,11 @@ class TrainingProgram {
     check_finite(report);
     if (context_.first.turns != nullptr) context_.first.turns->count_step();
     // Only the measured phase is summed up.
-    if (measuring_) times_.add(report);
+    if (measuring_) {
+      if (!operations_) operations_ = trainer_.session().operations();
+      times_.add(report, *operations_);
+      if (adaptation_) adaptation_->add(report, trainer_.session().pacing());
+    }
     const auto units = static_cast<double>(report.samples *
                                            static_cast<std::uint64_t>(workload_.units_per_sample));
     if (!context_.is_first()) return;
@@ -341,10 +404,10 @@ class TrainingProgram {
   }
 
   void post_times() {
-    const auto times = times_.time_event(rank(), trainer_.session().operations());
+    const auto times = times_.time_event(rank());
     if (times) context_.post(*times);
     if (const auto steps = times_.compute_event(rank())) context_.post(*steps);
-    const auto pacing = trainer_.session().pacing();
+    const auto pacing = trainer_.pacing();
     if (!pacing) return;
     context_.post(PacingEvent{rank(), pacing->dilation, pacing->operations, pacing->late,
                               pacing->worst_lateness_s});
@@ -352,15 +415,18 @@ class TrainingProgram {
 
   RankContext& context_;
   const Workload& workload_;
-  const ChosenPlan& plan_;
+  const ChosenPlan* plan_;                ///< in force
+  std::optional<ChosenPlan> later_plan_;  ///< in place of the one that the training began with
   EvaluationExtent final_;
   GroupTrainer trainer_;
+  std::optional<StepOperations> operations_;  ///< in one step by the plan in force
   Checkpointing checkpoints_;
   MeasurePhases phases_;  // asked on the first rank
   std::string note_;      // what the last look saw, for the progress line
   StepTimes times_;
   RankTurns turns_;
   std::optional<StepTracer> tracer_;
+  std::optional<Adaptation> adaptation_;
   bool measuring_ = false;  // on every rank; phases_ know on the first
   double units_ = 0;
   std::int64_t first_start_ns_ = 0;

@@ -57,9 +57,16 @@ class GroupTrainer {
 
   /// Goes on from a checkpoint after `step` steps; before the first step.
   void restore(const std::string& folder, std::uint64_t step);
+  /// Goes on by another plan of the same training, between two steps. Emulated devices keep the
+  /// dilation that they have. The first step by it is observed.
+  MoveReport change_plan(TrainingSpec spec);
 
   std::uint64_t steps_done() const { return steps_done_; }
   TrainingSession& session() { return *session_; }
+  /// Bytes of the fullest moment so far, under all plans.
+  std::uint64_t peak_bytes() const;
+  /// Operations are counted under all plans.
+  std::optional<PacingReport> pacing() const;
 
  private:
   void post_step(const StepReport& report);
@@ -70,6 +77,8 @@ class GroupTrainer {
   std::optional<std::uint64_t> trial_;
   std::shared_ptr<const DataSource> data_;
   std::unique_ptr<TrainingSession> session_;
+  std::uint64_t earlier_peak_bytes_ = 0;  ///< under plans that were left
+  PacingReport earlier_pacing_;           ///< the same; its counts alone
   bool observed_ = false;
   std::uint64_t samples_per_slice_, tokens_per_sample_, steps_done_ = 0;
   Ops ops_per_step_, evaluation_ops_per_sample_;

@@ -11,7 +11,7 @@
 
 namespace heteroperf {
 
-void StepTimes::add(const StepReport& report) {
+void StepTimes::add(const StepReport& report, const StepOperations& operations) {
   if (steps_ == 0) {
     first_step_ = report.step;
     start_ns_ = end_ns_ = report.t_start_ns;
@@ -21,6 +21,8 @@ void StepTimes::add(const StepReport& report) {
   sums_.other_s += static_cast<double>(report.t_start_ns - end_ns_) * nanosecond;
   end_ns_ = report.t_end_ns;
   keep_compute(report.split.compute_s);
+  operations_.strict += operations.strict;
+  operations_.recompute += operations.recompute;
   ++steps_;
 }
 
@@ -52,18 +54,11 @@ std::optional<RankStepsEvent> StepTimes::compute_event(std::int32_t rank) const 
   return event;
 }
 
-std::optional<RankTimeEvent> StepTimes::time_event(std::int32_t rank,
-                                                   const StepOperations& operations) const {
+std::optional<RankTimeEvent> StepTimes::time_event(std::int32_t rank) const {
   if (steps_ == 0) return std::nullopt;
   const double wall_s = static_cast<double>(end_ns_ - start_ns_) * nanosecond;
-  return RankTimeEvent{rank,
-                       0,
-                       first_step_,
-                       steps_,
-                       wall_s,
-                       sums_,
-                       operations.strict * steps_,
-                       operations.recompute * steps_};
+  return RankTimeEvent{rank,   0,     first_step_,        steps_,
+                       wall_s, sums_, operations_.strict, operations_.recompute};
 }
 
 }  // namespace heteroperf

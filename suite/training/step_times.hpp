@@ -17,13 +17,12 @@ class StepTimes {
  public:
   static constexpr std::size_t most_values = 256;
 
-  /// In order. What lies between two steps is `other_s`.
-  void add(const StepReport& report);
+  /// In order. What lies between two steps is `other_s`. `operations` are those of this step.
+  void add(const StepReport& report, const StepOperations& operations);
   /// The next step comes so much later because the run stood still: no part of anything.
   void leave_out(std::int64_t held_ns) { start_ns_ += held_ns, end_ns_ += held_ns; }
-  /// Both tell nothing without a step. `operations` are those of one step.
-  std::optional<RankTimeEvent> time_event(std::int32_t rank,
-                                          const StepOperations& operations) const;
+  /// Both tell nothing without a step.
+  std::optional<RankTimeEvent> time_event(std::int32_t rank) const;
   std::optional<RankStepsEvent> compute_event(std::int32_t rank) const;
 
  private:
@@ -32,6 +31,7 @@ class StepTimes {
   std::uint64_t first_step_ = 0, steps_ = 0, steps_per_value_ = 1;
   std::int64_t start_ns_ = 0, end_ns_ = 0;
   StepSplit sums_;
+  StepOperations operations_;           ///< summed over all steps
   std::vector<double> compute_sums_s_;  ///< each sums steps_per_value_ steps, the last one fewer
 };
 

@@ -294,7 +294,7 @@ class PlanVerb : public Verb {
   WorkloadRequest request_;
   std::string workload_, cluster_, schedule_, compare_, objective_ = "time";
   std::string out_, cost_model_, profile_, learn_;
-  double replan_threshold_ = 0.05;
+  double replan_threshold_ = AdaptConfig().replan_threshold;
   bool fill_profiles_ = false;
   std::vector<std::string> imports_;
   std::optional<std::int64_t> batch_;

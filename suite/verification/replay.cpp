@@ -166,13 +166,14 @@ std::string training_words(const Original& run, const ReplayedSteps& stretch, Va
   if (stretch.checkpoint) {
     words = fmt::format(
         " resume {} --from-step {} --set checkpoint.every_steps=0 --set checkpoint.every_s=0"
-        " --set checkpoint.at_end=false",
+        " --set checkpoint.at_end=false --set adapt.every_steps=0",
         shell_quoted(run.folder.string()), *stretch.checkpoint);
   } else {
     RunConfig config = run.config;
     config.trace.clear();
     config.rank_logs = config.with_baselines = false;
     config.checkpoint = {};
+    config.adapt = {};
     config.measure.until_percent = {};
     config.measure.until_after_s = MeasureConfig{}.until_after_s;
     const fs::path plan = RunFiles{run.folder}.plan();

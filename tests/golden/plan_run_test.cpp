@@ -67,6 +67,65 @@ void expect_verified(const std::string& run, const ScratchFolder& folder) {
   EXPECT_EQ(check.exit_code, 0) << check.out;
 }
 
+/// The slow class is found, the plan changes once, and what was predicted comes true.
+TEST(PlanRun, ATrainingAdaptsToASlowClass) {
+  const ScratchFolder folder;
+  const CommandResult result = heteroperf(
+      tiny({"--cluster", "fast2_slow6", "--plan", "auto", "--micro-batch", "1", "--micro-batches",
+            "1", "--steps", "22", "--adapt", "4", "--set", "pace.slow=fast:7:1.5", "--out", "r"}),
+      folder.path());
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json record = Json::parse(result.out);
+  const Json& adaptation = record.at("adaptation");
+  EXPECT_EQ(adaptation.at("every_steps"), 4);
+  EXPECT_EQ(adaptation.at("plan_changes"), 1);
+  const Json& looks = adaptation.at("looks");
+  ASSERT_EQ(looks.size(), 4u);
+  std::vector<std::string> decisions;
+  for (const Json& look : looks) decisions.push_back(look.at("decision"));
+  EXPECT_EQ(decisions,
+            (std::vector<std::string>{"as_planned", "new_plan", "as_planned", "as_planned"}));
+  const Json& change = looks.at(1);
+  EXPECT_EQ(change.at("n"), 10);
+  EXPECT_NEAR(change.at("deviation").get<double>(), 0.5, 1e-6);
+  EXPECT_GT(change.at("gain"), 0.05);
+  EXPECT_EQ(change.at("outcome").at("steps"), 12);
+  EXPECT_GT(change.at("moved_bytes"), 0);
+  EXPECT_FALSE(record.at("prediction").contains("error_fraction"));
+  EXPECT_EQ(record.at("validity").at("rankable"), false);
+  bool adapted = false;
+  for (const Json& reason : record.at("validity").at("reasons")) {
+    adapted |= reason.at("rule") == "adapted" && reason.at("severity") == "open";
+  }
+  EXPECT_TRUE(adapted);
+  EXPECT_EQ(record.at("operations").at("executed"), record.at("operations").at("strict"));
+  expect_verified("r", folder);
+  // The run's times are those of two plans.
+  EXPECT_EQ(heteroperf({"plan", "llm", "--cluster", "fast2_slow6", "--learn", "r"}, folder.path())
+                .exit_code,
+            2);
+}
+
+/// Whoever looks at a plan that holds trains as who does not: the same losses in every bit.
+TEST(PlanRun, AsPlannedAdaptingChangesNothing) {
+  const ScratchFolder folder;
+  const Words run = tiny({"--cluster", "fast2_slow6", "--plan", "auto", "--micro-batch", "1",
+                          "--micro-batches", "1", "--steps", "18"});
+  Words plain = run, adapting = run;
+  plain.insert(plain.end(), {"--out", "plain"});
+  adapting.insert(adapting.end(), {"--adapt", "3", "--out", "adapting"});
+  const CommandResult without = heteroperf(plain, folder.path());
+  const CommandResult with = heteroperf(adapting, folder.path());
+  ASSERT_EQ(without.exit_code, 0) << without.err;
+  ASSERT_EQ(with.exit_code, 0) << with.err;
+  const Json kept = Json::parse(without.out), looked = Json::parse(with.out);
+  EXPECT_EQ(looked.at("adaptation").at("plan_changes"), 0);
+  EXPECT_EQ(looked.at("adaptation").at("looks").size(), 5u);
+  EXPECT_EQ(kept.at("metrics").at("loss_fingerprint"), looked.at("metrics").at("loss_fingerprint"));
+  EXPECT_FALSE(kept.contains("adaptation"));
+  expect_verified("adapting", folder);
+}
+
 TEST(PlanRun, APipelineAccountsForItsRanks) {
   const ScratchFolder folder;
   const CommandResult result = heteroperf(

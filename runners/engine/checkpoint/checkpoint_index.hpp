@@ -48,4 +48,9 @@ CheckpointIndex index_from_json_text(std::string_view text, const std::string& o
 std::string to_json_text(const WrittenFile& written);
 WrittenFile written_file_from_json_text(const std::string& text);
 
+/// Boxes that one rank tells another, without places in files. from(to(x)) is x; text that is none
+/// is a bug.
+std::string pieces_json_text(const std::vector<IndexedTensor>& tensors);
+std::vector<IndexedTensor> pieces_from_json_text(const std::string& text);
+
 }  // namespace heteroperf

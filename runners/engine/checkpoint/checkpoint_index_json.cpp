@@ -194,13 +194,36 @@ CheckpointIndex index_from_json_text(std::string_view text, const std::string& o
   return index;
 }
 
+namespace {
+
+/// The lists of one rank, as read_lists() takes them.
+Json lists_of(const StoredFile& file, const std::vector<IndexedTensor>& tensors) {
+  Json json{{"files", Json::array({to_json(file)})}, {"tensors", Json::array()}};
+  for (const IndexedTensor& tensor : tensors) json["tensors"].push_back(to_json(tensor));
+  return json;
+}
+
+}  // namespace
+
+std::string pieces_json_text(const std::vector<IndexedTensor>& tensors) {
+  return lists_of({}, tensors).dump();
+}
+
+std::vector<IndexedTensor> pieces_from_json_text(const std::string& text) {
+  const Json json = Json::parse(text);
+  DocumentProblems problems("a rank's list");
+  ObjectReader reader(json, "", problems);
+  CheckpointIndex part;
+  read_lists(reader, part);
+  problems.throw_if_any();
+  return std::move(part.tensors);
+}
+
 std::string to_json_text(const WrittenFile& written) {
   const Problem& failure = written.failure;
-  Json json{{"rank", written.rank},
-            {"failure", {failure.problem, failure.why, failure.suggestion}}};
-  json["files"] = Json::array({to_json(written.file)});
-  json["tensors"] = Json::array();
-  for (const IndexedTensor& tensor : written.tensors) json["tensors"].push_back(to_json(tensor));
+  Json json = lists_of(written.file, written.tensors);
+  json["rank"] = written.rank;
+  json["failure"] = {failure.problem, failure.why, failure.suggestion};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

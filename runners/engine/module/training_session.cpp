@@ -1,6 +1,7 @@
 // A training of one rank. The session checks the spec, builds the parts of the training
 // (parameters, gradient sums, stages, optimizer, the runner of steps) and keeps what outlives a
-// step: the number of steps, and the ways to save and restore them.
+// step: the number of steps, and the ways to save and restore them or to take them over from a
+// session of another plan.
 #include "runners/engine/module/torch_engine.hpp"
 
 #include <c10/core/InferenceMode.h>
@@ -174,6 +175,7 @@ class PlanSession final : public TrainingSession {
   void rest() override { memory_.trim(); }
   CheckpointReport save(const std::string& folder) override;
   void restore(const std::string& folder) override;
+  MoveReport take_over(TrainingSession& previous) override;
 
  private:
   /// Every call of the session runs inside one: charged to this rank, without autograd.
@@ -191,6 +193,8 @@ class PlanSession final : public TrainingSession {
   std::vector<TensorPiece> pieces(std::span<const ArenaRange> ranges, HostCopies& host) const {
     return stored_arenas(spec_.graph, store_, optimizer_.states(), ranges, host);
   }
+  std::vector<TensorPiece> all_pieces(HostCopies& host) const;
+  void go_on(std::uint64_t step, std::uint64_t updates);
 
   TrainingSpec spec_;
   Communicator& world_;
@@ -256,22 +260,46 @@ CheckpointReport PlanSession::save(const std::string& folder) {
   return save_checkpoint(world_, folder, state, stored);
 }
 
+/// All that this rank holds, owned or not.
+std::vector<TensorPiece> PlanSession::all_pieces(HostCopies& host) const {
+  const ArenaRange all{0, store_.elements()};
+  std::vector<TensorPiece> held = pieces(std::span(&all, 1), host);
+  for (const auto& part : stages_.buffers()) store_buffers(part.named, host, held);
+  return held;
+}
+
+/// After the state of a training has been put into this session's memory.
+void PlanSession::go_on(std::uint64_t step, std::uint64_t updates) {
+  step_ = step;
+  optimizer_.restore_updates(updates);
+  store_.publish();
+}
+
 // The checkpoint's boxes are read into all that this rank holds, owned or not, so that replicas
 // need no exchange.
 void PlanSession::restore(const std::string& folder) {
   const Scope scope(*this);
   const CheckpointReader reader(folder);
   reader.expect_graph(spec_.graph.hash());
-  const ArenaRange all{0, store_.elements()};
   HostCopies host;
-  std::vector<TensorPiece> held = pieces(std::span(&all, 1), host);
-  for (const auto& part : stages_.buffers()) store_buffers(part.named, host, held);
-  reader.read(held);
+  reader.read(all_pieces(host));
   host.put_back();
-  step_ = reader.state().step;
-  optimizer_.restore_updates(reader.state().optimizer_step);
-  store_.publish();
+  go_on(reader.state().step, reader.state().optimizer_step);
   if (spec_.moved) store_.move(rounding_of(spec_.precision));
+}
+
+// Replicas hold the same parameters and optimizer states, so what a rank keeps need not move.
+MoveReport PlanSession::take_over(TrainingSession& previous) {
+  auto* const from = dynamic_cast<PlanSession*>(&previous);
+  HETEROPERF_EXPECT(from != nullptr && from != this);
+  const Scope scope(*this);
+  HostCopies given, taken;
+  const std::vector<TensorPiece> wanted = all_pieces(taken);
+  const AveragedStatistics averaged(from->spec_, from->world_, from->stages_);
+  const MoveReport report = move_pieces(world_, from->all_pieces(given), wanted);
+  taken.put_back();
+  go_on(from->step_, from->optimizer_.updates());
+  return report;
 }
 
 }  // namespace

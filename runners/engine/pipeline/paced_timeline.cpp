@@ -31,23 +31,26 @@ double thread_cpu_s() {
 
 PacedTimeline::PacedTimeline(const Pacing& pacing, Communicator& world,
                              std::int64_t clock_offset_ns)
-    : pacing_(pacing), world_(world), clock_offset_ns_(clock_offset_ns) {
+    : pacing_(pacing), times_(&pacing.times), world_(world), clock_offset_ns_(clock_offset_ns) {
   report_.dilation = pacing.dilation > 0 ? pacing.dilation : 1.0;
 }
 
-void PacedTimeline::start_step() {
+void PacedTimeline::start_step(std::uint64_t step) {
+  step_ = step;
+  const std::optional<Pacing::Change>& change = pacing_.change;
+  times_ = change && step >= change->from_step ? &change->times : &pacing_.times;
   std::int64_t start_ns = now_ns() + clock_offset_ns_;
   world_.all_reduce(std::span<std::int64_t>(&start_ns, 1), Reduction::max);
   start_ns_ = start_ns - clock_offset_ns_;
   free_s_ = inputs_s_ = 0;
   cpu_start_s_ = thread_cpu_s();
-  report_.worst_lateness_s = 0;
-  gradients_s_.assign(pacing_.times.reduction_s.size(), 0);
+  report_.worst_lateness_s = report_.computing_s = 0;
+  gradients_s_.assign(times_->reduction_s.size(), 0);
   reduced_.clear();
 }
 
 double PacedTimeline::duration_s(const RankRole::Part& role, Op op) const {
-  const StageTimes::Compute& times = pacing_.times.compute[role.stage][role.replica];
+  const StageTimes::Compute& times = times_->compute[role.stage][role.replica];
   switch (op) {
     case Op::forward:
       return times.forward_s;
@@ -65,7 +68,9 @@ double PacedTimeline::duration_s(const RankRole::Part& role, Op op) const {
 // The real work may have taken less time than the modelled one, then the rank sleeps; or more, then
 // it is late and later operations may catch up.
 void PacedTimeline::finish(const RankRole::Part& role, Op op) {
-  free_s_ = std::max(free_s_, inputs_s_) + duration_s(role, op);
+  const double computing_s = duration_s(role, op);
+  report_.computing_s += computing_s;
+  free_s_ = std::max(free_s_, inputs_s_) + computing_s;
   inputs_s_ = 0;
   const std::int64_t now = now_ns();
   ++report_.operations;
@@ -85,8 +90,8 @@ void PacedTimeline::note_reduction(StageId stage, Op op) {
 // A stage's sum follows the last gradient of its slowest replica; the sums of a rank follow one
 // another, beside the computation; then comes the optimizer, then all ranks agree. predict() has
 // the same order.
-void PacedTimeline::finish_step(std::span<const RankShare::Part> parts, std::uint64_t step) {
-  const StageTimes& times = pacing_.times;
+void PacedTimeline::finish_step(std::span<const RankShare::Part> parts) {
+  const StageTimes& times = *times_;
   world_.all_reduce(std::span<double>(gradients_s_), Reduction::max);
   double summed_s = 0, optimizer_s = 0;
   for (const StageId stage : reduced_) {
@@ -97,6 +102,7 @@ void PacedTimeline::finish_step(std::span<const RankShare::Part> parts, std::uin
   for (const RankShare::Part& part : parts) {
     optimizer_s += times.optimizer_s[part.role.stage];
   }
+  report_.computing_s += optimizer_s;
   wait_until(summed_s);
   // The update is done: what this waits for is not this rank's lateness.
   wait_until(free_s_ + optimizer_s);
@@ -104,7 +110,7 @@ void PacedTimeline::finish_step(std::span<const RankShare::Part> parts, std::uin
   world_.all_reduce(std::span<double>(&end_s, 1), Reduction::max);
   wait_until(end_s);
   report_.step_s = free_s_;
-  if (pacing_.dilation == 0 && step == calibration_step) choose_dilation();
+  if (pacing_.dilation == 0 && step_ == calibration_step) choose_dilation();
 }
 
 // The ranks together may take half of the time of the cores.

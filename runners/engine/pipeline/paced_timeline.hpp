@@ -24,8 +24,9 @@ class PacedTimeline {
   /// to rank 0's.
   PacedTimeline(const Pacing& pacing, Communicator& world, std::int64_t clock_offset_ns);
 
-  /// Collective: a step starts, on every rank at the same real moment.
-  void start_step();
+  /// Collective: a step starts, on every rank at the same real moment. `step` is the number of
+  /// steps before this one.
+  void start_step(std::uint64_t step);
   /// An input of the next computation is there from this moment on.
   void input_arrives(double modelled_s) { inputs_s_ = std::max(inputs_s_, modelled_s); }
   /// The real work of a computation has just been done. Sleeps to its modelled end.
@@ -33,8 +34,8 @@ class PacedTimeline {
   /// The gradients of a stage are final here.
   void note_reduction(StageId stage, Op op);
   /// Collective: sleeps to the modelled end of the sums, of the optimizer for the stages of `parts`
-  /// and of the agreement of all ranks. `step` is the number of steps before this one.
-  void finish_step(std::span<const RankShare::Part> parts, std::uint64_t step);
+  /// and of the agreement of all ranks.
+  void finish_step(std::span<const RankShare::Part> parts);
 
   /// The modelled moment from which on the device is free.
   double free_s() const { return free_s_; }
@@ -48,6 +49,8 @@ class PacedTimeline {
   void choose_dilation();
 
   const Pacing& pacing_;
+  const StageTimes* times_;  ///< those of the step under way
+  std::uint64_t step_ = 0;
   Communicator& world_;
   std::int64_t clock_offset_ns_;
   PacingReport report_;

@@ -92,7 +92,7 @@ StepReport StepRunner::run(std::uint64_t step) {
 
 // Paced ranks start together, before the clock of the step does.
 void StepRunner::begin_step(std::uint64_t step) {
-  if (timeline_) timeline_->start_step();
+  if (timeline_) timeline_->start_step(step);
   clock_.start(lanes_);
   report_ = {};
   report_.step = step;
@@ -329,7 +329,7 @@ void StepRunner::update(const Instruction&) {
     clock_.lap(TimeLane::sums);
   }
   if (!timeline_) return;
-  timeline_->finish_step(share_.parts, report_.step);
+  timeline_->finish_step(share_.parts);
   clock_.lap(TimeLane::waiting);
 }
 

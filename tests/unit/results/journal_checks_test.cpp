@@ -127,6 +127,100 @@ TEST(JournalChecks, EveryPhaseIsFoundChangedToEveryOther) {
   }
 }
 
+/// planned_run() as one that adapts: its first look finds the plan kept, its second finds another
+/// one, which has the same stages on the other ranks.
+SampleRun adapting_run() {
+  constexpr std::uint64_t every = 10;
+  SampleRun run = planned_run();
+  std::get<StartEvent>(run.lines[0].event).adapt_every = every;
+  auto& config = run.last<ConfigEvent>().config.text;
+  config.insert(config.rfind('}'), R"(,"adapt":{"every_steps":10,"replan_threshold":0.05})");
+  AdaptEvent look;
+  look.threshold = 0.05;
+  look.planned_step_s = 6;
+  // A step of 12.24 s by a clock that is stretched to twice its time.
+  look.measured_step_s = 6.12;
+  look.classes = {{"fast", 1, 4.5, 4.5}, {"slow", 1, 3, 3}};
+  look.ranks = {{0, 4.5, 4.5}, {1, 3, 3}};
+  AdaptEvent change = look;
+  change.decision = AdaptDecision::new_plan;
+  change.classes[0].measured_s = change.ranks[0].measured_s = 9;
+  change.deviation = 1;
+  change.search_s = 0.001;
+  change.candidates = 7;
+  change.kept_step_s = 9;
+  change.new_step_s = 6;
+  change.gain = 0.5;
+  change.plan = run.last<PlanEvent>().plan;
+  change.summary = run.last<PlanEvent>().summary;
+  change.move_s = 0.002;
+  change.moved_bytes = 800;
+  std::uint64_t measured = 0;
+  bool measuring = false;
+  for (std::size_t i = 0; i < run.lines.size(); ++i) {
+    const auto* phase = std::get_if<PhaseEvent>(&run.lines[i].event);
+    measuring = phase != nullptr ? phase->phase == Phase::measure : measuring;
+    const auto* step = std::get_if<StepEvent>(&run.lines[i].event);
+    if (step == nullptr || !measuring || ++measured % every != 0 || measured > 2 * every) continue;
+    AdaptEvent& next = measured == every ? look : change;
+    next.n = step->n + 1;
+    const std::int64_t t_ns = std::max(run.lines[i].t_ns, step->t_end_ns + 4'000'000);
+    run.lines.insert(run.lines.begin() + static_cast<std::ptrdiff_t>(i) + 1, {t_ns, next});
+  }
+  // The first step by the new plan is observed.
+  std::vector<JournalLine> observed;
+  for (const JournalLine& line : run.lines) {
+    const auto* event = std::get_if<ObservedEvent>(&line.event);
+    if (event != nullptr && event->n != change.n) observed.push_back(line);
+  }
+  for (JournalLine line : observed) {
+    std::get<ObservedEvent>(line.event).n = change.n;
+    run.insert_before_stop(line.event);
+  }
+  return run;
+}
+
+TEST(JournalChecks, LooksAtAPlanFollowFromTheirLines) {
+  const SampleRun run = adapting_run();
+  ASSERT_EQ(found(run), "");
+  using Change = void (*)(AdaptEvent&);
+  const std::pair<const char*, Change> changes[] = {
+      {"n", [](AdaptEvent& look) { ++look.n; }},
+      {"threshold", [](AdaptEvent& look) { look.threshold = 0.01; }},
+      {"measured_step_s", [](AdaptEvent& look) { look.measured_step_s *= 1.01; }},
+      {"a rank's time", [](AdaptEvent& look) { look.ranks[1].measured_s *= 2; }},
+      {"a class's time", [](AdaptEvent& look) { look.classes[0].planned_s *= 2; }},
+      {"deviation", [](AdaptEvent& look) { look.deviation = 0.4; }},
+      {"gain", [](AdaptEvent& look) { look.gain = 0.6; }},
+      {"decision", [](AdaptEvent& look) { look.decision = AdaptDecision::no_gain; }},
+      {"no plan", [](AdaptEvent& look) { look.plan.text.clear(); }},
+      {"another plan", [](AdaptEvent& look) { look.plan.text = "{}"; }},
+      {"summary", [](AdaptEvent& look) { look.summary = "pp 1"; }},
+      {"long searches", [](AdaptEvent& look) { look.search_s = 100; }},
+      {"moved_bytes", [](AdaptEvent& look) { look.moved_bytes.reset(); }},
+      {"reason", [](AdaptEvent& look) { look.reason = "none"; }},
+      {"no rank", [](AdaptEvent& look) { look.ranks.clear(); }}};
+  for (const auto& [name, change] : changes) {
+    SampleRun forged = run;
+    change(forged.last<AdaptEvent>());
+    EXPECT_TRUE(finds(forged, "adaptations")) << name << ": " << found(forged);
+  }
+  SampleRun left_out = run;
+  left_out.lines.erase(left_out.lines.begin() +
+                       static_cast<std::ptrdiff_t>(left_out.index<AdaptEvent>()));
+  EXPECT_TRUE(finds(left_out, "adaptations"));
+  SampleRun never = run;
+  std::get<StartEvent>(never.lines[0].event).adapt_every.reset();
+  EXPECT_TRUE(finds(never, "request"));
+  SampleRun unobserved = run;
+  std::size_t last = 0;
+  for (std::size_t i = 0; i < run.lines.size(); ++i) {
+    if (std::holds_alternative<ObservedEvent>(run.lines[i].event)) last = i;
+  }
+  std::get<ObservedEvent>(unobserved.lines[last].event).n += 1;
+  EXPECT_TRUE(finds(unobserved, "observations"));
+}
+
 /// fixed_run() as if this model had been trained, on generated data where asked.
 SampleRun trained_on(ModelGraph graph, bool generated) {
   SampleRun run = fixed_run();

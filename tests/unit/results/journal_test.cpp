@@ -49,6 +49,24 @@ TEST(EventJson, RoundTripsEveryKind) {
   }
   run.lines.push_back({1, WarningEvent{"text with \"quotes\"", "duration"}});
   run.lines.push_back({1, CheckpointEvent{120, 4096, 0.25}});
+  AdaptEvent look;
+  look.n = 120;
+  look.decision = AdaptDecision::new_plan;
+  look.threshold = 0.05;
+  look.planned_step_s = look.measured_step_s = 0.25;
+  look.deviation = 0.5;
+  look.classes = {{"fast", 1, 0.125, 0.1875}};
+  look.ranks = {{0, 0.125, 0.1875}};
+  look.search_s = 0.5;
+  look.candidates = 12;
+  look.kept_step_s = 0.375;
+  look.new_step_s = look.gain = 0.25;
+  look.reason = "a reason";
+  look.plan = {"{}"};
+  look.summary = "pp 1";
+  look.move_s = 0.125;
+  look.moved_bytes = 4096;
+  run.lines.push_back({1, look});
   run.lines.push_back({1, UntilEvent{0.01, 40, 10, 5, 0.05, 3}});
   run.lines.push_back({1, LookEvent{1, 20'000'000'000, false}});
   run.lines.push_back({1, RankStepsEvent{3, 0, 2, 5, 2, {4'000'000'000, 5, 6}}});

@@ -42,6 +42,9 @@ std::vector<RuleCase> run_rule_cases() {
        [](SampleRun& r) {
          r.last<WorkloadEvent>().seeds = {{"run", 0}};
        }},
+      {"adapted", Severity::open,
+       [](SampleRun& r) { std::get<StartEvent>(r.lines[0].event).adapt_every = 5; },
+       [](SampleRun& r) { std::get<StartEvent>(r.lines[0].event).adapt_every.reset(); }},
       {"lockstep", Severity::open,
        [](SampleRun& r) { std::get<StartEvent>(r.lines[0].event).lockstep = true; },
        [](SampleRun& r) { std::get<StartEvent>(r.lines[0].event).lockstep = false; }},

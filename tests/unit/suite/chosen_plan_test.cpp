@@ -74,6 +74,51 @@ TEST(ChosenPlan, APlansOwnRatesArePredictedWithAndNotPacedBy) {
   EXPECT_GT(slower.times->compute[0][0].forward_s, 2 * slower.paced->compute[0][0].forward_s);
 }
 
+TEST(ChosenPlan, ASlowdownChangesTheDevicesAndNotWhatIsKnown) {
+  const Workload workload = nano();
+  const Cluster cluster = find_cluster("fast2_slow6");
+  RunConfig config = config_of(2, 1);
+  config.pace.slow = {"fast", 30, 1.5};
+  const ChosenPlan chosen =
+      choose_plan(config, {"", cluster, std::nullopt}, workload, ranks_alone(8));
+  ASSERT_TRUE(chosen.paced_change);
+  EXPECT_EQ(chosen.paced_change->from_step, 30u);
+  for (const StageId stage : chosen.plan.stages.ids()) {
+    const auto& replicas = chosen.plan.stages[stage].replicas;
+    for (const ReplicaId replica : replicas.ids()) {
+      const double factor = replicas[replica].device_class == "fast" ? 1.5 : 1;
+      const auto& before = chosen.paced->compute[stage][replica];
+      const auto& after = chosen.paced_change->times.compute[stage][replica];
+      EXPECT_NEAR(after.forward_s, factor * before.forward_s, 1e-9 * before.forward_s);
+      EXPECT_NEAR(after.input_gradient_s, factor * before.input_gradient_s,
+                  1e-9 * before.input_gradient_s);
+    }
+  }
+  config.pace.slow = {};
+  const ChosenPlan plain =
+      choose_plan(config, {"", cluster, std::nullopt}, workload, ranks_alone(8));
+  EXPECT_EQ(chosen.prediction->step_time_s, plain.prediction->step_time_s);
+  config.pace.slow = {"quick", 30, 1.5};
+  try {
+    choose_plan(config, {"", cluster, std::nullopt}, workload, ranks_alone(8));
+    FAIL() << "there is no such class";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("Give one of fast, slow"), std::string::npos);
+  }
+}
+
+TEST(ChosenPlan, TheSearchedOneIsFasterThanTheEvenOneOfItsSamples) {
+  const Workload workload = nano();
+  const PlanSources sources{"", find_cluster("fast2_slow6"), std::nullopt};
+  RunConfig config;
+  const ChosenPlan even = choose_plan(config, sources, workload, ranks_alone(8));
+  config.plan.file = planned_plan;
+  const ChosenPlan searched = choose_plan(config, sources, workload, ranks_alone(8));
+  EXPECT_EQ(searched.plan.samples_per_step(), even.plan.samples_per_step());
+  EXPECT_EQ(searched.plan.ranks(), 8);
+  EXPECT_LT(searched.prediction->step_time_s, 0.8 * even.prediction->step_time_s);
+}
+
 TEST(ChosenPlan, GivenMicroBatchesCount) {
   RunConfig config = config_of(2, 1);
   config.batch.micro_batches = 6;

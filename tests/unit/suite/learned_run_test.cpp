@@ -1,4 +1,4 @@
-#include "suite/planning/learned_run.hpp"
+#include "suite/planning/learned_rates.hpp"
 
 #include <gtest/gtest.h>
 

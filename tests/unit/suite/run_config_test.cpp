@@ -39,6 +39,77 @@ void require_valid(const RunConfig& config) {
 
 TEST(Catalog, HasTheWorkloadsOfAWholeSuite) { EXPECT_TRUE(is_whole_suite(workload_names())); }
 
+TEST(RunConfig, ASlowdownReadsBack) {
+  for (const char* text : {"fast:40:1.5", "a:b:0:0.25"}) {
+    const RunConfig config = applied({{"workload", "llm"}, {"pace.slow", text}});
+    EXPECT_EQ(to_string(config.pace.slow), text);
+    EXPECT_EQ(to_string(run_config_from_json_text(to_json_text(config)).pace.slow), text);
+  }
+  EXPECT_EQ(applied({{"pace.slow", "a:b:7:2"}}).pace.slow, (Slowdown{"a:b", 7, 2}));
+  for (const char* text : {"fast", "fast:4", ":4:2", "fast:-1:2", "fast:4:0", "fast:4:-2",
+                           "fast:4:1.5x", "fast::2", "fast:4:", "fast:4.5:2", "::"}) {
+    EXPECT_NE(error_of([&] {
+                applied({{"pace.slow", text}});
+              }).find("CLASS:STEP:FACTOR"),
+              std::string::npos)
+        << text;
+  }
+}
+
+TEST(RunConfig, AdaptingNeedsAPlanTimesAndSteps) {
+  const auto problems_of = [](const std::vector<Setting>& settings) {
+    return error_of([&] {
+      ProblemList problems;
+      validate(applied(settings), settings, problems);
+      problems.throw_if_any();
+    });
+  };
+  const Setting llm{"workload", "llm"}, adapt{"adapt.every_steps", "20"},
+      cluster{"cluster.file", "fast2_slow6"};
+  EXPECT_EQ(problems_of({llm, adapt, cluster}), "no error");
+  EXPECT_EQ(problems_of({llm, adapt, {"plan.file", "p.json"}}), "no error");
+  EXPECT_EQ(problems_of({llm, adapt, cluster, {"plan.file", "auto"}}), "no error");
+  EXPECT_EQ(problems_of({llm, adapt, cluster, {"measure.steps", "23"}}), "no error");
+  EXPECT_NE(problems_of({llm, adapt}).find("no cluster is named"), std::string::npos);
+  EXPECT_NE(problems_of({llm, {"plan.file", "auto"}}).find("nothing to plan for"),
+            std::string::npos);
+  EXPECT_NE(problems_of({llm, adapt, cluster, {"measure.steps", "22"}}).find("no step is left"),
+            std::string::npos);
+  EXPECT_NE(problems_of({adapt, cluster}).find("Name a workload: image or llm"), std::string::npos);
+  EXPECT_NE(problems_of({llm, {"adapt.replan_threshold", "0.1"}}).find("changes nothing"),
+            std::string::npos);
+  EXPECT_NE(problems_of({llm, adapt, cluster, {"trace", "t.json"}}).find("exclude each other"),
+            std::string::npos);
+  // A search has no plan, and is not asked for a cluster.
+  const std::string search = problems_of({{"workload", "automl-image"}, adapt});
+  EXPECT_NE(search.find("changes nothing in automl-image"), std::string::npos) << search;
+  EXPECT_EQ(search.find("cluster"), std::string::npos) << search;
+  // All at once.
+  const std::string both =
+      problems_of({llm, adapt, {"measure.steps", "10"}, {"pace.slow", "fast:12:2"}});
+  for (const char* part : {"no cluster is named", "no step is left", "pace.slow"}) {
+    EXPECT_NE(both.find(part), std::string::npos) << both;
+  }
+}
+
+TEST(RunConfig, ABatchSaysTheSamplesOfASearchedPlan) {
+  const auto problems_of = [](const std::vector<Setting>& settings) {
+    return error_of([&] {
+      ProblemList problems;
+      validate(applied(settings), settings, problems);
+      problems.throw_if_any();
+    });
+  };
+  const std::vector<Setting> searched{{"workload", "llm"},
+                                      {"cluster.file", "fast2_slow6"},
+                                      {"plan.file", "auto"},
+                                      {"batch.micro_batch", "1"}};
+  EXPECT_EQ(problems_of(searched), "no error");
+  std::vector<Setting> degrees = searched;
+  degrees.push_back({"plan.pipeline", "2"});
+  EXPECT_NE(problems_of(degrees).find("exclude each other"), std::string::npos);
+}
+
 TEST(RunConfig, RoundTripsThroughJson) {
   RunConfig config;
   config.workload = "llm";
