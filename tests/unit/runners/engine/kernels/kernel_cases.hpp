@@ -127,8 +127,8 @@ template <bool with_relu, bool with_residual>
 void run_scale_shift(Bench& b, std::int64_t rows, std::int64_t columns) {
   Values x = b.data(rows * columns), scale = b.sums(columns), shift = b.sums(columns);
   Values more = b.data(rows * columns), y = x;
-  b.k.scale_shift({0, rows, columns}, x.data(), scale.data(), shift.data(),
-                  {with_relu, with_residual ? more.data() : nullptr}, y.data());
+  b.k.scale_shift({0, rows, columns}, x.data(), scale.data(), shift.data(), with_relu,
+                  with_residual ? more.data() : nullptr, y.data());
   b.outputs = {y};
 }
 enum class MaskFrom { nothing, output, scale };
