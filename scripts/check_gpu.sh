@@ -23,14 +23,14 @@ ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 
 # part | its share of the time, in order; what a part leaves over, the later ones have too.
 PARTS='
-conformance | 18
-losses      | 14
-mixed       | 6
+conformance | 15
+losses      | 18
+mixed       | 7
 memory      | 5
 host        | 3
 utilization | 12
-collectives | 8
-peers       | 36
+collectives | 9
+peers       | 31
 '
 SPARE_S=10  # for ending what runs too long, and for the document
 

@@ -307,8 +307,8 @@ def losses(part):
                 run.started.end()
         part.add("comparisons", row)
         if not row["ok"]:
-            part.wrong.append(f"{workload} in {precision}: " +
-                              row.get("reason", f"{row['value']:.3g} apart"))
+            apart = f"{row['value']:.3g} apart" if "value" in row else row["reason"]
+            part.wrong.append(f"{workload} in {precision}: {apart}")
 
 
 def aligned(part, runs, precision):
