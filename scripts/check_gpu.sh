@@ -55,8 +55,9 @@ while [ $# -gt 0 ]; do
   esac
 done
 [[ "$DEVICE" =~ ^(cuda|cpu)$ ]] || refuse "--device $DEVICE (cuda or cpu)"
-[[ "$BUDGET_S" =~ ^[1-9][0-9]{1,4}$ ]] && [ "$BUDGET_S" -ge 20 ] ||
+[[ "$BUDGET_S" =~ ^([2-9][0-9]|[1-9][0-9]{2,4})$ ]] ||
   refuse "--budget-s $BUDGET_S (expected seconds, 20 or more)"
+[ -w "$(dirname "$OUT")" ] || refuse "-o $OUT (its folder cannot be written)"
 
 NAMES=() SHARES=() LEFT=0
 while read -r name _ share; do

@@ -587,6 +587,7 @@ def main():
     parser.add_argument("--budget-s", type=int)
     parser.add_argument("names", nargs="*", help="parts that the document joins")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("error: stopped"))
     try:
         if options.look:
             return look(options.device)
