@@ -24,7 +24,7 @@ import time
 
 PEERS = pathlib.Path(__file__).parent / "peers" / "pytorch.sh"
 PROGRAM = os.environ.get("HETEROPERF", "heteroperf")
-VERIFICATION_FAILED, ENVIRONMENT = 9, 5  # exit codes
+ENVIRONMENT, INVALID, VERIFICATION_FAILED = 5, 8, 9  # exit codes
 
 # Limits are those of `verify --replay`: 0.1 % of the loss in fp32, 0.5 % in bf16, 1e-9 in fp64.
 LIMITS = {"fp32": 1e-3, "bf16": 5e-3, "fp64": 1e-9}
@@ -232,7 +232,8 @@ class TrainingRun:
         self.out, self.started = out, part.start([*words, "-q"])
 
     def record(self):
-        self.started.finish()
+        """Of a run that may count; an invalid one is a PartError that names the rules."""
+        self.started.finish((0, INVALID))
         record = json.loads((self.out / "record.json").read_text(encoding="utf-8"))
         validity = record["validity"]
         if validity["class"] == "invalid":
@@ -315,18 +316,22 @@ def aligned(part, runs, precision):
     """The verdict of `align` on the first against the second."""
     found = part.document(["align", *(run.out for run in runs), "--limit", LIMITS[precision]])
     acceptance = found["acceptance"]
-    return {"ok": found["ok"], "rule": acceptance["rule"], "limit": acceptance["limit"],
-            "value": acceptance["value"], "max_relative": acceptance["max_relative"]}
+    if "value" not in acceptance:
+        raise PartError("a loss is not finite")
+    return {"ok": found["ok"]} | {key: acceptance[key] for key in
+                                  ("rule", "limit", "value", "max_relative")}
 
 
 def journals_apart(_, runs, precision):
     """As `align`, which takes no search: of its first trial before its first rung, whose steps no
     decision of the search precedes."""
-    pairs = list(zip(*(run.losses() for run in runs), strict=True))
-    apart = [abs(a - b) / abs(b) for a, b in pairs]
+    ours, reference = (run.losses() for run in runs)
+    if len(ours) != len(reference) or not ours:
+        raise PartError(f"{len(ours)} steps on one device, {len(reference)} on the other")
+    apart = [abs(a - b) / abs(b) for a, b in zip(ours, reference)]
     value = sum(apart) / len(apart)
     if not math.isfinite(value):
-        return {"ok": False, "reason": "a loss is not finite"}
+        raise PartError("a loss is not finite")
     return {"ok": value <= LIMITS[precision], "limit": LIMITS[precision], "value": value,
             "rule": "mean over steps of |loss_a - loss_b| / |loss_b|, of the first trial",
             "max_relative": max(apart)}
@@ -458,8 +463,8 @@ def collectives(part):
 def peers(part):
     """Interleaved with PyTorch on the same device. What there is no time for is named."""
     part.numbers |= {
-        "how": "all take turns on the same device; bf16: ours computes with stored bf16, PyTorch by "
-               "autocast; images of PyTorch in NHWC memory on GPUs, as far as faster on CPUs",
+        "how": "all take turns on the same device; bf16: ours computes with stored bf16, PyTorch "
+               "by autocast; images of PyTorch in NHWC memory on GPUs, as far as faster on CPUs",
         "tf32": False}
     longest = 0
     for case, precision in part.extent.peers:
