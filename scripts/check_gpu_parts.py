@@ -399,8 +399,8 @@ def host(part):
         "workload": "llm nano, one sample", "steps": len(steps), "median_step_s": step_time,
         "traced_step_s": seconds(lambda span: span["cat"] == "step"),
         "host_s": seconds(lambda span: span["cat"] in HOST_LANES and not waits(span)),
-        "how": "median over the trace's steps of the host's lanes, without its waits for the device "
-               "(the loss, the step's end); one sample, so that the device's queue is never full. "
+        "how": "median over the trace's steps of the host's lanes, without its waits for the "
+               "device (the loss, the step's end); one sample, so that the device's queue is never full. "
                "Where the device is a CPU, the host computes in these lanes"}
     if device_s:
         part.numbers["device_s"] = device_s  # of passes, by the device's clock
