@@ -1,76 +1,95 @@
 #!/usr/bin/env bash
-# Checks the engine on a GPU: the same losses as on the CPU, and its speed beside PyTorch eager.
+# Checks HeteroPerf on a GPU in at most eight minutes, without network, and leaves one JSON.
+#
+#   scripts/check_gpu.sh [-o FILE] [--device cuda|cpu] [--budget-s S] [--part NAME]… [--runs DIR]
+#
+#   -o FILE        the document (default check_gpu.json)
+#   --device D     cuda (default); cpu rehearses the very same script on a machine without a GPU, in
+#                  smaller sizes
+#   --budget-s S   seconds for everything (default 480)
+#   --part NAME    only this part; may be repeated
+#   --runs DIR     keeps every run and log there (default: a folder that goes at the end)
+#
+# conformance: every operator against the float64 reference. losses: of every workload, against the
+# CPU's. mixed: the device and the CPU in one job. memory: predicted and measured. host: time that the
+# host spends on a step. utilization: of the measured peak and of the data sheet's. collectives: by
+# NCCL, on all GPUs that there are. peers: beside PyTorch eager and torch.compile, in turns.
+#
+# HETEROPERF names another program than build/default/suite/heteroperf, PEER_PYTHON a Python that
+# imports torch. Exit codes: 0 all parts are well, 9 one found something wrong or could not be done,
+# 5 no GPU can be used (nothing was measured), 2 wrong option.
 set -euo pipefail
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 
-usage() {
-  cat <<'TEXT'
-usage: scripts/check_gpu.sh [--program FILE] [--python FILE] [--duration SECONDS] [--out DIR]
+# part | its share of the time, in order; what a part leaves over, the later ones have too.
+PARTS='
+conformance | 15
+losses      | 18
+mixed       | 7
+memory      | 5
+host        | 3
+utilization | 12
+collectives | 9
+peers       | 31
+'
+SPARE_S=10  # for ending what runs too long, and for the document
 
-On a machine with a GPU and a program built with -DHETEROPERF_CUDA=ON: 20 steps of llm (micro) and
-image (resnet18) in fp64 and fp32, on the GPU against the CPU, then throughput and utilization on the
-GPU beside PyTorch eager's throughput on the same GPU (where PYTHON has torch).
-Exit codes: 0 all agree, 3 a training differs, 5 no GPU can be used.
-TEXT
-}
+refuse() { echo "error: $*" >&2; exit 2; }
 
-here="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
-program="$here/build/default/suite/heteroperf" python=python3 duration=20 out="$PWD/check-gpu"
+OUT=check_gpu.json DEVICE=cuda BUDGET_S=480 CHOSEN='' RUNS=''
 while [ $# -gt 0 ]; do
   case "$1" in
-    --program) program="$2"; shift 2 ;;
-    --python) python="$2"; shift 2 ;;
-    --duration) duration="$2"; shift 2 ;;
-    --out) out="$2"; shift 2 ;;
-    --help) usage; exit 0 ;;
-    *) usage >&2; exit 2 ;;
+    -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "$0"; exit 0 ;;
+    -o | --device | --budget-s | --part | --runs)
+      [ $# -ge 2 ] || refuse "$1 needs a value"
+      case "$1" in
+        -o) OUT="$2" ;;
+        --device) DEVICE="$2" ;;
+        --budget-s) BUDGET_S="$2" ;;
+        --part) CHOSEN+=" $2 " ;;
+        --runs) RUNS="$2" ;;
+      esac
+      shift 2
+      ;;
+    *) refuse "unknown option $1 (see --help)" ;;
   esac
 done
+[[ "$DEVICE" =~ ^(cuda|cpu)$ ]] || refuse "--device $DEVICE (cuda or cpu)"
+[[ "$BUDGET_S" =~ ^([2-9][0-9]|[1-9][0-9]{2,4})$ ]] ||
+  refuse "--budget-s $BUDGET_S (expected seconds, 20 or more)"
+[ -w "$(dirname "$OUT")" ] || refuse "-o $OUT (its folder cannot be written)"
 
-field() { "$python" -c 'import json, sys
-value = json.load(open(sys.argv[1]))
-for key in sys.argv[2].split("."): value = value[key]
-print(value)' "$1" "$2"; }
+NAMES=() SHARES=() LEFT=0
+while read -r name _ share; do
+  [ -n "$name" ] || continue
+  [ -z "$CHOSEN" ] || [[ "$CHOSEN" == *" $name "* ]] || continue
+  NAMES+=("$name") SHARES+=("$share") LEFT=$((LEFT + share))
+done <<<"$PARTS"
+for name in $CHOSEN; do
+  [[ " ${NAMES[*]} " == *" $name "* ]] || refuse "--part $name (there is none of that name)"
+done
 
-mkdir -p "$out"
-"$program" doctor --json > "$out/doctor.json" || true
-if [ "$(field "$out/doctor.json" backends.cuda.usable)" != True ]; then
-  echo "check_gpu: no GPU can be used: $(field "$out/doctor.json" backends.cuda.reason)" >&2
-  exit 5
+export HETEROPERF="${HETEROPERF:-$ROOT/build/default/suite/heteroperf}"
+fail() { echo "error: $*" >&2; exit 5; }
+PYTHON="${PEER_PYTHON:-python3}"
+command -v "$PYTHON" >/dev/null || fail "there is no $PYTHON, which reads and writes JSON here"
+[ -x "$HETEROPERF" ] || fail "$HETEROPERF is no program (build it, or set HETEROPERF)"
+
+helper() { "$PYTHON" "$ROOT/scripts/check_gpu_parts.py" --device "$DEVICE" --runs "$RUNS" "$@"; }
+
+if [ -z "$RUNS" ]; then
+  RUNS="$(mktemp -d "${TMPDIR:-/tmp}/heteroperf-gpu-XXXXXX")"
+  trap 'rm -rf "$RUNS"' EXIT
 fi
+mkdir -p "$RUNS"
+[ -z "$(ls -A "$RUNS")" ] || refuse "--runs $RUNS (it is not empty)"
+helper --look || exit $?
 
-differs=0
-printf '%-10s %-5s %-12s %s\n' model type limit result
-for model in llm image; do
-  if [ "$model" = llm ]; then size=(--size micro); else size=(--model resnet18); fi
-  for precision in fp64 fp32; do
-    if [ "$precision" = fp64 ]; then limit=1e-10; else limit=1e-3; fi
-    for device in cpu cuda; do
-      "$program" run "$model" "${size[@]}" --ranks 1 --device "$device" --precision "$precision" \
-        --steps 20 --out "$out/$model-$precision-$device" > "$out/$model-$precision-$device.log"
-    done
-    result=agrees
-    "$program" align "$out/$model-$precision-cuda" "$out/$model-$precision-cpu" --limit "$limit" \
-      > "$out/$model-$precision.align" || { result="DIFFERS (see $out/$model-$precision.align)"; differs=3; }
-    printf '%-10s %-5s %-12s %s\n' "$model" "$precision" "$limit" "$result"
-  done
+for index in "${!NAMES[@]}"; do
+  seconds=$(((BUDGET_S - SPARE_S - SECONDS) * SHARES[index] / LEFT))
+  LEFT=$((LEFT - SHARES[index]))
+  echo "${NAMES[index]}: at most $seconds s" >&2
+  # What went wrong stands in the part's own file; a part that breaks keeps no other from its turn.
+  helper --part "${NAMES[index]}" --seconds "$seconds" || true
 done
-
-printf '\n%-10s %16s %16s %8s %12s\n' model ours PyTorch ratio utilization
-for model in llm image; do
-  if [ "$model" = llm ]; then size=(--size micro) peer=(micro) batch=16
-  else size=(--model resnet18) peer=(resnet18 --channels-last) batch=32; fi
-  # The peer clips no gradients and keeps its learning rate; so do we.
-  "$program" run "$model" "${size[@]}" --ranks 1 --device cuda --duration "$duration" --json \
-    --micro-batch "$batch" --micro-batches 1 --set optimizer.clip_norm=0 \
-    --set optimizer.schedule=constant --out "$out/$model-speed" > "$out/$model-speed.json"
-  theirs=- ratio=-
-  ours=$(field "$out/$model-speed.json" metrics.throughput.value)
-  if "$python" "$here/scripts/peers/pytorch_peer.py" "${peer[@]}" --device cuda \
-    --batch "$batch" --duration "$duration" > "$out/$model-peer.json" 2> "$out/$model-peer.log"; then
-    theirs=$(field "$out/$model-peer.json" throughput.value)
-    ratio=$("$python" -c "print(f'{$ours / $theirs:.2f}')")
-  fi
-  printf '%-10s %16s %16s %8s %12s\n' "$model" "$ours" "$theirs" "$ratio" \
-    "$(field "$out/$model-speed.json" metrics.utilization.value)"
-done
-exit "$differs"
+helper --document "$OUT" --budget-s "$BUDGET_S" "${NAMES[@]}"

@@ -3,7 +3,7 @@
 # is made to take its AVX-512 path (on AMD's processors that have it), and torch.compile.
 #
 #   scripts/peers/pytorch.sh [--pairs N] [--duration S] [--turn S] [--case NAME]… [--peer NAME]…
-#                              [--json FILE]
+#                              [--device D] [--precision P] [--json FILE]
 #   scripts/peers/pytorch.sh --peer-only MODEL [ARGUMENTS OF pytorch_peer.py]
 #
 #   --pairs N      pairs of runs per case (default 5)
@@ -12,12 +12,16 @@
 #                  works; several steps long (default 3)
 #   --case NAME    only the cases whose name contains NAME; may be repeated
 #   --peer NAME    only the peers whose name contains NAME; may be repeated
+#   --device D     cpu (default) or cuda: one rank on a GPU against the peers on the same one; there
+#                  the cases are others, all peers share a round, and images lie in NHWC memory
+#   --precision P  fp32 (default; without TF32 on either side) or bf16 (the peer's is autocast)
 #   --json FILE    every single measurement, for later use
 #
 # `import torch` needs more libraries than LibTorch does. Taken, in this order: PEER_PYTHON, a
 # python3 that can import torch, an environment of its own in build/peers (the libraries of a CUDA
 # toolkit where there is one, otherwise all of PyTorch's wheels, about 2.5 GB). Ends with 5 when
-# none of them works. HETEROPERF names another program than build/default/suite/heteroperf.
+# none of them works; with NO_INSTALL=yes nothing is made or fetched. HETEROPERF names another
+# program than build/default/suite/heteroperf.
 set -euo pipefail
 # shellcheck source=scripts/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../setup.sh"
@@ -28,8 +32,15 @@ PYTHON_WHEELS=(filelock "typing-extensions>=4.10" "sympy>=1.13.3" networkx jinja
 GPU_WHEELS=(nvidia-cufile "nvidia-cusparselt-cu13==0.8.0" "nvidia-nvshmem-cu13==3.4.5"
   "nvidia-nccl-cu13==2.28.9")
 
+# with_libraries FOLDERS COMMAND…: FOLDERS go before those that the caller has set.
+with_libraries() {
+  local folders="$1"
+  shift
+  LD_LIBRARY_PATH="$folders${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$@"
+}
+
 can_import_torch() {
-  [ -n "$1" ] && LD_LIBRARY_PATH="${2:-}" "$1" -c 'import torch' 2>/dev/null
+  [ -n "$1" ] && with_libraries "${2:-}" "$1" -c 'import torch' 2>/dev/null
 }
 
 # The library folder of a CUDA 13 toolkit, or nothing.
@@ -74,6 +85,8 @@ ensure_peer() {
   PEER_LIBRARIES="$(wheel_folders "$PEERS/venv")$(toolkit_folder || true)"
   ! can_import_torch "$PYTHON" "$PEER_LIBRARIES" || return 0
 
+  [ -z "${NO_INSTALL:-}" ] || fail "no Python here can import torch, so there is no peer" \
+    "name one with PEER_PYTHON=…"
   ensure_packages python
   logged "$LOG" "Making build/peers/venv" python3 -m venv --clear "$PEERS/venv" || exit 5
   if borrow_torch && can_import_torch "$PYTHON" "$PEER_LIBRARIES"; then return 0; fi
@@ -101,7 +114,8 @@ ensure_peer
 HERE="$ROOT/scripts/peers"
 if [ "${1:-}" = --peer-only ]; then
   shift
-  LD_LIBRARY_PATH="$PEER_LIBRARIES" exec "$PYTHON" "$HERE/pytorch_peer.py" "$@"
+  with_libraries "$PEER_LIBRARIES" "$PYTHON" "$HERE/pytorch_peer.py" "$@"
+  exit
 fi
 
 PROGRAM="${HETEROPERF:-$ROOT/build/default/suite/heteroperf}"

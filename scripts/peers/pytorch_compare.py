@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Runs HeteroPerf and its PyTorch peers side by side and prints the ratios of their speeds.
 
-The two programs of a pair run at once and take turns: while one works the other is stopped
-(SIGSTOP), so that both meet the same disturbances of the machine, and a speed is that of the steps
-that lie whole within turns. Started by pytorch.sh, which finds the peer. Standard library only.
+The programs of a round run at once and take turns: while one works the others are stopped
+(SIGSTOP), so that all meet the same disturbances of the machine, and a speed is that of the steps
+that lie whole within turns. On a CPU a round is ours and one peer; on a GPU it is ours and all
+peers, because starts and compiling take longest there. Started by pytorch.sh, which finds the peer.
+Standard library only.
 """
 import argparse
 import dataclasses
@@ -86,6 +88,11 @@ CASES = [
     Case("nano, defaults", GPT["nano"], "nano", 16, 0, 0),
     Case("resnet18, defaults", IMAGE["resnet18"], "resnet18", 32, 0, 0),
 ]
+# Sizes that a GPU is not left waiting with.
+GPU_CASES = [
+    Case("small, 1 GPU", GPT["small"], "small", 4, 1, 1),
+    Case("resnet50, 1 GPU", IMAGE["resnet50"], "resnet50", 128, 1, 1),
+]
 SCALINGS = [
     Scaling("llm micro, 2 ranks / 1 rank", GPT["micro"], 16, "throughput"),
     Scaling("automl-image, 2 ranks / 1 rank", ("automl-image",), 32, "ops_per_second"),
@@ -163,6 +170,7 @@ class OurRun:
         # Nor does it evaluate, which is no part of our window either, but takes its time.
         command += ["--set", "measure.evaluation_samples=1"]
         command += ["--ranks", ranks, "--threads-per-rank", threads] if ranks else []
+        command += ["--device", options.device, "--precision", options.precision]
         self.program = Program(command)
 
     def journal(self, kind):
@@ -193,12 +201,14 @@ class OurRun:
 class PeerRun:
     def __init__(self, options, peer, case, batch, duration_s, more):
         """`batch` samples per step, of all ranks."""
-        environment = dict(os.environ, LD_LIBRARY_PATH=options.libraries)
+        libraries = [options.libraries, os.environ.get("LD_LIBRARY_PATH", "")]
+        environment = dict(os.environ, LD_LIBRARY_PATH=":".join(filter(None, libraries)))
         if peer.preloads:
             environment["LD_PRELOAD"] = options.avx512_library
         ranks = max(1, case.ranks)
         command = [sys.executable, PEER, case.model, "--batch", batch // ranks, "--ranks", ranks]
         command += ["--threads", case.threads, "--duration", duration_s, *peer.arguments, *more]
+        command += ["--device", options.device, "--precision", options.precision]
         self.program = Program(command, environment)
 
     def result(self):
@@ -223,11 +233,11 @@ class PeerRun:
 
 
 def take_turns(programs, turn_s):
-    """Lets one work while the other is stopped, until one ends; the turns (begin, end) of each.
+    """Lets one work while the others are stopped, until one ends; the turns (begin, end) of each.
 
-    Both are stopped when it begins, and the one that is left works on.
+    All are stopped when it begins, and those that are left work on.
     """
-    turns, index = [[], []], 0
+    turns, index = [[] for _ in programs], 0
     while True:
         programs[index].signal(signal.SIGCONT)
         begin = time.monotonic()
@@ -237,8 +247,10 @@ def take_turns(programs, turn_s):
             break
         programs[index].signal(signal.SIGSTOP)
         turns[index].append((begin, time.monotonic()))
-        index = 1 - index
-    programs[1 - index].signal(signal.SIGCONT)
+        index = (index + 1) % len(programs)
+    for program in programs:
+        if not program.look():
+            program.signal(signal.SIGCONT)
     return turns
 
 
@@ -253,22 +265,23 @@ def speed_in_turns(steps, turns):
     return counted / seconds
 
 
-def run_pair(options, peer, case, layout):
-    """One measurement of either, at once and in turns.
+def run_round(options, peers, case, layouts):
+    """One measurement of ours and of every peer, at once and in turns.
 
-    The peer warms up first, since compiling takes long and our window goes on while we are stopped.
+    The peers warm up first, since compiling takes long and our window goes on while we are stopped.
     """
-    # Ranks of the peer agree on a number of steps, which take their time whoever is stopped.
-    peer_s = options.duration * (1 if case.ranks > 1 else 2)
+    whole_s = options.duration * (1 + len(peers))
+    # Ranks of a peer agree on a number of steps, which take their time whoever is stopped.
+    peer_s = options.duration if case.ranks > 1 else whole_s
     sides = []
     try:
-        theirs = PeerRun(options, peer, case, case.batch_of_all(), peer_s, (*layout, "--pause"))
-        sides.append(theirs)
-        while not theirs.program.look(0) and not theirs.program.stopped:
-            pass
-        ours = OurRun(
-            options, case.workload, case.batch, case.ranks, case.threads, 2 * options.duration
-        )
+        for peer in peers:
+            more = (*layouts[peer], "--pause")
+            sides.append(PeerRun(options, peer, case, case.batch_of_all(), peer_s, more))
+        for theirs in sides:
+            while not theirs.program.look(0) and not theirs.program.stopped:
+                pass
+        ours = OurRun(options, case.workload, case.batch, case.ranks, case.threads, whole_s)
         sides.insert(0, ours)
         ours.wait_for_step()
         ours.program.signal(signal.SIGSTOP)
@@ -277,9 +290,13 @@ def run_pair(options, peer, case, layout):
     finally:
         for side in sides:
             side.program.kill()
-    if measured[0].batch != measured[1].batch:
-        sys.exit(f"error: {case.name}: a step of ours has {measured[0].batch} samples, of the peer "
-                 f"{measured[1].batch}")
+    for theirs in measured[1:]:
+        if measured[0].batch != theirs.batch:
+            sys.exit(f"error: {case.name}: a step of ours has {measured[0].batch} samples, of the "
+                     f"peer {theirs.batch}")
+        if measured[0].parameters and measured[0].parameters != theirs.parameters:
+            sys.exit(f"error: {case.name}: {measured[0].parameters} parameters here, "
+                     f"{theirs.parameters} there; these are not the same model")
     return [
         dataclasses.replace(one, speed=speed_in_turns(side.steps(), own_turns))
         for one, side, own_turns in zip(measured, sides, turns)
@@ -308,9 +325,11 @@ def read_record(record, batch, resident, metric):
 
 
 def faster_layout(options, peer, case, batch):
-    """Images lie in NCHW or NHWC memory, whichever is faster for this peer."""
+    """Images lie in NCHW or NHWC memory, whichever is faster for this peer; on a GPU NHWC is."""
     if case.model not in IMAGE:
         return ()
+    if options.device == "cuda":
+        return ("--channels-last",)
     layouts = [(), ("--channels-last",)]
     speeds = [
         PeerRun(options, peer, case, batch, options.duration, layout).measurement().speed
@@ -322,19 +341,17 @@ def faster_layout(options, peer, case, batch):
 def compare(options, case, peers):
     """By peer the pairs of (ours, peer)."""
     layouts, pairs = {}, {peer: [] for peer in peers}
+    rounds = [peers] if options.device == "cuda" else [[peer] for peer in peers]
     for index in range(options.pairs):
-        for peer in peers:
-            if peer not in layouts:
-                layouts[peer] = faster_layout(options, peer, case, case.batch_of_all())
-            ours, theirs = run_pair(options, peer, case, layouts[peer])
-            if ours.parameters and ours.parameters != theirs.parameters:
-                sys.exit(
-                    f"error: {case.name}: {ours.parameters} parameters here, {theirs.parameters}"
-                    " there; these are not the same model"
-                )
-            pairs[peer].append((ours, theirs))
-            name = f"{case.name} / {peer.name}"
-            progress(name, index + 1, options.pairs, ours.speed / theirs.speed)
+        for together in rounds:
+            for peer in together:
+                if peer not in layouts:
+                    layouts[peer] = faster_layout(options, peer, case, case.batch_of_all())
+            ours, *theirs = run_round(options, together, case, layouts)
+            for peer, measured in zip(together, theirs):
+                pairs[peer].append((ours, measured))
+                name = f"{case.name} / {peer.name}"
+                progress(name, index + 1, options.pairs, ours.speed / measured.speed)
     return {f"{case.name} / {peer.name}": pairs[peer] for peer in peers}
 
 
@@ -436,16 +453,21 @@ def parse_arguments():
     parser.add_argument("--case", action="append", default=[])
     parser.add_argument("--peer", action="append", default=[])
     parser.add_argument("--avx512-library", default="", help="tells MKL to take its AVX-512 path")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--json", type=pathlib.Path)
     return parser.parse_args()
 
 
 def main():
+    # Programs that are stopped would stay, were this one ended without a word to them.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("error: stopped"))
     options = parse_arguments()
     start = machine()
-    cases, scalings = selected(CASES, options.case), selected(SCALINGS, options.case)
+    all_cases, all_scalings = (GPU_CASES, []) if options.device == "cuda" else (CASES, SCALINGS)
+    cases, scalings = selected(all_cases, options.case), selected(all_scalings, options.case)
     if not cases and not scalings:
-        names = "; ".join(case.name for case in [*CASES, *SCALINGS])
+        names = "; ".join(case.name for case in [*all_cases, *all_scalings])
         sys.exit(f"error: no case is called {', '.join(options.case)} (there are: {names})")
     peers = [peer for peer in selected(PEERS, options.peer) if chosen(options, peer)]
     if cases and not peers:
@@ -464,7 +486,9 @@ def main():
             name: [[dataclasses.asdict(side) for side in pair] for pair in pairs]
             for name, pairs in results.items()
         }
-        options.json.write_text(json.dumps({"machine": start, "cases": plain}, indent=1) + "\n")
+        document = {"machine": start, "device": options.device, "precision": options.precision}
+        document["cases"] = plain
+        options.json.write_text(json.dumps(document, indent=1) + "\n")
 
 
 if __name__ == "__main__":

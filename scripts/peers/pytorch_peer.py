@@ -3,7 +3,9 @@
 
 The models are the ones of workloads/: the same layers, shapes, batch and optimizer. The number of
 parameters is printed so that a caller can check that it compares like with like. With several ranks
-every one is a process of DistributedDataParallel over gloo, with a batch of its own.
+every one is a process of DistributedDataParallel over gloo, with a batch of its own. In bf16 the
+parameters stay float32 and autocast chooses what is computed in bf16, as PyTorch's users do.
+Products and convolutions of float32 never use TF32, as ours do not.
 """
 import argparse
 import dataclasses
@@ -217,12 +219,15 @@ class ImageTask:
         return F.cross_entropy(self.model(self.images[index]), self.labels[index])
 
 
-def train_step(task, step, clip_norm):
+def train_step(task, step, arguments):
+    """Reads the loss, so the step has ended on the device too."""
     task.optimizer.zero_grad(set_to_none=True)
-    loss = task.loss(step)
+    in_bf16 = arguments.precision == "bf16"
+    with torch.autocast(arguments.device, dtype=torch.bfloat16, enabled=in_bf16):
+        loss = task.loss(step)
     loss.backward()
-    if clip_norm > 0:
-        nn.utils.clip_grad_norm_(task.model.parameters(), clip_norm)
+    if arguments.clip_norm > 0:
+        nn.utils.clip_grad_norm_(task.model.parameters(), arguments.clip_norm)
     task.optimizer.step()
     return loss.item()
 
@@ -236,7 +241,7 @@ def measure(task, arguments, rank):
     warm_up = arguments.warmup_steps
     ends = [time.monotonic()]
     for step in range(warm_up):
-        loss = train_step(task, step, arguments.clip_norm)
+        loss = train_step(task, step, arguments)
         ends.append(time.monotonic())
     steps = None
     if arguments.ranks > 1:
@@ -248,12 +253,15 @@ def measure(task, arguments, rank):
         os.killpg(0, signal.SIGSTOP)
     ends = [time.monotonic()]
     while len(ends) <= steps if steps else ends[-1] - ends[0] < arguments.duration:
-        loss = train_step(task, warm_up + len(ends) - 1, arguments.clip_norm)
+        loss = train_step(task, warm_up + len(ends) - 1, arguments)
         ends.append(time.monotonic())
     return ends, loss
 
 
-def peak_memory_bytes():
+def peak_memory_bytes(device):
+    """Of a GPU what its allocator gave out, of a CPU all of the process."""
+    if device == "cuda":
+        return torch.cuda.max_memory_allocated()
     with open("/proc/self/status", encoding="ascii") as status:
         for line in status:
             if line.startswith("VmHWM:"):
@@ -276,6 +284,7 @@ def parse_arguments():
     parser.add_argument("--clip-norm", type=float, default=0.0, help="0: no gradient clipping")
     parser.add_argument("--channels-last", action="store_true", help="images in NHWC memory")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args()
 
@@ -295,7 +304,6 @@ def make_task(arguments):
 
 def train(rank, arguments, port):
     torch.set_default_device(arguments.device)
-    # Float32 means float32 on both sides.
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.manual_seed(arguments.seed)
     if arguments.threads:
@@ -326,6 +334,7 @@ def report(arguments, task, ends, loss):
             "compiled": arguments.compile,
             "parameters": task.parameters,
             "device": arguments.device,
+            "precision": arguments.precision,
             "ranks": arguments.ranks,
             "threads": torch.get_num_threads(),
             "batch": task.batch * arguments.ranks,
@@ -336,7 +345,7 @@ def report(arguments, task, ends, loss):
             "throughput": {"value": len(times_s) * items_per_step / window_s, "unit": task.unit},
             "step_time_s": {"median": statistics.median(times_s), "min": min(times_s)},
             "loss": loss,
-            "peak_memory_bytes": peak_memory_bytes(),
+            "peak_memory_bytes": peak_memory_bytes(arguments.device),
         },
         sys.stdout,
     )
