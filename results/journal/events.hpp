@@ -351,7 +351,7 @@ struct SubstitutionEvent {
   std::string name;  ///< "layer_norm"
   std::uint64_t calls = 0, bytes = 0;
   double seconds = 0;
-  double steps_s = 0;  ///< of all of the rank's steps
+  double steps_s = 0;  ///< all of the rank's steps took so long
   HETEROPERF_FIELDS(name, calls, bytes, seconds, steps_s);
 };
 

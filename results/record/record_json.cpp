@@ -226,7 +226,7 @@ Json devices_section(const Journal& journal) {
   return list.empty() ? Json() : list;
 }
 
-/// What the host's reference computed for devices that lack operators, rank by rank.
+/// The work of the host's reference for devices that lack operators, rank by rank.
 Json substitution_section(const Journal& journal) {
   Json list = Json::array();
   for (const SubstitutionEvent* event : journal.all<SubstitutionEvent>()) {

@@ -93,7 +93,7 @@ class FallbackRules {
   std::vector<Rule> rules_;
 };
 
-/// How often the host's reference computed in place of an operator that a device lacks.
+/// The work of the host's reference in place of an operator that a device lacks.
 struct SubstitutionCount {
   std::uint64_t calls = 0, bytes = 0;  ///< bytes copied to the host and back
   double seconds = 0;

@@ -16,7 +16,7 @@ namespace heteroperf {
 /// A workload whose operators are checked at its own extents.
 struct CheckedWorkload {
   std::shared_ptr<const ModelGraph> graph;
-  std::int64_t samples = 1;  ///< of a micro-batch
+  std::int64_t samples = 1;  ///< in a micro-batch
 };
 
 /// The operators of the calling thread's device that are to be held against the reference.
@@ -26,7 +26,7 @@ struct ConformanceRequest {
   bool quick = false;
   /// False: the operators only run, so that it shows what the device lacks; the workloads' alone.
   bool compare = true;
-  std::uint64_t seed = 1;  ///< of all operands
+  std::uint64_t seed = 1;  ///< all operands are drawn from it
   int threads = 1;
   std::optional<int> gpu = {};
 };
@@ -35,7 +35,7 @@ struct ConformanceRequest {
 /// above.
 using UnitHistogram = std::array<std::uint64_t, 8>;
 
-/// What a device's operator gave, in all cases together.
+/// The outcome of a device's operator, in all cases together.
 struct OperatorVerdict {
   std::string name;   ///< "linear+gelu"
   double factor = 0;  ///< c: errors may be so many times u_out · |r| + √K · u_acc · Σ |a · b|
@@ -48,7 +48,7 @@ struct OperatorVerdict {
   bool repeatable = true;               ///< the same bits when it ran again
   std::vector<std::string> wrong = {};  ///< the first few cases that failed, and how
   std::uint64_t wrong_cases = 0;
-  std::set<std::string> substituted = {};  ///< what the device lacks of it
+  std::set<std::string> substituted = {};  ///< operators that the device lacks
 };
 
 }  // namespace heteroperf

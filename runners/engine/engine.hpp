@@ -62,7 +62,7 @@ struct OperatorTime {
   double count = 0;       ///< so often in a micro-batch
   OperationSeconds ours;  ///< no repetitions: there was no time to measure it
   double library_forward_s = 0, library_backward_s = 0;  ///< 0: LibTorch has none
-  double operations = 0, bytes = 0;                      ///< of all passes
+  double operations = 0, bytes = 0;                      ///< all passes together
 };
 
 /// The LibTorch side of the program. Lives in a shared module loaded on first use, so that what
@@ -71,11 +71,11 @@ class Engine {
  public:
   virtual ~Engine() = default;
 
-  /// What the calling thread computes from now on, it computes on this device. Throws UserError for
+  /// From now on the calling thread computes on this device. Throws UserError for
   /// instructions that this processor lacks, and for a chip that lacks operators that there are
   /// not.
   virtual void use_device(const RankDevice& device, const FallbackRules& rules) = 0;
-  /// What the calling thread's device lacked since then.
+  /// The operators that the calling thread's device lacked since then.
   virtual Substitutions substitutions() const = 0;
 
   /// "2.11.0".

@@ -270,7 +270,7 @@ Tone tone_of(const std::string& status) {
   return status == "substituted" ? Tone::doubtful : Tone::bad;
 }
 
-/// Of a list, absent where it is empty.
+/// A list, absent where it is empty.
 template <class T>
 Datum listed(const std::vector<T>& list) {
   return list.empty() ? Datum() : Datum(list);

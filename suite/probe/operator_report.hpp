@@ -11,13 +11,13 @@
 
 namespace heteroperf {
 
-/// What `ops` is asked for.
+/// The wishes of who calls `ops`.
 struct OperatorsRequest {
   std::vector<std::string> workloads;  ///< "llm", "image"; empty: both
   std::string size = "micro", model = "resnet18";
   std::vector<std::string> devices{"cpu"}, precisions;  ///< no precision: fp32, and bf16 to check
   bool check = false, quick = false, score = false;
-  std::uint64_t seed = 1;  ///< of the operands of a check
+  std::uint64_t seed = 1;  ///< the operands of a check are drawn from it
   int threads = 0;         ///< 0: all usable cores
 
   /// Adds everything that cannot be asked.

@@ -12,7 +12,7 @@
 // the sign of x − r and with that of |x| − |r|. Neighbours in a row or a column may share an error
 // (a mean, a deviation), so the standard error is the largest of those over elements, over means of
 // rows and over means of columns.
-#include "runners/engine/conformance/check_operators.hpp"
+#include "runners/engine/conformance/operator_cases.hpp"
 
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
@@ -31,7 +31,6 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/random.hpp"
 #include "runners/device/host_pool.hpp"
-#include "runners/engine/conformance/operator_cases.hpp"
 #include "runners/engine/operators/active_device.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/load_cuda.hpp"
@@ -97,7 +96,7 @@ class CheckedSlots final : public GradientSink {
 struct Checked {
   std::string what;
   at::Tensor actual;
-  Estimate expected;
+  Approximation expected;
 };
 
 /// Everything that one run of an operator leaves.
@@ -211,7 +210,7 @@ class OperatorCheck {
     }
   }
 
-  void hold(const std::string& what, const at::Tensor& actual, const Estimate& expected,
+  void hold(const std::string& what, const at::Tensor& actual, const Approximation& expected,
             double before) {
     // A sum of products is stored in the operands' format on its way to a wider buffer.
     const double u = std::max(roundoff(actual.scalar_type()), roundoff(type_));

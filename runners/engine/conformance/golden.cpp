@@ -112,19 +112,19 @@ Tensors absolute(const Tensors& tensors) {
 /// One node in its place: operands, result, and what the backward pass needs.
 struct Place {
   GoldenNode golden;
-  std::vector<Estimate> inputs;
+  std::vector<Approximation> inputs;
   Tensors parameters;
   Tensors saved = {};
-  Estimate output = {};
+  Approximation output = {};
 
   Tensors values() const {
     Tensors result;
-    for (const Estimate& input : inputs) result.push_back(input.value);
+    for (const Approximation& input : inputs) result.push_back(input.value);
     return result;
   }
   Tensors errors() const {
     Tensors result;
-    for (const Estimate& input : inputs) result.push_back(input.error);
+    for (const Approximation& input : inputs) result.push_back(input.error);
     return result;
   }
   const at::Tensor& x() const { return inputs[0].value; }
@@ -133,7 +133,7 @@ struct Place {
 
 /// The gradients that a node gives, with their errors.
 struct PlacedGradients {
-  std::vector<Estimate> inputs, parameters;
+  std::vector<Approximation> inputs, parameters;
 };
 
 class Rounding {
@@ -146,7 +146,7 @@ class Rounding {
     place.output.error = std::visit([&](const auto& kind) { return forward_error(kind, place); },
                                     place.golden.node.attributes);
   }
-  PlacedGradients backward(Place& place, const Estimate& g) const {
+  PlacedGradients backward(Place& place, const Approximation& g) const {
     const NodeGradients values =
         place.golden.gradients(g.value, place.values(), place.parameters, place.saved);
     const NodeGradients errors =
@@ -214,7 +214,7 @@ class Rounding {
     return static_cast<double>(kind.kernel[0] * kind.kernel[1]);
   }
   template <class Kind>
-  static double parameter_terms(const Kind&, const Place& place, const Estimate& g) {
+  static double parameter_terms(const Kind&, const Place& place, const Approximation& g) {
     return elements(g.value) /
            static_cast<double>(place.parameters[0].size(is_product<Kind> ? 0 : -1));
   }
@@ -251,7 +251,7 @@ class Rounding {
   }
 
   template <class Kind>
-  NodeGradients backward_error(const Kind& kind, Place& place, const Estimate& g,
+  NodeGradients backward_error(const Kind& kind, Place& place, const Approximation& g,
                                const NodeGradients&) const {
     Tensors saved;
     // The taps of a max pool are those of the true values.
@@ -305,17 +305,17 @@ class Rounding {
            u_.accumulated * (place.output.value.abs() + place.x().abs());
   }
   /// 1.2 bounds the second derivatives: that of GELU is largest, √(2/π) at 0.
-  NodeGradients activation_gradient(Place& place, const Estimate& g) const {
+  NodeGradients activation_gradient(Place& place, const Approximation& g) const {
     const at::Tensor size = g.value.abs();
     return {{slope(place).abs() * g.error +
              size * (1.2 * place.dx() + 2 * u_.accumulated * (1 + place.x().abs()))},
             {}};
   }
-#define HETEROPERF_SMOOTH(Kind)                                                                    \
-  at::Tensor forward_error(const Kind&, Place& place) const { return activation_error(place); }    \
-  NodeGradients backward_error(const Kind&, Place& place, const Estimate& g, const NodeGradients&) \
-      const {                                                                                      \
-    return activation_gradient(place, g);                                                          \
+#define HETEROPERF_SMOOTH(Kind)                                                                 \
+  at::Tensor forward_error(const Kind&, Place& place) const { return activation_error(place); } \
+  NodeGradients backward_error(const Kind&, Place& place, const Approximation& g,               \
+                               const NodeGradients&) const {                                    \
+    return activation_gradient(place, g);                                                       \
   }
   HETEROPERF_SMOOTH(Gelu)
   HETEROPERF_SMOOTH(Silu)
@@ -323,7 +323,7 @@ class Rounding {
 
   at::Tensor forward_error(const Tanh&, Place& place) const { return activation_error(place); }
   /// 1 − y² is made from the stored y.
-  NodeGradients backward_error(const Tanh&, Place& place, const Estimate& g,
+  NodeGradients backward_error(const Tanh&, Place& place, const Approximation& g,
                                const NodeGradients&) const {
     NodeGradients errors = activation_gradient(place, g);
     const at::Tensor& y = place.output.value;
@@ -333,7 +333,7 @@ class Rounding {
 
   at::Tensor forward_error(const Relu&, Place& place) const { return place.dx(); }
   /// An element that rounding may carry over 0 may pass its gradient on or keep it.
-  NodeGradients backward_error(const Relu&, Place& place, const Estimate& g,
+  NodeGradients backward_error(const Relu&, Place& place, const Approximation& g,
                                const NodeGradients&) const {
     const at::Tensor doubtful = place.x().abs() <= 8 * place.dx();
     const at::Tensor doubt =
@@ -342,13 +342,13 @@ class Rounding {
   }
 
   at::Tensor forward_error(const Multiply&, Place& place) const {
-    const Estimate &a = place.inputs[0], &b = place.inputs[1];
+    const Approximation &a = place.inputs[0], &b = place.inputs[1];
     return a.value.abs() * b.error + b.value.abs() * a.error +
            u_.accumulated * (a.value * b.value).abs();
   }
-  NodeGradients backward_error(const Multiply&, Place& place, const Estimate& g,
+  NodeGradients backward_error(const Multiply&, Place& place, const Approximation& g,
                                const NodeGradients&) const {
-    const auto of = [&](const Estimate& other) {
+    const auto of = [&](const Approximation& other) {
       return g.value.abs() * (other.error + u_.accumulated * other.value.abs()) +
              g.error * other.value.abs();
     };
@@ -359,7 +359,7 @@ class Rounding {
   at::Tensor forward_error(const Rotary&, Place& place) const {
     return 2 * u_.accumulated * (2 * place.x().abs() + place.output.value.abs());
   }
-  NodeGradients backward_error(const Rotary&, Place&, const Estimate& g,
+  NodeGradients backward_error(const Rotary&, Place&, const Approximation& g,
                                const NodeGradients& values) const {
     return {{2 * u_.accumulated * (2 * g.value.abs() + values.inputs[0].abs())}, {}};
   }
@@ -395,7 +395,7 @@ class Rounding {
     return weight.abs() * n.error + u_.accumulated * ((weight * n.value).abs() + output.abs());
   }
   /// dx = r (q − mean q − x̂ mean(q x̂)) with q = g w; the gradient of w is Σ g x̂, that of b Σ g.
-  NodeGradients norm_gradient(const Normalised& n, const at::Tensor& weight, const Estimate& g,
+  NodeGradients norm_gradient(const Normalised& n, const at::Tensor& weight, const Approximation& g,
                               bool centred, const NodeGradients& values) const {
     const double u = u_.accumulated, k = root(n.terms);
     const at::Tensor q = g.value * weight, size = q.abs(), x = n.value.abs();
@@ -428,7 +428,7 @@ class Rounding {
   at::Tensor forward_error(const BatchNorm& kind, Place& place) const {
     return norm_error(of_channels(kind, place), channel_weight(place), place.output.value);
   }
-  NodeGradients backward_error(const BatchNorm& kind, Place& place, const Estimate& g,
+  NodeGradients backward_error(const BatchNorm& kind, Place& place, const Approximation& g,
                                const NodeGradients& values) const {
     return norm_gradient(of_channels(kind, place), channel_weight(place), g, true, values);
   }
@@ -436,7 +436,7 @@ class Rounding {
     return norm_error(normalised(place, {-1}, true, kind.eps), place.parameters[0],
                       place.output.value);
   }
-  NodeGradients backward_error(const LayerNorm& kind, Place& place, const Estimate& g,
+  NodeGradients backward_error(const LayerNorm& kind, Place& place, const Approximation& g,
                                const NodeGradients& values) const {
     return norm_gradient(normalised(place, {-1}, true, kind.eps), place.parameters[0], g, true,
                          values);
@@ -445,7 +445,7 @@ class Rounding {
     return norm_error(normalised(place, {-1}, false, kind.eps), place.parameters[0],
                       place.output.value);
   }
-  NodeGradients backward_error(const RmsNorm& kind, Place& place, const Estimate& g,
+  NodeGradients backward_error(const RmsNorm& kind, Place& place, const Approximation& g,
                                const NodeGradients& values) const {
     return norm_gradient(normalised(place, {-1}, false, kind.eps), place.parameters[0], g, false,
                          values);
@@ -465,7 +465,7 @@ class Rounding {
         softmax_doubt(logits).amax({-1}) + u_.accumulated * at::logsumexp(logits, {-1}).abs();
     return at::mean(row).reshape({1});
   }
-  NodeGradients backward_error(const CrossEntropy&, Place& place, const Estimate& g,
+  NodeGradients backward_error(const CrossEntropy&, Place& place, const Approximation& g,
                                const NodeGradients& values) const {
     const at::Tensor logits = place.x();
     const double rows = elements(logits) / static_cast<double>(logits.size(-1));
@@ -541,7 +541,7 @@ class Rounding {
     const Probabilities s = probabilities(a, place.x());
     return rows_of(at::matmul(s.p * (s.doubt + s.t * u_.accumulated), s.heads.v.abs()));
   }
-  NodeGradients backward_error(const Attention& a, Place& place, const Estimate& g,
+  NodeGradients backward_error(const Attention& a, Place& place, const Approximation& g,
                                const NodeGradients&) const {
     const Probabilities s = probabilities(a, place.x());
     const at::Tensor gradient = by_head(g.value, 0, a.heads, a.head_dim);
@@ -578,9 +578,9 @@ class Rounding {
   Roundoffs u_;
 };
 
-void add(std::optional<Estimate>& sum, const Estimate& gradient) {
+void add(std::optional<Approximation>& sum, const Approximation& gradient) {
   if (!gradient.value.defined()) return;
-  sum = sum ? Estimate{sum->value + gradient.value, sum->error + gradient.error} : gradient;
+  sum = sum ? Approximation{sum->value + gradient.value, sum->error + gradient.error} : gradient;
 }
 
 at::Tensor in_float64(const at::Tensor& tensor) {
@@ -595,10 +595,10 @@ GoldenResult golden_result(const OperatorCall& call, const Roundoffs& roundoffs)
   Rounding rounding(roundoffs);
   rounding.loss_scale = call.context.loss_scale;
 
-  std::map<std::int32_t, Estimate> values;
+  std::map<std::int32_t, Approximation> values;
   const auto exactly = [](const at::Tensor& tensor) {
     const at::Tensor wide = in_float64(tensor);
-    return Estimate{wide, wide.is_floating_point() ? at::zeros_like(wide) : at::Tensor()};
+    return Approximation{wide, wide.is_floating_point() ? at::zeros_like(wide) : at::Tensor()};
   };
   for (std::size_t i = 0; i < call.group.inputs.size(); ++i) {
     values[call.group.inputs[i].value()] = exactly(call.inputs[i]);
@@ -627,11 +627,11 @@ GoldenResult golden_result(const OperatorCall& call, const Roundoffs& roundoffs)
   }
 
   GoldenResult result{places.back().output, {}, {}};
-  std::map<std::int32_t, std::optional<Estimate>> gradients;
+  std::map<std::int32_t, std::optional<Approximation>> gradients;
   gradients[call.group.nodes.back().value()] = exactly(call.output_gradient);
-  std::vector<std::vector<Estimate>> of_parameters(places.size());
+  std::vector<std::vector<Approximation>> of_parameters(places.size());
   for (std::size_t p = places.size(); p-- > 0;) {
-    Estimate g = *gradients.at(call.group.nodes[p].value());
+    Approximation g = *gradients.at(call.group.nodes[p].value());
     if (p + 1 < places.size()) g.error = g.error + roundoffs.stored * g.value.abs();
     const PlacedGradients given = rounding.backward(places[p], g);
     of_parameters[p] = given.parameters;

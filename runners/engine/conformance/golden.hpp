@@ -15,7 +15,7 @@ struct OperatorCall {
   const OperatorGroup& group;
   Tensors inputs;  ///< in the group's order, behind them the targets of a loss
   Tensors parameters;
-  at::Tensor output_gradient;  ///< of a loss {1}
+  at::Tensor output_gradient;  ///< a loss has {1}
   PassContext context;
 };
 
@@ -29,15 +29,15 @@ struct Roundoffs {
 
 /// A value, and by how much rounding may move it: to first order, without the rounding of the
 /// result itself. Both are float64.
-struct Estimate {
+struct Approximation {
   at::Tensor value, error;
 };
 
-/// What an operator gives. An input that has no gradient (indices, targets) has none here.
+/// The results of an operator. An input that has no gradient (indices, targets) has none here.
 struct GoldenResult {
-  Estimate output;
-  std::vector<std::optional<Estimate>> input_gradients;
-  std::vector<Estimate> parameter_gradients;
+  Approximation output;
+  std::vector<std::optional<Approximation>> input_gradients;
+  std::vector<Approximation> parameter_gradients;
 };
 
 /// Computes the call in float64 by the reference, node by node, and how far rounding may carry a

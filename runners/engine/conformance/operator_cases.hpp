@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "runners/engine/conformance.hpp"
 #include "runners/engine/conformance/golden.hpp"
 
 namespace heteroperf {
@@ -19,7 +20,7 @@ constexpr std::array<const char*, 2> value_names(OperandLayout) { return {"canon
 /// One call that is to be checked: an operator of a graph, a batch, and what its operands are.
 struct OperatorCase {
   std::shared_ptr<const ModelGraph> graph;
-  std::vector<NodeId> nodes;  ///< of the operator
+  std::vector<NodeId> nodes;  ///< the operator is made of them
   std::int64_t samples = 1;
   OperandValues operands = OperandValues::drawn;
   OperandLayout layout = OperandLayout::canonical;
@@ -40,5 +41,9 @@ std::vector<OperatorCase> corner_cases(bool quick);
 /// Draws the operands of a case, rounded to `type`, in the host's memory. The group is the case's.
 OperatorCall draw_call(const OperatorCase& one, const OperatorGroup& group, at::ScalarType type,
                        std::uint64_t seed);
+
+/// Holds every operator of the calling thread's device against the reference, forward and all
+/// gradients. One verdict per operator, in the order of names.
+std::vector<OperatorVerdict> check_operators(const ConformanceRequest& request);
 
 }  // namespace heteroperf

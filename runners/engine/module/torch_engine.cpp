@@ -6,13 +6,11 @@
 #include <fmt/format.h>
 
 #include "runners/comm/communicator.hpp"
-#include "runners/engine/conformance/check_operators.hpp"
 #include "runners/engine/conformance/operator_cases.hpp"
 #include "runners/engine/operators/active_device.hpp"
 #include "runners/engine/operators/load_cuda.hpp"
 #include "runners/engine/operators/product.hpp"
 #include "runners/engine/probe/choose_products.hpp"
-#include "runners/engine/probe/library_operators.hpp"
 #include "runners/engine/probe/measure_operations.hpp"
 #include "runners/engine/probe/peak_rate.hpp"
 

@@ -27,8 +27,8 @@ constexpr std::array<const char*, 3> value_names(ProductOperator) {
   return {"product", "convolution", "attention"};
 }
 
-/// What the operators of one rank compute with: the kernels and products of its device, and the
-/// count of those that it lacks.
+/// The device that the operators of one rank compute with: the kernels and products of its device,
+/// and the count of those that it lacks.
 class ActiveDevice {
  public:
   /// Throws UserError for a chip that lacks operators that there are not, or whose instruction set

@@ -58,7 +58,7 @@ class Conv2dOperator final : public Operator {
 
   static constexpr ProductOperator op = ProductOperator::convolution;
   static bool by_host() { return active_device().makes_as_host(op); }
-  /// What is made in float64 is LibTorch's.
+  /// A convolution in float64 is LibTorch's.
   static ProductWay way_in(const at::Tensor& x, ProductWay way) {
     return x.scalar_type() == at::kDouble ? ProductWay::libtorch : way;
   }

@@ -5,7 +5,7 @@
 // operands of its own. The calls of all operations take turns, forward in the order of the model
 // and backward against it, so that operands come from where they do in a training and not from a
 // cache that the last call has just filled. A chain takes as long as its nodes together.
-#include "runners/engine/probe/library_operators.hpp"
+#include "runners/engine/probe/measure_operations.hpp"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_log_softmax.h>
@@ -53,10 +53,15 @@
 #include "runners/engine/conformance/operator_cases.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/load_cuda.hpp"
-#include "runners/engine/probe/measure_operations.hpp"
 
 namespace heteroperf {
 namespace {
+
+/// Seconds that LibTorch's own operators take, one after another as eager code calls them; 0 where
+/// it has none for a node of the chain.
+struct LibrarySeconds {
+  double forward_s = 0, backward_s = 0;
+};
 
 using Call = std::function<void()>;
 struct LibraryCalls {
@@ -331,8 +336,8 @@ class LibraryRounds {
   std::vector<Operation> operations_;
 };
 
-}  // namespace
-
+/// Times LibTorch's operators for each of the probe's operations, for about `seconds` in all. In
+/// the order of OperationProbe::model.
 std::vector<LibrarySeconds> time_library_operators(const OperationProbe& probe, double seconds) {
   constexpr int least_rounds = 3, most_rounds = 200;
   const RankMemory memory;
@@ -349,6 +354,8 @@ std::vector<LibrarySeconds> time_library_operators(const OperationProbe& probe, 
   }
   return rounds.seconds();
 }
+
+}  // namespace
 
 std::vector<OperatorTime> time_operators(const OperationProbe& probe) {
   const double operations = static_cast<double>(probe.model.operations.size());

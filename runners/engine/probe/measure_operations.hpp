@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "runners/engine/engine.hpp"
 
 namespace heteroperf {
@@ -10,5 +12,8 @@ namespace heteroperf {
 /// all, so neither time nor memory grow with the depth. One round warms up, then rounds with both
 /// gradients at once and rounds with them apart take turns, at least five of them.
 OperationProbeResult measure_operations(const OperationProbe& probe);
+
+/// Times our operators and LibTorch's, each in two turns, and takes the better turn of each.
+std::vector<OperatorTime> time_operators(const OperationProbe& probe);
 
 }  // namespace heteroperf

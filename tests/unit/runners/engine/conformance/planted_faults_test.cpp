@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "runners/engine/conformance/check_operators.hpp"
+#include "runners/engine/conformance/operator_cases.hpp"
 #include "runners/engine/operators/active_device.hpp"
 
 namespace heteroperf {
