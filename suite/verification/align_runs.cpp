@@ -21,6 +21,7 @@
 #include "metrics/base/quantity.hpp"
 #include "results/record/run_folder.hpp"
 #include "runners/engine/checkpoint/checkpoint.hpp"
+#include "runners/engine/noise_band.hpp"
 #include "suite/config/training_identity.hpp"
 
 namespace heteroperf {
@@ -245,12 +246,6 @@ void add_table(Document& document, Table table, std::size_t column, const char* 
 }  // namespace
 
 bool Alignment::ok() const { return std::isfinite(max_relative) && mean_relative <= rule.limit; }
-
-double relative_difference(double a, double b) {
-  if (a == b) return 0;
-  if (!std::isfinite(a) || !std::isfinite(b) || b == 0) return infinite;
-  return std::abs(a - b) / std::abs(b);
-}
 
 Alignment align_runs(const fs::path& a, const fs::path& b, const AcceptanceRule& rule) {
   const Side side_a = open_side(a), side_b = open_side(b);

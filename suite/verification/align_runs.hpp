@@ -49,9 +49,6 @@ struct Alignment {
   bool ok() const;
 };
 
-/// |a − b| / |b|, 0 for equal numbers, infinite for others where `b` is 0 or one is not finite.
-double relative_difference(double a, double b);
-
 /// Compares two run folders. Throws Error{not_comparable} with every field of the training that
 /// differs (the precision may), and where they have no step in common; UserError for what is no run
 /// of one model.
