@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -65,6 +66,23 @@ struct OperatorTime {
   double operations = 0, bytes = 0;                      ///< all passes together
 };
 
+/// A pass of a layer, or the update of all parameters.
+enum class LayerPass { forward, backward, update };
+constexpr std::array<const char*, 3> value_names(LayerPass) {
+  return {"forward", "backward", "update"};
+}
+
+/// The place where a device first computes something else than the reference.
+struct LocatedFault {
+  std::uint64_t step = 0;
+  std::string layer;  ///< names of its nodes, "up + gelu"; "optimizer" in an update
+  LayerPass pass = LayerPass::forward;
+  std::string op;  ///< the operator, by its name in `lacks`; empty: no single one is at fault
+  double difference = 0;  ///< relative, of the tensor that is furthest outside its band
+  double band = 0;        ///< rounding makes so much of it
+  double after = 0;  ///< the difference that is left with the reference in the operator's place
+};
+
 /// The LibTorch side of the program. Lives in a shared module loaded on first use, so that what
 /// needs no training neither waits for LibTorch nor breaks with it.
 class Engine {
@@ -109,6 +127,14 @@ class Engine {
   virtual OperationProbeResult measure_operations(const OperationProbe& probe) = 0;
   /// Times the same operations and LibTorch's own operators in turns.
   virtual std::vector<OperatorTime> time_operators(const OperationProbe& probe) = 0;
+  /// Trains the first `steps` steps of a spec of one rank with the exact reference, and finds the
+  /// first pass of a layer that `suspect` computes otherwise from the same inputs: by more than
+  /// parted_bands times what sound devices, `drawn`, are apart from the reference. None: there is
+  /// no such pass.
+  virtual std::optional<LocatedFault> locate_fault(const TrainingSpec& spec,
+                                                   const RankDevice& suspect,
+                                                   const std::vector<RankDevice>& drawn,
+                                                   std::uint64_t steps) = 0;
   /// Loads the GPU side. Throws SystemError{environment} with the reason why there is no device.
   virtual std::vector<CudaDevice> cuda_devices() = 0;
   /// The same on CUDA device `gpu`.

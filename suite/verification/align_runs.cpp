@@ -5,7 +5,9 @@
 // The training must be the same in every field except the precision. Differences are relative to B;
 // equal numbers have the difference 0 even where both are 0, and a number that is not finite is
 // infinitely far from any other. Optimizer states are left out of the tensors, since their meaning
-// depends on the optimizer's steps alone. The table shows the worst ten rows, the document all of
+// depends on the optimizer's steps alone. A fixed limit knows nothing of a training, so on request
+// the first steps are held to what rounding makes of this one, and the operator of A's devices is
+// named with which the difference begins. The table shows the worst ten rows, the document all of
 // them.
 #include "suite/verification/align_runs.hpp"
 
@@ -22,6 +24,7 @@
 #include "results/record/run_folder.hpp"
 #include "runners/engine/checkpoint/checkpoint.hpp"
 #include "suite/config/training_identity.hpp"
+#include "suite/verification/repeated_training.hpp"
 
 namespace heteroperf {
 namespace {
@@ -197,6 +200,41 @@ void align_parameters(const Side& a, const Side& b, Alignment& result) {
                 result);
 }
 
+/// The number of steps, the first of the training, that are held to the band.
+std::uint64_t held_steps(const Alignment& alignment, std::uint64_t most) {
+  std::uint64_t count = 0;
+  for (const AlignedStep& step : alignment.steps) count += step.n == count ? 1 : 0;
+  if (count == 0) {
+    throw Error(ErrorKind::not_comparable,
+                {{"the runs have no first step in common", "rounding grows from step 0 on",
+                  "Give two runs that begin with their training."}});
+  }
+  return std::min(count, most);
+}
+
+/// The first step, of those that are held, that the rule or the band does not accept.
+std::optional<std::uint64_t> parted_step(const Alignment& alignment, std::uint64_t steps) {
+  const double limit = alignment.band ? alignment.band->limit() : alignment.rule.limit;
+  std::vector<double> a, b;
+  for (std::uint64_t n = 0; n < steps; ++n) {
+    a.push_back(alignment.steps[n].loss_a);
+    b.push_back(alignment.steps[n].loss_b);
+  }
+  return parted_at(a, b, limit);
+}
+
+void hold_to_noise(const Side& a, const Side& b, const NoiseRequest& noise, Alignment& result) {
+  const std::uint64_t steps = held_steps(result, noise.steps);
+  result.held_steps = steps;
+  if (!noise.by_limit) result.band = RepeatedTraining(b.folder, b.journal).band(noise.runs, steps);
+  result.parted_step = parted_step(result, steps);
+  result.searched = noise.locate && !result.ok();
+  if (!result.searched) return;
+  // Where the mean is too large, no step need be.
+  const std::uint64_t last = result.parted_step.value_or(steps - 1);
+  result.located = RepeatedTraining(a.folder, a.journal).locate(noise.runs, last + 1);
+}
+
 /// A difference that is not finite is told to people; JSON has no such numbers.
 Datum apart(double difference) { return Datum(difference).as(fmt::format("{:.3g}", difference)); }
 
@@ -244,15 +282,20 @@ void add_table(Document& document, Table table, std::size_t column, const char* 
 
 }  // namespace
 
-bool Alignment::ok() const { return std::isfinite(max_relative) && mean_relative <= rule.limit; }
-
-double relative_difference(double a, double b) {
-  if (a == b) return 0;
-  if (!std::isfinite(a) || !std::isfinite(b) || b == 0) return infinite;
-  return std::abs(a - b) / std::abs(b);
+bool Alignment::ok() const {
+  if (band) return !parted_step;
+  return std::isfinite(max_relative) && mean_relative <= rule.limit;
 }
 
-Alignment align_runs(const fs::path& a, const fs::path& b, const AcceptanceRule& rule) {
+double Alignment::held_relative() const {
+  if (!band) return mean_relative;
+  double largest = 0;
+  for (std::uint64_t n = 0; n < held_steps; ++n) largest = std::max(largest, steps[n].relative);
+  return largest;
+}
+
+Alignment align_runs(const fs::path& a, const fs::path& b, const AcceptanceRule& rule,
+                     const std::optional<NoiseRequest>& noise) {
   const Side side_a = open_side(a), side_b = open_side(b);
   if (side_a.run_id == side_b.run_id) {
     throw UserError(fmt::format("the run {} is A and B", side_a.run_id),
@@ -266,17 +309,68 @@ Alignment align_runs(const fs::path& a, const fs::path& b, const AcceptanceRule&
   result.rule = rule;
   align_steps(side_a, side_b, result);
   align_parameters(side_a, side_b, result);
+  if (noise) hold_to_noise(side_a, side_b, *noise, result);
   return result;
 }
+
+namespace {
+
+/// The step, or the mean, of which is told that it is too far from the reference.
+std::string band_line(const Alignment& alignment) {
+  const NoiseBand& band = *alignment.band;
+  const std::string held =
+      fmt::format("{:g} bands ({:.3g}), which {} runs with sums in drawn orders gave", parted_bands,
+                  band.limit(), band.runs);
+  if (!alignment.parted_step) {
+    return fmt::format("aligned: the losses of {} steps are within {}", alignment.held_steps, held);
+  }
+  return fmt::format("NOT ALIGNED: from step {} on losses differ by {:.3g}, outside {}",
+                     *alignment.parted_step, alignment.steps[*alignment.parted_step].relative,
+                     held);
+}
+
+void add_located(const Alignment& alignment, Document& document) {
+  if (!alignment.searched) return;
+  if (!alignment.located) {
+    document.line(
+        "no operator of A is at fault: from the inputs of the reference, every pass of every layer "
+        "is within the band of rounding");
+    return;
+  }
+  const auto& [device, fault] = *alignment.located;
+  document.data("located.device", "device", Unit::none, device);
+  document.data("located.step", "first parted step", Unit::none, fault.step);
+  document.data("located.layer", "layer", Unit::none, fault.layer);
+  document.data("located.pass", "pass", Unit::none, to_string(fault.pass));
+  if (!fault.op.empty()) document.data("located.operator", "operator", Unit::none, fault.op);
+  document.data("located.difference", "difference", Unit::ratio, fault.difference);
+  document.data("located.band", "band of rounding", Unit::ratio, fault.band);
+  document.data("located.after", "with the reference in its place", Unit::ratio, fault.after);
+  document.line(fmt::format(
+      "located: {} of {} on {}, in step {}: {:.3g} from the reference, where rounding makes {:.3g}",
+      to_string(fault.pass), fault.layer, device, fault.step, fault.difference, fault.band));
+  document.line(
+      fault.op.empty()
+          ? "no single operator is at fault: with the reference in the place of each, the "
+            "pass is outside its band"
+          : fmt::format("operator: {}; with the reference in its place {:.3g} is left", fault.op,
+                        fault.after));
+}
+
+}  // namespace
 
 Document alignment_document(const Alignment& alignment) {
   Document document{"heteroperf-alignment"};
   document.data("ok", "aligned", Unit::none, alignment.ok());
   document.field("a", "A", Unit::none, alignment.run_a);
   document.field("b", "B", Unit::none, alignment.run_b);
-  document.data("acceptance.rule", "rule", Unit::none, AcceptanceRule::text);
-  document.data("acceptance.limit", "limit", Unit::ratio, alignment.rule.limit);
-  document.data("acceptance.value", "difference", Unit::ratio, alignment.mean_relative);
+  const auto& noise = alignment.band;
+  document.data(
+      "acceptance.rule", "rule", Unit::none,
+      noise ? "largest |loss_a - loss_b| / |loss_b| of the first steps" : AcceptanceRule::text);
+  document.data("acceptance.limit", "limit", Unit::ratio,
+                noise ? noise->limit() : alignment.rule.limit);
+  document.data("acceptance.value", "difference", Unit::ratio, alignment.held_relative());
   document.data("acceptance.max_relative", "largest of a step", Unit::ratio,
                 alignment.max_relative);
   add_table(document, steps_table(alignment.steps), 3, "steps");
@@ -296,9 +390,18 @@ Document alignment_document(const Alignment& alignment) {
   if (!alignment.warnings.empty()) {
     document.data("warnings", "warnings", Unit::none, alignment.warnings);
   }
-  document.line(fmt::format("{}: {} is {:.3g}, at most {:.3g} wanted (largest {:.3g})",
-                            alignment.ok() ? "aligned" : "NOT ALIGNED", AcceptanceRule::text,
-                            alignment.mean_relative, alignment.rule.limit, alignment.max_relative));
+  if (const auto& band = alignment.band) {
+    document.data("band.runs", "runs of the noise band", Unit::none, band->runs);
+    document.data("band.relative", "noise band", Unit::ratio, band->relative);
+    document.data("band.limit", "largest difference allowed", Unit::ratio, band->limit());
+    document.line(band_line(alignment));
+  } else {
+    document.line(fmt::format("{}: {} is {:.3g}, at most {:.3g} wanted (largest {:.3g})",
+                              alignment.ok() ? "aligned" : "NOT ALIGNED", AcceptanceRule::text,
+                              alignment.mean_relative, alignment.rule.limit,
+                              alignment.max_relative));
+  }
+  add_located(alignment, document);
   return document;
 }
 

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "results/text/document.hpp"
+#include "runners/engine/noise_band.hpp"
+#include "suite/verification/repeated_training.hpp"
 
 namespace heteroperf {
 
@@ -18,6 +20,15 @@ struct AcceptanceRule {
   static constexpr const char* text =
       "mean over steps of |loss_a - loss_b| / |loss_b|, every loss finite";
   double limit = 0.015;
+};
+
+/// Asks that the training be repeated here, to hold the losses of its first steps to the noise of
+/// rounding.
+struct NoiseRequest {
+  int runs = fewest_band_runs;  ///< with sums in drawn orders
+  std::uint64_t steps = 20;     ///< at most; as many as both runs have
+  bool locate = false;          ///< also find the operator, where the losses part
+  bool by_limit = false;        ///< the rule decides in place of the band
 };
 
 /// One step that both runs have.
@@ -44,19 +55,24 @@ struct Alignment {
   std::optional<std::uint64_t> parameter_step;  ///< step of the two checkpoints compared
   std::vector<AlignedParameter> parameters;     ///< and buffers, by name
   std::string parameters_missing;               ///< why none were compared
+  std::optional<NoiseBand> band;                ///< decides in place of the rule where there is one
+  std::uint64_t held_steps = 0;                 ///< the first steps, which the band holds
+  std::optional<std::uint64_t> parted_step;     ///< the first whose losses are further apart
+  bool searched = false;                        ///< for an operator at fault
+  std::optional<FaultOfDevice> located;
   std::vector<std::string> warnings;
 
   bool ok() const;
+  /// The number that the limit holds: of all steps with the rule, of the first ones with a band.
+  double held_relative() const;
 };
-
-/// |a − b| / |b|, 0 for equal numbers, infinite for others where `b` is 0 or one is not finite.
-double relative_difference(double a, double b);
 
 /// Compares two run folders. Throws Error{not_comparable} with every field of the training that
 /// differs (the precision may), and where they have no step in common; UserError for what is no run
-/// of one model.
+/// of one model. With `noise` the training is repeated, as RepeatedTraining says.
 Alignment align_runs(const std::filesystem::path& a, const std::filesystem::path& b,
-                     const AcceptanceRule& rule);
+                     const AcceptanceRule& rule,
+                     const std::optional<NoiseRequest>& noise = std::nullopt);
 
 /// The answer of `align`; people see the steps and the parameters furthest apart.
 Document alignment_document(const Alignment& alignment);

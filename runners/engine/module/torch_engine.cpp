@@ -11,6 +11,7 @@
 #include "runners/engine/operators/load_cuda.hpp"
 #include "runners/engine/operators/product.hpp"
 #include "runners/engine/probe/choose_products.hpp"
+#include "runners/engine/probe/locate_fault.hpp"
 #include "runners/engine/probe/measure_operations.hpp"
 #include "runners/engine/probe/peak_rate.hpp"
 
@@ -65,6 +66,14 @@ class TorchEngine final : public Engine {
   }
   std::vector<OperatorTime> time_operators(const OperationProbe& probe) override {
     return heteroperf::time_operators(probe);
+  }
+  std::optional<LocatedFault> locate_fault(const TrainingSpec& spec, const RankDevice& suspect,
+                                           const std::vector<RankDevice>& drawn,
+                                           std::uint64_t steps) override {
+    if (suspect.on_gpu) use_cuda(0);
+    return heteroperf::locate_fault(
+        spec, ActiveDevice(suspect, FallbackRules::parse(to_string(Fallback::allow))), drawn,
+        steps);
   }
   std::vector<CudaDevice> cuda_devices() override {
     const Accelerator& accelerator = heteroperf::cuda_devices();

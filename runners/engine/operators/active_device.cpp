@@ -89,22 +89,26 @@ ActiveDevice::ActiveDevice(const RankDevice& device, FallbackRules rules)
   calls_left_ = device.chip->lost_after_calls;
   ProblemList problems;
   for (const std::string& pattern : device.chip->lacks) {
-    bool is_known = false;
-    for (std::size_t i = 0; i < std::size(kernel_names); ++i) {
-      if (!fits(pattern, kernel_names[i])) continue;
-      is_known = true;
-      for (KernelTable& table : tables_) take_away(table, i);
-    }
-    for (std::size_t i = 0; i < making_.size(); ++i) {
-      if (!fits(pattern, to_string(static_cast<ProductOperator>(i)))) continue;
-      is_known = true;
-      making_[i] = Making::substituted;
-    }
-    if (is_known) continue;
+    if (replace(pattern)) continue;
     problems.add(fmt::format("{} lacks \"{}\"", device.name, pattern), "no operator has this name",
                  "`heteroperf ops` lists them");
   }
   problems.throw_if_any();
+}
+
+bool ActiveDevice::replace(const std::string& pattern) {
+  bool is_known = false;
+  for (std::size_t i = 0; i < std::size(kernel_names); ++i) {
+    if (!fits(pattern, kernel_names[i])) continue;
+    is_known = true;
+    for (KernelTable& table : tables_) take_away(table, i);
+  }
+  for (std::size_t i = 0; i < making_.size(); ++i) {
+    if (!fits(pattern, to_string(static_cast<ProductOperator>(i)))) continue;
+    is_known = true;
+    making_[i] = Making::substituted;
+  }
+  return is_known;
 }
 
 const KernelTable& ActiveDevice::kernels(Element element, bool on_gpu) {

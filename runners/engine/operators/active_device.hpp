@@ -60,6 +60,9 @@ class ActiveDevice {
   const RankDevice& device() const { return device_; }
   const Substitutions& substitutions() const { return substitutions_; }
 
+  /// From now on the host's reference computes every operator whose name fits the pattern. False
+  /// where no operator's name does.
+  bool replace(const std::string& pattern);
   /// Another function takes a kernel's place: tests plant faults so.
   template <class Kernel>
   void plant(Element element, Kernel KernelTable::*kernel, Kernel function) {

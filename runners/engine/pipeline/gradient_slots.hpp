@@ -27,6 +27,7 @@ class GradientSlots {
 
   bool needed(NodeId node) const { return needed_[node.index()]; }
   at::Tensor& at(NodeId node) { return slots_[node.index()]; }
+  const at::Tensor& at(NodeId node) const { return slots_[node.index()]; }
   /// Hands the gradient out and empties the slot.
   at::Tensor take(NodeId node) { return std::exchange(at(node), at::Tensor()); }
   void clear() {

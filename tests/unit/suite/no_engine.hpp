@@ -25,6 +25,10 @@ class NoEngine : public Engine {
   std::vector<OperatorVerdict> check_operators(const ConformanceRequest&) override { return {}; }
   OperationProbeResult measure_operations(const OperationProbe&) override { return {}; }
   std::vector<OperatorTime> time_operators(const OperationProbe&) override { return {}; }
+  std::optional<LocatedFault> locate_fault(const TrainingSpec&, const RankDevice&,
+                                           const std::vector<RankDevice>&, std::uint64_t) override {
+    return {};
+  }
   std::vector<CudaDevice> cuda_devices() override { return {}; }
   FastestProduct find_fastest_cuda_product(Precision, int, double) override { return {}; }
 };
