@@ -298,8 +298,14 @@ void hold_rank_devices(const CheckedJournal& run, LineCheck& check) {
   std::map<std::int32_t, std::string> told;
   for (const DeviceEvent* event : run.journal.all<DeviceEvent>()) {
     told[event->rank] = event->device;
-    check.equal("emulated", event->device.starts_with("emulated:"),
-                event->emulated.value_or(false));
+    const bool emulated = event->device.starts_with("emulated:");
+    check.equal("emulated", emulated, event->emulated.value_or(false));
+    check.equal("kernels", emulated ? "fastest" : event->device.substr(event->device.find(':') + 1),
+                event->kernels);
+    const bool has_numerics =
+        !event->products.empty() || event->sum_order > 0 || !event->lacks.empty();
+    check.hold(emulated || !has_numerics, "numerics of an emulated chip alone", "{}",
+               event->device);
   }
   if (!run.is_complete()) return;
   for (std::size_t rank = 0; rank < run.outline.homes.size(); ++rank) {

@@ -549,8 +549,17 @@ void check_rank_ends(const CheckedJournal& run, LineCheck& check) {
     each_checksum.hold(checksum);
     hold_checksum(run, checksum, done, check);
   };
+  const auto hold_substitution = [&](const SubstitutionEvent& event) {
+    const double journal_s =
+        seconds_of(run.journal.lines.back().t_ns - run.journal.lines.front().t_ns);
+    check.hold(event.rank >= 0 && event.rank < run.ranks() && !event.name.empty() &&
+                   event.calls > 0 && event.seconds >= 0 && event.steps_s >= 0 &&
+                   event.steps_s <= journal_s + shortest_span_s,
+               "calls within {} s", "{1} of {2} in {3} s of {4} s", journal_s, event.calls,
+               event.name, event.seconds, event.steps_s);
+  };
   check.each(
-      run.journal, hold_memory, hold_pacing, hold_fingerprint,
+      run.journal, hold_memory, hold_pacing, hold_fingerprint, hold_substitution,
       [&](const PeakEvent& peak) { hold_peak(run, peak, check); },
       [&](const ProductsEvent& products) { hold_products(products, check); });
   each_memory.expect_all();

@@ -32,7 +32,9 @@ Placement part_of_placement(const Placement& placement, const std::vector<RankId
   for (const RankId rank : ranks) {
     const auto r = rank.index();
     part.bindings.push_back(placement.bindings[r % placement.bindings.size()]);
-    part.devices.push_back(placement.devices[r % placement.devices.size()]);
+    if (!placement.devices.empty()) {
+      part.devices.push_back(placement.devices[r % placement.devices.size()]);
+    }
     if (!placement.cpus.empty()) part.cpus.push_back(placement.cpus[r % placement.cpus.size()]);
   }
   return part;

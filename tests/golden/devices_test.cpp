@@ -184,8 +184,8 @@ TEST(Ops, ChecksADeviceAndWritesJunit) {
 }
 
 TEST(Ops, ScoresDevices) {
-  const CommandResult result = heteroperf(
-      {"ops", "llm", "--size", "nano", "--score", "--device", "cpu:base,cpu", "--threads", "1", "--json", "-q"});
+  const CommandResult result = heteroperf({"ops", "llm", "--size", "nano", "--score", "--device",
+                                           "cpu:base,cpu", "--threads", "1", "--json", "-q"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const Json report = Json::parse(result.out);
   ASSERT_EQ(report.at("devices").size(), 2u);

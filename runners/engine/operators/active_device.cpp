@@ -66,6 +66,22 @@ float round_mantissa(float value, int bits) {
 
 }  // namespace
 
+// The kernels are compiled once per instruction set, and the tables of all builds are in the
+// program.
+std::vector<KernelVariant> kernel_variants() {
+  std::vector<KernelVariant> runnable;
+#if defined(__x86_64__)
+  if (has_instructions(KernelSet::avx512)) {
+    runnable.push_back({"avx512", avx512_kernels, avx512_products});
+  }
+  if (has_instructions(KernelSet::avx2)) {
+    runnable.push_back({"avx2", avx2_kernels, avx2_products});
+  }
+#endif
+  runnable.push_back({"base", baseline_kernels, baseline_products});
+  return runnable;
+}
+
 void use_device_kernels(const DeviceKernels& kernels) { loaded_kernels = &kernels; }
 
 const DeviceKernels& device_kernels() {

@@ -153,7 +153,7 @@ class FaultSearch {
   }
 
  private:
-  /// What the passes of a group read.
+  /// The operands of a group's passes.
   struct Position {
     std::size_t group = 0;
     Tensors inputs, parameters;
@@ -357,7 +357,7 @@ class FaultSearch {
   Optimizer optimizer_;
   WeightGradients gradients_;
   BatchLoader loader_;
-  std::int64_t samples_;  ///< of a micro-batch
+  std::int64_t samples_;  ///< in a micro-batch
   Side reference_, suspect_;
   std::vector<Side> drawn_;
 

@@ -67,6 +67,8 @@ TEST(EventJson, RoundTripsEveryKind) {
   look.move_s = 0.125;
   look.moved_bytes = 4096;
   run.lines.push_back({1, look});
+  run.lines.push_back({1, DeviceEvent{2, "emulated:x", "fastest", true, "bf16", 3, {"a*"}}});
+  run.lines.push_back({1, SubstitutionEvent{2, "layer_norm", 3, 4096, 0.25, 2.5}});
   run.lines.push_back({1, UntilEvent{0.01, 40, 10, 5, 0.05, 3}});
   run.lines.push_back({1, LookEvent{1, 20'000'000'000, false}});
   run.lines.push_back({1, RankStepsEvent{3, 0, 2, 5, 2, {4'000'000'000, 5, 6}}});

@@ -134,6 +134,23 @@ std::vector<RuleCase> run_rule_cases() {
        [](SampleRun& r) {
          r.last<ScaleEvent>().devices.push_back({"gpu", 1, 1, false});
        }},
+      {"emulated_numerics", Severity::open,
+       [](SampleRun& r) {
+         r.lines.push_back({1, DeviceEvent{0, "emulated:x", "fastest", true, "bf16"}});
+       },
+       [](SampleRun&) {}},
+      {"kernels", Severity::open,
+       [](SampleRun& r) {
+         r.lines.push_back({1, DeviceEvent{0, "cpu:avx2", "avx2"}});
+       },
+       [](SampleRun&) {}},
+      {"substitution", Severity::open,
+       [](SampleRun& r) {
+         r.lines.push_back({1, SubstitutionEvent{0, "layer_norm", 1, 8, 0.02, 1}});
+       },
+       [](SampleRun& r) {
+         r.lines.push_back({1, SubstitutionEvent{0, "layer_norm", 1, 8, 0.01, 1}});
+       }},
   };
 }
 
