@@ -253,6 +253,24 @@ SampleRun trained_on(ModelGraph graph, bool generated) {
   return run;
 }
 
+TEST(JournalChecks, ADeviceHasTheKernelsAndNumericsOfItsName) {
+  const DeviceEvent genuine{0, "cpu:avx2", "avx2"}, chip{0, "emulated:x", "fastest", true, "bf16"};
+  for (const DeviceEvent& event : {genuine, chip}) {
+    SampleRun run = fixed_run();
+    run.insert_before_stop(event);
+    EXPECT_FALSE(finds(run, "devices")) << found(run);
+    for (const DeviceEvent& other :
+         {DeviceEvent{0, event.device, "exact", event.emulated, event.products},
+          DeviceEvent{0, "cpu:base", event.kernels, event.emulated, event.products},
+          DeviceEvent{0, event.device, event.kernels, !event.emulated.value_or(false)},
+          DeviceEvent{0, "cpu:avx2", "avx2", {}, "bf16"}}) {
+      SampleRun forged = fixed_run();
+      forged.insert_before_stop(other);
+      EXPECT_TRUE(finds(forged, "devices")) << other.device << " " << other.kernels;
+    }
+  }
+}
+
 TEST(JournalChecks, NobodyClaimsMoreOperationsByAnotherGraph) {
   const SampleSpec stored{.channels = 1, .height = 8, .width = 8, .classes = 3};
   EXPECT_EQ(found(trained_on(model_for("resnet18", stored), false)), "");

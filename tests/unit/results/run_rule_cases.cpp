@@ -136,20 +136,20 @@ std::vector<RuleCase> run_rule_cases() {
        }},
       {"emulated_numerics", Severity::open,
        [](SampleRun& r) {
-         r.lines.push_back({1, DeviceEvent{0, "emulated:x", "fastest", true, "bf16"}});
+         r.insert_before_stop(DeviceEvent{0, "emulated:x", "fastest", true, "bf16"});
        },
        [](SampleRun&) {}},
       {"kernels", Severity::open,
        [](SampleRun& r) {
-         r.lines.push_back({1, DeviceEvent{0, "cpu:avx2", "avx2"}});
+         r.insert_before_stop(DeviceEvent{0, "cpu:avx2", "avx2"});
        },
        [](SampleRun&) {}},
       {"substitution", Severity::open,
        [](SampleRun& r) {
-         r.lines.push_back({1, SubstitutionEvent{0, "layer_norm", 1, 8, 0.02, 1}});
+         r.insert_before_stop(SubstitutionEvent{0, "layer_norm", 1, 8, 0.02, 1});
        },
        [](SampleRun& r) {
-         r.lines.push_back({1, SubstitutionEvent{0, "layer_norm", 1, 8, 0.01, 1}});
+         r.insert_before_stop(SubstitutionEvent{0, "layer_norm", 1, 8, 0.01, 1});
        }},
   };
 }
