@@ -65,11 +65,13 @@ class ActiveDevice {
   /// Another function takes a kernel's place: tests plant faults so.
   template <class Kernel>
   void plant(Element element, Kernel KernelTable::*kernel, Kernel function) {
-    tables_[static_cast<std::size_t>(element)].*kernel = function;
+    table_of(element).*kernel = function;
   }
 
  private:
   friend class Substitute;
+
+  KernelTable& table_of(Element element) { return tables_[static_cast<std::size_t>(element)]; }
 
   RankDevice device_;
   FallbackRules rules_;

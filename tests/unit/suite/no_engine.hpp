@@ -23,7 +23,7 @@ class NoEngine : public Engine {
   FastestProduct find_fastest_product(Precision, int, double) override { return {}; }
   OperationProbeResult measure_operations(const OperationProbe&) override { return {}; }
   std::optional<LocatedFault> locate_fault(const TrainingSpec&, const RankDevice&,
-                                           const std::vector<RankDevice>&, std::uint64_t) override {
+                                           const RankDevice&, int, std::uint64_t) override {
     return {};
   }
   std::vector<CudaDevice> cuda_devices() override { return {}; }
