@@ -13,7 +13,7 @@
 // equal in all of them. Distances are |a - r| / |r| over a whole tensor, so one wrong element
 // shows.
 //
-// Of a tensor of few numbers the distances scatter. So a pass that is outside its band is believed
+// The distances of a tensor of few numbers scatter. So a pass that is outside its band is believed
 // only if it is also outside that of many more orders, which are drawn for it alone.
 //
 // Where a pass parts, the suspect's operators are replaced by the reference one at a time. The one
