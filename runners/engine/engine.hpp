@@ -129,11 +129,11 @@ class Engine {
   virtual std::vector<OperatorTime> time_operators(const OperationProbe& probe) = 0;
   /// Trains the first `steps` steps of a spec of one rank with the exact reference, and finds the
   /// first pass of a layer that `suspect` computes otherwise from the same inputs: by more than
-  /// parted_bands times what sound devices, `drawn`, are apart from the reference. None: there is
-  /// no such pass.
+  /// parted_bands times what `runs` devices like `sound` with sums in drawn orders are apart from
+  /// the reference. None: there is no such pass.
   virtual std::optional<LocatedFault> locate_fault(const TrainingSpec& spec,
                                                    const RankDevice& suspect,
-                                                   const std::vector<RankDevice>& drawn,
+                                                   const RankDevice& sound, int runs,
                                                    std::uint64_t steps) = 0;
   /// Loads the GPU side. Throws SystemError{environment} with the reason why there is no device.
   virtual std::vector<CudaDevice> cuda_devices() = 0;

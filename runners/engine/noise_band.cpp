@@ -1,4 +1,4 @@
-// How far apart may two sound runs of one training be?
+// The distance that two sound runs of one training may be apart.
 //
 // A fixed limit says too little: rounding grows in a training, slowly in one and a hundredfold per
 // step in another. So the same steps are trained several times with the terms of all sums in orders
@@ -24,30 +24,31 @@ double relative_difference(double a, double b) {
 
 NoiseBand noise_band(const std::vector<std::vector<double>>& runs) {
   HETEROPERF_EXPECT(!runs.empty());
-  // Losses are kept in float32, which few steps may all round to the same number.
-  constexpr double least = 0x1.0p-24;
-  NoiseBand band{static_cast<int>(runs.size()), least};
-  for (const std::vector<double>& run : runs) {
-    for (const std::vector<double>& other : runs) {
-      HETEROPERF_EXPECT(run.size() == other.size());
-      for (std::size_t n = 0; n < run.size(); ++n) {
-        band.relative = std::max(band.relative, relative_difference(run[n], other[n]));
+  NoiseBand band{static_cast<int>(runs.size())};
+  double largest = 0x1.0p-24;
+  for (std::size_t n = 0; n < runs.front().size(); ++n) {
+    for (const std::vector<double>& run : runs) {
+      for (const std::vector<double>& other : runs) {
+        largest = std::max(largest, relative_difference(run.at(n), other.at(n)));
       }
     }
+    band.by_step.push_back(largest);
   }
   return band;
 }
 
 std::optional<std::size_t> parted_at(std::span<const double> losses,
-                                     std::span<const double> reference, double limit) {
+                                     std::span<const double> reference,
+                                     const std::function<double(std::size_t)>& limit_of) {
   HETEROPERF_EXPECT(losses.size() == reference.size());
   for (std::size_t n = 0; n < losses.size(); ++n) {
-    // Written so that a loss that is not finite has parted, whatever the limit.
     const double difference = relative_difference(losses[n], reference[n]);
-    if (!(difference <= limit) || !std::isfinite(difference)) return n;
+    if (difference > limit_of(n) || !std::isfinite(difference)) return n;
   }
   return std::nullopt;
 }
+
+RankDevice exact_device() { return {.name = "cpu:exact", .kernels = KernelSet::exact}; }
 
 std::vector<RankDevice> drawn_devices(const RankDevice& reference, int runs) {
   EmulatedChip chip;

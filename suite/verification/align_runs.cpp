@@ -214,25 +214,28 @@ std::uint64_t held_steps(const Alignment& alignment, std::uint64_t most) {
 
 /// The first step, of those that are held, that the rule or the band does not accept.
 std::optional<std::uint64_t> parted_step(const Alignment& alignment, std::uint64_t steps) {
-  const double limit = alignment.band ? alignment.band->limit() : alignment.rule.limit;
   std::vector<double> a, b;
   for (std::uint64_t n = 0; n < steps; ++n) {
     a.push_back(alignment.steps[n].loss_a);
     b.push_back(alignment.steps[n].loss_b);
   }
-  return parted_at(a, b, limit);
+  return parted_at(a, b, [&](std::size_t n) {
+    return alignment.band ? alignment.band->limit(n) : alignment.rule.limit;
+  });
 }
 
 void hold_to_noise(const Side& a, const Side& b, const NoiseRequest& noise, Alignment& result) {
   const std::uint64_t steps = held_steps(result, noise.steps);
   result.held_steps = steps;
-  if (!noise.by_limit) result.band = RepeatedTraining(b.folder, b.journal).band(noise.runs, steps);
+  const RepeatedTraining reference(b.folder, b.journal);
+  if (!noise.by_limit) result.band = reference.band(noise.runs, steps);
   result.parted_step = parted_step(result, steps);
   result.searched = noise.locate && !result.ok();
   if (!result.searched) return;
   // Where the mean is too large, no step need be.
   const std::uint64_t last = result.parted_step.value_or(steps - 1);
-  result.located = RepeatedTraining(a.folder, a.journal).locate(noise.runs, last + 1);
+  result.located =
+      RepeatedTraining(a.folder, a.journal).locate(reference.device(), noise.runs, last + 1);
 }
 
 /// A difference that is not finite is told to people; JSON has no such numbers.
@@ -287,13 +290,6 @@ bool Alignment::ok() const {
   return std::isfinite(max_relative) && mean_relative <= rule.limit;
 }
 
-double Alignment::held_relative() const {
-  if (!band) return mean_relative;
-  double largest = 0;
-  for (std::uint64_t n = 0; n < held_steps; ++n) largest = std::max(largest, steps[n].relative);
-  return largest;
-}
-
 Alignment align_runs(const fs::path& a, const fs::path& b, const AcceptanceRule& rule,
                      const std::optional<NoiseRequest>& noise) {
   const Side side_a = open_side(a), side_b = open_side(b);
@@ -315,18 +311,39 @@ Alignment align_runs(const fs::path& a, const fs::path& b, const AcceptanceRule&
 
 namespace {
 
-/// The step, or the mean, of which is told that it is too far from the reference.
-std::string band_line(const Alignment& alignment) {
-  const NoiseBand& band = *alignment.band;
-  const std::string held =
-      fmt::format("{:g} bands ({:.3g}), which {} runs with sums in drawn orders gave", parted_bands,
-                  band.limit(), band.runs);
-  if (!alignment.parted_step) {
-    return fmt::format("aligned: the losses of {} steps are within {}", alignment.held_steps, held);
+void add_acceptance(const Alignment& alignment, Document& document) {
+  const auto add = [&](const std::string& rule, double limit, double value) {
+    document.data("acceptance.rule", "rule", Unit::none, rule);
+    document.data("acceptance.limit", "limit", Unit::ratio, limit);
+    document.data("acceptance.value", "difference", Unit::ratio, value);
+  };
+  if (!alignment.band) {
+    return add(AcceptanceRule::text, alignment.rule.limit, alignment.mean_relative);
   }
-  return fmt::format("NOT ALIGNED: from step {} on losses differ by {:.3g}, outside {}",
-                     *alignment.parted_step, alignment.steps[*alignment.parted_step].relative,
-                     held);
+  const std::uint64_t step = alignment.told_step();
+  add(fmt::format("|loss_a - loss_b| / |loss_b| of every step at most {:g} bands, told of step {}",
+                  parted_bands, step),
+      alignment.band->limit(step), alignment.steps[step].relative);
+}
+
+void add_verdict(const Alignment& alignment, Document& document) {
+  if (!alignment.band) {
+    document.line(fmt::format("{}: {} is {:.3g}, at most {:.3g} wanted (largest {:.3g})",
+                              alignment.ok() ? "aligned" : "NOT ALIGNED", AcceptanceRule::text,
+                              alignment.mean_relative, alignment.rule.limit,
+                              alignment.max_relative));
+    return;
+  }
+  const NoiseBand& band = *alignment.band;
+  const std::uint64_t step = alignment.told_step();
+  document.data("band.runs", "runs of the noise band", Unit::none, band.runs);
+  document.data("band.relative", "noise band", Unit::ratio, band.by_step[step]);
+  document.data("band.limit", "largest difference allowed", Unit::ratio, band.limit(step));
+  document.line(fmt::format(
+      "{}: losses of step {} differ by {:.3g}, {} {:g} bands ({:.3g}) of {} sound runs",
+      alignment.parted_step ? "NOT ALIGNED" : "aligned", step, alignment.steps[step].relative,
+      alignment.parted_step ? "outside" : "as those of all steps before within", parted_bands,
+      band.limit(step), band.runs));
 }
 
 void add_located(const Alignment& alignment, Document& document) {
@@ -364,13 +381,7 @@ Document alignment_document(const Alignment& alignment) {
   document.data("ok", "aligned", Unit::none, alignment.ok());
   document.field("a", "A", Unit::none, alignment.run_a);
   document.field("b", "B", Unit::none, alignment.run_b);
-  const auto& noise = alignment.band;
-  document.data(
-      "acceptance.rule", "rule", Unit::none,
-      noise ? "largest |loss_a - loss_b| / |loss_b| of the first steps" : AcceptanceRule::text);
-  document.data("acceptance.limit", "limit", Unit::ratio,
-                noise ? noise->limit() : alignment.rule.limit);
-  document.data("acceptance.value", "difference", Unit::ratio, alignment.held_relative());
+  add_acceptance(alignment, document);
   document.data("acceptance.max_relative", "largest of a step", Unit::ratio,
                 alignment.max_relative);
   add_table(document, steps_table(alignment.steps), 3, "steps");
@@ -390,17 +401,7 @@ Document alignment_document(const Alignment& alignment) {
   if (!alignment.warnings.empty()) {
     document.data("warnings", "warnings", Unit::none, alignment.warnings);
   }
-  if (const auto& band = alignment.band) {
-    document.data("band.runs", "runs of the noise band", Unit::none, band->runs);
-    document.data("band.relative", "noise band", Unit::ratio, band->relative);
-    document.data("band.limit", "largest difference allowed", Unit::ratio, band->limit());
-    document.line(band_line(alignment));
-  } else {
-    document.line(fmt::format("{}: {} is {:.3g}, at most {:.3g} wanted (largest {:.3g})",
-                              alignment.ok() ? "aligned" : "NOT ALIGNED", AcceptanceRule::text,
-                              alignment.mean_relative, alignment.rule.limit,
-                              alignment.max_relative));
-  }
+  add_verdict(alignment, document);
   add_located(alignment, document);
   return document;
 }

@@ -63,8 +63,8 @@ struct Alignment {
   std::vector<std::string> warnings;
 
   bool ok() const;
-  /// The number that the limit holds: of all steps with the rule, of the first ones with a band.
-  double held_relative() const;
+  /// With a band: the step that decides, which is the first parted one, else the last that is held.
+  std::uint64_t told_step() const { return parted_step.value_or(held_steps - 1); }
 };
 
 /// Compares two run folders. Throws Error{not_comparable} with every field of the training that

@@ -94,7 +94,9 @@ void RepeatedTraining::with_spec(const Body& body) const {
 NoiseBand RepeatedTraining::band(int runs, std::uint64_t steps) const {
   std::vector<std::vector<double>> losses;
   with_spec([&](const TrainingSpec& spec, Communicator& alone) {
-    for (const RankDevice& device : drawn_devices(devices_.front(), runs)) {
+    std::vector<RankDevice> sound = drawn_devices(device(), runs);
+    sound.push_back(exact_device());
+    for (const RankDevice& device : sound) {
       engine_->use_device(device, {});
       const auto session = engine_->start(spec, alone, nullptr);
       std::vector<double>& of_run = losses.emplace_back();
@@ -104,11 +106,18 @@ NoiseBand RepeatedTraining::band(int runs, std::uint64_t steps) const {
   return noise_band(losses);
 }
 
-std::optional<FaultOfDevice> RepeatedTraining::locate(int runs, std::uint64_t steps) const {
+const RankDevice& RepeatedTraining::device() const {
+  const auto chip = std::ranges::find_if(
+      devices_, [](const RankDevice& device) { return device.chip.has_value(); });
+  return chip == devices_.end() ? devices_.front() : *chip;
+}
+
+std::optional<FaultOfDevice> RepeatedTraining::locate(const RankDevice& reference, int runs,
+                                                      std::uint64_t steps) const {
   std::optional<FaultOfDevice> found;
   with_spec([&](const TrainingSpec& spec, Communicator&) {
     for (const RankDevice& device : devices_) {
-      const auto fault = engine_->locate_fault(spec, device, drawn_devices({}, runs), steps);
+      const auto fault = engine_->locate_fault(spec, device, reference, runs, steps);
       if (fault && (!found || fault->step < found->fault.step)) found = {device.name, *fault};
     }
   });

@@ -29,11 +29,16 @@ class RepeatedTraining {
   RepeatedTraining(const std::filesystem::path& folder, const Journal& journal);
   ~RepeatedTraining();
 
-  /// Trains the first `steps` steps `runs` times with sums in drawn orders.
+  /// Trains the first `steps` steps `runs` times with sums in drawn orders, and once in float64,
+  /// since roundings that all of those share are noise too.
   NoiseBand band(int runs, std::uint64_t steps) const;
   /// Searches the first `steps` steps for an operator at fault, on each of the run's devices; bands
-  /// are those of `runs` drawn orders. None: every pass is within its band on all of them.
-  std::optional<FaultOfDevice> locate(int runs, std::uint64_t steps) const;
+  /// are those of `runs` drawn orders, with products as `reference` has them. None: every pass is
+  /// within its band on all of them.
+  std::optional<FaultOfDevice> locate(const RankDevice& reference, int runs,
+                                      std::uint64_t steps) const;
+  /// The device of the run, of several an emulated chip.
+  const RankDevice& device() const;
 
  private:
   /// Calls body(spec) with the training as the engine takes it.

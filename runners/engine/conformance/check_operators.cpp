@@ -228,7 +228,7 @@ class OperatorCheck {
     for (std::int64_t i = 0; i < x.numel(); ++i) {
       ++verdict_.results;
       if (!std::isfinite(rs[i]) || std::fabs(rs[i]) > most) {
-        // What infinite operands leave undefined may be infinite as well.
+        // A result that infinite operands leave undefined may be infinite as well.
         const bool infinite = std::isinf(xs[i]);
         const bool undefined =
             std::isnan(xs[i]) || (one_.operands == OperandValues::infinity && infinite);

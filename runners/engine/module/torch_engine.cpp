@@ -68,12 +68,11 @@ class TorchEngine final : public Engine {
     return heteroperf::time_operators(probe);
   }
   std::optional<LocatedFault> locate_fault(const TrainingSpec& spec, const RankDevice& suspect,
-                                           const std::vector<RankDevice>& drawn,
+                                           const RankDevice& sound, int runs,
                                            std::uint64_t steps) override {
     if (suspect.on_gpu) use_cuda(0);
-    return heteroperf::locate_fault(
-        spec, ActiveDevice(suspect, FallbackRules::parse(to_string(Fallback::allow))), drawn,
-        steps);
+    const FallbackRules rules = FallbackRules::parse(to_string(Fallback::allow));
+    return heteroperf::locate_fault(spec, ActiveDevice(suspect, rules), sound, runs, steps);
   }
   std::vector<CudaDevice> cuda_devices() override {
     const Accelerator& accelerator = heteroperf::cuda_devices();

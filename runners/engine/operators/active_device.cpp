@@ -96,9 +96,9 @@ ActiveDevice::ActiveDevice(const RankDevice& device, FallbackRules rules)
   products_ = &variant.products();
   instruction_set_ = exact ? to_string(KernelSet::exact) : variant.name;
   for (const Element element : {Element::float32, Element::float64, Element::bfloat16}) {
-    tables_[static_cast<std::size_t>(element)] = device.on_gpu ? device_kernels().table(element)
-                                                 : exact       ? reference_kernels(element)
-                                                               : variant.kernels(element);
+    table_of(element) = device.on_gpu ? device_kernels().table(element)
+                        : exact       ? reference_kernels(element)
+                                      : variant.kernels(element);
   }
   making_.fill(exact ? Making::exact : Making::native);
   if (!device.chip) return;
@@ -133,7 +133,7 @@ const KernelTable& ActiveDevice::kernels(Element element, bool on_gpu) {
                       "the device answers no more (lost_after_calls)",
                       "Resume from the last checkpoint on another device", ErrorKind::run_failed);
   }
-  if (on_gpu == device_.on_gpu) return tables_[static_cast<std::size_t>(element)];
+  if (on_gpu == device_.on_gpu) return table_of(element);
   // A rank on a GPU computes some small things on the host.
   return on_gpu ? device_kernels().table(element) : kernel_variants().front().kernels(element);
 }

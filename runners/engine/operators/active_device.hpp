@@ -66,7 +66,7 @@ class ActiveDevice {
   /// Another function takes a kernel's place: tests plant faults so.
   template <class Kernel>
   void plant(Element element, Kernel KernelTable::*kernel, Kernel function) {
-    tables_[static_cast<std::size_t>(element)].*kernel = function;
+    table_of(element).*kernel = function;
   }
   /// A function sees the operands and the result of every product, and gives what takes the
   /// result's place.
@@ -77,6 +77,8 @@ class ActiveDevice {
 
  private:
   friend class Substitute;
+
+  KernelTable& table_of(Element element) { return tables_[static_cast<std::size_t>(element)]; }
 
   RankDevice device_;
   FallbackRules rules_;

@@ -211,7 +211,7 @@ template <class... Parameters, class... Arguments>
 void run_substitute(void (*KernelTable::*kernel)(RowRange, Parameters...), const Matrix& matrix,
                     RowRange whole, std::int64_t rows_per_block, const Arguments&... arguments) {
   Substitute substitute(active_device(), kernel_name(kernel));
-  // What a kernel takes as a pointer to constants, it only reads.
+  // A kernel only reads where it takes a pointer to constants.
   const auto copied = [&]<class Parameter, class Argument>(std::type_identity<Parameter>,
                                                            const Argument& argument) {
     constexpr bool written =

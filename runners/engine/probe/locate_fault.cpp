@@ -13,6 +13,9 @@
 // equal in all of them. Distances are |a - r| / |r| over a whole tensor, so one wrong element
 // shows.
 //
+// The distances of a tensor of few numbers scatter. So a pass that is outside its band is believed
+// only if it is also outside that of many more orders, which are drawn for it alone.
+//
 // Where a pass parts, the suspect's operators are replaced by the reference one at a time. The one
 // without which the difference falls back inside is named.
 #include "runners/engine/probe/locate_fault.hpp"
@@ -97,6 +100,13 @@ struct Side {
             make_operator_groups(spec.graph, scalar_type(spec.precision)))),
         trial(std::make_shared<TrialUpdate>(spec, memory)) {}
 
+  /// Another device beside it, with the same operators and memory.
+  Side with(ActiveDevice other) const {
+    Side side = *this;
+    side.device = std::move(other);
+    return side;
+  }
+
   /// Copies, since an operator may write into what it is given.
   Tensors copies(const Tensors& tensors) const {
     Tensors here;
@@ -132,19 +142,23 @@ std::string name_of(const ModelGraph& graph, const OperatorGroup& group) {
 /// The training with the reference, beside which every pass is run on the other devices.
 class FaultSearch {
  public:
-  FaultSearch(const TrainingSpec& spec, const ActiveDevice& suspect,
-              const std::vector<RankDevice>& drawn)
+  FaultSearch(const TrainingSpec& spec, const ActiveDevice& suspect, const RankDevice& sound,
+              int runs)
       : spec_(spec),
         store_(spec.graph, spec.precision, spec.seed),
         optimizer_(spec.recipe, store_),
         gradients_(store_),
         loader_(spec.data, store_.operator_type(), spec.seed),
-        samples_(spec.plan().stages.front().replicas.front().micro_batch),
-        reference_(ActiveDevice({.name = "cpu:exact", .kernels = KernelSet::exact}), spec),
+        samples_per_micro_batch_(spec.plan().stages.front().replicas.front().micro_batch),
+        reference_(ActiveDevice(exact_device()), spec),
         suspect_(suspect, spec),
         slots_(needed_gradients(spec.graph)),
         values_(spec.graph.nodes().size()) {
-    for (const RankDevice& device : drawn) drawn_.emplace_back(ActiveDevice(device), spec);
+    constexpr int times_as_many = 8;
+    for (const RankDevice& device : drawn_devices(sound, times_as_many * runs)) {
+      auto& sides = static_cast<int>(drawn_.size()) < runs ? drawn_ : doubts_;
+      sides.push_back(reference_.with(ActiveDevice(device)));
+    }
   }
 
   std::optional<LocatedFault> run(std::uint64_t steps) {
@@ -153,7 +167,7 @@ class FaultSearch {
   }
 
  private:
-  /// The operands of a group's passes.
+  /// A group, and everything that its passes read.
   struct Position {
     std::size_t group = 0;
     Tensors inputs, parameters;
@@ -188,9 +202,11 @@ class FaultSearch {
     const std::uint64_t per_step = spec_.plan().samples_per_step();
     context_.seed = spec_.seed;
     context_.step = step_;
-    context_.first_sample = static_cast<std::uint64_t>(micro_batch * samples_);
-    context_.loss_scale = static_cast<double>(samples_) / static_cast<double>(per_step);
-    const Batch batch = loader_.train(step_ * per_step + context_.first_sample, samples_);
+    context_.first_sample = static_cast<std::uint64_t>(micro_batch * samples_per_micro_batch_);
+    context_.loss_scale =
+        static_cast<double>(samples_per_micro_batch_) / static_cast<double>(per_step);
+    const Batch batch =
+        loader_.train(step_ * per_step + context_.first_sample, samples_per_micro_batch_);
     values_[spec_.graph.input().index()] = batch.sample;
     targets_ = batch.targets;
     gradients_.begin_pass(all_ordinals(), false);
@@ -330,13 +346,19 @@ class FaultSearch {
     std::vector<double> bands(
         expected.size(),
         unit_roundoff(is_update ? store_.master().scalar_type() : store_.operator_type()));
-    for (Side& side : drawn_) {
-      const Tensors made = on(side);
-      for (std::size_t i = 0; i < made.size(); ++i) {
-        bands[i] = std::max(bands[i], distance(made[i], expected[i]));
+    const auto widen = [&](std::vector<Side>& sides) {
+      for (Side& side : sides) {
+        const Tensors made = on(side);
+        for (std::size_t i = 0; i < made.size(); ++i) {
+          bands[i] = std::max(bands[i], distance(made[i], expected[i]));
+        }
       }
-    }
-    const Gap gap = widest(on(suspect_), expected, bands);
+    };
+    widen(drawn_);
+    const Tensors made = on(suspect_);
+    if (!widest(made, expected, bands).parts()) return expected;
+    widen(doubts_);
+    const Gap gap = widest(made, expected, bands);
     if (!gap.parts()) return expected;
     fault_ = {step_, layer, pass, "", gap.difference, gap.band, gap.difference};
     Gap least = gap;
@@ -357,9 +379,10 @@ class FaultSearch {
   Optimizer optimizer_;
   WeightGradients gradients_;
   BatchLoader loader_;
-  std::int64_t samples_;  ///< in a micro-batch
+  std::int64_t samples_per_micro_batch_;
   Side reference_, suspect_;
   std::vector<Side> drawn_;
+  std::vector<Side> doubts_;  ///< asked where the suspect is outside the band of those
 
   std::uint64_t step_ = 0;
   PassContext context_;
@@ -372,15 +395,14 @@ class FaultSearch {
 }  // namespace
 
 std::optional<LocatedFault> locate_fault(const TrainingSpec& spec, const ActiveDevice& suspect,
-                                         const std::vector<RankDevice>& drawn,
-                                         std::uint64_t steps) {
+                                         const RankDevice& sound, int runs, std::uint64_t steps) {
   HETEROPERF_EXPECT(spec.plan().ranks() == 1);
   const ProductScope products(spec.products.get());
   const RankMemory memory;
   use_threads(spec.threads);
   const MemoryScope charged(memory);
   const c10::InferenceMode no_tape;
-  return FaultSearch(spec, suspect, drawn).run(steps);
+  return FaultSearch(spec, suspect, sound, runs).run(steps);
 }
 
 }  // namespace heteroperf

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "runners/engine/engine.hpp"
 #include "runners/engine/operators/active_device.hpp"
@@ -11,6 +10,6 @@ namespace heteroperf {
 
 /// See Engine. Every operator of `suspect` may be replaced, so its rules should allow that.
 std::optional<LocatedFault> locate_fault(const TrainingSpec& spec, const ActiveDevice& suspect,
-                                         const std::vector<RankDevice>& drawn, std::uint64_t steps);
+                                         const RankDevice& sound, int runs, std::uint64_t steps);
 
 }  // namespace heteroperf

@@ -154,6 +154,36 @@ TEST_F(Align, TheTableSaysWhatDecided) {
       << table;
 }
 
+TEST_F(Align, ABandNeedsTheFirstStepAndAConfiguration) {
+  const auto refusal = [&] {
+    write_run(a_, run_a());
+    write_run(b_, run_b());
+    return message_of<Error>([&] { align_runs(run_a(), run_b(), {}, NoiseRequest()); });
+  };
+  a_.last<StartEvent>().parent = b_.last<StartEvent>().parent = "20260101T101500Z-image-aaaaaaaa";
+  EXPECT_NE(refusal().find("it goes on from 20260101T101500Z-image-aaaaaaaa"), std::string::npos)
+      << refusal();
+  for (SampleRun* run : {&a_, &b_}) {
+    change_steps(*run, [](StepEvent& step) { step.n += 4; });
+  }
+  EXPECT_NE(refusal().find("no first step in common"), std::string::npos) << refusal();
+}
+
+// Rounding grows, so what the last step may differ by says nothing of the first.
+TEST(NoiseBandOf, GrowsWithTheSteps) {
+  const NoiseBand band = noise_band({{2, 1}, {2, 1.5}, {2.002, 1.1}});
+  EXPECT_EQ(band.runs, 3);
+  ASSERT_EQ(band.by_step.size(), 2u);
+  EXPECT_NEAR(band.by_step[0], 0.001, 1e-12);
+  EXPECT_NEAR(band.by_step[1], 0.5, 1e-12);
+  EXPECT_NEAR(band.limit(1), 1.5, 1e-12);
+  const auto limit_of = [&](std::size_t n) { return band.limit(n); };
+  const std::vector<double> reference{2, 1};
+  EXPECT_FALSE(parted_at(std::vector<double>{2.005, 2.4}, reference, limit_of));
+  EXPECT_EQ(parted_at(std::vector<double>{2.007, 1}, reference, limit_of), 0u);
+  EXPECT_EQ(parted_at(std::vector<double>{2, NAN}, reference, limit_of), 1u);
+}
+
 TEST(RelativeDifference, IsByTheReference) {
   EXPECT_EQ(relative_difference(1, 1), 0.0);
   EXPECT_EQ(relative_difference(3, 2), 0.5);

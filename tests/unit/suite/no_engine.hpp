@@ -26,7 +26,7 @@ class NoEngine : public Engine {
   OperationProbeResult measure_operations(const OperationProbe&) override { return {}; }
   std::vector<OperatorTime> time_operators(const OperationProbe&) override { return {}; }
   std::optional<LocatedFault> locate_fault(const TrainingSpec&, const RankDevice&,
-                                           const std::vector<RankDevice>&, std::uint64_t) override {
+                                           const RankDevice&, int, std::uint64_t) override {
     return {};
   }
   std::vector<CudaDevice> cuda_devices() override { return {}; }

@@ -93,6 +93,13 @@ TEST(VerbDocuments, OfAnAlignmentStateEveryKey) {
   alignment.parameters.push_back({"weight", 0.1});
   alignment.warnings.push_back("a remark");
   EXPECT_EQ(unstated_keys(alignment_document(alignment)), Keys());
+  alignment.band = NoiseBand{5, {1e-7}};
+  alignment.held_steps = 1;
+  alignment.parted_step = 0;
+  alignment.searched = true;
+  alignment.located = {"emulated:chip",
+                       {0, "head", LayerPass::forward, "product", 1e-3, 1e-7, 1e-8}};
+  EXPECT_EQ(unstated_keys(alignment_document(alignment)), Keys());
 }
 
 }  // namespace

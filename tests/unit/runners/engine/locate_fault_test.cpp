@@ -240,12 +240,12 @@ std::vector<double> losses_on(const TrainingSpec& spec, ActiveDevice& device) {
 
 /// A training, its losses with the reference, and how far sound ones are apart.
 struct Judge {
-  explicit Judge(const std::string& model) : spec(training_of(model)) {
-    ActiveDevice exact = device_of({.name = "cpu:exact", .kernels = KernelSet::exact});
+  explicit Judge(const std::string& model, std::uint64_t seed = 1) : spec(training_of(model)) {
+    spec.seed = seed;
+    ActiveDevice exact = device_of(exact_device());
     reference = losses_on(spec, exact);
-    drawn = drawn_devices(exact.device(), fewest_band_runs);
-    std::vector<std::vector<double>> runs;
-    for (const RankDevice& device : drawn) {
+    std::vector<std::vector<double>> runs{reference};
+    for (const RankDevice& device : drawn_devices(exact.device(), fewest_band_runs)) {
       ActiveDevice active(device);
       runs.push_back(losses_on(spec, active));
     }
@@ -253,12 +253,16 @@ struct Judge {
   }
 
   std::optional<std::size_t> parted(ActiveDevice& device) const {
-    return parted_at(losses_on(spec, device), reference, band.limit());
+    return parted_at(losses_on(spec, device), reference,
+                     [&](std::size_t n) { return band.limit(n); });
+  }
+
+  std::optional<LocatedFault> locate(const ActiveDevice& device, std::uint64_t count) const {
+    return locate_fault(spec, device, exact_device(), fewest_band_runs, count);
   }
 
   TrainingSpec spec;
   std::vector<double> reference;
-  std::vector<RankDevice> drawn;
   NoiseBand band;
 };
 
@@ -275,9 +279,9 @@ TEST(LocateFault, ThePlantedOperatorIsNamed) {
     ActiveDevice suspect = device_of({});
     fault.plant(suspect);
     const auto parted = judge.parted(suspect);
-    EXPECT_TRUE(parted) << "the losses stay within " << judge.band.limit();
+    EXPECT_TRUE(parted) << "the losses stay within " << judge.band.limit(steps - 1);
     if (!parted) continue;
-    const auto found = locate_fault(judge.spec, suspect, judge.drawn, *parted + 1);
+    const auto found = judge.locate(suspect, *parted + 1);
     EXPECT_TRUE(found);
     if (!found) continue;
     EXPECT_EQ(found->op, fault.op)
@@ -301,12 +305,13 @@ TEST(LocateFault, NoneIsNamedWithoutAFault) {
     device.chip->sum_order = order;
     devices.push_back(device);
   }
+  std::uint64_t seed = 0;
   for (const char* model : {"nano", "resnet"}) {
-    const Judge& judge = judge_of(model);
     for (const RankDevice& device : devices) {
+      const Judge judge(model, ++seed);
       ActiveDevice suspect = device_of(device);
       EXPECT_FALSE(judge.parted(suspect)) << model << " on " << device.name;
-      const auto found = locate_fault(judge.spec, suspect, judge.drawn, steps);
+      const auto found = judge.locate(suspect, steps);
       EXPECT_FALSE(found) << model << " on " << device.name << ": " << found->layer << ", "
                           << to_string(found->pass) << ", " << found->op << " " << found->difference
                           << " beside " << found->band;
