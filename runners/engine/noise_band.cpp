@@ -1,4 +1,4 @@
-// The distance that two sound runs of one training may be apart.
+// Two sound runs of one training are apart by roundings, and this tells how far they may be.
 //
 // A fixed limit says too little: rounding grows in a training, slowly in one and a hundredfold per
 // step in another. So the same steps are trained several times with the terms of all sums in orders
