@@ -1,5 +1,5 @@
-// What LibTorch's own operators take for the operations of a model: the measure of how much of a
-// device our operators leave unused.
+// Times LibTorch's own operators on the operations of a model: the measure of how much of a device
+// our operators leave unused.
 //
 // Every node becomes the calls that LibTorch's eager mode makes for it, forward and backward, on
 // operands of its own. The calls of all operations take turns, forward in the order of the model

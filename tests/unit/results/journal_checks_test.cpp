@@ -253,21 +253,14 @@ SampleRun trained_on(ModelGraph graph, bool generated) {
   return run;
 }
 
-TEST(JournalChecks, ADeviceHasTheKernelsAndNumericsOfItsName) {
-  const DeviceEvent genuine{0, "cpu:avx2", "avx2"}, chip{0, "emulated:x", "fastest", true, "bf16"};
-  for (const DeviceEvent& event : {genuine, chip}) {
-    SampleRun run = fixed_run();
+/// The ranks of the sample are bound to plain CPUs.
+TEST(JournalChecks, ADeviceThatNoRankIsBoundToIsFound) {
+  for (const DeviceEvent& event : {DeviceEvent{0, "cpu:avx2", "avx2"},
+                                   DeviceEvent{0, "emulated:x", "fastest", true, "bf16"}}) {
+    SampleRun run = planned_run();
+    ASSERT_FALSE(finds(run, "devices")) << found(run);
     run.insert_before_stop(event);
-    EXPECT_FALSE(finds(run, "devices")) << found(run);
-    for (const DeviceEvent& other :
-         {DeviceEvent{0, event.device, "exact", event.emulated, event.products},
-          DeviceEvent{0, "cpu:base", event.kernels, event.emulated, event.products},
-          DeviceEvent{0, event.device, event.kernels, !event.emulated.value_or(false)},
-          DeviceEvent{0, "cpu:avx2", "avx2", {}, "bf16"}}) {
-      SampleRun forged = fixed_run();
-      forged.insert_before_stop(other);
-      EXPECT_TRUE(finds(forged, "devices")) << other.device << " " << other.kernels;
-    }
+    EXPECT_TRUE(finds(run, "devices")) << event.device;
   }
 }
 
