@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
 
 namespace heteroperf {
 
@@ -22,6 +23,12 @@ double standard_deviation(std::span<const double> values) {
   double squares = 0;
   for (double value : values) squares += (value - centre) * (value - centre);
   return std::sqrt(squares / static_cast<double>(values.size() - 1));
+}
+
+double relative_difference(double a, double b) {
+  if (a == b) return 0;
+  if (!std::isfinite(a) || !std::isfinite(b) || b == 0) return infinite;
+  return std::abs(a - b) / std::abs(b);
 }
 
 double quantile(std::span<const double> values, double p) {

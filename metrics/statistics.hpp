@@ -26,6 +26,10 @@ double quantile(std::span<const double> values, double p);
 /// Returns quantile 1/2.
 double median(std::span<const double> values);
 
+/// Returns |a − b| / |b|: 0 for equal numbers, infinite for others where `b` is 0 or one is not
+/// finite.
+double relative_difference(double a, double b);
+
 /// Returns the chance that |T| is at least |t| for Student's T with `degrees` > 0 degrees of
 /// freedom: the regularised incomplete beta function I_x(degrees/2, 1/2) at x = degrees / (degrees
 /// + t²), by its continued fraction (Abramowitz and Stegun 26.5.8, modified Lentz). Small chances

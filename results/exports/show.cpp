@@ -279,12 +279,21 @@ std::string pacing(const Json& json) {
                      digits(json, "operations"));
 }
 
+/// The figures, and how far the mix's losses are from those of each class alone.
 std::string hetero(const Json& json) {
   std::string line;
   if (json.contains("hsr")) line = figures(json);
-  if (!json.contains("planned")) return line;
-  const std::string planned = figures(json.at("planned"));
-  return line.empty() ? "planned " + planned : line + " (planned " + planned + ")";
+  if (json.contains("planned")) {
+    const std::string planned = figures(json.at("planned"));
+    line = line.empty() ? "planned " + planned : line + " (planned " + planned + ")";
+  }
+  std::string apart;
+  for (const Json& alone : json.at("baselines")) {
+    if (!alone.contains("loss_difference")) continue;
+    apart += fmt::format("{} {:.2e} from {} alone", apart.empty() ? "; losses" : ",",
+                         number(alone, "loss_difference"), shown_text(alone.at("device_class")));
+  }
+  return line + apart;
 }
 
 /// A complete run has no such row.

@@ -362,10 +362,12 @@ struct BaselineEvent {
   std::uint32_t count = 0;
   std::string plan;  ///< "pp 2 x tp 1 x dp 1, 1f1b, 8 micro-batches of 4"
   std::optional<double> planned_samples_per_s, samples_per_s;
+  /// Mean over the common steps of |loss_mix − loss_alone| / |loss_alone|.
+  std::optional<double> loss_difference = {};
   std::string folder, record_sha256;  ///< its own run's, below this one's folder
   std::string reason;                 ///< why a number is missing
-  HETEROPERF_FIELDS(device_class, count, plan, planned_samples_per_s, samples_per_s, folder,
-                    record_sha256, reason);
+  HETEROPERF_FIELDS(device_class, count, plan, planned_samples_per_s, samples_per_s,
+                    loss_difference, folder, record_sha256, reason);
 };
 
 /// Fingerprint of a rank's parameters; equal on all ranks of a group that hold the same share at

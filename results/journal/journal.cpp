@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
 
 #include "metrics/base/text_file.hpp"
 #include "results/text/sha256.hpp"
@@ -112,6 +113,22 @@ StartEvent read_journal_start(const std::string& path) {
   StartEvent start = *parse_journal(line + '\n', path).first<StartEvent>();
   if (start.run_id.empty()) throw UserError(path + " is damaged", "its run_id is empty");
   return start;
+}
+
+std::vector<std::pair<const StepEvent*, const StepEvent*>> common_steps(const Journal& a,
+                                                                        const Journal& b) {
+  const auto by_number = [](const Journal& journal) {
+    std::map<std::uint64_t, const StepEvent*> steps;
+    for (const StepEvent* step : journal.all<StepEvent>()) steps.emplace(step->n, step);
+    return steps;
+  };
+  const auto steps_b = by_number(b);
+  std::vector<std::pair<const StepEvent*, const StepEvent*>> steps;
+  for (const auto& [n, step] : by_number(a)) {
+    const auto other = steps_b.find(n);
+    if (other != steps_b.end()) steps.emplace_back(step, other->second);
+  }
+  return steps;
 }
 
 }  // namespace heteroperf

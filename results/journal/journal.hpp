@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "metrics/base/clock.hpp"
@@ -135,6 +136,10 @@ class JournalError : public Error {
 /// Reads, checks the chain and every field. Throws UserError when the file cannot be read, is empty
 /// or is no journal of a version this program knows, JournalError on any other damage.
 Journal read_journal(const std::string& path);
+/// The steps that both journals have, by number. A step that a journal has twice counts by its
+/// first line.
+std::vector<std::pair<const StepEvent*, const StepEvent*>> common_steps(const Journal& a,
+                                                                        const Journal& b);
 /// The first line alone: what is damaged further on is not seen. Throws as `read_journal` does, and
 /// where the line has no run_id.
 StartEvent read_journal_start(const std::string& path);

@@ -6,10 +6,12 @@
 // then it tells a prediction at most. The runs themselves are verified elsewhere, as whole runs.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <set>
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/strict_json.hpp"
+#include "metrics/statistics.hpp"
 #include "results/journal_checks/checked_journal.hpp"
 #include "results/journal_checks/journal_checks.hpp"
 #include "results/record/ruleset.hpp"
@@ -26,6 +28,24 @@ std::string baseline_rate_text(const std::optional<double>& samples_per_s) {
   return samples_per_s ? fmt::format("{} samples/s", *samples_per_s) : "no number";
 }
 
+/// Names a difference of losses for a comparison.
+std::string difference_text(const std::optional<double>& difference) {
+  return difference ? fmt::format("{}", *difference) : "no number";
+}
+
+/// Returns the mean relative difference of the losses of all common steps. Both runs take the same
+/// samples in each step, so it is what their devices' roundings do to the training. There is none
+/// without a common step, or where a loss is not finite.
+std::optional<double> mean_loss_difference(const Journal& mix, const Journal& alone) {
+  std::vector<double> differences;
+  for (const auto& [of_mix, of_alone] : common_steps(mix, alone)) {
+    differences.push_back(relative_difference(of_mix->loss, of_alone->loss));
+  }
+  if (differences.empty()) return std::nullopt;
+  const double difference = mean(differences);
+  return std::isfinite(difference) ? std::optional(difference) : std::nullopt;
+}
+
 /// Returns the devices of this class in the whole run; 0 where the `scale` line names none.
 std::uint64_t devices_of_class(const Journal& journal, const std::string& name) {
   const auto* scale = journal.first<ScaleEvent>();
@@ -39,8 +59,8 @@ std::uint64_t devices_of_class(const Journal& journal, const std::string& name) 
 /// Holds the line to the numbers that the baseline's own journal gives. The measured one is
 /// computed again only where that run is complete and its record was judged by this program's
 /// ruleset, since another ruleset may find it invalid, and an invalid run has no number.
-void hold_to_own_run(const BaselineEvent& baseline, const RunFiles& run, const Json& record,
-                     LineCheck& check) {
+void hold_to_own_run(const BaselineEvent& baseline, const Journal& mix, const RunFiles& run,
+                     const Json& record, LineCheck& check) {
   const Journal journal = read_journal(run.journal().string());
   check.equal("journal of " + baseline.folder, value_at(record, "/hashes/journal").dump(),
               '"' + journal.sha256 + '"');
@@ -54,36 +74,41 @@ void hold_to_own_run(const BaselineEvent& baseline, const RunFiles& run, const J
   const auto* stop = journal.last<StopEvent>();
   const bool interrupted = stop == nullptr || stop->status != RunStatus::complete;
   if (interrupted || value_at(record, "/validity/ruleset") != ruleset_version) return;
-  const BaselineResult result = baseline_result(journal);
+  const BaselineResult result = baseline_result(journal, mix);
   check.equal("measured", baseline_rate_text(result.samples_per_s),
               baseline_rate_text(baseline.samples_per_s));
+  if (baseline.loss_difference) {  // earlier programs did not tell it
+    check.equal("losses apart", difference_text(result.loss_difference),
+                difference_text(baseline.loss_difference));
+  }
   check.equal("reason", result.reason, baseline.reason);
 }
 
 /// The folder's name follows from the class, so that a line cannot borrow another class's run, and
 /// the hash of the record ties the line to one run in that folder.
-void hold_baseline(const BaselineEvent& baseline, const std::filesystem::path& folder,
-                   LineCheck& check) {
+void hold_baseline(const BaselineEvent& baseline, const Journal& mix,
+                   const std::filesystem::path& folder, LineCheck& check) {
   if (baseline.record_sha256.empty()) {
     check.equal("measured without a run", "no number", baseline_rate_text(baseline.samples_per_s));
+    check.equal("losses without a run", "no number", difference_text(baseline.loss_difference));
     return;
   }
   check.equal("folder", "baseline-" + baseline.device_class, baseline.folder);
   const RunFiles run{part_of(folder, baseline.folder)};
   check.equal("record of " + baseline.folder, baseline.record_sha256,
               sha256_file_hex(run.record().string()));
-  hold_to_own_run(baseline, run, read_stored_document(run.record(), record_format), check);
+  hold_to_own_run(baseline, mix, run, read_stored_document(run.record(), record_format), check);
 }
 
 }  // namespace
 
-BaselineResult baseline_result(const Journal& journal) {
-  const RunSummary summary = summarize(journal);
-  for (const Reason& reason : judge(journal, summary).reasons) {
+BaselineResult baseline_result(const Journal& alone, const Journal& mix) {
+  const RunSummary summary = summarize(alone);
+  for (const Reason& reason : judge(alone, summary).reasons) {
     if (reason.severity != Severity::invalid) continue;
-    return {std::nullopt, fmt::format("its run is invalid: {} ({})", reason.rule, reason.actual)};
+    return {{}, {}, fmt::format("its run is invalid: {} ({})", reason.rule, reason.actual)};
   }
-  return {summary.plan.samples_per_s, ""};
+  return {summary.plan.samples_per_s, mean_loss_difference(mix, alone), ""};
 }
 
 std::vector<VerifyCheck> check_baseline_lines(const Journal& journal,
@@ -100,7 +125,7 @@ std::vector<VerifyCheck> check_baseline_lines(const Journal& journal,
       return;
     }
     try {
-      hold_baseline(baseline, folder, check);
+      hold_baseline(baseline, journal, folder, check);
       // Files that cannot be read are a failed check of this line, not an error of the program.
     } catch (const Error& error) {
       check.equal("baseline", "that can be read", std::string(error.what()));

@@ -18,10 +18,12 @@ std::vector<VerifyCheck> check_journal_lines(const Journal& journal);
 
 /// The result of a class of devices alone, or why it does not count.
 struct BaselineResult {
-  std::optional<double> samples_per_s;  ///< modelled time where the devices are emulated
+  std::optional<double> samples_per_s;    ///< modelled time where the devices are emulated
+  std::optional<double> loss_difference;  ///< as BaselineEvent has it; none without common steps
   std::string reason;
 };
-BaselineResult baseline_result(const Journal& journal);
+/// The result of the run `alone`, which the run `mix` is held against.
+BaselineResult baseline_result(const Journal& alone, const Journal& mix);
 
 /// Holds a journal's `baseline` lines to its scale and to the runs that they name in `folder`, the
 /// journal's own. A number is made again where the baseline was judged by this program's ruleset.

@@ -90,6 +90,7 @@ Json baseline_json(const BaselineEvent& baseline, double units) {
   if (baseline.planned_samples_per_s) {
     json["planned_throughput"] = *baseline.planned_samples_per_s * units;
   }
+  if (baseline.loss_difference) json["loss_difference"] = *baseline.loss_difference;
   put(json, "folder", baseline.folder);
   put(json, "record_sha256", baseline.record_sha256);
   put(json, "reason", baseline.reason);

@@ -67,13 +67,13 @@ ReportSection mix_section(const ReportRun& run, const std::string& id) {
   if (section.charts.empty()) {
     section.paragraphs = {"A class alone has no number, so there is no ideal sum."};
   }
-  Table table =
-      report_table("Classes alone", {"class", "devices", "plan", "planned [sample/s]",
-                                     "measured [sample/s]", "why a number is missing", "folder"});
+  Table table = report_table(
+      "Classes alone", {"class", "devices", "plan", "planned [sample/s]", "measured [sample/s]",
+                        "losses apart from the mix's", "why a number is missing", "folder"});
   for (const BaselineEvent* alone : baselines) {
     table.add({alone->device_class, fmt::format("{}", alone->count), alone->plan,
                number_cell(alone->planned_samples_per_s), number_cell(alone->samples_per_s),
-               alone->reason, alone->folder});
+               number_cell(alone->loss_difference), alone->reason, alone->folder});
   }
   section.tables.push_back(std::move(table));
   return section;

@@ -12,15 +12,9 @@
 #include <cmath>
 
 #include "metrics/base/error.hpp"
-#include "metrics/base/quantity.hpp"
+#include "metrics/statistics.hpp"
 
 namespace heteroperf {
-
-double relative_difference(double a, double b) {
-  if (a == b) return 0;
-  if (!std::isfinite(a) || !std::isfinite(b) || b == 0) return infinite;
-  return std::abs(a - b) / std::abs(b);
-}
 
 NoiseBand noise_band(const std::vector<std::vector<double>>& runs) {
   HETEROPERF_EXPECT(!runs.empty());

@@ -15,9 +15,6 @@ inline constexpr double parted_bands = 3;
 /// A band is that of so many runs at least.
 inline constexpr int fewest_band_runs = 5;
 
-/// |a − b| / |b|, 0 for equal numbers, infinite for others where `b` is 0 or one is not finite.
-double relative_difference(double a, double b);
-
 /// The noise of a training: so far apart its losses are, where nothing but roundings differ.
 struct NoiseBand {
   int runs = 0;

@@ -167,8 +167,11 @@ ProgramEnd run_baseline(const Baseline& baseline, World& world, Engine& engine,
   if (!end.interrupted) {
     const RunFiles& files = recorder->files();
     event.record_sha256 = sha256_file_hex(files.record().string());
-    const BaselineResult result = baseline_result(read_journal(files.journal().string()));
+    mix.journal->flush_now();
+    const BaselineResult result =
+        baseline_result(read_journal(files.journal().string()), read_journal(mix.journal->path()));
     event.samples_per_s = result.samples_per_s;
+    event.loss_difference = result.loss_difference;
     event.reason = result.reason;
   }
   mix.journal->append(event);

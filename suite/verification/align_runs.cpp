@@ -21,6 +21,7 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/quantity.hpp"
+#include "metrics/statistics.hpp"
 #include "results/record/run_folder.hpp"
 #include "runners/engine/checkpoint/checkpoint.hpp"
 #include "suite/config/training_identity.hpp"
@@ -67,23 +68,12 @@ void check_same_training(const Side& a, const Side& b) {
   if (!problems.empty()) throw Error(ErrorKind::not_comparable, std::move(problems));
 }
 
-/// Sorted by number, so that steps are compared in order.
-std::map<std::uint64_t, const StepEvent*> steps_by_number(const Journal& journal) {
-  std::map<std::uint64_t, const StepEvent*> steps;
-  for (const StepEvent* step : journal.all<StepEvent>()) steps.emplace(step->n, step);
-  return steps;
-}
-
 void align_steps(const Side& a, const Side& b, Alignment& result) {
-  const auto steps_b = steps_by_number(b.journal);
   double sum = 0;
-  for (const auto& [n, step] : steps_by_number(a.journal)) {
-    const auto step_b = steps_b.find(n);
-    if (step_b == steps_b.end()) continue;
-    const double loss_b = step_b->second->loss;
-    // A step that a journal has twice counts by its first line.
-    const AlignedStep row{n, step->loss, loss_b, relative_difference(step->loss, loss_b),
-                          relative_difference(step->gradient_norm, step_b->second->gradient_norm)};
+  for (const auto& [of_a, of_b] : common_steps(a.journal, b.journal)) {
+    const AlignedStep row{of_a->n, of_a->loss, of_b->loss,
+                          relative_difference(of_a->loss, of_b->loss),
+                          relative_difference(of_a->gradient_norm, of_b->gradient_norm)};
     sum += row.relative;
     result.max_relative = std::max(result.max_relative, row.relative);
     result.gradient_norm_max_relative =

@@ -77,5 +77,14 @@ TEST(NaturalLog, SpecialValues) {
   EXPECT_THROW(natural_log(std::nan("")), Error);
 }
 
+TEST(RelativeDifference, IsByTheReference) {
+  EXPECT_EQ(relative_difference(1, 1), 0.0);
+  EXPECT_EQ(relative_difference(3, 2), 0.5);
+  EXPECT_EQ(relative_difference(2, -2), 2.0);
+  EXPECT_EQ(relative_difference(0, 0), 0.0);
+  EXPECT_TRUE(std::isinf(relative_difference(1, 0)));
+  EXPECT_TRUE(std::isinf(relative_difference(NAN, NAN)));
+}
+
 }  // namespace
 }  // namespace heteroperf

@@ -177,6 +177,25 @@ TEST(PlanRecord, VerifyHoldsTheNumbersOfTheClassesToTheirRuns) {
   EXPECT_EQ(failed_checks(files.folder), std::vector<std::string>{"baselines"});
 }
 
+TEST(PlanRecord, TheMixsLossesAreHeldToThoseOfAClassAlone) {
+  const TemporaryFolder scratch;
+  const RunFiles files{scratch.path() / "mix"};
+  SampleRun run = planned_run();
+  for (JournalLine& line : run.lines) {
+    if (auto* step = std::get_if<StepEvent>(&line.event)) step->loss *= 1.25;
+  }
+  run.write_finished(files);
+  SampleRun forged{read_journal(files.journal().string()).lines};
+  std::optional<double>& apart = forged.last<BaselineEvent>().loss_difference;
+  ASSERT_TRUE(apart);
+  EXPECT_DOUBLE_EQ(*apart, 0.25);
+  EXPECT_EQ(failed_checks(files.folder), std::vector<std::string>{});
+  *apart = 0.01;
+  write_file_atomically(files.journal(), forged.text());
+  finish_run(files);
+  EXPECT_EQ(failed_checks(files.folder), std::vector<std::string>{"baselines"});
+}
+
 TEST(PlanRecord, AClassAloneIsNamedOnce) {
   const TemporaryFolder scratch;
   const RunFiles files{scratch.path() / "mix"};

@@ -147,7 +147,7 @@ class Script {
 };
 
 /// The run of a class alone that did, about, so many samples a second.
-void write_baseline(const RunFiles& mix, BaselineEvent& baseline) {
+void write_baseline(const RunFiles& mix, const Journal& of_mix, BaselineEvent& baseline) {
   constexpr double noise_median = 1.02;  // of fixed_run()
   const auto samples = static_cast<double>(sample_count);
   SampleRun run =
@@ -167,7 +167,9 @@ void write_baseline(const RunFiles& mix, BaselineEvent& baseline) {
   run.write_finished(files);
   const Journal journal = read_journal(files.journal().string());
   baseline.plan = journal.first<PlanEvent>()->summary;
-  baseline.samples_per_s = baseline_result(journal).samples_per_s;
+  const BaselineResult result = baseline_result(journal, of_mix);
+  baseline.samples_per_s = result.samples_per_s;
+  baseline.loss_difference = result.loss_difference;
   baseline.record_sha256 = sha256_file_hex(files.record().string());
 }
 
@@ -203,7 +205,7 @@ void SampleRun::write(const RunFiles& files) const {
     auto* baseline = std::get_if<BaselineEvent>(&line.event);
     if (baseline == nullptr || !baseline->samples_per_s) continue;
     if (!baseline->record_sha256.empty()) continue;
-    write_baseline(files, *baseline);
+    write_baseline(files, agreeing.journal(), *baseline);
   }
   std::ofstream(files.journal(), std::ios::binary) << agreeing.text();
 }
@@ -317,7 +319,7 @@ SampleRun planned_run() {
     }
   }
   run.insert_before_stop(PredictionEvent{6.0, 64 / 6.0, 0.375, 0.3});
-  BaselineEvent fast{"fast", 1, "pp 1 x tp 1 x dp 1, 1f1b, 8 micro-batches of 8", 8.0, 7.0, "",
+  BaselineEvent fast{"fast", 1, "pp 1 x tp 1 x dp 1, 1f1b, 8 micro-batches of 8", 8.0, 7.0, {}, "",
                      "",     ""};
   BaselineEvent slow = fast;
   slow.device_class = "slow";

@@ -184,14 +184,5 @@ TEST(NoiseBandOf, GrowsWithTheSteps) {
   EXPECT_EQ(parted_at(std::vector<double>{2, NAN}, reference, limit_of), 1u);
 }
 
-TEST(RelativeDifference, IsByTheReference) {
-  EXPECT_EQ(relative_difference(1, 1), 0.0);
-  EXPECT_EQ(relative_difference(3, 2), 0.5);
-  EXPECT_EQ(relative_difference(2, -2), 2.0);
-  EXPECT_EQ(relative_difference(0, 0), 0.0);
-  EXPECT_TRUE(std::isinf(relative_difference(1, 0)));
-  EXPECT_TRUE(std::isinf(relative_difference(NAN, NAN)));
-}
-
 }  // namespace
 }  // namespace heteroperf
