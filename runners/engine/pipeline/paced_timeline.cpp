@@ -18,8 +18,8 @@ namespace {
 /// The share of a step that an operation may end behind its modelled end.
 constexpr double late_share = 0.01;
 
-/// The first step is slower than those that follow: memory and code are cold.
-constexpr std::uint64_t calibration_step = 1;
+/// The dilation is that of the second step of a process: in the first, memory and code are cold.
+constexpr int calibration_steps = 2;
 
 double thread_cpu_s() {
   timespec time{};
@@ -31,12 +31,15 @@ double thread_cpu_s() {
 
 PacedTimeline::PacedTimeline(const Pacing& pacing, Communicator& world,
                              std::int64_t clock_offset_ns)
-    : pacing_(pacing), times_(&pacing.times), world_(world), clock_offset_ns_(clock_offset_ns) {
+    : pacing_(pacing),
+      times_(&pacing.times),
+      steps_to_calibration_(pacing.dilation > 0 ? 0 : calibration_steps),
+      world_(world),
+      clock_offset_ns_(clock_offset_ns) {
   report_.dilation = pacing.dilation > 0 ? pacing.dilation : 1.0;
 }
 
 void PacedTimeline::start_step(std::uint64_t step) {
-  step_ = step;
   const std::optional<Pacing::Change>& change = pacing_.change;
   times_ = change && step >= change->from_step ? &change->times : &pacing_.times;
   std::int64_t start_ns = now_ns() + clock_offset_ns_;
@@ -110,7 +113,7 @@ void PacedTimeline::finish_step(std::span<const RankShare::Part> parts) {
   world_.all_reduce(std::span<double>(&end_s, 1), Reduction::max);
   wait_until(end_s);
   report_.step_s = free_s_;
-  if (pacing_.dilation == 0 && step_ == calibration_step) choose_dilation();
+  if (steps_to_calibration_ > 0 && --steps_to_calibration_ == 0) choose_dilation();
 }
 
 // The ranks together may take half of the time of the cores.

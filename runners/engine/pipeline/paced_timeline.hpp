@@ -50,7 +50,7 @@ class PacedTimeline {
 
   const Pacing& pacing_;
   const StageTimes* times_;  ///< those of the step under way
-  std::uint64_t step_ = 0;
+  int steps_to_calibration_;
   Communicator& world_;
   std::int64_t clock_offset_ns_;
   PacingReport report_;

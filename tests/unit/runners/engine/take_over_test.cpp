@@ -185,5 +185,23 @@ TEST(Pacing, ADeviceChangesItsTimesAtAStep) {
   });
 }
 
+// Modelled times that no machine reaches must be stretched.
+TEST(Pacing, ATrainingThatGoesOnMeasuresItsDilationInItsOwnSecondStep) {
+  const PlanChange& change = plan_changes[1];
+  TrainingSpec spec = spec_of(change, change.before);
+  spec.pacing = Pacing{times_of(spec.plan(), spec.ready->staged, 1e-9), 0, 1};
+  run_on_threads(4, {}, [&](World& world) {
+    const auto first = start_training(spec, *world.communicator);
+    for (int i = 0; i < 3; ++i) first->step();
+    first->rest();
+    const auto next = start_training(spec, *world.communicator);
+    next->take_over(*first);
+    next->step();
+    EXPECT_EQ(next->pacing()->dilation, 1);
+    next->step();
+    EXPECT_GT(next->pacing()->dilation, 1);
+  });
+}
+
 }  // namespace
 }  // namespace heteroperf
