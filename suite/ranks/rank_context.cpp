@@ -24,6 +24,17 @@ constexpr char event_mark = 'e', clock_mark = 'c', question_mark = 'q';
 
 }  // namespace
 
+DeviceEvent device_event(RankId rank, const RankDevice& device) {
+  DeviceEvent event{
+      .rank = rank.value(), .device = device.name, .kernels = to_string(device.kernels)};
+  if (!device.chip) return event;
+  event.emulated = true;
+  event.products = to_string(device.chip->products);
+  event.sum_order = device.chip->sum_order;
+  event.lacks = device.chip->lacks;
+  return event;
+}
+
 void RankContext::show(const ProgressState& state) {
   if (first.progress == nullptr) return;
   const ScopedSeconds measured(measuring_s);

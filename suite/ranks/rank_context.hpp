@@ -9,6 +9,7 @@
 
 #include "results/journal/events.hpp"
 #include "results/journal/journal.hpp"
+#include "runners/cluster/rank_device.hpp"
 #include "runners/comm/world.hpp"
 #include "runners/engine/engine.hpp"
 #include "suite/config/placement.hpp"
@@ -64,6 +65,9 @@ struct RankContext {
   /// Shows the progress line; nothing on ranks without one.
   void show(const ProgressState& state);
 };
+
+/// The journal's line of a rank's device.
+DeviceEvent device_event(RankId rank, const RankDevice& device);
 
 /// The result of a program's loop. `reason` is empty where all went well.
 struct ProgramEnd {

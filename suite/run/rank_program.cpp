@@ -172,17 +172,7 @@ RankContext open_context(const PreparedRun& run, World& world, Engine& engine,
 /// Tells the journal of a device that does not compute as this host's best would.
 void post_device(RankContext& context) {
   const RankDevice& device = context.device();
-  if (device.is_plain()) return;
-  DeviceEvent event{.rank = context.all_ranks().rank().value(),
-                    .device = device.name,
-                    .kernels = to_string(device.kernels)};
-  if (device.chip) {
-    event.emulated = true;
-    event.products = to_string(device.chip->products);
-    event.sum_order = device.chip->sum_order;
-    event.lacks = device.chip->lacks;
-  }
-  context.post(event);
+  if (!device.is_plain()) context.post(device_event(context.all_ranks().rank(), device));
 }
 
 /// Tells the journal what this rank's device lacked, and what that cost.

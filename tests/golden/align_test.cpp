@@ -69,12 +69,18 @@ TEST_F(AlignLocate, AnotherOrderOfSumsIsNoFault) {
   EXPECT_FALSE(document.contains("located"));
 }
 
-TEST_F(AlignLocate, ADeviceThatIsGoneIsNamed) {
+TEST_F(AlignLocate, ADeviceThatIsGoneOrAnotherOneIsNamed) {
   folder_.write("chip.json", R"({"_format": "heteroperf-chip", "_version": 1, "name": "gone",)"
                              R"( "precisions": ["fp32"], "products": "fp16"})");
   const Words scale{"--ranks", "1", "--micro-batch", "4", "--micro-batches", "1"};
   run("chip", joined(scale, {"--device", "emulated:./chip.json"}));
   run("plain", scale);
+  folder_.write("chip.json", R"({"_format": "heteroperf-chip", "_version": 1, "name": "gone",)"
+                             R"( "precisions": ["fp32"], "products": "bf16"})");
+  const CommandResult other = heteroperf({"align", "chip", "plain", "--locate"}, folder_.path());
+  EXPECT_EQ(other.exit_code, 5) << other.err;
+  EXPECT_NE(other.err.find("is not the chip that the run computed with"), std::string::npos)
+      << other.err;
   std::filesystem::remove(folder_ / "chip.json");
   const CommandResult result = heteroperf({"align", "chip", "plain", "--locate"}, folder_.path());
   EXPECT_EQ(result.exit_code, 2);
