@@ -191,8 +191,9 @@ class Rounding {
   static double back_terms(const Linear&, const Place& place) {
     return static_cast<double>(place.parameters[0].size(0));
   }
-  static double back_terms(const Conv2d&, const Place& place) {
-    return elements(place.parameters[0]) / static_cast<double>(place.parameters[0].size(1));
+  static double back_terms(const Conv2d& kind, const Place& place) {
+    return elements(place.parameters[0]) /
+           static_cast<double>(place.parameters[0].size(1) * kind.groups);
   }
   static double back_terms(const MaxPool& kind, const Place&) { return window(kind); }
   static double back_terms(const AvgPool& kind, const Place&) { return window(kind); }
@@ -200,10 +201,14 @@ class Rounding {
   static double back_terms(const Kind&, const Place&) {
     return 1;
   }
-  /// The gradients of a convolution's windows may lie in memory before they are added up; a stride
-  /// lets fewer of them meet.
+  /// Sums of n terms each may lie in memory before W of them are added up, and each step of adding
+  /// too: W + W²/2 squares of roundings, each of a size Σ |a · b| / (W √n), so √(1/W + ½) ≤ 1 times
+  /// this for two and more. Those are a convolution's windows in the gradient of its input, and its
+  /// samples in that of its weights.
+  double stored_parts(double n) const { return u_.stored / root(n); }
   double windows_stored(const Conv2d& kind) const {
-    return u_.stored * root(static_cast<double>(kind.stride[0] * kind.stride[1]));
+    const bool meet = kind.kernel[0] > kind.stride[0] || kind.kernel[1] > kind.stride[1];
+    return meet ? stored_parts(static_cast<double>(kind.out_channels / kind.groups)) : 0;
   }
   template <class Kind>
   double windows_stored(const Kind&) const {
@@ -268,16 +273,16 @@ class Rounding {
     const NodeGradients passed = run(g.error, saved);
     for (std::size_t i = 0; i < errors.inputs.size(); ++i) {
       if (!errors.inputs[i].defined()) continue;
-      const double k = root(back_terms(kind, place));
-      const double windows = windows_stored(kind) / k;
-      errors.inputs[i] = (k * unit(kind) + windows) * errors.inputs[i] + passed.inputs[i];
+      const double own = root(back_terms(kind, place)) * unit(kind) + windows_stored(kind);
+      errors.inputs[i] = own * errors.inputs[i] + passed.inputs[i];
     }
     for (std::size_t i = 0; i < errors.parameters.size(); ++i) {
-      const double k = root(parameter_terms(kind, place, g));
-      // So may the sums of a convolution's samples.
-      const double samples = std::is_same_v<Kind, Conv2d> ? u_.stored / k : 0;
+      const double terms = parameter_terms(kind, place, g);
+      const double samples = std::is_same_v<Kind, Conv2d>
+                                 ? stored_parts(terms / static_cast<double>(g.value.size(0)))
+                                 : 0;
       errors.parameters[i] =
-          (k * unit(kind) + samples) * errors.parameters[i] + passed.parameters[i];
+          (root(terms) * unit(kind) + samples) * errors.parameters[i] + passed.parameters[i];
     }
     // An error of the operands reaches the gradient of the weights.
     const bool moved =
@@ -300,15 +305,18 @@ class Rounding {
         .gradients(at::ones_like(place.output.value), place.values(), {}, place.saved)
         .inputs[0];
   }
+  /// It bounds the second derivatives: that of GELU is largest, √(2/π) at 0.
+  static constexpr double curvature = 1.2;
+  /// Where the slope is 0 an error still arrives by the curvature (Taylor's remainder).
   at::Tensor activation_error(Place& place) const {
-    return slope(place).abs() * place.dx() +
+    const at::Tensor& dx = place.dx();
+    return (slope(place).abs() + curvature / 2 * dx) * dx +
            u_.accumulated * (place.output.value.abs() + place.x().abs());
   }
-  /// 1.2 bounds the second derivatives: that of GELU is largest, √(2/π) at 0.
   NodeGradients activation_gradient(Place& place, const Approximation& g) const {
     const at::Tensor size = g.value.abs();
     return {{slope(place).abs() * g.error +
-             size * (1.2 * place.dx() + 2 * u_.accumulated * (1 + place.x().abs()))},
+             size * (curvature * place.dx() + 2 * u_.accumulated * (1 + place.x().abs()))},
             {}};
   }
 #define HETEROPERF_SMOOTH(Kind)                                                                 \
