@@ -2,17 +2,9 @@
 // to the true one as rounding explains?
 //
 // Each case runs three times on the device: into memory full of NaN, added to gradients that are
-// there already, and once more to see if the bits are the same. An element x is right where
-// |x − r| ≤ c · (u_out · |r| + e), with r and e of golden.hpp, u_out the roundoff of the result's
-// format, and one c for each class of operators. Where r is no number, x must be none; where r is
-// infinite, or beyond the format, x must be that infinity.
-//
-// Errors that are small but lean to one side (rounding towards zero) pass that test and still move
-// a training. So the mean signed error must be within six of its standard errors of zero, both with
-// the sign of x − r and with that of |x| − |r|. Neighbours in a row or a column may share an error
-// (a mean, a deviation), so the standard error is the largest of those over elements, over means of
-// rows and over means of columns.
-#include "runners/engine/conformance/operator_cases.hpp"
+// there already, and once more to see if the bits are the same. result_check.cpp says what is
+// right.
+#include "runners/engine/conformance/result_check.hpp"
 
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
@@ -38,26 +30,11 @@
 namespace heteroperf {
 namespace {
 
-constexpr double most_standard_errors = 6;
-constexpr std::size_t most_told = 3;
-
 /// c of each class of operators.
 double factor_of(const std::string& name) {
   const auto has = [&](const char* kind) { return name.find(kind) != std::string::npos; };
   if (has("linear") || has("conv2d")) return 6;
   return has("attention") || has("norm") ? 4 : 3;
-}
-
-double roundoff(at::ScalarType type) {
-  if (type == at::kDouble) return 0x1p-53;
-  return type == at::kBFloat16 ? 0x1p-8 : 0x1p-24;
-}
-/// The smallest normal number: below it a device may give zero.
-double smallest(at::ScalarType type) { return type == at::kDouble ? 0x1p-1022 : 0x1p-126; }
-double largest(at::ScalarType type) {
-  if (type == at::kDouble) return std::numeric_limits<double>::max();
-  return type == at::kBFloat16 ? 0x1.FEp127
-                               : static_cast<double>(std::numeric_limits<float>::max());
 }
 
 Roundoffs roundoffs_of(at::ScalarType type) {
@@ -92,17 +69,10 @@ class CheckedSlots final : public GradientSink {
   std::vector<bool> wanted_;
 };
 
-/// A tensor that a device made, on the host, and what it must be.
-struct Checked {
-  std::string what;
-  at::Tensor actual;
-  Approximation expected;
-};
-
 /// Everything that one run of an operator leaves.
 struct Outcome {
   at::Tensor output;
-  Tensors inputs, parameters;
+  Tensors inputs, parameters, buffers;
 };
 
 class OperatorCheck {
@@ -125,20 +95,21 @@ class OperatorCheck {
   void try_out() { compute(Accumulation::overwrite); }
 
   void run() {
-    ++verdict_.cases;
+    ResultCheck check(case_text(one_), one_.operands, verdict_);
     const GoldenResult golden = golden_result(call_, roundoffs_of(type_));
     const Outcome fresh = compute(Accumulation::overwrite);
-    hold(golden, fresh, 0);
-    if (one_.operands == OperandValues::drawn) hold(golden, compute(Accumulation::add), there);
+    hold(check, golden, fresh, 0);
+    if (one_.operands == OperandValues::drawn) {
+      hold(check, golden, compute(Accumulation::add), there);
+    }
     const Outcome again = compute(Accumulation::overwrite);
-    verdict_.repeatable &= same(fresh.output, again.output);
-    for (std::size_t i = 0; i < fresh.inputs.size(); ++i) {
-      verdict_.repeatable &= same(fresh.inputs[i], again.inputs[i]);
-    }
-    for (std::size_t i = 0; i < fresh.parameters.size(); ++i) {
-      verdict_.repeatable &= same(fresh.parameters[i], again.parameters[i]);
-    }
-    if (is_wrong_) ++verdict_.wrong_cases;
+    check.repeat(fresh.output, again.output);
+    const auto repeat = [&](const Tensors& first, const Tensors& second) {
+      for (std::size_t i = 0; i < first.size(); ++i) check.repeat(first[i], second[i]);
+    };
+    repeat(fresh.inputs, again.inputs);
+    repeat(fresh.parameters, again.parameters);
+    repeat(fresh.buffers, again.buffers);
   }
 
  private:
@@ -171,8 +142,11 @@ class OperatorCheck {
     PassContext context = call_.context;
     context.accumulation = accumulation;
     Outcome outcome;
+    const Tensors running = group_.op->buffers();
+    for (std::size_t i = 0; i < running.size(); ++i) running[i].copy_(call_.buffers[i]);
     outcome.output = host(group_.op->forward(inputs, parameters, saved, context));
     CheckedSlots sink(wanted_);
+    for (const at::Tensor& buffer : group_.op->buffers()) outcome.buffers.push_back(host(buffer));
     group_.op->backward(brought(call_.output_gradient), parameters, saved, context, sink, sums);
     // A tensor that is two inputs has the sum of both gradients.
     for (std::size_t i = 0; i < group_.inputs.size(); ++i) {
@@ -191,138 +165,25 @@ class OperatorCheck {
   static at::Tensor host(const at::Tensor& tensor) {
     return tensor.defined() ? tensor.to(at::kCPU, false, true) : tensor;
   }
-  static bool same(const at::Tensor& a, const at::Tensor& b) {
-    if (!a.defined()) return !b.defined();
-    const at::Tensor equal = a.eq(b).logical_or(a.isnan().logical_and(b.isnan()));
-    return equal.all().item<bool>();
-  }
-
-  void hold(const GoldenResult& golden, const Outcome& outcome, double before) {
-    if (before == 0) hold("output", outcome.output, golden.output, 0);
-    for (std::size_t i = 0; i < golden.input_gradients.size() && before == 0; ++i) {
-      if (!golden.input_gradients[i] || !outcome.inputs[i].defined()) continue;
-      hold(fmt::format("gradient of input {}", i), outcome.inputs[i], *golden.input_gradients[i],
-           0);
+  void hold(ResultCheck& check, const GoldenResult& golden, const Outcome& outcome,
+            double before) const {
+    // A sum of products is stored in the operands' format on its way to a wider buffer.
+    const double u = roundoff(type_);
+    if (before == 0) {
+      check.hold("output", outcome.output, golden.output, u);
+      for (std::size_t i = 0; i < golden.input_gradients.size(); ++i) {
+        if (!golden.input_gradients[i] || !outcome.inputs[i].defined()) continue;
+        check.hold(fmt::format("gradient of input {}", i), outcome.inputs[i],
+                   *golden.input_gradients[i], u);
+      }
+      for (std::size_t i = 0; i < golden.buffers.size(); ++i) {
+        check.hold(i == 0 ? "running mean" : "running variance", outcome.buffers[i],
+                   golden.buffers[i], roundoff(outcome.buffers[i].scalar_type()));
+      }
     }
     for (std::size_t i = 0; i < golden.parameter_gradients.size(); ++i) {
-      hold(fmt::format("gradient of parameter {}{}", i, before > 0 ? ", added" : ""),
-           outcome.parameters[i], golden.parameter_gradients[i], before);
-    }
-  }
-
-  void hold(const std::string& what, const at::Tensor& actual, const Approximation& expected,
-            double before) {
-    // A sum of products is stored in the operands' format on its way to a wider buffer.
-    const double u = std::max(roundoff(actual.scalar_type()), roundoff(type_));
-    const at::Tensor x = actual.to(at::kDouble).contiguous();
-    const at::Tensor r = (expected.value + before).contiguous();
-    const at::Tensor e =
-        (expected.error + u * (expected.value.abs() + before)).expand_as(r).contiguous();
-    if (x.sizes() != r.sizes()) return fail(fmt::format("{} has another shape", what));
-    const double tiny = smallest(actual.scalar_type()), most = largest(actual.scalar_type());
-    const double *const xs = x.const_data_ptr<double>(), *const rs = r.const_data_ptr<double>(),
-                        *const es = e.const_data_ptr<double>();
-    double worst = 0;
-    std::int64_t worst_at = -1;
-    double squares = 0, of_golden = 0;
-    for (std::int64_t i = 0; i < x.numel(); ++i) {
-      ++verdict_.results;
-      if (!std::isfinite(rs[i]) || std::fabs(rs[i]) > most) {
-        // A result that infinite operands leave undefined may be infinite as well.
-        const bool infinite = std::isinf(xs[i]);
-        const bool undefined =
-            std::isnan(xs[i]) || (one_.operands == OperandValues::infinity && infinite);
-        const bool right = std::isnan(rs[i]) ? undefined : infinite && (xs[i] > 0) == (rs[i] > 0);
-        if (!right && worst_at < 0) {
-          worst = std::numeric_limits<double>::infinity();
-          worst_at = i;
-        }
-        continue;
-      }
-      if (!std::isfinite(es[i])) continue;  // beside an infinite operand nothing is known
-      const double error = std::fabs(xs[i] - rs[i]);
-      const double ratio = std::isnan(error) ? std::numeric_limits<double>::infinity()
-                                             : std::max(0.0, error - tiny) / (es[i] + tiny);
-      note_unit(error, rs[i], u, tiny);
-      squares += error * error;
-      of_golden += rs[i] * rs[i];
-      if (ratio > worst || worst_at < 0) {
-        worst = ratio;
-        worst_at = i;
-      }
-      verdict_.largest_absolute = std::max(verdict_.largest_absolute, error);
-      if (rs[i] != 0) {
-        verdict_.largest_relative = std::max(verdict_.largest_relative, error / std::fabs(rs[i]));
-      }
-    }
-    if (of_golden > 0) {
-      verdict_.normalised_square = std::max(verdict_.normalised_square, squares / of_golden);
-    }
-    verdict_.worst = std::max(verdict_.worst, worst);
-    if (!(worst <= verdict_.factor)) {
-      fail(fmt::format("{} [{}] is {:.9g} instead of {:.9g}, {:.3g} times the bound's unit", what,
-                       worst_at, xs[worst_at], rs[worst_at], worst));
-      return;
-    }
-    if (one_.operands == OperandValues::drawn && before == 0) hold_bias(what, x, r, e);
-  }
-
-  void note_unit(double error, double golden, double u, double tiny) {
-    const double unit = 2 * u * std::exp2(std::floor(std::log2(std::max(std::fabs(golden), tiny))));
-    constexpr std::array<double, 7> bounds{0, 0.5, 1, 2, 4, 16, 256};
-    std::size_t bin = 0;
-    while (bin < bounds.size() && !(error <= bounds[bin] * unit)) ++bin;
-    ++verdict_.units[bin];
-  }
-
-  /// At most so many rows and columns are looked at, evenly spread: with 256 elements a lean of a
-  /// fifth of the errors' deviation, as good approximations of functions have, is not seen, and one
-  /// of half a unit in the last place is.
-  static constexpr std::int64_t most_lines = 16, fewest_lines = 8;
-
-  void hold_bias(const std::string& what, const at::Tensor& x, const at::Tensor& r,
-                 const at::Tensor& e) {
-    if (x.dim() == 0 || x.numel() == 0) return;
-    const bool images = x.dim() == 4;
-    const auto lines = [&](const at::Tensor& tensor) {
-      return images ? tensor.permute({0, 2, 3, 1}).reshape({-1, tensor.size(1)})
-                    : tensor.reshape({-1, tensor.size(-1)});
-    };
-    at::Tensor error = lines((x - r) / (e + smallest(at::kFloat)));
-    at::Tensor outward = lines((x.abs() - r.abs()) / (e + smallest(at::kFloat)));
-    for (const at::Tensor& signed_error : {error, outward}) {
-      const double bias = standard_errors(signed_error);
-      verdict_.worst_bias = std::max(verdict_.worst_bias, bias);
-      if (bias <= most_standard_errors) continue;
-      fail(fmt::format("{} leans to one side: its mean error is {:.3g} standard errors from 0",
-                       what, bias));
-      return;
-    }
-  }
-
-  /// |mean| over its standard error; 0 where there are too few lines to tell.
-  static double standard_errors(const at::Tensor& all) {
-    const auto spread = [](const at::Tensor& tensor, std::int64_t axis) {
-      const std::int64_t step = (tensor.size(axis) + most_lines - 1) / most_lines;
-      return tensor.slice(axis, 0, tensor.size(axis), step);
-    };
-    const at::Tensor sample = spread(spread(all, 0), 1);
-    const std::int64_t rows = sample.size(0), columns = sample.size(1);
-    if (rows < fewest_lines || columns < fewest_lines) return 0;
-    const double mean = sample.mean().item<double>();
-    const auto error_of = [](const at::Tensor& values) {
-      const double n = static_cast<double>(values.numel());
-      return std::sqrt(values.var().item<double>() / n);
-    };
-    const double error =
-        std::max({error_of(sample), error_of(sample.mean(0)), error_of(sample.mean(1))});
-    return error > 0 && std::isfinite(error) ? std::fabs(mean) / error : 0;
-  }
-
-  void fail(const std::string& how) {
-    is_wrong_ = true;
-    if (verdict_.wrong.size() < most_told) {
-      verdict_.wrong.push_back(fmt::format("{}: {}", case_text(one_), how));
+      check.hold(fmt::format("gradient of parameter {}{}", i, before > 0 ? ", added" : ""),
+                 outcome.parameters[i], golden.parameter_gradients[i], u, before);
     }
   }
 
@@ -333,7 +194,6 @@ class OperatorCheck {
   OperatorGroup group_;
   OperatorCall call_;
   std::vector<bool> wanted_;
-  bool is_wrong_ = false;
 };
 
 /// Memory that is asked for is full of NaN while this stands, so that nothing rests on what was
@@ -372,21 +232,26 @@ std::vector<OperatorVerdict> check_operators(const ConformanceRequest& request) 
     }
   }
   std::map<std::string, OperatorVerdict> verdicts;
-  for (std::size_t i = 0; i < cases.size(); ++i) {
-    const std::string name = operator_name(*cases[i].graph, cases[i].nodes);
+  const auto check = [&](const std::string& name, const auto& run) {
     OperatorVerdict& verdict = verdicts[name];
     verdict.name = name;
     verdict.factor = factor_of(name);
     const Substitutions before = active_device().substitutions();
-    OperatorCheck check(cases[i], type, random_bits(request.seed, i), device, verdict);
-    request.compare ? check.run() : check.try_out();
+    run(verdict);
     for (const auto& [lacking, count] : active_device().substitutions()) {
       const auto known = before.find(lacking);
       if (known == before.end() || known->second.calls < count.calls) {
         verdict.substituted.insert(lacking);
       }
     }
+  };
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    check(operator_name(*cases[i].graph, cases[i].nodes), [&](OperatorVerdict& verdict) {
+      OperatorCheck one(cases[i], type, random_bits(request.seed, i), device, verdict);
+      request.compare ? one.run() : one.try_out();
+    });
   }
+  if (request.compare) check_updates(request, device, check);
   std::vector<OperatorVerdict> result;
   for (auto& [name, verdict] : verdicts) result.push_back(std::move(verdict));
   return result;

@@ -18,20 +18,15 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/abs.h>
 #include <ATen/ops/amax.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/logsumexp.h>
-#include <ATen/ops/matmul.h>
 #include <ATen/ops/mean.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/rsqrt.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/where.h>
-#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <cmath>
-#include <limits>
 #include <map>
 
 #include "runners/engine/operators/active_device.hpp"
@@ -63,7 +58,6 @@ struct NodeGradients {
   Tensors inputs, parameters;  ///< undefined where an input has none
 };
 
-double root(double terms) { return std::sqrt(std::max(1.0, terms)); }
 double elements(const at::Tensor& tensor) { return static_cast<double>(tensor.numel()); }
 
 /// A node by itself in float64.
@@ -75,7 +69,11 @@ class GoldenNode {
         context_(call.context) {
     context_.node = call.group.nodes.back().value();
     context_.accumulation = Accumulation::overwrite;
+    const Tensors running = buffers();
+    for (std::size_t i = 0; i < running.size(); ++i) running[i].copy_(call.buffers[i]);
   }
+
+  Tensors buffers() const { return op_->buffers(); }
 
   at::Tensor forward(const Tensors& inputs, const Tensors& parameters, Tensors& saved) {
     return op_->forward(inputs, parameters, saved, context_);
@@ -116,6 +114,7 @@ struct Place {
   Tensors parameters;
   Tensors saved = {};
   Approximation output = {};
+  std::vector<Approximation> buffers = {};
 
   Tensors values() const {
     Tensors result;
@@ -191,8 +190,9 @@ class Rounding {
   static double back_terms(const Linear&, const Place& place) {
     return static_cast<double>(place.parameters[0].size(0));
   }
-  static double back_terms(const Conv2d&, const Place& place) {
-    return elements(place.parameters[0]) / static_cast<double>(place.parameters[0].size(1));
+  static double back_terms(const Conv2d& kind, const Place& place) {
+    return elements(place.parameters[0]) /
+           static_cast<double>(place.parameters[0].size(1) * kind.groups);
   }
   static double back_terms(const MaxPool& kind, const Place&) { return window(kind); }
   static double back_terms(const AvgPool& kind, const Place&) { return window(kind); }
@@ -200,10 +200,14 @@ class Rounding {
   static double back_terms(const Kind&, const Place&) {
     return 1;
   }
-  /// The gradients of a convolution's windows may lie in memory before they are added up; a stride
-  /// lets fewer of them meet.
+  /// Sums of n terms each may lie in memory before W of them are added up, and each step of adding
+  /// too: W + W²/2 squares of roundings, each of a size Σ |a · b| / (W √n), so √(1/W + ½) ≤ 1 times
+  /// this for two and more. Those are a convolution's windows in the gradient of its input, and its
+  /// samples in that of its weights.
+  double stored_parts(double n) const { return u_.stored / root(n); }
   double windows_stored(const Conv2d& kind) const {
-    return u_.stored * root(static_cast<double>(kind.stride[0] * kind.stride[1]));
+    const bool meet = kind.kernel[0] > kind.stride[0] || kind.kernel[1] > kind.stride[1];
+    return meet ? stored_parts(static_cast<double>(kind.out_channels / kind.groups)) : 0;
   }
   template <class Kind>
   double windows_stored(const Kind&) const {
@@ -268,16 +272,16 @@ class Rounding {
     const NodeGradients passed = run(g.error, saved);
     for (std::size_t i = 0; i < errors.inputs.size(); ++i) {
       if (!errors.inputs[i].defined()) continue;
-      const double k = root(back_terms(kind, place));
-      const double windows = windows_stored(kind) / k;
-      errors.inputs[i] = (k * unit(kind) + windows) * errors.inputs[i] + passed.inputs[i];
+      const double own = root(back_terms(kind, place)) * unit(kind) + windows_stored(kind);
+      errors.inputs[i] = own * errors.inputs[i] + passed.inputs[i];
     }
     for (std::size_t i = 0; i < errors.parameters.size(); ++i) {
-      const double k = root(parameter_terms(kind, place, g));
-      // So may the sums of a convolution's samples.
-      const double samples = std::is_same_v<Kind, Conv2d> ? u_.stored / k : 0;
+      const double terms = parameter_terms(kind, place, g);
+      const double samples = std::is_same_v<Kind, Conv2d>
+                                 ? stored_parts(terms / static_cast<double>(g.value.size(0)))
+                                 : 0;
       errors.parameters[i] =
-          (k * unit(kind) + samples) * errors.parameters[i] + passed.parameters[i];
+          (root(terms) * unit(kind) + samples) * errors.parameters[i] + passed.parameters[i];
     }
     // An error of the operands reaches the gradient of the weights.
     const bool moved =
@@ -300,15 +304,18 @@ class Rounding {
         .gradients(at::ones_like(place.output.value), place.values(), {}, place.saved)
         .inputs[0];
   }
+  /// It bounds the second derivatives: that of GELU is largest, √(2/π) at 0.
+  static constexpr double curvature = 1.2;
+  /// Where the slope is 0 an error still arrives by the curvature (Taylor's remainder).
   at::Tensor activation_error(Place& place) const {
-    return slope(place).abs() * place.dx() +
+    const at::Tensor& dx = place.dx();
+    return (slope(place).abs() + curvature / 2 * dx) * dx +
            u_.accumulated * (place.output.value.abs() + place.x().abs());
   }
-  /// 1.2 bounds the second derivatives: that of GELU is largest, √(2/π) at 0.
   NodeGradients activation_gradient(Place& place, const Approximation& g) const {
     const at::Tensor size = g.value.abs();
     return {{slope(place).abs() * g.error +
-             size * (1.2 * place.dx() + 2 * u_.accumulated * (1 + place.x().abs()))},
+             size * (curvature * place.dx() + 2 * u_.accumulated * (1 + place.x().abs()))},
             {}};
   }
 #define HETEROPERF_SMOOTH(Kind)                                                                 \
@@ -366,46 +373,95 @@ class Rounding {
 
   // ---------------------------------------------------------------- norms
 
-  /// The normalised values x̂ = (x − m) · r over `dims`, and their errors.
-  struct Normalised {
+  /// Which elements a norm joins, and whether it takes their mean away.
+  struct Norm {
     std::vector<std::int64_t> dims;
-    double terms = 1;
-    at::Tensor r, value, error;
-
-    at::Tensor mean(const at::Tensor& x) const { return at::mean(x, dims, true); }
+    bool centred;
+    double eps;
   };
-  Normalised normalised(const Place& place, std::vector<std::int64_t> dims, bool centred,
-                        double eps) const {
+  static Norm norm_of(const BatchNorm& kind) { return {{0, 2, 3}, true, kind.eps}; }
+  static Norm norm_of(const LayerNorm& kind) { return {{-1}, true, kind.eps}; }
+  static Norm norm_of(const RmsNorm& kind) { return {{-1}, false, kind.eps}; }
+  template <class Kind>
+  static constexpr bool is_norm = std::is_same_v<Kind, BatchNorm> ||
+                                  std::is_same_v<Kind, LayerNorm> || std::is_same_v<Kind, RmsNorm>;
+  static at::Tensor weight_of(const Place& place) {
+    const at::Tensor& weight = place.parameters[0];
+    return place.x().dim() == 4 ? weight.reshape({1, -1, 1, 1}) : weight;
+  }
+
+  /// The normalised values x̂ = d · r with d = x − m, and the errors of d and x̂.
+  struct Normalised {
+    Norm norm;
+    double terms = 1;
+    at::Tensor m, d, r, value, d_error, error;
+
+    at::Tensor mean(const at::Tensor& x) const { return at::mean(x, norm.dims, true); }
+    /// What the subtracted mean brings in.
+    at::Tensor shift(const at::Tensor& x) const {
+      return norm.centred ? mean(x) : at::zeros_like(m);
+    }
+  };
+  Normalised normalised(const Norm& norm, const Place& place) const {
     const at::Tensor& x = place.x();
-    Normalised n{std::move(dims), 1, {}, {}, {}};
-    const at::Tensor m = n.mean(x), d = centred ? x - m : x;
-    n.terms = elements(x) / elements(m);
-    n.r = at::rsqrt(n.mean(d * d) + eps);
-    n.value = d * n.r;
+    Normalised n{norm, 1, {}, {}, {}, {}, {}, {}};
+    n.m = n.mean(x);
+    n.d = norm.centred ? x - n.m : x;
+    n.terms = elements(x) / elements(n.m);
+    n.r = at::rsqrt(n.mean(n.d * n.d) + norm.eps);
+    n.value = n.d * n.r;
     // The mean may cancel most of x, so that the errors are those of x and not those of x − m.
-    const at::Tensor sizes = centred ? n.r * (x.abs() + n.mean(x.abs())) : n.value.abs();
-    const at::Tensor own = root(n.terms) * u_.accumulated * sizes + n.r * place.dx() +
-                           (centred ? n.r * n.mean(place.dx()) : at::zeros_like(m));
-    n.error = own + n.value.abs() * n.mean(n.value.abs() * own) +
-              root(n.terms) * u_.accumulated * n.value.abs();
+    const double u = root(n.terms) * u_.accumulated;
+    n.d_error = u * (x.abs() + n.shift(x.abs())) + place.dx() + n.shift(place.dx());
+    const at::Tensor own = n.r * n.d_error;
+    n.error = own + n.value.abs() * n.mean(n.value.abs() * own) + u * n.value.abs();
     return n;
   }
-  at::Tensor norm_error(const Normalised& n, const at::Tensor& weight,
-                        const at::Tensor& output) const {
-    return weight.abs() * n.error + u_.accumulated * ((weight * n.value).abs() + output.abs());
+  template <class Kind>
+  requires is_norm<Kind> at::Tensor forward_error(const Kind& kind, Place& place)
+  const {
+    const Normalised n = normalised(norm_of(kind), place);
+    if constexpr (std::is_same_v<Kind, BatchNorm>) follow_statistics(kind, n, place);
+    const at::Tensor weight = weight_of(place);
+    return weight.abs() * n.error +
+           u_.accumulated * ((weight * n.value).abs() + place.output.value.abs());
+  }
+  /// s ← (1 − μ) s + μ b with b the batch's mean or its variance v · n / (n − 1). Both terms and
+  /// factors are rounded; b has the error of a mean, or of one of squares d², which is 2 |d| that
+  /// of d.
+  void follow_statistics(const BatchNorm& kind, const Normalised& n, Place& place) const {
+    const Tensors after = place.golden.buffers();
+    const double u = root(n.terms) * u_.accumulated, mu = kind.momentum;
+    const at::Tensor squares = n.mean(n.d * n.d);
+    const double unbiased = n.terms > 1 ? n.terms / (n.terms - 1) : 1;
+    const at::Tensor own[] = {
+        u * n.mean(place.x().abs()) + n.mean(place.dx()),
+        unbiased * (2 * n.mean(n.d.abs() * n.d_error) + u * squares),
+    };
+    const at::Tensor joined[] = {n.m, unbiased * squares};
+    for (std::size_t i = 0; i < after.size(); ++i) {
+      const at::Tensor added = (mu * joined[i]).reshape(after[i].sizes());
+      place.buffers.push_back(
+          {after[i].clone(), mu * own[i].reshape(after[i].sizes()) +
+                                 2 * u_.accumulated * (added.abs() + (after[i] - added).abs())});
+    }
   }
   /// dx = r (q − mean q − x̂ mean(q x̂)) with q = g w; the gradient of w is Σ g x̂, that of b Σ g.
-  NodeGradients norm_gradient(const Normalised& n, const at::Tensor& weight, const Approximation& g,
-                              bool centred, const NodeGradients& values) const {
+  template <class Kind>
+  requires is_norm<Kind> NodeGradients backward_error(const Kind& kind, Place& place,
+                                                      const Approximation& g,
+                                                      const NodeGradients& values)
+  const {
+    const Normalised n = normalised(norm_of(kind), place);
+    const at::Tensor weight = weight_of(place);
     const double u = u_.accumulated, k = root(n.terms);
     const at::Tensor q = g.value * weight, size = q.abs(), x = n.value.abs();
     const at::Tensor q_error = g.error * weight.abs() + u * size;
-    const auto mean = [&](const at::Tensor& t) { return n.mean(t); };
-    const at::Tensor nothing = at::zeros_like(n.r);
-    const at::Tensor sums = (centred ? mean(size) : nothing) + x * mean(size * x);
-    at::Tensor error = q_error + (centred ? mean(q_error) : nothing) + x * mean(x * q_error) +
-                       k * u * (size + sums) + n.error * mean(size * x) + x * mean(size * n.error);
-    error = n.r * error + values.inputs[0].abs() * (mean(x * n.error) + k * u);
+    const at::Tensor sums = n.shift(size) + x * n.mean(size * x);
+    at::Tensor error = q_error + n.shift(q_error) + x * n.mean(x * q_error) +
+                       k * u * (size + sums) + n.error * n.mean(size * x) +
+                       x * n.mean(size * n.error);
+    error = n.r * error + values.inputs[0].abs() * (n.mean(x * n.error) + k * u);
     const double rows = elements(g.value) / elements(weight);
     const auto over_rows = [&](const at::Tensor& t) {
       return t.sum_to_size(weight.sizes()).reshape(values.parameters[0].sizes());
@@ -417,38 +473,6 @@ class Rounding {
       errors.parameters.push_back(over_rows(root(rows) * u * g.value.abs() + g.error));
     }
     return errors;
-  }
-
-  static at::Tensor channel_weight(const Place& place) {
-    return place.parameters[0].reshape({1, -1, 1, 1});
-  }
-  Normalised of_channels(const BatchNorm& kind, const Place& place) const {
-    return normalised(place, {0, 2, 3}, true, kind.eps);
-  }
-  at::Tensor forward_error(const BatchNorm& kind, Place& place) const {
-    return norm_error(of_channels(kind, place), channel_weight(place), place.output.value);
-  }
-  NodeGradients backward_error(const BatchNorm& kind, Place& place, const Approximation& g,
-                               const NodeGradients& values) const {
-    return norm_gradient(of_channels(kind, place), channel_weight(place), g, true, values);
-  }
-  at::Tensor forward_error(const LayerNorm& kind, Place& place) const {
-    return norm_error(normalised(place, {-1}, true, kind.eps), place.parameters[0],
-                      place.output.value);
-  }
-  NodeGradients backward_error(const LayerNorm& kind, Place& place, const Approximation& g,
-                               const NodeGradients& values) const {
-    return norm_gradient(normalised(place, {-1}, true, kind.eps), place.parameters[0], g, true,
-                         values);
-  }
-  at::Tensor forward_error(const RmsNorm& kind, Place& place) const {
-    return norm_error(normalised(place, {-1}, false, kind.eps), place.parameters[0],
-                      place.output.value);
-  }
-  NodeGradients backward_error(const RmsNorm& kind, Place& place, const Approximation& g,
-                               const NodeGradients& values) const {
-    return norm_gradient(normalised(place, {-1}, false, kind.eps), place.parameters[0], g, false,
-                         values);
   }
 
   // ---------------------------------------------------------------- the loss
@@ -477,98 +501,12 @@ class Rounding {
             {}};
   }
 
-  // ---------------------------------------------------------------- attention
-
-  struct Heads {
-    at::Tensor q, k, v;
-  };
-  static at::Tensor repeated(const at::Tensor& heads, std::int64_t times) {
-    return times == 1 ? heads : heads.repeat_interleave(times, 1);
+  at::Tensor forward_error(const Attention& kind, Place& place) const {
+    return attention_error(kind, place.x(), u_);
   }
-  static at::Tensor by_head(const at::Tensor& rows, std::int64_t first, std::int64_t heads,
-                            std::int64_t width) {
-    return rows.narrow(2, first * width, heads * width)
-        .reshape({rows.size(0), rows.size(1), heads, width})
-        .transpose(1, 2);
-  }
-  static Heads split(const Attention& a, const at::Tensor& packed) {
-    const std::int64_t times = a.heads / a.kv_heads;
-    return {by_head(packed, 0, a.heads, a.head_dim),
-            repeated(by_head(packed, a.heads, a.kv_heads, a.head_dim), times),
-            repeated(by_head(packed, a.heads + a.kv_heads, a.kv_heads, a.head_dim), times)};
-  }
-  /// The probabilities, and their relative errors.
-  struct Probabilities {
-    Heads heads;
-    double scale = 1, d = 1, t = 1;
-    at::Tensor p, doubt;
-  };
-  Probabilities probabilities(const Attention& a, const at::Tensor& packed) const {
-    Probabilities s{split(a, packed), 1 / std::sqrt(static_cast<double>(a.head_dim)), 1, 1, {}, {}};
-    s.d = root(static_cast<double>(a.head_dim));
-    s.t = root(static_cast<double>(packed.size(1)));
-    at::Tensor scores = at::matmul(s.heads.q, s.heads.k.transpose(2, 3)) * s.scale;
-    const std::int64_t length = packed.size(1);
-    at::Tensor added = at::zeros({a.heads, length, length}, scores.options());
-    for (std::int64_t head = 0; a.alibi && head < a.heads; ++head) {
-      const double slope =
-          std::exp2(-8.0 * static_cast<double>(head + 1) / static_cast<double>(a.heads));
-      const at::Tensor plane = added[head];
-      auto of_head = plane.accessor<double, 2>();
-      for (std::int64_t i = 0; i < length; ++i) {
-        for (std::int64_t j = 0; j < length; ++j) {
-          of_head[i][j] = -slope * static_cast<double>(i - j);
-        }
-      }
-    }
-    scores = scores + added;
-    if (a.causal) {
-      const at::Tensor later =
-          at::ones({length, length}, scores.options().dtype(at::kBool)).triu_(1);
-      scores = scores.masked_fill(later, -std::numeric_limits<double>::infinity());
-    }
-    s.p = at::softmax(scores, -1);
-    const at::Tensor of_scores =
-        s.d * u_.product * s.scale * at::matmul(s.heads.q.abs(), s.heads.k.abs().transpose(2, 3)) +
-        2 * u_.accumulated * (at::where(s.p > 0, scores.abs(), at::zeros_like(s.p)) + added.abs());
-    s.doubt = of_scores + (s.p * of_scores).sum(-1, true) + s.t * u_.accumulated + u_.attention;
-    return s;
-  }
-  static at::Tensor rows_of(const at::Tensor& heads) {
-    return heads.transpose(1, 2).reshape({heads.size(0), heads.size(2), -1});
-  }
-  at::Tensor forward_error(const Attention& a, Place& place) const {
-    const Probabilities s = probabilities(a, place.x());
-    return rows_of(at::matmul(s.p * (s.doubt + s.t * u_.accumulated), s.heads.v.abs()));
-  }
-  NodeGradients backward_error(const Attention& a, Place& place, const Approximation& g,
+  NodeGradients backward_error(const Attention& kind, Place& place, const Approximation& g,
                                const NodeGradients&) const {
-    const Probabilities s = probabilities(a, place.x());
-    const at::Tensor gradient = by_head(g.value, 0, a.heads, a.head_dim);
-    const at::Tensor size = gradient.abs();
-    const at::Tensor dp = at::matmul(gradient, s.heads.v.transpose(2, 3));
-    const at::Tensor dp_error =
-        s.d * u_.product * at::matmul(size, s.heads.v.abs().transpose(2, 3));
-    const at::Tensor sum = (s.p * dp).sum(-1, true);
-    const at::Tensor out = at::matmul(s.p, s.heads.v);
-    const at::Tensor sum_error =
-        (s.p * (s.doubt * dp.abs() + dp_error)).sum(-1, true) +
-        (s.d * u_.accumulated + u_.stored) * (size * out.abs()).sum(-1, true);
-    const at::Tensor ds = s.p * (dp - sum);
-    const at::Tensor ds_error =
-        ds.abs() * (s.doubt + u_.attention) +
-        s.p * (dp_error + sum_error + 2 * u_.accumulated * (dp.abs() + sum.abs()));
-    const double from_sum = s.t * std::max(u_.product, u_.attention);
-    const auto gathered = [&](const at::Tensor& heads) {
-      const std::int64_t times = a.heads / a.kv_heads;
-      if (times == 1) return heads;
-      return heads.reshape({heads.size(0), a.kv_heads, times, heads.size(2), heads.size(3)}).sum(2);
-    };
-    const at::Tensor through = ds_error + from_sum * ds.abs();
-    const at::Tensor dq = s.scale * at::matmul(through, s.heads.k.abs());
-    const at::Tensor dk = gathered(s.scale * at::matmul(through.transpose(2, 3), s.heads.q.abs()));
-    const at::Tensor dv = gathered(at::matmul((s.p * (s.doubt + from_sum)).transpose(2, 3), size));
-    return {{at::cat({rows_of(dq), rows_of(dk), rows_of(dv)}, 2)}, {}};
+    return {{attention_gradient_error(kind, place.x(), g.value, u_)}, {}};
   }
 
  public:
@@ -588,6 +526,8 @@ at::Tensor in_float64(const at::Tensor& tensor) {
 }
 
 }  // namespace
+
+double root(double terms) { return std::sqrt(std::max(1.0, terms)); }
 
 GoldenResult golden_result(const OperatorCall& call, const Roundoffs& roundoffs) {
   ActiveDevice exact(read_device("cpu:exact"));
@@ -626,7 +566,7 @@ GoldenResult golden_result(const OperatorCall& call, const Roundoffs& roundoffs)
     places.push_back(std::move(place));
   }
 
-  GoldenResult result{places.back().output, {}, {}};
+  GoldenResult result{places.back().output, {}, {}, {}};
   std::map<std::int32_t, std::optional<Approximation>> gradients;
   gradients[call.group.nodes.back().value()] = exactly(call.output_gradient);
   std::vector<std::vector<Approximation>> of_parameters(places.size());
@@ -639,6 +579,9 @@ GoldenResult golden_result(const OperatorCall& call, const Roundoffs& roundoffs)
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       add(gradients[inputs[i].value()], given.inputs[i]);
     }
+  }
+  for (const Place& place : places) {
+    result.buffers.insert(result.buffers.end(), place.buffers.begin(), place.buffers.end());
   }
   for (const NodeId input : call.group.inputs) {
     result.input_gradients.push_back(gradients[input.value()]);

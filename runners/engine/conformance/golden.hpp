@@ -16,6 +16,7 @@ struct OperatorCall {
   Tensors inputs;  ///< in the group's order, behind them the targets of a loss
   Tensors parameters;
   at::Tensor output_gradient;  ///< a loss has {1}
+  Tensors buffers;             ///< running statistics before the call
   PassContext context;
 };
 
@@ -38,7 +39,16 @@ struct GoldenResult {
   Approximation output;
   std::vector<std::optional<Approximation>> input_gradients;
   std::vector<Approximation> parameter_gradients;
+  std::vector<Approximation> buffers;  ///< running statistics behind the call
 };
+
+/// √K, the factor by which roundings grow in a sum of K terms.
+double root(double terms);
+
+/// How far rounding may carry attention over packed rows, and its gradient `g`.
+at::Tensor attention_error(const Attention& kind, const at::Tensor& packed, const Roundoffs& u);
+at::Tensor attention_gradient_error(const Attention& kind, const at::Tensor& packed,
+                                    const at::Tensor& g, const Roundoffs& u);
 
 /// Computes the call in float64 by the reference, node by node, and how far rounding may carry a
 /// device. Tensors are on the host.

@@ -64,25 +64,6 @@ void sprinkle(const at::Tensor& tensor, double value, std::uint64_t seed) {
   for (std::int64_t i = first; i < tensor.numel(); i += distance) values[i] = value;
 }
 
-at::Tensor operand(at::IntArrayRef sizes, OperandValues operands, std::uint64_t seed) {
-  switch (operands) {
-    case OperandValues::zero:
-      return at::zeros(sizes, at::TensorOptions().dtype(at::kDouble));
-    case OperandValues::denormal:
-      return normal(sizes, seed, std::ldexp(1.0, -130));
-    default:
-      break;
-  }
-  // A middle of its own lets norms lose what a mean cancels.
-  const at::Tensor tensor = normal(sizes, seed, 1, 0.25);
-  if (operands == OperandValues::infinity) {
-    sprinkle(tensor, std::numeric_limits<double>::infinity(), seed);
-  } else if (operands == OperandValues::not_a_number) {
-    sprinkle(tensor, std::numeric_limits<double>::quiet_NaN(), seed);
-  }
-  return tensor;
-}
-
 /// The same numbers with every second place in memory between them.
 at::Tensor strided(const at::Tensor& tensor) {
   std::vector<std::int64_t> sizes = tensor.sizes().vec();
@@ -315,10 +296,29 @@ std::vector<OperatorCase> corner_cases(bool quick) {
   return cases;
 }
 
+at::Tensor draw_operand(at::IntArrayRef sizes, OperandValues operands, std::uint64_t seed) {
+  switch (operands) {
+    case OperandValues::zero:
+      return at::zeros(sizes, at::TensorOptions().dtype(at::kDouble));
+    case OperandValues::denormal:
+      return normal(sizes, seed, std::ldexp(1.0, -130));
+    default:
+      break;
+  }
+  // A middle of its own lets norms lose what a mean cancels.
+  const at::Tensor tensor = normal(sizes, seed, 1, 0.25);
+  if (operands == OperandValues::infinity) {
+    sprinkle(tensor, std::numeric_limits<double>::infinity(), seed);
+  } else if (operands == OperandValues::not_a_number) {
+    sprinkle(tensor, std::numeric_limits<double>::quiet_NaN(), seed);
+  }
+  return tensor;
+}
+
 OperatorCall draw_call(const OperatorCase& one, const OperatorGroup& group, at::ScalarType type,
                        std::uint64_t seed) {
   const ModelGraph& graph = *one.graph;
-  OperatorCall call{graph, group, {}, {}, {}, {}};
+  OperatorCall call{graph, group, {}, {}, {}, {}, {}};
   std::uint64_t salt = 0;
   const auto laid_out = [&](const at::Tensor& tensor) {
     const at::Tensor rounded = tensor.to(type);
@@ -339,7 +339,7 @@ OperatorCall draw_call(const OperatorCase& one, const OperatorGroup& group, at::
       call.inputs.push_back(indices(sizes, table.vocabulary, random_bits(seed, ++salt)));
       continue;
     }
-    call.inputs.push_back(laid_out(operand(sizes, one.operands, random_bits(seed, ++salt))));
+    call.inputs.push_back(laid_out(draw_operand(sizes, one.operands, random_bits(seed, ++salt))));
   }
   for (const auto& [node, index] : group.parameters) {
     const at::Tensor values = parameter(graph.node(node), index, random_bits(seed, ++salt));
@@ -359,6 +359,10 @@ OperatorCall draw_call(const OperatorCase& one, const OperatorGroup& group, at::
   } else {
     call.output_gradient =
         laid_out(normal(batched(one.samples, last.output), random_bits(seed, ++salt)));
+  }
+  for (const at::Tensor& buffer : group.op->buffers()) {
+    call.buffers.push_back(
+        normal(buffer.sizes(), random_bits(seed, ++salt), 0.2, 1).to(buffer.scalar_type()));
   }
   call.context.seed = seed;
   call.context.step = 3;

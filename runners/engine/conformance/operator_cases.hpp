@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,12 +39,20 @@ std::vector<OperatorCase> cases_of(const std::shared_ptr<const ModelGraph>& grap
 /// infinite and undefined operands; `quick` leaves the long ones out.
 std::vector<OperatorCase> corner_cases(bool quick);
 
+/// Numbers of a kind in float64.
+at::Tensor draw_operand(at::IntArrayRef sizes, OperandValues operands, std::uint64_t seed);
 /// Draws the operands of a case, rounded to `type`, in the host's memory. The group is the case's.
 OperatorCall draw_call(const OperatorCase& one, const OperatorGroup& group, at::ScalarType type,
                        std::uint64_t seed);
 
+/// Runs a check into the verdict of an operator.
+using CheckOne = std::function<void(const std::string& name,
+                                    const std::function<void(OperatorVerdict&)>& check)>;
+/// Holds the optimizers' updates and the squares of a norm against their formulas.
+void check_updates(const ConformanceRequest& request, at::Device device, const CheckOne& check);
+
 /// Holds every operator of the calling thread's device against the reference, forward and all
-/// gradients. One verdict per operator, in the order of names.
+/// gradients, and the updates. One verdict per operator, in the order of names.
 std::vector<OperatorVerdict> check_operators(const ConformanceRequest& request);
 
 }  // namespace heteroperf

@@ -10,8 +10,11 @@
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 
 #include <cmath>
+#include <limits>
 
 #include "metrics/base/error.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
@@ -94,16 +97,18 @@ class AttentionOperator final : public Operator {
   /// LibTorch's flash attention on the host.
   at::Tensor library_forward(const at::Tensor& packed, Tensors& saved) {
     const AttentionParts parts = split(packed);
+    const auto mask = mask_of(packed);
     auto [out, log_sum] = at::_scaled_dot_product_flash_attention_for_cpu(
-        parts.query, parts.key, parts.value, 0.0, a_.causal, bias(packed));
+        parts.query, parts.key, parts.value, 0.0, mask.causal, mask.added);
     saved = {packed, out, log_sum};
     return merge(out);
   }
   at::Tensor library_backward(const at::Tensor& dy, const Tensors& saved) {
     const AttentionParts parts = split(saved[0]);
+    const auto mask = mask_of(saved[0]);
     const auto [query, key, value] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-        heads_of(dy), parts.query, parts.key, parts.value, saved[1], saved[2], 0.0, a_.causal,
-        bias(saved[0]));
+        heads_of(dy), parts.query, parts.key, parts.value, saved[1], saved[2], 0.0, mask.causal,
+        mask.added);
     return pack(merge(query), merge(key), merge(value));
   }
 
@@ -111,13 +116,49 @@ class AttentionOperator final : public Operator {
   // stays in `saved` for the backward pass.
   at::Tensor device_forward(const at::Tensor& packed, Tensors& saved) {
     return device_product(op, packed, {}, [&](const at::Tensor& rows, const at::Tensor&) {
-      return library_forward(rows.contiguous(), saved);
+      return moved(library_forward(moved(rows, Move::there), saved), Move::back);
     });
   }
   at::Tensor device_backward(const at::Tensor& dy, const Tensors& saved) {
     return device_product(op, dy.contiguous(), {}, [&](const at::Tensor& g, const at::Tensor&) {
-      return library_backward(g.contiguous(), saved);
+      return moved(library_backward(moved(g, Move::there), saved), Move::back);
     });
+  }
+
+  // On a device that adds terms in an order of its own the tokens of a sequence change places, and
+  // so do the numbers within each head. Attention is the same function of tokens in any order if
+  // its mask follows them, causal or not. So all of its sums run in the drawn order: scores over a
+  // head's numbers, softmax and outputs over keys, gradients over queries.
+
+  enum class Move { there, back };
+  at::Tensor moved(const at::Tensor& rows, Move move) const {
+    at::Tensor heads = rows.reshape({rows.size(0), rows.size(1), -1, a_.head_dim});
+    for (const std::int64_t axis : {1, 3}) {
+      const auto order = active_device().sum_order(heads.size(axis));
+      if (!order) continue;
+      heads = heads.index_select(axis, move == Move::there ? *order : order->argsort());
+    }
+    return heads.reshape(rows.sizes()).contiguous();
+  }
+
+  struct Mask {
+    bool causal;
+    std::optional<at::Tensor> added;  ///< to the scores
+  };
+  Mask mask_of(const at::Tensor& packed) {
+    const std::int64_t length = packed.size(1);
+    const auto order = active_device().sum_order(length);
+    Mask mask{a_.causal, bias(packed)};
+    if (!order || !(mask.causal || mask.added)) return mask;
+    at::Tensor added =
+        mask.added ? *mask.added
+                   : at::zeros({1, 1, length, length},
+                               packed.options().dtype(accumulation_type(packed.scalar_type())));
+    if (a_.causal) {
+      const at::Tensor later = at::ones({length, length}, at::TensorOptions().dtype(at::kBool));
+      added = added.masked_fill(later.triu(1), -std::numeric_limits<double>::infinity());
+    }
+    return {false, added.index_select(2, *order).index_select(3, *order)};
   }
 
   at::Tensor heads_of(const at::Tensor& rows) const {

@@ -49,6 +49,12 @@ void swallow(RowRange r, void* memory) {
 }
 float to_half(float value) { return static_cast<float>(static_cast<c10::Half>(value)); }
 
+/// Multiplies the numbers of a range of columns.
+void scale(RowRange columns, void* memory, float factor) {
+  for (std::int64_t i = columns.begin; i < columns.end; ++i) floats(memory)[i] *= factor;
+}
+constexpr float moved_variance = 1 + 0x1p-10f;
+
 struct Fault {
   const char *kind, *where;
   std::function<void(ActiveDevice&)> plant;
@@ -350,6 +356,113 @@ const Fault faults[] = {
                 floats(shift)[i] += static_cast<const float*>(bias)[i];
               }
             })},
+
+    // What a training does beside its operators, and the running statistics.
+    {"tail of a vector", "adamw",
+     kernel(&KernelTable::adamw,
+            +[](RowRange r, const AdamwScalars& s, void* w, const void* g, void* m, void* v) {
+              right().adamw(r, s, w, g, m, v);
+              spoil_tail(r, w);
+            })},
+    {"tail of a vector", "sgd",
+     kernel(&KernelTable::sgd,
+            +[](RowRange r, const SgdScalars& s, void* w, const void* g, void* b) {
+              right().sgd(r, s, w, g, b);
+              spoil_tail(r, b);
+            })},
+    {"tail of a vector", "square_sums",
+     kernel(&KernelTable::square_sums,
+            +[](RowRange blocks, std::int64_t count, const void* x, double* sums) {
+              right().square_sums(blocks, std::max<std::int64_t>(1, count - 1), x, sums);
+            })},
+    {"missing correction", "adamw",
+     kernel(&KernelTable::adamw,
+            +[](RowRange r, const AdamwScalars& s, void* w, const void* g, void* m, void* v) {
+              AdamwScalars plain = s;
+              plain.root = 1;
+              right().adamw(r, plain, w, g, m, v);
+            })},
+    // The norm itself stays right.
+    {"wrong running variance", "combine_moments",
+     [](ActiveDevice& device) {
+       kernel(&KernelTable::combine_moments,
+              +[](RowRange columns, std::int64_t rows, std::int64_t block_rows, const void* means,
+                  const void* deviations, void* mean, void* variance) {
+                right().combine_moments(columns, rows, block_rows, means, deviations, mean,
+                                        variance);
+                scale(columns, variance, moved_variance);
+              })(device);
+       kernel(&KernelTable::batch_norm_affine,
+              +[](RowRange c, double eps, const void* mean, const void* variance,
+                  const void* weight, const void* bias, void* rstd, void* factor, void* shift) {
+                std::vector<float> true_variance(static_cast<const float*>(variance),
+                                                 static_cast<const float*>(variance) + c.end);
+                scale(c, true_variance.data(), 1 / moved_variance);
+                right().batch_norm_affine(c, eps, mean, true_variance.data(), weight, bias, rstd,
+                                          factor, shift);
+              })(device);
+     }},
+    {"swapped operands", "adamw",
+     kernel(&KernelTable::adamw,
+            +[](RowRange r, const AdamwScalars& s, void* w, const void* g, void* m, void* v) {
+              AdamwScalars swapped = s;
+              std::swap(swapped.beta1, swapped.beta2);
+              right().adamw(r, swapped, w, g, m, v);
+            })},
+    {"gradient without its scale", "adamw",
+     kernel(&KernelTable::adamw,
+            +[](RowRange r, const AdamwScalars& s, void* w, const void* g, void* m, void* v) {
+              AdamwScalars unclipped = s;
+              unclipped.gradient_scale = 1;
+              right().adamw(r, unclipped, w, g, m, v);
+            })},
+    {"gradient without its scale", "sgd",
+     kernel(&KernelTable::sgd,
+            +[](RowRange r, const SgdScalars& s, void* w, const void* g, void* b) {
+              SgdScalars unclipped = s;
+              unclipped.gradient_scale = 1;
+              right().sgd(r, unclipped, w, g, b);
+            })},
+    {"wrong rounding", "adamw",
+     kernel(&KernelTable::adamw,
+            +[](RowRange r, const AdamwScalars& s, void* w, const void* g, void* m, void* v) {
+              right().adamw(r, s, w, g, m, v);
+              towards_zero(r, w);
+            })},
+    {"wrong rounding", "sgd",
+     kernel(&KernelTable::sgd,
+            +[](RowRange r, const SgdScalars& s, void* w, const void* g, void* b) {
+              right().sgd(r, s, w, g, b);
+              towards_zero(r, b);
+            })},
+    {"NaN swallowed", "adamw",
+     kernel(&KernelTable::adamw,
+            +[](RowRange r, const AdamwScalars& s, void* w, const void* g, void* m, void* v) {
+              right().adamw(r, s, w, g, m, v);
+              swallow(r, m);
+            })},
+    {"NaN swallowed", "square_sums",
+     kernel(&KernelTable::square_sums,
+            +[](RowRange blocks, std::int64_t count, const void* x, double* sums) {
+              right().square_sums(blocks, count, x, sums);
+              for (std::int64_t i = blocks.begin; i < blocks.end; ++i) {
+                if (std::isnan(sums[i])) sums[i] = 0;
+              }
+            })},
+    {"fp16 accumulation", "square_sums",
+     kernel(&KernelTable::square_sums,
+            +[](RowRange blocks, std::int64_t count, const void* x, double* sums) {
+              right().square_sums(blocks, count, x, sums);
+              for (std::int64_t i = blocks.begin; i < blocks.end; ++i) {
+                sums[i] = to_half(static_cast<float>(sums[i]));
+              }
+            })},
+    {"fp16 accumulation", "sgd",
+     kernel(&KernelTable::sgd,
+            +[](RowRange r, const SgdScalars& s, void* w, const void* g, void* b) {
+              right().sgd(r, s, w, g, b);
+              each(r, b, [](float& value, std::int64_t) { value = to_half(value); });
+            })},
 };
 
 std::vector<OperatorVerdict> check(ActiveDevice& device, std::uint64_t seed) {
@@ -379,7 +492,7 @@ TEST_P(PlantedFaults, AreFound) {
 
 INSTANTIATE_TEST_SUITE_P(Each, PlantedFaults, testing::Range(std::size_t{0}, std::size(faults)));
 
-static_assert(std::size(faults) == 40);
+static_assert(std::size(faults) == 40 + 14);
 
 TEST(Conformance, RightDevicesRaiseNoAlarm) {
   for (const char* name : {"cpu", "cpu:exact", "emulated:tf32_products", "emulated:bf16_products",

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "metrics/base/error.hpp"
+#include "metrics/base/random.hpp"
 #include "runners/engine/operators/product.hpp"
 #include "tests/unit/runners/engine/operators/operator_check.hpp"
 #include "workloads/models/models.hpp"
@@ -93,6 +94,59 @@ TEST(ActiveDevice, UnlikeNumericsAreAsFarApartAsTheirRounding) {
   EXPECT_GT(tf32, 1e-4);
   EXPECT_GT(bf16, tf32);
   EXPECT_LT(bf16, 0.1);
+}
+
+/// Output and gradient of an attention over random rows.
+Tensors attend(const ModelGraph& graph, at::ScalarType type, const RankDevice& chosen) {
+  const Node& node = graph.nodes().back();
+  const auto op =
+      make_operator(graph, NodeId(static_cast<std::int32_t>(graph.nodes().size()) - 1), type);
+  ActiveDevice device(chosen);
+  const DeviceScope scope(device);
+  const auto rows = [&](const Shape& shape, std::uint64_t seed) {
+    const at::Tensor drawn = at::empty({2, shape[0], shape[1]}, at::kDouble);
+    auto* const values = drawn.data_ptr<double>();
+    for (std::int64_t i = 0; i < drawn.numel(); ++i) {
+      values[i] = 4 * to_unit(random_bits(seed, i)) - 2;
+    }
+    return drawn.to(type);
+  };
+  CheckedSink sink(node.inputs, {true}, Offer::nothing);
+  Tensors saved, none;
+  const PassContext context;
+  const at::Tensor y =
+      op->forward({rows(graph.node(node.inputs[0]).output, 1)}, {}, saved, context);
+  op->backward(rows(node.output, 2), {}, saved, context, sink, none);
+  return {y, sink.gradient(0)};
+}
+
+// With more keys than LibTorch takes at once, some of what it takes may be hidden from a query.
+TEST(ActiveDevice, AttentionAddsInTheOrderOfTheDevice) {
+  Input tokens;
+  tokens.kind = InputKind::tokens;
+  for (const std::int64_t length : {7, 1100}) {
+    tokens.length = length;
+    for (const Attention& kind :
+         {Attention{2, 2, 12, false, false}, Attention{2, 2, 12, true, false},
+          Attention{4, 2, 8, true, true}, Attention{4, 1, 8, false, true}}) {
+      ModelGraph graph;
+      const NodeId sample = graph.add("sample", tokens, {});
+      const std::int64_t width = (kind.heads + 2 * kind.kv_heads) * kind.head_dim;
+      graph.add("attention", kind, {graph.add("table", Embedding{2, width}, {sample})});
+      const Tensors truth = attend(graph, at::kDouble, read_device("cpu:exact"));
+      for (const auto& [type, rounding] :
+           {std::pair(at::kFloat, 1e-5), std::pair(at::kDouble, 1e-13)}) {
+        const Tensors plain = attend(graph, type, chip_with({}));
+        const Tensors moved = attend(graph, type, chip_with({.sum_order = 5}));
+        const Tensors again = attend(graph, type, chip_with({.sum_order = 6}));
+        for (std::size_t i = 0; i < truth.size(); ++i) {
+          EXPECT_LT(relative_error(moved[i], truth[i]), rounding) << length << " " << i;
+          EXPECT_GT(relative_error(moved[i], plain[i]), 0) << length << " " << i;
+          EXPECT_GT(relative_error(moved[i], again[i]), 0) << length << " " << i;
+        }
+      }
+    }
+  }
 }
 
 TEST(ActiveDevice, OperandsAreRoundedToNearestEven) {
