@@ -44,7 +44,7 @@ class GateJudge {
   GateJudge(const RunPairs& runs, const GateRules& rules) : runs_(runs), rules_(rules) {}
 
   GateReport report() {
-    for (const char* name : compared_metrics()) add(compared_metric(name));
+    for (const std::string& name : compared_metrics(runs_)) add(compared_metric(name));
     if (report_.metrics.empty()) {
       const std::string why = joined(report_.skipped, "; ", [](const SkippedMetric& skipped) {
         return skipped.name + ": " + skipped.reason;
