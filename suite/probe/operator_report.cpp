@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <span>
 
 #include "metrics/base/clock.hpp"
@@ -288,6 +289,19 @@ class DeviceReport {
 
 }  // namespace
 
+namespace {
+
+/// The same thing twice would be measured twice and count twice.
+void add_repeated(const char* what, const std::vector<std::string>& names, ProblemList& problems) {
+  std::set<std::string> seen, told;
+  for (const std::string& name : names) {
+    if (seen.insert(name).second || !told.insert(name).second) continue;
+    problems.add(fmt::format("{} {} is named twice", what, name), "", "Name it once");
+  }
+}
+
+}  // namespace
+
 std::vector<std::string> OperatorsRequest::named_workloads() const {
   return workloads.empty() ? std::vector<std::string>{"llm", "image"} : workloads;
 }
@@ -307,9 +321,7 @@ std::string OperatorsRequest::size_of(const std::string& workload) const {
   return workload == "image" ? model : size;
 }
 
-int OperatorsRequest::usable_threads() const {
-  return threads > 0 ? threads : usable_cores().count();
-}
+int OperatorsRequest::usable_threads() const { return threads ? *threads : usable_cores().count(); }
 
 std::string OperatorsRequest::words() const {
   std::string words = " ops";
@@ -326,19 +338,25 @@ std::string OperatorsRequest::words() const {
 }
 
 void OperatorsRequest::validate(ProblemList& problems) const {
-  for (const std::string& name : workloads) {
+  for (const std::string& name : named_workloads()) {
     collect_problems(problems, [&] {
-      if (find_workload(name).program == ProgramKind::training) return;
-      throw UserError(fmt::format("{} has no operators of its own", name),
-                      "a search trains many models", "Name llm or image");
+      if (find_workload(name).program != ProgramKind::training) {
+        throw UserError(fmt::format("{} has no operators of its own", name),
+                        "a search trains many models", "Name llm or image");
+      }
+      workload_of(name, size_of(name), Precision::fp32);
     });
   }
+  add_repeated("workload", workloads, problems);
+  add_repeated("--precision", precisions, problems);
+  std::vector<std::string> read;
   for (const std::string& name : precisions) {
     collect_problems(problems, [&] { parse_precision(name); });
   }
   for (const std::string& name : devices) {
     collect_problems(problems, [&] {
       const RankDevice device = read_device(name);
+      read.push_back(device.name);
       for (const std::string& precision : precisions) {
         if (device.has_precision(precision)) continue;
         problems.add(fmt::format("{} has no {}", device.name, precision),
@@ -351,13 +369,16 @@ void OperatorsRequest::validate(ProblemList& problems) const {
                       "`heteroperf list devices` names what it has");
     });
   }
+  add_repeated("--device", read, problems);
   if (quick && !check) {
     problems.add("--quick without --check", "only a check has fewer cases", "Add --check");
   }
   if (check && score) {
     problems.add("--check and --score", "a check has no times", "Run it once with each");
   }
-  if (threads < 0) problems.add(fmt::format("--threads {}", threads), "at least 1");
+  if (threads && *threads < 1) {
+    problems.add(fmt::format("--threads {} is out of range", *threads), "at least 1");
+  }
 }
 
 bool OperatorReport::is_right() const {

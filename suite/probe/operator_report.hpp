@@ -19,8 +19,8 @@ struct OperatorsRequest {
   std::string size = "micro", model = "resnet18";
   std::vector<std::string> devices{"cpu"}, precisions;  ///< no precision: fp32, and bf16 to check
   bool check = false, quick = false, score = false;
-  std::uint64_t seed = 1;  ///< the operands of a check are drawn from it
-  int threads = 0;         ///< 0: all usable cores
+  std::uint64_t seed = 1;           ///< the operands of a check are drawn from it
+  std::optional<int> threads = {};  ///< none: all usable cores
 
   /// Adds everything that cannot be asked.
   void validate(ProblemList& problems) const;

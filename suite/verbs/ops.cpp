@@ -59,14 +59,11 @@ class OpsVerb : public Verb {
   ExitCode run(const GlobalOptions& options) override {
     ProblemList problems;
     request_.validate(problems);
-    for (const auto& [given, flag] :
-         {std::pair(!out_.empty(), "--out"), {!record_.empty(), "--record"}}) {
-      if (!request_.check || !given) continue;
-      problems.add(fmt::format("{} with --check", flag), "a check has no times",
-                   "Leave one of both out");
-    }
+    check_files(problems);
+    OutputFile junit, out;
+    collect_problems(problems, [&] { junit = OutputFile(junit_, "--junit"); });
+    collect_problems(problems, [&] { out = OutputFile(out_); });
     problems.throw_if_any();
-    const OutputFile junit(junit_, "--junit"), out(out_);
     const RunName name = make_run_name("ops");
     if (!record_.empty()) create_run_folder(record_);
     OperatorReport report;
@@ -91,6 +88,17 @@ class OpsVerb : public Verb {
   }
 
  private:
+  void check_files(ProblemList& problems) const {
+    for (const auto& [given, flag] :
+         {std::pair(!out_.empty(), "--out"), {!record_.empty(), "--record"}}) {
+      if (!request_.check || !given) continue;
+      problems.add(fmt::format("{} with --check", flag), "a check has no times",
+                   "Leave one of both out");
+    }
+    if (junit_.empty() || request_.check) return;
+    problems.add("--junit without --check", "only a check can fail", "Add --check");
+  }
+
   static std::string joined_names() { return fmt::format("{}", fmt::join(device_names(), ", ")); }
 
   /// Looks at one device by a process of its own.

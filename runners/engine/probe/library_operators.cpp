@@ -124,8 +124,10 @@ Calls calls_of(const Conv2d& kind, const NodeOperands& o) {
       }};
 }
 Calls calls_of(const BatchNorm& kind, const NodeOperands& o) {
-  const at::Tensor x = o.input(), g = o.gradient(), w = o.parameter(0), b = o.parameter(1);
+  const at::Tensor x = o.input(), g = o.gradient();
+  // LibTorch takes parameters and statistics of one type.
   const auto wide = o.options.dtype(accumulation_type(x.scalar_type()));
+  const at::Tensor w = o.parameter(0).to(wide), b = o.parameter(1).to(wide);
   const at::Tensor mean = at::zeros({x.size(1)}, wide), variance = at::full({x.size(1)}, 1.0, wide);
   const auto saved = at::native_batch_norm(x, w, b, mean, variance, true, kind.momentum, kind.eps);
   return LibraryCalls{
