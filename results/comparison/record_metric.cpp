@@ -14,6 +14,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
+#include <mutex>
 
 #include "results/text/number_text.hpp"
 
@@ -87,6 +89,38 @@ constexpr std::array compared_names{
     "operations_per_step",  "executed_per_step", "predicted_step_time_s",
     "planned_memory_bytes", "peak_memory_bytes", "loss_fingerprint"};
 
+/// The metrics of operators by how their names begin.
+struct OperatorMetricKind {
+  std::string_view prefix;
+  Unit unit;
+  MetricDirection direction;
+  bool has_interval;
+};
+constexpr OperatorMetricKind operator_kinds[] = {
+    {"operator:", Unit::seconds, lower, true},
+    {"efficiency:", Unit::fraction, higher, false},
+    {"portability:", Unit::fraction, higher, false},
+};
+
+const OperatorMetricKind* operator_kind(std::string_view name) {
+  const auto* const kind = std::ranges::find_if(
+      operator_kinds, [&](const auto& known) { return name.starts_with(known.prefix); });
+  return kind == std::end(operator_kinds) ? nullptr : kind;
+}
+
+/// Makes the metric at the first question for it. It stays, as reports point to their metrics.
+const RecordMetric& operator_metric(const std::string& name, const OperatorMetricKind& kind) {
+  static std::mutex mutex;
+  static std::map<std::string, RecordMetric> metrics;
+  const std::lock_guard lock(mutex);
+  const auto [place, is_new] = metrics.try_emplace(name);
+  if (is_new) {
+    place->second = {place->first.c_str(), kind.unit, statistical, kind.direction, "", "", "",
+                     kind.has_interval};
+  }
+  return place->second;
+}
+
 /// Orders two values. Operation counts pass 2^53, beyond which doubles skip whole numbers, so
 /// counts are compared digit by digit: without leading zeros the longer text is the larger number.
 bool is_less(const MetricValue& a, const MetricValue& b) {
@@ -114,7 +148,10 @@ std::size_t metric_place(std::string_view name) {
 
 std::span<const char* const> compared_metrics() { return compared_names; }
 
+bool is_operator_metric(std::string_view name) { return operator_kind(name) != nullptr; }
+
 const RecordMetric& compared_metric(const std::string& name) {
+  if (const auto* const kind = operator_kind(name)) return operator_metric(name, *kind);
   const bool known = std::ranges::find(compared_names, name) != compared_names.end();
   if (!known) throw unknown_name("metric", name, {compared_names.begin(), compared_names.end()});
   return metric_table[metric_place(name)];

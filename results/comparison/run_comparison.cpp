@@ -40,8 +40,10 @@ SpeedVerdict verdict_of(const Interval& gain, double mean, double margin, double
 
 /// Half width of one run's own interval, as a difference of logarithms.
 std::optional<double> own_half_width(const RunDigest& run, const RecordMetric& metric) {
-  const bool ops = metric.name == std::string("ops_per_second");
-  const auto interval = run.ci95(ops ? "ops_per_second" : "throughput");
+  // A step's time is as steady as the throughput that it makes.
+  const std::string name = metric.name;
+  const bool has_its_own = name == "ops_per_second" || is_operator_metric(name);
+  const auto interval = run.ci95(has_its_own ? name : "throughput");
   if (!interval || interval->low <= 0) return std::nullopt;
   return std::log(interval->high / interval->low) / 2;
 }
@@ -129,7 +131,7 @@ RunComparison compare_runs(const RunPairs& runs, double margin) {
   comparison.runs_b = runs.head.runs.size();
   comparison.name_a = runs.base.runs.front().run_id;
   comparison.name_b = runs.head.runs.front().run_id;
-  for (const std::string name : compared_metrics()) {
+  for (const std::string& name : compared_metrics(runs)) {
     auto difference = compared(runs, compared_metric(name), margin);
     if (!difference) continue;
     const std::string why = name == "loss_fingerprint" ? why_losses_may_differ(runs) : "";

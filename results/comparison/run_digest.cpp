@@ -64,6 +64,13 @@ std::string gpu_proportions(const RunDigest& run) {
 
 }  // namespace
 
+const std::optional<MetricValue>& RunDigest::metric(std::string_view name) const {
+  static const std::optional<MetricValue> absent;
+  if (!is_operator_metric(name)) return metrics[metric_place(name)];
+  const auto place = operator_metrics.find(name);
+  return place == operator_metrics.end() ? absent : place->second;
+}
+
 std::optional<double> RunDigest::number(std::string_view name) const {
   const auto& value = metric(name);
   return value ? value->number : std::nullopt;

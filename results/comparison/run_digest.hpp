@@ -45,8 +45,13 @@ std::span<const RecordMetric> record_metrics();
 std::size_t metric_place(std::string_view name);
 /// The names of those that runs are compared by, the headline first.
 std::span<const char* const> compared_metrics();
-/// Finds one of those. Throws UserError that names the nearest one.
+/// Finds one of those, or a metric of operators. Throws UserError that names the nearest one.
 const RecordMetric& compared_metric(const std::string& name);
+
+/// Reports of operators have metrics of their own: "operator:DEVICE/PRECISION/WORKLOAD/NAME/SHAPE/
+/// PASS", the seconds of a pass, and the fractions "efficiency:DEVICE/PRECISION/WORKLOAD" and
+/// "portability:WORKLOAD".
+bool is_operator_metric(std::string_view name);
 
 /// A metric's value in one record: `text` as stored (operation counts are beyond a double),
 /// `number` where it is one, and its own interval.
@@ -115,6 +120,8 @@ struct RunDigest {
   std::vector<KeyField> key;
   /// The metrics in the order of record_metrics(); absent ones are empty.
   std::vector<std::optional<MetricValue>> metrics{record_metrics().size()};
+  /// The metrics of operators by their names; there are some in reports of operators alone.
+  std::map<std::string, std::optional<MetricValue>, std::less<>> operator_metrics;
   /// Says how well the error behind the regulated score is known: by "100 wrong answers", or where
   /// there are fewer by all "10000 answers" that there are.
   std::string error_basis;
@@ -127,9 +134,7 @@ struct RunDigest {
   RecordLeaves workload_leaves;
   std::string record_sha256, journal_sha256;
 
-  const std::optional<MetricValue>& metric(std::string_view name) const {
-    return metrics[metric_place(name)];
-  }
+  const std::optional<MetricValue>& metric(std::string_view name) const;
   /// The order of runs: by date, and those of one second by their names.
   auto by_date() const { return std::tie(created_utc, run_id); }
   /// The value of a metric, and the interval that the run itself gives.
@@ -145,8 +150,8 @@ struct RunDigest {
   std::string gpus_text() const;  ///< "1 x NVIDIA A100 + 3 x NVIDIA H200"
 };
 
-/// Reads record.json. Throws UserError with the path where it is missing, malformed, of another
-/// version, or lacks what every record has.
+/// Reads record.json of a run, or a report of operators that has times. Throws UserError with the
+/// path where it is missing, malformed, of another version, or lacks what every record has.
 RunDigest read_run_digest(const std::filesystem::path& record);
 RunDigest parse_run_digest(const std::string& text, const std::filesystem::path& record);
 

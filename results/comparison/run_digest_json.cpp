@@ -16,6 +16,7 @@
 #include <cmath>
 #include <map>
 
+#include "metrics/base/document_kind.hpp"
 #include "metrics/base/error.hpp"
 #include "metrics/base/strict_json.hpp"
 #include "metrics/score.hpp"
@@ -225,6 +226,54 @@ void read_metrics(const Json& record, RunDigest& digest) {
   digest.quality_name = text_at(record, "/metrics/quality/name");
 }
 
+// ---------------------------------------------------------------- reports of operators
+
+constexpr const char* operators_format = "heteroperf-operators";
+
+/// "cpu/fp32/llm-micro", of a row of a report.
+std::string place_of(const Json& row) {
+  std::string place = fmt::format("{}/{}/{}", text_at(row, "/device"), text_at(row, "/precision"),
+                                  text_at(row, "/workload"));
+  std::replace(place.begin(), place.end(), ' ', '-');
+  return place;
+}
+
+void add_operator_metric(const std::string& name, const Json& value,
+                         std::optional<Interval> interval, RunDigest& digest) {
+  if (value.is_null()) return;
+  const double number = value.get<double>();
+  digest.operator_metrics[name] = MetricValue{json_number(number), number, interval};
+}
+
+/// A report has the sections of a record that say who measured what and where. Times of another
+/// machine say nothing about the program, so the machine is a part of the key here.
+void read_operators(const Json& report, RunDigest& digest) {
+  for (const Json& row : value_at(report, "/timings")) {
+    const Json interval = value_at(row, "/ci95");
+    add_operator_metric(
+        fmt::format("operator:{}/{}/{}/{}", place_of(row), text_at(row, "/operator"),
+                    text_at(row, "/shape"), text_at(row, "/pass")),
+        row.at("least_s"),
+        interval.is_null()
+            ? std::nullopt
+            : std::optional(Interval{interval.at(0).get<double>(), interval.at(1).get<double>()}),
+        digest);
+  }
+  for (const Json& row : value_at(report, "/devices")) {
+    add_operator_metric("efficiency:" + place_of(row), value_at(row, "/efficiency"), {}, digest);
+  }
+  for (const Json& row : value_at(report, "/scores")) {
+    std::string workload = text_at(row, "/workload");
+    std::replace(workload.begin(), workload.end(), ' ', '-');
+    add_operator_metric("portability:" + workload, value_at(row, "/score"), {}, digest);
+  }
+  if (digest.operator_metrics.empty()) {
+    throw UserError("the report holds no times", "a check of operators has none",
+                    "Run `heteroperf ops` without --check");
+  }
+  digest.key.push_back({"machine", machines_text(digest)});
+}
+
 RunDigest digest_of(const Json& record, const std::filesystem::path& path) {
   RunDigest digest;
   digest.record = path;
@@ -241,9 +290,12 @@ RunDigest digest_of(const Json& record, const std::filesystem::path& path) {
 }  // namespace
 
 RunDigest parse_run_digest(const std::string& text, const std::filesystem::path& record) {
-  const Json json = parse_stored_document(text, record.string(), record_format);
-  return of_document(record, record_format, [&] {
+  const bool operators = stated_format(text) == operators_format;
+  const char* const format = operators ? operators_format : record_format;
+  const Json json = parse_stored_document(text, record.string(), format);
+  return of_document(record, format, [&] {
     RunDigest digest = digest_of(json, record);
+    if (operators) read_operators(json, digest);
     digest.record_sha256 = sha256_hex(text);
     return digest;
   });

@@ -20,6 +20,7 @@
 #include <cmath>
 #include <functional>
 #include <iterator>
+#include <set>
 
 #include "metrics/statistics.hpp"
 
@@ -157,6 +158,18 @@ RunPairs require_pairs(const std::vector<std::filesystem::path>& base,
   require_disjoint(base_runs, head_runs, name_base, name_head);
   require_comparable(base_runs, head_runs, name_base, name_head);
   return arranged(std::move(base_runs), std::move(head_runs));
+}
+
+std::vector<std::string> compared_metrics(const RunPairs& runs) {
+  std::vector<std::string> names(compared_metrics().begin(), compared_metrics().end());
+  std::set<std::string> of_operators;
+  for (const RunSet* side : {&runs.base, &runs.head}) {
+    for (const RunDigest& run : side->runs) {
+      for (const auto& [name, value] : run.operator_metrics) of_operators.insert(name);
+    }
+  }
+  names.insert(names.end(), of_operators.begin(), of_operators.end());
+  return names;
 }
 
 std::vector<MetricValue> values_of(const RunSet& set, const RecordMetric& metric) {

@@ -39,6 +39,10 @@ RunPairs require_pairs(const std::vector<std::filesystem::path>& base,
                        const std::vector<std::filesystem::path>& head, const std::string& name_base,
                        const std::string& name_head);
 
+/// The names of the metrics that the runs are compared by: those of all records, then those of
+/// operators that a run has.
+std::vector<std::string> compared_metrics(const RunPairs& runs);
+
 /// A metric that was not judged, and why.
 struct SkippedMetric {
   std::string name, reason;

@@ -44,7 +44,7 @@ class GateJudge {
   GateJudge(const RunPairs& runs, const GateRules& rules) : runs_(runs), rules_(rules) {}
 
   GateReport report() {
-    for (const char* name : compared_metrics()) add(compared_metric(name));
+    for (const std::string& name : compared_metrics(runs_)) add(compared_metric(name));
     if (report_.metrics.empty()) {
       const std::string why = joined(report_.skipped, "; ", [](const SkippedMetric& skipped) {
         return skipped.name + ": " + skipped.reason;
@@ -301,7 +301,11 @@ std::vector<std::string> certain_regressions(const GateReport& report, const Run
 GateReport judge_gate(const RunPairs& runs, const GateRules& rules) {
   HETEROPERF_EXPECT(!runs.base.runs.empty() && !runs.head.runs.empty());
   HETEROPERF_EXPECT(rules.statistics.fewest_blocks <= rules.statistics.most_blocks);
-  for (const std::string& name : rules.ignored) compared_metric(name);
+  // Only the runs tell which operators there are.
+  const std::vector<std::string> known = compared_metrics(runs);
+  for (const std::string& name : rules.ignored) {
+    if (std::ranges::find(known, name) == known.end()) throw unknown_name("metric", name, known);
+  }
   return GateJudge(runs, rules).report();
 }
 

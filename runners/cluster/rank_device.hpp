@@ -57,8 +57,6 @@ struct RankDevice {
 
 /// The names that a device may have: "cpu", …, "emulated:NAME".
 std::vector<std::string> device_names();
-/// True for one of these names. Files are not read.
-bool is_device_name(const std::string& name);
 /// The names of the shipped chips: what `emulated:` may be followed by besides a file.
 std::vector<std::string> shipped_chip_names();
 /// Reads a device by its name, and the file of an emulated chip. Throws UserError with everything

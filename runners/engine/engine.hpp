@@ -59,11 +59,13 @@ struct OperationProbeResult {
 
 /// An operation of a model, by our operators and by LibTorch's, on the calling thread's device.
 struct OperatorTime {
-  std::string name;       ///< its kinds of nodes: "linear+gelu"
-  double count = 0;       ///< so often in a micro-batch
-  OperationSeconds ours;  ///< no repetitions: there was no time to measure it
-  double library_forward_s = 0, library_backward_s = 0;  ///< 0: LibTorch has none
-  double operations = 0, bytes = 0;                      ///< all passes together
+  std::string name;         ///< its kinds of nodes: "linear+gelu"
+  std::string shape;        ///< of what goes in and comes out, with the samples: "8x64-8x256"
+  std::uint64_t count = 0;  ///< so often in a micro-batch
+  OperationSeconds ours;    ///< the least of the turns; no repetitions: there was no time for it
+  std::vector<double> forward_turns_s, backward_turns_s;  ///< ours, a median of each turn
+  double library_forward_s = 0, library_backward_s = 0;   ///< 0: LibTorch has none
+  double operations = 0, bytes = 0;                       ///< all passes together
 };
 
 /// A pass of a layer, or the update of all parameters.
@@ -140,6 +142,9 @@ class Engine {
   /// The same on CUDA device `gpu`.
   virtual FastestProduct find_fastest_cuda_product(Precision precision, int gpu,
                                                    double seconds) = 0;
+  /// Bytes per second that the memory of CUDA device `gpu` reads and writes in its fastest copy of
+  /// a tensor, within about `seconds`.
+  virtual double measure_cuda_memory(int gpu, double seconds) = 0;
 };
 
 /// Returns the rate of products of bf16, as operators make them, over that of the fastest of

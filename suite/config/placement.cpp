@@ -118,6 +118,7 @@ void give_devices(const ScaleConfig& config, Placement& placement) {
     const RankDevice& device =
         placement.devices.emplace_back(read_device(names[names.size() == 1 ? 0 : rank]));
     bindings[rank].device = device.name;
+    bindings[rank].device_memory_bytes = device.chip ? device.chip->memory_bytes : 0;
     if (device.on_gpu) bindings[rank].gpu = taken[bindings[rank].host]++;
   }
 }
@@ -127,7 +128,7 @@ void name_gpu(const std::vector<CudaDevice>& devices, RankBinding& binding) {
   *binding.gpu %= static_cast<int>(devices.size());
   const CudaDevice& device = devices[*binding.gpu];
   binding.device = device.name;
-  binding.gpu_memory_bytes = device.memory_bytes;
+  binding.device_memory_bytes = device.memory_bytes;
 }
 
 }  // namespace heteroperf

@@ -14,11 +14,12 @@ namespace heteroperf {
 /// Where one rank computes.
 struct RankBinding {
   std::string host;
-  CpuSet cpus;                         ///< bound to these, or may use these
-  std::string unbound;                 ///< why it is not bound; empty: it is
-  std::string device = "cpu";          ///< or the GPU's name as its driver reports it
-  std::optional<int> gpu = {};         ///< number among those its host shows
-  std::uint64_t gpu_memory_bytes = 0;  ///< all of that GPU's; 0: no GPU, or not known yet
+  CpuSet cpus;                  ///< bound to these, or may use these
+  std::string unbound;          ///< why it is not bound; empty: it is
+  std::string device = "cpu";   ///< or the GPU's name as its driver reports it
+  std::optional<int> gpu = {};  ///< number among those its host shows
+  /// All of that GPU's, or an emulated chip's; 0: the host's alone, or not known yet.
+  std::uint64_t device_memory_bytes = 0;
 };
 
 /// Who computes where.

@@ -160,9 +160,10 @@ bool parse_text(const std::string& text, T& out) {
   }
 }
 
+/// Whoever reads the devices tells which of the names are none.
 bool parse_text(const std::string& text, DeviceList& out) {
   out.names = split(text, ',');
-  return std::ranges::all_of(out.names, is_device_name);
+  return true;
 }
 
 /// A class may have colons in its name: the last two parts are numbers.

@@ -1,7 +1,8 @@
 // Starts the commands that a gate compares and reads their records. A command is any shell line
-// that ends in a run; the gate gives it a new folder through HETEROPERF_OUT, which stands for
-// --out. What a run left is held against its own journal before it counts, since a gate that
-// believes an edited record proves nothing.
+// that ends in a run or a report of operators; the gate gives it a new folder through
+// HETEROPERF_OUT, which stands for --out, or HETEROPERF_OPS_RECORD, for --record of `ops`. What a
+// run left is held against its own journal before it counts, since a gate that believes an edited
+// record proves nothing.
 //
 // Exit code 8 means that the run went through but breaks a rule; its record then says which, and
 // that is the better message. Every other code that is not 0 is a failure of the command, told with
@@ -59,7 +60,10 @@ BegunRun GateRuns::begin(const std::string& side, const std::string& line,
                          const std::vector<std::string>& environment) const {
   BegunRun run{side, folder, out_ / folder, {}, nullptr};
   std::vector<std::string> all = environment;
-  all.push_back("HETEROPERF_OUT=" + run.run_folder().string());
+  // `run` takes the one, `ops` the other.
+  for (const char* option : {"HETEROPERF_OUT=", "HETEROPERF_OPS_RECORD="}) {
+    all.push_back(option + run.run_folder().string());
+  }
   run.command = {line,        std::move(all),  run.home / "stdout.txt", run.home / "stderr.txt",
                  deadline_s_, OrphanFate::ends};
   run.process = std::make_unique<StartedCommand>(run.command);

@@ -85,6 +85,21 @@ Plan searched_plan(const RunConfig& config, const PlanSources& sources, const Wo
                               workload.name, config.cluster.file));
 }
 
+/// Emulated chips among the ranks limit the memory of their classes, which is one for all of a
+/// class: the smallest of its chips'.
+void hold_to_chips(const Placement& placement, Cluster& cluster) {
+  const std::size_t ranks = std::min(cluster.ranks.size(), placement.devices.size());
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const std::optional<EmulatedChip>& chip = placement.devices[rank].chip;
+    if (!chip || chip->memory_bytes == 0) continue;
+    for (DeviceClass& device : cluster.classes) {
+      if (device.name != cluster.ranks[rank].device_class) continue;
+      const Bytes limit(chip->memory_bytes);
+      device.memory = device.memory == Bytes(0) ? limit : std::min(device.memory, limit);
+    }
+  }
+}
+
 void name_classes(Plan& plan, const Cluster& cluster) {
   for (PlanStage& stage : plan.stages) {
     for (StageReplica& replica : stage.replicas) {
@@ -118,7 +133,11 @@ RankPlanEvent rank_event(const ChosenPlan& chosen, int rank, const std::vector<d
   event.optimizer_bytes = ledger.optimizer.value();
   event.activations_bytes = ledger.activations.value();
   event.buffers_bytes = ledger.buffers.value();
-  if (chosen.cluster) event.limit_bytes = class_of(*chosen.cluster, RankId(rank)).memory.value();
+  if (chosen.cluster) {
+    event.limit_bytes = class_of(*chosen.cluster, RankId(rank)).memory.value();
+  } else if (r < chosen.chip_bytes.size() && chosen.chip_bytes[r] > 0) {
+    event.limit_bytes = chosen.chip_bytes[r];
+  }
   if (chosen.times) event.busy_s = busy_s[r];
   return event;
 }
@@ -195,8 +214,9 @@ void slow_down(ChosenPlan& chosen, const Workload& workload, const Slowdown& slo
   chosen.paced_change = {slowdown.from_step, stage_times(task, chosen.staged, chosen.plan, slower)};
 }
 
-ChosenPlan choose_plan(const RunConfig& config, const PlanSources& sources,
-                       const Workload& workload, const Placement& placement) {
+ChosenPlan choose_plan(const RunConfig& config, PlanSources sources, const Workload& workload,
+                       const Placement& placement) {
+  if (sources.cluster) hold_to_chips(placement, *sources.cluster);
   Plan plan = sources.plan                ? *sources.plan
               : config.plan.is_searched() ? searched_plan(config, sources, workload)
                                           : even_plan_of(config, workload, placement.ranks);
@@ -214,6 +234,9 @@ ChosenPlan choose_plan(const RunConfig& config, const PlanSources& sources,
   if (sources.cluster) plan.cluster = config.cluster.file;
   ChosenPlan chosen = complete_plan(std::move(plan), workload, sources.cluster);
   for (const RankBinding& binding : placement.bindings) chosen.devices.push_back(binding.device);
+  for (const RankDevice& device : placement.devices) {
+    chosen.chip_bytes.push_back(device.chip ? device.chip->memory_bytes : 0);
+  }
   slow_down(chosen, workload, config.pace.slow);
   return chosen;
 }

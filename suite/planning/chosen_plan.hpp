@@ -22,6 +22,7 @@ struct ChosenPlan : ReadyPlan {
   std::optional<Pacing::Change> paced_change;  ///< that `pace.slow` asks for
   bool emulated = false;
   std::vector<std::string> devices;  ///< [rank] the device that computes (RankBinding::device)
+  std::vector<std::uint64_t> chip_bytes = {};  ///< [rank] an emulated chip's memory; 0: no limit
 
   /// The rank's class in the cluster; on a machine that nobody described, the device that computes.
   std::string device_class(int rank) const;
@@ -41,8 +42,8 @@ SearchedPlan search_plan(const Workload& workload, const Cluster& used, std::uin
 
 /// The plan of the file, or an even one of the configuration's degrees, checked against the model
 /// and the cluster. Throws UserError with everything wrong.
-ChosenPlan choose_plan(const RunConfig& config, const PlanSources& sources,
-                       const Workload& workload, const Placement& placement);
+ChosenPlan choose_plan(const RunConfig& config, PlanSources sources, const Workload& workload,
+                       const Placement& placement);
 /// As above, of a plan already made.
 ChosenPlan complete_plan(Plan plan, const Workload& workload, std::optional<Cluster> cluster);
 /// Lets a class of the plan's emulated devices become slower in mid-run, but not what is known of

@@ -229,12 +229,7 @@ struct OperationMeasurement {
   void measure(const MeasurementJob& job, double seconds) {
     const Workload& workload = *job.workload;
     const ModelOperations model = model_operations(workload.graph, workload.precision);
-    OperationProbe probe{workload.graph, model, workload.data};
-    probe.recipe = workload.recipe;
-    probe.precision = workload.precision;
-    probe.samples = job.samples;
-    probe.micro_batches = workload.micro_batches;
-    probe.threads = request.threads;
+    OperationProbe probe = operation_probe(workload, model, job.samples, request.threads);
     probe.seconds_each = request.seconds_each;
     probe.deadline_s = seconds;
     // A signal ends the job on this rank; the next step ends the probe on all.
@@ -304,6 +299,17 @@ void OperationsRequest::check(ProblemList& problems) const {
     problems.add(fmt::format("{} {:g}", flag, value), "seconds",
                  "Give more than 0, at most a day.");
   }
+}
+
+OperationProbe operation_probe(const Workload& workload, const ModelOperations& model,
+                               std::int64_t samples, int threads) {
+  OperationProbe probe{workload.graph, model, workload.data};
+  probe.recipe = workload.recipe;
+  probe.precision = workload.precision;
+  probe.samples = samples;
+  probe.micro_batches = workload.micro_batches;
+  probe.threads = threads;
+  return probe;
 }
 
 std::vector<std::string> measure_operations_of(const OperationsRequest& request,

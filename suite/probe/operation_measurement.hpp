@@ -29,6 +29,11 @@ struct OperationsRequest {
   void check(ProblemList& problems) const;
 };
 
+/// The operations of a workload at a micro-batch, for the calling thread's device. `model` has the
+/// workload's operations and must outlive it, as the workload must.
+OperationProbe operation_probe(const Workload& workload, const ModelOperations& model,
+                               std::int64_t samples, int threads);
+
 using BeforeModel = std::function<void(const std::string& name, double done)>;
 
 /// Measures on all ranks at once and puts the medians of every class's devices among the

@@ -18,16 +18,16 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 
 #include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
-#include "metrics/base/strict_json.hpp"
-#include "results/text/text_escapes.hpp"
+#include "metrics/statistics.hpp"
 #include "runners/cluster/machine.hpp"
 #include "runners/comm/world.hpp"
 #include "runners/plan/times/measured_operations.hpp"
+#include "suite/config/reproduce.hpp"
 #include "suite/probe/operation_measurement.hpp"
 #include "suite/program/catalog.hpp"
 #include "suite/watch/memory_rate.hpp"
@@ -35,7 +35,8 @@
 namespace heteroperf {
 namespace {
 
-constexpr double roofline_s = 0.3;  ///< for a peak, and for the memory
+constexpr double roofline_s = 0.3;     // for a peak, and for the memory
+constexpr double seconds_each = 0.02;  // for an operation in a turn, about
 
 /// A workload of the catalog at one size.
 Workload workload_of(const std::string& name, const std::string& size, Precision precision) {
@@ -43,21 +44,6 @@ Workload workload_of(const std::string& name, const std::string& size, Precision
   request.size = request.model = size;
   request.precision = precision;
   return find_workload(name).make(request, {});
-}
-
-std::vector<std::string> workload_names_of(const OperatorsRequest& request) {
-  return request.workloads.empty() ? std::vector<std::string>{"llm", "image"} : request.workloads;
-}
-
-std::string size_of(const OperatorsRequest& request, const std::string& workload) {
-  return workload == "image" ? request.model : request.size;
-}
-
-std::vector<Precision> precisions_of(const OperatorsRequest& request) {
-  if (request.precisions.empty()) return {Precision::fp32, Precision::bf16};
-  std::vector<Precision> result;
-  for (const std::string& name : request.precisions) result.push_back(parse_precision(name));
-  return result;
 }
 
 /// Rates of this machine that the roofline is made of.
@@ -69,6 +55,8 @@ struct Roofline {
     return std::max(time.operations / ops_per_second, time.bytes / bytes_per_second);
   }
 };
+
+double least_of(std::span<const double> values) { return *std::ranges::min_element(values); }
 
 /// Sums over operations of one name, or of a whole step.
 struct TimeSums {
@@ -108,12 +96,16 @@ class DeviceReport {
         engine_(engine),
         progress_(progress),
         cores_(usable_cores()),
-        threads_(request.threads > 0 ? request.threads : cores_.count()) {
-    if (device.on_gpu) gpu_ = 0;
+        threads_(request.usable_threads()) {
+    report_.libtorch = engine.libtorch_version();
+    if (!device.on_gpu) return;
+    gpu_ = 0;
+    report_.gpu = engine.cuda_devices().front().name;
   }
 
   OperatorReport run() {
-    for (const Precision precision : precisions_of(request_)) {
+    for (const std::string& name : request_.named_precisions()) {
+      const Precision precision = parse_precision(name);
       if (!device_.has_precision(to_string(precision))) {
         lack(precision);
         continue;
@@ -138,8 +130,8 @@ class DeviceReport {
 
   /// Nothing of a precision that the device has not.
   void lack(Precision precision) {
-    for (const std::string& name : workload_names_of(request_)) {
-      const Workload workload = workload_of(name, size_of(request_, name), Precision::fp32);
+    for (const std::string& name : request_.named_workloads()) {
+      const Workload workload = workload_of(name, request_.size_of(name), Precision::fp32);
       for (const std::string& operation : engine_.operator_names(workload.graph)) {
         row(operation, precision).status = "missing";
       }
@@ -160,11 +152,11 @@ class DeviceReport {
           {std::make_shared<const ModelGraph>(workload_of(name, size, precision).graph), samples});
     };
     if (!request_.check) {
-      for (const std::string& name : workload_names_of(request_)) {
-        add(name, size_of(request_, name), 1);
+      for (const std::string& name : request_.named_workloads()) {
+        add(name, request_.size_of(name), 1);
       }
     } else {
-      const auto names = workload_names_of(request_);
+      const auto names = request_.named_workloads();
       const bool text = std::ranges::find(names, "llm") != names.end();
       const bool images = std::ranges::find(names, "image") != names.end();
       if (text) add("llm", "nano", request_.quick ? 1 : 4);
@@ -203,7 +195,9 @@ class DeviceReport {
     if (gpu_) {
       rates.ops_per_second =
           engine_.find_fastest_cuda_product(precision, *gpu_, roofline_s).ops_per_second;
-      return rates;  // a GPU's memory has no measurement of its own yet
+      if (!memory_rate_) memory_rate_ = engine_.measure_cuda_memory(*gpu_, roofline_s);
+      rates.bytes_per_second = *memory_rate_;
+      return rates;
     }
     rates.ops_per_second =
         engine_.find_fastest_product(precision, threads_, roofline_s).ops_per_second;
@@ -217,18 +211,45 @@ class DeviceReport {
     return rates;
   }
 
+  /// Operations of one name and shape may still differ, such as the first layer, which passes no
+  /// gradient on: those behind the first are numbered.
+  void add_timings(const std::string& workload, Precision precision, const OperatorTime& time) {
+    OperatorTiming timing;
+    timing.workload = workload;
+    timing.device = device_.name;
+    timing.precision = to_string(precision);
+    timing.name = time.name;
+    timing.shape = time.shape;
+    timing.count = time.count;
+    const auto is_same = [&](const OperatorTiming& known) {
+      return known.workload == workload && known.device == timing.device &&
+             known.precision == timing.precision && known.name == timing.name &&
+             known.shape == timing.shape;
+    };
+    for (int number = 2; std::ranges::any_of(report_.timings, is_same); ++number) {
+      timing.shape = fmt::format("{}#{}", time.shape, number);
+    }
+    for (const auto& [pass, samples] : {std::pair("forward", &time.forward_turns_s),
+                                        std::pair("backward", &time.backward_turns_s)}) {
+      if (samples->empty()) continue;
+      timing.pass = pass;
+      timing.samples_s = *samples;
+      timing.least_s = least_of(*samples);
+      timing.ci95.reset();
+      if (samples->size() > 1) timing.ci95 = bootstrap_interval(*samples, least_of);
+      report_.timings.push_back(timing);
+    }
+  }
+
   void time(Precision precision) {
     const Roofline rates = roofline(precision);
     std::map<std::string, TimeSums> by_name;
-    for (const std::string& name : workload_names_of(request_)) {
+    for (const std::string& name : request_.named_workloads()) {
       progress_(fmt::format("{} {}: timing {}", device_.name, to_string(precision), name));
-      const Workload workload = workload_of(name, size_of(request_, name), precision);
+      const Workload workload = workload_of(name, request_.size_of(name), precision);
       const ModelOperations model = model_operations(workload.graph, precision);
-      OperationProbe probe{workload.graph, model, workload.data};
-      probe.recipe = workload.recipe;
-      probe.precision = precision;
-      probe.samples = workload.micro_batch;
-      probe.threads = threads_;
+      OperationProbe probe = operation_probe(workload, model, workload.micro_batch, threads_);
+      probe.seconds_each = seconds_each;
       probe.gpu = gpu_;
       const std::vector<OperatorTime> times = engine_.time_operators(probe);
       TimeSums step;
@@ -237,6 +258,7 @@ class DeviceReport {
         step.add(operation, rates);
         by_name[operation.name].add(operation, rates);
         seconds.push_back(operation.ours);
+        add_timings(name + " " + workload.size, precision, operation);
       }
       report_.devices.push_back({name + " " + workload.size, device_.name, to_string(precision),
                                  step.efficiency(), step.roofline_efficiency()});
@@ -265,112 +287,76 @@ class DeviceReport {
   OperatorReport report_;
 };
 
-Tone tone_of(const std::string& status) {
-  if (status == "native") return Tone::good;
-  return status == "substituted" ? Tone::doubtful : Tone::bad;
-}
+}  // namespace
 
-/// A list, absent where it is empty.
-template <class T>
-Datum listed(const std::vector<T>& list) {
-  return list.empty() ? Datum() : Datum(list);
-}
+namespace {
 
-Table operator_table(const OperatorReport& report) {
-  constexpr Audience programs = Audience::programs;
-  using Row = OperatorRow;
-  return table_of(
-      "operators", report.operators,
-      std::vector<ColumnOf<OperatorRow>>{
-          {{"name", "operator", Unit::none}, [](const Row& r) { return Datum(r.name); }},
-          {{"device", "device", Unit::none}, [](const Row& r) { return Datum(r.device); }},
-          {{"precision", "precision", Unit::none}, [](const Row& r) { return Datum(r.precision); }},
-          {{"status", "status", Unit::none},
-           [](const Row& r) { return Datum(r.status).judged(tone_of(r.status)); }},
-          {{"ops_per_second", "rate", Unit::operations_per_second},
-           [](const Row& r) { return Datum(r.ops_per_second); }},
-          {{"efficiency", "of the best", Unit::fraction},
-           [](const Row& r) { return Datum(r.efficiency); }},
-          {{"roofline_efficiency", "of the roofline", Unit::fraction},
-           [](const Row& r) { return Datum(r.roofline_efficiency); }},
-          {{"seconds", "time", Unit::seconds}, [](const Row& r) { return Datum(r.seconds); }},
-          {{"least_s", "least time", Unit::seconds, programs},
-           [](const Row& r) { return Datum(r.least_s); }},
-          {{"worst_error", "worst error", Unit::ratio},
-           [](const Row& r) { return Datum(r.worst_error); }},
-          {{"factor", "c", Unit::ratio}, [](const Row& r) { return Datum(r.factor); }},
-          {{"absolute_error", "largest absolute", Unit::ratio, programs},
-           [](const Row& r) { return Datum(r.absolute_error); }},
-          {{"relative_error", "largest relative", Unit::ratio, programs},
-           [](const Row& r) { return Datum(r.relative_error); }},
-          {{"nmse", "NMSE", Unit::ratio, programs}, [](const Row& r) { return Datum(r.nmse); }},
-          {{"bias", "standard errors of the mean", Unit::ratio, programs},
-           [](const Row& r) { return Datum(r.bias); }},
-          {{"cases", "cases", Unit::count}, [](const Row& r) { return Datum(r.cases); }},
-          {{"results", "results", Unit::count, programs},
-           [](const Row& r) { return Datum(r.results); }},
-          {{"units_in_last_place", "units in the last place", Unit::count, programs},
-           [](const Row& r) { return listed(r.units); }},
-          {{"repeatable", "same bits again", Unit::none},
-           [](const Row& r) { return Datum(r.repeatable); }},
-          {{"substituted", "by the host", Unit::none},
-           [](const Row& r) { return listed(r.substituted); }},
-          {{"wrong", "wrong", Unit::none, programs},
-           [](const Row& r) { return listed(r.wrong); }}});
-}
-
-/// Reads one key of a row, where it is there.
-template <class T>
-void take(const nlohmann::json& row, const char* key, T& value) {
-  if (row.contains(key)) value = row.at(key).get<T>();
-}
-template <class T>
-void take(const nlohmann::json& row, const char* key, std::optional<T>& value) {
-  if (row.contains(key)) value = row.at(key).get<T>();
-}
-
-OperatorRow row_from(const nlohmann::json& json) {
-  OperatorRow row;
-  take(json, "name", row.name);
-  take(json, "device", row.device);
-  take(json, "precision", row.precision);
-  take(json, "status", row.status);
-  take(json, "substituted", row.substituted);
-  take(json, "ops_per_second", row.ops_per_second);
-  take(json, "efficiency", row.efficiency);
-  take(json, "roofline_efficiency", row.roofline_efficiency);
-  take(json, "seconds", row.seconds);
-  take(json, "least_s", row.least_s);
-  take(json, "worst_error", row.worst_error);
-  take(json, "factor", row.factor);
-  take(json, "absolute_error", row.absolute_error);
-  take(json, "relative_error", row.relative_error);
-  take(json, "nmse", row.nmse);
-  take(json, "bias", row.bias);
-  take(json, "cases", row.cases);
-  take(json, "results", row.results);
-  take(json, "units_in_last_place", row.units);
-  take(json, "repeatable", row.repeatable);
-  take(json, "wrong", row.wrong);
-  return row;
+/// The same thing twice would be measured twice and count twice.
+void add_repeated(const char* what, const std::vector<std::string>& names, ProblemList& problems) {
+  std::set<std::string> seen, told;
+  for (const std::string& name : names) {
+    if (seen.insert(name).second || !told.insert(name).second) continue;
+    problems.add(fmt::format("{} {} is named twice", what, name), "", "Name it once");
+  }
 }
 
 }  // namespace
 
+std::vector<std::string> OperatorsRequest::named_workloads() const {
+  return workloads.empty() ? std::vector<std::string>{"llm", "image"} : workloads;
+}
+
+std::vector<std::string> OperatorsRequest::named_precisions() const {
+  if (!precisions.empty()) return precisions;
+  return score ? std::vector<std::string>{"fp32"} : std::vector<std::string>{"fp32", "bf16"};
+}
+
+std::vector<std::string> OperatorsRequest::sized_workloads() const {
+  std::vector<std::string> result;
+  for (const std::string& name : named_workloads()) result.push_back(name + " " + size_of(name));
+  return result;
+}
+
+std::string OperatorsRequest::size_of(const std::string& workload) const {
+  return workload == "image" ? model : size;
+}
+
+int OperatorsRequest::usable_threads() const { return threads ? *threads : usable_cores().count(); }
+
+std::string OperatorsRequest::words() const {
+  std::string words = " ops";
+  for (const std::string& workload : named_workloads()) words += " " + shell_quoted(workload);
+  words += fmt::format(" --device {} --precision {} --size {} --model {} --threads {} --seed {}",
+                       shell_quoted(fmt::format("{}", fmt::join(devices, ","))),
+                       fmt::join(named_precisions(), ","), shell_quoted(size), shell_quoted(model),
+                       usable_threads(), seed);
+  for (const auto& [asked, flag] :
+       {std::pair(check, " --check"), {quick, " --quick"}, {score, " --score"}}) {
+    if (asked) words += flag;
+  }
+  return words;
+}
+
 void OperatorsRequest::validate(ProblemList& problems) const {
-  for (const std::string& name : workloads) {
+  for (const std::string& name : named_workloads()) {
     collect_problems(problems, [&] {
-      if (find_workload(name).program == ProgramKind::training) return;
-      throw UserError(fmt::format("{} has no operators of its own", name),
-                      "a search trains many models", "Name llm or image");
+      if (find_workload(name).program != ProgramKind::training) {
+        throw UserError(fmt::format("{} has no operators of its own", name),
+                        "a search trains many models", "Name llm or image");
+      }
+      workload_of(name, size_of(name), Precision::fp32);
     });
   }
+  add_repeated("workload", workloads, problems);
+  add_repeated("--precision", precisions, problems);
+  std::vector<std::string> read;
   for (const std::string& name : precisions) {
     collect_problems(problems, [&] { parse_precision(name); });
   }
   for (const std::string& name : devices) {
     collect_problems(problems, [&] {
       const RankDevice device = read_device(name);
+      read.push_back(device.name);
       for (const std::string& precision : precisions) {
         if (device.has_precision(precision)) continue;
         problems.add(fmt::format("{} has no {}", device.name, precision),
@@ -383,13 +369,16 @@ void OperatorsRequest::validate(ProblemList& problems) const {
                       "`heteroperf list devices` names what it has");
     });
   }
+  add_repeated("--device", read, problems);
   if (quick && !check) {
     problems.add("--quick without --check", "only a check has fewer cases", "Add --check");
   }
   if (check && score) {
     problems.add("--check and --score", "a check has no times", "Run it once with each");
   }
-  if (threads < 0) problems.add(fmt::format("--threads {}", threads), "at least 1");
+  if (threads && *threads < 1) {
+    problems.add(fmt::format("--threads {} is out of range", *threads), "at least 1");
+  }
 }
 
 bool OperatorReport::is_right() const {
@@ -415,94 +404,6 @@ std::optional<double> portability_score(const std::vector<DeviceEfficiency>& dev
     count += 1;
   }
   return count > 0 ? std::optional(count / inverses) : std::nullopt;
-}
-
-Document operators_document(const OperatorsRequest& request, const OperatorReport& report) {
-  Document document{"heteroperf-operators"};
-  document.data("checked", "checked", Unit::none, request.check);
-  document.data("seed", "seed", Unit::count, request.seed);
-  Table table = operator_table(report);
-  // A score is one number and the devices' table.
-  if (request.score) table.audience = Audience::programs;
-  document.table(std::move(table));
-  if (request.check) {
-    for (const OperatorRow& row : report.operators) {
-      for (const std::string& how : row.wrong) {
-        document.line(fmt::format("wrong on {} in {}: {}", row.device, row.precision, how));
-      }
-    }
-    return document;
-  }
-  using Row = DeviceEfficiency;
-  document.table(table_of(
-      "devices", report.devices,
-      std::vector<ColumnOf<DeviceEfficiency>>{
-          {{"workload", "workload", Unit::none}, [](const Row& d) { return Datum(d.workload); }},
-          {{"device", "device", Unit::none}, [](const Row& d) { return Datum(d.device); }},
-          {{"precision", "precision", Unit::none}, [](const Row& d) { return Datum(d.precision); }},
-          {{"efficiency", "of the best", Unit::fraction},
-           [](const Row& d) { return Datum(d.efficiency); }},
-          {{"roofline_efficiency", "of the roofline", Unit::fraction},
-           [](const Row& d) { return Datum(d.roofline_efficiency); }}}));
-  std::vector<std::pair<std::string, double>> scores;
-  std::optional<double> least;
-  for (const DeviceEfficiency& device : report.devices) {
-    const auto known = std::ranges::find_if(
-        scores, [&](const auto& score) { return score.first == device.workload; });
-    if (known != scores.end()) continue;
-    const auto score = portability_score(report.devices, device.workload);
-    if (!score) continue;
-    scores.emplace_back(device.workload, *score);
-    least = least ? std::min(*least, *score) : *score;
-  }
-  Table by_workload{
-      "scores",
-      "",
-      {{"workload", "workload", Unit::none}, {"score", "portability", Unit::fraction}}};
-  for (const auto& [workload, score] : scores) by_workload.add({workload, score});
-  document.table(std::move(by_workload));
-  document.field("score", "performance portability", Unit::fraction, Datum(least),
-                 "the least of the workloads'");
-  return document;
-}
-
-void add_operators(const std::string& json, const std::string& where, OperatorReport& report) {
-  const Json document = parse_strict_json(json, where, "heteroperf-operators");
-  const nlohmann::json plain = nlohmann::json::parse(document.dump());
-  for (const auto& row : plain.at("operators")) report.operators.push_back(row_from(row));
-  if (!plain.contains("devices")) return;
-  for (const auto& row : plain.at("devices")) {
-    DeviceEfficiency& device = report.devices.emplace_back();
-    take(row, "workload", device.workload);
-    take(row, "device", device.device);
-    take(row, "precision", device.precision);
-    take(row, "efficiency", device.efficiency);
-    take(row, "roofline_efficiency", device.roofline_efficiency);
-  }
-}
-
-std::string operators_junit(const OperatorReport& report) {
-  std::string cases;
-  std::size_t failures = 0, skipped = 0;
-  for (const OperatorRow& row : report.operators) {
-    std::string content;
-    if (row.status == "wrong") {
-      ++failures;
-      content = fmt::format("    <failure message=\"{}\"/>\n",
-                            html_text(fmt::format("{}", fmt::join(row.wrong, "; "))));
-    } else if (row.status == "missing") {
-      ++skipped;
-      content = "    <skipped message=\"the device lacks it\"/>\n";
-    }
-    cases += fmt::format("  <testcase classname=\"heteroperf.ops.{}.{}\" name=\"{}\"",
-                         html_text(row.device), row.precision, html_text(row.name));
-    cases += content.empty() ? "/>\n" : fmt::format(">\n{}  </testcase>\n", content);
-  }
-  return fmt::format(
-      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-      "<testsuite name=\"heteroperf ops\" tests=\"{}\" failures=\"{}\" errors=\"0\" "
-      "skipped=\"{}\">\n{}</testsuite>\n",
-      report.operators.size(), failures, skipped, cases);
 }
 
 }  // namespace heteroperf

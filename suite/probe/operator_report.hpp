@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "metrics/statistics.hpp"
+#include "results/record/run_folder.hpp"
 #include "results/text/document.hpp"
 #include "runners/cluster/rank_device.hpp"
 #include "runners/engine/engine.hpp"
@@ -17,11 +19,18 @@ struct OperatorsRequest {
   std::string size = "micro", model = "resnet18";
   std::vector<std::string> devices{"cpu"}, precisions;  ///< no precision: fp32, and bf16 to check
   bool check = false, quick = false, score = false;
-  std::uint64_t seed = 1;  ///< the operands of a check are drawn from it
-  int threads = 0;         ///< 0: all usable cores
+  std::uint64_t seed = 1;           ///< the operands of a check are drawn from it
+  std::optional<int> threads = {};  ///< none: all usable cores
 
   /// Adds everything that cannot be asked.
   void validate(ProblemList& problems) const;
+  /// With what is taken where nothing was named.
+  std::vector<std::string> named_workloads() const, named_precisions() const;
+  std::vector<std::string> sized_workloads() const;  ///< "llm micro"
+  std::string size_of(const std::string& workload) const;
+  int usable_threads() const;
+  /// The words of the command line behind the program's name, " ops llm …", but no files.
+  std::string words() const;
 };
 
 /// An operator of a device in a precision. Only what was asked for is there.
@@ -44,9 +53,22 @@ struct DeviceEfficiency {
   std::optional<double> roofline_efficiency;
 };
 
+/// A pass of an operator at one shape of a workload.
+struct OperatorTiming {
+  std::string workload, device, precision, name, shape;
+  std::string pass;         ///< "forward" or "backward"
+  std::uint64_t count = 0;  ///< so often in a micro-batch
+  double least_s = 0;       ///< of the samples, as other programs only lengthen them
+  std::optional<Interval> ci95;
+  std::vector<double> samples_s;  ///< a median of each turn of the measurement
+};
+
 struct OperatorReport {
+  RunName name;  ///< as a record
   std::vector<OperatorRow> operators;
   std::vector<DeviceEfficiency> devices;
+  std::vector<OperatorTiming> timings;
+  std::string libtorch, gpu;  ///< its version; the GPU's name, where there is one
   /// The times as entries of the efficiency matrix that plans read.
   EfficiencyMatrix matrix;
 

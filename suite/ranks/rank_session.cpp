@@ -44,7 +44,7 @@ constexpr std::chrono::seconds words_patience{2};
 
 std::string text_of(const RankBinding& binding) {
   return Json{binding.host,   to_list(binding.cpus),    binding.unbound,
-              binding.device, binding.gpu.value_or(-1), binding.gpu_memory_bytes}
+              binding.device, binding.gpu.value_or(-1), binding.device_memory_bytes}
       .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -199,6 +199,15 @@ void check_sizes(const RunConfig& config, const PlanSources& sources, ProgramKin
   check_samples(run.workload, plan.samples_per_step(), summary_text(plan), problems);
 }
 
+/// The machine with no more memory than the smallest emulated chip, for the choice of a size.
+ScalingInput within_devices(ScalingInput machine, const Placement& placement) {
+  for (const RankBinding& binding : placement.bindings) {
+    if (binding.gpu || binding.device_memory_bytes == 0) continue;
+    machine.memory_bytes = std::min(machine.memory_bytes, binding.device_memory_bytes);
+  }
+  return machine;
+}
+
 PreparedRun prepare_one(const RunConfig& config, const PlanSources& sources,
                         const Placement& placement, const CatalogEntry& entry,
                         const ScalingInput& machine, Reading reading) {
@@ -210,7 +219,7 @@ PreparedRun prepare_one(const RunConfig& config, const PlanSources& sources,
     WorkloadRequest request = request_of(config, entry);
     // Generated data stand in for what is not read; their kind is the workload's, not their size.
     if (reading == Reading::nothing) request.data = generated;
-    run.workload = entry.make(request, machine);
+    run.workload = entry.make(request, within_devices(machine, placement));
     if (entry.program == ProgramKind::search) check_search(config, reading, run, problems);
     if (reading == Reading::nothing) {
       check_data(config.data.source, run.workload.data->spec().kind);
@@ -257,29 +266,34 @@ void check_memory(const Workload& workload, const std::vector<double>& needed_by
   HETEROPERF_EXPECT(needed_bytes.size() == bindings.size());
   // Nothing is refused where the size is not known, 0.
   const auto check = [&](double needed, std::uint64_t available, const std::string& where) {
-    if (available == 0 || needed <= static_cast<double>(available)) return;
+    const double lacking = needed - static_cast<double>(available);
+    if (available == 0 || lacking <= 0) return;
     problems.add(fmt::format("{} of size {} needs {} {}", workload.name, workload.size,
                              rounded_byte_size(needed), where),
-                 rounded_byte_size(Bytes(available)) + " available",
+                 fmt::format("{} available, {} too little", rounded_byte_size(Bytes(available)),
+                             rounded_byte_size(lacking)),
                  "Use fewer --ranks, a smaller --micro-batch or a smaller --size");
   };
   double on_host = 0, host_ranks = 0, fullness = 0;
-  std::optional<std::size_t> fullest;  // the rank whose GPU it is
+  std::optional<std::size_t> fullest;  // the rank whose device it is
   for (std::size_t r = 0; r < bindings.size(); ++r) {
-    const auto gpu_bytes = static_cast<double>(bindings[r].gpu_memory_bytes);
+    const auto own_bytes = static_cast<double>(bindings[r].device_memory_bytes);
     if (!bindings[r].gpu) {
+      // An emulated chip's memory is a part of the host's.
       on_host += needed_bytes[r];
       ++host_ranks;
-    } else if (gpu_bytes > 0 && needed_bytes[r] / gpu_bytes > fullness) {
-      fullness = needed_bytes[r] / gpu_bytes;
+    }
+    if (own_bytes > 0 && needed_bytes[r] / own_bytes > fullness) {
+      fullness = needed_bytes[r] / own_bytes;
       fullest = r;
     }
   }
   check(on_host / std::max(1.0, host_ranks), host_bytes, "per rank");
   if (!fullest) return;
   const RankBinding& binding = bindings[*fullest];
-  check(needed_bytes[*fullest], binding.gpu_memory_bytes,
-        fmt::format("on the GPU of rank {} ({} of {})", *fullest, binding.device, binding.host));
+  check(needed_bytes[*fullest], binding.device_memory_bytes,
+        fmt::format("on the {} of rank {} ({} of {})", binding.gpu ? "GPU" : "device", *fullest,
+                    binding.device, binding.host));
 }
 
 std::vector<PreparedRun> prepare_runs(const RunConfig& config, const PlanSources& sources,

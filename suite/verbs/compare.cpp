@@ -30,8 +30,8 @@ class CompareVerb : public Verb {
 
   void declare(CLI::App& command) override {
     add_argument(command, "runs", runs_,
-                 "A and B: runs, folders of repeated runs, or two sweeps (point by point); with "
-                 "--baseline the mix, then one per class");
+                 "A and B: runs, records of ops, folders of repeated ones, or two sweeps (point by "
+                 "point); with --baseline the mix, then one per class");
     command.add_option("--baseline", baseline_, "homogeneous: HSR of the first against the others");
     add_typed_option(command, "--threshold", threshold_percent_, "PCT",
                      "a change below this is none, in percent");

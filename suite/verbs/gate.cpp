@@ -74,11 +74,12 @@ class GateVerb : public Verb {
 
   void declare(CLI::App& command) override {
     add_typed_option(command, "--base-cmd", commands_.base, "COMMAND",
-                     "command that runs the base");
+                     "command that runs the base: a `run`, or `ops`");
     add_typed_option(command, "--head-cmd", commands_.head, "COMMAND",
                      "command that runs the head");
-    add_typed_option(command, "--base", base_, "RUNS",
-                     "run folders, folders of them, or the name of a saved baseline");
+    add_typed_option(
+        command, "--base", base_, "RUNS",
+        "run folders, records of ops, folders of them, or the name of a saved baseline");
     add_typed_option(command, "--head", head_, "RUNS", "the same of the head");
     command.add_flag(
         "--lockstep", lockstep_,

@@ -27,7 +27,7 @@ class OpsVerb : public Verb {
       : Verb({"ops",
               "operators of devices: which there are, whether they are right, how fast they are",
               {"ops", "ops --check --device cuda,cpu --junit ops.xml",
-               "ops --score --device cpu:base,cpu:avx2,cpu"}}) {}
+               "ops --score --device cpu:base,cpu:avx2,cpu --record results/ops-1"}}) {}
 
   void declare(CLI::App& command) override {
     command.add_option("workloads", request_.workloads, "llm, image (default: both)");
@@ -52,34 +52,53 @@ class OpsVerb : public Verb {
     add_typed_option(command, "--junit", junit_, "FILE", "write JUnit XML");
     add_typed_option(command, "-o,--out", out_, "FILE",
                      "write the times as an efficiency matrix, for `plan --profile`");
+    add_typed_option(command, "--record", record_, "DIR",
+                     "new folder for a record of the times, for `compare` and `gate`");
   }
 
   ExitCode run(const GlobalOptions& options) override {
-    if (request_.score && request_.precisions.empty()) request_.precisions = {"fp32"};
     ProblemList problems;
     request_.validate(problems);
-    if (request_.check && !out_.empty()) {
-      problems.add("--out with --check", "a check has no times", "Leave one of both out");
-    }
+    check_files(problems);
+    OutputFile junit, out;
+    collect_problems(problems, [&] { junit = OutputFile(junit_, "--junit"); });
+    collect_problems(problems, [&] { out = OutputFile(out_); });
     problems.throw_if_any();
-    const OutputFile junit(junit_, "--junit"), out(out_);
+    const RunName name = make_run_name("ops");
+    if (!record_.empty()) create_run_folder(record_);
     OperatorReport report;
-    for (const std::string& name : request_.devices) {
+    for (const std::string& device : request_.devices) {
       if (request_.devices.size() == 1) {
-        report = report_operators(request_, read_device(name), [&](const std::string& what) {
+        report = report_operators(request_, read_device(device), [&](const std::string& what) {
           if (options.verbosity != Verbosity::quiet) fmt::print(stderr, "heteroperf: {}\n", what);
         });
       } else {
-        report_elsewhere(name, options, report);
+        report_elsewhere(device, options, report);
       }
+    }
+    report.name = name;
+    const Document document = operators_document(request_, report);
+    if (!record_.empty()) {
+      write_file_atomically(RunFiles{record_}.record(), json_text(document));
     }
     if (junit.given()) junit.save(operators_junit(report));
     if (out.given()) out.save(efficiency_matrix_text(report.matrix));
-    print(operators_document(request_, report), options);
+    print(document, options);
     return report.is_right() ? ExitCode::ok : ExitCode::verification;
   }
 
  private:
+  void check_files(ProblemList& problems) const {
+    for (const auto& [given, flag] :
+         {std::pair(!out_.empty(), "--out"), {!record_.empty(), "--record"}}) {
+      if (!request_.check || !given) continue;
+      problems.add(fmt::format("{} with --check", flag), "a check has no times",
+                   "Leave one of both out");
+    }
+    if (junit_.empty() || request_.check) return;
+    problems.add("--junit without --check", "only a check can fail", "Add --check");
+  }
+
   static std::string joined_names() { return fmt::format("{}", fmt::join(device_names(), ", ")); }
 
   /// Looks at one device by a process of its own.
@@ -88,20 +107,15 @@ class OpsVerb : public Verb {
     constexpr double deadline_s = 1800;
     const PrivateFolder place("ops-");
     const fs::path matrix = place.path() / "matrix.json";
-    std::string words = fmt::format(
-        " ops --json --no-color --device {} --size {} --model {} "
-        "--threads {} --seed {}",
-        shell_quoted(name), shell_quoted(request_.size), shell_quoted(request_.model),
-        request_.threads, request_.seed);
-    for (const std::string& precision : request_.precisions) words += " --precision " + precision;
+    OperatorsRequest alone = request_;
+    alone.devices = {name};
+    std::string words = alone.words() + " --json --no-color";
     if (options.verbosity == Verbosity::quiet) words += " -q";
-    if (request_.check) words += " --check";
-    if (request_.quick) words += " --quick";
-    if (request_.score) words += " --score";
     if (!request_.check) words += " --out " + shell_quoted(matrix.string());
-    for (const std::string& workload : request_.workloads) words += " " + workload;
+    // Files are written by this process alone.
+    const char* const no_files = "unset HETEROPERF_OPS_RECORD HETEROPERF_OPS_JUNIT; exec ";
     ShellCommand command;
-    command.line = "exec " + shell_quoted(program_path().string()) + words;
+    command.line = no_files + shell_quoted(program_path().string()) + words;
     command.out = place.path() / "out";
     command.err = place.path() / "err";
     command.deadline_s = deadline_s;
@@ -125,7 +139,7 @@ class OpsVerb : public Verb {
   }
 
   OperatorsRequest request_;
-  std::string junit_, out_;
+  std::string junit_, out_, record_;
 };
 
 }  // namespace

@@ -149,7 +149,7 @@ const BadInput bad_inputs[] = {
     {"ModelThatNoMemoryHolds",
      {"run", "llm", "--size", "gpt3-175b", "--ranks", "1"},
      2,
-     "needs [0-9.]+ TiB per rank .[0-9.]+ [MG]iB available"},
+     "needs [0-9.]+ TiB per rank .[0-9.]+ [MG]iB available, [0-9.]+ TiB too little"},
     {"ProblemsOfEveryStage",
      {"run", "llm", "--ranks", "0", "--seed", "x", "--set", "seed", "--set", "comm.timeout_s=0"},
      2,

@@ -144,7 +144,15 @@ TEST(Devices, WrongOnesAreRefusedAllAtOnce) {
     EXPECT_EQ(result.exit_code, code) << device << ": " << result.err;
     return result.err;
   };
+  std::ofstream(folder.path() + "/wrong.json")
+      << R"({"_format":"heteroperf-chip","_version":1,"name":5,"precisions":["int8"],"memory":3})";
   EXPECT_NE(refusal("cpu:mmx", {}, 2).find("cpu:avx2"), std::string::npos);
+  const std::string wrong = refusal("emulated:./wrong.json,cpuu, cpu:avx2", {}, 2);
+  for (const char* word : {"name is 5", "int8", "\"memory\"", "Did you mean 'cpu'",
+                           "unknown device ' cpu:avx2'", "Did you mean 'cpu:avx2'"}) {
+    EXPECT_NE(wrong.find(word), std::string::npos) << word << " in " << wrong;
+  }
+  EXPECT_EQ(wrong.find("is no word"), std::string::npos) << wrong;
   EXPECT_NE(refusal("emulated:bf16", {}, 2).find("bf16_products"), std::string::npos);
   EXPECT_NE(refusal("cpu:base,cpu", {}, 2).find("--transport mpi"), std::string::npos);
   EXPECT_NE(refusal("emulated:tf32_products", {"--precision", "fp64"}, 2).find("has no fp64"),
@@ -158,6 +166,38 @@ TEST(Devices, WrongOnesAreRefusedAllAtOnce) {
   EXPECT_NE(refusal("emulated:./lost.json", {}, 6).find("disappeared"), std::string::npos);
   EXPECT_NE(refusal("emulated:few_operators", {"--fallback", "deny"}, 2).find("--fallback denies"),
             std::string::npos);
+}
+
+TEST(Devices, AChipsMemoryLimitsItsRanks) {
+  const ScratchFolder folder;
+  const auto chip = [&](const std::string& name, const std::string& bytes) {
+    std::ofstream(folder.path() + "/" + name + ".json")
+        << R"({"_format":"heteroperf-chip","_version":1,"precisions":["fp32"],"name":")" << name
+        << R"(","memory_bytes":)" << bytes << "}";
+    return "emulated:./" + name + ".json";
+  };
+  const std::string small = chip("small", "4000000"), enough = chip("enough", "40000000");
+  const auto run = [&](const std::string& devices, const std::string& out, const Words& more) {
+    return heteroperf(joined(joined(short_run, {"--device", devices, "--out", out}), more),
+                      folder.path());
+  };
+  const CommandResult refused = run("cpu," + small, "a", {});
+  EXPECT_EQ(refused.exit_code, 2) << refused.err;
+  EXPECT_NE(refused.err.find("on the device of rank 1 (emulated:small"), std::string::npos);
+  EXPECT_NE(refused.err.find("3.815 MiB available, "), std::string::npos) << refused.err;
+  EXPECT_NE(refused.err.find(" too little"), std::string::npos) << refused.err;
+  // With a described cluster the planner's own limit is the chip's.
+  const CommandResult planned = run(small, "b", {"--cluster", HETEROPERF_CLUSTERS "/laptop.json"});
+  EXPECT_EQ(planned.exit_code, 2) << planned.err;
+  EXPECT_NE(planned.err.find("3.815 MiB available"), std::string::npos) << planned.err;
+
+  const CommandResult fits = run(enough, "c", {});
+  ASSERT_EQ(fits.exit_code, 0) << fits.err;
+  const Json record = Json::parse(std::ifstream(folder.path() + "/c/record.json"));
+  for (const Json& limit : record.at("metrics").at("peak_memory_bytes").at("limit_per_rank")) {
+    EXPECT_EQ(limit, 40000000);
+  }
+  EXPECT_EQ(heteroperf({"verify", "c"}, folder.path()).exit_code, 0);
 }
 
 TEST(Ops, ChecksADeviceAndWritesJunit) {
@@ -218,6 +258,23 @@ TEST(Ops, AMissingPrecisionScoresNothing) {
   const CommandResult result = heteroperf(
       {"ops", "image", "--score", "--device", "emulated:bf16_products", "--precision", "fp64"});
   EXPECT_EQ(result.exit_code, 2) << result.err;
+}
+
+TEST(Ops, AskedForTwiceOrInVain) {
+  const CommandResult result = heteroperf({"ops", "llm", "--size", "giant", "--device", "cpu,cpu",
+                                           "--precision", "fp32,fp32", "--threads", "0", "--junit",
+                                           "x.xml", "--out", "/nowhere/at/all", "--json"});
+  EXPECT_EQ(result.exit_code, 2);
+  const Json error = Json::parse(result.out).at("error");
+  std::string problems;
+  for (const Json& detail : error.at("details")) {
+    problems += detail.at("problem").get<std::string>() + "\n";
+  }
+  for (const char* word :
+       {"giant", "--device cpu is named twice", "--precision fp32 is named twice",
+        "--threads 0 is out of range", "--junit without --check", "/nowhere/at/all"}) {
+    EXPECT_NE(problems.find(word), std::string::npos) << word << " in " << problems;
+  }
 }
 
 TEST(Ops, RefusesWhatMeansNothing) {

@@ -286,6 +286,7 @@ TEST_F(Schemas, FilesOfARealRun) {
   add("checkpoint", index);
   add_printed("doctor", {"doctor", "--speed"});
   add_printed("operators", {"ops", "llm", "--check", "--quick", "--precision", "fp32", "-q"});
+  add_printed("operators", {"ops", "llm", "--size", "nano", "--score", "--threads", "1", "-q"});
   expect_valid();
   arguments_.clear();
   const std::string good = read_text_file(index);

@@ -83,6 +83,9 @@ class TorchEngine final : public Engine {
   FastestProduct find_fastest_cuda_product(Precision precision, int gpu, double seconds) override {
     return heteroperf::find_fastest_cuda_product(precision, gpu, seconds);
   }
+  double measure_cuda_memory(int gpu, double seconds) override {
+    return heteroperf::measure_cuda_memory(gpu, seconds);
+  }
 };
 
 }  // namespace

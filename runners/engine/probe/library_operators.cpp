@@ -41,6 +41,8 @@
 #include <ATen/ops/threshold_backward.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <functional>
@@ -122,8 +124,10 @@ Calls calls_of(const Conv2d& kind, const NodeOperands& o) {
       }};
 }
 Calls calls_of(const BatchNorm& kind, const NodeOperands& o) {
-  const at::Tensor x = o.input(), g = o.gradient(), w = o.parameter(0), b = o.parameter(1);
+  const at::Tensor x = o.input(), g = o.gradient();
+  // LibTorch takes parameters and statistics of one type.
   const auto wide = o.options.dtype(accumulation_type(x.scalar_type()));
+  const at::Tensor w = o.parameter(0).to(wide), b = o.parameter(1).to(wide);
   const at::Tensor mean = at::zeros({x.size(1)}, wide), variance = at::full({x.size(1)}, 1.0, wide);
   const auto saved = at::native_batch_norm(x, w, b, mean, variance, true, kind.momentum, kind.eps);
   return LibraryCalls{
@@ -355,6 +359,16 @@ std::vector<LibrarySeconds> time_library_operators(const OperationProbe& probe, 
   return rounds.seconds();
 }
 
+/// "8x64x128-8x64x512": what goes into a chain and what comes out.
+std::string shape_text(const ModelGraph& graph, const std::vector<NodeId>& nodes,
+                       std::int64_t samples) {
+  const Node &first = graph.node(nodes.front()), &last = graph.node(nodes.back());
+  const auto with_samples = [&](const Shape& shape) {
+    return fmt::format("{}{}{}", samples, shape.empty() ? "" : "x", fmt::join(shape, "x"));
+  };
+  return with_samples(graph.node(first.inputs.front()).output) + "-" + with_samples(last.output);
+}
+
 }  // namespace
 
 std::vector<OperatorTime> time_operators(const OperationProbe& probe) {
@@ -366,6 +380,7 @@ std::vector<OperatorTime> time_operators(const OperationProbe& probe) {
     const auto fused = std::ranges::find_if(
         chains, [&](const FusedNodes& chain) { return chain.nodes.back() == work.last; });
     time.name = operator_name(probe.graph, fused->nodes);
+    time.shape = shape_text(probe.graph, fused->nodes, probe.samples);
     const auto samples = static_cast<double>(probe.samples);
     for (const TrainingPass pass :
          {TrainingPass::forward, TrainingPass::input_gradient, TrainingPass::weight_gradient}) {
@@ -376,10 +391,11 @@ std::vector<OperatorTime> time_operators(const OperationProbe& probe) {
   }
   for (const NodeId as : probe.model.measured_as) {
     for (std::size_t i = 0; i < result.size(); ++i) {
-      if (probe.model.operations[i].last == as) result[i].count += 1;
+      if (probe.model.operations[i].last == as) ++result[i].count;
     }
   }
-  constexpr int turns = 2;
+  // Enough for an interval of their median.
+  constexpr int turns = 6;
   const auto keep = [](double& least, double seconds) {
     if (seconds > 0) least = least > 0 ? std::min(least, seconds) : seconds;
   };
@@ -395,6 +411,8 @@ std::vector<OperatorTime> time_operators(const OperationProbe& probe) {
       keep(least.input_gradient_s, measured.input_gradient_s);
       keep(least.weight_gradient_s, measured.weight_gradient_s);
       keep(least.backward_s, measured.backward_s);
+      result[i].forward_turns_s.push_back(measured.forward_s);
+      if (measured.backward_s > 0) result[i].backward_turns_s.push_back(measured.backward_s);
       least.repetitions += measured.repetitions;
       keep(result[i].library_forward_s, library[i].forward_s);
       keep(result[i].library_backward_s, library[i].backward_s);

@@ -1,7 +1,8 @@
 // The fastest product on a device. LibTorch reaches several libraries, and which of them is fast
 // depends on the processor: on some its BLAS multiplies at less than half of the rate of oneDNN,
 // which plain products never reach. So every way is tried where it runs, for a moment, those of the
-// operators among them, and the winner is what a measured peak repeats.
+// operators among them, and the winner is what a measured peak repeats. The rate of a GPU's memory
+// is that of its fastest copy.
 #include "runners/engine/probe/peak_rate.hpp"
 
 #include <ATen/Parallel.h>
@@ -250,6 +251,30 @@ FastestProduct find_fastest_cuda_product(Precision precision, int gpu, double se
   // The libraries' first call, which sets them up, is no part of the seconds.
   prepared(until_done(ways[0], {64, 64, 64}));
   return fastest_of(trials, seconds, monotonic_s);
+}
+
+double fastest_copy(const at::TensorOptions& options, std::uint64_t bytes, double seconds,
+                    const std::function<void()>& wait, const SecondsClock& clock) {
+  const auto elements = static_cast<std::int64_t>(bytes / sizeof(float));
+  const at::Tensor from = at::full({elements}, 0.5, options.dtype(at::kFloat));
+  const at::Tensor to = at::empty({elements}, from.options());
+  const auto copy = [&] {
+    to.copy_(from);
+    wait();
+  };
+  copy();  // touches the memory
+  return 2.0 * static_cast<double>(from.nbytes()) / shortest_call(copy, clock() + seconds, clock);
+}
+
+// Tensors far beyond the caches, whose copy takes far longer than its launch.
+double measure_cuda_memory(int gpu, double seconds) {
+  constexpr std::uint64_t most_bytes = std::uint64_t{1} << 30, least_share = 8;
+  const c10::InferenceMode no_tape;
+  Accelerator& device = use_cuda(gpu);
+  return fastest_copy(
+      at::TensorOptions().device(cuda_device(gpu)),
+      std::min(most_bytes, device.properties(gpu).memory_bytes / least_share), seconds,
+      [&] { device.wait(); }, monotonic_s);
 }
 
 }  // namespace heteroperf

@@ -40,4 +40,11 @@ FastestProduct find_fastest_product(Precision precision, int threads, double sec
 /// The same on CUDA device `gpu`, of mm and addmm.
 FastestProduct find_fastest_cuda_product(Precision precision, int gpu, double seconds);
 
+/// Bytes per second that a device reads and writes in the fastest of its copies of a tensor of
+/// `bytes`, one after another until `seconds` are over. `wait` returns once a copy is done.
+double fastest_copy(const at::TensorOptions& options, std::uint64_t bytes, double seconds,
+                    const std::function<void()>& wait, const SecondsClock& clock);
+/// See Engine.
+double measure_cuda_memory(int gpu, double seconds);
+
 }  // namespace heteroperf

@@ -30,7 +30,7 @@ TEST(MemoryCheck, RanksOfAHostShareItsMemory) {
   const auto problems = problems_of({6, 4}, {on_host, on_host});
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_EQ(problems[0].problem, "llm of size mini needs 5 GiB per rank");
-  EXPECT_EQ(problems[0].why, "4 GiB available");
+  EXPECT_EQ(problems[0].why, "4 GiB available, 1 GiB too little");
 }
 
 TEST(MemoryCheck, ARankOnAGpuIsHeldAgainstThatAlone) {
@@ -40,7 +40,20 @@ TEST(MemoryCheck, ARankOnAGpuIsHeldAgainstThatAlone) {
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_EQ(problems[0].problem,
             "llm of size mini needs 9 GiB on the GPU of rank 0 (NVIDIA H200 of a)");
-  EXPECT_EQ(problems[0].why, "8 GiB available");
+  EXPECT_EQ(problems[0].why, "8 GiB available, 1 GiB too little");
+}
+
+TEST(MemoryCheck, AnEmulatedChipHasAMemoryOfItsOwnWithinTheHosts) {
+  const RankBinding chip{"a", {0}, "", "emulated:small", std::nullopt, std::uint64_t{2} << 30};
+  EXPECT_TRUE(problems_of({2, 4}, {chip, on_host}).empty());
+  auto problems = problems_of({3, 4}, {chip, on_host});
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_EQ(problems[0].problem,
+            "llm of size mini needs 3 GiB on the device of rank 0 (emulated:small of a)");
+  EXPECT_EQ(problems[0].why, "2 GiB available, 1 GiB too little");
+  problems = problems_of({2, 9}, {chip, on_host});
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_EQ(problems[0].problem, "llm of size mini needs 5.5 GiB per rank");
 }
 
 TEST(MemoryCheck, TheRankThatLacksMostIsNamed) {

@@ -31,6 +31,7 @@ class NoEngine : public Engine {
   }
   std::vector<CudaDevice> cuda_devices() override { return {}; }
   FastestProduct find_fastest_cuda_product(Precision, int, double) override { return {}; }
+  double measure_cuda_memory(int, double) override { return 0; }
 };
 
 }  // namespace heteroperf::test

@@ -155,12 +155,12 @@ TEST(Placement, ARankHasTheModelAndMemoryOfItsGpu) {
   give_devices(config, placement);
   for (RankBinding& binding : bindings) name_gpu(devices, binding);
   EXPECT_EQ(bindings[1].device, "NVIDIA A100");
-  EXPECT_EQ(bindings[1].gpu_memory_bytes, 80'000'000'000u);
+  EXPECT_EQ(bindings[1].device_memory_bytes, 80'000'000'000u);
   EXPECT_EQ(bindings[2].gpu, 0);  // shared with the first
   EXPECT_EQ(bindings[2].device, "NVIDIA H200");
   EXPECT_EQ(bindings[3].gpu, std::nullopt);
   EXPECT_EQ(bindings[3].device, "cpu");
-  EXPECT_EQ(bindings[3].gpu_memory_bytes, 0u);
+  EXPECT_EQ(bindings[3].device_memory_bytes, 0u);
 }
 
 TEST(Placement, TheRecordNamesTheGpuOfEveryRankThatHasOne) {
@@ -207,7 +207,7 @@ TEST(Placement, EveryRankHearsTheBindingOfEveryRank) {
     EXPECT_EQ(all[1].unbound, "");
     EXPECT_EQ(all[1].device, "NVIDIA H200");
     EXPECT_EQ(all[1].gpu, 7);
-    EXPECT_EQ(all[1].gpu_memory_bytes, 150'000'000'000u);
+    EXPECT_EQ(all[1].device_memory_bytes, 150'000'000'000u);
     EXPECT_EQ(all[2].device, "cpu");
     EXPECT_EQ(all[2].gpu, std::nullopt);
     EXPECT_EQ(all[2].unbound, "no reason, really");

@@ -28,9 +28,7 @@ TEST(RankDevice, IsReadByItsName) {
   EXPECT_EQ(read_device("cpu:avx2").kernels, KernelSet::avx2);
   EXPECT_TRUE(read_device("cpu:avx2").limits_libraries());
   EXPECT_FALSE(read_device("cpu:exact").limits_libraries());
-  for (const std::string& name : device_names()) EXPECT_TRUE(is_device_name(name)) << name;
   for (const char* name : {"", "gpu", "cpu:", "cpu:mmx", "emulated:", "CPU"}) {
-    EXPECT_FALSE(is_device_name(name)) << name;
     EXPECT_THROW(read_device(name), UserError) << name;
   }
 }

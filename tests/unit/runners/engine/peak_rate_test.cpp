@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "metrics/base/clock.hpp"
 #include "runners/engine/probe/operation_observer.hpp"
 
 namespace heteroperf {
@@ -143,6 +144,24 @@ TEST(FindFastestProduct, OfEveryPrecision) {
     EXPECT_GT(found.operations, 0);
     found.multiply();
   }
+}
+
+TEST(FastestCopy, CountsWhatIsReadAndWrittenOfTheQuickestCall) {
+  constexpr std::uint64_t bytes = 1 << 16;
+  double now_s = 7;
+  int copies = 0;
+  // The second call is the quickest; the one before the first, which touches the memory, is none.
+  const std::vector<double> took_s{9.0, 0.5, 0.125, 0.25, 0.25, 0.25};
+  const double rate = fastest_copy(
+      at::TensorOptions(), bytes, 1, [&] { now_s += took_s.at(copies++); }, [&] { return now_s; });
+  EXPECT_DOUBLE_EQ(rate, 2 * bytes / 0.125);
+  EXPECT_EQ(copies, 5) << "it ends once its second is over";
+}
+
+TEST(FastestCopy, OfTheHostsMemoryIsARate) {
+  const double rate = fastest_copy(
+      at::TensorOptions(), 1 << 22, 0.01, [] {}, monotonic_s);
+  EXPECT_GT(rate, 1e6);
 }
 
 }  // namespace
