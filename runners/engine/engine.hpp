@@ -60,7 +60,7 @@ struct OperationProbeResult {
 /// An operation of a model, by our operators and by LibTorch's, on the calling thread's device.
 struct OperatorTime {
   std::string name;         ///< its kinds of nodes: "linear+gelu"
-  std::string shape;        ///< of what goes in and comes out, with the samples: "8x64-8x256"
+  std::string shape;        ///< input and output with the samples: "8x64-8x256"
   std::uint64_t count = 0;  ///< so often in a micro-batch
   OperationSeconds ours;    ///< the least of the turns; no repetitions: there was no time for it
   std::vector<double> forward_turns_s, backward_turns_s;  ///< ours, a median of each turn

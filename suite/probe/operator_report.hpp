@@ -58,7 +58,7 @@ struct OperatorTiming {
   std::string workload, device, precision, name, shape;
   std::string pass;         ///< "forward" or "backward"
   std::uint64_t count = 0;  ///< so often in a micro-batch
-  double least_s = 0;       ///< of the samples, as other programs only lengthen them
+  double least_s = 0;       ///< the shortest sample, as other programs only lengthen them
   std::optional<Interval> ci95;
   std::vector<double> samples_s;  ///< a median of each turn of the measurement
 };
