@@ -287,10 +287,6 @@ class DeviceReport {
   OperatorReport report_;
 };
 
-}  // namespace
-
-namespace {
-
 /// The same thing twice would be measured twice and count twice.
 void add_repeated(const char* what, const std::vector<std::string>& names, ProblemList& problems) {
   std::set<std::string> seen, told;
