@@ -370,7 +370,7 @@ class Rounding {
     at::Tensor m, d, r, value, d_error, error;
 
     at::Tensor mean(const at::Tensor& x) const { return at::mean(x, norm.dims, true); }
-    /// What the subtracted mean brings in.
+    /// The subtracted mean brings this in.
     at::Tensor shift(const at::Tensor& x) const {
       return norm.centred ? mean(x) : at::zeros_like(m);
     }

@@ -66,7 +66,7 @@ class CheckedSlots final : public GradientSink {
 /// √K, the factor by which roundings grow in a sum of K terms.
 double root(double terms);
 
-/// How far rounding may carry attention over packed rows, and its gradient `g`.
+/// Rounding may carry attention over packed rows so far, and its gradient where the output has `g`.
 at::Tensor attention_error(const Attention& kind, const at::Tensor& packed, const Roundoffs& u);
 at::Tensor attention_gradient_error(const Attention& kind, const at::Tensor& packed,
                                     const at::Tensor& g, const Roundoffs& u);
