@@ -51,24 +51,6 @@ Roundoffs roundoffs_of(at::ScalarType type) {
   return u;
 }
 
-/// Keeps gradients of inputs; with `there`, sums begin with what lies there.
-class CheckedSlots final : public GradientSink {
- public:
-  explicit CheckedSlots(std::vector<bool> wanted) : gradients(wanted.size()), wanted_(wanted) {}
-  bool wanted(std::size_t input) const override { return wanted_[input]; }
-  at::Tensor reusable(std::size_t input) override { return std::exchange(gradients[input], {}); }
-  void put(std::size_t input, at::Tensor gradient) override {
-    gradients[input] = gradients[input].defined() ? gradients[input] + gradient : gradient;
-  }
-  void replace(std::size_t input, at::Tensor gradient) override {
-    gradients[input] = std::move(gradient);
-  }
-  Tensors gradients;
-
- private:
-  std::vector<bool> wanted_;
-};
-
 /// Everything that one run of an operator leaves.
 struct Outcome {
   at::Tensor output;
@@ -84,12 +66,7 @@ class OperatorCheck {
         device_(device),
         verdict_(verdict),
         group_(group_of(one, type)),
-        call_(draw_call(one, group_, type, seed)) {
-    wanted_.reserve(call_.inputs.size());
-    for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
-      wanted_.push_back(call_.inputs[i].is_floating_point());
-    }
-  }
+        call_(draw_call(one, group_, type, seed)) {}
 
   /// Runs once, whatever the outcome.
   void try_out() { compute(Accumulation::overwrite); }
@@ -145,7 +122,7 @@ class OperatorCheck {
     const Tensors running = group_.op->buffers();
     for (std::size_t i = 0; i < running.size(); ++i) running[i].copy_(call_.buffers[i]);
     outcome.output = host(group_.op->forward(inputs, parameters, saved, context));
-    CheckedSlots sink(wanted_);
+    CheckedSlots sink(inputs);
     for (const at::Tensor& buffer : group_.op->buffers()) outcome.buffers.push_back(host(buffer));
     group_.op->backward(brought(call_.output_gradient), parameters, saved, context, sink, sums);
     // A tensor that is two inputs has the sum of both gradients.
@@ -193,7 +170,6 @@ class OperatorCheck {
   OperatorVerdict& verdict_;
   OperatorGroup group_;
   OperatorCall call_;
-  std::vector<bool> wanted_;
 };
 
 /// Memory that is asked for is full of NaN while this stands, so that nothing rests on what was

@@ -72,9 +72,9 @@ struct Rounded {
 /// One update of a table and a norm's weights.
 struct UpdateCase {
   OptimizerKind kind = OptimizerKind::adamw;
-  std::int64_t rows = 1, width = 1;  ///< of the table
+  std::int64_t rows = 1, width = 1;  ///< the extents of the table
   std::uint64_t updates = 1;         ///< this one included
-  double norm = 0;                   ///< of the gradient, which is clipped at 1
+  double norm = 0;                   ///< the gradient has it and is clipped at 1
   OperandValues operands = OperandValues::drawn;
 };
 
@@ -176,7 +176,7 @@ class UpdateCheck {
     const auto rows = [](const at::Tensor& flat) { return flat.view({8, -1}); };
     check.hold(what, rows(actual), {rows(expected.value), rows(expected.error)}, u);
   }
-  /// What the operators read of the weights.
+  /// Holds the weights as the operators read them.
   void hold_published(ResultCheck& check, const Approximation& weight) const {
     for (std::size_t i = 0; i < store_.count(); ++i) {
       const ParameterStore::Place& place = store_.place(i);
@@ -211,7 +211,7 @@ class UpdateCheck {
     return factor(one_.norm > limit ? limit / (one_.norm + added_to_norm) : 1) *
            Rounded::stored(owned(gradient_));
   }
-  /// Of each element; only a table decays.
+  /// The decay of each element; only a table decays.
   at::Tensor decay() const {
     const at::Tensor decays = at::zeros_like(weight_, at::TensorOptions().dtype(at::kDouble));
     for (const ParameterStore::PartRange& part : store_.parts()) {

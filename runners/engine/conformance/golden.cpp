@@ -36,24 +36,6 @@
 namespace heteroperf {
 namespace {
 
-/// Keeps each input's gradient; an input that occurs twice has two slots.
-class GradientSlots final : public GradientSink {
- public:
-  GradientSlots(std::size_t inputs, std::vector<bool> wanted)
-      : gradients(inputs), wanted_(std::move(wanted)) {}
-  bool wanted(std::size_t input) const override { return wanted_[input]; }
-  at::Tensor reusable(std::size_t) override { return {}; }
-  void put(std::size_t input, at::Tensor gradient) override {
-    gradients[input] = std::move(gradient);
-  }
-  void replace(std::size_t input, at::Tensor gradient) override { put(input, std::move(gradient)); }
-
-  Tensors gradients;
-
- private:
-  std::vector<bool> wanted_;
-};
-
 struct NodeGradients {
   Tensors inputs, parameters;  ///< undefined where an input has none
 };
@@ -80,9 +62,7 @@ class GoldenNode {
   }
   NodeGradients gradients(const at::Tensor& dy, const Tensors& inputs, const Tensors& parameters,
                           const Tensors& saved) {
-    std::vector<bool> wanted;
-    for (const at::Tensor& input : inputs) wanted.push_back(input.is_floating_point());
-    GradientSlots sink(inputs.size(), wanted);
+    CheckedSlots sink(inputs);
     Tensors sums;
     for (const at::Tensor& parameter : parameters) sums.push_back(at::zeros_like(parameter));
     op_->backward(dy, parameters, saved, context_, sink, sums);
@@ -177,29 +157,28 @@ class Rounding {
   static double rows_of_weight(const Place& place) {
     return elements(place.parameters[0]) / static_cast<double>(place.parameters[0].size(0));
   }
-  static double terms(const Linear&, const Place& place) { return rows_of_weight(place) + 1; }
-  static double terms(const Conv2d&, const Place& place) { return rows_of_weight(place) + 1; }
-  static double terms(const AvgPool& kind, const Place&) { return window(kind); }
-  static double terms(const GlobalAvgPool&, const Place& place) {
-    return elements(place.x()) / elements(place.output.value);
-  }
   template <class Kind>
-  static double terms(const Kind&, const Place&) {
+  static double terms(const Kind& kind, const Place& place) {
+    if constexpr (is_product<Kind>) return rows_of_weight(place) + 1;
+    if constexpr (std::is_same_v<Kind, AvgPool>) return window(kind);
+    if constexpr (std::is_same_v<Kind, GlobalAvgPool>) {
+      return elements(place.x()) / elements(place.output.value);
+    }
     return 1;
   }
-  static double back_terms(const Linear&, const Place& place) {
-    return static_cast<double>(place.parameters[0].size(0));
-  }
-  static double back_terms(const Conv2d& kind, const Place& place) {
-    return elements(place.parameters[0]) /
-           static_cast<double>(place.parameters[0].size(1) * kind.groups);
-  }
-  static double back_terms(const MaxPool& kind, const Place&) { return window(kind); }
-  static double back_terms(const AvgPool& kind, const Place&) { return window(kind); }
   template <class Kind>
-  static double back_terms(const Kind&, const Place&) {
+  static double back_terms(const Kind& kind, const Place& place) {
+    if constexpr (is_product<Kind>) {
+      return elements(place.parameters[0]) /
+             static_cast<double>(place.parameters[0].size(1) * groups(kind));
+    }
+    if constexpr (is_window<Kind>) return window(kind);
     return 1;
   }
+  static std::int64_t groups(const Linear&) { return 1; }
+  static std::int64_t groups(const Conv2d& kind) { return kind.groups; }
+  template <class Kind>
+  static constexpr bool is_window = std::is_same_v<Kind, MaxPool> || std::is_same_v<Kind, AvgPool>;
   /// Sums of n terms each may lie in memory before W of them are added up, and each step of adding
   /// too: W + W²/2 squares of roundings, each of a size Σ |a · b| / (W √n), so √(1/W + ½) ≤ 1 times
   /// this for two and more. Those are a convolution's windows in the gradient of its input, and its
@@ -306,36 +285,30 @@ class Rounding {
   }
   /// It bounds the second derivatives: that of GELU is largest, √(2/π) at 0.
   static constexpr double curvature = 1.2;
+  template <class Kind>
+  static constexpr bool is_smooth =
+      std::is_same_v<Kind, Gelu> || std::is_same_v<Kind, Silu> || std::is_same_v<Kind, Tanh>;
   /// Where the slope is 0 an error still arrives by the curvature (Taylor's remainder).
-  at::Tensor activation_error(Place& place) const {
+  template <class Kind>
+  requires is_smooth<Kind> at::Tensor forward_error(const Kind&, Place& place)
+  const {
     const at::Tensor& dx = place.dx();
     return (slope(place).abs() + curvature / 2 * dx) * dx +
            u_.accumulated * (place.output.value.abs() + place.x().abs());
   }
-  NodeGradients activation_gradient(Place& place, const Approximation& g) const {
+  template <class Kind>
+  requires is_smooth<Kind> NodeGradients backward_error(const Kind&, Place& place,
+                                                        const Approximation& g,
+                                                        const NodeGradients&)
+  const {
     const at::Tensor size = g.value.abs();
-    return {{slope(place).abs() * g.error +
-             size * (curvature * place.dx() + 2 * u_.accumulated * (1 + place.x().abs()))},
-            {}};
-  }
-#define HETEROPERF_SMOOTH(Kind)                                                                 \
-  at::Tensor forward_error(const Kind&, Place& place) const { return activation_error(place); } \
-  NodeGradients backward_error(const Kind&, Place& place, const Approximation& g,               \
-                               const NodeGradients&) const {                                    \
-    return activation_gradient(place, g);                                                       \
-  }
-  HETEROPERF_SMOOTH(Gelu)
-  HETEROPERF_SMOOTH(Silu)
-#undef HETEROPERF_SMOOTH
-
-  at::Tensor forward_error(const Tanh&, Place& place) const { return activation_error(place); }
-  /// 1 − y² is made from the stored y.
-  NodeGradients backward_error(const Tanh&, Place& place, const Approximation& g,
-                               const NodeGradients&) const {
-    NodeGradients errors = activation_gradient(place, g);
-    const at::Tensor& y = place.output.value;
-    errors.inputs[0] = errors.inputs[0] + 2 * u_.stored * g.value.abs() * y * y;
-    return errors;
+    at::Tensor error = slope(place).abs() * g.error +
+                       size * (curvature * place.dx() + 2 * u_.accumulated * (1 + place.x().abs()));
+    // Tanh's slope 1 − y² is made from the stored y.
+    if constexpr (std::is_same_v<Kind, Tanh>) {
+      error = error + 2 * u_.stored * size * place.output.value.square();
+    }
+    return {{error}, {}};
   }
 
   at::Tensor forward_error(const Relu&, Place& place) const { return place.dx(); }
@@ -397,7 +370,7 @@ class Rounding {
     at::Tensor m, d, r, value, d_error, error;
 
     at::Tensor mean(const at::Tensor& x) const { return at::mean(x, norm.dims, true); }
-    /// What the subtracted mean brings in.
+    /// The subtracted mean brings this in.
     at::Tensor shift(const at::Tensor& x) const {
       return norm.centred ? mean(x) : at::zeros_like(m);
     }

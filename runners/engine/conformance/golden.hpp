@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "runners/engine/operators/operator_group.hpp"
@@ -42,10 +43,30 @@ struct GoldenResult {
   std::vector<Approximation> buffers;  ///< running statistics behind the call
 };
 
+/// Keeps the gradient of each input; an input that occurs twice has two slots.
+class CheckedSlots final : public GradientSink {
+ public:
+  /// Inputs of numbers have gradients.
+  explicit CheckedSlots(const Tensors& inputs) : gradients(inputs.size()), inputs_(inputs) {}
+  bool wanted(std::size_t input) const override { return inputs_[input].is_floating_point(); }
+  at::Tensor reusable(std::size_t input) override { return std::exchange(gradients[input], {}); }
+  void put(std::size_t input, at::Tensor gradient) override {
+    const at::Tensor& there = gradients[input];
+    gradients[input] = there.defined() ? there.add(gradient) : gradient;
+  }
+  void replace(std::size_t input, at::Tensor gradient) override {
+    gradients[input] = std::move(gradient);
+  }
+  Tensors gradients;
+
+ private:
+  Tensors inputs_;
+};
+
 /// √K, the factor by which roundings grow in a sum of K terms.
 double root(double terms);
 
-/// How far rounding may carry attention over packed rows, and its gradient `g`.
+/// Rounding may carry attention over packed rows so far, and its gradient where the output has `g`.
 at::Tensor attention_error(const Attention& kind, const at::Tensor& packed, const Roundoffs& u);
 at::Tensor attention_gradient_error(const Attention& kind, const at::Tensor& packed,
                                     const at::Tensor& g, const Roundoffs& u);

@@ -1,4 +1,4 @@
-// How far rounding may carry attention: golden.cpp's way through the products and the softmax that
+// The reach of rounding in attention: golden.cpp's way through the products and the softmax that
 // an attention is made of. Each line is the absolute value of a derivative, term by term.
 #include "runners/engine/conformance/golden.hpp"
 

@@ -7,11 +7,9 @@
 
 #include "runners/comm/communicator.hpp"
 #include "runners/engine/conformance/operator_cases.hpp"
-#include "runners/engine/operators/active_device.hpp"
 #include "runners/engine/operators/load_cuda.hpp"
 #include "runners/engine/operators/product.hpp"
 #include "runners/engine/probe/choose_products.hpp"
-#include "runners/engine/probe/locate_fault.hpp"
 #include "runners/engine/probe/measure_operations.hpp"
 #include "runners/engine/probe/peak_rate.hpp"
 

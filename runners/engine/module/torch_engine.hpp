@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "runners/engine/engine.hpp"
+#include "runners/engine/operators/active_device.hpp"
 
 namespace heteroperf {
 
@@ -15,5 +16,9 @@ std::unique_ptr<Engine> make_torch_engine();
 /// GPUs) outlive the session. Throws UserError when the spec cannot run or differs between ranks.
 std::unique_ptr<TrainingSession> start_training(const TrainingSpec& spec, Communicator& group,
                                                 Communicator* devices = nullptr);
+
+/// See Engine. Every operator of `suspect` may be replaced, so its rules should allow that.
+std::optional<LocatedFault> locate_fault(const TrainingSpec& spec, const ActiveDevice& suspect,
+                                         const RankDevice& sound, int runs, std::uint64_t steps);
 
 }  // namespace heteroperf

@@ -1,6 +1,6 @@
 // Faults are planted into a device's kernels, one per training. The losses must part from those of
 // the reference, and the search must name the operator; without a fault the losses must not part.
-#include "runners/engine/probe/locate_fault.hpp"
+#include "runners/engine/module/torch_engine.hpp"
 
 #include <gtest/gtest.h>
 

@@ -18,7 +18,7 @@
 //
 // Where a pass parts, the suspect's operators are replaced by the reference one at a time. The one
 // without which the difference falls back inside is named.
-#include "runners/engine/probe/locate_fault.hpp"
+#include "runners/engine/module/torch_engine.hpp"
 
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/sub.h>
