@@ -29,7 +29,7 @@ template <class T, class Function>
 struct ValueOfSum {
   template <class A, class Bias>
   HETEROPERF_KERNEL void operator()(A& x, Bias bias, A& y) const {
-    x = rounded<T>(plus(x, bias));
+    x = rounded<T>(x + bias);
     y = Function::value(x);
   }
 };
@@ -96,7 +96,7 @@ template <bool with_relu>
 struct ScaledSum {
   template <class A, class Scale, class Shift, class Residual, class Y>
   HETEROPERF_KERNEL void operator()(A& x, Scale scale, Shift shift, Residual residual, Y& y) const {
-    const A sum = plus(plus(times(x, scale), shift), residual);
+    const A sum = x * scale + shift + residual;
     if constexpr (std::is_same_v<Y, A>) {
       y = with_relu ? ReluFunction::value(sum) : sum;
     } else {

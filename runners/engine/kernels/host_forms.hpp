@@ -1,8 +1,7 @@
 #pragma once
 
-// The host's exceptions: kernels that are faster here in a form of their own than as a skeleton
-// makes them of their description, and the share of their speed that the description has (one
-// thread, operands in a cache).
+// The host's exception: a kernel that needs a form of its own here beside what a skeleton makes of
+// its description.
 #include "runners/engine/kernels/update_kernels.hpp"
 
 namespace heteroperf {

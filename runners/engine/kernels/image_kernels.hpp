@@ -140,7 +140,6 @@ void col2im(RowRange samples, const Window& w, const void* columns, void* dx) {
 template <class T>
 void max_pool(RowRange pixels, const Window& w, const void* x, void* y, std::uint8_t* taps) {
   using A = Acc<T>;
-  const FoldRange range = whole_rows({pixels.begin, pixels.end, w.channels});
   const auto take = HETEROPERF_FUNCTION(A v, Nothing, Tap tap, A & best, auto& chosen) {
     const bool larger = tap.first | (v > best) | (v != v);
     best = larger ? v : best;
@@ -149,7 +148,8 @@ void max_pool(RowRange pixels, const Window& w, const void* x, void* y, std::uin
     }
   };
   where_given(Write<std::uint8_t>(taps), [&](auto numbers) {
-    fold(range, TapsOfWindow{w}, take, Unchanged(), Read<T>(x), Absent(), Write<T>(y), numbers);
+    fold(whole_rows({pixels.begin, pixels.end, w.channels}), TapsOfWindow{w}, take, Unchanged(),
+         Read<T>(x), Absent(), Write<T>(y), numbers);
   });
 }
 /// Each output's gradient goes to the element that was largest in its window.

@@ -15,23 +15,15 @@
 namespace heteroperf {
 namespace {
 
-/// Stands for the value of an operand that a call leaves out.
+/// Stands for the value of an operand that a call leaves out: a term or factor that is not there.
 struct Nothing {};
 template <class A>
-HETEROPERF_KERNEL A plus(A a, Nothing) {
+HETEROPERF_KERNEL A operator+(A a, Nothing) {
   return a;
 }
 template <class A>
-HETEROPERF_KERNEL A plus(A a, A b) {
-  return a + b;
-}
-template <class A>
-HETEROPERF_KERNEL A times(A a, Nothing) {
+HETEROPERF_KERNEL A operator*(A a, Nothing) {
   return a;
-}
-template <class A>
-HETEROPERF_KERNEL A times(A a, A b) {
-  return a * b;
 }
 
 // ---------------------------------------------------------------- views of one row

@@ -17,7 +17,7 @@ void embedding(RowRange r, const std::int64_t* indices, const void* table, const
                std::int64_t length, void* y) {
   using A = Acc<T>;
   const auto f = HETEROPERF_FUNCTION(A x, std::int64_t token, auto position, A& to) {
-    to = plus(token < 0 ? A(0) : x, position);
+    to = (token < 0 ? A(0) : x) + position;
   };
   where_given(TableRow<T>(positions, {length}), [&](auto position) {
     map<T>(r, f, Operand<const T, IndexedRows>(table, {indices}), PerRow<std::int64_t>(indices),
@@ -87,9 +87,9 @@ void dropout(RowRange r, DropoutKey k, const void* x, void* y) {
     const std::uint64_t key = mask_key(k, row.index * row.columns / k.sample_elements);
     const T* const from = row.of(as<T>(x));
     T* const to = row.of(as<T>(y));
-    const auto put = [&](std::int64_t c, std::uint32_t bits) HETEROPERF_INLINED {
+    const auto put = [&](std::int64_t c, std::uint64_t bits) HETEROPERF_INLINED {
       const A kept = widen(from[c]) * scale;  // loaded in any case, which vectors want
-      to[c] = narrow<T>(bits <= threshold ? kept : A(0));
+      to[c] = narrow<T>(static_cast<std::uint32_t>(bits) <= threshold ? kept : A(0));
     };
     const auto word = [&](std::int64_t pair) HETEROPERF_INLINED {
       return mix64(key ^ static_cast<std::uint64_t>(first / 2 + pair));
@@ -97,13 +97,11 @@ void dropout(RowRange r, DropoutKey k, const void* x, void* y) {
     const std::int64_t last = row.columns - 1, pairs = (row.columns - odd) / 2;
     row.each(0, pairs, [&](std::int64_t pair) HETEROPERF_INLINED {
       const std::uint64_t bits = word(odd + pair);
-      put(odd + 2 * pair, static_cast<std::uint32_t>(bits));
-      put(odd + 2 * pair + 1, static_cast<std::uint32_t>(bits >> 32));
+      put(odd + 2 * pair, bits);
+      put(odd + 2 * pair + 1, bits >> 32);
     });
-    if (row.leads() && odd == 1) put(0, static_cast<std::uint32_t>(word(0) >> 32));
-    if (row.leads() && odd + 2 * pairs == last) {
-      put(last, static_cast<std::uint32_t>(word(odd + pairs)));
-    }
+    if (row.leads() && odd == 1) put(0, word(0) >> 32);
+    if (row.leads() && odd + 2 * pairs == last) put(last, word(odd + pairs));
   };
   rows(r, body);
 }

@@ -29,7 +29,7 @@ __global__ void embedding_gradient_rows(std::int64_t rows, std::int64_t width,
     __syncthreads();
     for (unsigned k = 0; k < blockDim.x; ++k) {
       if (same[k] == 0) continue;
-      HETEROPERF_FOR_COLUMNS(c, width) {
+      for (std::int64_t c = threadIdx.x; c < width; c += blockDim.x) {
         as<Acc<T>>(gradient)[index * width + c] += widen(as<T>(dy)[(first + k) * width + c]);
       }
     }

@@ -3,8 +3,8 @@
 // Launching of kernels, and the loops by which threads share the elements.
 //
 // Kernels over elements walk them in strides of the whole grid, so any number of blocks is right for
-// any size, and grids stay small enough to be cheap to start. The macros write these loops:
-// over rows and columns of a matrix, and over the columns of a row by the threads of a block.
+// any size, and grids stay small enough to be cheap to start. The macro writes such a loop over rows
+// and columns of a matrix.
 //
 // This file is compiled by nvcc, and by tests as plain C++ behind a header that plays the part of a
 // device (it defines HETEROPERF_CUDA_ON_HOST, the built-in variables and launch()).
@@ -87,8 +87,6 @@ constexpr int pack_width = 16 / static_cast<int>(sizeof(T));
        row += std::int64_t{gridDim.y} * blockDim.y)                                          \
     for (std::int64_t column = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;          \
          column < (columns); column += std::int64_t{gridDim.x} * blockDim.x)
-#define HETEROPERF_FOR_COLUMNS(column, columns) \
-  for (std::int64_t column = threadIdx.x; column < (columns); column += blockDim.x)
 
 }  // namespace
 }  // namespace heteroperf
