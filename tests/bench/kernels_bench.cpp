@@ -74,14 +74,15 @@ std::vector<Case> memory_bound() {
        [=, &k](RowRange r) { k.activation_backward(r, activation, b, a, c, sum); }},
       {"swiglu", 1024, 12, [=, &k](RowRange r) { k.swiglu(r, a, b, c); }},
       {"swiglu_backward", 1024, 20, [=, &k](RowRange r) { k.swiglu_backward(r, a, b, c, d, c); }},
-      {"add, relu", 256, 12, [=, &k](RowRange r) { k.add(r, a, b, true, c); }},
-      {"add_bias, residual", 256, 12, [=, &k](RowRange r) { k.add_bias(r, c, u, b); }},
+      {"add, relu", 256, 12, [=, &k](RowRange r) { k.add(r, a, nullptr, 1, b, true, c); }},
+      {"add_bias, residual", 256, 12, [=, &k](RowRange r) { k.add(r, c, u, 1, b, false, c); }},
       {"layer_norm", 256, 8, [=, &k](RowRange r) { k.layer_norm(r, 1e-5, a, u, v, b, w, x); }},
       {"layer_norm_backward, added", 256, 16,
        [=, &k](RowRange r) {
          k.layer_norm_backward(r, b, a, u, w, x, Accumulation::add, c, sum, other_sum);
        }},
-      {"rms_norm", 256, 8, [=, &k](RowRange r) { k.rms_norm(r, 1e-5, a, u, b, w); }},
+      {"rms_norm", 256, 8,
+       [=, &k](RowRange r) { k.layer_norm(r, 1e-5, a, u, nullptr, b, nullptr, w); }},
       {"batch_norm: moments", 64, 4, [=, &k](RowRange r) { k.moments(r, a, sum, other_sum); }},
       {"batch_norm: scale_shift, relu", 64, 8,
        [=, &k](RowRange r) { k.scale_shift(r, a, u, v, true, nullptr, b); }},
@@ -101,9 +102,9 @@ std::vector<Case> memory_bound() {
        [=, &k](RowRange r) {
          k.embedding_backward({0, r.columns, r.columns}, r.end, r.columns, indices, b, c);
        }},
-      {"sum_batch", 256, 4,
+      {"combine, of a batch", 256, 4,
        [=, &k](RowRange r) {
-         k.sum_batch({0, 128, r.columns}, r.end / 128, 128, b, overwrite, c);
+         k.combine({0, 128 * r.columns, 128 * r.columns}, r.end / 128, b, overwrite, c);
        }},
       {"max_pool", 64, 4 + (4 + 1) / 4.0,
        [=, &k](RowRange r) {
@@ -144,10 +145,11 @@ void add_device_layer() {
                           y = at::full({1}, 0.0F);
   static const KernelTable &k = active_device().kernels(Element::float32, false);
   benchmark::RegisterBenchmark("one element: kernel alone", [](benchmark::State &state) {
-    for (auto _ : state) k.add({0, 1, 1}, a.data_ptr(), b.data_ptr(), false, y.data_ptr());
+    for (auto _ : state)
+      k.add({0, 1, 1}, a.data_ptr(), nullptr, 1, b.data_ptr(), false, y.data_ptr());
   });
   benchmark::RegisterBenchmark("one element: device layer", [](benchmark::State &state) {
-    for (auto _ : state) run_kernel(&KernelTable::add, elements_of(y), a, b, false, y);
+    for (auto _ : state) run_kernel(&KernelTable::add, elements_of(y), a, nullptr, 1, b, false, y);
   });
 }
 

@@ -24,18 +24,11 @@ void with_activation(ActivationKind kind, const Body& body) {
   }
 }
 
-template <class Function>
-struct ValueOf {
-  template <class A>
-  HETEROPERF_KERNEL void operator()(A x, A& y) const {
-    y = Function::value(x);
-  }
-};
 /// The biased x is stored because the backward pass needs it.
 template <class T, class Function>
 struct ValueOfSum {
-  template <class A>
-  HETEROPERF_KERNEL void operator()(A& x, A bias, A& y) const {
+  template <class A, class Bias>
+  HETEROPERF_KERNEL void operator()(A& x, Bias bias, A& y) const {
     x = rounded<T>(x + bias);
     y = Function::value(x);
   }
@@ -43,23 +36,19 @@ struct ValueOfSum {
 template <class T>
 void activation(RowRange r, ActivationKind kind, void* x, const void* bias, void* y) {
   with_activation(kind, [&](auto function) {
-    using Function = decltype(function);
-    if (bias == nullptr) return map<T>(r, ValueOf<Function>(), Read<T>(x), Write<T>(y));
-    map<T>(r, ValueOfSum<T, Function>(), Update<T>(x), PerColumn<T>(bias), Write<T>(y));
+    const ValueOfSum<T, decltype(function)> f;
+    if (bias == nullptr) return map<T>(r, f, Read<T>(x), Absent(), Write<T>(y));
+    map<T>(r, f, Update<T>(x), PerColumn<T>(bias), Write<T>(y));
   });
 }
 
 /// The column sums are the gradient of a bias.
 template <class Function>
 struct GradientOf {
-  template <class A>
-  HETEROPERF_KERNEL void operator()(A dy, A kept, A& dx) const {
+  template <class A, class Sum>
+  HETEROPERF_KERNEL void operator()(A dy, A kept, A& dx, Sum& sum) const {
     dx = Function::gradient(dy, kept);
-  }
-  template <class A>
-  HETEROPERF_KERNEL void operator()(A dy, A kept, A& dx, A& sum) const {
-    dx = Function::gradient(dy, kept);
-    sum += dx;
+    if constexpr (std::is_same_v<Sum, A>) sum += dx;
   }
 };
 template <class T>
@@ -67,7 +56,9 @@ void activation_backward(RowRange r, ActivationKind kind, const void* dy, const 
                          void* dx, void* column_sum) {
   with_activation(kind, [&](auto function) {
     const GradientOf<decltype(function)> f;
-    if (column_sum == nullptr) return map<T>(r, f, Read<T>(dy), Read<T>(kept), Write<T>(dx));
+    if (column_sum == nullptr) {
+      return map<T>(r, f, Read<T>(dy), Read<T>(kept), Write<T>(dx), Absent());
+    }
     sum_columns(r, f, Read<T>(dy), Read<T>(kept), Write<T>(dx), ColumnSum<Kept<T>>(column_sum));
   });
 }
@@ -99,30 +90,41 @@ void multiply(RowRange r, const void* a, const void* b, void* y) {
   map<T>(r, f, Read<T>(a), Read<T>(b), Write<T>(y));
 }
 
-/// The sum is made in the accumulation type and rounded once.
-template <class T>
-void add(RowRange r, const void* a, const void* b, bool with_relu, void* y) {
-  using A = Acc<T>;
-  const auto sum = HETEROPERF_FUNCTION(A u, A v, A & to) { to = u + v; };
-  const auto relu = HETEROPERF_FUNCTION(A u, A v, A & to) { to = ReluFunction::value(u + v); };
-  if (with_relu) return map<T>(r, relu, Read<T>(a), Read<T>(b), Write<T>(y));
-  map<T>(r, sum, Read<T>(a), Read<T>(b), Write<T>(y));
-}
-
-/// Bias and residual, either of which may be Nothing.
-struct AddBoth {
-  template <class A, class Bias, class Residual>
-  HETEROPERF_KERNEL void operator()(A& x, Bias bias, Residual residual) const {
-    x = plus(plus(x, bias), residual);
+/// y = relu?(x · scale + shift + residual), made in the accumulation type and rounded once. Scale,
+/// shift and residual may be Nothing, and y where it takes the place of x.
+template <bool with_relu>
+struct ScaledSum {
+  template <class A, class Scale, class Shift, class Residual, class Y>
+  HETEROPERF_KERNEL void operator()(A& x, Scale scale, Shift shift, Residual residual, Y& y) const {
+    const A sum = x * scale + shift + residual;
+    if constexpr (std::is_same_v<Y, A>) {
+      y = with_relu ? ReluFunction::value(sum) : sum;
+    } else {
+      x = with_relu ? ReluFunction::value(sum) : sum;
+    }
   }
 };
-template <class T>
-void add_bias(RowRange r, void* x, const void* bias, const void* residual) {
-  if (bias == nullptr && residual == nullptr) return;
-  where_given(PerColumn<T>(bias), [&](auto column) {
-    where_given(Read<T>(residual),
-                [&](auto more) { map<T>(r, AddBoth(), Update<T>(x), column, more); });
+/// The relu and the residual may be there or not, whatever scale and shift are.
+template <class T, class Scale, class Shift>
+void scaled_sum(RowRange r, const void* x, Scale scale, Shift shift, const void* residual,
+                bool relu, void* y) {
+  with_flag(relu, [&](auto with_relu) {
+    where_given(Read<T>(residual), [&](auto more) {
+      const ScaledSum<decltype(with_relu)::value> f;
+      // A bias in place: one array fewer to walk.
+      if constexpr (!std::is_same_v<Shift, Absent>) {
+        if (x == y) return map<T>(r, f, Update<T>(y), scale, shift, more, Absent());
+      }
+      map<T>(r, f, Read<T>(x), scale, shift, more, Write<T>(y));
+    });
   });
+}
+template <class T>
+void add(RowRange r, const void* a, const void* table, std::int64_t length, const void* b,
+         bool relu, void* y) {
+  const auto run = [&](auto row) { scaled_sum<T>(r, a, Absent(), row, b, relu, y); };
+  if (table == nullptr) return run(Absent());
+  length == 1 ? run(PerColumn<T>(table)) : run(TableRow<T>(table, {length}));
 }
 
 template <class T>
@@ -133,14 +135,14 @@ void column_sum(RowRange r, const void* x, void* partial) {
 }
 
 /// Joins the sums of all blocks, of which there are many for few columns, in their order.
-struct BlockWalk : EvenWalk {
-  static constexpr bool joins = true;
-};
 template <class T>
 void combine(RowRange r, std::int64_t blocks, const void* partials, Accumulation accumulation,
              void* target) {
-  fold({0, 1, r.begin, r.end, r.columns}, BlockWalk{{{}, blocks, 0, 1}}, AddUp(), Unchanged(),
-       Read<Kept<T>>(partials), Absent(), Added<T>(target, accumulation));
+  const auto run = [&](auto result) {
+    fold({0, 1, r.begin, r.end, r.columns}, EvenWalk{{}, blocks, 0}, AddUp(), Unchanged(),
+         Read<Kept<T>>(partials), Absent(), result);
+  };
+  accumulation == Accumulation::add ? run(Added<T>(target)) : run(Write<T>(target));
 }
 
 }  // namespace

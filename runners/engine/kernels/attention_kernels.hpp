@@ -24,26 +24,26 @@ struct ScoreLanes {
     for (float& lane : lanes.of) lane = value;
     return lanes;
   }
-  HETEROPERF_KERNEL float sum() {
+  template <class Join>
+  HETEROPERF_KERNEL float joined(const Join& join) {
     for (int half = score_lanes / 2; half > 0; half /= 2) {
-      for (int l = 0; l < half; ++l) of[l] += of[l + half];
+      for (int l = 0; l < half; ++l) of[l] = join(of[l], of[l + half]);
     }
     return of[0];
   }
-  HETEROPERF_KERNEL float greatest() {
-    for (int half = score_lanes / 2; half > 0; half /= 2) {
-      for (int l = 0; l < half; ++l) of[l] = of[l] > of[l + half] ? of[l] : of[l + half];
-    }
-    return of[0];
+  HETEROPERF_KERNEL float sum() {
+    return joined([](float a, float b) { return a + b; });
   }
 };
 
-/// Calls body(first, left) for each block of lanes that has any of `count` numbers; `left` are the
-/// numbers from the block's first one on.
+/// Calls body(first, lane, whether number first + lane is one of `count`) for the blocks of lanes
+/// that have any of so many numbers.
 template <class Body>
 HETEROPERF_KERNEL void for_lanes(std::int64_t count, const Body& body) {
   for (std::int64_t first = 0; first < count; first += score_lanes) {
-    body(first, static_cast<int>(count - first < score_lanes ? count - first : score_lanes));
+    const int left = static_cast<int>(count - first < score_lanes ? count - first : score_lanes);
+#pragma omp simd
+    for (int lane = 0; lane < score_lanes; ++lane) body(first, lane, lane < left);
   }
 }
 
@@ -73,29 +73,20 @@ void softmax_rows(const ScoreRows& r, float* scores, float* log_sums) {
     const std::int64_t n = seen_keys(r, row);
     const ScoreTerms terms = terms_of(r, row);
     ScoreLanes tops = ScoreLanes::all(lowest);
-    for_lanes(n, [&](std::int64_t j, int left) {
-#pragma omp simd
-      for (int l = 0; l < score_lanes; ++l) {
-        const float x = l < left ? terms.at(s[j + l], j, l) : lowest;
-        s[j + l] = x;
-        tops.of[l] = x > tops.of[l] ? x : tops.of[l];
-      }
+    for_lanes(n, [&](std::int64_t j, int l, bool seen) HETEROPERF_INLINED {
+      const float x = seen ? terms.at(s[j + l], j, l) : lowest;
+      s[j + l] = x;
+      tops.of[l] = x > tops.of[l] ? x : tops.of[l];
     });
-    const float top = tops.greatest();
+    const float top = tops.joined([](float a, float b) { return a > b ? a : b; });
     ScoreLanes sums = ScoreLanes::all(0);
-    for_lanes(n, [&](std::int64_t j, int left) {
-#pragma omp simd
-      for (int l = 0; l < score_lanes; ++l) {
-        const float e = l < left ? exponential(s[j + l] - top) : 0.0f;
-        s[j + l] = e;
-        sums.of[l] += e;
-      }
+    for_lanes(n, [&](std::int64_t j, int l, bool seen) HETEROPERF_INLINED {
+      const float e = seen ? exponential(s[j + l] - top) : 0.0f;
+      s[j + l] = e;
+      sums.of[l] += e;
     });
     const float sum = sums.sum(), share = 1 / sum;
-    for_lanes(n, [&](std::int64_t j, int) {
-#pragma omp simd
-      for (int l = 0; l < score_lanes; ++l) s[j + l] *= share;
-    });
+    for_lanes(n, [&](std::int64_t j, int l, bool) HETEROPERF_INLINED { s[j + l] *= share; });
     clear_behind(n, r, s);
     log_sums[row] = top + std::log(sum);
   }
@@ -108,11 +99,8 @@ void softmax_again(const ScoreRows& r, float* scores, const float* log_sums) {
     const std::int64_t n = seen_keys(r, row);
     const ScoreTerms terms = terms_of(r, row);
     const float log_sum = log_sums[row];
-    for_lanes(n, [&](std::int64_t j, int left) {
-#pragma omp simd
-      for (int l = 0; l < score_lanes; ++l) {
-        s[j + l] = l < left ? exponential(terms.at(s[j + l], j, l) - log_sum) : 0.0f;
-      }
+    for_lanes(n, [&](std::int64_t j, int l, bool seen) HETEROPERF_INLINED {
+      s[j + l] = seen ? exponential(terms.at(s[j + l], j, l) - log_sum) : 0.0f;
     });
     clear_behind(n, r, s);
   }
@@ -138,11 +126,8 @@ void softmax_backward(const ScoreRows& r, const float* probabilities, float* gra
     for (int l = 0; d < width; ++d, ++l) sums.of[l] += y[d] * dy[d];
     const float mean = sums.sum(), scale = r.scale;
     const std::int64_t n = seen_keys(r, row);
-    for_lanes(n, [&](std::int64_t j, int left) {
-#pragma omp simd
-      for (int l = 0; l < score_lanes; ++l) {
-        g[j + l] = l < left ? p[j + l] * (g[j + l] - mean) * scale : 0.0f;
-      }
+    for_lanes(n, [&](std::int64_t j, int l, bool seen) HETEROPERF_INLINED {
+      g[j + l] = seen ? p[j + l] * (g[j + l] - mean) * scale : 0.0f;
     });
     clear_behind(n, r, g);
   }

@@ -93,38 +93,21 @@ void batch_norm_coefficients(RowRange r, std::int64_t rows, const void* sum, con
          Write<K>(a), Write<K>(b), Write<K>(c));
 }
 
-/// y = relu?(x · scale + shift + residual?).
-template <bool with_relu>
-struct ScaleShift {
-  template <class A, class Residual>
-  HETEROPERF_KERNEL void operator()(A x, A scale, A shift, Residual residual, A& y) const {
-    const A v = plus(x * scale + shift, residual);
-    y = with_relu ? ReluFunction::value(v) : v;
-  }
-};
 template <class T>
 void scale_shift(RowRange r, const void* x, const void* scale, const void* shift, bool relu,
                  const void* residual, void* y) {
-  with_flag(relu, [&](auto with_relu) {
-    where_given(Read<T>(residual), [&](auto added) {
-      map<T>(r, ScaleShift<decltype(with_relu)::value>(), Read<T>(x), PerColumn<Kept<T>>(scale),
-             PerColumn<Kept<T>>(shift), added, Write<T>(y));
-    });
-  });
+  using Column = PerColumn<Kept<T>>;
+  scaled_sum<T>(r, x, Column(scale), Column(shift), residual, relu, y);
 }
 
 /// A gradient behind the relu, whose mask is its output y, or made again from its input, or there
 /// is none. Rounded as the forward stored it, so that both decide alike.
-template <class T, class A>
-HETEROPERF_KERNEL A masked(A dy, A, A y, Nothing, Nothing) {
-  return y <= A(0) ? A(0) : dy;
-}
-template <class T, class A>
-HETEROPERF_KERNEL A masked(A dy, A x, Nothing, A scale, A shift) {
-  return rounded<T>(x * scale + shift) <= A(0) ? A(0) : dy;
-}
-template <class T, class A>
-HETEROPERF_KERNEL A masked(A dy, A, Nothing, Nothing, Nothing) {
+template <class T, class A, class Y, class Factor>
+HETEROPERF_KERNEL A masked(A dy, [[maybe_unused]] A x, Y y, Factor scale, Factor shift) {
+  if constexpr (std::is_same_v<Y, A>) return ReluFunction::gradient(dy, y);
+  if constexpr (std::is_same_v<Factor, A>) {
+    return ReluFunction::gradient(dy, rounded<T>(x * scale + shift));
+  }
   return dy;
 }
 /// Calls body with the operands of the mask that the pointers say.
@@ -137,48 +120,41 @@ void with_mask(const void* y, const void* scale, const void* shift, const Body& 
 
 /// Σ g and Σ g x̂ of each column over the rows of the range.
 template <class T>
-struct BatchNormSums {
-  template <class A, class Y, class Factor>
-  HETEROPERF_KERNEL void operator()(A dy, A x, Y y, Factor scale, Factor shift, A mean, A rstd,
-                                    A& sum, A& sum_xhat) const {
-    const A g = masked<T>(dy, x, y, scale, shift);
-    sum += g;
-    sum_xhat += g * (x - mean) * rstd;
-  }
-};
-template <class T>
 void batch_norm_sums(RowRange r, const void* dy, const void* x, const void* y, const void* scale,
                      const void* shift, const void* mean, const void* rstd, void* sum,
                      void* sum_xhat) {
+  using A = Acc<T>;
   using K = Kept<T>;
-  with_mask<T>(y, scale, shift, [&](auto output, auto factor, auto offset) {
-    sum_columns(r, BatchNormSums<T>(), Read<T>(dy), Read<T>(x), output, factor, offset,
-                PerColumn<K>(mean), PerColumn<K>(rstd), ColumnSum<K>(sum), ColumnSum<K>(sum_xhat));
+  const auto f = HETEROPERF_FUNCTION(A d, A v, auto out, auto factor, auto offset, A mu, A rs,
+                                     A& to, A& to_xhat) {
+    const A g = masked<T>(d, v, out, factor, offset);
+    to += g;
+    to_xhat += g * (v - mu) * rs;
+  };
+  with_mask<T>(y, scale, shift, [&](auto... mask) {
+    sum_columns(r, f, Read<T>(dy), Read<T>(x), mask..., PerColumn<K>(mean), PerColumn<K>(rstd),
+                ColumnSum<K>(sum), ColumnSum<K>(sum_xhat));
   });
 }
 
 /// One line per element, with factors per channel from batch_norm_coefficients(), and the gradient
 /// behind the relu where it is asked for.
 template <class T>
-struct BatchNormGradient {
-  template <class A, class Y, class Factor, class Behind>
-  HETEROPERF_KERNEL void operator()(A dy, A x, Y y, Factor scale, Factor shift, A mean, A a, A b,
-                                    A c, A& dx, Behind& behind) const {
-    const A g = masked<T>(dy, x, y, scale, shift);
-    if constexpr (std::is_same_v<Behind, A>) behind = g;
-    dx = a * g + b * (x - mean) + c;
-  }
-};
-template <class T>
 void batch_norm_backward(RowRange r, const void* dy, const void* x, const void* y,
                          const void* scale, const void* shift, const void* mean, const void* a,
-                         const void* b, const void* c, void* dx, void* masked) {
+                         const void* b, const void* c, void* dx, void* behind) {
+  using A = Acc<T>;
   using K = Kept<T>;
-  with_mask<T>(y, scale, shift, [&](auto output, auto factor, auto offset) {
-    where_given(Write<T>(masked), [&](auto behind) {
-      map<T>(r, BatchNormGradient<T>(), Read<T>(dy), Read<T>(x), output, factor, offset,
-             PerColumn<K>(mean), PerColumn<K>(a), PerColumn<K>(b), PerColumn<K>(c), Write<T>(dx),
-             behind);
+  const auto f = HETEROPERF_FUNCTION(A d, A v, auto out, auto factor, auto offset, A mu, A of_g,
+                                     A of_x, A constant, A& to, auto& to_masked) {
+    const A g = masked<T>(d, v, out, factor, offset);
+    if constexpr (std::is_same_v<decltype(to_masked), A&>) to_masked = g;
+    to = of_g * g + of_x * (v - mu) + constant;
+  };
+  with_mask<T>(y, scale, shift, [&](auto... mask) {
+    where_given(Write<T>(behind), [&](auto kept) {
+      map<T>(r, f, Read<T>(dy), Read<T>(x), mask..., PerColumn<K>(mean), PerColumn<K>(a),
+             PerColumn<K>(b), PerColumn<K>(c), Write<T>(dx), kept);
     });
   });
 }

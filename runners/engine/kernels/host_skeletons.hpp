@@ -8,14 +8,6 @@
 namespace heteroperf {
 namespace {
 
-/// One element: loads a value per operand, calls the function, and stores.
-template <class F, class... Views>
-HETEROPERF_KERNEL void apply(const F& f, std::int64_t column, Views... views) {
-  [&](auto... values) HETEROPERF_INLINED {
-    f(values...);
-    (views.store(column, values), ...);
-  }(views.load(column)...);
-}
 template <class F, class... Views>
 HETEROPERF_KERNEL void apply_all(const F& f, std::int64_t first, std::int64_t last,
                                  Views... views) {
@@ -53,88 +45,37 @@ HETEROPERF_KERNEL void map(RowRange r, F f, Operands... operands) {
   }
 }
 
-/// Sets a sum to zero, or divides it by the number of its rows.
+/// Sets a sum to zero.
 template <class O>
 HETEROPERF_KERNEL void begin_sum(const O& operand, std::int64_t columns) {
   if constexpr (O::sum) {
     for (std::int64_t c = 0; c < columns; ++c) operand.at[c] = 0;
   }
 }
-template <class T, bool mean>
-HETEROPERF_KERNEL void end_sum(const ColumnSum<T, mean>& operand, std::int64_t columns,
-                               std::int64_t rows) {
-  if constexpr (mean) {
-    const T share = T(1) / static_cast<T>(rows);
+/// Divides a mean by the number of its rows.
+template <class O>
+HETEROPERF_KERNEL void end_sum(const O& operand, std::int64_t columns, std::int64_t rows) {
+  if constexpr (requires { requires O::mean; }) {
+    const auto share = 1 / static_cast<std::remove_cvref_t<decltype(*operand.at)>>(rows);
     for (std::int64_t c = 0; c < columns; ++c) operand.at[c] *= share;
   }
 }
-template <bool dense, bool per_block>
-HETEROPERF_KERNEL void end_sum(const Operand<dense, per_block, false>&, std::int64_t,
-                               std::int64_t) {}
 
 /// f on every element, and sums over the rows of the range.
 template <class F, class... Operands>
 HETEROPERF_KERNEL void sum_columns(RowRange r, F f, Operands... operands) {
   (begin_sum(operands, r.columns), ...);
   for (std::int64_t row = r.begin; row < r.end; ++row) {
-    apply_row(f, r.columns, operands.row(row, r.columns)...);
+    apply_row(f, r.columns, operands.row(Operands::per_block ? 0 : row, r.columns)...);
   }
   (end_sum(operands, r.columns, r.end - r.begin), ...);
 }
 
-/// One row, worked on by one thread.
-struct HostRow {
-  std::int64_t index, columns;
-
-  /// Σ term(column).
-  template <class A, class Term>
-  HETEROPERF_KERNEL A sum(Term term) const {
-    A sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (std::int64_t c = 0; c < columns; ++c) sum += term(c);
-    return sum;
-  }
-  /// add(column, first, second) adds to either sum.
-  template <class A, class Add>
-  HETEROPERF_KERNEL TwoSums<A> sums(Add add) const {
-    A first = 0, second = 0;
-#pragma omp simd reduction(+ : first, second)
-    for (std::int64_t c = 0; c < columns; ++c) add(c, first, second);
-    return {first, second};
-  }
-  /// The largest of value(column).
-  template <class A, class Value>
-  HETEROPERF_KERNEL A largest(Value value) const {
-    A top = value(0);
-#pragma omp simd reduction(max : top)
-    for (std::int64_t c = 0; c < columns; ++c) top = value(c) > top ? value(c) : top;
-    return top;
-  }
-  /// action(column) for all columns.
-  template <class Action>
-  HETEROPERF_KERNEL void each(Action action) const {
-#pragma omp simd
-    for (std::int64_t c = 0; c < columns; ++c) action(c);
-  }
-  /// action(group, column) for `count` columns of all groups.
-  template <class Action>
-  HETEROPERF_KERNEL void each(std::int64_t groups, std::int64_t count, Action action) const {
-    for (std::int64_t group = 0; group < groups; ++group) {
-#pragma omp simd
-      for (std::int64_t c = 0; c < count; ++c) action(group, c);
-    }
-  }
-  /// Until all that works on the row has come here.
-  HETEROPERF_KERNEL void wait() const {}
-  /// True for the thread that writes what is one per row.
-  HETEROPERF_KERNEL bool leads() const { return true; }
-};
-using Row = HostRow;
-
+using Row = RowOf<OneThread>;
 /// body(Row) on every row.
 template <class Body>
 HETEROPERF_KERNEL void rows(RowRange r, Body body) {
-  for (std::int64_t row = r.begin; row < r.end; ++row) body(Row{row, r.columns});
+  for (std::int64_t row = r.begin; row < r.end; ++row) body(Row{{}, row, r.columns});
 }
 /// The pass over a row adds to sums over the rows, too: each value is read once.
 constexpr bool rows_sum_columns = true;

@@ -15,10 +15,14 @@ namespace {
 struct AxisSpan {
   std::int64_t first, last;
 };
+/// The image's position below the first tap of output position `out`, which may lie in the padding.
+HETEROPERF_KERNEL std::int64_t origin(const Window& w, int axis, std::int64_t out) {
+  return out * w.stride[axis] - w.padding[axis];
+}
 /// The taps of output position `out`; none where the whole window lies in the padding.
 HETEROPERF_KERNEL AxisSpan taps_at(const Window& w, int axis, std::int64_t out) {
-  const std::int64_t origin = out * w.stride[axis] - w.padding[axis], inside = w.in[axis] - origin;
-  const AxisSpan taps{origin < 0 ? -origin : 0, inside < w.kernel[axis] ? inside : w.kernel[axis]};
+  const std::int64_t before = -origin(w, axis, out), inside = w.in[axis] + before;
+  const AxisSpan taps{before > 0 ? before : 0, inside < w.kernel[axis] ? inside : w.kernel[axis]};
   return taps.last < taps.first ? AxisSpan{0, 0} : taps;
 }
 /// A quotient of numbers that are not negative, for the usual strides without a division.
@@ -66,8 +70,8 @@ struct TapsOfWindow {
     const AxisSpan h = taps_at(w, 0, out.at[0]), v = taps_at(w, 1, out.at[1]);
     for (std::int64_t kh = h.first; kh < h.last; ++kh) {
       for (std::int64_t kw = v.first; kw < v.last; ++kw) {
-        const std::int64_t line = out.at[0] * w.stride[0] - w.padding[0] + kh;
-        const std::int64_t column = out.at[1] * w.stride[1] - w.padding[1] + kw;
+        const std::int64_t line = origin(w, 0, out.at[0]) + kh;
+        const std::int64_t column = origin(w, 1, out.at[1]) + kw;
         visit((out.sample * w.in[0] + line) * w.in[1] + column,
               Tap{kh * w.kernel[1] + kw, kh == h.first && kw == v.first});
       }
@@ -101,38 +105,29 @@ HETEROPERF_KERNEL RowRange pixels_of(RowRange samples, const Window& w) {
   return {samples.begin * pixels, samples.end * pixels, w.channels};
 }
 
-/// The pixel below tap t of window p, for row p · taps + t; zeros in the padding.
+/// Copies every window into a row of its own; taps outside the image are 0. Those taps of a line of
+/// the window that lie inside are in one piece, in the image as in the row.
 template <class T>
-struct PixelBelow : MemoryOperand<const T, false> {
-  Window w;
-  HETEROPERF_KERNEL PixelBelow(const void* x, const Window& window)
-      : PixelBelow::MemoryOperand(as<T>(x)), w(window) {}
-  struct View {
-    const T* at;
-    HETEROPERF_KERNEL auto load(std::int64_t column) const {
-      return at != nullptr ? widen(at[column]) : decltype(widen(*at))();
+void im2col(RowRange pixels, const Window& window, const void* x, void* columns) {
+  const Window w = window;
+  const std::int64_t taps = w.kernel[1] * w.channels;
+  const auto body = HETEROPERF_FUNCTION(const Row& row) {
+    const PixelPlace out = place_of(row.index, w.out);
+    const AxisSpan lines = taps_at(w, 0, out.at[0]), inside = taps_at(w, 1, out.at[1]);
+    const std::int64_t line = out.sample * w.in[0] + origin(w, 0, out.at[0]);
+    const std::int64_t pixel = line * w.in[1] + origin(w, 1, out.at[1]);
+    for (std::int64_t kh = 0; kh < w.kernel[0]; ++kh) {
+      const bool padding = kh < lines.first || kh >= lines.last;
+      const std::int64_t first = padding ? taps : inside.first * w.channels;
+      const std::int64_t last = padding ? taps : inside.last * w.channels;
+      const T* const from = as<T>(x) + (pixel + kh * w.in[1]) * w.channels;
+      T* const to = row.of(as<T>(columns)) + kh * taps;
+      row.each(0, first, [&](std::int64_t c) { to[c] = T(); });
+      row.each(first, last, [&](std::int64_t c) { to[c] = from[c]; });
+      row.each(last, taps, [&](std::int64_t c) { to[c] = T(); });
     }
-    template <class V>
-    HETEROPERF_KERNEL void store(std::int64_t, const V&) const {}
   };
-  HETEROPERF_KERNEL View row(std::int64_t r, std::int64_t columns) const {
-    const std::int64_t taps = w.kernel[0] * w.kernel[1], tap = r % taps;
-    const PixelPlace out = place_of(r / taps, w.out);
-    const std::int64_t line = out.at[0] * w.stride[0] - w.padding[0] + tap / w.kernel[1];
-    const std::int64_t column = out.at[1] * w.stride[1] - w.padding[1] + tap % w.kernel[1];
-    const bool inside = line >= 0 && line < w.in[0] && column >= 0 && column < w.in[1];
-    const std::int64_t pixel = (out.sample * w.in[0] + line) * w.in[1] + column;
-    return {inside ? this->at + pixel * columns : nullptr};
-  }
-};
-/// Copies every window into a row of its own; taps outside the image are 0.
-template <class T>
-void im2col(RowRange pixels, const Window& w, const void* x, void* columns) {
-  using A = Acc<T>;
-  const std::int64_t taps = w.kernel[0] * w.kernel[1];
-  const auto copy = HETEROPERF_FUNCTION(A v, A & to) { to = v; };
-  map<T>({pixels.begin * taps, pixels.end * taps, w.channels}, copy, PixelBelow<T>(x, w),
-         Write<T>(columns));
+  rows({pixels.begin, pixels.end, w.kernel[0] * taps}, body);
 }
 /// The opposite direction: a pixel adds up what it has in all windows that cover it.
 template <class T>
@@ -145,21 +140,17 @@ void col2im(RowRange samples, const Window& w, const void* columns, void* dx) {
 template <class T>
 void max_pool(RowRange pixels, const Window& w, const void* x, void* y, std::uint8_t* taps) {
   using A = Acc<T>;
-  const FoldRange range = whole_rows({pixels.begin, pixels.end, w.channels});
-  const auto take = HETEROPERF_FUNCTION(A v, Nothing, Tap tap, A & best) {
-    best = tap.first | (v > best) | (v != v) ? v : best;
-  };
-  const auto choose = HETEROPERF_FUNCTION(A v, Nothing, Tap tap, A & best, std::uint8_t & chosen) {
+  const auto take = HETEROPERF_FUNCTION(A v, Nothing, Tap tap, A & best, auto& chosen) {
     const bool larger = tap.first | (v > best) | (v != v);
     best = larger ? v : best;
-    chosen = larger ? static_cast<std::uint8_t>(tap.number) : chosen;
+    if constexpr (std::is_same_v<decltype(chosen), std::uint8_t&>) {
+      chosen = larger ? static_cast<std::uint8_t>(tap.number) : chosen;
+    }
   };
-  if (taps == nullptr) {
-    fold(range, TapsOfWindow{w}, take, Unchanged(), Read<T>(x), Absent(), Write<T>(y));
-  } else {
-    fold(range, TapsOfWindow{w}, choose, Unchanged(), Read<T>(x), Absent(), Write<T>(y),
-         Write<std::uint8_t>(taps));
-  }
+  where_given(Write<std::uint8_t>(taps), [&](auto numbers) {
+    fold(whole_rows({pixels.begin, pixels.end, w.channels}), TapsOfWindow{w}, take, Unchanged(),
+         Read<T>(x), Absent(), Write<T>(y), numbers);
+  });
 }
 /// Each output's gradient goes to the element that was largest in its window.
 template <class T>
@@ -179,7 +170,7 @@ void mean_rows(RowRange samples, std::int64_t pixels, const void* x, void* y) {
   using A = Acc<T>;
   const auto n = static_cast<A>(pixels);
   const auto finish = HETEROPERF_FUNCTION(A & sum) { sum /= n; };
-  fold(whole_rows(samples), EvenWalk{{}, pixels, pixels, 1}, AddUp(), finish, Read<T>(x), Absent(),
+  fold(whole_rows(samples), EvenWalk{{}, pixels, pixels}, AddUp(), finish, Read<T>(x), Absent(),
        Write<T>(y));
 }
 /// Gives every pixel its share of the mean's gradient.
@@ -190,7 +181,7 @@ void mean_rows_backward(RowRange samples, std::int64_t pixels, const void* dy, v
   const A count = static_cast<A>(pixels);
   const auto f = HETEROPERF_FUNCTION(A v, A & to) { to = v / count; };
   map<T>({samples.begin * pixels, samples.end * pixels, samples.columns}, f,
-         TableRow<T>(dy, samples.end, pixels), Write<T>(dx));
+         TableRow<T>(dy, {samples.end, pixels}), Write<T>(dx));
 }
 
 }  // namespace

@@ -13,23 +13,21 @@
 namespace heteroperf {
 namespace {
 
+/// own_forms() puts in what the including file has in a form of its own.
 template <class T>
-constexpr KernelTable described{
+constexpr KernelTable table = own_forms<T>({
 #define HETEROPERF_KERNEL_ROW(name, ...) .name = name<T>,
 #include "runners/engine/kernels/kernel_rows.inc"
 #undef HETEROPERF_KERNEL_ROW
-};
-
-/// Calls body with a zero of an element type.
-template <class Body>
-const KernelTable& table_for(Element element, const Body& body) {
+});
+const KernelTable& table_of(Element element) {
   switch (element) {
     case Element::float64:
-      return body(double());
+      return table<double>;
     case Element::bfloat16:
-      return body(Bf16());
+      return table<Bf16>;
     default:
-      return body(float());
+      return table<float>;
   }
 }
 

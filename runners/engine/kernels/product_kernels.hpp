@@ -20,10 +20,10 @@
 // (operators/product.cpp). The vectors are the compiler's own type, so one source serves all
 // instruction sets.
 #include <algorithm>
-#include <utility>
 
 #include "runners/engine/kernels/attention_kernels.hpp"
 #include "runners/engine/kernels/kernel_table.hpp"
+#include "runners/engine/kernels/operands.hpp"
 #include "runners/engine/kernels/scalar_types.hpp"
 
 namespace heteroperf {
@@ -49,7 +49,7 @@ enum class PanelOfA { rows, columns };
 /// One tile of exactly `rows` rows. Rows in place share a pointer by threes, because a processor
 /// adds up to twice a register to one.
 template <PanelOfA panel, int rows>
-void multiply_tile(const ProductTile& tile, Accumulation accumulation) {
+[[gnu::noinline]] void multiply_tile(const ProductTile& tile, Accumulation accumulation) {
   constexpr int together = 3;
   Vector sums[rows][tile_vectors] = {};
   const float* lines[(rows + together - 1) / together];
@@ -108,22 +108,19 @@ void multiply_tile(const ProductTile& tile, Accumulation accumulation) {
   }
 }
 
-/// The tiles of one row, of two rows, … up to a whole one.
-template <PanelOfA panel, int... smaller>
-struct Tiles {
-  static constexpr void (*of_rows[])(const ProductTile&,
-                                     Accumulation) = {multiply_tile<panel, smaller + 1>...};
-};
-template <PanelOfA panel, int... smaller>
-constexpr auto tiles_of(std::integer_sequence<int, smaller...>) {
-  return Tiles<panel, smaller...>();
+/// Calls body with a count, up to `most`, that it is compiled for.
+template <int most, class Body>
+HETEROPERF_KERNEL void with_count(std::int64_t count, const Body& body) {
+  if constexpr (most > 1) {
+    if (count < most) return with_count<most - 1>(count, body);
+  }
+  body(Fixed<most>());
 }
 template <PanelOfA panel>
-using AllTiles = decltype(tiles_of<panel>(std::make_integer_sequence<int, tile_rows>()));
-
-template <PanelOfA panel>
 void multiply(const ProductTile& tile, Accumulation accumulation) {
-  AllTiles<panel>::of_rows[tile.rows - 1](tile, accumulation);
+  with_count<tile_rows>(tile.rows, [&](auto rows) HETEROPERF_INLINED {
+    multiply_tile<panel, decltype(rows)::value>(tile, accumulation);
+  });
 }
 
 /// Eight lines of eight neighbours each, turned: to[k][l] = from[l][k].
@@ -132,33 +129,29 @@ HETEROPERF_KERNEL void turn_eight(const float* __restrict from, std::int64_t lin
   using Eight [[gnu::vector_size(32)]] = float;
   using Places [[gnu::vector_size(32)]] = std::int32_t;
   using UnalignedEight [[gnu::vector_size(32), gnu::aligned(4), gnu::may_alias]] = float;
-  // Neighbours change places in pairs of lines, then pairs of neighbours, then halves.
-  Eight lines[8], pairs[8], fours[8];
+  // Two lines are joined neighbour by neighbour, twice, within halves; then halves change places.
+  Eight lines[8], joined[8];
 #pragma GCC unroll 8
   for (int l = 0; l < 8; ++l) {
     lines[l] = *reinterpret_cast<const UnalignedEight*>(from + l * line_stride);
   }
+#pragma GCC unroll 2
+  for (int time = 0; time < 2; ++time) {
 #pragma GCC unroll 4
-  for (int l = 0; l < 8; l += 2) {
-    pairs[l] = __builtin_shuffle(lines[l], lines[l + 1], Places{0, 8, 1, 9, 4, 12, 5, 13});
-    pairs[l + 1] = __builtin_shuffle(lines[l], lines[l + 1], Places{2, 10, 3, 11, 6, 14, 7, 15});
-  }
-#pragma GCC unroll 2
-  for (int l = 0; l < 8; l += 4) {
-#pragma GCC unroll 2
-    for (int p = 0; p < 2; ++p) {
-      fours[l + 2 * p] =
-          __builtin_shuffle(pairs[l + p], pairs[l + p + 2], Places{0, 1, 8, 9, 4, 5, 12, 13});
-      fours[l + 2 * p + 1] =
-          __builtin_shuffle(pairs[l + p], pairs[l + p + 2], Places{2, 3, 10, 11, 6, 7, 14, 15});
+    for (int p = 0; p < 4; ++p) {
+      const Eight one = lines[p / 2 * 4 + p % 2], other = lines[p / 2 * 4 + p % 2 + 2];
+      joined[2 * p] = __builtin_shuffle(one, other, Places{0, 8, 1, 9, 4, 12, 5, 13});
+      joined[2 * p + 1] = __builtin_shuffle(one, other, Places{2, 10, 3, 11, 6, 14, 7, 15});
     }
+#pragma GCC unroll 8
+    for (int l = 0; l < 8; ++l) lines[l] = joined[l];
   }
 #pragma GCC unroll 4
   for (int k = 0; k < 4; ++k) {
     *reinterpret_cast<UnalignedEight*>(to + k * width) =
-        __builtin_shuffle(fours[k], fours[k + 4], Places{0, 1, 2, 3, 8, 9, 10, 11});
+        __builtin_shuffle(lines[k], lines[k + 4], Places{0, 1, 2, 3, 8, 9, 10, 11});
     *reinterpret_cast<UnalignedEight*>(to + (k + 4) * width) =
-        __builtin_shuffle(fours[k], fours[k + 4], Places{4, 5, 6, 7, 12, 13, 14, 15});
+        __builtin_shuffle(lines[k], lines[k + 4], Places{4, 5, 6, 7, 12, 13, 14, 15});
   }
 }
 
@@ -166,8 +159,8 @@ HETEROPERF_KERNEL void turn_eight(const float* __restrict from, std::int64_t lin
 /// them: a panel by itself would take a few numbers of each of its rows, and the next panel fetch
 /// the same rows again.
 template <int width>
-void pack_neighbours(const ProductOperand& operand, std::int64_t panels, std::int64_t inner,
-                     float* __restrict packed) {
+[[gnu::noinline]] void pack_neighbours(const ProductOperand& operand, std::int64_t panels,
+                                       std::int64_t inner, float* __restrict packed) {
   constexpr std::int64_t most_together = 96 / width;
   for (std::int64_t first = 0; first < panels; first += most_together) {
     const std::int64_t together = std::min(most_together, panels - first);
@@ -186,14 +179,6 @@ void pack_neighbours(const ProductOperand& operand, std::int64_t panels, std::in
     }
   }
 }
-using PackNeighbours = void (*)(const ProductOperand&, std::int64_t panels, std::int64_t inner,
-                                float* packed);
-template <int... widths>
-constexpr PackNeighbours of_width(std::int64_t width, std::integer_sequence<int, widths...>) {
-  constexpr PackNeighbours all[] = {pack_neighbours<widths + 1>...};
-  return width == tile_columns ? pack_neighbours<tile_columns> : all[width - 1];
-}
-
 /// Packs up to `width` lines into one panel; zeros stand for the missing ones.
 void pack_panel(const ProductOperand& operand, std::int64_t lines, std::int64_t inner,
                 std::int64_t width, float* __restrict packed) {
@@ -221,8 +206,10 @@ void pack_panels(const ProductOperand& operand, std::int64_t lines, std::int64_t
   std::int64_t line = 0;
   if (operand.line_stride == 1) {
     line = lines / width * width;
-    of_width(width, std::make_integer_sequence<int, tile_rows>())(operand, lines / width, inner,
-                                                                  packed);
+    const auto pack = [&](auto fixed) HETEROPERF_INLINED {
+      pack_neighbours<decltype(fixed)::value>(operand, lines / width, inner, packed);
+    };
+    width == tile_columns ? pack(Fixed<tile_columns>()) : with_count<tile_rows>(width, pack);
   }
   for (; line < lines; line += width) {
     pack_panel(

@@ -8,9 +8,6 @@
 
 namespace heteroperf {
 
-const KernelTable& reference_kernels(Element element) {
-  return table_for(element,
-                   [](auto zero) -> const KernelTable& { return described<decltype(zero)>; });
-}
+const KernelTable& reference_kernels(Element element) { return table_of(element); }
 
 }  // namespace heteroperf

@@ -7,11 +7,14 @@
 // everything here is local to the including file.
 #if defined(__CUDACC__)
 #define HETEROPERF_KERNEL __host__ __device__ __forceinline__
+// What only threads of a device call there.
+#define HETEROPERF_THREAD __device__ __forceinline__
 #define HETEROPERF_INLINED
 // A kernel's function, which skeletons call: HETEROPERF_FUNCTION(A x, A& y) { y = -x; }
 #define HETEROPERF_FUNCTION(...) [=] __device__(__VA_ARGS__)
 #else
 #define HETEROPERF_KERNEL [[gnu::always_inline]] inline
+#define HETEROPERF_THREAD HETEROPERF_KERNEL
 #define HETEROPERF_INLINED __attribute__((always_inline))
 #define HETEROPERF_FUNCTION(...) [=](__VA_ARGS__) __attribute__((always_inline))
 #endif
@@ -43,9 +46,9 @@ HETEROPERF_KERNEL double widen(double value) { return value; }
 HETEROPERF_KERNEL Acc<Bf16> widen(Bf16 value) {
   return __builtin_bit_cast(float, static_cast<std::uint32_t>(value.bits) << 16);
 }
-// Indices and numbers of taps are no quantities.
-HETEROPERF_KERNEL std::int64_t widen(std::int64_t value) { return value; }
-HETEROPERF_KERNEL std::uint8_t widen(std::uint8_t value) { return value; }
+/// Indices, bits and numbers of taps are no quantities.
+template <class I>
+requires std::is_integral_v<I> HETEROPERF_KERNEL I widen(I value) { return value; }
 
 // Round to nearest even; a NaN stays one because its quiet bit is kept.
 HETEROPERF_KERNEL Bf16 round_to_bf16(float value) {

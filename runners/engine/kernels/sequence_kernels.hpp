@@ -9,41 +9,19 @@
 namespace heteroperf {
 namespace {
 
-/// The table's row that an index names, or zeros for one below 0: a token of another rank's part of
-/// the vocabulary.
-template <class T>
-struct IndexedRow : MemoryOperand<const T, false> {
-  const std::int64_t* indices;
-  HETEROPERF_KERNEL IndexedRow(const void* table, const std::int64_t* rows)
-      : IndexedRow::MemoryOperand(as<T>(table)), indices(rows) {}
-  struct View {
-    const T* at;
-    bool given;
-    HETEROPERF_KERNEL auto load(std::int64_t column) const {
-      const auto value = widen(at[column]);
-      return given ? value : Acc<T>(0);
-    }
-    template <class V>
-    HETEROPERF_KERNEL void store(std::int64_t, const V&) const {}
-  };
-  HETEROPERF_KERNEL View row(std::int64_t r, std::int64_t columns) const {
-    const std::int64_t index = indices[r];
-    return {this->at + (index < 0 ? 0 : index) * columns, index >= 0};
-  }
-};
-
 /// Row i of the output is the table's row of token i, plus its position's row where there is one.
-struct AddRow {
-  template <class A, class More>
-  HETEROPERF_KERNEL void operator()(A x, More more, A& y) const {
-    y = plus(x, more);
-  }
-};
+/// Zeros take the place of the row of a token below 0, one of another rank's part of the
+/// vocabulary.
 template <class T>
 void embedding(RowRange r, const std::int64_t* indices, const void* table, const void* positions,
                std::int64_t length, void* y) {
-  where_given(TableRow<T>(positions, length), [&](auto position) {
-    map<T>(r, AddRow(), IndexedRow<T>(table, indices), position, Write<T>(y));
+  using A = Acc<T>;
+  const auto f = HETEROPERF_FUNCTION(A x, std::int64_t token, auto position, A& to) {
+    to = (token < 0 ? A(0) : x) + position;
+  };
+  where_given(TableRow<T>(positions, {length}), [&](auto position) {
+    map<T>(r, f, Operand<const T, IndexedRows>(table, {indices}), PerRow<std::int64_t>(indices),
+           position, Write<T>(y));
   });
 }
 
@@ -62,24 +40,6 @@ void embedding_backward(RowRange r, std::int64_t rows, std::int64_t width,
   }
 }
 
-/// y = x + a row of the table per position; `length` rows are used in turn.
-template <class T>
-void add_rows(RowRange r, const void* x, const void* table, std::int64_t length, void* y) {
-  map<T>(r, AddRow(), Read<T>(x), TableRow<T>(table, length), Write<T>(y));
-}
-
-/// Sums over the batch, for tables that every sequence has added.
-template <class T>
-void sum_batch(RowRange r, std::int64_t batch, std::int64_t length, const void* dy,
-               Accumulation accumulation, void* gradient) {
-  const auto run = [&](auto result) {
-    fold(whole_rows(r), EvenWalk{{}, batch, 1, length}, AddUp(), Unchanged(), Read<T>(dy), Absent(),
-         result);
-  };
-  accumulation == Accumulation::add ? run(Update<Kept<T>>(gradient))
-                                    : run(Write<Kept<T>>(gradient));
-}
-
 /// Turns pairs of elements of a head by the angle of the row's position.
 template <class T>
 void rotary(RowRange r, RotaryLayout layout, const void* x, const void* cosine, const void* sine,
@@ -91,34 +51,16 @@ void rotary(RowRange r, RotaryLayout layout, const void* x, const void* cosine, 
   const auto body = HETEROPERF_FUNCTION(const Row& row) {
     const Kept<T>* const cs = as<Kept<T>>(cosine) + row.index % layout.length * half;
     const Kept<T>* const sn = as<Kept<T>>(sine) + row.index % layout.length * half;
-    const T* const px = as<T>(x) + row.index * row.columns;
-    T* const py = as<T>(y) + row.index * row.columns;
-    row.each(layout.turned, half, [&](std::int64_t head, std::int64_t i) {
+    const T* const px = row.of(as<T>(x));
+    T* const py = row.of(as<T>(y));
+    row.each_of(layout.turned, half, [&](std::int64_t head, std::int64_t i) {
       const std::int64_t at = head * layout.head_dim + i;
       const A first = widen(px[at]), second = widen(px[at + half]);
       const A c = widen(cs[i]), s = widen(sn[i]);
       py[at] = narrow<T>(first * c - sign * second * s);
       py[at + half] = narrow<T>(second * c + sign * first * s);
     });
-    row.each(1, row.columns - turned,
-             [&](std::int64_t, std::int64_t c) { py[turned + c] = px[turned + c]; });
-  };
-  rows(r, body);
-}
-
-/// Writes the parts' columns side by side.
-template <class T>
-void pack(RowRange r, const std::int64_t* widths, const void* const* parts, void* packed) {
-  const T* const from[3] = {as<T>(parts[0]), as<T>(parts[1]), as<T>(parts[2])};
-  const std::int64_t width_of[3] = {widths[0], widths[1], widths[2]};
-  const auto body = HETEROPERF_FUNCTION(const Row& row) {
-    T* out = as<T>(packed) + row.index * row.columns;
-    for (int part = 0; part < 3; ++part) {
-      const std::int64_t width = width_of[part];
-      const T* const in = from[part] + row.index * width;
-      row.each(1, width, [&](std::int64_t, std::int64_t c) { out[c] = in[c]; });
-      out += width;
-    }
+    row.each(turned, row.columns, [&](std::int64_t c) { py[c] = px[c]; });
   };
   rows(r, body);
 }
@@ -132,37 +74,36 @@ void pack(RowRange r, const std::int64_t* widths, const void* const* parts, void
 HETEROPERF_KERNEL std::uint64_t mask_key(const DropoutKey& k, std::int64_t sample) {
   return random_bits(k.seed, k.step, k.first_sample + static_cast<std::uint64_t>(sample), k.node);
 }
-/// The draw of an element of the flat batch. A word serves two elements: the low half the even one,
-/// the high half the odd one.
-struct DrawnBits : Operand<true> {
-  DropoutKey key;
-  std::int64_t first = 0;
-  HETEROPERF_KERNEL explicit DrawnBits(const DropoutKey& k) : key(k) {}
-  HETEROPERF_KERNEL DrawnBits row(std::int64_t r, std::int64_t columns) const {
-    DrawnBits from = *this;
-    from.first = r * columns;
-    return from;
-  }
-  HETEROPERF_KERNEL std::uint32_t load(std::int64_t column) const {
-    const std::int64_t i = first + column, element = i % key.sample_elements;
-    const std::uint64_t of_sample = mask_key(key, i / key.sample_elements);
-    const std::uint64_t word = mix64(of_sample ^ static_cast<std::uint64_t>(element / 2));
-    return static_cast<std::uint32_t>(element % 2 == 0 ? word : word >> 32);
-  }
-  template <class V>
-  HETEROPERF_KERNEL void store(std::int64_t, const V&) const {}
-};
 /// Kept values are divided by the probability of being kept, which leaves the expected value as it
-/// was.
+/// was. A row is a part of one sample. A word of bits serves two elements: the low half the even
+/// one, the high half the odd one.
 template <class T>
-void dropout(RowRange elements, DropoutKey k, const void* x, void* y) {
+void dropout(RowRange r, DropoutKey k, const void* x, void* y) {
   using A = Acc<T>;
   const std::uint32_t threshold = k.threshold();
   const auto scale = static_cast<A>(1.0 / k.keep);
-  const auto f = HETEROPERF_FUNCTION(std::uint32_t bits, A v, A & to) {
-    to = bits <= threshold ? v * scale : A(0);
+  const auto body = HETEROPERF_FUNCTION(const Row& row) {
+    const std::int64_t first = row.index * row.columns % k.sample_elements, odd = first % 2;
+    const std::uint64_t key = mask_key(k, row.index * row.columns / k.sample_elements);
+    const T* const from = row.of(as<T>(x));
+    T* const to = row.of(as<T>(y));
+    const auto put = [&](std::int64_t c, std::uint64_t bits) HETEROPERF_INLINED {
+      const A kept = widen(from[c]) * scale;  // loaded in any case, which vectors want
+      to[c] = narrow<T>(static_cast<std::uint32_t>(bits) <= threshold ? kept : A(0));
+    };
+    const auto word = [&](std::int64_t pair) HETEROPERF_INLINED {
+      return mix64(key ^ static_cast<std::uint64_t>(first / 2 + pair));
+    };
+    const std::int64_t last = row.columns - 1, pairs = (row.columns - odd) / 2;
+    row.each(0, pairs, [&](std::int64_t pair) HETEROPERF_INLINED {
+      const std::uint64_t bits = word(odd + pair);
+      put(odd + 2 * pair, bits);
+      put(odd + 2 * pair + 1, bits >> 32);
+    });
+    if (row.leads() && odd == 1) put(0, word(0) >> 32);
+    if (row.leads() && odd + 2 * pairs == last) put(last, word(odd + pairs));
   };
-  map<T>(elements, f, DrawnBits(k), Read<T>(x), Write<T>(y));
+  rows(r, body);
 }
 
 }  // namespace

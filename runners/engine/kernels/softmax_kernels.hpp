@@ -32,7 +32,7 @@ void cross_entropy(RowRange r, CrossEntropyTerms terms, const void* logits,
   using A = Acc<T>;
   const auto smoothing = static_cast<A>(terms.label_smoothing);
   const auto body = HETEROPERF_FUNCTION(const Row& row) {
-    const T* const x = as<T>(logits) + row.index * row.columns;
+    const T* const x = row.of(as<T>(logits));
     const A top = largest_of(row, x);
     const auto [sum, total] = exponent_sums(row, x, top);
     const A log_sum = std::log(sum);
@@ -54,8 +54,8 @@ void cross_entropy_backward(RowRange r, CrossEntropyTerms terms, const void* log
   const auto spread = static_cast<A>(terms.label_smoothing / classes * terms.scale);
   const auto hit = static_cast<A>((1.0 - terms.label_smoothing) * terms.scale);
   const auto body = HETEROPERF_FUNCTION(const Row& row) {
-    const T* const x = as<T>(logits) + row.index * row.columns;
-    T* const g = as<T>(gradient) + row.index * row.columns;
+    const T* const x = row.of(as<T>(logits));
+    T* const g = row.of(as<T>(gradient));
     const A shift = widen(as<Kept<T>>(lse)[row.index]);
     const auto value = [&](std::int64_t c) {
       return exponential(widen(x[c]) - shift) * scale - spread;
@@ -77,7 +77,7 @@ void cross_entropy_backward(RowRange r, CrossEntropyTerms terms, const void* log
 template <class T>
 void row_top(RowRange r, const void* values, void* tops) {
   const auto body = HETEROPERF_FUNCTION(const Row& row) {
-    keep_of_row<T>(row, tops, largest_of(row, as<T>(values) + row.index * row.columns));
+    keep_of_row<T>(row, tops, largest_of(row, row.of(as<T>(values))));
   };
   rows(r, body);
 }
@@ -89,7 +89,7 @@ void softmax_sums(RowRange r, std::int64_t first, const void* logits, const std:
   using A = Acc<T>;
   using K = Kept<T>;
   const auto body = HETEROPERF_FUNCTION(const Row& row) {
-    const T* const x = as<T>(logits) + row.index * row.columns;
+    const T* const x = row.of(as<T>(logits));
     const A top = widen(as<K>(tops)[row.index]);
     const auto [sum, total] = exponent_sums(row, x, top);
     if (!row.leads()) return;

@@ -5,23 +5,14 @@
 // Skeletons stand before what they make kernels of.
 // clang-format off
 #include "runners/engine/kernels/host_skeletons.hpp"
-#include "runners/engine/kernels/kernel_entries.hpp"
 #include "runners/engine/kernels/host_forms.hpp"
+#include "runners/engine/kernels/kernel_entries.hpp"
 #include "runners/engine/kernels/product_kernels.hpp"
 // clang-format on
 
 namespace heteroperf {
-namespace {
 
-template <class T>
-constexpr KernelTable host_table = with_host_forms<T>(described<T>);
-
-}  // namespace
-
-const KernelTable& HETEROPERF_KERNEL_VARIANT(Element element) {
-  return table_for(element,
-                   [](auto zero) -> const KernelTable& { return host_table<decltype(zero)>; });
-}
+const KernelTable& HETEROPERF_KERNEL_VARIANT(Element element) { return table_of(element); }
 
 const ProductKernels& HETEROPERF_PRODUCT_VARIANT() { return product_table; }
 

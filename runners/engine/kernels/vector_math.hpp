@@ -109,13 +109,9 @@ HETEROPERF_KERNEL A logistic(A x) {
   return reciprocal(A(1) + exponential(-x));
 }
 
-}  // namespace
-
 // Functions of one or two values, for the kernels of the host and of a device alike. Of a function
 // and its slope the dear part (the normal distribution, the logistic function) is shared, and a
 // compiler drops the one that a kernel does not use.
-
-namespace {
 
 /// A function's value and slope.
 template <class A>
@@ -186,5 +182,4 @@ struct TanhFunction {
 };
 
 }  // namespace
-
 }  // namespace heteroperf

@@ -9,6 +9,7 @@
 #include <ATen/Dispatch.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
@@ -205,12 +206,7 @@ class AttentionOperator final : public Operator {
 
   /// The opposite of split(): gradients of the three parts side by side.
   at::Tensor pack(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) const {
-    const std::int64_t widths[3] = {query.size(2), key.size(2), value.size(2)};
-    at::Tensor packed =
-        empty({query.size(0), query.size(1), widths[0] + widths[1] + widths[2]}, query);
-    run_kernel(&KernelTable::pack, matrix_of(packed), widths, PackedParts{{query, key, value}},
-               packed);
-    return packed;
+    return at::cat({query, key, value}, 2);
   }
 
   /// −slope · (t − s) per head; made once per length.

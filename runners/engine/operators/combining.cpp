@@ -23,7 +23,8 @@ class AddOperator final : public Operator {
     at::Tensor y = uninitialised_like(left);
     for (std::size_t i = 1; i < inputs.size(); ++i) {
       const bool relu = i + 1 == inputs.size() && activation_ == Activation::relu;
-      run_kernel(&KernelTable::add, elements_of(y), left, canonical(inputs[i]), relu, y);
+      run_kernel(&KernelTable::add, elements_of(y), left, nullptr, 1, canonical(inputs[i]), relu,
+                 y);
       // The output is added to in place for every input after the second.
       left = y;
     }

@@ -31,7 +31,9 @@ class Conv2dOperator final : public Operator {
       return empty_images({x.size(0), a_.out_channels, w.out[0], w.out[1]}, x, x.scalar_type());
     }
     at::Tensor y = convolve(convolution, *way, x, parameters[0]);
-    if (a_.bias) run_kernel(&KernelTable::add_bias, pixels_of(y), y, parameters[1], nullptr);
+    if (a_.bias) {
+      run_kernel(&KernelTable::add, pixels_of(y), y, parameters[1], 1, nullptr, false, y);
+    }
     return y;
   }
 

@@ -22,7 +22,7 @@ at::Tensor masked(const at::Tensor& tensor, double keep, const PassContext& cont
                        .first_sample = context.first_sample,
                        .sample_elements = x.numel() / x.size(0),
                        .keep = keep};
-  run_kernel(&KernelTable::dropout, elements_of(x), key, x, y);
+  run_kernel(&KernelTable::dropout, x.dim() == 4 ? pixels_of(x) : matrix_of(x), key, x, y);
   return y;
 }
 

@@ -11,17 +11,16 @@
 namespace heteroperf {
 namespace {
 
-/// Gradient of a table of which row t was added to row t of every sequence; other rows get none.
+/// Gradient of a table of which row t was added to row t of every sequence, the sum of the
+/// sequences in their order; other rows get none.
 void position_gradient(const at::Tensor& dy, Accumulation accumulation, const at::Tensor& buffer) {
   const std::int64_t length = dy.size(1);
-  GradientTarget target(buffer, accumulation_type(dy.scalar_type()), accumulation);
-  run_kernel(&KernelTable::sum_batch, Matrix(length, dy.size(2), dy), dy.size(0), length, dy,
-             target.accumulation(), target.values());
+  run_columns(&KernelTable::combine, Matrix(dy.size(0), length * dy.size(2), buffer), dy.size(0),
+              dy.to(accumulation_type(dy.scalar_type())), accumulation, buffer);
   const std::int64_t unused = buffer.size(0) - length;
-  if (target.accumulation() == Accumulation::overwrite && unused > 0) {
-    target.values().narrow(0, length, unused).zero_();
+  if (accumulation == Accumulation::overwrite && unused > 0) {
+    buffer.narrow(0, length, unused).zero_();
   }
-  target.finish();
 }
 
 /// Indices counted from `first`; −1 for those that are not among `count` from there on.
@@ -101,7 +100,7 @@ class AddRowsOperator final : public Operator {
     const at::Tensor x = inputs[0].contiguous();
     at::Tensor y = uninitialised_like(x);
     const std::int64_t length = rows_ == Rows::first ? 1 : x.size(1);
-    run_kernel(&KernelTable::add_rows, matrix_of(x), x, parameters[0], length, y);
+    run_kernel(&KernelTable::add, matrix_of(x), x, parameters[0], length, nullptr, false, y);
     return y;
   }
 

@@ -4,7 +4,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <tuple>
 #include <type_traits>
@@ -95,15 +94,6 @@ struct HostPartials {
 /// Where a block's sums begin in a tensor {blocks, columns}.
 void* block_of(const at::Tensor& values, std::int64_t block);
 
-/// The tensors whose rows KernelTable::pack puts side by side.
-struct PackedParts {
-  explicit PackedParts(std::array<at::Tensor, 3> of) : tensors(std::move(of)) {
-    for (std::size_t i = 0; i < tensors.size(); ++i) pointers[i] = tensors[i].data_ptr();
-  }
-  std::array<at::Tensor, 3> tensors;
-  std::array<const void*, 3> pointers{};
-};
-
 /// An argument as a kernel takes it: a tensor's memory (null where it is undefined), a block's part
 /// of sums, else the value itself.
 template <class Parameter, class Argument>
@@ -114,8 +104,6 @@ Parameter kernel_argument(const Argument& argument, [[maybe_unused]] std::int64_
     return argument != nullptr ? argument->block(block) : nullptr;
   } else if constexpr (std::is_same_v<Argument, HostPartials>) {
     return argument.values.defined() ? block_of(argument.values, block) : nullptr;
-  } else if constexpr (std::is_same_v<Argument, PackedParts>) {
-    return argument.pointers.data();
   } else {
     return argument;
   }
@@ -221,10 +209,6 @@ void run_substitute(void (*KernelTable::*kernel)(RowRange, Parameters...), const
     } else if constexpr (std::is_same_v<Argument, const ColumnPartials*>) {
       return HostPartials{argument == nullptr ? at::Tensor()
                                               : substitute.copy(argument->values(), true)};
-    } else if constexpr (std::is_same_v<Argument, PackedParts>) {
-      const auto& t = argument.tensors;
-      return PackedParts({substitute.copy(t[0], false), substitute.copy(t[1], false),
-                          substitute.copy(t[2], false)});
     } else {
       return argument;
     }

@@ -65,7 +65,7 @@ class LinearOperator final : public Operator {
     }
     at::Tensor residual = passes_residual() ? inputs[1].contiguous() : at::Tensor();
     if (bias.defined() || residual.defined()) {
-      run_kernel(&KernelTable::add_bias, matrix_of(sum), sum, bias, residual);
+      run_kernel(&KernelTable::add, matrix_of(sum), sum, bias, 1, residual, false, sum);
     }
     return sum;
   }

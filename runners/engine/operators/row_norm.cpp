@@ -1,10 +1,11 @@
-// Layer norm and RMS norm. Both normalise every row by itself; they differ in the statistics and in
-// the kernels.
+// Layer norm and RMS norm. Both normalise every row by itself; RMS norm takes no mean from it.
 //
 // The backward pass reads the row and its gradient once for everything that is wanted: the gradient
 // of the input, and the sums over rows that are the parameters' gradients. A norm's input is often
 // a residual stream whose gradient already has a part; where the sink offers that memory, the norm
 // adds to it in place instead of making a tensor.
+#include <optional>
+
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
 
@@ -48,16 +49,12 @@ class RowNormOperator final : public Operator {
     const at::Tensor x = inputs[0].contiguous();
     const Matrix m = matrix_of(x);
     const at::Tensor rstd = empty_accumulators({m.rows}, x);
-    at::Tensor y = uninitialised_like(x);
-    saved = {x, rstd};
-    if (!has_mean_) {
-      run_kernel(&KernelTable::rms_norm, m, eps_, x, parameters[0], y, rstd);
-      return y;
-    }
-    const at::Tensor mean = empty_accumulators({m.rows}, x);
+    const at::Tensor mean = has_mean_ ? empty_accumulators({m.rows}, x) : at::Tensor();
     const at::Tensor bias = bias_ ? parameters[1] : at::Tensor();
+    at::Tensor y = uninitialised_like(x);
     run_kernel(&KernelTable::layer_norm, m, eps_, x, parameters[0], bias, y, mean, rstd);
-    saved.push_back(mean);
+    saved = {x, rstd};
+    if (has_mean_) saved.push_back(mean);
     return y;
   }
 
@@ -73,17 +70,13 @@ class RowNormOperator final : public Operator {
     const RowBlocks blocks(matrix_of(dy));
     const ColumnPartials weight_sums(blocks, dy);
     const ColumnPartials* const weights = gradients != nullptr ? &weight_sums : nullptr;
-    if (has_mean_) {
-      const ColumnPartials bias_sums(blocks, dy);
-      blocks.run(&KernelTable::layer_norm_backward, dy, saved[0], weight, saved[2], saved[1],
-                 dx.accumulation, dx.values, weights, gradients != nullptr ? &bias_sums : nullptr);
-      if (weights != nullptr && bias_) {
-        bias_sums.combine_into((*gradients)[1], context.accumulation);
-      }
-    } else {
-      blocks.run(&KernelTable::rms_norm_backward, dy, saved[0], weight, saved[1], dx.accumulation,
-                 dx.values, weights);
-    }
+    std::optional<ColumnPartials> bias_sums;
+    if (gradients != nullptr && has_mean_) bias_sums.emplace(blocks, dy);
+    const ColumnPartials* const biases = bias_sums ? &*bias_sums : nullptr;
+    const at::Tensor mean = has_mean_ ? saved[2] : at::Tensor();
+    blocks.run(&KernelTable::layer_norm_backward, dy, saved[0], weight, mean, saved[1],
+               dx.accumulation, dx.values, weights, biases);
+    if (biases != nullptr && bias_) biases->combine_into((*gradients)[1], context.accumulation);
     if (weights != nullptr) weights->combine_into((*gradients)[0], context.accumulation);
     dx.deliver();
   }

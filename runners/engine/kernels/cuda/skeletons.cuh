@@ -23,46 +23,41 @@ namespace {
 template <class V, int n>
 struct Lanes {
   V of[n];
+  template <class View>
+  __device__ Lanes(const View& view, std::int64_t first) {
+    for (int k = 0; k < n; ++k) of[k] = view.load(first + k);
+  }
+  template <class View>
+  __device__ void store(const View& view, std::int64_t first) const {
+    for (int k = 0; k < n; ++k) view.store(first + k, of[k]);
+  }
 };
-template <int n, class View>
-__device__ auto load_lanes(const View& view, std::int64_t pack) {
-  Lanes<decltype(view.load(0)), n> lanes;
-  for (int k = 0; k < n; ++k) lanes.of[k] = view.load(pack * n + k);
-  return lanes;
-}
-template <int n, class T>
-__device__ auto load_lanes(const ReadView<T>& view, std::int64_t pack) {
-  Lanes<decltype(view.load(0)), n> lanes;
-  const Pack<T, n> from = load<n>(view.at, pack);
-  for (int k = 0; k < n; ++k) lanes.of[k] = widen(from.at[k]);
-  return lanes;
-}
-template <int n, class T>
-__device__ auto load_lanes(const WriteView<T, true>& view, std::int64_t pack) {
-  return load_lanes<n>(ReadView<T>{view.at}, pack);
-}
-template <int n, class View, class V>
-__device__ void store_lanes(const View&, std::int64_t, const Lanes<V, n>&) {}
-template <int n, class T, bool update, class V>
-__device__ void store_lanes(const WriteView<T, update>& view, std::int64_t pack,
-                            const Lanes<V, n>& lanes) {
-  Pack<T, n> to;
-  for (int k = 0; k < n; ++k) to.at[k] = narrow<T>(lanes.of[k]);
-  keep<n>(view.at, pack, to);
+/// A view whose compiler knows that it begins a pack of 16 bytes.
+template <class View>
+__device__ View aligned(const View& view) {
+  if constexpr (requires { view.at; }) {
+    return {static_cast<decltype(view.at)>(__builtin_assume_aligned(view.at, 16))};
+  } else {
+    return view;
+  }
 }
 template <int n, class F, class... Views>
 __device__ void apply_pack(const F& f, std::int64_t pack, Views... views) {
   [&](auto... lanes) {
     for (int k = 0; k < n; ++k) f(lanes.of[k]...);
-    (store_lanes<n>(views, pack, lanes), ...);
-  }(load_lanes<n>(views, pack)...);
+    (lanes.store(views, pack * n), ...);
+  }(Lanes<decltype(views.load(0)), n>(views, pack * n)...);
 }
 
 // Packs do not cross rows: columns are a multiple of their width.
 template <int n, class F, class... Operands>
 __global__ void map_matrix(std::int64_t rows, std::int64_t packs, F f, Operands... operands) {
   HETEROPERF_FOR_MATRIX(row, rows, pack, packs) {
-    apply_pack<n>(f, pack, operands.row(row, packs * n)...);
+    if constexpr (n == 1) {
+      apply(f, pack, operands.row(row, packs)...);
+    } else {
+      apply_pack<n>(f, pack, aligned(operands.row(row, packs * n))...);
+    }
   }
 }
 
@@ -103,44 +98,17 @@ inline LaunchShape over_tiles(std::int64_t columns, std::int64_t blocks) {
           tile_columns, tile_rows};
 }
 
-/// Writes a column's sum into the row of the block.
-template <class T, bool mean, class V>
-__device__ void store_sum(const ColumnSum<T, mean>& operand, std::int64_t at, V value,
-                          std::int64_t rows) {
-  operand.at[at] = mean ? value / static_cast<T>(rows) : value;
-}
 // Threads beyond the last column take part in the sums of the tile with zeros.
 template <class F, class... Operands>
 __global__ void sum_tiles(std::int64_t rows, std::int64_t columns, std::int64_t rows_per_block, F f,
                           Operands... operands) {
-  const std::int64_t first = std::int64_t{blockIdx.y} * rows_per_block;
+  const std::int64_t block = blockIdx.y, first = block * rows_per_block;
   const std::int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   const std::int64_t c = std::int64_t{blockIdx.x} * tile_columns + threadIdx.x;
-  const std::int64_t of_block = std::int64_t{blockIdx.y} * columns + c;
-  [&](auto... values) {
-    for (std::int64_t row = first + threadIdx.y; c < columns && row < last; row += tile_rows) {
-      const auto renew = [&](const auto& operand, auto& value) {
-        using O = std::remove_cvref_t<decltype(operand)>;
-        if constexpr (O::sum) return;
-        value = O::per_block ? operand.row(0, 0).load(of_block) : operand.row(row, columns).load(c);
-      };
-      (renew(operands, values), ...);
-      f(values...);
-      const auto store = [&](const auto& operand, const auto& value) {
-        if constexpr (!std::remove_cvref_t<decltype(operand)>::sum) {
-          operand.row(row, columns).store(c, value);
-        }
-      };
-      (store(operands, values), ...);
-    }
-    const auto finish = [&](const auto& operand, auto value) {
-      if constexpr (std::remove_cvref_t<decltype(operand)>::sum) {
-        value = sum_tile(value);
-        if (c < columns && threadIdx.y == 0) store_sum(operand, of_block, value, last - first);
-      }
-    };
-    (finish(operands, values), ...);
-  }(decltype(operands.row(0, 0).load(0))()...);
+  const ColumnPart part{first + threadIdx.y, c < columns ? last : 0, tile_rows, c, columns, block,
+                        last - first};
+  sum_column(part, c < columns && threadIdx.y == 0, f, [](auto sum) { return sum_tile(sum); },
+             operands...);
 }
 /// f on every element, and sums over each block of device_rows_per_block() rows.
 template <class F, class... Operands>
@@ -172,47 +140,26 @@ __device__ A join_block(A value, Join join) {
   return result;
 }
 
-/// One row, worked on by all threads of a block.
-struct DeviceRow {
-  std::int64_t index, columns;
-
-  template <class A, class Term>
-  __device__ A sum(Term term) const {
-    A sum = 0;
-    HETEROPERF_FOR_COLUMNS(c, columns) sum += term(c);
-    return join_block(sum, [](A a, A b) { return a + b; });
+/// The threads of a block, which share a row's columns.
+struct BlockThreads {
+  __device__ static std::int64_t first() { return threadIdx.x; }
+  __device__ static std::int64_t step() { return blockDim.x; }
+  template <class A, class Join>
+  __device__ static A join(A value, Join join) {
+    return join_block(value, join);
   }
-  template <class A, class Add>
-  __device__ TwoSums<A> sums(Add add) const {
-    A first = 0, second = 0;
-    HETEROPERF_FOR_COLUMNS(c, columns) add(c, first, second);
-    const auto plus = [](A a, A b) { return a + b; };
-    first = join_block(first, plus);
-    return {first, join_block(second, plus)};
-  }
-  template <class A, class Value>
-  __device__ A largest(Value value) const {
-    A top = value(0);
-    HETEROPERF_FOR_COLUMNS(c, columns) top = value(c) > top ? value(c) : top;
-    // A NaN on the left stays.
-    return join_block(top, [](A a, A b) { return b > a ? b : a; });
-  }
+  __device__ static void wait() { __syncthreads(); }
+  __device__ static bool leads() { return threadIdx.x == 0; }
   template <class Action>
-  __device__ void each(Action action) const {
-    HETEROPERF_FOR_COLUMNS(c, columns) action(c);
+  __device__ static void each_of(std::int64_t groups, std::int64_t count, Action action) {
+    for (std::int64_t i = first(); i < groups * count; i += step()) action(i / count, i % count);
   }
-  template <class Action>
-  __device__ void each(std::int64_t groups, std::int64_t count, Action action) const {
-    HETEROPERF_FOR_COLUMNS(i, groups * count) action(i / count, i % count);
-  }
-  __device__ void wait() const { __syncthreads(); }
-  __device__ bool leads() const { return threadIdx.x == 0; }
 };
-using Row = DeviceRow;
+using Row = RowOf<BlockThreads>;
 
 template <class Body>
 __global__ void work_on_rows(std::int64_t rows, std::int64_t columns, Body body) {
-  for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) body(Row{row, columns});
+  for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) body(Row{{}, row, columns});
 }
 /// body(Row) on every row, up to a grid's limit at a time.
 template <class Body>
@@ -225,18 +172,9 @@ constexpr bool rows_sum_columns = false;
 
 // ---------------------------------------------------------------- folds
 
-template <class Walk, class Add, class Finish, class One, class Two, class... Results>
-__global__ void fold_elements(std::int64_t rows, std::int64_t columns, Walk walk, Add add,
-                              Finish finish, One one, Two two, Results... results) {
-  HETEROPERF_FOR_MATRIX(row, rows, c, columns) {
-    [&](auto... values) {
-      walk(walk.place(row), [&](std::int64_t other, auto step) {
-        add(one.row(other, columns).load(c), two.row(other, columns).load(c), step, values...);
-      });
-      finish(values...);
-      (results.row(row, columns).store(c, values), ...);
-    }(results.row(row, columns).load(c)...);
-  }
+template <class... Description>
+__global__ void fold_elements(std::int64_t rows, std::int64_t columns, Description... description) {
+  HETEROPERF_FOR_MATRIX(row, rows, c, columns) fold_element(row, c, columns, description...);
 }
 // Long walks over few elements: a tile's rows of threads take every eighth step each.
 template <class Walk, class Add, class Finish, class One, class Two, class Result>
@@ -256,15 +194,14 @@ __global__ void fold_tiles(std::int64_t columns, Walk walk, Add add, Finish fini
   result.row(row, columns).store(c, value);
 }
 /// See host_skeletons.hpp. The range is whole.
-template <class Walk, class Add, class Finish, class One, class Two, class... Results>
-void fold(FoldRange r, Walk walk, Add add, Finish finish, One one, Two two, Results... results) {
+template <class Walk, class... Description>
+void fold(FoldRange r, Walk walk, Description... description) {
   if (r.end * r.columns == 0) return;
   if constexpr (Walk::joins) {
-    launch(fold_tiles<Walk, Add, Finish, One, Two, Results...>, over_tiles(r.columns, r.end),
-           r.columns, walk, add, finish, one, two, results...);
+    launch(fold_tiles<Walk, Description...>, over_tiles(r.columns, r.end), r.columns, walk,
+           description...);
   } else {
-    launch_matrix(fold_elements<Walk, Add, Finish, One, Two, Results...>, r.end, r.columns, walk,
-                  add, finish, one, two, results...);
+    launch_matrix(fold_elements<Walk, Description...>, r.end, r.columns, walk, description...);
   }
 }
 

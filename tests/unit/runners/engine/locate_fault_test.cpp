@@ -122,9 +122,9 @@ std::vector<Fault> faults() {
         // The last row is forgotten.
         sound().embedding_backward(r, rows - 1, width, indices, dy, gradient);
       });
-  add("nano", "add_bias", &K::add_bias, [](R r, void* x, C bias, C residual) {
-    sound().add_bias(r, x, bias, residual);
-    spoil_rows(r, x);
+  add("nano", "add", &K::add, [](R r, C a, C table, I length, C b, bool relu, void* y) {
+    sound().add(r, a, table, length, b, relu, y);
+    spoil_rows(r, y);
   });
   add("nano", "column_sum", &K::column_sum, [](R r, C x, void* partial) {
     sound().column_sum(r, x, partial);
@@ -136,10 +136,6 @@ std::vector<Fault> faults() {
         sound().combine(r, blocks, partials, how, target);
         auto* const t = static_cast<float*>(target);
         for (I c = r.begin; c < r.end; ++c) t[c] *= 1.2f;
-      });
-  add("nano", "sum_batch", &K::sum_batch,
-      [](R r, I batch, I length, C dy, Accumulation how, void* g) {
-        sound().sum_batch(r, batch - 1, length, dy, how, g);
       });
   add("nano", "adamw", &K::adamw, [](R r, const AdamwScalars& s, void* w, C g, void* m, void* v) {
     AdamwScalars other = s;

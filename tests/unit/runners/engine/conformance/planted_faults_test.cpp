@@ -90,8 +90,9 @@ const Fault faults[] = {
             })},
     {"tail of a vector", "add",
      kernel(&KernelTable::add,
-            +[](RowRange r, const void* a, const void* b, bool relu, void* y) {
-              right().add(r, a, b, relu, y);
+            +[](RowRange r, const void* a, const void* table, std::int64_t length, const void* b,
+                bool relu, void* y) {
+              right().add(r, a, table, length, b, relu, y);
               spoil_tail(r, y);
             })},
     {"tail of a vector", "layer_norm",
@@ -123,10 +124,11 @@ const Fault faults[] = {
               each(r, y, [](float& value, std::int64_t) { value = to_half(value); });
             })},
     {"fp16 accumulation", "rms_norm",
-     kernel(&KernelTable::rms_norm,
-            +[](RowRange r, double eps, const void* x, const void* w, void* y, void* rstd) {
-              right().rms_norm(r, eps, x, w, y, rstd);
-              if (r.columns < 1024) return;
+     kernel(&KernelTable::layer_norm,
+            +[](RowRange r, double eps, const void* x, const void* w, const void* b, void* y,
+                void* mean, void* rstd) {
+              right().layer_norm(r, eps, x, w, b, y, mean, rstd);
+              if (mean != nullptr || r.columns < 1024) return;
               each(r, y, [](float& value, std::int64_t) { value = to_half(value); });
             })},
     {"fp16 accumulation", "embedding_backward",
@@ -214,10 +216,11 @@ const Fault faults[] = {
         [](const at::Tensor&, const at::Tensor&, const at::Tensor& result) {
           return result.roll(1, 3).contiguous(at::MemoryFormat::ChannelsLast);
         })},
-    {"window off by one", "add_rows",
-     kernel(&KernelTable::add_rows,
-            +[](RowRange r, const void* x, const void* rows, std::int64_t length, void* y) {
-              right().add_rows(r, x, rows, std::max<std::int64_t>(1, length - 1), y);
+    {"window off by one", "add, rows of a table",
+     kernel(&KernelTable::add,
+            +[](RowRange r, const void* a, const void* table, std::int64_t length, const void* b,
+                bool relu, void* y) {
+              right().add(r, a, table, std::max<std::int64_t>(1, length - 1), b, relu, y);
             })},
 
     {"stale workspace", "column_sum",
@@ -264,11 +267,11 @@ const Fault faults[] = {
                 const std::int64_t* indices, const void* dy, void* gradient) {
               right().embedding_backward(columns, rows - 1, width, indices, dy, gradient);
             })},
-    {"missing row in a sum", "sum_batch",
-     kernel(&KernelTable::sum_batch,
-            +[](RowRange r, std::int64_t batch, std::int64_t length, const void* dy,
-                Accumulation how, void* gradient) {
-              right().sum_batch(r, std::max<std::int64_t>(1, batch - 1), length, dy, how, gradient);
+    {"missing row in a sum", "combine",
+     kernel(&KernelTable::combine,
+            +[](RowRange columns, std::int64_t blocks, const void* partials, Accumulation how,
+                void* target) {
+              right().combine(columns, std::max<std::int64_t>(1, blocks - 1), partials, how, target);
             })},
     {"missing row in a sum", "moments",
      kernel(&KernelTable::moments,
@@ -285,8 +288,9 @@ const Fault faults[] = {
             })},
     {"wrong rounding", "add",
      kernel(&KernelTable::add,
-            +[](RowRange r, const void* a, const void* b, bool relu, void* y) {
-              right().add(r, a, b, relu, y);
+            +[](RowRange r, const void* a, const void* table, std::int64_t length, const void* b,
+                bool relu, void* y) {
+              right().add(r, a, table, length, b, relu, y);
               towards_zero(r, y);
             })},
     {"wrong rounding", "multiply",
@@ -311,8 +315,9 @@ const Fault faults[] = {
             })},
     {"NaN swallowed", "add",
      kernel(&KernelTable::add,
-            +[](RowRange r, const void* a, const void* b, bool relu, void* y) {
-              right().add(r, a, b, relu, y);
+            +[](RowRange r, const void* a, const void* table, std::int64_t length, const void* b,
+                bool relu, void* y) {
+              right().add(r, a, table, length, b, relu, y);
               swallow(r, y);
             })},
     {"NaN swallowed", "layer_norm",

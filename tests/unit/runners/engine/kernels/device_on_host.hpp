@@ -77,6 +77,15 @@ inline heteroperf::DevicePosition threadIdx, blockIdx, blockDim, gridDim;
 inline void __syncthreads() {
   heteroperf::DeviceBlock::instance().wait(0, blockDim.x * blockDim.y);
 }
+inline int __syncthreads_or(int condition) {
+  heteroperf::DeviceBlock& block = heteroperf::DeviceBlock::instance();
+  block.mail(block.own()) = condition != 0;
+  __syncthreads();
+  bool any = false;
+  for (unsigned t = 0; t < blockDim.x * blockDim.y; ++t) any = any || block.mail(t) != 0;
+  __syncthreads();
+  return any;
+}
 template <class A>
 A __shfl_xor_sync(unsigned, A value, int lanes) {
   static_assert(sizeof(A) <= sizeof(std::uint64_t));
@@ -166,7 +175,7 @@ inline void DeviceBlock::wait(unsigned first, unsigned count) {
 inline void wait_for_stream(int) {}
 
 template <class... P>
-void start_kernel(void (*kernel)(P...), LaunchShape shape, P... arguments) {
+void launch(void (*kernel)(P...), LaunchShape shape, P... arguments) {
   if (shape.grid_x == 0 || shape.grid_y == 0 || shape.grid_y > 65535 ||
       shape.threads_x * shape.threads_y > 1024) {
     throw std::logic_error("no device takes this launch");

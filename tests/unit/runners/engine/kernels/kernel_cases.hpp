@@ -44,14 +44,14 @@ void run_swiglu_backward(Bench& b, std::int64_t rows, std::int64_t columns) {
 template <bool with_relu>
 void run_add(Bench& b, std::int64_t rows, std::int64_t columns) {
   Values u = b.data(rows * columns), v = b.data(rows * columns);
-  b.k.add({0, rows, columns}, u.data(), v.data(), with_relu, u.data());  // in place
+  b.k.add({0, rows, columns}, u.data(), nullptr, 1, v.data(), with_relu, u.data());  // in place
   b.outputs = {u};
 }
 template <bool with_bias, bool with_residual>
 void run_add_bias(Bench& b, std::int64_t rows, std::int64_t columns) {
   Values x = b.data(rows * columns), bias = b.data(columns), more = b.data(rows * columns);
-  b.k.add_bias({0, rows, columns}, x.data(), with_bias ? bias.data() : nullptr,
-               with_residual ? more.data() : nullptr);
+  b.k.add({0, rows, columns}, x.data(), with_bias ? bias.data() : nullptr, 1,
+          with_residual ? more.data() : nullptr, false, x.data());
   b.outputs = {x};
 }
 template <Accumulation accumulation>
@@ -87,7 +87,8 @@ void run_layer_norm_backward(Bench& b, std::int64_t rows, std::int64_t columns) 
 void run_rms_norm(Bench& b, std::int64_t rows, std::int64_t columns) {
   Values x = b.data(rows * columns), w = b.data(columns), y = b.data(rows * columns);
   Values rstd = b.sums(rows);
-  b.k.rms_norm({0, rows, columns}, 1e-3, x.data(), w.data(), y.data(), rstd.data());
+  b.k.layer_norm({0, rows, columns}, 1e-3, x.data(), w.data(), nullptr, y.data(), nullptr,
+                 rstd.data());
   b.outputs = {y, rstd};
 }
 template <Accumulation accumulation>
@@ -96,10 +97,10 @@ void run_rms_norm_backward(Bench& b, std::int64_t rows, std::int64_t columns) {
   Values rstd = b.sums(rows, 0.5, 2), dx = b.data(rows * columns), dw = b.partials(rows, columns);
   Values dw_alone = dw;
   const RowRange r{0, rows, columns};
-  b.k.rms_norm_backward(r, dy.data(), x.data(), w.data(), rstd.data(), accumulation, dx.data(),
-                        dw.data());
-  b.k.rms_norm_backward(r, dy.data(), x.data(), w.data(), rstd.data(), accumulation, nullptr,
-                        dw_alone.data());
+  b.k.layer_norm_backward(r, dy.data(), x.data(), w.data(), nullptr, rstd.data(), accumulation,
+                          dx.data(), dw.data(), nullptr);
+  b.k.layer_norm_backward(r, dy.data(), x.data(), w.data(), nullptr, rstd.data(), accumulation,
+                          nullptr, dw_alone.data(), nullptr);
   b.outputs = {dx};
   b.combine(dw, columns);
   b.combine(dw_alone, columns);
@@ -188,14 +189,11 @@ void run_embedding(Bench& b, std::int64_t rows, std::int64_t columns) {
                          gradient.data());
   b.outputs = {y, gradient};
 }
-template <Accumulation accumulation>
 void run_positions(Bench& b, std::int64_t rows, std::int64_t columns) {
   const std::int64_t batch = 3, length = rows;
   Values x = b.data(batch * length * columns), table = b.data(length * columns), y = x;
-  Values gradient = b.sums((length + 2) * columns);
-  b.k.add_rows({0, batch * length, columns}, x.data(), table.data(), length, y.data());
-  b.k.sum_batch({0, length, columns}, batch, length, y.data(), accumulation, gradient.data());
-  b.outputs = {y, gradient};
+  b.k.add({0, batch * length, columns}, x.data(), table.data(), length, nullptr, false, y.data());
+  b.outputs = {y};
 }
 template <bool inverse>
 void run_rotary(Bench& b, std::int64_t rows, std::int64_t columns) {
@@ -209,21 +207,13 @@ void run_rotary(Bench& b, std::int64_t rows, std::int64_t columns) {
   b.k.rotary({0, rows, width}, layout, x.data(), cosine.data(), sine.data(), y.data());
   b.outputs = {y};
 }
-void run_pack(Bench& b, std::int64_t rows, std::int64_t columns) {
-  const std::int64_t widths[3] = {columns, 3, 2 * columns};
-  Values query = b.data(rows * widths[0]), key = b.data(rows * widths[1]);
-  Values value = b.data(rows * widths[2]), packed = b.data(rows * (3 * columns + 3));
-  const void* parts[3] = {query.data(), key.data(), value.data()};
-  b.k.pack({0, rows, 3 * columns + 3}, widths, parts, packed.data());
-  b.outputs = {packed};
-}
 void run_dropout(Bench& b, std::int64_t rows, std::int64_t columns) {
   DropoutKey key;
   key.seed = 3, key.step = 7, key.node = 11, key.first_sample = 5;
   key.sample_elements = columns;
   key.keep = 0.7;
   Values x = b.data(rows * columns, 1, 2), y = x;
-  b.k.dropout({0, rows * columns, 1}, key, x.data(), y.data());
+  b.k.dropout({0, rows, columns}, key, x.data(), y.data());
   b.outputs = {y};
 }
 
@@ -346,11 +336,9 @@ const KernelCase cases[] = {
     {"cross_entropy, cut", run_cut_cross_entropy},
     {"embedding", run_embedding<false>},
     {"embedding with positions", run_embedding<true>},
-    {"add_rows, sum_batch", run_positions<Accumulation::overwrite>},
-    {"add_rows, sum_batch added", run_positions<Accumulation::add>},
+    {"add, rows of a table", run_positions},
     {"rotary", run_rotary<false>},
     {"rotary, back", run_rotary<true>},
-    {"pack", run_pack},
     {"dropout", run_dropout},
     {"im2col, col2im", run_windows},
     {"max_pool", run_max_pool},

@@ -109,7 +109,8 @@ TEST(Kernels, RoundBf16ToNearestEven) {
   // 1 + 2^-8 lies between 1 (even) and 1 + 2^-7; 1 + 3 · 2^-8 between 1 + 2^-7 and 1 + 2^-6 (even).
   std::vector<std::uint16_t> a{0x3f80, 0x3f81, 0x7f80}, b{0x3b80, 0x3b80, 0xff80}, y(3);
   for (const KernelVariant& variant : kernel_variants()) {
-    variant.kernels(Element::bfloat16).add({0, 3, 1}, a.data(), b.data(), false, y.data());
+    variant.kernels(Element::bfloat16)
+        .add({0, 3, 1}, a.data(), nullptr, 1, b.data(), false, y.data());
     EXPECT_EQ(y[0], 0x3f80) << variant.name;
     EXPECT_EQ(y[1], 0x3f82) << variant.name;
     EXPECT_GT(y[2] & 0x7fff, 0x7f80) << "inf − inf is a NaN";
