@@ -10,33 +10,22 @@
 #include "runners/engine/kernels/cuda/device_kernels.hpp"
 
 namespace heteroperf {
-namespace {
-
-/// A device that fails or disappears ends the run that is under way.
-[[noreturn]] void throw_failed(cudaError_t code) {
-  throw SystemError("work on a GPU failed", cudaGetErrorString(code),
-                    "nvidia-smi tells whether the device is still there and what holds it",
-                    ErrorKind::run_failed);
-}
-
-}  // namespace
 
 cudaStream_t kernel_stream() { return c10::cuda::getCurrentCUDAStream(); }
 
+// A device that fails or disappears ends the run that is under way.
 void expect_launched(cudaError_t code) {
   if (code == cudaSuccess) return;
-  if (code == cudaErrorNoKernelImageForDevice) {
-    throw SystemError("a kernel could not be started", cudaGetErrorString(code),
-                      "The program is built for the devices named in CMAKE_CUDA_ARCHITECTURES",
-                      ErrorKind::environment);
-  }
-  throw_failed(code);
+  const bool is_foreign = code == cudaErrorNoKernelImageForDevice;
+  throw SystemError("work on a GPU failed", cudaGetErrorString(code),
+                    is_foreign ? "The program is built for those of CMAKE_CUDA_ARCHITECTURES"
+                               : "nvidia-smi tells whether it is there and what holds it",
+                    is_foreign ? ErrorKind::environment : ErrorKind::run_failed);
 }
 
 void wait_for_stream(int index) {
   const auto device = static_cast<c10::DeviceIndex>(index);
-  const cudaError_t code = cudaStreamSynchronize(c10::cuda::getCurrentCUDAStream(device));
-  if (code != cudaSuccess) throw_failed(code);
+  expect_launched(cudaStreamSynchronize(c10::cuda::getCurrentCUDAStream(device)));
 }
 
 }  // namespace heteroperf
