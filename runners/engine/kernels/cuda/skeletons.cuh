@@ -19,45 +19,40 @@ namespace {
 
 // ---------------------------------------------------------------- map
 
-/// Neighbouring values of one operand, of the row that a thread works on.
-template <class V, int n>
-struct Lanes {
-  V of[n];
-  template <class View>
-  __device__ Lanes(const View& view, std::int64_t first) {
-    for (int k = 0; k < n; ++k) of[k] = view.load(first + k);
-  }
-  template <class View>
-  __device__ void store(const View& view, std::int64_t first) const {
-    for (int k = 0; k < n; ++k) view.store(first + k, of[k]);
+/// Neighbouring elements that one instruction moves, or two where they have more than 16 bytes.
+template <class T, int n>
+struct alignas(n * sizeof(T) < 16 ? n * sizeof(T) : 16) Pack {
+  T at[n];
+};
+/// What a thread has of one operand: the value of a row, or a pack of elements of its own, from
+/// which it loads and in which it stores before they go back to memory.
+template <int n, class View>
+struct Own {
+  View of;
+  __device__ Own(const View& row, std::int64_t) : of(row) {}
+  __device__ View view() const { return of; }
+  __device__ void give_back() const {}
+};
+template <int n, class T, Begins begins>
+struct Own<n, RowView<T, begins>> {
+  using Elements = Pack<std::remove_const_t<T>, n>;
+  Elements *there, here;
+  __device__ Own(const RowView<T, begins>& row, std::int64_t pack)
+      : there(as<Elements>(const_cast<std::remove_const_t<T>*>(row.at)) + pack), here(*there) {}
+  __device__ RowView<T, begins> view() { return {here.at}; }
+  __device__ void give_back() const {
+    if constexpr (!std::is_const_v<T>) *there = here;
   }
 };
-/// A view whose compiler knows that it begins a pack of 16 bytes.
-template <class View>
-__device__ View aligned(const View& view) {
-  if constexpr (requires { view.at; }) {
-    return {static_cast<decltype(view.at)>(__builtin_assume_aligned(view.at, 16))};
-  } else {
-    return view;
-  }
-}
-template <int n, class F, class... Views>
-__device__ void apply_pack(const F& f, std::int64_t pack, Views... views) {
-  [&](auto... lanes) {
-    for (int k = 0; k < n; ++k) f(lanes.of[k]...);
-    (lanes.store(views, pack * n), ...);
-  }(Lanes<decltype(views.load(0)), n>(views, pack * n)...);
-}
 
 // Packs do not cross rows: columns are a multiple of their width.
 template <int n, class F, class... Operands>
 __global__ void map_matrix(std::int64_t rows, std::int64_t packs, F f, Operands... operands) {
   HETEROPERF_FOR_MATRIX(row, rows, pack, packs) {
-    if constexpr (n == 1) {
-      apply(f, pack, operands.row(row, packs)...);
-    } else {
-      apply_pack<n>(f, pack, aligned(operands.row(row, packs * n))...);
-    }
+    [&](auto... own) {
+      for (int k = 0; k < n; ++k) apply(f, k, own.view()...);
+      (own.give_back(), ...);
+    }(Own<n, decltype(operands.row(0, 0))>(operands.row(row, packs * n), pack)...);
   }
 }
 

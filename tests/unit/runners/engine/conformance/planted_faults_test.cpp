@@ -327,16 +327,17 @@ const Fault faults[] = {
           return result.nan_to_num(0.0);
         })},
 
-    {"bias twice", "add_bias",
-     kernel(&KernelTable::add_bias,
-            +[](RowRange r, void* x, const void* bias, const void* residual) {
-              right().add_bias(r, x, bias, residual);
-              right().add_bias(r, x, bias, nullptr);
+    {"bias twice", "add",
+     kernel(&KernelTable::add,
+            +[](RowRange r, const void* a, const void* bias, std::int64_t length, const void* b,
+                bool relu, void* y) {
+              right().add(r, a, bias, length, b, relu, y);
+              right().add(r, y, bias, length, nullptr, relu, y);
             })},
     {"bias twice", "activation",
      kernel(&KernelTable::activation,
             +[](RowRange r, ActivationKind kind, void* x, const void* bias, void* y) {
-              if (bias != nullptr) right().add_bias(r, x, bias, nullptr);
+              if (bias != nullptr) right().add(r, x, bias, 1, nullptr, false, x);
               right().activation(r, kind, x, bias, y);
             })},
     {"bias twice", "layer_norm",
@@ -344,7 +345,7 @@ const Fault faults[] = {
             +[](RowRange r, double eps, const void* x, const void* w, const void* b, void* y,
                 void* mean, void* rstd) {
               right().layer_norm(r, eps, x, w, b, y, mean, rstd);
-              right().add_bias(r, y, b, nullptr);
+              right().add(r, y, b, 1, nullptr, false, y);
             })},
     {"bias twice", "batch_norm_affine",
      kernel(&KernelTable::batch_norm_affine,
