@@ -7,7 +7,7 @@
 // everything here is local to the including file.
 #if defined(__CUDACC__)
 #define HETEROPERF_KERNEL __host__ __device__ __forceinline__
-// What only threads of a device call there.
+// Only threads of a device call it there.
 #define HETEROPERF_THREAD __device__ __forceinline__
 #define HETEROPERF_INLINED
 // A kernel's function, which skeletons call: HETEROPERF_FUNCTION(A x, A& y) { y = -x; }

@@ -24,8 +24,8 @@ template <class T, int n>
 struct alignas(n * sizeof(T) < 16 ? n * sizeof(T) : 16) Pack {
   T at[n];
 };
-/// What a thread has of one operand: the value of a row, or a pack of elements of its own, from
-/// which it loads and in which it stores before they go back to memory.
+/// A thread's own part of one operand: the value of a row, or a pack of elements, from which it
+/// loads and in which it stores before they go back to memory.
 template <int n, class View>
 struct Own {
   View of;
