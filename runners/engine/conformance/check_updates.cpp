@@ -83,7 +83,7 @@ std::string case_text(const UpdateCase& one) {
                      one.width, one.updates, one.norm, to_string(one.operands));
 }
 
-/// The optimizer adds a added_to_norm to a norm that is above the limit.
+/// The optimizer adds so much to a norm that is above the limit.
 constexpr double added_to_norm = 1e-6;
 
 std::vector<UpdateCase> update_cases() {

@@ -275,6 +275,7 @@ class Rounding {
     }
     return errors;
   }
+
   // ---------------------------------------------------------------- element by element
 
   /// f'(x), by the reference's own backward pass.

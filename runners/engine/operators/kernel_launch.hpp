@@ -74,14 +74,15 @@ void use_threads(int threads);
 /// Elements one thread should have before a second one is worth waking.
 constexpr std::int64_t elements_per_thread = 16384;
 
-/// Runs body(RowRange) on disjoint ranges of `rows`, in parallel when there is enough work; on a
-/// device once.
+/// Runs body(RowRange) on disjoint ranges of `count` rows or columns, in parallel when there is
+/// enough work: each has `elements`, and a range at least `fewest` of them. On a device once.
 template <class Body>
-void for_rows(Matrix matrix, const Body& body) {
-  if (matrix.on_device) return body(RowRange{0, matrix.rows, matrix.columns});
-  const std::int64_t width = std::max<std::int64_t>(matrix.columns, 1);
-  const std::int64_t grain = std::max<std::int64_t>(1, elements_per_thread / width);
-  at::parallel_for(0, matrix.rows, grain, [&](std::int64_t begin, std::int64_t end) {
+void share_out(const Matrix& matrix, std::int64_t count, std::int64_t elements, std::int64_t fewest,
+               const Body& body) {
+  if (matrix.on_device) return body(RowRange{0, count, matrix.columns});
+  const std::int64_t grain =
+      std::max(fewest, elements_per_thread / std::max<std::int64_t>(elements, 1));
+  at::parallel_for(0, count, grain, [&](std::int64_t begin, std::int64_t end) {
     body(RowRange{begin, end, matrix.columns});
   });
 }
@@ -115,7 +116,7 @@ template <class... Parameters, class... Arguments>
 void run_substitute(void (*KernelTable::*kernel)(RowRange, Parameters...), const Matrix& matrix,
                     RowRange whole, std::int64_t rows_per_block, const Arguments&... arguments);
 
-/// Runs a kernel of the matrix's table on its rows as for_rows() does. Tensors stand for their
+/// Runs a kernel of the matrix's table on its rows, which threads share. Tensors stand for their
 /// memory.
 template <class... Parameters, class... Arguments>
 void run_kernel(void (*KernelTable::*kernel)(RowRange, Parameters...), const Matrix& matrix,
@@ -124,7 +125,8 @@ void run_kernel(void (*KernelTable::*kernel)(RowRange, Parameters...), const Mat
   if (call == nullptr) {
     return run_substitute(kernel, matrix, {0, matrix.rows, matrix.columns}, 0, arguments...);
   }
-  for_rows(matrix, [&](RowRange r) { call(r, kernel_argument<Parameters>(arguments)...); });
+  share_out(matrix, matrix.rows, matrix.columns, 1,
+            [&](RowRange r) { call(r, kernel_argument<Parameters>(arguments)...); });
 }
 
 /// Runs a kernel whose range is of columns, which threads share: each sum over rows is made by one
@@ -133,14 +135,11 @@ template <class... Parameters, class... Arguments>
 void run_columns(void (*KernelTable::*kernel)(RowRange, Parameters...), const Matrix& matrix,
                  const Arguments&... arguments) {
   const auto call = matrix.kernels->*kernel;
-  const RowRange whole{0, matrix.columns, matrix.columns};
-  if (call == nullptr) return run_substitute(kernel, matrix, whole, 0, arguments...);
-  if (matrix.on_device) return call(whole, kernel_argument<Parameters>(arguments)...);
-  const std::int64_t rows = std::max<std::int64_t>(matrix.rows, 1);
-  const std::int64_t grain = std::max<std::int64_t>(32, elements_per_thread / rows);
-  at::parallel_for(0, matrix.columns, grain, [&](std::int64_t begin, std::int64_t end) {
-    call({begin, end, matrix.columns}, kernel_argument<Parameters>(arguments)...);
-  });
+  if (call == nullptr) {
+    return run_substitute(kernel, matrix, {0, matrix.columns, matrix.columns}, 0, arguments...);
+  }
+  share_out(matrix, matrix.columns, matrix.rows, 32,
+            [&](RowRange r) { call(r, kernel_argument<Parameters>(arguments)...); });
 }
 
 /// Rows cut into blocks whose number depends on the shape alone: sums over rows are made per block
