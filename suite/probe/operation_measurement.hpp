@@ -9,6 +9,7 @@
 #include "runners/cluster/cluster.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/engine/engine.hpp"
+#include "workloads/workload.hpp"
 
 namespace heteroperf {
 

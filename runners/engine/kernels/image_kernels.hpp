@@ -123,7 +123,7 @@ void im2col(RowRange pixels, const Window& window, const void* x, void* columns)
       const T* const from = as<T>(x) + (pixel + kh * w.in[1]) * w.channels;
       T* const to = row.of(as<T>(columns)) + kh * taps;
       row.each(0, first, [&](std::int64_t c) { to[c] = T(); });
-      row.each(first, last, [&](std::int64_t c) { to[c] = from[c]; });
+      row.copy(from + first, to + first, last - first);
       row.each(last, taps, [&](std::int64_t c) { to[c] = T(); });
     }
   };

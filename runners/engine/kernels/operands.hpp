@@ -303,6 +303,10 @@ struct OneThread {
   HETEROPERF_THREAD static void wait() {}
   /// True for the thread that writes what is one per row.
   HETEROPERF_THREAD static bool leads() { return true; }
+  template <class T>
+  HETEROPERF_THREAD static void copy(const T* from, T* to, std::int64_t count) {
+    __builtin_memcpy(to, from, static_cast<std::size_t>(count) * sizeof(T));
+  }
   /// action(group, column) for `count` columns of all groups.
   template <class Action>
   HETEROPERF_THREAD static void each_of(std::int64_t groups, std::int64_t count, Action action) {

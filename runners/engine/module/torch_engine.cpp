@@ -9,7 +9,6 @@
 #include "runners/engine/conformance/operator_cases.hpp"
 #include "runners/engine/operators/load_cuda.hpp"
 #include "runners/engine/operators/product.hpp"
-#include "runners/engine/probe/choose_products.hpp"
 #include "runners/engine/probe/measure_operations.hpp"
 #include "runners/engine/probe/peak_rate.hpp"
 

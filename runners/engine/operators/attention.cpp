@@ -114,15 +114,24 @@ class AttentionOperator final : public Operator {
   }
 
   // On a device that does not compute as the host: with its operands' format, or in float64, which
-  // stays in `saved` for the backward pass.
+  // stays in `saved` for the backward pass. To an observer it is one operation as the model has it,
+  // since a mask that is added hides from LibTorch which pairs are not needed.
   at::Tensor device_forward(const at::Tensor& packed, Tensors& saved) {
     return device_product(op, packed, {}, [&](const at::Tensor& rows, const at::Tensor&) {
-      return moved(library_forward(moved(rows, Move::there), saved), Move::back);
+      const at::Tensor there = moved(rows, Move::there);
+      const AttentionParts parts = split(there);
+      const CountedCall counted("heteroperf::attention",
+                                {parts.query, parts.key, parts.value, a_.causal});
+      return moved(library_forward(there, saved), Move::back);
     });
   }
   at::Tensor device_backward(const at::Tensor& dy, const Tensors& saved) {
     return device_product(op, dy.contiguous(), {}, [&](const at::Tensor& g, const at::Tensor&) {
-      return moved(library_backward(moved(g, Move::there), saved), Move::back);
+      const at::Tensor there = moved(g, Move::there);
+      const AttentionParts parts = split(saved[0]);
+      const CountedCall counted("heteroperf::attention_backward",
+                                {heads_of(there), parts.query, parts.key, parts.value, a_.causal});
+      return moved(library_backward(there, saved), Move::back);
     });
   }
 

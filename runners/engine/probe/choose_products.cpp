@@ -6,7 +6,7 @@
 // The shapes are those that the operators ask for. Each operator that multiplies is run forward and
 // backward on empty tensors while products are only noted (ProductNotes), so no second description
 // of what an operator multiplies can go wrong.
-#include "runners/engine/probe/choose_products.hpp"
+#include "runners/engine/probe/measure_operations.hpp"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>

@@ -26,7 +26,6 @@
 #include "runners/engine/parameters/optimizer.hpp"
 #include "runners/engine/pipeline/batch_loader.hpp"
 #include "runners/engine/pipeline/stage_executor.hpp"
-#include "runners/engine/probe/choose_products.hpp"
 
 namespace heteroperf {
 namespace {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <set>
 #include <vector>
 
 #include "runners/engine/engine.hpp"
@@ -13,7 +14,15 @@ namespace heteroperf {
 /// gradients at once and rounds with them apart take turns, at least five of them.
 OperationProbeResult measure_operations(const OperationProbe& probe);
 
-/// Times our operators and LibTorch's, each in two turns, and takes the better turn of each.
+/// Times our operators and LibTorch's in turns, and takes the best turn of each.
 std::vector<OperatorTime> time_operators(const OperationProbe& probe);
+
+/// See Engine.
+std::set<ProductShape> products_of(const TrainingSpec& spec, RankId rank);
+std::vector<ProductTimes> time_products(const std::vector<ProductShape>& shapes, int threads,
+                                        double seconds);
+/// The fastest way of each product that the operations of a probe make, by this rank alone; all
+/// take LibTorch's on GPUs and where they are not float32. Takes about `seconds`.
+ProductChoices fastest_products(const OperationProbe& probe, double seconds);
 
 }  // namespace heteroperf

@@ -145,6 +145,10 @@ struct BlockThreads {
   }
   __device__ static void wait() { __syncthreads(); }
   __device__ static bool leads() { return threadIdx.x == 0; }
+  template <class T>
+  __device__ static void copy(const T* from, T* to, std::int64_t count) {
+    for (std::int64_t i = first(); i < count; i += step()) to[i] = from[i];
+  }
   template <class Action>
   __device__ static void each_of(std::int64_t groups, std::int64_t count, Action action) {
     for (std::int64_t i = first(); i < groups * count; i += step()) action(i / count, i % count);

@@ -1,4 +1,4 @@
-#include "runners/engine/probe/choose_products.hpp"
+#include "runners/engine/probe/measure_operations.hpp"
 
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
