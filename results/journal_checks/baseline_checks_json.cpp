@@ -23,14 +23,13 @@
 namespace heteroperf {
 namespace {
 
-/// Names a throughput for a comparison; a class without one is compared by those words.
-std::string baseline_rate_text(const std::optional<double>& samples_per_s) {
-  return samples_per_s ? fmt::format("{} samples/s", *samples_per_s) : "no number";
+/// Names a throughput or a difference of losses for a comparison; a class without one is compared
+/// by those words.
+std::string number_text(const std::optional<double>& number, const char* unit = "") {
+  return number ? fmt::format("{}{}", *number, unit) : "no number";
 }
-
-/// Names a difference of losses for a comparison.
-std::string difference_text(const std::optional<double>& difference) {
-  return difference ? fmt::format("{}", *difference) : "no number";
+std::string baseline_rate_text(const std::optional<double>& samples_per_s) {
+  return number_text(samples_per_s, " samples/s");
 }
 
 /// Returns the mean relative difference of the losses of all common steps. Both runs take the same
@@ -78,8 +77,8 @@ void hold_to_own_run(const BaselineEvent& baseline, const Journal& mix, const Ru
   check.equal("measured", baseline_rate_text(result.samples_per_s),
               baseline_rate_text(baseline.samples_per_s));
   if (baseline.loss_difference) {  // earlier programs did not tell it
-    check.equal("losses apart", difference_text(result.loss_difference),
-                difference_text(baseline.loss_difference));
+    check.equal("losses apart", number_text(result.loss_difference),
+                number_text(baseline.loss_difference));
   }
   check.equal("reason", result.reason, baseline.reason);
 }
@@ -90,7 +89,7 @@ void hold_baseline(const BaselineEvent& baseline, const Journal& mix,
                    const std::filesystem::path& folder, LineCheck& check) {
   if (baseline.record_sha256.empty()) {
     check.equal("measured without a run", "no number", baseline_rate_text(baseline.samples_per_s));
-    check.equal("losses without a run", "no number", difference_text(baseline.loss_difference));
+    check.equal("losses without a run", "no number", number_text(baseline.loss_difference));
     return;
   }
   check.equal("folder", "baseline-" + baseline.device_class, baseline.folder);

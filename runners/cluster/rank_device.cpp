@@ -59,10 +59,10 @@ EmulatedChip read_chip(const Json& document, const std::string& where) {
   reader.read("memory_bytes", chip.memory_bytes);
   reader.read("lost_after_calls", chip.lost_after_calls);
   reader.finish();
-  // Of a name that is no text the reader has told already.
-  const bool is_text =
-      document.is_object() && document.contains("name") && document["name"].is_string();
-  if ((is_text && chip.name.empty()) || chip.name.find_first_of(", \n\t") != std::string::npos) {
+  // The reader has told of a name that is missing or no text.
+  const Json* const name = reader.value("name");
+  const bool is_word = !chip.name.empty() && chip.name.find_first_of(", \n\t") == std::string::npos;
+  if (name != nullptr && name->is_string() && !is_word) {
     problems.add(fmt::format("name \"{}\" is no word", chip.name),
                  "it stands in lists of devices, between commas");
   }

@@ -167,7 +167,7 @@ ProgramEnd run_baseline(const Baseline& baseline, World& world, Engine& engine,
   if (!end.interrupted) {
     const RunFiles& files = recorder->files();
     event.record_sha256 = sha256_file_hex(files.record().string());
-    mix.journal->flush_now();
+    // The mix has written its steps: a line of a phase, which came behind them, waits for the file.
     const BaselineResult result =
         baseline_result(read_journal(files.journal().string()), read_journal(mix.journal->path()));
     event.samples_per_s = result.samples_per_s;

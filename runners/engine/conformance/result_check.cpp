@@ -60,12 +60,6 @@ double roundoff(at::ScalarType type) {
 }
 double smallest(at::ScalarType type) { return type == at::kDouble ? 0x1p-1022 : 0x1p-126; }
 
-bool same(const at::Tensor& a, const at::Tensor& b) {
-  if (!a.defined()) return !b.defined();
-  const at::Tensor equal = a.eq(b).logical_or(a.isnan().logical_and(b.isnan()));
-  return equal.all().item<bool>();
-}
-
 void ResultCheck::hold(const std::string& what, const at::Tensor& actual,
                        const Approximation& expected, double u, double before) {
   const at::Tensor x = actual.to(at::kDouble).contiguous();
@@ -119,6 +113,15 @@ void ResultCheck::hold(const std::string& what, const at::Tensor& actual,
     return;
   }
   if (operands_ == OperandValues::drawn && before == 0) hold_bias(what, x, r, e);
+}
+
+void ResultCheck::repeat(const at::Tensor& first, const at::Tensor& second) {
+  if (!first.defined()) {
+    verdict_.repeatable &= !second.defined();
+    return;
+  }
+  const at::Tensor equal = first.eq(second).logical_or(first.isnan().logical_and(second.isnan()));
+  verdict_.repeatable &= equal.all().item<bool>();
 }
 
 void ResultCheck::note_unit(double error, double golden, double u, double tiny) {

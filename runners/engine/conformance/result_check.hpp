@@ -10,8 +10,6 @@ namespace heteroperf {
 double roundoff(at::ScalarType type);
 /// The smallest normal number of a format: below it a device may give zero.
 double smallest(at::ScalarType type);
-/// The same bits, or no number in both.
-bool same(const at::Tensor& a, const at::Tensor& b);
 
 /// Holds the tensors that one case leaves on a device against what they must be.
 class ResultCheck {
@@ -24,10 +22,8 @@ class ResultCheck {
   /// `u` is the roundoff of the result, which was added to `before`.
   void hold(const std::string& what, const at::Tensor& actual, const Approximation& expected,
             double u, double before = 0);
-  /// Notes whether another run gave the same bits.
-  void repeat(const at::Tensor& first, const at::Tensor& second) {
-    verdict_.repeatable &= same(first, second);
-  }
+  /// Notes whether another run gave the same bits, or no number in both.
+  void repeat(const at::Tensor& first, const at::Tensor& second);
 
  private:
   void hold_bias(const std::string& what, const at::Tensor& x, const at::Tensor& r,
