@@ -89,10 +89,13 @@ class AiperfRules {
     return {product({8 + 1 + 4, s.classes}) - Ops(1), Ops(0)};
   }
   PassOps operator()(const AttentionShape&) const { return {}; }
+  PassOps operator()(const ContrastShape&) const { return {}; }
 
  private:
   ConvolutionOrder order_;
 };
+
+Ops contrast_ops(const ContrastShape& s) { return product({2, s.features, s.samples}); }
 
 PassOps forward_and_twice(Ops forward) { return {forward, 2 * forward}; }
 
@@ -103,6 +106,7 @@ Ops forward_products(const OperatorShape& shape, AttentionMask mask) {
                           [mask](const AttentionShape& s) {
                             return 2 * attention_product_ops(with_mask(s, mask));
                           },
+                          [](const ContrastShape& s) { return contrast_ops(s); },
                           [](const auto&) { return Ops(); }},
                     shape);
 }
@@ -145,13 +149,15 @@ Ops conv2d_ops(const Conv2dShape& s) { return conv2d_weights(s) * 2 * s.out_heig
 
 Ops attention_product_ops(const AttentionShape& s) {
   const std::uint64_t per_pair = s.mask == AttentionMask::causal ? 1 : 2;
-  return product({per_pair, s.heads, s.head_dim, s.length, s.length});
+  return product({per_pair, s.heads, s.head_dim, s.length, s.keys > 0 ? s.keys : s.length});
 }
 
-StrictOps strict_ops(const OperatorShape& shape, InputGradient input_gradient) {
+StrictOps strict_ops(const OperatorShape& shape, InputGradient input_gradient,
+                     WeightGradient weight_gradient) {
   const bool needed = input_gradient == InputGradient::needed;
-  const auto weighted = [needed](Ops forward) {
-    return StrictOps{forward, needed ? forward : Ops(), forward};
+  const bool trained = weight_gradient == WeightGradient::needed;
+  const auto weighted = [&](Ops forward) {
+    return StrictOps{forward, needed ? forward : Ops(), trained ? forward : Ops()};
   };
   return std::visit(Match{[&](const GemmShape& s) { return weighted(gemm_ops(s)); },
                           [&](const Conv2dShape& s) { return weighted(conv2d_ops(s)); },
@@ -159,25 +165,31 @@ StrictOps strict_ops(const OperatorShape& shape, InputGradient input_gradient) {
                             const Ops each = attention_product_ops(s);
                             return StrictOps{2 * each, needed ? 4 * each : Ops(), Ops()};
                           },
+                          [&](const ContrastShape& s) {
+                            const Ops each = contrast_ops(s);
+                            return StrictOps{each, needed ? 2 * each : Ops(), Ops()};
+                          },
                           [](const auto&) { return StrictOps(); }},
                     shape);
 }
 
-Ops padding_ops(const OperatorShape& shape, InputGradient input_gradient) {
+Ops padding_ops(const OperatorShape& shape, InputGradient input_gradient,
+                WeightGradient weight_gradient) {
   const auto* conv = std::get_if<Conv2dShape>(&shape);
   if (conv == nullptr || conv->padded_taps == 0) return Ops();
   const std::uint64_t taps =
       conv->kernel_height * conv->kernel_width * conv->out_height * conv->out_width;
   // Each tap of a plane costs the same, so the division leaves nothing.
-  return strict_ops(shape, input_gradient).train() / taps * conv->padded_taps;
+  return strict_ops(shape, input_gradient, weight_gradient).train() / taps * conv->padded_taps;
 }
 
-PassOps count_ops(const OperatorUse& use, Convention convention) {
+namespace {
+
+/// The conventions of others, as if the weight were trained.
+PassOps published_ops(const OperatorUse& use, Convention convention) {
   switch (convention) {
-    case Convention::strict: {
-      const StrictOps ops = strict_ops(use.shape, use.input_gradient);
-      return {ops.forward, ops.backward()};
-    }
+    case Convention::strict:
+      break;
     case Convention::aiperf:
       return std::visit(AiperfRules(use.order), use.shape);
     case Convention::mac:
@@ -190,6 +202,18 @@ PassOps count_ops(const OperatorUse& use, Convention convention) {
       return megatron_ops(use, AttentionMask::causal);
   }
   return {};
+}
+
+}  // namespace
+
+PassOps count_ops(const OperatorUse& use, Convention convention) {
+  if (convention == Convention::strict) {
+    const StrictOps ops = strict_ops(use.shape, use.input_gradient, use.weight_gradient);
+    return {ops.forward, ops.backward()};
+  }
+  PassOps ops = published_ops(use, convention);
+  if (use.weight_gradient == WeightGradient::none) ops.backward.reset();
+  return ops;
 }
 
 }  // namespace heteroperf

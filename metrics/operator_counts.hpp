@@ -41,8 +41,13 @@ enum class AttentionMask { full, causal };
 /// The products Q Kᵀ and with V. Shared key heads change nothing: every query head does its own.
 struct AttentionShape {
   std::uint64_t heads = 0, head_dim = 0;
-  std::uint64_t length = 0;  ///< queries and keys
+  std::uint64_t length = 0;  ///< queries, and keys unless these are another sequence's
   AttentionMask mask = AttentionMask::full;
+  std::uint64_t keys = 0;  ///< another sequence's (cross-attention); 0: as many as queries
+};
+/// One sample's row of the similarities between so many samples: a product over the features.
+struct ContrastShape {
+  std::uint64_t features = 0, samples = 0;
 };
 /// Tells apart what strict counts as 0 and aiperf does not. `moved` operators only move or drop
 /// elements (concat, flatten, dropout); AIPerf does not know the `other` ones.
@@ -62,11 +67,13 @@ struct SoftmaxShape {
   std::uint64_t classes = 0;
 };
 
-using OperatorShape = std::variant<GemmShape, Conv2dShape, AttentionShape, ElementwiseShape,
-                                   MaxPoolShape, GlobalPoolShape, SoftmaxShape>;
+using OperatorShape = std::variant<GemmShape, Conv2dShape, AttentionShape, ContrastShape,
+                                   ElementwiseShape, MaxPoolShape, GlobalPoolShape, SoftmaxShape>;
 
 /// Says if training needs the gradient with respect to the operator's input.
 enum class InputGradient { needed, none };
+/// The same of its weight: a frozen one needs none.
+enum class WeightGradient { needed, none };
 /// AIPerf's rule gives the first convolution of its layer list no input gradient.
 enum class ConvolutionOrder { first, later };
 
@@ -74,6 +81,7 @@ enum class ConvolutionOrder { first, later };
 struct OperatorUse {
   OperatorShape shape;
   InputGradient input_gradient = InputGradient::needed;
+  WeightGradient weight_gradient = WeightGradient::needed;
   ConvolutionOrder order = ConvolutionOrder::later;
   /// The operator's share of PaLM's N: its trainable elements. It is 0 for learned position, type
   /// and class-token tables, whose rows are added and never multiplied.
@@ -101,18 +109,22 @@ Ops gemm_ops(const GemmShape& shape);
 /// Returns 2 · (in_channels / groups) · kernel · outputs, which is also the cost of each gradient.
 Ops conv2d_ops(const Conv2dShape& shape);
 /// Returns the operations of one of the attention's products, 2 · heads · head_dim · pairs. A full
-/// mask has T² pairs; a causal one T²/2, counted as heads · head_dim · T² so that odd T give whole
-/// numbers too. The forward pass has 2 products, the backward pass 4.
+/// mask has T² pairs (with other keys queries · keys); a causal one T²/2, counted as heads ·
+/// head_dim · T² so that odd T give whole numbers too. The forward pass has 2 products, the
+/// backward pass 4.
 Ops attention_product_ops(const AttentionShape& shape);
 
-/// Counts tensor operations only: all but the first three shapes are 0. Recomputation never counts.
-StrictOps strict_ops(const OperatorShape& shape, InputGradient input_gradient);
+/// Counts tensor operations only: all but the first four shapes are 0. Recomputation never counts.
+StrictOps strict_ops(const OperatorShape& shape, InputGradient input_gradient,
+                     WeightGradient weight_gradient = WeightGradient::needed);
 
 /// Returns those of strict_ops() in training that multiply with the padding around an image, whose
 /// result is known beforehand: whoever skips them computes the same.
-Ops padding_ops(const OperatorShape& shape, InputGradient input_gradient);
+Ops padding_ops(const OperatorShape& shape, InputGradient input_gradient,
+                WeightGradient weight_gradient = WeightGradient::needed);
 
-/// Counts forward and backward of one sample by any convention (formulas: metrics/README.md).
+/// Counts forward and backward of one sample by any convention (formulas: metrics/README.md). All
+/// but strict know only weights that are trained: the backward pass of a frozen one is absent.
 PassOps count_ops(const OperatorUse& use, Convention convention);
 
 }  // namespace heteroperf

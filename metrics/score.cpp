@@ -28,6 +28,29 @@ std::optional<double> heterogeneous_speed_ratio(double mix, double sum_of_classe
   return sum_of_classes > 0 ? std::optional(mix / sum_of_classes) : std::nullopt;
 }
 
+std::optional<double> performance_portability(std::span<const std::optional<double>> efficiencies) {
+  double inverses = 0;
+  for (const std::optional<double>& efficiency : efficiencies) {
+    if (!efficiency) return 0;
+    inverses += 1 / *efficiency;
+  }
+  if (efficiencies.empty()) return std::nullopt;
+  return static_cast<double>(efficiencies.size()) / inverses;
+}
+
+std::vector<double> micro_batch_rates(std::span<const TimedPass> passes) {
+  std::vector<double> rates;
+  for (std::size_t turn = 0; !passes.empty(); ++turn) {
+    double seconds = 0;
+    for (const TimedPass& pass : passes) {
+      if (turn == pass.turns_s.size()) return rates;
+      seconds += static_cast<double>(pass.count) * pass.turns_s[turn];
+    }
+    rates.push_back(1 / seconds);
+  }
+  return rates;
+}
+
 std::optional<OpsPerSecond> regulated_score(OpsPerSecond ops, double error_rate) {
   HETEROPERF_EXPECT(error_rate >= 0 && error_rate <= 1);
   if (error_rate == 0) return std::nullopt;

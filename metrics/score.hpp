@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "metrics/base/quantity.hpp"
 #include "metrics/ops.hpp"
@@ -30,6 +31,22 @@ std::optional<OpsPerSecond> regulated_score(OpsPerSecond ops, double error_rate)
 /// Returns the heterogeneous speed ratio (HSR): the throughput of a mix of device classes over the
 /// sum of the throughputs of each class alone. There is none where no class has any.
 std::optional<double> heterogeneous_speed_ratio(double mix, double sum_of_classes);
+
+/// Returns the performance portability of a program: the harmonic mean of its efficiencies on the
+/// devices, 0 where one has none because it lacks an operator (Pennycook, Sewall, Lee,
+/// arXiv:1611.07409). There is none without devices.
+std::optional<double> performance_portability(std::span<const std::optional<double>> efficiencies);
+
+/// A pass of an operator: how often a micro-batch has it, and its seconds in each turn of a
+/// measurement.
+struct TimedPass {
+  std::uint64_t count = 0;
+  std::vector<double> turns_s;
+};
+
+/// Returns for each turn that all passes had how often per second they do a micro-batch's work, one
+/// after another.
+std::vector<double> micro_batch_rates(std::span<const TimedPass> passes);
 
 /// After this many wrong answers an error rate is known to 10 %: its relative standard error is at
 /// most 1 / √wrong.

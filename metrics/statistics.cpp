@@ -47,6 +47,13 @@ double quantile(std::span<const double> values, double p) {
 
 double median(std::span<const double> values) { return quantile(values, 0.5); }
 
+double upper_median(std::vector<double> values) {
+  HETEROPERF_EXPECT(!values.empty());
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
 namespace {
 
 constexpr double tiny = 1e-300;

@@ -25,6 +25,9 @@ double quantile(std::span<const double> values, double p);
 
 /// Returns quantile 1/2.
 double median(std::span<const double> values);
+/// Returns the middle value, of two middle ones the larger, so that two unlike ones are never
+/// mixed.
+double upper_median(std::vector<double> values);
 
 /// Returns |a − b| / |b|: 0 for equal numbers, infinite for others where `b` is 0 or one is not
 /// finite.

@@ -302,6 +302,9 @@ def losses(part):
             for run in runs:
                 run.record()
             row |= (journals_apart if is_search else aligned)(part, runs, precision)
+        except OutOfTime as error:
+            part.add("left_out", f"{workload} in {precision}: {error}")
+            continue
         except PartError as error:
             row |= {"ok": False, "reason": str(error)}
         finally:
@@ -311,6 +314,8 @@ def losses(part):
         if not row["ok"]:
             apart = f"{row['value']:.3g} apart" if "value" in row else row["reason"]
             part.wrong.append(f"{workload} in {precision}: {apart}")
+    if "comparisons" not in part.numbers:
+        part.wrong.append("nothing was compared")
 
 
 def aligned(part, runs, precision):

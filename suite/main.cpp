@@ -265,7 +265,7 @@ class Program {
       return static_cast<int>(report(refused_path(error), voice_));
     } catch (const std::exception& error) {
       return static_cast<int>(
-          report(Error(ErrorKind::internal, {{"unexpected failure", error.what(), ""}}), voice_));
+          report(Error(ErrorKind::internal, unexpected_failure(error).problems()), voice_));
     }
   }
 

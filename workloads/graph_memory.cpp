@@ -37,17 +37,23 @@ std::uint64_t u64(std::int64_t count) { return static_cast<std::uint64_t>(count)
 
 /// Describes a sample for a message.
 std::string sample_text(const ModelGraph& graph) {
-  const auto& input = std::get<Input>(graph.node(graph.input()).attributes);
-  return input.kind == InputKind::tokens
-             ? fmt::format("of {} tokens", input.length)
-             : fmt::format("of {}x{} pixels", input.height, input.width);
+  std::string text;
+  for (const NodeId id : graph.inputs()) {
+    const auto& input = std::get<Input>(graph.node(id).attributes);
+    text += text.empty() ? "of " : " and ";
+    if (input.items > 0) text += fmt::format("up to {} times ", input.items);
+    text += input.kind == InputKind::tokens
+                ? fmt::format("{} tokens", input.length)
+                : fmt::format("{}x{} pixels", input.height, input.width);
+  }
+  return text;
 }
 
 /// Returns the sum in bytes. Throws UserError where it went over 2^64.
-Bytes require(const WideBytes& sum, const ModelGraph& graph, std::uint64_t samples) {
+Bytes require(const WideBytes& sum, const ModelGraph& graph, const BatchExtent& batch) {
   if (sum.high() == 0) return Bytes(sum.low());
-  throw UserError(fmt::format("the memory for a batch of {} samples {} cannot be counted", samples,
-                              sample_text(graph)),
+  throw UserError(fmt::format("the memory for a batch of {} samples {} cannot be counted",
+                              batch.samples, sample_text(graph)),
                   "it is over 2^64 bytes", "Take a smaller batch or smaller samples.");
 }
 
@@ -61,40 +67,42 @@ std::uint64_t element_bytes_of(const Node& node, std::uint64_t element_bytes) {
 /// Adds up the tensors that operators keep. A tensor that several operators keep counts once.
 class ActivationSum {
  public:
-  explicit ActivationSum(const ModelGraph& graph)
-      : graph_(graph), owner_(storages(graph)), kept_(graph.nodes().size(), false) {}
+  ActivationSum(const ModelGraph& graph, const BatchExtent& batch)
+      : graph_(graph), batch_(batch), owner_(storages(graph)), kept_(graph.nodes().size(), false) {}
 
   void add(std::size_t index) {
     const Node& node = graph_.nodes()[index];
     if (!node.differentiable) return;
     const KeptTensors kept = kept_tensors(graph_, node);
+    const WideBytes times(batch_.count(graph_, node));
     if (kept.output) keep(index);
     for (NodeId id : node.inputs) {
       if (kept.inputs) keep(id.index());
     }
-    per_sample_ += WideBytes(u64(kept.statistics_per_sample)) * statistic_bytes;
-    per_sample_ += WideBytes(u64(kept.indices_per_sample)) * index_bytes;
-    per_batch_ += WideBytes(u64(kept.statistics_per_batch)) * statistic_bytes;
+    sum_ += times * (u64(kept.statistics_per_sample) * statistic_bytes);
+    sum_ += times * (u64(kept.indices_per_sample) * index_bytes);
+    sum_ += WideBytes(u64(kept.statistics_per_batch)) * statistic_bytes;
   }
 
-  /// Sums up the tensors of so many samples and the statistics per batch.
-  WideBytes total(std::uint64_t samples, std::uint64_t element_bytes) const {
-    WideBytes sample = per_sample_;
+  WideBytes total(std::uint64_t element_bytes) const {
+    WideBytes sum = sum_;
     for (std::size_t i = 0; i < kept_.size(); ++i) {
       const Node& node = graph_.nodes()[i];
       if (!kept_[i]) continue;
-      sample += WideBytes(u64(element_count(node.output))) * element_bytes_of(node, element_bytes);
+      sum += WideBytes(batch_.count(graph_, node)) * u64(element_count(node.output)) *
+             element_bytes_of(node, element_bytes);
     }
-    return per_batch_ + sample * samples;
+    return sum;
   }
 
  private:
   void keep(std::size_t index) { kept_[owner_[index]] = true; }
 
   const ModelGraph& graph_;
+  const BatchExtent& batch_;
   std::vector<std::size_t> owner_;
   std::vector<bool> kept_;
-  WideBytes per_sample_, per_batch_;
+  WideBytes sum_;
 };
 
 /// Counts the optimizer's states and, under bf16, the fp32 master copy.
@@ -112,25 +120,25 @@ std::uint64_t bytes_per_element(Precision precision) {
   return precision == Precision::fp64 ? 8 : 4;
 }
 
-Bytes activation_bytes(const ModelGraph& graph, std::uint64_t samples, Precision precision) {
-  ActivationSum sum(graph);
+Bytes activation_bytes(const ModelGraph& graph, const BatchExtent& batch, Precision precision) {
+  ActivationSum sum(graph, batch);
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) sum.add(i);
-  return require(sum.total(samples, bytes_per_element(precision)), graph, samples);
+  return require(sum.total(bytes_per_element(precision)), graph, batch);
 }
 
-MemoryEstimate estimate_memory(const ModelGraph& graph, std::uint64_t samples, Precision precision,
-                               OptimizerKind optimizer) {
-  const std::uint64_t parameters = graph.parameter_count();
+MemoryEstimate estimate_memory(const ModelGraph& graph, const BatchExtent& batch,
+                               Precision precision, OptimizerKind optimizer) {
+  const std::uint64_t trained = graph.trained_parameter_count();
   MemoryEstimate memory;
-  memory.weights = Bytes(parameters * bytes_per_element(precision));
-  memory.gradients = memory.weights;
-  memory.optimizer = Bytes(parameters * optimizer_bytes_per_parameter(precision, optimizer));
-  memory.activations = activation_bytes(graph, samples, precision);
+  memory.weights = Bytes(graph.parameter_count() * bytes_per_element(precision));
+  memory.gradients = Bytes(trained * bytes_per_element(precision));
+  memory.optimizer = Bytes(trained * optimizer_bytes_per_parameter(precision, optimizer));
+  memory.activations = activation_bytes(graph, batch, precision);
   WideBytes total;
   for (Bytes part : {memory.weights, memory.gradients, memory.optimizer, memory.activations}) {
     total += WideBytes(part.value());
   }
-  require(total, graph, samples);
+  require(total, graph, batch);
   return memory;
 }
 

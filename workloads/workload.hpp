@@ -19,7 +19,7 @@ struct QualityTarget {
 
 /// Everything that a training needs, whoever runs it: the model, its data, the optimizer, the goal.
 struct Workload {
-  std::string name;       ///< "llm", "image" or "automl-image"
+  std::string name;       ///< "llm", "image", "two-tower" or "automl-image"
   std::string size;       ///< name of a ladder's size or of a model
   ModelGraph graph = {};  ///< a search starts from this model
   std::shared_ptr<const DataSource> data = {};
@@ -28,7 +28,7 @@ struct Workload {
   std::int64_t micro_batch = 1;    ///< samples per rank and micro-batch
   std::int64_t micro_batches = 1;  ///< micro-batches per rank and optimizer step
   std::optional<QualityTarget> target = {};
-  std::string unit = {};  ///< the unit of throughput: "token" or "image"
+  std::string unit = {};  ///< the unit of throughput, unit_of()
   std::int64_t units_per_sample = 1;
 };
 

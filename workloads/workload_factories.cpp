@@ -9,6 +9,7 @@
 
 #include "metrics/base/error.hpp"
 #include "workloads/data/generated_images.hpp"
+#include "workloads/data/generated_scenes.hpp"
 #include "workloads/data/generated_tokens.hpp"
 #include "workloads/graph/graph_counts.hpp"
 #include "workloads/graph_memory.hpp"
@@ -87,11 +88,10 @@ Workload assemble(Workload workload, const SampleSpec& wanted,
                   const WorkloadRequest& request) {
   workload.data = open_data({request.data, wanted, request.seed});
   const SampleSpec& sample = workload.data->spec();
-  const bool is_text = sample.kind == InputKind::tokens;
   workload.graph = build(workload.size, sample);
   workload.target = target_on(*workload.data);
-  workload.unit = is_text ? "token" : "image";
-  workload.units_per_sample = is_text ? sample.length : 1;
+  workload.unit = unit_of(sample.kind);
+  workload.units_per_sample = sample.kind == SampleKind::tokens ? sample.length : 1;
   override_with(workload.micro_batch, request.micro_batch);
   override_with(workload.micro_batches, request.micro_batches);
   override_with(workload.recipe.kind, request.optimizer.name);
@@ -105,14 +105,30 @@ Workload assemble(Workload workload, const SampleSpec& wanted,
   return workload;
 }
 
-/// Finds a model that reads images, or one that reads tokens. Throws UserError for another one.
-const ModelSpec& model_for_input(const std::string& name, InputKind kind) {
+SampleKind samples_of(const ModelSpec& model) {
+  if (model.inputs.size() > 1) return SampleKind::pairs;
+  return model.reads_only(InputKind::tokens) ? SampleKind::tokens : SampleKind::images;
+}
+
+/// Finds a model that takes such samples. Throws UserError for another one.
+const ModelSpec& model_for_samples(const std::string& name, SampleKind kind) {
+  constexpr std::array is{"an image classifier", "a language model", "a model of two towers"};
   const ModelSpec& model = find_model(name);
-  if (model.input.kind == kind) return model;
-  const bool is_text = kind == InputKind::tokens;
-  throw UserError(fmt::format("'{}' is not {}", model.name,
-                              is_text ? "a language model" : "an image classifier"),
-                  is_text ? "it takes images" : "it takes tokens", "See `heteroperf list models`");
+  if (samples_of(model) == kind) return model;
+  throw UserError(fmt::format("'{}' is not {}", model.name, is[static_cast<std::size_t>(kind)]),
+                  fmt::format("it takes {}", to_string(samples_of(model))),
+                  "See `heteroperf list models`");
+}
+
+/// Returns the ladder's own word for a model of two towers: "nano" of two-tower-nano, "b32" of
+/// clip-vit-b-32.
+std::string short_size(const std::string& model) {
+  std::string size = model;
+  for (const std::string prefix : {"two-tower-", "clip-vit-"}) {
+    if (size.starts_with(prefix)) size.erase(0, prefix.size());
+  }
+  std::erase(size, '-');
+  return size;
 }
 
 /// Language models train with AdamW and a cosine schedule.
@@ -146,19 +162,35 @@ std::int64_t start_width(const std::string& name) {
 
 }  // namespace
 
-SampleSpec generated_sample(const std::string& model, std::optional<std::int64_t> length) {
-  if (model.empty() || find_model(model).input.kind == InputKind::images) return default_images();
-  return {.kind = InputKind::tokens,
-          .length = length.value_or(find_model(model).input.length),
-          .classes = find_model(model).classes};
+const char* unit_of(SampleKind kind) {
+  constexpr std::array units{"image", "token", "pair"};
+  return units[static_cast<std::size_t>(kind)];
+}
+
+SampleSpec generated_sample(const std::string& name, std::optional<std::int64_t> length) {
+  if (name.empty()) return default_images();
+  const ModelSpec& model = find_model(name);
+  SampleSpec spec;
+  spec.kind = samples_of(model);
+  if (spec.kind == SampleKind::images) return default_images();
+  spec.classes = model.classes;
+  for (const Input& input : model.inputs) {
+    if (input.kind == InputKind::tokens) {
+      spec.length = length.value_or(input.length);
+      continue;
+    }
+    spec.channels = input.channels;
+    spec.height = input.height;
+    spec.width = input.width;
+  }
+  return spec;
 }
 
 ModelGraph model_for(const std::string& name, const SampleSpec& spec) {
   ModelOptions options;
   options.classes = spec.classes;
-  if (spec.kind == InputKind::tokens) {
-    options.length = spec.length;
-  } else {
+  if (spec.has_text()) options.length = spec.length;
+  if (spec.has_image()) {
     options.channels = spec.channels;
     options.height = spec.height;
     options.width = spec.width;
@@ -166,14 +198,23 @@ ModelGraph model_for(const std::string& name, const SampleSpec& spec) {
   return build_model(name, options);
 }
 
-ScalingChoice choose_llm_size(const ScalingInput& machine) {
+/// Returns the largest model of a ladder whose training fits.
+ScalingChoice choose_from(const std::vector<std::string>& ladder, const ScalingInput& machine) {
   return choose_largest(
-      llm_ladder(),
+      ladder,
       [&](const std::string& name) {
         return weigh(name, build_model(name), find_model(name).micro_batch, OptimizerKind::adamw,
                      machine);
       },
       machine, longest_training_step_s);
+}
+
+ScalingChoice choose_llm_size(const ScalingInput& machine) {
+  return choose_from(llm_ladder(), machine);
+}
+
+ScalingChoice choose_two_tower_size(const ScalingInput& machine) {
+  return choose_from(two_tower_ladder(), machine);
 }
 
 ScalingChoice choose_image_size(const ScalingInput& machine) {
@@ -196,8 +237,13 @@ ScalingChoice choose_search_size(const ScalingInput& machine) {
 }
 
 std::shared_ptr<const DataSource> describe_generated(const SampleSpec& wanted, std::uint64_t seed) {
-  if (wanted.kind == InputKind::tokens) {
-    return std::make_shared<GeneratedTokens>(wanted, seed, GeneratedTokens::Successors::left_out);
+  switch (wanted.kind) {
+    case SampleKind::tokens:
+      return std::make_shared<GeneratedTokens>(wanted, seed, GeneratedTokens::Successors::left_out);
+    case SampleKind::pairs:
+      return std::make_shared<GeneratedScenes>(wanted, seed);
+    case SampleKind::images:
+      break;
   }
   return std::make_shared<GeneratedImages>(wanted, seed);
 }
@@ -208,8 +254,9 @@ std::optional<QualityTarget> target_on(const DataSource& data) {
 
 std::optional<QualityTarget> target_on(const SampleSpec& spec, std::optional<double> loss_floor,
                                        std::optional<double> error_floor) {
-  const auto classes = static_cast<double>(spec.classes);
-  if (spec.kind == InputKind::images) {
+  const bool pairs = spec.kind == SampleKind::pairs;
+  const auto classes = static_cast<double>(pairs ? evaluated_pairs : spec.classes);
+  if (spec.kind == SampleKind::images) {
     const double best = 1.0 - error_floor.value_or(0.0);
     return QualityTarget{"accuracy", 0.5 * (1.0 / classes + best)};
   }
@@ -229,8 +276,8 @@ ModelGraph search_start(const std::string& size, const SampleSpec& spec) {
 }
 
 Workload make_llm(const WorkloadRequest& request, const ScalingInput& machine) {
-  const ModelSpec& model = model_for_input(
-      request.size == "auto" ? choose_llm_size(machine).size : request.size, InputKind::tokens);
+  const ModelSpec& model = model_for_samples(
+      request.size == "auto" ? choose_llm_size(machine).size : request.size, SampleKind::tokens);
   return assemble({.name = "llm",
                    .size = model.name,
                    .recipe = language_recipe(),
@@ -238,8 +285,22 @@ Workload make_llm(const WorkloadRequest& request, const ScalingInput& machine) {
                   generated_sample(model.name, request.sequence_length), model_for, request);
 }
 
+Workload make_two_tower(const WorkloadRequest& request, const ScalingInput& machine) {
+  std::string name = request.size;
+  if (name == "auto") name = choose_two_tower_size(machine).size;
+  for (const std::string& full : two_tower_ladder()) {
+    if (short_size(full) == name) name = full;
+  }
+  const ModelSpec& model = model_for_samples(name, SampleKind::pairs);
+  return assemble({.name = "two-tower",
+                   .size = model.name,
+                   .recipe = language_recipe(),
+                   .micro_batch = model.micro_batch},
+                  generated_sample(model.name, request.sequence_length), model_for, request);
+}
+
 Workload make_image(const WorkloadRequest& request, const ScalingInput&) {
-  const ModelSpec& model = model_for_input(request.model, InputKind::images);
+  const ModelSpec& model = model_for_samples(request.model, SampleKind::images);
   return assemble({.name = "image",
                    .size = model.name,
                    .recipe = image_recipe(),

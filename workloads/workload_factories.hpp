@@ -23,6 +23,10 @@ inline constexpr double nominal_core_ops_per_second = 40e9;
 ScalingChoice choose_llm_size(const ScalingInput& machine);
 ScalingChoice choose_image_size(const ScalingInput& machine);
 ScalingChoice choose_search_size(const ScalingInput& machine);
+ScalingChoice choose_two_tower_size(const ScalingInput& machine);
+
+/// Names the unit of throughput: "image", "token" or "pair".
+const char* unit_of(SampleKind kind);
 
 /// Returns the sample that generated data have for a fixed model, whose token sequences may be
 /// given another length; for no model (""), the sample of a search. Throws UserError for an unknown
@@ -39,7 +43,8 @@ ModelGraph model_for(const std::string& name, const SampleSpec& spec);
 std::shared_ptr<const DataSource> describe_generated(const SampleSpec& wanted, std::uint64_t seed);
 
 /// Returns the quality to be reached on these data, half of the way from guessing to the floor.
-/// There is none for tokens without a known floor; for images without a floor it counts as 0.
+/// There is none for texts without a known floor; for images without a floor it counts as 0. A
+/// guess among the pairs of an evaluation has a loss of ln evaluated_pairs.
 std::optional<QualityTarget> target_on(const DataSource& data);
 std::optional<QualityTarget> target_on(const SampleSpec& spec, std::optional<double> loss_floor,
                                        std::optional<double> error_floor);
@@ -51,6 +56,9 @@ ModelGraph search_start(const std::string& size, const SampleSpec& spec);
 /// Makes the training of a language model on token streams. `size` is a name of llm_ladder() or
 /// "auto".
 Workload make_llm(const WorkloadRequest& request, const ScalingInput& machine);
+/// Makes the training of two towers on pairs of an image and a text. `size` is a name of
+/// two_tower_ladder() or its short form ("nano", "b32"), or "auto".
+Workload make_two_tower(const WorkloadRequest& request, const ScalingInput& machine);
 /// Makes the training of a fixed image classifier, named by `model`.
 Workload make_image(const WorkloadRequest& request, const ScalingInput& machine);
 /// Makes an architecture search over image classifiers; `graph` is search_start(), whose size the

@@ -228,12 +228,10 @@ void read_metrics(const Json& record, RunDigest& digest) {
 
 // ---------------------------------------------------------------- reports of operators
 
-constexpr const char* operators_format = "heteroperf-operators";
-
-/// "cpu/fp32/llm-micro", of a row of a report.
+/// "cpu/fp32/llm-micro", of a row of a report; of several devices "fp32/llm-micro".
 std::string place_of(const Json& row) {
-  std::string place = fmt::format("{}/{}/{}", text_at(row, "/device"), text_at(row, "/precision"),
-                                  text_at(row, "/workload"));
+  std::string place = text_at(row, "/precision") + "/" + text_at(row, "/workload");
+  if (row.contains("device")) place.insert(0, text_at(row, "/device") + "/");
   std::replace(place.begin(), place.end(), ' ', '-');
   return place;
 }
@@ -263,9 +261,7 @@ void read_operators(const Json& report, RunDigest& digest) {
     add_operator_metric("efficiency:" + place_of(row), value_at(row, "/efficiency"), {}, digest);
   }
   for (const Json& row : value_at(report, "/scores")) {
-    std::string workload = text_at(row, "/workload");
-    std::replace(workload.begin(), workload.end(), ' ', '-');
-    add_operator_metric("portability:" + workload, value_at(row, "/score"), {}, digest);
+    add_operator_metric("portability:" + place_of(row), value_at(row, "/score"), {}, digest);
   }
   if (digest.operator_metrics.empty()) {
     throw UserError("the report holds no times", "a check of operators has none",

@@ -110,10 +110,11 @@ struct ScaleEvent {
   HETEROPERF_FIELDS(ranks, groups, transport, devices);
 };
 
-/// A classifier answers once per image; a language model predicts every token.
-enum class WorkloadFamily { classifier, language_model };
-constexpr std::array<const char*, 2> value_names(WorkloadFamily) {
-  return {"classifier", "language_model"};
+/// A classifier answers once per image; a language model predicts every token; a contrastive model
+/// tells which of many texts belongs to an image, and the reverse.
+enum class WorkloadFamily { classifier, language_model, contrastive_model };
+constexpr std::array<const char*, 3> value_names(WorkloadFamily) {
+  return {"classifier", "language_model", "contrastive_model"};
 }
 /// The measure by which a result is good: the accuracy shall be high, the loss low.
 enum class QualityMeasure { accuracy, loss };
@@ -124,7 +125,7 @@ constexpr std::array<const char*, 2> value_names(QualityMeasure) { return {"accu
 struct WorkloadEvent {
   std::string name, size;
   WorkloadFamily family = WorkloadFamily::classifier;
-  std::string unit;  ///< the unit of throughput: "token", "image" or "sample"
+  std::string unit;  ///< the unit of throughput: "token", "image", "pair" or "sample"
   std::string precision;
   std::uint64_t units_per_sample = 1;
   std::optional<std::uint64_t> samples_per_step;  ///< over the whole group; absent: varies

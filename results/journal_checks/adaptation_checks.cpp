@@ -13,6 +13,7 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/quantity.hpp"
+#include "metrics/statistics.hpp"
 #include "results/journal_checks/checked_journal.hpp"
 
 namespace heteroperf {
@@ -92,13 +93,6 @@ void hold_new_plan(const CheckedJournal& run, const AdaptEvent& look, LineCheck&
   } catch (const UserError& error) {
     check.hold(false, "a plan", "{}", std::string(error.what()));
   }
-}
-
-/// Returns the middle value, of two middle ones the larger.
-double upper_median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 }  // namespace

@@ -161,12 +161,10 @@ struct CheckedJournal {
 /// True for the numbers of a run's groups; a fixed model has the one group 0.
 bool is_group(const CheckedJournal& run, std::int32_t group);
 
-/// Answers that the model gives for one sample: its tokens, or 1 for an image.
-std::uint64_t targets_of_sample(const ModelGraph& graph);
-/// Tokens of one sample; 0 where a sample is an image.
+/// Answers that the model gives for one sample: its tokens, or 1 for an image or a pair.
+std::uint64_t answers_of_sample(const ModelGraph& graph);
+/// Tokens of one sample of a language model; 0 for other samples.
 std::uint64_t tokens_of_sample(const ModelGraph& graph);
-/// The shape of the samples that the model takes, and the number of its classes.
-SampleSpec sample_spec_of(const ModelGraph& graph);
 
 // The checks below are one row of `verify` each. A check passes the lines that it holds to `check`,
 // which counts them and keeps the first that is wrong. results/README.md, "Fields", lists for every

@@ -94,7 +94,7 @@ constexpr std::array journal_check_table{
     JournalCheck{"looks", "looks", check_looks},
     JournalCheck{"evaluations", "facts of the evaluations", check_evaluations},
     JournalCheck{"evaluation_operations", "evaluations",
-                 check_operations<EvalEvent, GraphBook::Pass::strict_forward>},
+                 check_operations<EvalEvent, GraphBook::Pass::strict_evaluation>},
     JournalCheck{"trial_lines", "facts of the trials", check_trial_lines},
     JournalCheck{"trial_totals", "trial lines", check_trial_totals},
     JournalCheck{"trial_quality", "trial lines", check_trial_quality},
@@ -162,29 +162,12 @@ bool is_group(const CheckedJournal& run, std::int32_t group) {
 }
 
 std::uint64_t tokens_of_sample(const ModelGraph& graph) {
-  const auto& input = std::get<Input>(graph.node(graph.input()).attributes);
-  return input.kind == InputKind::tokens ? static_cast<std::uint64_t>(input.length) : 0;
+  const SampleSpec sample = sample_of(graph);
+  return sample.kind == SampleKind::tokens ? static_cast<std::uint64_t>(sample.length) : 0;
 }
 
-/// A language model predicts every token; a classifier gives one answer per image.
-std::uint64_t targets_of_sample(const ModelGraph& graph) {
-  const std::uint64_t tokens = tokens_of_sample(graph);
-  return tokens > 0 ? tokens : 1;
-}
-
-SampleSpec sample_spec_of(const ModelGraph& graph) {
-  const auto& input = std::get<Input>(graph.node(graph.input()).attributes);
-  // The first input of the loss are the logits, whose last dimension has an entry per class, or per
-  // token of the vocabulary.
-  const NodeId logits = graph.node(graph.loss()).inputs.front();
-  SampleSpec spec;
-  spec.kind = input.kind;
-  spec.channels = input.channels;
-  spec.height = input.height;
-  spec.width = input.width;
-  spec.length = input.length;
-  spec.classes = graph.node(logits).output.back();
-  return spec;
+std::uint64_t answers_of_sample(const ModelGraph& graph) {
+  return std::max<std::uint64_t>(1, tokens_of_sample(graph));
 }
 
 std::vector<VerifyCheck> check_journal_lines(const Journal& journal) {

@@ -160,13 +160,19 @@ bool is_every_rank(const std::vector<std::vector<std::int32_t>>& groups, std::in
 /// number everywhere. The replicas of a two-way schedule are summed per direction.
 void hold_stages(const PlanOutline& plan, const AskedRun& asked, LineCheck& check) {
   const std::int64_t expected = plan.micro_batch_samples(0, 0);
+  if (!asked.layout.empty()) {
+    // The component with the most replicas gives each of them the samples that were asked for.
+    std::size_t most = 1;
+    for (const auto& stage : plan.stages) most = std::max(most, stage.size());
+    check.equal("micro_batch", asked.micro_batch * static_cast<std::int64_t>(most), expected);
+  }
   for (std::size_t stage = 0; stage < plan.stages.size(); ++stage) {
     const std::array samples{plan.micro_batch_samples(stage, 0),
                              plan.micro_batch_samples(stage, 1)};
     for (const OutlinedReplica& replica : plan.stages[stage]) {
       check.equal(fmt::format("samples of stage {}", stage), expected,
                   samples.at(replica.direction));
-      if (asked.micro_batch == 0) continue;
+      if (asked.micro_batch == 0 || !asked.layout.empty()) continue;
       check.equal("micro_batch", asked.micro_batch, replica.micro_batch);
     }
   }
@@ -188,9 +194,8 @@ void hold_plan_to_workload(const CheckedJournal& run, LineCheck& check) {
     if (setting.name != "optimizer/name" || plan.optimizer.empty()) continue;
     check.equal(setting.name, fmt::format("\"{}\"", plan.optimizer), setting.stated);
   }
-  if (plan.sequence_length > 0) {
-    check.equal("units_per_sample", static_cast<std::uint64_t>(plan.sequence_length),
-                workload.units_per_sample);
+  if (const ModelGraph* graph = run.any_model(); graph != nullptr && plan.sequence_length > 0) {
+    check.equal("sequence_length", plan.sequence_length, sample_of(*graph).length);
   }
 }
 
@@ -354,13 +359,13 @@ std::string text_or_problem(Make&& make) {
 void hold_fixed_model(const CheckedJournal& run, const ModelGraph& graph, LineCheck& check) {
   const std::string& name = run.outline.asked->size;
   const std::string expected =
-      text_or_problem([&] { return model_for(name, sample_spec_of(graph)).hash(); });
+      text_or_problem([&] { return model_for(name, sample_of(graph)).hash(); });
   check.equal("graph of " + name, expected, run.workload->graph_hash);
 }
 
-/// Unit, family, measure of quality and parameters all follow from the graph: a model that takes
-/// tokens is a language model, any other one a classifier. A search has no graph of its own; its
-/// workload names the hash of the graph that it starts from.
+/// Unit, family, measure of quality and parameters all follow from the samples that the graph
+/// takes. A search has no graph of its own; its workload names the hash of the graph that it starts
+/// from.
 void check_model(const CheckedJournal& run, LineCheck& check) {
   if (!run.workload || !run.outline.plan) return;
   const WorkloadEvent& workload = *run.workload.event;
@@ -368,17 +373,20 @@ void check_model(const CheckedJournal& run, LineCheck& check) {
   check.equal("graph given", !run.is_search(), !workload.graph.text.empty());
   const ModelGraph* graph = run.any_model();
   if (graph == nullptr) return;
-  const std::uint64_t tokens = tokens_of_sample(*graph);
-  const bool language = tokens > 0;
-  check.equal("units_per_sample", std::max<std::uint64_t>(1, tokens), workload.units_per_sample);
-  check.equal("unit", language ? "token" : "image", workload.unit);
-  check.equal("family", language ? WorkloadFamily::language_model : WorkloadFamily::classifier,
+  const SampleKind kind = sample_of(*graph).kind;
+  const bool images = kind == SampleKind::images;
+  check.equal("units_per_sample", answers_of_sample(*graph), workload.units_per_sample);
+  check.equal("unit", unit_of(kind), workload.unit);
+  check.equal("family",
+              images                       ? WorkloadFamily::classifier
+              : kind == SampleKind::tokens ? WorkloadFamily::language_model
+                                           : WorkloadFamily::contrastive_model,
               workload.family);
-  check.equal("quality", language ? QualityMeasure::loss : QualityMeasure::accuracy,
+  check.equal("quality", images ? QualityMeasure::accuracy : QualityMeasure::loss,
               workload.quality);
   check.equal("parameters", run.is_search() ? 0 : graph->parameter_count(), workload.parameters);
   if (run.is_search()) {
-    check.equal("graph_hash", search_start(workload.size, sample_spec_of(*graph)).hash(),
+    check.equal("graph_hash", search_start(workload.size, sample_of(*graph)).hash(),
                 workload.graph_hash);
   } else {
     check.equal("config/model", graph->name, run.outline.stated_model);
@@ -388,9 +396,8 @@ void check_model(const CheckedJournal& run, LineCheck& check) {
 
 /// Describes the shape of a sample for a comparison.
 std::string sample_text(const SampleSpec& spec) {
-  return spec.kind == InputKind::tokens ? fmt::format("{} tokens of {}", spec.length, spec.classes)
-                                        : fmt::format("{} x {} x {} of {} classes", spec.channels,
-                                                      spec.height, spec.width, spec.classes);
+  return fmt::format("{}: {} x {} x {}, {} tokens, {} classes", to_string(spec.kind), spec.channels,
+                     spec.height, spec.width, spec.length, spec.classes);
 }
 
 /// Generated samples have the shape that the configuration gives. Samples of files are held to it
@@ -399,8 +406,10 @@ void hold_sample(const CheckedJournal& run, const SampleSpec& spec, LineCheck& c
   const AskedRun& asked = *run.outline.asked;
   std::optional<std::int64_t> length;
   if (asked.sequence_length > 0) length = asked.sequence_length;
-  const std::string expected = text_or_problem(
-      [&] { return sample_text(generated_sample(run.is_search() ? "" : asked.size, length)); });
+  const std::string expected = text_or_problem([&] {
+    const SampleSpec usual = generated_sample(run.is_search() ? "" : asked.size, length);
+    return sample_text(is_generated(asked.data) ? generated_spec(asked.data, usual) : usual);
+  });
   check.equal("sample", expected, sample_text(spec));
 }
 
@@ -412,13 +421,13 @@ void check_data_line(const CheckedJournal& run, LineCheck& check) {
   if (!run.workload || !run.outline.asked) return;
   const WorkloadEvent& workload = *run.workload.event;
   check.at(run.workload.line);
-  const bool generated = run.outline.asked->data == "generated";
+  const bool generated = is_generated(run.outline.asked->data);
   check.equal("data_kind given", generated, !workload.data_kind.empty());
   const ModelGraph* graph = run.any_model();
   if (graph == nullptr || workload.seeds.empty()) return;
-  const SampleSpec spec = sample_spec_of(*graph);
+  const SampleSpec spec = sample_of(*graph);
   std::optional<double> loss_floor, error_floor;
-  if (generated || spec.kind == InputKind::tokens) hold_sample(run, spec, check);
+  if (generated || spec.kind == SampleKind::tokens) hold_sample(run, spec, check);
   if (generated) {
     const auto data = describe_generated(spec, workload.seeds.front().second);
     check.equal("data", data->description(), workload.data);

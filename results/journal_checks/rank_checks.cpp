@@ -171,6 +171,19 @@ std::string held_bytes(const RankPlanEvent& plan) {
                      plan.buffers_bytes);
 }
 
+/// Equal for ranks with the same work: of each of their stages the same part and as many samples.
+std::string work_text(const PlanOutline& plan, const RankPlanEvent& event) {
+  std::string text = event.device_class;
+  for (const HeldStage& part : plan.place_of(event.rank).held) {
+    text += fmt::format("; {}: {} of {}", part.stage, part.tensor_index, part.tensor_degree);
+    for (const OutlinedReplica& replica : plan.stages[static_cast<std::size_t>(part.stage)]) {
+      if (std::ranges::find(replica.ranks, event.rank) == replica.ranks.end()) continue;
+      text += fmt::format(" with {}", replica.micro_batch);
+    }
+  }
+  return text;
+}
+
 /// The plan gives a rank its stages, its position, its part of split layers and its device class.
 void hold_place_in_plan(const CheckedJournal& run, const RankPlanEvent& event, LineCheck& check) {
   const PlanOutline& plan = *run.outline.plan;
@@ -410,10 +423,7 @@ void check_rank_plans(const CheckedJournal& run, LineCheck& check) {
   check.each(run.journal, [&](const RankPlanEvent& event) {
     each.hold(event);
     hold_place_in_plan(run, event, check);
-    const OutlinedReplica* replica = run.outline.plan->replica_of(event.rank);
-    const std::string work = fmt::format(
-        "{} {} of {} with {} on {}", listed_stages(event.stages), event.tensor_index,
-        event.tensor_degree, replica == nullptr ? 0 : replica->micro_batch, event.device_class);
+    const std::string work = work_text(*run.outline.plan, event);
     check.equal("bytes", bytes.emplace(work, held_bytes(event)).first->second, held_bytes(event));
     if (!event.limit_bytes) return;
     check.equal("limit_bytes", limits.emplace(event.device_class, *event.limit_bytes).first->second,

@@ -60,6 +60,7 @@ AskedRun asked_by(const Json& config) {
   reader.must("/scale/transport", asked.transport);
   reader.may("/cluster/file", asked.cluster_file);
   reader.may("/plan/schedule", asked.schedule);
+  reader.may("/plan/layout", asked.layout);
   reader.may("/batch/micro_batch", asked.micro_batch);
   reader.may("/batch/micro_batches", asked.micro_batches);
   reader.may("/measure/steps", asked.steps);

@@ -83,7 +83,7 @@ FinalEvaluation final_evaluation_of(const CheckedJournal& run) {
 /// A final evaluation goes on until enough answers are wrong for an error rate that means
 /// something, or until it has seen the most samples that the rule allows.
 void hold_final_samples(const CheckedJournal& run, const EvalEvent& eval, LineCheck& check) {
-  if (run.outline.asked->data != "generated") return;  // the files say how many there are
+  if (!is_generated(run.outline.asked->data)) return;  // the files say how many there are
   const FinalEvaluation rule = final_evaluation_of(run);
   const std::uint64_t fewest = rule.asked_samples, most = rule.most_generated_samples();
   const double wrong = std::round((1 - eval.accuracy) * static_cast<double>(eval.samples));
@@ -101,7 +101,7 @@ void hold_evaluated_samples(const CheckedJournal& run, const EvalEvent& eval,
                              final_evaluation_of(run).goes_on_to_errors();
   if (counts_errors) return hold_final_samples(run, eval, check);
   const AskedRun& asked = *run.outline.asked;
-  const std::uint64_t most = asked.data == "generated" ? asked.evaluation_samples : first.samples;
+  const std::uint64_t most = is_generated(asked.data) ? asked.evaluation_samples : first.samples;
   check.equal("samples", std::min(most, asked.evaluation_samples), eval.samples);
 }
 
@@ -109,7 +109,7 @@ void hold_evaluated_samples(const CheckedJournal& run, const EvalEvent& eval,
 void hold_accuracy(const CheckedJournal& run, const EvalEvent& eval, LineCheck& check) {
   const ModelGraph* graph = run.model(eval.trial);
   if (graph == nullptr) return;
-  const auto targets = static_cast<double>(eval.samples * targets_of_sample(*graph));
+  const auto targets = static_cast<double>(eval.samples * answers_of_sample(*graph));
   const double right = eval.accuracy * targets;
   const bool whole =
       std::fabs(right - std::round(right)) <= whole_tolerance * std::max(1.0, targets);

@@ -116,9 +116,8 @@ void check_trial_lines(const CheckedJournal& run, LineCheck& check) {
     check.equal("trial of", identity_text(*known->second), identity_text(trial));
     check.equal("outside of the search:", "", outside_space(trial.hyper_parameters, space));
     const ModelGraph* graph = starts ? run.graphs.find(trial.graph_hash) : nullptr;
-    check.hold(
-        graph == nullptr || first == nullptr || sample_spec_of(*graph) == sample_spec_of(*first),
-        "a model for the samples of the first trial", "one for others");
+    check.hold(graph == nullptr || first == nullptr || sample_of(*graph) == sample_of(*first),
+               "a model for the samples of the first trial", "one for others");
     check.hold(!trial.parent || (started.contains(*trial.parent) && *trial.parent != trial.id),
                "a parent that started before it", "trial {}", trial.parent.value_or(0));
     check.hold(fits_rung(trial, run.outline.asked->rungs), "a rung of {} that fits its state",

@@ -65,27 +65,28 @@ std::optional<Ops> GraphBook::count(std::optional<std::uint64_t> trial, std::uin
                                     Pass pass) const {
   const ModelGraph* graph = of(trial);
   if (graph == nullptr) return std::nullopt;
-  const auto [entry, added] = per_sample_.try_emplace({graph, pass});
+  const auto [entry, added] = counts_.try_emplace({graph, pass, samples});
   std::optional<Ops>& ops = entry->second;
-  if (added) {
-    switch (pass) {
-      case Pass::strict_train:
-        ops = strict_train_ops(*graph, 1);
-        break;
-      case Pass::strict_forward:
-        ops = strict_forward_ops(*graph, 1);
-        break;
-      case Pass::padding_train:
-        ops = padding_train_ops(*graph, 1);
-        break;
-      case Pass::aiperf_train:
-        ops = count_graph(*graph).conventions[Convention::aiperf].train();
-        break;
-    }
+  if (!added) return ops;
+  // No line may claim so many; those of one sample tell it before anything can overflow.
+  if (strict_train_ops(*graph, 1).to_double() * static_cast<double>(samples) > most_counted) {
+    return ops;
   }
-  // No line may claim so many.
-  if (!ops || ops->to_double() * static_cast<double>(samples) > most_counted) return std::nullopt;
-  return *ops * samples;
+  switch (pass) {
+    case Pass::strict_train:
+      ops = strict_train_ops(*graph, samples);
+      break;
+    case Pass::strict_evaluation:
+      ops = strict_evaluation_ops(*graph, samples);
+      break;
+    case Pass::padding_train:
+      ops = padding_train_ops(*graph, samples);
+      break;
+    case Pass::aiperf_train:
+      ops = count_graph(*graph, samples).conventions[Convention::aiperf].train();
+      break;
+  }
+  return ops;
 }
 
 }  // namespace heteroperf

@@ -27,9 +27,9 @@ class GraphBook {
   /// The graph a step trained: its trial's (latest) one, or the workload's.
   const ModelGraph* of(std::optional<std::uint64_t> trial) const;
 
-  /// A pass whose operations are counted: training or forward, in the strict convention or in
+  /// A pass whose operations are counted: training or evaluation, in the strict convention or in
   /// AIPerf's; `padding_train` are those of strict_train that multiply with padding.
-  enum class Pass { strict_train, strict_forward, aiperf_train, padding_train };
+  enum class Pass { strict_train, strict_evaluation, aiperf_train, padding_train };
   /// Operations of a pass; nothing without the graph, or where the convention does not define them.
   /// Counts are kept for the next question, so only one thread may ask.
   std::optional<Ops> count(std::optional<std::uint64_t> trial, std::uint64_t samples,
@@ -41,7 +41,7 @@ class GraphBook {
   std::map<std::string, ModelGraph> graphs_;
   std::string workload_hash_;
   std::map<std::uint64_t, std::string> trial_hash_;
-  mutable std::map<std::pair<const ModelGraph*, Pass>, std::optional<Ops>> per_sample_;
+  mutable std::map<std::tuple<const ModelGraph*, Pass, std::uint64_t>, std::optional<Ops>> counts_;
   std::vector<std::string> problems_;
 };
 

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "results/record/run_summary.hpp"
@@ -15,6 +17,10 @@ inline constexpr const char* ruleset_version = "1.10";
 
 /// The workloads of a whole suite, in their order. A suite without all of them is partial.
 inline constexpr std::array suite_workloads{"image", "automl-image", "llm"};
+constexpr bool is_in_suite(std::string_view workload) {
+  return std::find(suite_workloads.begin(), suite_workloads.end(), workload) !=
+         suite_workloads.end();
+}
 
 /// From best to worst; a run's class is the worst of its reasons, `closed` without any.
 enum class Severity { closed, review, open, invalid };

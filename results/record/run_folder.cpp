@@ -33,13 +33,13 @@ std::string random_id() {
 }
 
 /// Writes a small file and removes it: a full disk is better noticed before an hour of training.
-void check_writable(const fs::path& folder) {
+void check_writable(const fs::path& folder, const std::string& suggestion) {
   constexpr std::size_t probe_bytes = 4096;
   try {
     TemporaryFile(folder / "probe").write(std::string(probe_bytes, '\n'));
   } catch (const SystemError& error) {
     throw SystemError("cannot write in " + folder.string(), error.problems().front().why,
-                      "Choose another folder with --out.", ErrorKind::environment);
+                      suggestion, ErrorKind::environment);
   }
 }
 
@@ -83,19 +83,19 @@ RunName make_run_name(const std::string& workload) {
 }
 
 /// The folder is refused before anything is measured, not after.
-RunFiles create_run_folder(const fs::path& folder) {
+RunFiles create_run_folder(const fs::path& folder, const char* flag) {
+  const std::string suggestion = fmt::format("Choose another folder with {}.", flag);
   std::error_code error;
   fs::create_directories(folder, error);
   if (error || !fs::is_directory(folder)) {
     throw UserError("cannot create the folder " + folder.string(),
-                    error ? error.message() : "a file is in the way",
-                    "Choose another folder with --out.");
+                    error ? error.message() : "a file is in the way", suggestion);
   }
   if (!fs::is_empty(folder)) {
     throw UserError("the folder " + folder.string() + " is not empty", "a run never overwrites one",
-                    "Choose another folder with --out.");
+                    suggestion);
   }
-  check_writable(folder);
+  check_writable(folder, suggestion);
   return {folder};
 }
 

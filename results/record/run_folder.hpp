@@ -30,8 +30,8 @@ RunName make_run_name(const std::string& workload);
 
 /// Creates `folder` (and its parents) for a new run and checks that it can be written and synced.
 /// An existing folder must be empty. Throws UserError when the path is in the way or not writable,
-/// SystemError when the disk refuses.
-RunFiles create_run_folder(const std::filesystem::path& folder);
+/// SystemError when the disk refuses; both name the `flag` that gives another.
+RunFiles create_run_folder(const std::filesystem::path& folder, const char* flag = "--out");
 
 /// Points `<parent of folder>/latest` at `folder`, atomically. Something at that place that is no
 /// symbolic link is left alone; false then, or where links are not supported.

@@ -66,6 +66,7 @@ Json validity_json(const Validity& validity, bool rankable, const std::string& r
 
 /// The `_format` of each stored document, and the version that this program reads and writes.
 inline constexpr const char* record_format = "heteroperf-record";
+inline constexpr const char* operators_format = "heteroperf-operators";
 inline constexpr const char* suite_format = "heteroperf-suite";
 inline constexpr const char* sweep_format = "heteroperf-sweep";
 inline constexpr int document_version = 1;

@@ -11,9 +11,11 @@
 #include <charconv>
 #include <set>
 
+#include "metrics/base/document_kind.hpp"
 #include "metrics/base/error.hpp"
 #include "metrics/base/strict_json.hpp"
 #include "metrics/base/text_file.hpp"
+#include "metrics/score.hpp"
 #include "results/comparison/parallel_rows.hpp"
 #include "results/journal_checks/journal_checks.hpp"
 #include "results/packing/run_archive.hpp"
@@ -28,6 +30,7 @@
 #include "results/text/canonical_json.hpp"
 #include "results/text/canonical_text_json.hpp"
 #include "results/text/sha256.hpp"
+#include "results/verify/claim_checks_json.hpp"
 
 namespace heteroperf {
 namespace {
@@ -210,6 +213,74 @@ Checks checks_of_claims(const Journal& journal, const std::filesystem::path& fol
   return checks;
 }
 
+// ---------------------------------------------------------------- records of operators
+
+bool is_operators_record(const std::filesystem::path& record) {
+  return std::filesystem::is_regular_file(record) &&
+         stated_format(read_run_file(record)) == operators_format;
+}
+
+/// Checks that a record of operators follows from the turns that it holds.
+void check_operators(const std::filesystem::path& record, Checks& checks) {
+  const Json report =
+      parse_strict_json(read_run_file(record), record.string(), operators_format, run_file_limits);
+  Verification result;
+  ClaimChecks claims(result);
+  checks.push_back(problem_check("record_json", "valid JSON", ""));
+  const auto rows = [&](const char* key) { return report.value(key, Json::array()); };
+  const auto least_of = [](std::span<const double> values) {
+    return *std::ranges::min_element(values);
+  };
+  const auto interval_of = [](std::span<const double> values, const Statistic& statistic) {
+    const Interval interval = bootstrap_interval(values, statistic);
+    return Json{interval.low, interval.high};
+  };
+  std::vector<TimedPass> passes;
+  for (const Json& row : rows("timings")) {
+    const std::string place = fmt::format("/timings/{}", passes.size());
+    const TimedPass pass{row.at("count"), row.at("samples_s")};
+    if (pass.turns_s.empty()) throw UserError(place + " has no turn");
+    claims.claim(report, place + "/least_s", least_of(pass.turns_s));
+    claims.claim(report, place + "/ci95", interval_of(pass.turns_s, least_of));
+    passes.push_back(pass);
+  }
+  if (const std::vector<double> rates = micro_batch_rates(passes); !rates.empty()) {
+    const auto greatest = [](std::span<const double> all) {
+      return *std::ranges::max_element(all);
+    };
+    claims.claim(report, "/metrics/throughput/value", greatest(rates));
+    claims.claim(report, "/metrics/throughput/ci95", interval_of(rates, greatest));
+  }
+  std::size_t number = 0;
+  for (const Json& row : rows("operators")) {
+    const std::string place = fmt::format("/operators/{}/efficiency", number++);
+    if (!row.contains("efficiency")) continue;
+    claims.claim(report, place, row.at("least_s").get<double>() / row.at("seconds").get<double>());
+  }
+  Json least;
+  number = 0;
+  for (const Json& row : rows("scores")) {
+    const auto score_by = [&](const char* key) {
+      std::vector<std::optional<double>> efficiencies;
+      for (const Json& device : rows("devices")) {
+        if (device.at("workload") != row.at("workload") ||
+            device.at("precision") != row.at("precision")) {
+          continue;
+        }
+        efficiencies.push_back(device.contains(key) ? device.at(key) : std::optional<double>());
+      }
+      return performance_portability(efficiencies).value_or(0);
+    };
+    const std::string place = fmt::format("/scores/{}", number++);
+    const double score = score_by("efficiency");
+    claims.claim(report, place + "/score", score);
+    claims.claim(report, place + "/roofline_score", score_by("roofline_efficiency"));
+    least = least.is_null() ? score : std::min(least.get<double>(), score);
+  }
+  claims.claim(report, "/score", least);
+  append(std::move(result.checks), checks);
+}
+
 /// Checks in the order of trust: the journal first, then what was made of it.
 void check_content(const RunFiles& files, const Journal& journal, RunPart part, Checks& checks) {
   append(checks_of_claims(journal, files.folder), checks);
@@ -234,6 +305,13 @@ void check_content(const RunFiles& files, const Journal& journal, RunPart part, 
 
 /// A journal on which the computation itself fails is a failed check as well.
 void check_run(const RunFiles& files, RunPart part, Checks& checks) {
+  if (is_operators_record(files.record())) {
+    succeeds("recomputation", "a report that adds up", checks, [&] {
+      of_document(files.record(), operators_format,
+                  [&] { check_operators(files.record(), checks); });
+    });
+    return;
+  }
   const std::optional<Journal> journal = check_journal(files, checks);
   if (!journal) return;
   succeeds("recomputation", "a journal that adds up", checks,

@@ -31,6 +31,7 @@ namespace {
 
 constexpr const char* emulated_prefix = "emulated:";
 constexpr const char* chip_format_name = "heteroperf-chip";
+constexpr int chip_format_version = 1;
 
 struct NamedDevice {
   const char* name;
@@ -49,8 +50,8 @@ EmulatedChip read_chip(const Json& document, const std::string& where) {
   DocumentProblems problems(where);
   EmulatedChip chip;
   ObjectReader reader(document, "", problems);
+  reader.expect_format(chip_format_name, chip_format_version);
   reader.require({"name", "precisions"});
-  for (const char* key : {"_format", "_version"}) reader.value(key);
   reader.read("name", chip.name);
   reader.read("precisions", chip.precisions);
   reader.read("products", chip.products);
@@ -61,24 +62,29 @@ EmulatedChip read_chip(const Json& document, const std::string& where) {
   reader.finish();
   // The reader has told of a name that is missing or no text.
   const Json* const name = reader.value("name");
-  const bool is_word = !chip.name.empty() && chip.name.find_first_of(", \n\t") == std::string::npos;
+  constexpr std::size_t longest_name = 64;
+  const bool is_word = !chip.name.empty() && chip.name.size() <= longest_name &&
+                       std::ranges::all_of(chip.name, [](unsigned char c) {
+                         return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.';
+                       });
   if (name != nullptr && name->is_string() && !is_word) {
-    problems.add(fmt::format("name \"{}\" is no word", chip.name),
-                 "it stands in lists of devices, between commas");
+    problems.add(
+        fmt::format("name \"{}\" is no word", chip.name.substr(0, longest_name)),
+        "up to 64 of the letters a to z, digits, _, - and .; it stands in lists of devices");
   }
   const std::vector<std::string> known{"fp32", "bf16", "fp64"};
-  if (chip.precisions.empty()) problems.add("precisions is empty", "the chip could hold no number");
+  const Json* const precisions = reader.value("precisions");
+  if (precisions != nullptr && precisions->is_array() && precisions->empty())
+    problems.add("precisions is empty", "the chip could hold no number");
   for (const std::string& precision : chip.precisions) {
     if (std::ranges::find(known, precision) != known.end()) continue;
     problems.add(fmt::format("precision \"{}\" is not known", precision), "fp32, bf16 or fp64");
   }
   for (const std::string& pattern : chip.lacks) {
-    for (const std::string& needed : needed_operators) {
-      if (!fits(pattern, needed)) continue;
-      problems.add(fmt::format("the chip lacks {} (\"{}\")", needed, pattern),
-                   "a substitute reads and writes the chip's memory, so nothing can replace it",
-                   "Name the operators that are missing: `heteroperf ops` lists them");
-    }
+    if (!needed_operators.contains(pattern)) continue;
+    problems.add(fmt::format("the chip lacks {}", pattern),
+                 "a substitute reads and writes the chip's memory, so nothing can replace it",
+                 "Name the operators that are missing: `heteroperf ops` lists them");
   }
   problems.throw_if_any();
   return chip;

@@ -36,6 +36,7 @@ struct EmulatedChip {
   std::vector<std::string> lacks = {};  ///< patterns of operators' names, * for any letters
   std::uint64_t memory_bytes = 0;       ///< 0: the host's
   std::uint64_t lost_after_calls = 0;   ///< above 0: the device disappears after so many kernels
+  friend bool operator==(const EmulatedChip&, const EmulatedChip&) = default;
 };
 
 /// The device that a rank computes on, as `--device` names it.
@@ -45,7 +46,7 @@ struct RankDevice {
   KernelSet kernels = KernelSet::fastest;
   std::optional<EmulatedChip> chip = {};
 
-  /// Other numerics or another instruction set than this host's best.
+  /// This host's best instruction set and its own numerics.
   bool is_plain() const { return kernels == KernelSet::fastest && !chip; }
   /// True where LibTorch's own code must be held to the instruction set too.
   bool limits_libraries() const {
@@ -83,11 +84,14 @@ class FallbackRules {
   static FallbackRules parse(const std::string& text);
   Fallback decision_for(const std::string& name) const;
 
- private:
+  /// A rule for operators whose names fit the pattern. The last rule that fits holds.
   struct Rule {
     std::string pattern;
     Fallback decision;
   };
+  const std::vector<Rule>& rules() const { return rules_; }
+
+ private:
   std::vector<Rule> rules_;
 };
 

@@ -39,10 +39,11 @@ using UnitHistogram = std::array<std::uint64_t, 8>;
 struct OperatorVerdict {
   std::string name;   ///< "linear+gelu"
   double factor = 0;  ///< c: errors may be so many times u_out · |r| + √K · u_acc · Σ |a · b|
+  double lean = 0;    ///< the mean signed error may be so many deviations of the errors from 0
   std::uint64_t cases = 0, results = 0;  ///< calls, and numbers compared
   double worst = 0;                      ///< largest error in units of that sum; must be below c
   double largest_absolute = 0, largest_relative = 0;
-  double normalised_square = 0;  ///< Σ (x − r)² / Σ r²
+  double normalised_square = 0;  ///< Σ (x − r)² / Σ r², the largest of drawn operands
   double worst_bias = 0;         ///< largest mean signed error in its standard errors; at most 6
   UnitHistogram units{};
   bool repeatable = true;               ///< the same bits when it ran again

@@ -29,15 +29,20 @@ struct Cut {
   std::size_t tensors = 0;  ///< tensors that cross it
 };
 
-/// All places of the graph's order where something with a gradient crosses.
-std::vector<Cut> cuts_of(const ModelGraph& graph) {
+/// All places of a component's order where something of it with a gradient crosses.
+std::vector<Cut> cuts_of(const ModelGraph& graph, const std::vector<NodeId>& component) {
   const std::vector<std::vector<NodeId>> crossing = crossing_tensors(graph);
+  const auto is_part = [&](NodeId node) { return std::ranges::binary_search(component, node); };
   std::vector<Cut> cuts;
-  for (std::size_t end = 0; end < crossing.size(); ++end) {
-    if (std::ranges::any_of(crossing[end],
-                            [&](NodeId node) { return graph.node(node).differentiable; })) {
-      cuts.push_back({end, crossing[end].size()});
+  for (std::size_t end = 1; end < component.size(); ++end) {
+    Cut cut{end, 0};
+    bool has_gradient = false;
+    for (const NodeId node : crossing[component[end - 1].index() + 1]) {
+      if (!is_part(node)) continue;
+      ++cut.tensors;
+      has_gradient = has_gradient || graph.node(node).differentiable;
     }
+    if (has_gradient) cuts.push_back(cut);
   }
   return cuts;
 }
@@ -93,16 +98,6 @@ class EvenCut {
   std::vector<std::size_t> ends_;  // 0, the cuts, all nodes
 };
 
-/// Strict training operations of every node, forward and both gradients.
-std::vector<double> node_work(const ModelGraph& graph) {
-  std::vector<double> work;
-  for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
-    const StrictOps ops = strict_node_ops(graph, NodeId(i));
-    work.push_back(ops.train().to_double());
-  }
-  return work;
-}
-
 class EvenPlan {
  public:
   EvenPlan(const ModelGraph& graph, const EvenPlanRequest& request)
@@ -112,7 +107,9 @@ class EvenPlan {
     check_numbers();
     problems_.throw_if_any();
     check_heads();
-    const std::vector<std::size_t> ends = stage_ends();
+    const auto stages =
+        static_cast<std::size_t>(request_.pipeline) * static_cast<std::size_t>(request_.chunks);
+    const std::vector<std::vector<NodeId>> nodes = even_stages(graph_, "", stages, problems_);
     const PipelineGraph placed = placement();
     problems_.throw_if_any();
     Plan plan;
@@ -122,7 +119,7 @@ class EvenPlan {
     plan.micro_batches = request_.micro_batches;
     plan.zero_stage = request_.zero_stage;
     plan.sequence_parallel = request_.sequence_parallel;
-    add_stages(ends, plan);
+    add_stages(nodes, plan);
     add_replicas(placed, plan);
     return plan;
   }
@@ -167,24 +164,6 @@ class EvenPlan {
     }
   }
 
-  /// Places where one tensor alone crosses, if there are enough; else all.
-  std::vector<std::size_t> stage_ends() {
-    const auto stages =
-        static_cast<std::size_t>(request_.pipeline) * static_cast<std::size_t>(request_.chunks);
-    const std::vector<Cut> all = cuts_of(graph_);
-    std::vector<Cut> single;
-    std::ranges::copy_if(all, std::back_inserter(single),
-                         [](const Cut& cut) { return cut.tensors == 1; });
-    if (all.size() + 1 < stages) {
-      problems_.add(fmt::format("{} stages for the model '{}'", stages, graph_.name),
-                    fmt::format("pp {} x {} chunks; it can be cut into {}", request_.pipeline,
-                                request_.chunks, all.size() + 1),
-                    "Use fewer positions or chunks, or a deeper model.");
-      return {};
-    }
-    return EvenCut(node_work(graph_), single.size() + 1 < stages ? all : single, stages).run();
-  }
-
   /// The generator's own graph, or what it refuses.
   PipelineGraph placement() {
     PipelineGraph graph;
@@ -200,12 +179,11 @@ class EvenPlan {
     return graph;
   }
 
-  void add_stages(const std::vector<std::size_t>& ends, Plan& plan) const {
-    std::size_t begin = 0;
-    for (const std::size_t end : ends) {
+  void add_stages(const std::vector<std::vector<NodeId>>& nodes, Plan& plan) const {
+    for (const std::vector<NodeId>& of_stage : nodes) {
       PlanStage& stage = plan.stages.emplace_back();
       stage.recomputation = request_.recomputation;
-      for (; begin < end; ++begin) stage.nodes.push_back(graph_.nodes()[begin].name);
+      for (const NodeId node : of_stage) stage.nodes.push_back(graph_.node(node).name);
     }
   }
 
@@ -231,6 +209,37 @@ class EvenPlan {
 };
 
 }  // namespace
+
+std::vector<std::vector<NodeId>> even_stages(const ModelGraph& graph, const std::string& component,
+                                             std::size_t stages, ProblemList& problems) {
+  std::vector<NodeId> nodes;
+  std::vector<double> work;
+  for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+    if (!component.empty() && graph.nodes()[i].branch != component) continue;
+    nodes.emplace_back(i);
+    work.push_back(strict_node_ops(graph, NodeId(i)).train().to_double());
+  }
+  const std::vector<Cut> all = cuts_of(graph, nodes);
+  if (all.size() + 1 < stages) {
+    const std::string what = component.empty() ? "model '" + graph.name : "component '" + component;
+    problems.add(fmt::format("{} stages for the {}'", stages, what),
+                 fmt::format("it can be cut into {}", all.size() + 1),
+                 "Use fewer positions or chunks, or a deeper model.");
+    return {};
+  }
+  std::vector<Cut> single;
+  std::ranges::copy_if(all, std::back_inserter(single),
+                       [](const Cut& cut) { return cut.tensors == 1; });
+  const std::vector<Cut>& cuts = single.size() + 1 < stages ? all : single;
+  std::vector<std::vector<NodeId>> result;
+  auto begin = nodes.begin();
+  for (const std::size_t end : EvenCut(work, cuts, stages).run()) {
+    const auto stage_end = nodes.begin() + static_cast<std::ptrdiff_t>(end);
+    result.emplace_back(begin, stage_end);
+    begin = stage_end;
+  }
+  return result;
+}
 
 Plan even_plan(const ModelGraph& graph, const EvenPlanRequest& request) {
   return EvenPlan(graph, request).run();

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
+#include "metrics/base/error.hpp"
 #include "runners/plan/plan.hpp"
 #include "workloads/graph/model_graph.hpp"
 
@@ -16,6 +20,13 @@ struct EvenPlanRequest {
   int zero_stage = 0;
   bool sequence_parallel = false;
 };
+
+/// Cuts a component (a branch of the graph; all of it where the name is empty) into stages of
+/// nearly equal training operations: the nodes of each, in the order of the graph. Cuts lie where
+/// one tensor of the component alone crosses if there are enough such places, else anywhere that
+/// something with a gradient crosses. Gives none and notes it where there are too few places.
+std::vector<std::vector<NodeId>> even_stages(const ModelGraph& graph, const std::string& component,
+                                             std::size_t stages, ProblemList& problems);
 
 /// Stages of nearly equal training operations, cut where one tensor alone crosses if there are
 /// enough such places (else anywhere the graph allows), the same replicas everywhere. Ranks:

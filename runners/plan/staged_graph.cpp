@@ -21,6 +21,10 @@
 namespace heteroperf {
 namespace {
 
+bool is_data(const ModelGraph& graph, NodeId node) {
+  return std::holds_alternative<Input>(graph.node(node).attributes);
+}
+
 /// Marks the nodes that the loss depends on.
 std::vector<bool> reaches_loss(const ModelGraph& graph) {
   std::vector<bool> reaches(graph.nodes().size(), false);
@@ -119,7 +123,7 @@ class Cutter {
       for (const NodeId input : graph_.nodes()[i].inputs) {
         const StageId from = result_.stage_of[input.index()], to = result_.stage_of[i];
         if (from > to) backwards(input, i, from, to);
-        if (from >= to) continue;
+        if (from >= to || is_data(graph_, input)) continue;
         bool& gradient = crossing[{from, to}][input.value()];
         gradient = gradient || (graph_.node(input).differentiable && reaches[i]);
       }
@@ -197,9 +201,10 @@ std::vector<std::vector<NodeId>> crossing_tensors(const ModelGraph& graph) {
   std::vector<std::vector<NodeId>> crossing(nodes.size() + 1);
   std::vector<NodeId> open;
   for (std::size_t end = 1; end < nodes.size(); ++end) {
-    open.emplace_back(end - 1);
+    const bool data = is_data(graph, NodeId(end - 1));
+    if (!data) open.emplace_back(end - 1);
     std::erase_if(open, [&](NodeId node) { return last_use[node.index()] < end; });
-    crossing[end] = open;
+    if (!data) crossing[end] = open;
   }
   return crossing;
 }

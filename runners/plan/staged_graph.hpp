@@ -15,7 +15,8 @@ struct TrainingTask {
   OptimizerKind optimizer = OptimizerKind::adamw;
 };
 
-/// Tensors that go from one stage to a later one, per micro-batch: the outputs of `nodes`.
+/// Tensors that go from one stage to a later one, per micro-batch: the outputs of `nodes`. Data are
+/// not among them, since every stage reads what it needs of its samples.
 struct StageEdge {
   StageId from, to;
   std::vector<NodeId> nodes;          ///< in the order of the graph
@@ -42,8 +43,9 @@ struct StagedGraph {
 /// goes back to an earlier stage, a stage without nodes, a stage without a way to the loss.
 StagedGraph cut_graph(const ModelGraph& graph, const Plan& plan);
 
-/// The tensors, by the nodes that make them, that are needed beyond each place of a graph's order:
-/// [number of nodes before the place]; none at both ends.
+/// The tensors, by the nodes that make them, that are needed beyond each place of a graph's order,
+/// without the data: [number of nodes before the place]; none at both ends, and none right behind
+/// an input, which belongs to the nodes that follow.
 std::vector<std::vector<NodeId>> crossing_tensors(const ModelGraph& graph);
 
 }  // namespace heteroperf

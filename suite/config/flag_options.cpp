@@ -30,6 +30,7 @@ void FlagOptions::declare(CLI::App& command,
     if (flag.empty() || !wanted(key.path)) continue;
     CLI::Option* const option =
         key.value_name.empty() ? command.add_flag(flag, help) : command.add_option(flag, help);
+    if (key.joins) option->join(' ');
     flags_.push_back({&key, option->type_name(key.value_name)});
   }
 }

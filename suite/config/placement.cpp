@@ -117,6 +117,13 @@ void give_devices(const ScaleConfig& config, Placement& placement) {
   for (std::size_t rank = 0; rank < bindings.size(); ++rank) {
     const RankDevice& device =
         placement.devices.emplace_back(read_device(names[names.size() == 1 ? 0 : rank]));
+    for (const RankDevice& before : placement.devices) {
+      if (before.name == device.name && before.chip != device.chip) {
+        throw UserError(fmt::format("two chips are named {}", device.name),
+                        "ranks of one name are one class of devices",
+                        "Give one of the files another name");
+      }
+    }
     bindings[rank].device = device.name;
     bindings[rank].device_memory_bytes = device.chip ? device.chip->memory_bytes : 0;
     if (device.on_gpu) bindings[rank].gpu = taken[bindings[rank].host]++;

@@ -16,6 +16,7 @@
 #include "metrics/precision_goal.hpp"
 #include "metrics/rate.hpp"
 #include "results/text/number_text.hpp"
+#include "runners/plan/layout_plan.hpp"
 #include "suite/config/run_config_json.hpp"
 #include "suite/program/catalog.hpp"
 
@@ -156,6 +157,21 @@ void check_adaptation(const RunConfig& config, const std::vector<Setting>& setti
                "a trace is of one plan", "Leave one of them out");
 }
 
+/// Layouts say the degrees of every component.
+void check_layout(const RunConfig& config, const std::vector<Setting>& settings,
+                  ProblemList& problems) {
+  if (config.plan.layout.empty()) return;
+  for (const Setting& asked : asked_for(config, settings)) {
+    const std::string_view degrees[] = {"plan.pipeline", "plan.tensor", "plan.data", "plan.chunks"};
+    if (std::ranges::find(degrees, asked.path) == std::end(degrees)) continue;
+    problems.add(fmt::format("{} and {} exclude each other",
+                             shown_value(settings, "plan.layout", config.plan.layout),
+                             shown_value(settings, asked.path, asked.value)),
+                 "layouts have degrees of their own", "Leave one of them out");
+  }
+  collect_problems(problems, [&] { parse_layouts(config.plan.layout); });
+}
+
 /// A plan says itself what these keys say.
 void check_plan_alone(const RunConfig& config, const std::vector<Setting>& settings,
                       ProblemList& problems) {
@@ -215,7 +231,8 @@ void check_heartbeat(const CommConfig& c, ProblemList& problems) {
 
 /// Where the ranks are known this early.
 void check_given_degrees(const RunConfig& config, ProblemList& problems) {
-  if (config.scale.ranks < 1 || !config.plan.file.empty()) return;
+  const PlanConfig& plan = config.plan;
+  if (config.scale.ranks < 1 || !plan.file.empty() || !plan.layout.empty()) return;
   check_degrees(config.plan, config.scale.ranks, problems);
 }
 
@@ -306,6 +323,7 @@ void validate(const RunConfig& config, const std::vector<Setting>& settings,
   check_one_length(config, settings, problems);
   check_until(config, settings, problems);
   check_adaptation(config, settings, problems);
+  check_layout(config, settings, problems);
   check_plan_alone(config, settings, problems);
   check_plan_options(config, settings, problems);
   check_given_degrees(config, problems);

@@ -76,6 +76,7 @@ struct PlanConfig {
   Recomputation recompute = Recomputation::none;
   int zero_stage = 0;              ///< 1: optimizer states are spread over the replicas
   bool sequence_parallel = false;  ///< norms and sums of tensor-parallel ranks by rows
+  std::string layout;              ///< every component's degrees, in place of these; see Layouts
   std::string file;                ///< a plan, in place of all the others and of `batch.*`
 
   bool is_searched() const { return file == planned_plan; }
@@ -206,6 +207,7 @@ struct KeyTraits {
   std::string_view open = {};        ///< stands for the choice where nothing, or 0, is chosen
   std::string_view read_by = {};     ///< the only workloads that read the key; empty: all do
   KeyRange range = {};
+  bool joins = false;  ///< the flag may be given several times; its texts stand one after another
   std::vector<std::string> (*choices)() = nullptr;  ///< the names that a text may have
 };
 /// One key of the tree, as parsing, checks, flags, help and README know it.
@@ -228,10 +230,10 @@ void visit_keys(Config& c, Visitor&& visit) {
   constexpr double many = 1e9, large = 1e6, longest_s = 30 * 86400.0;
   constexpr KeyRange at_least_0{0, KeyRange::unlimited},
       above_0{std::numeric_limits<double>::min(), KeyRange::unlimited};
-  constexpr const char *workload_has = "the workload's", *fixed = "image llm",
+  constexpr const char *workload_has = "the workload's", *fixed = "image llm two-tower",
                        *search = "automl-image";
   KEY(workload, "what is run: a name of `list workloads`",
-      {.open = "all of them", .choices = workload_names});
+      {.open = "those of a suite", .choices = workload_names});
   KEY(quick, "set by --quick alone");
   KEY(seed, "of weights, order of samples, dropout and search", {.flag = "--seed"});
   KEY(out, "run folder, new or empty",
@@ -245,12 +247,13 @@ void visit_keys(Config& c, Visitor&& visit) {
   KEY(with_baselines, "also run each class of a mixed --cluster alone, and compare",
       {.flag = "--with-baselines", .read_by = fixed});
   KEY(model.size,
-      "of llm a size of `list models`, of automl-image w16 to w512; auto: fits the machine",
-      {.flag = "--size", .read_by = "automl-image llm"});
+      "of llm and two-tower a size of `list models`, of automl-image w16 to w512; auto: fits the "
+      "machine",
+      {.flag = "--size", .read_by = "automl-image llm two-tower"});
   KEY(model.name, "a classifier of `list models`", {.flag = "--model", .read_by = "image"});
   KEY(model.precision, "number format of the model; fp64 is never ranked", {.flag = "--precision"});
   KEY(model.sequence_length, "tokens of a sample",
-      {.open = "the size's", .read_by = "llm", .range = {0, large}});
+      {.open = "the size's", .read_by = "llm two-tower", .range = {0, large}});
   KEY(data.source, "generated[:PIXELS], idx:DIR, cifar10:DIR, text:FILE or tokens:FILE",
       {.flag = "--data", .value_name = "SOURCE"});
   KEY(scale.ranks, "ranks to start",
@@ -277,6 +280,13 @@ void visit_keys(Config& c, Visitor&& visit) {
       {.flag = "--dp", .open = "what is left of the ranks", .read_by = fixed, .range = {0, large}});
   KEY(plan.chunks, "stages per position",
       {.flag = "--chunks", .open = "the schedule's", .read_by = fixed, .range = {0, large}});
+  KEY(plan.layout,
+      "degrees and ranks of one component of the model, as vision=tp2,dp2@0-3; once for each",
+      {.flag = "--layout",
+       .value_name = "COMPONENT=AXES[@RANKS]",
+       .open = "none",
+       .read_by = fixed,
+       .joins = true});
   KEY(plan.schedule, "of the pipeline: a name of `list schedules`, or auto",
       {.flag = "--schedule", .read_by = fixed, .choices = schedule_names});
   KEY(plan.recompute, "which activations are computed again; selective: those of attention",

@@ -67,6 +67,10 @@ bool speaks(const RunConfig& config, const KeyInfo& key) {
   // A plan file says all of these itself.
   const bool in_plan = path.starts_with("plan.") || path.starts_with("batch.");
   if (in_plan && path != "plan.file" && !config.plan.file.empty()) return false;
+  const bool degree = path == "plan.pipeline" || path == "plan.tensor" || path == "plan.data" ||
+                      path == "plan.chunks";
+  if (degree && !config.plan.layout.empty()) return false;
+  if (path == "plan.layout" && config.plan.layout.empty()) return false;
   if (config.workload.empty()) return true;
   // Trials are judged on automl.evaluation_samples; a suite's settings may still name both.
   if (path == "measure.evaluation_samples" && config.workload == "automl-image") return false;
@@ -263,7 +267,8 @@ const std::vector<ConfigKey>& config_keys() {
            .least_of_flag = least_of_flag<T>(key),
            .values = values_of<T>(key),
            .default_text = key.open.empty() ? to_words(to_value(member)) : std::string(key.open),
-           .help = names + key.help});
+           .help = names + key.help,
+           .joins = key.joins});
     });
     return keys;
   }();

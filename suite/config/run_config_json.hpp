@@ -20,6 +20,7 @@ struct ConfigKey {
   std::string least_of_flag;  ///< why the flag refuses 0: "at least 1"; empty: it does not
   std::string values;         ///< "0 to 60 s", "fp32, bf16, fp64"
   std::string default_text, help;
+  bool joins = false;  ///< the flag may be given several times
 };
 /// Every key that --set takes, in the tree's order.
 const std::vector<ConfigKey>& config_keys();

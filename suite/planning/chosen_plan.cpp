@@ -17,6 +17,7 @@
 
 #include "metrics/base/error.hpp"
 #include "results/journal_checks/plan_outline.hpp"
+#include "runners/plan/layout_plan.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/search/plan_search.hpp"
 #include "runners/schedule/generators/generator.hpp"
@@ -68,6 +69,23 @@ Plan even_plan_of(const RunConfig& config, const Workload& workload, int ranks) 
   return even_plan(workload.graph, request);
 }
 
+/// A micro-batch has the usual samples on each replica of the component that has the most. Only
+/// `auto` takes stages wherever they are, so it stands for the usual schedule.
+Plan layout_plan_of(const RunConfig& config, const Workload& workload) {
+  LayoutPlanRequest request;
+  request.layouts = parse_layouts(config.plan.layout);
+  request.micro_batch = workload.micro_batch * request.layouts.most_replicas();
+  request.micro_batches = micro_batches_of(config, workload);
+  if (config.batch.micro_batches == 0) {
+    request.micro_batches *= std::max(1, request.layouts.ranks() / request.layouts.most_replicas());
+  }
+  if (config.plan.schedule != PlanConfig().schedule) request.schedule = config.plan.schedule;
+  request.recomputation = config.plan.recompute;
+  request.zero_stage = config.plan.zero_stage;
+  request.sequence_parallel = config.plan.sequence_parallel;
+  return layout_plan(workload.graph, request);
+}
+
 /// Ends by itself long before its time on clusters of some hundred devices; then every rank that
 /// searches finds the same plan.
 Plan searched_plan(const RunConfig& config, const PlanSources& sources, const Workload& workload) {
@@ -117,6 +135,28 @@ void name_classes(Plan& plan, const Cluster& cluster) {
   }
 }
 
+/// True where a weight has copies on devices of different names: ranks of one stage, or the stages
+/// of a tied weight, of which a plan may have any.
+bool has_copies_on_unlike_devices(const Plan& plan, const ModelGraph& graph,
+                                  const Placement& placement) {
+  const auto is_tied = [](const Node& node) {
+    const auto* linear = std::get_if<Linear>(&node.attributes);
+    return linear != nullptr && !linear->tied_to.empty();
+  };
+  if (std::ranges::any_of(graph.nodes(), is_tied)) return has_unlike_devices(placement);
+  return std::ranges::any_of(plan.stages, [&](const PlanStage& stage) {
+    std::set<std::string> names;
+    for (const StageReplica& replica : stage.replicas) {
+      for (const RankId rank : replica.ranks) {
+        if (rank.index() < placement.devices.size()) {
+          names.insert(placement.devices[rank.index()].name);
+        }
+      }
+    }
+    return names.size() > 1;
+  });
+}
+
 RankPlanEvent rank_event(const ChosenPlan& chosen, int rank, const std::vector<double>& busy_s) {
   const std::size_t r = rank;
   const RankRole& role = chosen.roles[r];
@@ -146,13 +186,12 @@ RankPlanEvent rank_event(const ChosenPlan& chosen, int rank, const std::vector<d
 
 PlanWorkload plan_workload(const Workload& workload) {
   const SampleSpec& spec = workload.data->spec();
-  const bool tokens = spec.kind == InputKind::tokens;
   PlanWorkload result;
   result.name = workload.name;
-  (tokens ? result.size : result.model) = workload.size;
+  (spec.has_text() ? result.size : result.model) = workload.size;
   result.precision = to_string(workload.precision);
   result.optimizer = to_string(workload.recipe.kind);
-  if (tokens) result.sequence_length = spec.length;
+  if (spec.has_text()) result.sequence_length = spec.length;
   return result;
 }
 
@@ -217,15 +256,16 @@ void slow_down(ChosenPlan& chosen, const Workload& workload, const Slowdown& slo
 ChosenPlan choose_plan(const RunConfig& config, PlanSources sources, const Workload& workload,
                        const Placement& placement) {
   if (sources.cluster) hold_to_chips(placement, *sources.cluster);
-  Plan plan = sources.plan                ? *sources.plan
-              : config.plan.is_searched() ? searched_plan(config, sources, workload)
-                                          : even_plan_of(config, workload, placement.ranks);
-  // Replicas that each update the weights on a device of their own would part by its roundings: one
-  // of them updates each weight for all.
-  if (has_unlike_devices(placement) && plan.zero_stage == 0) {
+  Plan plan = sources.plan                  ? *sources.plan
+              : config.plan.is_searched()   ? searched_plan(config, sources, workload)
+              : !config.plan.layout.empty() ? layout_plan_of(config, workload)
+                                            : even_plan_of(config, workload, placement.ranks);
+  // Copies of a weight that are each updated on a device of their own would part by its roundings:
+  // one device updates each weight for all.
+  if (plan.zero_stage == 0 && has_copies_on_unlike_devices(plan, workload.graph, placement)) {
     if (sources.plan) {
-      throw UserError("the plan's replicas are on unlike devices",
-                      "their weights would part by the roundings of their updates",
+      throw UserError("the plan has copies of weights on unlike devices",
+                      "they would part by the roundings of their updates",
                       "Set its zero_stage to 1, or --device to one for all");
     }
     plan.zero_stage = 1;

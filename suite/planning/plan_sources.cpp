@@ -15,6 +15,7 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/cluster/cluster.hpp"
+#include "runners/plan/layout_plan.hpp"
 #include "runners/plan/plan_json.hpp"
 #include "runners/plan/rivals/hexiscale/hexiscale_machines.hpp"
 
@@ -35,6 +36,9 @@ std::vector<RankWish> wishes(const RunConfig& config, const PlanSources& sources
         {"--cluster " + sources.cluster_file, static_cast<int>(sources.cluster->ranks.size())});
   }
   if (sources.plan) list.push_back({"--plan " + config.plan.file, sources.plan->ranks()});
+  if (!config.plan.layout.empty()) {
+    list.push_back({"--layout " + config.plan.layout, parse_layouts(config.plan.layout).ranks()});
+  }
   if (config.scale.ranks > 0) {
     list.push_back({fmt::format("--ranks {}", config.scale.ranks), config.scale.ranks});
   }
@@ -147,7 +151,7 @@ RunConfig with_ranks(const RunConfig& config, const PlanSources& sources, int co
                  fmt::format("{} and {} ranks", wish.ranks, first.ranks),
                  "Leave --ranks out, or give the same number everywhere");
   }
-  if (!sources.plan && config.scale.ranks != first.ranks) {
+  if (!sources.plan && config.plan.layout.empty() && config.scale.ranks != first.ranks) {
     check_degrees(config.plan, first.ranks, problems);
   }
   problems.throw_if_any();

@@ -57,26 +57,6 @@ std::string ends_text(const Link& link) {
 constexpr std::array<const char*, 10> fillers{
     "AuthenticAMD", "GenuineIntel", "(R)", "(r)", "(TM)", "(tm)", "CPU", "Processor", "with", "@"};
 
-/// "GenuineIntel Intel(R) Xeon(R) CPU @ 2.80GHz 1 thread" as a name, letters, digits and single
-/// dashes: "intel-xeon-2-80ghz-1-thread".
-std::string class_name(std::string kind) {
-  for (const std::string filler : fillers) {
-    for (std::size_t at; (at = kind.find(filler)) != std::string::npos;) {
-      kind.replace(at, filler.size(), " ");
-    }
-  }
-  std::string name;
-  for (const char c : kind) {
-    if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
-      name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    } else if (!name.empty() && name.back() != '-') {
-      name += '-';
-    }
-  }
-  while (!name.empty() && name.back() == '-') name.pop_back();
-  return name.empty() ? "device" : name;
-}
-
 /// The devices of one class.
 struct Kind {
   DeviceClass device;
@@ -91,7 +71,7 @@ std::map<std::string, Kind> kinds_of(const std::vector<std::string>& readings) {
     DocumentProblems problems("device of rank " + std::to_string(r));
     const DeviceClass device = read_device_class(json.at("device"), "", problems);
     problems.throw_if_any();
-    Kind& kind = kinds[class_name(json.at("kind"))];
+    Kind& kind = kinds[json.at("kind")];
     kind.ranks.push_back(r);
     // The first device stands for its class.
     if (kind.ranks.size() == 1) kind.device = device;
@@ -133,6 +113,29 @@ std::string cluster_table(const Cluster& cluster, const std::string& reason) {
 }
 
 std::string cluster_json_text(const Cluster& cluster) { return to_json(cluster).dump(2) + "\n"; }
+
+// "GenuineIntel Intel(R) Xeon(R) CPU @ 2.80GHz 1 thread" becomes "intel-xeon-2-80ghz-1-thread".
+std::string class_name(std::string kind) {
+  for (const std::string filler : fillers) {
+    for (std::size_t at; (at = kind.find(filler)) != std::string::npos;) {
+      kind.replace(at, filler.size(), " ");
+    }
+  }
+  std::string name;
+  for (const char c : kind) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
+      name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    } else if (!name.empty() && name.back() != '-') {
+      name += '-';
+    }
+  }
+  while (!name.empty() && name.back() == '-') name.pop_back();
+  return name.empty() ? "device" : name;
+}
+
+std::string cpu_class_name(const RankDescriptor& host, int threads) {
+  return class_name(fmt::format("{} {} {}", host.vendor, host.model, plural(threads, "thread")));
+}
 
 std::string device_reading_text(const std::string& kind, const DeviceClass& device) {
   return nlohmann::json{{"kind", kind}, {"device", to_json(device)}}.dump();

@@ -10,9 +10,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "metrics/base/strict_json.hpp"
+#include "metrics/score.hpp"
 #include "results/record/ruleset.hpp"
 #include "results/text/sha256.hpp"
 #include "results/text/text_escapes.hpp"
@@ -105,13 +107,14 @@ std::vector<RowField<OperatorRow>> operator_fields() {
       field(&Row::least_s, {"least_s", "least time", Unit::seconds, programs}),
       field(&Row::worst_error, {"worst_error", "worst error", ratio}),
       field(&Row::factor, {"factor", "c", ratio}),
-      field(&Row::absolute_error, {"absolute_error", "largest absolute", ratio, programs}),
-      field(&Row::relative_error, {"relative_error", "largest relative", ratio, programs}),
-      field(&Row::nmse, {"nmse", "NMSE", ratio, programs}),
+      field(&Row::absolute_error, {"absolute_error", "largest absolute", none}),
+      field(&Row::relative_error, {"relative_error", "largest relative", none}),
+      field(&Row::nmse, {"nmse", "NMSE", none}),
       field(&Row::bias, {"bias", "standard errors of the mean", ratio, programs}),
       field(&Row::cases, {"cases", "cases", count}),
       field(&Row::results, {"results", "results", count, programs}),
-      field(&Row::units, {"units_in_last_place", "units in the last place", count, programs}),
+      field(&Row::units,
+            {"units_in_last_place", "off by 0, to .5, 1, 2, 4, 16, 256, more units", count}),
       field(&Row::repeatable, {"repeatable", "same bits again", none}),
       field(&Row::substituted, {"substituted", "by the host", none}),
       field(&Row::wrong, {"wrong", "wrong", none, programs})};
@@ -128,7 +131,8 @@ std::vector<RowField<DeviceEfficiency>> device_fields() {
           field(&Row::device, {"device", "device", none}),
           field(&Row::precision, {"precision", "precision", none}),
           field(&Row::efficiency, {"efficiency", "of the best", fraction}),
-          field(&Row::roofline_efficiency, {"roofline_efficiency", "of the roofline", fraction})};
+          field(&Row::roofline_efficiency, {"roofline_efficiency", "of the roofline", fraction}),
+          field(&Row::compared, {"compared", "LibTorch has too", fraction})};
 }
 
 std::vector<RowField<OperatorTiming>> timing_fields() {
@@ -180,27 +184,16 @@ Datum machine_datum(const OperatorsRequest& request, const OperatorReport& repor
   return datum_of(Json::parse(system_text(placement, report.libtorch)));
 }
 
-/// The rate of each turn that all operators had.
-std::vector<double> rates_of_turns(const std::vector<OperatorTiming>& timings) {
-  std::size_t turns = timings.front().samples_s.size();
-  for (const OperatorTiming& timing : timings) turns = std::min(turns, timing.samples_s.size());
-  std::vector<double> rates(turns);
-  for (std::size_t turn = 0; turn < turns; ++turn) {
-    double seconds = 0;
-    for (const OperatorTiming& timing : timings) {
-      seconds += static_cast<double>(timing.count) * timing.samples_s[turn];
-    }
-    rates[turn] = 1 / seconds;
-  }
-  return rates;
-}
-
 void add_throughput(const OperatorReport& report, Document& document) {
   if (report.timings.empty()) return;
   const auto greatest = [](std::span<const double> rates) {
     return *std::ranges::max_element(rates);
   };
-  const std::vector<double> rates = rates_of_turns(report.timings);
+  std::vector<TimedPass> passes;
+  for (const OperatorTiming& timing : report.timings) {
+    passes.push_back({timing.count, timing.samples_s});
+  }
+  const std::vector<double> rates = micro_batch_rates(passes);
   const auto say = [&](const char* key, const char* label, Datum value) {
     document.data(key, label, Unit::work_per_second, std::move(value));
   };
@@ -283,25 +276,34 @@ Document operators_document(const OperatorsRequest& request, const OperatorRepor
   timings.audience = programs;
   document.table(std::move(timings));
   add_throughput(report, document);
-  std::vector<std::pair<std::string, double>> scores;
-  std::optional<double> least;
+  struct OfDevices {
+    std::vector<std::optional<double>> best, roofline;
+    bool has_roofline = true;  ///< where there are times, they were held to it
+  };
+  std::map<std::pair<std::string, std::string>, OfDevices> efficiencies;
   for (const DeviceEfficiency& device : report.devices) {
-    const auto known = std::ranges::find_if(
-        scores, [&](const auto& score) { return score.first == device.workload; });
-    if (known != scores.end()) continue;
-    const auto score = portability_score(report.devices, device.workload);
-    if (!score) continue;
-    scores.emplace_back(device.workload, *score);
-    least = least ? std::min(*least, *score) : *score;
+    OfDevices& known = efficiencies[{device.workload, device.precision}];
+    known.best.push_back(device.efficiency);
+    known.roofline.push_back(device.roofline_efficiency);
+    known.has_roofline &= !device.efficiency || device.roofline_efficiency;
   }
-  Table by_workload{
-      "scores",
-      "",
-      {{"workload", "workload", Unit::none}, {"score", "portability", Unit::fraction}}};
-  for (const auto& [workload, score] : scores) by_workload.add({workload, score});
+  std::optional<double> least;
+  Table by_workload{"scores",
+                    "",
+                    {{"workload", "workload", Unit::none},
+                     {"precision", "precision", Unit::none},
+                     {"score", "portability", Unit::fraction},
+                     {"roofline_score", "of the roofline", Unit::fraction}}};
+  for (const auto& [key, of_devices] : efficiencies) {
+    const double score = performance_portability(of_devices.best).value();
+    const auto roofline = performance_portability(of_devices.roofline);
+    by_workload.add(
+        {key.first, key.second, score, of_devices.has_roofline ? Datum(roofline) : Datum()});
+    least = std::min(least.value_or(score), score);
+  }
   document.table(std::move(by_workload));
   document.field("score", "performance portability", Unit::fraction, Datum(least),
-                 "the least of the workloads'");
+                 "the least of the workloads' in a precision");
   return document;
 }
 

@@ -4,9 +4,9 @@
 // A device's efficiency on a workload is the sum of the least times over the sum of ours, in one
 // micro-batch of it: for every operation the least of ours and LibTorch's, on the same device with
 // the same instruction set. So it is at most 1. Beside it stands the same against the measured
-// roofline: the most of operations over the peak and bytes over the memory's rate. Portability is
-// the harmonic mean of the devices' efficiencies, and 0 where one of them lacks an operator
-// (Pennycook, Sewall, Lee 2016, arXiv:1611.07409).
+// roofline: the most of operations over the peak and bytes over the memory's rate, but no more than
+// our time. Portability is the harmonic mean of the devices' efficiencies, and 0 where one of them
+// lacks an operator (Pennycook, Sewall, Lee 2016, arXiv:1611.07409).
 //
 // LibTorch's libraries take one instruction set per process, so a report is of one device; reports
 // of other processes are read from their JSON.
@@ -25,11 +25,14 @@
 #include "metrics/base/error.hpp"
 #include "metrics/statistics.hpp"
 #include "runners/cluster/machine.hpp"
+#include "runners/comm/discovery/rank_descriptor.hpp"
 #include "runners/comm/world.hpp"
 #include "runners/plan/times/measured_operations.hpp"
 #include "suite/config/reproduce.hpp"
+#include "suite/probe/cluster_report.hpp"
 #include "suite/probe/operation_measurement.hpp"
 #include "suite/program/catalog.hpp"
+#include "suite/program/signals.hpp"
 #include "suite/watch/memory_rate.hpp"
 
 namespace heteroperf {
@@ -50,17 +53,26 @@ Workload workload_of(const std::string& name, const std::string& size, Precision
 struct Roofline {
   double ops_per_second = 0, bytes_per_second = 0;  ///< 0: not measured
 
+  void see(const OperatorTime& time) {
+    const double seconds = time.ours.forward_s + time.ours.backward_s;
+    if (seconds > 0) ops_per_second = std::max(ops_per_second, time.operations / seconds);
+  }
   std::optional<double> seconds(const OperatorTime& time) const {
     if (ops_per_second == 0 || bytes_per_second == 0) return std::nullopt;
     return std::max(time.operations / ops_per_second, time.bytes / bytes_per_second);
   }
 };
 
+void require_no_stop() {
+  if (stop_signal() == nullptr) return;
+  throw Error(ErrorKind::interrupted, {{"the operators' measurement was stopped", "", ""}});
+}
+
 double least_of(std::span<const double> values) { return *std::ranges::min_element(values); }
 
 /// Sums over operations of one name, or of a whole step.
 struct TimeSums {
-  double ours_s = 0, least_s = 0, roofline_s = 0, operations = 0;
+  double ours_s = 0, least_s = 0, roofline_s = 0, operations = 0, compared_s = 0;
   bool has_roofline = true, is_measured = false;
 
   void add(const OperatorTime& time, const Roofline& roofline) {
@@ -73,16 +85,24 @@ struct TimeSums {
     least_s += time.count * (least(time.ours.forward_s, time.library_forward_s) +
                              least(time.ours.backward_s, time.library_backward_s));
     operations += time.count * time.operations;
+    if (time.library_forward_s > 0) {
+      compared_s += time.count * (time.ours.forward_s + time.ours.backward_s);
+    }
     const auto bound = roofline.seconds(time);
     has_roofline &= bound.has_value();
-    roofline_s += time.count * bound.value_or(0);
+    // What lies in a cache is faster than memory: it is at its bound.
+    roofline_s +=
+        time.count * std::min(bound.value_or(0), time.ours.forward_s + time.ours.backward_s);
   }
   std::optional<double> efficiency() const {
     return is_measured && ours_s > 0 ? std::optional(least_s / ours_s) : std::nullopt;
   }
+  std::optional<double> compared() const {
+    return is_measured && ours_s > 0 ? std::optional(compared_s / ours_s) : std::nullopt;
+  }
   std::optional<double> roofline_efficiency() const {
     if (!is_measured || !has_roofline || ours_s <= 0) return std::nullopt;
-    return std::min(1.0, roofline_s / ours_s);
+    return roofline_s / ours_s;
   }
 };
 
@@ -106,11 +126,13 @@ class DeviceReport {
   OperatorReport run() {
     for (const std::string& name : request_.named_precisions()) {
       const Precision precision = parse_precision(name);
+      require_no_stop();
       if (!device_.has_precision(to_string(precision))) {
         lack(precision);
         continue;
       }
       check(precision);
+      require_no_stop();
       if (!request_.check) time(precision);
     }
     return std::move(report_);
@@ -135,7 +157,8 @@ class DeviceReport {
       for (const std::string& operation : engine_.operator_names(workload.graph)) {
         row(operation, precision).status = "missing";
       }
-      report_.devices.push_back({name, device_.name, to_string(precision), {}, {}});
+      report_.devices.push_back(
+          {name + " " + workload.size, device_.name, to_string(precision), {}, {}, {}});
     }
   }
 
@@ -161,8 +184,9 @@ class DeviceReport {
       const bool images = std::ranges::find(names, "image") != names.end();
       if (text) add("llm", "nano", request_.quick ? 1 : 4);
       if (images) add("image", "resnet18", request_.quick ? 1 : 4);
-      if (text && !request_.quick) add("llm", request_.size, 2);
-      if (images && !request_.quick) add("image", "resnet50", 2);
+      if (text && !request_.quick) add("llm", request_.size_of("llm"), 2);
+      const std::string& model = request_.model;
+      if (images && !request_.quick) add("image", model.empty() ? "resnet50" : model, 2);
     }
     progress_(fmt::format("{} {}: {} operators", device_.name, to_string(precision),
                           request_.check ? "checking" : "listing"));
@@ -190,6 +214,13 @@ class DeviceReport {
     }
   }
 
+  /// The host's own are of the class that `probe` makes of it, so that plans for its clusters have
+  /// them.
+  std::string class_of_times() const {
+    if (device_.on_gpu || !device_.is_plain()) return device_.name;
+    return cpu_class_name(describe_this_rank("", ""), threads_);
+  }
+
   Roofline roofline(Precision precision) {
     Roofline rates;
     if (gpu_) {
@@ -203,8 +234,10 @@ class DeviceReport {
         engine_.find_fastest_product(precision, threads_, roofline_s).ops_per_second;
     if (!memory_rate_) {
       run_on_threads(1, {}, [&](World& world) {
-        memory_rate_ = measure_memory_rate(*world.communicator, cores_.cpus, threads_, roofline_s)
-                           .bytes_per_second.value_or(0);
+        const MemoryRate rate =
+            measure_memory_rate(*world.communicator, cores_.cpus, threads_, roofline_s);
+        memory_rate_ = rate.bytes_per_second.value_or(0);
+        if (!rate.bytes_per_second) progress_("no roofline: " + rate.reason);
       });
     }
     rates.bytes_per_second = *memory_rate_;
@@ -242,7 +275,7 @@ class DeviceReport {
   }
 
   void time(Precision precision) {
-    const Roofline rates = roofline(precision);
+    Roofline rates = roofline(precision);
     std::map<std::string, TimeSums> by_name;
     for (const std::string& name : request_.named_workloads()) {
       progress_(fmt::format("{} {}: timing {}", device_.name, to_string(precision), name));
@@ -251,8 +284,16 @@ class DeviceReport {
       OperationProbe probe = operation_probe(workload, model, workload.micro_batch, threads_);
       probe.seconds_each = seconds_each;
       probe.gpu = gpu_;
+      probe.stop = [] { return stop_signal() != nullptr; };
       const std::vector<OperatorTime> times = engine_.time_operators(probe);
+      require_no_stop();
+      // The peak is at least what was seen.
+      for (const OperatorTime& operation : times) rates.see(operation);
       TimeSums step;
+      const std::vector<std::string> needed = engine_.operator_names(workload.graph);
+      const bool lacks = std::ranges::any_of(needed, [&](const std::string& operation) {
+        return row(operation, precision).status != "native";
+      });
       std::vector<OperationSeconds> seconds;
       for (const OperatorTime& operation : times) {
         step.add(operation, rates);
@@ -260,9 +301,17 @@ class DeviceReport {
         seconds.push_back(operation.ours);
         add_timings(name + " " + workload.size, precision, operation);
       }
-      report_.devices.push_back({name + " " + workload.size, device_.name, to_string(precision),
-                                 step.efficiency(), step.roofline_efficiency()});
-      const ProbeSource source{device_.name, host_name(), utc_now(), name + " " + workload.size};
+      DeviceEfficiency& device = report_.devices.emplace_back();
+      device.workload = name + " " + workload.size;
+      device.device = device_.name;
+      device.precision = to_string(precision);
+      if (!lacks) {
+        device.efficiency = step.efficiency();
+        device.roofline_efficiency = step.roofline_efficiency();
+      }
+      device.compared = step.compared();
+      const ProbeSource source{class_of_times(), host_name(), utc_now(),
+                               name + " " + workload.size};
       add_measured(model, probe.samples, precision, seconds, source, report_.matrix);
     }
     for (const auto& [name, sums] : by_name) {
@@ -314,7 +363,8 @@ std::vector<std::string> OperatorsRequest::sized_workloads() const {
 }
 
 std::string OperatorsRequest::size_of(const std::string& workload) const {
-  return workload == "image" ? model : size;
+  if (workload == "image") return model.empty() ? "resnet18" : model;
+  return size.empty() ? "micro" : size;
 }
 
 int OperatorsRequest::usable_threads() const { return threads ? *threads : usable_cores().count(); }
@@ -322,10 +372,16 @@ int OperatorsRequest::usable_threads() const { return threads ? *threads : usabl
 std::string OperatorsRequest::words() const {
   std::string words = " ops";
   for (const std::string& workload : named_workloads()) words += " " + shell_quoted(workload);
-  words += fmt::format(" --device {} --precision {} --size {} --model {} --threads {} --seed {}",
-                       shell_quoted(fmt::format("{}", fmt::join(devices, ","))),
-                       fmt::join(named_precisions(), ","), shell_quoted(size), shell_quoted(model),
-                       usable_threads(), seed);
+  for (const std::string& workload : named_workloads()) {
+    // A check has sizes of its own.
+    if (check && (workload == "image" ? model : size).empty()) continue;
+    words += (workload == "image" ? " --model " : " --size ") + shell_quoted(size_of(workload));
+  }
+  // Only a precision that was asked for must be there.
+  if (!precisions.empty()) words += fmt::format(" --precision {}", fmt::join(precisions, ","));
+  words +=
+      fmt::format(" --device {} --threads {} --seed {}",
+                  shell_quoted(fmt::format("{}", fmt::join(devices, ","))), usable_threads(), seed);
   for (const auto& [asked, flag] :
        {std::pair(check, " --check"), {quick, " --quick"}, {score, " --score"}}) {
     if (asked) words += flag;
@@ -342,6 +398,13 @@ void OperatorsRequest::validate(ProblemList& problems) const {
       }
       workload_of(name, size_of(name), Precision::fp32);
     });
+  }
+  for (const auto& [flag, value, workload] :
+       {std::tuple("--size", &size, "llm"), {"--model", &model, "image"}}) {
+    const std::vector<std::string> names = named_workloads();
+    if (value->empty() || std::ranges::find(names, workload) != names.end()) continue;
+    problems.add(fmt::format("{} {} means nothing for {}", flag, *value, fmt::join(names, ", ")),
+                 fmt::format("it is for {}", workload), "Leave it out");
   }
   add_repeated("workload", workloads, problems);
   add_repeated("--precision", precisions, problems);
@@ -369,11 +432,17 @@ void OperatorsRequest::validate(ProblemList& problems) const {
   if (quick && !check) {
     problems.add("--quick without --check", "only a check has fewer cases", "Add --check");
   }
+  if (quick && !(size + model).empty()) {
+    problems.add("--quick with --size or --model", "a quick check has shapes of its own",
+                 "Leave one of both out");
+  }
   if (check && score) {
     problems.add("--check and --score", "a check has no times", "Run it once with each");
   }
-  if (threads && *threads < 1) {
-    problems.add(fmt::format("--threads {} is out of range", *threads), "at least 1");
+  const int cores = usable_cores().count();
+  if (threads && (*threads < 1 || *threads > cores)) {
+    problems.add(fmt::format("--threads {} is out of range", *threads),
+                 fmt::format("1 to {}, the cores that are usable here", cores));
   }
 }
 
@@ -388,18 +457,6 @@ OperatorReport report_operators(const OperatorsRequest& request, const RankDevic
   const std::shared_ptr<Engine> engine = load_engine();
   engine->use_device(device, FallbackRules::parse("allow"));
   return DeviceReport(request, device, *engine, progress).run();
-}
-
-std::optional<double> portability_score(const std::vector<DeviceEfficiency>& devices,
-                                        const std::string& workload) {
-  double inverses = 0, count = 0;
-  for (const DeviceEfficiency& device : devices) {
-    if (device.workload != workload) continue;
-    if (!device.efficiency) return 0;
-    inverses += 1 / *device.efficiency;
-    count += 1;
-  }
-  return count > 0 ? std::optional(count / inverses) : std::nullopt;
 }
 
 }  // namespace heteroperf

@@ -16,7 +16,7 @@ namespace heteroperf {
 /// The wishes of who calls `ops`.
 struct OperatorsRequest {
   std::vector<std::string> workloads;  ///< "llm", "image"; empty: both
-  std::string size = "micro", model = "resnet18";
+  std::string size, model;             ///< llm's and image's; empty: micro and resnet18
   std::vector<std::string> devices{"cpu"}, precisions;  ///< no precision: fp32, and bf16 to check
   bool check = false, quick = false, score = false;
   std::uint64_t seed = 1;           ///< the operands of a check are drawn from it
@@ -51,6 +51,7 @@ struct DeviceEfficiency {
   std::string workload, device, precision;
   std::optional<double> efficiency;  ///< none: the device lacks an operator
   std::optional<double> roofline_efficiency;
+  std::optional<double> compared;  ///< the share of our time in what LibTorch has an operator for
 };
 
 /// A pass of an operator at one shape of a workload.
@@ -79,11 +80,6 @@ struct OperatorReport {
 /// it computes on. Throws UserError for a device that this machine lacks.
 OperatorReport report_operators(const OperatorsRequest& request, const RankDevice& device,
                                 const std::function<void(const std::string&)>& progress);
-
-/// The harmonic mean of the devices' efficiencies; 0 where one lacks an operator (Pennycook,
-/// Sewall, Lee, arXiv:1611.07409). None where nothing was timed.
-std::optional<double> portability_score(const std::vector<DeviceEfficiency>& devices,
-                                        const std::string& workload);
 
 Document operators_document(const OperatorsRequest& request, const OperatorReport& report);
 /// Reads the JSON of a document of another process and adds it.

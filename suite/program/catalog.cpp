@@ -17,6 +17,9 @@ const std::vector<CatalogEntry>& catalog() {
        ProgramKind::search, make_automl_image, choose_search_size},
       {"llm", "training of a GPT whose size grows with the machine (--size), on any plan",
        ProgramKind::training, make_llm, choose_llm_size},
+      {"two-tower",
+       "training of an image and a text tower by a contrastive loss (--size), on any plan",
+       ProgramKind::training, make_two_tower, choose_two_tower_size},
   };
   return entries;
 }

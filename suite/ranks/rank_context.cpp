@@ -9,7 +9,9 @@
 #include "suite/ranks/rank_context.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <span>
 
 #include "metrics/base/clock.hpp"
@@ -33,6 +35,29 @@ DeviceEvent device_event(RankId rank, const RankDevice& device) {
   event.sum_order = device.chip->sum_order;
   event.lacks = device.chip->lacks;
   return event;
+}
+
+void add_changed_chips(const Journal& journal, const std::vector<std::string>& names,
+                       ProblemList& problems) {
+  std::vector<RankDevice> devices;
+  for (const std::string& name : names) devices.push_back(read_device(name));
+  for (const DeviceEvent* then : journal.all<DeviceEvent>()) {
+    const auto device = std::ranges::find(devices, then->device, &RankDevice::name);
+    if (device == devices.end()) continue;
+    const DeviceEvent now = device_event(RankId(then->rank), *device);
+    if (now.products == then->products && now.sum_order == then->sum_order &&
+        now.lacks == then->lacks) {
+      continue;
+    }
+    const auto numerics = [](const DeviceEvent& event) {
+      return fmt::format(
+          "products {}, order of sums {}, without {}", event.products, event.sum_order,
+          event.lacks.empty() ? "nothing" : fmt::format("{}", fmt::join(event.lacks, " ")));
+    };
+    problems.add(then->device + " is not the chip that the run computed with",
+                 fmt::format("then {}; now {}", numerics(*then), numerics(now)),
+                 "Give its file the numerics of the run again.");
+  }
 }
 
 void RankContext::show(const ProgressState& state) {

@@ -68,6 +68,9 @@ struct RankContext {
 
 /// The journal's line of a rank's device.
 DeviceEvent device_event(RankId rank, const RankDevice& device);
+/// Adds every emulated chip of these names whose file no longer says what the run computed with.
+void add_changed_chips(const Journal& journal, const std::vector<std::string>& names,
+                       ProblemList& problems);
 
 /// The result of a program's loop. `reason` is empty where all went well.
 struct ProgramEnd {

@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 
 #include "results/exports/run_export.hpp"
@@ -227,6 +228,38 @@ ExitCode run_all(const std::vector<PreparedRun>& runs, Engine& engine, World& wo
   return worst;
 }
 
+/// Adds what a chip lacks of the models' operators where the rules deny that the host computes it,
+/// before anything is written. The calling thread computes on the chip.
+void add_denied(const std::vector<PreparedRun>& runs, const RankDevice& device,
+                const FallbackRules& rules, Engine& engine, ProblemList& problems) {
+  const auto denies = [](const FallbackRules::Rule& rule) {
+    return rule.decision == Fallback::deny;
+  };
+  if (!device.chip || device.chip->lacks.empty() || !std::ranges::any_of(rules.rules(), denies)) {
+    return;
+  }
+  engine.use_device(device, FallbackRules::parse(to_string(Fallback::allow)));
+  std::set<std::string> denied;
+  for (const PreparedRun& run : runs) {
+    ConformanceRequest asked;
+    asked.precision = run.workload.precision;
+    asked.quick = true;
+    asked.compare = false;
+    asked.workloads.push_back({std::make_shared<const ModelGraph>(run.workload.graph), 1});
+    for (const OperatorVerdict& verdict : engine.check_operators(asked)) {
+      for (const std::string& name : verdict.substituted) {
+        if (rules.decision_for(name) == Fallback::deny) denied.insert(name);
+      }
+    }
+  }
+  engine.use_device(device, rules);
+  for (const std::string& name : denied) {
+    problems.add(fmt::format("{} has no {}", device.name, name),
+                 "--fallback denies that the host computes it",
+                 "Use --fallback warn, or another device");
+  }
+}
+
 /// Gives ranks their devices. The ranks of this process are `count` from `first` on: LibTorch's
 /// libraries are held to their instruction set, and their GPUs are named as the engine finds them.
 /// Throws UserError for devices that cannot share a process, and SystemError with the reason why
@@ -310,7 +343,12 @@ ExitCode launch_run(const RunConfig& given, const RunIdentity& command,
     runs = prepare_runs(config, sources, placed, ranks_on_host);
     engine = load_engine();
     const FallbackRules rules = FallbackRules::parse(config.engine.fallback);
-    for (const RankDevice& device : devices) engine->use_device(device, rules);
+    ProblemList problems;
+    for (const RankDevice& device : devices) {
+      collect_problems(problems, [&] { engine->use_device(device, rules); });
+      if (problems.problems().empty()) add_denied(runs, device, rules, *engine, problems);
+    }
+    problems.throw_if_any();
     // Folders are made only when nothing can be refused any more.
     if (writes) {
       output = std::make_unique<RunOutput>(config, identity, options, runs, turns.get());

@@ -23,6 +23,7 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/quantity.hpp"
+#include "results/record/ruleset.hpp"
 #include "runners/cluster/machine.hpp"
 #include "runners/comm/mpi_launch.hpp"
 #include "suite/config/reproduce.hpp"
@@ -31,6 +32,7 @@
 #include "suite/program/catalog.hpp"
 #include "suite/run/resume.hpp"
 #include "suite/search/search_service.hpp"
+#include "workloads/graph/graph_counts.hpp"
 #include "workloads/graph_memory.hpp"
 
 namespace heteroperf {
@@ -72,6 +74,15 @@ void check_samples(const Workload& workload, std::uint64_t wanted, const std::st
                              workload.data->description(), available),
                  "Use fewer --ranks or a smaller --micro-batch");
   }
+}
+
+/// Pairs are judged in whole sets, so that losses compare with the target and the floor.
+void check_evaluation(const RunConfig& config, const Workload& workload, ProblemList& problems) {
+  const std::uint64_t samples = config.measure.evaluation_samples;
+  if (workload.data->spec().kind != SampleKind::pairs || samples % evaluated_pairs == 0) return;
+  problems.add(fmt::format("measure.evaluation_samples = {} with {}", samples, workload.name),
+               fmt::format("{} pairs at a time are held against one another", evaluated_pairs),
+               fmt::format("Give a multiple of {}", evaluated_pairs));
 }
 
 /// The memory of a search's ranks, each of which trains by itself or in step with its group, beside
@@ -120,13 +131,16 @@ RunConfig effective(const RunConfig& config, const Workload& workload,
   RunConfig result = config;
   const OptimizerRecipe& recipe = workload.recipe;
   const SampleSpec& spec = workload.data->spec();
-  if (spec.kind == InputKind::tokens) result.model.sequence_length = spec.length;
+  if (spec.has_text()) result.model.sequence_length = spec.length;
   if (!config.automl.history.empty()) {
     // A search that starts from this run finds its history from any folder.
     result.automl.history = std::filesystem::absolute(config.automl.history).string();
   }
   if (config.plan.file.empty()) {
-    if (plan) result.plan.zero_stage = plan->plan.zero_stage;
+    if (plan) {
+      result.plan.zero_stage = plan->plan.zero_stage;
+      result.plan.schedule = plan->plan.schedule;
+    }
     result.batch = {workload.micro_batch, plan ? plan->plan.micro_batches : workload.micro_batches};
   }
   result.optimizer = {recipe.kind,          recipe.schedule,
@@ -197,6 +211,7 @@ void check_sizes(const RunConfig& config, const PlanSources& sources, ProgramKin
   if (!run.plan) return;
   const Plan& plan = run.plan->plan;
   check_samples(run.workload, plan.samples_per_step(), summary_text(plan), problems);
+  check_evaluation(config, run.workload, problems);
 }
 
 /// The machine with no more memory than the smallest emulated chip, for the choice of a size.
@@ -304,7 +319,8 @@ std::vector<PreparedRun> prepare_runs(const RunConfig& config, const PlanSources
   std::vector<PreparedRun> runs;
   ProblemList all;
   for (const CatalogEntry& entry : catalog()) {
-    if (alone && config.workload != entry.name) continue;
+    const bool wanted = alone ? config.workload == entry.name : is_in_suite(entry.name);
+    if (!wanted) continue;
     ProblemList problems;
     collect_problems(problems, [&] {
       runs.push_back(prepare_one(config, sources, placement, entry, machine, reading));

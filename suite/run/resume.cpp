@@ -20,6 +20,7 @@
 #include "results/record/run_folder.hpp"
 #include "runners/comm/world.hpp"
 #include "runners/engine/checkpoint/checkpoint.hpp"
+#include "runners/plan/layout_plan.hpp"
 #include "suite/config/reproduce.hpp"
 #include "suite/config/run_config_json.hpp"
 #include "suite/config/training_identity.hpp"
@@ -38,6 +39,7 @@ constexpr std::array<std::string_view, 13> changeable{
 /// The facts that the journal of the other run tells.
 struct OtherRun {
   fs::path folder;
+  Journal journal;
   StartEvent start;
   RunConfig config;
   WorkloadEvent workload;
@@ -52,17 +54,21 @@ OtherRun read_other(const fs::path& path) {
         path.string() + " is a suite", "one run can go on, not several",
         fmt::format("Give the folder of one workload: {}", (files.folder / "llm").string()));
   }
-  const Journal journal = read_journal(files.journal().string());
+  Journal journal = read_journal(files.journal().string());
   const auto* config = journal.last<ConfigEvent>();
   const auto* workload = journal.first<WorkloadEvent>();
   if (config == nullptr || workload == nullptr) {
     throw UserError("the run in " + files.folder.string() + " cannot go on",
                     "it ended before its journal said what is trained", "Start it again.");
   }
-  TrainingIdentity training = training_identity(*workload);
+  const TrainingIdentity training = training_identity(*workload);
   const auto* last = journal.last<StepEvent>();
-  return {files.folder, *journal.first<StartEvent>(), repeated_config(journal),
-          *workload,    std::move(training),          last == nullptr ? 0 : last->n + 1};
+  const std::uint64_t steps_done = last == nullptr ? 0 : last->n + 1;
+  OtherRun run{
+      files.folder, {},        *journal.first<StartEvent>(), repeated_config(journal), *workload,
+      training,     steps_done};
+  run.journal = std::move(journal);
+  return run;
 }
 
 bool is_given(const std::vector<Setting>& settings, const std::string& path) {
@@ -101,6 +107,7 @@ RunConfig base_for(const OtherRun& run, const std::vector<Setting>& settings) {
 /// Replicas of an even plan that share the samples of a micro-batch; 0: not known here.
 std::int64_t replicas_of(const RunConfig& config) {
   const PlanConfig& plan = config.plan;
+  if (!plan.layout.empty()) return parse_layouts(plan.layout).most_replicas();
   return plan.data > 0 ? plan.data : config.scale.ranks / (plan.pipeline * plan.tensor);
 }
 
@@ -238,6 +245,8 @@ ResumePlan plan_resume(const ResumeRequest& request) {
   if (launched && !is_given(request.settings, "scale.ranks"))
     plan.config.scale.ranks = launched->size;
   validate(plan.config, request.settings, problems);
+  collect_problems(
+      problems, [&] { add_changed_chips(run.journal, plan.config.scale.device.names, problems); });
   problems.throw_if_any();
   check_length(run, plan.config, asked_length(request.settings), checkpoint.state().step);
   keep_batch(run, request.settings, plan.config, problems);

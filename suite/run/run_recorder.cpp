@@ -28,7 +28,15 @@ namespace heteroperf {
 namespace {
 
 WorkloadFamily family_of(const Workload& workload) {
-  return workload.unit == "token" ? WorkloadFamily::language_model : WorkloadFamily::classifier;
+  switch (workload.data->spec().kind) {
+    case SampleKind::images:
+      return WorkloadFamily::classifier;
+    case SampleKind::tokens:
+      return WorkloadFamily::language_model;
+    case SampleKind::pairs:
+      break;
+  }
+  return WorkloadFamily::contrastive_model;
 }
 
 /// Describes what is trained; `resume`, `align` and `verify` read their identity from this line.
@@ -51,7 +59,7 @@ WorkloadEvent workload_event(const PreparedRun& run) {
   event.data_fingerprint = workload.data->fingerprint();
   // Generated data depend on the seed; the kind of data does not, and only the kind must match the
   // rules.
-  if (run.config.data.source == "generated") {
+  if (is_generated(run.config.data.source)) {
     const DataRequest request{run.config.data.source, workload.data->spec(), 0};
     event.data_kind = open_data(request)->fingerprint();
   }

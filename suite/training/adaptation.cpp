@@ -14,8 +14,8 @@
 //
 // Beyond it, the first rank searches with the learned rates while the others wait, for two seconds
 // at most. The new plan must keep all ranks and the samples of a step. If it gains more than the
-// threshold over the plan in force, both predicted with what was learned, its text goes to all
-// ranks and they change to it.
+// threshold over the plan in force, both predicted with what was learned, and every rank can hold
+// its state of both plans while it moves, its text goes to all ranks and they change to it.
 #include "suite/training/adaptation.hpp"
 
 #include <fmt/format.h>
@@ -27,6 +27,7 @@
 
 #include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
+#include "metrics/statistics.hpp"
 #include "runners/plan/plan_json.hpp"
 #include "suite/planning/learned_rates.hpp"
 
@@ -35,14 +36,6 @@ namespace {
 
 /// The ranks wait for a search no longer than about this.
 constexpr double search_limit_s = 2;
-
-/// The middle value; of two middle ones the larger, so that two different speeds are never mixed.
-double upper_median(std::vector<double> values) {
-  HETEROPERF_EXPECT(!values.empty());
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 double deviation_of(const std::vector<DeviceTime>& classes) {
   double least = 1, most = 1;
@@ -77,7 +70,8 @@ TrainingTask PlanJudge::task() const {
 /// Most looks find the plan and the machine as they were, and need no prediction of their own.
 void PlanJudge::plan_anew() {
   const ReadyPlan ready(task(), plan_, known_);
-  planned_ = {ready.predicted().step_time_s, ready.busy_s(), computing_s(task(), plan_, known_)};
+  planned_ = {ready.predicted().step_time_s, ready.busy_s(), computing_s(task(), plan_, known_),
+              ready.memory};
 }
 
 AdaptEvent PlanJudge::look(std::uint64_t steps_done, const std::vector<MeasuredSteps>& measured) {
@@ -127,9 +121,13 @@ void PlanJudge::search(const EfficiencyMatrix& lesson, AdaptEvent& event) {
     event.reason = "every plan that was found leaves devices idle";
     return;
   }
-  event.new_step_s = found.best->predicted().step_time_s;
-  event.gain = *event.kept_step_s / *event.new_step_s - 1;
-  if (!(*event.gain > threshold_)) return;
+  const double new_step_s = found.best->predicted().step_time_s;
+  const double gain = *event.kept_step_s / new_step_s - 1;
+  if (gain > threshold_) event.reason = too_large_to_move(found.best->memory);
+  if (!event.reason.empty()) return;
+  event.new_step_s = new_step_s;
+  event.gain = gain;
+  if (!(gain > threshold_)) return;
   Plan plan = found.best->plan;
   // It is of the same workload, on the same devices of the whole cluster.
   plan.workload = plan_.workload;
@@ -143,6 +141,18 @@ void PlanJudge::search(const EfficiencyMatrix& lesson, AdaptEvent& event) {
   event.decision = AdaptDecision::new_plan;
   event.plan.text = plan_text(plan);
   event.summary = summary_text(plan);
+}
+
+std::string PlanJudge::too_large_to_move(const std::vector<MemoryLedger>& next) const {
+  for (std::size_t rank = 0; rank < next.size(); ++rank) {
+    const MemoryLedger& now = planned_.memory[rank];
+    const Bytes both = now.weights + now.gradients + now.optimizer + next[rank].total();
+    const Bytes limit = class_of(known_, RankId(static_cast<std::int32_t>(rank))).memory;
+    if (limit == Bytes(0) || both <= limit) continue;
+    return fmt::format("rank {} would hold both plans' weights while they move: {} of {}", rank,
+                       rounded_byte_size(both), rounded_byte_size(limit));
+  }
+  return {};
 }
 
 Adaptation::Adaptation(RankContext& context, const Workload& workload, const ChosenPlan& start)

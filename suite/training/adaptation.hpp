@@ -35,9 +35,12 @@ class PlanJudge {
   struct Planned {
     double step_s = 0;
     std::vector<double> with_sums_s, computing_s;
+    std::vector<MemoryLedger> memory;  ///< [rank]
   };
   void plan_anew();
   void search(const EfficiencyMatrix& lesson, AdaptEvent& event);
+  /// Says which rank cannot hold its state of the plan in force beside all of another; empty: none.
+  std::string too_large_to_move(const std::vector<MemoryLedger>& next) const;
   TrainingTask task() const;
 
   const Workload& workload_;

@@ -43,7 +43,7 @@ constexpr const char* warmup_name = "warm-up";
 /// Images have no tokens; their steps report 0.
 std::uint64_t tokens_of(const DataSource& data) {
   const SampleSpec& spec = data.spec();
-  return spec.kind == InputKind::tokens ? static_cast<std::uint64_t>(spec.length) : 0;
+  return spec.kind == SampleKind::tokens ? static_cast<std::uint64_t>(spec.length) : 0;
 }
 
 /// A loss that is not finite never recovers, so the run ends at once with advice.
@@ -64,13 +64,13 @@ EvaluationExtent final_extent(const RunConfig& config, const Workload& workload,
   const std::uint64_t samples =
       search ? config.automl.evaluation_samples : config.measure.evaluation_samples;
   EvaluationExtent extent{search ? samples : 0, samples, samples, 0, true};
-  const FinalEvaluation rule{workload.unit != "token", config.quick, !search && plan->emulated,
+  const FinalEvaluation rule{workload.unit == "image", config.quick, !search && plan->emulated,
                              samples};
   // Other models are judged on a fixed number of samples.
   if (!rule.goes_on_to_errors()) return extent;
   extent.wrong = enough_wrong_answers;
-  extent.most = config.data.source == "generated" ? rule.most_generated_samples()
-                                                  : workload.data->size(Split::validation);
+  extent.most = is_generated(config.data.source) ? rule.most_generated_samples()
+                                                 : workload.data->size(Split::validation);
   return extent;
 }
 
@@ -114,10 +114,12 @@ GroupTrainer::GroupTrainer(RankContext& context, Communicator& group, int group_
       trial_(trial),
       data_(spec.data),
       session_(context.engine.start(spec, group, trial ? nullptr : context.devices.get())),
-      samples_per_slice_(static_cast<std::uint64_t>(spec.plan().micro_batch_samples())),
+      samples_per_slice_(spec.data->spec().kind == SampleKind::pairs
+                             ? evaluated_pairs
+                             : static_cast<std::uint64_t>(spec.plan().micro_batch_samples())),
       tokens_per_sample_(tokens_of(*spec.data)),
-      ops_per_step_(strict_train_ops(spec.graph, spec.plan().samples_per_step())),
-      evaluation_ops_per_sample_(strict_forward_ops(spec.graph, 1)) {}
+      graph_(spec.graph),
+      ops_per_step_(strict_train_ops(spec.graph, spec.plan().samples_per_step())) {}
 
 StepReport GroupTrainer::step() {
   ObservedOperations observed;
@@ -235,7 +237,7 @@ std::optional<EvaluationReport> GroupTrainer::evaluate(const EvaluationExtent& e
                   .samples = total.samples,
                   .loss = total.loss,
                   .accuracy = total.accuracy,
-                  .ops_strict = evaluation_ops_per_sample_ * total.samples,
+                  .ops_strict = strict_evaluation_ops(graph_, total.samples),
                   .t_start_ns = total.t_start_ns + context_.clock_offset_ns,
                   .t_end_ns = total.t_end_ns + context_.clock_offset_ns};
   if (extent.is_final) event.is_final = true;

@@ -81,7 +81,8 @@ class GroupTrainer {
   PacingReport earlier_pacing_;           ///< the same; its counts alone
   bool observed_ = false;
   std::uint64_t samples_per_slice_, tokens_per_sample_, steps_done_ = 0;
-  Ops ops_per_step_, evaluation_ops_per_sample_;
+  ModelGraph graph_;
+  Ops ops_per_step_;
 };
 
 }  // namespace heteroperf

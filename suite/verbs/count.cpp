@@ -6,6 +6,7 @@
 // dash.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <optional>
@@ -42,21 +43,32 @@ std::vector<Member> passes_of(const PassOps& counts) {
 }
 bool is_defined(const PassOps& counts) { return counts.forward || counts.backward; }
 
-/// The classes are the last dimension of the loss's input; those of a language model are its
-/// vocabulary.
-std::int64_t classes_of(const ModelGraph& graph) {
+/// The classes are the last dimension of what a cross entropy takes; those of a language model are
+/// its vocabulary.
+std::optional<std::int64_t> classes_of(const ModelGraph& graph) {
   const Node& loss = graph.node(graph.loss());
+  if (!std::holds_alternative<CrossEntropy>(loss.attributes)) return std::nullopt;
   return graph.node(loss.inputs.front()).output.back();
+}
+
+const Input& input_of(const ModelGraph& graph, NodeId node) {
+  return std::get<Input>(graph.node(node).attributes);
+}
+std::string extents_of(const Input& input) {
+  return input.kind == InputKind::tokens
+             ? fmt::format("{} tokens", input.length)
+             : fmt::format("{}x{}x{} image", input.channels, input.height, input.width);
 }
 
 /// Tokens are told with the vocabulary, images with their classes.
 void add_input(Document& document, const Input& input, std::uint64_t samples,
-               std::int64_t classes) {
+               std::optional<std::int64_t> classes) {
   const bool tokens = input.kind == InputKind::tokens;
+  std::string last;
+  if (classes)
+    last = tokens ? fmt::format(" of {}", *classes) : fmt::format(", {} classes", *classes);
   document.field("", "input", Unit::none,
-                 tokens ? fmt::format("{} of {} tokens of {}", samples, input.length, classes)
-                        : fmt::format("{} of {}x{}x{} image, {} classes", samples, input.channels,
-                                      input.height, input.width, classes));
+                 fmt::format("{} of {}{}", samples, extents_of(input), last));
   const auto add = [&](const char* key, const char* label, Datum value) {
     document.data(std::string("input.") + key, label, Unit::none, std::move(value));
   };
@@ -69,7 +81,43 @@ void add_input(Document& document, const Input& input, std::uint64_t samples,
     add("height", "its height", input.height);
     add("width", "its width", input.width);
   }
-  add("classes", "classes, or words of the vocabulary", classes);
+  add("classes", "classes, or words of the vocabulary", classes ? Datum(*classes) : Datum());
+}
+
+/// The inputs of a model of several components, and what each component counts. A branch of the
+/// graph is one.
+void add_components(Document& document, const CountedModel& model) {
+  const ModelGraph& graph = model.graph;
+  Table inputs{"inputs",
+               "",
+               {{"name", "input", Unit::none},
+                {"component", "component", Unit::none},
+                {"kind", "kind", Unit::none, Audience::programs},
+                {"", "extents", Unit::none, Audience::people},
+                {"extents", "extents", Unit::none, Audience::programs},
+                {"items", "at most per sample", Unit::none}}};
+  for (const NodeId id : graph.inputs()) {
+    const Node& node = graph.node(id);
+    const Input& input = input_of(graph, id);
+    inputs.add({node.name, node.branch, std::string(to_string(input.kind)), extents_of(input),
+                node.output, input.items > 0 ? Datum(input.items) : Datum()});
+  }
+  document.field("samples", "samples", Unit::none, model.counts.samples);
+  document.table(std::move(inputs));
+  Table table{"components",
+              "",
+              {{"name", "component", Unit::none},
+               {"parameters", "parameters", Unit::none},
+               {"trained_parameters", "trained", Unit::none},
+               {"strict.forward", "strict forward", Unit::operations},
+               {"strict.input_gradient", "input gradient", Unit::operations},
+               {"strict.weight_gradient", "weight gradient", Unit::operations}}};
+  for (const ComponentCounts& component : by_component(graph, model.counts)) {
+    table.add({component.name, component.parameters, component.trained_parameters,
+               digits(component.strict.forward), digits(component.strict.input_gradient),
+               digits(component.strict.weight_gradient)});
+  }
+  document.table(std::move(table));
 }
 
 /// People see the conventions that they asked for, else the three that most readers know, in rows.
@@ -117,15 +165,21 @@ Table layers_table(const std::vector<LayerCounts>& layers) {
 }
 
 Document count_document(const CountedModel& model, bool per_layer) {
-  const auto& input = std::get<Input>(model.graph.node(model.graph.input()).attributes);
-  // Language models are usually trained with AdamW, which keeps two states per weight; classifiers
-  // with SGD.
-  const OptimizerKind optimizer =
-      input.kind == InputKind::tokens ? OptimizerKind::adamw : OptimizerKind::sgd;
+  const std::vector<NodeId> inputs = model.graph.inputs();
+  // Models that read tokens are usually trained with AdamW, which keeps two states per weight;
+  // classifiers with SGD.
+  const bool reads_tokens = std::ranges::any_of(
+      inputs, [&](NodeId id) { return input_of(model.graph, id).kind == InputKind::tokens; });
+  const OptimizerKind optimizer = reads_tokens ? OptimizerKind::adamw : OptimizerKind::sgd;
   Document document{"heteroperf-count"};
   document.field("model", "model", Unit::none, model.graph.name);
   document.data("graph_hash", "hash of the graph", Unit::none, model.graph.hash());
-  add_input(document, input, model.counts.samples, classes_of(model.graph));
+  if (inputs.size() == 1) {
+    add_input(document, input_of(model.graph, inputs[0]), model.counts.samples,
+              classes_of(model.graph));
+  } else {
+    add_components(document, model);
+  }
   document.field("parameters", "parameters", Unit::none, model.counts.parameters);
   add_operations(document, model);
   // Memory is that of a training in fp32 with the usual optimizer of the family.
@@ -218,9 +272,10 @@ class CountVerb : public Verb {
     return build_model(model_, options);
   }
 
-  /// Refuses the option that sets the other kind of input: a model reads tokens or images.
+  /// Refuses the option that sets an input which the model does not read.
   void require_input_of(const ModelSpec& model) const {
-    const bool images = model.input.kind == InputKind::images;
+    if (model.inputs.size() > 1) return;
+    const bool images = model.reads_only(InputKind::images);
     const std::string given = !images && !image_.empty() ? "--image " + image_
                               : images && length_        ? fmt::format("--seq {}", *length_)
                                                          : "";

@@ -193,7 +193,7 @@ class GateVerb : public Verb {
       report.error = error;
       // Whatever happens, the reports must tell it.
     } catch (const std::exception& error) {
-      report.error = Error(ErrorKind::internal, {{"unexpected failure", error.what(), ""}});
+      report.error = Error(ErrorKind::internal, unexpected_failure(error).problems());
     }
     report.threshold = threshold_percent_ * percent;
     if (!commands_.base.empty()) report.reproduce = reproduce();

@@ -47,7 +47,9 @@ Table list_models() {
                             {"micro_batch", "micro-batch", Unit::none}});
   for (const ModelSpec& model : models()) {
     items.add({model.name, model.summary, model.family,
-               model.input.kind == InputKind::tokens ? "tokens" : "images", model.micro_batch});
+               joined(model.inputs, "+",
+                      [](const Input& input) { return std::string(to_string(input.kind)); }),
+               model.micro_batch});
   }
   return items;
 }

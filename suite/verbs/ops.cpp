@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <limits>
 
 #include "metrics/base/cache_folder.hpp"
 #include "metrics/base/error.hpp"
@@ -13,6 +14,7 @@
 #include "suite/config/reproduce.hpp"
 #include "suite/probe/operator_report.hpp"
 #include "suite/program/shell_command.hpp"
+#include "suite/program/signals.hpp"
 #include "suite/program/verb.hpp"
 #include "suite/verbs/output_file.hpp"
 
@@ -48,7 +50,8 @@ class OpsVerb : public Verb {
     command.add_option("--size", request_.size, "of llm (default: micro)");
     command.add_option("--model", request_.model, "of image (default: resnet18)");
     command.add_option("--threads", request_.threads, "(default: one per usable core)");
-    command.add_option("--seed", request_.seed, "of the operands of a check (default: 1)");
+    command.add_option("--seed", request_.seed, "of the operands of a check (default: 1)")
+        ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()));
     add_typed_option(command, "--junit", junit_, "FILE", "write JUnit XML");
     add_typed_option(command, "-o,--out", out_, "FILE",
                      "write the times as an efficiency matrix, for `plan --profile`");
@@ -65,16 +68,16 @@ class OpsVerb : public Verb {
     collect_problems(problems, [&] { out = OutputFile(out_); });
     problems.throw_if_any();
     const RunName name = make_run_name("ops");
-    if (!record_.empty()) create_run_folder(record_);
+    if (!record_.empty()) create_run_folder(record_, "--record");
+    install_stop_signals([] {});
     OperatorReport report;
-    for (const std::string& device : request_.devices) {
-      if (request_.devices.size() == 1) {
-        report = report_operators(request_, read_device(device), [&](const std::string& what) {
-          if (options.verbosity != Verbosity::quiet) fmt::print(stderr, "heteroperf: {}\n", what);
-        });
-      } else {
-        report_elsewhere(device, options, report);
-      }
+    try {
+      report = look_at_all(options);
+    } catch (...) {
+      // Nothing is left of a record that did not come about.
+      std::error_code ignored;
+      if (!record_.empty()) fs::remove(record_, ignored);
+      throw;
     }
     report.name = name;
     const Document document = operators_document(request_, report);
@@ -88,6 +91,19 @@ class OpsVerb : public Verb {
   }
 
  private:
+  OperatorReport look_at_all(const GlobalOptions& options) const {
+    OperatorReport report;
+    for (const std::string& device : request_.devices) {
+      if (request_.devices.size() == 1) {
+        return report_operators(request_, read_device(device), [&](const std::string& what) {
+          if (options.verbosity != Verbosity::quiet) fmt::print(stderr, "heteroperf: {}\n", what);
+        });
+      }
+      report_elsewhere(device, options, report);
+    }
+    return report;
+  }
+
   void check_files(ProblemList& problems) const {
     for (const auto& [given, flag] :
          {std::pair(!out_.empty(), "--out"), {!record_.empty(), "--record"}}) {
@@ -129,10 +145,14 @@ class OpsVerb : public Verb {
                       (outcome.exit_code == static_cast<int>(ExitCode::ok) ||
                        outcome.exit_code == static_cast<int>(ExitCode::verification));
     if (!told) {
-      throw SystemError(
-          fmt::format("{} could not be looked at", name), last_words(command.err, outcome),
-          fmt::format("Try `heteroperf ops --device {}`", name),
-          outcome.end == CommandEnd::timed_out ? ErrorKind::timeout : ErrorKind::environment);
+      const bool broke = outcome.end == CommandEnd::exited &&
+                         outcome.exit_code == static_cast<int>(ExitCode::run_failed);
+      throw SystemError(fmt::format("{} could not be looked at", name),
+                        last_words(command.err, outcome),
+                        fmt::format("Try `heteroperf ops --device {}`", name),
+                        outcome.end == CommandEnd::timed_out ? ErrorKind::timeout
+                        : broke                              ? ErrorKind::run_failed
+                                                             : ErrorKind::environment);
     }
     add_operators(read_regular_file(command.out), name, report);
     if (!request_.check) report.matrix.merge(read_efficiency_matrix(matrix));

@@ -221,9 +221,9 @@ class ProbeVerb : public Verb {
     DeviceClass reading;
     reading.kind = DeviceKind::cuda;
     reading.memory = device.memory;
-    fill_classes(
-        gather_texts(hosts, device_reading_text(device.vendor + " " + device.model, reading)),
-        utc_now(), measured.file);
+    fill_classes(gather_texts(hosts, device_reading_text(
+                                         class_name(device.vendor + " " + device.model), reading)),
+                 utc_now(), measured.file);
     // A plan needs rates, so their absence is told at once.
     if (!links_only_) warn(hosts, "rates of devices are not measured");
     return tell(hosts, measured.file, measured.clusters.reason, options);
@@ -260,8 +260,7 @@ class ProbeVerb : public Verb {
     const int threads = threads_per_rank_.value_or(
         std::max(1, usable_cores().count() / std::max(1, static_cast<int>(here))));
     // Equal for devices of one class.
-    const std::string kind = fmt::format("{} {} {}", descriptors[rank].vendor,
-                                         descriptors[rank].model, plural(threads, "thread"));
+    const std::string kind = cpu_class_name(descriptors[rank], threads);
     DeviceClass device = cpu_device_class(probe_machine(), static_cast<int>(here), threads);
     std::string why_not;
     const std::shared_ptr<Engine> engine = links_only_ ? nullptr : load_everywhere(world, why_not);

@@ -4,6 +4,7 @@
 // plan file brings for its workload fill only what the user left open.
 #include <fmt/format.h>
 
+#include "results/record/ruleset.hpp"
 #include "runners/comm/world.hpp"
 #include "suite/config/flag_options.hpp"
 #include "suite/config/run_config_json.hpp"
@@ -44,7 +45,8 @@ class RunVerb : public Verb {
   void declare(CLI::App& command) override {
     workload_option_ = command.add_option(
         "workload", workload_,
-        fmt::format("{} (none: every one of them, as a suite)", fmt::join(workload_names(), ", ")));
+        fmt::format("{} (none: {}, as a suite)", fmt::join(workload_names(), ", "),
+                    fmt::join(suite_workloads, ", ")));
     command.add_flag("--quick", quick_, "seconds instead of minutes; never ranked");
     flags_.declare(command, [](const std::string&) { return true; });
     repeat_option_ =

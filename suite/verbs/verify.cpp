@@ -34,8 +34,8 @@ class VerifyVerb : public Verb {
   void declare(CLI::App& command) override {
     add_argument(
         command, "run", path_,
-        "run, suite or sweep folder, a folder of those, a file inside one, an archive that "
-        "`pack` wrote, or a plan that `plan` wrote");
+        "run, suite or sweep folder, a record of operators, a folder of those, a file inside one, "
+        "an archive that `pack` wrote, or a plan that `plan` wrote");
     command
         .add_option("--replay", replay_steps_,
                     "also train so many of a run's steps again, up to half of them behind its "

@@ -277,6 +277,14 @@ void add_table(Document& document, Table table, std::size_t column, const char* 
 
 bool Alignment::ok() const {
   if (band) return !parted_step;
+  // Bit for bit means all that is compared, since equal losses may hide unequal gradients.
+  const auto is_equal = [](const AlignedParameter& parameter) {
+    return parameter.max_relative == 0;
+  };
+  if (rule.limit == 0 && (gradient_norm_max_relative > 0 ||
+                          !std::all_of(parameters.begin(), parameters.end(), is_equal))) {
+    return false;
+  }
   return std::isfinite(max_relative) && mean_relative <= rule.limit;
 }
 

@@ -46,27 +46,6 @@ RunConfig on_one_rank(const fs::path& folder, const WorkloadEvent& workload, Run
   return config;
 }
 
-/// Adds every emulated chip whose file no longer says what the run computed with.
-void add_changed_chips(const Journal& journal, const std::vector<RankDevice>& devices,
-                       ProblemList& problems) {
-  for (const DeviceEvent* then : journal.all<DeviceEvent>()) {
-    const auto device = std::ranges::find(devices, then->device, &RankDevice::name);
-    if (device == devices.end()) continue;
-    const DeviceEvent now = device_event(RankId(then->rank), *device);
-    if (now.products == then->products && now.sum_order == then->sum_order &&
-        now.lacks == then->lacks) {
-      continue;
-    }
-    const auto numerics = [](const DeviceEvent& event) {
-      return fmt::format("products {}, order of sums {}, without '{}'", event.products,
-                         event.sum_order, fmt::join(event.lacks, " "));
-    };
-    problems.add(then->device + " is not the chip that the run computed with",
-                 fmt::format("then {}; now {}", numerics(*then), numerics(now)),
-                 "Give its file the numerics of the run again.");
-  }
-}
-
 }  // namespace
 
 RepeatedTraining::RepeatedTraining(const fs::path& folder, const Journal& journal) {
@@ -85,7 +64,7 @@ RepeatedTraining::RepeatedTraining(const fs::path& folder, const Journal& journa
   names.erase(std::unique(names.begin(), names.end()), names.end());
   for (const std::string& name : names) devices_.push_back(read_device(name));
   ProblemList problems;
-  add_changed_chips(journal, devices_, problems);
+  add_changed_chips(journal, names, problems);
   limit_libraries(devices_);
   const RunConfig config = on_one_rank(folder, workload, recorded);
   Placement placement = choose_placement(config.scale, usable_cores(), 0);

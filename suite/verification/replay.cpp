@@ -101,6 +101,9 @@ Original read_original(const fs::path& folder) {
 }
 
 void require_trainable(const Original& run) {
+  ProblemList changed;
+  add_changed_chips(run.journal, run.config.scale.device.names, changed);
+  if (!changed.problems().empty()) throw Error(ErrorKind::environment, changed.problems());
   if (run.digest.emulated) refuse(run, "its devices are emulated: their times are no training's");
   const std::uint64_t here = static_cast<std::uint64_t>(usable_cores().count());
   // Who had more ranks than cores may have so here.

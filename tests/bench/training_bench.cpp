@@ -75,13 +75,13 @@ TrainingSpec training_of(const std::string& model, const Arguments& arguments, i
     options.height = options.width = 32;
     options.classes = 10;
     spec.graph = build_model(model, options);
-    request.wanted = {InputKind::images, 3, 32, 32, 0, 10};
+    request.wanted = {SampleKind::images, 3, 32, 32, 0, 10};
   } else {
     spec.graph = build_model(model);
     const Node& input = spec.graph.node(spec.graph.input());
     const Node& loss = spec.graph.node(spec.graph.loss());
     const std::int64_t vocabulary = spec.graph.node(loss.inputs.front()).output.back();
-    request.wanted = {InputKind::tokens, 0, 0, 0, input.output.front(), vocabulary};
+    request.wanted = {SampleKind::tokens, 0, 0, 0, input.output.front(), vocabulary};
   }
   spec.data = open_data(request);
   spec.precision = arguments.precision;
@@ -145,7 +145,7 @@ void print_speed(const std::string& model, const TrainingSpec& spec, const Argum
     if (world.communicator->rank() == RankId(0)) speed = own;
   });
   const SampleSpec& sample = spec.data->spec();
-  const bool images = sample.kind == InputKind::images;
+  const bool images = sample.kind == SampleKind::images;
   const std::int64_t samples = static_cast<std::int64_t>(spec.plan().samples_per_step());
   const Ops ops = strict_train_ops(spec.graph, static_cast<std::uint64_t>(samples));
   fmt::print(

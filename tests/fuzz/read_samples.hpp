@@ -10,11 +10,9 @@ namespace heteroperf {
 inline void read_samples(const DataRequest& request) {
   const auto source = open_data(request);
   const SampleSpec& spec = source->spec();
-  const bool images = spec.kind == InputKind::images;
-  std::vector<float> pixels(
-      images ? static_cast<std::size_t>(spec.channels * spec.height * spec.width) : 0);
-  std::vector<std::int64_t> tokens(images ? 0 : static_cast<std::size_t>(spec.length));
-  std::vector<std::int64_t> targets(images ? 1 : tokens.size());
+  std::vector<float> pixels(spec.has_image() ? static_cast<std::size_t>(spec.pixels()) : 0);
+  std::vector<std::int64_t> tokens(spec.has_text() ? static_cast<std::size_t>(spec.length) : 0);
+  std::vector<std::int64_t> targets(static_cast<std::size_t>(spec.targets()));
   for (const Split split : {Split::train, Split::validation}) {
     if (source->size(split) == 0) continue;
     source->read(split, 0, {pixels, tokens, targets});

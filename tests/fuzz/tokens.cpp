@@ -15,7 +15,8 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
       {"text:", "input.txt"}, {"tokens:", "input.u16"}, {"tokens:", "input.u32"}};
   if (size < 3) return 0;
   const Kind& kind = kinds[data[0] % std::size(kinds)];
-  const SampleSpec wanted{.kind = InputKind::tokens, .length = 1 + data[1], .classes = 4 * data[2]};
+  const SampleSpec wanted{
+      .kind = SampleKind::tokens, .length = 1 + data[1], .classes = 4 * data[2]};
   const std::string path = input_folder().write(kind.file, text_of(data + 3, size - 3));
   read_hostile([&] { read_samples({.source = kind.prefix + path, .wanted = wanted}); });
   return 0;

@@ -90,7 +90,39 @@ const BadInput bad_inputs[] = {
     {"SizeOfImage",
      {"run", "image", "--size", "mini"},
      2,
-     "--size mini changes nothing in image .only automl-image and llm can use it"},
+     "--size mini changes nothing in image .only automl-image and llm and two-tower can use it"},
+    {"LayoutOfAnotherModel",
+     {"run", "two-tower", "--size", "nano", "--layout", "vison=dp2", "--layout", "text=dp2"},
+     2,
+     "no component 'vison'.*Did you mean 'vision'.*\n.*'vision' has no layout"},
+    {"LayoutOfNoForm",
+     {"run", "two-tower", "--layout", "vision=zz2@3-1", "--layout", "text"},
+     2,
+     "the axis 'zz2'.*\n.*the ranks '3-1'.*\n.*--layout text is no layout"},
+    {"LayoutAndDegrees",
+     {"run", "two-tower", "--layout", "vision=dp2", "--pp", "2"},
+     2,
+     "--layout vision=dp2 and --pp 2 exclude each other"},
+    {"LayoutOfOtherRanks",
+     {"run", "two-tower", "--layout", "vision=dp2", "--layout", "text=dp2", "--ranks", "3"},
+     2,
+     "--ranks 3 does not fit --layout vision=dp2 text=dp2 .3 and 2 ranks"},
+    {"TextForPairs",
+     {"run", "two-tower", "--data", "text:a"},
+     2,
+     "the model takes pairs, the source has tokens.*Use generated"},
+    {"PartOfASetOfPairs",
+     {"run", "two-tower", "--set", "measure.evaluation_samples=100"},
+     2,
+     "evaluation_samples = 100 with two-tower .64 pairs at a time.*multiple of 64"},
+    {"ScheduleWithoutInteractions",
+     {"run", "two-tower", "--size", "nano", "--ranks", "2", "--pp", "2", "--schedule", "chimera"},
+     2,
+     "chimera with the loss 'loss' over a step.*Use 1f1b, gpipe or auto"},
+    {"OnePairAStep",
+     {"run", "two-tower", "--size", "nano", "--ranks", "1", "--micro-batch", "1"},
+     2,
+     "the loss 'loss' over 1 sample .*against one another"},
     {"ModelOfSearch",
      {"run", "automl-image", "--model", "vgg16"},
      2,
@@ -121,7 +153,7 @@ const BadInput bad_inputs[] = {
     {"UntilOfASuite",
      {"run", "--until", "1%"},
      2,
-     "^heteroperf: --until 1% is not usable .*Name a workload: image or llm\n$"},
+     "^heteroperf: --until 1% is not usable .*Name a workload: image or llm or two-tower\n$"},
     {"DecayByTime",
      {"run", "llm", "--set", "optimizer.schedule=cosine"},
      2,
@@ -337,7 +369,7 @@ TEST(Cli, CountsAGraphFile) {
 
 TEST(Cli, ListsWhatTheScalingRuleChooses) {
   const Json items = Json::parse(heteroperf({"list", "workloads", "--json"}).out).at("items");
-  ASSERT_EQ(items.size(), 3u);
+  ASSERT_EQ(items.size(), 4u);
   for (const Json& item : items) {
     EXPECT_TRUE(item.contains("name") && item.contains("summary") && item.contains("size")) << item;
   }

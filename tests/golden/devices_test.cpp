@@ -166,6 +166,9 @@ TEST(Devices, WrongOnesAreRefusedAllAtOnce) {
   EXPECT_NE(refusal("emulated:./lost.json", {}, 6).find("disappeared"), std::string::npos);
   EXPECT_NE(refusal("emulated:few_operators", {"--fallback", "deny"}, 2).find("--fallback denies"),
             std::string::npos);
+  const std::string typos = refusal("cpu", {"--fallback", "warn,layernorm=deny,sofmax*=allow"}, 2);
+  EXPECT_NE(typos.find("--fallback layernorm=deny"), std::string::npos) << typos;
+  EXPECT_NE(typos.find("--fallback sofmax*=allow"), std::string::npos) << typos;
 }
 
 TEST(Devices, AChipsMemoryLimitsItsRanks) {
@@ -223,6 +226,33 @@ TEST(Ops, ChecksADeviceAndWritesJunit) {
   EXPECT_NE(xml.str().find("failures=\"0\""), std::string::npos);
 }
 
+#ifdef HETEROPERF_FAULTY_MACHINE
+// Each number is off by less than a unit in its last place, and all to the same side.
+TEST(Ops, AProcessorThatRoundsToZeroIsWrong) {
+  for (const char* devices : {"cpu", "cpu:base,cpu"}) {
+    const ScratchFolder folder;
+    const CommandResult result =
+        heteroperf({"ops", "llm", "--check", "--quick", "--device", devices, "--precision", "fp32",
+                    "--threads", "1", "--junit", "ops.xml", "--json", "-q"},
+                   folder.path(), {"LD_PRELOAD=" HETEROPERF_FAULTY_MACHINE, "ROUND_TO_ZERO=1"});
+    ASSERT_EQ(result.exit_code, 9) << result.err;
+    std::size_t wrong = 0;
+    const Json report = Json::parse(result.out);
+    for (const Json& row : report.at("operators")) {
+      if (row.at("status") != "wrong") continue;
+      ++wrong;
+      EXPECT_FALSE(row.at("wrong").empty()) << row;
+    }
+    EXPECT_GT(wrong, 0u);
+    std::stringstream xml;
+    xml << std::ifstream(folder.path() + "/ops.xml").rdbuf();
+    EXPECT_NE(xml.str().find("failures=\"" + std::to_string(wrong) + "\""), std::string::npos);
+    EXPECT_NE(xml.str().find("<failure message=\""), std::string::npos);
+    EXPECT_NE(xml.str().find("leans to one side"), std::string::npos);
+  }
+}
+#endif
+
 TEST(Ops, ScoresDevices) {
   const CommandResult result = heteroperf({"ops", "llm", "--size", "nano", "--score", "--device",
                                            "cpu:base,cpu", "--threads", "1", "--json", "-q"});
@@ -244,10 +274,17 @@ TEST(Ops, ItsTimesAreForPlans) {
                                              "--threads", "1", "--out", "ops.json", "-q"},
                                             folder.path());
   ASSERT_EQ(measured.exit_code, 0) << measured.err;
-  // The laptop's cores by the name that this machine's devices have.
+  // The laptop's cores by the name of the class that probe makes of this machine.
+  const CommandResult probed = heteroperf(
+      {"probe", "--ranks", "1", "--threads-per-rank", "1", "--links-only", "-o", "probed.json"},
+      folder.path());
+  ASSERT_EQ(probed.exit_code, 0) << probed.err;
+  std::ifstream description(folder.path() + "/probed.json");
+  const std::string name = Json::parse(description).at("classes")[0].at("name");
   std::stringstream text;
   text << std::ifstream(HETEROPERF_CLUSTERS "/laptop.json").rdbuf();
-  folder.write("cluster.json", std::regex_replace(text.str(), std::regex("\"core\""), "\"cpu\""));
+  folder.write("cluster.json",
+               std::regex_replace(text.str(), std::regex("\"core\""), "\"" + name + "\""));
   const CommandResult planned = heteroperf({"plan", "llm", "--size", "nano", "--cluster",
                                             "cluster.json", "--profile", "ops.json", "--json"},
                                            folder.path());
@@ -260,10 +297,34 @@ TEST(Ops, AMissingPrecisionScoresNothing) {
   EXPECT_EQ(result.exit_code, 2) << result.err;
 }
 
+// Pennycook's score says that a program does not run on all of the devices.
+TEST(Ops, ADeviceThatLacksAnOperatorMakesTheScoreNothing) {
+  const ScratchFolder folder;
+  std::ofstream(folder.path() + "/bf16.json")
+      << R"({"_format":"heteroperf-chip","_version":1,"name":"bf16_only","precisions":["bf16"]})";
+  for (const char* other : {"emulated:few_operators", "emulated:./bf16.json"}) {
+    const CommandResult result =
+        heteroperf({"ops", "llm", "--size", "nano", "--score", "--device",
+                    std::string("cpu,") + other, "--threads", "1", "-q", "--json"},
+                   folder.path());
+    ASSERT_EQ(result.exit_code, 0) << other << result.err;
+    const Json report = Json::parse(result.out);
+    EXPECT_EQ(report.at("score"), 0) << other;
+    ASSERT_EQ(report.at("scores").size(), 1u) << other;
+    EXPECT_EQ(report.at("scores")[0].at("workload"), "llm nano");
+    const Json& devices = report.at("devices");
+    ASSERT_EQ(devices.size(), 2u) << other;
+    EXPECT_GT(devices[0].at("efficiency"), 0);
+    EXPECT_GT(devices[0].at("compared"), 0.5);
+    EXPECT_FALSE(devices[1].contains("efficiency")) << devices[1];
+  }
+}
+
 TEST(Ops, AskedForTwiceOrInVain) {
-  const CommandResult result = heteroperf({"ops", "llm", "--size", "giant", "--device", "cpu,cpu",
-                                           "--precision", "fp32,fp32", "--threads", "0", "--junit",
-                                           "x.xml", "--out", "/nowhere/at/all", "--json"});
+  const CommandResult result =
+      heteroperf({"ops", "llm", "--size", "giant", "--device", "cpu,cpu", "--precision",
+                  "fp32,fp32", "--threads", "0", "--junit", "x.xml", "--out", "/nowhere/at/all",
+                  "--model", "resnet50", "--json"});
   EXPECT_EQ(result.exit_code, 2);
   const Json error = Json::parse(result.out).at("error");
   std::string problems;
@@ -272,7 +333,8 @@ TEST(Ops, AskedForTwiceOrInVain) {
   }
   for (const char* word :
        {"giant", "--device cpu is named twice", "--precision fp32 is named twice",
-        "--threads 0 is out of range", "--junit without --check", "/nowhere/at/all"}) {
+        "--threads 0 is out of range", "--junit without --check", "/nowhere/at/all",
+        "--model resnet50 means nothing for llm"}) {
     EXPECT_NE(problems.find(word), std::string::npos) << word << " in " << problems;
   }
 }

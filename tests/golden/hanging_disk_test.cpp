@@ -16,7 +16,7 @@ CommandResult run_on_hanging_disk(const Words& transport, int from_write) {
              transport);
   return heteroperf(
       words, folder.path(),
-      {"LD_PRELOAD=" HETEROPERF_HANGING_DISK, "HANG_FROM_WRITE=" + std::to_string(from_write)});
+      {"LD_PRELOAD=" HETEROPERF_FAULTY_MACHINE, "HANG_FROM_WRITE=" + std::to_string(from_write)});
 }
 
 void expect_disk_is_named(const CommandResult& result) {
@@ -36,7 +36,7 @@ TEST(HangingDisk, EndsARunThatCannotSaySo) {
   const ScratchFolder folder;
   const std::string line =
       "mkfifo pipe && exec 3<>pipe && dd if=/dev/zero of=pipe bs=4096 oflag=nonblock 2>/dev/null; "
-      "LD_PRELOAD=" HETEROPERF_HANGING_DISK " HANG_FROM_WRITE=2 exec '" +
+      "LD_PRELOAD=" HETEROPERF_FAULTY_MACHINE " HANG_FROM_WRITE=2 exec '" +
       heteroperf_path() +
       "' run llm --size nano --ranks 2 --micro-batch 2 --duration 60 --set measure.peak_s=0 "
       "--set comm.timeout_s=4 -q --out r 2>&3";

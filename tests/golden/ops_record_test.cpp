@@ -54,6 +54,7 @@ class OpsRecords : public ::testing::Test {
       for (Json& timing : record.at("timings")) scale(timing, factor);
       Json& throughput = record.at("metrics").at("throughput");
       throughput["value"] = throughput.at("value").get<double>() / factor;
+      for (Json& end : throughput.at("ci95")) end = end.get<double>() / factor;
       edit(record);
       const std::string home = folder_.path() + "/" + side + "/" + std::to_string(k);
       std::filesystem::create_directories(home);
@@ -92,6 +93,35 @@ TEST_F(OpsRecords, TellWhoMeasuredWhatOnWhichMachine) {
   }
 }
 
+TEST_F(OpsRecords, AreRecomputedFromTheirTurns) {
+  write("all", nothing);
+  const CommandResult whole = ask({"verify", "all"});
+  EXPECT_EQ(whole.exit_code, 0) << whole.out << whole.err;
+  const std::pair<const char*, Edit> forgeries[] = {
+      {"/timings/1/least_s", [](Json& r) { r["timings"][1]["least_s"] = 1e-9; }},
+      {"/timings/0/ci95", [](Json& r) { r["timings"][0]["ci95"][1] = 1; }},
+      {"/timings/2/least_s", [](Json& r) { r["timings"][2]["samples_s"][0] = 1e-9; }},
+      {"/metrics/throughput/value", [](Json& r) { r["metrics"]["throughput"]["value"] = 1e9; }},
+      {"/operators/0/efficiency", [](Json& r) { r["operators"][0]["efficiency"] = 0.1; }},
+      {"/scores/0/score", [](Json& r) { r["scores"][0]["score"] = 0.1; }},
+      {"/score", [](Json& r) { r["score"] = 0.1; }},
+      {"recomputation", [](Json& r) { r["timings"][0]["samples_s"] = Json::array(); }},
+      {"recomputation", [](Json& r) { r["timings"][0]["count"] = "many"; }}};
+  for (const auto& [check, forge] : forgeries) {
+    const std::string side = "forged" + std::to_string(written_);
+    write(side, forge);
+    const CommandResult result = ask({"verify", side + "/0", "--json"});
+    EXPECT_EQ(result.exit_code, 9) << check << result.out << result.err;
+    const Json printed = Json::parse(result.out);
+    for (const Json& told : printed.at("checks")) {
+      if (told.at("name") == check) {
+        EXPECT_FALSE(told.at("ok")) << told;
+      }
+    }
+    EXPECT_NE(result.out.find(check), std::string::npos) << result.out;
+  }
+}
+
 TEST_F(OpsRecords, OfOneProgramPassTheGate) {
   write("base", nothing);
   write("head", nothing);
@@ -109,7 +139,8 @@ TEST_F(OpsRecords, ASlowerOperatorFailsTheGateByItsName) {
   write("head", [](Json& record) { scale(record.at("timings").at(3), 1.2); });
   const CommandResult result = gate();
   ASSERT_EQ(result.exit_code, 3) << result.out << result.err;
-  for (const Json& metric : Json::parse(result.out).at("metrics")) {
+  const Json printed = Json::parse(result.out);
+  for (const Json& metric : printed.at("metrics")) {
     EXPECT_EQ(metric.at("verdict"), metric.at("name") == name ? "regression" : "pass") << metric;
   }
   std::stringstream junit;
@@ -123,7 +154,8 @@ TEST_F(OpsRecords, ASlowerOperatorFailsTheGateByItsName) {
 
   const CommandResult compared = ask({"compare", "base", "head", "--json"});
   ASSERT_EQ(compared.exit_code, 0) << compared.err;
-  for (const Json& metric : Json::parse(compared.out).at("metrics")) {
+  const Json comparison = Json::parse(compared.out);
+  for (const Json& metric : comparison.at("metrics")) {
     EXPECT_EQ(metric.at("verdict"), metric.at("name") == name ? "slower" : "same") << metric;
   }
 }

@@ -159,6 +159,42 @@ TEST(PlanRun, APipelineAccountsForItsRanks) {
   EXPECT_EQ(report.exit_code, 0) << report.err;
 }
 
+/// Two components in turn on the same ranks, side by side on others, and as one stage: the loss is
+/// over all pairs of the step, so the three train alike.
+TEST(PlanRun, ComponentsHaveLayoutsOfTheirOwn) {
+  const ScratchFolder folder;
+  const auto train = [&](const Words& more, const std::string& out) {
+    Words words{"run",     "two-tower",
+                "--size",  "nano",
+                "--steps", "3",
+                "--set",   "measure.peak_s=0",
+                "--set",   "measure.evaluation_samples=64",
+                "--data",  "generated:48",
+                "-q",      "--json",
+                "--out",   out};
+    words.insert(words.end(), more.begin(), more.end());
+    const CommandResult result = heteroperf(words, folder.path());
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    expect_verified(out, folder);
+    return Json::parse(result.out);
+  };
+  const Json one = train({"--ranks", "1", "--micro-batch", "12"}, "one");
+  const Json shared =
+      train({"--layout", "vision=dp3", "--layout", "text=tp1,dp3", "--micro-batch", "4"}, "shared");
+  const Json apart = train({"--layout", "vision=dp2@0-1", "--layout", "text=tp2@2-3",
+                            "--micro-batch", "3", "--micro-batches", "2"},
+                           "apart");
+  for (const Json& record : {one, shared, apart}) {
+    EXPECT_EQ(record.at("workload").at("family"), "contrastive_model");
+    EXPECT_EQ(record.at("operations").at("strict"), one.at("operations").at("strict"));
+  }
+  for (const char* run : {"shared", "apart"}) {
+    const CommandResult aligned = heteroperf({"align", "one", run, "--json"}, folder.path());
+    EXPECT_EQ(aligned.exit_code, 0) << aligned.out;
+    EXPECT_LT(Json::parse(aligned.out).at("acceptance").at("value"), 1e-5) << aligned.out;
+  }
+}
+
 TEST(PlanRun, ATraceOfAShortRunHasAllItsSteps) {
   const ScratchFolder folder;
   const CommandResult result = heteroperf(

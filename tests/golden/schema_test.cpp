@@ -214,6 +214,7 @@ TEST_F(Schemas, DocumentsThatNeedNoTraining) {
   add_printed("doctor", {"doctor"});
   add_printed("version", {"version"});
   add_printed("count", {"count", "nano"});
+  add_printed("count", {"count", "clip-vit-b-32", "--batch", "4"});
   add_printed("count", {"count", "resnet50-v1", "--convention", "all", "--per-layer"});
   add_printed("cluster", {"probe", "--ranks", "2", "--links-only"});
   expect_valid();

@@ -11,6 +11,7 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/random.hpp"
 #include "workloads/data/generated_images.hpp"
+#include "workloads/data/generated_scenes.hpp"
 #include "workloads/data/generated_tokens.hpp"
 #include "workloads/data/image_files.hpp"
 #include "workloads/data/input_file.hpp"
@@ -38,12 +39,16 @@ std::int64_t parse_pixels(const std::string& pixels) {
                   "Use generated:64 for images of 64x64.");
 }
 
-Source open_generated(const std::string& pixels, const DataRequest& request) {
-  if (request.wanted.kind == InputKind::tokens) {
-    return std::make_shared<GeneratedTokens>(request.wanted, request.seed);
+Source open_generated(const std::string&, const DataRequest& request) {
+  const SampleSpec spec = generated_spec(request.source, request.wanted);
+  switch (spec.kind) {
+    case SampleKind::tokens:
+      return std::make_shared<GeneratedTokens>(spec, request.seed);
+    case SampleKind::pairs:
+      return std::make_shared<GeneratedScenes>(spec, request.seed);
+    case SampleKind::images:
+      break;
   }
-  SampleSpec spec = request.wanted;
-  if (!pixels.empty()) spec.height = spec.width = parse_pixels(pixels);
   return std::make_shared<GeneratedImages>(spec, request.seed);
 }
 
@@ -89,19 +94,19 @@ struct Entry {
 const std::array<Entry, 5> source_table{{
     {{"generated",
       "PIXELS",
-      "images from a random grammar, or a Markov chain of tokens; known floor",
-      {InputKind::images, InputKind::tokens},
+      "images from a random grammar, a Markov chain of tokens, or captioned scenes; known floor",
+      {SampleKind::images, SampleKind::tokens, SampleKind::pairs},
       true},
      open_generated},
-    {{"idx", "DIR", "MNIST's layout, plain or gzipped", {InputKind::images}},
+    {{"idx", "DIR", "MNIST's layout, plain or gzipped", {SampleKind::images}},
      open_folder<open_idx_folder>},
-    {{"cifar10", "DIR", "CIFAR-10 binary batches", {InputKind::images}},
+    {{"cifar10", "DIR", "CIFAR-10 binary batches", {SampleKind::images}},
      open_folder<open_cifar10_folder>},
-    {{"text", "FILE", "any file, byte by byte (vocabulary 256)", {InputKind::tokens}}, open_text},
+    {{"text", "FILE", "any file, byte by byte (vocabulary 256)", {SampleKind::tokens}}, open_text},
     {{"tokens",
       "FILE",
       "raw little-endian ids, 16-bit (.u16, .bin) or 32-bit (.u32)",
-      {InputKind::tokens}},
+      {SampleKind::tokens}},
      open_tokens},
 }};
 
@@ -121,7 +126,7 @@ const Entry& find_entry(const std::string& prefix) {
 /// Throws UserError where the argument is missing. Generated images alone may have one, of which
 /// tokens know nothing.
 void check_argument(const DataKind& kind, const std::string& source, const std::string& argument,
-                    InputKind wanted) {
+                    SampleKind wanted) {
   if (kind.optional && source == kind.prefix) return;
   if (argument.empty()) {
     throw UserError(kind.optional
@@ -130,22 +135,30 @@ void check_argument(const DataKind& kind, const std::string& source, const std::
                     fmt::format("expected {}:{}", kind.prefix, kind.argument));
   }
   if (!kind.optional) return;
-  if (wanted == InputKind::tokens) {
+  if (wanted == SampleKind::tokens) {
     throw UserError(fmt::format("'{}' cannot feed this model", source),
                     "it takes tokens, which have no pixels", "Use generated.");
   }
   parse_pixels(argument);
 }
 
-/// Throws UserError where the source has images and the model takes tokens, or the other way round.
-void check_kind(const DataKind& kind, InputKind wanted) {
-  if (std::find(kind.serves.begin(), kind.serves.end(), wanted) != kind.serves.end()) return;
-  const bool images = wanted == InputKind::images;
+/// Throws UserError, naming the sources that can, where the source has other samples than the model
+/// takes.
+void check_kind(const DataKind& kind, SampleKind wanted) {
+  const auto serves = [wanted](const DataKind& each) {
+    return std::find(each.serves.begin(), each.serves.end(), wanted) != each.serves.end();
+  };
+  if (serves(kind)) return;
+  std::string able;
+  for (const Entry& entry : source_table) {
+    if (!serves(entry.kind)) continue;
+    able +=
+        (able.empty() ? "" : ", ") + (entry.kind.optional ? entry.kind.prefix : entry.kind.form());
+  }
   throw UserError(fmt::format("'{}' cannot feed this model", kind.prefix),
-                  images ? "the model takes images, the source has tokens"
-                         : "the model takes tokens, the source has images",
-                  images ? "Use generated, idx:DIR or cifar10:DIR."
-                         : "Use generated, text:FILE or tokens:FILE.");
+                  fmt::format("the model takes {}, the source has {}", to_string(wanted),
+                              to_string(kind.serves.front())),
+                  fmt::format("Use {}.", able));
 }
 
 /// A row of the table with the path that was given for it.
@@ -155,7 +168,7 @@ struct Choice {
 };
 
 /// Finds the source that `source` names, provided that it can serve `wanted`.
-Choice choose(const std::string& source, InputKind wanted) {
+Choice choose(const std::string& source, SampleKind wanted) {
   const std::size_t colon = source.find(':');
   const std::string argument = colon == std::string::npos ? "" : source.substr(colon + 1);
   const Entry& entry = find_entry(source.substr(0, colon));
@@ -170,6 +183,18 @@ Choice choose(const std::string& source, InputKind wanted) {
 std::uint64_t shuffled_index(std::uint64_t seed, std::uint64_t size, std::uint64_t position) {
   const std::uint64_t epoch = position / size;
   return KeyedPermutation(random_bits(seed, epoch), size)(position % size);
+}
+
+bool is_generated(const std::string& source) {
+  return source == "generated" || source.starts_with("generated:");
+}
+
+SampleSpec generated_spec(const std::string& source, SampleSpec wanted) {
+  const std::size_t colon = source.find(':');
+  if (colon != std::string::npos) {
+    wanted.height = wanted.width = parse_pixels(source.substr(colon + 1));
+  }
+  return wanted;
 }
 
 std::string DataKind::form() const {
@@ -192,9 +217,50 @@ std::shared_ptr<const DataSource> open_data(const DataRequest& request) {
   return choice.entry.open(choice.argument, request);
 }
 
-void check_data(const std::string& source, InputKind wanted) {
+void check_data(const std::string& source, SampleKind wanted) {
   const Choice choice = choose(source, wanted);
   if (choice.entry.kind.argument == "FILE") MappedFile{choice.argument};
+}
+
+SampleSpec sample_of(const ModelGraph& graph) {
+  const Node& loss = graph.node(graph.loss());
+  const auto refuse = [&graph](const std::string& why) {
+    throw UserError(fmt::format("there are no samples for the model '{}'", graph.name), why);
+  };
+  SampleSpec spec;
+  std::int64_t vocabulary = 0;
+  int images = 0, texts = 0;
+  for (const NodeId id : graph.inputs()) {
+    const auto& input = std::get<Input>(graph.node(id).attributes);
+    if (input.items != 0) refuse(fmt::format("'{}' has any number of items", graph.node(id).name));
+    if (input.kind == InputKind::images) {
+      ++images;
+      spec.channels = input.channels;
+      spec.height = input.height;
+      spec.width = input.width;
+    } else {
+      ++texts;
+      spec.length = input.length;
+      for (const NodeId user : graph.consumers(id)) {
+        const auto* table = std::get_if<Embedding>(&graph.node(user).attributes);
+        if (table != nullptr) vocabulary = table->vocabulary;
+      }
+    }
+  }
+  if (images > 1 || texts > 1)
+    refuse(fmt::format("it takes {} images and {} texts", images, texts));
+  if (images + texts == 2 && std::holds_alternative<Contrastive>(loss.attributes)) {
+    spec.kind = SampleKind::pairs;
+    spec.classes = vocabulary;
+    return spec;
+  }
+  if (images + texts != 1 || !std::holds_alternative<CrossEntropy>(loss.attributes)) {
+    refuse(fmt::format("none have such inputs and targets for {}", kind_name(loss.attributes)));
+  }
+  spec.kind = images == 1 ? SampleKind::images : SampleKind::tokens;
+  // The logits' last dimension has an entry per class.
+  spec.classes = graph.node(loss.inputs.front()).output.back();
+  return spec;
 }
 
 SplitLists hold_out(std::span<const std::uint64_t> hashes, std::uint64_t one_in) {

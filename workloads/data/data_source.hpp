@@ -1,30 +1,51 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "workloads/graph/node_kinds.hpp"
+#include "workloads/graph/model_graph.hpp"
 
 namespace heteroperf {
 
 enum class Split { train, validation };
 
-/// The form of one sample. Images have `channels·height·width` values and one label below
-/// `classes`. Tokens are `length` indices below `classes` and as many targets (the next tokens).
+/// The contents of a sample: an image and its label; tokens, each with the next one as its target;
+/// or an image and a text that belong together, without targets.
+enum class SampleKind { images, tokens, pairs };
+constexpr std::array<std::string_view, 3> value_names(SampleKind) {
+  return {"images", "tokens", "pairs"};
+}
+
+/// The form of one sample. An image has `channels·height·width` values, a text `length` indices
+/// below the vocabulary.
 struct SampleSpec {
-  InputKind kind = InputKind::images;
+  SampleKind kind = SampleKind::images;
   std::int64_t channels = 0, height = 0, width = 0;
   std::int64_t length = 0;
   std::int64_t classes = 0;  ///< number of labels, or vocabulary
   friend bool operator==(const SampleSpec&, const SampleSpec&) = default;
-};
 
-/// The place where a reader writes one sample: spans of exactly the spec's sizes. For images
-/// `tokens` is empty and `targets` has one element; for tokens `pixels` is empty.
+  bool has_image() const { return kind != SampleKind::tokens; }
+  bool has_text() const { return kind != SampleKind::images; }
+  /// Counts the values of the image.
+  std::int64_t pixels() const { return channels * height * width; }
+  /// Counts the targets of one sample.
+  std::int64_t targets() const {
+    return kind == SampleKind::images ? 1 : kind == SampleKind::tokens ? length : 0;
+  }
+};
+/// Returns the sample that a model takes: the inputs tell its extents, the loss the targets and
+/// their classes. Throws UserError where no kind of sample has such inputs and such a loss.
+SampleSpec sample_of(const ModelGraph& graph);
+
+/// The place where a reader writes one sample: spans of exactly the spec's sizes, empty for what
+/// such a sample does not have.
 struct SampleView {
   std::span<float> pixels;
   std::span<std::int64_t> tokens;
@@ -46,8 +67,9 @@ class DataSource {
   virtual std::string description() const = 0;
   /// Returns 32 hexadecimal digits over everything that determines the samples.
   virtual std::string fingerprint() const = 0;
-  /// Returns the lowest reachable mean cross-entropy in nats (the entropy of generated tokens), or
-  /// nothing, as for generated images.
+  /// Returns the lowest reachable mean loss in nats, or nothing, as for generated images: the
+  /// entropy of generated tokens, and for pairs what is left where each is told from
+  /// `evaluated_pairs` of them, since some texts fit several images.
   virtual std::optional<double> loss_floor() const { return std::nullopt; }
   /// Returns the lowest reachable error rate (the Bayes error of generated images), or nothing.
   virtual std::optional<double> error_floor() const { return std::nullopt; }
@@ -70,7 +92,7 @@ struct DataKind {
   std::string prefix;    ///< "idx"
   std::string argument;  ///< "DIR", "FILE", "PIXELS"
   std::string summary;
-  std::vector<InputKind> serves;
+  std::vector<SampleKind> serves;
   bool optional = false;  ///< the argument
   /// "idx:DIR", "generated[:PIXELS]".
   std::string form() const;
@@ -83,8 +105,14 @@ std::vector<DataKind> data_kinds();
 /// truncated or missing file, and when the source cannot serve `wanted`.
 std::shared_ptr<const DataSource> open_data(const DataRequest& request);
 
+/// Tells if a `--data` argument names generated data.
+bool is_generated(const std::string& source);
+/// Returns the samples that generated data have where a model wants these: PIXELS replace their
+/// height and width. Throws UserError where PIXELS is no number.
+SampleSpec generated_spec(const std::string& source, SampleSpec wanted);
+
 /// Does the part of open_data that reads no sample: throws where the source is unknown, cannot
 /// serve this kind, or its file or folder is missing.
-void check_data(const std::string& source, InputKind wanted);
+void check_data(const std::string& source, SampleKind wanted);
 
 }  // namespace heteroperf

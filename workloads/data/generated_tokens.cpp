@@ -66,7 +66,7 @@ std::uint64_t scale_bits(std::uint64_t bits, std::uint64_t bound) {
 GeneratedTokens::GeneratedTokens(const SampleSpec& spec, std::uint64_t seed, Successors successors)
     : spec_(spec), seed_(seed) {
   check(spec_);
-  spec_ = {.kind = InputKind::tokens, .length = spec.length, .classes = spec.classes};
+  spec_ = {.kind = SampleKind::tokens, .length = spec.length, .classes = spec.classes};
   branching_ = static_cast<std::size_t>(std::min(most_branches, spec_.classes / 4));
   cumulative_ = zipf_cumulative(branching_);
   if (successors == Successors::left_out) return;

@@ -60,7 +60,7 @@ class StoredImages : public DataSource {
                       "both need at least one, and equal images stay together",
                       "Use a larger data set.");
     }
-    spec_ = {.kind = InputKind::images,
+    spec_ = {.kind = SampleKind::images,
              .channels = images_.channels,
              .height = images_.height,
              .width = images_.width,

@@ -28,7 +28,7 @@ TokenWindows::TokenWindows(const std::string& kind, const std::string& path, Wid
                            const SampleSpec& wanted)
     : kind_(kind), path_(path), file_(path), width_(width) {
   HETEROPERF_EXPECT(wanted.length > 0);
-  spec_ = {.kind = InputKind::tokens, .length = wanted.length};
+  spec_ = {.kind = SampleKind::tokens, .length = wanted.length};
   check_contents(wanted.classes);
   cut_into_blocks();
   Hash128 hash("token windows 1");

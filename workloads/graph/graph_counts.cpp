@@ -6,8 +6,8 @@
 
 // Counting walks over the nodes: node_rules.hpp gives the operator that each node stands for, and
 // metrics/operator_counts.hpp has the formulas. Only the facts that depend on the whole graph are
-// found here: which node is the first convolution, whose input needs a gradient, and how many
-// tokens a sample has.
+// found here: which node is the first convolution, whose input needs a gradient, how many tokens a
+// sample has, and how many samples or items of a batch a node is computed for.
 
 namespace heteroperf {
 namespace {
@@ -17,6 +17,11 @@ InputGradient input_gradient(const ModelGraph& graph, const Node& node) {
   const bool needed = std::any_of(node.inputs.begin(), node.inputs.end(),
                                   [&](NodeId id) { return graph.node(id).differentiable; });
   return needed ? InputGradient::needed : InputGradient::none;
+}
+
+WeightGradient weight_gradient(const ModelGraph& graph, const Node& node) {
+  const bool frozen = node.weights == Weights::frozen && !has_trained_weight(graph, node);
+  return frozen ? WeightGradient::none : WeightGradient::needed;
 }
 
 template <class Kind>
@@ -37,15 +42,13 @@ bool only_adds_rows(const Node& node) {
   return is<PositionEmbedding>(node) || is<TypeEmbedding>(node) || is<ClassToken>(node);
 }
 
-/// Returns the tokens of one sample; nothing outside language models.
+/// Returns the tokens of one sample; nothing outside language models, which read tokens alone.
 std::optional<std::uint64_t> sample_tokens(const ModelGraph& graph) {
-  for (const Node& node : graph.nodes()) {
-    const auto* input = std::get_if<Input>(&node.attributes);
-    if (input != nullptr && input->kind == InputKind::tokens) {
-      return static_cast<std::uint64_t>(input->length);
-    }
-  }
-  return std::nullopt;
+  const std::vector<NodeId> inputs = graph.inputs();
+  if (inputs.size() != 1) return std::nullopt;
+  const auto& input = std::get<Input>(graph.node(inputs[0]).attributes);
+  if (input.kind != InputKind::tokens) return std::nullopt;
+  return static_cast<std::uint64_t>(input.length);
 }
 
 /// Adds `factor` times the counts of a term to a sum.
@@ -67,68 +70,117 @@ void add(PassOps& sum, const PassOps& term, std::uint64_t factor = 1) {
   }
 }
 
-StrictOps strict_sample_ops(const ModelGraph& graph) {
+StrictOps strict_batch_ops(const ModelGraph& graph, const BatchExtent& batch) {
   StrictOps sum;
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
-    add(sum, strict_node_ops(graph, NodeId(i)));
+    add(sum, strict_node_ops(graph, NodeId(i), batch));
   }
   return sum;
 }
 
 }  // namespace
 
-OperatorUse operator_use(const ModelGraph& graph, NodeId id) {
+std::uint64_t BatchExtent::count(const ModelGraph& graph, const Node& node) const {
+  if (!node.items) return samples;
+  const auto known = items.find(*node.items);
+  if (known != items.end()) return known->second;
+  const auto& input = std::get<Input>(graph.node(*node.items).attributes);
+  return samples * static_cast<std::uint64_t>(input.items);
+}
+
+OperatorUse operator_use(const ModelGraph& graph, NodeId id, std::uint64_t contrasted) {
   const Node& node = graph.node(id);
   OperatorUse use;
-  use.shape = operator_shape(graph, node);
+  use.shape = operator_shape(graph, node, contrasted);
   use.input_gradient = input_gradient(graph, node);
+  use.weight_gradient = weight_gradient(graph, node);
   use.order = is_first_convolution(graph, node) ? ConvolutionOrder::first : ConvolutionOrder::later;
   use.palm_parameters = only_adds_rows(node) ? 0 : parameter_count(node);
   use.tokens = sample_tokens(graph);
   return use;
 }
 
-StrictOps strict_node_ops(const ModelGraph& graph, NodeId id) {
+StrictOps strict_node_ops(const ModelGraph& graph, NodeId id, const BatchExtent& batch) {
   const Node& node = graph.node(id);
-  return strict_ops(operator_shape(graph, node), input_gradient(graph, node));
+  StrictOps sum;
+  add(sum,
+      strict_ops(operator_shape(graph, node, batch.contrasted), input_gradient(graph, node),
+                 weight_gradient(graph, node)),
+      batch.count(graph, node));
+  return sum;
 }
 
-GraphCounts count_graph(const ModelGraph& graph, std::uint64_t samples) {
+GraphCounts count_graph(const ModelGraph& graph, const BatchExtent& batch) {
   GraphCounts counts;
-  counts.samples = samples;
+  counts.samples = batch.samples;
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];
-    const OperatorUse use = operator_use(graph, NodeId(i));
+    const OperatorUse use = operator_use(graph, NodeId(i), batch.contrasted);
+    const std::uint64_t times = batch.count(graph, node);
     LayerCounts& layer = counts.layers.emplace_back();
     layer.name = node.name;
     layer.kind = kind_name(node.attributes);
     layer.parameters = parameter_count(node);
     counts.parameters += layer.parameters;
-    add(layer.strict, strict_ops(use.shape, use.input_gradient), samples);
+    add(layer.strict, strict_ops(use.shape, use.input_gradient, use.weight_gradient), times);
     add(counts.strict, layer.strict);
     for (Convention convention : all_conventions) {
-      add(layer.conventions[convention], count_ops(use, convention), samples);
+      add(layer.conventions[convention], count_ops(use, convention), times);
       add(counts.conventions[convention], layer.conventions[convention]);
     }
   }
   return counts;
 }
 
-Ops strict_train_ops(const ModelGraph& graph, std::uint64_t samples) {
-  return strict_sample_ops(graph).train() * samples;
+std::vector<ComponentCounts> by_component(const ModelGraph& graph, const GraphCounts& counts) {
+  std::vector<ComponentCounts> components;
+  for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+    const Node& node = graph.nodes()[i];
+    auto component = std::ranges::find(components, node.branch, &ComponentCounts::name);
+    if (component == components.end()) {
+      component = components.insert(component, ComponentCounts{node.branch, 0, 0, {}});
+    }
+    component->parameters += parameter_count(node);
+    component->trained_parameters += trained_parameter_count(node);
+    add(component->strict, counts.layers[i].strict);
+  }
+  return components;
 }
 
-Ops padding_train_ops(const ModelGraph& graph, std::uint64_t samples) {
+Ops strict_train_ops(const ModelGraph& graph, const BatchExtent& batch) {
+  return strict_batch_ops(graph, batch).train();
+}
+
+Ops padding_train_ops(const ModelGraph& graph, const BatchExtent& batch) {
   Ops sum;
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
     const OperatorUse use = operator_use(graph, NodeId(i));
-    sum += padding_ops(use.shape, use.input_gradient);
+    sum += padding_ops(use.shape, use.input_gradient, use.weight_gradient) *
+           batch.count(graph, graph.nodes()[i]);
   }
-  return sum * samples;
+  return sum;
 }
 
-Ops strict_forward_ops(const ModelGraph& graph, std::uint64_t samples) {
-  return strict_sample_ops(graph).forward * samples;
+Ops strict_forward_ops(const ModelGraph& graph, const BatchExtent& batch) {
+  return strict_batch_ops(graph, batch).forward;
+}
+
+Ops strict_evaluation_ops(const ModelGraph& graph, std::uint64_t samples) {
+  if (!std::holds_alternative<Contrastive>(graph.node(graph.loss()).attributes)) {
+    return strict_forward_ops(graph, samples);
+  }
+  // The last set may be smaller.
+  return strict_forward_ops(graph, evaluated_pairs) * (samples / evaluated_pairs) +
+         strict_forward_ops(graph, samples % evaluated_pairs);
+}
+
+BatchExtent part_of_step(const ModelGraph& graph, std::uint64_t samples, std::uint64_t in_step,
+                         std::uint64_t in_micro_batch) {
+  BatchExtent extent(samples);
+  const auto* loss = std::get_if<Contrastive>(&graph.node(graph.loss()).attributes);
+  if (loss == nullptr) return extent;
+  extent.contrasted = loss->over == ContrastOver::step ? in_step : in_micro_batch;
+  return extent;
 }
 
 }  // namespace heteroperf

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -22,11 +23,28 @@ class ConventionCounts {
   std::array<PassOps, all_conventions.size()> counts_;
 };
 
+/// The extent of a batch. A number of samples stands for those with as many items as they may have,
+/// all of which a contrastive loss holds against one another.
+struct BatchExtent {
+  BatchExtent(std::uint64_t batch_samples = 1)  // NOLINT(google-explicit-constructor)
+      : samples(batch_samples), contrasted(batch_samples) {}
+
+  std::uint64_t samples;
+  /// Per input node whose items samples have any number of, all the batch's.
+  std::map<NodeId, std::uint64_t> items;
+  /// The samples that each one is held against, itself included: more than the batch's own where
+  /// it is a part of a step.
+  std::uint64_t contrasted;
+
+  /// The samples or items that a node is computed for.
+  std::uint64_t count(const ModelGraph& graph, const Node& node) const;
+};
+
 /// The counts of one node.
 struct LayerCounts {
   std::string name;
   std::string kind;
-  std::uint64_t parameters = 0;  ///< trainable elements that the node owns
+  std::uint64_t parameters = 0;  ///< elements of the tensors that the node owns
   StrictOps strict;              ///< its backward pass is split into input and weight gradient
   ConventionCounts conventions;
 };
@@ -41,20 +59,40 @@ struct GraphCounts {
   ConventionCounts conventions;
 };
 
-/// Returns the operator behind a node, with its shapes for one sample. The first operator of a raw
-/// sample (with no trainable tensor before it) needs no input gradient.
-OperatorUse operator_use(const ModelGraph& graph, NodeId id);
-/// Counts the strict operations of one node for one sample.
-StrictOps strict_node_ops(const ModelGraph& graph, NodeId id);
+/// The counts of a component, the nodes of one branch of the graph.
+struct ComponentCounts {
+  std::string name;
+  std::uint64_t parameters = 0, trained_parameters = 0;
+  StrictOps strict;
+};
+/// Sums up the layers of every component, in the order in which the graph begins them.
+std::vector<ComponentCounts> by_component(const ModelGraph& graph, const GraphCounts& counts);
 
-GraphCounts count_graph(const ModelGraph& graph, std::uint64_t samples = 1);
+/// Returns the operator behind a node, with its shapes for one sample, or for one item where the
+/// node works on those. The first operator of a raw sample (with no trained tensor before it) needs
+/// no input gradient.
+OperatorUse operator_use(const ModelGraph& graph, NodeId id, std::uint64_t contrasted = 1);
+/// Counts the strict operations of one node.
+StrictOps strict_node_ops(const ModelGraph& graph, NodeId id, const BatchExtent& batch = {});
 
-/// Counts the strict operations of one training pass (forward and backward) over `samples`, without
-/// the recomputation that a plan may add. It is cheap enough for every step.
-Ops strict_train_ops(const ModelGraph& graph, std::uint64_t samples);
+GraphCounts count_graph(const ModelGraph& graph, const BatchExtent& batch = {});
+
+/// Counts the strict operations of one training pass (forward and backward), without the
+/// recomputation that a plan may add. It is cheap enough for every step.
+Ops strict_train_ops(const ModelGraph& graph, const BatchExtent& batch);
 /// Counts those of strict_train_ops() that multiply with the padding around images.
-Ops padding_train_ops(const ModelGraph& graph, std::uint64_t samples);
+Ops padding_train_ops(const ModelGraph& graph, const BatchExtent& batch);
 /// Counts the strict operations of one evaluation pass (forward only).
-Ops strict_forward_ops(const ModelGraph& graph, std::uint64_t samples);
+Ops strict_forward_ops(const ModelGraph& graph, const BatchExtent& batch);
+
+/// The validation samples that a contrastive loss holds against one another. It is the same at
+/// every scale, so that losses compare, where a training step contrasts as many as it has.
+inline constexpr std::uint64_t evaluated_pairs = 64;
+/// Counts those of an evaluation on so many samples.
+Ops strict_evaluation_ops(const ModelGraph& graph, std::uint64_t samples);
+/// Returns the extent of a part of a step: `samples` of the `in_step` that the step has, in
+/// micro-batches of `in_micro_batch`.
+BatchExtent part_of_step(const ModelGraph& graph, std::uint64_t samples, std::uint64_t in_step,
+                         std::uint64_t in_micro_batch);
 
 }  // namespace heteroperf

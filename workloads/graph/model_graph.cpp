@@ -42,9 +42,16 @@ Hash128 initial_label(const Node& node) {
   std::visit(
       [&](const auto& kind) {
         using Kind = std::decay_t<decltype(kind)>;
-        for_each_field<Kind>([&](const auto& field) { update(hash, kind.*field.member); });
+        const Kind defaults{};
+        for_each_field<Kind>([&](const auto& field) {
+          const auto& value = kind.*field.member;
+          if (field.rule == FieldRule::absent_at_default && value == defaults.*field.member) return;
+          update(hash, value);
+        });
       },
       node.attributes);
+  const bool frozen = node.weights == Weights::frozen && !node.parameters.empty();
+  if (frozen) hash.update(std::string("frozen"));
   hash.update(node.output.size());
   for (std::int64_t extent : node.output) hash.update(extent);
   return hash;
@@ -93,22 +100,10 @@ void check_name(const Node& node, const std::vector<Node>& nodes) {
   if (taken) throw UserError(fmt::format("two nodes are named '{}'", node.name));
 }
 
-/// Throws UserError for a second input node.
-void check_single_input(const Node& node, const std::vector<Node>& nodes) {
-  if (!std::holds_alternative<Input>(node.attributes)) return;
-  for (const Node& earlier : nodes) {
-    if (!std::holds_alternative<Input>(earlier.attributes)) continue;
-    throw UserError(fmt::format("nodes '{}' and '{}' are both inputs", earlier.name, node.name),
-                    "a graph reads one sample");
-  }
-}
-
-/// Returns true where the node or any node before it has a trainable tensor.
-bool needs_gradient(const Node& node, const std::vector<const Node*>& inputs) {
-  const auto* linear = std::get_if<Linear>(&node.attributes);
-  return !node.parameters.empty() || (linear != nullptr && !linear->tied_to.empty()) ||
-         std::any_of(inputs.begin(), inputs.end(),
-                     [](const Node* input) { return input->differentiable; });
+/// Returns true where the node or any node before it has a tensor that training changes.
+bool needs_gradient(const Node& node, const std::vector<const Node*>& inputs,
+                    const ModelGraph& graph) {
+  return has_trained_weight(graph, node) || std::ranges::any_of(inputs, &Node::differentiable);
 }
 
 }  // namespace
@@ -127,23 +122,30 @@ std::uint64_t parameter_count(const Node& node) {
   return count;
 }
 
+std::uint64_t trained_parameter_count(const Node& node) {
+  return node.weights == Weights::trained ? parameter_count(node) : 0;
+}
+
 std::string to_string(const Shape& shape) { return fmt::format("{{{}}}", fmt::join(shape, ", ")); }
 
 NodeId ModelGraph::add(std::string node_name, Attributes attributes, std::vector<NodeId> inputs,
-                       std::string branch) {
+                       std::string branch, Weights weights) {
   Node added;
   added.name = std::move(node_name);
   added.attributes = std::move(attributes);
   added.inputs = std::move(inputs);
   added.branch = std::move(branch);
+  added.weights = weights;
   check_name(added, nodes_);
-  check_single_input(added, nodes_);
   std::vector<const Node*> sources;
   for (NodeId id : added.inputs) sources.push_back(&node(id));
   InferredShapes shapes = infer_shapes(added.name, added.attributes, sources, *this);
   added.output = std::move(shapes.output);
   added.parameters = std::move(shapes.parameters);
-  added.differentiable = needs_gradient(added, sources);
+  const auto* sample = std::get_if<Input>(&added.attributes);
+  added.items =
+      sample != nullptr && sample->items > 0 ? std::optional(NodeId(nodes_.size())) : shapes.items;
+  added.differentiable = needs_gradient(added, sources, *this);
   nodes_.push_back(std::move(added));
   return NodeId(nodes_.size() - 1);
 }
@@ -177,25 +179,36 @@ std::vector<NodeId> ModelGraph::consumers(NodeId id) const {
 }
 
 NodeId ModelGraph::loss() const {
-  if (nodes_.empty() || !std::holds_alternative<CrossEntropy>(nodes_.back().attributes)) {
-    throw UserError(fmt::format("graph '{}' has no loss", name),
-                    "its last node must be a cross_entropy");
+  if (nodes_.empty() || !is_loss(nodes_.back().attributes)) {
+    throw UserError(fmt::format("graph '{}' has no loss", name), "its last node must be one");
   }
   return NodeId(nodes_.size() - 1);
 }
 
-NodeId ModelGraph::input() const {
+std::vector<NodeId> ModelGraph::inputs() const {
+  std::vector<NodeId> inputs;
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    if (std::holds_alternative<Input>(nodes_[i].attributes)) {
-      return NodeId(i);
-    }
+    if (std::holds_alternative<Input>(nodes_[i].attributes)) inputs.emplace_back(i);
   }
-  throw UserError(fmt::format("graph '{}' has no input node", name));
+  return inputs;
+}
+
+NodeId ModelGraph::input() const {
+  const std::vector<NodeId> all = inputs();
+  if (all.size() == 1) return all.front();
+  throw UserError(fmt::format("graph '{}' has {} input nodes", name, all.size()),
+                  "one is expected here");
 }
 
 std::uint64_t ModelGraph::parameter_count() const {
   std::uint64_t count = 0;
   for (const Node& node : nodes_) count += heteroperf::parameter_count(node);
+  return count;
+}
+
+std::uint64_t ModelGraph::trained_parameter_count() const {
+  std::uint64_t count = 0;
+  for (const Node& node : nodes_) count += heteroperf::trained_parameter_count(node);
   return count;
 }
 

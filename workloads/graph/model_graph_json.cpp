@@ -43,7 +43,9 @@ void write_fields(const Kind& attributes, Json& json) {
   const Kind defaults{};
   for_each_field<Kind>([&](const auto& field) {
     const auto& value = attributes.*field.member;
-    if (field.rule == FieldRule::unused_at_default && value == defaults.*field.member) return;
+    const bool may_be_left_out =
+        field.rule == FieldRule::unused_at_default || field.rule == FieldRule::absent_at_default;
+    if (may_be_left_out && value == defaults.*field.member) return;
     json[field.key] = value_to_json(value);
   });
 }
@@ -55,6 +57,7 @@ Json node_to_json(const ModelGraph& graph, const Node& node) {
   json["inputs"] = Json::array();
   for (NodeId id : node.inputs) json["inputs"].push_back(graph.node(id).name);
   if (node.branch != default_branch) json["branch"] = node.branch;
+  if (node.weights == Weights::frozen) json["frozen"] = true;
   std::visit([&](const auto& kind) { write_fields(kind, json); }, node.attributes);
   json["output"] = node.output;
   return json;
@@ -78,6 +81,7 @@ struct ParsedNode {
   std::optional<Attributes> attributes;
   std::vector<std::string> inputs;
   std::string branch = default_branch;
+  bool frozen = false;
   std::optional<Shape> output;
 };
 
@@ -102,6 +106,7 @@ ParsedNode parse_node(const Json& json, const std::string& path, DocumentProblem
   reader.read("name", node.name);
   reader.read("inputs", node.inputs);
   reader.read("branch", node.branch);
+  reader.read("frozen", node.frozen);
   if (reader.has("output")) reader.read("output", node.output.emplace());
   node.attributes = read_kind(reader, std::type_identity<Attributes>());
   return node;
@@ -158,8 +163,8 @@ class GraphAssembler {
   /// Adds a node, and turns what the graph says against it into problems.
   std::optional<NodeId> try_add(ParsedNode& node, std::vector<NodeId> inputs) {
     try {
-      const NodeId id =
-          graph_.add(node.name, std::move(*node.attributes), std::move(inputs), node.branch);
+      const NodeId id = graph_.add(node.name, std::move(*node.attributes), std::move(inputs),
+                                   node.branch, node.frozen ? Weights::frozen : Weights::trained);
       check_output(node, graph_.node(id).output);
       return id;
     } catch (const UserError& error) {
@@ -175,12 +180,17 @@ class GraphAssembler {
                   fmt::format("its inputs and attributes give {}", to_string(inferred)));
   }
 
-  /// Notes a missing loss, and nodes that nothing uses.
+  /// Notes a missing loss, one that nothing can lower, and nodes that nothing uses.
   void check_uses() {
     const std::size_t count = graph_.nodes().size();
-    if (count == 0 || !std::holds_alternative<CrossEntropy>(graph_.nodes().back().attributes)) {
-      problems_.add("the last node is not a loss", "a model ends in a cross_entropy");
+    if (count == 0 || !is_loss(graph_.nodes().back().attributes)) {
+      problems_.add("the last node is not a loss",
+                    "a model ends in a cross_entropy, squared_error or contrastive");
       return;
+    }
+    if (!graph_.nodes().back().differentiable) {
+      problems_.add("the loss depends on no weight that is trained", {},
+                    "Leave a component unfrozen.");
     }
     std::vector<bool> used(count, false);
     for (const Node& node : graph_.nodes()) {

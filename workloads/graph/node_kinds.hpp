@@ -20,7 +20,16 @@ namespace heteroperf {
 
 /// The values that a field accepts. A field of the rule `unused_at_default` may be superfluous
 /// because of other fields: files leave it out while it holds its default. It is never negative.
-enum class FieldRule { any, positive, not_negative, unused_at_default, fraction, above_zero };
+/// One of the rule `absent_at_default` is neither in files nor hashed then, as if there were none.
+enum class FieldRule {
+  any,
+  positive,
+  not_negative,
+  unused_at_default,
+  absent_at_default,
+  fraction,
+  above_zero
+};
 
 /// A member of an attribute struct, with its key in files and the values that it accepts.
 template <class Struct, class Value>
@@ -38,11 +47,14 @@ inline constexpr int two_or_more = -2;
 enum class InputKind { images, tokens };
 constexpr std::array<std::string_view, 2> value_names(InputKind) { return {"images", "tokens"}; }
 
-/// The sample: {channels, height, width} of an image, or {T} indices of tokens.
+/// A part of the sample: {channels, height, width} of an image, or {T} indices of tokens.
 struct Input {
   InputKind kind = InputKind::images;
   std::int64_t channels = 0, height = 0, width = 0;  ///< images only
   std::int64_t length = 0;                           ///< tokens only
+  /// 0: every sample has one. Else a sample has any number of them up to this, also none (the
+  /// pictures of a text): then the batch of what is computed from them are all samples' items.
+  std::int64_t items = 0;
 };
 
 /// Maps {Ci, H, W} to {Co, H', W'} by cross-correlation with zero padding.
@@ -122,6 +134,17 @@ struct ClassToken {};
 struct TakeToken {
   std::int64_t index = 0;
 };
+/// Takes the row of {T, h} at the first place where the second input, {T} tokens, holds `token`, or
+/// the last row where none does (the end of a text): the output is {h}.
+struct TokenPool {
+  std::int64_t token = 0;
+};
+/// Puts rows into a sequence: {T, h}, its tokens {T}, and rows {P, h} of items. The places that
+/// hold `token` take the rows of the sample's items in their order; the others keep their own. A
+/// batch has as many such places as its items have rows.
+struct InsertTokens {
+  std::int64_t token = 0;
+};
 
 /// Applies rotary positions to packed {T, (heads + 2 kv_heads) · head_dim}: it turns queries and
 /// keys, and values pass. Pairs are (i, i + head_dim / 2), angles t · base^(−2i / head_dim).
@@ -142,21 +165,46 @@ struct Attention {
   std::int64_t first_head = 0, all_heads = 0;
 };
 
+/// Computes the same for the queries {T, heads · head_dim} of one sequence over the keys and values
+/// of another, packed as {S, 2 kv_heads · head_dim}, without a mask.
+struct CrossAttention {
+  std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
+};
+
 /// Keeps an element with probability 1 − p and divides it by 1 − p; does nothing in evaluation.
 struct Dropout {
   double p = 0.0;
 };
 
-/// Averages the softmax cross-entropy over all targets of the global batch: logits {…, classes}
-/// become {1}.
+// A loss is the last node of a graph; its output is {1}. One of a single input compares it with the
+// targets that come with the samples, one of two inputs compares these.
+
+/// Averages the softmax cross-entropy of logits {…, classes} over the global batch's targets that
+/// count: negative ones do not.
 struct CrossEntropy {
   double label_smoothing = 0.0;
+};
+/// Averages Σ (x − t)² over the features of {…, features} over the global batch's rows that count:
+/// those whose targets are not NaN.
+struct SquaredError {};
+
+enum class ContrastOver { step, micro_batch };
+constexpr std::array<std::string_view, 2> value_names(ContrastOver) {
+  return {"step", "micro_batch"};
+}
+/// Tells the partner of each of two vectors {h} among those of all samples of a step or of a
+/// micro-batch (InfoNCE, both ways: Radford et al., arXiv:2103.00020, figure 3). Similarities are
+/// cosines times min(eˢ, 100), where s is learned and begins at −ln temperature.
+struct Contrastive {
+  ContrastOver over = ContrastOver::step;
+  double temperature = 0.07;
 };
 
 using Attributes = std::variant<Input, Conv2d, Linear, BatchNorm, LayerNorm, RmsNorm, Relu, Gelu,
                                 Silu, Tanh, Add, Multiply, Concat, MaxPool, AvgPool, GlobalAvgPool,
                                 Flatten, ToSequence, Embedding, PositionEmbedding, TypeEmbedding,
-                                ClassToken, TakeToken, Rotary, Attention, Dropout, CrossEntropy>;
+                                ClassToken, TakeToken, TokenPool, InsertTokens, Rotary, Attention,
+                                CrossAttention, Dropout, CrossEntropy, SquaredError, Contrastive>;
 
 template <class Struct, class Fields>
 struct KindRow {
@@ -166,6 +214,8 @@ struct KindRow {
   /// An element of the output depends on the elements at its place in the inputs alone, which all
   /// have one shape.
   bool element_wise = false;
+  bool loss = false;
+  int indices = -1;  ///< the number of the input that holds token indices, if one does
 };
 
 namespace detail {
@@ -187,6 +237,17 @@ constexpr auto element_wise(const char* name, int inputs, Fields... fields) {
   row.element_wise = true;
   return row;
 }
+template <class Struct, class... Fields>
+constexpr auto loss(const char* name, int inputs, Fields... fields) {
+  auto row = kind<Struct>(name, inputs, fields...);
+  row.loss = true;
+  return row;
+}
+template <class Row>
+constexpr Row takes_tokens(Row row, int input) {
+  row.indices = input;
+  return row;
+}
 template <class Pool>
 constexpr auto pool(const char* name) {
   return kind<Pool>(name, 1, field("kernel", &Pool::kernel, positive),
@@ -205,7 +266,8 @@ inline constexpr KindTable kind_table{
                 field("channels", &Input::channels, unused_at_default),
                 field("height", &Input::height, unused_at_default),
                 field("width", &Input::width, unused_at_default),
-                field("length", &Input::length, unused_at_default)),
+                field("length", &Input::length, unused_at_default),
+                field("items", &Input::items, absent_at_default)),
     kind<Conv2d>("conv2d", 1, field("out_channels", &Conv2d::out_channels, positive),
                  field("kernel", &Conv2d::kernel, positive),
                  field("stride", &Conv2d::stride, positive),
@@ -231,13 +293,20 @@ inline constexpr KindTable kind_table{
     kind<GlobalAvgPool>("global_avg_pool", 1),
     kind<Flatten>("flatten", 1),
     kind<ToSequence>("to_sequence", 1),
-    kind<Embedding>("embedding", 1, field("vocabulary", &Embedding::vocabulary, positive),
-                    field("features", &Embedding::features, positive)),
+    takes_tokens(
+        kind<Embedding>("embedding", 1, field("vocabulary", &Embedding::vocabulary, positive),
+                        field("features", &Embedding::features, positive)),
+        0),
     kind<PositionEmbedding>("position_embedding", 1,
                             field("positions", &PositionEmbedding::positions, positive)),
     kind<TypeEmbedding>("type_embedding", 1, field("types", &TypeEmbedding::types, positive)),
     kind<ClassToken>("class_token", 1),
     kind<TakeToken>("take_token", 1, field("index", &TakeToken::index, not_negative)),
+    takes_tokens(kind<TokenPool>("token_pool", 2, field("token", &TokenPool::token, not_negative)),
+                 1),
+    takes_tokens(
+        kind<InsertTokens>("insert_tokens", 3, field("token", &InsertTokens::token, not_negative)),
+        1),
     kind<Rotary>("rotary", 1, field("heads", &Rotary::heads, positive),
                  field("kv_heads", &Rotary::kv_heads, positive),
                  field("head_dim", &Rotary::head_dim, positive),
@@ -246,9 +315,15 @@ inline constexpr KindTable kind_table{
                     field("kv_heads", &Attention::kv_heads, positive),
                     field("head_dim", &Attention::head_dim, positive),
                     field("causal", &Attention::causal), field("alibi", &Attention::alibi)),
+    kind<CrossAttention>("cross_attention", 2, field("heads", &CrossAttention::heads, positive),
+                         field("kv_heads", &CrossAttention::kv_heads, positive),
+                         field("head_dim", &CrossAttention::head_dim, positive)),
     element_wise<Dropout>("dropout", 1, field("p", &Dropout::p, fraction)),
-    kind<CrossEntropy>("cross_entropy", 1,
-                       field("label_smoothing", &CrossEntropy::label_smoothing, fraction))};
+    loss<CrossEntropy>("cross_entropy", 1,
+                       field("label_smoothing", &CrossEntropy::label_smoothing, fraction)),
+    loss<SquaredError>("squared_error", 1),
+    loss<Contrastive>("contrastive", 2, field("over", &Contrastive::over),
+                      field("temperature", &Contrastive::temperature, above_zero))};
 
 /// Selects the row of a kind, the only base class that the parameter fits.
 template <class Struct, class Fields>
@@ -282,6 +357,21 @@ constexpr bool operator==(const Struct& a, const Struct& b) {
 inline const char* kind_name(const Attributes& attributes) {
   return std::visit([](const auto& kind) { return kind_row<std::decay_t<decltype(kind)>>.name; },
                     attributes);
+}
+
+/// Tells if a node's kind is a loss.
+inline bool is_loss(const Attributes& attributes) {
+  return std::visit([](const auto& kind) { return kind_row<std::decay_t<decltype(kind)>>.loss; },
+                    attributes);
+}
+/// Tells if a node's kind is a loss that compares its input with targets.
+inline bool takes_targets(const Attributes& attributes) {
+  return std::visit(
+      [](const auto& kind) {
+        constexpr auto& row = kind_row<std::decay_t<decltype(kind)>>;
+        return row.loss && row.inputs == 1;
+      },
+      attributes);
 }
 
 /// Tells if a node's kind works element by element.

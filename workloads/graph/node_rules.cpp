@@ -53,10 +53,12 @@ class ShapeRules {
   template <class Kind>
   InferredShapes infer(const Kind& attributes) {
     check_values(attributes);
-    check_inputs(kind_row<Kind>.inputs, std::is_same_v<Kind, Embedding>);
+    check_inputs(kind_row<Kind>.inputs, kind_row<Kind>.indices);
     InferredShapes shapes;
     if (problems_.empty() && has_rank_of<Kind>()) shapes = (*this)(attributes);
     if (problems_.empty()) check_size(shapes);
+    if (!inputs_.empty()) shapes.items = inputs_[0]->items;
+    check_items(kind_row<Kind>.loss, std::is_same_v<Kind, InsertTokens>);
     problems_.throw_if_any();
     return shapes;
   }
@@ -83,14 +85,37 @@ class ShapeRules {
     }
   }
 
+  /// Notes inputs that count different things, and a loss over items.
+  void check_items(bool loss, bool last_may_differ) {
+    const auto counted = [&](const Node& input) {
+      return input.items ? fmt::format("the items of '{}'", graph_.node(*input.items).name)
+                         : std::string("samples");
+    };
+    const std::size_t alike = inputs_.size() - (last_may_differ && !inputs_.empty() ? 1 : 0);
+    for (std::size_t i = 1; i < alike; ++i) {
+      if (inputs_[i]->items == inputs_[0]->items) continue;
+      fail(fmt::format("its inputs '{}' and '{}' do not go together", inputs_[0]->name,
+                       inputs_[i]->name),
+           fmt::format("one is computed for {}, the other for {}", counted(*inputs_[0]),
+                       counted(*inputs_[i])),
+           "Put the items into the samples' sequences by insert_tokens.");
+    }
+    if (loss && !inputs_.empty() && inputs_[0]->items) {
+      fail(fmt::format("its input '{}' is computed for {}", inputs_[0]->name, counted(*inputs_[0])),
+           "a loss is over samples");
+    }
+  }
+
   /// Notes a wrong number of inputs.
-  void check_inputs(int expected, bool takes_indices) {
+  void check_inputs(int expected, int indices) {
     const auto count = static_cast<int>(inputs_.size());
     if (expected == two_or_more ? count < 2 : count != expected) {
       const std::string wanted = expected == two_or_more ? "two or more" : std::to_string(expected);
       fail(fmt::format("has {} inputs", count), "takes " + wanted);
     }
-    for (const Node* input : inputs_) check_meaning(*input, takes_indices);
+    for (int i = 0; i < count; ++i) {
+      check_meaning(*inputs_[static_cast<std::size_t>(i)], i == indices);
+    }
   }
 
   /// Notes token indices where features are needed, the other way round, and a consumer of the
@@ -104,9 +129,9 @@ class ShapeRules {
     }
     if (!indices && takes_indices) {
       fail(fmt::format("its input '{}' holds features", input.name),
-           "an embedding looks up token indices, so it follows an input of kind tokens");
+           "it takes token indices there, from an input of kind tokens");
     }
-    if (std::holds_alternative<CrossEntropy>(input.attributes)) {
+    if (is_loss(input.attributes)) {
       fail(fmt::format("its input '{}' is the loss", input.name), "nothing follows the loss");
     }
   }
@@ -147,7 +172,8 @@ class ShapeRules {
     if (is_among<Kind, Conv2d, BatchNorm, MaxPool, AvgPool, GlobalAvgPool, ToSequence>) {
       return has_rank(3, "{channels, height, width}");
     }
-    return !is_among<Kind, PositionEmbedding, TypeEmbedding, ClassToken, TakeToken> ||
+    return !is_among<Kind, PositionEmbedding, TypeEmbedding, ClassToken, TakeToken, TokenPool,
+                     InsertTokens, CrossAttention> ||
            is_sequence();
   }
 
@@ -333,9 +359,69 @@ class ShapeRules {
     return {{in()[0], a.heads * a.head_dim}, {}};
   }
 
+  /// Notes tokens that are not one for every row of the sequence.
+  void check_tokens() {
+    if (in(1)[0] == in()[0]) return;
+    fail(fmt::format("its input '{}' has {} tokens", inputs_[1]->name, in(1)[0]),
+         fmt::format("the sequence '{}' has {} rows", inputs_[0]->name, in()[0]));
+  }
+  InferredShapes operator()(const TokenPool&) {
+    check_tokens();
+    return {{in()[1]}, {}};
+  }
+  InferredShapes operator()(const InsertTokens&) {
+    check_tokens();
+    const Node& items = *inputs_[2];
+    if (items.output.size() != 2 || items.output[1] != in()[1]) {
+      fail(fmt::format("its input '{}' has shape {}", items.name, to_string(items.output)),
+           fmt::format("expected rows of {} features", in()[1]));
+      return {};
+    }
+    const bool ragged = items.items && items.items != inputs_[0]->items;
+    const std::int64_t most =
+        ragged ? std::get<Input>(graph_.node(*items.items).attributes).items : 1;
+    if (most * items.output[0] > in()[0]) {
+      fail(fmt::format("{} items of {} rows do not fit", most, items.output[0]),
+           fmt::format("the sequence '{}' has {} rows", inputs_[0]->name, in()[0]));
+    }
+    return {in(), {}};
+  }
+
+  InferredShapes operator()(const CrossAttention& a) {
+    const Shape& others = in(1);
+    if (a.heads % a.kv_heads != 0) {
+      fail(fmt::format("kv_heads {} does not divide heads {}", a.kv_heads, a.heads));
+    }
+    const auto expect = [&](std::size_t input, std::int64_t heads, const char* packed) {
+      const Shape& shape = in(input);
+      const double width = static_cast<double>(heads) * static_cast<double>(a.head_dim);
+      if (shape.size() == 2 && static_cast<double>(shape[1]) == width) return;
+      fail(fmt::format("its input '{}' has shape {}", inputs_[input]->name, to_string(shape)),
+           fmt::format("{} of {} are packed as {} * head_dim", packed, a.head_dim,
+                       input == 0 ? "heads" : "2 kv_heads"));
+    };
+    expect(0, a.heads, "queries");
+    expect(1, 2 * a.kv_heads, "keys and values");
+    if (others.size() != 2) return {};
+    return {in(), {}};
+  }
+
   InferredShapes operator()(const CrossEntropy&) {
     if (in().size() > 2) has_rank(2, "{classes} or {length, classes}");
     return {{1}, {}};
+  }
+  InferredShapes operator()(const SquaredError&) {
+    if (in().size() > 2) has_rank(2, "{features} or {length, features}");
+    return {{1}, {}};
+  }
+  InferredShapes operator()(const Contrastive&) {
+    if (!has_rank(1, "{features}")) return {};
+    if (in(1) != in()) {
+      fail(fmt::format("its inputs '{}' {} and '{}' {} differ", inputs_[0]->name, to_string(in()),
+                       inputs_[1]->name, to_string(in(1))),
+           "their shapes must be equal");
+    }
+    return {{1}, {{"scale", {1}}}};
   }
 
   std::string subject_;
@@ -346,15 +432,21 @@ class ShapeRules {
 
 std::uint64_t u(std::int64_t value) { return static_cast<std::uint64_t>(value); }
 
-/// The shapes around a node: its first input (an input node has its output there), and its output.
+/// The shapes around a node: its first input (an input node has its output there) and its second,
+/// and its output.
 struct NodeShapes {
   const Shape& in;
+  const Shape& second;
   const Shape& out;
+  std::uint64_t contrasted;
   std::int64_t rows() const { return element_count(in) / in.back(); }
 };
 
-NodeShapes shapes_of(const ModelGraph& graph, const Node& node) {
-  return {node.inputs.empty() ? node.output : graph.node(node.inputs[0]).output, node.output};
+NodeShapes shapes_of(const ModelGraph& graph, const Node& node, std::uint64_t contrasted) {
+  const auto input = [&](std::size_t i) -> const Shape& {
+    return i < node.inputs.size() ? graph.node(node.inputs[i]).output : node.output;
+  };
+  return {input(0), input(1), node.output, contrasted};
 }
 
 /// Returns the operator shape of every kind of node; kinds without a rule count as `other`.
@@ -373,6 +465,10 @@ struct CountedShapes : NodeShapes {
     return AttentionShape{u(a.heads), u(a.head_dim), u(in[0]),
                           a.causal ? AttentionMask::causal : AttentionMask::full};
   }
+  OperatorShape operator()(const CrossAttention& a) const {
+    return AttentionShape{u(a.heads), u(a.head_dim), u(in[0]), AttentionMask::full, u(second[0])};
+  }
+  OperatorShape operator()(const Contrastive&) const { return ContrastShape{u(in[0]), contrasted}; }
   OperatorShape operator()(const MaxPool& a) const {
     return MaxPoolShape{u(element_count(in)), u(a.kernel[0] * a.kernel[1]),
                         u(a.stride[0] * a.stride[1])};
@@ -391,8 +487,8 @@ struct CountedShapes : NodeShapes {
   OperatorShape operator()(const Add&) const { return elementwise(ElementwiseKind::add); }
   template <class Kind>
   OperatorShape operator()(const Kind&) const {
-    return elementwise(is_among<Kind, Input, Concat, Flatten, Dropout> ? ElementwiseKind::moved
-                                                                       : ElementwiseKind::other);
+    constexpr bool moves = is_among<Kind, Input, Concat, Flatten, Dropout, TokenPool, InsertTokens>;
+    return elementwise(moves ? ElementwiseKind::moved : ElementwiseKind::other);
   }
 
   OperatorShape elementwise(ElementwiseKind kind) const {
@@ -419,8 +515,21 @@ struct KeptBy : NodeShapes {
   KeptTensors operator()(const Attention& a) const {
     return {.inputs = true, .output = true, .statistics_per_sample = a.heads * in[0]};
   }
+  KeptTensors operator()(const CrossAttention& a) const {
+    return {.inputs = true, .output = true, .statistics_per_sample = a.heads * in[0]};
+  }
+  // The places in the sequence: one, or at most all.
+  KeptTensors operator()(const TokenPool&) const { return {.indices_per_sample = 1}; }
+  KeptTensors operator()(const InsertTokens&) const { return {.indices_per_sample = in[0]}; }
   KeptTensors operator()(const CrossEntropy&) const {
     return {.inputs = true, .indices_per_sample = rows()};
+  }
+  KeptTensors operator()(const SquaredError&) const {
+    return {.statistics_per_sample = element_count(in)};
+  }
+  // The gradients of both vectors, and that of the scale.
+  KeptTensors operator()(const Contrastive&) const {
+    return {.statistics_per_sample = 2 * in[0], .statistics_per_batch = 1};
   }
   template <class Kind>
   KeptTensors operator()(const Kind&) const {
@@ -447,12 +556,24 @@ std::int64_t taps_inside(std::int64_t image, std::int64_t kernel, std::int64_t s
   return inside;
 }
 
-OperatorShape operator_shape(const ModelGraph& graph, const Node& node) {
-  return std::visit(CountedShapes{shapes_of(graph, node)}, node.attributes);
+bool has_trained_weight(const ModelGraph& graph, const Node& node) {
+  if (trained_parameter_count(node) > 0) return true;
+  const auto* linear = std::get_if<Linear>(&node.attributes);
+  return linear != nullptr && !linear->tied_to.empty() &&
+         graph.node(graph.find(linear->tied_to)).weights == Weights::trained;
+}
+
+OperatorShape operator_shape(const ModelGraph& graph, const Node& node, std::uint64_t contrasted) {
+  return std::visit(CountedShapes{shapes_of(graph, node, contrasted)}, node.attributes);
 }
 
 KeptTensors kept_tensors(const ModelGraph& graph, const Node& node) {
-  return std::visit(KeptBy{shapes_of(graph, node)}, node.attributes);
+  KeptTensors kept = std::visit(KeptBy{shapes_of(graph, node, 1)}, node.attributes);
+  // Their inputs serve the gradient of the weight alone.
+  const bool for_weight = std::holds_alternative<Linear>(node.attributes) ||
+                          std::holds_alternative<Embedding>(node.attributes);
+  if (for_weight && !has_trained_weight(graph, node)) kept.inputs = false;
+  return kept;
 }
 
 }  // namespace heteroperf

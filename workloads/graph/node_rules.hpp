@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@ namespace heteroperf {
 struct InferredShapes {
   Shape output;
   std::vector<Parameter> parameters;
+  std::optional<NodeId> items = {};  ///< Node::items
 };
 
 /// Checks the attributes' values, the number of inputs and their shapes, and infers the node's own.
@@ -25,8 +27,14 @@ InferredShapes infer_shapes(const std::string& node_name, const Attributes& attr
 std::int64_t taps_inside(std::int64_t image, std::int64_t kernel, std::int64_t stride,
                          std::int64_t padding);
 
-/// Returns the operator that counts for a node of the graph, with its shapes for one sample.
-OperatorShape operator_shape(const ModelGraph& graph, const Node& node);
+/// Tells if training changes a weight that the node multiplies with: its own, or the one that its
+/// own is tied to.
+bool has_trained_weight(const ModelGraph& graph, const Node& node);
+
+/// Returns the operator that counts for a node of the graph, with its shapes for one sample, or for
+/// one item where the node works on those. A contrastive loss is over `contrasted` samples.
+OperatorShape operator_shape(const ModelGraph& graph, const Node& node,
+                             std::uint64_t contrasted = 1);
 
 /// The tensors that an operator keeps from forward for backward (the table of workloads/README.md).
 struct KeptTensors {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "metrics/base/error.hpp"
 #include "workloads/models/convolutional.hpp"
 #include "workloads/models/transformers.hpp"
@@ -22,38 +24,73 @@ Input tokens(std::int64_t length) { return {InputKind::tokens, 0, 0, 0, length};
 ModelSpec resnet_spec(const char* name, const char* summary, ResidualBlock block,
                       const std::vector<std::int64_t>& stages,
                       StridePlace place = StridePlace::conv3x3) {
-  const auto build = [=](const Input& input, std::int64_t classes, double dropout) {
-    return resnet({.input = input,
+  const auto build = [=](const std::vector<Input>& inputs, std::int64_t classes, double dropout) {
+    return resnet({.input = inputs[0],
                    .classes = classes,
                    .block = block,
                    .stride_place = place,
                    .stages = stages,
                    .dropout = dropout});
   };
-  return {name, summary, "resnet", images(imagenet_side), imagenet_classes, 32, build};
+  return {name, summary, "resnet", {images(imagenet_side)}, imagenet_classes, 32, build};
 }
 
 /// There is one size of ViT, whose numbers are the defaults of VitShape.
-ModelGraph vit_base(const Input& input, std::int64_t classes, double dropout) {
-  return vit({.input = input, .classes = classes, .dropout = dropout});
+ModelGraph vit_base(const std::vector<Input>& inputs, std::int64_t classes, double dropout) {
+  return vit({.input = inputs[0], .classes = classes, .dropout = dropout});
 }
 
 /// There is one size of BERT, whose numbers are the defaults of BertShape.
-ModelGraph bert_base(const Input& input, std::int64_t classes, double dropout) {
-  return bert({.vocabulary = classes, .length = input.length, .dropout = dropout});
+ModelGraph bert_base(const std::vector<Input>& inputs, std::int64_t classes, double dropout) {
+  return bert({.vocabulary = classes, .length = inputs[0].length, .dropout = dropout});
+}
+
+struct TowersSize {
+  std::int64_t patch;
+  TowerShape vision, text;
+  std::int64_t embedding;
+};
+
+/// Makes two towers for these images and texts of `length` tokens.
+ModelSpec towers_spec(const char* name, const std::string& summary, std::int64_t side,
+                      std::int64_t length, std::int64_t vocabulary, std::int64_t micro_batch,
+                      const TowersSize& size) {
+  const auto build = [=](const std::vector<Input>& inputs, std::int64_t words, double dropout) {
+    return two_towers({.image = inputs[0],
+                       .text_input = inputs[1],
+                       .patch = size.patch,
+                       .vision = size.vision,
+                       .text = size.text,
+                       .vocabulary = words,
+                       .embedding = size.embedding,
+                       .dropout = dropout});
+  };
+  return {name, summary, "clip", {images(side), tokens(length)}, vocabulary, micro_batch, build};
+}
+
+/// CLIP's sizes as open_clip has them (Ilharco et al., doi:10.5281/zenodo.5143773): texts of 77
+/// tokens, images of 224 pixels a side.
+ModelSpec clip(const char* name, const char* summary, const TowersSize& size) {
+  return towers_spec(name, summary, imagenet_side, 77, 49408, 8, size);
+}
+
+/// The sizes below CLIP's, for images and captions of generated scenes.
+ModelSpec two_tower(const char* size, std::int64_t side, const TowersSize& towers) {
+  return towers_spec(size, fmt::format("two-tower ladder, images of {}x{}", side, side), side, 16,
+                     32, 64, towers);
 }
 
 /// Makes a decoder of this shape, whose length and vocabulary are defaults.
 ModelSpec decoder_spec(const char* name, const std::string& summary, const char* family,
                        std::int64_t micro_batch, const GptShape& shape) {
-  const auto build = [=](const Input& input, std::int64_t classes, double dropout) {
+  const auto build = [=](const std::vector<Input>& inputs, std::int64_t classes, double dropout) {
     GptShape asked = shape;
-    asked.length = input.length;
+    asked.length = inputs[0].length;
     asked.vocabulary = classes;
     asked.dropout = dropout;
     return gpt(asked);
   };
-  return {name, summary, family, tokens(shape.length), shape.vocabulary, micro_batch, build};
+  return {name, summary, family, {tokens(shape.length)}, shape.vocabulary, micro_batch, build};
 }
 
 /// Makes the shape of a decoder whose samples are as long as its context.
@@ -132,9 +169,17 @@ std::vector<ModelSpec> make_models() {
       resnet_spec("resnet152", "ResNet-152 v1.5", bottleneck, {3, 8, 36, 3}),
       resnet_spec("resnet50-v1", "ResNet-50 v1 (stride in the first 1x1)", bottleneck, {3, 4, 6, 3},
                   StridePlace::first_conv1x1),
-      {"vgg16", "VGG-16", "vgg", images(imagenet_side), imagenet_classes, 8, vgg16},
-      {"vit-b-16", "ViT-B/16", "vit", images(imagenet_side), imagenet_classes, 8, vit_base},
-      {"bert-base", "BERT-base, encoder and pooler", "bert", tokens(512), 30522, 4, bert_base},
+      {"vgg16",
+       "VGG-16",
+       "vgg",
+       {images(imagenet_side)},
+       imagenet_classes,
+       8,
+       [](const std::vector<Input>& inputs, std::int64_t classes, double dropout) {
+         return vgg16(inputs[0], classes, dropout);
+       }},
+      {"vit-b-16", "ViT-B/16", "vit", {images(imagenet_side)}, imagenet_classes, 8, vit_base},
+      {"bert-base", "BERT-base, encoder and pooler", "bert", {tokens(512)}, 30522, 4, bert_base},
       gpt_published("gpt2", "GPT-2 124M, tied head", "gpt2", 12, 768, 12, 1024),
       gpt_published("gpt2-medium", "GPT-2 355M, tied head", "gpt2", 24, 1024, 16, 1024),
       gpt_published("gpt2-large", "GPT-2 774M, tied head", "gpt2", 36, 1280, 20, 1024),
@@ -154,6 +199,13 @@ std::vector<ModelSpec> make_models() {
       llama("llama3-405b", "Llama 3.1 405B, grouped queries",
             {126, 16384, 128, 8, 53248, 128256, 8192, 5e5, 1e-5}),
       mpt_7b(),
+      two_tower("two-tower-nano", 32, {8, {2, 128, 4}, {2, 128, 4}, 64}),
+      two_tower("two-tower-micro", 32, {4, {4, 192, 4}, {4, 128, 4}, 128}),
+      two_tower("two-tower-mini", 64, {8, {6, 384, 6}, {6, 256, 4}, 256}),
+      two_tower("two-tower-small", 128, {16, {12, 512, 8}, {8, 384, 6}, 384}),
+      clip("clip-vit-b-32", "CLIP, two towers, ViT-B/32", {32, {12, 768, 12}, {12, 512, 8}, 512}),
+      clip("clip-vit-b-16", "CLIP, two towers, ViT-B/16", {16, {12, 768, 12}, {12, 512, 8}, 512}),
+      clip("clip-vit-l-14", "CLIP, two towers, ViT-L/14", {14, {24, 1024, 16}, {12, 768, 12}, 768}),
       ladder("nano", 2, 128, 4, 128, 256, 16),
       ladder("micro", 4, 256, 4, 128, 512, 16),
       ladder("mini", 6, 384, 6, 256, 1024, 8),
@@ -183,26 +235,38 @@ constexpr InputOption input_options[] = {
     {"width", InputKind::images, &Input::width, &ModelOptions::width},
     {"length", InputKind::tokens, &Input::length, &ModelOptions::length}};
 
-/// Returns the model's default input with the options in place. Throws UserError with all options
-/// that belong to the other kind of input, and all values below 1.
-Input input_for(const ModelSpec& spec, const ModelOptions& options) {
-  Input input = spec.input;
+/// Returns the model's default inputs with the options in place. Throws UserError with all options
+/// that belong to a kind of input that it does not read, and all values below 1.
+std::vector<Input> inputs_for(const ModelSpec& spec, const ModelOptions& options) {
+  std::vector<Input> inputs = spec.inputs;
   ProblemList problems;
   for (const InputOption& option : input_options) {
     const std::optional<std::int64_t>& value = options.*option.value;
     if (!value) continue;
-    if (input.kind != option.kind) {
+    const auto input = std::ranges::find(inputs, option.kind, &Input::kind);
+    if (input == inputs.end()) {
       problems.add(
           fmt::format("model '{}' has no option '{}'", spec.name, option.name),
-          input.kind == InputKind::images ? "it reads images" : "it reads token sequences");
-    } else if (*value < 1) {
+          option.kind == InputKind::tokens ? "it reads images" : "it reads token sequences");
+      continue;
+    }
+    if (*value < 1) {
       problems.add(fmt::format("{} of model '{}' is {}", option.name, spec.name, *value),
                    "must be at least 1");
     }
-    input.*option.field = *value;
+    (*input).*option.field = *value;
   }
   problems.throw_if_any();
-  return input;
+  return inputs;
+}
+
+/// Lists a family in the order of the table.
+std::vector<std::string> family_names(const char* family) {
+  std::vector<std::string> names;
+  for (const ModelSpec& spec : models()) {
+    if (spec.family == family) names.push_back(spec.name);
+  }
+  return names;
 }
 
 }  // namespace
@@ -212,13 +276,8 @@ const std::vector<ModelSpec>& models() {
   return table;
 }
 
-std::vector<std::string> llm_ladder() {
-  std::vector<std::string> names;
-  for (const ModelSpec& spec : models()) {
-    if (spec.family == "gpt") names.push_back(spec.name);
-  }
-  return names;
-}
+std::vector<std::string> llm_ladder() { return family_names("gpt"); }
+std::vector<std::string> two_tower_ladder() { return family_names("clip"); }
 
 const ModelSpec& find_model(const std::string& name) {
   std::vector<std::string> names;
@@ -232,8 +291,8 @@ const ModelSpec& find_model(const std::string& name) {
 
 ModelGraph build_model(const std::string& name, const ModelOptions& options) {
   const ModelSpec& spec = find_model(name);
-  ModelGraph graph =
-      spec.build(input_for(spec, options), options.classes.value_or(spec.classes), options.dropout);
+  ModelGraph graph = spec.build(inputs_for(spec, options), options.classes.value_or(spec.classes),
+                                options.dropout);
   graph.name = spec.name;
   return graph;
 }

@@ -18,23 +18,28 @@ struct ModelOptions {
   double dropout = 0.0;                 ///< 0 leaves out the dropout nodes
 };
 
-/// A model that users can name. `build` is only called with a complete, checked `Input`.
+/// A model that users can name. `build` is only called with complete, checked inputs.
 struct ModelSpec {
   std::string name;
   std::string summary;
-  /// One of resnet, vgg, vit, bert, gpt2, gpt3, llama, mpt, and gpt for the suite's ladder.
+  /// One of resnet, vgg, vit, bert, gpt2, gpt3, llama, mpt, clip, and gpt for the suite's ladder.
   std::string family;
-  Input input;               ///< the default sample
-  std::int64_t classes = 0;  ///< default number of labels or vocabulary
+  std::vector<Input> inputs;  ///< the default sample; at most one of each kind
+  std::int64_t classes = 0;   ///< default number of labels or vocabulary
   /// The samples per rank and step that suit the model on one CPU rank.
   std::int64_t micro_batch = 1;
-  std::function<ModelGraph(const Input&, std::int64_t classes, double dropout)> build;
+  std::function<ModelGraph(const std::vector<Input>&, std::int64_t classes, double dropout)> build;
+
+  /// Tells if its samples are of this kind alone.
+  bool reads_only(InputKind kind) const { return inputs.size() == 1 && inputs[0].kind == kind; }
 };
 
 /// Returns every model, families together and each from small to large.
 const std::vector<ModelSpec>& models();
 /// Returns the sizes of the llm ladder, from small to large (family "gpt").
 std::vector<std::string> llm_ladder();
+/// Returns the sizes of the two-tower ladder, from small to large (family "clip").
+std::vector<std::string> two_tower_ladder();
 /// Finds a model by its name. Throws UserError naming the nearest one.
 const ModelSpec& find_model(const std::string& name);
 

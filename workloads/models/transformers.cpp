@@ -2,14 +2,31 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "metrics/base/error.hpp"
 
 // A block has two sub-layers, attention and MLP. Each gets a norm and a residual sum, in the order
 // that the model wants (NormPlace). The families GPT, BERT and ViT differ in what comes before the
-// first block and after the last one.
+// first block and after the last one. CLIP has two towers of such blocks.
 
 namespace heteroperf {
 namespace {
+
+/// Adds nodes to a component of a graph, under the component's name.
+struct Component {
+  ModelGraph& graph;
+  std::string name = "main";
+  std::string prefix = {};  ///< its nodes' names begin with it
+
+  NodeId add(const std::string& node_name, Attributes attributes,
+             std::vector<NodeId> inputs) const {
+    return graph.add(prefix + node_name, std::move(attributes), std::move(inputs), name);
+  }
+  NodeId dropout(const std::string& node_name, NodeId x, double p) const {
+    return p == 0.0 ? x : add(node_name, Dropout{p}, {x});
+  }
+};
 
 /// Throws UserError where the heads do not divide the width.
 void check(const std::string& prefix, const TransformerBlock& block) {
@@ -20,13 +37,13 @@ void check(const std::string& prefix, const TransformerBlock& block) {
 }
 
 /// Adds a linear layer with the block's choice of a bias.
-NodeId linear(ModelGraph& graph, const std::string& node_name, NodeId x, std::int64_t features,
+NodeId linear(const Component& graph, const std::string& node_name, NodeId x, std::int64_t features,
               const TransformerBlock& block) {
   return graph.add(node_name, Linear{features, block.bias, {}}, {x});
 }
 
 /// Adds packed queries, keys and values, the attention itself and the output projection.
-NodeId attention(ModelGraph& graph, const std::string& prefix, NodeId x,
+NodeId attention(const Component& graph, const std::string& prefix, NodeId x,
                  const TransformerBlock& block) {
   const std::int64_t head_dim = block.width / block.heads;
   x = linear(graph, prefix + ".qkv", x, (block.heads + 2 * block.kv_heads) * head_dim, block);
@@ -38,11 +55,11 @@ NodeId attention(ModelGraph& graph, const std::string& prefix, NodeId x,
   x = graph.add(prefix + ".core",
                 Attention{block.heads, block.kv_heads, head_dim, block.causal, alibi}, {x});
   x = linear(graph, prefix + ".proj", x, block.width, block);
-  return add_dropout(graph, prefix + ".dropout", x, block.dropout);
+  return graph.dropout(prefix + ".dropout", x, block.dropout);
 }
 
 /// Adds the first half of an MLP, up to and with its activation.
-NodeId activated(ModelGraph& graph, const std::string& prefix, NodeId x,
+NodeId activated(const Component& graph, const std::string& prefix, NodeId x,
                  const TransformerBlock& block) {
   if (block.mlp == MlpKind::swiglu) {
     const NodeId gate = linear(graph, prefix + ".gate", x, block.mlp_width, block);
@@ -56,13 +73,14 @@ NodeId activated(ModelGraph& graph, const std::string& prefix, NodeId x,
 }
 
 /// Adds the whole MLP.
-NodeId mlp(ModelGraph& graph, const std::string& prefix, NodeId x, const TransformerBlock& block) {
+NodeId mlp(const Component& graph, const std::string& prefix, NodeId x,
+           const TransformerBlock& block) {
   x = activated(graph, prefix, x, block);
   x = linear(graph, prefix + ".down", x, block.width, block);
-  return add_dropout(graph, prefix + ".dropout", x, block.dropout);
+  return graph.dropout(prefix + ".dropout", x, block.dropout);
 }
 
-NodeId add_norm(ModelGraph& graph, const std::string& node_name, NodeId x, NormKind kind,
+NodeId add_norm(const Component& graph, const std::string& node_name, NodeId x, NormKind kind,
                 double eps) {
   if (kind == NormKind::rms_norm) return graph.add(node_name, RmsNorm{eps}, {x});
   return graph.add(node_name, LayerNorm{eps, kind == NormKind::layer_norm}, {x});
@@ -70,8 +88,8 @@ NodeId add_norm(ModelGraph& graph, const std::string& node_name, NodeId x, NormK
 
 /// Adds a sub-layer with its norm and residual sum.
 template <class SubLayer>
-NodeId residual(ModelGraph& graph, const std::string& prefix, const std::string& part, NodeId x,
-                const TransformerBlock& block, SubLayer sub_layer) {
+NodeId residual(const Component& graph, const std::string& prefix, const std::string& part,
+                NodeId x, const TransformerBlock& block, SubLayer sub_layer) {
   const std::string inner = prefix + "." + part, norm = inner + "_norm", sum = inner + "_add";
   if (block.norm_place == NormPlace::after) {
     const NodeId added = graph.add(sum, Add{}, {x, sub_layer(graph, inner, x, block)});
@@ -83,7 +101,7 @@ NodeId residual(ModelGraph& graph, const std::string& prefix, const std::string&
 
 /// Adds the blocks of a model after `x` ({T, width}). Their nodes are named block0.attn.qkv and so
 /// on.
-NodeId add_blocks(ModelGraph& graph, NodeId x, std::int64_t layers, TransformerBlock block) {
+NodeId add_blocks(const Component& graph, NodeId x, std::int64_t layers, TransformerBlock block) {
   if (block.kv_heads == 0) block.kv_heads = block.heads;
   if (block.mlp_width == 0) block.mlp_width = 4 * block.width;
   for (std::int64_t layer = 0; layer < layers; ++layer) {
@@ -106,6 +124,29 @@ TransformerBlock encoder_block(const Encoder& shape, double norm_eps) {
           .dropout = shape.dropout};
 }
 
+/// Adds the patches of an image as rows, a class token in front, and learned positions.
+NodeId add_patches(const Component& graph, NodeId image, std::int64_t patch, std::int64_t width,
+                   bool bias) {
+  // One convolution cuts the image into patches.
+  NodeId x = graph.add(
+      "patches",
+      Conv2d{
+          .out_channels = width, .kernel = {patch, patch}, .stride = {patch, patch}, .bias = bias},
+      {image});
+  x = graph.add("sequence", ToSequence{}, {x});
+  x = graph.add("class_token", ClassToken{}, {x});
+  return graph.add("positions", PositionEmbedding{graph.graph.node(x).output[0]}, {x});
+}
+
+/// A tower of CLIP: its blocks see GELU's exact form.
+TransformerBlock tower_block(const TowerShape& shape, bool causal, double dropout) {
+  return {.width = shape.width,
+          .heads = shape.heads,
+          .mlp = MlpKind::gelu_erf,
+          .causal = causal,
+          .dropout = dropout};
+}
+
 }  // namespace
 
 NodeId add_dropout(ModelGraph& graph, const std::string& node_name, NodeId x, double p) {
@@ -113,20 +154,21 @@ NodeId add_dropout(ModelGraph& graph, const std::string& node_name, NodeId x, do
 }
 
 ModelGraph gpt(const GptShape& shape) {
-  ModelGraph graph;
+  ModelGraph result;
+  const Component graph{result};
   NodeId x = graph.add("input", Input{InputKind::tokens, 0, 0, 0, shape.length}, {});
   x = graph.add("embedding", Embedding{shape.vocabulary, shape.width}, {x});
   if (shape.position_kind == PositionKind::learned) {
     const std::int64_t rows = shape.positions == 0 ? shape.length : shape.positions;
     x = graph.add("positions", PositionEmbedding{rows}, {x});
   }
-  x = add_dropout(graph, "embedding_dropout", x, shape.dropout);
+  x = graph.dropout("embedding_dropout", x, shape.dropout);
   x = add_blocks(graph, x, shape.layers, shape);
   x = add_norm(graph, "final_norm", x, shape.norm, shape.norm_eps);
   const bool tied = shape.head == HeadKind::tied;
   x = graph.add("head", Linear{shape.vocabulary, false, tied ? "embedding" : ""}, {x});
   graph.add("loss", CrossEntropy{}, {x});
-  return graph;
+  return result;
 }
 
 ModelGraph bert(const BertShape& shape) {
@@ -134,42 +176,57 @@ ModelGraph bert(const BertShape& shape) {
   constexpr std::int64_t segment_types = 2;
   TransformerBlock block = encoder_block(shape, norm_eps);
   block.norm_place = NormPlace::after;
-  ModelGraph graph;
+  ModelGraph result;
+  const Component graph{result};
   NodeId x = graph.add("input", Input{InputKind::tokens, 0, 0, 0, shape.length}, {});
   x = graph.add("embedding", Embedding{shape.vocabulary, shape.width}, {x});
   x = graph.add("positions", PositionEmbedding{shape.positions}, {x});
   x = graph.add("types", TypeEmbedding{segment_types}, {x});
   x = add_norm(graph, "embedding_norm", x, NormKind::layer_norm, norm_eps);
-  x = add_dropout(graph, "embedding_dropout", x, shape.dropout);
+  x = graph.dropout("embedding_dropout", x, shape.dropout);
   x = add_blocks(graph, x, shape.layers, block);
   x = graph.add("first_token", TakeToken{0}, {x});
   x = graph.add("pooler", Linear{shape.width, true, {}}, {x});
   x = graph.add("pooler_tanh", Tanh{}, {x});
   graph.add("loss", CrossEntropy{}, {x});
-  return graph;
+  return result;
 }
 
 ModelGraph vit(const VitShape& shape) {
   constexpr double norm_eps = 1e-6;
-  ModelGraph graph;
+  ModelGraph result;
+  const Component graph{result};
   NodeId x = graph.add("input", shape.input, {});
-  // One convolution cuts the image into patches.
-  x = graph.add("patches",
-                Conv2d{.out_channels = shape.width,
-                       .kernel = {shape.patch, shape.patch},
-                       .stride = {shape.patch, shape.patch},
-                       .bias = true},
-                {x});
-  x = graph.add("sequence", ToSequence{}, {x});
-  x = graph.add("class_token", ClassToken{}, {x});
-  x = graph.add("positions", PositionEmbedding{graph.node(x).output[0]}, {x});
-  x = add_dropout(graph, "embedding_dropout", x, shape.dropout);
+  x = add_patches(graph, x, shape.patch, shape.width, true);
+  x = graph.dropout("embedding_dropout", x, shape.dropout);
   x = add_blocks(graph, x, shape.layers, encoder_block(shape, norm_eps));
   x = add_norm(graph, "final_norm", x, NormKind::layer_norm, norm_eps);
   x = graph.add("class_output", TakeToken{0}, {x});
   x = graph.add("head", Linear{shape.classes, true, {}}, {x});
   graph.add("loss", CrossEntropy{}, {x});
-  return graph;
+  return result;
+}
+
+ModelGraph two_towers(const TwoTowerShape& shape) {
+  ModelGraph result;
+  const Component vision{result, "vision", "vision."}, text{result, "text", "text."};
+  NodeId v = vision.add("input", shape.image, {});
+  v = add_patches(vision, v, shape.patch, shape.vision.width, false);
+  v = vision.add("first_norm", LayerNorm{}, {v});
+  v = add_blocks(vision, v, shape.vision.layers, tower_block(shape.vision, false, shape.dropout));
+  v = vision.add("class_output", TakeToken{0}, {v});
+  v = vision.add("final_norm", LayerNorm{}, {v});
+  v = vision.add("projection", Linear{shape.embedding, false, {}}, {v});
+
+  const NodeId tokens = text.add("input", shape.text_input, {});
+  NodeId t = text.add("embedding", Embedding{shape.vocabulary, shape.text.width}, {tokens});
+  t = text.add("positions", PositionEmbedding{shape.text_input.length}, {t});
+  t = add_blocks(text, t, shape.text.layers, tower_block(shape.text, true, shape.dropout));
+  t = text.add("final_norm", LayerNorm{}, {t});
+  t = text.add("end", TokenPool{shape.vocabulary - 1}, {t, tokens});
+  t = text.add("projection", Linear{shape.embedding, false, {}}, {t});
+  result.add("loss", Contrastive{}, {v, t}, "text");
+  return result;
 }
 
 }  // namespace heteroperf

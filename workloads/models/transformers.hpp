@@ -79,4 +79,22 @@ struct VitShape {
 /// Builds the model. Throws UserError for an image below one patch.
 ModelGraph vit(const VitShape& shape);
 
+struct TowerShape {
+  std::int64_t layers = 12, width = 768, heads = 12;
+};
+/// CLIP (Radford et al., arXiv 2103.00020): a vision transformer with a norm before its blocks, a
+/// causal text transformer read at the end of the text, which is the last token of the vocabulary,
+/// and a contrastive loss over linear projections of both. Components "vision" and "text".
+struct TwoTowerShape {
+  Input image, text_input;
+  std::int64_t patch = 32;
+  TowerShape vision, text;
+  std::int64_t vocabulary = 49408;
+  std::int64_t embedding = 512;  ///< features that the two are compared in
+  double dropout = 0.0;
+};
+
+/// Builds the model. Throws UserError for an image below one patch.
+ModelGraph two_towers(const TwoTowerShape& shape);
+
 }  // namespace heteroperf

@@ -138,8 +138,8 @@ class UpdateCheck {
         optimizer_(recipe_, store_, {owned_}) {
     std::uint64_t salt = 0;
     const auto draw = [&](const at::Tensor& like) {
-      return draw_operand(like.sizes(), one.operands, random_bits(seed, ++salt))
-          .to(like.scalar_type());
+      const at::ScalarType type = like.scalar_type();
+      return draw_operand(like.sizes(), one.operands, type, random_bits(seed, ++salt)).to(type);
     };
     weight_ = draw(store_.master());
     gradient_ = draw(store_.reduced_gradient());
@@ -252,7 +252,7 @@ class UpdateCheck {
 /// and those of numbers that a device may take for zero are missing.
 void check_squares(std::int64_t count, OperandValues operands, at::ScalarType type,
                    std::uint64_t seed, at::Device device, OperatorVerdict& verdict) {
-  const at::Tensor flat = draw_operand({count + 7}, operands, seed).to(type);
+  const at::Tensor flat = draw_operand({count + 7}, operands, type, seed).to(type);
   const std::vector<ArenaRange> ranges{{0, count / 2}, {count / 2 + 7, count + 7}};
   at::Tensor expected = at::zeros({1}, at::TensorOptions().dtype(at::kDouble));
   for (const ArenaRange& range : ranges) {

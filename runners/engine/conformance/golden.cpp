@@ -316,7 +316,7 @@ class Rounding {
   /// An element that rounding may carry over 0 may pass its gradient on or keep it.
   NodeGradients backward_error(const Relu&, Place& place, const Approximation& g,
                                const NodeGradients&) const {
-    const at::Tensor doubtful = place.x().abs() <= 8 * place.dx();
+    const at::Tensor doubtful = place.x().abs() <= 8 * place.dx() + u_.smallest;
     const at::Tensor doubt =
         at::where(doubtful.logical_and(place.dx() > 0), g.value.abs(), at::zeros_like(g.value));
     return {{g.error + doubt}, {}};
@@ -473,6 +473,51 @@ class Rounding {
                  2 * u_.accumulated * (scale * p + values.inputs[0].abs()),
              at::Tensor()},
             {}};
+  }
+
+  /// x − t is rounded once, and its square and their sum are.
+  at::Tensor forward_error(const SquaredError&, Place& place) const {
+    const at::Tensor d = place.x() - place.inputs[1].value;
+    const at::Tensor of_d = place.dx() + u_.accumulated * d.abs();
+    const double rows = elements(d) / static_cast<double>(d.size(-1));
+    const at::Tensor terms = 2 * d.abs() * of_d + (root(elements(d)) + 1) * u_.accumulated * d * d;
+    return (terms.sum() / rows + u_.accumulated * place.output.value.abs()).reshape({1});
+  }
+  NodeGradients backward_error(const SquaredError&, Place& place, const Approximation& g,
+                               const NodeGradients& values) const {
+    const at::Tensor d = place.x() - place.inputs[1].value;
+    const double rows = elements(d) / static_cast<double>(d.size(-1));
+    const at::Tensor scale = 2 * g.value.abs() * loss_scale / rows;
+    return {{scale * (place.dx() + u_.accumulated * d.abs()) +
+                 2 * u_.accumulated * values.inputs[0].abs(),
+             at::Tensor()},
+            {}};
+  }
+
+  /// Rows that only move take their errors along.
+  template <class Kind>
+  static constexpr bool is_moved =
+      std::is_same_v<Kind, TokenPool> || std::is_same_v<Kind, InsertTokens>;
+  template <class Kind>
+  requires is_moved<Kind> at::Tensor forward_error(const Kind&, Place& place)
+  const {
+    Tensors errors = place.errors(), scratch;
+    errors[1] = place.inputs[1].value;
+    return place.golden.forward(errors, {}, scratch);
+  }
+  template <class Kind>
+  requires is_moved<Kind> NodeGradients backward_error(const Kind&, Place& place,
+                                                       const Approximation& g, const NodeGradients&)
+  const { return place.golden.gradients(g.error, place.values(), {}, place.saved); }
+
+  at::Tensor forward_error(const CrossAttention& kind, Place& place) const {
+    return attention_error(kind, place.x(), place.inputs[1].value, u_);
+  }
+  NodeGradients backward_error(const CrossAttention& kind, Place& place, const Approximation& g,
+                               const NodeGradients&) const {
+    const auto [queries, others] =
+        attention_gradient_error(kind, place.x(), place.inputs[1].value, g.value, u_);
+    return {{queries, others}, {}};
   }
 
   at::Tensor forward_error(const Attention& kind, Place& place) const {

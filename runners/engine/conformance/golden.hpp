@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -27,6 +28,7 @@ struct Roundoffs {
   double accumulated = 0;  ///< a step of a computation
   double product = 0;      ///< a term of a product or convolution
   double attention = 0;    ///< a probability, where it is multiplied with a value
+  double smallest = 0;     ///< absolute: a number below it may become zero
 };
 
 /// A value, and by how much rounding may move it: to first order, without the rounding of the
@@ -70,6 +72,14 @@ double root(double terms);
 at::Tensor attention_error(const Attention& kind, const at::Tensor& packed, const Roundoffs& u);
 at::Tensor attention_gradient_error(const Attention& kind, const at::Tensor& packed,
                                     const at::Tensor& g, const Roundoffs& u);
+/// The same over the packed keys and values of another sequence; the gradients are those of the
+/// queries and of these.
+at::Tensor attention_error(const CrossAttention& kind, const at::Tensor& queries,
+                           const at::Tensor& others, const Roundoffs& u);
+std::array<at::Tensor, 2> attention_gradient_error(const CrossAttention& kind,
+                                                   const at::Tensor& queries,
+                                                   const at::Tensor& others, const at::Tensor& g,
+                                                   const Roundoffs& u);
 
 /// Computes the call in float64 by the reference, node by node, and how far rounding may carry a
 /// device. Tensors are on the host.

@@ -10,6 +10,7 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -33,22 +34,24 @@ struct Scored {
   double scale = 1, d = 1, t = 1;  ///< the roots of the extents of a head and of a sequence
 };
 
-Scored scored(const Attention& a, const at::Tensor& packed, const Roundoffs& u) {
+/// Keys and values stand in their rows behind `before` other heads.
+Scored scored(const Attention& a, const at::Tensor& queries, const at::Tensor& packed,
+              std::int64_t before, const Roundoffs& u) {
   const std::int64_t times = a.heads / a.kv_heads, length = packed.size(1);
   const auto shared = [&](std::int64_t first) {
     return by_head(packed, first, a.kv_heads, a.head_dim).repeat_interleave(times, 1);
   };
-  Scored s{by_head(packed, 0, a.heads, a.head_dim),
-           shared(a.heads),
-           shared(a.heads + a.kv_heads),
+  Scored s{by_head(queries, 0, a.heads, a.head_dim),
+           shared(before),
+           shared(before + a.kv_heads),
            {},
            {}};
   const auto extent = static_cast<double>(a.head_dim);
   s.scale = 1 / std::sqrt(extent);
   s.d = root(extent);
-  s.t = root(static_cast<double>(length));
+  s.t = root(static_cast<double>(std::max(length, queries.size(1))));
   const at::Tensor position = at::arange(length, packed.options());
-  const at::Tensor distance = position.unsqueeze(1) - position;
+  const at::Tensor distance = at::arange(queries.size(1), packed.options()).unsqueeze(1) - position;
   at::Tensor scores = at::matmul(s.q, s.k.transpose(2, 3)) * s.scale;
   at::Tensor added = at::zeros_like(distance);
   if (a.alibi) {
@@ -67,16 +70,17 @@ Scored scored(const Attention& a, const at::Tensor& packed, const Roundoffs& u) 
   return s;
 }
 
-}  // namespace
-
-at::Tensor attention_error(const Attention& kind, const at::Tensor& packed, const Roundoffs& u) {
-  const Scored s = scored(kind, packed, u);
+at::Tensor output_error(const Scored& s, const Roundoffs& u) {
   return rows_of(at::matmul(s.p * (s.doubt + s.t * u.accumulated), s.v.abs()));
 }
 
-at::Tensor attention_gradient_error(const Attention& kind, const at::Tensor& packed,
-                                    const at::Tensor& g, const Roundoffs& u) {
-  const Scored s = scored(kind, packed, u);
+/// The errors of the gradients of queries, keys and values, as rows.
+struct GradientErrors {
+  at::Tensor query, key, value;
+};
+
+GradientErrors gradient_errors(const Attention& kind, const Scored& s, const at::Tensor& g,
+                               const Roundoffs& u) {
   const at::Tensor gradient = by_head(g, 0, kind.heads, kind.head_dim), size = gradient.abs();
   const at::Tensor dp = at::matmul(gradient, s.v.transpose(2, 3));
   const at::Tensor dp_error = s.d * u.product * at::matmul(size, s.v.abs().transpose(2, 3));
@@ -93,10 +97,43 @@ at::Tensor attention_gradient_error(const Attention& kind, const at::Tensor& pac
     return heads.reshape({heads.size(0), kind.kv_heads, -1, heads.size(2), heads.size(3)}).sum(2);
   };
   const at::Tensor through = ds_error + from_sum * ds.abs();
-  const at::Tensor dq = s.scale * at::matmul(through, s.k.abs());
-  const at::Tensor dk = gathered(s.scale * at::matmul(through.transpose(2, 3), s.q.abs()));
-  const at::Tensor dv = gathered(at::matmul((s.p * (s.doubt + from_sum)).transpose(2, 3), size));
-  return at::cat({rows_of(dq), rows_of(dk), rows_of(dv)}, 2);
+  return {
+      rows_of(s.scale * at::matmul(through, s.k.abs())),
+      rows_of(gathered(s.scale * at::matmul(through.transpose(2, 3), s.q.abs()))),
+      rows_of(gathered(at::matmul((s.p * (s.doubt + from_sum)).transpose(2, 3), size))),
+  };
+}
+
+Attention without_mask(const CrossAttention& a) {
+  return {a.heads, a.kv_heads, a.head_dim, false, false};
+}
+
+}  // namespace
+
+at::Tensor attention_error(const Attention& kind, const at::Tensor& packed, const Roundoffs& u) {
+  return output_error(scored(kind, packed, packed, kind.heads, u), u);
+}
+
+at::Tensor attention_gradient_error(const Attention& kind, const at::Tensor& packed,
+                                    const at::Tensor& g, const Roundoffs& u) {
+  const Scored s = scored(kind, packed, packed, kind.heads, u);
+  const auto [query, key, value] = gradient_errors(kind, s, g, u);
+  return at::cat({query, key, value}, 2);
+}
+
+at::Tensor attention_error(const CrossAttention& kind, const at::Tensor& queries,
+                           const at::Tensor& others, const Roundoffs& u) {
+  return output_error(scored(without_mask(kind), queries, others, 0, u), u);
+}
+
+std::array<at::Tensor, 2> attention_gradient_error(const CrossAttention& kind,
+                                                   const at::Tensor& queries,
+                                                   const at::Tensor& others, const at::Tensor& g,
+                                                   const Roundoffs& u) {
+  const Attention whole = without_mask(kind);
+  const auto [query, key, value] =
+      gradient_errors(whole, scored(whole, queries, others, 0, u), g, u);
+  return {query, at::cat({key, value}, 2)};
 }
 
 }  // namespace heteroperf

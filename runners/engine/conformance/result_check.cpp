@@ -3,10 +3,20 @@
 // x must be none; where r is infinite, or beyond the format, x must be that infinity.
 //
 // Errors that are small but lean to one side (rounding towards zero) pass that test and still move
-// a training. So the mean signed error must be within six of its standard errors of zero, both with
-// the sign of x − r and with that of |x| − |r|. Neighbours in a row or a column may share an error
-// (a mean, a deviation), so the standard error is the largest of those over elements, over means of
-// rows and over means of columns.
+// a training. So the mean signed error of all results must be within six of its standard errors of
+// zero, both with the sign of x − r and with that of |x| − |r|.
+//
+// Results of a row or of a column may share an error (a row's deviation, a rounded gradient), so
+// that they are not as many as they seem. With row i's share a, column j's share b, and what is
+// left of each result independent, the variance of the mean of R x C results is var(a)/R + var(b)/C
+// + var(rest)/RC. The variance of the means of rows, over R, has the first and the last term, that
+// of the means of columns, over C, the second and the last: their sum is at least the variance, and
+// at most twice it. It also holds where results of a column are alike in other ways, as
+// neighbouring pixels may be, as long as columns are independent. A result of one dimension is one
+// row.
+//
+// With many results the standard error is small beside the leans that right operators have, so a
+// part of the errors' deviation is allowed besides, for each class of operators.
 #include "runners/engine/conformance/result_check.hpp"
 
 #include <ATen/TensorOperators.h>
@@ -22,10 +32,8 @@ namespace {
 constexpr double most_standard_errors = 6;
 constexpr std::size_t most_told = 3;
 
-/// At most so many rows and columns are looked at, evenly spread: with 256 elements a lean of a
-/// fifth of the errors' deviation, as good approximations of functions have, is not seen, and one
-/// of half a unit in the last place is.
-constexpr std::int64_t most_lines = 16, fewest_lines = 8;
+/// Fewer results say nothing about a lean.
+constexpr std::int64_t fewest_results = 64;
 
 double largest(at::ScalarType type) {
   if (type == at::kDouble) return std::numeric_limits<double>::max();
@@ -33,23 +41,34 @@ double largest(at::ScalarType type) {
                                : static_cast<double>(std::numeric_limits<float>::max());
 }
 
-/// |mean| over its standard error; 0 where there are too few lines to tell.
-double standard_errors(const at::Tensor& all) {
-  const auto spread = [](const at::Tensor& tensor, std::int64_t axis) {
-    const std::int64_t step = (tensor.size(axis) + most_lines - 1) / most_lines;
-    return tensor.slice(axis, 0, tensor.size(axis), step);
+/// The variance of a mean that is known by the means of independent lines, and its degrees of
+/// freedom.
+struct MeanVariance {
+  double value = 0, freedom = 0;
+};
+MeanVariance variance_of(const at::Tensor& means) {
+  const auto n = static_cast<double>(means.numel());
+  if (n < 2) return {};
+  return {means.var().item<double>() / n, n - 1};
+}
+
+/// By how much |mean| of results in rows and columns is above `allowed` of their deviation, in its
+/// standard errors. Student's t is told as the number of standard errors that is as unlikely for a
+/// normal distribution (Wallace 1959), since the variance of few lines is hardly known.
+double standard_errors(const at::Tensor& lines, double allowed) {
+  if (lines.numel() < fewest_results) return 0;
+  const MeanVariance rows = variance_of(lines.mean(1)), columns = variance_of(lines.mean(0));
+  const double sum = rows.value + columns.value;
+  if (!(sum > 0) || !std::isfinite(sum)) return 0;
+  const auto share = [](const MeanVariance& v) {
+    return v.freedom > 0 ? v.value * v.value / v.freedom : 0;
   };
-  const at::Tensor sample = spread(spread(all, 0), 1);
-  const std::int64_t rows = sample.size(0), columns = sample.size(1);
-  if (rows < fewest_lines || columns < fewest_lines) return 0;
-  const double mean = sample.mean().item<double>();
-  const auto error_of = [](const at::Tensor& values) {
-    const double n = static_cast<double>(values.numel());
-    return std::sqrt(values.var().item<double>() / n);
-  };
-  const double error =
-      std::max({error_of(sample), error_of(sample.mean(0)), error_of(sample.mean(1))});
-  return error > 0 && std::isfinite(error) ? std::fabs(mean) / error : 0;
+  const double freedom = sum * sum / (share(rows) + share(columns));  // Welch and Satterthwaite
+  const double excess =
+      std::fabs(lines.mean().item<double>()) - allowed * lines.std().item<double>();
+  if (excess <= 0) return 0;
+  const double t = excess / std::sqrt(sum);
+  return (8 * freedom + 1) / (8 * freedom + 3) * std::sqrt(freedom * std::log1p(t * t / freedom));
 }
 
 }  // namespace
@@ -61,7 +80,8 @@ double roundoff(at::ScalarType type) {
 double smallest(at::ScalarType type) { return type == at::kDouble ? 0x1p-1022 : 0x1p-126; }
 
 void ResultCheck::hold(const std::string& what, const at::Tensor& actual,
-                       const Approximation& expected, double u, double before) {
+                       const Approximation& expected, double u, double before, Leans leans) {
+  if (!actual.defined()) return fail(fmt::format("{} is not delivered", what));
   const at::Tensor x = actual.to(at::kDouble).contiguous();
   const at::Tensor r = (expected.value + before).contiguous();
   const at::Tensor e =
@@ -72,7 +92,7 @@ void ResultCheck::hold(const std::string& what, const at::Tensor& actual,
                       *const es = e.const_data_ptr<double>();
   double worst = 0;
   std::int64_t worst_at = -1;
-  double squares = 0, of_golden = 0;
+  double squares = 0, of_golden = 0, of_bounds = 0;
   for (std::int64_t i = 0; i < x.numel(); ++i) {
     ++verdict_.results;
     if (!std::isfinite(rs[i]) || std::fabs(rs[i]) > most) {
@@ -94,16 +114,18 @@ void ResultCheck::hold(const std::string& what, const at::Tensor& actual,
     note_unit(error, rs[i], u, tiny);
     squares += error * error;
     of_golden += rs[i] * rs[i];
+    of_bounds += es[i] * es[i];
     if (ratio > worst || worst_at < 0) {
       worst = ratio;
       worst_at = i;
     }
     verdict_.largest_absolute = std::max(verdict_.largest_absolute, error);
-    if (rs[i] != 0) {
+    // A result that its own bound may hide has no relative error.
+    if (std::fabs(rs[i]) > es[i] + tiny) {
       verdict_.largest_relative = std::max(verdict_.largest_relative, error / std::fabs(rs[i]));
     }
   }
-  if (of_golden > 0) {
+  if (operands_ == OperandValues::drawn && of_golden > of_bounds) {
     verdict_.normalised_square = std::max(verdict_.normalised_square, squares / of_golden);
   }
   verdict_.worst = std::max(verdict_.worst, worst);
@@ -112,7 +134,7 @@ void ResultCheck::hold(const std::string& what, const at::Tensor& actual,
                      worst_at, xs[worst_at], rs[worst_at], worst));
     return;
   }
-  if (operands_ == OperandValues::drawn && before == 0) hold_bias(what, x, r, e);
+  if (operands_ == OperandValues::drawn && before == 0) hold_bias(what, x, r, e, leans);
 }
 
 void ResultCheck::repeat(const at::Tensor& first, const at::Tensor& second) {
@@ -133,8 +155,8 @@ void ResultCheck::note_unit(double error, double golden, double u, double tiny) 
 }
 
 void ResultCheck::hold_bias(const std::string& what, const at::Tensor& x, const at::Tensor& r,
-                            const at::Tensor& e) {
-  if (x.dim() == 0 || x.numel() == 0) return;
+                            const at::Tensor& e, Leans leans) {
+  if (x.dim() == 0 || x.numel() == 0 || leans == Leans::unknown) return;
   const bool images = x.dim() == 4;
   const auto lines = [&](const at::Tensor& tensor) {
     return images ? tensor.permute({0, 2, 3, 1}).reshape({-1, tensor.size(1)})
@@ -142,8 +164,11 @@ void ResultCheck::hold_bias(const std::string& what, const at::Tensor& x, const 
   };
   at::Tensor error = lines((x - r) / (e + smallest(at::kFloat)));
   at::Tensor outward = lines((x.abs() - r.abs()) / (e + smallest(at::kFloat)));
+  // What all results share, such as a rounded operand, is not seen in one row or one column.
+  if (x.dim() > 1 && std::min(error.size(0), error.size(1)) < 2) return;
   for (const at::Tensor& signed_error : {error, outward}) {
-    const double bias = standard_errors(signed_error);
+    if (signed_error.is_same(outward) && leans == Leans::as_signed) return;
+    const double bias = standard_errors(signed_error, verdict_.lean);
     verdict_.worst_bias = std::max(verdict_.worst_bias, bias);
     if (bias <= most_standard_errors) continue;
     fail(fmt::format("{} leans to one side: its mean error is {:.3g} standard errors from 0", what,

@@ -29,8 +29,9 @@ template <class T, class Function>
 struct ValueOfSum {
   template <class A, class Bias>
   HETEROPERF_KERNEL void operator()(A& x, Bias bias, A& y) const {
-    x = rounded<T>(x + bias);
-    y = Function::value(x);
+    const A sum = x + bias;
+    y = Function::value(std::is_same_v<Bias, Nothing> ? x : rounded<T>(sum));
+    x = sum;
   }
 };
 template <class T>

@@ -33,15 +33,30 @@ HETEROPERF_KERNEL void apply_row(const F& f, std::int64_t columns, Views... view
   if (first < columns) apply_all(f, first, columns, views...);
 }
 
+/// f on every element, row by row. A width that the compiler knows leaves no question to a row.
+template <class F, class... Operands>
+HETEROPERF_KERNEL void apply_rows(RowRange r, const F& f, Operands... operands) {
+  constexpr std::int64_t narrow_width = 64;
+  const auto each = [&](const auto& apply_to) HETEROPERF_INLINED {
+    for (std::int64_t row = r.begin; row < r.end; ++row) {
+      apply_to(operands.row(Operands::per_block ? 0 : row, r.columns)...);
+    }
+  };
+  if (r.columns == narrow_width) {
+    each([&](auto... views) HETEROPERF_INLINED { apply_all(f, 0, narrow_width, views...); });
+  } else {
+    each([&](auto... views) HETEROPERF_INLINED { apply_row(f, r.columns, views...); });
+  }
+}
+
 /// f on every element. What is written may be what is read.
 template <class T, class F, class... Operands>
 HETEROPERF_KERNEL void map(RowRange r, F f, Operands... operands) {
-  const std::int64_t columns = r.columns, end = r.end;
   if constexpr ((Operands::dense && ...)) {
-    return apply_all(f, r.begin * columns, end * columns, operands.row(0, 0)...);
-  }
-  for (std::int64_t row = r.begin; row < end; ++row) {
-    apply_row(f, columns, operands.row(row, columns)...);
+    const std::int64_t columns = r.columns;
+    apply_all(f, r.begin * columns, r.end * columns, operands.row(0, 0)...);
+  } else {
+    apply_rows(r, f, operands...);
   }
 }
 
@@ -65,9 +80,7 @@ HETEROPERF_KERNEL void end_sum(const O& operand, std::int64_t columns, std::int6
 template <class F, class... Operands>
 HETEROPERF_KERNEL void sum_columns(RowRange r, F f, Operands... operands) {
   (begin_sum(operands, r.columns), ...);
-  for (std::int64_t row = r.begin; row < r.end; ++row) {
-    apply_row(f, r.columns, operands.row(Operands::per_block ? 0 : row, r.columns)...);
-  }
+  apply_rows(r, f, operands...);
   (end_sum(operands, r.columns, r.end - r.begin), ...);
 }
 

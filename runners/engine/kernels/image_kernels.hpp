@@ -176,12 +176,19 @@ void mean_rows(RowRange samples, std::int64_t pixels, const void* x, void* y) {
 /// Gives every pixel its share of the mean's gradient.
 template <class T>
 void mean_rows_backward(RowRange samples, std::int64_t pixels, const void* dy, void* dx) {
-  using A = Acc<T>;
   // A division rounds every result by itself; a rounded share would move all of them alike.
-  const A count = static_cast<A>(pixels);
-  const auto f = HETEROPERF_FUNCTION(A v, A & to) { to = v / count; };
-  map<T>({samples.begin * pixels, samples.end * pixels, samples.columns}, f,
-         TableRow<T>(dy, {samples.end, pixels}), Write<T>(dx));
+  const auto count = static_cast<Acc<T>>(pixels);
+  const auto body = HETEROPERF_FUNCTION(const Row& row) {
+    T* const to = as<T>(dx) + row.index * pixels * row.columns;
+    const T* const from = row.of(as<T>(dy));
+    row.each([&](std::int64_t c) { to[c] = narrow<T>(widen(from[c]) / count); });
+    for (std::int64_t done = 1; done < pixels; done *= 2) {
+      row.wait();
+      const std::int64_t more = done < pixels - done ? done : pixels - done;
+      row.copy(to, to + done * row.columns, more * row.columns);
+    }
+  };
+  rows(samples, body);
 }
 
 }  // namespace

@@ -13,13 +13,12 @@
 namespace heteroperf {
 namespace {
 
-/// own_forms() puts in what the including file has in a form of its own.
 template <class T>
-constexpr KernelTable table = own_forms<T>({
+constexpr KernelTable table{
 #define HETEROPERF_KERNEL_ROW(name, ...) .name = name<T>,
 #include "runners/engine/kernels/kernel_rows.inc"
 #undef HETEROPERF_KERNEL_ROW
-});
+};
 const KernelTable& table_of(Element element) {
   switch (element) {
     case Element::float64:

@@ -44,11 +44,5 @@ void fold(FoldRange r, Description... description) {
   }
 }
 
-/// Every kernel is what its description says.
-template <class T>
-constexpr KernelTable own_forms(KernelTable described) {
-  return described;
-}
-
 }  // namespace
 }  // namespace heteroperf

@@ -31,6 +31,11 @@ struct Bf16 {
 template <class T>
 using Kept = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
+/// Bits of as many bytes as a T.
+template <class T>
+using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t,
+                                std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint16_t>>;
+
 /// The type in which values of type T are computed and summed.
 #if defined(HETEROPERF_REFERENCE_KERNELS)
 template <class T>

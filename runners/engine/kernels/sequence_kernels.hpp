@@ -15,19 +15,23 @@ namespace {
 template <class T>
 void embedding(RowRange r, const std::int64_t* indices, const void* table, const void* positions,
                std::int64_t length, void* y) {
-  using A = Acc<T>;
-  const auto f = HETEROPERF_FUNCTION(A x, std::int64_t token, auto position, A& to) {
-    to = (token < 0 ? A(0) : x) + position;
+  const auto f = HETEROPERF_FUNCTION(auto x, std::int64_t token, auto position, auto& to) {
+    to = (token < 0 ? decltype(x)(0) : x) + position;
   };
-  where_given(TableRow<T>(positions, {length}), [&](auto position) {
-    map<T>(r, f, Operand<const T, IndexedRows>(table, {indices}), PerRow<std::int64_t>(indices),
-           position, Write<T>(y));
-  });
+  const auto run = [&](auto element, auto position) {
+    using E = decltype(element);
+    map<E>(r, f, Operand<const E, IndexedRows>(table, {indices}), PerRow<std::int64_t>(indices),
+           position, Write<E>(y));
+  };
+  // A table's row alone is copied: bits need no rounding.
+  if (positions == nullptr) return run(Bits<T>(), Absent());
+  run(T(), TableRow<T>(positions, {length}));
 }
 
 /// Adds each row's gradient to its token's row, in the order of the rows. The range is of columns,
-/// so threads never write to one element. A device with more threads than columns needs a form of
+/// so threads never write to one element. A device with more threads than columns has a form of
 /// its own.
+#if !defined(HETEROPERF_OWN_EMBEDDING_BACKWARD)
 template <class T>
 void embedding_backward(RowRange r, std::int64_t rows, std::int64_t width,
                         const std::int64_t* indices, const void* dy, void* gradient) {
@@ -39,6 +43,7 @@ void embedding_backward(RowRange r, std::int64_t rows, std::int64_t width,
     for (std::int64_t c = r.begin; c < r.end; ++c) out[c] += static_cast<Kept<T>>(widen(g[c]));
   }
 }
+#endif
 
 /// Turns pairs of elements of a head by the angle of the row's position.
 template <class T>
@@ -60,7 +65,7 @@ void rotary(RowRange r, RotaryLayout layout, const void* x, const void* cosine, 
       py[at] = narrow<T>(first * c - sign * second * s);
       py[at + half] = narrow<T>(second * c + sign * first * s);
     });
-    row.each(turned, row.columns, [&](std::int64_t c) { py[c] = px[c]; });
+    row.copy(px + turned, py + turned, row.columns - turned);
   };
   rows(r, body);
 }

@@ -25,7 +25,7 @@ HETEROPERF_KERNEL TwoSums<Acc<T>> exponent_sums(const Row& row, const T* x, Acc<
 }
 
 /// loss = (1 − ε) (lse − x_t) + ε (lse − mean(x)), lse = log Σ exp x (label smoothing: Szegedy et
-/// al., arXiv:1512.00567, section 7).
+/// al., arXiv:1512.00567, section 7). A row without a target, a negative one, has no loss.
 template <class T>
 void cross_entropy(RowRange r, CrossEntropyTerms terms, const void* logits,
                    const std::int64_t* targets, void* losses, void* lse) {
@@ -36,15 +36,17 @@ void cross_entropy(RowRange r, CrossEntropyTerms terms, const void* logits,
     const A top = largest_of(row, x);
     const auto [sum, total] = exponent_sums(row, x, top);
     const A log_sum = std::log(sum);
-    const A target_loss = log_sum - (widen(x[targets[row.index]]) - top);
-    const A mean_loss = log_sum - total / static_cast<A>(row.columns);
+    const std::int64_t target = targets[row.index];
+    const A target_loss = target < 0 ? A(0) : log_sum - (widen(x[target]) - top);
+    const A mean_loss = target < 0 ? A(0) : log_sum - total / static_cast<A>(row.columns);
     keep_of_row<T>(row, losses, target_loss + smoothing * (mean_loss - target_loss));
     keep_of_row<T>(row, lse, top + log_sum);
   };
   rows(r, body);
 }
 
-/// gradient = (softmax − smoothed one-hot) · scale; it may take the logits' memory.
+/// gradient = (softmax − smoothed one-hot) · scale, 0 where a row has no target; it may take the
+/// logits' memory.
 template <class T>
 void cross_entropy_backward(RowRange r, CrossEntropyTerms terms, const void* logits,
                             const std::int64_t* targets, const void* lse, void* gradient) {
@@ -57,11 +59,12 @@ void cross_entropy_backward(RowRange r, CrossEntropyTerms terms, const void* log
     const T* const x = row.of(as<T>(logits));
     T* const g = row.of(as<T>(gradient));
     const A shift = widen(as<Kept<T>>(lse)[row.index]);
+    const A counts = targets[row.index] < 0 ? A(0) : A(1);
     const auto value = [&](std::int64_t c) {
-      return exponential(widen(x[c]) - shift) * scale - spread;
+      return (exponential(widen(x[c]) - shift) * scale - spread) * counts;
     };
     const std::int64_t target = targets[row.index] - terms.first;
-    const bool here = target >= 0 && target < row.columns;
+    const bool here = counts > 0 && target >= 0 && target < row.columns;
     // The gradient may take the logits' memory, so the target's value is worked out before the
     // row is overwritten.
     const A at_target = here ? value(target) - hit : A(0);

@@ -49,8 +49,8 @@ template <class T>
 void square_sums(RowRange blocks, std::int64_t count, const void* x, double* sums) {
   const auto body = HETEROPERF_FUNCTION(const Row& row) {
     const std::int64_t first = row.index * row.columns, rest = count - first;
-    const Row block{{}, row.index, rest < row.columns ? rest : row.columns};
-    const double sum = block.template sum<double>([&](std::int64_t i) {
+    const std::int64_t n = rest < row.columns ? rest : row.columns;
+    const double sum = row.template lane_sum<double>(n, [&](std::int64_t i) HETEROPERF_INLINED {
       const auto v = static_cast<double>(widen(as<T>(x)[first + i]));
       return v * v;
     });

@@ -5,7 +5,6 @@
 // Skeletons stand before what they make kernels of.
 // clang-format off
 #include "runners/engine/kernels/host_skeletons.hpp"
-#include "runners/engine/kernels/host_forms.hpp"
 #include "runners/engine/kernels/kernel_entries.hpp"
 #include "runners/engine/kernels/product_kernels.hpp"
 // clang-format on

@@ -36,6 +36,7 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/quantity.hpp"
 #include "runners/device/host_pool.hpp"
+#include "runners/engine/conformance/result_check.hpp"
 #include "runners/engine/noise_band.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/load_cuda.hpp"
@@ -57,12 +58,6 @@ double distance(const at::Tensor& made, const at::Tensor& expected) {
   if (difference == 0) return 0;
   const double relative = difference / reference.norm().item().toDouble();
   return std::isfinite(relative) ? relative : infinite;
-}
-
-/// One rounding of a type, relative to the number.
-double unit_roundoff(at::ScalarType type) {
-  if (type == at::kBFloat16) return std::ldexp(1.0, -9);
-  return std::ldexp(1.0, type == at::kDouble ? -53 : -24);
 }
 
 /// The tensor of a pass that is furthest outside its band.
@@ -207,7 +202,9 @@ class FaultSearch {
         static_cast<double>(samples_per_micro_batch_) / static_cast<double>(per_step);
     const Batch batch =
         loader_.train(step_ * per_step + context_.first_sample, samples_per_micro_batch_);
-    values_[spec_.graph.input().index()] = batch.sample;
+    for (const NodeId node : spec_.graph.inputs()) {
+      values_[node.index()] = batch.of(std::get<Input>(spec_.graph.node(node).attributes).kind);
+    }
     targets_ = batch.targets;
     gradients_.begin_pass(all_ordinals(), false);
   }
@@ -223,7 +220,7 @@ class FaultSearch {
     Position position{g, {}, {}, context_};
     position.context.node = group.nodes.back().value();
     for (const NodeId node : group.inputs) position.inputs.push_back(values_[node.index()]);
-    if (is_loss(g)) position.inputs.push_back(targets_);
+    if (is_loss(g) && targets_.defined()) position.inputs.push_back(targets_);
     for (const auto& [node, index] : group.parameters) {
       position.parameters.push_back(store_.parameter(node, index));
     }
@@ -343,9 +340,8 @@ class FaultSearch {
     };
     const Tensors expected = on(reference_);
     const bool is_update = pass == LayerPass::update;
-    std::vector<double> bands(
-        expected.size(),
-        unit_roundoff(is_update ? store_.master().scalar_type() : store_.operator_type()));
+    std::vector<double> bands(expected.size(), roundoff(is_update ? store_.master().scalar_type()
+                                                                  : store_.operator_type()));
     const auto widen = [&](std::vector<Side>& sides) {
       for (Side& side : sides) {
         const Tensors made = on(side);

@@ -52,37 +52,37 @@ void check_uses(const TrainingSpec& spec, ProblemList& problems) {
 }
 
 std::string describe(const SampleSpec& s) {
-  return s.kind == InputKind::images ? fmt::format("{}x{}x{} images", s.channels, s.height, s.width)
-                                     : fmt::format("sequences of {} tokens", s.length);
+  std::string text;
+  if (s.has_image()) text = fmt::format("{}x{}x{} images", s.channels, s.height, s.width);
+  if (!s.has_text()) return text;
+  return text + fmt::format("{}sequences of {} tokens", text.empty() ? "" : " with ", s.length);
 }
 
-/// The model was built for one shape of a sample.
+/// The model was built for one form of a sample, and its outputs name every target.
 void check_sample(const TrainingSpec& spec, ProblemList& problems) {
-  const auto& input = std::get<Input>(spec.graph.node(spec.graph.input()).attributes);
-  const SampleSpec wanted{input.kind, input.channels, input.height, input.width, input.length, 0};
-  SampleSpec given = spec.data->spec();
-  given.classes = 0;
-  if (given == wanted) return;
-  problems.add(
-      fmt::format("the model takes {} but the data are {}", describe(wanted), describe(given)),
-      spec.data->description(), "Build the model for the data's shape");
-}
-
-/// Targets must name an output of the model, one for each prediction.
-void check_classes(const TrainingSpec& spec, ProblemList& problems) {
-  const Node& loss = spec.graph.node(spec.graph.loss());
-  const Shape& logits = spec.graph.node(loss.inputs.front()).output;
-  const SampleSpec& data = spec.data->spec();
-  if (data.classes > logits.back()) {
+  const SampleSpec given = spec.data->spec();
+  std::optional<SampleSpec> taken;
+  collect_problems(problems, [&] { taken = sample_of(spec.graph); });
+  if (!taken) return;
+  SampleSpec wanted = *taken;
+  const std::int64_t outputs = std::exchange(wanted.classes, given.classes);
+  if (given != wanted) {
     problems.add(
-        fmt::format("the data have {} classes, the model {} outputs", data.classes, logits.back()),
+        fmt::format("the model takes {} but the data are {}", describe(wanted), describe(given)),
+        spec.data->description(), "Build the model for the data's shape");
+  }
+  if (given.classes > outputs) {
+    problems.add(
+        fmt::format("the data have {} classes, the model {} outputs", given.classes, outputs),
         spec.data->description(), "Build the model with as many classes or more");
   }
-  const std::int64_t targets = data.kind == InputKind::images ? 1 : data.length;
-  const std::int64_t positions = element_count(logits) / logits.back();
-  if (targets != positions) {
-    problems.add(
-        fmt::format("a sample has {} targets, the model {} predictions", targets, positions));
+  const Node& loss = spec.graph.node(spec.graph.loss());
+  const Shape& logits = spec.graph.node(loss.inputs.front()).output;
+  const std::int64_t positions =
+      takes_targets(loss.attributes) ? element_count(logits) / logits.back() : 0;
+  if (given.targets() != positions) {
+    problems.add(fmt::format("a sample has {} targets, the model {} predictions", given.targets(),
+                             positions));
   }
 }
 
@@ -103,7 +103,6 @@ void check_spec(const TrainingSpec& spec, int ranks) {
         "every rank has its place in the plan", "Start as many ranks as the plan names");
   }
   check_sample(spec, problems);
-  check_classes(spec, problems);
   // Every rank needs a sample of its own.
   const std::uint64_t samples = spec.data->size(Split::train);
   if (samples < static_cast<std::uint64_t>(ranks)) {

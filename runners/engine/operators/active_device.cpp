@@ -89,6 +89,27 @@ const DeviceKernels& device_kernels() {
   return *loaded_kernels;
 }
 
+namespace {
+
+/// The names by which a device may lack operators.
+std::vector<std::string> operator_names() {
+  std::vector<std::string> names(std::begin(kernel_names), std::end(kernel_names));
+  for (const char* product : value_names(ProductOperator())) names.emplace_back(product);
+  return names;
+}
+/// A pattern that fits no operator's name would do nothing, and nobody would know.
+void require_operators(const std::string& pattern, const std::string& where,
+                       ProblemList& problems) {
+  const std::vector<std::string> names = operator_names();
+  if (std::ranges::any_of(names, [&](const std::string& name) { return fits(pattern, name); })) {
+    return;
+  }
+  problems.add(where, "no operator has this name",
+               suggest_name(pattern, names, fmt::format("They are {}", fmt::join(names, ", "))));
+}
+
+}  // namespace
+
 ActiveDevice::ActiveDevice(const RankDevice& device, FallbackRules rules)
     : device_(device), rules_(std::move(rules)) {
   const KernelVariant variant = variant_for(device);
@@ -101,13 +122,18 @@ ActiveDevice::ActiveDevice(const RankDevice& device, FallbackRules rules)
                                       : variant.kernels(element);
   }
   making_.fill(exact ? Making::exact : Making::native);
-  if (!device.chip) return;
-  calls_left_ = device.chip->lost_after_calls;
   ProblemList problems;
-  for (const std::string& pattern : device.chip->lacks) {
-    if (replace(pattern)) continue;
-    problems.add(fmt::format("{} lacks \"{}\"", device.name, pattern), "no operator has this name",
-                 "`heteroperf ops` lists them");
+  for (const FallbackRules::Rule& rule : rules_.rules()) {
+    require_operators(rule.pattern,
+                      fmt::format("--fallback {}={}", rule.pattern, to_string(rule.decision)),
+                      problems);
+  }
+  if (device.chip) {
+    calls_left_ = device.chip->lost_after_calls;
+    for (const std::string& pattern : device.chip->lacks) {
+      require_operators(pattern, fmt::format("{} lacks \"{}\"", device.name, pattern), problems);
+      replace(pattern);
+    }
   }
   problems.throw_if_any();
 }
@@ -165,7 +191,7 @@ DeviceScope::DeviceScope(ActiveDevice& device) : before_(innermost) { innermost 
 DeviceScope::~DeviceScope() { innermost = before_; }
 
 Substitute::Substitute(ActiveDevice& device, const std::string& name)
-    : count_(device.substitutions_[name]), begin_s_(monotonic_s()) {
+    : count_(device.substitutions_[name]) {
   if (count_.calls++ > 0) return;
   const Fallback decision = device.rules_.decision_for(name);
   if (decision == Fallback::deny) {
@@ -181,6 +207,11 @@ Substitute::Substitute(ActiveDevice& device, const std::string& name)
 
 at::Tensor Substitute::copy(const at::Tensor& tensor, bool written) {
   if (!tensor.defined()) return tensor;
+  if (!begin_s_) {
+    // Work that was queued before is no part of the substitution.
+    if (tensor.is_cuda()) device_kernels().wait(tensor.device().index());
+    begin_s_ = monotonic_s();
+  }
   at::Tensor here =
       at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kCPU));
   here.copy_(tensor);
@@ -194,13 +225,13 @@ void Substitute::copy_back() {
     tensor.there.copy_(tensor.here);
     count_.bytes += static_cast<std::uint64_t>(tensor.here.nbytes());
   }
-  count_.seconds += monotonic_s() - begin_s_;
+  count_.seconds += monotonic_s() - begin_s_.value_or(monotonic_s());
 }
 
 at::Tensor Substitute::give(const at::Tensor& result, at::Device device) {
   const at::Tensor there = result.to(device);
   count_.bytes += static_cast<std::uint64_t>(result.nbytes());
-  count_.seconds += monotonic_s() - begin_s_;
+  count_.seconds += monotonic_s() - begin_s_.value_or(monotonic_s());
   return there;
 }
 

@@ -31,8 +31,8 @@ constexpr std::array<const char*, 3> value_names(ProductOperator) {
 /// and the count of those that it lacks.
 class ActiveDevice {
  public:
-  /// Throws UserError for a chip that lacks operators that there are not, or whose instruction set
-  /// this processor has not.
+  /// Throws UserError for a chip or rules that name operators that there are not, or a device whose
+  /// instruction set this processor has not.
   explicit ActiveDevice(const RankDevice& device, FallbackRules rules = {});
 
   /// The kernels for the host's memory or a GPU's. A null entry is a kernel that the device lacks.
@@ -111,7 +111,7 @@ class DeviceScope {
 };
 
 /// One run of an operator that the device lacks, on copies in the host's memory. Its seconds are
-/// those from its making to copy_back(), its bytes all that is copied.
+/// those from its first copy to copy_back() or give(), its bytes all that is copied.
 class Substitute {
  public:
   /// Throws UserError where the rules deny it; warns of an operator's first one where they say so.
@@ -128,7 +128,7 @@ class Substitute {
     at::Tensor here, there;
   };
   SubstitutionCount& count_;
-  double begin_s_;
+  std::optional<double> begin_s_;  ///< when the first copy began
   std::vector<Written> written_;
 };
 

@@ -1,6 +1,6 @@
-// Attention over packed rows of queries, keys and values, and the rotation of queries and keys by
-// their position. On the host LibTorch's flash attention runs or ours (own_attention.cpp); on a
-// device device_attention() chooses.
+// Attention over packed rows of queries, keys and values, over the keys and values of another
+// sequence, and the rotation of queries and keys by their position. On the host LibTorch's flash
+// attention runs or ours (own_attention.cpp); on a device device_attention() chooses.
 //
 // A row has all query heads, then all key heads, then all value heads, side by side, as one linear
 // makes them. Attention reads them as strided views, so nothing is copied on the way in; the
@@ -35,6 +35,31 @@ template <class Body>
 void fill(const at::Tensor& table, const Body& body) {
   AT_DISPATCH_FLOATING_TYPES(table.scalar_type(), "fill",
                              [&] { body(table.data_ptr<scalar_t>()); });
+}
+
+/// Rows as {B, heads, T, head_dim}: a view.
+at::Tensor heads_of(const at::Tensor& rows, std::int64_t head_dim) {
+  return rows.view({rows.size(0), rows.size(1), rows.size(2) / head_dim, head_dim}).transpose(1, 2);
+}
+/// {B, heads, T, head_dim} → {B, T, heads · head_dim}; a view of what the kernels return.
+at::Tensor merge(const at::Tensor& heads) {
+  return heads.transpose(1, 2).reshape({heads.size(0), heads.size(2), -1});
+}
+
+// On a device that adds terms in an order of its own the tokens of a sequence change places, and so
+// do the numbers within each head. Attention is the same function of tokens in any order if its
+// mask follows them, causal or not. So all of its sums run in the drawn order: scores over a head's
+// numbers, softmax and outputs over keys, gradients over queries.
+
+enum class Move { there, back };
+at::Tensor moved(const at::Tensor& rows, std::int64_t head_dim, Move move) {
+  at::Tensor heads = rows.reshape({rows.size(0), rows.size(1), -1, head_dim});
+  for (const std::int64_t axis : {1, 3}) {
+    const auto order = active_device().sum_order(heads.size(axis));
+    if (!order) continue;
+    heads = heads.index_select(axis, move == Move::there ? *order : order->argsort());
+  }
+  return heads.reshape(rows.sizes()).contiguous();
 }
 
 /// Attention on packed rows, read and written in place. Saves the packed input, the output and the
@@ -73,7 +98,7 @@ class AttentionOperator final : public Operator {
     const Tensors& saved = pass.saved;
     if (!active_device().makes_as_host(op)) return pass.sink->put(0, device_backward(dy, saved));
     const AttentionParts parts = split(saved[0]);
-    const at::Tensor g = heads_of(dy);
+    const at::Tensor g = heads_of(dy, a_.head_dim);
     if (dy.is_cuda()) {
       const AttentionParts got =
           device_attention_backward(g, parts, a_.causal, bias(saved[0]), saved);
@@ -108,8 +133,8 @@ class AttentionOperator final : public Operator {
     const AttentionParts parts = split(saved[0]);
     const auto mask = mask_of(saved[0]);
     const auto [query, key, value] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-        heads_of(dy), parts.query, parts.key, parts.value, saved[1], saved[2], 0.0, mask.causal,
-        mask.added);
+        heads_of(dy, a_.head_dim), parts.query, parts.key, parts.value, saved[1], saved[2], 0.0,
+        mask.causal, mask.added);
     return pack(merge(query), merge(key), merge(value));
   }
 
@@ -118,37 +143,22 @@ class AttentionOperator final : public Operator {
   // since a mask that is added hides from LibTorch which pairs are not needed.
   at::Tensor device_forward(const at::Tensor& packed, Tensors& saved) {
     return device_product(op, packed, {}, [&](const at::Tensor& rows, const at::Tensor&) {
-      const at::Tensor there = moved(rows, Move::there);
+      const at::Tensor there = moved(rows, a_.head_dim, Move::there);
       const AttentionParts parts = split(there);
       const CountedCall counted("heteroperf::attention",
                                 {parts.query, parts.key, parts.value, a_.causal});
-      return moved(library_forward(there, saved), Move::back);
+      return moved(library_forward(there, saved), a_.head_dim, Move::back);
     });
   }
   at::Tensor device_backward(const at::Tensor& dy, const Tensors& saved) {
     return device_product(op, dy.contiguous(), {}, [&](const at::Tensor& g, const at::Tensor&) {
-      const at::Tensor there = moved(g, Move::there);
+      const at::Tensor there = moved(g, a_.head_dim, Move::there);
       const AttentionParts parts = split(saved[0]);
-      const CountedCall counted("heteroperf::attention_backward",
-                                {heads_of(there), parts.query, parts.key, parts.value, a_.causal});
-      return moved(library_backward(there, saved), Move::back);
+      const CountedCall counted(
+          "heteroperf::attention_backward",
+          {heads_of(there, a_.head_dim), parts.query, parts.key, parts.value, a_.causal});
+      return moved(library_backward(there, saved), a_.head_dim, Move::back);
     });
-  }
-
-  // On a device that adds terms in an order of its own the tokens of a sequence change places, and
-  // so do the numbers within each head. Attention is the same function of tokens in any order if
-  // its mask follows them, causal or not. So all of its sums run in the drawn order: scores over a
-  // head's numbers, softmax and outputs over keys, gradients over queries.
-
-  enum class Move { there, back };
-  at::Tensor moved(const at::Tensor& rows, Move move) const {
-    at::Tensor heads = rows.reshape({rows.size(0), rows.size(1), -1, a_.head_dim});
-    for (const std::int64_t axis : {1, 3}) {
-      const auto order = active_device().sum_order(heads.size(axis));
-      if (!order) continue;
-      heads = heads.index_select(axis, move == Move::there ? *order : order->argsort());
-    }
-    return heads.reshape(rows.sizes()).contiguous();
   }
 
   struct Mask {
@@ -169,10 +179,6 @@ class AttentionOperator final : public Operator {
       added = added.masked_fill(later.triu(1), -std::numeric_limits<double>::infinity());
     }
     return {false, added.index_select(2, *order).index_select(3, *order)};
-  }
-
-  at::Tensor heads_of(const at::Tensor& rows) const {
-    return rows.view({rows.size(0), rows.size(1), a_.heads, a_.head_dim}).transpose(1, 2);
   }
 
   /// The way of both passes, because each keeps in its own form what the backward pass needs. Only
@@ -200,17 +206,10 @@ class AttentionOperator final : public Operator {
   /// Views {B, heads, T, head_dim} of the packed rows {queries, keys, values}.
   AttentionParts split(const at::Tensor& packed) const {
     const auto part = [&](std::int64_t first, std::int64_t heads) {
-      return packed.narrow(2, first * a_.head_dim, heads * a_.head_dim)
-          .view({packed.size(0), packed.size(1), heads, a_.head_dim})
-          .transpose(1, 2);
+      return heads_of(packed.narrow(2, first * a_.head_dim, heads * a_.head_dim), a_.head_dim);
     };
     return {part(0, a_.heads), part(a_.heads, a_.kv_heads),
             part(a_.heads + a_.kv_heads, a_.kv_heads)};
-  }
-
-  /// {B, heads, T, head_dim} → {B, T, heads · head_dim}; a view of what the kernels return.
-  static at::Tensor merge(const at::Tensor& heads) {
-    return heads.transpose(1, 2).reshape({heads.size(0), heads.size(2), -1});
   }
 
   /// The opposite of split(): gradients of the three parts side by side.
@@ -242,6 +241,92 @@ class AttentionOperator final : public Operator {
 
   Attention a_;
   at::Tensor alibi_;
+};
+
+/// Attention over the keys and values of another sequence, by LibTorch's kernels. Saves what its
+/// way keeps, the queries first and the packed keys and values last.
+class CrossAttentionOperator final : public Operator {
+ public:
+  explicit CrossAttentionOperator(const CrossAttention& attributes) : a_(attributes) {}
+
+  at::Tensor forward(const Tensors& inputs, const Tensors&, Tensors& saved,
+                     const PassContext&) override {
+    const at::Tensor queries = inputs[0].contiguous(), others = inputs[1].contiguous();
+    saved = {queries};
+    if (!active_device().makes_as_host(op)) {
+      return device_product(op, queries, others, [&](const at::Tensor& q, const at::Tensor& kv) {
+        const at::Tensor rows = moved(q, a_.head_dim, Move::there);
+        saved = {rows};
+        const AttentionParts parts = split(rows, moved(kv, a_.head_dim, Move::there));
+        const CountedCall counted("heteroperf::attention",
+                                  {parts.query, parts.key, parts.value, false});
+        at::Tensor made = library_forward(parts, saved);
+        saved.push_back(packed(parts));
+        return moved(made, a_.head_dim, Move::back);
+      });
+    }
+    const AttentionParts parts = split(queries, others);
+    at::Tensor out = queries.is_cuda() ? merge(device_attention(parts, false, std::nullopt, saved))
+                                       : library_forward(parts, saved);
+    saved.push_back(others);
+    return out;
+  }
+
+ private:
+  static constexpr ProductOperator op = ProductOperator::attention;
+
+  void gradients(const BackwardPass& pass) override {
+    if (!pass.wants(0) && !pass.wants(1)) return;
+    const at::Tensor dy = pass.output_gradient.contiguous();
+    const Tensors& saved = pass.saved;
+    const AttentionParts parts = split(saved.front(), saved.back());
+    AttentionParts got;
+    at::Tensor queries;
+    if (!active_device().makes_as_host(op)) {
+      queries = device_product(op, dy, {}, [&](const at::Tensor& g, const at::Tensor&) {
+        const at::Tensor there = heads_of(moved(g, a_.head_dim, Move::there), a_.head_dim);
+        const CountedCall counted("heteroperf::attention_backward",
+                                  {there, parts.query, parts.key, parts.value, false});
+        got = library_backward(there, parts, saved);
+        return moved(merge(got.query), a_.head_dim, Move::back);
+      });
+      if (pass.wants(1)) {
+        pass.sink->put(1, moved(packed(got), a_.head_dim, Move::back).to(dy.options()));
+      }
+    } else {
+      const at::Tensor g = heads_of(dy, a_.head_dim);
+      got = dy.is_cuda() ? device_attention_backward(g, parts, false, std::nullopt, saved)
+                         : library_backward(g, parts, saved);
+      queries = merge(got.query);
+      if (pass.wants(1)) pass.sink->put(1, packed(got));
+    }
+    if (pass.wants(0)) pass.sink->put(0, std::move(queries));
+  }
+
+  static at::Tensor library_forward(const AttentionParts& parts, Tensors& saved) {
+    auto [out, log_sum] = at::_scaled_dot_product_flash_attention_for_cpu(
+        parts.query, parts.key, parts.value, 0.0, false, std::nullopt);
+    saved.insert(saved.end(), {out, log_sum});
+    return merge(out);
+  }
+  static AttentionParts library_backward(const at::Tensor& g, const AttentionParts& parts,
+                                         const Tensors& saved) {
+    const auto [query, key, value] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+        g, parts.query, parts.key, parts.value, saved[1], saved[2], 0.0, false, std::nullopt);
+    return {query, key, value};
+  }
+
+  AttentionParts split(const at::Tensor& queries, const at::Tensor& others) const {
+    const std::int64_t width = a_.kv_heads * a_.head_dim;
+    return {heads_of(queries, a_.head_dim), heads_of(others.narrow(2, 0, width), a_.head_dim),
+            heads_of(others.narrow(2, width, width), a_.head_dim)};
+  }
+  /// Keys and values side by side.
+  static at::Tensor packed(const AttentionParts& parts) {
+    return at::cat({merge(parts.key), merge(parts.value)}, 2);
+  }
+
+  CrossAttention a_;
 };
 
 /// Turns queries and keys of packed rows.
@@ -295,6 +380,9 @@ class RotaryTurn {
 
 OperatorPtr make(const Attention& attributes, const OperatorPlace&) {
   return std::make_unique<AttentionOperator>(attributes);
+}
+OperatorPtr make(const CrossAttention& attributes, const OperatorPlace&) {
+  return std::make_unique<CrossAttentionOperator>(attributes);
 }
 /// Saves nothing.
 OperatorPtr make(const Rotary& attributes, const OperatorPlace&) {

@@ -167,19 +167,25 @@ void put_product(GradientSink& sink, std::size_t input, const at::Tensor& a, con
 }
 
 // One pass finds the largest index; a negative one is large as an unsigned number.
-void check_indices(const at::Tensor& indices, std::int64_t limit, const char* what) {
+void check_indices(const at::Tensor& indices, std::int64_t limit, const char* what, NoIndex none) {
   HETEROPERF_EXPECT(indices.scalar_type() == at::kLong && indices.is_contiguous());
   if (indices.is_cuda()) return;
   const auto* values = indices.const_data_ptr<std::int64_t>();
   std::uint64_t largest = 0;
   for (std::int64_t i = 0; i < indices.numel(); ++i) {
-    largest = std::max(largest, static_cast<std::uint64_t>(values[i]));
+    const bool skipped = none == NoIndex::negative && values[i] < 0;
+    if (!skipped) largest = std::max(largest, static_cast<std::uint64_t>(values[i]));
   }
   if (largest < static_cast<std::uint64_t>(limit)) return;
   throw UserError(
       fmt::format("{} {} is outside 0..{}", what, static_cast<std::int64_t>(largest), limit - 1),
       "the data and the model disagree on the number of classes",
       "Use data with fewer classes or a model with more.");
+}
+
+double counted_targets(const PassContext& context, const at::Tensor& rows) {
+  const std::int64_t all = rows.numel() / rows.size(-1);
+  return static_cast<double>(std::max<std::int64_t>(1, context.targets.value_or(all)));
 }
 
 }  // namespace heteroperf

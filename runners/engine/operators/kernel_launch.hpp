@@ -260,8 +260,15 @@ void multiply_into(const at::Tensor& buffer, const at::Tensor& a, const at::Tens
 void put_product(GradientSink& sink, std::size_t input, const at::Tensor& a, const at::Tensor& b,
                  at::IntArrayRef shape);
 
+/// Says if an index may be negative, which stands for none.
+enum class NoIndex { refused, negative };
 /// Throws UserError naming the largest index outside [0, limit). Indices on a device are not read:
 /// who put them there has checked them.
-void check_indices(const at::Tensor& indices, std::int64_t limit, const char* what);
+void check_indices(const at::Tensor& indices, std::int64_t limit, const char* what,
+                   NoIndex none = NoIndex::refused);
+
+/// The targets that a loss over rows {…, features} is the mean of; at least 1, for a micro-batch
+/// without targets has neither loss nor gradient.
+double counted_targets(const PassContext& context, const at::Tensor& rows);
 
 }  // namespace heteroperf

@@ -12,23 +12,25 @@
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
 #include "runners/engine/operators/product.hpp"
+#include "workloads/graph/node_rules.hpp"
 
 namespace heteroperf {
 namespace {
 
 at::Tensor as_matrix(const at::Tensor& tensor) { return tensor.reshape({-1, tensor.size(-1)}); }
 
-/// y = x Wᵀ + b, then gelu or + residual in the same pass over the product. Saves x, and before a
-/// gelu the sum x Wᵀ + b.
+/// y = x Wᵀ + b, then gelu or + residual in the same pass over the product. Saves x unless the
+/// weight is frozen, and before a gelu the sum x Wᵀ + b.
 class LinearOperator final : public Operator {
  public:
-  LinearOperator(bool bias, LinearEpilogue epilogue) : bias_(bias), epilogue_(epilogue) {}
+  LinearOperator(bool bias, bool trained, LinearEpilogue epilogue)
+      : bias_(bias), trained_(trained), epilogue_(epilogue) {}
 
   at::Tensor forward(const Tensors& inputs, const Tensors& parameters, Tensors& saved,
                      const PassContext&) override {
     const at::Tensor& x = inputs[0];
     at::Tensor sum = product(as_matrix(x), parameters[0].t());
-    saved = {x};
+    saved = {trained_ ? x : at::Tensor()};
     std::vector<std::int64_t> shape = x.sizes().vec();
     shape.back() = sum.size(1);
     return finish(sum, inputs, parameters, saved).view(shape);
@@ -45,7 +47,10 @@ class LinearOperator final : public Operator {
     if (gradients != nullptr) {
       multiply_into((*gradients)[0], g.t(), as_matrix(saved[0]), context.accumulation);
     }
-    if (input) put_product(*sink, 0, g, parameters[0], saved[0].sizes());
+    if (!input) return;
+    std::vector<std::int64_t> shape = dy.sizes().vec();
+    shape.back() = parameters[0].size(1);
+    put_product(*sink, 0, g, parameters[0], shape);
   }
 
   bool passes_residual() const { return epilogue_.kind == LinearEpilogue::Kind::residual; }
@@ -90,14 +95,15 @@ class LinearOperator final : public Operator {
     return result;
   }
 
-  bool bias_;
+  bool bias_, trained_;
   LinearEpilogue epilogue_;
 };
 
 }  // namespace
 
-OperatorPtr make(const Linear& attributes, const OperatorPlace&, LinearEpilogue epilogue) {
-  return std::make_unique<LinearOperator>(attributes.bias, epilogue);
+OperatorPtr make(const Linear& attributes, const OperatorPlace& place, LinearEpilogue epilogue) {
+  return std::make_unique<LinearOperator>(attributes.bias,
+                                          has_trained_weight(place.graph, place.node), epilogue);
 }
 
 }  // namespace heteroperf

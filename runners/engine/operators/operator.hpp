@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "runners/engine/kernels/kernel_table.hpp"
@@ -12,6 +14,7 @@
 
 namespace heteroperf {
 
+class Communicator;
 using Tensors = std::vector<at::Tensor>;
 
 /// LibTorch's element type of a precision.
@@ -32,6 +35,8 @@ struct PassContext {
   std::int32_t node = 0;  ///< in the graph; dropout masks depend on it
   /// Multiplies the loss gradient: 1 / (targets of the global batch / targets of this micro-batch).
   double loss_scale = 1.0;
+  /// The targets of this micro-batch that count; absent where all of them do.
+  std::optional<std::int64_t> targets = {};
 };
 
 /// Where an operator puts the gradients of its inputs.
@@ -100,6 +105,34 @@ class Operator {
  private:
   /// Makes the gradients that the pass asks for; one of the two kinds at least.
   virtual void gradients(const BackwardPass& pass) = 0;
+};
+
+/// The samples of one micro-batch in a set: what their forward pass made, and what their backward
+/// pass will need.
+struct SetPass {
+  const Tensors& inputs;
+  Tensors& saved;
+};
+struct SetScores {
+  Tensors losses;    ///< by pass, {1}: the mean over its samples
+  at::Tensor right;  ///< {samples of all passes}, in evaluation: this one's own is the nearest
+};
+
+/// A loss in which each sample is held against all of a set, which may be larger than a micro-batch
+/// and lie on several ranks. The backward passes are those of any operator, by micro-batch.
+class SetLoss : public Operator {
+ public:
+  /// The forward pass of a whole set. `group`: the ranks that have samples of it, some perhaps no
+  /// pass; null: all are here. Collective.
+  virtual SetScores forward_set(std::span<SetPass> passes, const Tensors& parameters, Mode mode,
+                                Communicator* group) = 0;
+
+  /// Where a micro-batch is a set of its own.
+  at::Tensor forward(const Tensors& inputs, const Tensors& parameters, Tensors& saved,
+                     const PassContext& context) final {
+    SetPass pass{inputs, saved};
+    return forward_set({&pass, 1}, parameters, context.mode, nullptr).losses.front();
+  }
 };
 
 /// The memory format in which parameter `index` of a node, and its gradient, is used without a

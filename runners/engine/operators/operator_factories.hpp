@@ -64,9 +64,14 @@ OperatorPtr make(const PositionEmbedding&, const OperatorPlace&);
 OperatorPtr make(const TypeEmbedding&, const OperatorPlace&);
 OperatorPtr make(const ClassToken&, const OperatorPlace&);
 OperatorPtr make(const TakeToken&, const OperatorPlace&);
+OperatorPtr make(const TokenPool&, const OperatorPlace&);
+OperatorPtr make(const InsertTokens&, const OperatorPlace&);
 OperatorPtr make(const Rotary&, const OperatorPlace&);
 OperatorPtr make(const Attention&, const OperatorPlace&);
+OperatorPtr make(const CrossAttention&, const OperatorPlace&);
 OperatorPtr make(const Dropout&, const OperatorPlace&);
+OperatorPtr make(const SquaredError&, const OperatorPlace&);
+OperatorPtr make(const Contrastive&, const OperatorPlace&);
 /// silu(first input) · second input.
 OperatorPtr make_swiglu();
 /// One rank's entries of a vocabulary of `all`: those from `first` on, as many as its local shapes

@@ -3,9 +3,15 @@
 // Images are kept channels last, so an image is already a sequence of pixels and needs no copy to
 // become one. Flattening keeps the logical order {C, H, W}, which is another order in memory, and
 // copies where these differ.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/nonzero.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
+#include <fmt/format.h>
 
+#include "metrics/base/error.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/unary_operator.hpp"
 
@@ -77,6 +83,87 @@ OperatorPtr make(const TakeToken& attributes, const OperatorPlace& place) {
                       dx.select(1, index).copy_(dy);
                       return dx;
                     });
+}
+
+// Rows of sequences at the places that their tokens name: the one that stands for a text, and those
+// that the rows of other inputs take. Nothing is computed, only moved; the places are found once,
+// in the forward pass, as numbers of rows of the whole batch.
+
+namespace {
+
+at::Tensor as_rows(const at::Tensor& tensor) { return tensor.reshape({-1, tensor.size(-1)}); }
+
+/// Saves the place of each sample's row.
+class TokenPoolOperator final : public Operator {
+ public:
+  TokenPoolOperator(std::int64_t token, std::int64_t length) : token_(token), length_(length) {}
+
+  at::Tensor forward(const Tensors& inputs, const Tensors&, Tensors& saved,
+                     const PassContext&) override {
+    const at::Tensor here = inputs[1].eq(token_);
+    const at::Tensor first = here.to(at::kInt).argmax(1);
+    const at::Tensor row = at::where(here.any(1), first, length_ - 1);
+    saved = {row + at::arange(row.size(0), row.options()) * length_};
+    return as_rows(inputs[0]).index_select(0, saved[0]);
+  }
+
+ private:
+  void gradients(const BackwardPass& pass) override {
+    if (!pass.wants(0)) return;
+    const at::Tensor& dy = pass.output_gradient;
+    const at::Tensor dx = dy.new_zeros({dy.size(0), length_, dy.size(1)});
+    as_rows(dx).index_copy_(0, pass.saved[0], dy);
+    pass.sink->put(0, dx);
+  }
+
+  std::int64_t token_, length_;
+};
+
+/// Saves the places of the inserted rows.
+class InsertTokensOperator final : public Operator {
+ public:
+  InsertTokensOperator(std::int64_t token, std::int64_t rows_per_item)
+      : token_(token), rows_per_item_(rows_per_item) {}
+
+  at::Tensor forward(const Tensors& inputs, const Tensors&, Tensors& saved,
+                     const PassContext&) override {
+    const at::Tensor items = as_rows(inputs[2]);
+    const at::Tensor places = at::nonzero(inputs[1].reshape(-1).eq(token_)).view(-1);
+    if (places.size(0) != items.size(0)) {
+      throw UserError(
+          fmt::format("a batch has {} places for {} inserted rows", places.size(0), items.size(0)),
+          fmt::format("every token {} takes one row of an item", token_),
+          "Give each sample as many such tokens as its items have rows.");
+    }
+    saved = {places};
+    const at::Tensor joined = inputs[0].clone(at::MemoryFormat::Contiguous);
+    joined.view({-1, joined.size(-1)}).index_copy_(0, places, items);
+    return joined;
+  }
+
+ private:
+  void gradients(const BackwardPass& pass) override {
+    const at::Tensor dy = pass.output_gradient.contiguous();
+    if (pass.wants(0)) {
+      const at::Tensor dx = dy.clone();
+      dx.view({-1, dx.size(-1)}).index_fill_(0, pass.saved[0], 0);
+      pass.sink->put(0, dx);
+    }
+    if (!pass.wants(2)) return;
+    const at::Tensor rows = as_rows(dy).index_select(0, pass.saved[0]);
+    pass.sink->put(2, rows.view({-1, rows_per_item_, dy.size(-1)}));
+  }
+
+  std::int64_t token_, rows_per_item_;
+};
+
+}  // namespace
+
+OperatorPtr make(const TokenPool& attributes, const OperatorPlace& place) {
+  return std::make_unique<TokenPoolOperator>(attributes.token, place.input()[0]);
+}
+OperatorPtr make(const InsertTokens& attributes, const OperatorPlace& place) {
+  return std::make_unique<InsertTokensOperator>(attributes.token, place.input(2)[0]);
 }
 
 }  // namespace heteroperf

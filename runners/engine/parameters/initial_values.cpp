@@ -127,6 +127,9 @@ InitialRule initial_rule(const ModelGraph& graph, NodeId id, std::size_t index) 
   if (is<BatchNorm>(node) || is<LayerNorm>(node) || is<RmsNorm>(node)) {
     return {false, 1.0};
   }
+  if (const auto* contrastive = std::get_if<Contrastive>(&node.attributes)) {
+    return {false, -std::log(contrastive->temperature)};
+  }
   if (is<Conv2d>(node)) return {true, conv_deviation(graph, parameter.shape)};
   if (is<Linear>(node)) {
     const auto fan_in = static_cast<double>(parameter.shape.back());

@@ -42,27 +42,26 @@ Batch BatchLoader::validation(std::uint64_t first, std::int64_t count) const {
               [&](std::int64_t i) { return first + static_cast<std::uint64_t>(i); });
 }
 
-// Pixels become the executor's type behind the read; tokens and targets are indices.
+// Pixels become the executor's type behind the read.
 template <class IndexOf>
 Batch BatchLoader::read(Split split, std::int64_t count, const IndexOf& index_of) const {
   const SampleSpec& spec = data_->spec();
-  const bool images = spec.kind == InputKind::images;
-  at::Tensor pixels, tokens;
-  if (images) {
-    pixels = make({count, spec.channels, spec.height, spec.width}, at::kFloat);
-  } else {
-    tokens = make({count, spec.length}, at::kLong);
+  Batch batch;
+  if (spec.has_image()) {
+    batch.images = make({count, spec.channels, spec.height, spec.width}, at::kFloat);
   }
-  const at::Tensor targets =
-      images ? make({count}, at::kLong) : make({count, spec.length}, at::kLong);
+  if (spec.has_text()) batch.tokens = make({count, spec.length}, at::kLong);
+  if (spec.kind == SampleKind::images) batch.targets = make({count}, at::kLong);
+  if (spec.kind == SampleKind::tokens) batch.targets = make({count, spec.length}, at::kLong);
   at::parallel_for(0, count, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      data_->read(
-          split, index_of(i),
-          {row<float>(pixels, i), row<std::int64_t>(tokens, i), row<std::int64_t>(targets, i)});
+      data_->read(split, index_of(i),
+                  {row<float>(batch.images, i), row<std::int64_t>(batch.tokens, i),
+                   row<std::int64_t>(batch.targets, i)});
     }
   });
-  return {images ? pixels.to(type_) : tokens, targets};
+  if (batch.images.defined()) batch.images = batch.images.to(type_);
+  return batch;
 }
 
 }  // namespace heteroperf

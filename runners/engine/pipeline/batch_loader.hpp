@@ -9,10 +9,14 @@
 
 namespace heteroperf {
 
-/// The samples of one micro-batch, in the form that the executor takes.
+/// The samples of one micro-batch, in the form that the executor takes. What such samples do not
+/// have is undefined.
 struct Batch {
-  at::Tensor sample;   ///< {B, C, H, W} of the executor's type, or int64 {B, T}
+  at::Tensor images;   ///< {B, C, H, W} of the executor's type
+  at::Tensor tokens;   ///< int64 {B, T}
   at::Tensor targets;  ///< int64 {B} or {B, T}
+
+  const at::Tensor& of(InputKind kind) const { return kind == InputKind::images ? images : tokens; }
 };
 
 /// Reads batches from a data source. Stateless between calls.

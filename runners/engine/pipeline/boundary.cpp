@@ -116,15 +116,24 @@ struct BoundaryEnd::Outgoing {
 
 class BoundaryEnd::Receiving final : public Arrival {
  public:
-  explicit Receiving(BoundaryEnd& end) : end_(end) {
+  /// `own`: tensors that this rank has on the other side of the border; null: none. `times` are
+  /// theirs.
+  Receiving(BoundaryEnd& end, const Tensors* own, const SendTimes& times)
+      : end_(end), latest_(times) {
     for (const std::unique_ptr<LaneEnd>& lane : end.lanes_) {
       results_.push_back(at::empty(lane->local_shape, at::TensorOptions().dtype(lane->type)));
+      if (own != nullptr) {
+        const at::Tensor source = on_host((*own)[results_.size() - 1].contiguous());
+        lane->program.copy_kept({static_cast<const std::byte*>(source.const_data_ptr()),
+                                 static_cast<std::byte*>(results_.back().mutable_data_ptr()),
+                                 nullptr});
+      }
       for (const RankProgram::Parcel* parcel : lane->receives) start(*lane, *parcel);
     }
   }
 
   std::pair<Tensors, SendTimes> wait() override {
-    SendTimes last;
+    SendTimes last = latest_;
     for (Part& part : parts_) {
       part.header->wait();
       part.body->wait();
@@ -180,6 +189,7 @@ class BoundaryEnd::Receiving final : public Arrival {
   }
 
   BoundaryEnd& end_;
+  SendTimes latest_;
   Tensors results_;
   std::deque<Part> parts_;  // transfers point into them
 };
@@ -243,7 +253,13 @@ void BoundaryEnd::send(const Tensors& tensors, const SendTimes& times) {
 }
 
 std::unique_ptr<BoundaryEnd::Arrival> BoundaryEnd::receive() {
-  return std::make_unique<Receiving>(*this);
+  return std::make_unique<Receiving>(*this, nullptr, SendTimes());
+}
+
+std::unique_ptr<BoundaryEnd::Arrival> BoundaryEnd::pass(const Tensors& tensors,
+                                                        const SendTimes& times) {
+  send(tensors, times);
+  return std::make_unique<Receiving>(*this, &tensors, times);
 }
 
 void BoundaryEnd::retire() {
@@ -298,10 +314,7 @@ BoundaryEnd::Shape BoundaryShapes::of(const std::vector<NodeId>& nodes, std::int
   shape.batch = batch;
   for (const NodeId id : nodes) {
     const Node& node = graph_.node(id);
-    const auto* input = std::get_if<Input>(&node.attributes);
-    const bool tokens = input != nullptr && input->kind == InputKind::tokens;
-    BoundaryEnd::Lane lane{node.output, tokens ? at::kLong : type_, widths_of(id, from),
-                           widths_of(id, to)};
+    BoundaryEnd::Lane lane{node.output, type_, widths_of(id, from), widths_of(id, to)};
     check_columns(id, lane, from, to);
     shape.lanes.push_back(std::move(lane));
   }

@@ -7,66 +7,104 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
 #include "metrics/base/id.hpp"
 #include "runners/comm/communicator.hpp"
+#include "workloads/graph/graph_counts.hpp"
 
 namespace heteroperf {
 namespace {
 
-/// Runs validation samples [first, first + count), at most a micro-batch of the plan, stage by
-/// stage in the first direction; with several batches ranks overlap by themselves. Gives the score
-/// of this rank's share on the stage of the loss, else nothing.
-BatchScore evaluate_batch(const TrainingSpec& spec, RankStages& stages, std::uint64_t first,
-                          std::int64_t count) {
+/// A run of validation samples that passes the stages together.
+struct Piece {
+  std::uint64_t first = 0;
+  std::int64_t count = 0;
+};
+
+/// The samples of a piece that a stage's replica takes; none or fewer behind the piece's end.
+std::int64_t samples_of(const RankStage& stage, const Piece& piece) {
+  // Evaluation passes the stages in the first direction alone.
+  if (stage.role().segment.value() != stage.role().stage.value()) return 0;
+  return std::clamp<std::int64_t>(piece.count - stage.first_sample, 0, stage.samples);
+}
+
+/// Runs a piece, at most a micro-batch of the plan, stage by stage as micro-batch `number`; with
+/// several pieces ranks overlap by themselves. Gives the score of this rank's share on the stage of
+/// the loss, else nothing.
+BatchScore run_piece(RankStages& stages, const Piece& piece, MicroBatchId number) {
   BatchScore score;
   PipelineEdges& edges = stages.edges();
   for (const std::unique_ptr<RankStage>& stage : stages.all()) {
-    const std::int64_t samples = std::min(stage->samples, count - stage->first_sample);
-    if (stage->role().segment.value() != stage->role().stage.value() || samples <= 0) continue;
+    const std::int64_t samples = samples_of(*stage, piece);
+    if (samples == 0) continue;
     StageExecutor& executor = stage->executor;
-    if (executor.takes_data() || executor.takes_targets()) {
-      const Batch batch =
-          stages.validation_batch(first + static_cast<std::uint64_t>(stage->first_sample), samples);
-      stage->sample = batch.sample;
-      if (executor.takes_data()) executor.put(0, spec.graph.input(), batch.sample);
-      if (executor.takes_targets()) executor.put_targets(0, batch.targets);
+    if (executor.reads_data()) {
+      const auto skipped = static_cast<std::uint64_t>(stage->first_sample);
+      stages.load_validation(*stage, piece.first + skipped, samples, number);
     }
     for (const EdgeId e : stage->edges.in) {
       const std::vector<NodeId>& nodes = edges.nodes(e, Crossing::activation);
-      const Tensors tensors = edges.take_evaluated(e, count);
-      for (std::size_t n = 0; n < nodes.size(); ++n) executor.put(0, nodes[n], tensors[n]);
+      const Tensors tensors = edges.take_evaluated(e, piece.count);
+      for (std::size_t n = 0; n < nodes.size(); ++n) executor.put(number, nodes[n], tensors[n]);
     }
-    const BatchScore here = executor.evaluate(0);
+    const BatchScore here = executor.evaluate(number);
     if (stage->role().tensor_index == 0 && executor.takes_targets()) score = here;
     for (const EdgeId e : stage->edges.out) {
-      edges.hand_on_evaluated(e, count, stages.outputs(*stage, e, 0));
+      edges.hand_on_evaluated(e, piece.count, stages.outputs(*stage, e, number));
     }
-    executor.release(0);
+    if (!executor.interacts()) executor.release(number);
   }
   return score;
 }
 
-/// One slot per batch and replica, filled by one rank each: the sum does not depend on the number
-/// of ranks. Behind the slots stand the right answers and the targets, exact as doubles.
-std::vector<double> score_batches(const TrainingSpec& spec, Communicator& world, RankStages& stages,
-                                  std::uint64_t first, std::uint64_t samples) {
-  const auto width = static_cast<std::uint64_t>(spec.plan().micro_batch_samples());
-  const std::uint64_t batches = (samples + width - 1) / width;
+/// Holds the samples of the pieces against each other, once all of them have passed.
+BatchScore run_interaction(RankStages& stages, std::span<const Piece> pieces) {
+  RankStage& stage = *stages.all().back();
+  if (!stage.executor.interacts()) return {};
+  int here = 0;
+  for (const Piece& piece : pieces) here += samples_of(stage, piece) > 0 ? 1 : 0;
+  BatchScore score = stages.interact(stage, MicroBatchId(0), here, Mode::evaluate);
+  for (int i = 0; i < here; ++i) stage.executor.release(MicroBatchId(i));
+  return stage.role().tensor_index == 0 ? score : BatchScore();
+}
+
+/// One slot per piece and replica, filled by one rank each: the sum does not depend on the number
+/// of ranks. Behind the slots stand the right answers and the targets, exact as doubles. Pieces
+/// that are held against each other have their score in the slot of the first.
+std::vector<double> score_pieces(const TrainingSpec& spec, Communicator& world, RankStages& stages,
+                                 std::uint64_t first, std::uint64_t samples) {
+  const bool in_sets = spec.data->spec().kind == SampleKind::pairs;
+  const std::int64_t width = spec.plan().micro_batch_samples();
+  const std::int64_t set = in_sets ? static_cast<std::int64_t>(evaluated_pairs) : width;
+  std::vector<Piece> pieces;
+  std::vector<std::size_t> set_ends;
+  for (std::uint64_t begin = 0; begin < samples; begin += static_cast<std::uint64_t>(set)) {
+    const std::int64_t here = std::min(set, static_cast<std::int64_t>(samples - begin));
+    for (std::int64_t i = 0; i < here; i += width) {
+      pieces.push_back({first + begin + static_cast<std::uint64_t>(i), std::min(width, here - i)});
+    }
+    set_ends.push_back(pieces.size());
+  }
   const std::size_t replicas = spec.plan().stages.back().replicas.size();
   const std::size_t replica = stages.all().back()->role().replica.index();
-  std::vector<double> scores(batches * replicas + 2);
-  for (std::uint64_t b = 0; b < batches; ++b) {
-    const std::uint64_t count = std::min(width, samples - b * width);
-    const BatchScore score =
-        evaluate_batch(spec, stages, first + b * width, static_cast<std::int64_t>(count));
-    if (score.targets == 0) continue;
-    scores[b * replicas + replica] = score.loss * static_cast<double>(score.targets);
-    scores[batches * replicas] += static_cast<double>(score.correct);
-    scores[batches * replicas + 1] += static_cast<double>(score.targets);
+  std::vector<double> scores(pieces.size() * replicas + 2);
+  const auto note = [&](std::size_t piece, const BatchScore& score) {
+    if (score.targets == 0) return;
+    scores[piece * replicas + replica] += score.loss * static_cast<double>(score.targets);
+    scores[pieces.size() * replicas] += static_cast<double>(score.correct);
+    scores[pieces.size() * replicas + 1] += static_cast<double>(score.targets);
+  };
+  std::size_t begin = 0;
+  for (const std::size_t end : set_ends) {
+    for (std::size_t p = begin; p < end; ++p) {
+      note(p, run_piece(stages, pieces[p], MicroBatchId(static_cast<int>(p - begin))));
+    }
+    note(begin, run_interaction(stages, std::span(pieces).subspan(begin, end - begin)));
+    begin = end;
   }
   stages.edges().drain();
   world.all_reduce(std::span<double>(scores));
@@ -149,7 +187,7 @@ EvaluationReport evaluate(const TrainingSpec& spec, Communicator& world, RankSta
   std::vector<double> scores;
   {
     const AveragedStatistics averaged(spec, world, stages);
-    scores = score_batches(spec, world, stages, first, report.samples);
+    scores = score_pieces(spec, world, stages, first, report.samples);
   }
   const std::size_t slots = scores.size() - 2;
   report.loss = std::accumulate(scores.begin(), scores.end() - 2, 0.0) / scores[slots + 1];

@@ -63,6 +63,9 @@ double PacedTimeline::duration_s(const RankRole::Part& role, Op op) const {
       return times.weight_gradient_s;
     case Op::recompute:
       return times.recompute_s;
+    // A loss over a set of micro-batches is counted with the forward passes of its stage.
+    case Op::interact:
+      return 0;
     default:
       return times.input_gradient_s + times.weight_gradient_s;
   }

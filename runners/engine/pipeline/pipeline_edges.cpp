@@ -1,9 +1,11 @@
 // The edges of the schedule on this rank. An edge has two *channels*, one for activations and one
 // for their gradients. A channel inside the rank only passes tensors on: the box of the sender is
-// that of the receiver. A channel to another rank has a BoundaryEnd; its box keeps tensors from
-// the computation that made them to the SEND, or a receive from the RECV to the computation that
-// needs it. Evaluation runs without a schedule, on ends of its own, made for each size of
-// batch.
+// that of the receiver. Where the stages on both sides have unlike replicas on the same ranks, a
+// BoundaryEnd passes them between these ranks: all run one program, so each starts to send and to
+// receive when its tensors are made. A channel to another rank has a BoundaryEnd; its box keeps
+// tensors from the computation that made them to the SEND, or a receive from the RECV to the
+// computation that needs it. Evaluation runs without a schedule, on ends of its own, made for each
+// size of batch.
 #include "runners/engine/pipeline/pipeline_edges.hpp"
 
 #include <algorithm>
@@ -38,7 +40,7 @@ struct PipelineEdges::Channel {
     double made_s = 0;
   };
 
-  BoundaryEnd* end = nullptr;  ///< null inside a rank
+  BoundaryEnd* end = nullptr;  ///< null inside a rank whose replicas on both sides are alike
   IdVector<MicroBatchId, Box> boxes;
   double travel_s = 0;  ///< modelled
 };
@@ -88,7 +90,7 @@ void PipelineEdges::open_channel(EdgeId edge, Crossing what) {
         (forward ? times.activation_s
                  : times.gradient_s)[edge.index() % spec_.ready->staged.edges.size()];
   }
-  if (edges_[edge]->inside) return;
+  if (stays_on_rank(edge)) return;
   channel.end = make_end(edge, what, spec_.plan().micro_batch_samples(),
                          forward ? activation_tag : gradient_tag);
 }
@@ -106,6 +108,21 @@ BoundaryEnd* PipelineEdges::make_end(EdgeId edge, Crossing what, std::int64_t ba
   ends_.push_back(std::make_unique<BoundaryEnd>(world_, sources, targets, shape,
                                                 spec_.plan().wire(from, to), tag, device_));
   return ends_.back().get();
+}
+
+bool PipelineEdges::stays_on_rank(EdgeId edge) const {
+  const State& state = *edges_[edge];
+  if (!state.inside) return false;
+  const auto stages = static_cast<int>(spec_.plan().stages.size());
+  const auto replicas = [&](SegmentId segment) {
+    std::vector<std::pair<std::vector<RankId>, std::int64_t>> result;
+    for (const StageReplica* replica :
+         replicas_of(spec_.plan(), StageId(segment.value() % stages), segment.value() / stages)) {
+      result.emplace_back(replica->ranks, replica->micro_batch);
+    }
+    return result;
+  };
+  return replicas(state.from) == replicas(state.to);
 }
 
 PipelineEdges::OfSegment PipelineEdges::of(SegmentId segment) const {
@@ -151,14 +168,19 @@ PipelineEdges::Arrived PipelineEdges::take(EdgeId edge, Crossing what, MicroBatc
 
 void PipelineEdges::hand_on(EdgeId edge, Crossing what, MicroBatchId micro_batch, Tensors tensors,
                             double made_s) {
-  channel_of(edge, what).boxes[micro_batch] = {nullptr, std::move(tensors), made_s};
+  Channel& channel = channel_of(edge, what);
+  Channel::Box& box = channel.boxes[micro_batch];
+  box = {nullptr, std::move(tensors), made_s};
+  if (!edges_[edge]->inside || channel.end == nullptr) return;
+  box.arrival = channel.end->pass(box.tensors, {now_ns() + spec_.clock_offset_ns, made_s});
+  box.tensors.clear();
 }
 
 // The last batch of a validation split may be smaller, which needs ends of another size. Evaluation
 // goes in the first direction, whose edges come first.
 PipelineEdges::Evaluation& PipelineEdges::evaluation(EdgeId edge, std::int64_t batch) {
   const auto [known, fresh] = evaluations_.try_emplace({edge, batch});
-  if (fresh && !edges_[edge]->inside) {
+  if (fresh && !stays_on_rank(edge)) {
     known->second.end = make_end(edge, Crossing::activation, batch, evaluation_tag);
   }
   return known->second;
@@ -166,15 +188,20 @@ PipelineEdges::Evaluation& PipelineEdges::evaluation(EdgeId edge, std::int64_t b
 
 Tensors PipelineEdges::take_evaluated(EdgeId edge, std::int64_t batch) {
   Evaluation& pass = evaluation(edge, batch);
-  return pass.end != nullptr ? pass.end->receive()->wait().first : std::exchange(pass.inside, {});
+  if (pass.end == nullptr) return std::exchange(pass.inside, {});
+  // A rank may take no part in the stage before.
+  auto arrival = pass.arrival ? std::move(pass.arrival) : pass.end->receive();
+  return arrival->wait().first;
 }
 
 void PipelineEdges::hand_on_evaluated(EdgeId edge, std::int64_t batch, Tensors tensors) {
   Evaluation& pass = evaluation(edge, batch);
-  if (pass.end != nullptr) {
-    pass.end->send(tensors, {});
-  } else {
+  if (pass.end == nullptr) {
     pass.inside = std::move(tensors);
+  } else if (edges_[edge]->inside) {
+    pass.arrival = pass.end->pass(tensors, {});
+  } else {
+    pass.end->send(tensors, {});
   }
 }
 

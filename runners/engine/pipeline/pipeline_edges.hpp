@@ -66,10 +66,13 @@ class PipelineEdges {
   struct State;
   /// An edge in evaluation, for batches of one size.
   struct Evaluation {
-    BoundaryEnd* end = nullptr;  ///< null inside a rank
+    BoundaryEnd* end = nullptr;  ///< null where tensors stay on this rank
     Tensors inside;
+    std::unique_ptr<BoundaryEnd::Arrival> arrival;  ///< from a stage on the same ranks
   };
   Channel& channel_of(EdgeId edge, Crossing what);
+  /// Both stages of the edge are here, with alike replicas.
+  bool stays_on_rank(EdgeId edge) const;
   void open_channel(EdgeId edge, Crossing what);
   BoundaryEnd* make_end(EdgeId edge, Crossing what, std::int64_t batch, int tag);
   Evaluation& evaluation(EdgeId edge, std::int64_t batch);

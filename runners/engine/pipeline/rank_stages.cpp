@@ -2,6 +2,7 @@
 // stages share, and the group of ranks that share layers.
 #include "runners/engine/pipeline/rank_stages.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "metrics/base/error.hpp"
@@ -34,19 +35,16 @@ RankStages::RankStages(const TrainingSpec& spec, const RankShare& share, Communi
       accelerator_(accelerator),
       loader_(spec.data, store.operator_type(), spec.seed),
       edges_(spec, share, world, store.operator_type(), store.device()) {
-  if (has_tensor_parallelism(spec.plan())) {
-    const RankRole::Part& role = share.parts.front().role;
-    const StageReplica& replica = spec.plan().stages[role.stage].replicas[role.replica];
-    Communicator& sums = devices != nullptr ? *devices : world;
-    tensor_group_ = sums.split(replica.ranks.front().value(), role.tensor_index);
-  }
-  gradients_ = std::make_shared<WeightGradients>(store, &reducer, tensor_group_.get(), &clock_);
+  Communicator& ranks = devices != nullptr ? *devices : world;
+  split_tensor_groups(ranks);
+  if (!spec.ready->schedule.graph.interactions.empty()) split_loss_group(ranks);
+  gradients_ = std::make_shared<WeightGradients>(store, &reducer, &clock_);
   for (const RankShare::Part& part : share.parts) {
     const Segment& segment = spec.ready->schedule.graph.segments[part.role.segment];
     auto stage =
         std::make_unique<RankStage>(part,
                                     stage_model(share, part, spec.ready->staged, spec.plan(),
-                                                store.operator_type(), tensor_group_.get()),
+                                                store.operator_type(), tensor_group(part.role)),
                                     gradients_, &clock_);
     stage->number = stages_.size();
     stage->edges = edges_.of(part.role.segment);
@@ -55,15 +53,63 @@ RankStages::RankStages(const TrainingSpec& spec, const RankShare& share, Communi
     stage->first_sample = first_of_replica(spec.plan(), part.role);
     stage->micro_batches = segment.micro_batches;
     for (std::size_t ordinal = 0; ordinal < store.count(); ++ordinal) {
-      if (stage->executor.gradient_is_summand(ordinal)) gradients_->add_summand(ordinal);
+      if (!stage->executor.gradient_is_summand(ordinal)) continue;
+      gradients_->add_summand(ordinal, *tensor_group(part.role));
     }
     stages_.push_back(std::move(stage));
   }
 }
 
-RankStage& RankStages::of(const Instruction& instruction) {
+// Replicas that have no rank in common, or the same ones, are split off together: an even plan
+// needs one split, one whose stages have unlike degrees on the same ranks a split for each.
+void RankStages::split_tensor_groups(Communicator& ranks) {
+  std::vector<std::map<RankId, const StageReplica*>> rounds;
+  for (const PlanStage& stage : spec_.plan().stages) {
+    for (const StageReplica& replica : stage.replicas) {
+      if (replica.ranks.size() == 1) continue;
+      const auto fits = [&](const std::map<RankId, const StageReplica*>& round) {
+        return std::ranges::all_of(replica.ranks, [&](RankId rank) {
+          const auto known = round.find(rank);
+          return known == round.end() || known->second->ranks == replica.ranks;
+        });
+      };
+      auto round = std::ranges::find_if(rounds, fits);
+      if (round == rounds.end()) round = rounds.emplace(rounds.end());
+      for (const RankId rank : replica.ranks) round->emplace(rank, &replica);
+    }
+  }
+  const RankId self = ranks.rank();
+  for (const auto& round : rounds) {
+    const auto mine = round.find(self);
+    const bool alone = mine == round.end();
+    const std::vector<RankId> members = alone ? std::vector{self} : mine->second->ranks;
+    const auto index = std::ranges::find(members, self) - members.begin();
+    auto group = ranks.split(members.front().value(), static_cast<int>(index));
+    if (!alone) tensor_groups_[members] = std::move(group);
+  }
+}
+
+// The last stage has the loss. Tensor-parallel ranks hold its inputs alike, so that each sums with
+// those of its index; ranks without the stage stay among themselves.
+void RankStages::split_loss_group(Communicator& ranks) {
+  const auto has_loss = std::ranges::find_if(share_.parts, [&](const RankShare::Part& part) {
+    return part.role.stage.value() + 1 == spec_.ready->staged.stages();
+  });
+  const bool is_member = has_loss != share_.parts.end();
+  const int colour = is_member ? 1 + has_loss->role.tensor_index : 0;
+  auto group = ranks.split(colour, is_member ? has_loss->role.replica.value() : 0);
+  if (is_member && group->size() > 1) loss_group_ = std::move(group);
+}
+
+Communicator* RankStages::tensor_group(const RankRole::Part& role) const {
+  const StageReplica& replica = spec_.plan().stages[role.stage].replicas[role.replica];
+  const auto group = tensor_groups_.find(replica.ranks);
+  return group == tensor_groups_.end() ? nullptr : group->second.get();
+}
+
+RankStage& RankStages::of(SegmentId segment) {
   for (const std::unique_ptr<RankStage>& stage : stages_) {
-    if (stage->role().segment == instruction.segment) return *stage;
+    if (stage->role().segment == segment) return *stage;
   }
   HETEROPERF_EXPECT(!"an instruction of a segment that is on another rank");
   return *stages_.front();
@@ -74,32 +120,45 @@ std::uint64_t RankStages::first_sample(const RankStage& stage, MicroBatchId micr
                                     stage.first_sample);
 }
 
-Batch RankStages::training_batch(const RankStage& stage, std::uint64_t step,
-                                 MicroBatchId micro_batch) const {
+void RankStages::load_training(RankStage& stage, std::uint64_t step,
+                               MicroBatchId micro_batch) const {
   const std::uint64_t position =
       step * spec_.plan().samples_per_step() + first_sample(stage, micro_batch);
-  return on_device(loader_.train(position, stage.samples));
+  give(stage, micro_batch, loader_.train(position, stage.samples));
 }
 
-Batch RankStages::validation_batch(std::uint64_t first, std::int64_t count) const {
-  return on_device(loader_.validation(first, count));
+void RankStages::load_validation(RankStage& stage, std::uint64_t first, std::int64_t count,
+                                 MicroBatchId micro_batch) const {
+  give(stage, micro_batch, loader_.validation(first, count));
+}
+
+void RankStages::give(RankStage& stage, MicroBatchId micro_batch, const Batch& batch) const {
+  for (const NodeId node : stage.executor.data_inputs()) {
+    const auto& input = std::get<Input>(spec_.graph.node(node).attributes);
+    stage.executor.put(micro_batch, node, on_device(batch.of(input.kind), "token"));
+  }
+  if (!stage.executor.takes_targets()) return;
+  stage.executor.put_targets(micro_batch, on_device(batch.targets, "target"));
 }
 
 // Indices are checked here: kernels on a device cannot refuse one.
-Batch RankStages::on_device(Batch batch) const {
-  if (accelerator_ == nullptr) return batch;
-  const std::int64_t classes = spec_.data->spec().classes;
-  check_indices(batch.targets, classes, "target");
-  if (batch.sample.scalar_type() == at::kLong) check_indices(batch.sample, classes, "token");
-  return {accelerator_->bring(canonical(batch.sample)), accelerator_->bring(batch.targets)};
+at::Tensor RankStages::on_device(const at::Tensor& part, const char* what) const {
+  if (accelerator_ == nullptr) return part;
+  if (part.scalar_type() == at::kLong) check_indices(part, spec_.data->spec().classes, what);
+  return accelerator_->bring(canonical(part));
 }
 
-// The data are not made by a stage: it hands its sample on.
+BatchScore RankStages::interact(RankStage& stage, MicroBatchId first, std::int64_t count,
+                                Mode mode) {
+  std::vector<MicroBatchId> set;
+  for (std::int64_t i = 0; i < count; ++i) set.push_back(first + static_cast<int>(i));
+  return stage.executor.interact(set, mode, loss_group_.get());
+}
+
 Tensors RankStages::outputs(RankStage& stage, EdgeId edge, MicroBatchId micro_batch) const {
   Tensors tensors;
   for (const NodeId node : edges_.nodes(edge, Crossing::activation)) {
-    tensors.push_back(node == spec_.graph.input() ? stage.sample
-                                                  : stage.executor.output(micro_batch, node));
+    tensors.push_back(stage.executor.output(micro_batch, node));
   }
   return tensors;
 }
@@ -116,21 +175,29 @@ std::vector<RankStages::Buffers> RankStages::buffers() const {
   return all;
 }
 
-// Full recomputation runs every node twice, selective recomputation the attention alone.
+// Full recomputation runs every node twice but for a loss over a set, which is made once; selective
+// recomputation the attention alone. What all tensor-parallel ranks compute alike counts for the
+// first one, and is done again by the others.
 StepOperations RankStages::operations() const {
   StepOperations result;
   for (const std::unique_ptr<RankStage>& stage : stages_) {
     const ModelGraph& graph = share_.shards[stage->share.shard].graph;
     const auto samples = static_cast<std::uint64_t>(stage->samples) *
                          static_cast<std::uint64_t>(stage->micro_batches);
+    const BatchExtent batch = part_of_step(
+        spec_.graph, samples, static_cast<std::uint64_t>(spec_.plan().samples_per_step()),
+        static_cast<std::uint64_t>(spec_.plan().micro_batch_samples()));
     const Recomputation again = spec_.plan().stages[stage->role().stage].recomputation;
     for (const NodeId node : stage->share.nodes) {
-      const StrictOps ops = strict_node_ops(graph, node);
-      result.strict += ops.train() * samples;
-      const bool attention = std::holds_alternative<Attention>(graph.node(node).attributes);
-      if (again == Recomputation::full || (again == Recomputation::selective && attention)) {
-        result.recompute += ops.forward * samples;
-      }
+      const StrictOps ops = strict_node_ops(graph, node, batch);
+      const bool whole = ops.train() == strict_node_ops(spec_.graph, node, batch).train();
+      const bool repeated = stage->role().tensor_index > 0 && whole;
+      (repeated ? result.recompute : result.strict) += ops.train();
+      const Attributes& kind = graph.node(node).attributes;
+      const bool twice = again == Recomputation::full ? !std::holds_alternative<Contrastive>(kind)
+                                                      : again == Recomputation::selective &&
+                                                            std::holds_alternative<Attention>(kind);
+      if (twice) result.recompute += ops.forward;
     }
   }
   return result;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,7 +29,6 @@ struct RankStage {
   std::size_t number = 0;  ///< in RankShare::parts
   PipelineEdges::OfSegment edges;
   double activation = 1;     ///< one micro-batch kept here, in the unit of the schedule's memory
-  at::Tensor sample;         ///< input of the micro-batch that was loaded last
   std::int64_t samples = 1;  ///< per micro-batch, on this replica
   std::int64_t first_sample = 0;  ///< within a micro-batch
   int micro_batches = 0;          ///< they pass here in a step
@@ -47,21 +47,24 @@ class RankStages {
              Communicator* devices, ParameterStore& store, GradientReducer& reducer,
              Accelerator* accelerator);
 
-  RankStage& of(const Instruction& instruction);
+  RankStage& of(SegmentId segment);
   const std::vector<std::unique_ptr<RankStage>>& all() const { return stages_; }
   PipelineEdges& edges() { return edges_; }
   WeightGradients& gradients() { return *gradients_; }
   /// Splits the time of the step under way; collectives inside a stage note theirs.
   StepClock& clock() { return clock_; }
 
-  /// This replica's samples of a micro-batch of training step `step`, where the stage computes.
-  Batch training_batch(const RankStage& stage, std::uint64_t step, MicroBatchId micro_batch) const;
-  /// `count` samples of the validation split.
-  Batch validation_batch(std::uint64_t first, std::int64_t count) const;
+  /// Gives a stage that reads data this replica's samples of a micro-batch of training step `step`.
+  void load_training(RankStage& stage, std::uint64_t step, MicroBatchId micro_batch) const;
+  /// The same with `count` samples of the validation split.
+  void load_validation(RankStage& stage, std::uint64_t first, std::int64_t count,
+                       MicroBatchId micro_batch) const;
+  /// Makes the losses of a set of micro-batches of a stage that interacts, over its replicas.
+  BatchScore interact(RankStage& stage, MicroBatchId first, std::int64_t count, Mode mode);
   /// The number, within a step, of the first of a stage's samples of a micro-batch.
   std::uint64_t first_sample(const RankStage& stage, MicroBatchId micro_batch) const;
 
-  /// The tensors that a stage gives over an edge: outputs, or the sample it was given.
+  /// The outputs that a stage gives over an edge.
   Tensors outputs(RankStage& stage, EdgeId edge, MicroBatchId micro_batch) const;
 
   /// Running statistics of one stage's copy here, in the order of the graph.
@@ -76,7 +79,12 @@ class RankStages {
   StepOperations operations() const;
 
  private:
-  Batch on_device(Batch batch) const;
+  void split_tensor_groups(Communicator& ranks);
+  void split_loss_group(Communicator& ranks);
+  /// Null where a rank has its layers alone.
+  Communicator* tensor_group(const RankRole::Part& role) const;
+  void give(RankStage& stage, MicroBatchId micro_batch, const Batch& batch) const;
+  at::Tensor on_device(const at::Tensor& part, const char* what) const;
 
   const TrainingSpec& spec_;
   const RankShare& share_;
@@ -84,7 +92,9 @@ class RankStages {
   BatchLoader loader_;
   PipelineEdges edges_;
   StepClock clock_;
-  std::unique_ptr<Communicator> tensor_group_;
+  /// By the ranks of a replica of this rank that share its layers.
+  std::map<std::vector<RankId>, std::unique_ptr<Communicator>> tensor_groups_;
+  std::unique_ptr<Communicator> loss_group_;  ///< ranks that share a set's samples; null: one
   std::shared_ptr<WeightGradients> gradients_;
   std::vector<std::unique_ptr<RankStage>> stages_;
 };

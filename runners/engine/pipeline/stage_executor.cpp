@@ -6,6 +6,8 @@
 // plans.
 #include "runners/engine/pipeline/stage_executor.hpp"
 
+#include <ATen/ops/ones_like.h>
+
 #include <algorithm>
 #include <utility>
 #include <variant>
@@ -67,15 +69,21 @@ StageExecutor::StageExecutor(StageModel model, std::shared_ptr<WeightGradients> 
                              StepClock* clock)
     : model_(std::move(model)), forms_(model_, clock), gradients_(std::move(gradients)) {
   HETEROPERF_EXPECT(!model_.groups.empty());
-  takes_targets_ = std::holds_alternative<CrossEntropy>(
-      model_.graph.node(model_.groups.back().nodes.back()).attributes);
+  const OperatorGroup& last = model_.groups.back();
+  const Attributes& kind = model_.graph.node(last.nodes.back()).attributes;
+  has_loss_ = is_loss(kind);
+  takes_targets_ = heteroperf::takes_targets(kind);
+  set_loss_ = dynamic_cast<SetLoss*>(last.op.get());
   // The graph knows which outputs depend on a parameter; only these have a gradient.
   for (const Node& node : model_.graph.nodes()) needs_gradient_.push_back(node.differentiable);
   inside_.resize(model_.graph.nodes().size());
   for (const OperatorGroup& group : model_.groups) {
     for (const NodeId node : group.nodes) inside_[node.index()] = true;
     for (const NodeId node : group.inputs) {
-      takes_data_ = takes_data_ || node == model_.graph.input();
+      const bool known =
+          std::find(data_inputs_.begin(), data_inputs_.end(), node) != data_inputs_.end();
+      if (!known && std::holds_alternative<Input>(model_.graph.node(node).attributes))
+        data_inputs_.push_back(node);
     }
   }
   plan_parameters();
@@ -174,7 +182,13 @@ double StageExecutor::held() const {
 void StageExecutor::forward(MicroBatchId micro_batch, const PassContext& context) {
   Flight& flight = this->flight(micro_batch);
   flight.context = context;
+  const bool again = context.pass == heteroperf::Pass::recomputation;
   for (std::size_t g = 0; g < model_.groups.size(); ++g) {
+    // The loss of a set is made when the whole set is forward, and its gradients stay.
+    if (loss_group(g) && set_loss_ != nullptr) {
+      if (again) let_go(flight, g);
+      break;
+    }
     const NodeId node = model_.groups[g].nodes.back();
     Tensors inputs = inputs_of(flight, g), &saved = flight.saved[g];
     saved.clear();
@@ -194,9 +208,36 @@ void StageExecutor::forward(MicroBatchId micro_batch, const PassContext& context
   }
   if (context.mode == Mode::evaluate) return;
   flight.held = 1;
-  const bool again = context.pass == heteroperf::Pass::recomputation;
   if (again || model_.recomputation != Recomputation::full) return;
   for (Tensors& kept : flight.saved) kept.clear();
+}
+
+BatchScore StageExecutor::interact(std::span<const MicroBatchId> set, Mode mode,
+                                   Communicator* group) {
+  const std::size_t g = model_.groups.size() - 1;
+  std::vector<Tensors> inputs;
+  for (const MicroBatchId micro_batch : set) inputs.push_back(inputs_of(flight(micro_batch), g));
+  std::vector<SetPass> passes;
+  for (std::size_t i = 0; i < set.size(); ++i) {
+    passes.push_back({inputs[i], flight(set[i]).saved[g]});
+  }
+  begin_timing();
+  const SetScores scores = set_loss_->forward_set(passes, parameters_[g], mode, group);
+  end_timing(g, GroupPass::forward);
+  for (std::size_t i = 0; i < set.size(); ++i) {
+    flight(set[i]).loss = scores.losses[i];
+    let_go(flight(set[i]), g);
+  }
+  if (mode == Mode::train) return {};
+  BatchScore score;
+  for (const MicroBatchId micro_batch : set) {
+    const Flight& flight = this->flight(micro_batch);
+    score.targets += static_cast<std::uint64_t>(flight.batch);
+    score.loss += to_double(flight.loss) * static_cast<double>(flight.batch);
+  }
+  if (score.targets > 0) score.loss /= static_cast<double>(score.targets);
+  score.correct = static_cast<std::uint64_t>(scores.right.sum().item().toLong());
+  return score;
 }
 
 // The loss was read already: its value is that of the first pass.
@@ -215,7 +256,7 @@ Tensors StageExecutor::inputs_of(const Flight& flight, std::size_t g) const {
   Tensors inputs;
   inputs.reserve(model_.groups[g].inputs.size() + 1);
   for (const NodeId node : model_.groups[g].inputs) inputs.push_back(flight.values[node.index()]);
-  if (loss_group(g)) inputs.push_back(flight.targets);
+  if (takes_targets_ && loss_group(g)) inputs.push_back(flight.targets);
   return inputs;
 }
 
@@ -344,7 +385,11 @@ void StageExecutor::backward_group(Flight& flight, std::size_t g, Gradients whic
     begin_timing();
     group.op->input_gradient(gradient, parameters_[g], flight.saved[g], context, sink);
     end_timing(g, both ? GroupPass::backward : GroupPass::input_gradient);
-    if (!group.parameters.empty()) flight.output_gradients[g] = std::move(gradient);
+    // What waits for W is defined: an undefined gradient would say that there is nothing to do.
+    if (!group.parameters.empty()) {
+      flight.output_gradients[g] =
+          gradient.defined() ? std::move(gradient) : at::ones_like(flight.loss);
+    }
     return;
   }
   context.accumulation = gradients_->prepare(ordinals_[g], parameter_gradients_[g]);

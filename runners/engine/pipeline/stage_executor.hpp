@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -51,13 +52,21 @@ class StageExecutor {
   /// node).
   void put(MicroBatchId micro_batch, NodeId node, at::Tensor value);
   void put_targets(MicroBatchId micro_batch, at::Tensor targets);
-  bool takes_data() const { return takes_data_; }
+  /// The input nodes whose data the stage takes.
+  const std::vector<NodeId>& data_inputs() const { return data_inputs_; }
   bool takes_targets() const { return takes_targets_; }
+  bool reads_data() const { return takes_targets_ || !data_inputs_.empty(); }
+  /// The stage ends in a loss over a set of micro-batches, which interact() makes.
+  bool interacts() const { return set_loss_ != nullptr; }
 
   /// In the mode and pass of `context`.
   void forward(MicroBatchId micro_batch, const PassContext& context);
   /// Takes an output for one of the edges that lead out of the stage.
   at::Tensor output(MicroBatchId micro_batch, NodeId node);
+  /// Makes the losses of a set of micro-batches, which are all forward in this mode, and gives
+  /// their score in evaluation. `group`: the ranks that have samples of the set; null: this one has
+  /// all. Collective.
+  BatchScore interact(std::span<const MicroBatchId> set, Mode mode, Communicator* group);
   /// Mean over the micro-batch's targets.
   double loss(MicroBatchId micro_batch);
   /// The same as a tensor {1}, which the device may still be computing.
@@ -81,8 +90,8 @@ class StageExecutor {
   /// The micro-batches whose tensors are kept for gradients (F +1, B −½, W −½, BW −1).
   double held() const;
 
-  /// Runs forward alone, in evaluation mode. Gives the score on the stage of the loss; on others
-  /// the outputs wait to be taken.
+  /// Runs forward alone, in evaluation mode. Gives the score on the stage of the loss, unless that
+  /// is of a set; on others the outputs wait to be taken.
   BatchScore evaluate(MicroBatchId micro_batch);
 
   /// Running statistics, in the order of the graph.
@@ -114,7 +123,7 @@ class StageExecutor {
   void finish_gradients(std::size_t g, GroupPass pass);
   void begin_timing() const;
   void end_timing(std::size_t g, GroupPass pass) const;
-  bool loss_group(std::size_t g) const { return takes_targets_ && g + 1 == model_.groups.size(); }
+  bool loss_group(std::size_t g) const { return has_loss_ && g + 1 == model_.groups.size(); }
   bool keeps_inputs(std::size_t g) const;
 
   void plan_parameters();
@@ -123,7 +132,9 @@ class StageExecutor {
   StageModel model_;
   TensorForms forms_;
   std::shared_ptr<WeightGradients> gradients_;
-  bool takes_data_ = false, takes_targets_ = false;
+  std::vector<NodeId> data_inputs_;
+  bool has_loss_ = false, takes_targets_ = false;
+  SetLoss* set_loss_ = nullptr;  ///< the operator of the last group, where it is one
   std::vector<Tensors> parameters_, parameter_gradients_;  ///< by group
   std::vector<std::vector<std::size_t>> ordinals_;         ///< by group: its parameters
   /// By group: the parameters whose gradient no group behind it in a backward pass writes.

@@ -40,10 +40,7 @@ StageModel stage_model(const RankShare& share, const RankShare::Part& part,
   if (plan.sequence_parallel && cut) model.rows = row_cuts(shard, staged.stage_of, stage);
   for (const StageEdge& edge : staged.edges) {
     if (edge.from != stage) continue;
-    for (const NodeId node : edge.nodes) {
-      // The sample is not made by the stage: it is handed on, not taken out.
-      if (node != shard.graph.input()) ++model.edges_out[node.index()];
-    }
+    for (const NodeId node : edge.nodes) ++model.edges_out[node.index()];
   }
   return model;
 }

@@ -70,7 +70,7 @@ StepReport StepRunner::run(std::uint64_t step) {
       &StepRunner::exchange,   // recv_act
       &StepRunner::exchange,   // send_grad
       &StepRunner::exchange,   // recv_grad
-      &StepRunner::refuse,     // interact
+      &StepRunner::interact,   // interact
       &StepRunner::reduce,     // reduce_grad
       &StepRunner::reduce,     // reduce_tied
       &StepRunner::update,     // opt_step
@@ -159,15 +159,11 @@ void StepRunner::end_computation(const RankStage& stage, const Instruction& i) {
   clock_.doing(TimeLane::other);
 }
 
-void StepRunner::load(const Instruction& i) {
-  RankStage& stage = stages_.of(i);
+void StepRunner::load(const Instruction& i) { load_data(stages_.of(i.segment), i.micro_batch); }
+
+void StepRunner::load_data(RankStage& stage, MicroBatchId micro_batch) {
   clock_.lap(TimeLane::other);
-  const Batch batch = stages_.training_batch(stage, report_.step, i.micro_batch);
-  if (stage.executor.takes_data()) {
-    stage.executor.put(i.micro_batch, spec_.graph.input(), batch.sample);
-  }
-  stage.sample = batch.sample;
-  if (stage.executor.takes_targets()) stage.executor.put_targets(i.micro_batch, batch.targets);
+  stages_.load_training(stage, report_.step, micro_batch);
   clock_.lap(TimeLane::data);
 }
 
@@ -185,8 +181,7 @@ void StepRunner::hand_on(EdgeId edge, Crossing what, MicroBatchId micro_batch, T
                           timeline_ ? timeline_->free_s() : 0);
 }
 
-// A stage of the loss behind other stages reads its targets itself: they do not travel with the
-// data.
+// A stage behind others that reads data does so here: only the first ones have a LOAD.
 void StepRunner::take_inputs(RankStage& stage, MicroBatchId micro_batch) {
   for (const EdgeId e : stage.edges.in) {
     const std::vector<NodeId>& nodes = stages_.edges().nodes(e, Crossing::activation);
@@ -195,15 +190,11 @@ void StepRunner::take_inputs(RankStage& stage, MicroBatchId micro_batch) {
       stage.executor.put(micro_batch, nodes[n], std::move(tensors[n]));
     }
   }
-  if (!stage.executor.takes_targets() || stage.edges.in.empty()) return;
-  clock_.lap(TimeLane::other);
-  stage.executor.put_targets(micro_batch,
-                             stages_.training_batch(stage, report_.step, micro_batch).targets);
-  clock_.lap(TimeLane::data);
+  if (stage.executor.reads_data() && !stage.edges.in.empty()) load_data(stage, micro_batch);
 }
 
 void StepRunner::forward(const Instruction& i) {
-  RankStage& stage = stages_.of(i);
+  RankStage& stage = stages_.of(i.segment);
   take_inputs(stage, i.micro_batch);
   begin_computation();
   stage.executor.forward(i.micro_batch, context(stage, i.micro_batch));
@@ -218,21 +209,25 @@ void StepRunner::forward(const Instruction& i) {
   }
 }
 
+// A loss over a set of micro-batches is known behind their INTERACT.
 void StepRunner::note_loss(const Instruction& i) {
-  RankStage& stage = stages_.of(i);
+  if (!stages_.of(i.segment).executor.interacts()) add_loss(stages_.of(i.segment), i.micro_batch);
+}
+
+void StepRunner::add_loss(RankStage& stage, MicroBatchId micro_batch) {
   if (stage.role().tensor_index != 0) return;
-  const double scale = context(stage, i.micro_batch).loss_scale;
+  const double scale = context(stage, micro_batch).loss_scale;
   if (accelerator_ == nullptr) {
-    loss_ += stage.executor.loss(i.micro_batch) * scale;
+    loss_ += stage.executor.loss(micro_batch) * scale;
     return;
   }
   // Read once a step: reading waits for the device.
-  const at::Tensor term = stage.executor.loss_value(i.micro_batch).to(at::kDouble).mul(scale);
+  const at::Tensor term = stage.executor.loss_value(micro_batch).to(at::kDouble).mul(scale);
   device_loss_ = device_loss_.defined() ? device_loss_.add(term) : term;
 }
 
 void StepRunner::recompute(const Instruction& i) {
-  RankStage& stage = stages_.of(i);
+  RankStage& stage = stages_.of(i.segment);
   begin_computation();
   stage.executor.recompute(i.micro_batch);
   end_computation(stage, i);
@@ -267,7 +262,7 @@ void StepRunner::hand_on_gradients(RankStage& stage, MicroBatchId micro_batch) {
 // B, W, or both at once. The last pass of a step that writes weight gradients makes this stage's
 // final.
 void StepRunner::backward(const Instruction& i) {
-  RankStage& stage = stages_.of(i);
+  RankStage& stage = stages_.of(i.segment);
   const bool inputs = i.op != Op::weight_gradient, weights = i.op != Op::input_gradient;
   if (inputs) take_gradients(stage, i.micro_batch);
   begin_computation();
@@ -295,15 +290,20 @@ void StepRunner::exchange(const Instruction& i) {
 }
 
 void StepRunner::reduce(const Instruction& i) {
-  const RankStage& stage = stages_.of(i);
+  const RankStage& stage = stages_.of(i.segment);
   if (timeline_) timeline_->note_reduction(stage.role().stage, i.op);
   if (i.op == Op::reduce_tied) return reducer_.reduce_tied(stage.number);
   reducer_.reduce(stage.number);
 }
 
-void StepRunner::refuse(const Instruction& i) {
-  throw UserError("this schedule has an interaction between branches", to_text(i),
-                  "Use a model of one branch");
+void StepRunner::interact(const Instruction& i) {
+  const Interaction& interaction = spec_.ready->schedule.graph.interactions[i.interaction()];
+  RankStage& stage = stages_.of(interaction.members.front());
+  const int count = std::min(interaction.every, spec_.plan().micro_batches - i.micro_batch.value());
+  begin_computation();
+  stages_.interact(stage, i.micro_batch, count, Mode::train);
+  end_computation(stage, i);
+  for (int n = 0; n < count; ++n) add_loss(stage, i.micro_batch + n);
 }
 
 // OPT_STEP: the sums of the gradients, the agreement, the update; paced devices also wait for the

@@ -55,7 +55,7 @@ class StepRunner {
   void reduce(const Instruction& i);
   void update(const Instruction& i);
   void nothing(const Instruction&) {}
-  void refuse(const Instruction& i);
+  void interact(const Instruction& i);
 
   void begin_step(std::uint64_t step);
   StepReport finish_step();
@@ -63,6 +63,8 @@ class StepRunner {
   PassContext context(const RankStage& stage, MicroBatchId micro_batch) const;
   void begin_computation();
   void end_computation(const RankStage& stage, const Instruction& i);
+  void load_data(RankStage& stage, MicroBatchId micro_batch);
+  void add_loss(RankStage& stage, MicroBatchId micro_batch);
   void take_inputs(RankStage& stage, MicroBatchId micro_batch);
   void take_gradients(RankStage& stage, MicroBatchId micro_batch);
   void hand_on_gradients(RankStage& stage, MicroBatchId micro_batch);

@@ -10,13 +10,12 @@
 
 namespace heteroperf {
 
-WeightGradients::WeightGradients(ParameterStore& store, GradientReducer* reducer,
-                                 Communicator* tensor_group, StepClock* clock)
+WeightGradients::WeightGradients(ParameterStore& store, GradientReducer* reducer, StepClock* clock)
     : store_(store),
       reducer_(reducer),
-      tensor_group_(tensor_group),
       clock_(clock),
-      summands_(store.count()) {
+      summands_(store.count()),
+      groups_(store.count()) {
   begin_step();
 }
 
@@ -57,7 +56,7 @@ void WeightGradients::finish(std::size_t ordinal) {
   if (summands_left_[ordinal] > 0 && --summands_left_[ordinal] == 0) {
     const ParameterStore::Place& place = store_.place(ordinal);
     const SumLap timed(clock_);
-    all_reduce(*tensor_group_, store_.reduced_gradient().narrow(0, place.offset, place.count),
+    all_reduce(*groups_[ordinal], store_.reduced_gradient().narrow(0, place.offset, place.count),
                Reduction::sum);
   }
   reducer_->ready(ordinal);

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "metrics/base/error.hpp"
 #include "runners/engine/gradients/gradient_reducer.hpp"
 #include "runners/engine/operators/operator.hpp"
 #include "runners/engine/parameters/parameter_store.hpp"
@@ -19,16 +20,19 @@ namespace heteroperf {
 /// write. Parameters are named by their ordinal in the store.
 class WeightGradients {
  public:
-  /// Without a reducer gradients stay on this rank. `tensor_group` is needed where a stage has
-  /// summands; sums over it are noted on `clock`.
+  /// Without a reducer gradients stay on this rank. Sums of summands are noted on `clock`.
   explicit WeightGradients(ParameterStore& store, GradientReducer* reducer = nullptr,
-                           Communicator* tensor_group = nullptr, StepClock* clock = nullptr);
+                           StepClock* clock = nullptr);
 
   ParameterStore& store() { return store_; }
 
-  /// This rank's gradient of a parameter is, in one more stage, a summand of its tensor-parallel
-  /// group's. Before the first step.
-  void add_summand(std::size_t ordinal) { ++summands_[ordinal]; }
+  /// This rank's gradient of a parameter is, in one more stage, a summand of that of `group`, the
+  /// stage's tensor-parallel ranks, which outlives the gradients. Before the first step.
+  void add_summand(std::size_t ordinal, Communicator& group) {
+    HETEROPERF_EXPECT(groups_[ordinal] == nullptr || groups_[ordinal] == &group);
+    groups_[ordinal] = &group;
+    ++summands_[ordinal];
+  }
 
   /// All gradients are overwritten by those that come next.
   void begin_step();
@@ -49,12 +53,12 @@ class WeightGradients {
  private:
   ParameterStore& store_;
   GradientReducer* reducer_;
-  Communicator* tensor_group_;
   StepClock* clock_;
   bool last_pass_ = false;
   std::vector<bool> written_;                  ///< since the gradient was to be overwritten
   std::vector<bool> collected_;                ///< in this step
   std::vector<int> summands_, summands_left_;  ///< in all stages; those that are still to come
+  std::vector<Communicator*> groups_;          ///< over which a gradient is summed; null: none
 };
 
 }  // namespace heteroperf

@@ -95,7 +95,8 @@ struct MeasuredPart {
     for (std::size_t n = 0; n < made.size(); ++n) {
       const NodeId node(static_cast<std::int32_t>(n));
       const bool read = last_measured_user[n] >= 0;
-      if (read && !made[n] && node != probe.graph.input()) received.push_back(node);
+      const bool data = std::holds_alternative<Input>(probe.graph.node(node).attributes);
+      if (read && !made[n] && !data) received.push_back(node);
       if (made[n] && !read && last_user[n] >= 0) {
         given.push_back(node);
         stage.edges_out[n] = 1;
@@ -142,7 +143,9 @@ class OperationRounds {
     const BatchLoader loader(probe_.data, store_.operator_type(), probe_seed);
     batch_ = loader.train(0, probe_.samples);
     if (accelerator != nullptr) {
-      batch_ = {accelerator->bring(batch_.sample), accelerator->bring(batch_.targets)};
+      for (at::Tensor* part : {&batch_.images, &batch_.tokens, &batch_.targets}) {
+        if (part->defined()) *part = accelerator->bring(*part);
+      }
     }
     values_.resize(probe.graph.nodes().size());
     const auto options = at::TensorOptions().dtype(store_.operator_type()).device(store_.device());
@@ -182,12 +185,16 @@ class OperationRounds {
   void round(Gradients how) {
     if (rounds_++ % static_cast<std::uint64_t>(probe_.micro_batches) == 0) gradients_->begin_step();
     gradients_->begin_pass(executor_.written_parameters(), false);
-    executor_.put(0, probe_.graph.input(), batch_.sample);
+    for (const NodeId node : executor_.data_inputs()) {
+      executor_.put(0, node, batch_.of(std::get<Input>(probe_.graph.node(node).attributes).kind));
+    }
     executor_.put_targets(0, batch_.targets);
     for (const NodeId node : part_.received) executor_.put(0, node, values_[node.index()]);
     PassContext context;
     context.seed = probe_seed;
     executor_.forward(0, context);
+    const MicroBatchId alone(0);
+    if (executor_.interacts()) executor_.interact({&alone, 1}, context.mode, nullptr);
     for (const NodeId node : part_.given) executor_.output(0, node);
     for (const NodeId node : part_.returned) {
       executor_.put_gradient(0, node, at::full_like(values_[node.index()], small_value));

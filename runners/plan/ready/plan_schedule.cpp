@@ -1,11 +1,11 @@
 // The lowered schedule of a plan.
 //
 // A schedule's generator knows chains of stages with costs and gives an order of passes. A plan has
-// stages with edges that may skip others, tied weights, replicas and two directions. So the
-// pipeline is described twice: to the generator as a chain (as it is where the plan's stages are
-// one), and with its true edges and costs as the graph of the result. The generator's order is then
-// completed (recomputation before the first gradient, fused pairs taken apart), lowered to sends,
-// receives and sums, and checked.
+// stages with edges that may skip others, tied weights, replicas, two directions, and perhaps a
+// loss over the samples of several micro-batches. So the pipeline is described twice: to the
+// generator as a chain (as it is where the plan's stages are one), and with its true edges and
+// costs as the graph of the result. The generator's order is then completed (recomputation before
+// the first gradient, fused pairs taken apart), lowered to sends, receives and sums, and checked.
 //
 // A *position* is a place of the pipeline: its ranks run one program. A *segment* is a stage in one
 // direction; segments of the upward direction follow those of the downward one.
@@ -203,6 +203,23 @@ Segment segment_of(const Plan& plan, const StageTimes* times, const StageCopy& c
   return segment;
 }
 
+/// A loss over the samples of several micro-batches is an interaction of its stage with itself.
+void add_set_loss(const ModelGraph& graph, const Plan& plan, const StagePlaces& places,
+                  PipelineGraph& pipeline) {
+  const Node& node = graph.node(graph.loss());
+  const auto* loss = std::get_if<Contrastive>(&node.attributes);
+  if (loss == nullptr) return;
+  if (places.two_way) {
+    throw UserError(
+        fmt::format("{} with the loss '{}' over a step's samples", plan.schedule, node.name),
+        "interactions are between micro-batches of one direction", "Use 1f1b, gpipe or auto.");
+  }
+  Interaction& together = pipeline.interactions.emplace_back();
+  together.name = node.name;
+  together.members = {SegmentId(stage_count(plan) - 1)};
+  together.every = loss->over == ContrastOver::step ? plan.micro_batches : 1;
+}
+
 /// The pipeline that a plan says, with its true edges and costs.
 PipelineGraph plan_pipeline(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan,
                             const StageTimes* times, const StagePlaces& places) {
@@ -228,6 +245,7 @@ PipelineGraph plan_pipeline(const ModelGraph& graph, const StagedGraph& staged, 
       for (const StageId s : staged.tied[i].stages) result.tied[i].emplace_back(s.value() + shift);
     }
   }
+  add_set_loss(graph, plan, places, result);
   normalise(result);
   return result;
 }

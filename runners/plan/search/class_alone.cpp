@@ -19,9 +19,9 @@ namespace {
 constexpr std::uint64_t most_micro_batches = 256;
 
 /// Lists every even plan worth a look, those with few positions and ranks per layer first.
-std::vector<EvenPlanRequest> candidates(int ranks, std::uint64_t samples,
+std::vector<EvenPlanRequest> candidates(const ModelGraph& graph, int ranks, std::uint64_t samples,
                                         const std::string& schedule) {
-  std::vector<std::string> schedules{"1f1b", "zb-h1"};
+  std::vector<std::string> schedules = schedules_for(graph, {"1f1b", "zb-h1"});
   if (std::ranges::find(schedules, schedule) == schedules.end()) {
     schedules.push_back(schedule);
   }
@@ -76,7 +76,7 @@ ReadyPlan best_plan_alone(const ModelGraph& graph, const Cluster& part,
   std::optional<UserError> refusal;
   const auto samples = static_cast<std::uint64_t>(request.batch);
   for (const EvenPlanRequest& even :
-       candidates(static_cast<int>(part.ranks.size()), samples, schedule)) {
+       candidates(graph, static_cast<int>(part.ranks.size()), samples, schedule)) {
     try {
       ReadyPlan ready({graph, request.precision, request.optimizer}, even_plan(graph, even), part);
       const bool faster = best && ready.prediction && best->prediction &&

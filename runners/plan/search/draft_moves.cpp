@@ -300,6 +300,14 @@ std::vector<std::string> MoveRules::plain_schedules() const {
   return plain;
 }
 
+std::vector<std::string> schedules_for(const ModelGraph& graph,
+                                       std::vector<std::string> schedules) {
+  const auto* loss = std::get_if<Contrastive>(&graph.node(graph.loss()).attributes);
+  const bool waits = loss != nullptr && loss->over == ContrastOver::step;
+  if (!waits || schedules.size() == 1) return schedules;
+  return {"gpipe"};
+}
+
 ScoredDraft improve_draft(ScoredDraft start, const StageFiller& filler, const MoveRules& rules,
                           const std::function<bool()>& stop, std::uint64_t& scored) {
   return DraftMoves(filler, rules, scored).improve(std::move(start), stop);

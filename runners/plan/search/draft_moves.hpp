@@ -24,6 +24,10 @@ struct MoveRules {
   std::vector<std::string> plain_schedules() const;
 };
 
+/// Returns the schedules to try for a graph in place of the usual ones: a loss over a step's
+/// samples waits for all forward passes, which is gpipe's order. One that was asked for stays.
+std::vector<std::string> schedules_for(const ModelGraph& graph, std::vector<std::string> schedules);
+
 /// A draft and its exact score.
 struct ScoredDraft {
   PipelineDraft draft;

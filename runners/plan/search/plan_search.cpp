@@ -29,6 +29,7 @@ PlanSearchResult search_plans(const GraphProblem& problem, const PlanSearchOptio
   for (int i = 0; i < most_searches && result.plans.empty(); ++i) {
     PlanSearchOptions remaining = options;
     remaining.time_limit_s = left_s();
+    remaining.moves.schedules = schedules_for(problem.task().graph, options.moves.schedules);
     if (i > 0 && remaining.time_limit_s <= 0) break;
     const SearchOutcome outcome = search_drafts(drafted, remaining);
     result.candidates += outcome.candidates;

@@ -28,6 +28,19 @@ TEST(Score, SpeedRatioIsAgainstTheSumOfTheClasses) {
   EXPECT_FALSE(heterogeneous_speed_ratio(9, 0).has_value());
 }
 
+TEST(Score, PortabilityIsTheHarmonicMeanAndNothingWithoutAnOperator) {
+  using Efficiencies = std::vector<std::optional<double>>;
+  EXPECT_DOUBLE_EQ(performance_portability(Efficiencies{0.5, 1.0}).value(), 2 / 3.0);
+  EXPECT_EQ(performance_portability(Efficiencies{0.5, std::nullopt, 1.0}), 0.0);
+  EXPECT_FALSE(performance_portability(Efficiencies{}).has_value());
+}
+
+TEST(Score, RatesAreOfTheTurnsThatAllPassesHad) {
+  const std::vector<TimedPass> passes{{2, {0.25, 0.5, 1}}, {1, {0.5, 1}}};
+  EXPECT_EQ(micro_batch_rates(passes), (std::vector<double>{1, 0.5}));
+  EXPECT_TRUE(micro_batch_rates({}).empty());
+}
+
 // The factors that AIPerf's own tables use.
 TEST(Score, RegulatedFactors) {
   const OpsPerSecond one(1);

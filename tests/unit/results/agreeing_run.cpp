@@ -349,7 +349,7 @@ void agree_on_start(SampleRun& run, WorkloadEvent& workload) {
   if (trial == nullptr || trial->graph.text.empty()) return;
   const ModelGraph graph = graph_from_text(trial->graph.text, "a trial's graph");
   workload.size = "w16";
-  workload.graph_hash = search_start(workload.size, sample_spec_of(graph)).hash();
+  workload.graph_hash = search_start(workload.size, sample_of(graph)).hash();
 }
 
 void agree_on_shares(SampleRun& run) {

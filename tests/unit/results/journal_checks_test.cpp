@@ -235,9 +235,9 @@ SampleRun trained_on(ModelGraph graph, bool generated) {
       workload->graph_hash = graph.hash();
       workload->parameters = graph.parameter_count();
       if (!generated) continue;
-      const auto& input = std::get<Input>(graph.node(graph.input()).attributes);
-      const auto data = describe_generated(
-          {input.kind, input.channels, input.height, input.width, 0, generated_classes}, 42);
+      SampleSpec sample = sample_of(graph);
+      sample.classes = generated_classes;
+      const auto data = describe_generated(sample, 42);
       workload->data = data->description();
       workload->data_fingerprint = data->fingerprint();
       workload->data_kind = describe_generated(data->spec(), 0)->fingerprint();

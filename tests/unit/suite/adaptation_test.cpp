@@ -105,6 +105,31 @@ TEST_F(AdaptationTest, ASlowClassGetsThePlanThatIsBestForIt) {
   EXPECT_NEAR(*last.new_step_s, start_->predicted().step_time_s, 1e-6 * *last.new_step_s);
 }
 
+/// While weights move, a rank holds its state of both plans.
+TEST_F(AdaptationTest, WhereTheStatesOfBothPlansDoNotFitThePlanStays) {
+  const Cluster slower = slowed("fast", 1.5);
+  PlanJudge unlimited(workload_, *start_, threshold);
+  const AdaptEvent taken = unlimited.look(10, measured_on(slower, start_->plan));
+  ASSERT_EQ(taken.decision, AdaptDecision::new_plan);
+  Bytes most;
+  for (const std::string& text : {plan_text(start_->plan), taken.plan.text}) {
+    Plan bare = parse_plan(text, "a plan");
+    bare.efficiency = {};
+    for (const MemoryLedger& rank : ReadyPlan(task(), bare, slower).memory) {
+      most = std::max(most, rank.total());
+    }
+  }
+  Cluster small = cluster_;
+  for (DeviceClass& device : small.classes) device.memory = most;
+  const ChosenPlan start = complete_plan(start_->plan, workload_, small);
+  PlanJudge judge(workload_, start, threshold);
+  const AdaptEvent kept = judge.look(10, measured_on(slower, start.plan));
+  EXPECT_EQ(kept.decision, AdaptDecision::no_gain);
+  EXPECT_FALSE(kept.gain.has_value());
+  EXPECT_NE(kept.reason.find("would hold both plans' weights"), std::string::npos) << kept.reason;
+  EXPECT_TRUE(kept.plan.text.empty());
+}
+
 /// Where everything is slower alike no plan gains anything, and one search finds that out.
 TEST_F(AdaptationTest, WithoutGainThePlanStays) {
   Cluster slower = slowed("fast", 1.5);

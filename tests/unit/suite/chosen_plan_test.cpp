@@ -119,6 +119,20 @@ TEST(ChosenPlan, TheSearchedOneIsFasterThanTheEvenOneOfItsSamples) {
   EXPECT_LT(searched.prediction->step_time_s, 0.8 * even.prediction->step_time_s);
 }
 
+/// Devices may be unlike where each weight has one place; with copies one device updates for all.
+TEST(ChosenPlan, OnlyCopiesOfWeightsMakeUnlikeDevicesUpdateTogether) {
+  const Workload workload = nano();
+  Placement placement = ranks_alone(2);
+  placement.devices = {read_device("cpu:exact"), read_device("cpu")};
+  EXPECT_EQ(choose_plan(config_of(2, 1), {}, workload, placement).plan.zero_stage, 0);
+  EXPECT_EQ(choose_plan(config_of(1, 1), {}, workload, placement).plan.zero_stage, 1);
+  PlanSources sources;
+  sources.plan = choose_plan(config_of(2, 1), {}, workload, ranks_alone(2)).plan;
+  EXPECT_EQ(choose_plan(config_of(2, 1), sources, workload, placement).plan.zero_stage, 0);
+  sources.plan = choose_plan(config_of(1, 1), {}, workload, ranks_alone(2)).plan;
+  EXPECT_THROW(choose_plan(config_of(1, 1), sources, workload, placement), UserError);
+}
+
 TEST(ChosenPlan, GivenMicroBatchesCount) {
   RunConfig config = config_of(2, 1);
   config.batch.micro_batches = 6;

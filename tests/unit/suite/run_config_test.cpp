@@ -4,6 +4,7 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/precision_goal.hpp"
+#include "results/record/ruleset.hpp"
 #include "results/record/suite_record.hpp"
 #include "suite/config/reproduce.hpp"
 #include "suite/config/run_config_json.hpp"
@@ -37,7 +38,11 @@ void require_valid(const RunConfig& config) {
   problems.throw_if_any();
 }
 
-TEST(Catalog, HasTheWorkloadsOfAWholeSuite) { EXPECT_TRUE(is_whole_suite(workload_names())); }
+TEST(Catalog, HasTheWorkloadsOfAWholeSuite) {
+  std::vector<std::string> names = workload_names();
+  std::erase_if(names, [](const std::string& name) { return !is_in_suite(name); });
+  EXPECT_TRUE(is_whole_suite(names));
+}
 
 TEST(RunConfig, ASlowdownReadsBack) {
   for (const char* text : {"fast:40:1.5", "a:b:0:0.25"}) {

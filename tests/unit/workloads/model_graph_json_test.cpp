@@ -20,12 +20,14 @@ ModelGraph small_model(const std::string& name) {
   const ModelSpec& spec = find_model(name);
   ModelOptions options;
   options.dropout = 0.1;
-  if (spec.input.kind == InputKind::tokens) {
-    options.length = 8;
-    options.classes = 11;
-  } else {
-    options.height = options.width = 32;
-    options.classes = 3;
+  for (const Input& input : spec.inputs) {
+    if (input.kind == InputKind::tokens) {
+      options.length = 8;
+      options.classes = 11;
+    } else {
+      options.height = options.width = 32;
+      options.classes = 3;
+    }
   }
   return build_model(name, options);
 }

@@ -149,6 +149,12 @@ struct BlockThreads {
   __device__ static void copy(const T* from, T* to, std::int64_t count) {
     for (std::int64_t i = first(); i < count; i += step()) to[i] = from[i];
   }
+  template <class A, class Term>
+  __device__ static A lane_sum(std::int64_t count, Term term) {
+    A sum = 0;
+    for (std::int64_t i = first(); i < count; i += step()) sum += term(i);
+    return join(sum, [](A a, A b) { return a + b; });
+  }
   template <class Action>
   __device__ static void each_of(std::int64_t groups, std::int64_t count, Action action) {
     for (std::int64_t i = first(); i < groups * count; i += step()) action(i / count, i % count);

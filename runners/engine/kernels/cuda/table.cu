@@ -1,6 +1,7 @@
 // The table of kernels of a CUDA device, made of the same descriptions as the host's. This is the
 // only file with code of the device, which is compiled as one. The device's one exception is the
 // gradient of a table: rows that name the same token must not be added by two threads.
+#define HETEROPERF_OWN_EMBEDDING_BACKWARD
 #include "runners/engine/kernels/cuda/skeletons.cuh"
 
 namespace heteroperf {
@@ -35,17 +36,11 @@ __global__ void embedding_gradient_rows(std::int64_t rows, std::int64_t width,
 }
 /// Requires a gradient that is already set: rows are added to what is there.
 template <class T>
-void device_embedding_backward(RowRange r, std::int64_t rows, std::int64_t width,
-                               const std::int64_t* indices, const void* dy, void* gradient) {
+void embedding_backward(RowRange r, std::int64_t rows, std::int64_t width,
+                        const std::int64_t* indices, const void* dy, void* gradient) {
   if (rows * r.columns == 0) return;
   launch(embedding_gradient_rows<T>, {static_cast<unsigned>(rows), 1, most_threads, 1}, rows, width,
          indices, dy, gradient);
-}
-
-template <class T>
-constexpr KernelTable own_forms(KernelTable table) {
-  table.embedding_backward = device_embedding_backward<T>;
-  return table;
 }
 
 }  // namespace

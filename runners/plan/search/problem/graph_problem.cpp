@@ -24,6 +24,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <variant>
 
 #include <fmt/format.h>
@@ -68,18 +69,25 @@ bool alike(const ModelGraph& graph, LayerNodes a, LayerNodes b) {
 }
 
 /// Ends of the layers of a graph, in nodes: every place of its order that one tensor with a
-/// gradient crosses alone, no wider than `widest_cut` times the median such place's. The last end
-/// is the number of nodes. The list is ascending.
+/// gradient crosses alone, but for those of other branches, no wider than `widest_cut` times the
+/// median such place's. The last end is the number of nodes. The list is ascending.
 std::vector<std::size_t> layer_ends(const ModelGraph& graph) {
   const std::vector<std::vector<NodeId>> crossing = crossing_tensors(graph);
   std::vector<std::size_t> ends;
   std::vector<std::int64_t> widths, sorted;
   for (std::size_t end = 0; end < crossing.size(); ++end) {
-    if (crossing[end].size() != 1) continue;
-    const Node& node = graph.node(crossing[end][0]);
-    if (!node.differentiable) continue;
+    std::int64_t width = 0;
+    int own = 0;
+    bool differentiable = true;
+    for (const NodeId id : crossing[end]) {
+      const Node& node = graph.node(id);
+      width += element_count(node.output);
+      own += node.branch == graph.nodes()[end - 1].branch ? 1 : 0;
+      differentiable = differentiable && node.differentiable;
+    }
+    if (own != 1 || !differentiable) continue;
     ends.push_back(end);
-    widths.push_back(element_count(node.output));
+    widths.push_back(width);
   }
   sorted = widths;
   std::ranges::sort(sorted);
@@ -341,21 +349,26 @@ class ProblemMaker {
     }
   }
 
-  /// Bytes per sample over each border, by wire format. layer_ends() sees to it that one tensor
-  /// crosses.
+  /// Bytes per sample over each border, by wire format. What crosses several borders counts at
+  /// each, as in a chain.
   void set_cuts() {
     for (int layer = 0; layer + 1 < result_.layers; ++layer) {
-      const auto edge = std::ranges::find_if(staged_.edges, [&](const StageEdge& e) {
-        return e.from == StageId(layer) && e.to == StageId(layer + 1);
-      });
-      HETEROPERF_EXPECT(edge != staged_.edges.end());
+      std::set<NodeId> crossing, with_gradient;
+      for (const StageEdge& edge : staged_.edges) {
+        if (edge.from > StageId(layer) || edge.to <= StageId(layer)) continue;
+        crossing.insert(edge.nodes.begin(), edge.nodes.end());
+        with_gradient.insert(edge.with_gradient.begin(), edge.with_gradient.end());
+      }
+      HETEROPERF_EXPECT(!with_gradient.empty());
+      const std::vector<NodeId> nodes(crossing.begin(), crossing.end());
+      const std::vector<NodeId> back(with_gradient.begin(), with_gradient.end());
       std::array<double, 3> forward{}, backward{};
       for (const WireFormat format : {WireFormat::fp32, WireFormat::bf16, WireFormat::int8}) {
         const auto f = static_cast<std::size_t>(format);
         forward[f] =
-            static_cast<double>(message_bytes(graph_, edge->nodes, 1, request_.precision, format));
-        backward[f] = static_cast<double>(
-            message_bytes(graph_, edge->with_gradient, 1, request_.precision, format));
+            static_cast<double>(message_bytes(graph_, nodes, 1, request_.precision, format));
+        backward[f] =
+            static_cast<double>(message_bytes(graph_, back, 1, request_.precision, format));
       }
       result_.activation_bytes.push_back(forward);
       result_.gradient_bytes.push_back(backward);

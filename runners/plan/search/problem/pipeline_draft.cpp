@@ -38,7 +38,7 @@ PositionId PipelineDraft::position_of(StageId stage) const {
 
 std::span<const DraftSchedule> draft_schedules() {
   static constexpr DraftSchedule schedules[] = {
-      {"1f1b"},       {"zb-h1"},        {"zb-h2"},      {"interleaved-1f1b", 2, 8},
+      {"1f1b"},       {"zb-h1"},        {"zb-h2"},      {"gpipe"}, {"interleaved-1f1b", 2, 8},
       {"zb-v", 2, 2}, {"v-half", 2, 2}, {"v-min", 2, 2}};
   return schedules;
 }
@@ -74,8 +74,9 @@ void set_schedule(PipelineDraft& draft, const std::string& schedule) {
   const auto stages = static_cast<int>(draft.stages.size());
   draft.schedule = schedule;
   for (int s = 0; s < stages; ++s) {
-    // schedule/README.md: zb-h1 keeps p micro-batches on every rank, zb-h2 2p - 1.
-    const int ahead = schedule == "zb-h1"   ? stages - 1
+    // schedule/README.md: gpipe keeps all micro-batches, zb-h1 p on every rank, zb-h2 2p - 1.
+    const int ahead = schedule == "gpipe"   ? draft.micro_batches
+                      : schedule == "zb-h1" ? stages - 1
                       : schedule == "zb-h2" ? 2 * (stages - 1)
                                             : stages - 1 - s;
     draft.stages[s].warm_up = std::min(draft.micro_batches, ahead);

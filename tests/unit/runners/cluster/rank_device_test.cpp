@@ -43,10 +43,18 @@ TEST(RankDevice, TheShippedChipsCanBeRead) {
   EXPECT_FALSE(read_device("emulated:bf16_products").has_precision("fp64"));
 }
 
+TEST(RankDevice, AChipMayLackEveryOperator) {
+  const EmulatedChip chip = parse_chip(
+      R"({"_format":"heteroperf-chip","_version":1,"name":"new","precisions":["fp32"],
+          "lacks":["*"]})",
+      "chip.json");
+  EXPECT_EQ(chip.lacks, std::vector<std::string>{"*"});
+}
+
 TEST(RankDevice, AFileIsRefusedWithEverythingThatIsWrong) {
   const std::string told = problems_of([] {
     parse_chip(R"({"_format":"heteroperf-chip","_version":1,"name":"a,b","precisions":["int8"],
-                   "lacks":["c*"],"warp":32})",
+                   "lacks":["copy"],"warp":32})",
                "chip.json");
   });
   for (const char* word : {"chip.json", "a,b", "int8", "lacks copy", "warp"}) {

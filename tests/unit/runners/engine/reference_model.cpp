@@ -67,13 +67,48 @@ class Evaluator {
     return at::cat({p_[0].expand({in_[0].size(0), 1, -1}), in_[0]}, 1);
   }
   at::Tensor operator()(const TakeToken& a) const { return in_[0].select(1, a.index); }
+  at::Tensor operator()(const TokenPool& a) const {
+    Tensors rows;
+    for (std::int64_t b = 0; b < in_[0].size(0); ++b) {
+      std::int64_t t = 0;
+      while (t + 1 < in_[0].size(1) && in_[1][b][t].item<std::int64_t>() != a.token) ++t;
+      rows.push_back(in_[0][b][t]);
+    }
+    return at::stack(rows);
+  }
+  at::Tensor operator()(const InsertTokens& a) const {
+    const at::Tensor places = in_[1].eq(a.token).unsqueeze(-1).expand_as(in_[0]);
+    return in_[0].masked_scatter(places, in_[2]);
+  }
   at::Tensor operator()(const Rotary& a) const { return rotate(a); }
   at::Tensor operator()(const Attention& a) const { return attend(a); }
+  at::Tensor operator()(const CrossAttention& a) const {
+    const std::int64_t share = a.heads / a.kv_heads;
+    const at::Tensor query = in_[0].unflatten(2, {a.heads, -1}).transpose(1, 2);
+    const Tensors others = in_[1].unflatten(2, {2 * a.kv_heads, -1}).transpose(1, 2).chunk(2, 1);
+    const at::Tensor key = others[0].repeat_interleave(share, 1);
+    const at::Tensor value = others[1].repeat_interleave(share, 1);
+    const at::Tensor scores =
+        at::matmul(query, key.transpose(2, 3)) / std::sqrt(static_cast<double>(a.head_dim));
+    return at::matmul(at::softmax(scores, -1), value).transpose(1, 2).flatten(2);
+  }
   at::Tensor operator()(const Dropout& a) const;
   at::Tensor operator()(const CrossEntropy& a) const {
     const at::Tensor logits = in_[0].flatten(0, -2);
-    return at::cross_entropy_loss(logits, in_[1].flatten(), {}, at::Reduction::Mean, -100,
+    return at::cross_entropy_loss(logits, in_[1].flatten(), {}, at::Reduction::Mean, -1,
                                   a.label_smoothing)
+        .view({1});
+  }
+  at::Tensor operator()(const SquaredError&) const {
+    const at::Tensor counted = in_[1].select(-1, 0).isnan().logical_not();
+    const at::Tensor difference = in_[0] - at::nan_to_num(in_[1]);
+    return (difference.square().sum(-1) * counted).sum().div(counted.sum()).view({1});
+  }
+  at::Tensor operator()(const Contrastive&) const {
+    const auto unit = [](const at::Tensor& x) { return x / x.norm(2, {-1}, true); };
+    const at::Tensor s = at::matmul(unit(in_[0]), unit(in_[1]).t()) * p_[0].exp().clamp_max(100.0);
+    const at::Tensor pairs = at::arange(s.size(0), at::kLong);
+    return ((at::cross_entropy_loss(s, pairs) + at::cross_entropy_loss(s.t(), pairs)) / 2)
         .view({1});
   }
 
@@ -192,8 +227,13 @@ std::vector<std::int64_t> batched(std::int64_t batch, const Shape& shape) {
 
 at::Tensor random_sample(const ModelGraph& graph, std::int64_t batch, at::ScalarType type,
                          std::uint64_t seed) {
-  const std::vector<std::int64_t> sizes = batched(batch, graph.node(graph.input()).output);
-  for (const NodeId user : graph.consumers(graph.input())) {
+  return random_input(graph, graph.input(), batch, type, seed);
+}
+
+at::Tensor random_input(const ModelGraph& graph, NodeId input, std::int64_t batch,
+                        at::ScalarType type, std::uint64_t seed) {
+  const std::vector<std::int64_t> sizes = batched(batch, graph.node(input).output);
+  for (const NodeId user : graph.consumers(input)) {
     if (const auto* table = std::get_if<Embedding>(&graph.node(user).attributes)) {
       return random_indices(sizes, table->vocabulary, seed);
     }
@@ -201,17 +241,26 @@ at::Tensor random_sample(const ModelGraph& graph, std::int64_t batch, at::Scalar
   return random_tensor(sizes, type, seed);
 }
 
-at::Tensor random_targets(const ModelGraph& graph, std::int64_t batch, std::uint64_t seed) {
-  std::vector<std::int64_t> sizes =
-      batched(batch, graph.node(graph.node(graph.loss()).inputs[0]).output);
+at::Tensor random_targets(const ModelGraph& graph, std::int64_t batch, std::uint64_t seed,
+                          std::int64_t uncounted) {
+  const Node& loss = graph.node(graph.loss());
+  std::vector<std::int64_t> sizes = batched(batch, graph.node(loss.inputs[0]).output);
   const std::int64_t classes = sizes.back();
+  if (std::holds_alternative<SquaredError>(loss.attributes)) {
+    const at::Tensor targets = random_tensor(sizes, at::kDouble, seed);
+    targets.view({-1, classes}).narrow(0, 0, uncounted).fill_(std::nan(""));
+    return targets;
+  }
   sizes.pop_back();
-  return random_indices(sizes, classes, seed);
+  const at::Tensor targets = random_indices(sizes, classes, seed);
+  targets.view({-1}).narrow(0, 0, uncounted).fill_(-1);
+  return targets;
 }
 
 double relative_error(const at::Tensor& a, const at::Tensor& b) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   if (!a.defined() || !b.defined() || a.sizes() != b.sizes()) return infinity;
+  if (a.numel() == 0) return 0;
   const at::Tensor x = a.detach().to(at::kDouble), y = b.detach().to(at::kDouble);
   const double difference = (x - y).abs().max().item<double>();
   const double scale = y.abs().max().item<double>();
@@ -274,7 +323,7 @@ at::Tensor ReferenceModel::forward(const at::Tensor& sample, const at::Tensor& t
     Tensors inputs;
     for (const NodeId input : node.inputs) inputs.push_back(output(input));
     if (std::holds_alternative<Input>(node.attributes)) inputs.push_back(sample);
-    if (std::holds_alternative<CrossEntropy>(node.attributes)) inputs.push_back(targets);
+    if (takes_targets(node.attributes)) inputs.push_back(targets);
     outputs_.push_back(
         reference_output(graph_, id, inputs, parameters_of(id), running_[n], context));
   }

@@ -14,12 +14,16 @@ at::Tensor random_tensor(at::IntArrayRef sizes, at::ScalarType type, std::uint64
 at::Tensor random_indices(at::IntArrayRef sizes, std::int64_t bound, std::uint64_t seed);
 /// {batch, shape…}
 std::vector<std::int64_t> batched(std::int64_t batch, const Shape& shape);
-/// A batch for the graph's input node: images of `type`, or indices below the embedding's
-/// vocabulary.
+/// A batch for an input node: images of `type`, or indices below the embedding's vocabulary.
+at::Tensor random_input(const ModelGraph& graph, NodeId input, std::int64_t batch,
+                        at::ScalarType type, std::uint64_t seed);
+/// The same for the only input node.
 at::Tensor random_sample(const ModelGraph& graph, std::int64_t batch, at::ScalarType type,
                          std::uint64_t seed);
-/// Targets for the graph's loss.
-at::Tensor random_targets(const ModelGraph& graph, std::int64_t batch, std::uint64_t seed);
+/// Targets for the graph's loss: classes, or numbers of `type`. The `uncounted` first rows are
+/// without one.
+at::Tensor random_targets(const ModelGraph& graph, std::int64_t batch, std::uint64_t seed,
+                          std::int64_t uncounted = 0);
 
 /// max|a − b| / max|b|; infinite when shapes differ or a value is not finite.
 double relative_error(const at::Tensor& a, const at::Tensor& b);

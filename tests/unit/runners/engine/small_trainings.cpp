@@ -53,13 +53,6 @@ NodeId conv_unit(ModelGraph& graph, NodeId x, const std::string& name, std::int6
   return graph.add(name + ".relu", Relu{}, {x});
 }
 
-SampleSpec sample_of(const ModelGraph& graph) {
-  const auto& input = std::get<Input>(graph.node(graph.input()).attributes);
-  const Node& loss = graph.node(graph.loss());
-  return {input.kind,  input.channels, input.height,
-          input.width, input.length,   graph.node(loss.inputs.front()).output.back()};
-}
-
 }  // namespace
 
 void RandomSamples::read(Split split, std::uint64_t index, SampleView out) const {

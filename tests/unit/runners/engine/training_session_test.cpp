@@ -227,7 +227,7 @@ TEST(TrainingSession, TheLossOfNanoFallsOnGeneratedData) {
   TrainingSpec spec;
   spec.graph = build_model("nano");
   DataRequest request;
-  request.wanted = {InputKind::tokens, 0, 0, 0, 128, 256};
+  request.wanted = {SampleKind::tokens, 0, 0, 0, 128, 256};
   spec.data = open_data(request);
   spec.recipe.learning_rate = 3e-3;
   spec.threads = 2;
@@ -240,7 +240,7 @@ TEST(TrainingSession, EveryReasonASpecCannotRunIsReported) {
   const auto alone = make_null_communicator();
   TrainingSpec spec = test::small_training(test::tiny_gpt());
   spec.data =
-      std::make_shared<test::RandomSamples>(SampleSpec{InputKind::images, 3, 8, 8, 0, 100}, 0);
+      std::make_shared<test::RandomSamples>(SampleSpec{SampleKind::images, 3, 8, 8, 0, 100}, 0);
   try {
     start_training(spec, *alone);
     FAIL() << "accepted";

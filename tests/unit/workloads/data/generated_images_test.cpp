@@ -13,7 +13,7 @@ namespace heteroperf {
 namespace {
 
 SampleSpec image_spec(std::int64_t channels, std::int64_t side, std::int64_t classes) {
-  return {.kind = InputKind::images,
+  return {.kind = SampleKind::images,
           .channels = channels,
           .height = side,
           .width = side,

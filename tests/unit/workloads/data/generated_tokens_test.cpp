@@ -12,7 +12,7 @@ namespace heteroperf {
 namespace {
 
 SampleSpec tokens_spec(std::int64_t length, std::int64_t classes) {
-  return {.kind = InputKind::tokens, .length = length, .classes = classes};
+  return {.kind = SampleKind::tokens, .length = length, .classes = classes};
 }
 
 TEST(GeneratedTokens, FloorIsTheEntropyOfTheZipfLaw) {

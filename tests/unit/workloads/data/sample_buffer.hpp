@@ -11,10 +11,9 @@ namespace heteroperf {
 /// Room for one sample of a source.
 struct SampleBuffer {
   explicit SampleBuffer(const SampleSpec& spec) {
-    const bool images = spec.kind == InputKind::images;
-    if (images) pixels.resize(static_cast<std::size_t>(spec.channels * spec.height * spec.width));
-    if (!images) tokens.resize(static_cast<std::size_t>(spec.length));
-    targets.resize(images ? 1 : tokens.size());
+    if (spec.has_image()) pixels.resize(static_cast<std::size_t>(spec.pixels()));
+    if (spec.has_text()) tokens.resize(static_cast<std::size_t>(spec.length));
+    targets.resize(static_cast<std::size_t>(spec.targets()));
   }
 
   const SampleBuffer& read(const DataSource& source, Split split, std::uint64_t index) {

@@ -15,7 +15,7 @@ namespace {
 DataRequest tokens_from(const std::string& source, std::int64_t length, std::int64_t classes) {
   DataRequest request;
   request.source = source;
-  request.wanted = {.kind = InputKind::tokens, .length = length, .classes = classes};
+  request.wanted = {.kind = SampleKind::tokens, .length = length, .classes = classes};
   return request;
 }
 
@@ -67,7 +67,7 @@ TEST_F(TokenFiles, WindowsMatchTheFileAndSplitsNeverOverlap) {
     const std::size_t count = 2 * (length + 1) + random.below(4000);
     const ByteVector bytes = random_bytes(count, random.bits());
     const TokenWindows source("text", write("t", bytes), TokenWindows::Width::one_byte,
-                              {.kind = InputKind::tokens, .length = length});
+                              {.kind = SampleKind::tokens, .length = length});
     EXPECT_GT(check_windows(source, bytes), 0.5) << length << " " << count;
     EXPECT_GT(source.size(Split::train), 0u);
   }
@@ -76,7 +76,7 @@ TEST_F(TokenFiles, WindowsMatchTheFileAndSplitsNeverOverlap) {
 TEST_F(TokenFiles, ATenthIsHeldOutAndNearlyEverythingIsUsed) {
   const ByteVector bytes = random_bytes(100000, 3);
   const TokenWindows source("text", write("t", bytes), TokenWindows::Width::one_byte,
-                            {.kind = InputKind::tokens, .length = 32});
+                            {.kind = SampleKind::tokens, .length = 32});
   EXPECT_GT(check_windows(source, bytes), 0.99);
   const double held_out = static_cast<double>(source.size(Split::validation)) * 32 / 100000;
   EXPECT_NEAR(held_out, 0.1, 0.01);

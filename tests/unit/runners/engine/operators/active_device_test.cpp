@@ -58,13 +58,16 @@ TEST(ActiveDevice, NamesEveryKernel) {
 
 TEST(ActiveDevice, TrainsFromItsFirstKernelOn) {
   for (const ModelGraph& graph : graphs()) {
+    // The last batch norms are over two numbers each, whose difference magnifies what rounding
+    // makes of them.
+    const double limit = graph.name == "resnet18" ? 1e-8 : 1e-10;
     ActiveDevice none(chip_with({.lacks = {"*_*", "a*", "m*", "p*", "d*", "s*", "r*", "c*"}}),
                       FallbackRules::parse("allow"));
     ActiveDevice host{RankDevice()};
     const ModelGradients a = train(graph, at::kDouble, none), b = train(graph, at::kDouble, host);
     EXPECT_LE(relative_error(a.loss, b.loss), 1e-12) << graph.name;
     for (const auto& [key, gradient] : a.parameters) {
-      EXPECT_LE(relative_error(gradient, b.parameters.at(key)), 1e-10) << graph.name;
+      EXPECT_LE(relative_error(gradient, b.parameters.at(key)), limit) << graph.name;
     }
     EXPECT_TRUE(host.substitutions().empty());
     ASSERT_FALSE(none.substitutions().empty());

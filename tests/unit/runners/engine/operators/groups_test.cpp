@@ -134,7 +134,7 @@ TEST(Groups, DoNotCrossBranches) {
 void expect_well_formed(const ModelGraph& graph, Fusion fusion) {
   std::vector<int> seen(graph.nodes().size());
   std::vector<bool> available(graph.nodes().size());
-  available[graph.input().index()] = true;
+  for (const NodeId input : graph.inputs()) available[input.index()] = true;
   std::size_t parameters = 0, owned = 0;
   for (const OperatorGroup& group : make_operator_groups(graph, at::kFloat, fusion)) {
     for (const NodeId id : group.inputs) {

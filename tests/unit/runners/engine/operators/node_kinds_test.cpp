@@ -154,6 +154,25 @@ const KindCase kinds[] = {
        g.add("causal", Attention{heads, kv, width, true, false}, {x});
        g.add("alibi", Attention{heads, kv, width, true, true}, {x});
      }},
+    {"cross_attention",
+     [](ModelGraph& g, Draw& d) {
+       const std::int64_t kv = d(1, 3), heads = kv * d(1, 3), width = d(1, 16);
+       const NodeId q = add_sequence(g, d(1, 40), heads * width);
+       const NodeId tokens = g.add("others", Input{InputKind::tokens, 0, 0, 0, d(1, 50)}, {});
+       const NodeId kv_rows = g.add("rows", Embedding{11, 2 * kv * width}, {tokens});
+       g.add("cross", CrossAttention{heads, kv, width}, {q, kv_rows});
+     }},
+    {"token_rows",
+     [](ModelGraph& g, Draw& d) {
+       const std::int64_t features = d(1, 33), rows = d(1, 3);
+       const NodeId x = add_sequence(g, d(4, 30), features);
+       g.add("pool", TokenPool{3}, {x, g.find("sample")});
+       g.add("nowhere", TokenPool{11}, {x, g.find("sample")});
+       const NodeId captions = g.add("captions", Input{InputKind::tokens, 0, 0, 0, rows, 1}, {});
+       const NodeId items = g.add("items", Embedding{11, features}, {captions});
+       g.add("insert", InsertTokens{2}, {x, g.find("sample"), items});
+       g.add("no_place", InsertTokens{11}, {x, g.find("sample"), items});
+     }},
     {"dropout",
      [](ModelGraph& g, Draw& d) {
        const NodeId x = add_images(g, d(1, 9), d(1, 20), d(1, 20));
@@ -235,6 +254,46 @@ TEST_P(Loss, AgreesWithAutograd) {
         }
       }
     }
+  }
+}
+
+TEST_P(Loss, OverSomeTargetsAgreesWithAutograd) {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    Draw draw(seed);
+    const std::int64_t features = draw(2, 40);
+    for (const Attributes& loss : {Attributes(CrossEntropy{0.1}), Attributes(SquaredError{})}) {
+      ModelGraph vectors, sequences;
+      vectors.add("loss", loss, {add_vector(vectors, features)});
+      sequences.add("loss", loss, {add_sequence(sequences, 5, features)});
+      for (const ModelGraph* graph : {&vectors, &sequences}) {
+        for (const std::int64_t uncounted : {0, 2}) {
+          CheckSettings settings;
+          settings.type = GetParam().type;
+          settings.tolerance = GetParam().tolerance;
+          settings.seed = seed;
+          settings.loss_scale = 0.375;
+          settings.uncounted = uncounted;
+          check_groups(*graph, settings);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Loss, OfPairsAgreesWithAutograd) {
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    Draw draw(seed);
+    ModelGraph graph;
+    const NodeId a = add_vector(graph, draw(1, 40));
+    const NodeId b = graph.add("partners", Tanh{}, {a});
+    graph.add("loss", Contrastive{}, {a, b});
+    CheckSettings settings;
+    settings.type = GetParam().type;
+    settings.tolerance = GetParam().tolerance;
+    settings.batch = draw(1, 9);
+    settings.seed = seed;
+    settings.loss_scale = 0.375;
+    check_groups(graph, settings);
   }
 }
 

@@ -42,6 +42,10 @@ class GroupCheck {
     context_.node = group_.nodes.back().value();
     context_.loss_scale = s_.loss_scale;
     make_inputs();
+    if (is_loss() && s_.uncounted > 0) {
+      const at::Tensor& rows = inputs_[0];
+      context_.targets = rows.numel() / rows.size(-1) - s_.uncounted;
+    }
     make_parameters();
     run_reference();
   }
@@ -62,9 +66,8 @@ class GroupCheck {
   enum class Format { preferred, plain };
 
   std::uint64_t seed(std::uint64_t salt) const { return random_bits(s_.seed, salt); }
-  bool is_loss() const {
-    return std::holds_alternative<CrossEntropy>(graph_.node(group_.nodes.back()).attributes);
-  }
+  const Attributes& last_kind() const { return graph_.node(group_.nodes.back()).attributes; }
+  bool is_loss() const { return heteroperf::is_loss(last_kind()); }
 
   /// The first input that is the same node.
   std::size_t first_use(std::size_t input) const {
@@ -85,14 +88,31 @@ class GroupCheck {
       }
       const auto* sample = std::get_if<Input>(&node.attributes);
       const bool tokens = sample != nullptr && sample->kind == InputKind::tokens;
+      const std::int64_t batch = node.items ? rows_to_insert() / node.output[0] : s_.batch;
       inputs_.push_back(
-          tokens ? random_sample(graph_, s_.batch, s_.type, seed(inputs_.size()))
-                 : random_tensor(batched(s_.batch, node.output), s_.type, seed(inputs_.size())));
+          tokens ? random_input(graph_, id, batch, s_.type, seed(inputs_.size()))
+                 : random_tensor(batched(batch, node.output), s_.type, seed(inputs_.size())));
       wanted_.push_back(!tokens);
     }
-    if (!is_loss()) return;
-    inputs_.push_back(random_targets(graph_, s_.batch, seed(99)));
+    if (!takes_targets(last_kind())) return;
+    inputs_.push_back(random_targets(graph_, s_.batch, seed(99), s_.uncounted));
     wanted_.push_back(false);
+  }
+
+  /// The rows of items that the tokens, which are drawn before them, have places for. Places that
+  /// are no whole item get another token.
+  std::int64_t rows_to_insert() {
+    const auto* insert = std::get_if<InsertTokens>(&last_kind());
+    if (insert == nullptr) return s_.batch;
+    const at::Tensor tokens = inputs_.at(1).view({-1});
+    const std::int64_t rows = graph_.node(group_.inputs.at(2)).output[0];
+    std::int64_t places = tokens.eq(insert->token).sum().item<std::int64_t>();
+    for (std::int64_t i = 0; places % rows != 0; ++i) {
+      if (tokens[i].item<std::int64_t>() != insert->token) continue;
+      tokens[i].fill_(insert->token + 1);
+      --places;
+    }
+    return places;
   }
 
   void make_parameters() {
@@ -139,7 +159,7 @@ class GroupCheck {
       const Node& node = graph_.node(id);
       Tensors in, own;
       for (const NodeId input : node.inputs) in.push_back(values.at(input.value()));
-      if (std::holds_alternative<CrossEntropy>(node.attributes)) in.push_back(inputs.back());
+      if (takes_targets(node.attributes)) in.push_back(inputs.back());
       const auto* linear = std::get_if<Linear>(&node.attributes);
       const std::size_t count =
           node.parameters.size() + (linear != nullptr && !linear->tied_to.empty() ? 1 : 0);

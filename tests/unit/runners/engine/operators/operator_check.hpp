@@ -40,6 +40,7 @@ struct CheckSettings {
   std::uint64_t seed = 1;
   double tolerance = 1e-10;
   double loss_scale = 1.0;
+  std::int64_t uncounted = 0;  ///< rows without a target
 };
 
 /// Holds every group of `graph` alone against LibTorch's autograd on random inputs, parameters and

@@ -1,9 +1,11 @@
-// Preloaded into the program: from the write of number $HANG_FROM_WRITE on, journals lie on a disk
-// that does not answer, like a network's whose server is gone.
+// Preloaded into the program: a machine with a fault. From the write of number $HANG_FROM_WRITE on,
+// journals lie on a disk that does not answer, like a network's whose server is gone. With
+// $ROUND_TO_ZERO the processor cuts off what does not fit into a number.
 #include <dlfcn.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cfenv>
 #include <climits>
 #include <cstdlib>
 #include <string>
@@ -17,6 +19,11 @@ bool is_journal(int file) {
   const ssize_t length = ::readlink(link.c_str(), name, sizeof name);
   return length > 0 &&
          std::string_view(name, static_cast<std::size_t>(length)).ends_with("/journal.jsonl");
+}
+
+// Threads inherit the mode of the one that starts them.
+[[gnu::constructor]] void choose_rounding() {
+  if (std::getenv("ROUND_TO_ZERO") != nullptr) std::fesetround(FE_TOWARDZERO);
 }
 
 }  // namespace

@@ -1,0 +1,243 @@
+// A plan from one line per component: its degrees of tensor, data and pipeline parallelism, and its
+// ranks. A component's nodes are cut into as many stages as its pipeline has positions; every stage
+// gets the component's replicas. Stages stand in the order in which the graph begins their
+// components, so that a component that feeds another one comes first.
+#include "runners/plan/layout_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string_view>
+
+#include "metrics/base/error.hpp"
+#include "runners/plan/even_plan.hpp"
+#include "runners/schedule/ir/pipeline_graph.hpp"
+
+namespace heteroperf {
+namespace {
+
+struct Axis {
+  const char* name;
+  int ComponentLayout::*degree;
+};
+constexpr std::array<Axis, 3> axes{{{"tp", &ComponentLayout::tensor},
+                                    {"dp", &ComponentLayout::data},
+                                    {"pp", &ComponentLayout::pipeline}}};
+constexpr const char* form = "COMPONENT=AXES[@FIRST[-LAST]], as vision=tp2,dp2@0-3";
+
+std::optional<int> number_of(std::string_view text) {
+  int value = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || stop != text.data() + text.size() || value < 0) return std::nullopt;
+  return value;
+}
+
+/// Reads "tp2,dp3" into the layout.
+void read_axes(std::string_view text, const std::string& whole, ComponentLayout& layout,
+               ProblemList& problems) {
+  std::set<std::string_view> seen;
+  while (true) {
+    const std::size_t comma = text.find(',');
+    const std::string_view word = text.substr(0, comma);
+    const auto axis =
+        std::ranges::find_if(axes, [&](const Axis& each) { return word.starts_with(each.name); });
+    const std::optional<int> degree = axis == axes.end() ? std::nullopt : number_of(word.substr(2));
+    if (!degree || *degree < 1 || *degree > most_ranks) {
+      problems.add(fmt::format("--layout {} has the axis '{}'", whole, word),
+                   "an axis is tp, dp or pp and a degree from 1 on", fmt::format("Give {}.", form));
+    } else if (!seen.insert(axis->name).second) {
+      problems.add(fmt::format("--layout {} has {} twice", whole, axis->name), "", "Name it once.");
+    } else {
+      layout.*(axis->degree) = *degree;
+    }
+    if (comma == std::string_view::npos) return;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+/// Reads "0-3" or "2" into the layout.
+void read_ranks(std::string_view text, const std::string& whole, ComponentLayout& layout,
+                ProblemList& problems) {
+  const std::size_t dash = text.find('-');
+  const bool names_last = dash != std::string_view::npos;
+  const std::optional<int> first = number_of(text.substr(0, dash));
+  const std::optional<int> last = names_last ? number_of(text.substr(dash + 1)) : first;
+  if (!first || !last || *last < *first || *last >= most_ranks) {
+    problems.add(fmt::format("--layout {} names the ranks '{}'", whole, text),
+                 "ranks are FIRST-LAST, or the first one alone", fmt::format("Give {}.", form));
+    return;
+  }
+  layout.first_rank = *first;
+  if (names_last) layout.last_rank = last;
+}
+
+/// Makes one plan; collects what is wrong with the request.
+class LayoutPlan {
+ public:
+  LayoutPlan(const ModelGraph& graph, const LayoutPlanRequest& request)
+      : graph_(graph), request_(request) {
+    for (const Node& node : graph.nodes()) {
+      if (std::ranges::find(components_, node.branch) == components_.end()) {
+        components_.push_back(node.branch);
+      }
+    }
+  }
+
+  Plan run() {
+    check_components();
+    for (const ComponentLayout& layout : request_.layouts) check(layout);
+    check_shared_ranks();
+    problems_.throw_if_any();
+    Plan plan;
+    plan.graph_hash = graph_.hash();
+    plan.schedule = request_.schedule;
+    plan.micro_batches = request_.micro_batches;
+    plan.zero_stage = request_.zero_stage;
+    plan.sequence_parallel = request_.sequence_parallel;
+    for (const std::string& component : components_) add_stages(component, plan);
+    problems_.throw_if_any();
+    return plan;
+  }
+
+ private:
+  const ComponentLayout& layout_of(const std::string& component) const {
+    return *std::ranges::find(request_.layouts, component, &ComponentLayout::component);
+  }
+
+  void check_components() {
+    std::map<std::string, int> named;
+    for (const ComponentLayout& layout : request_.layouts) ++named[layout.component];
+    for (const auto& [component, times] : named) {
+      if (std::ranges::find(components_, component) == components_.end()) {
+        problems_.add(fmt::format("the model '{}' has no component '{}'", graph_.name, component),
+                      fmt::format("its components are {}", fmt::join(components_, ", ")),
+                      suggest_name(component, components_));
+      } else if (times > 1) {
+        problems_.add(fmt::format("{} layouts for the component '{}'", times, component), "",
+                      "Give one.");
+      }
+    }
+    for (const std::string& component : components_) {
+      if (named.contains(component)) continue;
+      problems_.add(fmt::format("the component '{}' has no layout", component),
+                    "every component needs one", fmt::format("Give --layout {}=dp1.", component));
+    }
+  }
+
+  void check(const ComponentLayout& layout) {
+    if (layout.ranks() > most_ranks) {
+      problems_.add(
+          fmt::format("the layout of '{}' has {} ranks", layout.component, layout.ranks()),
+          fmt::format("there can be {}", most_ranks), "Give smaller degrees.");
+    }
+    const std::int64_t named =
+        layout.last_rank ? *layout.last_rank - layout.first_rank + 1 : layout.ranks();
+    if (named != layout.ranks()) {
+      problems_.add(fmt::format("the layout of '{}' names {} ranks", layout.component, named),
+                    fmt::format("tp{} x dp{} x pp{} are {}", layout.tensor, layout.data,
+                                layout.pipeline, layout.ranks()),
+                    "Name as many, or the first one alone.");
+    }
+    if (layout.data > request_.micro_batch) {
+      problems_.add(fmt::format("{} replicas of '{}' for {} samples of a micro-batch", layout.data,
+                                layout.component, request_.micro_batch),
+                    "every replica needs one", "Give a larger --micro-batch or fewer replicas.");
+    }
+  }
+
+  /// One program runs on the ranks of a position, so two stages have the same ranks or none in
+  /// common.
+  void check_shared_ranks() {
+    std::map<int, std::pair<int, int>> span_of;  // by rank: first rank and number of a position's
+    for (const ComponentLayout& layout : request_.layouts) {
+      if (layout.ranks() > most_ranks) continue;
+      const int width = layout.tensor * layout.data;
+      for (int position = 0; position < layout.pipeline; ++position) {
+        const std::pair span{layout.first_rank + position * width, width};
+        for (int rank = span.first; rank < span.first + width; ++rank) {
+          const auto [known, added] = span_of.emplace(rank, span);
+          if (added || known->second == span) continue;
+          problems_.add(
+              fmt::format("'{}' has rank {} in a stage on ranks {} to {}, another component in one "
+                          "on ranks {} to {}",
+                          layout.component, rank, span.first, span.first + width - 1,
+                          known->second.first, known->second.first + known->second.second - 1),
+              "stages share all of their ranks or none", "Give both the same ranks, or others.");
+          return;
+        }
+      }
+    }
+  }
+
+  void add_stages(const std::string& component, Plan& plan) {
+    const ComponentLayout& layout = layout_of(component);
+    const auto stages = static_cast<std::size_t>(layout.pipeline);
+    int rank = layout.first_rank;
+    for (const auto& nodes : even_stages(graph_, component, stages, problems_)) {
+      PlanStage& stage = plan.stages.emplace_back();
+      stage.recomputation = request_.recomputation;
+      for (const NodeId node : nodes) stage.nodes.push_back(graph_.node(node).name);
+      for (int i = 0; i < layout.data; ++i) {
+        StageReplica& replica = stage.replicas.emplace_back();
+        replica.micro_batch =
+            request_.micro_batch / layout.data + (i < request_.micro_batch % layout.data ? 1 : 0);
+        for (int t = 0; t < layout.tensor; ++t) replica.ranks.emplace_back(rank++);
+      }
+    }
+  }
+
+  const ModelGraph& graph_;
+  const LayoutPlanRequest& request_;
+  std::vector<std::string> components_;  ///< in the order in which the graph begins them
+  ProblemList problems_;
+};
+
+}  // namespace
+
+int Layouts::ranks() const {
+  std::int64_t count = 0;
+  for (const ComponentLayout& layout : *this) {
+    count = std::max(count, std::min<std::int64_t>(most_ranks, layout.first_rank + layout.ranks()));
+  }
+  return static_cast<int>(count);
+}
+
+int Layouts::most_replicas() const {
+  int most = 1;
+  for (const ComponentLayout& layout : *this) most = std::max(most, layout.data);
+  return most;
+}
+
+Layouts parse_layouts(const std::string& text) {
+  Layouts layouts;
+  ProblemList problems;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    ComponentLayout layout;
+    const std::size_t equals = word.find('='), at = word.find('@');
+    if (equals == std::string::npos || equals == 0 || at < equals) {
+      problems.add(fmt::format("--layout {} is no layout", word), "",
+                   fmt::format("Give {}.", form));
+      continue;
+    }
+    layout.component = word.substr(0, equals);
+    const std::string_view rest = std::string_view(word).substr(equals + 1);
+    const std::size_t mark = rest.find('@');
+    read_axes(rest.substr(0, mark), word, layout, problems);
+    if (mark != std::string_view::npos) read_ranks(rest.substr(mark + 1), word, layout, problems);
+    layouts.push_back(std::move(layout));
+  }
+  problems.throw_if_any();
+  return layouts;
+}
+
+Plan layout_plan(const ModelGraph& graph, const LayoutPlanRequest& request) {
+  return LayoutPlan(graph, request).run();
+}
+
+}  // namespace heteroperf
