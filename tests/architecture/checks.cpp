@@ -215,6 +215,19 @@ Violations check_targets(const SourceTree& tree, const LayerTable& table) {
   return found;
 }
 
+Violations check_own_header(const SourceTree& tree) {
+  Violations found;
+  for (const auto& [file, includes] : tree.files) {
+    const std::string header = std::filesystem::path(file).replace_extension(".hpp").generic_string();
+    if (!file.ends_with(".cpp") || !tree.files.contains(header)) continue;
+    if (includes.empty() || includes.front().header != header) {
+      found.push_back(at(file, includes.empty() ? 1 : includes.front().line) + "\"" + header +
+                      "\" is not included first");
+    }
+  }
+  return found;
+}
+
 Violations check_limits(const HouseCount& house, const LayerTable& table) {
   Violations broken;
   for (const HouseLimit& limit : table.limits) {
@@ -235,7 +248,7 @@ Violations check_all(const SourceTree& tree, const LayerTable& table) {
   for (Violations part :
        {check_layers(tree, table), check_third_party(tree, table), check_sealed(tree, table),
         check_cycles(tree), check_names(tree, table), check_type_names(tree),
-        check_top_level(tree, table), check_targets(tree, table)}) {
+        check_top_level(tree, table), check_targets(tree, table), check_own_header(tree)}) {
     std::ranges::move(part, std::back_inserter(all));
   }
   return all;

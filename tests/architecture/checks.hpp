@@ -29,6 +29,9 @@ Violations check_type_names(const SourceTree& tree);
 Violations check_top_level(const SourceTree& tree, const LayerTable& table);
 /// Every row with C++ files has a target of its own, and targets link as the rows include.
 Violations check_targets(const SourceTree& tree, const LayerTable& table);
+/// A source includes the header of its name before any other: compiled by itself it proves that
+/// the header stands alone.
+Violations check_own_header(const SourceTree& tree);
 
 /// No number of the house is worse than its limit, and every limit names a number.
 Violations check_limits(const HouseCount& house, const LayerTable& table);

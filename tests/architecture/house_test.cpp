@@ -34,6 +34,7 @@ TEST_F(House, NamesSayWhatIsInside) { expect_none(check_names(tree_, table_)); }
 TEST_F(House, TypesHaveOneName) { expect_none(check_type_names(tree_)); }
 TEST_F(House, TopLevelIsExact) { expect_none(check_top_level(tree_, table_)); }
 TEST_F(House, TargetsLinkAsFoldersInclude) { expect_none(check_targets(tree_, table_)); }
+TEST_F(House, SourcesIncludeTheirHeaderFirst) { expect_none(check_own_header(tree_)); }
 TEST_F(House, PagesNameWhatIsThere) { expect_none(check_pages(HETEROPERF_SOURCE_DIR, tree_)); }
 TEST_F(House, NumbersKeepTheirLimits) {
   const HouseCount house = count_house(read_file_texts(HETEROPERF_SOURCE_DIR, tree_));

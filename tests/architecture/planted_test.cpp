@@ -81,6 +81,11 @@ TEST_F(Planted, AFileOutsideEveryRow) {
   expect_only("scripts/tool.cpp:1: the file's folder has no row");
 }
 
+TEST_F(Planted, AHeaderThatItsSourceIncludesLate) {
+  write("metrics/a.cpp", "#include <vector>\n#include \"metrics/a.hpp\"\n");
+  expect_only("metrics/a.cpp:1: \"metrics/a.hpp\" is not included first");
+}
+
 TEST_F(Planted, IncludesInCommentsDoNotCount) {
   write("metrics/b.cpp", "// #include \"suite/x.hpp\"\n/* \n#include <mpi.h>\n*/\n");
   EXPECT_EQ(violations(), Violations{});

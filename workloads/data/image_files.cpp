@@ -1,3 +1,5 @@
+#include "workloads/data/image_files.hpp"
+
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -10,7 +12,6 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/hash.hpp"
-#include "workloads/data/image_files.hpp"
 #include "workloads/data/input_file.hpp"
 #include "workloads/data/sample_order.hpp"
 
