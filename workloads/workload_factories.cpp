@@ -106,13 +106,15 @@ Workload assemble(Workload workload, const SampleSpec& wanted,
 }
 
 SampleKind samples_of(const ModelSpec& model) {
+  if (model.family == "vlm") return SampleKind::captions;
   if (model.inputs.size() > 1) return SampleKind::pairs;
   return model.reads_only(InputKind::tokens) ? SampleKind::tokens : SampleKind::images;
 }
 
 /// Finds a model that takes such samples. Throws UserError for another one.
 const ModelSpec& model_for_samples(const std::string& name, SampleKind kind) {
-  constexpr std::array is{"an image classifier", "a language model", "a model of two towers"};
+  constexpr std::array is{"an image classifier", "a language model", "a model of two towers",
+                          "a vision-language model"};
   const ModelSpec& model = find_model(name);
   if (samples_of(model) == kind) return model;
   throw UserError(fmt::format("'{}' is not {}", model.name, is[static_cast<std::size_t>(kind)]),
@@ -120,15 +122,26 @@ const ModelSpec& model_for_samples(const std::string& name, SampleKind kind) {
                   "See `heteroperf list models`");
 }
 
-/// Returns the ladder's own word for a model of two towers: "nano" of two-tower-nano, "b32" of
-/// clip-vit-b-32.
+/// Returns a ladder's own word for a model: "nano" of two-tower-nano, "b32" of clip-vit-b-32.
 std::string short_size(const std::string& model) {
   std::string size = model;
-  for (const std::string prefix : {"two-tower-", "clip-vit-"}) {
+  for (const std::string prefix : {"two-tower-", "clip-vit-", "vlm-"}) {
     if (size.starts_with(prefix)) size.erase(0, prefix.size());
   }
   std::erase(size, '-');
   return size;
+}
+
+/// Returns the mean loss of the best guess that does not look at the sample.
+double guessed_loss(const SampleSpec& spec) {
+  switch (spec.kind) {
+    case SampleKind::pairs:
+      return std::log(static_cast<double>(evaluated_pairs));
+    case SampleKind::captions:
+      return GeneratedScenes::caption_entropy() / GeneratedScenes::mean_caption_tokens();
+    default:
+      return std::log(static_cast<double>(spec.classes));
+  }
 }
 
 /// Language models train with AdamW and a cosine schedule.
@@ -163,7 +176,7 @@ std::int64_t start_width(const std::string& name) {
 }  // namespace
 
 const char* unit_of(SampleKind kind) {
-  constexpr std::array units{"image", "token", "pair"};
+  constexpr std::array units{"image", "token", "pair", "pair"};
   return units[static_cast<std::size_t>(kind)];
 }
 
@@ -182,6 +195,10 @@ SampleSpec generated_sample(const std::string& name, std::optional<std::int64_t>
     spec.channels = input.channels;
     spec.height = input.height;
     spec.width = input.width;
+  }
+  // The patches of an image depend on the model.
+  if (spec.kind == SampleKind::captions) {
+    spec.image_places = sample_of(model_for(name, spec)).image_places;
   }
   return spec;
 }
@@ -217,6 +234,10 @@ ScalingChoice choose_two_tower_size(const ScalingInput& machine) {
   return choose_from(two_tower_ladder(), machine);
 }
 
+ScalingChoice choose_vlm_size(const ScalingInput& machine) {
+  return choose_from(vlm_ladder(), machine);
+}
+
 ScalingChoice choose_image_size(const ScalingInput& machine) {
   ScalingChoice choice =
       weigh(default_classifier, model_for(default_classifier, default_images()),
@@ -241,6 +262,7 @@ std::shared_ptr<const DataSource> describe_generated(const SampleSpec& wanted, s
     case SampleKind::tokens:
       return std::make_shared<GeneratedTokens>(wanted, seed, GeneratedTokens::Successors::left_out);
     case SampleKind::pairs:
+    case SampleKind::captions:
       return std::make_shared<GeneratedScenes>(wanted, seed);
     case SampleKind::images:
       break;
@@ -254,14 +276,12 @@ std::optional<QualityTarget> target_on(const DataSource& data) {
 
 std::optional<QualityTarget> target_on(const SampleSpec& spec, std::optional<double> loss_floor,
                                        std::optional<double> error_floor) {
-  const bool pairs = spec.kind == SampleKind::pairs;
-  const auto classes = static_cast<double>(pairs ? evaluated_pairs : spec.classes);
   if (spec.kind == SampleKind::images) {
     const double best = 1.0 - error_floor.value_or(0.0);
-    return QualityTarget{"accuracy", 0.5 * (1.0 / classes + best)};
+    return QualityTarget{"accuracy", 0.5 * (1.0 / static_cast<double>(spec.classes) + best)};
   }
   if (!loss_floor) return std::nullopt;
-  return QualityTarget{"loss", 0.5 * (std::log(classes) + *loss_floor)};
+  return QualityTarget{"loss", 0.5 * (guessed_loss(spec) + *loss_floor)};
 }
 
 ModelGraph search_start(const std::string& size, const SampleSpec& spec) {
@@ -275,28 +295,33 @@ ModelGraph search_start(const std::string& size, const SampleSpec& spec) {
   return graph;
 }
 
-Workload make_llm(const WorkloadRequest& request, const ScalingInput& machine) {
-  const ModelSpec& model = model_for_samples(
-      request.size == "auto" ? choose_llm_size(machine).size : request.size, SampleKind::tokens);
-  return assemble({.name = "llm",
+namespace {
+
+/// Makes the training of a size of a ladder, by its name or the ladder's own word for it.
+Workload make_of_ladder(std::string name, const std::vector<std::string>& ladder, SampleKind kind,
+                        const WorkloadRequest& request, const ScalingInput& machine) {
+  std::string size = request.size == "auto" ? choose_from(ladder, machine).size : request.size;
+  const auto full = std::ranges::find(ladder, size, short_size);
+  const ModelSpec& model = model_for_samples(full == ladder.end() ? size : *full, kind);
+  return assemble({.name = std::move(name),
                    .size = model.name,
                    .recipe = language_recipe(),
                    .micro_batch = model.micro_batch},
                   generated_sample(model.name, request.sequence_length), model_for, request);
 }
 
+}  // namespace
+
+Workload make_llm(const WorkloadRequest& request, const ScalingInput& machine) {
+  return make_of_ladder("llm", llm_ladder(), SampleKind::tokens, request, machine);
+}
+
 Workload make_two_tower(const WorkloadRequest& request, const ScalingInput& machine) {
-  std::string name = request.size;
-  if (name == "auto") name = choose_two_tower_size(machine).size;
-  for (const std::string& full : two_tower_ladder()) {
-    if (short_size(full) == name) name = full;
-  }
-  const ModelSpec& model = model_for_samples(name, SampleKind::pairs);
-  return assemble({.name = "two-tower",
-                   .size = model.name,
-                   .recipe = language_recipe(),
-                   .micro_batch = model.micro_batch},
-                  generated_sample(model.name, request.sequence_length), model_for, request);
+  return make_of_ladder("two-tower", two_tower_ladder(), SampleKind::pairs, request, machine);
+}
+
+Workload make_vlm(const WorkloadRequest& request, const ScalingInput& machine) {
+  return make_of_ladder("vlm", vlm_ladder(), SampleKind::captions, request, machine);
 }
 
 Workload make_image(const WorkloadRequest& request, const ScalingInput&) {

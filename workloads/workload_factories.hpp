@@ -24,8 +24,9 @@ ScalingChoice choose_llm_size(const ScalingInput& machine);
 ScalingChoice choose_image_size(const ScalingInput& machine);
 ScalingChoice choose_search_size(const ScalingInput& machine);
 ScalingChoice choose_two_tower_size(const ScalingInput& machine);
+ScalingChoice choose_vlm_size(const ScalingInput& machine);
 
-/// Names the unit of throughput: "image", "token" or "pair".
+/// Names the unit of throughput: "image", "token", or "pair" of an image and its text.
 const char* unit_of(SampleKind kind);
 
 /// Returns the sample that generated data have for a fixed model, whose token sequences may be
@@ -44,7 +45,8 @@ std::shared_ptr<const DataSource> describe_generated(const SampleSpec& wanted, s
 
 /// Returns the quality to be reached on these data, half of the way from guessing to the floor.
 /// There is none for texts without a known floor; for images without a floor it counts as 0. A
-/// guess among the pairs of an evaluation has a loss of ln evaluated_pairs.
+/// guess among the pairs of an evaluation has a loss of ln evaluated_pairs; the loss of captions is
+/// guessed by their entropy without the image.
 std::optional<QualityTarget> target_on(const DataSource& data);
 std::optional<QualityTarget> target_on(const SampleSpec& spec, std::optional<double> loss_floor,
                                        std::optional<double> error_floor);
@@ -59,6 +61,9 @@ Workload make_llm(const WorkloadRequest& request, const ScalingInput& machine);
 /// Makes the training of two towers on pairs of an image and a text. `size` is a name of
 /// two_tower_ladder() or its short form ("nano", "b32"), or "auto".
 Workload make_two_tower(const WorkloadRequest& request, const ScalingInput& machine);
+/// Makes the training of a vision-language model on images and their captions. `size` is a name of
+/// vlm_ladder() or its short form ("nano", "7b"), or "auto".
+Workload make_vlm(const WorkloadRequest& request, const ScalingInput& machine);
 /// Makes the training of a fixed image classifier, named by `model`.
 Workload make_image(const WorkloadRequest& request, const ScalingInput& machine);
 /// Makes an architecture search over image classifiers; `graph` is search_start(), whose size the

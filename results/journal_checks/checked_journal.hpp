@@ -163,6 +163,8 @@ bool is_group(const CheckedJournal& run, std::int32_t group);
 
 /// Answers that the model gives for one sample: its tokens, or 1 for an image or a pair.
 std::uint64_t answers_of_sample(const ModelGraph& graph);
+/// Returns the family of models that take such samples.
+WorkloadFamily family_of(SampleKind samples);
 /// Tokens of one sample of a language model; 0 for other samples.
 std::uint64_t tokens_of_sample(const ModelGraph& graph);
 

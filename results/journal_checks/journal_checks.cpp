@@ -170,6 +170,14 @@ std::uint64_t answers_of_sample(const ModelGraph& graph) {
   return std::max<std::uint64_t>(1, tokens_of_sample(graph));
 }
 
+WorkloadFamily family_of(SampleKind samples) {
+  using enum WorkloadFamily;
+  constexpr std::array families{classifier, language_model, contrastive_model,
+                                vision_language_model};
+  static_assert(families.size() == value_names(SampleKind()).size());
+  return families[static_cast<std::size_t>(samples)];
+}
+
 std::vector<VerifyCheck> check_journal_lines(const Journal& journal) {
   // One object serves all checks, so documents are parsed, and operations per sample counted, once.
   const CheckedJournal run(journal);

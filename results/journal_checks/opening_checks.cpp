@@ -377,11 +377,7 @@ void check_model(const CheckedJournal& run, LineCheck& check) {
   const bool images = kind == SampleKind::images;
   check.equal("units_per_sample", answers_of_sample(*graph), workload.units_per_sample);
   check.equal("unit", unit_of(kind), workload.unit);
-  check.equal("family",
-              images                       ? WorkloadFamily::classifier
-              : kind == SampleKind::tokens ? WorkloadFamily::language_model
-                                           : WorkloadFamily::contrastive_model,
-              workload.family);
+  check.equal("family", family_of(kind), workload.family);
   check.equal("quality", images ? QualityMeasure::accuracy : QualityMeasure::loss,
               workload.quality);
   check.equal("parameters", run.is_search() ? 0 : graph->parameter_count(), workload.parameters);
@@ -396,8 +392,9 @@ void check_model(const CheckedJournal& run, LineCheck& check) {
 
 /// Describes the shape of a sample for a comparison.
 std::string sample_text(const SampleSpec& spec) {
-  return fmt::format("{}: {} x {} x {}, {} tokens, {} classes", to_string(spec.kind), spec.channels,
-                     spec.height, spec.width, spec.length, spec.classes);
+  return fmt::format("{}: {} x {} x {}, {} tokens ({} of the image), {} classes",
+                     to_string(spec.kind), spec.channels, spec.height, spec.width, spec.length,
+                     spec.image_places, spec.classes);
 }
 
 /// Generated samples have the shape that the configuration gives. Samples of files are held to it

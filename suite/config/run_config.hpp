@@ -230,7 +230,7 @@ void visit_keys(Config& c, Visitor&& visit) {
   constexpr double many = 1e9, large = 1e6, longest_s = 30 * 86400.0;
   constexpr KeyRange at_least_0{0, KeyRange::unlimited},
       above_0{std::numeric_limits<double>::min(), KeyRange::unlimited};
-  constexpr const char *workload_has = "the workload's", *fixed = "image llm two-tower",
+  constexpr const char *workload_has = "the workload's", *fixed = "image llm two-tower vlm",
                        *search = "automl-image";
   KEY(workload, "what is run: a name of `list workloads`",
       {.open = "those of a suite", .choices = workload_names});
@@ -247,13 +247,13 @@ void visit_keys(Config& c, Visitor&& visit) {
   KEY(with_baselines, "also run each class of a mixed --cluster alone, and compare",
       {.flag = "--with-baselines", .read_by = fixed});
   KEY(model.size,
-      "of llm and two-tower a size of `list models`, of automl-image w16 to w512; auto: fits the "
-      "machine",
-      {.flag = "--size", .read_by = "automl-image llm two-tower"});
+      "of llm, two-tower and vlm a size of `list models`, of automl-image w16 to w512; auto: fits "
+      "the machine",
+      {.flag = "--size", .read_by = "automl-image llm two-tower vlm"});
   KEY(model.name, "a classifier of `list models`", {.flag = "--model", .read_by = "image"});
   KEY(model.precision, "number format of the model; fp64 is never ranked", {.flag = "--precision"});
   KEY(model.sequence_length, "tokens of a sample",
-      {.open = "the size's", .read_by = "llm two-tower", .range = {0, large}});
+      {.open = "the size's", .read_by = "llm two-tower vlm", .range = {0, large}});
   KEY(data.source, "generated[:PIXELS], idx:DIR, cifar10:DIR, text:FILE or tokens:FILE",
       {.flag = "--data", .value_name = "SOURCE"});
   KEY(scale.ranks, "ranks to start",

@@ -20,6 +20,9 @@ const std::vector<CatalogEntry>& catalog() {
       {"two-tower",
        "training of an image and a text tower by a contrastive loss (--size), on any plan",
        ProgramKind::training, make_two_tower, choose_two_tower_size},
+      {"vlm",
+       "training of a vision-language model on images and their captions (--size), on any plan",
+       ProgramKind::training, make_vlm, choose_vlm_size},
   };
   return entries;
 }

@@ -16,6 +16,7 @@
 #include "metrics/base/name_table.hpp"
 #include "metrics/precision_goal.hpp"
 #include "results/text/sha256.hpp"
+#include "results/journal_checks/checked_journal.hpp"
 #include "runners/cluster/shared_module.hpp"
 #include "runners/plan/plan_json.hpp"
 #include "suite/config/run_config_json.hpp"
@@ -27,25 +28,13 @@
 namespace heteroperf {
 namespace {
 
-WorkloadFamily family_of(const Workload& workload) {
-  switch (workload.data->spec().kind) {
-    case SampleKind::images:
-      return WorkloadFamily::classifier;
-    case SampleKind::tokens:
-      return WorkloadFamily::language_model;
-    case SampleKind::pairs:
-      break;
-  }
-  return WorkloadFamily::contrastive_model;
-}
-
 /// Describes what is trained; `resume`, `align` and `verify` read their identity from this line.
 WorkloadEvent workload_event(const PreparedRun& run) {
   const Workload& workload = run.workload;
   WorkloadEvent event;
   event.name = workload.name;
   event.size = workload.size;
-  event.family = family_of(workload);
+  event.family = family_of(workload.data->spec().kind);
   event.unit = workload.unit;
   event.precision = to_string(workload.precision);
   event.units_per_sample = static_cast<std::uint64_t>(workload.units_per_sample);
@@ -65,7 +54,7 @@ WorkloadEvent workload_event(const PreparedRun& run) {
   }
   event.loss_floor = workload.data->loss_floor();
   event.error_floor = workload.data->error_floor();
-  event.quality = family_of(workload) == WorkloadFamily::classifier ? QualityMeasure::accuracy
+  event.quality = event.family == WorkloadFamily::classifier ? QualityMeasure::accuracy
                                                                     : QualityMeasure::loss;
   if (workload.target) event.quality_target = workload.target->value;
   event.config.text =

@@ -45,6 +45,7 @@ Source open_generated(const std::string&, const DataRequest& request) {
     case SampleKind::tokens:
       return std::make_shared<GeneratedTokens>(spec, request.seed);
     case SampleKind::pairs:
+    case SampleKind::captions:
       return std::make_shared<GeneratedScenes>(spec, request.seed);
     case SampleKind::images:
       break;
@@ -95,7 +96,7 @@ const std::array<Entry, 5> source_table{{
     {{"generated",
       "PIXELS",
       "images from a random grammar, a Markov chain of tokens, or captioned scenes; known floor",
-      {SampleKind::images, SampleKind::tokens, SampleKind::pairs},
+      {SampleKind::images, SampleKind::tokens, SampleKind::pairs, SampleKind::captions},
       true},
      open_generated},
     {{"idx", "DIR", "MNIST's layout, plain or gzipped", {SampleKind::images}},
@@ -124,7 +125,7 @@ const Entry& find_entry(const std::string& prefix) {
 }
 
 /// Throws UserError where the argument is missing. Generated images alone may have one, of which
-/// tokens know nothing.
+/// tokens know nothing; a text with places for an image has as many as the model's own image needs.
 void check_argument(const DataKind& kind, const std::string& source, const std::string& argument,
                     SampleKind wanted) {
   if (kind.optional && source == kind.prefix) return;
@@ -138,6 +139,10 @@ void check_argument(const DataKind& kind, const std::string& source, const std::
   if (wanted == SampleKind::tokens) {
     throw UserError(fmt::format("'{}' cannot feed this model", source),
                     "it takes tokens, which have no pixels", "Use generated.");
+  }
+  if (wanted == SampleKind::captions) {
+    throw UserError(fmt::format("'{}' cannot feed this model", source),
+                    "its texts have places for images of one size", "Use generated.");
   }
   parse_pixels(argument);
 }
@@ -252,6 +257,19 @@ SampleSpec sample_of(const ModelGraph& graph) {
   if (images + texts == 2 && std::holds_alternative<Contrastive>(loss.attributes)) {
     spec.kind = SampleKind::pairs;
     spec.classes = vocabulary;
+    return spec;
+  }
+  if (images + texts == 2 && std::holds_alternative<CrossEntropy>(loss.attributes)) {
+    spec.kind = SampleKind::captions;
+    spec.classes = vocabulary;
+    for (const Node& node : graph.nodes()) {
+      const auto* insert = std::get_if<InsertTokens>(&node.attributes);
+      if (insert == nullptr) continue;
+      if (insert->token != vocabulary - 2 || spec.image_places > 0)
+        refuse(fmt::format("'{}' does not put one image where token {} is", node.name, vocabulary - 2));
+      spec.image_places = graph.node(node.inputs[2]).output.front();
+    }
+    if (spec.image_places == 0) refuse("no insert_tokens puts its image into its text");
     return spec;
   }
   if (images + texts != 1 || !std::holds_alternative<CrossEntropy>(loss.attributes)) {

@@ -16,10 +16,11 @@ namespace heteroperf {
 enum class Split { train, validation };
 
 /// The contents of a sample: an image and its label; tokens, each with the next one as its target;
-/// or an image and a text that belong together, without targets.
-enum class SampleKind { images, tokens, pairs };
-constexpr std::array<std::string_view, 3> value_names(SampleKind) {
-  return {"images", "tokens", "pairs"};
+/// an image and a text that belong together, without targets; or an image and a text that has
+/// places for it, some of whose tokens have the next one as their target.
+enum class SampleKind { images, tokens, pairs, captions };
+constexpr std::array<std::string_view, 4> value_names(SampleKind) {
+  return {"images", "tokens", "pairs", "captions"};
 }
 
 /// The form of one sample. An image has `channels·height·width` values, a text `length` indices
@@ -29,6 +30,9 @@ struct SampleSpec {
   std::int64_t channels = 0, height = 0, width = 0;
   std::int64_t length = 0;
   std::int64_t classes = 0;  ///< number of labels, or vocabulary
+  /// The places at the beginning of a text that wait for its image's rows. They hold the vocabulary's
+  /// last token but one.
+  std::int64_t image_places = 0;
   friend bool operator==(const SampleSpec&, const SampleSpec&) = default;
 
   bool has_image() const { return kind != SampleKind::tokens; }
@@ -37,8 +41,10 @@ struct SampleSpec {
   std::int64_t pixels() const { return channels * height * width; }
   /// Counts the targets of one sample.
   std::int64_t targets() const {
-    return kind == SampleKind::images ? 1 : kind == SampleKind::tokens ? length : 0;
+    return kind == SampleKind::images ? 1 : kind == SampleKind::pairs ? 0 : length;
   }
+  /// Some targets are −1, which do not count.
+  bool lacks_targets() const { return kind == SampleKind::captions; }
 };
 /// Returns the sample that a model takes: the inputs tell its extents, the loss the targets and
 /// their classes. Throws UserError where no kind of sample has such inputs and such a loss.
@@ -68,8 +74,8 @@ class DataSource {
   /// Returns 32 hexadecimal digits over everything that determines the samples.
   virtual std::string fingerprint() const = 0;
   /// Returns the lowest reachable mean loss in nats, or nothing, as for generated images: the
-  /// entropy of generated tokens, and for pairs what is left where each is told from
-  /// `evaluated_pairs` of them, since some texts fit several images.
+  /// entropy of generated tokens, or of captions whose image is in sight, and for pairs what is left
+  /// where each is told from `evaluated_pairs` of them, since some texts fit several images.
   virtual std::optional<double> loss_floor() const { return std::nullopt; }
   /// Returns the lowest reachable error rate (the Bayes error of generated images), or nothing.
   virtual std::optional<double> error_floor() const { return std::nullopt; }

@@ -196,7 +196,7 @@ constexpr int start_token = 0, and_token = 29;
 constexpr int first_shape = 1, first_colour = 9, first_size = 17, first_cell = 20;
 
 /// Writes the caption, and `end` behind it to the end of the tokens.
-void write_text(Objects caption, std::int64_t end, std::span<std::int64_t> tokens) {
+void write_caption(Objects caption, std::int64_t end, std::span<std::int64_t> tokens) {
   std::size_t at = 0;
   const auto tell = [&](int first, std::int8_t fact) {
     if (fact >= 0) tokens[at++] = first + fact;
@@ -210,6 +210,17 @@ void write_text(Objects caption, std::int64_t end, std::span<std::int64_t> token
     tell(first_cell, phrase.cell);
   }
   std::fill(tokens.begin() + static_cast<std::ptrdiff_t>(at), tokens.end(), end);
+}
+
+/// Makes each token of a caption the target of the one before, up to the first of the last tokens.
+/// The places of the image, the last of the text and what fills it have none.
+void write_targets(const SampleSpec& spec, std::span<const std::int64_t> tokens,
+                   std::span<std::int64_t> targets) {
+  std::ranges::fill(targets, -1);
+  for (auto i = static_cast<std::size_t>(spec.image_places); i + 1 < tokens.size(); ++i) {
+    if (tokens[i] == spec.classes - 1) break;
+    targets[i] = tokens[i + 1];
+  }
 }
 
 // Values of pixels are whole multiples of `pixel_step`, so that sums are exact. An object differs
@@ -318,15 +329,19 @@ constexpr SceneExtent scene_extents[] = {
     {"tokens to choose from", &SampleSpec::classes, 32, GeneratedScenes::fewest_tokens, 1 << 20}};
 
 /// Fills in the defaults and checks all values.
-SampleSpec complete_pairs(const SampleSpec& asked) {
-  SampleSpec spec{.kind = SampleKind::pairs};
+SampleSpec complete_scenes(const SampleSpec& asked) {
+  const bool captions = asked.kind == SampleKind::captions;
+  SampleSpec spec{.kind = captions ? asked.kind : SampleKind::pairs,
+                  .image_places = captions ? asked.image_places : 0};
   ProblemList problems;
   for (const auto& [name, member, preset, low, high] : scene_extents) {
-    spec.*member = asked.*member == 0 ? preset : asked.*member;
-    if (spec.*member >= low && spec.*member <= high) continue;
+    const std::int64_t places = member == &SampleSpec::length ? spec.image_places : 0;
+    const std::int64_t least = low + places;
+    spec.*member = asked.*member == 0 ? preset + places : asked.*member;
+    if (spec.*member >= least && spec.*member <= high) continue;
     problems.add(fmt::format("generated scenes cannot have {} {}", spec.*member, name),
-                 low == high ? fmt::format("they have {}", low)
-                             : fmt::format("from {} to {} are possible", low, high));
+                 least == high ? fmt::format("they have {}", least)
+                               : fmt::format("from {} to {} are possible", least, high));
   }
   problems.throw_if_any();
   return spec;
@@ -335,7 +350,7 @@ SampleSpec complete_pairs(const SampleSpec& asked) {
 }  // namespace
 
 GeneratedScenes::GeneratedScenes(const SampleSpec& spec, std::uint64_t seed)
-    : spec_(complete_pairs(spec)), seed_(seed) {}
+    : spec_(complete_scenes(spec)), seed_(seed) {}
 
 std::uint64_t GeneratedScenes::size(Split) const { return std::uint64_t{1} << 40; }
 
@@ -347,9 +362,13 @@ GeneratedScenes::Scene GeneratedScenes::scene(Split split, std::uint64_t index) 
 
 void GeneratedScenes::read(Split split, std::uint64_t index, SampleView out) const {
   HETEROPERF_EXPECT(std::ssize(out.pixels) == spec_.channels * spec_.height * spec_.width);
-  HETEROPERF_EXPECT(std::ssize(out.tokens) == spec_.length && out.targets.empty());
+  HETEROPERF_EXPECT(std::ssize(out.tokens) == spec_.length);
+  HETEROPERF_EXPECT(std::ssize(out.targets) == spec_.targets());
   const auto [objects, caption] = scene(split, index);
-  write_text(caption, spec_.classes - 1, out.tokens);
+  const auto places = static_cast<std::size_t>(spec_.image_places);
+  std::ranges::fill(out.tokens.first(places), spec_.classes - 2);
+  write_caption(caption, spec_.classes - 1, out.tokens.subspan(places));
+  if (!out.targets.empty()) write_targets(spec_, out.tokens, out.targets);
   RandomStream random(random_bits(seed_, picture_key, split, index));
   const Canvas canvas{static_cast<int>(spec_.height), static_cast<int>(spec_.width), out.pixels};
   paint_background(canvas, random);
@@ -360,15 +379,19 @@ void GeneratedScenes::read(Split split, std::uint64_t index, SampleView out) con
 std::string GeneratedScenes::description() const {
   return fmt::format(
       "generated scenes: {} to {} objects of {} shapes, {} colours and {} sizes on {} cells, "
-      "{}×{}×{}, captions of up to {} phrases in {} tokens, vocabulary {}, seed {}",
+      "{}×{}×{}, captions of up to {} phrases in {} tokens{}, vocabulary {}, seed {}",
       fewest_objects, most_objects, shape_count, colour_count, size_count, cell_count,
-      spec_.channels, spec_.height, spec_.width, most_phrases, spec_.length, spec_.classes, seed_);
+      spec_.channels, spec_.height, spec_.width, most_phrases, spec_.length - spec_.image_places,
+      spec_.image_places > 0 ? fmt::format(" behind {} places", spec_.image_places) : "",
+      spec_.classes, seed_);
 }
 
 std::string GeneratedScenes::fingerprint() const {
-  Hash128 hash("generated scenes 1");
+  const bool captions = spec_.kind == SampleKind::captions;
+  Hash128 hash(captions ? "generated captions 1" : "generated scenes 1");
   hash.update(seed_).update(spec_.channels).update(spec_.height).update(spec_.width);
   hash.update(spec_.length).update(spec_.classes);
+  if (captions) hash.update(spec_.image_places);
   return hash.hex();
 }
 

@@ -38,6 +38,9 @@ struct SceneObject {
 /// A text is 0, the phrases with 29 between two of them, and the vocabulary's last token, which
 /// also fills the rest. A phrase is [size] [colour] shape [cell]: shapes are 1 … 8, colours 9 … 16,
 /// sizes 17 … 19, cells 20 … 28. The splits differ in the key of their samples.
+///
+/// As `pairs` a text has no targets. As `captions` the places for the image come before it, and each
+/// token of the caption is the target of the one before, up to the first of the last tokens.
 class GeneratedScenes : public DataSource {
  public:
   static constexpr std::int64_t longest_caption = 16, fewest_tokens = 32;
@@ -47,8 +50,9 @@ class GeneratedScenes : public DataSource {
   };
 
   /// `spec` has an image of 24 to 4096 pixels a side and 3 channels, and a text of at least
-  /// `longest_caption` tokens out of at least `fewest_tokens`. Zeros stand for 3×32×32, the longest
-  /// caption and the fewest tokens. Throws UserError with every value out of range.
+  /// `longest_caption` tokens behind the places for the image, out of at least `fewest_tokens`. Zeros
+  /// stand for 3×32×32, the longest caption and the fewest tokens. Throws UserError with every value
+  /// out of range.
   GeneratedScenes(const SampleSpec& spec, std::uint64_t seed);
 
   const SampleSpec& spec() const override { return spec_; }
@@ -56,7 +60,10 @@ class GeneratedScenes : public DataSource {
   void read(Split split, std::uint64_t index, SampleView out) const override;
   std::string description() const override;
   std::string fingerprint() const override;
-  std::optional<double> loss_floor() const override { return contrastive_floor(evaluated_pairs); }
+  std::optional<double> loss_floor() const override {
+    return spec_.kind == SampleKind::pairs ? contrastive_floor(evaluated_pairs)
+                                           : caption_entropy_given_scene() / mean_caption_tokens();
+  }
 
   /// The hidden cause of a sample, for oracles.
   Scene scene(Split split, std::uint64_t index) const;

@@ -80,6 +80,23 @@ ModelSpec two_tower(const char* size, std::int64_t side, const TowersSize& tower
                      32, 64, towers);
 }
 
+/// Makes a vision-language model for images of `side` pixels; the length of its text and its
+/// vocabulary are defaults.
+ModelSpec vlm_spec(const char* name, const std::string& summary, std::int64_t side,
+                   std::int64_t patch, const TowerShape& vision, const GptShape& text,
+                   std::int64_t micro_batch) {
+  const auto build = [=](const std::vector<Input>& inputs, std::int64_t words, double dropout) {
+    GptShape asked = text;
+    asked.length = asked.positions = inputs[1].length;
+    asked.vocabulary = words;
+    asked.dropout = dropout;
+    return vision_language(
+        {.image = inputs[0], .patch = patch, .vision = vision, .text = asked});
+  };
+  const std::vector<Input> sample{images(side), tokens(text.length)};
+  return {name, summary, "vlm", sample, text.vocabulary, micro_batch, build};
+}
+
 /// Makes a decoder of this shape, whose length and vocabulary are defaults.
 ModelSpec decoder_spec(const char* name, const std::string& summary, const char* family,
                        std::int64_t micro_batch, const GptShape& shape) {
@@ -121,7 +138,7 @@ struct LlamaSize {
 };
 
 /// LLaMA (Touvron et al., arXiv 2302.13971, 2307.09288; Dubey et al., arXiv 2407.21783).
-ModelSpec llama(const char* name, const char* summary, const LlamaSize& size) {
+GptShape llama_shape(const LlamaSize& size) {
   GptShape shape = gpt_shape(size.layers, size.width, size.heads, size.context, size.vocabulary);
   shape.kv_heads = size.kv_heads;
   shape.mlp_width = size.mlp_width;
@@ -131,7 +148,24 @@ ModelSpec llama(const char* name, const char* summary, const LlamaSize& size) {
   shape.position_kind = PositionKind::rotary;
   shape.rotary_base = size.rotary_base;
   shape.bias = false;
-  return decoder_spec(name, summary, "llama", 1, shape);
+  return shape;
+}
+
+constexpr LlamaSize llama_7b{32, 4096, 32, 32, 11008, 32000, 2048, 1e4, 1e-6};
+
+ModelSpec llama(const char* name, const char* summary, const LlamaSize& size) {
+  return decoder_spec(name, summary, "llama", 1, llama_shape(size));
+}
+
+/// The sizes of vision-language models for images and captions of generated scenes: 16 tokens
+/// behind the patches of an image.
+ModelSpec vlm(const char* name, std::int64_t side, std::int64_t patch, const TowerShape& vision,
+              const TowerShape& text, std::int64_t micro_batch) {
+  const std::int64_t patches = (side / patch) * (side / patch);
+  GptShape shape = gpt_shape(text.layers, text.width, text.heads, patches + 16, 32);
+  shape.mlp = MlpKind::gelu_erf;
+  return vlm_spec(name, fmt::format("vlm ladder, images of {}x{}, {} places", side, side, patches),
+                  side, patch, vision, shape, micro_batch);
 }
 
 /// MosaicML's MPT has ALiBi, no bias anywhere and a tied head.
@@ -186,7 +220,7 @@ std::vector<ModelSpec> make_models() {
       gpt_published("gpt2-xl", "GPT-2 1.5B, tied head", "gpt2", 48, 1600, 25, 1024),
       gpt_published("gpt3-175b", "GPT-3 175B, dense attention, tied head", "gpt3", 96, 12288, 96,
                     2048),
-      llama("llama-7b", "LLaMA 7B", {32, 4096, 32, 32, 11008, 32000, 2048, 1e4, 1e-6}),
+      llama("llama-7b", "LLaMA 7B", llama_7b),
       llama("llama-13b", "LLaMA 13B", {40, 5120, 40, 40, 13824, 32000, 2048, 1e4, 1e-6}),
       llama("llama-33b", "LLaMA 33B", {60, 6656, 52, 52, 17920, 32000, 2048, 1e4, 1e-6}),
       llama("llama-65b", "LLaMA 65B", {80, 8192, 64, 64, 22016, 32000, 2048, 1e4, 1e-5}),
@@ -206,6 +240,12 @@ std::vector<ModelSpec> make_models() {
       clip("clip-vit-b-32", "CLIP, two towers, ViT-B/32", {32, {12, 768, 12}, {12, 512, 8}, 512}),
       clip("clip-vit-b-16", "CLIP, two towers, ViT-B/16", {16, {12, 768, 12}, {12, 512, 8}, 512}),
       clip("clip-vit-l-14", "CLIP, two towers, ViT-L/14", {14, {24, 1024, 16}, {12, 768, 12}, 768}),
+      vlm("vlm-nano", 32, 8, {2, 128, 4}, {2, 128, 4}, 32),
+      vlm("vlm-micro", 32, 8, {4, 192, 4}, {4, 256, 4}, 32),
+      vlm("vlm-mini", 64, 8, {6, 384, 6}, {6, 384, 6}, 16),
+      vlm("vlm-small", 128, 16, {12, 512, 8}, {12, 768, 12}, 8),
+      vlm_spec("vlm-7b", "LLaVA's form: ViT-L/14 at 336 pixels, two projections, LLaMA 7B", 336, 14,
+               {24, 1024, 16}, llama_shape(llama_7b), 1),
       ladder("nano", 2, 128, 4, 128, 256, 16),
       ladder("micro", 4, 256, 4, 128, 512, 16),
       ladder("mini", 6, 384, 6, 256, 1024, 8),
@@ -278,6 +318,7 @@ const std::vector<ModelSpec>& models() {
 
 std::vector<std::string> llm_ladder() { return family_names("gpt"); }
 std::vector<std::string> two_tower_ladder() { return family_names("clip"); }
+std::vector<std::string> vlm_ladder() { return family_names("vlm"); }
 
 const ModelSpec& find_model(const std::string& name) {
   std::vector<std::string> names;

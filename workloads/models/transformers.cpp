@@ -2,13 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <utility>
 
 #include "metrics/base/error.hpp"
 
 // A block has two sub-layers, attention and MLP. Each gets a norm and a residual sum, in the order
 // that the model wants (NormPlace). The families GPT, BERT and ViT differ in what comes before the
-// first block and after the last one. CLIP has two towers of such blocks.
+// first block and after the last one. CLIP has two towers of such blocks; a vision-language model
+// has a tower whose rows enter a decoder's sequence.
 
 namespace heteroperf {
 namespace {
@@ -124,9 +126,11 @@ TransformerBlock encoder_block(const Encoder& shape, double norm_eps) {
           .dropout = shape.dropout};
 }
 
-/// Adds the patches of an image as rows, a class token in front, and learned positions.
+enum class FirstRow { class_token, patch };
+
+/// Adds the patches of an image as rows, perhaps a class token in front, and learned positions.
 NodeId add_patches(const Component& graph, NodeId image, std::int64_t patch, std::int64_t width,
-                   bool bias) {
+                   bool bias, FirstRow first = FirstRow::class_token) {
   // One convolution cuts the image into patches.
   NodeId x = graph.add(
       "patches",
@@ -134,7 +138,7 @@ NodeId add_patches(const Component& graph, NodeId image, std::int64_t patch, std
           .out_channels = width, .kernel = {patch, patch}, .stride = {patch, patch}, .bias = bias},
       {image});
   x = graph.add("sequence", ToSequence{}, {x});
-  x = graph.add("class_token", ClassToken{}, {x});
+  if (first == FirstRow::class_token) x = graph.add("class_token", ClassToken{}, {x});
   return graph.add("positions", PositionEmbedding{graph.graph.node(x).output[0]}, {x});
 }
 
@@ -153,11 +157,16 @@ NodeId add_dropout(ModelGraph& graph, const std::string& node_name, NodeId x, do
   return p == 0.0 ? x : graph.add(node_name, Dropout{p}, {x});
 }
 
-ModelGraph gpt(const GptShape& shape) {
-  ModelGraph result;
-  const Component graph{result};
-  NodeId x = graph.add("input", Input{InputKind::tokens, 0, 0, 0, shape.length}, {});
-  x = graph.add("embedding", Embedding{shape.vocabulary, shape.width}, {x});
+namespace {
+
+/// Adds a decoder with its input and its loss. Rows of an image take places in its text.
+void add_decoder(const Component& graph, const GptShape& shape,
+                 const std::optional<NodeId>& image_rows = {}) {
+  const NodeId tokens = graph.add("input", Input{InputKind::tokens, 0, 0, 0, shape.length}, {});
+  NodeId x = graph.add("embedding", Embedding{shape.vocabulary, shape.width}, {tokens});
+  if (image_rows) {
+    x = graph.add("image", InsertTokens{shape.vocabulary - 2}, {x, tokens, *image_rows});
+  }
   if (shape.position_kind == PositionKind::learned) {
     const std::int64_t rows = shape.positions == 0 ? shape.length : shape.positions;
     x = graph.add("positions", PositionEmbedding{rows}, {x});
@@ -166,8 +175,16 @@ ModelGraph gpt(const GptShape& shape) {
   x = add_blocks(graph, x, shape.layers, shape);
   x = add_norm(graph, "final_norm", x, shape.norm, shape.norm_eps);
   const bool tied = shape.head == HeadKind::tied;
-  x = graph.add("head", Linear{shape.vocabulary, false, tied ? "embedding" : ""}, {x});
-  graph.add("loss", CrossEntropy{}, {x});
+  x = graph.add("head", Linear{shape.vocabulary, false, tied ? graph.prefix + "embedding" : ""},
+                {x});
+  graph.graph.add("loss", CrossEntropy{}, {x}, graph.name);
+}
+
+}  // namespace
+
+ModelGraph gpt(const GptShape& shape) {
+  ModelGraph result;
+  add_decoder({result}, shape);
   return result;
 }
 
@@ -226,6 +243,22 @@ ModelGraph two_towers(const TwoTowerShape& shape) {
   t = text.add("end", TokenPool{shape.vocabulary - 1}, {t, tokens});
   t = text.add("projection", Linear{shape.embedding, false, {}}, {t});
   result.add("loss", Contrastive{}, {v, t}, "text");
+  return result;
+}
+
+ModelGraph vision_language(const VisionLanguageShape& shape) {
+  ModelGraph result;
+  const Component vision{result, "vision", "vision."};
+  NodeId v = vision.add("input", shape.image, {});
+  v = add_patches(vision, v, shape.patch, shape.vision.width, false, FirstRow::patch);
+  v = vision.add("first_norm", LayerNorm{}, {v});
+  v = add_blocks(vision, v, shape.vision.layers,
+                 tower_block(shape.vision, false, shape.text.dropout));
+  v = vision.add("final_norm", LayerNorm{}, {v});
+  v = vision.add("projector.up", Linear{shape.text.width, true, {}}, {v});
+  v = vision.add("projector.gelu", Gelu{GeluForm::erf}, {v});
+  v = vision.add("projector.down", Linear{shape.text.width, true, {}}, {v});
+  add_decoder({result, "text", "text."}, shape.text, v);
   return result;
 }
 

@@ -97,4 +97,18 @@ struct TwoTowerShape {
 /// Builds the model. Throws UserError for an image below one patch.
 ModelGraph two_towers(const TwoTowerShape& shape);
 
+/// A vision-language model of LLaVA's form (Liu et al., arXiv 2310.03744): the patches of an image
+/// pass a vision transformer and a projector of two layers, and take the first places of the text
+/// of a decoder. Components "vision", to which the projector belongs, and "text".
+struct VisionLanguageShape {
+  Input image;
+  std::int64_t patch = 14;
+  TowerShape vision;
+  GptShape text;  ///< the vocabulary's last token but one marks the places of the image
+};
+
+/// Builds the model. Throws UserError for an image below one patch, and where its patches do not fit
+/// into the text.
+ModelGraph vision_language(const VisionLanguageShape& shape);
+
 }  // namespace heteroperf

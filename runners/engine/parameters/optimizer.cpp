@@ -105,10 +105,10 @@ double Optimizer::gradient_norm() const {
   return std::sqrt(square_sum(store_.reduced_gradient(), std::span(&all, 1)));
 }
 
-void Optimizer::update(double learning_rate, double gradient_norm) {
+void Optimizer::update(double learning_rate, double gradient_norm, double scale) {
   HETEROPERF_EXPECT(std::isfinite(gradient_norm));
   ++updates_;
-  const double scale = clip_scale(recipe_.clip_norm, gradient_norm);
+  scale *= clip_scale(recipe_.clip_norm, gradient_norm);
   const auto t = static_cast<double>(updates_);
   for (const Piece& piece : pieces_) {
     const auto [begin, count] = std::pair(piece.range.begin, piece.range.count());

@@ -7,6 +7,8 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
+#include <span>
 #include <utility>
 
 namespace heteroperf {
@@ -52,7 +54,7 @@ Batch BatchLoader::read(Split split, std::int64_t count, const IndexOf& index_of
   }
   if (spec.has_text()) batch.tokens = make({count, spec.length}, at::kLong);
   if (spec.kind == SampleKind::images) batch.targets = make({count}, at::kLong);
-  if (spec.kind == SampleKind::tokens) batch.targets = make({count, spec.length}, at::kLong);
+  if (spec.targets() > 1) batch.targets = make({count, spec.length}, at::kLong);
   at::parallel_for(0, count, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       data_->read(split, index_of(i),
@@ -61,6 +63,11 @@ Batch BatchLoader::read(Split split, std::int64_t count, const IndexOf& index_of
     }
   });
   if (batch.images.defined()) batch.images = batch.images.to(type_);
+  if (spec.lacks_targets()) {
+    const std::span all(batch.targets.const_data_ptr<std::int64_t>(),
+                        static_cast<std::size_t>(batch.targets.numel()));
+    batch.counted_targets = std::ranges::count_if(all, [](std::int64_t t) { return t >= 0; });
+  }
   return batch;
 }
 

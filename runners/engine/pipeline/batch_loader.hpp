@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "workloads/data/data_source.hpp"
 
@@ -15,6 +16,8 @@ struct Batch {
   at::Tensor images;   ///< {B, C, H, W} of the executor's type
   at::Tensor tokens;   ///< int64 {B, T}
   at::Tensor targets;  ///< int64 {B} or {B, T}
+  /// The targets that count; absent where all of them do.
+  std::optional<std::int64_t> counted_targets;
 
   const at::Tensor& of(InputKind kind) const { return kind == InputKind::images ? images : tokens; }
 };

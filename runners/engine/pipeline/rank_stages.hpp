@@ -16,6 +16,7 @@
 namespace heteroperf {
 
 class Accelerator;
+enum class NoIndex;
 
 /// One segment of the schedule on this rank: a stage of the plan with the edges that lead to it and
 /// away from it.
@@ -84,7 +85,7 @@ class RankStages {
   /// Null where a rank has its layers alone.
   Communicator* tensor_group(const RankRole::Part& role) const;
   void give(RankStage& stage, MicroBatchId micro_batch, const Batch& batch) const;
-  at::Tensor on_device(const at::Tensor& part, const char* what) const;
+  at::Tensor on_device(const at::Tensor& part, const char* what, NoIndex missing) const;
 
   const TrainingSpec& spec_;
   const RankShare& share_;

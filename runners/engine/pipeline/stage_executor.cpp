@@ -44,6 +44,7 @@ struct StageExecutor::Flight {
     for (at::Tensor& gradient : output_gradients) gradient.reset();
     slots.clear();
     targets.reset();
+    counted_targets.reset();
     held = 0;
     batch = 0;
     kept = NodeId(-1);
@@ -51,6 +52,7 @@ struct StageExecutor::Flight {
 
   PassContext context;
   at::Tensor targets;
+  std::optional<std::int64_t> counted_targets;  ///< as PassContext::targets
   at::Tensor loss;
   NodeId kept{-1};              ///< the logits, in evaluation
   double held = 0;              ///< as StageExecutor::held() counts
@@ -163,8 +165,15 @@ void StageExecutor::put(MicroBatchId micro_batch, NodeId node, at::Tensor value)
   flight.values[node.index()] = forms_.keep_received(node, std::move(value));
 }
 
-void StageExecutor::put_targets(MicroBatchId micro_batch, at::Tensor targets) {
-  flight(micro_batch).targets = std::move(targets);
+void StageExecutor::put_targets(MicroBatchId micro_batch, at::Tensor targets,
+                                std::optional<std::int64_t> counted) {
+  Flight& flight = this->flight(micro_batch);
+  flight.targets = std::move(targets);
+  flight.counted_targets = counted;
+}
+
+std::optional<std::int64_t> StageExecutor::counted_targets(MicroBatchId micro_batch) const {
+  return flights_[micro_batch]->counted_targets;
 }
 
 double StageExecutor::loss(MicroBatchId micro_batch) { return to_double(loss_value(micro_batch)); }
@@ -263,6 +272,7 @@ Tensors StageExecutor::inputs_of(const Flight& flight, std::size_t g) const {
 PassContext StageExecutor::context_of(const Flight& flight, std::size_t g) const {
   PassContext context = flight.context;
   context.node = model_.groups[g].nodes.back().value();
+  context.targets = flight.counted_targets;
   return context;
 }
 
@@ -435,7 +445,8 @@ BatchScore StageExecutor::evaluate(MicroBatchId micro_batch) {
       cut ? count_right(scores, flight.targets, model_.shard->first_of_vocabulary[logits.index()],
                         *model_.tensor_group)
           : count_right(scores, flight.targets);
-  return {to_double(flight.loss), static_cast<std::uint64_t>(flight.targets.numel()), right};
+  const std::int64_t targets = flight.counted_targets.value_or(flight.targets.numel());
+  return {to_double(flight.loss), static_cast<std::uint64_t>(targets), right};
 }
 
 Tensors StageExecutor::buffers() const {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -51,7 +52,10 @@ class StageExecutor {
   /// Gives the stage a tensor of another stage (a node's output) or the data (of the graph's input
   /// node).
   void put(MicroBatchId micro_batch, NodeId node, at::Tensor value);
-  void put_targets(MicroBatchId micro_batch, at::Tensor targets);
+  /// `counted`: those of them that are targets and not −1; absent: all are.
+  void put_targets(MicroBatchId micro_batch, at::Tensor targets,
+                   std::optional<std::int64_t> counted = {});
+  std::optional<std::int64_t> counted_targets(MicroBatchId micro_batch) const;
   /// The input nodes whose data the stage takes.
   const std::vector<NodeId>& data_inputs() const { return data_inputs_; }
   bool takes_targets() const { return takes_targets_; }

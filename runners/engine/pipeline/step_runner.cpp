@@ -98,7 +98,7 @@ void StepRunner::begin_step(std::uint64_t step) {
   report_.step = step;
   report_.samples = spec_.plan().samples_per_step();
   report_.learning_rate = learning_rate_at(spec_.recipe, step);
-  loss_ = peak_held_ = 0;
+  loss_ = targets_ = peak_held_ = 0;
   device_loss_.reset();
   device_times_.begin_step(clock_.start_ns());
   stages_.gradients().begin_step();
@@ -131,16 +131,24 @@ std::string StepRunner::where(std::size_t i) const {
 }
 
 // Dropout depends on the number of the sample within the step, not on the rank that has it. The
-// scale of the loss makes the sum of all gradients that of the mean over the global batch.
+// scale of the loss makes the sum of all gradients that of the mean over the global batch, or, where
+// only some targets count, that of their sum over the number of all: nobody knows yet how many count.
 PassContext StepRunner::context(const RankStage& stage, MicroBatchId micro_batch) const {
   PassContext result;
   result.seed = spec_.seed;
   result.step = report_.step;
   result.first_sample = stages_.first_sample(stage, micro_batch);
-  // Every sample has the same number of targets.
-  result.loss_scale =
-      static_cast<double>(stage.samples) / static_cast<double>(spec_.plan().samples_per_step());
+  const auto counted = stage.executor.counted_targets(micro_batch);
+  result.loss_scale = counted ? static_cast<double>(*counted) / targets_of_step()
+                              : static_cast<double>(stage.samples) /
+                                    static_cast<double>(spec_.plan().samples_per_step());
   return result;
+}
+
+// All targets of a step, those that do not count among them.
+double StepRunner::targets_of_step() const {
+  return static_cast<double>(spec_.plan().samples_per_step()) *
+         static_cast<double>(spec_.data->spec().targets());
 }
 
 // The time since the last lap, mostly the loop's own, is no computation.
@@ -216,6 +224,7 @@ void StepRunner::note_loss(const Instruction& i) {
 
 void StepRunner::add_loss(RankStage& stage, MicroBatchId micro_batch) {
   if (stage.role().tensor_index != 0) return;
+  targets_ += static_cast<double>(stage.executor.counted_targets(micro_batch).value_or(0));
   const double scale = context(stage, micro_batch).loss_scale;
   if (accelerator_ == nullptr) {
     loss_ += stage.executor.loss(micro_batch) * scale;
@@ -316,13 +325,15 @@ void StepRunner::update(const Instruction&) {
   const double square_sum = reducer_.own_square_sum();
   const std::int64_t arrival_ns = now_ns() + spec_.clock_offset_ns;
   clock_.lap(TimeLane::compute);
-  const Agreement all = agree({loss, square_sum, arrival_ns});
+  const Agreement all = agree({loss, square_sum, targets_, arrival_ns});
   clock_.lap_wait(all.latest_ns - spec_.clock_offset_ns);
-  report_.loss = all.loss;
-  report_.gradient_norm = std::sqrt(all.square_sum);
+  // The mean is over the targets that count, on all ranks together.
+  const double scale = all.targets > 0 ? targets_of_step() / all.targets : 1.0;
+  report_.loss = all.loss * scale;
+  report_.gradient_norm = std::sqrt(all.square_sum) * scale;
   if (std::isfinite(report_.loss) && std::isfinite(report_.gradient_norm)) {
     device_times_.begin();
-    optimizer_.update(report_.learning_rate, report_.gradient_norm);
+    optimizer_.update(report_.learning_rate, report_.gradient_norm, scale);
     device_times_.end();
     clock_.lap(TimeLane::optimizer);
     reducer_.share_parameters();
@@ -336,8 +347,9 @@ void StepRunner::update(const Instruction&) {
 // Sums in rank order: the same bits on every rank. One rank's NaN reaches every rank's decision.
 StepRunner::Agreement StepRunner::agree(const Agreement& contribution) {
   if (world_.size() == 1) return contribution;
-  constexpr std::size_t width = 3;
+  constexpr std::size_t width = 4;
   const std::array<double, width> terms{contribution.loss, contribution.square_sum,
+                                        contribution.targets,
                                         static_cast<double>(contribution.latest_ns)};
   std::vector<double> all(width * static_cast<std::size_t>(world_.size()));
   world_.all_gather(std::span<const double>(terms), std::span<double>(all));
@@ -345,7 +357,8 @@ StepRunner::Agreement StepRunner::agree(const Agreement& contribution) {
   for (std::size_t r = 0; r < all.size(); r += width) {
     result.loss += all[r];
     result.square_sum += all[r + 1];
-    result.latest_ns = std::max(result.latest_ns, static_cast<std::int64_t>(all[r + 2]));
+    result.targets += all[r + 2];
+    result.latest_ns = std::max(result.latest_ns, static_cast<std::int64_t>(all[r + 3]));
   }
   return result;
 }

@@ -43,6 +43,7 @@ class StepRunner {
   /// The sums over all ranks on which an update depends.
   struct Agreement {
     double loss = 0, square_sum = 0;
+    double targets = 0;          ///< those that count; 0 where all do
     std::int64_t latest_ns = 0;  ///< the last rank's arrival
   };
 
@@ -60,6 +61,7 @@ class StepRunner {
   void begin_step(std::uint64_t step);
   StepReport finish_step();
   std::string where(std::size_t instruction) const;
+  double targets_of_step() const;
   PassContext context(const RankStage& stage, MicroBatchId micro_batch) const;
   void begin_computation();
   void end_computation(const RankStage& stage, const Instruction& i);
@@ -87,7 +89,7 @@ class StepRunner {
   DeviceTimes device_times_;
 
   StepReport report_;  ///< the step under way
-  double loss_ = 0, peak_held_ = 0;
+  double loss_ = 0, targets_ = 0, peak_held_ = 0;
   at::Tensor device_loss_;  ///< {1}, float64
   Watchdog watchdog_;
 };

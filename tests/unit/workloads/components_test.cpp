@@ -7,6 +7,8 @@
 #include "workloads/graph/graph_counts.hpp"
 #include "workloads/graph/model_graph_json.hpp"
 #include "workloads/graph_memory.hpp"
+#include "workloads/models/models.hpp"
+#include "workloads/workload_factories.hpp"
 
 // Graphs of several components: inputs of more than one kind and number, and frozen parts.
 
@@ -294,6 +296,10 @@ TEST(Components, TheGraphTellsWhichSamplesItTakes) {
   EXPECT_NE(refusal(pictures_in_text()).find("'picture' has any number of items"),
             std::string::npos);
   EXPECT_NE(refusal(two_streams()).find("0 images and 2 texts"), std::string::npos);
+  const ModelGraph captioner = build_model("vlm-nano");
+  EXPECT_EQ(sample_of(captioner), (SampleSpec{SampleKind::captions, 3, 32, 32, 32, 32, 16}));
+  EXPECT_EQ(sample_of(captioner), generated_sample("vlm-nano"));
+  EXPECT_EQ(generated_sample("vlm-nano", 40).length, 40);
 }
 
 // A contrastive loss is over the step: its operations grow with the square of the samples, and a

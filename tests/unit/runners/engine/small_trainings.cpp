@@ -67,6 +67,14 @@ void RandomSamples::read(Split split, std::uint64_t index, SampleView out) const
     const bool bright = !out.pixels.empty() && out.pixels[0] > 0;
     out.targets[i] = out.pixels.empty() ? (out.tokens[i] * 3 + 1) % 8 : (bright ? 1 : 0);
   }
+  // Captions have another number of targets each, none before the text.
+  if (!spec_.lacks_targets()) return;
+  const auto places = static_cast<std::size_t>(spec_.image_places);
+  const std::size_t last = places + 1 + index % (out.tokens.size() - places - 1);
+  for (std::size_t i = 0; i < out.targets.size(); ++i) {
+    if (i < places) out.tokens[i] = spec_.classes - 2;
+    if (i < places || i >= last) out.targets[i] = -1;
+  }
 }
 
 ModelGraph tiny_gpt(double dropout) { return gpt(2, dropout); }

@@ -110,6 +110,36 @@ void list_captions(const Caption& objects, std::size_t next, Caption& caption,
   }
 }
 
+// The tokens behind the places are those of the same sample as a pair; the targets are the next ones
+// up to the first of the last tokens, whose mean number is documented.
+TEST(GeneratedScenes, CaptionsStandBehindThePlacesOfTheirImage) {
+  constexpr std::int64_t places = 9, end = 31;
+  SampleSpec spec = pair_spec(24, 16 + places);
+  spec.kind = SampleKind::captions;
+  spec.image_places = places;
+  const GeneratedScenes source(spec, 3), pairs(pair_spec(24), 3);
+  SampleBuffer sample(source.spec()), pair(pairs.spec());
+  double targets = 0;
+  constexpr std::uint64_t samples = 4000;
+  for (std::uint64_t i = 0; i < samples; ++i) {
+    sample.read(source, Split::train, i);
+    pair.read(pairs, Split::train, i);
+    ASSERT_EQ(sample.pixels, pair.pixels);
+    bool ended = false;
+    for (std::size_t t = 0; t < sample.tokens.size(); ++t) {
+      const bool in_image = t < places;
+      ASSERT_EQ(sample.tokens[t], in_image ? end - 1 : pair.tokens[t - places]);
+      ended = ended || (!in_image && sample.tokens[t] == end);
+      ASSERT_EQ(sample.targets[t], in_image || ended ? -1 : sample.tokens[t + 1]);
+      targets += sample.targets[t] >= 0 ? 1 : 0;
+    }
+    ASSERT_TRUE(ended);
+  }
+  EXPECT_NEAR(targets / samples, GeneratedScenes::mean_caption_tokens(), 0.2);
+  EXPECT_NEAR(*source.loss_floor(), 0.667, 0.003);
+  EXPECT_NE(source.fingerprint(), pairs.fingerprint());
+}
+
 TEST(GeneratedScenes, ChancesOfASceneSumToOne) {
   const GeneratedScenes source({}, 7);
   std::vector<Caption> scenes = {

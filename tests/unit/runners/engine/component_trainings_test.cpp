@@ -1,4 +1,5 @@
-// Losses over the samples of a whole step, whatever micro-batches and ranks hold them.
+// Models of several components train alike whatever micro-batches and ranks hold their samples: one
+// loss over a step, one number of targets that count, layouts of their own.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -40,22 +41,34 @@ ModelGraph tiny_towers(ContrastOver over = ContrastOver::step) {
   return result;
 }
 
-struct TowersOutcome {
+/// Images take the first 9 places of texts, of which other numbers of tokens are targets.
+ModelGraph tiny_captioner() {
+  GptShape text;
+  text.layers = 2;
+  text.width = 16;
+  text.heads = 4;
+  text.vocabulary = 12;
+  text.length = 15;
+  return vision_language(
+      {.image = {InputKind::images, 3, 12, 12, 0}, .patch = 4, .vision = {2, 32, 4}, .text = text});
+}
+
+struct ComponentsOutcome {
   std::vector<double> losses, norms;
   double evaluation = 0, accuracy = 0;
   Ops ops;  ///< of a step, on all ranks
 };
 
-TowersOutcome train_towers(const ModelGraph& graph, Plan plan) {
+ComponentsOutcome train_components(const ModelGraph& graph, Plan plan) {
   TrainingSpec spec = test::small_training(graph);
   spec.recipe.clip_norm = 0.5;
   spec.use_plan(std::move(plan));
   EXPECT_EQ(spec.plan().samples_per_step(), step_samples);
-  TowersOutcome outcome;
+  ComponentsOutcome outcome;
   std::vector<Ops> ops(static_cast<std::size_t>(spec.plan().ranks()));
   run_on_threads(spec.plan().ranks(), {}, [&](World& world) {
     const std::unique_ptr<TrainingSession> session = start_training(spec, *world.communicator);
-    TowersOutcome mine;
+    ComponentsOutcome mine;
     for (int i = 0; i < 3; ++i) {
       const StepReport report = session->step();
       mine.losses.push_back(report.loss);
@@ -72,8 +85,8 @@ TowersOutcome train_towers(const ModelGraph& graph, Plan plan) {
   return outcome;
 }
 
-TowersOutcome train_towers(const ModelGraph& graph, const EvenPlanRequest& request) {
-  return train_towers(graph, even_plan(graph, request));
+ComponentsOutcome train_components(const ModelGraph& graph, const EvenPlanRequest& request) {
+  return train_components(graph, even_plan(graph, request));
 }
 
 std::string name_of_plan(const EvenPlanRequest& request) {
@@ -82,7 +95,7 @@ std::string name_of_plan(const EvenPlanRequest& request) {
                      to_string(request.recomputation));
 }
 
-void expect_same(const TowersOutcome& a, const TowersOutcome& b, const std::string& name) {
+void expect_same(const ComponentsOutcome& a, const ComponentsOutcome& b, const std::string& name) {
   const auto close = [&](double x, double y) {
     EXPECT_LE(std::abs(x - y), 1e-11 * std::abs(y)) << name;
   };
@@ -98,7 +111,7 @@ void expect_same(const TowersOutcome& a, const TowersOutcome& b, const std::stri
 // in one micro-batch, and counts as many operations.
 TEST(SetLoss, OverAStepEveryPlanTrainsAsOneMicroBatch) {
   const ModelGraph graph = tiny_towers();
-  const TowersOutcome one = train_towers(graph, EvenPlanRequest{.micro_batch = step_samples});
+  const ComponentsOutcome one = train_components(graph, EvenPlanRequest{.micro_batch = step_samples});
   EXPECT_NEAR(one.losses.front(), std::log(step_samples), 0.7);
   for (const EvenPlanRequest& request : {
            EvenPlanRequest{.micro_batch = 3, .micro_batches = 4},
@@ -122,7 +135,7 @@ TEST(SetLoss, OverAStepEveryPlanTrainsAsOneMicroBatch) {
            .micro_batches = 4,
            .recomputation = Recomputation::selective},
        }) {
-    const TowersOutcome planned = train_towers(graph, request);
+    const ComponentsOutcome planned = train_components(graph, request);
     expect_same(planned, one, name_of_plan(request));
     EXPECT_EQ(planned.ops, one.ops) << name_of_plan(request);
   }
@@ -131,26 +144,53 @@ TEST(SetLoss, OverAStepEveryPlanTrainsAsOneMicroBatch) {
 // A set is the micro-batch of the plan, of which replicas have parts.
 TEST(SetLoss, OverAMicroBatchReplicasHoldPartsOfIt) {
   const ModelGraph graph = tiny_towers(ContrastOver::micro_batch);
-  const TowersOutcome one =
-      train_towers(graph, EvenPlanRequest{.micro_batch = 4, .micro_batches = 3});
+  const ComponentsOutcome one =
+      train_components(graph, EvenPlanRequest{.micro_batch = 4, .micro_batches = 3});
   for (const EvenPlanRequest& request : {
            EvenPlanRequest{.data = 2, .micro_batch = 2, .micro_batches = 3},
            EvenPlanRequest{.pipeline = 2, .data = 4, .micro_batch = 1, .micro_batches = 3},
        }) {
-    const TowersOutcome planned = train_towers(graph, request);
+    const ComponentsOutcome planned = train_components(graph, request);
     expect_same(planned, one, name_of_plan(request));
     EXPECT_EQ(planned.ops, one.ops) << name_of_plan(request);
   }
-  const TowersOutcome step =
-      train_towers(tiny_towers(), EvenPlanRequest{.micro_batch = 4, .micro_batches = 3});
+  const ComponentsOutcome step =
+      train_components(tiny_towers(), EvenPlanRequest{.micro_batch = 4, .micro_batches = 3});
   EXPECT_GT(step.losses.front(), one.losses.front() + 0.5);
+}
+
+// The mean is over the targets that count in the whole step: a replica with few of them weighs less.
+TEST(CountedTargets, EveryPlanTrainsAsOneMicroBatch) {
+  const ModelGraph graph = tiny_captioner();
+  const ComponentsOutcome one = train_components(graph, EvenPlanRequest{.micro_batch = step_samples});
+  EXPECT_NEAR(one.losses.front(), std::log(12), 0.1);
+  for (const EvenPlanRequest& request : {
+           EvenPlanRequest{.micro_batch = 3, .micro_batches = 4},
+           EvenPlanRequest{.data = 3, .micro_batch = 4},
+           EvenPlanRequest{.pipeline = 2, .data = 2, .micro_batch = 2, .micro_batches = 3},
+           EvenPlanRequest{.pipeline = 4, .micro_batch = 4, .micro_batches = 3, .schedule = "auto"},
+           EvenPlanRequest{.tensor = 4, .micro_batch = 6, .micro_batches = 2},
+           EvenPlanRequest{.pipeline = 2,
+           .tensor = 2,
+           .data = 2,
+           .micro_batch = 3,
+           .micro_batches = 2,
+           .recomputation = Recomputation::full,
+           .zero_stage = 1},
+       }) {
+    const ComponentsOutcome planned = train_components(graph, request);
+    expect_same(planned, one, name_of_plan(request));
+    EXPECT_EQ(planned.ops, one.ops) << name_of_plan(request);
+  }
 }
 
 // Components on the same ranks or on others, of degrees that do not divide one another, with uneven
 // shares of a micro-batch.
-TEST(SetLoss, ComponentsMayHaveLayoutsOfTheirOwn) {
-  const ModelGraph graph = tiny_towers();
-  const TowersOutcome one = train_towers(graph, EvenPlanRequest{.micro_batch = step_samples});
+class LayoutsOfComponents : public ::testing::TestWithParam<ModelGraph (*)()> {};
+
+TEST_P(LayoutsOfComponents, ChangeNoTraining) {
+  const ModelGraph graph = GetParam()();
+  const ComponentsOutcome one = train_components(graph, EvenPlanRequest{.micro_batch = step_samples});
   for (const char* layouts : {
            "vision=dp4 text=tp2,dp2",
            "vision=tp2,dp2 text=dp4",
@@ -168,19 +208,22 @@ TEST(SetLoss, ComponentsMayHaveLayoutsOfTheirOwn) {
       request.layouts = parse_layouts(layouts);
       request.micro_batch = step_samples / micro_batches;
       request.micro_batches = micro_batches;
-      const TowersOutcome planned = train_towers(graph, layout_plan(graph, request));
+      const ComponentsOutcome planned = train_components(graph, layout_plan(graph, request));
       expect_same(planned, one, fmt::format("{} in {}", layouts, micro_batches));
       EXPECT_EQ(planned.ops, one.ops) << layouts;
     }
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(Models, LayoutsOfComponents,
+                         ::testing::Values([] { return tiny_towers(); }, &tiny_captioner));
+
 // Only schedules that wait for a whole set can train these models.
 TEST(SetLoss, ASchedulesOrderMustAllowIt) {
   const ModelGraph graph = tiny_towers();
   for (const char* schedule : {"zb-h1", "chimera"}) {
     try {
-      train_towers(graph,
+      train_components(graph,
                    {.pipeline = 2, .micro_batch = 3, .micro_batches = 4, .schedule = schedule});
       ADD_FAILURE() << schedule;
     } catch (const UserError& error) {
