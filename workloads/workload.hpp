@@ -30,12 +30,14 @@ struct Workload {
   std::optional<QualityTarget> target = {};
   std::string unit = {};  ///< the unit of throughput, unit_of()
   std::int64_t units_per_sample = 1;
+  std::string freeze = {};  ///< components whose weights stay as they are, with commas between
 };
 
 /// A caller's wishes for a workload; an empty or absent value keeps the workload's own.
 struct WorkloadRequest {
   std::string size;   ///< name of a ladder's size, or "auto": then the scaling rule chooses
-  std::string model;  ///< for `image` only
+  std::string model;   ///< for `image` only
+  std::string freeze;  ///< components whose weights stay as they are, with commas between
   std::string data = "generated";
   Precision precision = Precision::fp32;
   std::optional<std::int64_t> micro_batch, micro_batches;

@@ -89,6 +89,8 @@ Workload assemble(Workload workload, const SampleSpec& wanted,
   workload.data = open_data({request.data, wanted, request.seed});
   const SampleSpec& sample = workload.data->spec();
   workload.graph = build(workload.size, sample);
+  workload.freeze = request.freeze;
+  if (!request.freeze.empty()) workload.graph = with_frozen(workload.graph, request.freeze);
   workload.target = target_on(*workload.data);
   workload.unit = unit_of(sample.kind);
   workload.units_per_sample = sample.kind == SampleKind::tokens ? sample.length : 1;

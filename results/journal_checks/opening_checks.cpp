@@ -190,6 +190,7 @@ void hold_plan_to_workload(const CheckedJournal& run, LineCheck& check) {
   check.equal("name", plan.workload, workload.name);
   check.equal("size", plan.size, workload.size);
   check.equal("precision", plan.precision, workload.precision);
+  if (run.outline.asked) check.equal("freeze", run.outline.asked->freeze, plan.freeze);
   for (const SharedSetting& setting : run.outline.settings) {
     if (setting.name != "optimizer/name" || plan.optimizer.empty()) continue;
     check.equal(setting.name, fmt::format("\"{}\"", plan.optimizer), setting.stated);
@@ -357,9 +358,11 @@ std::string text_or_problem(Make&& make) {
 /// Builds the model again by its name, so that nobody lays claim to more operations by another
 /// graph.
 void hold_fixed_model(const CheckedJournal& run, const ModelGraph& graph, LineCheck& check) {
-  const std::string& name = run.outline.asked->size;
-  const std::string expected =
-      text_or_problem([&] { return model_for(name, sample_of(graph)).hash(); });
+  const std::string &name = run.outline.asked->size, &freeze = run.outline.asked->freeze;
+  const std::string expected = text_or_problem([&] {
+    const ModelGraph model = model_for(name, sample_of(graph));
+    return (freeze.empty() ? model : with_frozen(model, freeze)).hash();
+  });
   check.equal("graph of " + name, expected, run.workload->graph_hash);
 }
 

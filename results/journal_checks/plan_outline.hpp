@@ -49,7 +49,7 @@ struct PlanOutline {
   bool of_search = false;
   std::vector<std::vector<std::int32_t>> groups;  ///< ranks that train one model together
   std::string graph_hash;                         ///< empty: of any model
-  std::string workload, size, precision, optimizer, schedule;
+  std::string workload, size, precision, optimizer, schedule, freeze;
   std::int64_t sequence_length = 0;  ///< 0: not of tokens
   std::int64_t chunks = 1, micro_batches = 0;
   std::vector<OutlinedStage> stages;            ///< none in a search

@@ -60,6 +60,7 @@ void read_workload_of_plan(ObjectReader& reader, PlanOutline& plan, DocumentProb
   inner.read("precision", plan.precision);
   inner.read("optimizer", plan.optimizer);
   inner.read("sequence_length", plan.sequence_length);
+  inner.read("freeze", plan.freeze);
 }
 
 /// Stages on the same ranks are on one position; positions are numbered as stages first name them.

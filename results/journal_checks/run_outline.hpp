@@ -22,6 +22,7 @@ struct AskedRun {
   std::string seed;  ///< its digits
   std::int64_t ranks = 0, threads_per_rank = 0;
   std::int64_t micro_batch = 0, micro_batches = 0;  ///< 0: left to the plan
+  std::string freeze;                               ///< empty: nothing
   std::string layout;                               ///< empty: none
   std::uint64_t steps = 0;                          ///< 0: by time
   double duration_s = 0, until_percent = 0, until_after_s = 0;

@@ -29,20 +29,20 @@ struct Cut {
   std::size_t tensors = 0;  ///< tensors that cross it
 };
 
-/// All places of a component's order where something of it with a gradient crosses.
+/// All places of a component's order where something of it crosses that has a gradient or is frozen.
 std::vector<Cut> cuts_of(const ModelGraph& graph, const std::vector<NodeId>& component) {
   const std::vector<std::vector<NodeId>> crossing = crossing_tensors(graph);
   const auto is_part = [&](NodeId node) { return std::ranges::binary_search(component, node); };
   std::vector<Cut> cuts;
   for (std::size_t end = 1; end < component.size(); ++end) {
     Cut cut{end, 0};
-    bool has_gradient = false;
+    bool has_stages = false;
     for (const NodeId node : crossing[component[end - 1].index() + 1]) {
       if (!is_part(node)) continue;
       ++cut.tensors;
-      has_gradient = has_gradient || graph.node(node).differentiable;
+      has_stages = has_stages || graph.node(node).differentiable || is_frozen(graph.node(node));
     }
-    if (has_gradient) cuts.push_back(cut);
+    if (has_stages) cuts.push_back(cut);
   }
   return cuts;
 }

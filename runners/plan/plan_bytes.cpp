@@ -31,6 +31,10 @@ double parameter_elements(const Node& node) {
   return sum;
 }
 
+double trained_elements(const Node& node) {
+  return node.weights == Weights::frozen ? 0 : parameter_elements(node);
+}
+
 std::uint64_t message_bytes(const ModelGraph& graph, const std::vector<NodeId>& nodes,
                             std::int64_t samples, Precision precision, WireFormat format) {
   std::uint64_t sum = 0;

@@ -20,8 +20,9 @@ inline std::uint64_t statistic_bytes(Precision precision) { return bytes_per_mas
 /// An element of a node's output takes so many bytes: 8 for tokens.
 std::uint64_t bytes_per_output(const Node& node, Precision precision);
 
-/// Trainable elements that a node owns.
+/// Elements of the tensors that a node owns; those of them that training changes.
 double parameter_elements(const Node& node);
+double trained_elements(const Node& node);
 
 /// The bytes that the outputs of `nodes` for some samples take on a link; formats other than fp32
 /// change float32 tensors alone.

@@ -165,11 +165,15 @@ class Cutter {
     }
   }
 
-  /// Edges go forward, so a gradient out of every other stage leads to the loss.
+  /// Edges go forward, so a gradient out of every other stage leads to the loss, unless all in it is
+  /// frozen.
   void check_ways_to_loss() {
     const StageId last = result_.stage_of[graph_.loss().index()];
     for (const StageId stage : result_.nodes.ids()) {
-      if (stage == last || result_.nodes[stage].empty()) continue;
+      const std::vector<NodeId>& nodes = result_.nodes[stage];
+      const bool all_frozen =
+          std::ranges::all_of(nodes, [&](NodeId id) { return is_frozen(graph_.node(id)); });
+      if (stage == last || all_frozen) continue;
       const bool way = std::ranges::any_of(result_.edges, [&](const StageEdge& e) {
         return e.from == stage && !e.with_gradient.empty();
       });

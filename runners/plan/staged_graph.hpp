@@ -43,6 +43,11 @@ struct StagedGraph {
 /// goes back to an earlier stage, a stage without nodes, a stage without a way to the loss.
 StagedGraph cut_graph(const ModelGraph& graph, const Plan& plan);
 
+/// Nothing before the node is trained, because it is frozen: no gradient comes back to it.
+inline bool is_frozen(const Node& node) {
+  return node.weights == Weights::frozen && !node.differentiable;
+}
+
 /// The tensors, by the nodes that make them, that are needed beyond each place of a graph's order,
 /// without the data: [number of nodes before the place]; none at both ends, and none right behind
 /// an input, which belongs to the nodes that follow.

@@ -27,6 +27,7 @@ struct ModelConfig {
   std::string name = "resnet18";  ///< image: a name of `list models`
   Precision precision = Precision::fp32;
   std::int64_t sequence_length = 0;  ///< tokens; 0: the size's own
+  std::string freeze;  ///< components, with commas between
 };
 
 /// `data.*`
@@ -254,6 +255,8 @@ void visit_keys(Config& c, Visitor&& visit) {
   KEY(model.precision, "number format of the model; fp64 is never ranked", {.flag = "--precision"});
   KEY(model.sequence_length, "tokens of a sample",
       {.open = "the size's", .read_by = "llm two-tower vlm", .range = {0, large}});
+  KEY(model.freeze, "components whose weights stay as they are, with commas between",
+      {.flag = "--freeze", .value_name = "COMPONENTS", .open = "none", .read_by = fixed});
   KEY(data.source, "generated[:PIXELS], idx:DIR, cifar10:DIR, text:FILE or tokens:FILE",
       {.flag = "--data", .value_name = "SOURCE"});
   KEY(scale.ranks, "ranks to start",

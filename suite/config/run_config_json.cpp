@@ -71,6 +71,7 @@ bool speaks(const RunConfig& config, const KeyInfo& key) {
                       path == "plan.chunks";
   if (degree && !config.plan.layout.empty()) return false;
   if (path == "plan.layout" && config.plan.layout.empty()) return false;
+  if (path == "model.freeze" && config.model.freeze.empty()) return false;
   if (config.workload.empty()) return true;
   // Trials are judged on automl.evaluation_samples; a suite's settings may still name both.
   if (path == "measure.evaluation_samples" && config.workload == "automl-image") return false;

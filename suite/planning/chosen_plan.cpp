@@ -192,6 +192,7 @@ PlanWorkload plan_workload(const Workload& workload) {
   result.precision = to_string(workload.precision);
   result.optimizer = to_string(workload.recipe.kind);
   if (spec.has_text()) result.sequence_length = spec.length;
+  result.freeze = workload.freeze;
   return result;
 }
 

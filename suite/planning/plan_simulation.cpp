@@ -72,6 +72,7 @@ Workload simulated_workload(const Plan& plan, const PlanSimulationRequest& reque
   wanted.size = first_of(request.size, planned.size);
   wanted.model = first_of(request.model, planned.model);
   wanted.precision = parse_precision(first_of(request.precision, planned.precision));
+  wanted.freeze = planned.freeze;
   if (planned.sequence_length > 0) wanted.sequence_length = planned.sequence_length;
   if (!planned.optimizer.empty()) {
     wanted.optimizer.name = parse_value_name<OptimizerKind>("optimizer", planned.optimizer);

@@ -125,6 +125,7 @@ std::vector<Setting> with_workload_of_plan(std::vector<Setting> given) {
                               {"model.name", planned->model},
                               {"model.precision", planned->precision},
                               {"model.sequence_length", length},
+                              {"model.freeze", planned->freeze},
                               {"optimizer.name", planned->optimizer}};
   for (const Setting& setting : settings) {
     // A setting of the user stays as it is.

@@ -52,6 +52,7 @@ WorkloadRequest request_of(const RunConfig& config, const CatalogEntry& entry) {
   WorkloadRequest request;
   request.size = config.model.size;
   request.model = config.model.name;
+  request.freeze = config.model.freeze;
   request.data = config.data.source;
   request.precision = config.model.precision;
   request.micro_batch = given(config.batch.micro_batch);

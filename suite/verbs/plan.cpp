@@ -55,6 +55,8 @@ class PlanVerb : public Verb {
          "GB/s and L µs between machines, W µs within)"},
         {"--size", request_.size, "of the workload, or auto"},
         {"--model", request_.model, "of the workload"},
+        {"--freeze", request_.freeze,
+         "components whose weights stay as they are, with commas between"},
         {"--schedule", schedule_,
          "1f1b, zb-h1, zb-h2, interleaved-1f1b, zb-v, v-half, v-min; any by default"},
         {"--compare", compare_, "homogeneous: also every class alone, with its own best plan"},

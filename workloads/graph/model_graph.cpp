@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
+#include <sstream>
 #include <vector>
 
 #include "metrics/base/error.hpp"
@@ -126,6 +128,13 @@ std::uint64_t trained_parameter_count(const Node& node) {
   return node.weights == Weights::trained ? parameter_count(node) : 0;
 }
 
+bool has_trained_weight(const ModelGraph& graph, const Node& node) {
+  if (trained_parameter_count(node) > 0) return true;
+  const auto* linear = std::get_if<Linear>(&node.attributes);
+  return linear != nullptr && !linear->tied_to.empty() &&
+         graph.node(graph.find(linear->tied_to)).weights == Weights::trained;
+}
+
 std::string to_string(const Shape& shape) { return fmt::format("{{{}}}", fmt::join(shape, ", ")); }
 
 NodeId ModelGraph::add(std::string node_name, Attributes attributes, std::vector<NodeId> inputs,
@@ -230,6 +239,34 @@ std::string ModelGraph::hash() const {
   hash.update(labels.size());
   for (const Hash128& label : labels) hash.update(label);
   return hash.hex();
+}
+
+ModelGraph with_frozen(const ModelGraph& graph, const std::string& components) {
+  std::vector<std::string> known;
+  for (const Node& node : graph.nodes()) {
+    if (std::ranges::find(known, node.branch) == known.end()) known.push_back(node.branch);
+  }
+  std::set<std::string> frozen;
+  ProblemList problems;
+  std::istringstream words(components);
+  for (std::string word; std::getline(words, word, ',');) {
+    frozen.insert(word);
+    if (std::ranges::find(known, word) != known.end()) continue;
+    problems.add(fmt::format("the model '{}' has no component '{}' to freeze", graph.name, word),
+                 fmt::format("its components are {}", fmt::join(known, ", ")),
+                 suggest_name(word, known));
+  }
+  problems.throw_if_any();
+  ModelGraph result;
+  result.name = graph.name;
+  for (const Node& node : graph.nodes()) {
+    const bool stays = frozen.contains(node.branch);
+    result.add(node.name, node.attributes, node.inputs, node.branch,
+               stays ? Weights::frozen : node.weights);
+  }
+  if (result.trained_parameter_count() > 0) return result;
+  throw UserError(fmt::format("all of the model '{}' is frozen", graph.name),
+                  "nothing is left to train", "Leave a component unfrozen.");
 }
 
 }  // namespace heteroperf

@@ -89,4 +89,12 @@ class ModelGraph {
   std::vector<Node> nodes_;
 };
 
+/// Tells if training changes a weight that the node multiplies with: its own, or the one that its
+/// own is tied to.
+bool has_trained_weight(const ModelGraph& graph, const Node& node);
+
+/// Returns the model with the weights of some components frozen: `components` are branches, with
+/// commas between. Throws UserError for those that it lacks, and where nothing is left to train.
+ModelGraph with_frozen(const ModelGraph& graph, const std::string& components);
+
 }  // namespace heteroperf

@@ -556,13 +556,6 @@ std::int64_t taps_inside(std::int64_t image, std::int64_t kernel, std::int64_t s
   return inside;
 }
 
-bool has_trained_weight(const ModelGraph& graph, const Node& node) {
-  if (trained_parameter_count(node) > 0) return true;
-  const auto* linear = std::get_if<Linear>(&node.attributes);
-  return linear != nullptr && !linear->tied_to.empty() &&
-         graph.node(graph.find(linear->tied_to)).weights == Weights::trained;
-}
-
 OperatorShape operator_shape(const ModelGraph& graph, const Node& node, std::uint64_t contrasted) {
   return std::visit(CountedShapes{shapes_of(graph, node, contrasted)}, node.attributes);
 }

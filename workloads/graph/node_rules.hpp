@@ -27,10 +27,6 @@ InferredShapes infer_shapes(const std::string& node_name, const Attributes& attr
 std::int64_t taps_inside(std::int64_t image, std::int64_t kernel, std::int64_t stride,
                          std::int64_t padding);
 
-/// Tells if training changes a weight that the node multiplies with: its own, or the one that its
-/// own is tied to.
-bool has_trained_weight(const ModelGraph& graph, const Node& node);
-
 /// Returns the operator that counts for a node of the graph, with its shapes for one sample, or for
 /// one item where the node works on those. A contrastive loss is over `contrasted` samples.
 OperatorShape operator_shape(const ModelGraph& graph, const Node& node,

@@ -74,7 +74,8 @@ ModelSpec clip(const char* name, const char* summary, const TowersSize& size) {
   return towers_spec(name, summary, imagenet_side, 77, 49408, 8, size);
 }
 
-/// The sizes below CLIP's, for images and captions of generated scenes.
+/// The sizes below CLIP's, for images and captions of generated scenes. A patch lies within one of
+/// the scene's nine cells.
 ModelSpec two_tower(const char* size, std::int64_t side, const TowersSize& towers) {
   return towers_spec(size, fmt::format("two-tower ladder, images of {}x{}", side, side), side, 16,
                      32, 64, towers);
@@ -158,7 +159,7 @@ ModelSpec llama(const char* name, const char* summary, const LlamaSize& size) {
 }
 
 /// The sizes of vision-language models for images and captions of generated scenes: 16 tokens
-/// behind the patches of an image.
+/// behind the patches of an image, each of which lies within one of the scene's nine cells.
 ModelSpec vlm(const char* name, std::int64_t side, std::int64_t patch, const TowerShape& vision,
               const TowerShape& text, std::int64_t micro_batch) {
   const std::int64_t patches = (side / patch) * (side / patch);
@@ -233,17 +234,17 @@ std::vector<ModelSpec> make_models() {
       llama("llama3-405b", "Llama 3.1 405B, grouped queries",
             {126, 16384, 128, 8, 53248, 128256, 8192, 5e5, 1e-5}),
       mpt_7b(),
-      two_tower("two-tower-nano", 32, {8, {2, 128, 4}, {2, 128, 4}, 64}),
-      two_tower("two-tower-micro", 32, {4, {4, 192, 4}, {4, 128, 4}, 128}),
-      two_tower("two-tower-mini", 64, {8, {6, 384, 6}, {6, 256, 4}, 256}),
-      two_tower("two-tower-small", 128, {16, {12, 512, 8}, {8, 384, 6}, 384}),
+      two_tower("two-tower-nano", 36, {12, {2, 128, 4}, {2, 128, 4}, 64}),
+      two_tower("two-tower-micro", 36, {12, {4, 256, 4}, {4, 192, 4}, 128}),
+      two_tower("two-tower-mini", 72, {12, {6, 384, 6}, {6, 256, 4}, 256}),
+      two_tower("two-tower-small", 144, {16, {12, 512, 8}, {8, 384, 6}, 384}),
       clip("clip-vit-b-32", "CLIP, two towers, ViT-B/32", {32, {12, 768, 12}, {12, 512, 8}, 512}),
       clip("clip-vit-b-16", "CLIP, two towers, ViT-B/16", {16, {12, 768, 12}, {12, 512, 8}, 512}),
       clip("clip-vit-l-14", "CLIP, two towers, ViT-L/14", {14, {24, 1024, 16}, {12, 768, 12}, 768}),
-      vlm("vlm-nano", 32, 8, {2, 128, 4}, {2, 128, 4}, 32),
-      vlm("vlm-micro", 32, 8, {4, 192, 4}, {4, 256, 4}, 32),
-      vlm("vlm-mini", 64, 8, {6, 384, 6}, {6, 384, 6}, 16),
-      vlm("vlm-small", 128, 16, {12, 512, 8}, {12, 768, 12}, 8),
+      vlm("vlm-nano", 36, 12, {2, 128, 4}, {2, 128, 4}, 32),
+      vlm("vlm-micro", 36, 12, {4, 192, 4}, {4, 256, 4}, 32),
+      vlm("vlm-mini", 72, 12, {6, 384, 6}, {6, 384, 6}, 16),
+      vlm("vlm-small", 144, 16, {12, 512, 8}, {12, 768, 12}, 8),
       vlm_spec("vlm-7b", "LLaVA's form: ViT-L/14 at 336 pixels, two projections, LLaMA 7B", 336, 14,
                {24, 1024, 16}, llama_shape(llama_7b), 1),
       ladder("nano", 2, 128, 4, 128, 256, 16),

@@ -219,6 +219,7 @@ class SumPlanner {
     return result;
   }
 
+  /// What a rank holds that has gradients.
   const std::vector<HeldParameter>& share(const GradientFamily::Copy& copy, std::size_t index) {
     const auto key = std::tuple(copy.stage, copy.ranks.size(), index);
     const auto known = shares_.find(key);
@@ -226,7 +227,11 @@ class SumPlanner {
     RankRole role;
     role.parts.push_back(
         {SegmentId(copy.stage.value()), copy.stage, copy.replica, static_cast<int>(index)});
-    return shares_.emplace(key, rank_share(graph_, staged_, plan_, role).parameters).first->second;
+    std::vector<HeldParameter> held = rank_share(graph_, staged_, plan_, role).parameters;
+    std::erase_if(held, [&](const HeldParameter& parameter) {
+      return graph_.node(parameter.node).weights == Weights::frozen;
+    });
+    return shares_.emplace(key, std::move(held)).first->second;
   }
 
   /// Parameters that lie one behind the other on every rank that holds them, in the order of

@@ -22,6 +22,10 @@ constexpr std::int64_t alignment_bytes = 64;
 
 bool is_matrix(const HeldParameter& held) { return held.shape.size() > 1; }
 
+at::Tensor flat_of(const at::Tensor& arena, const ParameterStore::Place& place) {
+  return arena.narrow(0, place.offset, place.count);
+}
+
 }  // namespace
 
 std::vector<HeldParameter> whole_parameters(const ModelGraph& graph) {
@@ -40,12 +44,34 @@ ParameterStore::ParameterStore(const ModelGraph& graph, Precision precision, std
 
 ParameterStore::ParameterStore(const ModelGraph& graph, const std::vector<HeldParameter>& held,
                                Precision precision, std::uint64_t seed, at::Device device) {
-  lay_out(held,
+  std::vector<HeldParameter> trained = held, frozen;
+  std::erase_if(trained, [&](const HeldParameter& parameter) {
+    const bool stays = graph.node(parameter.node).weights == Weights::frozen;
+    if (stays) frozen.push_back(parameter);
+    return stays;
+  });
+  lay_out(trained,
           alignment_bytes / static_cast<std::int64_t>(c10::elementSize(scalar_type(precision))));
   make_arenas(precision, device);
   make_views(graph);
-  for (const Entry& entry : entries_) initialise(graph, entry, seed);
+  for (const Entry& entry : entries_) {
+    const Node& node = graph.node(entry.place.held.node);
+    view_of(flat_of(master_, entry.place), entry.place.held, node)
+        .copy_(initial_values(graph, entry.place.held, seed));
+  }
   publish();
+  make_frozen(graph, frozen, seed);
+}
+
+// Each of them is a tensor of its own, of the type that the operators read.
+void ParameterStore::make_frozen(const ModelGraph& graph, const std::vector<HeldParameter>& held,
+                                 std::uint64_t seed) {
+  for (const HeldParameter& parameter : held) {
+    const at::Tensor flat = at::empty({element_count(parameter.shape)}, working_.options());
+    at::Tensor view = view_of(flat, parameter, graph.node(parameter.node));
+    view.copy_(initial_values(graph, parameter, seed));
+    frozen_[{parameter.node, parameter.index}] = std::move(view);
+  }
 }
 
 void ParameterStore::move(double share) {
@@ -55,11 +81,11 @@ void ParameterStore::move(double share) {
 }
 
 // Values are drawn in the order of the contiguous shape, whatever the order in memory.
-void ParameterStore::initialise(const ModelGraph& graph, const Entry& entry, std::uint64_t seed) {
-  const HeldParameter& held = entry.place.held;
+at::Tensor ParameterStore::initial_values(const ModelGraph& graph, const HeldParameter& held,
+                                          std::uint64_t seed) const {
   const at::Tensor values = at::empty(held.shape, master_.options().device(at::kCPU));
   fill_initial_values(graph, held.node, held.index, seed, values, held.shard);
-  view_of(master_, entry, graph.node(held.node)).copy_(values);
+  return values;
 }
 
 // Parts follow one another, in each part matrices before vectors. Every parameter begins on a cache
@@ -96,10 +122,10 @@ void ParameterStore::make_arenas(Precision precision, at::Device device) {
 }
 
 // A convolution's weights lie as {out, kh, kw, in} and are seen as {out, in, kh, kw}.
-at::Tensor ParameterStore::view_of(const at::Tensor& arena, const Entry& entry, const Node& node) {
-  const Shape& shape = entry.place.held.shape;
-  const at::Tensor flat = arena.narrow(0, entry.place.offset, entry.place.count);
-  if (parameter_format(node, entry.place.held.index) != at::MemoryFormat::ChannelsLast) {
+at::Tensor ParameterStore::view_of(const at::Tensor& flat, const HeldParameter& held,
+                                   const Node& node) {
+  const Shape& shape = held.shape;
+  if (parameter_format(node, held.index) != at::MemoryFormat::ChannelsLast) {
     return flat.view(shape);
   }
   return flat.view({shape[0], shape[2], shape[3], shape[1]}).permute({0, 3, 1, 2});
@@ -108,8 +134,9 @@ at::Tensor ParameterStore::view_of(const at::Tensor& arena, const Entry& entry, 
 void ParameterStore::make_views(const ModelGraph& graph) {
   for (Entry& entry : entries_) {
     const Node& node = graph.node(entry.place.held.node);
-    entry.parameter = view_of(working_, entry, node);
-    entry.gradient = view_of(gradient_, entry, node);
+    const HeldParameter& held = entry.place.held;
+    entry.parameter = view_of(flat_of(working_, entry.place), held, node);
+    entry.gradient = view_of(flat_of(gradient_, entry.place), held, node);
   }
 }
 
@@ -120,7 +147,8 @@ std::size_t ParameterStore::ordinal(NodeId node, std::size_t index) const {
 }
 
 const at::Tensor& ParameterStore::parameter(NodeId node, std::size_t index) const {
-  return entries_[ordinal(node, index)].parameter;
+  const auto frozen = frozen_.find({node, index});
+  return frozen != frozen_.end() ? frozen->second : entries_[ordinal(node, index)].parameter;
 }
 const at::Tensor& ParameterStore::gradient(NodeId node, std::size_t index) const {
   return entries_[ordinal(node, index)].gradient;

@@ -39,7 +39,9 @@ std::vector<HeldParameter> whole_parameters(const ModelGraph& graph);
 void fill_initial_values(const ModelGraph& graph, NodeId node, std::size_t index,
                          std::uint64_t seed, const at::Tensor& values, const ParameterShard& shard);
 
-/// The parameters that one rank holds in one flat arena, their gradients in another.
+/// The parameters that one rank holds in one flat arena, their gradients in another. Frozen ones lie
+/// apart: they have a value and nothing else, neither ordinal nor gradient, and nobody sums, updates
+/// or stores them, since the seed gives them again.
 ///
 /// Part by part, and in each part tensors of two and more dimensions first, so that weight decay is
 /// a prefix of every part. Each tensor starts on a 64-byte boundary; the gaps stay zero. In bf16
@@ -53,8 +55,10 @@ class ParameterStore {
   /// The whole graph on one rank.
   ParameterStore(const ModelGraph& graph, Precision precision, std::uint64_t seed);
 
-  /// Views of the arenas that the operators read and write. `index` is the full node's.
+  /// Views of the arenas that the operators read and write. `index` is the full node's; the last
+  /// two are for parameters in training.
   const at::Tensor& parameter(NodeId node, std::size_t index) const;
+  bool is_frozen(NodeId node, std::size_t index) const { return frozen_.contains({node, index}); }
   const at::Tensor& gradient(NodeId node, std::size_t index) const;
   /// Dense number of a parameter, below `count()`; ascending with its place in the arena.
   std::size_t ordinal(NodeId node, std::size_t index) const;
@@ -103,14 +107,19 @@ class ParameterStore {
     Place place;
     at::Tensor parameter, gradient;
   };
+  using Key = std::pair<NodeId, std::size_t>;
   void lay_out(const std::vector<HeldParameter>& held, std::int64_t alignment);
+  void make_frozen(const ModelGraph& graph, const std::vector<HeldParameter>& held,
+                   std::uint64_t seed);
   void make_arenas(Precision precision, at::Device device);
   void make_views(const ModelGraph& graph);
-  void initialise(const ModelGraph& graph, const Entry& entry, std::uint64_t seed);
-  static at::Tensor view_of(const at::Tensor& arena, const Entry& entry, const Node& node);
+  at::Tensor initial_values(const ModelGraph& graph, const HeldParameter& held,
+                            std::uint64_t seed) const;
+  static at::Tensor view_of(const at::Tensor& flat, const HeldParameter& held, const Node& node);
 
   std::vector<Entry> entries_;
-  std::map<std::pair<NodeId, std::size_t>, std::size_t> ordinals_;  ///< by (node, index)
+  std::map<Key, std::size_t> ordinals_;
+  std::map<Key, at::Tensor> frozen_;
   std::vector<PartRange> parts_;
   std::int64_t elements_ = 0;
   at::Tensor master_, working_, gradient_, reduced_gradient_;

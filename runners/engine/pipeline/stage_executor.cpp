@@ -103,9 +103,12 @@ void StageExecutor::plan_parameters() {
     std::vector<std::size_t> ordinals;
     for (const auto& [node, index] : group.parameters) {
       parameters.push_back(store.parameter(node, index));
+      if (store.is_frozen(node, index)) continue;
       gradients.push_back(store.gradient(node, index));
       ordinals.push_back(store.ordinal(node, index));
     }
+    // An operator makes the gradients of all its parameters or of none.
+    HETEROPERF_EXPECT(ordinals.empty() || ordinals.size() == parameters.size());
     parameters_.push_back(std::move(parameters));
     parameter_gradients_.push_back(std::move(gradients));
     ordinals_.push_back(std::move(ordinals));
@@ -187,7 +190,8 @@ double StageExecutor::held() const {
   return sum;
 }
 
-// With full recomputation the first pass keeps nothing but the inputs of the stage.
+// With full recomputation the first pass keeps nothing but the inputs of the stage. What has no
+// gradient keeps nothing.
 void StageExecutor::forward(MicroBatchId micro_batch, const PassContext& context) {
   Flight& flight = this->flight(micro_batch);
   flight.context = context;
@@ -205,7 +209,7 @@ void StageExecutor::forward(MicroBatchId micro_batch, const PassContext& context
     at::Tensor output =
         model_.groups[g].op->forward(inputs, parameters_[g], saved, context_of(flight, g));
     end_timing(g, GroupPass::forward);
-    if (context.mode == Mode::evaluate) {
+    if (context.mode == Mode::evaluate || !needs_gradient_[node.index()]) {
       saved.clear();
     } else if (keeps_inputs(g)) {
       saved = std::move(inputs);
@@ -353,7 +357,7 @@ void StageExecutor::backward(MicroBatchId micro_batch) {
   flight.held -= 1;
 }
 
-// W: the gradients of outputs wait here since B. Groups without parameters have none.
+// W: the gradients of outputs wait here since B. Groups without parameters in training have none.
 void StageExecutor::weight_gradient(MicroBatchId micro_batch) {
   Flight& flight = this->flight(micro_batch);
   for (std::size_t g = model_.groups.size(); g-- > 0;) {
@@ -391,12 +395,13 @@ void StageExecutor::backward_group(Flight& flight, std::size_t g, Gradients whic
   PassContext context = context_of(flight, g);
   SlotSink sink(flight.slots, group);
   const bool both = which == Gradients::both;
-  if (group.parameters.empty() || !both) {
+  const bool has_weights = !ordinals_[g].empty();
+  if (!has_weights || !both) {
     begin_timing();
     group.op->input_gradient(gradient, parameters_[g], flight.saved[g], context, sink);
     end_timing(g, both ? GroupPass::backward : GroupPass::input_gradient);
     // What waits for W is defined: an undefined gradient would say that there is nothing to do.
-    if (!group.parameters.empty()) {
+    if (has_weights) {
       flight.output_gradients[g] =
           gradient.defined() ? std::move(gradient) : at::ones_like(flight.loss);
     }

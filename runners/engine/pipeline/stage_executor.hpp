@@ -60,6 +60,7 @@ class StageExecutor {
   const std::vector<NodeId>& data_inputs() const { return data_inputs_; }
   bool takes_targets() const { return takes_targets_; }
   bool reads_data() const { return takes_targets_ || !data_inputs_.empty(); }
+  bool has_loss() const { return has_loss_; }
   /// The stage ends in a loss over a set of micro-batches, which interact() makes.
   bool interacts() const { return set_loss_ != nullptr; }
 

@@ -217,9 +217,11 @@ void StepRunner::forward(const Instruction& i) {
   }
 }
 
-// A loss over a set of micro-batches is known behind their INTERACT.
+// A loss over a set of micro-batches is known behind their INTERACT. A schedule lets gradients start
+// behind a LOSS in frozen stages too, to which none come back: these have no loss.
 void StepRunner::note_loss(const Instruction& i) {
-  if (!stages_.of(i.segment).executor.interacts()) add_loss(stages_.of(i.segment), i.micro_batch);
+  RankStage& stage = stages_.of(i.segment);
+  if (stage.executor.has_loss() && !stage.executor.interacts()) add_loss(stage, i.micro_batch);
 }
 
 void StepRunner::add_loss(RankStage& stage, MicroBatchId micro_batch) {

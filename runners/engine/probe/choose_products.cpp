@@ -76,7 +76,12 @@ void note_operator(const ModelGraph& graph, NodeId id, std::int64_t samples, at:
   const Node& input = graph.node(node.inputs.front());
   NoSink sink(input.differentiable);
   op->forward({samples_of(input, samples, type)}, parameters, saved, context);
-  op->backward(samples_of(node, samples, type), parameters, saved, context, sink, gradients);
+  const at::Tensor gradient = samples_of(node, samples, type);
+  if (has_trained_weight(graph, node) || gradients.empty()) {
+    op->backward(gradient, parameters, saved, context, sink, gradients);
+  } else {
+    op->input_gradient(gradient, parameters, saved, context, sink);
+  }
 }
 
 /// Some of its products have a choice.
@@ -92,7 +97,7 @@ using NodeForm = std::vector<std::int64_t>;
 NodeForm form_of(const ModelGraph& graph, const Node& node, std::int64_t samples) {
   const Node& input = graph.node(node.inputs.front());
   NodeForm form{samples, static_cast<std::int64_t>(node.attributes.index()),
-                input.differentiable ? 1 : 0};
+                input.differentiable ? 1 : 0, has_trained_weight(graph, node) ? 1 : 0};
   const auto add = [&](const Shape& shape) {
     form.push_back(static_cast<std::int64_t>(shape.size()));
     form.insert(form.end(), shape.begin(), shape.end());

@@ -39,9 +39,7 @@ class Grouping {
     const std::size_t first = group.nodes.front(), last = group.nodes.back();
     group.differentiable = node(last).differentiable;
     for (const std::size_t n : group.nodes) {
-      const auto* linear = std::get_if<Linear>(&node(n).attributes);
-      group.parameters = group.parameters || !node(n).parameters.empty() ||
-                         (linear != nullptr && !linear->tied_to.empty());
+      group.parameters = group.parameters || has_trained_weight(graph_, node(n));
     }
     describe_saved(group, first, last);
     if (chain.kind == FusedKind::loss_over_logits) group.gives = MemoryGroup::Gives::overwrite;
@@ -111,10 +109,11 @@ class Grouping {
     return u((is<LayerNorm>(n) ? 2 : 1) * all) * statistic_bytes(precision_);
   }
 
-  /// A linear keeps its input; with a gelu behind it also the sum before the gelu.
+  /// A linear keeps its input unless its weight is frozen; with a gelu behind it also the sum before
+  /// the gelu.
   void describe_linear(MemoryGroup& group) const {
     const std::size_t first = group.nodes.front(), last = group.nodes.back();
-    group.saved = {group.inputs[0]};
+    if (has_trained_weight(graph_, node(first))) group.saved = {group.inputs[0]};
     group.gives = MemoryGroup::Gives::in_place;
     group.passes_residual = is<Add>(last);
     if (!is<Gelu>(last)) return;

@@ -345,15 +345,17 @@ class LedgerMaker {
   /// Each weight once, by the first part that uses it.
   void add_parameters(const RankRole& role, MemoryLedger& ledger) {
     std::set<std::pair<std::size_t, std::size_t>> held;
-    std::uint64_t elements = 0, owned = 0;
+    std::uint64_t elements = 0, owned = 0, frozen = 0;
     for (const RankRole::Part& part : role.parts) {
       const std::uint64_t before = elements;
       for (const NodeId id : staged_.nodes[part.stage]) {
         const Node& node = shard_of(part).graph.node(id);
-        elements += hold(shard_of(part), id, held);
+        (node.weights == Weights::frozen ? frozen : elements) += hold(shard_of(part), id, held);
         const auto* linear = std::get_if<Linear>(&node.attributes);
         if (linear != nullptr && !linear->tied_to.empty()) {
-          elements += hold(shard_of(part), task_.graph.find(linear->tied_to), held);
+          const NodeId owner = task_.graph.find(linear->tied_to);
+          const bool stays = task_.graph.node(owner).weights == Weights::frozen;
+          (stays ? frozen : elements) += hold(shard_of(part), owner, held);
         }
       }
       owned += owned_share(part, elements - before);
@@ -362,7 +364,7 @@ class LedgerMaker {
                         master = bytes_per_master(task_.precision);
     const std::uint64_t states = task_.optimizer == OptimizerKind::adamw ? 2 : 1;
     const bool copies = small != master;
-    ledger.weights = Bytes(elements * small);
+    ledger.weights = Bytes((elements + frozen) * small);
     ledger.gradients = Bytes(elements * (small + (copies ? master : 0)));
     ledger.optimizer = Bytes(owned * states * master + (copies ? elements * master : 0));
   }

@@ -341,7 +341,7 @@ class ShardMaker {
         node.differentiable &&
         std::ranges::any_of(users, [&](NodeId user) { return splits(user); }));
     note_vocabulary(id);
-    shard_.graph.add(node.name, local_attributes(id), node.inputs, node.branch);
+    shard_.graph.add(node.name, local_attributes(id), node.inputs, node.branch, node.weights);
     shard_.parameters.push_back(parameters(id));
   }
 

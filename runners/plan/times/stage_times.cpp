@@ -150,7 +150,7 @@ class TimesMaker {
     }
   }
 
-  /// Elements of the parameters that the fullest rank of a stage holds; tied tables held elsewhere
+  /// Elements in training that the fullest rank of a stage holds; tied tables held elsewhere
   /// too are left to add_tied().
   double parameters(StageId stage) {
     double most = 0;
@@ -160,7 +160,7 @@ class TimesMaker {
         const TensorShard& shard = works_.shards().of(degree, index);
         double sum = 0;
         for (const NodeId id : staged_.nodes[stage]) {
-          if (!is_tied(id)) sum += parameter_elements(shard.graph.node(id));
+          if (!is_tied(id)) sum += trained_elements(shard.graph.node(id));
         }
         most = std::max(most, sum);
       }
@@ -183,7 +183,7 @@ class TimesMaker {
   void add_tied(const StagedGraph::Tied& tied) {
     const PlanStage& owner = plan_.stages[tied.stages.front()];
     const auto degree = static_cast<double>(owner.replicas.front().ranks.size());
-    const double elements = parameter_elements(task_.graph.node(tied.owner)) / degree;
+    const double elements = trained_elements(task_.graph.node(tied.owner)) / degree;
     const double time = ring_s(ring_of(tied.stages), elements * master_bytes());
     for (const StageId stage : tied.stages) result_.reduction_s[stage] += time;
   }
@@ -195,7 +195,7 @@ class TimesMaker {
     double elements = parameters(stage);
     for (const StagedGraph::Tied& tied : staged_.tied) {
       if (std::ranges::find(tied.stages, stage) == tied.stages.end()) continue;
-      elements += parameter_elements(task_.graph.node(tied.owner)) /
+      elements += trained_elements(task_.graph.node(tied.owner)) /
                   static_cast<double>(s.replicas.front().ranks.size());
     }
     if (plan_.zero_stage == 1) elements /= static_cast<double>(s.replicas.size());

@@ -58,7 +58,7 @@ class NodeWork {
     set_extents();
     set_forward();
     if (has_gradient_) set_input_gradient();
-    if (parameters_ > 0) set_weight_gradient();
+    if (has_trained_weight(graph_, node_)) set_weight_gradient();
     return work_;
   }
 

@@ -240,6 +240,27 @@ TEST(Components, AFrozenLayerBehindATrainedOnePassesGradientsOn) {
   EXPECT_FALSE(counts.conventions[Convention::aiperf].backward);
 }
 
+TEST(Components, AreFrozenByTheirNames) {
+  const ModelGraph graph = two_towers();
+  const ModelGraph frozen = with_frozen(graph, "vision");
+  EXPECT_EQ(frozen.trained_parameter_count(), graph.parameter_count() - parameter_count(graph.node(graph.find("seen"))));
+  EXPECT_EQ(frozen.name, graph.name);
+  EXPECT_NE(frozen.hash(), graph.hash());
+  EXPECT_FALSE(frozen.node(frozen.find("seen")).differentiable);
+  const auto refusal = [&](const char* components) -> std::string {
+    try {
+      with_frozen(graph, components);
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_NE(refusal("vison,txt").find("no component 'vison' to freeze"), std::string::npos);
+  EXPECT_NE(refusal("vison,txt").find("no component 'txt'"), std::string::npos);
+  EXPECT_NE(refusal("vison").find("'vision'"), std::string::npos);
+  EXPECT_NE(refusal("vision,text,main").find("nothing is left to train"), std::string::npos);
+}
+
 TEST(Components, ATiedWeightIsFrozenWithItsOwner) {
   for (const Weights training : {Weights::trained, Weights::frozen}) {
     ModelGraph graph;
@@ -297,7 +318,7 @@ TEST(Components, TheGraphTellsWhichSamplesItTakes) {
             std::string::npos);
   EXPECT_NE(refusal(two_streams()).find("0 images and 2 texts"), std::string::npos);
   const ModelGraph captioner = build_model("vlm-nano");
-  EXPECT_EQ(sample_of(captioner), (SampleSpec{SampleKind::captions, 3, 32, 32, 32, 32, 16}));
+  EXPECT_EQ(sample_of(captioner), (SampleSpec{SampleKind::captions, 3, 36, 36, 25, 32, 9}));
   EXPECT_EQ(sample_of(captioner), generated_sample("vlm-nano"));
   EXPECT_EQ(generated_sample("vlm-nano", 40).length, 40);
 }

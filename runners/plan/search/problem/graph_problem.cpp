@@ -68,8 +68,8 @@ bool alike(const ModelGraph& graph, LayerNodes a, LayerNodes b) {
   return true;
 }
 
-/// Ends of the layers of a graph, in nodes: every place of its order that one tensor with a
-/// gradient crosses alone, but for those of other branches, no wider than `widest_cut` times the
+/// Ends of the layers of a graph, in nodes: every place of its order that one tensor, which is frozen
+/// or has a gradient, crosses alone, but for those of other branches, no wider than `widest_cut` times the
 /// median such place's. The last end is the number of nodes. The list is ascending.
 std::vector<std::size_t> layer_ends(const ModelGraph& graph) {
   const std::vector<std::vector<NodeId>> crossing = crossing_tensors(graph);
@@ -78,14 +78,14 @@ std::vector<std::size_t> layer_ends(const ModelGraph& graph) {
   for (std::size_t end = 0; end < crossing.size(); ++end) {
     std::int64_t width = 0;
     int own = 0;
-    bool differentiable = true;
+    bool has_stages = true;
     for (const NodeId id : crossing[end]) {
       const Node& node = graph.node(id);
       width += element_count(node.output);
       own += node.branch == graph.nodes()[end - 1].branch ? 1 : 0;
-      differentiable = differentiable && node.differentiable;
+      has_stages = has_stages && (node.differentiable || is_frozen(node));
     }
-    if (own != 1 || !differentiable) continue;
+    if (own != 1 || !has_stages) continue;
     ends.push_back(end);
     widths.push_back(width);
   }
@@ -330,22 +330,32 @@ class ProblemMaker {
   /// Elements by layer, each on the fullest rank of a group; tables shared by first and last layer
   /// apart.
   void add_parameters(int degree) {
-    const auto fullest = [&](const std::vector<NodeId>& nodes) {
+    const auto fullest = [&](const std::vector<NodeId>& nodes, double (*elements)(const Node&)) {
       double most = 0;
       for (int index = 0; index < degree; ++index) {
         double sum = 0;
         for (const NodeId id : nodes) {
-          sum += parameter_elements(works_.shards().of(degree, index).graph.node(id));
+          sum += elements(works_.shards().of(degree, index).graph.node(id));
         }
         most = std::max(most, sum);
       }
       return most;
     };
+    const auto frozen = [](const Node& node) {
+      return parameter_elements(node) - trained_elements(node);
+    };
     std::vector<double>& layers = result_.parameters.emplace_back();
-    for (const auto& nodes : staged_.nodes) layers.push_back(fullest(nodes));
+    for (const auto& nodes : staged_.nodes) layers.push_back(fullest(nodes, trained_elements));
+    if (graph_.parameter_count() > graph_.trained_parameter_count()) {
+      std::vector<double>& bytes = result_.frozen_bytes.emplace_back();
+      for (const auto& nodes : staged_.nodes) {
+        bytes.push_back(fullest(nodes, frozen) *
+                        static_cast<double>(bytes_per_element(request_.precision)));
+      }
+    }
     // cut_graph() names a table only where its head is in another layer.
     for (const StagedGraph::Tied& tied : staged_.tied) {
-      result_.tied_parameters.push_back(fullest({tied.owner}));
+      result_.tied_parameters.push_back(fullest({tied.owner}, trained_elements));
     }
   }
 

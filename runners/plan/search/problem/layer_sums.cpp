@@ -50,10 +50,15 @@ LayerSums::LayerSums(const PlanningProblem& problem) : problem_(problem) {
       }
     }
   }
-  for (const std::vector<double>& of_degree : problem.parameters) {
-    auto& sums = parameters_.emplace_back(1, 0.0);
-    for (const double value : of_degree) sums.push_back(sums.back() + value);
-  }
+  const auto add_up = [](const std::vector<std::vector<double>>& from,
+                         std::vector<std::vector<double>>& to) {
+    for (const std::vector<double>& of_degree : from) {
+      auto& sums = to.emplace_back(1, 0.0);
+      for (const double value : of_degree) sums.push_back(sums.back() + value);
+    }
+  };
+  add_up(problem.parameters, parameters_);
+  add_up(problem.frozen_bytes, frozen_bytes_);
 }
 
 bool LayerSums::known(int pool, int degree, std::int64_t samples) const {
@@ -81,7 +86,11 @@ double LayerSums::parameters(int degree, Range range) const {
 double LayerSums::state_memory(int degree, Range range, int state_replicas) const {
   double elements = parameters(degree, range);
   if (has_tied_copy(range)) elements += problem_.tied_parameters[degree];
-  return elements * (problem_.weight_bytes + problem_.optimizer_bytes / state_replicas);
+  double bytes = elements * (problem_.weight_bytes + problem_.optimizer_bytes / state_replicas);
+  if (!frozen_bytes_.empty()) {
+    bytes += frozen_bytes_[degree][range.end] - frozen_bytes_[degree][range.first];
+  }
+  return bytes;
 }
 
 double LayerSums::least_memory(int degree, std::int64_t samples, Range range,

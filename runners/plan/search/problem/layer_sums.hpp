@@ -66,7 +66,7 @@ class LayerSums {
   std::vector<std::vector<std::vector<LayerBytes>>>
       bytes_;  ///< [..][..][L+1]: kept and split of all layers before, extra of this one
   std::vector<std::vector<std::array<double, 3>>> inner_extra_;  ///< layers 1 to L−2
-  std::vector<std::vector<double>> parameters_;                  ///< [..][L+1]
+  std::vector<std::vector<double>> parameters_, frozen_bytes_;   ///< [..][L+1]
 };
 
 inline LayerSums::Work LayerSums::work(const ReplicaGroup& group, Range range,

@@ -82,6 +82,11 @@ class ProblemCheck {
     for (const auto& row : problem_.links) expect(row.size(), problem_.pools.size(), "links");
     for (const auto& of_degree : problem_.parameters)
       expect(of_degree.size(), layers, "parameters");
+    if (!problem_.frozen_bytes.empty()) {
+      expect(problem_.frozen_bytes.size(), degrees, "tables of frozen weights");
+      for (const auto& of_degree : problem_.frozen_bytes)
+        expect(of_degree.size(), layers, "frozen weights");
+    }
     for (const auto& of_degree : problem_.bytes) {
       expect(of_degree.size(), samples, "memory by micro-batch");
       for (const auto& of_samples : of_degree) expect(of_samples.size(), layers, "memory by layer");

@@ -66,9 +66,11 @@ struct PlanningProblem {
   std::vector<int> degrees;  ///< tensor-parallel degrees, ascending, the first is 1
   /// [degree index][micro-batch − 1][layer]
   std::vector<std::vector<std::vector<LayerBytes>>> bytes;
-  /// [degree index][layer]: elements of the parameters that one rank holds; of a tied table the
-  /// first layer's.
+  /// [degree index][layer]: elements in training that one rank holds; of a tied table the first
+  /// layer's.
   std::vector<std::vector<double>> parameters;
+  /// The same for the bytes of frozen weights; empty: there are none.
+  std::vector<std::vector<double>> frozen_bytes;
   /// [degree index]: elements that one rank holds of a table that first and last layer share (a
   /// tied head); empty: none.
   std::vector<double> tied_parameters;

@@ -12,6 +12,7 @@
 #include "runners/comm/communicator.hpp"
 #include "runners/comm/world.hpp"
 #include "runners/engine/module/torch_engine.hpp"
+#include "runners/engine/parameters/parameter_store.hpp"
 #include "runners/plan/even_plan.hpp"
 #include "runners/plan/layout_plan.hpp"
 #include "runners/plan/ready/ready_plan.hpp"
@@ -216,7 +217,30 @@ TEST_P(LayoutsOfComponents, ChangeNoTraining) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, LayoutsOfComponents,
-                         ::testing::Values([] { return tiny_towers(); }, &tiny_captioner));
+                         ::testing::Values([] { return tiny_towers(); }, &tiny_captioner,
+                                           [] { return with_frozen(tiny_captioner(), "vision"); },
+                                           [] { return with_frozen(tiny_towers(), "text"); }));
+
+// Frozen weights stay those of the seed, and have no part in the norm; what is behind them trains.
+TEST(FrozenComponents, ChangeNothingButWhatTheyHold) {
+  const ModelGraph graph = tiny_captioner();
+  const EvenPlanRequest request{.micro_batch = step_samples};
+  const ComponentsOutcome all = train_components(graph, request);
+  for (const char* component : {"vision", "text"}) {
+    const ModelGraph frozen = with_frozen(graph, component);
+    const ComponentsOutcome part = train_components(frozen, request);
+    EXPECT_EQ(part.losses.front(), all.losses.front()) << component;
+    EXPECT_LT(part.norms.front(), all.norms.front()) << component;
+    EXPECT_NE(part.losses.back(), part.losses.front()) << component;
+    EXPECT_LT(part.ops, all.ops) << component;
+    const ParameterStore before(frozen, Precision::fp64, 1);
+    for (std::size_t n = 0; n < frozen.nodes().size(); ++n) {
+      const Node& node = frozen.nodes()[n];
+      if (node.parameters.empty()) continue;
+      EXPECT_EQ(before.is_frozen(NodeId(n), 0), node.branch == component) << node.name;
+    }
+  }
+}
 
 // Only schedules that wait for a whole set can train these models.
 TEST(SetLoss, ASchedulesOrderMustAllowIt) {
