@@ -169,6 +169,7 @@ class StagePasses {
       if (last_use_[n] == g && values_[n] != none && !leaves(n)) drop(values_[n]);
     }
     if (is<CrossEntropy>(out)) drop(values_[out]);
+    if (!group.differentiable) clear_saved(g);
   }
 
   /// True while another stage has still to take it.
