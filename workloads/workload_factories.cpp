@@ -156,6 +156,15 @@ OptimizerRecipe language_recipe() {
           .final_fraction = 0.1};
 }
 
+/// Models of images and their texts train like language models, more slowly: at a higher rate they
+/// learn what texts are like and never look at the image.
+OptimizerRecipe image_text_recipe() {
+  OptimizerRecipe recipe = language_recipe();
+  recipe.learning_rate = 5e-4;
+  recipe.warmup_steps = 100;
+  return recipe;
+}
+
 /// Image classifiers train with momentum and a cosine schedule.
 OptimizerRecipe image_recipe() {
   return {.kind = OptimizerKind::sgd,
@@ -307,7 +316,7 @@ Workload make_of_ladder(std::string name, const std::vector<std::string>& ladder
   const ModelSpec& model = model_for_samples(full == ladder.end() ? size : *full, kind);
   return assemble({.name = std::move(name),
                    .size = model.name,
-                   .recipe = language_recipe(),
+                   .recipe = kind == SampleKind::tokens ? language_recipe() : image_text_recipe(),
                    .micro_batch = model.micro_batch},
                   generated_sample(model.name, request.sequence_length), model_for, request);
 }

@@ -2,21 +2,29 @@
 // loss over a step, one number of targets that count, layouts of their own.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "metrics/base/error.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/comm/world.hpp"
+#include "runners/engine/checkpoint/checkpoint.hpp"
 #include "runners/engine/module/torch_engine.hpp"
 #include "runners/engine/parameters/parameter_store.hpp"
 #include "runners/plan/even_plan.hpp"
 #include "runners/plan/layout_plan.hpp"
 #include "runners/plan/ready/ready_plan.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"
+#include "workloads/data/data_source.hpp"
+#include "workloads/models/models.hpp"
 #include "workloads/models/transformers.hpp"
 
 namespace heteroperf {
@@ -255,6 +263,104 @@ TEST(SetLoss, ASchedulesOrderMustAllowIt) {
     }
   }
 }
+
+// The ladders' own models on their own data, under layouts that are drawn.
+
+/// $HETEROPERF_LAYOUTS for each model, else few enough for every day.
+int drawn_layouts() {
+  const char* asked = std::getenv("HETEROPERF_LAYOUTS");
+  return asked == nullptr ? 3 : std::atoi(asked);
+}
+
+/// The gradients of the first step, by tensor, and the loss of the last one.
+struct LongOutcome {
+  std::map<std::string, std::vector<double>> gradients;
+  double loss = 0;
+};
+
+/// Reads the velocities of SGD's first update, which are the gradients.
+std::map<std::string, std::vector<double>> read_velocities(const std::string& folder) {
+  const CheckpointReader reader(folder);
+  std::map<std::string, std::vector<double>> result;
+  for (const StoredTensor& tensor : reader.tensors()) {
+    if (!tensor.name.starts_with("optimizer.velocity/")) continue;
+    std::vector<double>& values = result[tensor.name];
+    values.resize(static_cast<std::size_t>(element_count(tensor.shape)));
+    const Box box = whole_box(tensor.shape);
+    reader.read({{tensor.name, tensor.type, tensor.shape, box, dense_strides(box), values.data()}});
+  }
+  return result;
+}
+
+LongOutcome train_long(const ModelGraph& graph, Plan plan) {
+  TrainingSpec spec = test::small_training(graph);
+  spec.data = open_data({"generated", sample_of(graph), 1});
+  spec.recipe = {.kind = OptimizerKind::sgd, .learning_rate = 0.05, .weight_decay = 0};
+  spec.use_plan(std::move(plan));
+  std::string name = (std::filesystem::temp_directory_path() / "heteroperf-XXXXXX").string();
+  const std::filesystem::path folder = mkdtemp(name.data());
+  LongOutcome outcome;
+  run_on_threads(spec.plan().ranks(), {}, [&](World& world) {
+    const std::unique_ptr<TrainingSession> session = start_training(spec, *world.communicator);
+    for (int i = 0; i < 20; ++i) {
+      const StepReport report = session->step();
+      if (i == 0) session->save(folder / "step-1");
+      if (world.communicator->rank() == RankId(0)) outcome.loss = report.loss;
+    }
+  });
+  outcome.gradients = read_velocities(folder / "step-1");
+  std::filesystem::remove_all(folder);
+  return outcome;
+}
+
+/// max |a − b| / max |b| over all tensors.
+double difference(const LongOutcome& a, const LongOutcome& b) {
+  double most = 0, largest = 0;
+  EXPECT_EQ(a.gradients.size(), b.gradients.size());
+  for (const auto& [name, values] : b.gradients) {
+    const std::vector<double>& other = a.gradients.at(name);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      most = std::max(most, std::abs(other[i] - values[i]));
+      largest = std::max(largest, std::abs(values[i]));
+    }
+  }
+  return most / largest;
+}
+
+/// Components on the same ranks where these fit, else side by side.
+std::string draw_layouts(std::mt19937_64& random) {
+  const auto below = [&](int bound) { return static_cast<int>(random() % bound); };
+  struct {
+    int tensor, data, pipeline;
+  } vision{1 + below(2), 1 + below(3), 1 + below(2)}, text{1 + below(2), 1 + below(3), 1 + below(2)};
+  const bool same = vision.tensor * vision.data == text.tensor * text.data;
+  return fmt::format("vision=tp{},dp{},pp{} text=tp{},dp{},pp{}@{}", vision.tensor, vision.data,
+                     vision.pipeline, text.tensor, text.data, text.pipeline,
+                     same ? 0 : vision.tensor * vision.data * vision.pipeline);
+}
+
+class DrawnLayouts : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(DrawnLayouts, HaveTheGradientsAndLossesOfOneRank) {
+  const ModelGraph graph = build_model(GetParam());
+  const LongOutcome one =
+      train_long(graph, even_plan(graph, EvenPlanRequest{.micro_batch = step_samples}));
+  ASSERT_GT(one.gradients.size(), 20U);
+  std::mt19937_64 random(22);
+  for (int i = 0; i < drawn_layouts(); ++i) {
+    const std::string layouts = draw_layouts(random);
+    LayoutPlanRequest request;
+    request.layouts = parse_layouts(layouts);
+    request.micro_batches = 1 + i % 3;
+    request.micro_batch = step_samples / request.micro_batches;
+    const LongOutcome drawn = train_long(graph, layout_plan(graph, request));
+    EXPECT_LE(difference(drawn, one), 1e-12) << layouts;
+    EXPECT_LE(std::abs(drawn.loss - one.loss), 1e-10 * one.loss) << layouts;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ladders, DrawnLayouts,
+                         ::testing::Values("two-tower-nano", "vlm-nano"));
 
 }  // namespace
 }  // namespace heteroperf
