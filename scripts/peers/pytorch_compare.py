@@ -67,6 +67,11 @@ PEERS = [
 ]
 
 GPT = {size: ("llm", "--size", size) for size in ("nano", "micro", "small")}
+IMAGE_TEXT = {
+    f"{name}-{size}": (name, "--size", size)
+    for name in ("two-tower", "vlm")
+    for size in ("nano", "micro")
+}
 IMAGE = {
     "resnet18": ("image", "--model", "resnet18"),
     "resnet50": ("image", "--model", "resnet50", "--data", "generated:64"),
@@ -82,6 +87,9 @@ CASES = [
     Case("resnet50, 1 rank x 1 thread", IMAGE["resnet50"], "resnet50", 32, 1, 1),
     Case("resnet50, 1 rank x 2 threads", IMAGE["resnet50"], "resnet50", 32, 1, 2),
     Case("small, 1 rank x 2 threads", GPT["small"], "small", 1, 1, 2),
+    Case("vlm micro, 1 rank x 1 thread", IMAGE_TEXT["vlm-micro"], "vlm-micro", 32, 1, 1),
+    Case("two-tower micro, 1 rank x 1 thread", IMAGE_TEXT["two-tower-micro"], "two-tower-micro",
+         64, 1, 1),
     Case("micro, 2 ranks x 1 thread", GPT["micro"], "micro", 16, 2, 1),
     Case("resnet18, 2 ranks x 1 thread", IMAGE["resnet18"], "resnet18", 32, 2, 1),
     Case("micro, defaults", GPT["micro"], "micro", 16, 0, 0),
@@ -168,7 +176,7 @@ class OurRun:
         command += ["--micro-batch", batch, "--micro-batches", 1, "--out", self.out, "-q"]
         command += ["--set", "optimizer.clip_norm=0", "--set", "optimizer.schedule=constant"]
         # Nor does it evaluate, which is no part of our window either, but takes its time.
-        command += ["--set", "measure.evaluation_samples=1"]
+        command += ["--set", f"measure.evaluation_samples={64 if 'two-tower' in workload else 1}"]
         command += ["--ranks", ranks, "--threads-per-rank", threads] if ranks else []
         command += ["--device", options.device, "--precision", options.precision]
         self.program = Program(command)

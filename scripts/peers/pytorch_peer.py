@@ -43,11 +43,11 @@ GPT_SIZES = {
 
 
 class GptBlock(nn.Module):
-    """Pre-LayerNorm block: causal attention, then an MLP of four times the width."""
+    """Pre-LayerNorm block: attention, then an MLP of four times the width."""
 
-    def __init__(self, size):
+    def __init__(self, size, causal=True):
         super().__init__()
-        self.heads = size.heads
+        self.heads, self.causal = size.heads, causal
         self.norm1 = nn.LayerNorm(size.width)
         self.qkv = nn.Linear(size.width, 3 * size.width)
         self.projection = nn.Linear(size.width, size.width)
@@ -61,7 +61,7 @@ class GptBlock(nn.Module):
             part.view(batch, context, self.heads, -1).transpose(1, 2)
             for part in self.qkv(x).split(width, dim=2)
         )
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
         return self.projection(mixed.transpose(1, 2).reshape(batch, context, width))
 
     def forward(self, x):
@@ -85,6 +85,114 @@ class Gpt(nn.Module):
 
     def forward(self, ids):
         x = self.tokens(ids) + self.positions.weight[: ids.shape[1]]
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x))
+
+
+@dataclasses.dataclass(frozen=True)
+class Tower:
+    blocks: int
+    width: int
+    heads: int
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageTextSize:
+    pixels: int  # height and width of an image
+    patch: int
+    vision: Tower
+    text: Tower
+    embedding: int  # features of a pair's vectors; 0: a vision-language model
+
+    def patches(self):
+        return (self.pixels // self.patch) ** 2
+
+
+IMAGE_TEXT_SIZES = {
+    "two-tower-nano": ImageTextSize(36, 12, Tower(2, 128, 4), Tower(2, 128, 4), 64),
+    "two-tower-micro": ImageTextSize(36, 12, Tower(4, 256, 4), Tower(4, 192, 4), 128),
+    "vlm-nano": ImageTextSize(36, 12, Tower(2, 128, 4), Tower(2, 128, 4), 0),
+    "vlm-micro": ImageTextSize(36, 12, Tower(4, 192, 4), Tower(4, 256, 4), 0),
+}
+WORDS, CAPTION = 32, 16  # vocabulary; tokens of a text behind its image
+
+
+def normal_weights(module):
+    for parameter in module.parameters():
+        if parameter.dim() >= 2:
+            nn.init.normal_(parameter, std=0.02)
+
+
+class VisionTower(nn.Module):
+    """Patches by one convolution, perhaps a class token, learned positions, a norm, blocks."""
+
+    def __init__(self, size, class_token):
+        super().__init__()
+        width = size.vision.width
+        self.patches = nn.Conv2d(3, width, size.patch, size.patch, bias=False)
+        self.class_token = nn.Parameter(torch.zeros(1, 1, width)) if class_token else None
+        rows = size.patches() + (1 if class_token else 0)
+        self.positions = nn.Parameter(torch.zeros(rows, width))
+        self.norm = nn.LayerNorm(width)
+        blocks = range(size.vision.blocks)
+        self.blocks = nn.ModuleList(GptBlock(size.vision, causal=False) for _ in blocks)
+
+    def forward(self, images):
+        x = self.patches(images).flatten(2).transpose(1, 2)
+        if self.class_token is not None:
+            x = torch.cat([self.class_token.expand(len(x), -1, -1), x], dim=1)
+        x = self.norm(x + self.positions)
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+class TwoTowers(nn.Module):
+    """CLIP's form; the text is read at its first last token."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.vision = VisionTower(size, class_token=True)
+        self.vision_norm = nn.LayerNorm(size.vision.width)
+        self.vision_projection = nn.Linear(size.vision.width, size.embedding, bias=False)
+        self.tokens = nn.Embedding(WORDS, size.text.width)
+        self.positions = nn.Parameter(torch.zeros(CAPTION, size.text.width))
+        self.blocks = nn.ModuleList(GptBlock(size.text) for _ in range(size.text.blocks))
+        self.norm = nn.LayerNorm(size.text.width)
+        self.projection = nn.Linear(size.text.width, size.embedding, bias=False)
+        self.log_scale = nn.Parameter(torch.tensor(2.659))
+        normal_weights(self)
+
+    def forward(self, images, ids):
+        v = self.vision_projection(self.vision_norm(self.vision(images)[:, 0]))
+        x = self.tokens(ids) + self.positions
+        for block in self.blocks:
+            x = block(x)
+        ends = (ids == WORDS - 1).int().argmax(dim=1)
+        t = self.projection(self.norm(x)[torch.arange(len(ids)), ends])
+        return self.log_scale.exp() * F.normalize(v, dim=1) @ F.normalize(t, dim=1).T
+
+
+class VisionLanguage(nn.Module):
+    """LLaVA's form: projected patches take the first places of a decoder's text."""
+
+    def __init__(self, size):
+        super().__init__()
+        width, self.places = size.text.width, size.patches()
+        self.vision = VisionTower(size, class_token=False)
+        self.vision_norm = nn.LayerNorm(size.vision.width)
+        self.up, self.down = nn.Linear(size.vision.width, width), nn.Linear(width, width)
+        self.tokens = nn.Embedding(WORDS, width)
+        self.positions = nn.Parameter(torch.zeros(self.places + CAPTION, width))
+        self.blocks = nn.ModuleList(GptBlock(size.text) for _ in range(size.text.blocks))
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, WORDS, bias=False)
+        normal_weights(self)
+
+    def forward(self, images, ids):
+        rows = self.down(F.gelu(self.up(self.vision_norm(self.vision(images)))))
+        x = torch.cat([rows, self.tokens(ids[:, self.places :])], dim=1) + self.positions
         for block in self.blocks:
             x = block(x)
         return self.head(self.norm(x))
@@ -195,6 +303,41 @@ class GptTask:
         return F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
 
 
+class ImageTextTask:
+    """Random images, and captions of a few random words before their last tokens."""
+
+    unit = "pair/s"
+
+    def __init__(self, name, batch):
+        size = IMAGE_TEXT_SIZES[name]
+        self.contrasts, places = size.embedding > 0, 0 if size.embedding else size.patches()
+        self.batch = batch or (64 if self.contrasts else 32)
+        self.items_per_step = self.batch
+        self.model = TwoTowers(size) if self.contrasts else VisionLanguage(size)
+        self.optimizer = torch.optim.AdamW(
+            self.model.parameters(), lr=5e-4, betas=(0.9, 0.999), weight_decay=0.01, fused=True
+        )
+        self.images = torch.randn(8, self.batch, 3, size.pixels, size.pixels)
+        texts = torch.randint(1, WORDS - 2, (8, self.batch, CAPTION))
+        lengths = torch.randint(2, CAPTION, (8, self.batch, 1))
+        places_of = torch.arange(CAPTION)
+        texts = torch.where(places_of < lengths, texts, WORDS - 1)
+        image = torch.full((8, self.batch, places), WORDS - 2)
+        self.texts = torch.cat([image, texts], dim=2)
+        targets = torch.where(places_of < lengths, texts.roll(-1, 2), -1)
+        self.targets = torch.cat([torch.full_like(image, -1), targets], dim=2)
+
+    def loss(self, step):
+        index = step % len(self.images)
+        scores = self.model(self.images[index], self.texts[index])
+        if self.contrasts:
+            own = torch.arange(len(scores))
+            return (F.cross_entropy(scores, own) + F.cross_entropy(scores.T, own)) / 2
+        return F.cross_entropy(
+            scores.flatten(0, 1), self.targets[index].flatten(), ignore_index=-1
+        )
+
+
 class ImageTask:
     unit = "image/s"
 
@@ -271,7 +414,7 @@ def peak_memory_bytes(device):
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", choices=[*GPT_SIZES, *RESNETS])
+    parser.add_argument("model", choices=[*GPT_SIZES, *RESNETS, *IMAGE_TEXT_SIZES])
     parser.add_argument("--threads", type=int, default=0, help="0: PyTorch's default")
     parser.add_argument("--ranks", type=int, default=1, help="processes, each with a batch")
     parser.add_argument("--compile", action="store_true", help="torch.compile (inductor)")
@@ -292,6 +435,8 @@ def parse_arguments():
 def make_task(arguments):
     if arguments.model in RESNETS:
         task = ImageTask(arguments.model, arguments.batch, arguments.channels_last)
+    elif arguments.model in IMAGE_TEXT_SIZES:
+        task = ImageTextTask(arguments.model, arguments.batch)
     else:
         task = GptTask(arguments.model, arguments.batch)
     task.parameters = sum(p.numel() for p in task.model.parameters())
