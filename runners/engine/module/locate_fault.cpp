@@ -206,6 +206,7 @@ class FaultSearch {
       values_[node.index()] = batch.of(std::get<Input>(spec_.graph.node(node).attributes).kind);
     }
     targets_ = batch.targets;
+    context_.targets = batch.counted_targets;
     gradients_.begin_pass(all_ordinals(), false);
   }
 
@@ -247,6 +248,7 @@ class FaultSearch {
     Position position = position_of(g);
     position.output_gradient = slots_.take(group.nodes.back());
     for (const auto& [node, index] : group.parameters) {
+      if (store_.is_frozen(node, index)) continue;
       position.ordinals.push_back(store_.ordinal(node, index));
       position.parameter_gradients.push_back(store_.gradient(node, index));
     }
@@ -270,7 +272,7 @@ class FaultSearch {
     SlotSink sink(slots, group);
     const at::Tensor gradient = side.copies({position.output_gradient}).front();
     Tensors of_parameters = side.copies(position.parameter_gradients);
-    if (group.parameters.empty()) {
+    if (position.ordinals.empty()) {
       group.op->input_gradient(gradient, parameters, saved, position.context, sink);
     } else {
       group.op->backward(gradient, parameters, saved, position.context, sink, of_parameters);
@@ -297,7 +299,7 @@ class FaultSearch {
   void collect(std::size_t ordinal, std::size_t g) {
     for (std::size_t earlier = 0; earlier < g; ++earlier) {
       for (const auto& [node, index] : groups()[earlier].parameters) {
-        if (store_.ordinal(node, index) == ordinal) return;
+        if (!store_.is_frozen(node, index) && store_.ordinal(node, index) == ordinal) return;
       }
     }
     gradients_.finish(ordinal);
