@@ -71,6 +71,23 @@ TEST(ScheduleVerb, TablesComeBack) {
   }
 }
 
+TEST(ScheduleVerb, AutoPlacesBranches) {
+  const ScratchFolder folder;
+  const std::string graph = folder.write("towers.json", R"({"ranks":2,"micro_batches":4,
+      "segments":[{"name":"a","branch":"a"},{"name":"b","branch":"a"},
+                  {"name":"c","branch":"b"},{"name":"d","branch":"b"}],
+      "edges":[{"from":"a","to":"b"},{"from":"c","to":"d"}],
+      "interactions":[{"members":["b","d"],"every":1}]})");
+  const Json report = json_of({"schedule", "auto", "--graph", graph});
+  const Json& placements = report.at("placements");
+  EXPECT_EQ(placements.at(0).at("placement"), "opposite directions");
+  EXPECT_EQ(placements.at(0).at("objective"), report.at("makespan"));
+  EXPECT_NE(placements.at(0).at("why").get<std::string>().find("chosen"), std::string::npos);
+  EXPECT_GE(placements.size(), 3u);
+  EXPECT_EQ(report.at("graph").at("segments").at(2).at("rank"), 1);
+  EXPECT_EQ(heteroperf({"schedule", "1f1b", "--graph", graph}).exit_code, 2);
+}
+
 TEST(ScheduleVerb, TheNativeFormIsSimulated) {
   const ScratchFolder folder;
   const Words words{"schedule", "zb-v", "--ranks", "4", "--micro-batches", "8"};

@@ -262,6 +262,13 @@ TEST_F(Schemas, FilesThatVerbsTake) {
       "edges":[{"from":"a","to":1,"bytes":8}]})");
   expect_taken({"schedule", "1f1b", "--graph", graph});
   add("pipeline-graph", graph);
+  const std::string towers = folder_.write("towers.json", R"({"ranks":2,"micro_batches":4,
+      "segments":[{"name":"a","branch":"a"},{"name":"b","branch":"a"},
+                  {"name":"c","branch":"b"},{"name":"d","branch":"b"}],
+      "edges":[{"from":"a","to":"b","activation_time":0.5},{"from":"c","to":"d"}],
+      "interactions":[{"members":["b","d"],"every":4}]})");
+  add("pipeline-graph", towers);
+  add_printed("schedule", {"schedule", "auto", "--graph", towers});
   expect_valid();
 }
 
