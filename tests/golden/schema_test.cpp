@@ -203,6 +203,11 @@ TEST_F(Schemas, DocumentsThatNeedNoTraining) {
        "homogeneous", "--import", "plan:" + plan, "--coarsest-wire", "int8", "-o", compared, "-q"},
       ".");
   add("plan", compared);
+  const std::string placed = folder_ / "placed.json";
+  heteroperf({"plan", "two-tower", "--cluster", "fast2_slow6", "--size", "nano", "--batch", "32",
+              "--compare", "homogeneous,centric", "-o", placed, "-q"},
+             ".");
+  add("plan", placed);
   for (const char* name : {"1f1b", "zb-h1"}) {
     add_printed("schedule", {"schedule", name, "--ranks", "4", "--micro-batches", "8"});
   }
