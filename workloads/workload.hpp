@@ -35,7 +35,7 @@ struct Workload {
 
 /// A caller's wishes for a workload; an empty or absent value keeps the workload's own.
 struct WorkloadRequest {
-  std::string size;   ///< name of a ladder's size, or "auto": then the scaling rule chooses
+  std::string size;    ///< name of a ladder's size, or "auto": then the scaling rule chooses
   std::string model;   ///< for `image` only
   std::string freeze;  ///< components whose weights stay as they are, with commas between
   std::string data = "generated";

@@ -29,7 +29,8 @@ struct Cut {
   std::size_t tensors = 0;  ///< tensors that cross it
 };
 
-/// All places of a component's order where something of it crosses that has a gradient or is frozen.
+/// All places of a component's order where something of it crosses that has a gradient or is
+/// frozen.
 std::vector<Cut> cuts_of(const ModelGraph& graph, const std::vector<NodeId>& component) {
   const std::vector<std::vector<NodeId>> crossing = crossing_tensors(graph);
   const auto is_part = [&](NodeId node) { return std::ranges::binary_search(component, node); };

@@ -22,9 +22,9 @@ constexpr int format_version = 1;
 constexpr std::int64_t most_samples = std::int64_t{1} << 40;
 
 /// Keys that a planner writes beside the plan: they are worked out again where they are needed.
-constexpr const char* derived_keys[] = {"replicas", "predicted",  "memory",   "certificate",
-                                        "search",   "comparison", "profiled", "imported",
-                                        "learned",  "rates"};
+constexpr const char* derived_keys[] = {"replicas", "predicted",  "memory",  "certificate",
+                                        "search",   "comparison", "centric", "placements",
+                                        "profiled", "imported",   "learned", "rates"};
 
 class PlanReader {
  public:

@@ -165,8 +165,8 @@ class Cutter {
     }
   }
 
-  /// Edges go forward, so a gradient out of every other stage leads to the loss, unless all in it is
-  /// frozen.
+  /// Edges go forward, so a gradient out of every other stage leads to the loss, unless all in it
+  /// is frozen.
   void check_ways_to_loss() {
     const StageId last = result_.stage_of[graph_.loss().index()];
     for (const StageId stage : result_.nodes.ids()) {

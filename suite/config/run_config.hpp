@@ -27,7 +27,7 @@ struct ModelConfig {
   std::string name = "resnet18";  ///< image: a name of `list models`
   Precision precision = Precision::fp32;
   std::int64_t sequence_length = 0;  ///< tokens; 0: the size's own
-  std::string freeze;  ///< components, with commas between
+  std::string freeze;                ///< components, with commas between
 };
 
 /// `data.*`

@@ -243,6 +243,25 @@ void add_rates(const RateUse& use, Document& document) {
                           Audience::programs));
 }
 
+/// Tells where the components of a model may lie, and what that does to the step.
+void add_placements(const PlanReport& report, Document& document) {
+  const std::vector<PlanPlacement>& placements = report.search.placements;
+  if (placements.empty()) return;
+  const auto why = [&](const PlanPlacement& placement) {
+    if (!placement.step_time_s) return placement.why_not;
+    if (&placement == &placements.front()) return std::string("chosen: its step is the shortest");
+    return change_text(*placement.step_time_s / *placements.front().step_time_s) + " to the chosen";
+  };
+  document.table(
+      table_of("placements", placements,
+               {{{"placement", "placement", Unit::none}, &PlanPlacement::name},
+                {{"step_time_s", "step time", Unit::seconds},
+                 [](const PlanPlacement& placement) { return Datum(placement.step_time_s); }},
+                {{"idle_fraction", "ranks idle", Unit::fraction},
+                 [](const PlanPlacement& placement) { return Datum(placement.idle_fraction); }},
+                {{"why", "why", Unit::none}, why}}));
+}
+
 /// A class that cannot run the workload alone is listed with the reason and adds nothing to the
 /// sum; a comparison that found no plan for any class has no quotient.
 void add_comparison(const PlanReport& report, Document& document) {
@@ -264,6 +283,20 @@ void add_comparison(const PlanReport& report, Document& document) {
                  planned([](const ClassAlone& side) { return summary_of(*side.plan); })}}));
   document.field("predicted.hsr", "HSR", Unit::ratio, report.hsr(),
                  "of the sum of the classes alone");
+}
+
+/// The best plan with one layout for all components, and how much faster the own one is.
+void add_centric(const PlanReport& report, Document& document) {
+  if (!report.centric) return;
+  const BaselinePlan& centric = *report.centric;
+  document.field("centric.why_not", "no centric plan", Unit::none, unless_empty(centric.why_not));
+  if (!centric.plan) return;
+  document.field("centric.step_time_s", "centric step", Unit::seconds, centric.step_time_s,
+                 summary_of(*centric.plan));
+  document.data("centric.throughput", "centric samples/s", Unit::work_per_second,
+                centric.throughput());
+  document.field("centric.speedup", "faster than centric", Unit::ratio,
+                 report.throughput() / centric.throughput());
 }
 
 /// The throughput of another planner's plan is told relative to the own one.
@@ -360,7 +393,9 @@ Document plan_document(const PlanReport& report) {
   document.field("", "rates", Unit::none, rates_text(report));
   add_search(report, document);
   add_rates(report.rates, document);
+  add_placements(report, document);
   add_comparison(report, document);
+  add_centric(report, document);
   using Fit = ProfiledRates::ClassFit;
   if (!report.profiled.empty()) {
     document.table(table_of("profiled", report.profiled,

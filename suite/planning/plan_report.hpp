@@ -17,14 +17,18 @@
 
 namespace heteroperf {
 
-/// One class of a mixed machine alone, with its own best plan of the same batch.
-struct ClassAlone {
-  std::string device_class;
-  int devices = 0;
+/// A plan of the same batch that the own one is compared with.
+struct BaselinePlan {
   std::optional<Plan> plan;  ///< on the mixed machine's ranks
   double step_time_s = 0;
   std::string why_not;  ///< where there is no plan
   double throughput() const { return static_cast<double>(plan->samples_per_step()) / step_time_s; }
+};
+
+/// One class of a mixed machine alone, with its own best plan.
+struct ClassAlone : BaselinePlan {
+  std::string device_class;
+  int devices = 0;
 };
 
 /// The findings of `plan`.
@@ -40,7 +44,8 @@ struct PlanReport {
   RateUse rates;  ///< the basis of the predicted computing time
   std::uint64_t seed = 1;
   std::uint64_t peak_rss_bytes = 0;
-  std::vector<ClassAlone> alone;  ///< empty: not compared
+  std::vector<ClassAlone> alone;        ///< empty: not compared
+  std::optional<BaselinePlan> centric;  ///< absent: not compared
   std::vector<ImportedPlan> imported;
   std::optional<LearnedRun> learned;
   double replan_threshold = 0;  ///< gain over the learned run's plan from which it is suggested

@@ -29,6 +29,9 @@ Json claims_of(const PlanReport& report) {
     if (!report.alone[i].plan) continue;
     claims["comparison"][i]["plan"] = Json::parse(plan_text(*report.alone[i].plan));
   }
+  if (report.centric && report.centric->plan) {
+    claims["centric"]["plan"] = Json::parse(plan_text(*report.centric->plan));
+  }
   for (std::size_t i = 0; i < report.imported.size(); ++i) {
     // A plan that could not be read has only the reason.
     if (report.imported[i].plan.stages.empty()) continue;
@@ -63,6 +66,19 @@ std::optional<CertifiedPlan> certified(const Plan& plan, const Claimed& claimed,
   }
 }
 
+/// The centric plan is a plan of its own; the speedup is over its throughput.
+void check_centric(const Json& file, PlanReport& again, const Claimed& claimed,
+                   ClaimChecks& checks) {
+  if (!file.contains("centric") || !file.at("centric").contains("plan")) return;
+  const Plan plan = parse_plan(file.at("centric").at("plan").dump(), "/centric");
+  const auto centric = certified(plan, claimed, "/centric/plan", checks);
+  if (!centric) return;
+  const Prediction& prediction = centric->certificate.prediction;
+  checks.claim(file, "/centric/step_time_s", prediction.step_time_s);
+  checks.claim(file, "/centric/throughput", prediction.throughput);
+  checks.claim(file, "/centric/speedup", again.throughput() / prediction.throughput);
+}
+
 /// Every class alone is a plan of its own; HSR is the quotient of what they are worth.
 void check_comparison(const Json& file, PlanReport& again, const Claimed& claimed,
                       ClaimChecks& checks) {
@@ -77,7 +93,9 @@ void check_comparison(const Json& file, PlanReport& again, const Claimed& claime
     const Prediction& prediction = alone->certificate.prediction;
     checks.claim(file, path + "/step_time_s", prediction.step_time_s);
     checks.claim(file, path + "/throughput", prediction.throughput);
-    again.alone.push_back({{}, plan.ranks(), std::move(plan), prediction.step_time_s, {}});
+    ClassAlone& side = again.alone.emplace_back();
+    side.plan = std::move(plan);
+    side.step_time_s = prediction.step_time_s;
   }
   if (const auto hsr = again.hsr()) checks.claim(file, "/predicted/hsr", *hsr);
 }
@@ -127,6 +145,7 @@ Verification verify_plan_file(const std::string& path) {
     checks.claim(file, std::string("/") + list, claims.at(list));
   }
   check_comparison(file, again, claimed, checks);
+  check_centric(file, again, claimed, checks);
   return result;
 }
 

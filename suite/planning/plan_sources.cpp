@@ -121,12 +121,10 @@ std::vector<Setting> with_workload_of_plan(std::vector<Setting> given) {
   if (!planned || value_of("workload") != planned->name) return given;
   const std::string length =
       planned->sequence_length > 0 ? std::to_string(planned->sequence_length) : std::string();
-  const Setting settings[] = {{"model.size", planned->size},
-                              {"model.name", planned->model},
-                              {"model.precision", planned->precision},
-                              {"model.sequence_length", length},
-                              {"model.freeze", planned->freeze},
-                              {"optimizer.name", planned->optimizer}};
+  const Setting settings[] = {
+      {"model.size", planned->size},           {"model.name", planned->model},
+      {"model.precision", planned->precision}, {"model.sequence_length", length},
+      {"model.freeze", planned->freeze},       {"optimizer.name", planned->optimizer}};
   for (const Setting& setting : settings) {
     // A setting of the user stays as it is.
     if (!setting.value.empty() && value_of(setting.path).empty()) given.push_back(setting);

@@ -16,7 +16,7 @@
 #include "results/journal_checks/journal_checks.hpp"
 #include "results/text/sha256.hpp"
 #include "runners/plan/plan_cluster.hpp"
-#include "runners/plan/search/class_alone.hpp"
+#include "runners/plan/search/baseline_plans.hpp"
 #include "suite/run/run_recorder.hpp"
 
 namespace heteroperf {

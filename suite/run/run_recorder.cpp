@@ -15,8 +15,8 @@
 
 #include "metrics/base/name_table.hpp"
 #include "metrics/precision_goal.hpp"
-#include "results/text/sha256.hpp"
 #include "results/journal_checks/checked_journal.hpp"
+#include "results/text/sha256.hpp"
 #include "runners/cluster/shared_module.hpp"
 #include "runners/plan/plan_json.hpp"
 #include "suite/config/run_config_json.hpp"
@@ -54,8 +54,8 @@ WorkloadEvent workload_event(const PreparedRun& run) {
   }
   event.loss_floor = workload.data->loss_floor();
   event.error_floor = workload.data->error_floor();
-  event.quality = event.family == WorkloadFamily::classifier ? QualityMeasure::accuracy
-                                                                    : QualityMeasure::loss;
+  event.quality =
+      event.family == WorkloadFamily::classifier ? QualityMeasure::accuracy : QualityMeasure::loss;
   if (workload.target) event.quality_target = workload.target->value;
   event.config.text =
       workload_config_text(workload, run.plan ? ProgramKind::training : ProgramKind::search);

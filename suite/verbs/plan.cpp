@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <set>
+#include <sstream>
 #include <tuple>
 
 #include "metrics/base/error.hpp"
@@ -20,7 +21,7 @@
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/rivals/hexiscale/hexiscale_machines.hpp"
 #include "runners/plan/rivals/plan_imports.hpp"
-#include "runners/plan/search/class_alone.hpp"
+#include "runners/plan/search/baseline_plans.hpp"
 #include "suite/planning/chosen_plan.hpp"
 #include "suite/planning/plan_report.hpp"
 #include "suite/planning/plan_sources.hpp"
@@ -59,7 +60,9 @@ class PlanVerb : public Verb {
          "components whose weights stay as they are, with commas between"},
         {"--schedule", schedule_,
          "1f1b, zb-h1, zb-h2, interleaved-1f1b, zb-v, v-half, v-min; any by default"},
-        {"--compare", compare_, "homogeneous: also every class alone, with its own best plan"},
+        {"--compare", compare_,
+         "homogeneous: also every class alone, with its own best plan; centric: the best plan with "
+         "the last component's layout for all; both: homogeneous,centric"},
         {"--objective", objective_,
          "time, cost or energy of a step; the cluster's classes give prices or watts"},
         {"--cost-model", cost_model_,
@@ -110,8 +113,14 @@ class PlanVerb : public Verb {
  private:
   /// The options that a planner of another kind understands.
   RivalRequest rival_request(const std::vector<PlanImport>& imports) const {
-    return {imports, request_.model,        cluster_,          cost_model_,
-            batch_,  options_.time_limit_s, !compare_.empty(), fill_profiles_};
+    return {imports,
+            request_.model,
+            cluster_,
+            cost_model_,
+            batch_,
+            options_.time_limit_s,
+            compares("homogeneous"),
+            fill_profiles_};
   }
 
   PlanTexts own_texts(const std::vector<PlanImport>& imports, const GlobalOptions& options) {
@@ -147,7 +156,13 @@ class PlanVerb : public Verb {
     std::vector<std::string> schedules;
     for (const DraftSchedule& schedule : draft_schedules()) schedules.emplace_back(schedule.name);
     expect("--schedule", schedule_, schedules);
-    expect("--compare", compare_, {"homogeneous"});
+    for (const std::string& baseline : baselines()) {
+      expect("--compare", baseline, {"homogeneous", "centric"});
+    }
+    if (planner != nullptr && compares("centric")) {
+      problems.add(fmt::format("--compare centric with --import {}", planner->name),
+                   "its models have one component", "Compare with homogeneous.");
+    }
     expect("--objective", objective_, {"time", "cost", "energy"});
     if (planner != nullptr && objective_ != "time") {
       problems.add(fmt::format("--objective {} with --import {}", objective_, planner->name),
@@ -165,6 +180,19 @@ class PlanVerb : public Verb {
     // A search without --schedule may choose any of them.
     if (!schedule_.empty()) options_.moves.schedules = {schedule_};
     if (sequence_length_ > 0) request_.sequence_length = sequence_length_;
+  }
+
+  /// The baselines of --compare.
+  std::vector<std::string> baselines() const {
+    std::vector<std::string> names;
+    std::istringstream list(compare_);
+    for (std::string name; std::getline(list, name, ',');) names.push_back(name);
+    return names;
+  }
+
+  bool compares(const char* baseline) const {
+    const std::vector<std::string> names = baselines();
+    return std::find(names.begin(), names.end(), baseline) != names.end();
   }
 
   /// Plans the workload on the machine and gathers all that is told of the plan.
@@ -209,7 +237,8 @@ class PlanVerb : public Verb {
     EfficiencyMatrix known = std::move(report.plan.efficiency);
     report.plan = completed(best.plan, workload);
     report.plan.efficiency = std::move(known);
-    if (!compare_.empty()) compare(workload, cluster, planning, report);
+    if (compares("homogeneous")) compare(workload, cluster, planning, report);
+    if (compares("centric")) compare_centric(workload, cluster, planning, report);
     for (const PlanImport& import : imports) {
       // This kind brings rates, not a plan.
       if (import.kind->read == nullptr) continue;
@@ -289,6 +318,19 @@ class PlanVerb : public Verb {
         // A class that is too small for the model is no error of the comparison.
         alone.why_not = error.problems().front().text();
       }
+    }
+  }
+
+  /// The best centric plan of the same batch, or why there is none.
+  void compare_centric(const Workload& workload, const Cluster& cluster,
+                       const PlanningRequest& planning, PlanReport& report) const {
+    BaselinePlan& centric = report.centric.emplace();
+    try {
+      const ReadyPlan best = best_centric_plan(workload.graph, cluster, planning);
+      centric.plan = completed(best.plan, workload);
+      centric.step_time_s = best.predicted().step_time_s;
+    } catch (const UserError& error) {
+      centric.why_not = error.problems().front().text();
     }
   }
 

@@ -41,7 +41,8 @@ class ScheduleVerb : public Verb {
               "pipeline schedules: generate or import, check, time and draw",
               {"schedule zb-h1 --ranks 8 --micro-batches 24 --costs 18522,18086,9337,601",
                "schedule --import their_schedule.csv --costs-file costs.json --json",
-               "schedule auto --ranks 8 --micro-batches 32 --memory-limit 12 --format svg"}}) {}
+               "schedule auto --ranks 8 --micro-batches 32 --memory-limit 12 --format svg",
+               "schedule auto --graph two_towers.json --json"}}) {}
 
   void declare(CLI::App& command) override {
     auto* name = command.add_option("name", name_, "a name of `list schedules`, or all");
@@ -52,7 +53,9 @@ class ScheduleVerb : public Verb {
     auto* ranks = command.add_option("--ranks", ranks_, "pipeline ranks");
     auto* batches = command.add_option("--micro-batches", micro_batches_, "of one step");
     auto* graph =
-        command.add_option("--graph", graph_, "segments, edges, branches and their ranks (JSON)");
+        command.add_option("--graph", graph_,
+                           "segments, edges, branches and their ranks (JSON); without ranks "
+                           "auto places the branches");
     graph->excludes(import)->excludes(ranks);
     ranks->excludes(import);
     batches->excludes(import);
@@ -193,6 +196,7 @@ class ScheduleVerb : public Verb {
     }
     result.search = {search_result.evaluations, stopwatch.elapsed_s(), search_result.proven,
                      search_result.out_of_time};
+    result.placements = std::move(search_result.placements);
     return result;
   }
 

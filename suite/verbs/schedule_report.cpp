@@ -109,6 +109,32 @@ void show_ranks(Document& document, Table table) {
   }
 }
 
+/// Says why a placement was chosen, or why it was not; `chosen` is the one that was.
+std::string reason_of(const PlacedCandidate& candidate, const PlacedCandidate& chosen) {
+  if (&candidate == &chosen) {
+    return chosen.objective <= chosen.lower_bound * (1 + 1e-9)
+               ? "chosen: it reaches its bound"
+               : "chosen: no order of another placement was found to end earlier";
+  }
+  if (candidate.lower_bound > chosen.objective) return "none of its orders can end as early";
+  return candidate.objective > chosen.objective ? "no order was found that ends as early"
+                                                : "as good, but not simpler";
+}
+
+void show_placements(Document& document, const std::vector<PlacedCandidate>& placements) {
+  if (placements.empty()) return;
+  document.table(
+      table_of("placements", placements,
+               {{{"placement", "placement", Unit::none}, &PlacedCandidate::placement},
+                {{"objective", "ends at", Unit::none},
+                 [](const PlacedCandidate& candidate) { return in_costs(candidate.objective); }},
+                {{"lower_bound", "lower bound", Unit::none},
+                 [](const PlacedCandidate& candidate) { return in_costs(candidate.lower_bound); }},
+                {{"why", "why", Unit::none}, [&](const PlacedCandidate& candidate) {
+                   return reason_of(candidate, placements.front());
+                 }}}));
+}
+
 /// Times have the unit of the costs; memory counts activations of a micro-batch. All schedules have
 /// the same fields, of which some may be absent.
 void add_report(Document& document, const ScheduleResult& result) {
@@ -183,6 +209,7 @@ Document schedule_document(const ScheduleResult& result) {
       schedule.name, schedule.graph.ranks, schedule.graph.micro_batches, schedule.chunks,
       schedule.graph.parts, instruction_count(schedule), instruction_count(result.lowered)));
   add_report(document, result);
+  show_placements(document, result.placements);
   show_ranks(document, rank_times(result.report));
   return document;
 }

@@ -7,6 +7,7 @@
 #include "results/text/document.hpp"
 #include "runners/schedule/check/validator.hpp"
 #include "runners/schedule/ir/schedule.hpp"
+#include "runners/schedule/search/search.hpp"
 #include "runners/schedule/simulate/report.hpp"
 #include "runners/schedule/simulate/simulator.hpp"
 
@@ -30,6 +31,8 @@ struct ScheduleResult {
   ScheduleChecks checks;  ///< results for `lowered`
   std::optional<double> memory_limit;
   std::optional<SearchEffort> search;  ///< with `auto` only
+  /// With `auto` on a graph without ranks: the one of `schedule` first.
+  std::vector<PlacedCandidate> placements;
 };
 
 /// Checks, lowers where it is not, and times. Throws UserError with the reasons and the

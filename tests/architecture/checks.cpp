@@ -218,7 +218,8 @@ Violations check_targets(const SourceTree& tree, const LayerTable& table) {
 Violations check_own_header(const SourceTree& tree) {
   Violations found;
   for (const auto& [file, includes] : tree.files) {
-    const std::string header = std::filesystem::path(file).replace_extension(".hpp").generic_string();
+    const std::string header =
+        std::filesystem::path(file).replace_extension(".hpp").generic_string();
     if (!file.ends_with(".cpp") || !tree.files.contains(header)) continue;
     if (includes.empty() || includes.front().header != header) {
       found.push_back(at(file, includes.empty() ? 1 : includes.front().line) + "\"" + header +

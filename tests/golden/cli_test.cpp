@@ -90,7 +90,8 @@ const BadInput bad_inputs[] = {
     {"SizeOfImage",
      {"run", "image", "--size", "mini"},
      2,
-     "--size mini changes nothing in image .only automl-image and llm and two-tower and vlm can use it"},
+     "--size mini changes nothing in image .only automl-image and llm and two-tower and vlm can "
+     "use it"},
     {"LayoutOfAnotherModel",
      {"run", "two-tower", "--size", "nano", "--layout", "vison=dp2", "--layout", "text=dp2"},
      2,
@@ -169,7 +170,8 @@ const BadInput bad_inputs[] = {
     {"UntilOfASuite",
      {"run", "--until", "1%"},
      2,
-     "^heteroperf: --until 1% is not usable .*Name a workload: image or llm or two-tower or vlm\n$"},
+     "^heteroperf: --until 1% is not usable .*Name a workload: image or llm or two-tower or "
+     "vlm\n$"},
     {"DecayByTime",
      {"run", "llm", "--set", "optimizer.schedule=cosine"},
      2,

@@ -159,8 +159,8 @@ TEST(PlanRun, APipelineAccountsForItsRanks) {
   EXPECT_EQ(report.exit_code, 0) << report.err;
 }
 
-/// Two components in turn on the same ranks, side by side on others, and as one stage: the loss is
-/// over all pairs of the step, so the three train alike.
+/// Two components in turn on the same ranks, side by side on others, as the planner places them,
+/// and as one stage: the loss is over all pairs of the step, so all train alike.
 TEST(PlanRun, ComponentsHaveLayoutsOfTheirOwn) {
   const ScratchFolder folder;
   const auto train = [&](const Words& more, const std::string& out) {
@@ -184,11 +184,22 @@ TEST(PlanRun, ComponentsHaveLayoutsOfTheirOwn) {
   const Json apart = train({"--layout", "vision=dp2@0-1", "--layout", "text=tp2@2-3",
                             "--micro-batch", "3", "--micro-batches", "2"},
                            "apart");
-  for (const Json& record : {one, shared, apart}) {
+  const CommandResult planned = heteroperf({"plan", "two-tower", "--size", "nano", "--cluster",
+                                            "fast2_slow6", "--batch", "12", "-o", "placed.json"},
+                                           folder.path());
+  ASSERT_EQ(planned.exit_code, 0) << planned.err;
+  // The scenes have another vocabulary than those that the plan was made for.
+  Json plan = read_plan_json(folder / "placed.json");
+  EXPECT_EQ(plan.at("schedule"), "auto");
+  plan.erase("graph_hash");
+  folder.write("placed.json", plan.dump());
+  const Json placed =
+      train({"--plan", "placed.json", "--cluster", "fast2_slow6", "--ranks", "8"}, "placed");
+  for (const Json& record : {one, shared, apart, placed}) {
     EXPECT_EQ(record.at("workload").at("family"), "contrastive_model");
     EXPECT_EQ(record.at("operations").at("strict"), one.at("operations").at("strict"));
   }
-  for (const char* run : {"shared", "apart"}) {
+  for (const char* run : {"shared", "apart", "placed"}) {
     const CommandResult aligned = heteroperf({"align", "one", run, "--json"}, folder.path());
     EXPECT_EQ(aligned.exit_code, 0) << aligned.out;
     EXPECT_LT(Json::parse(aligned.out).at("acceptance").at("value"), 1e-5) << aligned.out;

@@ -4,7 +4,9 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
+#include "metrics/base/text_file.hpp"
 #include "runners/plan/even_plan.hpp"
 #include "runners/plan/plan_json.hpp"
 #include "tests/golden/command.hpp"
@@ -137,6 +139,33 @@ TEST(PlanVerb, SaysWhatAnObjectiveLacks) {
   EXPECT_NE(problem.at("error").at("message").get<std::string>().find("idle_watts"),
             std::string::npos)
       << run.out;
+}
+
+TEST(PlanVerb, PlacesComponentsAndComparesWithTheCentricPlan) {
+  const ScratchFolder folder;
+  const std::string path = folder / "plan.json";
+  const CommandResult run =
+      heteroperf({"plan", "two-tower", "--size", "micro", "--cluster", "a100_v100_like",
+                  "--compare", "homogeneous,centric", "-o", path});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const Json report = Json::parse(std::ifstream(path));
+  const double step_s = report.at("predicted").at("step_time_s");
+  const Json& placements = report.at("placements");
+  EXPECT_EQ(placements.at(0).at("step_time_s"), step_s);
+  std::set<std::string> names;
+  for (const Json& each : placements) {
+    names.insert(each.at("placement"));
+    EXPECT_GE(each.value("step_time_s", step_s), step_s);
+  }
+  EXPECT_TRUE(names.contains("chain") && names.contains("centric"));
+  EXPECT_NEAR(report.at("centric").at("speedup").get<double>(),
+              report.at("centric").at("step_time_s").get<double>() / step_s, 1e-9);
+  EXPECT_EQ(report.at("comparison").size(), 2u);
+  EXPECT_EQ(heteroperf({"verify", path}).exit_code, 0);
+  std::string text = read_text_file(path);
+  const std::string key = "\"speedup\":";
+  text.replace(text.find(key) + key.size(), 1, "9");
+  EXPECT_NE(heteroperf({"verify", folder.write("forged.json", text)}).exit_code, 0);
 }
 
 TEST(PlanVerb, ScoresAnImportedPlanBesideItsOwn) {

@@ -71,6 +71,26 @@ TEST(ScheduleVerb, TablesComeBack) {
   }
 }
 
+TEST(ScheduleVerb, AutoPlacesBranches) {
+  const ScratchFolder folder;
+  const std::string graph = folder.write("towers.json", R"({"ranks":2,"micro_batches":4,
+      "segments":[{"name":"a","branch":"a"},{"name":"b","branch":"a"},
+                  {"name":"c","branch":"b"},{"name":"d","branch":"b"}],
+      "edges":[{"from":"a","to":"b"},{"from":"c","to":"d"}],
+      "interactions":[{"members":["b","d"],"every":1}]})");
+  const Json report = json_of({"schedule", "auto", "--graph", graph});
+  const Json& placements = report.at("placements");
+  // Each tower has a rank of its own, so that both work from the start.
+  EXPECT_EQ(placements.at(0).at("placement"), "chain");
+  EXPECT_EQ(report.at("makespan"), 4 * 6);
+  EXPECT_EQ(placements.at(0).at("objective"), report.at("makespan"));
+  EXPECT_NE(placements.at(0).at("why").get<std::string>().find("chosen"), std::string::npos);
+  EXPECT_EQ(placements.back().at("why"), "none of its orders can end as early");
+  EXPECT_EQ(report.at("graph").at("segments").at(1).at("rank"), 0);
+  EXPECT_EQ(report.at("graph").at("segments").at(2).at("rank"), 1);
+  EXPECT_EQ(heteroperf({"schedule", "1f1b", "--graph", graph}).exit_code, 2);
+}
+
 TEST(ScheduleVerb, TheNativeFormIsSimulated) {
   const ScratchFolder folder;
   const Words words{"schedule", "zb-v", "--ranks", "4", "--micro-batches", "8"};

@@ -203,6 +203,11 @@ TEST_F(Schemas, DocumentsThatNeedNoTraining) {
        "homogeneous", "--import", "plan:" + plan, "--coarsest-wire", "int8", "-o", compared, "-q"},
       ".");
   add("plan", compared);
+  const std::string placed = folder_ / "placed.json";
+  heteroperf({"plan", "two-tower", "--cluster", "fast2_slow6", "--size", "nano", "--batch", "32",
+              "--compare", "homogeneous,centric", "-o", placed, "-q"},
+             ".");
+  add("plan", placed);
   for (const char* name : {"1f1b", "zb-h1"}) {
     add_printed("schedule", {"schedule", name, "--ranks", "4", "--micro-batches", "8"});
   }
@@ -262,6 +267,13 @@ TEST_F(Schemas, FilesThatVerbsTake) {
       "edges":[{"from":"a","to":1,"bytes":8}]})");
   expect_taken({"schedule", "1f1b", "--graph", graph});
   add("pipeline-graph", graph);
+  const std::string towers = folder_.write("towers.json", R"({"ranks":2,"micro_batches":4,
+      "segments":[{"name":"a","branch":"a"},{"name":"b","branch":"a"},
+                  {"name":"c","branch":"b"},{"name":"d","branch":"b"}],
+      "edges":[{"from":"a","to":"b","activation_time":0.5},{"from":"c","to":"d"}],
+      "interactions":[{"members":["b","d"],"every":4}]})");
+  add("pipeline-graph", towers);
+  add_printed("schedule", {"schedule", "auto", "--graph", towers});
   expect_valid();
 }
 

@@ -266,7 +266,8 @@ SampleSpec sample_of(const ModelGraph& graph) {
       const auto* insert = std::get_if<InsertTokens>(&node.attributes);
       if (insert == nullptr) continue;
       if (insert->token != vocabulary - 2 || spec.image_places > 0)
-        refuse(fmt::format("'{}' does not put one image where token {} is", node.name, vocabulary - 2));
+        refuse(fmt::format("'{}' does not put one image where token {} is", node.name,
+                           vocabulary - 2));
       spec.image_places = graph.node(node.inputs[2]).output.front();
     }
     if (spec.image_places == 0) refuse("no insert_tokens puts its image into its text");

@@ -30,8 +30,8 @@ struct SampleSpec {
   std::int64_t channels = 0, height = 0, width = 0;
   std::int64_t length = 0;
   std::int64_t classes = 0;  ///< number of labels, or vocabulary
-  /// The places at the beginning of a text that wait for its image's rows. They hold the vocabulary's
-  /// last token but one.
+  /// The places at the beginning of a text that wait for its image's rows. They hold the
+  /// vocabulary's last token but one.
   std::int64_t image_places = 0;
   friend bool operator==(const SampleSpec&, const SampleSpec&) = default;
 
@@ -74,8 +74,8 @@ class DataSource {
   /// Returns 32 hexadecimal digits over everything that determines the samples.
   virtual std::string fingerprint() const = 0;
   /// Returns the lowest reachable mean loss in nats, or nothing, as for generated images: the
-  /// entropy of generated tokens, or of captions whose image is in sight, and for pairs what is left
-  /// where each is told from `evaluated_pairs` of them, since some texts fit several images.
+  /// entropy of generated tokens, or of captions whose image is in sight, and for pairs what is
+  /// left where each is told from `evaluated_pairs` of them, since some texts fit several images.
   virtual std::optional<double> loss_floor() const { return std::nullopt; }
   /// Returns the lowest reachable error rate (the Bayes error of generated images), or nothing.
   virtual std::optional<double> error_floor() const { return std::nullopt; }

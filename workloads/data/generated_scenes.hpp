@@ -39,8 +39,8 @@ struct SceneObject {
 /// also fills the rest. A phrase is [size] [colour] shape [cell]: shapes are 1 … 8, colours 9 … 16,
 /// sizes 17 … 19, cells 20 … 28. The splits differ in the key of their samples.
 ///
-/// As `pairs` a text has no targets. As `captions` the places for the image come before it, and each
-/// token of the caption is the target of the one before, up to the first of the last tokens.
+/// As `pairs` a text has no targets. As `captions` the places for the image come before it, and
+/// each token of the caption is the target of the one before, up to the first of the last tokens.
 class GeneratedScenes : public DataSource {
  public:
   static constexpr std::int64_t longest_caption = 16, fewest_tokens = 32;
@@ -50,9 +50,9 @@ class GeneratedScenes : public DataSource {
   };
 
   /// `spec` has an image of 24 to 4096 pixels a side and 3 channels, and a text of at least
-  /// `longest_caption` tokens behind the places for the image, out of at least `fewest_tokens`. Zeros
-  /// stand for 3×32×32, the longest caption and the fewest tokens. Throws UserError with every value
-  /// out of range.
+  /// `longest_caption` tokens behind the places for the image, out of at least `fewest_tokens`.
+  /// Zeros stand for 3×32×32, the longest caption and the fewest tokens. Throws UserError with
+  /// every value out of range.
   GeneratedScenes(const SampleSpec& spec, std::uint64_t seed);
 
   const SampleSpec& spec() const override { return spec_; }

@@ -91,8 +91,7 @@ ModelSpec vlm_spec(const char* name, const std::string& summary, std::int64_t si
     asked.length = asked.positions = inputs[1].length;
     asked.vocabulary = words;
     asked.dropout = dropout;
-    return vision_language(
-        {.image = inputs[0], .patch = patch, .vision = vision, .text = asked});
+    return vision_language({.image = inputs[0], .patch = patch, .vision = vision, .text = asked});
   };
   const std::vector<Input> sample{images(side), tokens(text.length)};
   return {name, summary, "vlm", sample, text.vocabulary, micro_batch, build};

@@ -22,7 +22,8 @@ struct ModelOptions {
 struct ModelSpec {
   std::string name;
   std::string summary;
-  /// One of resnet, vgg, vit, bert, gpt2, gpt3, llama, mpt, clip, vlm, and gpt for the suite's ladder.
+  /// One of resnet, vgg, vit, bert, gpt2, gpt3, llama, mpt, clip, vlm, and gpt for the suite's
+  /// ladder.
   std::string family;
   std::vector<Input> inputs;  ///< the default sample; at most one of each kind
   std::int64_t classes = 0;   ///< default number of labels or vocabulary

@@ -107,8 +107,8 @@ struct VisionLanguageShape {
   GptShape text;  ///< the vocabulary's last token but one marks the places of the image
 };
 
-/// Builds the model. Throws UserError for an image below one patch, and where its patches do not fit
-/// into the text.
+/// Builds the model. Throws UserError for an image below one patch, and where its patches do not
+/// fit into the text.
 ModelGraph vision_language(const VisionLanguageShape& shape);
 
 }  // namespace heteroperf

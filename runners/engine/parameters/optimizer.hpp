@@ -28,8 +28,8 @@ class Optimizer {
   /// Euclidean norm of the reduced gradient, owned or not; not finite when any element is not.
   double gradient_norm() const;
   /// One update of the owned elements at `learning_rate`. The gradient is `scale` times what the
-  /// store has, scaled down to `clip_norm` when the recipe has one and `gradient_norm` (of the whole
-  /// model's scaled gradient) is above it. Precondition: `gradient_norm` is finite.
+  /// store has, scaled down to `clip_norm` when the recipe has one and `gradient_norm` (of the
+  /// whole model's scaled gradient) is above it. Precondition: `gradient_norm` is finite.
   void update(double learning_rate, double gradient_norm, double scale = 1.0);
 
   /// A flat state of the arena elements it covers: sgd "velocity"; adamw "first_moment",

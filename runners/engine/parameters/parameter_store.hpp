@@ -39,9 +39,9 @@ std::vector<HeldParameter> whole_parameters(const ModelGraph& graph);
 void fill_initial_values(const ModelGraph& graph, NodeId node, std::size_t index,
                          std::uint64_t seed, const at::Tensor& values, const ParameterShard& shard);
 
-/// The parameters that one rank holds in one flat arena, their gradients in another. Frozen ones lie
-/// apart: they have a value and nothing else, neither ordinal nor gradient, and nobody sums, updates
-/// or stores them, since the seed gives them again.
+/// The parameters that one rank holds in one flat arena, their gradients in another. Frozen ones
+/// lie apart: they have a value and nothing else, neither ordinal nor gradient, and nobody sums,
+/// updates or stores them, since the seed gives them again.
 ///
 /// Part by part, and in each part tensors of two and more dimensions first, so that weight decay is
 /// a prefix of every part. Each tensor starts on a 64-byte boundary; the gaps stay zero. In bf16

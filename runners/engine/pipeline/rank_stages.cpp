@@ -135,7 +135,8 @@ void RankStages::load_validation(RankStage& stage, std::uint64_t first, std::int
 void RankStages::give(RankStage& stage, MicroBatchId micro_batch, const Batch& batch) const {
   for (const NodeId node : stage.executor.data_inputs()) {
     const auto& input = std::get<Input>(spec_.graph.node(node).attributes);
-    stage.executor.put(micro_batch, node, on_device(batch.of(input.kind), "token", NoIndex::refused));
+    stage.executor.put(micro_batch, node,
+                       on_device(batch.of(input.kind), "token", NoIndex::refused));
   }
   if (!stage.executor.takes_targets()) return;
   const NoIndex missing = batch.counted_targets ? NoIndex::negative : NoIndex::refused;
@@ -144,8 +145,7 @@ void RankStages::give(RankStage& stage, MicroBatchId micro_batch, const Batch& b
 }
 
 // Indices are checked here: kernels on a device cannot refuse one.
-at::Tensor RankStages::on_device(const at::Tensor& part, const char* what,
-                                 NoIndex missing) const {
+at::Tensor RankStages::on_device(const at::Tensor& part, const char* what, NoIndex missing) const {
   if (accelerator_ == nullptr) return part;
   if (part.scalar_type() == at::kLong) {
     check_indices(part, spec_.data->spec().classes, what, missing);

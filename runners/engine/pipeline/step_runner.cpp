@@ -131,8 +131,9 @@ std::string StepRunner::where(std::size_t i) const {
 }
 
 // Dropout depends on the number of the sample within the step, not on the rank that has it. The
-// scale of the loss makes the sum of all gradients that of the mean over the global batch, or, where
-// only some targets count, that of their sum over the number of all: nobody knows yet how many count.
+// scale of the loss makes the sum of all gradients that of the mean over the global batch, or,
+// where only some targets count, that of their sum over the number of all: nobody knows yet how
+// many count.
 PassContext StepRunner::context(const RankStage& stage, MicroBatchId micro_batch) const {
   PassContext result;
   result.seed = spec_.seed;
@@ -217,8 +218,8 @@ void StepRunner::forward(const Instruction& i) {
   }
 }
 
-// A loss over a set of micro-batches is known behind their INTERACT. A schedule lets gradients start
-// behind a LOSS in frozen stages too, to which none come back: these have no loss.
+// A loss over a set of micro-batches is known behind their INTERACT. A schedule lets gradients
+// start behind a LOSS in frozen stages too, to which none come back: these have no loss.
 void StepRunner::note_loss(const Instruction& i) {
   RankStage& stage = stages_.of(i.segment);
   if (stage.executor.has_loss() && !stage.executor.interacts()) add_loss(stage, i.micro_batch);

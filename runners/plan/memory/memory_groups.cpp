@@ -109,8 +109,8 @@ class Grouping {
     return u((is<LayerNorm>(n) ? 2 : 1) * all) * statistic_bytes(precision_);
   }
 
-  /// A linear keeps its input unless its weight is frozen; with a gelu behind it also the sum before
-  /// the gelu.
+  /// A linear keeps its input unless its weight is frozen; with a gelu behind it also the sum
+  /// before the gelu.
   void describe_linear(MemoryGroup& group) const {
     const std::size_t first = group.nodes.front(), last = group.nodes.back();
     if (has_trained_weight(graph_, node(first))) group.saved = {group.inputs[0]};

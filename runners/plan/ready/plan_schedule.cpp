@@ -273,6 +273,8 @@ Schedule generate(const Plan& plan, const Generator& generator, const PipelineGr
   }
   request.graph = std::move(wanted);
   request.chunks = plan.chunks;
+  // Planners make many plans ready, and every rank of a run does its own.
+  request.most_evaluations = 2000;
   return generator.make(request);
 }
 

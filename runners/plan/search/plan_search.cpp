@@ -7,9 +7,12 @@
 #include "runners/plan/search/plan_search.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
+#include "runners/plan/search/baseline_plans.hpp"
+#include "runners/plan/search/branch_plans.hpp"
 
 namespace heteroperf {
 namespace {
@@ -18,11 +21,11 @@ namespace {
 constexpr double memory_step = 0.93;
 constexpr int most_searches = 5;
 
-}  // namespace
-
-PlanSearchResult search_plans(const GraphProblem& problem, const PlanSearchOptions& options) {
-  const Stopwatch stopwatch;
-  PlanSearchResult result;
+/// Fills the result with the plans of the chain of all layers; gives the drafts that became plans.
+std::vector<PipelineDraft> search_chain(const GraphProblem& problem,
+                                        const PlanSearchOptions& options,
+                                        const Stopwatch& stopwatch, PlanSearchResult& result) {
+  std::vector<PipelineDraft> drafts;
   PlanningProblem drafted = problem.problem();
   std::vector<Problem> refused;
   const auto left_s = [&] { return options.time_limit_s - stopwatch.elapsed_s(); };
@@ -43,6 +46,7 @@ PlanSearchResult search_plans(const GraphProblem& problem, const PlanSearchOptio
         ReadyPlan ready = ready_on(problem.task(), problem.plan(draft.draft), problem.cluster());
         if (!ready.prediction) throw UserError(ready.unpredicted);
         result.plans.push_back(std::move(ready));
+        drafts.push_back(draft.draft);
       } catch (const UserError& error) {
         refused = error.problems();
       }
@@ -50,8 +54,66 @@ PlanSearchResult search_plans(const GraphProblem& problem, const PlanSearchOptio
     for (DevicePool& pool : drafted.pools) pool.memory_bytes *= memory_step;
   }
   if (result.plans.empty()) throw UserError(refused);
-  std::ranges::stable_sort(result.plans, {},
+  return drafts;
+}
+
+void sort_by_step(std::vector<ReadyPlan>& plans) {
+  std::ranges::stable_sort(plans, {},
                            [](const ReadyPlan& plan) { return plan.prediction->step_time_s; });
+}
+
+void describe(const ReadyPlan& ready, PlanPlacement& placement) {
+  const std::vector<double> busy = ready.busy_s();
+  const double step_s = ready.prediction->step_time_s;
+  const double all_s = step_s * static_cast<double>(busy.size());
+  placement.step_time_s = step_s;
+  placement.idle_fraction = 1 - std::accumulate(busy.begin(), busy.end(), 0.0) / all_s;
+}
+
+/// Adds the plans that place components beside each other, and says how all placements compare.
+void add_placements(const GraphProblem& problem, const std::vector<PipelineDraft>& chains,
+                    const PlanSearchOptions& options, const Stopwatch& stopwatch,
+                    PlanSearchResult& result) {
+  if (options.moves.schedules != MoveRules().schedules) return;
+  bool complete = true;
+  std::vector<PlacedPlan> placed = branch_plans(problem, chains, [&] {
+    complete = complete && stopwatch.elapsed_s() < options.time_limit_s;
+    return !complete;
+  });
+  if (placed.empty()) return;
+  result.complete = result.complete && complete;
+  sort_by_step(result.plans);
+  PlanPlacement chain{"chain", {}, {}, {}};
+  if (!result.plans.empty()) describe(result.plans.front(), chain);
+  result.placements.push_back(chain);
+  try {
+    ReadyPlan centric =
+        best_centric_plan(problem.task().graph, problem.cluster(), problem.request());
+    placed.push_back({"centric", std::move(centric), ""});
+  } catch (const UserError& error) {
+    placed.push_back({"centric", std::nullopt, error.problems().front().text()});
+  }
+  for (PlacedPlan& each : placed) {
+    PlanPlacement& placement = result.placements.emplace_back();
+    placement.name = each.placement;
+    placement.why_not = each.why_not;
+    if (!each.ready) continue;
+    describe(*each.ready, placement);
+    result.plans.push_back(std::move(*each.ready));
+  }
+  std::ranges::stable_sort(result.placements, {}, [](const PlanPlacement& placement) {
+    return placement.step_time_s.value_or(infinite);
+  });
+}
+
+}  // namespace
+
+PlanSearchResult search_plans(const GraphProblem& problem, const PlanSearchOptions& options) {
+  const Stopwatch stopwatch;
+  PlanSearchResult result;
+  const std::vector<PipelineDraft> chains = search_chain(problem, options, stopwatch, result);
+  add_placements(problem, chains, options, stopwatch, result);
+  sort_by_step(result.plans);
   result.seconds = stopwatch.elapsed_s();
   return result;
 }

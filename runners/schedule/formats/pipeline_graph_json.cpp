@@ -39,6 +39,7 @@ class GraphReader {
     reader_.read("micro_batch_scale", graph_.micro_batch_scale);
     reader_.for_each(
         "segments", [&](const Json& value, const std::string& path) { read_segment(value, path); });
+    check_placed();
     name_weights();
     index_names();
     reader_.for_each("edges",
@@ -62,7 +63,7 @@ class GraphReader {
     ObjectReader reader(value, path, problems_);
     Segment segment;
     segment.name = std::to_string(graph_.segments.size());
-    reader.require({"rank"});
+    if (reader.value("rank") != nullptr) ++placed_;
     reader.read("name", segment.name);
     reader.read("branch", segment.branch);
     reader.read("rank", segment.rank, 0, last_rank_);
@@ -80,6 +81,15 @@ class GraphReader {
     }
     reader.finish();
     graph_.segments.push_back(std::move(segment));
+  }
+
+  /// Either every segment has a rank or none has.
+  void check_placed() {
+    graph_.unplaced = names_ == SegmentNames::unique && placed_ == 0 && !graph_.segments.empty();
+    if (graph_.unplaced || placed_ == graph_.segments.size()) return;
+    problems_.add(fmt::format("{} of {} segments have a rank", placed_, graph_.segments.size()),
+                  "a graph is placed as a whole",
+                  "Give every segment a rank, or none for auto to place them.");
   }
 
   /// Gives weights with a name the numbers after the largest number in the file.
@@ -184,6 +194,7 @@ class GraphReader {
   SegmentNames names_;
   PipelineGraph graph_;
   std::int64_t last_rank_ = 0;
+  std::size_t placed_ = 0;  // segments with a rank
   std::map<std::string, SegmentId> segment_of_name_;
   std::vector<std::pair<SegmentId, std::string>> named_weights_;
 };

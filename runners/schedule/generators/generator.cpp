@@ -215,6 +215,10 @@ RequestSizes check_request(const ScheduleRequest& request, const RequestRules& r
                  fmt::format("the graph says {}", sizes.parts), "Say it once.");
   }
   if (!request.graph) check_costs(request, problems);
+  if (request.graph && request.graph->unplaced && rules.name != std::string_view("auto")) {
+    problems.add(fmt::format("{} for a graph without ranks", rules.name),
+                 "it does not place segments", "Use auto, or give every segment a rank.");
+  }
   problems.throw_if_any();
   return sizes;
 }

@@ -59,6 +59,7 @@ struct PipelineGraph {
   int parts = 1;  ///< parts of a sequence (causal: part k needs part k−1, its gradient part k+1's)
   double latency = 0;
   double fused_cost_factor = 1;  ///< a fused F and BW cost their sum times this
+  bool unplaced = false;         ///< true: the segments' ranks mean nothing yet
   IdVector<SegmentId, Segment> segments;
   IdVector<EdgeId, Edge> edges;
   std::vector<Interaction> interactions;

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "metrics/base/name_table.hpp"
@@ -31,6 +32,13 @@ struct ScheduleRequest {
   std::int64_t most_evaluations = 16000;  ///< bounds a search
 };
 
+/// A way to lay a graph's branches on ranks, with the best order that was found for it.
+struct PlacedCandidate {
+  std::string placement;
+  double objective = 0;    ///< makespan or longest span
+  double lower_bound = 0;  ///< no order on this placement has a smaller objective
+};
+
 /// The result of a search with its cost.
 struct SearchResult {
   Schedule schedule;
@@ -39,6 +47,8 @@ struct SearchResult {
   long long evaluations = 0;  ///< orders timed
   bool proven = false;        ///< reached the lower bound
   bool out_of_time = false;   ///< `most_search_seconds` ended it: another run may differ
+  /// The placements that were compared, the best one first; empty where the graph had ranks.
+  std::vector<PlacedCandidate> placements;
 };
 
 /// A guard only: `ScheduleRequest::most_evaluations` bounds a search, and keeps it repeatable.

@@ -97,61 +97,96 @@ double extreme_scale(const PipelineGraph& graph, bool largest) {
                  : *std::min_element(scale.begin(), scale.end());
 }
 
-/// The earliest start of a part's forward in every segment, where a micro-batch costs `scale`.
-IdVector<SegmentId, double> arrivals(const PipelineGraph& graph, const TaskTable& tasks,
-                                     double scale) {
-  IdVector<SegmentId, double> arrival(graph.segments.size(), 0);
-  for (const SegmentId segment : topological_order(graph)) {
+/// The earliest starts of a part's passes in every segment, where a micro-batch costs `scale` and
+/// every rank is free.
+struct EarliestStarts {
+  IdVector<SegmentId, double> forward, gradient;
+};
+
+EarliestStarts earliest_starts(const PipelineGraph& graph, const TaskTable& tasks, double scale) {
+  const double share = scale / graph.parts;
+  std::vector<SegmentId> order = topological_order(graph);
+  EarliestStarts starts;
+  starts.forward.resize(graph.segments.size(), 0);
+  for (const SegmentId segment : order) {
     for (const EdgeId e : tasks.edges_in(segment)) {
       const SegmentId from = graph.edges[e].from;
-      const Segment& source = graph.segments[from];
-      arrival[segment] =
-          std::max(arrival[segment],
-                   arrival[from] + source.forward * scale / graph.parts + graph.delay(e, false));
+      const double made = starts.forward[from] + graph.segments[from].forward * share;
+      starts.forward[segment] = std::max(starts.forward[segment], made + graph.delay(e, false));
     }
   }
-  return arrival;
+  starts.gradient = starts.forward;
+  std::reverse(order.begin(), order.end());
+  for (const SegmentId segment : order) {
+    double& start = starts.gradient[segment];
+    start += graph.segments[segment].forward * share;
+    for (const EdgeId e : tasks.edges_out(segment)) {
+      if (!graph.edges[e].gradient) continue;
+      const SegmentId to = graph.edges[e].to;
+      const double made = starts.gradient[to] + graph.segments[to].input_gradient * share;
+      start = std::max(start, made + graph.delay(e, true));
+    }
+  }
+  return starts;
 }
 
 /// The longest path of the dearest micro-batch: forwards down to the end, gradients back up, and
 /// the weight's gradient where it ends.
 double longest_path(const PipelineGraph& graph, const TaskTable& tasks) {
-  const double scale = extreme_scale(graph, true) / graph.parts;
-  const IdVector<SegmentId, double> arrival = arrivals(graph, tasks, scale * graph.parts);
-  std::vector<SegmentId> order = topological_order(graph);
-  std::reverse(order.begin(), order.end());
-  IdVector<SegmentId, double> gradient_end(graph.segments.size(), 0);
+  const double scale = extreme_scale(graph, true);
+  const EarliestStarts starts = earliest_starts(graph, tasks, scale);
   double longest = 0;
-  for (const SegmentId segment : order) {
+  for (const SegmentId segment : graph.segments.ids()) {
     const Segment& s = graph.segments[segment];
     if (s.micro_batches == 0) continue;
-    double start = arrival[segment] + s.forward * scale;
-    for (const EdgeId e : tasks.edges_out(segment)) {
-      if (!graph.edges[e].gradient) continue;
-      start = std::max(start, gradient_end[graph.edges[e].to] + graph.delay(e, true));
-    }
-    gradient_end[segment] = start + s.input_gradient * scale;
-    longest = std::max(longest, gradient_end[segment] + s.weight_gradient * scale);
+    const double work = (s.input_gradient + s.weight_gradient) * scale / graph.parts;
+    longest = std::max(longest, starts.gradient[segment] + work);
   }
   return longest;
 }
 
+/// All passes of one kind of a segment: they take `work`, and none starts before `start`.
+struct Passes {
+  double start = 0, work = 0;
+};
+
+/// The passes on every rank. `fused`: a pair may cost less than its parts, so that nothing is known
+/// of gradients but that they follow a forward.
+std::vector<std::vector<Passes>> rank_passes(const PipelineGraph& graph, const TaskTable& tasks,
+                                             bool fused) {
+  const double scale = extreme_scale(graph, false);
+  const EarliestStarts starts = earliest_starts(graph, tasks, scale);
+  std::vector<std::vector<Passes>> passes(graph.ranks);
+  for (const SegmentId i : graph.segments.ids()) {
+    const Segment& s = graph.segments[i];
+    const double each = s.forward + s.input_gradient + s.weight_gradient;
+    if (s.micro_batches == 0 || each == 0) continue;
+    const double passing = graph.segment_work(i) / each;
+    const double forward = starts.forward[i], gradient = fused ? forward : starts.gradient[i];
+    const double made = fused ? gradient : gradient + s.input_gradient * scale / graph.parts;
+    std::vector<Passes>& there = passes[s.rank];
+    there.push_back({forward, passing * s.forward});
+    there.push_back({gradient, passing * s.input_gradient});
+    there.push_back({made, passing * s.weight_gradient});
+  }
+  return passes;
+}
+
 }  // namespace
 
+/// A rank ends no earlier than any time plus the work of all passes that cannot start before it.
 /// Fused pairs may cost less than their parts, which shortens both bounds.
 double lower_bound(const PipelineGraph& graph) {
   const TaskTable tasks(graph);
   const double factor = std::min(1.0, graph.fused_cost_factor);
-  const IdVector<SegmentId, double> arrival = arrivals(graph, tasks, extreme_scale(graph, false));
-  std::vector<double> first(graph.ranks, std::numeric_limits<double>::infinity());
-  for (const SegmentId i : graph.segments.ids()) {
-    const Segment& segment = graph.segments[i];
-    if (segment.micro_batches > 0) first[segment.rank] = std::min(first[segment.rank], arrival[i]);
-  }
-  const std::vector<double> work = graph.rank_work();
   double bound = factor == 1 ? longest_path(graph, tasks) : 0;
-  for (int rank = 0; rank < graph.ranks; ++rank) {
-    if (work[rank] > 0) bound = std::max(bound, first[rank] + work[rank] * factor);
+  for (std::vector<Passes>& passes : rank_passes(graph, tasks, factor < 1)) {
+    std::ranges::sort(passes, std::ranges::greater{}, &Passes::start);
+    double later = 0;
+    for (const Passes& each : passes) {
+      later += each.work * factor;
+      if (later > 0) bound = std::max(bound, each.start + later);
+    }
   }
   return bound;
 }

@@ -36,9 +36,9 @@ struct ScheduleReport {
 };
 ScheduleReport report(const Schedule& schedule, const Timeline& timeline);
 
-/// A time that no order of these segments on their ranks can end before. It is the largest of, over
-/// the ranks, (earliest arrival of work there + all its work), and of the longest path of one
-/// micro-batch.
+/// A time that no order of these segments on their ranks can end before. It is the largest of the
+/// longest path of one micro-batch and, over ranks and times, (time + the work there of all passes
+/// that cannot start before it).
 double lower_bound(const PipelineGraph& graph);
 
 }  // namespace heteroperf

@@ -243,7 +243,8 @@ TEST(Components, AFrozenLayerBehindATrainedOnePassesGradientsOn) {
 TEST(Components, AreFrozenByTheirNames) {
   const ModelGraph graph = two_towers();
   const ModelGraph frozen = with_frozen(graph, "vision");
-  EXPECT_EQ(frozen.trained_parameter_count(), graph.parameter_count() - parameter_count(graph.node(graph.find("seen"))));
+  EXPECT_EQ(frozen.trained_parameter_count(),
+            graph.parameter_count() - parameter_count(graph.node(graph.find("seen"))));
   EXPECT_EQ(frozen.name, graph.name);
   EXPECT_NE(frozen.hash(), graph.hash());
   EXPECT_FALSE(frozen.node(frozen.find("seen")).differentiable);

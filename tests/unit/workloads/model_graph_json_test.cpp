@@ -22,7 +22,8 @@ ModelGraph small_model(const std::string& name) {
   options.dropout = 0.1;
   for (const Input& input : spec.inputs) {
     if (input.kind == InputKind::tokens) {
-      options.length = spec.family == "vlm" ? 16 : 8;  // an image takes 4 places of its text at most
+      options.length =
+          spec.family == "vlm" ? 16 : 8;  // an image takes 4 places of its text at most
       options.classes = 11;
     } else {
       options.height = options.width = 32;

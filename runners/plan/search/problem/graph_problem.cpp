@@ -68,13 +68,16 @@ bool alike(const ModelGraph& graph, LayerNodes a, LayerNodes b) {
   return true;
 }
 
-/// Ends of the layers of a graph, in nodes: every place of its order that one tensor, which is frozen
-/// or has a gradient, crosses alone, but for those of other branches, no wider than `widest_cut` times the
-/// median such place's. The last end is the number of nodes. The list is ascending.
+/// Ends of the layers of a graph, in nodes: every place of its order that one tensor, which is
+/// frozen or has a gradient, crosses alone, but for those of other branches, no wider than
+/// `widest_cut` times the median such place's in the branch. The last end is the number of nodes.
+/// The list is ascending.
 std::vector<std::size_t> layer_ends(const ModelGraph& graph) {
   const std::vector<std::vector<NodeId>> crossing = crossing_tensors(graph);
   std::vector<std::size_t> ends;
-  std::vector<std::int64_t> widths, sorted;
+  std::vector<std::int64_t> widths;
+  std::map<std::string, std::vector<std::int64_t>> of_branch;
+  const auto branch_before = [&](std::size_t end) { return graph.nodes()[end - 1].branch; };
   for (std::size_t end = 0; end < crossing.size(); ++end) {
     std::int64_t width = 0;
     int own = 0;
@@ -82,17 +85,18 @@ std::vector<std::size_t> layer_ends(const ModelGraph& graph) {
     for (const NodeId id : crossing[end]) {
       const Node& node = graph.node(id);
       width += element_count(node.output);
-      own += node.branch == graph.nodes()[end - 1].branch ? 1 : 0;
+      own += node.branch == branch_before(end) ? 1 : 0;
       has_stages = has_stages && (node.differentiable || is_frozen(node));
     }
     if (own != 1 || !has_stages) continue;
     ends.push_back(end);
     widths.push_back(width);
+    of_branch[branch_before(end)].push_back(width);
   }
-  sorted = widths;
-  std::ranges::sort(sorted);
+  for (auto& [branch, sorted] : of_branch) std::ranges::sort(sorted);
   std::size_t kept = 0;
   for (std::size_t i = 0; i < ends.size(); ++i) {
+    const std::vector<std::int64_t>& sorted = of_branch.at(branch_before(ends[i]));
     const double limit = widest_cut * static_cast<double>(sorted[sorted.size() / 2]);
     if (static_cast<double>(widths[i]) <= limit) ends[kept++] = ends[i];
   }

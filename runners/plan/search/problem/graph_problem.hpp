@@ -33,6 +33,10 @@ class GraphProblem {
   const Cluster& cluster() const { return cluster_; }
   const PlanningRequest& request() const { return request_; }
   TrainingTask task() const { return {graph_, request_.precision, request_.optimizer}; }
+  /// [layer]: the end of each in the graph's order, in nodes.
+  const std::vector<std::size_t>& ends() const { return layer_ends_; }
+  /// [node]: the ranks of a pool, of the cluster.
+  const std::vector<std::vector<RankId>>& nodes(int pool) const { return nodes_[pool]; }
 
   /// Devices are taken node by node, larger tensor-parallel groups first. Requires a draft that
   /// uses no more devices than there are. Throws UserError where nodes are too small for the

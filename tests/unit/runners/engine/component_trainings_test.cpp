@@ -120,7 +120,8 @@ void expect_same(const ComponentsOutcome& a, const ComponentsOutcome& b, const s
 // in one micro-batch, and counts as many operations.
 TEST(SetLoss, OverAStepEveryPlanTrainsAsOneMicroBatch) {
   const ModelGraph graph = tiny_towers();
-  const ComponentsOutcome one = train_components(graph, EvenPlanRequest{.micro_batch = step_samples});
+  const ComponentsOutcome one =
+      train_components(graph, EvenPlanRequest{.micro_batch = step_samples});
   EXPECT_NEAR(one.losses.front(), std::log(step_samples), 0.7);
   for (const EvenPlanRequest& request : {
            EvenPlanRequest{.micro_batch = 3, .micro_batches = 4},
@@ -168,10 +169,12 @@ TEST(SetLoss, OverAMicroBatchReplicasHoldPartsOfIt) {
   EXPECT_GT(step.losses.front(), one.losses.front() + 0.5);
 }
 
-// The mean is over the targets that count in the whole step: a replica with few of them weighs less.
+// The mean is over the targets that count in the whole step: a replica with few of them weighs
+// less.
 TEST(CountedTargets, EveryPlanTrainsAsOneMicroBatch) {
   const ModelGraph graph = tiny_captioner();
-  const ComponentsOutcome one = train_components(graph, EvenPlanRequest{.micro_batch = step_samples});
+  const ComponentsOutcome one =
+      train_components(graph, EvenPlanRequest{.micro_batch = step_samples});
   EXPECT_NEAR(one.losses.front(), std::log(12), 0.1);
   for (const EvenPlanRequest& request : {
            EvenPlanRequest{.micro_batch = 3, .micro_batches = 4},
@@ -199,7 +202,8 @@ class LayoutsOfComponents : public ::testing::TestWithParam<ModelGraph (*)()> {}
 
 TEST_P(LayoutsOfComponents, ChangeNoTraining) {
   const ModelGraph graph = GetParam()();
-  const ComponentsOutcome one = train_components(graph, EvenPlanRequest{.micro_batch = step_samples});
+  const ComponentsOutcome one =
+      train_components(graph, EvenPlanRequest{.micro_batch = step_samples});
   for (const char* layouts : {
            "vision=dp4 text=tp2,dp2",
            "vision=tp2,dp2 text=dp4",
@@ -256,7 +260,7 @@ TEST(SetLoss, ASchedulesOrderMustAllowIt) {
   for (const char* schedule : {"zb-h1", "chimera"}) {
     try {
       train_components(graph,
-                   {.pipeline = 2, .micro_batch = 3, .micro_batches = 4, .schedule = schedule});
+                       {.pipeline = 2, .micro_batch = 3, .micro_batches = 4, .schedule = schedule});
       ADD_FAILURE() << schedule;
     } catch (const UserError& error) {
       EXPECT_NE(std::string(error.what()).find("interactions"), std::string::npos) << error.what();
@@ -332,7 +336,8 @@ std::string draw_layouts(std::mt19937_64& random) {
   const auto below = [&](int bound) { return static_cast<int>(random() % bound); };
   struct {
     int tensor, data, pipeline;
-  } vision{1 + below(2), 1 + below(3), 1 + below(2)}, text{1 + below(2), 1 + below(3), 1 + below(2)};
+  } vision{1 + below(2), 1 + below(3), 1 + below(2)},
+      text{1 + below(2), 1 + below(3), 1 + below(2)};
   const bool same = vision.tensor * vision.data == text.tensor * text.data;
   return fmt::format("vision=tp{},dp{},pp{} text=tp{},dp{},pp{}@{}", vision.tensor, vision.data,
                      vision.pipeline, text.tensor, text.data, text.pipeline,
@@ -359,8 +364,7 @@ TEST_P(DrawnLayouts, HaveTheGradientsAndLossesOfOneRank) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ladders, DrawnLayouts,
-                         ::testing::Values("two-tower-nano", "vlm-nano"));
+INSTANTIATE_TEST_SUITE_P(Ladders, DrawnLayouts, ::testing::Values("two-tower-nano", "vlm-nano"));
 
 }  // namespace
 }  // namespace heteroperf

@@ -25,7 +25,8 @@ TEST(PlanJson, RandomPlansRoundTrip) {
     plan.chunks = static_cast<int>(1 + random() % 4);
     plan.micro_batches = static_cast<int>(1 + random() % 100);
     plan.zero_stage = static_cast<int>(random() % 2);
-    if (random() % 2 == 0) plan.workload = PlanWorkload{"llm", "nano", "", "bf16", "sgd", 64, "vision"};
+    if (random() % 2 == 0)
+      plan.workload = PlanWorkload{"llm", "nano", "", "bf16", "sgd", 64, "vision"};
     if (random() % 2 == 0) plan.cluster = "fast2_slow6";
     if (random() % 2 == 0) plan.wires = {{0, 1, WireFormat::int8}, {1, 2, WireFormat::bf16}};
     for (PlanStage& stage : plan.stages) {

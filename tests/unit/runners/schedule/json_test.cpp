@@ -380,13 +380,19 @@ TEST_F(FileTest, ReadsAGraph) {
   EXPECT_EQ(graph.segments[0].micro_batches, 4);
 }
 
+TEST_F(FileTest, AGraphWithoutRanksIsUnplaced) {
+  const std::string text =
+      R"({"ranks":2,"micro_batches":4,"segments":[{"name":"a"},{"name":"b"}]})";
+  EXPECT_TRUE(read_pipeline_graph_file(file(text)).unplaced);
+}
+
 TEST_F(FileTest, RefusesWrongGraphs) {
   const auto says = [&](const std::string& text) {
     return complaint([&] { read_pipeline_graph_file(file(text)); });
   };
   const std::string head = R"({"ranks":2,"micro_batches":4,"segments":[{"name":"a","rank":0},)";
   EXPECT_SAYS(says(head + R"({"name":"a","rank":1}]})"), "are both named \"a\"");
-  EXPECT_SAYS(says(head + R"({"name":"b"}]})"), "the key segments[1].rank is missing");
+  EXPECT_SAYS(says(head + R"({"name":"b"}]})"), "1 of 2 segments have a rank");
   EXPECT_SAYS(says(head + R"({"name":"b","rank":1}],"edges":[{"from":"a"}]})"),
               "the key edges[0].to is missing");
   EXPECT_SAYS(says(head + R"({"name":"b","rank":1}],"edges":[{"from":"a","to":"c"}]})"),

@@ -110,8 +110,8 @@ void list_captions(const Caption& objects, std::size_t next, Caption& caption,
   }
 }
 
-// The tokens behind the places are those of the same sample as a pair; the targets are the next ones
-// up to the first of the last tokens, whose mean number is documented.
+// The tokens behind the places are those of the same sample as a pair; the targets are the next
+// ones up to the first of the last tokens, whose mean number is documented.
 TEST(GeneratedScenes, CaptionsStandBehindThePlacesOfTheirImage) {
   constexpr std::int64_t places = 9, end = 31;
   SampleSpec spec = pair_spec(24, 16 + places);

@@ -1,0 +1,179 @@
+// The plans that a planner's own is compared with: the best of one device class alone, and the best
+// centric one.
+//
+// The heterogeneous speed ratio (HSR) sets a mix of device classes against each of them alone, each
+// with its own best plan. What `plan --compare` predicts and what `run` measures are ratios to the
+// same baselines because both ask here.
+//
+// A centric plan is what trainers do with a model of several components when they know one layout
+// alone: that of the language model, with the encoders put on its first stage.
+#include "runners/plan/search/baseline_plans.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "metrics/base/error.hpp"
+#include "runners/plan/even_plan.hpp"
+#include "runners/plan/plan_cluster.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// More micro-batches than these cost simulation and gain nothing.
+constexpr std::uint64_t most_micro_batches = 256;
+
+/// Lists every even plan worth a look, those with few positions and ranks per layer first.
+std::vector<EvenPlanRequest> candidates(const ModelGraph& graph, int ranks, std::uint64_t samples,
+                                        const std::string& schedule) {
+  std::vector<std::string> schedules = schedules_for(graph, {"1f1b", "zb-h1"});
+  if (!schedule.empty() && std::ranges::find(schedules, schedule) == schedules.end()) {
+    schedules.push_back(schedule);
+  }
+  std::vector<EvenPlanRequest> list;
+  for (const int pipeline : divisors(ranks)) {
+    for (const int tensor : divisors(ranks / pipeline)) {
+      const int data = ranks / (pipeline * tensor);
+      for (std::uint64_t m = 1; m <= std::min(samples, most_micro_batches); ++m) {
+        const std::uint64_t parts = m * static_cast<std::uint64_t>(data);
+        if (samples % parts != 0) continue;
+        for (const std::string& name : schedules) {
+          if (pipeline == 1 && name != schedules.front()) continue;  // all alike
+          list.push_back({.pipeline = pipeline,
+                          .tensor = tensor,
+                          .data = data,
+                          .micro_batch = static_cast<std::int64_t>(samples / parts),
+                          .micro_batches = static_cast<int>(m),
+                          .schedule = name});
+        }
+      }
+    }
+  }
+  return list;
+}
+
+/// The fastest plan of the search that uses all ranks; none where the planner cannot cut the model
+/// or knows no rates.
+std::optional<ReadyPlan> searched_plan(const ModelGraph& graph, const Cluster& part,
+                                       const PlanningRequest& request,
+                                       const PlanSearchOptions& options, CutSearch cut_search) {
+  try {
+    PlanSearchResult result = search_plans(GraphProblem(graph, part, request), options);
+    if (!result.complete && cut_search == CutSearch::is_dropped) return std::nullopt;
+    for (ReadyPlan& ready : result.plans) {
+      if (ready.roles.size() == part.ranks.size()) return std::move(ready);
+    }
+  } catch (const UserError&) {
+    // An even plan may still run.
+  }
+  return std::nullopt;
+}
+
+/// The fastest plan that `make` gives for one of the requests; the first refusal where there is
+/// none.
+struct FastestEven {
+  std::optional<ReadyPlan> plan;
+  std::optional<UserError> refusal;
+};
+
+template <class Make>
+FastestEven fastest_even(const TrainingTask& task, const Cluster& part,
+                         const std::vector<EvenPlanRequest>& requests, Make make) {
+  FastestEven best;
+  for (const EvenPlanRequest& even : requests) {
+    try {
+      ReadyPlan ready(task, make(even), part);
+      const bool faster = best.plan && ready.prediction && best.plan->prediction &&
+                          ready.prediction->throughput > best.plan->prediction->throughput;
+      if (!best.plan || faster) best.plan.emplace(std::move(ready));
+    } catch (const UserError& error) {
+      if (!best.refusal) best.refusal = error;
+    }
+  }
+  return best;
+}
+
+/// The components of a model, in the order in which the graph begins them.
+std::vector<std::string> components_of(const ModelGraph& graph) {
+  std::vector<std::string> components;
+  for (const Node& node : graph.nodes()) {
+    if (std::ranges::find(components, node.branch) == components.end()) {
+      components.push_back(node.branch);
+    }
+  }
+  return components;
+}
+
+/// The even plan with the stages of the last component, and all other nodes on the first one.
+Plan centric_plan(const ModelGraph& graph, const std::string& last, const EvenPlanRequest& even) {
+  Plan plan = even_plan(graph, even);
+  ProblemList problems;
+  const auto stages = even_stages(graph, last, plan.stages.size(), problems);
+  problems.throw_if_any();
+  for (PlanStage& stage : plan.stages) stage.nodes.clear();
+  for (const Node& node : graph.nodes()) {
+    if (node.branch != last) plan.stages.front().nodes.push_back(node.name);
+  }
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    for (const NodeId node : stages[s]) {
+      plan.stages[StageId(s)].nodes.push_back(graph.node(node).name);
+    }
+  }
+  return plan;
+}
+
+}  // namespace
+
+ReadyPlan best_plan_alone(const ModelGraph& graph, const Cluster& part,
+                          const PlanningRequest& request, const PlanSearchOptions& options,
+                          const std::string& schedule, CutSearch cut_search) {
+  if (auto ready = searched_plan(graph, part, request, options, cut_search)) {
+    return std::move(*ready);
+  }
+  const auto samples = static_cast<std::uint64_t>(request.batch);
+  const auto requests = candidates(graph, static_cast<int>(part.ranks.size()), samples, schedule);
+  FastestEven best =
+      fastest_even({graph, request.precision, request.optimizer}, part, requests,
+                   [&](const EvenPlanRequest& even) { return even_plan(graph, even); });
+  if (best.plan) return std::move(*best.plan);
+  if (best.refusal) throw UserError(best.refusal->problems());
+  throw UserError(
+      fmt::format("{} samples a step cannot be spread over {} ranks", samples, part.ranks.size()));
+}
+
+ReadyPlan best_centric_plan(const ModelGraph& graph, const Cluster& cluster,
+                            const PlanningRequest& request) {
+  const std::vector<std::string> components = components_of(graph);
+  if (components.size() < 2) {
+    throw UserError(fmt::format("no centric plan of '{}'", graph.name), "it has one component",
+                    "Compare a model of several components.");
+  }
+  const TrainingTask task{graph, request.precision, request.optimizer};
+  const auto samples = static_cast<std::uint64_t>(request.batch);
+  std::vector<std::vector<RankId>> parts(1);
+  for (const RankId rank : first_ids<RankId>(cluster.ranks.size())) parts[0].push_back(rank);
+  const std::vector<ClassRanks> classes = ranks_by_class(cluster);
+  for (const ClassRanks& members : classes) {
+    if (classes.size() > 1) parts.push_back(members.ranks);
+  }
+  FastestEven best;
+  for (const std::vector<RankId>& ranks : parts) {
+    const auto requests = candidates(graph, static_cast<int>(ranks.size()), samples, "");
+    FastestEven found = fastest_even(
+        task, part_of_cluster(cluster, ranks), requests,
+        [&](const EvenPlanRequest& even) { return centric_plan(graph, components.back(), even); });
+    if (found.refusal && !best.refusal) best.refusal = found.refusal;
+    if (!found.plan || !found.plan->prediction) continue;
+    const bool faster =
+        !best.plan || found.plan->prediction->throughput > best.plan->prediction->throughput;
+    if (!faster) continue;
+    found.plan->plan = on_whole_cluster(std::move(found.plan->plan), ranks);
+    best.plan.emplace(std::move(*found.plan));
+  }
+  if (best.plan) return std::move(*best.plan);
+  if (best.refusal) throw UserError(best.refusal->problems());
+  throw UserError(fmt::format("no centric plan of '{}'", graph.name),
+                  fmt::format("{} samples a step cannot be spread", samples), "");
+}
+
+}  // namespace heteroperf

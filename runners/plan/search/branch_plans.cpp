@@ -1,0 +1,571 @@
+// Plans that place the components of a model beside each other.
+//
+// The search for drafts cuts a model as one chain of layers. Here the devices are divided into
+// *positions*, and the layers of each component are laid on the positions by lay_branches(): over
+// all of them in either direction, on positions of their own, on the first one. A division is that
+// of one of the best chains, with its replicas, or it has positions of equal numbers of devices, or
+// one position for every pool. For every division, every size of a micro-batch and every choice of
+// tensor-parallel degrees, each placement becomes a *draft*: a pipeline graph with the times of
+// layers, messages and sums, which gets a short search for an order. Drafts whose lower bound says
+// that they cannot beat the best of their placement are passed over.
+//
+// The best draft of each placement becomes a plan, and the exact ledger and the simulator judge it,
+// as they judge the drafts of the chain. If it does not fit into the memory, the same stages with
+// recomputation do perhaps, or the next best draft does.
+#include "runners/plan/search/branch_plans.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "metrics/base/error.hpp"
+#include "runners/plan/search/problem/layer_sums.hpp"
+#include "runners/plan/search/problem/planning_problem.hpp"
+#include "runners/schedule/search/branch_placement.hpp"
+#include "runners/schedule/search/search.hpp"
+#include "runners/schedule/simulate/report.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr int most_positions = 16;
+constexpr int most_of_a_step = 128;          // micro-batches
+constexpr long long draft_evaluations = 40;  // orders that a draft is timed with
+constexpr std::size_t kept_drafts = 3;       // of a placement, for the exact ledger
+
+/// Devices that run one program: some of a pool that follow each other, or those of a chain's
+/// position, whose replicas are given.
+struct DevicePosition {
+  int pool = 0, first = 0, devices = 0;
+  std::vector<ReplicaGroup> groups = {};
+  IdVector<ReplicaId, StageReplica> replicas = {};
+};
+
+/// A way to divide the devices.
+struct Division {
+  std::vector<DevicePosition> positions;
+  std::int64_t samples = 0;  // of a micro-batch, where the replicas are given
+  int zero_stage = 0;
+  std::vector<RankId> devices = {};  // Plan::devices
+};
+
+/// A component's layers [first, end).
+struct ComponentLayers {
+  std::string name;
+  LayerSums::Range layers;
+};
+
+/// A stage of a draft: layers of one component on a position, with its replicas there.
+struct PlacedStage {
+  LayerSums::Range layers;
+  std::size_t position = 0;
+  std::vector<ReplicaGroup> groups;
+};
+
+/// A plan in numbers.
+struct PlacedDraft {
+  std::string placement;
+  Division division;
+  std::vector<PlacedStage> stages;
+  std::int64_t samples = 1;  // of a micro-batch
+  double step_s = 0;
+};
+
+/// A tensor that goes from one layer to a later one.
+struct LayerEdge {
+  int from = 0, to = 0;
+  double bytes = 0;  // per sample
+  bool gradient = false;
+};
+
+class BranchPlanSearch {
+ public:
+  BranchPlanSearch(const GraphProblem& problem, const std::vector<PipelineDraft>& chains,
+                   const std::function<bool()>& stop)
+      : problem_(problem),
+        tables_(problem.problem()),
+        sums_(tables_),
+        chains_(chains),
+        stop_(stop) {
+    find_components();
+  }
+
+  std::vector<PlacedPlan> run() {
+    if (components_.size() < 2) return {};
+    find_edges();
+    for (const Division& division : chain_divisions()) try_division(division, division.samples);
+    for (const Division& division : even_divisions()) {
+      for (const std::int64_t samples : micro_batches()) try_division(division, samples);
+    }
+    std::vector<PlacedPlan> plans;
+    for (auto& [placement, drafts] : best_) plans.push_back(plan_of(placement, drafts));
+    return plans;
+  }
+
+ private:
+  /// The replicas of each [component][position].
+  using Shares = std::vector<std::vector<std::vector<ReplicaGroup>>>;
+
+  void try_division(const Division& division, std::int64_t samples) {
+    for (const Shares& shares : choices(division, samples)) {
+      if (!stop_()) try_placements(division, samples, shares);
+    }
+  }
+
+  /// Components are runs of layers whose last nodes have one branch. A last layer that is the loss
+  /// alone follows the end of any component. Nothing is placed where a component's layers do not
+  /// stand together.
+  void find_components() {
+    const ModelGraph& graph = problem_.task().graph;
+    std::set<std::string> seen;
+    std::size_t node = 0;
+    for (int layer = 0; layer < tables_.layers; ++layer) {
+      const std::size_t first = node;
+      node = problem_.ends()[layer];
+      const std::string& name = graph.nodes()[node - 1].branch;
+      const bool one = std::all_of(graph.nodes().begin() + static_cast<std::ptrdiff_t>(first),
+                                   graph.nodes().begin() + static_cast<std::ptrdiff_t>(node),
+                                   [&](const Node& each) { return each.branch == name; });
+      layer_of_.resize(node, layer);
+      if (!one) return components_.clear();
+      if (layer + 1 == tables_.layers && node - first == 1 && components_.size() > 1) {
+        loss_layer_ = layer;
+      } else if (!components_.empty() && components_.back().name == name) {
+        components_.back().layers.end = layer + 1;
+      } else if (seen.insert(name).second) {
+        components_.push_back({name, {layer, layer + 1}});
+      } else {
+        return components_.clear();
+      }
+    }
+  }
+
+  /// Data cross nowhere: every stage reads its own.
+  void find_edges() {
+    const ModelGraph& graph = problem_.task().graph;
+    std::map<std::pair<int, int>, std::set<NodeId>> crossing;
+    for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+      for (const NodeId input : graph.nodes()[i].inputs) {
+        const bool data = std::holds_alternative<Input>(graph.node(input).attributes);
+        const std::pair ends{layer_of_[input.index()], layer_of_[i]};
+        if (!data && ends.first != ends.second) crossing[ends].insert(input);
+      }
+    }
+    for (const auto& [ends, nodes] : crossing) {
+      LayerEdge& edge = edges_.emplace_back(LayerEdge{ends.first, ends.second});
+      for (const NodeId id : nodes) {
+        const Node& node = graph.node(id);
+        edge.bytes += static_cast<double>(element_count(node.output)) * tables_.master_bytes;
+        edge.gradient = edge.gradient || node.differentiable;
+      }
+    }
+    const auto* loss = std::get_if<Contrastive>(&graph.node(graph.loss()).attributes);
+    whole_step_ = loss != nullptr && loss->over == ContrastOver::step;
+  }
+
+  /// The positions of the best chains, each set of replicas once.
+  std::vector<Division> chain_divisions() const {
+    std::vector<Division> result;
+    std::set<std::vector<std::vector<ReplicaGroup>>> known;
+    for (const PipelineDraft& chain : chains_) {
+      std::vector<std::vector<ReplicaGroup>> groups;
+      for (int q = 0; q < chain.positions(); ++q) groups.push_back(chain.stages[q].groups);
+      if (!known.insert(groups).second) continue;
+      const Plan plan = problem_.plan(chain);
+      Division& division = result.emplace_back();
+      division.samples = chain.stages.front().samples();
+      division.zero_stage = chain.zero_stage;
+      division.devices = plan.devices;
+      for (int q = 0; q < chain.positions(); ++q) {
+        division.positions.push_back({0, 0, 0, groups[q], plan.stages[StageId(q)].replicas});
+      }
+    }
+    return result;
+  }
+
+  /// Positions of equal numbers of devices of one pool, and a position for every pool.
+  std::vector<Division> even_divisions() const {
+    int width = 0;
+    for (const DevicePool& pool : tables_.pools) width = std::gcd(width, pool.devices);
+    std::vector<Division> result;
+    for (const int devices : divisors(width)) {
+      if (tables_.devices() / devices > most_positions) continue;
+      std::vector<DevicePosition>& positions = result.emplace_back().positions;
+      for (int pool = 0; pool < static_cast<int>(tables_.pools.size()); ++pool) {
+        for (int first = 0; first < tables_.pools[pool].devices; first += devices) {
+          positions.push_back({pool, first, devices});
+        }
+      }
+    }
+    const bool alike = std::ranges::all_of(
+        tables_.pools, [&](const DevicePool& pool) { return pool.devices == width; });
+    if (alike) return result;
+    std::vector<DevicePosition>& by_pool = result.emplace_back().positions;
+    for (int pool = 0; pool < static_cast<int>(tables_.pools.size()); ++pool) {
+      by_pool.push_back({pool, 0, tables_.pools[pool].devices});
+    }
+    return result;
+  }
+
+  std::vector<std::int64_t> micro_batches() const {
+    std::vector<std::int64_t> result;
+    for (const std::int64_t samples : divisors(tables_.batch)) {
+      if (tables_.batch / samples <= most_of_a_step) result.push_back(samples);
+    }
+    return result;
+  }
+
+  /// The equal replicas of a position at a degree, of which the fullest counts; empty: it has none.
+  std::vector<ReplicaGroup> replicas_at(const DevicePosition& position, int degree,
+                                        std::int64_t samples) const {
+    const int size = tables_.degrees[degree];
+    if (position.devices % size != 0 || !within_nodes(position, size)) return {};
+    const int replicas = position.devices / size;
+    const std::int64_t most = (samples + replicas - 1) / replicas;
+    if (replicas > samples || !sums_.known(position.pool, degree, most)) return {};
+    return {{position.pool, degree, replicas, most}};
+  }
+
+  /// Tensor-parallel groups stay within a node.
+  bool within_nodes(const DevicePosition& position, int size) const {
+    int begin = 0;
+    for (const auto& node : problem_.nodes(position.pool)) {
+      const int end = begin + static_cast<int>(node.size());
+      const int first = std::max(begin, position.first);
+      const int last = std::min(end, position.first + position.devices);
+      if (last > first && ((last - first) % size != 0 || (first - position.first) % size != 0)) {
+        return false;
+      }
+      begin = end;
+    }
+    return true;
+  }
+
+  /// The replicas that a division gives; else those of the fastest degree of each component on each
+  /// position, sums over replicas included, then those of every degree for all components.
+  std::vector<Shares> choices(const Division& division, std::int64_t samples) const {
+    const std::vector<DevicePosition>& positions = division.positions;
+    Shares fastest(components_.size());
+    for (std::size_t c = 0; c < components_.size(); ++c) {
+      for (const DevicePosition& position : positions) {
+        fastest[c].push_back(fastest_share(position, components_[c].layers, samples));
+        if (fastest[c].back().empty()) return {};
+      }
+    }
+    std::vector<Shares> result{fastest};
+    if (!positions.front().groups.empty()) return result;
+    for (int degree = 0; degree < static_cast<int>(tables_.degrees.size()); ++degree) {
+      Shares same(1);
+      for (const DevicePosition& position : positions) {
+        same.front().push_back(replicas_at(position, degree, samples));
+        if (same.front().back().empty()) same.clear();
+        if (same.empty()) break;
+      }
+      if (same.empty()) continue;
+      same.resize(components_.size(), same.front());
+      if (same != fastest) result.push_back(std::move(same));
+    }
+    return result;
+  }
+
+  std::vector<ReplicaGroup> fastest_share(const DevicePosition& position, LayerSums::Range layers,
+                                          std::int64_t samples) const {
+    if (!position.groups.empty()) return position.groups;
+    std::vector<ReplicaGroup> best;
+    double least = infinite;
+    for (int degree = 0; degree < static_cast<int>(tables_.degrees.size()); ++degree) {
+      std::vector<ReplicaGroup> groups = replicas_at(position, degree, samples);
+      if (groups.empty()) continue;
+      const double seconds =
+          static_cast<double>(tables_.batch / samples) * work_of(groups, layers).total() +
+          update_s(groups, layers);
+      if (seconds < least) least = seconds, best = std::move(groups);
+    }
+    return best;
+  }
+
+  /// The slowest replica's time for a micro-batch, pass by pass.
+  LayerSums::Work work_of(const std::vector<ReplicaGroup>& groups, LayerSums::Range layers) const {
+    LayerSums::Work most;
+    for (const ReplicaGroup& group : groups) {
+      most.raise_to(sums_.work(group, layers, Recomputation::none));
+    }
+    return most;
+  }
+
+  /// The sum of a range's gradients over all replicas, and the optimizer.
+  double update_s(const std::vector<ReplicaGroup>& groups, LayerSums::Range layers) const {
+    int replicas = 0;
+    for (const ReplicaGroup& group : groups) replicas += group.replicas;
+    double ring_s = 0, optimizer_s = 0;
+    for (const ReplicaGroup& group : groups) {
+      const double bytes = sums_.parameters(group.degree, layers) * tables_.master_bytes;
+      constexpr double words = 7;  // that the optimizer moves per parameter
+      const double rate = tables_.pools[group.pool].optimizer_rate;
+      if (rate > 0) optimizer_s = std::max(optimizer_s, words * bytes / rate);
+      for (const ReplicaGroup& other : groups) {
+        if (replicas == 1) continue;
+        // A ring sends 2 (r − 1) parts of an r-th each.
+        const auto part = Bytes(static_cast<std::uint64_t>(bytes / replicas));
+        const double link_s = tables_.links[group.pool][other.pool].time(part).value();
+        ring_s = std::max(ring_s, 2 * (replicas - 1) * link_s);
+      }
+    }
+    return ring_s + optimizer_s;
+  }
+
+  /// Lays the components on these positions in every way, each with the loss at every end.
+  void try_placements(const Division& division, std::int64_t samples, const Shares& shares) {
+    std::vector<BranchWork> branches;
+    for (std::size_t c = 0; c < components_.size(); ++c) {
+      BranchWork& branch = branches.emplace_back(BranchWork{components_[c].name, {}});
+      for (const std::vector<ReplicaGroup>& groups : shares[c]) {
+        std::vector<double>& work = branch.work.emplace_back();
+        for (int l = components_[c].layers.first; l < components_[c].layers.end; ++l) {
+          work.push_back(work_of(groups, {l, l + 1}).total());
+        }
+      }
+    }
+    for (const BranchRanks& layout : lay_branches(branches)) {
+      // The search for drafts has a chain as well, in the order of a known schedule.
+      const bool chain = layout.name == "chain";
+      PlacedDraft draft{chain ? "chain, searched order" : layout.name, division, {}, samples};
+      for (std::size_t c = 0; c < components_.size(); ++c) {
+        int layer = components_[c].layers.first;
+        for (const int position : layout.rank_of[c]) {
+          const auto q = static_cast<std::size_t>(position);
+          const bool goes_on =
+              layer > components_[c].layers.first && draft.stages.back().position == q;
+          if (!goes_on) draft.stages.push_back({{layer, layer}, q, shares[c][q]});
+          draft.stages.back().layers.end = ++layer;
+        }
+      }
+      if (loss_layer_ < 0) {
+        try_draft(std::move(draft));
+        continue;
+      }
+      for (std::size_t c = 0; c < components_.size(); ++c) {
+        PlacedDraft joined = draft;
+        join_after(c, joined);
+        try_draft(std::move(joined));
+      }
+    }
+  }
+
+  /// Puts the loss behind the end of a component: into its last stage where that is the last of
+  /// all, else into a stage of its own.
+  void join_after(std::size_t component, PlacedDraft& draft) const {
+    if (component + 1 == components_.size()) {
+      draft.stages.back().layers.end = loss_layer_ + 1;
+      return;
+    }
+    PlacedStage loss = *std::ranges::find_if(draft.stages, [&](const PlacedStage& stage) {
+      return stage.layers.end == components_[component].layers.end;
+    });
+    loss.layers = {loss_layer_, loss_layer_ + 1};
+    draft.stages.push_back(std::move(loss));
+    draft.placement += fmt::format(", loss after {}", components_[component].name);
+  }
+
+  /// The draft's pipeline, with the times of its layers and messages.
+  PipelineGraph pipeline_of(const PlacedDraft& draft) const {
+    PipelineGraph graph;
+    graph.ranks = static_cast<int>(draft.division.positions.size());
+    graph.micro_batches = static_cast<int>(tables_.batch / draft.samples);
+    std::vector<SegmentId> segment_of(tables_.layers);
+    for (const PlacedStage& stage : draft.stages) {
+      const LayerSums::Work work = work_of(stage.groups, stage.layers);
+      for (int l = stage.layers.first; l < stage.layers.end; ++l) {
+        segment_of[l] = SegmentId(graph.segments.size());
+      }
+      Segment segment;
+      segment.rank = static_cast<int>(stage.position);
+      segment.forward = work.forward_s;
+      segment.input_gradient = work.input_gradient_s;
+      segment.weight_gradient = work.weight_gradient_s;
+      graph.segments.push_back(segment);
+    }
+    std::map<std::pair<SegmentId, SegmentId>, LayerEdge> joined;
+    for (const LayerEdge& edge : edges_) {
+      const std::pair ends{segment_of[edge.from], segment_of[edge.to]};
+      if (ends.first == ends.second) continue;
+      LayerEdge& sum = joined[ends];
+      sum.bytes += edge.bytes;
+      sum.gradient = sum.gradient || edge.gradient;
+    }
+    for (const auto& [ends, sum] : joined) {
+      const double seconds = message_s(draft.stages[ends.first.index()].groups,
+                                       draft.stages[ends.second.index()].groups, sum.bytes);
+      graph.edges.push_back({ends.first, ends.second, sum.bytes, sum.gradient, seconds, seconds});
+    }
+    if (whole_step_) {
+      const SegmentId last(graph.segments.size() - 1);
+      graph.interactions = {{"loss", {last}, graph.micro_batches, 0}};
+    }
+    normalise(graph);
+    return graph;
+  }
+
+  /// The time of the largest message between two replicas, of so many bytes per sample.
+  double message_s(const std::vector<ReplicaGroup>& from, const std::vector<ReplicaGroup>& to,
+                   double bytes) const {
+    double most = 0;
+    for (const ReplicaGroup& a : from) {
+      for (const ReplicaGroup& b : to) {
+        const double size = bytes * static_cast<double>(std::min(a.samples, b.samples));
+        const auto whole = Bytes(static_cast<std::uint64_t>(size));
+        most = std::max(most, tables_.links[a.pool][b.pool].time(whole).value());
+      }
+    }
+    return most;
+  }
+
+  /// True where a device cannot even hold the states of its stages and one micro-batch.
+  bool is_too_large(const PlacedDraft& draft) const {
+    std::vector<double> held(draft.division.positions.size(), 0);
+    for (const PlacedStage& stage : draft.stages) {
+      for (const ReplicaGroup& group : stage.groups) {
+        const double limit = tables_.pools[group.pool].memory_bytes;
+        if (limit <= 0) continue;
+        const LayerSums::Holding least{Recomputation::full, 1, group.replicas};
+        held[stage.position] +=
+            sums_.least_memory(group.degree, group.samples, stage.layers, least) / limit /
+            static_cast<double>(stage.groups.size());
+      }
+    }
+    return *std::ranges::max_element(held) > 1;
+  }
+
+  /// Times a draft, and keeps it among the best of its placement.
+  void try_draft(PlacedDraft draft) {
+    if (is_too_large(draft)) return;
+    const std::string placement = draft.placement.substr(0, draft.placement.find(", loss after"));
+    std::vector<PlacedDraft>& best = best_[placement];
+    std::vector<double> updates(draft.division.positions.size(), 0);
+    for (const PlacedStage& stage : draft.stages) {
+      updates[stage.position] += update_s(stage.groups, stage.layers);
+    }
+    const double update = *std::ranges::max_element(updates);
+    const PipelineGraph graph = pipeline_of(draft);
+    const double limit = best.size() < kept_drafts ? infinite : best.back().step_s;
+    if (lower_bound(graph) + update >= limit) return;
+    ScheduleRequest request;
+    request.most_evaluations = draft_evaluations;
+    draft.step_s = search_schedule(graph, request, {}, MemoryLadder::none).objective + update;
+    const auto place = std::ranges::upper_bound(best, draft.step_s, {}, &PlacedDraft::step_s);
+    best.insert(place, std::move(draft));
+    if (best.size() > kept_drafts) best.pop_back();
+  }
+
+  /// The first of a placement's drafts that fits, as it is or with recomputation.
+  PlacedPlan plan_of(const std::string& placement, const std::vector<PlacedDraft>& drafts) const {
+    PlacedPlan result{placement, std::nullopt, "no division of the devices holds it"};
+    for (const PlacedDraft& draft : drafts) {
+      for (const Recomputation recomputation : {Recomputation::none, Recomputation::full}) {
+        try {
+          Plan plan = to_plan(draft);
+          for (PlanStage& stage : plan.stages) stage.recomputation = recomputation;
+          ReadyPlan ready = ready_on(problem_.task(), std::move(plan), problem_.cluster());
+          if (!ready.prediction) throw UserError(ready.unpredicted);
+          return {draft.placement, std::move(ready), ""};
+        } catch (const UserError& error) {
+          result.why_not = error.problems().front().text();
+        }
+      }
+    }
+    return result;
+  }
+
+  Plan to_plan(const PlacedDraft& draft) const {
+    const ModelGraph& graph = problem_.task().graph;
+    Plan plan;
+    plan.graph_hash = graph.hash();
+    plan.cluster = problem_.cluster().name;
+    plan.schedule = "auto";
+    plan.micro_batches = static_cast<int>(tables_.batch / draft.samples);
+    plan.zero_stage = draft.division.zero_stage;
+    plan.devices = draft.division.devices;
+    const std::vector<std::size_t>& ends = problem_.ends();
+    for (const PlacedStage& from : draft.stages) {
+      PlanStage& stage = plan.stages.emplace_back();
+      std::size_t node = from.layers.first > 0 ? ends[from.layers.first - 1] : 0;
+      for (; node < ends[from.layers.end - 1]; ++node) {
+        stage.nodes.push_back(graph.nodes()[node].name);
+      }
+      const DevicePosition& position = draft.division.positions[from.position];
+      stage.replicas = position.replicas;
+      if (stage.replicas.empty()) add_replicas(position, from.groups.front(), draft.samples, stage);
+      for (const StageReplica& replica : stage.replicas) {
+        plan.sequence_parallel = plan.sequence_parallel || replica.ranks.size() > 1;
+      }
+    }
+    leave_out_idle(plan);
+    return plan;
+  }
+
+  /// Numbers the ranks anew where positions have no stage, so that their devices stay idle.
+  static void leave_out_idle(Plan& plan) {
+    std::set<RankId> used;
+    for (const PlanStage& stage : plan.stages) {
+      for (const StageReplica& replica : stage.replicas) {
+        used.insert(replica.ranks.begin(), replica.ranks.end());
+      }
+    }
+    if (static_cast<int>(used.size()) == plan.ranks()) return;
+    std::map<RankId, RankId> number;
+    std::vector<RankId> devices;
+    for (const RankId rank : used) {
+      number.emplace(rank, RankId(devices.size()));
+      devices.push_back(plan.devices.empty() ? rank : plan.devices[rank.index()]);
+    }
+    plan.devices = devices;
+    for (PlanStage& stage : plan.stages) {
+      for (StageReplica& replica : stage.replicas) {
+        for (RankId& rank : replica.ranks) rank = number.at(rank);
+      }
+    }
+  }
+
+  /// Deals the samples evenly; the first replicas take one more.
+  void add_replicas(const DevicePosition& position, const ReplicaGroup& group, std::int64_t samples,
+                    PlanStage& stage) const {
+    std::vector<RankId> ranks;
+    for (const auto& node : problem_.nodes(position.pool)) {
+      ranks.insert(ranks.end(), node.begin(), node.end());
+    }
+    const int degree = tables_.degrees[group.degree];
+    for (int r = 0; r < group.replicas; ++r) {
+      StageReplica& replica = stage.replicas.emplace_back();
+      const auto first = ranks.begin() + position.first + r * degree;
+      replica.ranks.assign(first, first + degree);
+      replica.micro_batch = samples / group.replicas + (r < samples % group.replicas ? 1 : 0);
+      replica.device_class = tables_.pools[position.pool].device_class;
+    }
+  }
+
+  const GraphProblem& problem_;
+  const PlanningProblem& tables_;
+  LayerSums sums_;
+  const std::vector<PipelineDraft>& chains_;
+  const std::function<bool()>& stop_;
+  std::vector<ComponentLayers> components_;
+  int loss_layer_ = -1;        // −1: it belongs to the last component
+  std::vector<int> layer_of_;  // [node]
+  std::vector<LayerEdge> edges_;
+  bool whole_step_ = false;                               // the loss is over all micro-batches
+  std::map<std::string, std::vector<PlacedDraft>> best_;  // by placement, the fastest first
+};
+
+}  // namespace
+
+std::vector<PlacedPlan> branch_plans(const GraphProblem& problem,
+                                     const std::vector<PipelineDraft>& chains,
+                                     const std::function<bool()>& stop) {
+  return BranchPlanSearch(problem, chains, stop).run();
+}
+
+}  // namespace heteroperf
