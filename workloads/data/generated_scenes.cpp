@@ -217,7 +217,7 @@ void write_caption(Objects caption, std::int64_t end, std::span<std::int64_t> to
 void write_targets(const SampleSpec& spec, std::span<const std::int64_t> tokens,
                    std::span<std::int64_t> targets) {
   std::ranges::fill(targets, -1);
-  for (auto i = static_cast<std::size_t>(spec.image_places); i + 1 < tokens.size(); ++i) {
+  for (std::size_t i = spec.image_places; i + 1 < tokens.size(); ++i) {
     if (tokens[i] == spec.classes - 1) break;
     targets[i] = tokens[i + 1];
   }
@@ -365,7 +365,7 @@ void GeneratedScenes::read(Split split, std::uint64_t index, SampleView out) con
   HETEROPERF_EXPECT(std::ssize(out.tokens) == spec_.length);
   HETEROPERF_EXPECT(std::ssize(out.targets) == spec_.targets());
   const auto [objects, caption] = scene(split, index);
-  const auto places = static_cast<std::size_t>(spec_.image_places);
+  const std::size_t places = spec_.image_places;
   std::ranges::fill(out.tokens.first(places), spec_.classes - 2);
   write_caption(caption, spec_.classes - 1, out.tokens.subspan(places));
   if (!out.targets.empty()) write_targets(spec_, out.tokens, out.targets);

@@ -219,7 +219,7 @@ class SumPlanner {
     return result;
   }
 
-  /// What a rank holds that has gradients.
+  /// The parameters in training that a rank holds.
   const std::vector<HeldParameter>& share(const GradientFamily::Copy& copy, std::size_t index) {
     const auto key = std::tuple(copy.stage, copy.ranks.size(), index);
     const auto known = shares_.find(key);

@@ -64,8 +64,7 @@ Batch BatchLoader::read(Split split, std::int64_t count, const IndexOf& index_of
   });
   if (batch.images.defined()) batch.images = batch.images.to(type_);
   if (spec.lacks_targets()) {
-    const std::span all(batch.targets.const_data_ptr<std::int64_t>(),
-                        static_cast<std::size_t>(batch.targets.numel()));
+    const std::span all(batch.targets.const_data_ptr<std::int64_t>(), batch.targets.numel());
     batch.counted_targets = std::ranges::count_if(all, [](std::int64_t t) { return t >= 0; });
   }
   return batch;

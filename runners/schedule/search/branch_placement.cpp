@@ -95,7 +95,7 @@ class BranchLayouts {
     add_chain();
     if (branches_.size() == 1) return std::move(layouts_);
     const RankRow all = ranks_of(0, ranks_);
-    if (branches_.size() <= static_cast<std::size_t>(ranks_)) add_disjoint();
+    if (std::ssize(branches_) <= ranks_) add_disjoint();
     add("same ranks", std::vector<RankRow>(branches_.size(), all));
     for (const std::vector<std::size_t>& reversed : reversals()) {
       std::vector<RankRow> rows(branches_.size(), all);
