@@ -165,10 +165,13 @@ Ops strict_forward_ops(const ModelGraph& graph, const BatchExtent& batch) {
   return strict_batch_ops(graph, batch).forward;
 }
 
+std::optional<ContrastOver> contrast_of(const ModelGraph& graph) {
+  const auto* loss = std::get_if<Contrastive>(&graph.node(graph.loss()).attributes);
+  return loss == nullptr ? std::nullopt : std::optional(loss->over);
+}
+
 Ops strict_evaluation_ops(const ModelGraph& graph, std::uint64_t samples) {
-  if (!std::holds_alternative<Contrastive>(graph.node(graph.loss()).attributes)) {
-    return strict_forward_ops(graph, samples);
-  }
+  if (!contrast_of(graph)) return strict_forward_ops(graph, samples);
   // The last set may be smaller.
   return strict_forward_ops(graph, evaluated_pairs) * (samples / evaluated_pairs) +
          strict_forward_ops(graph, samples % evaluated_pairs);
@@ -177,9 +180,9 @@ Ops strict_evaluation_ops(const ModelGraph& graph, std::uint64_t samples) {
 BatchExtent part_of_step(const ModelGraph& graph, std::uint64_t samples, std::uint64_t in_step,
                          std::uint64_t in_micro_batch) {
   BatchExtent extent(samples);
-  const auto* loss = std::get_if<Contrastive>(&graph.node(graph.loss()).attributes);
-  if (loss == nullptr) return extent;
-  extent.contrasted = loss->over == ContrastOver::step ? in_step : in_micro_batch;
+  if (const auto contrast = contrast_of(graph)) {
+    extent.contrasted = *contrast == ContrastOver::step ? in_step : in_micro_batch;
+  }
   return extent;
 }
 

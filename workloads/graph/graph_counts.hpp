@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -85,6 +86,8 @@ Ops padding_train_ops(const ModelGraph& graph, const BatchExtent& batch);
 /// Counts the strict operations of one evaluation pass (forward only).
 Ops strict_forward_ops(const ModelGraph& graph, const BatchExtent& batch);
 
+/// Tells over which samples a contrastive loss goes; nothing for other losses.
+std::optional<ContrastOver> contrast_of(const ModelGraph& graph);
 /// The validation samples that a contrastive loss holds against one another. It is the same at
 /// every scale, so that losses compare, where a training step contrasts as many as it has.
 inline constexpr std::uint64_t evaluated_pairs = 64;

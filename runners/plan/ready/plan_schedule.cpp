@@ -24,6 +24,7 @@
 #include "runners/schedule/generators/makers.hpp"
 #include "runners/schedule/ir/placement.hpp"
 #include "runners/schedule/lower/lowering.hpp"
+#include "workloads/graph/graph_counts.hpp"
 
 namespace heteroperf {
 namespace {
@@ -206,18 +207,18 @@ Segment segment_of(const Plan& plan, const StageTimes* times, const StageCopy& c
 /// A loss over the samples of several micro-batches is an interaction of its stage with itself.
 void add_set_loss(const ModelGraph& graph, const Plan& plan, const StagePlaces& places,
                   PipelineGraph& pipeline) {
-  const Node& node = graph.node(graph.loss());
-  const auto* loss = std::get_if<Contrastive>(&node.attributes);
-  if (loss == nullptr) return;
+  const std::string& loss = graph.node(graph.loss()).name;
+  const auto contrast = contrast_of(graph);
+  if (!contrast) return;
   if (places.two_way) {
-    throw UserError(
-        fmt::format("{} with the loss '{}' over a step's samples", plan.schedule, node.name),
-        "interactions are between micro-batches of one direction", "Use 1f1b, gpipe or auto.");
+    throw UserError(fmt::format("{} with the loss '{}' over a step's samples", plan.schedule, loss),
+                    "interactions are between micro-batches of one direction",
+                    "Use 1f1b, gpipe or auto.");
   }
   Interaction& together = pipeline.interactions.emplace_back();
-  together.name = node.name;
+  together.name = loss;
   together.members = {SegmentId(stage_count(plan) - 1)};
-  together.every = loss->over == ContrastOver::step ? plan.micro_batches : 1;
+  together.every = *contrast == ContrastOver::step ? plan.micro_batches : 1;
 }
 
 /// The pipeline that a plan says, with its true edges and costs.

@@ -19,6 +19,7 @@
 #include "runners/plan/tensor/tensor_parallel.hpp"
 #include "runners/schedule/generators/generator.hpp"
 #include "runners/schedule/simulate/simulator.hpp"
+#include "workloads/graph/graph_counts.hpp"
 
 namespace heteroperf {
 namespace {
@@ -104,24 +105,24 @@ class PlanCheck {
 
   /// A sample that is held against itself alone teaches nothing.
   void check_contrast() {
-    const Node& node = graph_.node(graph_.loss());
-    const auto* loss = std::get_if<Contrastive>(&node.attributes);
-    if (loss == nullptr || plan_.stages.empty()) return;
+    const std::string& loss = graph_.node(graph_.loss()).name;
+    const auto contrast = contrast_of(graph_);
+    if (!contrast || plan_.stages.empty()) return;
     std::set<std::size_t> degrees;
     for (const StageReplica& replica : plan_.stages.back().replicas) {
       degrees.insert(replica.ranks.size());
     }
     if (degrees.size() > 1) {
-      problems_.add(fmt::format("the replicas of the loss '{}' have {} tensor-parallel ranks",
-                                node.name, fmt::join(degrees, " and ")),
+      problems_.add(fmt::format("the replicas of the loss '{}' have {} tensor-parallel ranks", loss,
+                                fmt::join(degrees, " and ")),
                     "those of one index hold the samples together", "Give all one degree.");
     }
-    const bool step = loss->over == ContrastOver::step;
+    const bool step = *contrast == ContrastOver::step;
     const auto samples =
         step ? static_cast<std::int64_t>(plan_.samples_per_step()) : plan_.micro_batch_samples();
     if (samples >= 2) return;
     problems_.add(
-        fmt::format("the loss '{}' over {} sample{}", node.name, samples, samples == 1 ? "" : "s"),
+        fmt::format("the loss '{}' over {} sample{}", loss, samples, samples == 1 ? "" : "s"),
         fmt::format("it holds those of a {} against one another", step ? "step" : "micro-batch"),
         "Give 2 or more.");
   }

@@ -23,11 +23,13 @@
 #include <set>
 
 #include "metrics/base/error.hpp"
+#include "runners/plan/plan_bytes.hpp"
 #include "runners/plan/search/problem/layer_sums.hpp"
 #include "runners/plan/search/problem/planning_problem.hpp"
 #include "runners/schedule/search/branch_placement.hpp"
 #include "runners/schedule/search/search.hpp"
 #include "runners/schedule/simulate/report.hpp"
+#include "workloads/graph/graph_counts.hpp"
 
 namespace heteroperf {
 namespace {
@@ -163,8 +165,7 @@ class BranchPlanSearch {
         edge.gradient = edge.gradient || node.differentiable;
       }
     }
-    const auto* loss = std::get_if<Contrastive>(&graph.node(graph.loss()).attributes);
-    whole_step_ = loss != nullptr && loss->over == ContrastOver::step;
+    whole_step_ = contrast_of(graph) == ContrastOver::step;
   }
 
   /// The positions of the best chains, each set of replicas once.
@@ -304,9 +305,8 @@ class BranchPlanSearch {
     double ring_s = 0, optimizer_s = 0;
     for (const ReplicaGroup& group : groups) {
       const double bytes = sums_.parameters(group.degree, layers) * tables_.master_bytes;
-      constexpr double words = 7;  // that the optimizer moves per parameter
       const double rate = tables_.pools[group.pool].optimizer_rate;
-      if (rate > 0) optimizer_s = std::max(optimizer_s, words * bytes / rate);
+      if (rate > 0) optimizer_s = std::max(optimizer_s, optimizer_words * bytes / rate);
       for (const ReplicaGroup& other : groups) {
         if (replicas == 1) continue;
         // A ring sends 2 (r − 1) parts of an r-th each.

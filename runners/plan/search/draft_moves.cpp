@@ -18,6 +18,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "workloads/graph/graph_counts.hpp"
+
 namespace heteroperf {
 namespace {
 
@@ -302,9 +304,7 @@ std::vector<std::string> MoveRules::plain_schedules() const {
 
 std::vector<std::string> schedules_for(const ModelGraph& graph,
                                        std::vector<std::string> schedules) {
-  const auto* loss = std::get_if<Contrastive>(&graph.node(graph.loss()).attributes);
-  const bool waits = loss != nullptr && loss->over == ContrastOver::step;
-  if (!waits || schedules.size() == 1) return schedules;
+  if (contrast_of(graph) != ContrastOver::step || schedules.size() == 1) return schedules;
   return {"gpipe"};
 }
 
