@@ -188,7 +188,7 @@ class OperationRounds {
     for (const NodeId node : executor_.data_inputs()) {
       executor_.put(0, node, batch_.of(std::get<Input>(probe_.graph.node(node).attributes).kind));
     }
-    executor_.put_targets(0, batch_.targets);
+    executor_.put_targets(0, batch_.targets, batch_.counted_targets);
     for (const NodeId node : part_.received) executor_.put(0, node, values_[node.index()]);
     PassContext context;
     context.seed = probe_seed;
