@@ -193,8 +193,9 @@ TEST(PlanRun, ComponentsHaveLayoutsOfTheirOwn) {
   EXPECT_EQ(plan.at("schedule"), "auto");
   plan.erase("graph_hash");
   folder.write("placed.json", plan.dump());
-  const Json placed =
-      train({"--plan", "placed.json", "--cluster", "fast2_slow6", "--ranks", "8"}, "placed");
+  const Json placed = train({"--plan", "placed.json", "--cluster", "fast2_slow6", "--ranks", "8",
+                             "--set", "pace.dilation=8"},
+                            "placed");
   for (const Json& record : {one, shared, apart, placed}) {
     EXPECT_EQ(record.at("workload").at("family"), "contrastive_model");
     EXPECT_EQ(record.at("operations").at("strict"), one.at("operations").at("strict"));
