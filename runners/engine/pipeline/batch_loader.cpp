@@ -54,7 +54,9 @@ Batch BatchLoader::read(Split split, std::int64_t count, const IndexOf& index_of
   }
   if (spec.has_text()) batch.tokens = make({count, spec.length}, at::kLong);
   if (spec.kind == SampleKind::images) batch.targets = make({count}, at::kLong);
-  if (spec.targets() > 1) batch.targets = make({count, spec.length}, at::kLong);
+  if (spec.has_text() && spec.targets() > 0) {
+    batch.targets = make({count, spec.length}, at::kLong);
+  }
   at::parallel_for(0, count, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       data_->read(split, index_of(i),

@@ -348,15 +348,14 @@ class LedgerMaker {
     std::uint64_t elements = 0, owned = 0, frozen = 0;
     for (const RankRole::Part& part : role.parts) {
       const std::uint64_t before = elements;
+      const auto add = [&](NodeId id) {
+        const bool stays = task_.graph.node(id).weights == Weights::frozen;
+        (stays ? frozen : elements) += hold(shard_of(part), id, held);
+      };
       for (const NodeId id : staged_.nodes[part.stage]) {
-        const Node& node = shard_of(part).graph.node(id);
-        (node.weights == Weights::frozen ? frozen : elements) += hold(shard_of(part), id, held);
-        const auto* linear = std::get_if<Linear>(&node.attributes);
-        if (linear != nullptr && !linear->tied_to.empty()) {
-          const NodeId owner = task_.graph.find(linear->tied_to);
-          const bool stays = task_.graph.node(owner).weights == Weights::frozen;
-          (stays ? frozen : elements) += hold(shard_of(part), owner, held);
-        }
+        add(id);
+        const auto* linear = std::get_if<Linear>(&task_.graph.node(id).attributes);
+        if (linear != nullptr && !linear->tied_to.empty()) add(task_.graph.find(linear->tied_to));
       }
       owned += owned_share(part, elements - before);
     }

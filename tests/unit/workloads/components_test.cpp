@@ -148,7 +148,7 @@ TEST(Components, EveryMisfitIsNamed) {
 
 TEST(Components, AreCountedByTheirItems) {
   const ModelGraph graph = pictures_in_text();
-  // Of one picture: 4 patches of 5 channels from 48 pixels, 5 to 8 and 8 to 6 features.
+  // One picture has 4 patches of 5 channels from 48 pixels, 5 to 8 and 8 to 6 features.
   const Ops patches(2 * 4 * 5 * 48), up(2 * 4 * 5 * 8), projector(2 * 4 * 8 * 6);
   const Ops head(2 * 12 * 2 * 10), attention(2 * 12 * 12 * 2);
   BatchExtent batch = 3;

@@ -236,6 +236,13 @@ TEST(TrainingSession, TheLossOfNanoFallsOnGeneratedData) {
   EXPECT_GT(outcome.steps.back().loss, spec.data->loss_floor().value());
 }
 
+TEST(TrainingSession, ASampleMayBeOneToken) {
+  ModelOptions options;
+  options.length = 1;
+  const Outcome outcome = train_alone(test::small_training(build_model("nano", options)), 2);
+  EXPECT_NEAR(outcome.steps.front().loss, std::log(256), 0.3);
+}
+
 TEST(TrainingSession, EveryReasonASpecCannotRunIsReported) {
   const auto alone = make_null_communicator();
   TrainingSpec spec = test::small_training(test::tiny_gpt());

@@ -28,7 +28,7 @@ Plan towers_plan(const std::string& layouts, std::int64_t micro_batch = 12) {
   return layout_plan(layout_towers(), request);
 }
 
-/// What is wrong with layouts; empty where nothing is.
+/// Returns what is wrong with layouts, nothing where they are sound.
 std::string refusal(const std::string& layouts, std::int64_t micro_batch = 12) {
   try {
     const Plan plan = towers_plan(layouts, micro_batch);

@@ -90,7 +90,7 @@ TEST(BranchPlans, AreNeverWorseThanTheChainAndTheCentricPlan) {
   }
 }
 
-/// What the search for one chain of layers cannot find: the towers share their ranks, each with
+/// The search for one chain of layers cannot find this: the towers share their ranks, each with
 /// stages of its own, and that is faster.
 TEST(BranchPlans, TowersThatShareRanksBeatTheChain) {
   const ModelGraph graph = build_model("two-tower-micro");
