@@ -13,6 +13,7 @@ namespace heteroperf {
 struct PlanShape {
   std::size_t positions = 1;           ///< in the pipeline
   std::set<std::size_t> tensor, data;  ///< degrees of all stages
+  std::set<std::int32_t> context;
   std::string schedule;
   std::int64_t chunks = 1, micro_batches = 1;
   std::set<std::int64_t> batches;  ///< samples of a micro-batch on one replica
@@ -32,6 +33,10 @@ struct OutlinedReplica {
   std::int64_t micro_batch = 0;     ///< samples that it takes of every micro-batch
   std::string device_class;         ///< empty: the plan does not say
   std::int32_t direction = 0;       ///< 1: upward, of a two-way schedule
+  /// The part of these samples' sequences that it computes.
+  std::int32_t part = 0, parts = 1;
+  /// The next replica takes other samples.
+  bool ends_samples() const { return part + 1 == parts; }
 };
 using OutlinedStage = std::vector<OutlinedReplica>;
 

@@ -46,6 +46,12 @@ OutlinedReplica outlined_replica(const Json& json, const std::string& path,
   reader.read("micro_batch", replica.micro_batch, std::int64_t{1}, most_outlined);
   reader.read("device_class", replica.device_class);
   reader.read("direction", replica.direction, 0, 1);
+  if (const Json* json_part = reader.value("sequence_part")) {
+    ObjectReader inner(*json_part, reader.path_of("sequence_part"), problems);
+    inner.require({"index", "parts"});
+    inner.read("index", replica.part, 0, most_outlined_ranks);
+    inner.read("parts", replica.parts, 1, most_outlined_ranks);
+  }
   return replica;
 }
 
@@ -157,8 +163,10 @@ void read_stages(ObjectReader& reader, PlanOutline& plan, DocumentProblems& prob
 
 /// Degrees that differ between stages are written as a range, "2..4".
 std::string PlanShape::line() const {
-  return fmt::format("pp {} x tp {} x dp {}, {}{}, {} micro-batch{} of {}", positions,
-                     extent_text(tensor), extent_text(data), schedule,
+  const bool parts = !context.empty() && *context.rbegin() > 1;
+  return fmt::format("pp {} x tp {}{} x dp {}, {}{}, {} micro-batch{} of {}", positions,
+                     extent_text(tensor), parts ? " x cp " + extent_text(context) : "",
+                     extent_text(data), schedule,
                      chunks > 1 ? fmt::format(" with {} chunks", chunks) : "", micro_batches,
                      micro_batches == 1 ? "" : "es", extent_text(batches));
 }
@@ -188,8 +196,9 @@ PlanShape PlanOutline::shape() const {
   for (const OutlinedStage& stage : stages) {
     std::size_t copies = 0;
     for (const OutlinedReplica& replica : stage) {
-      copies += replica.direction == 0 ? 1 : 0;
+      copies += replica.direction == 0 && replica.ends_samples() ? 1 : 0;
       shape.tensor.insert(replica.ranks.size());
+      shape.context.insert(replica.parts);
       shape.batches.insert(replica.micro_batch);
     }
     shape.data.insert(copies);
@@ -200,7 +209,7 @@ PlanShape PlanOutline::shape() const {
 std::int64_t PlanOutline::micro_batch_samples(std::size_t stage, std::int32_t direction) const {
   std::int64_t samples = 0;
   for (const OutlinedReplica& replica : stages.at(stage)) {
-    if (replica.direction == direction) samples += replica.micro_batch;
+    if (replica.direction == direction && replica.ends_samples()) samples += replica.micro_batch;
   }
   return samples;
 }

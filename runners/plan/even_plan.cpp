@@ -133,17 +133,18 @@ class EvenPlan {
     };
     positive("a pipeline degree (pp)", request_.pipeline, most_degree);
     positive("a tensor-parallel degree (tp)", request_.tensor, most_degree);
+    positive("a context-parallel degree (cp)", request_.context, most_degree);
     positive("a data-parallel degree (dp)", request_.data, most_degree);
     positive("chunks", request_.chunks, most_degree);
     positive("a micro-batch", request_.micro_batch, std::int64_t{1} << 40);
     positive("micro-batches", request_.micro_batches, most_tasks);
     check_zero_stage(request_.zero_stage, problems_);
 
-    const long long ranks =
-        1LL * request_.pipeline * request_.tensor * std::min(request_.data, most_degree);
+    const double ranks =
+        static_cast<double>(request_.pipeline) * request_.tensor * request_.context * request_.data;
     if (ranks > most_degree) {
-      problems_.add(fmt::format("pp {} x tp {} x dp {} are {} ranks", request_.pipeline,
-                                request_.tensor, request_.data, ranks),
+      problems_.add(fmt::format("pp {} x tp {} x cp {} x dp {} are {} ranks", request_.pipeline,
+                                request_.tensor, request_.context, request_.data, ranks),
                     fmt::format("there can be {}", most_degree), "Give smaller degrees.");
     }
   }
@@ -192,13 +193,13 @@ class EvenPlan {
     for (const SegmentId segment : placed.segments.ids()) {
       PlanStage& stage = plan.stages[StageId(segment.index() % plan.stages.size())];
       for (int replica = 0; replica < request_.data; ++replica) {
-        StageReplica& copy = stage.replicas.emplace_back();
+        StageReplica copy;
         copy.micro_batch = request_.micro_batch;
         // A two-way schedule has a second copy of every stage, behind the first ones.
         copy.direction = static_cast<int>(segment.index() / plan.stages.size());
-        const int first =
-            (placed.segments[segment].rank * request_.data + replica) * request_.tensor;
-        for (int t = 0; t < request_.tensor; ++t) copy.ranks.emplace_back(first + t);
+        const int number = placed.segments[segment].rank * request_.data + replica;
+        heteroperf::add_replicas(stage, copy, request_.tensor, request_.context,
+                                 number * request_.context * request_.tensor);
       }
     }
   }
@@ -240,6 +241,15 @@ std::vector<std::vector<NodeId>> even_stages(const ModelGraph& graph, const std:
     begin = stage_end;
   }
   return result;
+}
+
+int add_replicas(PlanStage& stage, StageReplica copy, int tensor, int context, int first_rank) {
+  for (int part = 0; part < context; ++part) {
+    StageReplica& replica = stage.replicas.emplace_back(copy);
+    replica.part = {part, context};
+    for (int t = 0; t < tensor; ++t) replica.ranks.emplace_back(first_rank++);
+  }
+  return first_rank;
 }
 
 Plan even_plan(const ModelGraph& graph, const EvenPlanRequest& request) {

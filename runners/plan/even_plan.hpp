@@ -10,9 +10,9 @@
 namespace heteroperf {
 
 /// `--pp --tp --dp --chunks --micro-batch --micro-batches --schedule`.
-/// The ranks of the plan are pipeline × data × tensor, whatever the chunks.
+/// The ranks of the plan are pipeline × data × context × tensor, whatever the chunks.
 struct EvenPlanRequest {
-  int pipeline = 1, tensor = 1, data = 1, chunks = 1;
+  int pipeline = 1, tensor = 1, context = 1, data = 1, chunks = 1;
   std::int64_t micro_batch = 1;  ///< samples per replica
   int micro_batches = 1;         ///< per step
   std::string schedule = "1f1b";
@@ -28,10 +28,14 @@ struct EvenPlanRequest {
 std::vector<std::vector<NodeId>> even_stages(const ModelGraph& graph, const std::string& component,
                                              std::size_t stages, ProblemList& problems);
 
+/// Adds the replicas that share the samples of `copy`, one for each part of their sequences, with
+/// ranks from `first_rank` on, and returns the rank behind them.
+int add_replicas(PlanStage& stage, StageReplica copy, int tensor, int context, int first_rank);
+
 /// Stages of nearly equal training operations, cut where one tensor alone crosses if there are
 /// enough such places (else anywhere the graph allows), the same replicas everywhere. Ranks:
-/// tensor-parallel neighbours first, then replicas, then positions. Throws UserError with
-/// everything wrong (more stages than cuts, heads, what the schedule does not allow).
+/// tensor-parallel neighbours first, then parts of sequences, replicas, positions. Throws UserError
+/// with everything wrong (more stages than cuts, heads, what the schedule does not allow).
 Plan even_plan(const ModelGraph& graph, const EvenPlanRequest& request);
 
 }  // namespace heteroperf

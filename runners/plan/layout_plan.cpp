@@ -1,7 +1,7 @@
-// A plan from one line per component: its degrees of tensor, data and pipeline parallelism, and its
-// ranks. A component's nodes are cut into as many stages as its pipeline has positions; every stage
-// gets the component's replicas. Stages stand in the order in which the graph begins their
-// components, so that a component that feeds another one comes first.
+// A plan from one line per component: its degrees of tensor, context, data and pipeline
+// parallelism, and its ranks. A component's nodes are cut into as many stages as its pipeline has
+// positions; every stage gets the component's replicas. Stages stand in the order in which the
+// graph begins their components, so that a component that feeds another one comes first.
 #include "runners/plan/layout_plan.hpp"
 
 #include <fmt/format.h>
@@ -25,7 +25,8 @@ struct Axis {
   const char* name;
   int ComponentLayout::*degree;
 };
-constexpr std::array<Axis, 3> axes{{{"tp", &ComponentLayout::tensor},
+constexpr std::array<Axis, 4> axes{{{"tp", &ComponentLayout::tensor},
+                                    {"cp", &ComponentLayout::context},
                                     {"dp", &ComponentLayout::data},
                                     {"pp", &ComponentLayout::pipeline}}};
 constexpr const char* form = "COMPONENT=AXES[@FIRST[-LAST]], as vision=tp2,dp2@0-3";
@@ -49,7 +50,8 @@ void read_axes(std::string_view text, const std::string& whole, ComponentLayout&
     const std::optional<int> degree = axis == axes.end() ? std::nullopt : number_of(word.substr(2));
     if (!degree || *degree < 1 || *degree > most_ranks) {
       problems.add(fmt::format("--layout {} has the axis '{}'", whole, word),
-                   "an axis is tp, dp or pp and a degree from 1 on", fmt::format("Give {}.", form));
+                   "an axis is tp, cp, dp or pp and a degree from 1 on",
+                   fmt::format("Give {}.", form));
     } else if (!seen.insert(axis->name).second) {
       problems.add(fmt::format("--layout {} has {} twice", whole, axis->name), "", "Name it once.");
     } else {
@@ -139,8 +141,8 @@ class LayoutPlan {
         layout.last_rank ? *layout.last_rank - layout.first_rank + 1 : layout.ranks();
     if (named != layout.ranks()) {
       problems_.add(fmt::format("the layout of '{}' names {} ranks", layout.component, named),
-                    fmt::format("tp{} x dp{} x pp{} are {}", layout.tensor, layout.data,
-                                layout.pipeline, layout.ranks()),
+                    fmt::format("tp{} x cp{} x dp{} x pp{} are {}", layout.tensor, layout.context,
+                                layout.data, layout.pipeline, layout.ranks()),
                     "Name as many, or the first one alone.");
     }
     if (layout.data > request_.micro_batch) {
@@ -156,7 +158,7 @@ class LayoutPlan {
     std::map<int, std::pair<int, int>> span_of;  // by rank: first rank and number of a position's
     for (const ComponentLayout& layout : request_.layouts) {
       if (layout.ranks() > most_ranks) continue;
-      const int width = layout.tensor * layout.data;
+      const int width = layout.tensor * layout.context * layout.data;
       for (int position = 0; position < layout.pipeline; ++position) {
         const std::pair span{layout.first_rank + position * width, width};
         for (int rank = span.first; rank < span.first + width; ++rank) {
@@ -183,10 +185,10 @@ class LayoutPlan {
       stage.recomputation = request_.recomputation;
       for (const NodeId node : nodes) stage.nodes.push_back(graph_.node(node).name);
       for (int i = 0; i < layout.data; ++i) {
-        StageReplica& replica = stage.replicas.emplace_back();
-        replica.micro_batch =
+        StageReplica copy;
+        copy.micro_batch =
             request_.micro_batch / layout.data + (i < request_.micro_batch % layout.data ? 1 : 0);
-        for (int t = 0; t < layout.tensor; ++t) replica.ranks.emplace_back(rank++);
+        rank = add_replicas(stage, copy, layout.tensor, layout.context, rank);
       }
     }
   }

@@ -10,13 +10,13 @@
 namespace heteroperf {
 
 /// The degrees of a component (a branch of the graph) and the ranks that it runs on. Ranks are
-/// tensor × data × pipeline, tensor-parallel neighbours first.
+/// tensor × context × data × pipeline, tensor-parallel neighbours first.
 struct ComponentLayout {
   std::string component;
-  int tensor = 1, data = 1, pipeline = 1;
+  int tensor = 1, context = 1, data = 1, pipeline = 1;
   int first_rank = 0;
   std::optional<int> last_rank = {};  ///< where it was named
-  std::int64_t ranks() const { return std::int64_t{tensor} * data * pipeline; }
+  std::int64_t ranks() const { return std::int64_t{tensor} * context * data * pipeline; }
 };
 
 /// Layouts of the components of a model.

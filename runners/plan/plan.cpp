@@ -26,9 +26,19 @@ std::int64_t Plan::micro_batch_samples() const {
   std::int64_t samples = 0;
   if (stages.empty()) return samples;
   for (const StageReplica& replica : stages.front().replicas) {
-    if (replica.direction == 0) samples += replica.micro_batch;
+    if (replica.direction == 0 && replica.ends_samples()) samples += replica.micro_batch;
   }
   return samples;
+}
+
+std::int64_t PlanStage::first_sample(ReplicaId replica) const {
+  std::int64_t first = 0;
+  for (ReplicaId r; r < replica; ++r) {
+    const StageReplica& before = replicas[r];
+    if (before.direction != replicas[replica].direction || !before.ends_samples()) continue;
+    first += before.micro_batch;
+  }
+  return first;
 }
 
 std::uint64_t Plan::samples_per_step() const {

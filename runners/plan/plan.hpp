@@ -11,6 +11,7 @@
 #include "metrics/base/name_table.hpp"
 #include "runners/cluster/efficiency_matrix.hpp"
 #include "runners/cluster/link_curve.hpp"
+#include "workloads/graph/sequence_part.hpp"
 
 namespace heteroperf {
 
@@ -31,22 +32,31 @@ constexpr std::array<const char*, 3> value_names(Recomputation) {
 struct StageReplica {
   std::vector<RankId> ranks;     ///< in tensor-parallel order
   std::int64_t micro_batch = 1;  ///< samples it takes of every micro-batch
-  std::string device_class;      ///< that all its ranks have; empty: any
+  /// Context parallelism: the part of these samples' sequences that it computes. The replicas with
+  /// the parts of the same samples follow one another.
+  SequencePart part = {};
+  std::string device_class;  ///< that all its ranks have; empty: any
   /// 1: a copy of the upward direction of a two-way schedule (chimera, dualpipe), else 0.
   int direction = 0;
   friend bool operator==(const StageReplica&, const StageReplica&) = default;
+
+  /// The next replica of its direction takes other samples.
+  bool ends_samples() const { return part.index + 1 == part.parts; }
 };
 
 /// A piece of the model and who runs it.
 ///
 /// The replicas of one direction split every micro-batch among them: the first takes its first
-/// `micro_batch` samples, and so on. All stages see the same micro-batches, whatever their number
-/// of replicas.
+/// `micro_batch` samples, and so on; those with the parts of one sequence take the same samples.
+/// All stages see the same micro-batches, whatever their number of replicas.
 struct PlanStage {
   std::vector<std::string> nodes;  ///< names in the model graph, in its order
   IdVector<ReplicaId, StageReplica> replicas;
   Recomputation recomputation = Recomputation::none;
   friend bool operator==(const PlanStage&, const PlanStage&) = default;
+
+  /// The first sample, within a micro-batch, of a replica.
+  std::int64_t first_sample(ReplicaId replica) const;
 };
 
 /// The format in which activations and gradients travel between two stages.

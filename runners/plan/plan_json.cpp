@@ -97,6 +97,11 @@ class PlanReader {
     reader.read("micro_batch", replica.micro_batch, 1, most_samples);
     reader.read("device_class", replica.device_class);
     reader.read("direction", replica.direction, 0, 1);
+    reader.read_object("sequence_part", [&](ObjectReader& inner) {
+      inner.require({"index", "parts"});
+      inner.read("index", replica.part.index, 0, most_ranks - 1);
+      inner.read("parts", replica.part.parts, 1, most_ranks);
+    });
     reader.finish();
   }
 
@@ -122,6 +127,9 @@ Json to_json(const StageReplica& replica) {
   Json object = {{"ranks", replica.ranks}, {"micro_batch", replica.micro_batch}};
   if (!replica.device_class.empty()) object["device_class"] = replica.device_class;
   if (replica.direction != 0) object["direction"] = replica.direction;
+  if (!replica.part.whole()) {
+    object["sequence_part"] = {{"index", replica.part.index}, {"parts", replica.part.parts}};
+  }
   return object;
 }
 

@@ -162,7 +162,8 @@ void check_layout(const RunConfig& config, const std::vector<Setting>& settings,
                   ProblemList& problems) {
   if (config.plan.layout.empty()) return;
   for (const Setting& asked : asked_for(config, settings)) {
-    const std::string_view degrees[] = {"plan.pipeline", "plan.tensor", "plan.data", "plan.chunks"};
+    const std::string_view degrees[] = {"plan.pipeline", "plan.tensor", "plan.context", "plan.data",
+                                        "plan.chunks"};
     if (std::ranges::find(degrees, asked.path) == std::end(degrees)) continue;
     problems.add(fmt::format("{} and {} exclude each other",
                              shown_value(settings, "plan.layout", config.plan.layout),
@@ -239,12 +240,15 @@ void check_given_degrees(const RunConfig& config, ProblemList& problems) {
 }  // namespace
 
 void check_degrees(const PlanConfig& plan, int ranks, ProblemList& problems) {
-  if (plan.pipeline < 1 || plan.tensor < 1 || plan.data < 0) return;  // told elsewhere
-  const long long copy = 1LL * plan.pipeline * plan.tensor;
+  if (plan.pipeline < 1 || plan.tensor < 1 || plan.context < 1 || plan.data < 0)
+    return;  // told elsewhere
+  const std::int64_t copy = plan.ranks_of_copy();
   const bool fits = plan.data == 0 ? ranks % copy == 0 : copy * plan.data == ranks;
   if (fits) return;
-  const std::string degrees = fmt::format("pp {} x tp {}{}", plan.pipeline, plan.tensor,
-                                          plan.data == 0 ? "" : fmt::format(" x dp {}", plan.data));
+  const std::string degrees =
+      fmt::format("pp {} x tp {}{}{}", plan.pipeline, plan.tensor,
+                  plan.context == 1 ? "" : fmt::format(" x cp {}", plan.context),
+                  plan.data == 0 ? "" : fmt::format(" x dp {}", plan.data));
   problems.add(fmt::format("{} does not fit {}", degrees, plural(ranks, "rank")),
                fmt::format("{} ranks {}", plan.data == 0 ? copy : copy * plan.data,
                            plan.data == 0 ? "make one replica" : "are asked for"),

@@ -71,6 +71,7 @@ inline constexpr const char* planned_plan = "auto";
 struct PlanConfig {
   int pipeline = 1;               ///< positions of the pipeline
   int tensor = 1;                 ///< ranks that share every layer
+  int context = 1;                ///< ranks that share every sequence
   int data = 0;                   ///< replicas; 0: what is left of the ranks
   int chunks = 0;                 ///< stages per position; 0: the schedule's own
   std::string schedule = "1f1b";  ///< a name of `list schedules`
@@ -81,6 +82,8 @@ struct PlanConfig {
   std::string file;                ///< a plan, in place of all the others and of `batch.*`
 
   bool is_searched() const { return file == planned_plan; }
+  /// Ranks that hold the model together and share its samples.
+  std::int64_t ranks_of_copy() const { return std::int64_t{pipeline} * tensor * context; }
 };
 
 /// `cluster.*`
@@ -279,6 +282,8 @@ void visit_keys(Config& c, Visitor&& visit) {
       {.flag = "--pp", .read_by = fixed, .range = {1, large}});
   KEY(plan.tensor, "ranks that share every layer (tensor parallelism)",
       {.flag = "--tp", .read_by = fixed, .range = {1, large}});
+  KEY(plan.context, "ranks that share every sequence (context parallelism)",
+      {.flag = "--cp", .read_by = fixed, .range = {1, large}});
   KEY(plan.data, "replicas",
       {.flag = "--dp", .open = "what is left of the ranks", .read_by = fixed, .range = {0, large}});
   KEY(plan.chunks, "stages per position",

@@ -67,8 +67,8 @@ bool speaks(const RunConfig& config, const KeyInfo& key) {
   // A plan file says all of these itself.
   const bool in_plan = path.starts_with("plan.") || path.starts_with("batch.");
   if (in_plan && path != "plan.file" && !config.plan.file.empty()) return false;
-  const bool degree = path == "plan.pipeline" || path == "plan.tensor" || path == "plan.data" ||
-                      path == "plan.chunks";
+  const bool degree = path == "plan.pipeline" || path == "plan.tensor" || path == "plan.context" ||
+                      path == "plan.data" || path == "plan.chunks";
   if (degree && !config.plan.layout.empty()) return false;
   if (path == "plan.layout" && config.plan.layout.empty()) return false;
   if (path == "model.freeze" && config.model.freeze.empty()) return false;

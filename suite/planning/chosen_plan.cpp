@@ -47,7 +47,7 @@ int own_chunks(const EvenPlanRequest& request) {
 
 /// Without --micro-batches a step has as many samples as the ranks would train data-parallel.
 int micro_batches_of(const RunConfig& config, const Workload& workload) {
-  const std::int64_t usual = workload.micro_batches * config.plan.pipeline * config.plan.tensor;
+  const std::int64_t usual = workload.micro_batches * config.plan.ranks_of_copy();
   return static_cast<int>(config.batch.micro_batches > 0 ? config.batch.micro_batches : usual);
 }
 
@@ -58,7 +58,8 @@ Plan even_plan_of(const RunConfig& config, const Workload& workload, int ranks) 
   EvenPlanRequest request;
   request.pipeline = config.plan.pipeline;
   request.tensor = config.plan.tensor;
-  request.data = ranks / (request.pipeline * request.tensor);
+  request.context = config.plan.context;
+  request.data = static_cast<int>(ranks / config.plan.ranks_of_copy());
   request.micro_batch = workload.micro_batch;
   request.micro_batches = micro_batches_of(config, workload);
   request.schedule = config.plan.schedule;
@@ -293,8 +294,9 @@ std::string summary_text(const Plan& plan) {
     for (const StageReplica& replica : stage.replicas) {
       // Bidirectional schedules hold each stage twice; the copies of one direction are the
       // replicas.
-      copies += replica.direction == 0 ? 1 : 0;
+      copies += replica.direction == 0 && replica.ends_samples() ? 1 : 0;
       shape.tensor.insert(replica.ranks.size());
+      shape.context.insert(replica.part.parts);
       shape.batches.insert(replica.micro_batch);
     }
     shape.data.insert(copies);

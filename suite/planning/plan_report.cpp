@@ -34,12 +34,17 @@ std::string replicas_text(const PlanStage& stage) {
     // Equal neighbours are told once, with their number.
     while (replicas.contains(end) && replicas[end].micro_batch == first.micro_batch &&
            replicas[end].device_class == first.device_class &&
-           replicas[end].ranks.size() == first.ranks.size()) {
+           replicas[end].ranks.size() == first.ranks.size() &&
+           replicas[end].part.parts == first.part.parts) {
       ++end;
     }
-    text += fmt::format("{}{} x {}{}: {} each", i == 0 ? "" : ", ", end - i, first.device_class,
-                        first.ranks.size() > 1 ? fmt::format(" tp{}", first.ranks.size()) : "",
-                        first.micro_batch);
+    const auto degree = [](const char* name, std::size_t ranks) {
+      return ranks > 1 ? fmt::format(" {}{}", name, ranks) : "";
+    };
+    text +=
+        fmt::format("{}{} x {}{}{}: {} each", i == 0 ? "" : ", ", (end - i) / first.part.parts,
+                    first.device_class, degree("tp", first.ranks.size()),
+                    degree("cp", static_cast<std::size_t>(first.part.parts)), first.micro_batch);
     i = end;
   }
   return text;

@@ -78,7 +78,7 @@ void check_without_cluster(const RunConfig& config) {
 
 /// As many whole replicas as there are cores for, unless their number is given.
 int ranks_of_degrees(const PlanConfig& plan, int cores) {
-  const int copy = plan.pipeline * plan.tensor;
+  const auto copy = static_cast<int>(plan.ranks_of_copy());
   if (plan.data > 0) return copy * plan.data;
   return copy == 1 ? 0 : copy * std::max(1, cores / copy);
 }

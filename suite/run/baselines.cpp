@@ -47,7 +47,8 @@ bool is_even(const Plan& plan) {
   return std::all_of(plan.stages.begin(), plan.stages.end(), [&](const PlanStage& stage) {
     return stage.replicas.size() == plan.stages.front().replicas.size() &&
            std::all_of(stage.replicas.begin(), stage.replicas.end(), [&](const StageReplica& r) {
-             return r.ranks.size() == first.ranks.size() && r.micro_batch == first.micro_batch;
+             return r.ranks.size() == first.ranks.size() && r.micro_batch == first.micro_batch &&
+                    r.part.parts == first.part.parts;
            });
   });
 }
@@ -68,7 +69,9 @@ RunConfig config_of(const RunConfig& config, const ChosenPlan& chosen) {
   if (!is_even(plan)) return run_config;  // the record's plan says it
   run_config.plan.pipeline = static_cast<int>(plan.stages.size());
   run_config.plan.tensor = static_cast<int>(plan.stages.front().replicas.front().ranks.size());
-  run_config.plan.data = static_cast<int>(plan.stages.front().replicas.size());
+  run_config.plan.context = plan.stages.front().replicas.front().part.parts;
+  run_config.plan.data =
+      static_cast<int>(plan.stages.front().replicas.size()) / run_config.plan.context;
   run_config.batch = {plan.stages.front().replicas.front().micro_batch, plan.micro_batches};
   return run_config;
 }

@@ -90,7 +90,8 @@ RunConfig base_for(const OtherRun& run, const std::vector<Setting>& settings) {
   base.out.clear();
   base.trace.clear();
   const auto given = [&](const char* path) { return is_given(settings, path); };
-  const bool degrees = given("plan.pipeline") || given("plan.tensor") || given("plan.data");
+  const bool degrees =
+      given("plan.pipeline") || given("plan.tensor") || given("plan.context") || given("plan.data");
   const bool ranks = given("scale.ranks"), file = given("plan.file");
   if (file) base.batch = {};
   // A plan file fixes all degrees, so new degrees or ranks cannot be mixed with it.
@@ -108,7 +109,7 @@ RunConfig base_for(const OtherRun& run, const std::vector<Setting>& settings) {
 std::int64_t replicas_of(const RunConfig& config) {
   const PlanConfig& plan = config.plan;
   if (!plan.layout.empty()) return parse_layouts(plan.layout).most_replicas();
-  return plan.data > 0 ? plan.data : config.scale.ranks / (plan.pipeline * plan.tensor);
+  return plan.data > 0 ? plan.data : config.scale.ranks / plan.ranks_of_copy();
 }
 
 /// With other replicas, as many samples per step as before. A plan's file says its own.

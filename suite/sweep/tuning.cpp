@@ -127,8 +127,9 @@ constexpr OwnKey own_keys[] = {
 
 /// The keys besides that no axis may change: another model, or other replicas, and the
 /// configurations no longer do the same work.
-constexpr const char* work_keys[] = {"workload",      "model.size",  "model.name",
-                                     "plan.pipeline", "plan.tensor", "automl.group_ranks"};
+constexpr const char* work_keys[] = {"workload",          "model.size",  "model.name",
+                                     "plan.pipeline",     "plan.tensor", "plan.context",
+                                     "automl.group_ranks"};
 
 /// Throws UserError where an axis of the user's changes what a tuning must keep.
 void check_axes(const SweepRequest& request) {
@@ -192,7 +193,7 @@ TuningSpace space_of(const UntunedRun& run) {
   space.cores = cores.count();
   space.search = run.prepared.groups > 0;
   space.ranks_of_replica =
-      space.search ? config.automl.group_ranks : config.plan.pipeline * config.plan.tensor;
+      space.search ? config.automl.group_ranks : static_cast<int>(config.plan.ranks_of_copy());
   const int ranks = run.prepared.placement.ranks;
   space.micro_batch = workload.micro_batch;
   // The workload's number of micro-batches is that of a rank: a replica takes those of all its.

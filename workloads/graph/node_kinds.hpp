@@ -8,6 +8,8 @@
 #include <type_traits>
 #include <variant>
 
+#include "workloads/graph/sequence_part.hpp"
+
 namespace heteroperf {
 
 // The kinds of nodes of a model graph. A kind is a struct of typed attributes, and a row of the
@@ -123,6 +125,9 @@ struct Embedding {
 /// Adds row t of a learned table of `positions` ≥ T rows to row t of {T, h}.
 struct PositionEmbedding {
   std::int64_t positions = 0;
+  /// The rows {T, h} have these positions. Neither in files nor hashed: only a rank's local graph
+  /// has parts, here and below.
+  SequencePart part = {};
 };
 /// Adds row 0 of a learned table of `types` rows to {T, h} (inputs have one segment).
 struct TypeEmbedding {
@@ -144,6 +149,7 @@ struct TokenPool {
 /// batch has as many such places as its items have rows.
 struct InsertTokens {
   std::int64_t token = 0;
+  SequencePart part = {};  ///< of the sequence; rows of items are whole
 };
 
 /// Applies rotary positions to packed {T, (heads + 2 kv_heads) · head_dim}: it turns queries and
@@ -151,6 +157,7 @@ struct InsertTokens {
 struct Rotary {
   std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
   double base = 10000.0;
+  SequencePart part = {};
 };
 /// Computes softmax(Q Kᵀ / sqrt(head_dim)) V. The input is packed as {T, (heads + 2 kv_heads) ·
 /// head_dim}, all query heads, then all key heads, then all value heads; the output is
@@ -163,6 +170,8 @@ struct Attention {
   /// Say which heads of a larger node these are, for alibi: first_head … of `all_heads` (0 stands
   /// for `heads`). They are neither in files nor hashed: only a rank's local graph has them.
   std::int64_t first_head = 0, all_heads = 0;
+  /// The input has these positions; keys and values of the others come from other ranks.
+  SequencePart part = {};
 };
 
 /// Computes the same for the queries {T, heads · head_dim} of one sequence over the keys and values

@@ -369,7 +369,7 @@ class ShapeRules {
     check_tokens();
     return {{in()[1]}, {}};
   }
-  InferredShapes operator()(const InsertTokens&) {
+  InferredShapes operator()(const InsertTokens& a) {
     check_tokens();
     const Node& items = *inputs_[2];
     if (items.output.size() != 2 || items.output[1] != in()[1]) {
@@ -380,7 +380,7 @@ class ShapeRules {
     const bool ragged = items.items && items.items != inputs_[0]->items;
     const std::int64_t most =
         ragged ? std::get<Input>(graph_.node(*items.items).attributes).items : 1;
-    if (most * items.output[0] > in()[0]) {
+    if (most * items.output[0] > in()[0] * a.part.parts) {
       fail(fmt::format("{} items of {} rows do not fit", most, items.output[0]),
            fmt::format("the sequence '{}' has {} rows", inputs_[0]->name, in()[0]));
     }
@@ -463,7 +463,8 @@ struct CountedShapes : NodeShapes {
   }
   OperatorShape operator()(const Attention& a) const {
     return AttentionShape{u(a.heads), u(a.head_dim), u(in[0]),
-                          a.causal ? AttentionMask::causal : AttentionMask::full};
+                          a.causal ? AttentionMask::causal : AttentionMask::full,
+                          u(in[0] * a.part.parts)};
   }
   OperatorShape operator()(const CrossAttention& a) const {
     return AttentionShape{u(a.heads), u(a.head_dim), u(in[0]), AttentionMask::full, u(second[0])};

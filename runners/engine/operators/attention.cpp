@@ -363,11 +363,13 @@ class RotaryTurn {
   void fill_angles(const at::Tensor& table, F f) const {
     fill(table, [&](auto* values) {
       const std::int64_t half = table.size(1);
-      for (std::int64_t i = 0; i < table.numel(); ++i) {
-        const double exponent =
-            -2.0 * static_cast<double>(i % half) / static_cast<double>(a_.head_dim);
-        const double angle = static_cast<double>(i / half) * std::pow(a_.base, exponent);
-        values[i] = static_cast<std::decay_t<decltype(*values)>>(f(angle));
+      for (const SequencePart::Chunk& chunk : a_.part.chunks(table.size(0))) {
+        for (std::int64_t i = chunk.first * half; i < chunk.end() * half; ++i) {
+          const double exponent =
+              -2.0 * static_cast<double>(i % half) / static_cast<double>(a_.head_dim);
+          const double angle = static_cast<double>(i / half) * std::pow(a_.base, exponent);
+          *values++ = static_cast<std::decay_t<decltype(*values)>>(f(angle));
+        }
       }
     });
   }
@@ -379,6 +381,7 @@ class RotaryTurn {
 }  // namespace
 
 OperatorPtr make(const Attention& attributes, const OperatorPlace&) {
+  HETEROPERF_EXPECT(attributes.part.whole());
   return std::make_unique<AttentionOperator>(attributes);
 }
 OperatorPtr make(const CrossAttention& attributes, const OperatorPlace&) {

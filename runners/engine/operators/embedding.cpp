@@ -5,22 +5,41 @@
 // row of the table. Instead they share columns: each goes through all tokens in order for its own
 // columns. With a cut vocabulary every rank has some rows of the table. Tokens of other ranks get
 // the index −1, give a row of zeros, and get no gradient; the sum over the ranks is the embedding.
+#include <ATen/ops/cat.h>
+
+#include <optional>
+
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
 
 namespace heteroperf {
 namespace {
 
-/// Gradient of a table of which row t was added to row t of every sequence, the sum of the
-/// sequences in their order; other rows get none.
-void position_gradient(const at::Tensor& dy, Accumulation accumulation, const at::Tensor& buffer) {
-  const std::int64_t length = dy.size(1);
-  run_columns(&KernelTable::combine, Matrix(dy.size(0), length * dy.size(2), buffer), dy.size(0),
-              dy.to(accumulation_type(dy.scalar_type())), accumulation, buffer);
-  const std::int64_t unused = buffer.size(0) - length;
-  if (accumulation == Accumulation::overwrite && unused > 0) {
-    buffer.narrow(0, length, unused).zero_();
+/// The rows of a table of positions that a part of every sequence has, {T, h}.
+at::Tensor own_positions(const at::Tensor& table, const SequencePart& part, std::int64_t length) {
+  if (part.whole()) return table;
+  Tensors chunks;
+  for (const SequencePart::Chunk& chunk : part.chunks(length)) {
+    chunks.push_back(table.narrow(0, chunk.first, chunk.count));
   }
+  return at::cat(chunks, 0);
+}
+
+/// Gradient of a table of which these rows were added to every sequence, the sum of the sequences
+/// in their order; other rows get none.
+void position_gradient(const at::Tensor& dy, const SequencePart& part, Accumulation accumulation,
+                       const at::Tensor& buffer) {
+  const at::Tensor wide = dy.to(accumulation_type(dy.scalar_type()));
+  std::int64_t done = 0, last = 0;
+  for (const SequencePart::Chunk& chunk : part.chunks(dy.size(1))) {
+    const at::Tensor rows = wide.narrow(1, done, chunk.count).contiguous();
+    const at::Tensor target = buffer.narrow(0, chunk.first, chunk.count);
+    run_columns(&KernelTable::combine, Matrix(rows.size(0), chunk.count * rows.size(2), target),
+                rows.size(0), rows, accumulation, target);
+    if (accumulation == Accumulation::overwrite) buffer.slice(0, last, chunk.first).zero_();
+    done += chunk.count, last = chunk.end();
+  }
+  if (accumulation == Accumulation::overwrite) buffer.slice(0, last).zero_();
 }
 
 /// Indices counted from `first`; −1 for those that are not among `count` from there on.
@@ -43,8 +62,9 @@ at::Tensor indices_within(const at::Tensor& indices, std::int64_t first, std::in
 /// Saves the indices.
 class EmbeddingOperator final : public Operator {
  public:
-  EmbeddingOperator(const Embedding& attributes, Positions positions, VocabularyPart part)
-      : attributes_(attributes), positions_(positions), part_(part) {}
+  EmbeddingOperator(const Embedding& attributes, VocabularyPart part,
+                    std::optional<PositionEmbedding> positions)
+      : attributes_(attributes), part_(part), positions_(positions) {}
 
   at::Tensor forward(const Tensors& inputs, const Tensors& parameters, Tensors& saved,
                      const PassContext&) override {
@@ -55,7 +75,8 @@ class EmbeddingOperator final : public Operator {
     }
     saved = {indices};
     at::Tensor y = empty({indices.size(0), indices.size(1), attributes_.features}, parameters[0]);
-    const at::Tensor rows = positions_ == Positions::learned ? parameters[1] : at::Tensor();
+    const at::Tensor rows =
+        positions_ ? own_positions(parameters[1], positions_->part, indices.size(1)) : at::Tensor();
     run_kernel(&KernelTable::embedding, matrix_of(y), indices, parameters[0], rows, indices.size(1),
                y);
     return y;
@@ -67,9 +88,7 @@ class EmbeddingOperator final : public Operator {
     const Tensors& tables = *pass.parameter_gradients;
     const at::Tensor dy = pass.output_gradient.contiguous();
     scatter(dy, pass.saved[0], pass.context.accumulation, tables[0]);
-    if (positions_ == Positions::learned) {
-      position_gradient(dy, pass.context.accumulation, tables[1]);
-    }
+    if (positions_) position_gradient(dy, positions_->part, pass.context.accumulation, tables[1]);
   }
 
   // Threads share the columns, not the rows: every sum is made in the order of the rows.
@@ -84,23 +103,24 @@ class EmbeddingOperator final : public Operator {
   }
 
   Embedding attributes_;
-  Positions positions_;
   VocabularyPart part_;
+  std::optional<PositionEmbedding> positions_;  ///< fused
 };
 
 /// Adds rows of a table to every sequence: row t to position t, or row 0 to all. Saves nothing.
 class AddRowsOperator final : public Operator {
  public:
-  enum class Rows { by_position, first };
-  explicit AddRowsOperator(Rows rows) : rows_(rows) {}
+  /// `part`: of the positions; none: row 0 is added to all.
+  explicit AddRowsOperator(std::optional<SequencePart> part) : part_(part) {}
 
   at::Tensor forward(const Tensors& inputs, const Tensors& parameters, Tensors& saved,
                      const PassContext&) override {
     saved.clear();
     const at::Tensor x = inputs[0].contiguous();
     at::Tensor y = uninitialised_like(x);
-    const std::int64_t length = rows_ == Rows::first ? 1 : x.size(1);
-    run_kernel(&KernelTable::add, matrix_of(x), x, parameters[0], length, nullptr, false, y);
+    const std::int64_t length = part_ ? x.size(1) : 1;
+    const at::Tensor rows = part_ ? own_positions(parameters[0], *part_, length) : parameters[0];
+    run_kernel(&KernelTable::add, matrix_of(x), x, rows, length, nullptr, false, y);
     return y;
   }
 
@@ -114,28 +134,30 @@ class AddRowsOperator final : public Operator {
   }
 
   void sum_rows(const at::Tensor& dy, Accumulation accumulation, const at::Tensor& table) const {
-    if (rows_ == Rows::by_position) return position_gradient(dy, accumulation, table);
+    if (part_) return position_gradient(dy, *part_, accumulation, table);
     if (accumulation == Accumulation::overwrite) table.zero_();
     sum_columns_into(dy, matrix_of(dy), table.select(0, 0), accumulation);
   }
 
-  Rows rows_;
+  std::optional<SequencePart> part_;
 };
 
 }  // namespace
 
-OperatorPtr make(const Embedding& attributes, const OperatorPlace&, Positions positions) {
-  return std::make_unique<EmbeddingOperator>(attributes, positions,
-                                             VocabularyPart{0, attributes.vocabulary});
+OperatorPtr make(const Embedding& attributes, const OperatorPlace&,
+                 const PositionEmbedding* positions) {
+  return std::make_unique<EmbeddingOperator>(
+      attributes, VocabularyPart{0, attributes.vocabulary},
+      positions != nullptr ? std::optional(*positions) : std::nullopt);
 }
 OperatorPtr make_vocabulary_embedding(const Embedding& attributes, VocabularyPart part) {
-  return std::make_unique<EmbeddingOperator>(attributes, Positions::none, part);
+  return std::make_unique<EmbeddingOperator>(attributes, part, std::nullopt);
 }
-OperatorPtr make(const PositionEmbedding&, const OperatorPlace&) {
-  return std::make_unique<AddRowsOperator>(AddRowsOperator::Rows::by_position);
+OperatorPtr make(const PositionEmbedding& attributes, const OperatorPlace&) {
+  return std::make_unique<AddRowsOperator>(attributes.part);
 }
 OperatorPtr make(const TypeEmbedding&, const OperatorPlace&) {
-  return std::make_unique<AddRowsOperator>(AddRowsOperator::Rows::first);
+  return std::make_unique<AddRowsOperator>(std::nullopt);
 }
 
 }  // namespace heteroperf

@@ -39,9 +39,9 @@ OperatorPtr make(const Linear&, const OperatorPlace&, LinearEpilogue epilogue = 
 OperatorPtr make(const BatchNorm&, const OperatorPlace&,
                  BatchNormFusion fusion = BatchNormFusion::none);
 OperatorPtr make(const Add&, const OperatorPlace&, Activation activation = Activation::none);
-enum class Positions { none, learned };
-/// learned: a second parameter, the position table, is added.
-OperatorPtr make(const Embedding&, const OperatorPlace&, Positions positions = Positions::none);
+/// With `positions` a second parameter, their table, is added.
+OperatorPtr make(const Embedding&, const OperatorPlace&,
+                 const PositionEmbedding* positions = nullptr);
 /// Overwrite::allowed: the backward pass may leave the gradient where the logits were.
 OperatorPtr make(const CrossEntropy&, const OperatorPlace&,
                  Overwrite logits = Overwrite::forbidden);
@@ -69,6 +69,11 @@ OperatorPtr make(const InsertTokens&, const OperatorPlace&);
 OperatorPtr make(const Rotary&, const OperatorPlace&);
 OperatorPtr make(const Attention&, const OperatorPlace&);
 OperatorPtr make(const CrossAttention&, const OperatorPlace&);
+/// Attention on a part of every sequence. `group` has the ranks with all parts, in their order, and
+/// runs it together.
+OperatorPtr make_context_attention(const Attention&, Communicator& group);
+/// The same of tokens into a part of every sequence.
+OperatorPtr make_context_insertion(const InsertTokens&, const OperatorPlace&, Communicator& group);
 OperatorPtr make(const Dropout&, const OperatorPlace&);
 OperatorPtr make(const SquaredError&, const OperatorPlace&);
 OperatorPtr make(const Contrastive&, const OperatorPlace&);

@@ -26,7 +26,7 @@ class GroupMaker {
   GroupMaker(const ModelGraph& graph, at::ScalarType type, const GroupingRules& rules)
       : graph_(graph),
         type_(type),
-        tensor_group_(rules.tensor_group),
+        groups_(rules.groups),
         shard_(rules.shard != nullptr && rules.shard->degree > 1 ? rules.shard : nullptr) {}
 
   OperatorGroup group_of(FusedNodes chain) const {
@@ -73,7 +73,7 @@ class GroupMaker {
       case FusedKind::swiglu:
         return make_swiglu();
       case FusedKind::embedding_positions:
-        return make(*as<Embedding>(first), place(first), Positions::learned);
+        return make(*as<Embedding>(first), place(first), as<PositionEmbedding>(last));
       case FusedKind::loss_over_logits:
         return make_loss(last, Overwrite::allowed);
       case FusedKind::single:
@@ -83,6 +83,14 @@ class GroupMaker {
     if (as<Embedding>(last) != nullptr && cuts_vocabulary(last)) {
       return make_vocabulary_embedding(*as<Embedding>(last), vocabulary_part(last));
     }
+    if (groups_.context != nullptr) {
+      if (as<Attention>(last) != nullptr) {
+        return make_context_attention(*as<Attention>(last), *groups_.context);
+      }
+      if (as<InsertTokens>(last) != nullptr) {
+        return make_context_insertion(*as<InsertTokens>(last), place(last), *groups_.context);
+      }
+    }
     return make_operator(graph_, last, type_);
   }
 
@@ -91,8 +99,8 @@ class GroupMaker {
   OperatorPtr make_loss(NodeId id, Overwrite logits) const {
     const CrossEntropy& attributes = *as<CrossEntropy>(id);
     if (!cuts_vocabulary(id)) return make(attributes, place(id), logits);
-    HETEROPERF_EXPECT(tensor_group_ != nullptr);
-    return make_vocabulary_cross_entropy(attributes, vocabulary_part(id), *tensor_group_, logits);
+    HETEROPERF_EXPECT(groups_.tensor != nullptr);
+    return make_vocabulary_cross_entropy(attributes, vocabulary_part(id), *groups_.tensor, logits);
   }
 
   bool cuts_vocabulary(NodeId id) const {
@@ -104,7 +112,7 @@ class GroupMaker {
 
   const ModelGraph& graph_;
   at::ScalarType type_;
-  Communicator* tensor_group_;
+  SharingGroups groups_;
   const TensorShard* shard_;
 };
 

@@ -26,12 +26,17 @@ struct OperatorGroup {
   bool gives_gradient(std::size_t input) const { return withheld.empty() || !withheld[input]; }
 };
 
+/// The groups of ranks that a rank computes together with; null: it has that alone.
+struct SharingGroups {
+  Communicator* tensor = nullptr;   ///< share every layer; needed when the loss is cut
+  Communicator* context = nullptr;  ///< share every sequence; needed by attention
+};
+
 /// The part of a graph that a rank of a plan runs. With a `shard`, embedding and loss know their
 /// part of the vocabulary, and a consumer that does not split a node whose gradient is partial
 /// within the stage gives it no gradient except on index 0.
 struct GroupingRules : FusionScope {
-  /// The ranks that share the layers. Needed when the loss is cut.
-  Communicator* tensor_group = nullptr;
+  SharingGroups groups = {};
 };
 
 /// The groups of fuse_nodes(), in its order. The cross_entropy group takes the targets (int64 {B}

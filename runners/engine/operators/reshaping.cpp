@@ -6,13 +6,17 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/nonzero.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "metrics/base/error.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
+#include "runners/engine/operators/sequence_exchange.hpp"
 #include "runners/engine/operators/unary_operator.hpp"
 
 namespace heteroperf {
@@ -119,23 +123,34 @@ class TokenPoolOperator final : public Operator {
   std::int64_t token_, length_;
 };
 
-/// Saves the places of the inserted rows.
+/// Saves the places of the inserted rows; of a part of the sequences also which rows these are.
 class InsertTokensOperator final : public Operator {
  public:
-  InsertTokensOperator(std::int64_t token, std::int64_t rows_per_item)
-      : token_(token), rows_per_item_(rows_per_item) {}
+  /// `group`: the ranks with the other parts of the sequences; null: there are none.
+  InsertTokensOperator(const InsertTokens& attributes, std::int64_t rows_per_item,
+                       Communicator* group)
+      : a_(attributes), rows_per_item_(rows_per_item) {
+    if (group != nullptr) exchange_.emplace(*group);
+  }
 
   at::Tensor forward(const Tensors& inputs, const Tensors&, Tensors& saved,
                      const PassContext&) override {
-    const at::Tensor items = as_rows(inputs[2]);
-    const at::Tensor places = at::nonzero(inputs[1].reshape(-1).eq(token_)).view(-1);
-    if (places.size(0) != items.size(0)) {
-      throw UserError(
-          fmt::format("a batch has {} places for {} inserted rows", places.size(0), items.size(0)),
-          fmt::format("every token {} takes one row of an item", token_),
-          "Give each sample as many such tokens as its items have rows.");
-    }
+    at::Tensor items = as_rows(inputs[2]);
+    const at::Tensor here = inputs[1].eq(a_.token);
+    const at::Tensor places = at::nonzero(here.reshape(-1)).view(-1);
     saved = {places};
+    std::int64_t all = places.size(0);
+    if (exchange_) {
+      const at::Tensor numbers = numbers_of_rows(here, all);
+      saved.push_back(numbers.reshape(-1).index_select(0, places));
+      saved.push_back(at::empty({all, 0}));  // its extent alone is needed
+    }
+    if (all != items.size(0)) {
+      throw UserError(fmt::format("a batch has {} places for {} inserted rows", all, items.size(0)),
+                      fmt::format("every token {} takes one row of an item", a_.token),
+                      "Give each sample as many such tokens as its items have rows.");
+    }
+    if (exchange_) items = items.index_select(0, saved[1]);
     const at::Tensor joined = inputs[0].clone(at::MemoryFormat::Contiguous);
     joined.view({-1, joined.size(-1)}).index_copy_(0, places, items);
     return joined;
@@ -150,11 +165,31 @@ class InsertTokensOperator final : public Operator {
       pass.sink->put(0, dx);
     }
     if (!pass.wants(2)) return;
-    const at::Tensor rows = as_rows(dy).index_select(0, pass.saved[0]);
+    at::Tensor rows = as_rows(dy).index_select(0, pass.saved[0]);
+    if (exchange_) {
+      const at::Tensor all = rows.new_zeros({pass.saved[2].size(0), rows.size(1)});
+      all.index_copy_(0, pass.saved[1], rows);
+      exchange_->sum_whole(all);
+      rows = all;
+    }
     pass.sink->put(2, rows.view({-1, rows_per_item_, dy.size(-1)}));
   }
 
-  std::int64_t token_, rows_per_item_;
+  /// For each position of this part the row that it would take, in the order of whole sequences.
+  at::Tensor numbers_of_rows(const at::Tensor& here, std::int64_t& all) const {
+    const at::Tensor whole = exchange_->gather(here.to(at::kLong));
+    const at::Tensor numbers = whole.reshape(-1).cumsum(0).sub(1).view(whole.sizes());
+    all = whole.sum().item().toLong();
+    Tensors chunks;
+    for (const SequencePart::Chunk& chunk : a_.part.chunks(here.size(1))) {
+      chunks.push_back(numbers.narrow(1, chunk.first, chunk.count));
+    }
+    return at::cat(chunks, 1);
+  }
+
+  InsertTokens a_;
+  std::int64_t rows_per_item_;
+  std::optional<SequenceExchange> exchange_;
 };
 
 }  // namespace
@@ -163,7 +198,13 @@ OperatorPtr make(const TokenPool& attributes, const OperatorPlace& place) {
   return std::make_unique<TokenPoolOperator>(attributes.token, place.input()[0]);
 }
 OperatorPtr make(const InsertTokens& attributes, const OperatorPlace& place) {
-  return std::make_unique<InsertTokensOperator>(attributes.token, place.input(2)[0]);
+  HETEROPERF_EXPECT(attributes.part.whole());
+  return std::make_unique<InsertTokensOperator>(attributes, place.input(2)[0], nullptr);
+}
+
+OperatorPtr make_context_insertion(const InsertTokens& attributes, const OperatorPlace& place,
+                                   Communicator& group) {
+  return std::make_unique<InsertTokensOperator>(attributes, place.input(2)[0], &group);
 }
 
 }  // namespace heteroperf

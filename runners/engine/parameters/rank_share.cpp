@@ -30,13 +30,14 @@ std::set<ParameterKey> parameters_of(const std::vector<NodeId>& nodes, const Mod
 }
 
 /// The number of a shard of the whole graph, which is made when it is needed for the first time.
-std::size_t shard_number(const ModelGraph& graph, int degree, int index,
+std::size_t shard_number(const ModelGraph& graph, const StageReplica& replica, int index,
                          std::vector<TensorShard>& shards) {
+  const auto degree = static_cast<int>(replica.ranks.size());
   const auto known = std::ranges::find_if(shards, [&](const TensorShard& shard) {
-    return shard.degree == degree && shard.index == index;
+    return shard.degree == degree && shard.index == index && shard.part == replica.part;
   });
   const auto number = static_cast<std::size_t>(known - shards.begin());
-  if (known == shards.end()) shards.push_back(tensor_shard(graph, degree, index));
+  if (known == shards.end()) shards.push_back(tensor_shard(graph, degree, index, replica.part));
   return number;
 }
 
@@ -67,8 +68,7 @@ RankShare rank_share(const ModelGraph& graph, const StagedGraph& staged, const P
   share.role = role;
   for (const RankRole::Part& part : role.parts) {
     const StageReplica& replica = plan.stages.at(part.stage).replicas.at(part.replica);
-    const std::size_t number = shard_number(graph, static_cast<int>(replica.ranks.size()),
-                                            part.tensor_index, share.shards);
+    const std::size_t number = shard_number(graph, replica, part.tensor_index, share.shards);
     const TensorShard& shard = share.shards[number];
     share.parts.push_back({part, staged.nodes.at(part.stage), number});
     for (const ParameterKey& key : parameters_of(share.parts.back().nodes, shard.graph)) {

@@ -28,7 +28,7 @@ struct RankShare {
   };
   RankRole role;
   std::vector<Part> parts;          ///< by segment
-  std::vector<TensorShard> shards;  ///< one per tensor-parallel degree this rank works in
+  std::vector<TensorShard> shards;  ///< one per degree and part that this rank works in
   /// A weight that two parts of this rank use is held once, by the first.
   std::vector<HeldParameter> parameters;
 };

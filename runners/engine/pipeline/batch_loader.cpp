@@ -5,11 +5,13 @@
 #include "runners/engine/pipeline/batch_loader.hpp"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <span>
 #include <utility>
+#include <vector>
 
 namespace heteroperf {
 namespace {
@@ -26,7 +28,28 @@ at::Tensor make(at::IntArrayRef sizes, at::ScalarType type) {
   return at::empty(sizes, at::TensorOptions().dtype(type));
 }
 
+std::int64_t count_targets(const at::Tensor& targets) {
+  const std::span all(targets.const_data_ptr<std::int64_t>(),
+                      static_cast<std::size_t>(targets.numel()));
+  return std::ranges::count_if(all, [](std::int64_t t) { return t >= 0; });
+}
+
 }  // namespace
+
+Batch Batch::part_of_sequences(const SequencePart& part) const {
+  if (part.whole()) return *this;
+  Batch result = *this;
+  for (at::Tensor* rows : {&result.tokens, &result.targets}) {
+    if (!rows->defined()) continue;
+    std::vector<at::Tensor> chunks;
+    for (const SequencePart::Chunk& chunk : part.chunks(rows->size(1) / part.parts)) {
+      chunks.push_back(rows->narrow(1, chunk.first, chunk.count));
+    }
+    *rows = at::cat(chunks, 1);
+  }
+  if (counted_targets) result.counted_targets = count_targets(result.targets);
+  return result;
+}
 
 BatchLoader::BatchLoader(std::shared_ptr<const DataSource> data, at::ScalarType type,
                          std::uint64_t seed)
@@ -66,8 +89,7 @@ Batch BatchLoader::read(Split split, std::int64_t count, const IndexOf& index_of
   });
   if (batch.images.defined()) batch.images = batch.images.to(type_);
   if (spec.lacks_targets()) {
-    const std::span all(batch.targets.const_data_ptr<std::int64_t>(), batch.targets.numel());
-    batch.counted_targets = std::ranges::count_if(all, [](std::int64_t t) { return t >= 0; });
+    batch.counted_targets = count_targets(batch.targets);
   }
   return batch;
 }

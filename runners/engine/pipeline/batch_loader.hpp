@@ -20,6 +20,8 @@ struct Batch {
   std::optional<std::int64_t> counted_targets;
 
   const at::Tensor& of(InputKind kind) const { return kind == InputKind::images ? images : tokens; }
+  /// The same samples with a part of each sequence.
+  Batch part_of_sequences(const SequencePart& part) const;
 };
 
 /// Reads batches from a data source. Stateless between calls.

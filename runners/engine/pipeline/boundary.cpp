@@ -27,28 +27,44 @@
 namespace heteroperf {
 namespace {
 
-/// The layout of a tensor {batch, sample…} that is cut along the batch by the replicas' shares.
-/// Every rank of a replica holds all of its part or, with `widths`, rank i the i-th columns of it.
+/// The layout of a tensor {batch, sample…} that is cut along the batch by the replicas' shares, and
+/// along the sequence where they have parts of it. Every rank of a replica holds all of its part
+/// or, with `widths`, rank i the i-th columns of it.
 Layout batch_layout(const std::vector<const StageReplica*>& replicas,
                     const std::vector<std::int64_t>& sample, std::int64_t batch,
-                    const std::vector<std::int64_t>& widths) {
+                    const std::vector<std::int64_t>& widths, bool has_parts) {
   Layout::Shape shape{batch};
   shape.insert(shape.end(), sample.begin(), sample.end());
   std::vector<std::vector<std::int64_t>> boundaries{{0}};
   std::vector<std::vector<RankId>> holders;
-  for (const StageReplica* replica : replicas) {
+  const int parts = replicas.front()->part.parts, chunks = has_parts ? 2 * parts : 1;
+  for (auto group = replicas.begin(); group != replicas.end(); group += parts) {
     const std::int64_t first = boundaries[0].back();
     if (first == batch) break;
-    boundaries[0].push_back(std::min(batch, first + replica->micro_batch));
-    if (widths.empty()) {
-      holders.push_back(replica->ranks);
-      continue;
+    boundaries[0].push_back(std::min(batch, first + (*group)->micro_batch));
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      std::vector<RankId> ranks = group[std::min(chunk, chunks - 1 - chunk)]->ranks;
+      for (int other = 1; !has_parts && other < parts; ++other) {
+        HETEROPERF_EXPECT(widths.empty());
+        ranks.insert(ranks.end(), group[other]->ranks.begin(), group[other]->ranks.end());
+      }
+      if (widths.empty()) {
+        holders.push_back(ranks);
+        continue;
+      }
+      HETEROPERF_EXPECT(ranks.size() == widths.size());
+      for (const RankId rank : ranks) holders.push_back({rank});
     }
-    HETEROPERF_EXPECT(replica->ranks.size() == widths.size());
-    for (const RankId rank : replica->ranks) holders.push_back({rank});
   }
   HETEROPERF_EXPECT(boundaries[0].back() == batch);
   for (const std::int64_t extent : sample) boundaries.push_back({0, extent});
+  if (has_parts) {
+    HETEROPERF_EXPECT(sample.size() == 2 && sample.front() % chunks == 0);
+    boundaries[1].clear();
+    for (int chunk = 0; chunk <= chunks; ++chunk) {
+      boundaries[1].push_back(sample.front() / chunks * chunk);
+    }
+  }
   if (!widths.empty()) {
     boundaries.back() = {0};
     for (const std::int64_t width : widths) {
@@ -58,19 +74,37 @@ Layout batch_layout(const std::vector<const StageReplica*>& replicas,
   return Layout(std::move(shape), std::move(boundaries), std::move(holders));
 }
 
-/// The shape of the part that a rank holds; {0, …} where it holds nothing.
-std::vector<std::int64_t> local_shape(const Layout& layout, RankId rank) {
-  const std::vector<std::size_t> tiles = layout.tiles_of(rank);
-  HETEROPERF_EXPECT(tiles.size() <= 1);
-  std::vector<std::int64_t> shape = layout.shape();
-  if (tiles.empty()) {
-    shape.front() = 0;
-    return shape;
+/// The tiles that a rank holds: one, or the two chunks of a part of the sequences, which lie one
+/// behind the other in the memory of a reshard plan.
+struct LocalTiles {
+  std::int64_t number = 0;
+  std::vector<std::int64_t> shape;  ///< of each; {0, …} where it holds none
+
+  LocalTiles(const Layout& layout, RankId rank) : shape(layout.shape()) {
+    const std::vector<std::size_t> tiles = layout.tiles_of(rank);
+    number = static_cast<std::int64_t>(tiles.size());
+    if (tiles.empty()) {
+      shape.front() = 0;
+      return;
+    }
+    const Box box = layout.box(tiles.front());
+    for (std::size_t d = 0; d < shape.size(); ++d) shape[d] = box.extent(d);
   }
-  const Box box = layout.box(tiles.front());
-  for (std::size_t d = 0; d < shape.size(); ++d) shape[d] = box.extent(d);
-  return shape;
-}
+
+  at::Tensor empty(at::ScalarType type) const {
+    std::vector<std::int64_t> all = shape;
+    if (number > 1) all.insert(all.begin(), number);
+    return at::empty(all, at::TensorOptions().dtype(type));
+  }
+  /// {batch, rows of all tiles, …} from tiles.
+  at::Tensor joined(const at::Tensor& tiles) const {
+    return number > 1 ? tiles.transpose(0, 1).flatten(1, 2) : tiles;
+  }
+  /// The opposite.
+  at::Tensor split(const at::Tensor& rows) const {
+    return number > 1 ? rows.unflatten(1, {number, -1}).transpose(0, 1) : rows;
+  }
+};
 
 at::Tensor bytes_tensor(std::size_t bytes) {
   return at::empty({static_cast<std::int64_t>(bytes)}, at::TensorOptions().dtype(at::kByte));
@@ -80,10 +114,11 @@ at::Tensor bytes_tensor(std::size_t bytes) {
 
 /// One tensor of the edge.
 struct BoundaryEnd::LaneEnd {
-  LaneEnd(const ReshardPlan& plan, RankId rank, std::vector<std::int64_t> local,
+  LaneEnd(const ReshardPlan& plan, RankId rank, LocalTiles from, LocalTiles to,
           at::ScalarType element, WireFormat asked)
       : program(plan, rank),
-        local_shape(std::move(local)),
+        sent(std::move(from)),
+        received(std::move(to)),
         type(element),
         wire(element == at::kFloat ? asked : WireFormat::fp32) {
     for (const ReshardStage stage : {ReshardStage::deliver, ReshardStage::forward}) {
@@ -99,7 +134,7 @@ struct BoundaryEnd::LaneEnd {
   }
 
   RankProgram program;
-  std::vector<std::int64_t> local_shape;  ///< the part that this rank receives
+  LocalTiles sent, received;
   at::ScalarType type;
   WireFormat wire;
   std::vector<const RankProgram::Parcel*> sends, receives;
@@ -121,9 +156,10 @@ class BoundaryEnd::Receiving final : public Arrival {
   Receiving(BoundaryEnd& end, const Tensors* own, const SendTimes& times)
       : end_(end), latest_(times) {
     for (const std::unique_ptr<LaneEnd>& lane : end.lanes_) {
-      results_.push_back(at::empty(lane->local_shape, at::TensorOptions().dtype(lane->type)));
+      results_.push_back(lane->received.empty(lane->type));
       if (own != nullptr) {
-        const at::Tensor source = on_host((*own)[results_.size() - 1].contiguous());
+        const at::Tensor& tensor = (*own)[results_.size() - 1];
+        const at::Tensor source = on_host(lane->sent.split(tensor).contiguous());
         lane->program.copy_kept({static_cast<const std::byte*>(source.const_data_ptr()),
                                  static_cast<std::byte*>(results_.back().mutable_data_ptr()),
                                  nullptr});
@@ -141,7 +177,9 @@ class BoundaryEnd::Receiving final : public Arrival {
       last.sent_ns = std::max(last.sent_ns, part.times.sent_ns);
       last.modelled_s = std::max(last.modelled_s, part.times.modelled_s);
     }
-    for (at::Tensor& result : results_) result = result.to(end_.device_);
+    for (std::size_t i = 0; i < results_.size(); ++i) {
+      results_[i] = end_.lanes_[i]->received.joined(results_[i]).to(end_.device_);
+    }
     return {std::move(results_), last};
   }
 
@@ -204,10 +242,12 @@ BoundaryEnd::BoundaryEnd(Communicator& world, const std::vector<const StageRepli
     // Whole from a holder to each that lacks it: the runner's receives have no moment to pass
     // slices on.
     config.smallest_slice = Bytes(std::numeric_limits<std::int64_t>::max());
-    const Layout source = batch_layout(from, lane.sample, shape.batch, lane.from_widths);
-    const Layout target = batch_layout(to, lane.sample, shape.batch, lane.to_widths);
+    const Layout source =
+        batch_layout(from, lane.sample, shape.batch, lane.from_widths, lane.from_parts);
+    const Layout target = batch_layout(to, lane.sample, shape.batch, lane.to_widths, lane.to_parts);
     lanes_.push_back(std::make_unique<LaneEnd>(plan_reshard(source, target, config), world.rank(),
-                                               local_shape(target, world.rank()), lane.type, wire));
+                                               LocalTiles(source, world.rank()),
+                                               LocalTiles(target, world.rank()), lane.type, wire));
   }
 }
 
@@ -218,7 +258,7 @@ BoundaryEnd::~BoundaryEnd() = default;
 void BoundaryEnd::send(const Tensors& tensors, const SendTimes& times) {
   HETEROPERF_EXPECT(tensors.size() == lanes_.size());
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
-    const at::Tensor source = on_host(tensors[i].contiguous());
+    const at::Tensor source = on_host(lanes_[i]->sent.split(tensors[i]).contiguous());
     const RankProgram::Memories memories{static_cast<const std::byte*>(source.const_data_ptr()),
                                          nullptr, nullptr};
     for (const RankProgram::Parcel* parcel : lanes_[i]->sends) {
@@ -272,11 +312,11 @@ void BoundaryEnd::drain() {
 }
 
 // Shards of other ranks are needed too: an edge is described from both sides.
-const TensorShard& BoundaryShapes::shard_of(int degree, int index) {
+const TensorShard& BoundaryShapes::shard_of(int degree, int index, const SequencePart& part) {
   for (const TensorShard& known : shards_) {
-    if (known.degree == degree && known.index == index) return known;
+    if (known.degree == degree && known.index == index && known.part == part) return known;
   }
-  shards_.push_back(tensor_shard(graph_, degree, index));
+  shards_.push_back(tensor_shard(graph_, degree, index, part));
   return shards_.back();
 }
 
@@ -314,11 +354,20 @@ BoundaryEnd::Shape BoundaryShapes::of(const std::vector<NodeId>& nodes, std::int
   shape.batch = batch;
   for (const NodeId id : nodes) {
     const Node& node = graph_.node(id);
-    BoundaryEnd::Lane lane{node.output, type_, widths_of(id, from), widths_of(id, to)};
+    BoundaryEnd::Lane lane{node.output,         type_,
+                           widths_of(id, from), widths_of(id, to),
+                           has_parts(id, from), has_parts(id, to)};
     check_columns(id, lane, from, to);
     shape.lanes.push_back(std::move(lane));
   }
   return shape;
+}
+
+bool BoundaryShapes::has_parts(NodeId id, const Replicas& replicas) {
+  const SequencePart& part = replicas.front()->part;
+  if (part.whole()) return false;
+  const Shape& own = shard_of(1, 0, {0, part.parts}).graph.node(id).output;
+  return own.front() != graph_.node(id).output.front();
 }
 
 /// Packed heads lie in another order on groups of another size.

@@ -37,6 +37,8 @@ class BoundaryEnd {
     /// Where tensor-parallel ranks have the last dimension in parts: the widths of the parts on
     /// either side, all together as many as the whole. Empty: it is whole on every rank.
     std::vector<std::int64_t> from_widths = {}, to_widths = {};
+    /// The replicas with the parts of a sequence on either side have parts of it, not all of it.
+    bool from_parts = false, to_parts = false;
   };
   struct Shape {
     std::vector<Lane> lanes;
@@ -98,7 +100,8 @@ class BoundaryShapes {
                         const Replicas& to);
 
  private:
-  const TensorShard& shard_of(int degree, int index);
+  const TensorShard& shard_of(int degree, int index, const SequencePart& part = {});
+  bool has_parts(NodeId node, const Replicas& replicas);
   std::vector<std::int64_t> widths_of(NodeId node, const Replicas& replicas);
   void check_columns(NodeId node, const BoundaryEnd::Lane& lane, const Replicas& from,
                      const Replicas& to);

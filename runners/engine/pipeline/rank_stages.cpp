@@ -15,14 +15,33 @@
 namespace heteroperf {
 namespace {
 
-/// The first sample, within a micro-batch, of a stage's replica.
-std::int64_t first_of_replica(const Plan& plan, const RankRole::Part& role) {
-  const auto& replicas = plan.stages[role.stage].replicas;
-  std::int64_t first = 0;
-  for (ReplicaId r; r < role.replica; ++r) {
-    if (replicas[r].direction == replicas[role.replica].direction) first += replicas[r].micro_batch;
+/// The ranks of one tensor-parallel index that share a replica's sequences, in the order of parts.
+std::vector<RankId> sequence_sharers(const PlanStage& stage, ReplicaId replica, std::size_t index) {
+  const SequencePart& part = stage.replicas[replica].part;
+  std::vector<RankId> ranks;
+  for (int i = 0; i < part.parts; ++i) {
+    const ReplicaId sharer(replica.value() - part.index + i);
+    ranks.push_back(stage.replicas[sharer].ranks[index]);
   }
-  return first;
+  return ranks;
+}
+
+/// All groups of several ranks that share layers or sequences.
+std::vector<std::vector<RankId>> sharing_groups(const Plan& plan) {
+  std::vector<std::vector<RankId>> groups;
+  const auto add = [&](std::vector<RankId> ranks) {
+    if (ranks.size() > 1) groups.push_back(std::move(ranks));
+  };
+  for (const PlanStage& stage : plan.stages) {
+    for (const ReplicaId r : stage.replicas.ids()) {
+      const StageReplica& replica = stage.replicas[r];
+      add(replica.ranks);
+      for (std::size_t t = 0; t < replica.ranks.size() && replica.part.index == 0; ++t) {
+        add(sequence_sharers(stage, r, t));
+      }
+    }
+  }
+  return groups;
 }
 
 }  // namespace
@@ -36,7 +55,7 @@ RankStages::RankStages(const TrainingSpec& spec, const RankShare& share, Communi
       loader_(spec.data, store.operator_type(), spec.seed),
       edges_(spec, share, world, store.operator_type(), store.device()) {
   Communicator& ranks = devices != nullptr ? *devices : world;
-  split_tensor_groups(ranks);
+  split_groups(ranks);
   if (!spec.ready->schedule.graph.interactions.empty()) split_loss_group(ranks);
   gradients_ = std::make_shared<WeightGradients>(store, &reducer, &clock_);
   for (const RankShare::Part& part : share.parts) {
@@ -44,48 +63,48 @@ RankStages::RankStages(const TrainingSpec& spec, const RankShare& share, Communi
     auto stage =
         std::make_unique<RankStage>(part,
                                     stage_model(share, part, spec.ready->staged, spec.plan(),
-                                                store.operator_type(), tensor_group(part.role)),
+                                                store.operator_type(), groups_of(part.role)),
                                     gradients_, &clock_);
     stage->number = stages_.size();
     stage->edges = edges_.of(part.role.segment);
     stage->activation = segment.activation;
-    stage->samples = spec.plan().stages[part.role.stage].replicas[part.role.replica].micro_batch;
-    stage->first_sample = first_of_replica(spec.plan(), part.role);
+    const PlanStage& planned = spec.plan().stages[part.role.stage];
+    stage->samples = planned.replicas[part.role.replica].micro_batch;
+    stage->part = planned.replicas[part.role.replica].part;
+    stage->first_sample = planned.first_sample(part.role.replica);
     stage->micro_batches = segment.micro_batches;
     for (std::size_t ordinal = 0; ordinal < store.count(); ++ordinal) {
       if (!stage->executor.gradient_is_summand(ordinal)) continue;
-      gradients_->add_summand(ordinal, *tensor_group(part.role));
+      gradients_->add_summand(ordinal, *groups_of(part.role).tensor);
     }
     stages_.push_back(std::move(stage));
   }
 }
 
-// Replicas that have no rank in common, or the same ones, are split off together: an even plan
-// needs one split, one whose stages have unlike degrees on the same ranks a split for each.
-void RankStages::split_tensor_groups(Communicator& ranks) {
-  std::vector<std::map<RankId, const StageReplica*>> rounds;
-  for (const PlanStage& stage : spec_.plan().stages) {
-    for (const StageReplica& replica : stage.replicas) {
-      if (replica.ranks.size() == 1) continue;
-      const auto fits = [&](const std::map<RankId, const StageReplica*>& round) {
-        return std::ranges::all_of(replica.ranks, [&](RankId rank) {
-          const auto known = round.find(rank);
-          return known == round.end() || known->second->ranks == replica.ranks;
-        });
-      };
-      auto round = std::ranges::find_if(rounds, fits);
-      if (round == rounds.end()) round = rounds.emplace(rounds.end());
-      for (const RankId rank : replica.ranks) round->emplace(rank, &replica);
-    }
+// Groups that have no rank in common, or the same ones, are split off together: an even plan needs
+// one split, one whose stages have unlike degrees on the same ranks a split for each.
+void RankStages::split_groups(Communicator& ranks) {
+  const std::vector<std::vector<RankId>> wanted = sharing_groups(spec_.plan());
+  std::vector<std::map<RankId, const std::vector<RankId>*>> rounds;
+  for (const std::vector<RankId>& group : wanted) {
+    const auto fits = [&](const std::map<RankId, const std::vector<RankId>*>& round) {
+      return std::ranges::all_of(group, [&](RankId rank) {
+        const auto known = round.find(rank);
+        return known == round.end() || *known->second == group;
+      });
+    };
+    auto round = std::ranges::find_if(rounds, fits);
+    if (round == rounds.end()) round = rounds.emplace(rounds.end());
+    for (const RankId rank : group) round->emplace(rank, &group);
   }
   const RankId self = ranks.rank();
   for (const auto& round : rounds) {
     const auto mine = round.find(self);
     const bool alone = mine == round.end();
-    const std::vector<RankId> members = alone ? std::vector{self} : mine->second->ranks;
+    const std::vector<RankId> members = alone ? std::vector{self} : *mine->second;
     const auto index = std::ranges::find(members, self) - members.begin();
     auto group = ranks.split(members.front().value(), static_cast<int>(index));
-    if (!alone) tensor_groups_[members] = std::move(group);
+    if (!alone) groups_[members] = std::move(group);
   }
 }
 
@@ -101,10 +120,15 @@ void RankStages::split_loss_group(Communicator& ranks) {
   if (is_member && group->size() > 1) loss_group_ = std::move(group);
 }
 
-Communicator* RankStages::tensor_group(const RankRole::Part& role) const {
-  const StageReplica& replica = spec_.plan().stages[role.stage].replicas[role.replica];
-  const auto group = tensor_groups_.find(replica.ranks);
-  return group == tensor_groups_.end() ? nullptr : group->second.get();
+SharingGroups RankStages::groups_of(const RankRole::Part& role) const {
+  const PlanStage& stage = spec_.plan().stages[role.stage];
+  const auto find = [&](const std::vector<RankId>& ranks) {
+    const auto group = groups_.find(ranks);
+    return group == groups_.end() ? nullptr : group->second.get();
+  };
+  const auto index = static_cast<std::size_t>(role.tensor_index);
+  return {find(stage.replicas[role.replica].ranks),
+          find(sequence_sharers(stage, role.replica, index))};
 }
 
 RankStage& RankStages::of(SegmentId segment) {
@@ -132,7 +156,8 @@ void RankStages::load_validation(RankStage& stage, std::uint64_t first, std::int
   give(stage, micro_batch, loader_.validation(first, count));
 }
 
-void RankStages::give(RankStage& stage, MicroBatchId micro_batch, const Batch& batch) const {
+void RankStages::give(RankStage& stage, MicroBatchId micro_batch, const Batch& samples) const {
+  const Batch batch = samples.part_of_sequences(stage.part);
   for (const NodeId node : stage.executor.data_inputs()) {
     const auto& input = std::get<Input>(spec_.graph.node(node).attributes);
     stage.executor.put(micro_batch, node,
@@ -186,7 +211,8 @@ std::vector<RankStages::Buffers> RankStages::buffers() const {
 StepOperations RankStages::operations() const {
   StepOperations result;
   for (const std::unique_ptr<RankStage>& stage : stages_) {
-    const ModelGraph& graph = share_.shards[stage->share.shard].graph;
+    const TensorShard& shard = share_.shards[stage->share.shard];
+    const ModelGraph& graph = shard.graph;
     const auto samples = static_cast<std::uint64_t>(stage->samples) *
                          static_cast<std::uint64_t>(stage->micro_batches);
     const BatchExtent batch = part_of_step(
@@ -195,8 +221,7 @@ StepOperations RankStages::operations() const {
     const Recomputation again = spec_.plan().stages[stage->role().stage].recomputation;
     for (const NodeId node : stage->share.nodes) {
       const StrictOps ops = strict_node_ops(graph, node, batch);
-      const bool whole = ops.train() == strict_node_ops(spec_.graph, node, batch).train();
-      const bool repeated = stage->role().tensor_index > 0 && whole;
+      const bool repeated = stage->role().tensor_index > 0 && !shard.is_cut(node);
       (repeated ? result.recompute : result.strict) += ops.train();
       const Attributes& kind = graph.node(node).attributes;
       const bool twice = again == Recomputation::full ? !std::holds_alternative<Contrastive>(kind)

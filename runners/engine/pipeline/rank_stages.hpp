@@ -31,6 +31,7 @@ struct RankStage {
   PipelineEdges::OfSegment edges;
   double activation = 1;     ///< one micro-batch kept here, in the unit of the schedule's memory
   std::int64_t samples = 1;  ///< per micro-batch, on this replica
+  SequencePart part = {};    ///< of each
   std::int64_t first_sample = 0;  ///< within a micro-batch
   int micro_batches = 0;          ///< they pass here in a step
   int weights_left = 0;           ///< micro-batches whose weight gradients are missing
@@ -80,11 +81,10 @@ class RankStages {
   StepOperations operations() const;
 
  private:
-  void split_tensor_groups(Communicator& ranks);
+  void split_groups(Communicator& ranks);
   void split_loss_group(Communicator& ranks);
-  /// Null where a rank has its layers alone.
-  Communicator* tensor_group(const RankRole::Part& role) const;
-  void give(RankStage& stage, MicroBatchId micro_batch, const Batch& batch) const;
+  SharingGroups groups_of(const RankRole::Part& role) const;
+  void give(RankStage& stage, MicroBatchId micro_batch, const Batch& samples) const;
   at::Tensor on_device(const at::Tensor& part, const char* what, NoIndex missing) const;
 
   const TrainingSpec& spec_;
@@ -93,8 +93,8 @@ class RankStages {
   BatchLoader loader_;
   PipelineEdges edges_;
   StepClock clock_;
-  /// By the ranks of a replica of this rank that share its layers.
-  std::map<std::vector<RankId>, std::unique_ptr<Communicator>> tensor_groups_;
+  /// By their ranks: the groups of this rank that share layers or sequences.
+  std::map<std::vector<RankId>, std::unique_ptr<Communicator>> groups_;
   std::unique_ptr<Communicator> loss_group_;  ///< ranks that share a set's samples; null: one
   std::shared_ptr<WeightGradients> gradients_;
   std::vector<std::unique_ptr<RankStage>> stages_;

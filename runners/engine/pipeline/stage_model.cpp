@@ -21,7 +21,7 @@ StageModel whole_model(const ModelGraph& graph, at::ScalarType type, Fusion fusi
 // output.
 StageModel stage_model(const RankShare& share, const RankShare::Part& part,
                        const StagedGraph& staged, const Plan& plan, at::ScalarType type,
-                       Communicator* tensor_group) {
+                       const SharingGroups& groups) {
   const TensorShard& shard = share.shards[part.shard];
   const StageId stage = part.role.stage;
   const bool cut = shard.degree > 1;
@@ -29,12 +29,12 @@ StageModel stage_model(const RankShare& share, const RankShare::Part& part,
   rules.stage_of = &staged.stage_of;
   rules.stage = stage;
   rules.shard = cut ? &shard : nullptr;
-  rules.tensor_group = tensor_group;
+  rules.groups = groups;
   StageModel model{shard.graph,
                    make_operator_groups(shard.graph, type, Fusion::on, rules),
                    std::vector<int>(shard.graph.nodes().size()),
                    plan.stages[stage].recomputation,
-                   cut ? tensor_group : nullptr,
+                   cut ? groups.tensor : nullptr,
                    rules.shard,
                    gradient_is_partial_within(shard, staged.stage_of, stage)};
   if (plan.sequence_parallel && cut) model.rows = row_cuts(shard, staged.stage_of, stage);

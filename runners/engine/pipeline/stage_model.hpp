@@ -36,7 +36,7 @@ StageModel whole_model(const ModelGraph& graph, at::ScalarType type, Fusion fusi
 /// The stage of `part`, which is one of the parts of `share`. `share` outlives the model.
 StageModel stage_model(const RankShare& share, const RankShare::Part& part,
                        const StagedGraph& staged, const Plan& plan, at::ScalarType type,
-                       Communicator* tensor_group);
+                       const SharingGroups& groups);
 
 /// Brings tensors into the form in which a tensor-parallel rank keeps them, whole or its own rows
 /// (RowCuts), by sums and exchanges over the group. Between stages everything is whole. Without a

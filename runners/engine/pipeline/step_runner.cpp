@@ -142,7 +142,8 @@ PassContext StepRunner::context(const RankStage& stage, MicroBatchId micro_batch
   const auto counted = stage.executor.counted_targets(micro_batch);
   result.loss_scale = counted ? static_cast<double>(*counted) / targets_of_step()
                               : static_cast<double>(stage.samples) /
-                                    static_cast<double>(spec_.plan().samples_per_step());
+                                    static_cast<double>(spec_.plan().samples_per_step()) /
+                                    static_cast<double>(stage.part.parts);
   return result;
 }
 

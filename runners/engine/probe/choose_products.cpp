@@ -118,6 +118,9 @@ NodeForm form_of(const ModelGraph& graph, const Node& node, std::int64_t samples
 void note_once(const ModelGraph& graph, NodeId id, std::int64_t samples, at::ScalarType type,
                std::set<NodeForm>& seen) {
   const Node& node = graph.node(id);
+  // Attention on parts of sequences has one way.
+  const auto* attention = std::get_if<Attention>(&node.attributes);
+  if (attention != nullptr && !attention->part.whole()) return;
   if (!multiplies(node) || !seen.insert(form_of(graph, node, samples)).second) return;
   note_operator(graph, id, samples, type);
 }

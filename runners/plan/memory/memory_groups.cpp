@@ -140,6 +140,15 @@ class Grouping {
     group.saved = {group.inputs[0], group.nodes[0]};
     group.saved_alone = statistics(attention.heads * node(group.nodes[0]).output[0]);
     group.temporary = bytes(group.inputs[0]);  // gradients of queries, keys, values apart
+    if (!attention.part.whole()) {
+      // Keys and values of the whole sequence: as they come and in order, and, in float32 or wider,
+      // the sum of their gradients likewise.
+      const std::int64_t gathered = 2 * attention.kv_heads * attention.head_dim *
+                                    node(group.nodes[0]).output[0] * attention.part.parts;
+      const std::uint64_t whole = u(part_.samples * gathered) * bytes_per_element(precision_);
+      group.forward_temporary = 2 * whole;
+      group.temporary += whole + 2 * statistics(gathered);
+    }
     if (part_.recomputation != Recomputation::selective) return;
     group.saved.pop_back();
     group.recomputed = group.saved_alone + bytes(group.nodes[0]);

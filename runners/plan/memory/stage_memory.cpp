@@ -162,7 +162,7 @@ class StagePasses {
       saved_[g].push_back(values_[n]);
     }
     pool_.grow(group.saved_alone);
-    pool_.pass(group.recomputed);
+    pool_.pass(group.recomputed + group.forward_temporary);
     // The saved list holds them now.
     for (const std::size_t n : made) drop(values_[n]);
     for (const std::size_t n : group.inputs) {

@@ -57,9 +57,10 @@ struct MemoryGroup {
     overwrite,  ///< the logits' memory becomes their gradient
     none,
   } gives = Gives::own;
-  bool passes_residual = false;        ///< the second input gets the output's gradient itself
-  std::uint64_t temporary = 0;         ///< bytes of B, beside the gradients it gives
-  std::uint64_t weight_temporary = 0;  ///< bytes of W
+  bool passes_residual = false;         ///< the second input gets the output's gradient itself
+  std::uint64_t forward_temporary = 0;  ///< bytes of a forward pass, beside the output
+  std::uint64_t temporary = 0;          ///< bytes of B, beside the gradients it gives
+  std::uint64_t weight_temporary = 0;   ///< bytes of W
 };
 
 /// The chains of a stage's nodes, in the order in which they run; `input` is in none.

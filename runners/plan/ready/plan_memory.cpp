@@ -274,7 +274,8 @@ class LedgerMaker {
     return plan_.stages[part.stage].replicas[part.replica];
   }
   const TensorShard& shard_of(const RankRole::Part& part) {
-    return shards_.of(static_cast<int>(replica_of(part).ranks.size()), part.tensor_index);
+    const StageReplica& replica = replica_of(part);
+    return shards_.of(static_cast<int>(replica.ranks.size()), part.tensor_index, replica.part);
   }
 
   /// Ranks of one position that hold like parts of like replicas need the same.
@@ -284,7 +285,8 @@ class LedgerMaker {
       const StageReplica& replica = replica_of(part);
       for (const std::int64_t number :
            {std::int64_t{part.segment.value()}, std::int64_t{part.tensor_index},
-            static_cast<std::int64_t>(replica.ranks.size()), replica.micro_batch}) {
+            static_cast<std::int64_t>(replica.ranks.size()), replica.micro_batch,
+            std::int64_t{replica.part.parts}}) {
         key.push_back(number);
       }
     }
@@ -312,7 +314,7 @@ class LedgerMaker {
   const StageMemory& memory_of(const RankRole::Part& part) {
     const StageReplica& replica = replica_of(part);
     const auto key = std::tuple(part.stage, static_cast<int>(replica.ranks.size()),
-                                part.tensor_index, replica.micro_batch);
+                                part.tensor_index, replica.micro_batch, replica.part.parts);
     const auto known = memories_.find(key);
     if (known != memories_.end()) return known->second;
     const StagePart stage{staged_,
@@ -335,8 +337,10 @@ class LedgerMaker {
         for (const bool gradient : {false, true}) {
           const auto& nodes = gradient ? staged.with_gradient : staged.nodes;
           std::uint64_t& bytes = trace.edge_bytes[gradient][e];
-          bytes = std::max(bytes, message_bytes(task_.graph, nodes, replica_of(part).micro_batch,
-                                                task_.precision, WireFormat::fp32));
+          const StageReplica& replica = replica_of(part);
+          bytes = std::max(bytes, message_bytes(task_.graph, nodes, replica.micro_batch,
+                                                task_.precision, WireFormat::fp32) /
+                                      static_cast<std::uint64_t>(replica.part.parts));
         }
       }
     }
@@ -400,7 +404,7 @@ class LedgerMaker {
   ShardTable shards_;
   const Timeline& timeline_;
   FetchTimes fetches_;
-  std::map<std::tuple<StageId, int, int, std::int64_t>, StageMemory> memories_;
+  std::map<std::tuple<StageId, int, int, std::int64_t, int>, StageMemory> memories_;
   std::map<std::vector<std::int64_t>, MemoryLedger> ledgers_;
 };
 

@@ -31,6 +31,16 @@ class PlanCheck {
 
   ProblemList& problems() { return problems_; }
 
+  /// What context-parallel ranks cannot share is told per stage.
+  void check_sequences(const StagedGraph& staged) {
+    for (const StageId stage : plan_.stages.ids()) {
+      const auto& replicas = plan_.stages[stage].replicas;
+      if (replicas.empty() || replicas[ReplicaId(0)].part.whole()) continue;
+      check_sequence_parts(graph_, staged.nodes[stage], replicas[ReplicaId(0)].part.parts,
+                           problems_);
+    }
+  }
+
   /// Everything that needs neither a cluster nor a schedule.
   void check_alone() {
     check_hash();
@@ -143,9 +153,10 @@ class PlanCheck {
                       "", "Give 1 or more.");
       }
       if (replica.direction == 0 || replica.direction == 1) {
-        samples[replica.direction] += replica.micro_batch;
+        samples[replica.direction] += replica.ends_samples() ? replica.micro_batch : 0;
       }
     }
+    check_parts(stage);
     const std::int64_t wanted = plan_.micro_batch_samples();
     for (const int direction : {0, 1}) {
       if (samples[direction] == wanted || (direction == 1 && samples[1] == 0)) continue;
@@ -154,6 +165,34 @@ class PlanCheck {
                     fmt::format("those of stage 0 take {}", wanted),
                     "Give every stage the same micro-batch.");
     }
+  }
+
+  /// The parts of a sequence follow one another, on replicas that are alike.
+  void check_parts(StageId stage) {
+    const auto& replicas = plan_.stages[stage].replicas;
+    const StageReplica* before = nullptr;
+    for (const StageReplica& replica : replicas) {
+      const bool begins = before == nullptr || before->ends_samples();
+      const SequencePart wanted = begins ? SequencePart{0, replicas[ReplicaId(0)].part.parts}
+                                         : SequencePart{before->part.index + 1, before->part.parts};
+      const bool alike = begins || (replica.micro_batch == before->micro_batch &&
+                                    replica.direction == before->direction &&
+                                    replica.ranks.size() == before->ranks.size());
+      before = &replica;
+      if (replica.part == wanted && alike) continue;
+      problems_.add(fmt::format("a replica of stage {} has part {} of {} of its sequences, where "
+                                "part {} of {} is next",
+                                stage.value(), replica.part.index, replica.part.parts, wanted.index,
+                                wanted.parts),
+                    "replicas with the parts of the same samples follow one another, with as many "
+                    "ranks each, and all of a stage have as many parts",
+                    "Give the replicas in this order.");
+      return;
+    }
+    if (before == nullptr || before->ends_samples()) return;
+    problems_.add(fmt::format("the replicas of stage {} end with part {} of {} of a sequence",
+                              stage.value(), before->part.index, before->part.parts),
+                  "every part has a replica", "Add the others.");
   }
 
   /// Every rank has work, and works in one replica of a stage.
@@ -235,6 +274,7 @@ ReadyPlan::ReadyPlan(const TrainingTask& task, Plan given, std::optional<Cluster
   collect_problems(problems, [&] {
     staged = cut_graph(graph, plan);
     check.check_wires(staged);
+    check.check_sequences(staged);
   });
   // Only a sound plan has a schedule; of another one at least the name of its schedule is looked
   // at.

@@ -303,9 +303,11 @@ std::int64_t total(const Intervals& intervals) {
 /// Builds one rank's graph node by node.
 class ShardMaker {
  public:
-  ShardMaker(const ModelGraph& full, int degree, int index) : full_(full) {
+  ShardMaker(const ModelGraph& full, int degree, int index, const SequencePart& part)
+      : full_(full) {
     shard_.degree = degree;
     shard_.index = index;
+    shard_.part = part;
   }
 
   TensorShard run() {
@@ -382,6 +384,7 @@ class ShardMaker {
 
   Attributes local_attributes(NodeId id) const {
     Attributes attributes = full_.node(id).attributes;
+    take_part(attributes);
     if (role(id) == TensorRole::whole) return attributes;
     if (auto* linear = std::get_if<Linear>(&attributes)) {
       if (role(id) == TensorRole::column) linear->out_features = total(shard_.columns[id.index()]);
@@ -400,6 +403,23 @@ class ShardMaker {
       keep_heads(*attention);
     }
     return attributes;
+  }
+
+  /// Sequences get their part's length; what depends on positions learns them.
+  void take_part(Attributes& attributes) const {
+    if (shard_.part.whole()) return;
+    const auto set_part = [&](auto* kind) {
+      if (kind != nullptr) kind->part = shard_.part;
+    };
+    set_part(std::get_if<PositionEmbedding>(&attributes));
+    set_part(std::get_if<Rotary>(&attributes));
+    set_part(std::get_if<Attention>(&attributes));
+    set_part(std::get_if<InsertTokens>(&attributes));
+    auto* input = std::get_if<Input>(&attributes);
+    if (input != nullptr && input->kind == InputKind::tokens &&
+        shard_.part.divides(input->length)) {
+      input->length /= shard_.part.parts;
+    }
   }
 
   template <class Heads>
@@ -436,12 +456,48 @@ class ShardMaker {
 
 }  // namespace
 
-TensorShard tensor_shard(const ModelGraph& graph, int degree, int index) {
+TensorShard tensor_shard(const ModelGraph& graph, int degree, int index, const SequencePart& part) {
   if (degree < 1) {
     throw UserError(fmt::format("{} tensor-parallel ranks", degree), "it takes at least 1");
   }
   HETEROPERF_EXPECT(index >= 0 && index < degree);
-  return ShardMaker(graph, degree, index).run();
+  return ShardMaker(graph, degree, index, part).run();
+}
+
+// Whatever treats every position alike can have some of them. Attention gathers the others' keys
+// and values; rows that are inserted are there whole.
+void check_sequence_parts(const ModelGraph& graph, const std::vector<NodeId>& nodes, int parts,
+                          ProblemList& problems) {
+  for (const NodeId id : nodes) {
+    const Node& node = graph.node(id);
+    const auto* input = as<Input>(node);
+    const auto* dropout = as<Dropout>(node);
+    const bool tokens = input != nullptr && input->kind == InputKind::tokens;
+    const auto* attention = as<Attention>(node);
+    const auto is_sequence = [&](const Node& each) { return each.output.size() == 2; };
+    const bool by_position =
+        tokens || (is_element_wise(node.attributes) && is_sequence(node)) ||
+        (is_any<Linear, LayerNorm, RmsNorm, Embedding, PositionEmbedding, TypeEmbedding, Rotary,
+                Attention, InsertTokens>(node) &&
+         is_sequence(node)) ||
+        (is_any<CrossEntropy, SquaredError>(node) && is_sequence(graph.node(node.inputs[0])));
+    if (!by_position || (dropout != nullptr && dropout->p > 0) ||
+        (attention != nullptr && attention->alibi)) {
+      problems.add(fmt::format("{} context-parallel ranks cannot share '{}' ({})", parts, node.name,
+                               kind_name(node.attributes)),
+                   "they have parts of a sequence of tokens, and this one needs more than its "
+                   "own positions",
+                   "Use cp 1 for its component.");
+      return;
+    }
+    if (tokens && !SequencePart{0, parts}.divides(input->length)) {
+      problems.add(
+          fmt::format("{} context-parallel ranks for sequences of {} tokens", parts, input->length),
+          fmt::format("each takes two of {} equal chunks", 2 * parts),
+          fmt::format("Use a degree that divides {}, or another --sequence-length.",
+                      input->length / 2));
+    }
+  }
 }
 
 std::vector<bool> gradient_is_partial_within(const TensorShard& shard,

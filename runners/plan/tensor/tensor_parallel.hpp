@@ -2,7 +2,7 @@
 
 #include <cstdint>
 #include <map>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "runners/plan/plan.hpp"
@@ -30,8 +30,12 @@ struct ParameterShard {
 ///
 /// `graph` has the nodes of the full graph under the same ids and names, with local sizes. The bias
 /// of a row linear lives on index 0 alone.
+///
+/// Context-parallel ranks have a part of every sequence too: sequences of tokens, and all that is
+/// made of them position by position, have their part's length in `graph`.
 struct TensorShard {
   int degree = 1, index = 0;
+  SequencePart part = {};
   ModelGraph graph;
   /// By node: its local output is a summand; the sum over the group is the output (row linears,
   /// the embedding).
@@ -53,12 +57,25 @@ struct TensorShard {
   std::vector<std::int64_t> first_of_vocabulary;
   /// By node: entries of the whole vocabulary where this rank has some of it; else 0.
   std::vector<std::int64_t> vocabulary;
+
+  /// Each rank of the group does another part of the node's work.
+  bool is_cut(NodeId node) const {
+    return output_is_sharded[node.index()] || output_is_partial[node.index()];
+  }
 };
 
 /// Vocabulary and widths that `degree` does not divide are cut unevenly (part i begins at
 /// ⌊i·extent/degree⌋). Throws UserError with everything wrong: heads that degree does not divide,
-/// a model without a layer that can be cut, dropout on a cut tensor.
-TensorShard tensor_shard(const ModelGraph& graph, int degree, int index);
+/// a model without a layer that can be cut, dropout on a cut tensor. Sequences that `part` does not
+/// divide stay whole.
+TensorShard tensor_shard(const ModelGraph& graph, int degree, int index,
+                         const SequencePart& part = {});
+
+/// Notes what context-parallel ranks cannot have parts of, among the nodes of a stage: sequences of
+/// a length that they do not divide, and operations that need more than a position at a time, but
+/// for attention.
+void check_sequence_parts(const ModelGraph& graph, const std::vector<NodeId>& nodes, int parts,
+                          ProblemList& problems);
 
 /// TensorShard::gradient_is_partial as the consumers in one stage alone make it. Where it holds,
 /// the ranks of that stage sum the gradient before it is used or sent to an earlier stage; what a
@@ -73,16 +90,16 @@ class ShardTable {
   explicit ShardTable(const ModelGraph& graph) : graph_(graph) {}
 
   /// The reference stays valid as long as the table. Throws as tensor_shard().
-  const TensorShard& of(int degree, int index) {
-    const auto known = shards_.find({degree, index});
+  const TensorShard& of(int degree, int index, const SequencePart& part = {}) {
+    const std::tuple key(degree, index, part);
+    const auto known = shards_.find(key);
     if (known != shards_.end()) return known->second;
-    return shards_.emplace(std::pair(degree, index), tensor_shard(graph_, degree, index))
-        .first->second;
+    return shards_.emplace(key, tensor_shard(graph_, degree, index, part)).first->second;
   }
 
  private:
   const ModelGraph& graph_;
-  std::map<std::pair<int, int>, TensorShard> shards_;
+  std::map<std::tuple<int, int, SequencePart>, TensorShard> shards_;
 };
 
 }  // namespace heteroperf

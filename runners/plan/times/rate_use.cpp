@@ -72,7 +72,7 @@ RateUse rate_use(const ModelGraph& graph, const StagedGraph& staged, const Plan&
       const auto samples = static_cast<double>(replica.micro_batch);
       for (int index = 0; index < degree; ++index) {
         const std::string& device = cluster.ranks[replica.ranks[index].index()].device_class;
-        for (const FusedWork& work : works.of(stage, degree, index).operations) {
+        for (const FusedWork& work : works.of(stage, degree, index, replica.part).operations) {
           const bool twice =
               again == Recomputation::full || (again == Recomputation::selective && work.attention);
           for (const TrainingPass pass : training_passes) {

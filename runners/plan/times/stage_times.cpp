@@ -90,6 +90,9 @@ class TimesMaker {
     std::string key =
         fmt::format("{} {} {}", stage.value(), replica.micro_batch, ring_s(replica.ranks, 1e9));
     for (const RankId rank : replica.ranks) key += " " + class_of(rank);
+    if (!replica.part.whole()) {
+      key += fmt::format(" {} {}", replica.part.parts, gather_s(sharers(stage, replica), 1e9));
+    }
     const auto known = known_.find(key);
     if (known != known_.end()) return known->second;
     return known_.emplace(key, compute(stage, replica)).first->second;
@@ -102,7 +105,7 @@ class TimesMaker {
     const auto degree = static_cast<int>(replica.ranks.size());
     std::vector<std::pair<const StageWork*, const std::string*>> done;
     for (int index = 0; index < degree; ++index) {
-      const StageWork& work = works_.of(stage, degree, index);
+      const StageWork& work = works_.of(stage, degree, index, replica.part);
       const std::string& device = class_of(replica.ranks[index]);
       const bool known = std::ranges::any_of(
           done, [&](const auto& pair) { return pair.first == &work && *pair.second == device; });
@@ -111,7 +114,9 @@ class TimesMaker {
       done.emplace_back(&work, &device);
       most.raise_to(passes(stage, work, device, replica.micro_batch));
     }
-    if (degree > 1) add_tensor_sums(works_.of(stage, degree, 0), replica, most);
+    const StageWork& first = works_.of(stage, degree, 0, replica.part);
+    if (degree > 1) add_tensor_sums(first, replica, most);
+    if (!replica.part.whole()) add_gathers(stage, first, replica, most);
     const bool full = plan_.stages[stage].recomputation == Recomputation::full;
     // Full recomputation is a forward pass of its own, before the backward.
     if (full) most.recompute_s = most.forward_s;
@@ -148,6 +153,35 @@ class TimesMaker {
     for (const double bytes : work.gradient_sums) {
       times.input_gradient_s += ring_s(replica.ranks, bytes * samples);
     }
+  }
+
+  /// Keys and values are gathered in both passes, and the gradients of them are summed and
+  /// scattered, which takes as long.
+  void add_gathers(StageId stage, const StageWork& work, const StageReplica& replica,
+                   StageTimes::Compute& times) const {
+    const std::vector<RankId> ranks = sharers(stage, replica);
+    const auto samples = static_cast<double>(replica.micro_batch);
+    const bool selective = plan_.stages[stage].recomputation == Recomputation::selective;
+    for (const double bytes : work.gathered) {
+      const double gather = gather_s(ranks, bytes * samples);
+      times.forward_s += gather;
+      times.input_gradient_s += (selective ? 3 : 2) * gather;
+    }
+  }
+
+  /// The first ranks of the replicas that have parts of this one's samples.
+  std::vector<RankId> sharers(StageId stage, const StageReplica& replica) const {
+    const auto& replicas = plan_.stages[stage].replicas;
+    std::vector<RankId> ranks;
+    for (std::size_t r = 0; r < replicas.size(); ++r) {
+      if (!(replicas[ReplicaId(r)] == replica)) continue;
+      const std::size_t first = r - static_cast<std::size_t>(replica.part.index);
+      for (int part = 0; part < replica.part.parts; ++part) {
+        ranks.push_back(replicas[ReplicaId(first + static_cast<std::size_t>(part))].ranks.front());
+      }
+      break;
+    }
+    return ranks;
   }
 
   /// Elements in training that the fullest rank of a stage holds; tied tables held elsewhere
@@ -212,6 +246,11 @@ class TimesMaker {
   /// Ring all-reduce of n ranks: 2 (n−1)/n · bytes / bandwidth + 2 (n−1) · latency, by the slowest
   /// link of the ring.
   double ring_s(const std::vector<RankId>& ranks, double bytes) const {
+    return 2 * gather_s(ranks, bytes);
+  }
+
+  /// One half of it: a ring all-gather of `bytes` in all, or a reduce-scatter.
+  double gather_s(const std::vector<RankId>& ranks, double bytes) const {
     const std::size_t n = ranks.size();
     if (n < 2) return 0;
     double latency = 0, seconds_per_byte = 0;
@@ -224,7 +263,7 @@ class TimesMaker {
       seconds_per_byte = std::max(seconds_per_byte, 1 / link.bandwidth().value());
     }
     const auto count = static_cast<double>(n);
-    return 2 * (count - 1) / count * bytes * seconds_per_byte + 2 * (count - 1) * latency;
+    return (count - 1) / count * bytes * seconds_per_byte + (count - 1) * latency;
   }
 
   /// A rank of each replica of these stages, in a ring.
@@ -247,8 +286,10 @@ class TimesMaker {
     for (const int direction : {0, 1}) {
       for_each_pair(edge, direction,
                     [&](const StageReplica& from, const StageReplica& to, std::int64_t samples) {
+                      const int parts = std::max(from.part.parts, to.part.parts);
                       const Bytes bytes(message_bytes(task_.graph, nodes, samples, task_.precision,
-                                                      plan_.wire(edge.from, edge.to)));
+                                                      plan_.wire(edge.from, edge.to)) /
+                                        static_cast<std::uint64_t>(parts));
                       for (const RankId a : from.ranks) {
                         for (const RankId b : to.ranks) {
                           // Nothing travels within a rank.
@@ -289,13 +330,24 @@ class TimesMaker {
                                            receivers = of_direction(edge.to);
     std::size_t s = 0, r = 0;
     std::int64_t s_first = 0, r_first = 0;
+    // Replicas with the parts of one sequence take the same samples, of which each pair has less.
+    const auto parts_of = [](const std::vector<const StageReplica*>& side, std::size_t i) {
+      return static_cast<std::size_t>(side[i]->part.parts);
+    };
     while (s < senders.size() && r < receivers.size()) {
       const std::int64_t s_end = s_first + senders[s]->micro_batch,
                          r_end = r_first + receivers[r]->micro_batch;
       const std::int64_t both = std::min(s_end, r_end) - std::max(s_first, r_first);
-      if (both > 0) visit(*senders[s], *receivers[r], both);
-      if (s_end <= r_end) ++s, s_first = s_end;
-      if (r_end <= s_end) ++r, r_first = r_end;
+      if (both > 0) {
+        for (std::size_t i = 0; i < parts_of(senders, s); ++i) {
+          for (std::size_t j = 0; j < parts_of(receivers, r); ++j) {
+            visit(*senders[s + i], *receivers[r + j], both);
+          }
+        }
+      }
+      const bool sender_ends = s_end <= r_end, receiver_ends = r_end <= s_end;
+      if (sender_ends) s += parts_of(senders, s), s_first = s_end;
+      if (receiver_ends) r += parts_of(receivers, r), r_first = r_end;
     }
   }
 

@@ -116,7 +116,7 @@ class NodeWork {
       }
     } else if (const auto* attention = std::get_if<Attention>(&node_.attributes)) {
       const std::int64_t length = node_.output[0];
-      take({attention->heads, length, length, attention->head_dim});
+      take({attention->heads, length, length * attention->part.parts, attention->head_dim});
     }
   }
 
@@ -203,18 +203,21 @@ PassTime pass_time(const ClassRates& rates, const std::string& device_class, con
   return time;
 }
 
-const StageWork& StageWorkTable::of(StageId stage, int degree, int index) {
-  const auto known = known_.find({stage, degree, index});
+// All parts of a sequence are the same work.
+const StageWork& StageWorkTable::of(StageId stage, int degree, int index,
+                                    const SequencePart& part) {
+  const SequencePart first{0, part.parts};
+  const auto known = known_.find({stage, degree, index, first});
   if (known != known_.end()) return *known->second;
-  StageWork made = make(stage, shards_.of(degree, index));
+  StageWork made = make(stage, shards_.of(degree, index, first));
   // An equal work of a lower index takes the place of this one.
   for (int lower = 0; lower < index; ++lower) {
-    const auto before = known_.find({stage, degree, lower});
+    const auto before = known_.find({stage, degree, lower, first});
     if (before == known_.end() || !(*before->second == made)) continue;
-    return *known_.emplace(std::tuple(stage, degree, index), before->second).first->second;
+    return *known_.emplace(std::tuple(stage, degree, index, first), before->second).first->second;
   }
   works_.push_back(std::move(made));
-  known_.emplace(std::tuple(stage, degree, index), &works_.back());
+  known_.emplace(std::tuple(stage, degree, index, first), &works_.back());
   return works_.back();
 }
 
@@ -247,6 +250,14 @@ StageWork StageWorkTable::make(StageId stage, const TensorShard& shard) const {
   StageWork work;
   for (const FusedNodes& chain : fused_nodes({staged_, stage, shard})) {
     work.operations.push_back(make_operation(shard.graph, chain.nodes));
+  }
+  for (const NodeId id : staged_.nodes[stage]) {
+    const Node& node = shard.graph.node(id);
+    const auto* attention = std::get_if<Attention>(&node.attributes);
+    if (attention == nullptr || attention->part.whole()) continue;
+    work.gathered.push_back(static_cast<double>(2 * attention->kv_heads * attention->head_dim *
+                                                node.output[0] * attention->part.parts) *
+                            element);
   }
   if (shard.degree == 1) return work;
   for (const NodeId id : staged_.nodes[stage]) {

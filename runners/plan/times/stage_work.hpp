@@ -63,6 +63,9 @@ PassTime pass_time(const ClassRates& rates, const std::string& device_class, con
 struct StageWork {
   std::vector<FusedWork> operations;
   std::vector<double> forward_sums, gradient_sums;  ///< bytes per sample of each all-reduce
+  /// Bytes per sample of the keys and values of each attention that context-parallel ranks gather,
+  /// of the whole sequence.
+  std::vector<double> gathered;
   friend bool operator==(const StageWork&, const StageWork&) = default;
 };
 
@@ -74,7 +77,7 @@ class StageWorkTable {
       : staged_(staged), precision_(precision), shards_(graph) {}
 
   /// The same address for equal work of one stage and degree. Stays valid.
-  const StageWork& of(StageId stage, int degree, int index);
+  const StageWork& of(StageId stage, int degree, int index, const SequencePart& part = {});
   ShardTable& shards() { return shards_; }
 
  private:
@@ -85,7 +88,7 @@ class StageWorkTable {
   Precision precision_;
   ShardTable shards_;
   std::deque<StageWork> works_;
-  std::map<std::tuple<StageId, int, int>, const StageWork*> known_;
+  std::map<std::tuple<StageId, int, int, SequencePart>, const StageWork*> known_;
 };
 
 }  // namespace heteroperf

@@ -322,7 +322,7 @@ TEST(StageGroups, EndWhereASumIsDue) {
   const std::unique_ptr<Communicator> alone = make_null_communicator();
   GroupingRules rules;
   rules.shard = &shard;
-  rules.tensor_group = alone.get();
+  rules.groups.tensor = alone.get();
   const auto groups = make_operator_groups(shard.graph, at::kFloat, Fusion::on, rules);
   EXPECT_EQ(fused(groups), 2);  // linear + gelu of either block
   EXPECT_EQ(fused(make_operator_groups(graph, at::kFloat, Fusion::on)), 3);  // and the positions
