@@ -32,12 +32,12 @@ constexpr std::array<const char*, 3> value_names(Recomputation) {
 struct StageReplica {
   std::vector<RankId> ranks;     ///< in tensor-parallel order
   std::int64_t micro_batch = 1;  ///< samples it takes of every micro-batch
+  std::string device_class;      ///< that all its ranks have; empty: any
+  /// 1: a copy of the upward direction of a two-way schedule (chimera, dualpipe), else 0.
+  int direction = 0;
   /// Context parallelism: the part of these samples' sequences that it computes. The replicas with
   /// the parts of the same samples follow one another.
   SequencePart part = {};
-  std::string device_class;  ///< that all its ranks have; empty: any
-  /// 1: a copy of the upward direction of a two-way schedule (chimera, dualpipe), else 0.
-  int direction = 0;
   friend bool operator==(const StageReplica&, const StageReplica&) = default;
 
   /// The next replica of its direction takes other samples.

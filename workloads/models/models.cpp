@@ -157,12 +157,13 @@ ModelSpec llama(const char* name, const char* summary, const LlamaSize& size) {
   return decoder_spec(name, summary, "llama", 1, llama_shape(size));
 }
 
-/// The sizes of vision-language models for images and captions of generated scenes: 16 tokens
-/// behind the patches of an image, each of which lies within one of the scene's nine cells.
+/// The sizes of vision-language models for images and captions of generated scenes: 16 tokens or
+/// little more behind the patches of an image, each of which lies within one of the scene's nine
+/// cells. Four divides the length, so that two context-parallel ranks can share it.
 ModelSpec vlm(const char* name, std::int64_t side, std::int64_t patch, const TowerShape& vision,
               const TowerShape& text, std::int64_t micro_batch) {
   const std::int64_t patches = (side / patch) * (side / patch);
-  GptShape shape = gpt_shape(text.layers, text.width, text.heads, patches + 16, 32);
+  GptShape shape = gpt_shape(text.layers, text.width, text.heads, (patches + 19) / 4 * 4, 32);
   shape.mlp = MlpKind::gelu_erf;
   return vlm_spec(name, fmt::format("vlm ladder, images of {}x{}, {} places", side, side, patches),
                   side, patch, vision, shape, micro_batch);

@@ -494,6 +494,21 @@ class Rounding {
             {}};
   }
 
+  at::Tensor forward_error(const Contrastive&, Place& place) const {
+    return contrast_errors(place.x(), place.inputs[1].value, place.parameters[0], 1, u_).loss;
+  }
+  NodeGradients backward_error(const Contrastive&, Place& place, const Approximation& g,
+                               const NodeGradients& values) const {
+    const double upstream = g.value.item<double>() * loss_scale;
+    ContrastErrors errors =
+        contrast_errors(place.x(), place.inputs[1].value, place.parameters[0], upstream, u_);
+    // The mean is divided once more.
+    for (std::size_t i = 0; i < errors.vectors.size(); ++i) {
+      errors.vectors[i] = errors.vectors[i] + 2 * u_.accumulated * values.inputs[i].abs();
+    }
+    return {{errors.vectors[0], errors.vectors[1]}, {errors.scale}};
+  }
+
   /// Rows that only move take their errors along.
   template <class Kind>
   static constexpr bool is_moved =

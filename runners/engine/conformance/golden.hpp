@@ -81,6 +81,15 @@ std::array<at::Tensor, 2> attention_gradient_error(const CrossAttention& kind,
                                                    const at::Tensor& others, const at::Tensor& g,
                                                    const Roundoffs& u);
 
+/// The same of a contrastive loss over its vectors {B, features}, of its gradients where that of
+/// the loss is `upstream`.
+struct ContrastErrors {
+  at::Tensor loss, scale;
+  std::array<at::Tensor, 2> vectors;
+};
+ContrastErrors contrast_errors(const at::Tensor& first, const at::Tensor& second,
+                               const at::Tensor& scale, double upstream, const Roundoffs& u);
+
 /// Computes the call in float64 by the reference, node by node, and how far rounding may carry a
 /// device. Tensors are on the host.
 GoldenResult golden_result(const OperatorCall& call, const Roundoffs& roundoffs);

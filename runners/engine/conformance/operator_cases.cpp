@@ -176,6 +176,15 @@ Around with_two(Around around, const Attributes& first, const Attributes& second
   return around;
 }
 
+/// Pairs of vectors, each held against all of the batch.
+Around contrast(std::int64_t width) {
+  Around around = Around::rows(3, width);
+  around.put(TakeToken{1});
+  const NodeId first = around.last();
+  around.beside(1, width).put(TakeToken{0});
+  return around.put(Contrastive{ContrastOver::micro_batch, 0.5}, {first, around.last()});
+}
+
 void add_row_operators(std::vector<OperatorCase>& cases, std::int64_t width, std::int64_t samples,
                        const OperandForm& operands) {
   const auto rows = [&] { return Around::rows(3, width); };
@@ -210,6 +219,8 @@ void add_row_operators(std::vector<OperatorCase>& cases, std::int64_t width, std
   joined.beside(1, width, 3);
   add(joined.put(InsertTokens{1}, {words, joined.sample(), joined.last()}));
   add(rows().put(SquaredError{}));
+  // A vector of zeros, or of numbers whose squares are, has no direction.
+  if (operands.values == OperandValues::drawn && width > 1) add(contrast(width));
 }
 
 void add_image_operators(std::vector<OperatorCase>& cases, std::int64_t channels,
@@ -465,6 +476,8 @@ OperatorCall draw_call(const OperatorCase& one, const OperatorGroup& group, at::
     // moves all results alike.
     call.context.loss_scale =
         static_cast<double>(one.samples * element_count(rows) / rows.back()) / 64;
+  } else if (is_loss(last.attributes)) {
+    call.output_gradient = at::ones({1}, at::TensorOptions().dtype(accumulation_type(type)));
   } else {
     const std::uint64_t draw = random_bits(seed, ++salt);
     call.output_gradient =

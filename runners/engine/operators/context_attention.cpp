@@ -64,7 +64,7 @@ at::Tensor scores_of(const AttentionParts& parts, const at::Tensor& key, bool ca
   return scores.masked_fill_(later, -std::numeric_limits<double>::infinity());
 }
 
-std::int64_t sharers(const AttentionParts& parts) {
+std::int64_t heads_per_key(const AttentionParts& parts) {
   return parts.query.size(1) / parts.key.size(1);
 }
 
@@ -76,8 +76,8 @@ BlockOutput attend(const AttentionParts& parts, bool causal, bool written_out) {
         parts.query, parts.key, parts.value, 0.0, causal, std::nullopt);
     return {output, log_sum};
   }
-  const at::Tensor key = parts.key.repeat_interleave(sharers(parts), 1);
-  const at::Tensor value = parts.value.repeat_interleave(sharers(parts), 1);
+  const at::Tensor key = parts.key.repeat_interleave(heads_per_key(parts), 1);
+  const at::Tensor value = parts.value.repeat_interleave(heads_per_key(parts), 1);
   const at::Tensor scores = scores_of(parts, key, causal);
   const at::Tensor log_sum = scores.to(accumulation_type(scores.scalar_type())).logsumexp(-1);
   return {at::matmul(scores.sub(log_sum.unsqueeze(-1)).exp().to(scores.scalar_type()), value),
@@ -95,15 +95,15 @@ AttentionParts block_gradients(const at::Tensor& dy, const AttentionParts& parts
         std::nullopt);
     return {query, key, value};
   }
-  const at::Tensor key = parts.key.repeat_interleave(sharers(parts), 1);
-  const at::Tensor value = parts.value.repeat_interleave(sharers(parts), 1);
+  const at::Tensor key = parts.key.repeat_interleave(heads_per_key(parts), 1);
+  const at::Tensor value = parts.value.repeat_interleave(heads_per_key(parts), 1);
   const at::Tensor p =
       scores_of(parts, key, causal).sub(all.log_sum.unsqueeze(-1)).exp().to(dy.scalar_type());
   const at::Tensor own = dy.mul(all.output).sum(-1, true);
   const double scale = 1.0 / std::sqrt(static_cast<double>(parts.query.size(3)));
   const at::Tensor ds = at::matmul(dy, value.transpose(2, 3)).sub(own).mul(p).mul(scale);
   const auto summed = [&](const at::Tensor& gradient) {
-    return gradient.unflatten(1, {parts.key.size(1), sharers(parts)}).sum(2);
+    return gradient.unflatten(1, {parts.key.size(1), heads_per_key(parts)}).sum(2);
   };
   return {at::matmul(ds, key), summed(at::matmul(ds.transpose(2, 3), parts.query)),
           summed(at::matmul(p.transpose(2, 3), dy))};

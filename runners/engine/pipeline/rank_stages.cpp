@@ -70,7 +70,7 @@ RankStages::RankStages(const TrainingSpec& spec, const RankShare& share, Communi
     stage->activation = segment.activation;
     const PlanStage& planned = spec.plan().stages[part.role.stage];
     stage->samples = planned.replicas[part.role.replica].micro_batch;
-    stage->part = planned.replicas[part.role.replica].part;
+    stage->sequences = planned.replicas[part.role.replica].part;
     stage->first_sample = planned.first_sample(part.role.replica);
     stage->micro_batches = segment.micro_batches;
     for (std::size_t ordinal = 0; ordinal < store.count(); ++ordinal) {
@@ -157,7 +157,7 @@ void RankStages::load_validation(RankStage& stage, std::uint64_t first, std::int
 }
 
 void RankStages::give(RankStage& stage, MicroBatchId micro_batch, const Batch& samples) const {
-  const Batch batch = samples.part_of_sequences(stage.part);
+  const Batch batch = samples.part_of_sequences(stage.sequences);
   for (const NodeId node : stage.executor.data_inputs()) {
     const auto& input = std::get<Input>(spec_.graph.node(node).attributes);
     stage.executor.put(micro_batch, node,

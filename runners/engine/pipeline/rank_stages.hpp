@@ -29,9 +29,9 @@ struct RankStage {
   StageExecutor executor;
   std::size_t number = 0;  ///< in RankShare::parts
   PipelineEdges::OfSegment edges;
-  double activation = 1;     ///< one micro-batch kept here, in the unit of the schedule's memory
-  std::int64_t samples = 1;  ///< per micro-batch, on this replica
-  SequencePart part = {};    ///< of each
+  double activation = 1;        ///< one micro-batch kept here, in the unit of the schedule's memory
+  std::int64_t samples = 1;     ///< per micro-batch, on this replica
+  SequencePart sequences = {};  ///< of each the part that is computed here
   std::int64_t first_sample = 0;  ///< within a micro-batch
   int micro_batches = 0;          ///< they pass here in a step
   int weights_left = 0;           ///< micro-batches whose weight gradients are missing

@@ -143,7 +143,7 @@ PassContext StepRunner::context(const RankStage& stage, MicroBatchId micro_batch
   result.loss_scale = counted ? static_cast<double>(*counted) / targets_of_step()
                               : static_cast<double>(stage.samples) /
                                     static_cast<double>(spec_.plan().samples_per_step()) /
-                                    static_cast<double>(stage.part.parts);
+                                    static_cast<double>(stage.sequences.parts);
   return result;
 }
 

@@ -319,7 +319,7 @@ TEST(Components, TheGraphTellsWhichSamplesItTakes) {
             std::string::npos);
   EXPECT_NE(refusal(two_streams()).find("0 images and 2 texts"), std::string::npos);
   const ModelGraph captioner = build_model("vlm-nano");
-  EXPECT_EQ(sample_of(captioner), (SampleSpec{SampleKind::captions, 3, 36, 36, 25, 32, 9}));
+  EXPECT_EQ(sample_of(captioner), (SampleSpec{SampleKind::captions, 3, 36, 36, 28, 32, 9}));
   EXPECT_EQ(sample_of(captioner), generated_sample("vlm-nano"));
   EXPECT_EQ(generated_sample("vlm-nano", 40).length, 40);
 }

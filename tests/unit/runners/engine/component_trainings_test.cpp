@@ -24,6 +24,7 @@
 #include "runners/plan/ready/ready_plan.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"
 #include "workloads/data/data_source.hpp"
+#include "workloads/graph/graph_counts.hpp"
 #include "workloads/models/models.hpp"
 #include "workloads/models/transformers.hpp"
 
@@ -57,7 +58,7 @@ ModelGraph tiny_captioner() {
   text.width = 16;
   text.heads = 4;
   text.vocabulary = 12;
-  text.length = 15;
+  text.length = 24;
   return vision_language(
       {.image = {InputKind::images, 3, 12, 12, 0}, .patch = 4, .vision = {2, 32, 4}, .text = text});
 }
@@ -99,9 +100,9 @@ ComponentsOutcome train_components(const ModelGraph& graph, const EvenPlanReques
 }
 
 std::string name_of_plan(const EvenPlanRequest& request) {
-  return fmt::format("{} p{} t{} d{} {}x{} {}", request.schedule, request.pipeline, request.tensor,
-                     request.data, request.micro_batches, request.micro_batch,
-                     to_string(request.recomputation));
+  return fmt::format("{} p{} t{} c{} d{} {}x{} {}", request.schedule, request.pipeline,
+                     request.tensor, request.context, request.data, request.micro_batches,
+                     request.micro_batch, to_string(request.recomputation));
 }
 
 void expect_same(const ComponentsOutcome& a, const ComponentsOutcome& b, const std::string& name) {
@@ -254,6 +255,104 @@ TEST(FrozenComponents, ChangeNothingButWhatTheyHold) {
   }
 }
 
+/// Every position attends to all others.
+ModelGraph without_masks(const ModelGraph& graph) {
+  ModelGraph result;
+  for (const Node& node : graph.nodes()) {
+    Attributes attributes = node.attributes;
+    if (auto* attention = std::get_if<Attention>(&attributes)) attention->causal = false;
+    result.add(node.name, attributes, node.inputs, node.branch);
+  }
+  return result;
+}
+
+class PartsOfSequences : public ::testing::TestWithParam<ModelGraph (*)()> {};
+
+// Keys and values are gathered, gradients are summed over parts as over replicas, and every
+// operation is done once.
+TEST_P(PartsOfSequences, ChangeNoTraining) {
+  const ModelGraph graph = GetParam()();
+  const ComponentsOutcome one =
+      train_components(graph, EvenPlanRequest{.micro_batch = step_samples});
+  for (const EvenPlanRequest& request : {
+           EvenPlanRequest{.context = 2, .micro_batch = 12},
+           EvenPlanRequest{.context = 4, .micro_batch = 4, .micro_batches = 3},
+           EvenPlanRequest{.tensor = 2, .context = 2, .data = 2, .micro_batch = 6},
+           EvenPlanRequest{.tensor = 2,
+           .context = 2,
+           .micro_batch = 6,
+           .micro_batches = 2,
+           .sequence_parallel = true},
+           EvenPlanRequest{.pipeline = 2,
+           .context = 2,
+           .micro_batch = 3,
+           .micro_batches = 4,
+           .recomputation = Recomputation::selective},
+           EvenPlanRequest{.pipeline = 2,
+           .context = 2,
+           .data = 2,
+           .micro_batch = 2,
+           .micro_batches = 3,
+           .recomputation = Recomputation::full,
+           .zero_stage = 1},
+           EvenPlanRequest{.pipeline = 2,
+           .context = 2,
+           .micro_batch = 3,
+           .micro_batches = 4,
+           .schedule = "zb-h1"},
+       }) {
+    const ComponentsOutcome planned = train_components(graph, request);
+    expect_same(planned, one, name_of_plan(request));
+    EXPECT_EQ(planned.ops, one.ops) << name_of_plan(request);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, PartsOfSequences,
+                         ::testing::Values([] { return test::tiny_gpt(); }, &test::tiny_llama,
+                                           [] { return without_masks(test::tiny_gpt()); }));
+
+// Pictures are whole on all ranks that share their text, and so is the gradient of their rows.
+TEST(PartsOfSequences, TakeRowsOfPictures) {
+  const ModelGraph graph = tiny_captioner();
+  const ComponentsOutcome one =
+      train_components(graph, EvenPlanRequest{.micro_batch = step_samples});
+  for (const char* layouts : {
+           "vision=dp2 text=cp2",
+           "vision=tp2 text=cp3@2-4",
+           "vision=dp3 text=tp2,cp2,dp2@3-10",
+           "vision=pp2 text=cp2,pp2@2-5",
+           "vision=dp4 text=cp2,dp2",
+       }) {
+    LayoutPlanRequest request;
+    request.layouts = parse_layouts(layouts);
+    request.micro_batch = step_samples / 2;
+    request.micro_batches = 2;
+    const ComponentsOutcome planned = train_components(graph, layout_plan(graph, request));
+    expect_same(planned, one, layouts);
+    EXPECT_EQ(planned.ops, one.ops) << layouts;
+  }
+}
+
+std::string problems_of_context(const ModelGraph& graph, int context) {
+  try {
+    train_components(graph, EvenPlanRequest{.context = context, .micro_batch = step_samples});
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+TEST(PartsOfSequences, AreRefusedWhereSomethingNeedsWholeOnes) {
+  const auto expect = [](const ModelGraph& graph, int context, const char* words) {
+    const std::string problems = problems_of_context(graph, context);
+    EXPECT_NE(problems.find(words), std::string::npos) << problems;
+  };
+  expect(test::tiny_gpt(), 3, "3 context-parallel ranks for sequences of 16 tokens");
+  expect(test::tiny_gpt(0.1), 2, "2 context-parallel ranks cannot share 'block0.drop");
+  expect(tiny_towers(), 2, "2 context-parallel ranks cannot share");
+  expect(test::tiny_cnn(), 2, "2 context-parallel ranks cannot share");
+}
+
 // Only schedules that wait for a whole set can train these models.
 TEST(SetLoss, ASchedulesOrderMustAllowIt) {
   const ModelGraph graph = tiny_towers();
@@ -332,15 +431,16 @@ double difference(const LongOutcome& a, const LongOutcome& b) {
 }
 
 /// Components on the same ranks where these fit, else side by side.
-std::string draw_layouts(std::mt19937_64& random) {
+std::string draw_layouts(std::mt19937_64& random, int most_context) {
   const auto below = [&](int bound) { return static_cast<int>(random() % bound); };
   struct {
     int tensor, data, pipeline;
   } vision{1 + below(2), 1 + below(3), 1 + below(2)},
       text{1 + below(2), 1 + below(3), 1 + below(2)};
-  const bool same = vision.tensor * vision.data == text.tensor * text.data;
-  return fmt::format("vision=tp{},dp{},pp{} text=tp{},dp{},pp{}@{}", vision.tensor, vision.data,
-                     vision.pipeline, text.tensor, text.data, text.pipeline,
+  const int context = 1 + below(most_context);
+  const bool same = vision.tensor * vision.data == text.tensor * context * text.data;
+  return fmt::format("vision=tp{},dp{},pp{} text=tp{},cp{},dp{},pp{}@{}", vision.tensor,
+                     vision.data, vision.pipeline, text.tensor, context, text.data, text.pipeline,
                      same ? 0 : vision.tensor * vision.data * vision.pipeline);
 }
 
@@ -353,7 +453,8 @@ TEST_P(DrawnLayouts, HaveTheGradientsAndLossesOfOneRank) {
   ASSERT_GT(one.gradients.size(), 20U);
   std::mt19937_64 random(22);
   for (int i = 0; i < drawn_layouts(); ++i) {
-    const std::string layouts = draw_layouts(random);
+    // A tower's text is pooled, which needs all of its tokens.
+    const std::string layouts = draw_layouts(random, contrast_of(graph) ? 1 : 2);
     LayoutPlanRequest request;
     request.layouts = parse_layouts(layouts);
     request.micro_batches = 1 + i % 3;
