@@ -108,6 +108,14 @@ class ImageTextSize:
     def patches(self):
         return (self.pixels // self.patch) ** 2
 
+    def places(self):
+        """Tokens in front of a text that stand for its image."""
+        return 0 if self.embedding else self.patches()
+
+    def length(self):
+        """Tokens of a text: with places for an image a multiple of 4."""
+        return CAPTION if self.embedding else (self.places() + CAPTION + 3) // 4 * 4
+
 
 IMAGE_TEXT_SIZES = {
     "two-tower-nano": ImageTextSize(36, 12, Tower(2, 128, 4), Tower(2, 128, 4), 64),
@@ -115,7 +123,7 @@ IMAGE_TEXT_SIZES = {
     "vlm-nano": ImageTextSize(36, 12, Tower(2, 128, 4), Tower(2, 128, 4), 0),
     "vlm-micro": ImageTextSize(36, 12, Tower(4, 192, 4), Tower(4, 256, 4), 0),
 }
-WORDS, CAPTION = 32, 16  # vocabulary; tokens of a text behind its image
+WORDS, CAPTION = 32, 16  # vocabulary; tokens of the longest caption
 
 
 def normal_weights(module):
@@ -179,12 +187,12 @@ class VisionLanguage(nn.Module):
 
     def __init__(self, size):
         super().__init__()
-        width, self.places = size.text.width, size.patches()
+        width, self.places = size.text.width, size.places()
         self.vision = VisionTower(size, class_token=False)
         self.vision_norm = nn.LayerNorm(size.vision.width)
         self.up, self.down = nn.Linear(size.vision.width, width), nn.Linear(width, width)
         self.tokens = nn.Embedding(WORDS, width)
-        self.positions = nn.Parameter(torch.zeros(self.places + CAPTION, width))
+        self.positions = nn.Parameter(torch.zeros(size.length(), width))
         self.blocks = nn.ModuleList(GptBlock(size.text) for _ in range(size.text.blocks))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, WORDS, bias=False)
@@ -310,7 +318,8 @@ class ImageTextTask:
 
     def __init__(self, name, batch):
         size = IMAGE_TEXT_SIZES[name]
-        self.contrasts, places = size.embedding > 0, 0 if size.embedding else size.patches()
+        self.contrasts, places = size.embedding > 0, size.places()
+        behind = size.length() - places
         self.batch = batch or (64 if self.contrasts else 32)
         self.items_per_step = self.batch
         self.model = TwoTowers(size) if self.contrasts else VisionLanguage(size)
@@ -318,9 +327,9 @@ class ImageTextTask:
             self.model.parameters(), lr=5e-4, betas=(0.9, 0.999), weight_decay=0.01, fused=True
         )
         self.images = torch.randn(8, self.batch, 3, size.pixels, size.pixels)
-        texts = torch.randint(1, WORDS - 2, (8, self.batch, CAPTION))
+        texts = torch.randint(1, WORDS - 2, (8, self.batch, behind))
         lengths = torch.randint(2, CAPTION, (8, self.batch, 1))
-        places_of = torch.arange(CAPTION)
+        places_of = torch.arange(behind)
         texts = torch.where(places_of < lengths, texts, WORDS - 1)
         image = torch.full((8, self.batch, places), WORDS - 2)
         self.texts = torch.cat([image, texts], dim=2)

@@ -16,6 +16,7 @@
 #include "metrics/base/error.hpp"
 #include "runners/plan/even_plan.hpp"
 #include "runners/plan/plan_cluster.hpp"
+#include "runners/plan/tensor/tensor_parallel.hpp"
 
 namespace heteroperf {
 namespace {
@@ -23,7 +24,18 @@ namespace {
 /// More micro-batches than these cost simulation and gain nothing.
 constexpr std::uint64_t most_micro_batches = 256;
 
-/// Lists every even plan worth a look, those with few positions and ranks per layer first.
+/// Context-parallel ranks can have parts of all that the graph computes.
+bool shares_sequences(const ModelGraph& graph, int parts) {
+  ProblemList problems;
+  std::vector<NodeId> all;
+  for (const NodeId id : first_ids<NodeId>(graph.nodes().size())) all.push_back(id);
+  check_sequence_parts(graph, all, parts, problems);
+  return problems.empty();
+}
+
+/// Lists every even plan worth a look, those with few positions and ranks per layer first. Where
+/// samples can be dealt to replicas, sharing their sequences is the same work with more messages:
+/// it is for fewer samples than ranks.
 std::vector<EvenPlanRequest> candidates(const ModelGraph& graph, int ranks, std::uint64_t samples,
                                         const std::string& schedule) {
   std::vector<std::string> schedules = schedules_for(graph, {"1f1b", "zb-h1"});
@@ -33,18 +45,23 @@ std::vector<EvenPlanRequest> candidates(const ModelGraph& graph, int ranks, std:
   std::vector<EvenPlanRequest> list;
   for (const int pipeline : divisors(ranks)) {
     for (const int tensor : divisors(ranks / pipeline)) {
-      const int data = ranks / (pipeline * tensor);
-      for (std::uint64_t m = 1; m <= std::min(samples, most_micro_batches); ++m) {
-        const std::uint64_t parts = m * static_cast<std::uint64_t>(data);
-        if (samples % parts != 0) continue;
-        for (const std::string& name : schedules) {
-          if (pipeline == 1 && name != schedules.front()) continue;  // all alike
-          list.push_back({.pipeline = pipeline,
-                          .tensor = tensor,
-                          .data = data,
-                          .micro_batch = static_cast<std::int64_t>(samples / parts),
-                          .micro_batches = static_cast<int>(m),
-                          .schedule = name});
+      for (const int context : divisors(ranks / (pipeline * tensor))) {
+        if (context > 1 && !shares_sequences(graph, context)) continue;
+        const int data = ranks / (pipeline * tensor * context);
+        for (std::uint64_t m = 1; m <= std::min(samples, most_micro_batches); ++m) {
+          const std::uint64_t parts = m * static_cast<std::uint64_t>(data);
+          const auto each = static_cast<std::int64_t>(samples / parts);
+          if (samples % parts != 0 || (context > 1 && each >= context)) continue;
+          for (const std::string& name : schedules) {
+            if (pipeline == 1 && name != schedules.front()) continue;  // all alike
+            list.push_back({.pipeline = pipeline,
+                            .tensor = tensor,
+                            .context = context,
+                            .data = data,
+                            .micro_batch = each,
+                            .micro_batches = static_cast<int>(m),
+                            .schedule = name});
+          }
         }
       }
     }
@@ -139,6 +156,20 @@ ReadyPlan best_plan_alone(const ModelGraph& graph, const Cluster& part,
   if (best.refusal) throw UserError(best.refusal->problems());
   throw UserError(
       fmt::format("{} samples a step cannot be spread over {} ranks", samples, part.ranks.size()));
+}
+
+std::optional<ReadyPlan> best_context_plan(const ModelGraph& graph, const Cluster& cluster,
+                                           const PlanningRequest& request) {
+  const auto samples = static_cast<std::uint64_t>(request.batch);
+  auto requests = candidates(graph, static_cast<int>(cluster.ranks.size()), samples, "");
+  std::erase_if(requests, [](const EvenPlanRequest& even) { return even.context == 1; });
+  constexpr std::size_t most_requests = 64;
+  if (requests.size() > most_requests) requests.resize(most_requests);
+  FastestEven best =
+      fastest_even({graph, request.precision, request.optimizer}, cluster, requests,
+                   [&](const EvenPlanRequest& even) { return even_plan(graph, even); });
+  if (!best.plan || !best.plan->prediction) return std::nullopt;
+  return std::move(best.plan);
 }
 
 ReadyPlan best_centric_plan(const ModelGraph& graph, const Cluster& cluster,

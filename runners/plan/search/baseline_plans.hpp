@@ -14,11 +14,18 @@ enum class CutSearch { counts, is_dropped };
 /// The best plan of one device class alone, which the heterogeneous speed ratio compares a mix
 /// with: it uses all ranks of `part` and takes `request.batch` samples a step. It is the fastest
 /// such plan of the search; where the search has none, the fastest even one over every pp × tp ×
-/// dp, every micro-batch, and the schedules 1f1b, zb-h1 and `schedule`, which is the mix's. Throws
-/// UserError where none is possible.
+/// cp × dp, every micro-batch, and the schedules 1f1b, zb-h1 and `schedule`, which is the mix's.
+/// Throws UserError where none is possible.
 ReadyPlan best_plan_alone(const ModelGraph& graph, const Cluster& part,
                           const PlanningRequest& request, const PlanSearchOptions& options,
                           const std::string& schedule, CutSearch cut_search);
+
+/// The fastest even plan whose ranks share sequences, of the whole machine, where a search of
+/// drafts knows replicas alone. Micro-batches have fewer samples than context-parallel ranks: with
+/// more, replicas are never slower. Of many such plans those with few positions and ranks per layer
+/// are looked at. None where the model's operations need whole sequences.
+std::optional<ReadyPlan> best_context_plan(const ModelGraph& graph, const Cluster& cluster,
+                                           const PlanningRequest& request);
 
 /// The best *centric* plan of a model of several components, which planners are compared with: all
 /// components have the tp and dp of the last one (of a language model, where there is one), whose

@@ -21,6 +21,11 @@ namespace {
 constexpr double memory_step = 0.93;
 constexpr int most_searches = 5;
 
+/// No schedule was asked for, so that any may be taken.
+bool chooses_schedule(const PlanSearchOptions& options) {
+  return options.moves.schedules == MoveRules().schedules;
+}
+
 /// Fills the result with the plans of the chain of all layers; gives the drafts that became plans.
 std::vector<PipelineDraft> search_chain(const GraphProblem& problem,
                                         const PlanSearchOptions& options,
@@ -53,6 +58,11 @@ std::vector<PipelineDraft> search_chain(const GraphProblem& problem,
     }
     for (DevicePool& pool : drafted.pools) pool.memory_bytes *= memory_step;
   }
+  // Few samples of long sequences fit machines that drafts do not.
+  if (chooses_schedule(options)) {
+    auto shared = best_context_plan(problem.task().graph, problem.cluster(), problem.request());
+    if (shared) result.plans.push_back(std::move(*shared));
+  }
   if (result.plans.empty()) throw UserError(refused);
   return drafts;
 }
@@ -74,7 +84,7 @@ void describe(const ReadyPlan& ready, PlanPlacement& placement) {
 void add_placements(const GraphProblem& problem, const std::vector<PipelineDraft>& chains,
                     const PlanSearchOptions& options, const Stopwatch& stopwatch,
                     PlanSearchResult& result) {
-  if (options.moves.schedules != MoveRules().schedules) return;
+  if (!chooses_schedule(options)) return;
   bool complete = true;
   std::vector<PlacedPlan> placed = branch_plans(problem, chains, [&] {
     complete = complete && stopwatch.elapsed_s() < options.time_limit_s;

@@ -16,6 +16,7 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/strict_json.hpp"
 #include "metrics/base/text_file.hpp"
+#include "runners/plan/even_plan.hpp"
 #include "runners/plan/rivals/trainers/trainer_plans.hpp"
 
 namespace heteroperf {
@@ -279,10 +280,9 @@ Plan plan_of(const FlagScaleSetup& setup, const ModelGraph& graph) {
   ProblemList problems;
   for (std::size_t i = 0; i < setup.meshes.size(); ++i) {
     const FlagScaleMesh& mesh = setup.meshes[i];
-    if (mesh.context == 1 && mesh.expert == 1) continue;
-    problems.add(fmt::format("mesh {} has context parallelism {} and expert parallelism {}", i,
-                             mesh.context, mesh.expert),
-                 "plans have tensor, data and pipeline parallelism");
+    if (mesh.expert == 1) continue;
+    problems.add(fmt::format("mesh {} has expert parallelism {}", i, mesh.expert),
+                 "plans have tensor, context, data and pipeline parallelism");
   }
   const auto nodes = nodes_of_stages(setup, graph, problems);
   problems.throw_if_any();
@@ -291,7 +291,8 @@ Plan plan_of(const FlagScaleSetup& setup, const ModelGraph& graph) {
   plan.zero_stage = setup.distributed_optimizer ? 1 : 0;
   const std::int64_t together = setup.micro_batch * setup.meshes.front().data;
   plan.micro_batches = static_cast<int>(setup.global_batch / together);
-  // Ranks are numbered as FlagScale does: tensor-parallel ranks, then replicas, then stages.
+  // Ranks are numbered as FlagScale does: tensor-parallel ranks, then parts of
+  // sequences, replicas, stages.
   int rank = 0;
   for (const FlagScaleMesh& mesh : setup.meshes) {
     for (int s = 0; s < mesh.pipeline; ++s) {
@@ -300,10 +301,10 @@ Plan plan_of(const FlagScaleSetup& setup, const ModelGraph& graph) {
       stage.nodes = nodes[at];
       stage.recomputation = setup.recomputed[at] == 1 ? Recomputation::full : Recomputation::none;
       for (int d = 0; d < mesh.data; ++d) {
-        StageReplica& replica = stage.replicas.emplace_back();
-        replica.micro_batch = together / mesh.data;
-        replica.device_class = mesh.device;
-        for (int t = 0; t < mesh.tensor; ++t) replica.ranks.emplace_back(rank++);
+        StageReplica copy;
+        copy.micro_batch = together / mesh.data;
+        copy.device_class = mesh.device;
+        rank = add_replicas(stage, copy, mesh.tensor, mesh.context, rank);
       }
     }
   }

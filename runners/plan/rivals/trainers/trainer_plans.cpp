@@ -133,12 +133,14 @@ class SetupWriter {
     }
     const StageReplica& first = stage.replicas.front();
     check_replicas(s, first);
+    const int parts = first.part.parts;
     const FlagScaleMesh mesh{.tensor = static_cast<int>(first.ranks.size()),
-                             .data = static_cast<int>(stage.replicas.size()),
+                             .context = parts,
+                             .data = static_cast<int>(stage.replicas.size()) / parts,
                              .device = first.device_class};
     FlagScaleMesh* last = setup_.meshes.empty() ? nullptr : &setup_.meshes.back();
-    if (last != nullptr && last->tensor == mesh.tensor && last->data == mesh.data &&
-        last->device == mesh.device) {
+    if (last != nullptr && last->tensor == mesh.tensor && last->context == mesh.context &&
+        last->data == mesh.data && last->device == mesh.device) {
       ++last->pipeline;
     } else {
       setup_.meshes.push_back(mesh);
@@ -283,7 +285,8 @@ class ArgumentWriter {
         if (rank.value() == next++) continue;
         problems_.add(
             fmt::format("stage {} has rank {} where {} is next", s.value(), rank.value(), next - 1),
-            "Megatron numbers tensor-parallel ranks first, then replicas, then stages");
+            "Megatron numbers tensor-parallel ranks first, then parts of sequences, replicas, "
+            "stages");
         return;
       }
     }
@@ -301,6 +304,12 @@ class ArgumentWriter {
       problems_.add(fmt::format("replicas of stages 0 and {} take {} and {} samples", s.value(),
                                 first().micro_batch, replica.micro_batch),
                     "Megatron has one size of micro-batches");
+      return false;
+    }
+    if (replica.part.parts != first().part.parts) {
+      problems_.add(fmt::format("replicas of stages 0 and {} have sequences in {} and {} parts",
+                                s.value(), first().part.parts, replica.part.parts),
+                    "Megatron has one context-parallel degree");
       return false;
     }
     if (replica.direction != 0) {
@@ -336,6 +345,9 @@ class ArgumentWriter {
         "--global-batch-size {}\n",
         first().ranks.size(), positions_, layout(), layers, first().micro_batch,
         plan_.samples_per_step());
+    if (!first().part.whole()) {
+      text += fmt::format("--context-parallel-size {}\n", first().part.parts);
+    }
     const Recomputation recomputation = plan_.stages.front().recomputation;
     if (recomputation == Recomputation::selective) text += "--recompute-granularity selective\n";
     if (recomputation == Recomputation::full) {

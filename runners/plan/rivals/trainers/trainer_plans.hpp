@@ -48,7 +48,7 @@ FlagScaleSetup parse_flagscale(const std::string& text, const std::string& origi
 FlagScaleSetup read_flagscale_file(const std::string& path);
 
 /// The same plan for a model of ours. Throws UserError with everything that a plan cannot say or
-/// the model does not fit: context or expert parallelism, batches that do not divide, another
+/// the model does not fit: expert parallelism, batches that do not divide, another
 /// number of layers.
 Plan plan_of(const FlagScaleSetup& setup, const ModelGraph& graph);
 

@@ -68,6 +68,21 @@ PlanningRequest request_of(const Plan& plan, const TrainingTask& task) {
   return request;
 }
 
+/// Where ranks share a sequence a sample is in several places at once: only the work bounds it.
+PlanBound bound_of(const Plan& plan, const PlanningProblem& problem, BoundScope scope) {
+  const bool shares = std::ranges::any_of(plan.stages, [](const PlanStage& stage) {
+    return std::ranges::any_of(stage.replicas,
+                               [](const StageReplica& replica) { return !replica.part.whole(); });
+  });
+  if (!shares) return plan_bound(problem, scope);
+  PlanBound bound = plan_bound(problem, BoundScope::any_plan);
+  std::erase_if(bound.constraints,
+                [](const PlanBound::Constraint& each) { return each.name != "work"; });
+  bound.seconds = bound.constraints.front().seconds;
+  bound.binding = bound.constraints.front().name;
+  return bound;
+}
+
 /// Ranks with parts of several stages can sum the one while they compute the other.
 BoundScope scope_of(const Plan& plan) {
   std::set<RankId> seen;
@@ -95,7 +110,7 @@ PlanCertificate certify(const TrainingTask& task, const ReadyPlan& ready, const 
         strict_train_ops(task.graph, plan.samples_per_step()).to_double() / step_s;
   }
   const GraphProblem problem(task.graph, whole, request_of(plan, task));
-  result.bound = plan_bound(problem.problem(), scope_of(plan));
+  result.bound = bound_of(plan, problem.problem(), scope_of(plan));
   result.gap = result.bound.seconds > 0 ? step_s / result.bound.seconds - 1 : 0;
   result.limited_by = limiter(result.prediction);
   result.critical_path = critical_parts(result.prediction.pipeline);

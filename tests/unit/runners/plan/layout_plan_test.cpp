@@ -78,6 +78,17 @@ TEST(LayoutPlan, ComponentsHaveDegreesOfTheirOwn) {
   EXPECT_EQ(ranks_text(apart.stages[StageId(2)]), "0 1 x5");
 }
 
+TEST(LayoutPlan, PartsOfSequencesFollowTensorParallelRanks) {
+  const Plan plan = towers_plan("vision=dp1@8 text=tp2,cp2,dp2");
+  EXPECT_EQ(ranks_text(plan.stages[1]), "0 1 x6|2 3 x6|4 5 x6|6 7 x6");
+  EXPECT_EQ(plan.stages[1].replicas[1].part, (SequencePart{1, 2}));
+  EXPECT_EQ(plan.stages[1].first_sample(ReplicaId(1)), 0);
+  EXPECT_EQ(plan.stages[1].first_sample(ReplicaId(3)), 6);
+  EXPECT_EQ(plan.micro_batch_samples(), 12);
+  EXPECT_NE(refusal("vision=dp1@8 text=tp2,cp2,dp2").find("cannot share 'text.end' (token_pool)"),
+            std::string::npos);
+}
+
 TEST(LayoutPlan, EveryNodeIsInAStageOfItsComponent) {
   const ModelGraph graph = layout_towers();
   const Plan plan = towers_plan("vision=pp3 text=pp2@3");

@@ -34,7 +34,8 @@ TEST(PlanJson, RandomPlansRoundTrip) {
       stage.replicas.push_back({{RankId(static_cast<std::int32_t>(random() % 9)), RankId(77)},
                                 static_cast<std::int64_t>(1 + random() % 9),
                                 random() % 2 == 0 ? "fast \"one\"" : "",
-                                static_cast<int>(random() % 2)});
+                                static_cast<int>(random() % 2),
+                                {static_cast<std::int32_t>(random() % 2), 2}});
     }
     EXPECT_EQ(parse_plan(plan_text(plan), "here"), plan);
   }

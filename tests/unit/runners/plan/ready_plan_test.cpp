@@ -37,6 +37,13 @@ TEST(ReadyPlan, EachMistakeIsNamed) {
   EXPECT_TRUE(says(problems(plan, graph), "stage 1 names rank 1 twice"));
   EXPECT_TRUE(says(problems(plan, graph), "the replicas of stage 1 take 2 samples"));
   plan = good;
+  plan.stages[1].replicas[0].part = {1, 2};
+  EXPECT_TRUE(says(problems(plan, graph),
+                   "a replica of stage 1 has part 1 of 2 of its sequences, where part 0 of 2"));
+  plan.stages[1].replicas[0].part = {0, 2};
+  EXPECT_TRUE(
+      says(problems(plan, graph), "the replicas of stage 1 end with part 0 of 2 of a sequence"));
+  plan.stages[1].replicas[0].part = {};
   plan.stages[2].replicas[0].micro_batch = 0;
   EXPECT_TRUE(says(problems(plan, graph), "replica 0 of stage 2 takes 0 samples"));
   plan = good;

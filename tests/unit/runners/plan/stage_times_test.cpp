@@ -40,6 +40,40 @@ TEST(StageTimes, ByHand) {
   EXPECT_NEAR(times.optimizer_s[0], 0, 1e-20);
 }
 
+/// Tokens of which each has a query, a key and a value of 8 numbers.
+ModelGraph attention_alone(std::int64_t length) {
+  ModelGraph graph;
+  Input input;
+  input.kind = InputKind::tokens;
+  input.length = length;
+  const NodeId tokens = graph.add("tokens", input, {});
+  const NodeId packed = graph.add("x", Embedding{4, 24}, {tokens});
+  const NodeId core = graph.add("core", Attention{1, 1, 8, true}, {packed});
+  const NodeId head = graph.add("head", Linear{4, false, ""}, {core});
+  graph.add("loss", CrossEntropy{}, {head});
+  return graph;
+}
+
+// Two ranks have half of the operations each and gather keys and values: of 3 samples of 16 tokens
+// 768 floats, half of which each rank lacks.
+TEST(StageTimes, SharedSequencesAreGathered) {
+  const ModelGraph graph = attention_alone(16);
+  Plan plan = chain_plan(graph, {});
+  Cluster cluster = flat_cluster(2, 1e6, 1e-3, 1e6);
+  cluster.efficiency.push_back({"one", "memory", "", "fp32", OpsPerSecond(1e30), ""});
+  plan.stages[0].replicas = {{{RankId(0)}, 3, "", 0}};
+  const StageTimes::Compute alone = times_of(graph, plan, cluster).compute[0][0];
+  plan.stages[0].replicas = {{{RankId(0)}, 3, "", 0, {0, 2}}, {{RankId(1)}, 3, "", 0, {1, 2}}};
+  const StageTimes times = times_of(graph, plan, cluster);
+  const double gather_s = 1e-3 + 1536e-6;
+  for (const StageTimes::Compute& part : times.compute[0]) {
+    EXPECT_NEAR(part.forward_s, alone.forward_s / 2 + gather_s, 1e-12);
+    EXPECT_NEAR(part.input_gradient_s, alone.input_gradient_s / 2 + 2 * gather_s, 1e-12);
+    EXPECT_NEAR(part.weight_gradient_s, alone.weight_gradient_s / 2, 1e-12);
+  }
+  EXPECT_GT(times.reduction_s[0], 0);
+}
+
 /// The time of a chain's only stage on one device with these efficiency entries.
 StageTimes::Compute chain_times(const std::vector<Efficiency>& entries, std::int64_t samples = 1) {
   const ModelGraph graph = linear_chain(1);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "metrics/base/error.hpp"
 #include "workloads/graph/graph_counts.hpp"
@@ -229,6 +230,39 @@ TEST(TensorShard, TakesQueriesKeysAndValuesOfItsHeads) {
   EXPECT_EQ(core.heads, 4);
   EXPECT_EQ(core.kv_heads, 2);
   EXPECT_EQ(core.all_heads, 0);
+}
+
+// Parts of sequences do all operations of the model once, tensor-parallel ranks or not.
+TEST(TensorShard, PartsOfSequencesShareTheWork) {
+  GptShape shape = decoder();
+  shape.kv_heads = 4;
+  shape.length = 24;
+  shape.position_kind = PositionKind::rotary;
+  const ModelGraph graph = gpt(shape);
+  const std::int64_t length = shape.length;
+  const std::size_t core = at(graph, "block0.attn.core");
+  for (const int parts : {1, 2, 3}) {
+    ASSERT_TRUE((SequencePart{0, parts}.divides(length))) << length;
+    StrictOps sum;
+    std::set<std::int64_t> positions;
+    for (int i = 0; i < parts; ++i) {
+      const SequencePart part{i, parts};
+      const TensorShard shard = tensor_shard(graph, 1, 0, part);
+      EXPECT_EQ(shard.graph.nodes()[core].output.front() * parts, length);
+      EXPECT_EQ(std::get<Attention>(shard.graph.nodes()[core].attributes).part, part);
+      for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
+        const StrictOps ops = strict_node_ops(shard.graph, NodeId(n));
+        sum.forward += ops.forward;
+        sum.input_gradient += ops.input_gradient;
+        sum.weight_gradient += ops.weight_gradient;
+      }
+      for (const SequencePart::Chunk& chunk : part.chunks(length / parts)) {
+        for (std::int64_t at = chunk.first; at < chunk.end(); ++at) positions.insert(at);
+      }
+    }
+    EXPECT_EQ(sum.train(), strict_train_ops(graph, 1)) << parts;
+    EXPECT_EQ(std::ssize(positions), length) << parts;
+  }
 }
 
 TEST(TensorShard, KnowsTheSlopesOfItsHeads) {

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -75,6 +76,26 @@ TEST(MegatronExport, Text) {
       megatron_arguments(plan).find("--recompute-granularity full\n--recompute-method uniform\n"
                                     "--recompute-num-layers 1\n--use-distributed-optimizer\n"),
       std::string::npos);
+}
+
+/// The replicas of every stage share their samples' sequences instead of dealing the samples.
+Plan with_shared_sequences(Plan plan) {
+  for (PlanStage& stage : plan.stages) {
+    const auto parts = static_cast<std::int32_t>(stage.replicas.size());
+    for (const ReplicaId r : stage.replicas.ids()) stage.replicas[r].part = {r.value(), parts};
+  }
+  return plan;
+}
+
+TEST(Exporters, ContextParallelism) {
+  const Plan plan = with_shared_sequences(block_plan(equal));
+  const auto parts = plan.stages[0].replicas.size();
+  ASSERT_GT(parts, 1U);
+  EXPECT_NE(megatron_arguments(plan).find(fmt::format("--context-parallel-size {}\n", parts)),
+            std::string::npos);
+  const FlagScaleSetup setup = flagscale_setup(plan);
+  EXPECT_EQ(setup.meshes.front().context, static_cast<int>(parts));
+  EXPECT_EQ(setup.meshes.front().data, 1);
 }
 
 TEST(MegatronExport, EmbeddingOrHeadAlone) {

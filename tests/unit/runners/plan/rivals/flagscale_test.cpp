@@ -151,7 +151,7 @@ TEST(FlagScaleImport, APlanForOurModelComesBackAsItWas) {
 TEST(FlagScaleImport, WhatAPlanCannotSayIsRefused) {
   const ModelGraph graph = small_model();
   FlagScaleSetup setup;
-  setup.meshes = {{1, 2, 1, 1, 1, "a"}};
+  setup.meshes = {{1, 1, 2, 1, 1, "a"}};
   setup.layer_split = {99};
   setup.recomputed = {0};
   try {
@@ -159,7 +159,7 @@ TEST(FlagScaleImport, WhatAPlanCannotSayIsRefused) {
     FAIL();
   } catch (const UserError& error) {
     const std::string message = error.what();
-    EXPECT_NE(message.find("context parallelism 2"), std::string::npos) << message;
+    EXPECT_NE(message.find("expert parallelism 2"), std::string::npos) << message;
     EXPECT_NE(message.find("model of 99 layers"), std::string::npos) << message;
   }
 }

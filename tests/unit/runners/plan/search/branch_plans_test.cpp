@@ -156,12 +156,12 @@ TEST(BranchPlans, KeepToTheMemory) {
     most = std::max(most, static_cast<double>(ledger.total().value()));
   }
   for (DeviceClass& device : cluster.classes) {
-    device.memory = Bytes(static_cast<std::uint64_t>(0.6 * most));
+    device.memory = Bytes(static_cast<std::uint64_t>(0.75 * most));
   }
   const PlanSearchResult result = searched(graph, cluster, 64);
   for (const ReadyPlan& ready : result.plans) {
     for (const MemoryLedger& ledger : ready.memory) {
-      EXPECT_LE(static_cast<double>(ledger.total().value()), 0.6 * most);
+      EXPECT_LE(static_cast<double>(ledger.total().value()), 0.75 * most);
     }
   }
 }
