@@ -24,7 +24,8 @@ namespace {
 /// least.
 struct LeastTimes {
   std::vector<std::vector<double>> device_seconds;  ///< [pool][layer]; infinite: not known
-  std::vector<double> fastest;                      ///< [layer]: any micro-batch, any device
+  /// [layer]: its share in one sample's way, of any micro-batch on any device.
+  std::vector<double> fastest;
 };
 
 LeastTimes least_times(const PlanningProblem& problem) {
@@ -42,7 +43,9 @@ LeastTimes least_times(const PlanningProblem& problem) {
           const double time = pool.times[d][m][l].total();
           const double per_sample = time * problem.degrees[d] / static_cast<double>(m + 1);
           row[l] = std::min(row[l], per_sample);
-          least.fastest[l] = std::min(least.fastest[l], time);
+          // Gradients of weights may wait until the way is through, but for those at its end.
+          const double on_way = l == 0 ? time : time - pool.times[d][m][l].weight_gradient_s;
+          least.fastest[l] = std::min(least.fastest[l], on_way);
         }
       }
     }

@@ -28,9 +28,10 @@ enum class BoundScope {
 
 /// Requires a problem that has passed check_problem(). README.md (Lower bound) has the argument.
 /// Constraints: "work", every layer does the batch on some pool, shares fractional, at the pool's
-/// best degree and micro-batch; "latency", one sample's way through all layers, each on its fastest
-/// device; and of plans of one stage per position, each added to those before: "whole layers and
-/// samples", "filling the pipeline", "sums over replicas and optimizer", "memory".
+/// best degree and micro-batch; "latency", one sample's way through all layers and
+/// back, each on its fastest device; and of plans of one stage per position, each added to those
+/// before: "whole layers and samples", "filling the pipeline", "sums over replicas and optimizer",
+/// "memory".
 PlanBound plan_bound(const PlanningProblem& problem,
                      BoundScope scope = BoundScope::one_chunk_in_turn);
 
