@@ -19,8 +19,11 @@ using Lines = std::vector<std::string>;
 
 constexpr auto longest_command = std::chrono::seconds(300);
 constexpr const char* short_duration = "HETEROPERF_DURATION=0.2";
-/// The same of a gate in lockstep, whose pairs take the place of --duration.
-constexpr const char* short_pairs = "HETEROPERF_PAIR_SECONDS=0.2";
+/// The same of a gate in lockstep, whose pairs take the place of --duration, and of collectives,
+/// which four ranks on two cores make slowly.
+constexpr const char* short_repeats[] = {"HETEROPERF_PAIR_SECONDS=0.2",
+                                         "HETEROPERF_GATE_MAX_BLOCKS=6",
+                                         "HETEROPERF_COMM_ITERS=3", "HETEROPERF_COMM_WARMUP=1"};
 
 struct Replacement {
   const char* pattern;
@@ -123,7 +126,7 @@ class Readme : public ::testing::Test {
         "PATH=" + fs::path(heteroperf_path()).parent_path().string() + ":" + std::getenv("PATH")};
     const bool says_length = std::regex_search(command, std::regex("--(steps|duration|tune) "));
     if (!says_length) environment.push_back(short_duration);
-    environment.push_back(short_pairs);
+    environment.insert(environment.end(), std::begin(short_repeats), std::end(short_repeats));
     return Command({"/bin/bash", "-c", command}, folder_.path(), environment)
         .finish(longest_command);
   }
