@@ -67,11 +67,12 @@ class RunLearner {
                     cluster);
   }
 
-  std::set<int> tensor_parallel_ranks() const {
+  /// Those that share layers or sequences with others.
+  std::set<int> ranks_in_groups() const {
     std::set<int> ranks;
     for (const PlanStage& stage : result_.plan.stages) {
       for (const StageReplica& replica : stage.replicas) {
-        if (replica.ranks.size() < 2) continue;
+        if (replica.ranks.size() < 2 && replica.part.whole()) continue;
         for (const RankId rank : replica.ranks) ranks.insert(rank.value());
       }
     }
@@ -83,12 +84,12 @@ class RunLearner {
     const PacingEvent* pacing = journal_.first<PacingEvent>();
     // Emulated devices measure real seconds; modelled ones are that much shorter.
     const double dilation = pacing != nullptr ? pacing->dilation : 1;
-    const std::set<int> sharing = tensor_parallel_ranks();
+    const std::set<int> sharing = ranks_in_groups();
     std::vector<std::optional<double>> measured_s(used.ranks.size());
     for (const RankTimeEvent* time : journal_.all<RankTimeEvent>()) {
       const std::size_t rank = time->rank;
       if (rank >= measured_s.size() || time->steps == 0) continue;
-      // An emulated device's waits for its tensor-parallel neighbours are real, its work is not.
+      // An emulated device's waits for those it computes with are real, its work is not.
       if (pacing != nullptr && sharing.contains(time->rank)) continue;
       measured_s[rank] = time->split.compute_s / static_cast<double>(time->steps) / dilation;
     }
@@ -99,8 +100,8 @@ class RunLearner {
     learned = learn_rates(used, task.precision, computing_s(task, plan, used), measured_s,
                           result_.run_id);
     if (!learned.classes.empty()) return;
-    refuse("all emulated ranks share their layers with others",
-           "Give a run with tensor-parallel degree 1.");
+    refuse("all emulated ranks share their layers or sequences with others",
+           "Give a run with tensor- and context-parallel degree 1.");
   }
 
   RunFiles files_;

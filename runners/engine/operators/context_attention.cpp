@@ -214,8 +214,10 @@ class ContextAttention final : public Operator {
         const AttentionParts got = block_gradients(own(dy), parts_of(packed, keys, queries, block),
                                                    all, block.causal, writes_out(packed));
         query_gradient = query_gradient.defined() ? query_gradient.add(got.query) : got.query;
-        key_gradient.narrow(1, block.first, block.count)
-            .add_(at::cat({rows_of_heads(got.key), rows_of_heads(got.value)}, 2));
+        const at::Tensor sums = key_gradient.narrow(1, block.first, block.count);
+        const std::int64_t half = key_width() / 2;
+        sums.narrow(2, 0, half).add_(rows_of_heads(got.key));
+        sums.narrow(2, half, half).add_(rows_of_heads(got.value));
       }
       query_gradients.push_back(rows_of_heads(query_gradient));
     }

@@ -141,13 +141,17 @@ class Grouping {
     group.saved_alone = statistics(attention.heads * node(group.nodes[0]).output[0]);
     group.temporary = bytes(group.inputs[0]);  // gradients of queries, keys, values apart
     if (!attention.part.whole()) {
-      // Keys and values of the whole sequence: as they come and in order, and, in float32 or wider,
-      // the sum of their gradients likewise.
-      const std::int64_t gathered = 2 * attention.kv_heads * attention.head_dim *
-                                    node(group.nodes[0]).output[0] * attention.part.parts;
-      const std::uint64_t whole = u(part_.samples * gathered) * bytes_per_element(precision_);
-      group.forward_temporary = 2 * whole;
-      group.temporary += whole + 2 * statistics(gathered);
+      // Keys and values of this part and of the whole sequence, these as they come and in order;
+      // the output is made behind. In the backward pass the gradients of the queries, which have
+      // their place in the result, and keys and values; then their gradients in float32 or wider,
+      // as they are made, as they go, and as they come.
+      const std::int64_t own =
+          2 * attention.kv_heads * attention.head_dim * node(group.nodes[0]).output[0];
+      const auto parts = u(attention.part.parts);
+      const std::uint64_t small = u(part_.samples * own) * bytes_per_element(precision_);
+      const std::uint64_t output = bytes(group.nodes[0]), forward = (2 * parts + 1) * small;
+      group.forward_temporary = forward > output ? forward - output : 0;
+      group.temporary = (parts - 1) * small + (2 * parts + 1) * statistics(own);
     }
     if (part_.recomputation != Recomputation::selective) return;
     group.saved.pop_back();

@@ -338,9 +338,12 @@ class LedgerMaker {
           const auto& nodes = gradient ? staged.with_gradient : staged.nodes;
           std::uint64_t& bytes = trace.edge_bytes[gradient][e];
           const StageReplica& replica = replica_of(part);
-          bytes = std::max(bytes, message_bytes(task_.graph, nodes, replica.micro_batch,
-                                                task_.precision, WireFormat::fp32) /
-                                      static_cast<std::uint64_t>(replica.part.parts));
+          std::uint64_t here = message_bytes(task_.graph, nodes, replica.micro_batch,
+                                             task_.precision, WireFormat::fp32);
+          // A part of a sequence is copied on its way: its chunks travel one after the other.
+          const auto parts = static_cast<std::uint64_t>(replica.part.parts);
+          if (parts > 1) here = 2 * here / parts;
+          bytes = std::max(bytes, here);
         }
       }
     }
