@@ -43,8 +43,8 @@ struct AttentionShape {
   std::uint64_t heads = 0, head_dim = 0;
   std::uint64_t length = 0;  ///< queries, and keys unless these are another sequence's
   AttentionMask mask = AttentionMask::full;
-  /// Of another sequence (cross-attention), or of the whole one of which the queries are a part;
-  /// 0: as many as queries. A causal mask leaves half of the pairs.
+  /// Keys of another sequence (cross-attention), or of the whole one of which the queries are a
+  /// part; 0: as many as queries. A causal mask leaves half of the pairs.
   std::uint64_t keys = 0;
 };
 /// One sample's row of the similarities between so many samples: a product over the features.

@@ -162,12 +162,12 @@ void hold_stages(const PlanOutline& plan, const AskedRun& asked, LineCheck& chec
   const std::int64_t expected = plan.micro_batch_samples(0, 0);
   if (!asked.layout.empty()) {
     // The component with the most replicas gives each of them the samples that were asked for.
-    std::size_t most = 1;
+    std::int64_t most = 1;
     for (const auto& stage : plan.stages) {
       const auto copies = std::ranges::count_if(stage, &OutlinedReplica::ends_samples);
-      most = std::max(most, static_cast<std::size_t>(copies));
+      most = std::max<std::int64_t>(most, copies);
     }
-    check.equal("micro_batch", asked.micro_batch * static_cast<std::int64_t>(most), expected);
+    check.equal("micro_batch", asked.micro_batch * most, expected);
   }
   for (std::size_t stage = 0; stage < plan.stages.size(); ++stage) {
     const std::array samples{plan.micro_batch_samples(stage, 0),

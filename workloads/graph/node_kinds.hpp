@@ -149,7 +149,7 @@ struct TokenPool {
 /// batch has as many such places as its items have rows.
 struct InsertTokens {
   std::int64_t token = 0;
-  SequencePart part = {};  ///< of the sequence; rows of items are whole
+  SequencePart part = {};  ///< the rows of items are whole
 };
 
 /// Applies rotary positions to packed {T, (heads + 2 kv_heads) · head_dim}: it turns queries and

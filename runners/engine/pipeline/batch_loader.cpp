@@ -29,8 +29,7 @@ at::Tensor make(at::IntArrayRef sizes, at::ScalarType type) {
 }
 
 std::int64_t count_targets(const at::Tensor& targets) {
-  const std::span all(targets.const_data_ptr<std::int64_t>(),
-                      static_cast<std::size_t>(targets.numel()));
+  const std::span all(targets.const_data_ptr<std::int64_t>(), targets.numel());
   return std::ranges::count_if(all, [](std::int64_t t) { return t >= 0; });
 }
 

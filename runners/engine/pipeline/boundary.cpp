@@ -78,7 +78,7 @@ Layout batch_layout(const std::vector<const StageReplica*>& replicas,
 /// behind the other in the memory of a reshard plan.
 struct LocalTiles {
   std::int64_t number = 0;
-  std::vector<std::int64_t> shape;  ///< of each; {0, …} where it holds none
+  std::vector<std::int64_t> shape;  ///< each tile's; {0, …} where it holds none
 
   LocalTiles(const Layout& layout, RankId rank) : shape(layout.shape()) {
     const std::vector<std::size_t> tiles = layout.tiles_of(rank);

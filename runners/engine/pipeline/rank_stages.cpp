@@ -16,7 +16,7 @@ namespace heteroperf {
 namespace {
 
 /// The ranks of one tensor-parallel index that share a replica's sequences, in the order of parts.
-std::vector<RankId> sequence_sharers(const PlanStage& stage, ReplicaId replica, std::size_t index) {
+std::vector<RankId> sequence_sharers(const PlanStage& stage, ReplicaId replica, int index) {
   const SequencePart& part = stage.replicas[replica].part;
   std::vector<RankId> ranks;
   for (int i = 0; i < part.parts; ++i) {
@@ -36,7 +36,7 @@ std::vector<std::vector<RankId>> sharing_groups(const Plan& plan) {
     for (const ReplicaId r : stage.replicas.ids()) {
       const StageReplica& replica = stage.replicas[r];
       add(replica.ranks);
-      for (std::size_t t = 0; t < replica.ranks.size() && replica.part.index == 0; ++t) {
+      for (int t = 0; t < std::ssize(replica.ranks) && replica.part.index == 0; ++t) {
         add(sequence_sharers(stage, r, t));
       }
     }
@@ -126,9 +126,8 @@ SharingGroups RankStages::groups_of(const RankRole::Part& role) const {
     const auto group = groups_.find(ranks);
     return group == groups_.end() ? nullptr : group->second.get();
   };
-  const auto index = static_cast<std::size_t>(role.tensor_index);
   return {find(stage.replicas[role.replica].ranks),
-          find(sequence_sharers(stage, role.replica, index))};
+          find(sequence_sharers(stage, role.replica, role.tensor_index))};
 }
 
 RankStage& RankStages::of(SegmentId segment) {

@@ -31,7 +31,7 @@ struct RankStage {
   PipelineEdges::OfSegment edges;
   double activation = 1;        ///< one micro-batch kept here, in the unit of the schedule's memory
   std::int64_t samples = 1;     ///< per micro-batch, on this replica
-  SequencePart sequences = {};  ///< of each the part that is computed here
+  SequencePart sequences = {};  ///< the part of each that is computed here
   std::int64_t first_sample = 0;  ///< within a micro-batch
   int micro_batches = 0;          ///< they pass here in a step
   int weights_left = 0;           ///< micro-batches whose weight gradients are missing

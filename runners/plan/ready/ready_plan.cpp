@@ -31,7 +31,7 @@ class PlanCheck {
 
   ProblemList& problems() { return problems_; }
 
-  /// What context-parallel ranks cannot share is told per stage.
+  /// Tells per stage what context-parallel ranks cannot share.
   void check_sequences(const StagedGraph& staged) {
     for (const StageId stage : plan_.stages.ids()) {
       const auto& replicas = plan_.stages[stage].replicas;

@@ -173,11 +173,10 @@ class TimesMaker {
   std::vector<RankId> sharers(StageId stage, const StageReplica& replica) const {
     const auto& replicas = plan_.stages[stage].replicas;
     std::vector<RankId> ranks;
-    for (std::size_t r = 0; r < replicas.size(); ++r) {
-      if (!(replicas[ReplicaId(r)] == replica)) continue;
-      const std::size_t first = r - static_cast<std::size_t>(replica.part.index);
+    for (const ReplicaId r : replicas.ids()) {
+      if (!(replicas[r] == replica)) continue;
       for (int part = 0; part < replica.part.parts; ++part) {
-        ranks.push_back(replicas[ReplicaId(first + static_cast<std::size_t>(part))].ranks.front());
+        ranks.push_back(replicas[r + (part - replica.part.index)].ranks.front());
       }
       break;
     }
@@ -332,7 +331,7 @@ class TimesMaker {
     std::int64_t s_first = 0, r_first = 0;
     // Replicas with the parts of one sequence take the same samples, of which each pair has less.
     const auto parts_of = [](const std::vector<const StageReplica*>& side, std::size_t i) {
-      return static_cast<std::size_t>(side[i]->part.parts);
+      return std::size_t{0} + side[i]->part.parts;
     };
     while (s < senders.size() && r < receivers.size()) {
       const std::int64_t s_end = s_first + senders[s]->micro_batch,

@@ -2,7 +2,7 @@
 // each: chunk c < n of n ranks is the first piece of rank c, the others are the second pieces from
 // the last rank to the first. The collectives work on the ranks' order; a copy goes between it and
 // the order of positions.
-#include "runners/engine/operators/sequence_exchange.hpp"
+#include "runners/engine/operators/context/sequence_exchange.hpp"
 
 #include <ATen/ops/empty.h>
 
@@ -27,8 +27,7 @@ void for_each_chunk(const at::Tensor& whole, const at::Tensor& by_rank, const Vi
 }
 
 std::vector<std::size_t> equal_counts(const Communicator& group, const at::Tensor& part) {
-  return std::vector(static_cast<std::size_t>(group.size()),
-                     static_cast<std::size_t>(part.numel()));
+  return std::vector<std::size_t>(group.size(), part.numel());
 }
 
 std::vector<std::int64_t> sizes_with(const at::Tensor& tensor, std::int64_t positions) {
