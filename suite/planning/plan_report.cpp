@@ -38,13 +38,12 @@ std::string replicas_text(const PlanStage& stage) {
            replicas[end].part.parts == first.part.parts) {
       ++end;
     }
-    const auto degree = [](const char* name, std::size_t ranks) {
+    const auto degree = [](const char* name, std::int64_t ranks) {
       return ranks > 1 ? fmt::format(" {}{}", name, ranks) : "";
     };
-    text +=
-        fmt::format("{}{} x {}{}{}: {} each", i == 0 ? "" : ", ", (end - i) / first.part.parts,
-                    first.device_class, degree("tp", first.ranks.size()),
-                    degree("cp", static_cast<std::size_t>(first.part.parts)), first.micro_batch);
+    text += fmt::format("{}{} x {}{}{}: {} each", i == 0 ? "" : ", ", (end - i) / first.part.parts,
+                        first.device_class, degree("tp", std::ssize(first.ranks)),
+                        degree("cp", first.part.parts), first.micro_batch);
     i = end;
   }
   return text;

@@ -15,8 +15,8 @@
 #include <optional>
 
 #include "metrics/base/error.hpp"
-#include "runners/engine/operators/context/sequence_exchange.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
+#include "runners/engine/operators/tensor_buffer.hpp"
 #include "runners/engine/operators/unary_operator.hpp"
 
 namespace heteroperf {

@@ -25,10 +25,10 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/comm/communicator.hpp"
-#include "runners/engine/operators/context/sequence_exchange.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
 #include "runners/engine/operators/product.hpp"
+#include "runners/engine/operators/tensor_buffer.hpp"
 
 namespace heteroperf {
 namespace {
