@@ -23,13 +23,14 @@ struct EvenPlanRequest {
 
 /// Cuts a component (a branch of the graph; all of it where the name is empty) into stages of
 /// nearly equal training operations: the nodes of each, in the order of the graph. Cuts lie where
-/// one tensor of the component alone crosses if there are enough such places, else anywhere that
+/// one tensor of each component at most crosses if there are enough such places, else anywhere that
 /// something with a gradient crosses. Gives none and notes it where there are too few places.
 std::vector<std::vector<NodeId>> even_stages(const ModelGraph& graph, const std::string& component,
                                              std::size_t stages, ProblemList& problems);
 
-/// Stages of nearly equal training operations, cut where one tensor alone crosses if there are
-/// enough such places (else anywhere the graph allows), the same replicas everywhere. Ranks:
+/// Stages of nearly equal training operations, cut where one tensor of each component at most
+/// crosses if there are enough such places (else anywhere the graph allows), the same replicas
+/// everywhere. Ranks:
 /// tensor-parallel neighbours first, then replicas, then positions. Throws UserError with
 /// everything wrong (more stages than cuts, heads, what the schedule does not allow).
 Plan even_plan(const ModelGraph& graph, const EvenPlanRequest& request);

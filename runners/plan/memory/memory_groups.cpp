@@ -71,7 +71,7 @@ class Grouping {
       group.saved = {group.inputs[0]};
       group.saved_alone = norm_statistics(first);
       group.gives = MemoryGroup::Gives::in_place;
-    } else if (is<Attention>(first)) {
+    } else if (is_attention(node(first).attributes)) {
       describe_attention(group);
     } else if (is<MaxPool>(first)) {
       group.saved_alone = u(part_.samples * element_count(node(last).output));
@@ -133,13 +133,15 @@ class Grouping {
     group.saved_alone += 2 * channels;
   }
 
-  /// Attention keeps its input, its output and the logs of its softmax sums; under selective
-  /// recomputation the input alone.
+  /// Attention keeps its inputs, its output and the logs of its softmax sums; under selective
+  /// recomputation the inputs alone.
   void describe_attention(MemoryGroup& group) const {
-    const auto& attention = std::get<Attention>(node(group.nodes[0]).attributes);
-    group.saved = {group.inputs[0], group.nodes[0]};
-    group.saved_alone = statistics(attention.heads * node(group.nodes[0]).output[0]);
-    group.temporary = bytes(group.inputs[0]);  // gradients of queries, keys, values apart
+    const Node& attention = node(group.nodes[0]);
+    group.saved = group.inputs;
+    group.saved.push_back(group.nodes[0]);
+    group.saved_alone =
+        statistics(attention_heads(attention.attributes)->heads * attention.output[0]);
+    group.temporary = bytes(group.inputs.back());  // gradients of what is packed, apart
     if (part_.recomputation != Recomputation::selective) return;
     group.saved.pop_back();
     group.recomputed = group.saved_alone + bytes(group.nodes[0]);
