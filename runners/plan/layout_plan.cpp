@@ -4,9 +4,10 @@
 // components, so that a component that feeds another one comes first.
 //
 // Components that feed each other, as streams that exchange between their blocks, have no such
-// order. They are cut a second time, into *rounds*: a node is one round behind what it reads of
-// another stream. The first rounds of all these components stand before the second ones, so that
-// edges between stages go forward, and within a round the streams do not wait for each other.
+// order. They are cut a second time, into *rounds*: a node is at least one round behind what it
+// reads of another stream, and never in a round before that of an earlier node of its own. The
+// first rounds of all these components stand before the second ones, so that edges between stages
+// go forward, and within a round the streams do not wait for each other.
 #include "runners/plan/layout_plan.hpp"
 
 #include <fmt/format.h>
@@ -90,18 +91,22 @@ struct Rounds {
 
   Rounds(const ModelGraph& graph, const std::vector<std::string>& components) {
     for (const Node& node : graph.nodes()) {
-      const auto place = std::ranges::find(components, node.branch);
-      component_of.push_back(static_cast<std::size_t>(place - components.begin()));
+      std::size_t component = 0;
+      while (components[component] != node.branch) ++component;
+      component_of.push_back(component);
     }
     find_streams(graph, components.size());
+    std::vector<std::size_t> reached(components.size(), 0);
     for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
-      std::size_t& round = round_of.emplace_back(0);
+      std::size_t& round = reached[component_of[n]];
       for (const NodeId input : graph.nodes()[n].inputs) {
         const std::size_t from = component_of[input.index()];
-        if (first_stream[from] != first_stream[component_of[n]]) continue;
-        const std::size_t later = from == component_of[n] ? 0 : 1;
-        round = std::max(round, round_of[input.index()] + later);
+        const bool exchanges = first_stream[from] == first_stream[component_of[n]];
+        if (exchanges && from != component_of[n]) {
+          round = std::max(round, round_of[input.index()] + 1);
+        }
       }
+      round_of.push_back(round);
     }
   }
 

@@ -177,6 +177,18 @@ Json train_components(const char* workload, const Words& more, const std::string
   return Json::parse(result.out);
 }
 
+/// Plans twelve samples for the run's ranks of two classes, into placed.json.
+void plan_components(const char* workload, const ScratchFolder& folder) {
+  const CommandResult planned = heteroperf({"plan", workload, "--size", "nano", "--cluster",
+                                            "fast2_slow6", "--batch", "12", "-o", "placed.json"},
+                                           folder.path());
+  ASSERT_EQ(planned.exit_code, 0) << planned.err;
+  // The run's scenes have another size than those that the plan was made for.
+  Json plan = read_plan_json(folder / "placed.json");
+  plan.erase("graph_hash");
+  folder.write("placed.json", plan.dump());
+}
+
 void expect_aligned(const std::string& run, const ScratchFolder& folder) {
   const CommandResult aligned = heteroperf({"align", "one", run, "--json"}, folder.path());
   EXPECT_EQ(aligned.exit_code, 0) << aligned.out;
@@ -196,15 +208,8 @@ TEST(PlanRun, ComponentsHaveLayoutsOfTheirOwn) {
   const Json apart = train({"--layout", "vision=dp2@0-1", "--layout", "text=tp2@2-3",
                             "--micro-batch", "3", "--micro-batches", "2"},
                            "apart");
-  const CommandResult planned = heteroperf({"plan", "two-tower", "--size", "nano", "--cluster",
-                                            "fast2_slow6", "--batch", "12", "-o", "placed.json"},
-                                           folder.path());
-  ASSERT_EQ(planned.exit_code, 0) << planned.err;
-  // The scenes have another vocabulary than those that the plan was made for.
-  Json plan = read_plan_json(folder / "placed.json");
-  EXPECT_EQ(plan.at("schedule"), "auto");
-  plan.erase("graph_hash");
-  folder.write("placed.json", plan.dump());
+  plan_components("two-tower", folder);
+  EXPECT_EQ(read_plan_json(folder / "placed.json").at("schedule"), "auto");
   const Json placed = train({"--plan", "placed.json", "--cluster", "fast2_slow6", "--ranks", "8",
                              "--set", "pace.dilation=8"},
                             "placed");
@@ -228,8 +233,10 @@ TEST(PlanRun, StreamsThatExchangeTrainAlikeWhereverTheyAre) {
   const Json apart = train({"--layout", "vision=dp2@0-1", "--layout", "text=tp2@2-3",
                             "--micro-batch", "3", "--micro-batches", "2"},
                            "apart");
-  const Json planned =
-      train({"--ranks", "4", "--plan", "auto", "--set", "scale.micro_batch=3"}, "planned");
+  plan_components("co-attention", folder);
+  const Json planned = train({"--plan", "placed.json", "--cluster", "fast2_slow6", "--ranks", "8",
+                              "--set", "pace.dilation=8"},
+                             "planned");
   for (const Json& record : {one, shared, apart, planned}) {
     EXPECT_EQ(record.at("workload").at("family"), "matching_model");
     EXPECT_EQ(record.at("operations").at("strict"), one.at("operations").at("strict"));

@@ -403,7 +403,8 @@ std::string GeneratedScenes::description() const {
       fewest_objects, most_objects, shape_count, colour_count, size_count, cell_count,
       spec_.channels, spec_.height, spec_.width, most_phrases, spec_.length - spec_.image_places,
       spec_.image_places > 0 ? fmt::format(" behind {} places", spec_.image_places) : "",
-      spec_.classes, spec_.kind == SampleKind::matches ? ", half of another scene" : "", seed_);
+      spec_.classes, spec_.kind == SampleKind::matches ? ", half of them of another scene" : "",
+      seed_);
 }
 
 std::string GeneratedScenes::fingerprint() const {

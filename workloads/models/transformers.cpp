@@ -31,9 +31,12 @@ struct Component {
   }
 };
 
-/// Throws UserError where the heads do not divide the width.
-void check(const std::string& prefix, const TransformerBlock& block) {
-  if (block.heads >= 1 && block.kv_heads >= 1 && block.width % block.heads == 0) return;
+/// Puts in what a block's zeros stand for. Throws UserError where the heads do not divide the
+/// width.
+TransformerBlock completed(const std::string& prefix, TransformerBlock block) {
+  if (block.kv_heads == 0) block.kv_heads = block.heads;
+  if (block.mlp_width == 0) block.mlp_width = 4 * block.width;
+  if (block.heads >= 1 && block.kv_heads >= 1 && block.width % block.heads == 0) return block;
   throw UserError(fmt::format("block '{}' has width {}, {} heads and {} kv_heads", prefix,
                               block.width, block.heads, block.kv_heads),
                   "the heads must divide the width");
@@ -102,21 +105,13 @@ NodeId residual(const Component& graph, const std::string& prefix, const std::st
   return graph.add(sum, Add{}, {x, sub_layer(graph, inner, normed, block)});
 }
 
-/// Puts in what a block's zeros stand for.
-TransformerBlock completed(TransformerBlock block) {
-  if (block.kv_heads == 0) block.kv_heads = block.heads;
-  if (block.mlp_width == 0) block.mlp_width = 4 * block.width;
-  return block;
-}
-
 /// Adds the blocks of a model after `x` ({T, width}). Their nodes are named block0.attn.qkv and so
 /// on, from `first` on.
 NodeId add_blocks(const Component& graph, NodeId x, std::int64_t layers,
                   const TransformerBlock& asked, std::int64_t first = 0) {
-  const TransformerBlock block = completed(asked);
   for (std::int64_t layer = first; layer < first + layers; ++layer) {
     const std::string prefix = fmt::format("block{}", layer);
-    check(prefix, block);
+    const TransformerBlock block = completed(prefix, asked);
     x = residual(graph, prefix, "attn", x, block, attention);
     x = residual(graph, prefix, "mlp", x, block, mlp);
   }
@@ -275,14 +270,13 @@ namespace {
 /// Adds a stream's part of an exchange: a block whose attention goes to the rows of another one.
 NodeId add_exchange(const Component& graph, const std::string& prefix, NodeId x, NodeId others,
                     const TransformerBlock& asked) {
-  const TransformerBlock block = completed(asked);
-  check(graph.prefix + prefix, block);
-  const auto cross = [others](const Component& in, const std::string& inner, NodeId rows,
-                              const TransformerBlock& of) {
-    const std::int64_t head_dim = of.width / of.heads;
+  const TransformerBlock block = completed(graph.prefix + prefix, asked);
+  const std::int64_t head_dim = block.width / block.heads;
+  NodeId kv = add_norm(graph, prefix + ".attn.others_norm", others, block.norm, block.norm_eps);
+  kv = linear(graph, prefix + ".attn.kv", kv, 2 * block.kv_heads * head_dim, block);
+  const auto cross = [kv, head_dim](const Component& in, const std::string& inner, NodeId rows,
+                                    const TransformerBlock& of) {
     const NodeId q = linear(in, inner + ".q", rows, of.heads * head_dim, of);
-    NodeId kv = add_norm(in, inner + ".others_norm", others, of.norm, of.norm_eps);
-    kv = linear(in, inner + ".kv", kv, 2 * of.kv_heads * head_dim, of);
     NodeId y = in.add(inner + ".core", CrossAttention{of.heads, of.kv_heads, head_dim}, {q, kv});
     y = linear(in, inner + ".proj", y, of.width, of);
     return in.dropout(inner + ".dropout", y, of.dropout);

@@ -119,7 +119,7 @@ ModelGraph vision_language(const VisionLanguageShape& shape);
 struct CoAttentionShape {
   Input image, text_input;
   std::int64_t patch = 32;
-  TowerShape vision, text;  ///< of equal layers
+  TowerShape vision, text;  ///< with as many layers each
   std::int64_t every = 2;   ///< blocks between exchanges
   std::int64_t vocabulary = 30522;
   std::int64_t embedding = 1024;  ///< features of the pooled vectors

@@ -121,20 +121,20 @@ TEST(LayoutPlan, StreamsThatExchangeGoInRounds) {
   EXPECT_EQ(stages_of("vision=dp2 text=tp2@2"),
             "vision.input 0 x6|1 x6\n"
             "text.input 2 3 x12\n"
-            "vision.exchange0.attn_norm 0 x6|1 x6\n"
-            "text.exchange0.attn_norm 2 3 x12\n"
-            "vision.exchange1.attn_norm 0 x6|1 x6\n"
-            "text.exchange1.attn_norm 2 3 x12\n"
+            "vision.exchange0.attn.others_norm 0 x6|1 x6\n"
+            "text.exchange0.attn.others_norm 2 3 x12\n"
+            "vision.exchange1.attn.others_norm 0 x6|1 x6\n"
+            "text.exchange1.attn.others_norm 2 3 x12\n"
             "text.both 2 3 x12\n");
   // A pipeline has a part of a round on each of its ranks.
   EXPECT_EQ(stages_of("vision=pp2 text=dp1@2"),
             "vision.input 0 x12\n"
             "text.input 2 x12\n"
-            "vision.exchange0.attn_norm 0 x12\n"
+            "vision.exchange0.attn.others_norm 0 x12\n"
             "vision.block1.attn_norm 1 x12\n"
-            "text.exchange0.attn_norm 2 x12\n"
-            "vision.exchange1.attn_norm 1 x12\n"
-            "text.exchange1.attn_norm 2 x12\n"
+            "text.exchange0.attn.others_norm 2 x12\n"
+            "vision.exchange1.attn.others_norm 1 x12\n"
+            "text.exchange1.attn.others_norm 2 x12\n"
             "text.both 2 x12\n");
 }
 

@@ -498,6 +498,7 @@ TEST(GeneratedScenes, BitsAreFixed) {
   SampleBuffer sample(source.spec());
   EXPECT_EQ(sample.read(source, Split::train, 7).input_hash(), "975cadd6696484a5797a96ae7578d60c");
   EXPECT_EQ(GeneratedScenes::contrastive_floor(64), 0.1244366503261112);
+  EXPECT_EQ(GeneratedScenes::match_entropy(), 0.016407142556734155);
 }
 
 TEST(GeneratedScenes, DefaultsAndBadShapes) {
