@@ -399,7 +399,7 @@ TEST(Cli, CountsAGraphFile) {
 
 TEST(Cli, ListsWhatTheScalingRuleChooses) {
   const Json items = Json::parse(heteroperf({"list", "workloads", "--json"}).out).at("items");
-  ASSERT_EQ(items.size(), 5u);
+  ASSERT_EQ(items.size(), 6u);
   for (const Json& item : items) {
     EXPECT_TRUE(item.contains("name") && item.contains("summary") && item.contains("size")) << item;
   }

@@ -155,7 +155,7 @@ double GeneratedScenes::caption_entropy() {
   return mean_over_scenes([](const Scene& scene) { return -natural_log(chance(scene.caption)); });
 }
 
-// Of another scene's caption the mean of ln (1 + r) is that of ln (1 + r) / r over captions of the
+// The mean of ln (1 + r) over captions of other scenes is that of ln (1 + r) / r over captions of the
 // scene itself, since r is the ratio of their chances; it varies far less.
 double GeneratedScenes::match_entropy() {
   return mean_over_scenes([](const Scene& scene) {
