@@ -184,9 +184,6 @@ class DeviceReport {
       const bool images = std::ranges::find(names, "image") != names.end();
       if (text) add("llm", "nano", request_.quick ? 1 : 4);
       if (images) add("image", "resnet18", request_.quick ? 1 : 4);
-      for (const std::string& name : names) {
-        if (name != "llm" && name != "image") add(name, "nano", request_.quick ? 1 : 4);
-      }
       if (text && !request_.quick) add("llm", request_.size_of("llm"), 2);
       const std::string& model = request_.model;
       if (images && !request_.quick) add("image", model.empty() ? "resnet50" : model, 2);
