@@ -19,7 +19,7 @@ struct QualityTarget {
 
 /// Everything that a training needs, whoever runs it: the model, its data, the optimizer, the goal.
 struct Workload {
-  std::string name;       ///< "llm", "image", "two-tower", "vlm" or "automl-image"
+  std::string name;       ///< "llm", "image", "two-tower", "vlm", "co-attention" or "automl-image"
   std::string size;       ///< name of a ladder's size or of a model
   ModelGraph graph = {};  ///< a search starts from this model
   std::shared_ptr<const DataSource> data = {};

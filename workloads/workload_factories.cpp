@@ -109,6 +109,7 @@ Workload assemble(Workload workload, const SampleSpec& wanted,
 
 SampleKind samples_of(const ModelSpec& model) {
   if (model.family == "vlm") return SampleKind::captions;
+  if (model.family == "vilbert") return SampleKind::matches;
   if (model.inputs.size() > 1) return SampleKind::pairs;
   return model.reads_only(InputKind::tokens) ? SampleKind::tokens : SampleKind::images;
 }
@@ -116,7 +117,7 @@ SampleKind samples_of(const ModelSpec& model) {
 /// Finds a model that takes such samples. Throws UserError for another one.
 const ModelSpec& model_for_samples(const std::string& name, SampleKind kind) {
   constexpr std::array is{"an image classifier", "a language model", "a model of two towers",
-                          "a vision-language model"};
+                          "a vision-language model", "a model of two streams"};
   const ModelSpec& model = find_model(name);
   if (samples_of(model) == kind) return model;
   throw UserError(fmt::format("'{}' is not {}", model.name, is[static_cast<std::size_t>(kind)]),
@@ -127,7 +128,7 @@ const ModelSpec& model_for_samples(const std::string& name, SampleKind kind) {
 /// Returns a ladder's own word for a model: "nano" of two-tower-nano, "b32" of clip-vit-b-32.
 std::string short_size(const std::string& model) {
   std::string size = model;
-  for (const std::string prefix : {"two-tower-", "clip-vit-", "vlm-"}) {
+  for (const std::string prefix : {"two-tower-", "clip-vit-", "vlm-", "co-attention-"}) {
     if (size.starts_with(prefix)) size.erase(0, prefix.size());
   }
   std::erase(size, '-');
@@ -141,6 +142,8 @@ double guessed_loss(const SampleSpec& spec) {
       return std::log(static_cast<double>(evaluated_pairs));
     case SampleKind::captions:
       return GeneratedScenes::caption_entropy() / GeneratedScenes::mean_caption_tokens();
+    case SampleKind::matches:
+      return std::log(2.0);
     default:
       return std::log(static_cast<double>(spec.classes));
   }
@@ -187,7 +190,7 @@ std::int64_t start_width(const std::string& name) {
 }  // namespace
 
 const char* unit_of(SampleKind kind) {
-  constexpr std::array units{"image", "token", "pair", "pair"};
+  constexpr std::array units{"image", "token", "pair", "pair", "pair"};
   return units[static_cast<std::size_t>(kind)];
 }
 
@@ -249,6 +252,10 @@ ScalingChoice choose_vlm_size(const ScalingInput& machine) {
   return choose_from(vlm_ladder(), machine);
 }
 
+ScalingChoice choose_co_attention_size(const ScalingInput& machine) {
+  return choose_from(co_attention_ladder(), machine);
+}
+
 ScalingChoice choose_image_size(const ScalingInput& machine) {
   ScalingChoice choice =
       weigh(default_classifier, model_for(default_classifier, default_images()),
@@ -274,6 +281,7 @@ std::shared_ptr<const DataSource> describe_generated(const SampleSpec& wanted, s
       return std::make_shared<GeneratedTokens>(wanted, seed, GeneratedTokens::Successors::left_out);
     case SampleKind::pairs:
     case SampleKind::captions:
+    case SampleKind::matches:
       return std::make_shared<GeneratedScenes>(wanted, seed);
     case SampleKind::images:
       break;
@@ -333,6 +341,11 @@ Workload make_two_tower(const WorkloadRequest& request, const ScalingInput& mach
 
 Workload make_vlm(const WorkloadRequest& request, const ScalingInput& machine) {
   return make_of_ladder("vlm", vlm_ladder(), SampleKind::captions, request, machine);
+}
+
+Workload make_co_attention(const WorkloadRequest& request, const ScalingInput& machine) {
+  return make_of_ladder("co-attention", co_attention_ladder(), SampleKind::matches, request,
+                        machine);
 }
 
 Workload make_image(const WorkloadRequest& request, const ScalingInput&) {

@@ -25,6 +25,7 @@ ScalingChoice choose_image_size(const ScalingInput& machine);
 ScalingChoice choose_search_size(const ScalingInput& machine);
 ScalingChoice choose_two_tower_size(const ScalingInput& machine);
 ScalingChoice choose_vlm_size(const ScalingInput& machine);
+ScalingChoice choose_co_attention_size(const ScalingInput& machine);
 
 /// Names the unit of throughput: "image", "token", or "pair" of an image and its text.
 const char* unit_of(SampleKind kind);
@@ -46,7 +47,7 @@ std::shared_ptr<const DataSource> describe_generated(const SampleSpec& wanted, s
 /// Returns the quality to be reached on these data, half of the way from guessing to the floor.
 /// There is none for texts without a known floor; for images without a floor it counts as 0. A
 /// guess among the pairs of an evaluation has a loss of ln evaluated_pairs; the loss of captions is
-/// guessed by their entropy without the image.
+/// guessed by their entropy without the image, that of matches is ln 2.
 std::optional<QualityTarget> target_on(const DataSource& data);
 std::optional<QualityTarget> target_on(const SampleSpec& spec, std::optional<double> loss_floor,
                                        std::optional<double> error_floor);
@@ -64,6 +65,10 @@ Workload make_two_tower(const WorkloadRequest& request, const ScalingInput& mach
 /// Makes the training of a vision-language model on images and their captions. `size` is a name of
 /// vlm_ladder() or its short form ("nano", "7b"), or "auto".
 Workload make_vlm(const WorkloadRequest& request, const ScalingInput& machine);
+/// Makes the training of two streams with co-attention, which tell whether an image and a text
+/// belong together. `size` is a name of co_attention_ladder() or its short form ("nano"), or
+/// "auto".
+Workload make_co_attention(const WorkloadRequest& request, const ScalingInput& machine);
 /// Makes the training of a fixed image classifier, named by `model`.
 Workload make_image(const WorkloadRequest& request, const ScalingInput& machine);
 /// Makes an architecture search over image classifiers; `graph` is search_start(), whose size the

@@ -113,9 +113,16 @@ struct ScaleEvent {
 /// A classifier answers once per image; a language model predicts every token; a contrastive model
 /// tells which of many texts belongs to an image, and the reverse; a vision-language model predicts
 /// the tokens of an image's text.
-enum class WorkloadFamily { classifier, language_model, contrastive_model, vision_language_model };
-constexpr std::array<const char*, 4> value_names(WorkloadFamily) {
-  return {"classifier", "language_model", "contrastive_model", "vision_language_model"};
+enum class WorkloadFamily {
+  classifier,
+  language_model,
+  contrastive_model,
+  vision_language_model,
+  matching_model
+};
+constexpr std::array<const char*, 5> value_names(WorkloadFamily) {
+  return {"classifier", "language_model", "contrastive_model", "vision_language_model",
+          "matching_model"};
 }
 /// The measure by which a result is good: the accuracy shall be high, the loss low.
 enum class QualityMeasure { accuracy, loss };

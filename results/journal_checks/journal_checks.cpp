@@ -173,7 +173,7 @@ std::uint64_t answers_of_sample(const ModelGraph& graph) {
 WorkloadFamily family_of(SampleKind samples) {
   using enum WorkloadFamily;
   constexpr std::array families{classifier, language_model, contrastive_model,
-                                vision_language_model};
+                                vision_language_model, matching_model};
   static_assert(families.size() == value_names(SampleKind()).size());
   return families[static_cast<std::size_t>(samples)];
 }

@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <variant>
+#include <map>
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/id.hpp"
@@ -26,21 +26,27 @@ namespace {
 /// A place between two nodes of the graph's order: the nodes before `end` lie before it.
 struct Cut {
   std::size_t end = 0;
-  std::size_t tensors = 0;  ///< tensors that cross it
+  /// The tensors that cross it to their own component, of the one that has the most.
+  std::size_t tensors = 0;
 };
 
 /// All places of a component's order where something of it crosses that has a gradient or is
 /// frozen.
 std::vector<Cut> cuts_of(const ModelGraph& graph, const std::vector<NodeId>& component) {
   const std::vector<std::vector<NodeId>> crossing = crossing_tensors(graph);
+  const std::vector<std::size_t> own_ends = ends_of_own_use(graph);
   const auto is_part = [&](NodeId node) { return std::ranges::binary_search(component, node); };
   std::vector<Cut> cuts;
   for (std::size_t end = 1; end < component.size(); ++end) {
     Cut cut{end, 0};
     bool has_stages = false;
-    for (const NodeId node : crossing[component[end - 1].index() + 1]) {
+    std::map<std::string, std::size_t> tensors;
+    const std::size_t place = component[end - 1].index() + 1;
+    for (const NodeId node : crossing[place]) {
       if (!is_part(node)) continue;
-      ++cut.tensors;
+      if (own_ends[node.index()] > place) {
+        cut.tensors = std::max(cut.tensors, ++tensors[graph.node(node).branch]);
+      }
       has_stages = has_stages || graph.node(node).differentiable || is_frozen(graph.node(node));
     }
     if (has_stages) cuts.push_back(cut);
@@ -153,11 +159,8 @@ class EvenPlan {
   void check_heads() {
     if (request_.tensor == 1) return;
     for (const Node& node : graph_.nodes()) {
-      const auto* attention = std::get_if<Attention>(&node.attributes);
-      if (attention == nullptr) continue;
-      if (attention->heads % request_.tensor == 0 && attention->kv_heads % request_.tensor == 0) {
-        continue;
-      }
+      const auto attention = attention_heads(node.attributes);
+      if (!attention || attention->divide_by(request_.tensor)) continue;
       problems_.add(fmt::format("tp {} for {} heads and {} key-value heads", request_.tensor,
                                 attention->heads, attention->kv_heads),
                     fmt::format("'{}' gives every rank whole heads", node.name),
@@ -231,7 +234,7 @@ std::vector<std::vector<NodeId>> even_stages(const ModelGraph& graph, const std:
   }
   std::vector<Cut> single;
   std::ranges::copy_if(all, std::back_inserter(single),
-                       [](const Cut& cut) { return cut.tensors == 1; });
+                       [](const Cut& cut) { return cut.tensors <= 1; });
   const std::vector<Cut>& cuts = single.size() + 1 < stages ? all : single;
   std::vector<std::vector<NodeId>> result;
   auto begin = nodes.begin();

@@ -23,7 +23,7 @@ struct EvenPlanRequest {
 
 /// Cuts a component (a branch of the graph; all of it where the name is empty) into stages of
 /// nearly equal training operations: the nodes of each, in the order of the graph. Cuts lie where
-/// one tensor of the component alone crosses if there are enough such places, else anywhere that
+/// one tensor of each component at most crosses if there are enough such places, else anywhere that
 /// something with a gradient crosses. Gives none and notes it where there are too few places.
 std::vector<std::vector<NodeId>> even_stages(const ModelGraph& graph, const std::string& component,
                                              std::size_t stages, ProblemList& problems);
@@ -32,10 +32,11 @@ std::vector<std::vector<NodeId>> even_stages(const ModelGraph& graph, const std:
 /// ranks from `first_rank` on, and returns the rank behind them.
 int add_replicas(PlanStage& stage, StageReplica copy, int tensor, int context, int first_rank);
 
-/// Stages of nearly equal training operations, cut where one tensor alone crosses if there are
-/// enough such places (else anywhere the graph allows), the same replicas everywhere. Ranks:
-/// tensor-parallel neighbours first, then parts of sequences, replicas, positions. Throws UserError
-/// with everything wrong (more stages than cuts, heads, what the schedule does not allow).
+/// Stages of nearly equal training operations, cut where one tensor of each component at most
+/// crosses if there are enough such places (else anywhere the graph allows), the same replicas
+/// everywhere. Ranks: tensor-parallel neighbours first, then parts of sequences, replicas,
+/// positions. Throws UserError with everything wrong (more stages than cuts, heads, what the
+/// schedule does not allow).
 Plan even_plan(const ModelGraph& graph, const EvenPlanRequest& request);
 
 }  // namespace heteroperf

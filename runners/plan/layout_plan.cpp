@@ -1,7 +1,13 @@
 // A plan from one line per component: its degrees of tensor, context, data and pipeline
-// parallelism, and its ranks. A component's nodes are cut into as many stages as its pipeline has
+// parallelism, and its ranks. A component's nodes are cut into as many parts as its pipeline has
 // positions; every stage gets the component's replicas. Stages stand in the order in which the
 // graph begins their components, so that a component that feeds another one comes first.
+//
+// Components that feed each other, as streams that exchange between their blocks, have no such
+// order. They are cut a second time, into *rounds*: a node is at least one round behind what it
+// reads of another stream, and never in a round before that of an earlier node of its own. The
+// first rounds of all these components stand before the second ones, so that edges between stages
+// go forward, and within a round the streams do not wait for each other.
 #include "runners/plan/layout_plan.hpp"
 
 #include <fmt/format.h>
@@ -78,6 +84,58 @@ void read_ranks(std::string_view text, const std::string& whole, ComponentLayout
   if (names_last) layout.last_rank = last;
 }
 
+/// The rounds of components that feed each other; all others have one round.
+struct Rounds {
+  std::vector<std::size_t> component_of;  ///< by node
+  std::vector<std::size_t> round_of;      ///< by node
+  /// By component: the first one of those that it exchanges with, or itself.
+  std::vector<std::size_t> first_stream;
+
+  Rounds(const ModelGraph& graph, const std::vector<std::string>& components) {
+    for (const Node& node : graph.nodes()) {
+      std::size_t component = 0;
+      while (components[component] != node.branch) ++component;
+      component_of.push_back(component);
+    }
+    find_streams(graph, components.size());
+    std::vector<std::size_t> reached(components.size(), 0);
+    for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
+      std::size_t& round = reached[component_of[n]];
+      for (const NodeId input : graph.nodes()[n].inputs) {
+        const std::size_t from = component_of[input.index()];
+        const bool exchanges = first_stream[from] == first_stream[component_of[n]];
+        if (exchanges && from != component_of[n]) {
+          round = std::max(round, round_of[input.index()] + 1);
+        }
+      }
+      round_of.push_back(round);
+    }
+  }
+
+ private:
+  /// Components exchange where each can be reached from the other.
+  void find_streams(const ModelGraph& graph, std::size_t count) {
+    std::vector<std::vector<bool>> reaches(count, std::vector<bool>(count));
+    for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
+      for (const NodeId input : graph.nodes()[n].inputs) {
+        reaches[component_of[input.index()]][component_of[n]] = true;
+      }
+    }
+    for (std::size_t via = 0; via < count; ++via) {
+      for (std::size_t from = 0; from < count; ++from) {
+        for (std::size_t to = 0; to < count && reaches[from][via]; ++to) {
+          if (reaches[via][to]) reaches[from][to] = true;
+        }
+      }
+    }
+    for (std::size_t c = 0; c < count; ++c) {
+      std::size_t first = 0;
+      while (first < c && !(reaches[first][c] && reaches[c][first])) ++first;
+      first_stream.push_back(first);
+    }
+  }
+};
+
 /// Makes one plan; collects what is wrong with the request.
 class LayoutPlan {
  public:
@@ -101,8 +159,9 @@ class LayoutPlan {
     plan.micro_batches = request_.micro_batches;
     plan.zero_stage = request_.zero_stage;
     plan.sequence_parallel = request_.sequence_parallel;
-    for (const std::string& component : components_) add_stages(component, plan);
+    const std::vector<std::size_t> positions = cut_components();
     problems_.throw_if_any();
+    add_stages(positions, plan);
     return plan;
   }
 
@@ -176,14 +235,36 @@ class LayoutPlan {
     }
   }
 
-  void add_stages(const std::string& component, Plan& plan) {
-    const ComponentLayout& layout = layout_of(component);
-    const auto stages = static_cast<std::size_t>(layout.pipeline);
-    int rank = layout.first_rank;
-    for (const auto& nodes : even_stages(graph_, component, stages, problems_)) {
+  /// Returns every node's position within its component's pipeline.
+  std::vector<std::size_t> cut_components() {
+    std::vector<std::size_t> positions(graph_.nodes().size());
+    for (const std::string& component : components_) {
+      const auto stages = static_cast<std::size_t>(layout_of(component).pipeline);
+      std::size_t position = 0;
+      for (const auto& nodes : even_stages(graph_, component, stages, problems_)) {
+        for (const NodeId node : nodes) positions[node.index()] = position;
+        ++position;
+      }
+    }
+    return positions;
+  }
+
+  /// Adds a stage for every component, round and position that has nodes.
+  void add_stages(const std::vector<std::size_t>& positions, Plan& plan) const {
+    const Rounds rounds(graph_, components_);
+    std::map<std::array<std::size_t, 4>, std::vector<NodeId>> stages;
+    for (std::size_t n = 0; n < positions.size(); ++n) {
+      const std::size_t component = rounds.component_of[n];
+      stages[{rounds.first_stream[component], rounds.round_of[n], component, positions[n]}]
+          .emplace_back(n);
+    }
+    for (const auto& [place, nodes] : stages) {
       PlanStage& stage = plan.stages.emplace_back();
       stage.recomputation = request_.recomputation;
       for (const NodeId node : nodes) stage.nodes.push_back(graph_.node(node).name);
+      const ComponentLayout& layout = layout_of(components_[place[2]]);
+      int rank = layout.first_rank +
+                 static_cast<int>(place[3]) * layout.tensor * layout.context * layout.data;
       for (int i = 0; i < layout.data; ++i) {
         StageReplica copy;
         copy.micro_batch =

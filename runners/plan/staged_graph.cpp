@@ -213,4 +213,15 @@ std::vector<std::vector<NodeId>> crossing_tensors(const ModelGraph& graph) {
   return crossing;
 }
 
+std::vector<std::size_t> ends_of_own_use(const ModelGraph& graph) {
+  const std::vector<Node>& nodes = graph.nodes();
+  std::vector<std::size_t> ends(nodes.size(), 0);
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    for (const NodeId input : nodes[i].inputs) {
+      if (nodes[input.index()].branch == nodes[i].branch) ends[input.index()] = i + 1;
+    }
+  }
+  return ends;
+}
+
 }  // namespace heteroperf

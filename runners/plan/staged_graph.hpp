@@ -53,4 +53,8 @@ inline bool is_frozen(const Node& node) {
 /// an input, which belongs to the nodes that follow.
 std::vector<std::vector<NodeId>> crossing_tensors(const ModelGraph& graph);
 
+/// By node: the number of nodes up to the last one of its own component that uses it; beyond that
+/// place it waits for other components at most. 0 where none uses it.
+std::vector<std::size_t> ends_of_own_use(const ModelGraph& graph);
+
 }  // namespace heteroperf

@@ -234,8 +234,8 @@ void visit_keys(Config& c, Visitor&& visit) {
   constexpr double many = 1e9, large = 1e6, longest_s = 30 * 86400.0;
   constexpr KeyRange at_least_0{0, KeyRange::unlimited},
       above_0{std::numeric_limits<double>::min(), KeyRange::unlimited};
-  constexpr const char *workload_has = "the workload's", *fixed = "image llm two-tower vlm",
-                       *search = "automl-image";
+  constexpr const char *workload_has = "the workload's",
+                       *fixed = "image llm two-tower vlm co-attention", *search = "automl-image";
   KEY(workload, "what is run: a name of `list workloads`",
       {.open = "those of a suite", .choices = workload_names});
   KEY(quick, "set by --quick alone");
@@ -251,13 +251,14 @@ void visit_keys(Config& c, Visitor&& visit) {
   KEY(with_baselines, "also run each class of a mixed --cluster alone, and compare",
       {.flag = "--with-baselines", .read_by = fixed});
   KEY(model.size,
-      "of llm, two-tower and vlm a size of `list models`, of automl-image w16 to w512; auto: fits "
+      "of llm, two-tower, vlm and co-attention a size of `list models`, of automl-image w16 to "
+      "w512; auto: fits "
       "the machine",
-      {.flag = "--size", .read_by = "automl-image llm two-tower vlm"});
+      {.flag = "--size", .read_by = "automl-image llm two-tower vlm co-attention"});
   KEY(model.name, "a classifier of `list models`", {.flag = "--model", .read_by = "image"});
   KEY(model.precision, "number format of the model; fp64 is never ranked", {.flag = "--precision"});
   KEY(model.sequence_length, "tokens of a sample",
-      {.open = "the size's", .read_by = "llm two-tower vlm", .range = {0, large}});
+      {.open = "the size's", .read_by = "llm two-tower vlm co-attention", .range = {0, large}});
   KEY(model.freeze, "components whose weights stay as they are, with commas between",
       {.flag = "--freeze", .value_name = "COMPONENTS", .open = "none", .read_by = fixed});
   KEY(data.source, "generated[:PIXELS], idx:DIR, cifar10:DIR, text:FILE or tokens:FILE",

@@ -23,6 +23,10 @@ const std::vector<CatalogEntry>& catalog() {
       {"vlm",
        "training of a vision-language model on images and their captions (--size), on any plan",
        ProgramKind::training, make_vlm, choose_vlm_size},
+      {"co-attention",
+       "training of two streams that look at each other, on scenes and captions (--size), on any "
+       "plan",
+       ProgramKind::training, make_co_attention, choose_co_attention_size},
   };
   return entries;
 }

@@ -90,8 +90,8 @@ const BadInput bad_inputs[] = {
     {"SizeOfImage",
      {"run", "image", "--size", "mini"},
      2,
-     "--size mini changes nothing in image .only automl-image and llm and two-tower and vlm can "
-     "use it"},
+     "--size mini changes nothing in image .only automl-image and llm and two-tower and vlm and "
+     "co-attention can use it"},
     {"LayoutOfAnotherModel",
      {"run", "two-tower", "--size", "nano", "--layout", "vison=dp2", "--layout", "text=dp2"},
      2,
@@ -124,6 +124,18 @@ const BadInput bad_inputs[] = {
      {"run", "vlm", "--size", "nano", "--set", "model.sequence_length=20"},
      2,
      "cannot have 20 tokens in a text .from 25 to"},
+    {"TextTooShortForItsCaption",
+     {"run", "co-attention", "--size", "nano", "--set", "model.sequence_length=12"},
+     2,
+     "cannot have 12 tokens in a text .from 16 to"},
+    {"ImageBelowAPatch",
+     {"run", "co-attention", "--size", "small", "--data", "generated:8"},
+     2,
+     "cannot have 8 rows of pixels .from 24 to.*\n.*8 columns"},
+    {"HeadsOfStreams",
+     {"run", "co-attention", "--size", "nano", "--layout", "vision=tp3", "--layout", "txt=dp1@3"},
+     2,
+     "no component 'txt'.*Did you mean 'text'"},
     {"TextForPairs",
      {"run", "two-tower", "--data", "text:a"},
      2,
@@ -171,7 +183,7 @@ const BadInput bad_inputs[] = {
      {"run", "--until", "1%"},
      2,
      "^heteroperf: --until 1% is not usable .*Name a workload: image or llm or two-tower or "
-     "vlm\n$"},
+     "vlm or co-attention\n$"},
     {"DecayByTime",
      {"run", "llm", "--set", "optimizer.schedule=cosine"},
      2,
@@ -387,7 +399,7 @@ TEST(Cli, CountsAGraphFile) {
 
 TEST(Cli, ListsWhatTheScalingRuleChooses) {
   const Json items = Json::parse(heteroperf({"list", "workloads", "--json"}).out).at("items");
-  ASSERT_EQ(items.size(), 5u);
+  ASSERT_EQ(items.size(), 6u);
   for (const Json& item : items) {
     EXPECT_TRUE(item.contains("name") && item.contains("summary") && item.contains("size")) << item;
   }

@@ -159,24 +159,48 @@ TEST(PlanRun, APipelineAccountsForItsRanks) {
   EXPECT_EQ(report.exit_code, 0) << report.err;
 }
 
+/// Trains the nano size of a model of two components for three steps, and verifies the record.
+Json train_components(const char* workload, const Words& more, const std::string& out,
+                      const ScratchFolder& folder) {
+  Words words{"run",     workload,
+              "--size",  "nano",
+              "--steps", "3",
+              "--set",   "measure.peak_s=0",
+              "--set",   "measure.evaluation_samples=64",
+              "--data",  "generated:48",
+              "-q",      "--json",
+              "--out",   out};
+  words.insert(words.end(), more.begin(), more.end());
+  const CommandResult result = heteroperf(words, folder.path());
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  expect_verified(out, folder);
+  return Json::parse(result.out);
+}
+
+/// Plans twelve samples for the run's ranks of two classes, into placed.json.
+void plan_components(const char* workload, const ScratchFolder& folder) {
+  const CommandResult planned = heteroperf({"plan", workload, "--size", "nano", "--cluster",
+                                            "fast2_slow6", "--batch", "12", "-o", "placed.json"},
+                                           folder.path());
+  ASSERT_EQ(planned.exit_code, 0) << planned.err;
+  // The run's scenes have another size than those that the plan was made for.
+  Json plan = read_plan_json(folder / "placed.json");
+  plan.erase("graph_hash");
+  folder.write("placed.json", plan.dump());
+}
+
+void expect_aligned(const std::string& run, const ScratchFolder& folder) {
+  const CommandResult aligned = heteroperf({"align", "one", run, "--json"}, folder.path());
+  EXPECT_EQ(aligned.exit_code, 0) << aligned.out;
+  EXPECT_LT(Json::parse(aligned.out).at("acceptance").at("value"), 1e-5) << aligned.out;
+}
+
 /// Two components in turn on the same ranks, side by side on others, as the planner places them,
 /// and as one stage: the loss is over all pairs of the step, so all train alike.
 TEST(PlanRun, ComponentsHaveLayoutsOfTheirOwn) {
   const ScratchFolder folder;
   const auto train = [&](const Words& more, const std::string& out) {
-    Words words{"run",     "two-tower",
-                "--size",  "nano",
-                "--steps", "3",
-                "--set",   "measure.peak_s=0",
-                "--set",   "measure.evaluation_samples=64",
-                "--data",  "generated:48",
-                "-q",      "--json",
-                "--out",   out};
-    words.insert(words.end(), more.begin(), more.end());
-    const CommandResult result = heteroperf(words, folder.path());
-    EXPECT_EQ(result.exit_code, 0) << result.err;
-    expect_verified(out, folder);
-    return Json::parse(result.out);
+    return train_components("two-tower", more, out, folder);
   };
   const Json one = train({"--ranks", "1", "--micro-batch", "12"}, "one");
   const Json shared =
@@ -184,15 +208,8 @@ TEST(PlanRun, ComponentsHaveLayoutsOfTheirOwn) {
   const Json apart = train({"--layout", "vision=dp2@0-1", "--layout", "text=tp2@2-3",
                             "--micro-batch", "3", "--micro-batches", "2"},
                            "apart");
-  const CommandResult planned = heteroperf({"plan", "two-tower", "--size", "nano", "--cluster",
-                                            "fast2_slow6", "--batch", "12", "-o", "placed.json"},
-                                           folder.path());
-  ASSERT_EQ(planned.exit_code, 0) << planned.err;
-  // The scenes have another vocabulary than those that the plan was made for.
-  Json plan = read_plan_json(folder / "placed.json");
-  EXPECT_EQ(plan.at("schedule"), "auto");
-  plan.erase("graph_hash");
-  folder.write("placed.json", plan.dump());
+  plan_components("two-tower", folder);
+  EXPECT_EQ(read_plan_json(folder / "placed.json").at("schedule"), "auto");
   const Json placed = train({"--plan", "placed.json", "--cluster", "fast2_slow6", "--ranks", "8",
                              "--set", "pace.dilation=8"},
                             "placed");
@@ -200,11 +217,31 @@ TEST(PlanRun, ComponentsHaveLayoutsOfTheirOwn) {
     EXPECT_EQ(record.at("workload").at("family"), "contrastive_model");
     EXPECT_EQ(record.at("operations").at("strict"), one.at("operations").at("strict"));
   }
-  for (const char* run : {"shared", "apart", "placed"}) {
-    const CommandResult aligned = heteroperf({"align", "one", run, "--json"}, folder.path());
-    EXPECT_EQ(aligned.exit_code, 0) << aligned.out;
-    EXPECT_LT(Json::parse(aligned.out).at("acceptance").at("value"), 1e-5) << aligned.out;
+  for (const char* run : {"shared", "apart", "placed"}) expect_aligned(run, folder);
+}
+
+/// Streams exchange their rows within a rank, between ranks of unlike degrees, and along a chain
+/// that the planner cuts.
+TEST(PlanRun, StreamsThatExchangeTrainAlikeWhereverTheyAre) {
+  const ScratchFolder folder;
+  const auto train = [&](const Words& more, const std::string& out) {
+    return train_components("co-attention", more, out, folder);
+  };
+  const Json one = train({"--ranks", "1", "--micro-batch", "12"}, "one");
+  const Json shared =
+      train({"--layout", "vision=dp2", "--layout", "text=tp2", "--micro-batch", "6"}, "shared");
+  const Json apart = train({"--layout", "vision=dp2@0-1", "--layout", "text=tp2@2-3",
+                            "--micro-batch", "3", "--micro-batches", "2"},
+                           "apart");
+  plan_components("co-attention", folder);
+  const Json planned = train({"--plan", "placed.json", "--cluster", "fast2_slow6", "--ranks", "8",
+                              "--set", "pace.dilation=8"},
+                             "planned");
+  for (const Json& record : {one, shared, apart, planned}) {
+    EXPECT_EQ(record.at("workload").at("family"), "matching_model");
+    EXPECT_EQ(record.at("operations").at("strict"), one.at("operations").at("strict"));
   }
+  for (const char* run : {"shared", "apart", "planned"}) expect_aligned(run, folder);
 }
 
 TEST(PlanRun, ATraceOfAShortRunHasAllItsSteps) {

@@ -46,6 +46,7 @@ Source open_generated(const std::string&, const DataRequest& request) {
       return std::make_shared<GeneratedTokens>(spec, request.seed);
     case SampleKind::pairs:
     case SampleKind::captions:
+    case SampleKind::matches:
       return std::make_shared<GeneratedScenes>(spec, request.seed);
     case SampleKind::images:
       break;
@@ -96,7 +97,8 @@ const std::array<Entry, 5> source_table{{
     {{"generated",
       "PIXELS",
       "images from a random grammar, a Markov chain of tokens, or captioned scenes; known floor",
-      {SampleKind::images, SampleKind::tokens, SampleKind::pairs, SampleKind::captions},
+      {SampleKind::images, SampleKind::tokens, SampleKind::pairs, SampleKind::captions,
+       SampleKind::matches},
       true},
      open_generated},
     {{"idx", "DIR", "MNIST's layout, plain or gzipped", {SampleKind::images}},
@@ -270,7 +272,13 @@ SampleSpec sample_of(const ModelGraph& graph) {
                            vocabulary - 2));
       spec.image_places = graph.node(node.inputs[2]).output.front();
     }
-    if (spec.image_places == 0) refuse("no insert_tokens puts its image into its text");
+    if (spec.image_places > 0) return spec;
+    // Without places for the image the only question is whether it belongs to the text.
+    if (graph.node(loss.inputs.front()).output != Shape{2}) {
+      refuse(
+          "no insert_tokens puts its image into its text, and it does not tell two classes apart");
+    }
+    spec.kind = SampleKind::matches;
     return spec;
   }
   if (images + texts != 1 || !std::holds_alternative<CrossEntropy>(loss.attributes)) {

@@ -16,11 +16,12 @@ namespace heteroperf {
 enum class Split { train, validation };
 
 /// The contents of a sample: an image and its label; tokens, each with the next one as its target;
-/// an image and a text that belong together, without targets; or an image and a text that has
-/// places for it, some of whose tokens have the next one as their target.
-enum class SampleKind { images, tokens, pairs, captions };
-constexpr std::array<std::string_view, 4> value_names(SampleKind) {
-  return {"images", "tokens", "pairs", "captions"};
+/// an image and a text that belong together, without targets; an image and a text that has places
+/// for it, some of whose tokens have the next one as their target; or an image and a text with the
+/// label 1 where they belong together, else 0.
+enum class SampleKind { images, tokens, pairs, captions, matches };
+constexpr std::array<std::string_view, 5> value_names(SampleKind) {
+  return {"images", "tokens", "pairs", "captions", "matches"};
 }
 
 /// The form of one sample. An image has `channels·height·width` values, a text `length` indices
@@ -37,11 +38,13 @@ struct SampleSpec {
 
   bool has_image() const { return kind != SampleKind::tokens; }
   bool has_text() const { return kind != SampleKind::images; }
+  /// Its only target is a label.
+  bool is_labelled() const { return kind == SampleKind::images || kind == SampleKind::matches; }
   /// Counts the values of the image.
   std::int64_t pixels() const { return channels * height * width; }
   /// Counts the targets of one sample.
   std::int64_t targets() const {
-    return kind == SampleKind::images ? 1 : kind == SampleKind::pairs ? 0 : length;
+    return is_labelled() ? 1 : kind == SampleKind::pairs ? 0 : length;
   }
   /// Some targets are −1, which do not count.
   bool lacks_targets() const { return kind == SampleKind::captions; }
@@ -74,8 +77,9 @@ class DataSource {
   /// Returns 32 hexadecimal digits over everything that determines the samples.
   virtual std::string fingerprint() const = 0;
   /// Returns the lowest reachable mean loss in nats, or nothing, as for generated images: the
-  /// entropy of generated tokens, or of captions whose image is in sight, and for pairs what is
-  /// left where each is told from `evaluated_pairs` of them, since some texts fit several images.
+  /// entropy of generated tokens, of captions whose image is in sight, or of whether a scene and a
+  /// text belong together, and for pairs what is left where each is told from `evaluated_pairs` of
+  /// them, since some texts fit several images.
   virtual std::optional<double> loss_floor() const { return std::nullopt; }
   /// Returns the lowest reachable error rate (the Bayes error of generated images), or nothing.
   virtual std::optional<double> error_floor() const { return std::nullopt; }

@@ -23,7 +23,8 @@ using Objects = std::span<const SceneObject>;
 constexpr int fewest_objects = 2, most_objects = 5, most_phrases = 3;
 constexpr int cell_count = 9, shape_count = 8, colour_count = 8, size_count = 3;
 constexpr int told_quarters = 3;  ///< the chance that a phrase tells a fact, in quarters
-constexpr std::uint64_t scene_key = 0x7363656e65, picture_key = 0x7069637475, law_key = 0x6c6177;
+constexpr std::uint64_t scene_key = 0x7363656e65, picture_key = 0x7069637475, law_key = 0x6c6177,
+                        label_key = 0x6c6162656c;
 
 int draw_below(int bound, RandomStream& random) {
   return static_cast<int>(random.below(static_cast<std::uint64_t>(bound)));
@@ -152,6 +153,15 @@ double GeneratedScenes::caption_entropy_given_scene() {
 
 double GeneratedScenes::caption_entropy() {
   return mean_over_scenes([](const Scene& scene) { return -natural_log(chance(scene.caption)); });
+}
+
+// The mean of ln (1 + r) over captions of other scenes is that of ln (1 + r) / r over captions of
+// the scene itself, since r is the ratio of their chances; it varies far less.
+double GeneratedScenes::match_entropy() {
+  return mean_over_scenes([](const Scene& scene) {
+    const double ratio = kept_chance(scene.caption, scene.objects) / kept_chance(scene.caption);
+    return (natural_log(1 + 1 / ratio) + natural_log(1 + ratio) / ratio) / 2;
+  });
 }
 
 // The mean of r over other captions, or over other scenes, is 1, so a loss is about ln (1 + (B − 1)
@@ -331,7 +341,8 @@ constexpr SceneExtent scene_extents[] = {
 /// Fills in the defaults and checks all values.
 SampleSpec complete_scenes(const SampleSpec& asked) {
   const bool captions = asked.kind == SampleKind::captions;
-  SampleSpec spec{.kind = captions ? asked.kind : SampleKind::pairs,
+  const bool matches = asked.kind == SampleKind::matches;
+  SampleSpec spec{.kind = captions || matches ? asked.kind : SampleKind::pairs,
                   .image_places = captions ? asked.image_places : 0};
   ProblemList problems;
   for (const auto& [name, member, preset, low, high] : scene_extents) {
@@ -357,7 +368,15 @@ std::uint64_t GeneratedScenes::size(Split) const { return std::uint64_t{1} << 40
 GeneratedScenes::Scene GeneratedScenes::scene(Split split, std::uint64_t index) const {
   HETEROPERF_EXPECT(index < size(split));
   RandomStream random(random_bits(seed_, scene_key, split, index));
-  return draw_scene(random);
+  Scene scene = draw_scene(random);
+  // The same stream goes on with another scene.
+  if (!has_own_caption(split, index)) scene.caption = draw_scene(random).caption;
+  return scene;
+}
+
+bool GeneratedScenes::has_own_caption(Split split, std::uint64_t index) const {
+  return spec_.kind != SampleKind::matches ||
+         (random_bits(seed_, label_key, split, index) & 1) == 1;
 }
 
 void GeneratedScenes::read(Split split, std::uint64_t index, SampleView out) const {
@@ -368,7 +387,8 @@ void GeneratedScenes::read(Split split, std::uint64_t index, SampleView out) con
   const std::size_t places = spec_.image_places;
   std::ranges::fill(out.tokens.first(places), spec_.classes - 2);
   write_caption(caption, spec_.classes - 1, out.tokens.subspan(places));
-  if (!out.targets.empty()) write_targets(spec_, out.tokens, out.targets);
+  if (spec_.kind == SampleKind::captions) write_targets(spec_, out.tokens, out.targets);
+  if (spec_.kind == SampleKind::matches) out.targets[0] = has_own_caption(split, index) ? 1 : 0;
   RandomStream random(random_bits(seed_, picture_key, split, index));
   const Canvas canvas{static_cast<int>(spec_.height), static_cast<int>(spec_.width), out.pixels};
   paint_background(canvas, random);
@@ -379,16 +399,20 @@ void GeneratedScenes::read(Split split, std::uint64_t index, SampleView out) con
 std::string GeneratedScenes::description() const {
   return fmt::format(
       "generated scenes: {} to {} objects of {} shapes, {} colours and {} sizes on {} cells, "
-      "{}×{}×{}, captions of up to {} phrases in {} tokens{}, vocabulary {}, seed {}",
+      "{}×{}×{}, captions of up to {} phrases in {} tokens{}, vocabulary {}{}, seed {}",
       fewest_objects, most_objects, shape_count, colour_count, size_count, cell_count,
       spec_.channels, spec_.height, spec_.width, most_phrases, spec_.length - spec_.image_places,
       spec_.image_places > 0 ? fmt::format(" behind {} places", spec_.image_places) : "",
-      spec_.classes, seed_);
+      spec_.classes, spec_.kind == SampleKind::matches ? ", half of them of another scene" : "",
+      seed_);
 }
 
 std::string GeneratedScenes::fingerprint() const {
   const bool captions = spec_.kind == SampleKind::captions;
-  Hash128 hash(captions ? "generated captions 1" : "generated scenes 1");
+  const bool matches = spec_.kind == SampleKind::matches;
+  Hash128 hash(captions  ? "generated captions 1"
+               : matches ? "generated matches 1"
+                         : "generated scenes 1");
   hash.update(seed_).update(spec_.channels).update(spec_.height).update(spec_.width);
   hash.update(spec_.length).update(spec_.classes);
   if (captions) hash.update(spec_.image_places);

@@ -41,6 +41,8 @@ struct SceneObject {
 ///
 /// As `pairs` a text has no targets. As `captions` the places for the image come before it, and
 /// each token of the caption is the target of the one before, up to the first of the last tokens.
+/// As `matches` one half of the pictures have the caption of another scene, and the label 0; the
+/// chance that a caption belongs to a picture is r / (r + 1) with the ratio r from above.
 class GeneratedScenes : public DataSource {
  public:
   static constexpr std::int64_t longest_caption = 16, fewest_tokens = 32;
@@ -61,11 +63,12 @@ class GeneratedScenes : public DataSource {
   std::string description() const override;
   std::string fingerprint() const override;
   std::optional<double> loss_floor() const override {
-    return spec_.kind == SampleKind::pairs ? contrastive_floor(evaluated_pairs)
-                                           : caption_entropy_given_scene() / mean_caption_tokens();
+    if (spec_.kind == SampleKind::pairs) return contrastive_floor(evaluated_pairs);
+    if (spec_.kind == SampleKind::matches) return match_entropy();
+    return caption_entropy_given_scene() / mean_caption_tokens();
   }
 
-  /// The hidden cause of a sample, for oracles.
+  /// The hidden cause of a sample, for oracles. Its caption may be another scene's.
   Scene scene(Split split, std::uint64_t index) const;
 
   /// Returns P(caption) over all scenes, for a caption of 1 to 3 phrases that tell shapes.
@@ -85,11 +88,17 @@ class GeneratedScenes : public DataSource {
   static double caption_entropy_given_scene();
   /// Returns the mean of −ln P(caption) (standard error 0.03), the least without the picture.
   static double caption_entropy();
+  /// Returns the mean of −ln P(label | scene, caption) where every second caption is another
+  /// scene's (standard error 0.0002).
+  static double match_entropy();
   /// Returns the mean number of tokens behind the first one, with a single last token: a phrase has
   /// 3.25 and one that follows it.
   static constexpr double mean_caption_tokens() { return 4.25 * 1.875; }
 
  private:
+  /// As `matches` every sample's caption is its own with chance 1/2.
+  bool has_own_caption(Split split, std::uint64_t index) const;
+
   SampleSpec spec_;
   std::uint64_t seed_;
 };

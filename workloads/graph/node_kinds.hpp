@@ -1,7 +1,9 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -381,6 +383,25 @@ inline bool takes_targets(const Attributes& attributes) {
         return row.loss && row.inputs == 1;
       },
       attributes);
+}
+
+/// The heads of an attention: of its queries, and of its keys and values.
+struct AttentionHeads {
+  std::int64_t heads = 0, kv_heads = 0;
+  bool divide_by(std::int64_t degree) const {
+    return heads % degree == 0 && kv_heads % degree == 0;
+  }
+  auto operator<=>(const AttentionHeads&) const = default;
+};
+/// Returns the heads of attention, to its own rows or to others; nothing for other kinds.
+inline std::optional<AttentionHeads> attention_heads(const Attributes& attributes) {
+  if (const auto* own = std::get_if<Attention>(&attributes)) return {{own->heads, own->kv_heads}};
+  const auto* cross = std::get_if<CrossAttention>(&attributes);
+  if (cross == nullptr) return std::nullopt;
+  return {{cross->heads, cross->kv_heads}};
+}
+inline bool is_attention(const Attributes& attributes) {
+  return attention_heads(attributes).has_value();
 }
 
 /// Tells if a node's kind works element by element.

@@ -97,6 +97,33 @@ ModelSpec vlm_spec(const char* name, const std::string& summary, std::int64_t si
   return {name, summary, "vlm", sample, text.vocabulary, micro_batch, build};
 }
 
+/// Makes two streams of `layers` that exchange after every two, for these images and texts of
+/// `length` tokens.
+ModelSpec streams_spec(const char* name, const std::string& summary, std::int64_t side,
+                       std::int64_t length, std::int64_t vocabulary, std::int64_t micro_batch,
+                       const TowersSize& size) {
+  const auto build = [=](const std::vector<Input>& inputs, std::int64_t words, double dropout) {
+    return co_attention({.image = inputs[0],
+                         .text_input = inputs[1],
+                         .patch = size.patch,
+                         .vision = size.vision,
+                         .text = size.text,
+                         .vocabulary = words,
+                         .embedding = size.embedding,
+                         .dropout = dropout});
+  };
+  const std::vector<Input> sample{images(side), tokens(length)};
+  return {name, summary, "vilbert", sample, vocabulary, micro_batch, build};
+}
+
+/// The sizes of two streams for images and captions of generated scenes. A patch lies within one of
+/// the scene's nine cells.
+ModelSpec streams(const char* name, std::int64_t side, std::int64_t micro_batch,
+                  const TowersSize& size) {
+  return streams_spec(name, fmt::format("co-attention ladder, images of {}x{}", side, side), side,
+                      16, 32, micro_batch, size);
+}
+
 /// Makes a decoder of this shape, whose length and vocabulary are defaults.
 ModelSpec decoder_spec(const char* name, const std::string& summary, const char* family,
                        std::int64_t micro_batch, const GptShape& shape) {
@@ -247,6 +274,13 @@ std::vector<ModelSpec> make_models() {
       vlm("vlm-small", 144, 16, {12, 512, 8}, {12, 768, 12}, 8),
       vlm_spec("vlm-7b", "LLaVA's form: ViT-L/14 at 336 pixels, two projections, LLaMA 7B", 336, 14,
                {24, 1024, 16}, llama_shape(llama_7b), 1),
+      streams("co-attention-nano", 36, 64, {12, {4, 128, 4}, {4, 96, 4}, 64}),
+      streams("co-attention-micro", 36, 32, {12, {6, 256, 4}, {6, 192, 4}, 128}),
+      streams("co-attention-mini", 72, 32, {12, {8, 384, 6}, {8, 256, 4}, 256}),
+      streams("co-attention-small", 144, 16, {16, {12, 512, 8}, {12, 384, 6}, 384}),
+      streams_spec("co-attention-base",
+                   "two streams of ViLBERT's widths, an exchange after every two", imagenet_side,
+                   36, 30522, 8, {32, {12, 1024, 8}, {12, 768, 12}, 1024}),
       ladder("nano", 2, 128, 4, 128, 256, 16),
       ladder("micro", 4, 256, 4, 128, 512, 16),
       ladder("mini", 6, 384, 6, 256, 1024, 8),
@@ -320,6 +354,7 @@ const std::vector<ModelSpec>& models() {
 std::vector<std::string> llm_ladder() { return family_names("gpt"); }
 std::vector<std::string> two_tower_ladder() { return family_names("clip"); }
 std::vector<std::string> vlm_ladder() { return family_names("vlm"); }
+std::vector<std::string> co_attention_ladder() { return family_names("vilbert"); }
 
 const ModelSpec& find_model(const std::string& name) {
   std::vector<std::string> names;

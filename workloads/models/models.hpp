@@ -22,8 +22,8 @@ struct ModelOptions {
 struct ModelSpec {
   std::string name;
   std::string summary;
-  /// One of resnet, vgg, vit, bert, gpt2, gpt3, llama, mpt, clip, vlm, and gpt for the suite's
-  /// ladder.
+  /// One of resnet, vgg, vit, bert, gpt2, gpt3, llama, mpt, clip, vlm, vilbert, and gpt for the
+  /// suite's ladder.
   std::string family;
   std::vector<Input> inputs;  ///< the default sample; at most one of each kind
   std::int64_t classes = 0;   ///< default number of labels or vocabulary
@@ -43,6 +43,8 @@ std::vector<std::string> llm_ladder();
 std::vector<std::string> two_tower_ladder();
 /// Returns the sizes of vision-language models, from small to large (family "vlm").
 std::vector<std::string> vlm_ladder();
+/// Returns the sizes of two streams with co-attention, from small to large (family "vilbert").
+std::vector<std::string> co_attention_ladder();
 /// Finds a model by its name. Throws UserError naming the nearest one.
 const ModelSpec& find_model(const std::string& name);
 

@@ -10,7 +10,8 @@
 // A block has two sub-layers, attention and MLP. Each gets a norm and a residual sum, in the order
 // that the model wants (NormPlace). The families GPT, BERT and ViT differ in what comes before the
 // first block and after the last one. CLIP has two towers of such blocks; a vision-language model
-// has a tower whose rows enter a decoder's sequence.
+// has a tower whose rows enter a decoder's sequence; two streams of co-attention look at each other
+// between their blocks.
 
 namespace heteroperf {
 namespace {
@@ -30,9 +31,12 @@ struct Component {
   }
 };
 
-/// Throws UserError where the heads do not divide the width.
-void check(const std::string& prefix, const TransformerBlock& block) {
-  if (block.heads >= 1 && block.kv_heads >= 1 && block.width % block.heads == 0) return;
+/// Puts in what a block's zeros stand for. Throws UserError where the heads do not divide the
+/// width.
+TransformerBlock completed(const std::string& prefix, TransformerBlock block) {
+  if (block.kv_heads == 0) block.kv_heads = block.heads;
+  if (block.mlp_width == 0) block.mlp_width = 4 * block.width;
+  if (block.heads >= 1 && block.kv_heads >= 1 && block.width % block.heads == 0) return block;
   throw UserError(fmt::format("block '{}' has width {}, {} heads and {} kv_heads", prefix,
                               block.width, block.heads, block.kv_heads),
                   "the heads must divide the width");
@@ -102,13 +106,12 @@ NodeId residual(const Component& graph, const std::string& prefix, const std::st
 }
 
 /// Adds the blocks of a model after `x` ({T, width}). Their nodes are named block0.attn.qkv and so
-/// on.
-NodeId add_blocks(const Component& graph, NodeId x, std::int64_t layers, TransformerBlock block) {
-  if (block.kv_heads == 0) block.kv_heads = block.heads;
-  if (block.mlp_width == 0) block.mlp_width = 4 * block.width;
-  for (std::int64_t layer = 0; layer < layers; ++layer) {
+/// on, from `first` on.
+NodeId add_blocks(const Component& graph, NodeId x, std::int64_t layers,
+                  const TransformerBlock& asked, std::int64_t first = 0) {
+  for (std::int64_t layer = first; layer < first + layers; ++layer) {
     const std::string prefix = fmt::format("block{}", layer);
-    check(prefix, block);
+    const TransformerBlock block = completed(prefix, asked);
     x = residual(graph, prefix, "attn", x, block, attention);
     x = residual(graph, prefix, "mlp", x, block, mlp);
   }
@@ -259,6 +262,68 @@ ModelGraph vision_language(const VisionLanguageShape& shape) {
   v = vision.add("projector.gelu", Gelu{GeluForm::erf}, {v});
   v = vision.add("projector.down", Linear{shape.text.width, true, {}}, {v});
   add_decoder({result, "text", "text."}, shape.text, v);
+  return result;
+}
+
+namespace {
+
+/// Adds a stream's part of an exchange: a block whose attention goes to the rows of another one.
+NodeId add_exchange(const Component& graph, const std::string& prefix, NodeId x, NodeId others,
+                    const TransformerBlock& asked) {
+  const TransformerBlock block = completed(graph.prefix + prefix, asked);
+  const std::int64_t head_dim = block.width / block.heads;
+  NodeId kv = add_norm(graph, prefix + ".attn.others_norm", others, block.norm, block.norm_eps);
+  kv = linear(graph, prefix + ".attn.kv", kv, 2 * block.kv_heads * head_dim, block);
+  const auto cross = [kv, head_dim](const Component& in, const std::string& inner, NodeId rows,
+                                    const TransformerBlock& of) {
+    const NodeId q = linear(in, inner + ".q", rows, of.heads * head_dim, of);
+    NodeId y = in.add(inner + ".core", CrossAttention{of.heads, of.kv_heads, head_dim}, {q, kv});
+    y = linear(in, inner + ".proj", y, of.width, of);
+    return in.dropout(inner + ".dropout", y, of.dropout);
+  };
+  x = residual(graph, prefix, "attn", x, block, cross);
+  return residual(graph, prefix, "mlp", x, block, mlp);
+}
+
+/// Pools the first row of a stream.
+NodeId add_pooler(const Component& graph, NodeId x, std::int64_t features) {
+  x = graph.add("first_row", TakeToken{0}, {x});
+  x = graph.add("final_norm", LayerNorm{}, {x});
+  x = graph.add("pooler", Linear{features, true, {}}, {x});
+  return graph.add("pooler_relu", Relu{}, {x});
+}
+
+}  // namespace
+
+ModelGraph co_attention(const CoAttentionShape& shape) {
+  const std::int64_t layers = shape.vision.layers;
+  if (shape.text.layers != layers || shape.every < 1 || layers % shape.every != 0) {
+    throw UserError(fmt::format("streams of {} and {} layers with an exchange after every {}",
+                                layers, shape.text.layers, shape.every),
+                    "both have the same layers, which `every` divides");
+  }
+  ModelGraph result;
+  const Component vision{result, "vision", "vision."}, text{result, "text", "text."};
+  const TransformerBlock vision_block = tower_block(shape.vision, false, shape.dropout);
+  const TransformerBlock text_block = tower_block(shape.text, false, shape.dropout);
+  NodeId v = vision.add("input", shape.image, {});
+  v = add_patches(vision, v, shape.patch, shape.vision.width, true);
+  NodeId t = text.add("input", shape.text_input, {});
+  t = text.add("embedding", Embedding{shape.vocabulary, shape.text.width}, {t});
+  t = text.add("positions", PositionEmbedding{shape.text_input.length}, {t});
+  for (std::int64_t first = 0; first < layers; first += shape.every) {
+    const std::string exchange = fmt::format("exchange{}", first / shape.every);
+    v = add_blocks(vision, v, shape.every, vision_block, first);
+    t = add_blocks(text, t, shape.every, text_block, first);
+    const NodeId of_vision = v;
+    v = add_exchange(vision, exchange, v, t, vision_block);
+    t = add_exchange(text, exchange, t, of_vision, text_block);
+  }
+  v = add_pooler(vision, v, shape.embedding);
+  t = add_pooler(text, t, shape.embedding);
+  t = text.add("both", Multiply{}, {v, t});
+  t = text.add("head", Linear{2, true, {}}, {t});
+  result.add("loss", CrossEntropy{}, {t}, "text");
   return result;
 }
 

@@ -111,4 +111,23 @@ struct VisionLanguageShape {
 /// fit into the text.
 ModelGraph vision_language(const VisionLanguageShape& shape);
 
+/// Two streams with co-attention, ViLBERT's form (Lu et al., arXiv 1908.02265) with norms before
+/// the sub-layers: blocks over the patches of an image and over a text, and after every `every` of
+/// them an exchange. There each stream has a block whose queries are its own rows and whose keys
+/// and values are made of the other one's. Whether both belong together is told from the product of
+/// vectors pooled at their first rows. Components "vision" and "text", the latter with the loss.
+struct CoAttentionShape {
+  Input image, text_input;
+  std::int64_t patch = 32;
+  TowerShape vision, text;  ///< with as many layers each
+  std::int64_t every = 2;   ///< blocks between exchanges
+  std::int64_t vocabulary = 30522;
+  std::int64_t embedding = 1024;  ///< features of the pooled vectors
+  double dropout = 0.0;
+};
+
+/// Builds the model. Throws UserError for an image below one patch, and where `every` does not
+/// divide the layers or the streams differ in them.
+ModelGraph co_attention(const CoAttentionShape& shape);
+
 }  // namespace heteroperf

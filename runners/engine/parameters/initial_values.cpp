@@ -25,7 +25,8 @@ bool is(const Node& node) {
 }
 
 std::int64_t attention_count(const ModelGraph& graph) {
-  return std::count_if(graph.nodes().begin(), graph.nodes().end(), is<Attention>);
+  return std::ranges::count_if(graph.nodes(),
+                               [](const Node& node) { return is_attention(node.attributes); });
 }
 
 /// A Kind takes the node's output, perhaps behind a dropout.

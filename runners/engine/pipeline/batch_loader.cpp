@@ -75,8 +75,9 @@ Batch BatchLoader::read(Split split, std::int64_t count, const IndexOf& index_of
     batch.images = make({count, spec.channels, spec.height, spec.width}, at::kFloat);
   }
   if (spec.has_text()) batch.tokens = make({count, spec.length}, at::kLong);
-  if (spec.kind == SampleKind::images) batch.targets = make({count}, at::kLong);
-  if (spec.has_text() && spec.targets() > 0) {
+  if (spec.is_labelled()) {
+    batch.targets = make({count}, at::kLong);
+  } else if (spec.targets() > 0) {
     batch.targets = make({count, spec.length}, at::kLong);
   }
   at::parallel_for(0, count, 1, [&](std::int64_t begin, std::int64_t end) {

@@ -223,9 +223,9 @@ StepOperations RankStages::operations() const {
       const bool repeated = stage->role().tensor_index > 0 && !shard.is_cut(node);
       (repeated ? result.recompute : result.strict) += ops.train();
       const Attributes& kind = graph.node(node).attributes;
-      const bool twice = again == Recomputation::full ? !std::holds_alternative<Contrastive>(kind)
-                                                      : again == Recomputation::selective &&
-                                                            std::holds_alternative<Attention>(kind);
+      const bool twice = again == Recomputation::full
+                             ? !std::holds_alternative<Contrastive>(kind)
+                             : again == Recomputation::selective && is_attention(kind);
       if (twice) result.recompute += ops.forward;
     }
   }

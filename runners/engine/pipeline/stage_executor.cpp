@@ -308,9 +308,8 @@ void StageExecutor::let_go(Flight& flight, std::size_t g) {
 bool StageExecutor::keeps_inputs(std::size_t g) const {
   if (model_.recomputation != Recomputation::selective) return false;
   const std::vector<NodeId>& nodes = model_.groups[g].nodes;
-  return std::any_of(nodes.begin(), nodes.end(), [&](NodeId node) {
-    return std::holds_alternative<Attention>(model_.graph.node(node).attributes);
-  });
+  return std::any_of(nodes.begin(), nodes.end(),
+                     [&](NodeId node) { return is_attention(model_.graph.node(node).attributes); });
 }
 
 // With sequence parallelism a norm sees only this rank's rows: the gradient of its weights is a

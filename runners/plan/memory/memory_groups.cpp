@@ -71,7 +71,7 @@ class Grouping {
       group.saved = {group.inputs[0]};
       group.saved_alone = norm_statistics(first);
       group.gives = MemoryGroup::Gives::in_place;
-    } else if (is<Attention>(first)) {
+    } else if (is_attention(node(first).attributes)) {
       describe_attention(group);
     } else if (is<MaxPool>(first)) {
       group.saved_alone = u(part_.samples * element_count(node(last).output));
@@ -133,21 +133,24 @@ class Grouping {
     group.saved_alone += 2 * channels;
   }
 
-  /// Attention keeps its input, its output and the logs of its softmax sums; under selective
-  /// recomputation the input alone.
+  /// Attention keeps its inputs, its output and the logs of its softmax sums; under selective
+  /// recomputation the inputs alone.
   void describe_attention(MemoryGroup& group) const {
-    const auto& attention = std::get<Attention>(node(group.nodes[0]).attributes);
-    group.saved = {group.inputs[0], group.nodes[0]};
-    group.saved_alone = statistics(attention.heads * node(group.nodes[0]).output[0]);
-    group.temporary = bytes(group.inputs[0]);  // gradients of queries, keys, values apart
-    if (!attention.part.whole()) {
+    const Node& attention = node(group.nodes[0]);
+    group.saved = group.inputs;
+    group.saved.push_back(group.nodes[0]);
+    group.saved_alone =
+        statistics(attention_heads(attention.attributes)->heads * attention.output[0]);
+    group.temporary = bytes(group.inputs.back());  // gradients of what is packed, apart
+    const auto* own_sequence = std::get_if<Attention>(&attention.attributes);
+    if (own_sequence != nullptr && !own_sequence->part.whole()) {
       // Keys and values of this part and of the whole sequence, these as they come and in order;
       // the output is made behind. In the backward pass the gradients of the queries, which have
       // their place in the result, and keys and values; then their gradients in float32 or wider,
       // as they are made, as they go, and as they come.
       const std::int64_t own =
-          2 * attention.kv_heads * attention.head_dim * node(group.nodes[0]).output[0];
-      const auto parts = u(attention.part.parts);
+          2 * own_sequence->kv_heads * own_sequence->head_dim * attention.output[0];
+      const auto parts = u(own_sequence->part.parts);
       const std::uint64_t small = u(part_.samples * own) * bytes_per_element(precision_);
       const std::uint64_t output = bytes(group.nodes[0]), forward = (2 * parts + 1) * small;
       group.forward_temporary = forward > output ? forward - output : 0;

@@ -55,10 +55,11 @@ struct Division {
   std::vector<RankId> devices = {};  // Plan::devices
 };
 
-/// A component's layers [first, end).
+/// A component's layers, in runs of layers that follow each other. One that exchanges with others
+/// has several.
 struct ComponentLayers {
   std::string name;
-  LayerSums::Range layers;
+  std::vector<LayerSums::Range> runs;
 };
 
 /// A stage of a draft: layers of one component on a position, with its replicas there.
@@ -118,12 +119,10 @@ class BranchPlanSearch {
     }
   }
 
-  /// Components are runs of layers whose last nodes have one branch. A last layer that is the loss
-  /// alone follows the end of any component. Nothing is placed where a component's layers do not
-  /// stand together.
+  /// Components are the layers of one branch. A last layer that is the loss alone follows the end
+  /// of any component. Nothing is placed where a layer has nodes of several branches.
   void find_components() {
     const ModelGraph& graph = problem_.task().graph;
-    std::set<std::string> seen;
     std::size_t node = 0;
     for (int layer = 0; layer < tables_.layers; ++layer) {
       const std::size_t first = node;
@@ -136,13 +135,14 @@ class BranchPlanSearch {
       if (!one) return components_.clear();
       if (layer + 1 == tables_.layers && node - first == 1 && components_.size() > 1) {
         loss_layer_ = layer;
-      } else if (!components_.empty() && components_.back().name == name) {
-        components_.back().layers.end = layer + 1;
-      } else if (seen.insert(name).second) {
-        components_.push_back({name, {layer, layer + 1}});
-      } else {
-        return components_.clear();
+        continue;
       }
+      auto known = std::ranges::find(components_, name, &ComponentLayers::name);
+      if (known == components_.end()) known = components_.insert(known, {name, {}});
+      if (known->runs.empty() || known->runs.back().end < layer) {
+        known->runs.push_back({layer, layer});
+      }
+      known->runs.back().end = layer + 1;
     }
   }
 
@@ -253,7 +253,7 @@ class BranchPlanSearch {
     Shares fastest(components_.size());
     for (std::size_t c = 0; c < components_.size(); ++c) {
       for (const DevicePosition& position : positions) {
-        fastest[c].push_back(fastest_share(position, components_[c].layers, samples));
+        fastest[c].push_back(fastest_share(position, components_[c], samples));
         if (fastest[c].back().empty()) return {};
       }
     }
@@ -273,7 +273,8 @@ class BranchPlanSearch {
     return result;
   }
 
-  std::vector<ReplicaGroup> fastest_share(const DevicePosition& position, LayerSums::Range layers,
+  std::vector<ReplicaGroup> fastest_share(const DevicePosition& position,
+                                          const ComponentLayers& component,
                                           std::int64_t samples) const {
     if (!position.groups.empty()) return position.groups;
     std::vector<ReplicaGroup> best;
@@ -281,9 +282,11 @@ class BranchPlanSearch {
     for (int degree = 0; degree < static_cast<int>(tables_.degrees.size()); ++degree) {
       std::vector<ReplicaGroup> groups = replicas_at(position, degree, samples);
       if (groups.empty()) continue;
-      const double seconds =
-          static_cast<double>(tables_.batch / samples) * work_of(groups, layers).total() +
-          update_s(groups, layers);
+      double seconds = 0;
+      for (const LayerSums::Range& run : component.runs) {
+        seconds += static_cast<double>(tables_.batch / samples) * work_of(groups, run).total() +
+                   update_s(groups, run);
+      }
       if (seconds < least) least = seconds, best = std::move(groups);
     }
     return best;
@@ -325,8 +328,10 @@ class BranchPlanSearch {
       BranchWork& branch = branches.emplace_back(BranchWork{components_[c].name, {}});
       for (const std::vector<ReplicaGroup>& groups : shares[c]) {
         std::vector<double>& work = branch.work.emplace_back();
-        for (int l = components_[c].layers.first; l < components_[c].layers.end; ++l) {
-          work.push_back(work_of(groups, {l, l + 1}).total());
+        for (const LayerSums::Range& run : components_[c].runs) {
+          for (int l = run.first; l < run.end; ++l) {
+            work.push_back(work_of(groups, {l, l + 1}).total());
+          }
         }
       }
     }
@@ -335,15 +340,19 @@ class BranchPlanSearch {
       const bool chain = layout.name == "chain";
       PlacedDraft draft{chain ? "chain, searched order" : layout.name, division, {}, samples};
       for (std::size_t c = 0; c < components_.size(); ++c) {
-        int layer = components_[c].layers.first;
-        for (const int position : layout.rank_of[c]) {
-          const auto q = static_cast<std::size_t>(position);
-          const bool goes_on =
-              layer > components_[c].layers.first && draft.stages.back().position == q;
-          if (!goes_on) draft.stages.push_back({{layer, layer}, q, shares[c][q]});
-          draft.stages.back().layers.end = ++layer;
+        auto position = layout.rank_of[c].begin();
+        for (const LayerSums::Range& run : components_[c].runs) {
+          for (int layer = run.first; layer < run.end; ++layer) {
+            const auto q = static_cast<std::size_t>(*position++);
+            const bool goes_on = layer > run.first && draft.stages.back().position == q;
+            if (!goes_on) draft.stages.push_back({{layer, layer}, q, shares[c][q]});
+            draft.stages.back().layers.end = layer + 1;
+          }
         }
       }
+      // In the order of the graph edges go forward.
+      std::ranges::sort(draft.stages, {},
+                        [](const PlacedStage& each) { return each.layers.first; });
       if (loss_layer_ < 0) {
         try_draft(std::move(draft));
         continue;
@@ -359,13 +368,13 @@ class BranchPlanSearch {
   /// Puts the loss behind the end of a component: into its last stage where that is the last of
   /// all, else into a stage of its own.
   void join_after(std::size_t component, PlacedDraft& draft) const {
-    if (component + 1 == components_.size()) {
+    const int end = components_[component].runs.back().end;
+    if (end == loss_layer_) {
       draft.stages.back().layers.end = loss_layer_ + 1;
       return;
     }
-    PlacedStage loss = *std::ranges::find_if(draft.stages, [&](const PlacedStage& stage) {
-      return stage.layers.end == components_[component].layers.end;
-    });
+    PlacedStage loss = *std::ranges::find_if(
+        draft.stages, [&](const PlacedStage& stage) { return stage.layers.end == end; });
     loss.layers = {loss_layer_, loss_layer_ + 1};
     draft.stages.push_back(std::move(loss));
     draft.placement += fmt::format(", loss after {}", components_[component].name);

@@ -48,10 +48,11 @@ enum class TensorRole {
   vocabulary,  ///< embedding: some rows of its table; the outputs add up
 };
 
-/// Heads packed along the last dimension: queries, keys, values. Without heads: plain columns.
+/// Heads packed along the last dimension: queries, keys, values; or keys and values alone. Without
+/// heads: plain columns.
 struct HeadPacking {
   std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
-  bool plain() const { return heads == 0; }
+  bool plain() const { return head_dim == 0; }
   friend bool operator==(const HeadPacking&, const HeadPacking&) = default;
 };
 
@@ -117,14 +118,19 @@ class RoleFinder {
     if (cut_inputs == 0) return role_of_whole_inputs(n);
     if (const auto* linear = as<Linear>(node(n))) {
       if (linear->tied_to.empty()) return TensorRole::row;
-    } else if (cut_inputs == inputs.size() && (is_element_wise(node(n).attributes) ||
-                                               is_any<Rotary, Attention, CrossEntropy>(node(n)))) {
+    } else if (cut_inputs == inputs.size() && works_on_parts(node(n))) {
       return TensorRole::local;
     }
     for (const NodeId input : inputs) {
       if (cut(input)) misfits_.push_back(input.index());
     }
     return TensorRole::whole;
+  }
+
+  /// Queries are cut otherwise than keys and values, so they are not the same tensor.
+  static bool works_on_parts(const Node& node) {
+    return is_element_wise(node.attributes) || is_any<Rotary, Attention, CrossEntropy>(node) ||
+           (is_any<CrossAttention>(node) && node.inputs[0] != node.inputs[1]);
   }
 
   TensorRole role_of_whole_inputs(std::size_t n) const {
@@ -142,13 +148,13 @@ class RoleFinder {
     for (std::size_t n = count(); n-- > 0;) {
       if (!cut(id(n)) || is_any<CrossEntropy>(node(n))) continue;
       const std::vector<NodeId>& users = users_[n];
-      if (!users.empty()) roles_.packing[n] = packing_taken_by(users.front());
+      if (!users.empty()) roles_.packing[n] = packing_taken_by(users.front(), id(n));
       const auto takes_another = [&](NodeId user) {
-        return packing_taken_by(user) != roles_.packing[n];
+        return packing_taken_by(user, id(n)) != roles_.packing[n];
       };
       const auto* rotary = as<Rotary>(node(n));
       const bool leaves_another = (rotary != nullptr && packing_of(*rotary) != roles_.packing[n]) ||
-                                  (is_any<Attention>(node(n)) && !roles_.packing[n].plain());
+                                  (is_attention(node(n).attributes) && !roles_.packing[n].plain());
       if (users.empty() || leaves_another || std::ranges::any_of(users, takes_another))
         misfits_.push_back(n);
     }
@@ -158,8 +164,13 @@ class RoleFinder {
   static HeadPacking packing_of(const Heads& a) {
     return {a.heads, a.kv_heads, a.head_dim};
   }
-  HeadPacking packing_taken_by(NodeId user) const {
+  /// The packing in which a user takes one of its inputs. Queries alone are plain columns.
+  HeadPacking packing_taken_by(NodeId user, NodeId input) const {
     const Node& taker = graph_.node(user);
+    if (const auto* cross = as<CrossAttention>(taker)) {
+      const bool keys = taker.inputs[1] == input;
+      return keys ? HeadPacking{0, cross->kv_heads, cross->head_dim} : HeadPacking{};
+    }
     if (const auto* attention = as<Attention>(taker)) return packing_of(*attention);
     if (const auto* rotary = as<Rotary>(taker)) return packing_of(*rotary);
     // Operations that treat every element alike may work on any columns.
@@ -236,12 +247,12 @@ class RoleFinder {
 
   /// Complains of attention whose heads the degree does not divide, each combination of heads once.
   void check_heads(ProblemList& problems) const {
-    std::map<std::pair<std::int64_t, std::int64_t>, std::vector<std::string>> unfit;
+    std::map<AttentionHeads, std::vector<std::string>> unfit;
     for (std::size_t n = 0; n < count(); ++n) {
-      const auto* attention = as<Attention>(node(n));
-      if (attention == nullptr || roles_.role[n] != TensorRole::local) continue;
-      if (attention->heads % degree_ == 0 && attention->kv_heads % degree_ == 0) continue;
-      unfit[{attention->heads, attention->kv_heads}].push_back(node(n).name);
+      const auto heads = attention_heads(node(n).attributes);
+      if (!heads || roles_.role[n] != TensorRole::local) continue;
+      if (heads->divide_by(degree_)) continue;
+      unfit[*heads].push_back(node(n).name);
     }
     for (const auto& [heads, names] : unfit) {
       const auto& [queries, keys] = heads;
@@ -361,8 +372,10 @@ class ShardMaker {
       return ParameterShard::Interval{(before + interval.first) * packing.head_dim,
                                       interval.count * packing.head_dim};
     };
-    return {heads(0, packing.heads), heads(packing.heads, packing.kv_heads),
-            heads(packing.heads + packing.kv_heads, packing.kv_heads)};
+    Intervals keys{heads(packing.heads, packing.kv_heads),
+                   heads(packing.heads + packing.kv_heads, packing.kv_heads)};
+    if (packing.heads > 0) keys.insert(keys.begin(), heads(0, packing.heads));
+    return keys;
   }
 
   /// Remembers which classes the embedding, the logits and the loss of this rank have.
@@ -401,6 +414,8 @@ class ShardMaker {
         attention->first_head = part(attention->heads).first;
       }
       keep_heads(*attention);
+    } else if (auto* cross = std::get_if<CrossAttention>(&attributes)) {
+      keep_heads(*cross);
     }
     return attributes;
   }

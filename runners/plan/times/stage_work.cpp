@@ -53,7 +53,7 @@ class NodeWork {
 
   OperatorWork run() {
     work_.operation = is<Linear>() ? "gemm" : kind_name(node_.attributes);
-    work_.attention = is<Attention>();
+    work_.attention = is_attention(node_.attributes);
     set_operations();
     set_extents();
     set_forward();
@@ -117,6 +117,9 @@ class NodeWork {
     } else if (const auto* attention = std::get_if<Attention>(&node_.attributes)) {
       const std::int64_t length = node_.output[0];
       take({attention->heads, length, length * attention->part.parts, attention->head_dim});
+    } else if (const auto* cross = std::get_if<CrossAttention>(&node_.attributes)) {
+      const std::int64_t others = graph_.node(node_.inputs[1]).output[0];
+      take({cross->heads, node_.output[0], others, cross->head_dim});
     }
   }
 
@@ -141,7 +144,7 @@ class NodeWork {
     } else if (is<Concat, MaxPool, AvgPool, GlobalAvgPool, ToSequence, TakeToken, Rotary>()) {
       pass.bytes = inputs_ + output_;
     } else {
-      pass.bytes = 2 * inputs_ + output_ + (is<Attention>() ? output_ : 0);
+      pass.bytes = 2 * inputs_ + output_ + (work_.attention ? output_ : 0);
     }
   }
 

@@ -322,6 +322,17 @@ TEST(Components, TheGraphTellsWhichSamplesItTakes) {
   EXPECT_EQ(sample_of(captioner), (SampleSpec{SampleKind::captions, 3, 36, 36, 28, 32, 9}));
   EXPECT_EQ(sample_of(captioner), generated_sample("vlm-nano"));
   EXPECT_EQ(generated_sample("vlm-nano", 40).length, 40);
+  const ModelGraph streams = build_model("co-attention-nano");
+  EXPECT_EQ(sample_of(streams), (SampleSpec{SampleKind::matches, 3, 36, 36, 16, 32}));
+  EXPECT_EQ(sample_of(streams), generated_sample("co-attention-nano"));
+  EXPECT_EQ(sample_of(streams).targets(), 1);
+  ModelGraph three_classes;
+  for (const Node& node : streams.nodes()) {
+    const bool head = node.name == "text.head";
+    three_classes.add(node.name, head ? Linear{3, true, {}} : node.attributes, node.inputs,
+                      node.branch);
+  }
+  EXPECT_NE(refusal(three_classes).find("does not tell two classes apart"), std::string::npos);
 }
 
 // A contrastive loss is over the step: its operations grow with the square of the samples, and a

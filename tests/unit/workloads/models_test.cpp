@@ -88,6 +88,31 @@ TEST(ModelCounts, ClipIsOpenClips) {
   }
 }
 
+// A stream has blocks of 12 h² and vectors, and after every two of them an exchange, whose queries
+// and output have the width h, its keys and values 2 h of the other stream's width.
+TEST(ModelCounts, StreamsWithCoAttentionEqualTheClosedForm) {
+  constexpr std::uint64_t layers = 4, exchanges = 2, v = 128, t = 96, patches = 9, length = 16;
+  const auto stream = [](std::uint64_t h, std::uint64_t other) {
+    const std::uint64_t mlp = 2 * h + 8 * h * h + 5 * h;
+    const std::uint64_t block = 2 * h + 4 * h * h + 4 * h + mlp;
+    const std::uint64_t exchange = 2 * h + 2 * other + 2 * (h * h + h) + 2 * h * (other + 1) + mlp;
+    return layers * block + exchanges * exchange + 2 * h + 64 * (h + 1);
+  };
+  const ModelGraph graph = build_model("co-attention-nano");
+  const std::uint64_t inputs = 3 * 12 * 12 * v + v + v + (patches + 1) * v + 32 * t + length * t;
+  EXPECT_EQ(graph.parameter_count(), stream(v, t) + stream(t, v) + inputs + 2 * 64 + 2);
+  // Every product's three passes: rows times its weights, and scores with their sums of values.
+  const auto ops = [](std::uint64_t h, std::uint64_t other, std::uint64_t rows,
+                      std::uint64_t others) {
+    return layers * (24 * rows * h * h + 4 * rows * rows * h) +
+           exchanges * (20 * rows * h * h + 4 * others * h * other + 4 * rows * others * h) +
+           2 * 64 * h;
+  };
+  EXPECT_EQ(count_graph(graph).strict.forward,
+            Ops(ops(v, t, patches + 1, length) + ops(t, v, length, patches + 1) +
+                2 * patches * 3 * 12 * 12 * v + 2 * 64 * 2));
+}
+
 TEST(ModelCounts, BertBaseAt128) {
   EXPECT_EQ(total(count_graph(at_length("bert-base", 128)), Convention::mac), Ops(11'174'215'680));
 }

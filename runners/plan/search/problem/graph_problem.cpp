@@ -25,7 +25,6 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <variant>
 
 #include <fmt/format.h>
 
@@ -69,26 +68,28 @@ bool alike(const ModelGraph& graph, LayerNodes a, LayerNodes b) {
 }
 
 /// Ends of the layers of a graph, in nodes: every place of its order that one tensor, which is
-/// frozen or has a gradient, crosses alone, but for those of other branches, no wider than
+/// frozen or has a gradient, crosses alone, but for those of or to other branches, no wider than
 /// `widest_cut` times the median such place's in the branch. The last end is the number of nodes.
 /// The list is ascending.
 std::vector<std::size_t> layer_ends(const ModelGraph& graph) {
   const std::vector<std::vector<NodeId>> crossing = crossing_tensors(graph);
+  const std::vector<std::size_t> own_ends = ends_of_own_use(graph);
   std::vector<std::size_t> ends;
   std::vector<std::int64_t> widths;
   std::map<std::string, std::vector<std::int64_t>> of_branch;
   const auto branch_before = [&](std::size_t end) { return graph.nodes()[end - 1].branch; };
   for (std::size_t end = 0; end < crossing.size(); ++end) {
     std::int64_t width = 0;
-    int own = 0;
+    int own = 0, to_others = 0;
     bool has_stages = true;
     for (const NodeId id : crossing[end]) {
       const Node& node = graph.node(id);
       width += element_count(node.output);
-      own += node.branch == branch_before(end) ? 1 : 0;
+      if (node.branch == branch_before(end)) ++(own_ends[id.index()] > end ? own : to_others);
       has_stages = has_stages && (node.differentiable || is_frozen(node));
     }
-    if (own != 1 || !has_stages) continue;
+    const bool alone = own == 1 || (own == 0 && to_others == 1);
+    if (!alone || !has_stages) continue;
     ends.push_back(end);
     widths.push_back(width);
     of_branch[branch_before(end)].push_back(width);
@@ -221,9 +222,8 @@ class ProblemMaker {
   /// True when the heads divide and the model can be cut for the degree at all.
   bool can_share(int degree) {
     for (const Node& node : graph_.nodes()) {
-      const auto* attention = std::get_if<Attention>(&node.attributes);
-      if (attention == nullptr) continue;
-      if (attention->heads % degree != 0 || attention->kv_heads % degree != 0) return false;
+      const auto attention = attention_heads(node.attributes);
+      if (attention && !attention->divide_by(degree)) return false;
     }
     try {
       works_.shards().of(degree, 0);

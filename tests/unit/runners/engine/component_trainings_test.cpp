@@ -63,6 +63,18 @@ ModelGraph tiny_captioner() {
       {.image = {InputKind::images, 3, 12, 12, 0}, .patch = 4, .vision = {2, 32, 4}, .text = text});
 }
 
+/// Two streams of unlike widths with two exchanges.
+ModelGraph tiny_streams() {
+  return co_attention({.image = {InputKind::images, 3, 12, 12, 0},
+                       .text_input = {InputKind::tokens, 0, 0, 0, 6},
+                       .patch = 4,
+                       .vision = {2, 32, 4},
+                       .text = {2, 16, 4},
+                       .every = 1,
+                       .vocabulary = 8,
+                       .embedding = 10});
+}
+
 struct ComponentsOutcome {
   std::vector<double> losses, norms;
   double evaluation = 0, accuracy = 0;
@@ -197,6 +209,65 @@ TEST(CountedTargets, EveryPlanTrainsAsOneMicroBatch) {
   }
 }
 
+// Rows of each stream go to the other one, whatever holds them, and gradients come back.
+TEST(Exchanges, EveryPlanTrainsAsOneMicroBatch) {
+  const ModelGraph graph = tiny_streams();
+  const ComponentsOutcome one =
+      train_components(graph, EvenPlanRequest{.micro_batch = step_samples});
+  EXPECT_NEAR(one.losses.front(), std::log(2), 0.01);
+  for (const EvenPlanRequest& request : {
+           EvenPlanRequest{.micro_batch = 3, .micro_batches = 4},
+           EvenPlanRequest{.data = 3, .micro_batch = 4},
+           EvenPlanRequest{.pipeline = 2, .data = 2, .micro_batch = 2, .micro_batches = 3},
+           EvenPlanRequest{.pipeline = 5, .micro_batch = 4, .micro_batches = 3, .schedule = "auto"},
+           EvenPlanRequest{.pipeline = 2,
+           .chunks = 2,
+           .micro_batch = 3,
+           .micro_batches = 4,
+           .schedule = "zb-v"},
+           EvenPlanRequest{.tensor = 4, .micro_batch = 6, .micro_batches = 2},
+           EvenPlanRequest{
+               .tensor = 2, .micro_batch = 6, .micro_batches = 2, .sequence_parallel = true},
+           EvenPlanRequest{.pipeline = 2,
+           .tensor = 2,
+           .data = 2,
+           .micro_batch = 3,
+           .micro_batches = 2,
+           .recomputation = Recomputation::selective},
+           EvenPlanRequest{.pipeline = 2,
+           .tensor = 2,
+           .data = 2,
+           .micro_batch = 3,
+           .micro_batches = 2,
+           .recomputation = Recomputation::full,
+           .zero_stage = 1},
+       }) {
+    const ComponentsOutcome planned = train_components(graph, request);
+    expect_same(planned, one, name_of_plan(request));
+    EXPECT_EQ(planned.ops, one.ops) << name_of_plan(request);
+  }
+}
+
+// The tensors that streams keep for each other are those of the ledger.
+TEST(Exchanges, ARankHoldsWhatTheLedgerSays) {
+  ModelGraph graph = build_model("co-attention-nano");
+  for (const Recomputation again : {Recomputation::none, Recomputation::selective}) {
+    TrainingSpec spec = test::small_training(graph, Precision::fp32);
+    spec.use_plan(even_plan(
+        graph, {.pipeline = 2, .micro_batch = 32, .micro_batches = 3, .recomputation = again}));
+    std::vector<double> peaks(2);
+    run_on_threads(2, {}, [&](World& world) {
+      const std::unique_ptr<TrainingSession> session = start_training(spec, *world.communicator);
+      for (int step = 0; step < 3; ++step) session->step();
+      peaks[world.communicator->rank().index()] = static_cast<double>(session->memory().peak_bytes);
+    });
+    for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
+      const auto planned = static_cast<double>(spec.ready->memory[rank].total().value());
+      EXPECT_NEAR(peaks[rank] / planned, 1.0, 0.05) << rank << " " << to_string(again);
+    }
+  }
+}
+
 // Components on the same ranks or on others, of degrees that do not divide one another, with uneven
 // shares of a micro-batch.
 class LayoutsOfComponents : public ::testing::TestWithParam<ModelGraph (*)()> {};
@@ -231,6 +302,8 @@ TEST_P(LayoutsOfComponents, ChangeNoTraining) {
 
 INSTANTIATE_TEST_SUITE_P(Models, LayoutsOfComponents,
                          ::testing::Values([] { return tiny_towers(); }, &tiny_captioner,
+                                           &tiny_streams,
+                                           [] { return with_frozen(tiny_streams(), "vision"); },
                                            [] { return with_frozen(tiny_captioner(), "vision"); },
                                            [] { return with_frozen(tiny_towers(), "text"); }));
 
@@ -465,7 +538,8 @@ TEST_P(DrawnLayouts, HaveTheGradientsAndLossesOfOneRank) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ladders, DrawnLayouts, ::testing::Values("two-tower-nano", "vlm-nano"));
+INSTANTIATE_TEST_SUITE_P(Ladders, DrawnLayouts,
+                         ::testing::Values("two-tower-nano", "vlm-nano", "co-attention-nano"));
 
 }  // namespace
 }  // namespace heteroperf

@@ -66,6 +66,24 @@ TEST(EvenPlan, NoOtherCutOfAChainIsMoreEven) {
   }
 }
 
+// Between two exchanges a tensor of each stream crosses, which is as good a place as one tensor; in
+// the midst of one the rows that the second stream still reads cross too.
+TEST(EvenPlan, StreamsThatExchangeAreCutBetweenTheirBlocks) {
+  const ModelGraph graph = build_model("co-attention-micro");
+  for (const int pipeline : {2, 3, 4}) {
+    EvenPlanRequest request;
+    request.pipeline = pipeline;
+    const StagedGraph staged = cut_graph(graph, even_plan(graph, request));
+    double most = 0, all = 0;
+    for (const auto& nodes : staged.nodes) {
+      most = std::max(most, work(graph, nodes));
+      all += work(graph, nodes);
+    }
+    EXPECT_LT(most * pipeline, 1.3 * all) << pipeline;
+    for (const StageEdge& edge : staged.edges) EXPECT_LE(edge.nodes.size(), 3U) << pipeline;
+  }
+}
+
 TEST(EvenPlan, EveryScheduleGetsItsPlacement) {
   const ModelGraph graph = linear_chain(16);
   for (const char* name : {"gpipe", "1f1b", "zb-h1", "zb-v", "dualpipev", "chimera", "dualpipe",

@@ -105,6 +105,50 @@ TEST(LayoutPlan, EveryNodeIsInAStageOfItsComponent) {
   EXPECT_EQ(ready.staged.edges.size(), 4U);
 }
 
+// Streams that exchange after each of two blocks go in rounds, one behind each exchange and one for
+// the answer; within a round neither waits for the other.
+TEST(LayoutPlan, StreamsThatExchangeGoInRounds) {
+  const ModelGraph graph = co_attention({.image = {InputKind::images, 3, 12, 12, 0},
+                                         .text_input = {InputKind::tokens, 0, 0, 0, 6},
+                                         .patch = 4,
+                                         .vision = {2, 32, 4},
+                                         .text = {2, 16, 4},
+                                         .every = 1,
+                                         .vocabulary = 8,
+                                         .embedding = 10});
+  const auto stages_of = [&](const std::string& layouts) {
+    LayoutPlanRequest request;
+    request.layouts = parse_layouts(layouts);
+    request.micro_batch = 12;
+    const Plan plan = layout_plan(graph, request);
+    const ReadyPlan ready({graph, Precision::fp32, OptimizerKind::adamw}, plan);
+    std::string text;
+    for (const StageId stage : plan.stages.ids()) {
+      text += graph.node(ready.staged.nodes[stage].front()).name + " " +
+              ranks_text(plan.stages[stage]) + "\n";
+    }
+    return text;
+  };
+  EXPECT_EQ(stages_of("vision=dp2 text=tp2@2"),
+            "vision.input 0 x6|1 x6\n"
+            "text.input 2 3 x12\n"
+            "vision.exchange0.attn.others_norm 0 x6|1 x6\n"
+            "text.exchange0.attn.others_norm 2 3 x12\n"
+            "vision.exchange1.attn.others_norm 0 x6|1 x6\n"
+            "text.exchange1.attn.others_norm 2 3 x12\n"
+            "text.both 2 3 x12\n");
+  // A pipeline has a part of a round on each of its ranks.
+  EXPECT_EQ(stages_of("vision=pp2 text=dp1@2"),
+            "vision.input 0 x12\n"
+            "text.input 2 x12\n"
+            "vision.exchange0.attn.others_norm 0 x12\n"
+            "vision.block1.attn_norm 1 x12\n"
+            "text.exchange0.attn.others_norm 2 x12\n"
+            "vision.exchange1.attn.others_norm 1 x12\n"
+            "text.exchange1.attn.others_norm 2 x12\n"
+            "text.both 2 x12\n");
+}
+
 TEST(LayoutPlan, SaysEverythingThatIsWrong) {
   const auto expect_all = [](const std::string& text, const std::vector<const char*>& parts) {
     for (const char* part : parts) {

@@ -65,15 +65,23 @@ ModelGraph vit_like() {
   return vit(shape);
 }
 
+ModelGraph streams_like() {
+  return co_attention({.image = {InputKind::images, 3, 24, 24, 0},
+                       .text_input = {InputKind::tokens, 0, 0, 0, 9},
+                       .patch = 8,
+                       .vision = {2, 48, 12},
+                       .text = {2, 72, 12},
+                       .vocabulary = 57,
+                       .embedding = 50});
+}
+
 struct ModelCase {
   const char* name;
   ModelGraph (*build)();
 };
-const ModelCase model_cases[] = {{"gpt", gpt_untied},
-                                 {"mpt", mpt_like},
-                                 {"llama", [] { return llama_like(); }},
-                                 {"bert", bert_like},
-                                 {"vit", vit_like}};
+const ModelCase model_cases[] = {
+    {"gpt", gpt_untied}, {"mpt", mpt_like}, {"llama", [] { return llama_like(); }},
+    {"bert", bert_like}, {"vit", vit_like}, {"streams", streams_like}};
 
 std::vector<TensorShard> shards_of(const ModelGraph& graph, int degree) {
   std::vector<TensorShard> shards;
@@ -263,6 +271,41 @@ TEST(TensorShard, PartsOfSequencesShareTheWork) {
     EXPECT_EQ(sum.train(), strict_train_ops(graph, 1)) << parts;
     EXPECT_EQ(std::ssize(positions), length) << parts;
   }
+}
+
+TEST(TensorShard, TakesKeysAndValuesOfAnotherStreamForItsQueries) {
+  const ModelGraph graph = streams_like();  // heads of 4 and 6
+  const TensorShard shard = tensor_shard(graph, 2, 1);
+  const std::size_t kv = at(graph, "text.exchange0.attn.kv");
+  const std::vector<Interval> packed = {{36, 36}, {108, 36}};
+  EXPECT_EQ(shard.columns[kv], packed);
+  EXPECT_EQ(shard.parameters[kv][0], (ParameterShard{0, packed}));
+  EXPECT_EQ(shard.columns[at(graph, "text.exchange0.attn.q")], (std::vector<Interval>{{36, 36}}));
+  EXPECT_EQ(shard.columns[at(graph, "text.exchange0.attn.core")],
+            (std::vector<Interval>{{36, 36}}));
+  const auto& core = std::get<CrossAttention>(
+      shard.graph.nodes()[at(graph, "vision.exchange0.attn.core")].attributes);
+  EXPECT_EQ(core.heads, 6);
+  EXPECT_EQ(core.kv_heads, 6);
+  EXPECT_TRUE(shard.gradient_is_partial[at(graph, "text.exchange0.attn.others_norm")]);
+  EXPECT_FALSE(shard.gradient_is_partial[at(graph, "vision.block1.mlp_add")]);
+  EXPECT_EQ(shard.columns[at(graph, "text.both")], (std::vector<Interval>{{25, 25}}));
+}
+
+// One tensor cannot be cut as queries and as keys and values.
+TEST(TensorShard, LeavesQueriesThatAreKeysAndValuesWhole) {
+  ModelGraph graph;
+  NodeId x = graph.add("input", Input{InputKind::tokens, 0, 0, 0, 4}, {});
+  x = graph.add("embedding", Embedding{20, 8}, {x});
+  const NodeId rows = graph.add("rows", Linear{8, true, {}}, {x});
+  x = graph.add("cross", CrossAttention{4, 2, 2}, {rows, rows});
+  x = graph.add("up", Linear{64, true, {}}, {x});
+  x = graph.add("gelu", Gelu{}, {x});
+  graph.add("loss", CrossEntropy{}, {graph.add("down", Linear{8, true, {}}, {x})});
+  const TensorShard shard = tensor_shard(graph, 2, 0);
+  EXPECT_FALSE(shard.output_is_sharded[at(graph, "rows")]);
+  EXPECT_FALSE(shard.output_is_sharded[at(graph, "cross")]);
+  EXPECT_TRUE(shard.output_is_sharded[at(graph, "gelu")]);
 }
 
 TEST(TensorShard, KnowsTheSlopesOfItsHeads) {

@@ -140,6 +140,42 @@ TEST(GeneratedScenes, CaptionsStandBehindThePlacesOfTheirImage) {
   EXPECT_NE(source.fingerprint(), pairs.fingerprint());
 }
 
+// The label says whose caption it is, and the posterior of the label has the documented entropy:
+// the mean over samples of −ln P(label) is the floor, which is far below that of a guess.
+TEST(GeneratedScenes, HalfOfTheMatchesHaveTheCaptionOfAnotherScene) {
+  SampleSpec spec = pair_spec(24);
+  spec.kind = SampleKind::matches;
+  const GeneratedScenes source(spec, 3), pairs(pair_spec(24), 3);
+  SampleBuffer sample(source.spec()), pair(pairs.spec());
+  constexpr std::uint64_t samples = 40000;
+  double own = 0, loss = 0, squares = 0, likely = 0;
+  for (std::uint64_t i = 0; i < samples; ++i) {
+    const auto [objects, caption] = source.scene(Split::train, i);
+    const double ratio =
+        GeneratedScenes::chance(caption, objects) / GeneratedScenes::chance(caption);
+    const bool is_own = caption == pairs.scene(Split::train, i).caption;
+    const double nats = std::log(1 + (is_own ? 1 / ratio : ratio));
+    own += is_own ? 1 : 0;
+    loss += nats;
+    squares += nats * nats;
+    likely += is_own == (ratio > 1) ? 1 : 0;
+    if (i >= 200) continue;
+    sample.read(source, Split::train, i);
+    pair.read(pairs, Split::train, i);
+    EXPECT_EQ(sample.pixels, pair.pixels);
+    EXPECT_EQ(sample.targets, (std::vector<std::int64_t>{is_own ? 1 : 0}));
+    EXPECT_EQ(parse(sample.tokens, 31), caption);
+  }
+  EXPECT_NEAR(own / samples, 0.5, 0.01);
+  const double mean = loss / samples;
+  EXPECT_NEAR(mean, GeneratedScenes::match_entropy(),
+              5 * std::sqrt((squares / samples - mean * mean) / samples));
+  EXPECT_EQ(source.loss_floor(), GeneratedScenes::match_entropy());
+  EXPECT_LT(mean, 0.2);
+  EXPECT_GT(likely / samples, 0.9);
+  EXPECT_NE(source.fingerprint(), pairs.fingerprint());
+}
+
 TEST(GeneratedScenes, ChancesOfASceneSumToOne) {
   const GeneratedScenes source({}, 7);
   std::vector<Caption> scenes = {
@@ -462,6 +498,7 @@ TEST(GeneratedScenes, BitsAreFixed) {
   SampleBuffer sample(source.spec());
   EXPECT_EQ(sample.read(source, Split::train, 7).input_hash(), "975cadd6696484a5797a96ae7578d60c");
   EXPECT_EQ(GeneratedScenes::contrastive_floor(64), 0.1244366503261112);
+  EXPECT_EQ(GeneratedScenes::match_entropy(), 0.016407142556734155);
 }
 
 TEST(GeneratedScenes, DefaultsAndBadShapes) {

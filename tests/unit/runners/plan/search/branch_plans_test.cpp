@@ -71,7 +71,8 @@ Cluster fast_and_slow() {
 /// The order of the placements, the chain and the centric plan among them, is that of the plans,
 /// and what is told of the best one holds for its plan alone.
 TEST(BranchPlans, AreNeverWorseThanTheChainAndTheCentricPlan) {
-  for (const ModelGraph& graph : {build_model("two-tower-nano"), three_components()}) {
+  for (const ModelGraph& graph :
+       {build_model("two-tower-nano"), build_model("co-attention-nano"), three_components()}) {
     const Cluster cluster = fast_and_slow();
     const PlanSearchResult result = searched(graph, cluster, 64);
     ASSERT_GE(result.placements.size(), 5u);
