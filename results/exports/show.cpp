@@ -101,6 +101,19 @@ std::string scale(const Json& json) {
 std::string throughput(const RunDigest& run) {
   return rate_text(value_of(run, "throughput"), run.ci95("throughput"), run.unit);
 }
+
+/// Writes "12.4 pair/s on each of 4 active devices, 6.2 pair/s on each of 8 allocated".
+std::string per_device(const Json& record) {
+  const Json throughput = value_at(record, "/metrics/throughput");
+  const Json scale = value_at(record, "/scale");
+  if (!throughput.contains("per_allocated_device") || !scale.contains("allocated")) return {};
+  const std::string unit = shown_text(throughput.at("unit"));
+  return fmt::format(
+      "{} on each of {} active, {} on each of {} allocated",
+      with_prefix(number(throughput, "per_active_device"), unit), digits(scale, "ranks"),
+      with_prefix(number(throughput, "per_allocated_device"), unit), digits(scale, "allocated"));
+}
+
 std::string ops(const RunDigest& run) {
   return rate_text(value_of(run, "ops_per_second"), run.ci95("ops_per_second"), operations_unit);
 }
@@ -296,6 +309,30 @@ std::string hetero(const Json& json) {
   return line + apart;
 }
 
+/// A count of operations with its prefix; one that is no number is written as it stands.
+std::string count_text(const Json& json, const char* key) {
+  const std::string count = shown_text(json.at(key));
+  const bool counted = is_whole_count(count) && count.size() <= most_digits;
+  return counted ? with_prefix(std::stod(count), "op") : count;
+}
+
+/// Writes the work of a step for one component, its part of the time and the bytes that leave it.
+std::string component(const Json& json) {
+  std::string line =
+      fmt::format("{}: {} a step", shown_text(json.at("name")), count_text(json, "strict"));
+  if (json.contains("recompute")) line += fmt::format(", {} again", count_text(json, "recompute"));
+  line += fmt::format(", {} on padding", count_text(json, "padding"));
+  if (json.contains("time_fraction")) {
+    line += fmt::format("; {:.1f} % of the computing", 100 * number(json, "time_fraction"));
+  }
+  if (!json.contains("border_bytes")) return line;
+  const Json& bytes = json.at("border_bytes");
+  return line + fmt::format("; sends {} (planned {}, at least {})",
+                            rounded_byte_size(number(bytes, "measured")),
+                            rounded_byte_size(number(bytes, "planned")),
+                            rounded_byte_size(number(bytes, "least")));
+}
+
 /// A complete run has no such row.
 std::string status(const Json& record) {
   const std::string name = shown_text(value_at(record, "/status"));
@@ -337,6 +374,7 @@ constexpr std::array record_table{
     RowRule{"plan", "/plan_summary", part_row<shown_text>},
     RowRule{"status", "", part_row<status>},
     RowRule{"throughput", "/metrics/throughput", metric_row<throughput>},
+    RowRule{"per device", "", part_row<per_device>},
     RowRule{"OPS", "/metrics/ops_per_second", metric_row<ops>},
     RowRule{"utilization", "/metrics/utilization", utilization},
     RowRule{"products", "/products", part_row<products>},
@@ -382,6 +420,9 @@ Document record_rows(const Json& record, const RunDigest& run, const std::string
   for (const RowRule& rule : record_table) {
     const Json part = value_at(record, rule.pointer);
     if (!part.is_null()) add_row(rows, rule.label, rule.value(part, run));
+  }
+  for (const Json& part : value_at(record, "/components")) {
+    add_row(rows, "component", component(part));
   }
   add_validity(record, rows);
   add_reasons(record, rows);

@@ -85,12 +85,21 @@ struct SystemEvent {
   JsonText system;
   HETEROPERF_FIELDS(system);
 };
+/// The bytes that one step sends from a component of the model to others, by a plan.
+struct PlannedBorder {
+  std::string component;
+  std::uint64_t planned_bytes = 0;
+  std::uint64_t least_bytes = 0;  ///< no way to send can do with fewer
+  friend bool operator==(const PlannedBorder&, const PlannedBorder&) = default;
+  HETEROPERF_FIELDS(component, planned_bytes, least_bytes);
+};
 /// The plan says how the ranks divide the model, or, in a search, which groups they form.
 struct PlanEvent {
   JsonText plan;
   std::string summary =
       {};  ///< "pp 2 x tp 1 x dp 1, zb-h1, 8 micro-batches of 4"; empty for a search
-  HETEROPERF_FIELDS(plan, summary);
+  std::vector<PlannedBorder> borders = {};  ///< by component; none where the model has but one
+  HETEROPERF_FIELDS(plan, summary, borders);
 };
 
 /// A class of devices as the run uses it.
@@ -107,7 +116,9 @@ struct ScaleEvent {
   std::int32_t ranks = 1, groups = 1;
   std::string transport;
   std::vector<DeviceCount> devices;
-  HETEROPERF_FIELDS(ranks, groups, transport, devices);
+  /// Devices that the run holds, those among them that no rank computes on included.
+  std::optional<std::int32_t> allocated = {};
+  HETEROPERF_FIELDS(ranks, groups, transport, devices, allocated);
 };
 
 /// A classifier answers once per image; a language model predicts every token; a contrastive model
@@ -315,6 +326,16 @@ struct PredictionEvent {
   HETEROPERF_FIELDS(step_time_s, samples_per_s, bubble_rate, pipeline_bubble_rate);
 };
 
+/// A rank's work for one component of the model, over its steps of the measured phase.
+struct ComponentTime {
+  std::string component;
+  /// In its passes. Absent where a stage has several components and the host does not compute.
+  std::optional<double> compute_s;
+  Ops strict, recompute;
+  std::uint64_t border_bytes = 0;  ///< sent to other components
+  friend bool operator==(const ComponentTime&, const ComponentTime&) = default;
+  HETEROPERF_FIELDS(component, compute_s, strict, recompute, border_bytes);
+};
 /// Where the wall time of one rank went, over its steps of the measured phase.
 struct RankTimeEvent {
   std::int32_t rank = 0, group = 0;
@@ -322,7 +343,8 @@ struct RankTimeEvent {
   double wall_s = 0;  ///< first start to last end; what lies between steps is `other_s`
   StepSplit split;    ///< sums
   Ops strict, recompute;
-  HETEROPERF_FIELDS(group, first_step, steps, wall_s, split, strict, recompute);
+  std::vector<ComponentTime> components = {};  ///< none where the model has but one
+  HETEROPERF_FIELDS(group, first_step, steps, wall_s, split, strict, recompute, components);
 };
 
 /// The computing time of one rank in each step of the measured phase.
@@ -543,11 +565,12 @@ struct AdaptEvent {
   std::string reason;                 ///< why there is nothing to compare with
   JsonText plan;                      ///< the new one
   std::string summary;                ///< the new plan in a line
-  std::optional<double> move_s;       ///< the ranks did not train so long, search apart
+  std::vector<PlannedBorder> borders = {};   ///< as the `plan` line has them, of the new plan
+  std::optional<double> move_s;              ///< the ranks did not train so long, search apart
   std::optional<std::uint64_t> moved_bytes;  ///< between ranks, over all of them
   HETEROPERF_FIELDS(n, decision, threshold, planned_step_s, measured_step_s, deviation, classes,
                     ranks, search_s, candidates, kept_step_s, new_step_s, gain, reason, plan,
-                    summary, move_s, moved_bytes);
+                    summary, borders, move_s, moved_bytes);
 };
 
 /// The outcome of a run: it did what was asked for, it was interrupted, or it met an error.

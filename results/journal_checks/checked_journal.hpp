@@ -207,4 +207,7 @@ void check_observations(const CheckedJournal& run, LineCheck& check);
 void check_rank_times(const CheckedJournal& run, LineCheck& check);
 void check_rank_ends(const CheckedJournal& run, LineCheck& check);
 
+// This one holds what is said of single components of the model (component_checks.cpp).
+void check_components(const CheckedJournal& run, LineCheck& check);
+
 }  // namespace heteroperf

@@ -102,6 +102,7 @@ constexpr std::array journal_check_table{
     JournalCheck{"search", "facts of the search", check_search_line},
     JournalCheck{"observations", "facts of the observed steps", check_observations},
     JournalCheck{"rank_times", "facts of the ranks' times", check_rank_times},
+    JournalCheck{"components", "facts of the components", check_components},
     JournalCheck{"rank_ends", "facts of the ranks", check_rank_ends},
     JournalCheck{"adaptations", "facts of the looks at the plan", check_adaptations},
     JournalCheck{"checkpoint_lines", "facts of the checkpoints", check_checkpoint_lines},

@@ -102,6 +102,8 @@ void hold_scale(const CheckedJournal& run, LineCheck& check) {
   check.at(run.scale.line);
   check.equal("ranks", asked.ranks, std::int64_t{scale.ranks});
   check.equal("transport", asked.transport, scale.transport);
+  check.hold(scale.allocated.value_or(scale.ranks) >= scale.ranks, "{} devices or more allocated",
+             "{1}", scale.ranks, scale.allocated.value_or(scale.ranks));
   for (const DeviceCount& device : scale.devices) {
     check.equal("threads", asked.threads_per_rank, std::int64_t{device.threads});
   }

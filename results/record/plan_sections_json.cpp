@@ -1,8 +1,8 @@
 // The sections of record.json that speak of a plan: where the time of each rank, stage and device
-// class went, the memory that the plan foresaw beside the measured peaks, the simulator's
-// prediction beside the measured step, the lateness of emulated devices, and a mix of device
-// classes against its classes alone. A value that the journal cannot give is left out; no key is
-// ever null.
+// class went, the work for each component of the model, the memory that the plan foresaw beside the
+// measured peaks, the simulator's prediction beside the measured step, the lateness of emulated
+// devices, and a mix of device classes against its classes alone. A value that the journal cannot
+// give is left out; no key is ever null.
 #include "results/record/plan_sections_json.hpp"
 
 #include <cmath>
@@ -202,6 +202,22 @@ Json adaptation_section(const Journal& journal, const PlanSummary& plan) {
           {"plan_changes", changes},
           {"away_s", away_s},
           {"looks", std::move(list)}};
+}
+
+Json components_section(const std::vector<ComponentSummary>& components) {
+  Json list = Json::array();
+  for (const auto& [counts, recompute, time_fraction, border] : components) {
+    Json& json = list.emplace_back(Json{{"name", counts.name},
+                                        {"parameters", std::to_string(counts.parameters)},
+                                        {"strict", counts.strict.train().to_string()},
+                                        {"padding", counts.padding.to_string()}});
+    put(json, "recompute", recompute);
+    put(json, "time_fraction", time_fraction);
+    if (!border) continue;
+    json["border_bytes"] = {
+        {"planned", border->planned}, {"least", border->least}, {"measured", border->measured}};
+  }
+  return list.empty() ? Json() : list;
 }
 
 Json pacing_section(const PlanSummary& plan) {

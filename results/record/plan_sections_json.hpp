@@ -14,6 +14,8 @@ void put_planned_memory(Json& memory, const RunSummary& summary);
 Json prediction_section(const PlanSummary& plan);
 /// Empty where the training keeps its plan.
 Json adaptation_section(const Journal& journal, const PlanSummary& plan);
+/// One entry per component; empty where the model has but one.
+Json components_section(const std::vector<ComponentSummary>& components);
 Json pacing_section(const PlanSummary& plan);
 /// Throughputs in the unit of metrics.throughput.
 Json hetero_section(const Journal& journal, const HeteroSummary& hetero);

@@ -80,11 +80,20 @@ Json scale_section(const ScaleEvent& scale) {
                        {"threads", device.threads}});
     emulated = emulated || device.emulated;
   }
-  return {{"ranks", scale.ranks},
-          {"groups", scale.groups},
-          {"transport", scale.transport},
-          {"devices", devices},
-          {"emulated", emulated}};
+  Json json{{"ranks", scale.ranks},
+            {"groups", scale.groups},
+            {"transport", scale.transport},
+            {"devices", devices},
+            {"emulated", emulated}};
+  put(json, "allocated", scale.allocated);
+  return json;
+}
+
+/// The throughput per device that computes, and per device that the run holds.
+void put_per_device(Json& json, double throughput, const ScaleEvent* scale) {
+  if (scale == nullptr || !scale->allocated || scale->ranks < 1 || *scale->allocated < 1) return;
+  json["per_active_device"] = throughput / scale->ranks;
+  json["per_allocated_device"] = throughput / *scale->allocated;
 }
 
 /// Scores must not be printed for an invalid run. An interval is absent where there were too few
@@ -99,6 +108,7 @@ void put_scores(Json& json, const Journal& journal, const RunSummary& summary) {
     json["throughput"] = {{"value", throughput->value}};
     put(json["throughput"], "ci95", throughput->ci95);
     json["throughput"]["unit"] = journal.first<WorkloadEvent>()->unit + "/s";
+    put_per_device(json["throughput"], throughput->value, journal.last<ScaleEvent>());
   }
   if (const auto& score = summary.regulated_score) {
     json["regulated_score"] = {{"value", score->value},
@@ -449,6 +459,7 @@ std::string build_record(const Journal& journal, const RunSummary& summary,
   if (summary.search) json["search"] = search_section(journal, *summary.search);
   put_section(json, "checkpoints", checkpoints_section(journal));
   if (summary.time) json["time_split_s"] = time_section(*summary.time, summary.plan);
+  put_section(json, "components", components_section(summary.components));
   put_section(json, "prediction", prediction_section(summary.plan));
   put_section(json, "adaptation", adaptation_section(journal, summary.plan));
   put_section(json, "pacing", pacing_section(summary.plan));

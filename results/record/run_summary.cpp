@@ -620,6 +620,7 @@ RunSummary summarize(const Journal& journal) {
   summarize_search(journal, summary);
   find_fractions(journal, summary);
   find_plan(journal, summary);
+  summary.components = summarize_components(journal);
   return summary;
 }
 

@@ -11,6 +11,7 @@
 #include "metrics/rate.hpp"
 #include "metrics/statistics.hpp"
 #include "results/journal/journal.hpp"
+#include "results/record/component_summary.hpp"
 #include "results/record/plan_summary.hpp"
 
 namespace heteroperf {
@@ -114,6 +115,7 @@ struct RunSummary {
   std::vector<std::uint64_t> peak_bytes;  ///< by rank; empty unless every rank reported
   std::optional<SearchSummary> search;
   PlanSummary plan;
+  std::vector<ComponentSummary> components;  ///< none where the model has but one
 };
 
 /// A pure function of the journal, which has one line at least.

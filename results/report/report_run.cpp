@@ -97,6 +97,7 @@ ReportPart run_part(const ReportRun& run, const std::string& id) {
       headline_section(run),       progress_section(run, id), step_time_section(run, id),
       time_split_section(run, id), pipeline_section(run, id), straggler_section(run, id),
       roofline_section(run, id),   mix_section(run, id),      memory_section(run, id)};
+  if (!run.summary.components.empty()) part.sections.push_back(component_section(run, id));
   if (run.summary.search) part.sections.push_back(trials_section(run));
   part.sections.push_back(environment_section(run));
   return part;

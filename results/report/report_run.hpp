@@ -73,6 +73,8 @@ ReportSection step_time_section(const ReportRun& run, const std::string& id);
 /// Seconds per step from the ranks' own reports; the split of the whole window where there are
 /// none.
 ReportSection time_split_section(const ReportRun& run, const std::string& id);
+/// Only of a model of several components.
+ReportSection component_section(const ReportRun& run, const std::string& id);
 /// Uses `measured` and `predicted` of the run, which the caller has filled in. A search has
 /// neither.
 ReportSection pipeline_section(const ReportRun& run, const std::string& id);

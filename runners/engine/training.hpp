@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -75,7 +76,14 @@ struct TimeSplit {
   double compute_s = 0, communication_s = 0, bubble_s = 0, data_s = 0, other_s = 0;
 };
 
-/// One optimizer step, equal on every rank of the group except for times.
+/// A rank's step for one component of the model.
+struct ComponentStep {
+  /// In its passes. Absent where a stage has several components and the host does not compute.
+  std::optional<double> compute_s = 0;
+  std::uint64_t border_bytes = 0;  ///< sent from it to other components
+};
+
+/// One optimizer step, equal on every rank of the group except for times and bytes.
 struct StepReport {
   std::uint64_t step = 0;     ///< 0-based
   std::uint64_t samples = 0;  ///< over the whole group
@@ -84,6 +92,7 @@ struct StepReport {
   double learning_rate = 0;
   std::int64_t t_start_ns = 0, t_end_ns = 0;  ///< steady clock of this process
   TimeSplit split;
+  std::vector<ComponentStep> components;  ///< as components_of(); none where the model has but one
 };
 
 /// Over a part of the validation split, on the whole group.
@@ -105,6 +114,16 @@ struct ObservedOperations {
 /// computes a second time.
 struct StepOperations {
   Ops strict, recompute;
+  std::vector<StepOperations> components = {};  ///< their parts, as StepReport has them
+
+  /// Adds those of `step`; where both have components, those of each.
+  void add(const StepOperations& step) {
+    strict += step.strict;
+    recompute += step.recompute;
+    for (std::size_t i = 0; i < std::min(components.size(), step.components.size()); ++i) {
+      components[i].add(step.components[i]);
+    }
+  }
 };
 
 /// A paced rank's real time beside its modelled timeline.

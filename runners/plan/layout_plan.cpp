@@ -23,6 +23,7 @@
 #include "metrics/base/error.hpp"
 #include "runners/plan/even_plan.hpp"
 #include "runners/schedule/ir/pipeline_graph.hpp"
+#include "workloads/graph/graph_counts.hpp"
 
 namespace heteroperf {
 namespace {
@@ -140,13 +141,7 @@ struct Rounds {
 class LayoutPlan {
  public:
   LayoutPlan(const ModelGraph& graph, const LayoutPlanRequest& request)
-      : graph_(graph), request_(request) {
-    for (const Node& node : graph.nodes()) {
-      if (std::ranges::find(components_, node.branch) == components_.end()) {
-        components_.push_back(node.branch);
-      }
-    }
-  }
+      : graph_(graph), request_(request), components_(components_of(graph)) {}
 
   Plan run() {
     check_components();

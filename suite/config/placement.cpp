@@ -54,6 +54,7 @@ Placement choose_placement(const ScaleConfig& config, const UsableCores& cores, 
   placement.threads_per_rank = config.threads_per_rank > 0
                                    ? config.threads_per_rank
                                    : std::max(1, cores.count() / placement.ranks);
+  placement.devices_here = cores.count() / placement.threads_per_rank;
   if (config.bind != CoreBinding::none) {
     placement.cpus = place_ranks(cores, placement.ranks, placement.threads_per_rank);
   }
@@ -63,6 +64,12 @@ Placement choose_placement(const ScaleConfig& config, const UsableCores& cores, 
         {host_name(), unbound.empty() ? placement.cpus[rank] : cores.cpus, unbound});
   }
   return placement;
+}
+
+int devices_of_hosts(const Placement& placement) {
+  std::set<std::string> hosts;
+  for (const RankBinding& binding : placement.bindings) hosts.insert(binding.host);
+  return std::max(placement.ranks, static_cast<int>(hosts.size()) * placement.devices_here);
 }
 
 bool has_unlike_devices(const Placement& placement) {

@@ -29,6 +29,8 @@ struct Placement {
   std::vector<CpuSet> cpus;           ///< to bind to, per rank of this process; empty: not bound
   std::vector<RankBinding> bindings;  ///< by rank of the run
   std::vector<RankDevice> devices;    ///< by rank of the run, once they are given
+  /// Devices of the ranks' kind that this host has: its GPUs, or as many as its cores make.
+  int devices_here = 1;
 };
 
 /// One rank per usable core and one thread per rank unless the configuration says otherwise: ranks
@@ -36,6 +38,10 @@ struct Placement {
 /// 0 without a launcher; throws UserError when `scale.ranks` asks for another. All ranks are taken
 /// to be on this host.
 Placement choose_placement(const ScaleConfig& config, const UsableCores& cores, int world_ranks);
+
+/// The devices of all hosts that ranks are on, which are taken to be like this one; as many as
+/// ranks at least.
+int devices_of_hosts(const Placement& placement);
 
 /// True where ranks compute on devices of different names, whose roundings differ.
 bool has_unlike_devices(const Placement& placement);

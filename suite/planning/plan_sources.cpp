@@ -99,6 +99,7 @@ PlanSources read_plan_sources(const RunConfig& config) {
     collect_problems(problems, [&] { sources.cluster = find_machine(sources.cluster_file); });
   }
   problems.throw_if_any();
+  if (sources.cluster) sources.cluster_devices = static_cast<int>(sources.cluster->ranks.size());
   // A plan may use only some of the cluster's devices.
   if (sources.plan && sources.cluster) {
     sources.cluster = plan_cluster(*sources.plan, *sources.cluster);

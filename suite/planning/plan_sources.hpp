@@ -19,6 +19,7 @@ struct PlanSources {
   /// As the plan uses it, where there is one.
   std::optional<Cluster> cluster = std::nullopt;
   std::optional<Plan> plan = std::nullopt;
+  int cluster_devices = 0;  ///< the whole cluster's; 0: none
 };
 
 /// Throws UserError with the problems of both.

@@ -273,6 +273,7 @@ void find_devices(const ScaleConfig& config, Placement& placement, std::size_t f
   const auto uses_gpu = [](const RankBinding& binding) { return binding.gpu.has_value(); };
   if (std::none_of(here.begin(), here.end(), uses_gpu)) return;
   const std::vector<CudaDevice> devices = load_engine()->cuda_devices();
+  placement.devices_here = static_cast<int>(devices.size());
   for (RankBinding& binding : here) name_gpu(devices, binding);
 }
 

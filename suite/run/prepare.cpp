@@ -257,6 +257,8 @@ PreparedRun prepare_one(const RunConfig& config, const PlanSources& sources,
   const bool foreign = launched && std::getenv(LaunchFolder::variable) == nullptr;
   run.reproduce = reproduce_command(chosen, foreign ? launched->launcher : "");
   run.baselines = choose_baselines(run);
+  run.allocated_devices =
+      sources.cluster_devices > 0 ? sources.cluster_devices : devices_of_hosts(placement);
   return run;
 }
 

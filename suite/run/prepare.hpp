@@ -33,6 +33,9 @@ struct PreparedRun {
   std::string reproduce;                 ///< the command line that is this run
   std::optional<ChosenPlan> plan = {};   ///< for a fixed model
   std::vector<Baseline> baselines = {};  ///< on a mixed cluster
+  /// Devices that the run holds: all of its cluster, or of the hosts that its ranks are on. Absent
+  /// for a baseline, which is a part of a run.
+  std::optional<int> allocated_devices = {};
 };
 
 /// The machine of one rank, for the scaling rule.

@@ -21,6 +21,7 @@
 #include "runners/plan/plan_json.hpp"
 #include "suite/config/run_config_json.hpp"
 #include "suite/config/run_documents_json.hpp"
+#include "suite/planning/border_bytes.hpp"
 #include "suite/program/version.hpp"
 #include "workloads/data/data_source.hpp"
 #include "workloads/graph/model_graph_json.hpp"
@@ -133,13 +134,15 @@ Validity RunRecorder::describe(const PreparedRun& run, const std::string& libtor
   open(ConfigEvent{{to_json_text(run.config)}});
   open(SystemEvent{{system_text(run.placement, libtorch_version)}});
   if (run.plan) {
-    open(PlanEvent{{plan_text(run.plan->plan)}, summary_text(run.plan->plan)});
+    open(PlanEvent{{plan_text(run.plan->plan)},
+                   summary_text(run.plan->plan),
+                   planned_borders(run.workload.graph, *run.plan, run.workload.precision)});
   } else {
     // A search has no plan of one model; its line says which ranks train together.
-    open(PlanEvent{{search_plan_text(run.placement.ranks, run.groups)}, ""});
+    open(PlanEvent{{search_plan_text(run.placement.ranks, run.groups)}, "", {}});
   }
   open(ScaleEvent{run.placement.ranks, std::max(1, run.groups),
-                  to_string(run.config.scale.transport), devices_of(run)});
+                  to_string(run.config.scale.transport), devices_of(run), run.allocated_devices});
   open(workload_event(run));
   if (const auto goal = precision_goal(run.config.measure)) {
     open(UntilEvent{goal->fraction, goal->fewest_steps, goal->fewest_s, goal->blocks, goal->misses,

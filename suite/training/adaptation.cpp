@@ -29,6 +29,7 @@
 #include "metrics/base/error.hpp"
 #include "metrics/statistics.hpp"
 #include "runners/plan/plan_json.hpp"
+#include "suite/planning/border_bytes.hpp"
 #include "suite/planning/learned_rates.hpp"
 
 namespace heteroperf {
@@ -187,6 +188,7 @@ std::optional<ChosenPlan> Adaptation::look(std::uint64_t steps_done) {
   if (text.empty()) return std::nullopt;
   ChosenPlan chosen = complete_plan(parse_plan(text, "the new plan"), workload_, start_.cluster);
   chosen.devices = start_.devices;
+  if (judge_) event_.borders = planned_borders(workload_.graph, chosen, workload_.precision);
   slow_down(chosen, workload_, context_.config.pace.slow);
   return chosen;
 }

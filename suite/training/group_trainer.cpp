@@ -252,6 +252,13 @@ void GroupTrainer::post_checksums(const std::string& share) {
 
 namespace {
 
+/// The components that a rank's time is told of; none where the model has but one.
+std::vector<std::string> told_components(const ModelGraph& graph) {
+  std::vector<std::string> names = components_of(graph);
+  if (names.size() == 1) names.clear();
+  return names;
+}
+
 /// One rank of one training, from the first step to the last evaluation.
 class TrainingProgram {
  public:
@@ -266,6 +273,7 @@ class TrainingProgram {
                      [this](const std::string& folder) { return trainer_.session().save(folder); }),
         phases_(context.config.measure, warmup_steps_of(context.config),
                 steps_before(context.config)),
+        times_(told_components(workload.graph)),
         // One rank of every process says what it uses.
         turns_(context,
                context.is_first() || context.config.scale.transport != Transport::threads) {

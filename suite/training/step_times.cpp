@@ -21,8 +21,15 @@ void StepTimes::add(const StepReport& report, const StepOperations& operations) 
   sums_.other_s += static_cast<double>(report.t_start_ns - end_ns_) * nanosecond;
   end_ns_ = report.t_end_ns;
   keep_compute(report.split.compute_s);
-  operations_.strict += operations.strict;
-  operations_.recompute += operations.recompute;
+  operations_.add(operations);
+  for (std::size_t i = 0; i < components_.size(); ++i) {
+    const ComponentStep& step = report.components.at(i);
+    ComponentStep& sum = components_[i];
+    sum.compute_s = sum.compute_s && step.compute_s
+                        ? std::optional(*sum.compute_s + *step.compute_s)
+                        : std::nullopt;
+    sum.border_bytes += step.border_bytes;
+  }
   ++steps_;
 }
 
@@ -57,8 +64,14 @@ std::optional<RankStepsEvent> StepTimes::compute_event(std::int32_t rank) const 
 std::optional<RankTimeEvent> StepTimes::time_event(std::int32_t rank) const {
   if (steps_ == 0) return std::nullopt;
   const double wall_s = static_cast<double>(end_ns_ - start_ns_) * nanosecond;
-  return RankTimeEvent{rank,   0,     first_step_,        steps_,
-                       wall_s, sums_, operations_.strict, operations_.recompute};
+  RankTimeEvent event{rank,   0,     first_step_,        steps_,
+                      wall_s, sums_, operations_.strict, operations_.recompute};
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    const StepOperations& operations = operations_.components[i];
+    event.components.push_back({names_[i], components_[i].compute_s, operations.strict,
+                                operations.recompute, components_[i].border_bytes});
+  }
+  return event;
 }
 
 }  // namespace heteroperf

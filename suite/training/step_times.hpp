@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "results/journal/events.hpp"
@@ -16,6 +18,12 @@ namespace heteroperf {
 class StepTimes {
  public:
   static constexpr std::size_t most_values = 256;
+
+  /// `components` are the names of those that the reports tell apart.
+  explicit StepTimes(std::vector<std::string> components = {})
+      : names_(std::move(components)), components_(names_.size()) {
+    operations_.components.resize(names_.size());
+  }
 
   /// In order. What lies between two steps is `other_s`. `operations` are those of this step.
   void add(const StepReport& report, const StepOperations& operations);
@@ -31,8 +39,10 @@ class StepTimes {
   std::uint64_t first_step_ = 0, steps_ = 0, steps_per_value_ = 1;
   std::int64_t start_ns_ = 0, end_ns_ = 0;
   StepSplit sums_;
-  StepOperations operations_;           ///< summed over all steps
-  std::vector<double> compute_sums_s_;  ///< each sums steps_per_value_ steps, the last one fewer
+  std::vector<std::string> names_;
+  std::vector<ComponentStep> components_;  ///< summed over all steps
+  StepOperations operations_;              ///< the same
+  std::vector<double> compute_sums_s_;     ///< each sums steps_per_value_ steps, the last one fewer
 };
 
 }  // namespace heteroperf

@@ -70,7 +70,8 @@ class VerifyVerb : public Verb {
                     "Give it a run or a suite.");
   }
 
-  /// Checks records and journals, then checkpoints, then a replay where it is asked for.
+  /// Checks records and journals, then checkpoints and borders, then a replay where it is asked
+  /// for.
   Verification verify_run(const std::string& path) const {
     // A folder of runs has no single journal that a replay could follow.
     const bool several = sweep_folder_of(path) || holds_runs_only(path);
@@ -79,6 +80,7 @@ class VerifyVerb : public Verb {
     // Checkpoints of a folder of runs are verified run by run.
     if (several) return result;
     add_of_each_run(path, check_checkpoints, result);
+    add_of_each_run(path, check_borders, result);
     // A run that fails its cheap checks is not worth training again.
     if (replay_steps_ > 0 && result.ok()) {
       add_of_each_run(

@@ -25,4 +25,8 @@ std::vector<VerifyCheck> replay_run(const std::filesystem::path& run, std::uint6
 /// model, as large as its line says, and among the journal's checkpoints. Reads all of their data.
 std::vector<VerifyCheck> check_checkpoints(const std::filesystem::path& run);
 
+/// One check per plan of a run whose model has several components: the bytes that it sends between
+/// them, and the least that are needed, are computed again. None for other runs.
+std::vector<VerifyCheck> check_borders(const std::filesystem::path& run);
+
 }  // namespace heteroperf

@@ -215,6 +215,77 @@ TEST_F(Forged, EveryFieldThatIsRecomputedIsFoundChanged) {
   }
 }
 
+/// Bytes at the borders of components are those of the plan, in every line that tells them.
+TEST_F(Forged, BytesBetweenComponentsAreFoundChanged) {
+  const std::string run = folder_of("components").string();
+  const CommandResult trained = heteroperf({"run",
+                                            "two-tower",
+                                            "--size",
+                                            "nano",
+                                            "--layout",
+                                            "vision=dp2@0-1",
+                                            "--layout",
+                                            "text=dp1@2",
+                                            "--micro-batch",
+                                            "4",
+                                            "--steps",
+                                            "4",
+                                            "--set",
+                                            "measure.warmup_steps=1",
+                                            "--set",
+                                            "measure.peak_s=0",
+                                            "--set",
+                                            "measure.evaluation_samples=64",
+                                            "-q",
+                                            "--out",
+                                            run});
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const JournalLines lines = lines_of(read_text_file(journal_of("components")));
+  const auto changed_lines = [&](const char* kind, auto&& change) {
+    JournalLines result = lines;
+    const auto line = std::ranges::find_if(
+        result, [&](const OrderedJson& each) { return each.at("kind") == kind; });
+    change(*line);
+    return result;
+  };
+  const auto failed = [&] {
+    std::set<std::string> names;
+    const CommandResult verified = heteroperf({"verify", run, "--json"});
+    for (const OrderedJson& check : OrderedJson::parse(verified.out).at("checks")) {
+      if (check.at("ok") == false) names.insert(check.at("name"));
+    }
+    EXPECT_EQ(verified.exit_code, names.empty() ? 0 : 9);
+    return names;
+  };
+  EXPECT_TRUE(failed().empty());
+  const auto add = [](OrderedJson& value, std::int64_t more) {
+    value = value.get<std::int64_t>() + more;
+  };
+  ASSERT_TRUE(forge("components", changed_lines("rank_time", [&](OrderedJson& line) {
+                      add(line["components"][0]["border_bytes"], -4);
+                    })));
+  EXPECT_EQ(failed(), std::set<std::string>{"components"});
+  ASSERT_TRUE(forge("components", changed_lines("rank_time", [&](OrderedJson& line) {
+                      line["components"][0]["strict"] = "1";
+                    })));
+  EXPECT_EQ(failed(), std::set<std::string>{"components"});
+  ASSERT_TRUE(forge("components", changed_lines("rank_time", [&](OrderedJson& line) {
+                      line.erase("components");
+                    })));
+  EXPECT_EQ(failed(), std::set<std::string>{"components"});
+  // Other bytes that all lines agree on are not those of the plan.
+  JournalLines alike = changed_lines(
+      "plan", [&](OrderedJson& line) { add(line["borders"][0]["planned_bytes"], 8); });
+  std::int64_t steps = 0;
+  for (OrderedJson& line : alike) {
+    if (line.at("kind") != "rank_time" || steps > 0) continue;
+    steps = line.at("steps");
+    add(line["components"][0]["border_bytes"], 8 * steps);
+  }
+  ASSERT_TRUE(forge("components", alike));
+  EXPECT_EQ(failed(), std::set<std::string>{"borders"});
+}
+
 /// Each other value that this line could have had in a field that has few.
 JournalLines other_values(const OrderedJson& line, const JournalLines& lines) {
   JournalLines others;

@@ -7,6 +7,8 @@
 #include <set>
 #include <sstream>
 
+#include "metrics/base/text_file.hpp"
+#include "metrics/ops.hpp"
 #include "tests/golden/command.hpp"
 
 namespace heteroperf::testing {
@@ -216,6 +218,10 @@ TEST(PlanRun, ComponentsHaveLayoutsOfTheirOwn) {
   for (const Json& record : {one, shared, apart, placed}) {
     EXPECT_EQ(record.at("workload").at("family"), "contrastive_model");
     EXPECT_EQ(record.at("operations").at("strict"), one.at("operations").at("strict"));
+    for (std::size_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(record.at("components").at(i).at("strict"),
+                one.at("components").at(i).at("strict"));
+    }
   }
   for (const char* run : {"shared", "apart", "placed"}) expect_aligned(run, folder);
 }
@@ -242,6 +248,71 @@ TEST(PlanRun, StreamsThatExchangeTrainAlikeWhereverTheyAre) {
     EXPECT_EQ(record.at("operations").at("strict"), one.at("operations").at("strict"));
   }
   for (const char* run : {"shared", "apart", "planned"}) expect_aligned(run, folder);
+}
+
+/// Every component's part of a record: operations, time, and bytes that are sent as planned.
+TEST(PlanRun, ComponentsAreToldApart) {
+  const ScratchFolder folder;
+  const CommandResult result = heteroperf({"run",
+                                           "vlm",
+                                           "--size",
+                                           "nano",
+                                           "--layout",
+                                           "vision=dp2@0-1",
+                                           "--layout",
+                                           "text=tp2@2-3",
+                                           "--set",
+                                           "plan.recompute=full",
+                                           "--micro-batch",
+                                           "3",
+                                           "--steps",
+                                           "4",
+                                           "--set",
+                                           "measure.warmup_steps=1",
+                                           "--set",
+                                           "measure.peak_s=0",
+                                           "--set",
+                                           "measure.evaluation_samples=8",
+                                           "-q",
+                                           "--json",
+                                           "--out",
+                                           "r"},
+                                          folder.path());
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json record = Json::parse(result.out);
+  const Json& components = record.at("components");
+  ASSERT_EQ(components.size(), 2u);
+  Ops strict, recompute;
+  double time = 0;
+  for (const Json& component : components) {
+    strict += Ops::parse(component.at("strict").get<std::string>());
+    recompute += Ops::parse(component.at("recompute").get<std::string>());
+    EXPECT_GT(component.at("time_fraction"), 0.0);
+    time += component.at("time_fraction").get<double>();
+    const Json& bytes = component.at("border_bytes");
+    EXPECT_EQ(bytes.at("measured"), bytes.at("planned"));
+    EXPECT_EQ(bytes.at("least"), bytes.at("planned"));
+  }
+  EXPECT_EQ(record.at("operations").at("per_step").at("strict"), strict.to_string());
+  EXPECT_NEAR(time, 1, 1e-9);
+  EXPECT_EQ(record.at("operations").at("recompute"), (recompute * 4).to_string());
+  EXPECT_GT(recompute, Ops());
+  // The text's ranks both need all of the images' places, whose gradients each go one way.
+  const std::uint64_t sent = components.at(0).at("border_bytes").at("planned");
+  EXPECT_EQ(components.at(1).at("border_bytes").at("planned"), sent / 2);
+  EXPECT_GT(sent, 0u);
+  const Json& throughput = record.at("metrics").at("throughput");
+  const std::int64_t allocated = record.at("scale").at("allocated");
+  EXPECT_GE(allocated, 4);
+  EXPECT_EQ(throughput.at("per_active_device"), throughput.at("value").get<double>() / 4);
+  EXPECT_EQ(throughput.at("per_allocated_device"),
+            throughput.at("value").get<double>() / static_cast<double>(allocated));
+  expect_verified("r", folder);
+  const std::string shown = heteroperf({"show", "r"}, folder.path()).out;
+  EXPECT_NE(shown.find("vision: "), std::string::npos) << shown;
+  EXPECT_EQ(heteroperf({"report", "r"}, folder.path()).exit_code, 0);
+  EXPECT_NE(read_text_file(folder / "r/report.html").find("Sent from a component to others"),
+            std::string::npos);
 }
 
 TEST(PlanRun, ATraceOfAShortRunHasAllItsSteps) {

@@ -70,6 +70,12 @@ void add(PassOps& sum, const PassOps& term, std::uint64_t factor = 1) {
   }
 }
 
+Ops padding_node_ops(const ModelGraph& graph, NodeId id, const BatchExtent& batch) {
+  const OperatorUse use = operator_use(graph, id);
+  return padding_ops(use.shape, use.input_gradient, use.weight_gradient) *
+         batch.count(graph, graph.node(id));
+}
+
 StrictOps strict_batch_ops(const ModelGraph& graph, const BatchExtent& batch) {
   StrictOps sum;
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
@@ -132,17 +138,25 @@ GraphCounts count_graph(const ModelGraph& graph, const BatchExtent& batch) {
   return counts;
 }
 
+std::vector<std::string> components_of(const ModelGraph& graph) {
+  std::vector<std::string> names;
+  for (const Node& node : graph.nodes()) {
+    if (std::ranges::find(names, node.branch) == names.end()) names.push_back(node.branch);
+  }
+  return names;
+}
+
 std::vector<ComponentCounts> by_component(const ModelGraph& graph, const GraphCounts& counts) {
   std::vector<ComponentCounts> components;
+  for (const std::string& name : components_of(graph)) components.push_back({name, 0, 0, {}, {}});
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];
-    auto component = std::ranges::find(components, node.branch, &ComponentCounts::name);
-    if (component == components.end()) {
-      component = components.insert(component, ComponentCounts{node.branch, 0, 0, {}});
-    }
-    component->parameters += parameter_count(node);
-    component->trained_parameters += trained_parameter_count(node);
-    add(component->strict, counts.layers[i].strict);
+    ComponentCounts& component =
+        *std::ranges::find(components, node.branch, &ComponentCounts::name);
+    component.parameters += parameter_count(node);
+    component.trained_parameters += trained_parameter_count(node);
+    add(component.strict, counts.layers[i].strict);
+    component.padding += padding_node_ops(graph, NodeId(i), counts.samples);
   }
   return components;
 }
@@ -154,9 +168,7 @@ Ops strict_train_ops(const ModelGraph& graph, const BatchExtent& batch) {
 Ops padding_train_ops(const ModelGraph& graph, const BatchExtent& batch) {
   Ops sum;
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
-    const OperatorUse use = operator_use(graph, NodeId(i));
-    sum += padding_ops(use.shape, use.input_gradient, use.weight_gradient) *
-           batch.count(graph, graph.nodes()[i]);
+    sum += padding_node_ops(graph, NodeId(i), batch);
   }
   return sum;
 }

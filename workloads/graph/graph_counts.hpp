@@ -60,13 +60,17 @@ struct GraphCounts {
   ConventionCounts conventions;
 };
 
+/// Names the components of a model, its branches, in the order in which the graph begins them.
+std::vector<std::string> components_of(const ModelGraph& graph);
+
 /// The counts of a component, the nodes of one branch of the graph.
 struct ComponentCounts {
   std::string name;
   std::uint64_t parameters = 0, trained_parameters = 0;
   StrictOps strict;
+  Ops padding;  ///< those of a training pass that multiply with the padding around images
 };
-/// Sums up the layers of every component, in the order in which the graph begins them.
+/// Sums up the layers of every component, in the order of components_of().
 std::vector<ComponentCounts> by_component(const ModelGraph& graph, const GraphCounts& counts);
 
 /// Returns the operator behind a node, with its shapes for one sample, or for one item where the

@@ -11,6 +11,7 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/hash.hpp"
 #include "metrics/base/name_table.hpp"
+#include "workloads/graph/graph_counts.hpp"
 #include "workloads/graph/node_kinds.hpp"
 #include "workloads/graph/node_rules.hpp"
 
@@ -242,10 +243,7 @@ std::string ModelGraph::hash() const {
 }
 
 ModelGraph with_frozen(const ModelGraph& graph, const std::string& components) {
-  std::vector<std::string> known;
-  for (const Node& node : graph.nodes()) {
-    if (std::ranges::find(known, node.branch) == known.end()) known.push_back(node.branch);
-  }
+  const std::vector<std::string> known = components_of(graph);
   std::set<std::string> frozen;
   ProblemList problems;
   std::istringstream words(components);

@@ -9,6 +9,7 @@
 #include "runners/comm/reshard/reshard_plan.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 
 #include "metrics/base/error.hpp"
@@ -152,6 +153,10 @@ ReshardPlan make_plan(const Layout& from, const Layout& to, const ReshardConfig&
 }
 
 }  // namespace
+
+ReshardConfig whole_boxes(DataType type) {
+  return {type, Bytes(std::numeric_limits<std::int64_t>::max())};
+}
 
 ReshardPlan plan_reshard(const Layout& from, const Layout& to, const ReshardConfig& config) {
   return make_plan(from, to, config, GradientKind::replicate);

@@ -19,6 +19,8 @@ struct ReshardConfig {
   Bytes smallest_slice{16384};  ///< a box is not cut into slices smaller than this
   friend bool operator==(const ReshardConfig&, const ReshardConfig&) = default;
 };
+/// No box is cut into slices: each goes whole from a holder to every rank that lacks it.
+ReshardConfig whole_boxes(DataType type);
 
 /// A plan runs its stages in this order; a rank begins a stage when its own part of the one before
 /// is done.

@@ -4,75 +4,21 @@
 // the edge is a *lane* with a plan of its own. A header of 16 bytes goes ahead of every parcel and
 // says when it was sent, so that the receiver can tell a sender that was late from a message that
 // was slow.
-//
-// The second half of the file works out the lanes' parts (BoundaryShapes).
 #include "runners/engine/pipeline/boundary.hpp"
 
 #include <ATen/ops/empty.h>
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <limits>
 #include <span>
 #include <utility>
-#include <variant>
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/id.hpp"
-#include "metrics/base/quantity.hpp"
 #include "runners/comm/reshard/reshard_plan.hpp"
 #include "runners/comm/wire/wire_codec.hpp"
 #include "runners/engine/operators/tensor_buffer.hpp"
 
 namespace heteroperf {
 namespace {
-
-/// The layout of a tensor {batch, sample…} that is cut along the batch by the replicas' shares, and
-/// along the sequence where they have parts of it. Every rank of a replica holds all of its part
-/// or, with `widths`, rank i the i-th columns of it.
-Layout batch_layout(const std::vector<const StageReplica*>& replicas,
-                    const std::vector<std::int64_t>& sample, std::int64_t batch,
-                    const std::vector<std::int64_t>& widths, bool has_parts) {
-  Layout::Shape shape{batch};
-  shape.insert(shape.end(), sample.begin(), sample.end());
-  std::vector<std::vector<std::int64_t>> boundaries{{0}};
-  std::vector<std::vector<RankId>> holders;
-  const int parts = replicas.front()->part.parts, chunks = has_parts ? 2 * parts : 1;
-  for (auto group = replicas.begin(); group != replicas.end(); group += parts) {
-    const std::int64_t first = boundaries[0].back();
-    if (first == batch) break;
-    boundaries[0].push_back(std::min(batch, first + (*group)->micro_batch));
-    for (int chunk = 0; chunk < chunks; ++chunk) {
-      std::vector<RankId> ranks = group[std::min(chunk, chunks - 1 - chunk)]->ranks;
-      for (int other = 1; !has_parts && other < parts; ++other) {
-        HETEROPERF_EXPECT(widths.empty());
-        ranks.insert(ranks.end(), group[other]->ranks.begin(), group[other]->ranks.end());
-      }
-      if (widths.empty()) {
-        holders.push_back(ranks);
-        continue;
-      }
-      HETEROPERF_EXPECT(ranks.size() == widths.size());
-      for (const RankId rank : ranks) holders.push_back({rank});
-    }
-  }
-  HETEROPERF_EXPECT(boundaries[0].back() == batch);
-  for (const std::int64_t extent : sample) boundaries.push_back({0, extent});
-  if (has_parts) {
-    HETEROPERF_EXPECT(sample.size() == 2 && sample.front() % chunks == 0);
-    boundaries[1].clear();
-    for (int chunk = 0; chunk <= chunks; ++chunk) {
-      boundaries[1].push_back(sample.front() / chunks * chunk);
-    }
-  }
-  if (!widths.empty()) {
-    boundaries.back() = {0};
-    for (const std::int64_t width : widths) {
-      boundaries.back().push_back(boundaries.back().back() + width);
-    }
-  }
-  return Layout(std::move(shape), std::move(boundaries), std::move(holders));
-}
 
 /// The tiles that a rank holds: one, or the two chunks of a part of the sequences, which lie one
 /// behind the other in the memory of a reshard plan.
@@ -138,6 +84,7 @@ struct BoundaryEnd::LaneEnd {
   at::ScalarType type;
   WireFormat wire;
   std::vector<const RankProgram::Parcel*> sends, receives;
+  std::uint64_t sent_bytes = 0;
 };
 
 /// One message under way, with the memory that it needs until it has gone.
@@ -232,22 +179,14 @@ class BoundaryEnd::Receiving final : public Arrival {
   std::deque<Part> parts_;  // transfers point into them
 };
 
-BoundaryEnd::BoundaryEnd(Communicator& world, const std::vector<const StageReplica*>& from,
-                         const std::vector<const StageReplica*>& to, const Shape& shape,
-                         WireFormat wire, int tag, at::Device device)
+BoundaryEnd::BoundaryEnd(Communicator& world, const std::vector<EdgeTensor>& tensors,
+                         at::ScalarType type, WireFormat wire, int tag, at::Device device)
     : world_(world), tag_(tag), device_(device) {
-  for (const Lane& lane : shape.lanes) {
-    ReshardConfig config;
-    config.type = data_type(lane.type);
-    // Whole from a holder to each that lacks it: the runner's receives have no moment to pass
-    // slices on.
-    config.smallest_slice = Bytes(std::numeric_limits<std::int64_t>::max());
-    const Layout source =
-        batch_layout(from, lane.sample, shape.batch, lane.from_widths, lane.from_parts);
-    const Layout target = batch_layout(to, lane.sample, shape.batch, lane.to_widths, lane.to_parts);
-    lanes_.push_back(std::make_unique<LaneEnd>(plan_reshard(source, target, config), world.rank(),
-                                               LocalTiles(source, world.rank()),
-                                               LocalTiles(target, world.rank()), lane.type, wire));
+  for (const EdgeTensor& tensor : tensors) {
+    // Boxes stay whole: the runner's receives have no moment to pass slices on.
+    const ReshardPlan plan = plan_reshard(tensor.from, tensor.to, whole_boxes(data_type(type)));
+    lanes_.push_back(std::make_unique<LaneEnd>(plan, world.rank(),
+                                               local_shape(tensor.to, world.rank()), type, wire));
   }
 }
 
@@ -288,6 +227,7 @@ void BoundaryEnd::send(const Tensors& tensors, const SendTimes& times) {
           world_.start_send({&out->times, sizeof(SendTimes), DataType::u8}, parcel->peer, tag_ + 1);
       out->body = world_.start_send({data, bytes, DataType::u8}, parcel->peer, tag_);
       outgoing_.push_back(std::move(out));
+      lanes_[i]->sent_bytes += bytes;
     }
   }
 }
@@ -311,79 +251,8 @@ void BoundaryEnd::drain() {
   outgoing_.clear();
 }
 
-// Shards of other ranks are needed too: an edge is described from both sides.
-const TensorShard& BoundaryShapes::shard_of(int degree, int index, const SequencePart& part) {
-  for (const TensorShard& known : shards_) {
-    if (known.degree == degree && known.index == index && known.part == part) return known;
-  }
-  shards_.push_back(tensor_shard(graph_, degree, index, part));
-  return shards_.back();
-}
-
-/// Widths of a node's output on the ranks of a replica; empty where all have it whole.
-std::vector<std::int64_t> BoundaryShapes::widths_of(NodeId id, const Replicas& replicas) {
-  std::vector<std::int64_t> widths;
-  const std::size_t degree = replicas.front()->ranks.size();
-  if (std::all_of(replicas.begin(), replicas.end(),
-                  [](const StageReplica* r) { return r->ranks.size() == 1; })) {
-    return widths;
-  }
-  for (const StageReplica* replica : replicas) {
-    if (replica->ranks.size() == degree) continue;
-    if (degree > 1 && !shard_of(static_cast<int>(degree), 0).output_is_sharded[id.index()]) {
-      continue;
-    }
-    throw UserError(fmt::format("the output of '{}' crosses a stage border in parts that replicas "
-                                "of {} and of {} ranks have cut differently",
-                                graph_.node(id).name, degree, replica->ranks.size()),
-                    "a stage's replicas must hold it alike",
-                    "Cut the model where the layer's output is summed, or give the replicas the "
-                    "same number of ranks");
-  }
-  for (std::size_t i = 0; i < degree; ++i) {
-    const TensorShard& shard = shard_of(static_cast<int>(degree), static_cast<int>(i));
-    if (!shard.output_is_sharded[id.index()]) return {};
-    widths.push_back(shard.graph.node(id).output.back());
-  }
-  return widths;
-}
-
-BoundaryEnd::Shape BoundaryShapes::of(const std::vector<NodeId>& nodes, std::int64_t batch,
-                                      const Replicas& from, const Replicas& to) {
-  BoundaryEnd::Shape shape;
-  shape.batch = batch;
-  for (const NodeId id : nodes) {
-    const Node& node = graph_.node(id);
-    BoundaryEnd::Lane lane{node.output,         type_,
-                           widths_of(id, from), widths_of(id, to),
-                           has_parts(id, from), has_parts(id, to)};
-    check_columns(id, lane, from, to);
-    shape.lanes.push_back(std::move(lane));
-  }
-  return shape;
-}
-
-bool BoundaryShapes::has_parts(NodeId id, const Replicas& replicas) {
-  const SequencePart& part = replicas.front()->part;
-  if (part.whole()) return false;
-  const Shape& own = shard_of(1, 0, {0, part.parts}).graph.node(id).output;
-  return own.front() != graph_.node(id).output.front();
-}
-
-/// Packed heads lie in another order on groups of another size.
-void BoundaryShapes::check_columns(NodeId id, const BoundaryEnd::Lane& lane, const Replicas& from,
-                                   const Replicas& to) {
-  if (lane.from_widths == lane.to_widths) return;
-  for (const Replicas* side : {&from, &to}) {
-    const auto degree = static_cast<int>(side->front()->ranks.size());
-    if (degree == 1 || shard_of(degree, 0).columns[id.index()].size() <= 1) continue;
-    throw UserError(
-        fmt::format("the packed heads of '{}' cross a stage border between {} and {} "
-                    "tensor-parallel ranks",
-                    graph_.node(id).name, from.front()->ranks.size(), to.front()->ranks.size()),
-        "they lie in another order on each",
-        "Cut the model before the projection or behind the attention");
-  }
+std::uint64_t BoundaryEnd::sent_bytes(std::size_t tensor) const {
+  return lanes_[tensor]->sent_bytes;
 }
 
 }  // namespace heteroperf

@@ -11,9 +11,7 @@
 #include "runners/comm/communicator.hpp"
 #include "runners/comm/reshard/rank_program.hpp"
 #include "runners/engine/operators/operator.hpp"
-#include "runners/plan/plan.hpp"
-#include "runners/plan/staged_graph.hpp"
-#include "runners/plan/tensor/tensor_parallel.hpp"
+#include "runners/plan/ready/edge_layouts.hpp"
 
 namespace heteroperf {
 
@@ -30,29 +28,12 @@ struct SendTimes {
 /// have gone.
 class BoundaryEnd {
  public:
-  /// One tensor of the edge.
-  struct Lane {
-    std::vector<std::int64_t> sample;  ///< extents of one sample, whole
-    at::ScalarType type = at::kFloat;
-    /// Where tensor-parallel ranks have the last dimension in parts: the widths of the parts on
-    /// either side, all together as many as the whole. Empty: it is whole on every rank.
-    std::vector<std::int64_t> from_widths = {}, to_widths = {};
-    /// The replicas with the parts of a sequence on either side have parts of it, not all of it.
-    bool from_parts = false, to_parts = false;
-  };
-  struct Shape {
-    std::vector<Lane> lanes;
-    std::int64_t batch = 0;  ///< samples of a micro-batch over all replicas
-  };
-  /// `from` and `to` are the replicas of the two stages, in one direction of the pipeline. Replicas
-  /// whose share of the batch begins at or beyond `shape.batch` take no part. Arrivals are put on
-  /// `device`.
-  BoundaryEnd(Communicator& world, const std::vector<const StageReplica*>& from,
-              const std::vector<const StageReplica*>& to, const Shape& shape, WireFormat wire,
-              int tag, at::Device device = at::kCPU);
+  /// `tensors` have this type. Arrivals are put on `device`.
+  BoundaryEnd(Communicator& world, const std::vector<EdgeTensor>& tensors, at::ScalarType type,
+              WireFormat wire, int tag, at::Device device = at::kCPU);
   ~BoundaryEnd();
 
-  /// Starts to send this rank's tiles. `tensors` in the order of the shape.
+  /// Starts to send this rank's tiles. `tensors` in the order of the edge's.
   void send(const Tensors& tensors, const SendTimes& times);
 
   /// A receive under way.
@@ -71,6 +52,8 @@ class BoundaryEnd {
   void retire();
   /// Waits until all sends have gone.
   void drain();
+  /// The bytes of a tensor that this rank has sent so far, without headers.
+  std::uint64_t sent_bytes(std::size_t tensor) const;
 
  private:
   struct Outgoing;
@@ -82,33 +65,6 @@ class BoundaryEnd {
   at::Device device_;
   std::vector<std::unique_ptr<LaneEnd>> lanes_;  ///< by tensor
   std::deque<std::unique_ptr<Outgoing>> outgoing_;
-};
-
-/// Finds the tensors that cross a border between two stages and the parts in which either side
-/// holds them.
-class BoundaryShapes {
- public:
-  using Replicas = std::vector<const StageReplica*>;
-  /// `graph` is the full model's and outlives this object; `type` is that of the operators'
-  /// outputs.
-  BoundaryShapes(const ModelGraph& graph, at::ScalarType type) : graph_(graph), type_(type) {}
-
-  /// The shape of an edge that the outputs of `nodes` cross, from the replicas of one stage to
-  /// those of another. Throws UserError for a cut layer's output that the two sides, or replicas of
-  /// one side, hold in parts that do not fit.
-  BoundaryEnd::Shape of(const std::vector<NodeId>& nodes, std::int64_t batch, const Replicas& from,
-                        const Replicas& to);
-
- private:
-  const TensorShard& shard_of(int degree, int index, const SequencePart& part = {});
-  bool has_parts(NodeId node, const Replicas& replicas);
-  std::vector<std::int64_t> widths_of(NodeId node, const Replicas& replicas);
-  void check_columns(NodeId node, const BoundaryEnd::Lane& lane, const Replicas& from,
-                     const Replicas& to);
-
-  const ModelGraph& graph_;
-  at::ScalarType type_;
-  std::deque<TensorShard> shards_;  ///< those that were needed so far
 };
 
 /// Message tags: a boundary uses `tag` and `tag + 1`.

@@ -18,18 +18,6 @@
 #include "runners/comm/communicator.hpp"
 
 namespace heteroperf {
-namespace {
-
-/// Replicas of a segment's stage in its direction of the pipeline.
-std::vector<const StageReplica*> replicas_of(const Plan& plan, StageId stage, int direction) {
-  std::vector<const StageReplica*> result;
-  for (const StageReplica& replica : plan.stages[stage].replicas) {
-    if (replica.direction == direction) result.push_back(&replica);
-  }
-  return result;
-}
-
-}  // namespace
 
 /// One direction of an edge. Each micro-batch has a box: what is to be sent or taken here, or the
 /// receive under way.
@@ -47,7 +35,6 @@ struct PipelineEdges::Channel {
 
 /// An edge of the schedule.
 struct PipelineEdges::State {
-  const StageEdge* edge = nullptr;
   SegmentId from, to;
   bool inside = false;                   ///< starts and ends on this rank
   std::array<Channel, 2> channels = {};  ///< by Crossing; without boxes where nothing crosses
@@ -58,21 +45,18 @@ PipelineEdges::PipelineEdges(const TrainingSpec& spec, const RankShare& share, C
     : spec_(spec),
       world_(world),
       device_(device),
-      shapes_(spec.graph, type),
+      type_(type),
+      layouts_(spec.graph, *spec.ready),
       edges_(spec.ready->schedule.graph.edges.size()) {
   const auto here = [&](SegmentId segment) {
     return std::any_of(share.parts.begin(), share.parts.end(),
                        [&](const RankShare::Part& p) { return p.role.segment == segment; });
   };
-  // In a two-way schedule every edge of the plan has a copy for the other direction, behind all
-  // edges of the first one.
-  const auto& planned = spec.ready->staged.edges;
   for (const EdgeId e : edges_.ids()) {
     const Edge& edge = spec.ready->schedule.graph.edges[e];
     const bool starts = here(edge.from), ends = here(edge.to);
     if (!starts && !ends) continue;
-    edges_[e] = std::make_unique<State>(
-        State{&planned[e.index() % planned.size()], edge.from, edge.to, starts && ends});
+    edges_[e] = std::make_unique<State>(State{edge.from, edge.to, starts && ends});
     for (const Crossing what : {Crossing::activation, Crossing::gradient}) open_channel(e, what);
   }
 }
@@ -91,38 +75,42 @@ void PipelineEdges::open_channel(EdgeId edge, Crossing what) {
                  : times.gradient_s)[edge.index() % spec_.ready->staged.edges.size()];
   }
   if (stays_on_rank(edge)) return;
-  channel.end = make_end(edge, what, spec_.plan().micro_batch_samples(),
-                         forward ? activation_tag : gradient_tag);
+  const auto tensors = layouts_.of(edge, what, spec_.plan().micro_batch_samples());
+  channel.end = make_end(edge, tensors, forward ? activation_tag : gradient_tag);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].leaves) at_borders_.push_back({channel.end, i, *tensors[i].leaves});
+  }
 }
 
-// The end here of an edge that leads to another rank, for batches of one size.
-BoundaryEnd* PipelineEdges::make_end(EdgeId edge, Crossing what, std::int64_t batch, int tag) {
+// The end here of an edge that leads to another rank.
+BoundaryEnd* PipelineEdges::make_end(EdgeId edge, const std::vector<EdgeTensor>& tensors, int tag) {
   const auto stages = static_cast<int>(spec_.plan().stages.size());
   const State& state = *edges_[edge];
   const StageId from(state.from.value() % stages), to(state.to.value() % stages);
-  const int direction = state.from.value() / stages;
-  auto sources = replicas_of(spec_.plan(), from, direction);
-  auto targets = replicas_of(spec_.plan(), to, direction);
-  if (what == Crossing::gradient) std::swap(sources, targets);
-  const BoundaryEnd::Shape shape = shapes_.of(nodes(edge, what), batch, sources, targets);
-  ends_.push_back(std::make_unique<BoundaryEnd>(world_, sources, targets, shape,
-                                                spec_.plan().wire(from, to), tag, device_));
+  ends_.push_back(std::make_unique<BoundaryEnd>(world_, tensors, type_, spec_.plan().wire(from, to),
+                                                tag, device_));
   return ends_.back().get();
 }
 
 bool PipelineEdges::stays_on_rank(EdgeId edge) const {
   const State& state = *edges_[edge];
   if (!state.inside) return false;
-  const auto stages = static_cast<int>(spec_.plan().stages.size());
   const auto replicas = [&](SegmentId segment) {
     std::vector<std::pair<std::vector<RankId>, std::int64_t>> result;
-    for (const StageReplica* replica :
-         replicas_of(spec_.plan(), StageId(segment.value() % stages), segment.value() / stages)) {
+    for (const StageReplica* replica : layouts_.replicas_of(segment)) {
       result.emplace_back(replica->ranks, replica->micro_batch);
     }
     return result;
   };
   return replicas(state.from) == replicas(state.to);
+}
+
+std::vector<std::uint64_t> PipelineEdges::border_bytes(std::size_t components) const {
+  std::vector<std::uint64_t> bytes(components, 0);
+  for (const AtBorder& tensor : at_borders_) {
+    bytes[tensor.component] += tensor.end->sent_bytes(tensor.tensor);
+  }
+  return bytes;
 }
 
 PipelineEdges::OfSegment PipelineEdges::of(SegmentId segment) const {
@@ -133,11 +121,6 @@ PipelineEdges::OfSegment PipelineEdges::of(SegmentId segment) const {
     if (edges_[e]->to == segment) result.in.push_back(e);
   }
   return result;
-}
-
-const std::vector<NodeId>& PipelineEdges::nodes(EdgeId edge, Crossing what) const {
-  const StageEdge& crossed = *edges_[edge]->edge;
-  return what == Crossing::activation ? crossed.nodes : crossed.with_gradient;
 }
 
 PipelineEdges::Channel& PipelineEdges::channel_of(EdgeId edge, Crossing what) {
@@ -181,7 +164,8 @@ void PipelineEdges::hand_on(EdgeId edge, Crossing what, MicroBatchId micro_batch
 PipelineEdges::Evaluation& PipelineEdges::evaluation(EdgeId edge, std::int64_t batch) {
   const auto [known, fresh] = evaluations_.try_emplace({edge, batch});
   if (fresh && !stays_on_rank(edge)) {
-    known->second.end = make_end(edge, Crossing::activation, batch, evaluation_tag);
+    known->second.end =
+        make_end(edge, layouts_.of(edge, Crossing::activation, batch), evaluation_tag);
   }
   return known->second;
 }

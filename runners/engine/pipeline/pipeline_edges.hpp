@@ -12,9 +12,6 @@
 
 namespace heteroperf {
 
-/// The two things that cross an edge: outputs forward, and their gradients back.
-enum class Crossing { activation, gradient };
-
 /// The edges of a schedule that start or end on one rank, and the tensors on their way over them:
 /// one box per micro-batch, and the messages between ranks.
 class PipelineEdges {
@@ -31,7 +28,9 @@ class PipelineEdges {
   };
   OfSegment of(SegmentId segment) const;
   /// The nodes whose outputs, or whose gradients, cross.
-  const std::vector<NodeId>& nodes(EdgeId edge, Crossing what) const;
+  const std::vector<NodeId>& nodes(EdgeId edge, Crossing what) const {
+    return layouts_.nodes(edge, what);
+  }
 
   /// SEND starts to send the tensors that were handed on, RECV posts the receive.
   void exchange(const Instruction& i);
@@ -57,6 +56,10 @@ class PipelineEdges {
     for (const std::unique_ptr<BoundaryEnd>& end : ends_) end->drain();
   }
 
+  /// By component, the bytes that this rank has sent so far from it to others, in training.
+  /// `components`: the number of them.
+  std::vector<std::uint64_t> border_bytes(std::size_t components) const;
+
   /// The same without a schedule, for one pass of `batch` samples in evaluation.
   Tensors take_evaluated(EdgeId edge, std::int64_t batch);
   void hand_on_evaluated(EdgeId edge, std::int64_t batch, Tensors tensors);
@@ -64,6 +67,11 @@ class PipelineEdges {
  private:
   struct Channel;
   struct State;
+  /// A tensor that leaves a component.
+  struct AtBorder {
+    const BoundaryEnd* end = nullptr;
+    std::size_t tensor = 0, component = 0;
+  };
   /// An edge in evaluation, for batches of one size.
   struct Evaluation {
     BoundaryEnd* end = nullptr;  ///< null where tensors stay on this rank
@@ -74,15 +82,17 @@ class PipelineEdges {
   /// Both stages of the edge are here, with alike replicas.
   bool stays_on_rank(EdgeId edge) const;
   void open_channel(EdgeId edge, Crossing what);
-  BoundaryEnd* make_end(EdgeId edge, Crossing what, std::int64_t batch, int tag);
+  BoundaryEnd* make_end(EdgeId edge, const std::vector<EdgeTensor>& tensors, int tag);
   Evaluation& evaluation(EdgeId edge, std::int64_t batch);
 
   const TrainingSpec& spec_;
   Communicator& world_;
   at::Device device_;
-  BoundaryShapes shapes_;
+  at::ScalarType type_;
+  EdgeLayouts layouts_;
   IdVector<EdgeId, std::unique_ptr<State>> edges_;  ///< null: not here
   std::vector<std::unique_ptr<BoundaryEnd>> ends_;  ///< the ends of all channels and evaluations
+  std::vector<AtBorder> at_borders_;
   std::map<std::pair<EdgeId, std::int64_t>, Evaluation> evaluations_;  ///< by size of batch
 };
 

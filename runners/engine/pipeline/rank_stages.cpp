@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
 #include "metrics/base/id.hpp"
 #include "runners/comm/communicator.hpp"
@@ -46,11 +47,35 @@ std::vector<std::vector<RankId>> sharing_groups(const Plan& plan) {
 
 }  // namespace
 
+StageComponents::StageComponents(std::vector<std::size_t> of_group)
+    : of_group_(std::move(of_group)), all_(of_group_) {
+  std::ranges::sort(all_);
+  all_.erase(std::ranges::unique(all_).begin(), all_.end());
+  begin_step();
+}
+
+double StageComponents::share(std::size_t component) const {
+  if (all_.size() == 1) return all_.front() == component ? 1 : 0;
+  double own = 0, sum = 0;
+  for (std::size_t group = 0; group < of_group_.size(); ++group) {
+    const auto ns = static_cast<double>(group_ns_[group]);
+    sum += ns;
+    if (of_group_[group] == component) own += ns;
+  }
+  return sum > 0 ? own / sum : 0;
+}
+
+void StageComponents::begin() { begin_ns_ = now_ns(); }
+void StageComponents::end(std::size_t group, GroupPass /*pass*/) {
+  group_ns_[group] += now_ns() - begin_ns_;
+}
+
 RankStages::RankStages(const TrainingSpec& spec, const RankShare& share, Communicator& world,
                        Communicator* devices, ParameterStore& store, GradientReducer& reducer,
                        Accelerator* accelerator)
     : spec_(spec),
       share_(share),
+      names_(components_of(spec.graph)),
       accelerator_(accelerator),
       loader_(spec.data, store.operator_type(), spec.seed),
       edges_(spec, share, world, store.operator_type(), store.device()) {
@@ -60,11 +85,14 @@ RankStages::RankStages(const TrainingSpec& spec, const RankShare& share, Communi
   gradients_ = std::make_shared<WeightGradients>(store, &reducer, &clock_);
   for (const RankShare::Part& part : share.parts) {
     const Segment& segment = spec.ready->schedule.graph.segments[part.role.segment];
-    auto stage =
-        std::make_unique<RankStage>(part,
-                                    stage_model(share, part, spec.ready->staged, spec.plan(),
-                                                store.operator_type(), groups_of(part.role)),
-                                    gradients_, &clock_);
+    StageModel model = stage_model(share, part, spec.ready->staged, spec.plan(),
+                                   store.operator_type(), groups_of(part.role));
+    std::vector<std::size_t> of_group;
+    for (const OperatorGroup& group : model.groups) {
+      of_group.push_back(component_of(group.nodes.back()));
+    }
+    auto stage = std::make_unique<RankStage>(
+        part, std::move(model), StageComponents(std::move(of_group)), gradients_, &clock_);
     stage->number = stages_.size();
     stage->edges = edges_.of(part.role.segment);
     stage->activation = segment.activation;
@@ -79,6 +107,10 @@ RankStages::RankStages(const TrainingSpec& spec, const RankShare& share, Communi
     }
     stages_.push_back(std::move(stage));
   }
+}
+
+std::size_t RankStages::component_of(NodeId node) const {
+  return std::ranges::find(names_, spec_.graph.node(node).branch) - names_.begin();
 }
 
 // Groups that have no rank in common, or the same ones, are split off together: an even plan needs
@@ -209,6 +241,7 @@ std::vector<RankStages::Buffers> RankStages::buffers() const {
 // first one, and is done again by the others.
 StepOperations RankStages::operations() const {
   StepOperations result;
+  result.components.resize(components());
   for (const std::unique_ptr<RankStage>& stage : stages_) {
     const TensorShard& shard = share_.shards[stage->share.shard];
     const ModelGraph& graph = shard.graph;
@@ -221,12 +254,15 @@ StepOperations RankStages::operations() const {
     for (const NodeId node : stage->share.nodes) {
       const StrictOps ops = strict_node_ops(graph, node, batch);
       const bool repeated = stage->role().tensor_index > 0 && !shard.is_cut(node);
-      (repeated ? result.recompute : result.strict) += ops.train();
+      StepOperations sum;
+      (repeated ? sum.recompute : sum.strict) += ops.train();
       const Attributes& kind = graph.node(node).attributes;
       const bool twice = again == Recomputation::full
                              ? !std::holds_alternative<Contrastive>(kind)
                              : again == Recomputation::selective && is_attention(kind);
-      if (twice) result.recompute += ops.forward;
+      if (twice) sum.recompute += ops.forward;
+      result.add(sum);
+      if (!result.components.empty()) result.components[component_of(node)].add(sum);
     }
   }
   return result;

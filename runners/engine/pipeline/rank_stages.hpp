@@ -18,14 +18,40 @@ namespace heteroperf {
 class Accelerator;
 enum class NoIndex;
 
+/// The components of a model that one stage computes, and the time of each of its groups in a step.
+class StageComponents : public GroupTimer {
+ public:
+  /// By group, the component that it is of (components_of()).
+  explicit StageComponents(std::vector<std::size_t> of_group);
+
+  /// Ascending.
+  const std::vector<std::size_t>& all() const { return all_; }
+  /// The part of the stage's time that a component takes, by the groups' times.
+  double share(std::size_t component) const;
+
+  void begin_step() { group_ns_.assign(of_group_.size(), 0); }
+  void begin() override;
+  void end(std::size_t group, GroupPass pass) override;
+
+ private:
+  std::vector<std::size_t> of_group_, all_;
+  std::vector<std::int64_t> group_ns_;  ///< in this step
+  std::int64_t begin_ns_ = 0;
+};
+
 /// One segment of the schedule on this rank: a stage of the plan with the edges that lead to it and
 /// away from it.
 struct RankStage {
-  RankStage(const RankShare::Part& part, StageModel model,
+  RankStage(const RankShare::Part& part, StageModel model, StageComponents of_components,
             std::shared_ptr<WeightGradients> gradients, StepClock* clock)
-      : share(part), executor(std::move(model), std::move(gradients), clock) {}
+      : share(part),
+        components(std::move(of_components)),
+        executor(std::move(model), std::move(gradients), clock) {
+    if (components.all().size() > 1) executor.time_groups(&components);
+  }
 
   const RankShare::Part& share;
+  StageComponents components;
   StageExecutor executor;
   std::size_t number = 0;  ///< in RankShare::parts
   PipelineEdges::OfSegment edges;
@@ -35,6 +61,7 @@ struct RankStage {
   std::int64_t first_sample = 0;  ///< within a micro-batch
   int micro_batches = 0;          ///< they pass here in a step
   int weights_left = 0;           ///< micro-batches whose weight gradients are missing
+  double compute_s = 0;           ///< in the passes of this step
 
   const RankRole::Part& role() const { return share.role; }
 };
@@ -52,6 +79,8 @@ class RankStages {
   RankStage& of(SegmentId segment);
   const std::vector<std::unique_ptr<RankStage>>& all() const { return stages_; }
   PipelineEdges& edges() { return edges_; }
+  /// The number of components that are told apart: 0 where the model has but one.
+  std::size_t components() const { return names_.size() > 1 ? names_.size() : 0; }
   WeightGradients& gradients() { return *gradients_; }
   /// Splits the time of the step under way; collectives inside a stage note theirs.
   StepClock& clock() { return clock_; }
@@ -77,10 +106,11 @@ class RankStages {
     std::vector<NamedBuffer> named;
   };
   std::vector<Buffers> buffers() const;
-  /// Strict operations of one step on this rank.
+  /// Strict operations of one step on this rank, in all and by component.
   StepOperations operations() const;
 
  private:
+  std::size_t component_of(NodeId node) const;
   void split_groups(Communicator& ranks);
   void split_loss_group(Communicator& ranks);
   SharingGroups groups_of(const RankRole::Part& role) const;
@@ -89,7 +119,8 @@ class RankStages {
 
   const TrainingSpec& spec_;
   const RankShare& share_;
-  Accelerator* accelerator_;  ///< null: the host computes
+  std::vector<std::string> names_;  ///< the model's components
+  Accelerator* accelerator_;        ///< null: the host computes
   BatchLoader loader_;
   PipelineEdges edges_;
   StepClock clock_;

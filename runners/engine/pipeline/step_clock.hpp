@@ -48,6 +48,8 @@ class StepClock {
     lanes_ = nullptr;
   }
   std::int64_t start_ns() const { return start_ns_; }
+  /// The computing of the step so far.
+  double compute_s() const { return split_.compute_s; }
 
  private:
   /// The part of the split that each lane belongs to.
@@ -122,12 +124,14 @@ class DeviceTimes {
   /// The work that the host hands over between begin() and end() is timed. `instruction` is the one
   /// that it belongs to, if any.
   void begin() {
-    if (accelerator_ != nullptr) times_.push_back({accelerator_->mark(), nullptr, {}});
+    if (accelerator_ != nullptr) times_.push_back({accelerator_->mark(), nullptr, {}, nullptr});
   }
-  void end(std::optional<std::int32_t> instruction = {}) {
+  /// finish() also adds the time to `sum`, if there is one.
+  void end(std::optional<std::int32_t> instruction = {}, double* sum = nullptr) {
     if (accelerator_ == nullptr) return;
     times_.back().end = accelerator_->mark();
     times_.back().instruction = instruction;
+    times_.back().sum = sum;
   }
 
   /// The sum of the step's times, once the device has done the work. Those of instructions are
@@ -138,6 +142,7 @@ class DeviceTimes {
     for (const Time& time : times_) {
       const double seconds = time.end->seconds_since(*time.begin);
       sum += seconds;
+      if (time.sum != nullptr) *time.sum += seconds;
       if (!time.instruction || lanes == nullptr) continue;
       const std::int64_t begin_ns = start_ns_ + nanoseconds(time.begin->seconds_since(*start_));
       lanes->push_back({TimeLane::overlapped_device, *time.instruction, begin_ns,
@@ -151,6 +156,7 @@ class DeviceTimes {
   struct Time {
     std::unique_ptr<Accelerator::Mark> begin, end;
     std::optional<std::int32_t> instruction;
+    double* sum = nullptr;
   };
 
   Accelerator* accelerator_;

@@ -102,8 +102,11 @@ void StepRunner::begin_step(std::uint64_t step) {
   device_loss_.reset();
   device_times_.begin_step(clock_.start_ns());
   stages_.gradients().begin_step();
+  border_bytes_before_ = stages_.edges().border_bytes(stages_.components());
   for (const std::unique_ptr<RankStage>& stage : stages_.all()) {
     stage->weights_left = stage->micro_batches;
+    stage->compute_s = 0;
+    stage->components.begin_step();
   }
 }
 
@@ -122,7 +125,28 @@ StepReport StepRunner::finish_step() {
   if (accelerator_ != nullptr) split_by_device(device_times_.finish(lanes_), report_);
   if (lanes_ != nullptr) lanes_->insert(lanes_->end(), overlapped_.begin(), overlapped_.end());
   overlapped_.clear();
+  note_components();
   return report_;
+}
+
+// The groups of a stage are timed on the host's clock, which tells nothing of work that a device
+// does later, nor of a modelled timeline.
+void StepRunner::note_components() {
+  const std::vector<std::uint64_t> sent = stages_.edges().border_bytes(stages_.components());
+  report_.components.resize(sent.size());
+  for (std::size_t i = 0; i < sent.size(); ++i) {
+    report_.components[i].border_bytes = sent[i] - border_bytes_before_[i];
+  }
+  if (sent.empty()) return;
+  for (const std::unique_ptr<RankStage>& stage : stages_.all()) {
+    const std::vector<std::size_t>& components = stage->components.all();
+    const bool told = components.size() == 1 || (accelerator_ == nullptr && !timeline_);
+    for (const std::size_t i : components) {
+      std::optional<double>& sum_s = report_.components[i].compute_s;
+      if (!told) sum_s.reset();
+      if (sum_s) *sum_s += stage->compute_s * stage->components.share(i);
+    }
+  }
 }
 
 std::string StepRunner::where(std::size_t i) const {
@@ -158,15 +182,17 @@ void StepRunner::begin_computation() {
   stages_.edges().retire();
   clock_.lap(TimeLane::other);
   clock_.doing(TimeLane::compute);
+  compute_before_s_ = clock_.compute_s();
   device_times_.begin();
 }
 
 // A paced device sleeps to the computation's modelled end.
-void StepRunner::end_computation(const RankStage& stage, const Instruction& i) {
-  device_times_.end(static_cast<std::int32_t>(&i - program_.data()));
+void StepRunner::end_computation(RankStage& stage, const Instruction& i) {
+  device_times_.end(static_cast<std::int32_t>(&i - program_.data()), &stage.compute_s);
   if (timeline_) timeline_->finish(stage.role(), i.op);
   clock_.lap(TimeLane::compute);
   clock_.doing(TimeLane::other);
+  if (accelerator_ == nullptr) stage.compute_s += clock_.compute_s() - compute_before_s_;
 }
 
 void StepRunner::load(const Instruction& i) { load_data(stages_.of(i.segment), i.micro_batch); }

@@ -64,7 +64,8 @@ class StepRunner {
   double targets_of_step() const;
   PassContext context(const RankStage& stage, MicroBatchId micro_batch) const;
   void begin_computation();
-  void end_computation(const RankStage& stage, const Instruction& i);
+  void end_computation(RankStage& stage, const Instruction& i);
+  void note_components();
   void load_data(RankStage& stage, MicroBatchId micro_batch);
   void add_loss(RankStage& stage, MicroBatchId micro_batch);
   void take_inputs(RankStage& stage, MicroBatchId micro_batch);
@@ -90,7 +91,9 @@ class StepRunner {
 
   StepReport report_;  ///< the step under way
   double loss_ = 0, targets_ = 0, peak_held_ = 0;
-  at::Tensor device_loss_;  ///< {1}, float64
+  double compute_before_s_ = 0;                     ///< in this step, before the pass under way
+  std::vector<std::uint64_t> border_bytes_before_;  ///< by component, before the step
+  at::Tensor device_loss_;                          ///< {1}, float64
   Watchdog watchdog_;
 };
 

@@ -17,6 +17,7 @@
 #include "runners/plan/even_plan.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/tensor/tensor_parallel.hpp"
+#include "workloads/graph/graph_counts.hpp"
 
 namespace heteroperf {
 namespace {
@@ -108,17 +109,6 @@ FastestEven fastest_even(const TrainingTask& task, const Cluster& part,
     }
   }
   return best;
-}
-
-/// The components of a model, in the order in which the graph begins them.
-std::vector<std::string> components_of(const ModelGraph& graph) {
-  std::vector<std::string> components;
-  for (const Node& node : graph.nodes()) {
-    if (std::ranges::find(components, node.branch) == components.end()) {
-      components.push_back(node.branch);
-    }
-  }
-  return components;
 }
 
 /// The even plan with the stages of the last component, and all other nodes on the first one.

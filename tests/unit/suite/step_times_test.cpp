@@ -17,6 +17,23 @@ StepReport step(std::uint64_t n, std::int64_t start_ns, std::int64_t end_ns, Tim
   return report;
 }
 
+TEST(SplitSums, TellComponentsApart) {
+  StepTimes times({"vision", "text"});
+  StepReport first = step(0, 0, 1'000'000'000, {0.5, 0, 0, 0, 0.5}), second = first;
+  first.components = {{0.25, 100}, {0.125, 7}};
+  second.components = {{0.5, 100}, {std::nullopt, 7}};
+  const StepOperations operations{Ops(9), Ops(3), {{Ops(5), Ops(2), {}}, {Ops(4), Ops(1), {}}}};
+  times.add(first, operations);
+  times.add(second, operations);
+  const auto event = times.time_event(0);
+  ASSERT_TRUE(event);
+  EXPECT_EQ(event->strict, Ops(18));
+  ASSERT_EQ(event->components.size(), 2u);
+  EXPECT_EQ(event->components[0], (ComponentTime{"vision", 0.75, Ops(10), Ops(4), 200}));
+  // One step that cannot tell leaves the time of all unknown.
+  EXPECT_EQ(event->components[1], (ComponentTime{"text", std::nullopt, Ops(8), Ops(2), 14}));
+}
+
 TEST(SplitSums, SayNothingWithoutAStep) { EXPECT_FALSE(StepTimes().time_event(0)); }
 
 TEST(SplitSums, AddUpToTheWallWithTheGapsAsOther) {

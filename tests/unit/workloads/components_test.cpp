@@ -178,6 +178,26 @@ TEST(Components, AreSummedUpByBranch) {
   EXPECT_EQ(components[0].parameters + components[1].parameters, counts.parameters);
   EXPECT_EQ(components[0].strict.forward + components[1].strict.forward, counts.strict.forward);
   EXPECT_EQ(components[1].strict.backward(), counts.strict.backward());
+  EXPECT_EQ(components_of(graph), (std::vector<std::string>{"vision", "main"}));
+  EXPECT_EQ(components[0].padding + components[1].padding, padding_train_ops(graph, 2));
+}
+
+TEST(Components, PaddingIsOfTheComponentThatMultipliesWithIt) {
+  ModelGraph graph;
+  const NodeId image = graph.add("image", Input{InputKind::images, 3, 8, 8, 0}, {}, "vision");
+  Conv2d window;
+  window.out_channels = 4;
+  window.kernel = {3, 3};
+  window.padding = {1, 1};
+  const NodeId seen = graph.add("seen", window, {image}, "vision");
+  const NodeId flat = graph.add("flat", Flatten{}, {seen}, "vision");
+  const NodeId head = graph.add("head", Linear{10, true, ""}, {flat}, "head");
+  graph.add("loss", CrossEntropy{}, {head}, "head");
+  const std::vector<ComponentCounts> components = by_component(graph, count_graph(graph, 5));
+  ASSERT_EQ(components.size(), 2u);
+  EXPECT_GT(components[0].padding, Ops());
+  EXPECT_EQ(components[0].padding, padding_train_ops(graph, 5));
+  EXPECT_EQ(components[1].padding, Ops());
 }
 
 TEST(Components, APairIsHeldAgainstAllThatAreContrasted) {

@@ -22,6 +22,7 @@
 #include "runners/plan/even_plan.hpp"
 #include "runners/plan/layout_plan.hpp"
 #include "runners/plan/ready/ready_plan.hpp"
+#include "suite/planning/border_bytes.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"
 #include "workloads/data/data_source.hpp"
 #include "workloads/graph/graph_counts.hpp"
@@ -78,8 +79,33 @@ ModelGraph tiny_streams() {
 struct ComponentsOutcome {
   std::vector<double> losses, norms;
   double evaluation = 0, accuracy = 0;
-  Ops ops;  ///< of a step, on all ranks
+  Ops ops;                         ///< of a step, on all ranks
+  std::vector<Ops> component_ops;  ///< the same by component
+  std::vector<std::uint64_t> border_bytes;
 };
+
+/// A rank's components are all that it does in its passes; adds them to those of other ranks.
+void expect_components_add_up(const StepOperations& operations, const StepReport& report,
+                              ComponentsOutcome& outcome) {
+  outcome.component_ops.resize(2);
+  outcome.border_bytes.resize(2);
+  ASSERT_EQ(operations.components.size(), 2u);
+  ASSERT_EQ(report.components.size(), 2u);
+  StepOperations sum;
+  double compute_s = 0;
+  for (std::size_t i = 0; i < 2; ++i) {
+    const StepOperations& part = operations.components[i];
+    sum.add(part);
+    const double part_s = report.components[i].compute_s.value();
+    EXPECT_EQ(part_s > 0, part.strict + part.recompute != Ops()) << "component " << i;
+    compute_s += part_s;
+    outcome.component_ops[i] += part.strict;
+    outcome.border_bytes[i] += report.components[i].border_bytes;
+  }
+  EXPECT_EQ(sum.strict, operations.strict);
+  EXPECT_EQ(sum.recompute, operations.recompute);
+  EXPECT_LE(compute_s, report.split.compute_s * (1 + 1e-9));
+}
 
 ComponentsOutcome train_components(const ModelGraph& graph, Plan plan) {
   TrainingSpec spec = test::small_training(graph);
@@ -87,7 +113,8 @@ ComponentsOutcome train_components(const ModelGraph& graph, Plan plan) {
   spec.use_plan(std::move(plan));
   EXPECT_EQ(spec.plan().samples_per_step(), step_samples);
   ComponentsOutcome outcome;
-  std::vector<Ops> ops(static_cast<std::size_t>(spec.plan().ranks()));
+  std::vector<StepOperations> operations(spec.plan().ranks());
+  std::vector<StepReport> last(operations.size());
   run_on_threads(spec.plan().ranks(), {}, [&](World& world) {
     const std::unique_ptr<TrainingSession> session = start_training(spec, *world.communicator);
     ComponentsOutcome mine;
@@ -95,15 +122,19 @@ ComponentsOutcome train_components(const ModelGraph& graph, Plan plan) {
       const StepReport report = session->step();
       mine.losses.push_back(report.loss);
       mine.norms.push_back(report.gradient_norm);
+      last[world.communicator->rank().index()] = report;
     }
     const EvaluationReport evaluation = session->evaluate(evaluated);
     mine.evaluation = evaluation.loss;
     mine.accuracy = evaluation.accuracy;
     const RankId rank = world.communicator->rank();
-    ops[rank.index()] = session->operations().strict;
+    operations[rank.index()] = session->operations();
     if (rank == RankId(0)) outcome = mine;
   });
-  for (const Ops& of_rank : ops) outcome.ops += of_rank;
+  for (std::size_t rank = 0; rank < operations.size(); ++rank) {
+    outcome.ops += operations[rank].strict;
+    expect_components_add_up(operations[rank], last[rank], outcome);
+  }
   return outcome;
 }
 
@@ -293,9 +324,17 @@ TEST_P(LayoutsOfComponents, ChangeNoTraining) {
       request.layouts = parse_layouts(layouts);
       request.micro_batch = step_samples / micro_batches;
       request.micro_batches = micro_batches;
-      const ComponentsOutcome planned = train_components(graph, layout_plan(graph, request));
+      const Plan plan = layout_plan(graph, request);
+      const ComponentsOutcome planned = train_components(graph, plan);
       expect_same(planned, one, fmt::format("{} in {}", layouts, micro_batches));
       EXPECT_EQ(planned.ops, one.ops) << layouts;
+      EXPECT_EQ(planned.component_ops, one.component_ops) << layouts;
+      const ReadyPlan ready({graph, Precision::fp64, OptimizerKind::adamw}, plan);
+      const auto borders = planned_borders(graph, ready, Precision::fp64);
+      for (std::size_t i = 0; i < borders.size(); ++i) {
+        EXPECT_EQ(planned.border_bytes[i], borders[i].planned_bytes) << layouts;
+        EXPECT_EQ(borders[i].least_bytes, borders[i].planned_bytes) << layouts;
+      }
     }
   }
 }

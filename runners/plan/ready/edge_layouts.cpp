@@ -1,0 +1,180 @@
+// The layouts of the tensors between two stages. A tensor {batch, sample…} is cut along the batch
+// by the shares of a stage's replicas, and along its last dimension where the replicas' ranks have
+// the columns of a cut layer. Both sides are described alike, whoever asks, so that all ranks make
+// the same reshard plan of them and the bytes that are sent can be foretold.
+//
+// A tensor lies on the *border* of two components where a node of another component takes it in the
+// other stage. Forwards it leaves the component that made it, its gradient leaves the one that took
+// it.
+#include "runners/plan/ready/edge_layouts.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "metrics/base/error.hpp"
+#include "metrics/base/id.hpp"
+#include "workloads/graph/graph_counts.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// The layout of a tensor {batch, sample…} that is cut along the batch by the replicas' shares, and
+/// along the sequence where they have parts of it. Every rank of a replica holds all of its part
+/// or, with `widths`, rank i the i-th columns of it.
+Layout batch_layout(const std::vector<const StageReplica*>& replicas,
+                    const std::vector<std::int64_t>& sample, std::int64_t batch,
+                    const std::vector<std::int64_t>& widths, bool has_parts) {
+  Layout::Shape shape{batch};
+  shape.insert(shape.end(), sample.begin(), sample.end());
+  std::vector<std::vector<std::int64_t>> boundaries{{0}};
+  std::vector<std::vector<RankId>> holders;
+  const int parts = replicas.front()->part.parts, chunks = has_parts ? 2 * parts : 1;
+  for (auto group = replicas.begin(); group != replicas.end(); group += parts) {
+    const std::int64_t first = boundaries[0].back();
+    if (first == batch) break;
+    boundaries[0].push_back(std::min(batch, first + (*group)->micro_batch));
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      std::vector<RankId> ranks = group[std::min(chunk, chunks - 1 - chunk)]->ranks;
+      for (int other = 1; !has_parts && other < parts; ++other) {
+        HETEROPERF_EXPECT(widths.empty());
+        ranks.insert(ranks.end(), group[other]->ranks.begin(), group[other]->ranks.end());
+      }
+      if (widths.empty()) {
+        holders.push_back(ranks);
+        continue;
+      }
+      HETEROPERF_EXPECT(ranks.size() == widths.size());
+      for (const RankId rank : ranks) holders.push_back({rank});
+    }
+  }
+  HETEROPERF_EXPECT(boundaries[0].back() == batch);
+  for (const std::int64_t extent : sample) boundaries.push_back({0, extent});
+  if (has_parts) {
+    HETEROPERF_EXPECT(sample.size() == 2 && sample.front() % chunks == 0);
+    boundaries[1].clear();
+    for (int chunk = 0; chunk <= chunks; ++chunk) {
+      boundaries[1].push_back(sample.front() / chunks * chunk);
+    }
+  }
+  if (!widths.empty()) {
+    boundaries.back() = {0};
+    for (const std::int64_t width : widths) {
+      boundaries.back().push_back(boundaries.back().back() + width);
+    }
+  }
+  return Layout(std::move(shape), std::move(boundaries), std::move(holders));
+}
+
+}  // namespace
+
+EdgeLayouts::EdgeLayouts(const ModelGraph& graph, const ReadyPlan& ready)
+    : graph_(graph), ready_(ready), shards_(graph) {
+  const std::vector<std::string> components = components_of(graph);
+  for (const Node& node : graph.nodes()) {
+    component_of_.push_back(std::ranges::find(components, node.branch) - components.begin());
+  }
+}
+
+// In a two-way schedule every edge of the plan has a copy for the other direction, behind all edges
+// of the first one.
+const StageEdge& EdgeLayouts::planned(EdgeId edge) const {
+  return ready_.staged.edges[edge.index() % ready_.staged.edges.size()];
+}
+
+const std::vector<NodeId>& EdgeLayouts::nodes(EdgeId edge, Crossing what) const {
+  return what == Crossing::activation ? planned(edge).nodes : planned(edge).with_gradient;
+}
+
+std::vector<const StageReplica*> EdgeLayouts::replicas_of(SegmentId segment) const {
+  const auto stages = static_cast<int>(ready_.plan.stages.size());
+  std::vector<const StageReplica*> result;
+  for (const StageReplica& replica :
+       ready_.plan.stages[StageId(segment.value() % stages)].replicas) {
+    if (replica.direction == segment.value() / stages) result.push_back(&replica);
+  }
+  return result;
+}
+
+std::vector<EdgeTensor> EdgeLayouts::of(EdgeId edge, Crossing what, std::int64_t batch) {
+  const Edge& ends = ready_.schedule.graph.edges[edge];
+  Replicas from = replicas_of(ends.from), to = replicas_of(ends.to);
+  if (what == Crossing::gradient) std::swap(from, to);
+  std::vector<EdgeTensor> tensors;
+  for (const NodeId id : nodes(edge, what)) {
+    const std::vector<std::int64_t>& sample = graph_.node(id).output;
+    const auto from_widths = widths_of(id, from), to_widths = widths_of(id, to);
+    if (from_widths != to_widths) check_columns(id, from, to);
+    tensors.push_back({id, batch_layout(from, sample, batch, from_widths, has_parts(id, from)),
+                       batch_layout(to, sample, batch, to_widths, has_parts(id, to)),
+                       component_left(edge, what, id)});
+  }
+  return tensors;
+}
+
+/// The first node of another component that takes it stands for all.
+std::optional<std::size_t> EdgeLayouts::component_left(EdgeId edge, Crossing what,
+                                                       NodeId node) const {
+  const std::size_t maker = component_of_[node.index()];
+  for (const NodeId taker : ready_.staged.nodes[planned(edge).to]) {
+    const std::vector<NodeId>& inputs = graph_.node(taker).inputs;
+    const std::size_t component = component_of_[taker.index()];
+    if (component == maker || std::ranges::find(inputs, node) == inputs.end()) continue;
+    return what == Crossing::activation ? maker : component;
+  }
+  return std::nullopt;
+}
+
+/// Widths of a node's output on the ranks of a replica; empty where all have it whole.
+std::vector<std::int64_t> EdgeLayouts::widths_of(NodeId id, const Replicas& replicas) {
+  std::vector<std::int64_t> widths;
+  const std::size_t degree = replicas.front()->ranks.size();
+  if (std::all_of(replicas.begin(), replicas.end(),
+                  [](const StageReplica* r) { return r->ranks.size() == 1; })) {
+    return widths;
+  }
+  for (const StageReplica* replica : replicas) {
+    if (replica->ranks.size() == degree) continue;
+    if (degree > 1 && !shards_.of(static_cast<int>(degree), 0).output_is_sharded[id.index()]) {
+      continue;
+    }
+    throw UserError(fmt::format("the output of '{}' crosses a stage border in parts that replicas "
+                                "of {} and of {} ranks have cut differently",
+                                graph_.node(id).name, degree, replica->ranks.size()),
+                    "a stage's replicas must hold it alike",
+                    "Cut the model where the layer's output is summed, or give the replicas the "
+                    "same number of ranks");
+  }
+  for (std::size_t i = 0; i < degree; ++i) {
+    const TensorShard& shard = shards_.of(static_cast<int>(degree), static_cast<int>(i));
+    if (!shard.output_is_sharded[id.index()]) return {};
+    widths.push_back(shard.graph.node(id).output.back());
+  }
+  return widths;
+}
+
+/// Tells if of the replicas with the parts of a sequence each has its part of the node's output,
+/// not all.
+bool EdgeLayouts::has_parts(NodeId id, const Replicas& replicas) {
+  const SequencePart& part = replicas.front()->part;
+  if (part.whole()) return false;
+  const Shape& own = shards_.of(1, 0, {0, part.parts}).graph.node(id).output;
+  return own.front() != graph_.node(id).output.front();
+}
+
+/// Packed heads lie in another order on groups of another size.
+void EdgeLayouts::check_columns(NodeId id, const Replicas& from, const Replicas& to) {
+  for (const Replicas* side : {&from, &to}) {
+    const auto degree = static_cast<int>(side->front()->ranks.size());
+    if (degree == 1 || shards_.of(degree, 0).columns[id.index()].size() <= 1) continue;
+    throw UserError(
+        fmt::format("the packed heads of '{}' cross a stage border between {} and {} "
+                    "tensor-parallel ranks",
+                    graph_.node(id).name, from.front()->ranks.size(), to.front()->ranks.size()),
+        "they lie in another order on each",
+        "Cut the model before the projection or behind the attention");
+  }
+}
+
+}  // namespace heteroperf
