@@ -186,7 +186,8 @@ BoundaryEnd::BoundaryEnd(Communicator& world, const std::vector<EdgeTensor>& ten
     // Boxes stay whole: the runner's receives have no moment to pass slices on.
     const ReshardPlan plan = plan_reshard(tensor.from, tensor.to, whole_boxes(data_type(type)));
     lanes_.push_back(std::make_unique<LaneEnd>(plan, world.rank(),
-                                               local_shape(tensor.to, world.rank()), type, wire));
+                                               LocalTiles(tensor.from, world.rank()),
+                                               LocalTiles(tensor.to, world.rank()), type, wire));
   }
 }
 

@@ -15,6 +15,7 @@
 namespace heteroperf {
 namespace {
 
+using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
 OrderedJson record_of(const SampleRun& run) {
