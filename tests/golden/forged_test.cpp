@@ -251,7 +251,8 @@ TEST_F(Forged, BytesBetweenComponentsAreFoundChanged) {
   const auto failed = [&] {
     std::set<std::string> names;
     const CommandResult verified = heteroperf({"verify", run, "--json"});
-    for (const OrderedJson& check : OrderedJson::parse(verified.out).at("checks")) {
+    const OrderedJson document = OrderedJson::parse(verified.out);
+    for (const OrderedJson& check : document.at("checks")) {
       if (check.at("ok") == false) names.insert(check.at("name"));
     }
     EXPECT_EQ(verified.exit_code, names.empty() ? 0 : 9);

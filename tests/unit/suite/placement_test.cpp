@@ -53,6 +53,20 @@ TEST(Placement, EveryHostMeasuresItsOwnCores) {
   EXPECT_FALSE(measures_cpus(placement, 2));
 }
 
+TEST(Placement, ARunHoldsAllDevicesOfItsHosts) {
+  ScaleConfig config;
+  config.ranks = config.threads_per_rank = 1;
+  Placement placement = choose_placement(config, four_cores(), 0);
+  EXPECT_EQ(devices_of_hosts(placement), 4);
+  placement.bindings.push_back({"another host", {0}, ""});
+  placement.ranks = 2;
+  EXPECT_EQ(devices_of_hosts(placement), 8);
+  config.threads_per_rank = 3;
+  EXPECT_EQ(devices_of_hosts(choose_placement(config, four_cores(), 0)), 1);
+  config.ranks = 6;  // more than there is room for
+  EXPECT_EQ(devices_of_hosts(choose_placement(config, four_cores(), 0)), 6);
+}
+
 TEST(Placement, DividesTheCoresAmongTheRanksAskedFor) {
   ScaleConfig config;
   config.ranks = 2;
