@@ -112,7 +112,6 @@ TEST(BorderBytes, WhatIsSentTwiceIsMoreThanTheLeast) {
 
 TEST(BorderBytes, AFrozenComponentGetsNoGradient) {
   const ModelGraph graph = with_frozen(towers(), "vision");
-  const ModelGraph graph = with_frozen(towers(), "vision");
   Plan plan = towers_plan("vision=dp1@0 text=dp1@1");
   plan.graph_hash.clear();
   const std::vector<PlannedBorder> borders = borders_of(graph, plan);
