@@ -155,8 +155,8 @@ double GeneratedScenes::caption_entropy() {
   return mean_over_scenes([](const Scene& scene) { return -natural_log(chance(scene.caption)); });
 }
 
-// The mean of ln (1 + r) over captions of other scenes is that of ln (1 + r) / r over captions of the
-// scene itself, since r is the ratio of their chances; it varies far less.
+// The mean of ln (1 + r) over captions of other scenes is that of ln (1 + r) / r over captions of
+// the scene itself, since r is the ratio of their chances; it varies far less.
 double GeneratedScenes::match_entropy() {
   return mean_over_scenes([](const Scene& scene) {
     const double ratio = kept_chance(scene.caption, scene.objects) / kept_chance(scene.caption);
