@@ -71,6 +71,9 @@ void hold_totals(const CheckedJournal& run, const ModelGraph& graph,
                  LineCheck& check) {
   const std::uint64_t samples = run.workload->samples_per_step.value_or(0);
   const auto all = run.graphs.count(std::nullopt, samples, GraphBook::Pass::strict_train);
+  // Ranks of a run that failed may have come to different steps.
+  const auto* stop = run.journal.last<StopEvent>();
+  if (stop == nullptr || stop->status == RunStatus::failed) return;
   if (!all || first.steps > most_steps) return;
   for (const ComponentCounts& counts : by_component(graph, count_graph(graph, samples))) {
     const auto found = totals.find(counts.name);

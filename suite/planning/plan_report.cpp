@@ -41,9 +41,14 @@ std::string replicas_text(const PlanStage& stage) {
     const auto degree = [](const char* name, std::int64_t ranks) {
       return ranks > 1 ? fmt::format(" {}{}", name, ranks) : "";
     };
-    text += fmt::format("{}{} x {}{}{}: {} each", i == 0 ? "" : ", ", (end - i) / first.part.parts,
-                        first.device_class, degree("tp", std::ssize(first.ranks)),
-                        degree("cp", first.part.parts), first.micro_batch);
+    // Devices of several classes may have parts of the same sequences.
+    const int parts = first.part.parts, count = end - i;
+    const bool whole = count % parts == 0;
+    text += fmt::format(
+        "{}{} x {}{}{}: {} each", i == 0 ? "" : ", ",
+        whole ? fmt::format("{}", count / parts) : fmt::format("{} of {} parts", count, parts),
+        first.device_class, degree("tp", std::ssize(first.ranks)), degree("cp", first.part.parts),
+        first.micro_batch);
     i = end;
   }
   return text;
@@ -148,7 +153,8 @@ void add_stages(const PlanReport& report, Document& document) {
     for (const StageReplica& replica : stage.replicas) {
       const auto rank = replica.ranks.front().index();
       replicas.add({s.value(), report.certificate.memory[rank].device_class, replica.ranks.size(),
-                    replica.micro_batch, static_cast<double>(replica.micro_batch) / all_samples});
+                    replica.micro_batch,
+                    static_cast<double>(replica.micro_batch) / replica.part.parts / all_samples});
     }
   }
   document.table(std::move(stages));

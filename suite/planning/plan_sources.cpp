@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <map>
 
 #include "metrics/base/error.hpp"
@@ -78,9 +79,10 @@ void check_without_cluster(const RunConfig& config) {
 
 /// As many whole replicas as there are cores for, unless their number is given.
 int ranks_of_degrees(const PlanConfig& plan, int cores) {
-  const auto copy = static_cast<int>(plan.ranks_of_copy());
-  if (plan.data > 0) return copy * plan.data;
-  return copy == 1 ? 0 : copy * std::max(1, cores / copy);
+  const std::int64_t copy = plan.ranks_of_copy(), most = std::numeric_limits<int>::max();
+  const std::int64_t copies = plan.data > 0 ? plan.data : std::max<std::int64_t>(1, cores / copy);
+  if (copy == 1 && plan.data == 0) return 0;
+  return static_cast<int>(copies > most / copy ? most : copies * copy);
 }
 
 }  // namespace

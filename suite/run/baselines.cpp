@@ -40,7 +40,7 @@ Placement part_of_placement(const Placement& placement, const std::vector<RankId
   return part;
 }
 
-// Only an even plan can be said with the three degrees and a batch; its baseline can then be
+// Only an even plan can be said with the four degrees and a batch; its baseline can then be
 // repeated with flags alone.
 bool is_even(const Plan& plan) {
   const StageReplica& first = plan.stages.front().replicas.front();

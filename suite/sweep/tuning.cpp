@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "metrics/base/clock.hpp"
@@ -192,8 +193,10 @@ TuningSpace space_of(const UntunedRun& run) {
   TuningSpace space;
   space.cores = cores.count();
   space.search = run.prepared.groups > 0;
-  space.ranks_of_replica =
-      space.search ? config.automl.group_ranks : static_cast<int>(config.plan.ranks_of_copy());
+  space.ranks_of_replica = space.search
+                               ? config.automl.group_ranks
+                               : static_cast<int>(std::min<std::int64_t>(
+                                     config.plan.ranks_of_copy(), std::numeric_limits<int>::max()));
   const int ranks = run.prepared.placement.ranks;
   space.micro_batch = workload.micro_batch;
   // The workload's number of micro-batches is that of a rank: a replica takes those of all its.

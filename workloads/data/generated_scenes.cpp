@@ -399,11 +399,11 @@ void GeneratedScenes::read(Split split, std::uint64_t index, SampleView out) con
 std::string GeneratedScenes::description() const {
   return fmt::format(
       "generated scenes: {} to {} objects of {} shapes, {} colours and {} sizes on {} cells, "
-      "{}×{}×{}, captions of up to {} phrases in {} tokens{}, vocabulary {}{}, seed {}",
+      "{}×{}×{}, captions of up to {} phrases in {} tokens{}{}, vocabulary {}, seed {}",
       fewest_objects, most_objects, shape_count, colour_count, size_count, cell_count,
       spec_.channels, spec_.height, spec_.width, most_phrases, spec_.length - spec_.image_places,
       spec_.image_places > 0 ? fmt::format(" behind {} places", spec_.image_places) : "",
-      spec_.classes, spec_.kind == SampleKind::matches ? ", half of them of another scene" : "",
+      spec_.kind == SampleKind::matches ? ", half of them of another scene" : "", spec_.classes,
       seed_);
 }
 

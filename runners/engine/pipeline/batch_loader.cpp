@@ -39,7 +39,7 @@ Batch Batch::part_of_sequences(const SequencePart& part) const {
   if (part.whole()) return *this;
   Batch result = *this;
   for (at::Tensor* rows : {&result.tokens, &result.targets}) {
-    if (!rows->defined()) continue;
+    if (!rows->defined() || rows->dim() < 2) continue;
     std::vector<at::Tensor> chunks;
     for (const SequencePart::Chunk& chunk : part.chunks(rows->size(1) / part.parts)) {
       chunks.push_back(rows->narrow(1, chunk.first, chunk.count));

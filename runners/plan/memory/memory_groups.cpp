@@ -152,7 +152,8 @@ class Grouping {
           2 * own_sequence->kv_heads * own_sequence->head_dim * attention.output[0];
       const auto parts = u(own_sequence->part.parts);
       const std::uint64_t small = u(part_.samples * own) * bytes_per_element(precision_);
-      const std::uint64_t output = bytes(group.nodes[0]), forward = (2 * parts + 1) * small;
+      const std::uint64_t output = bytes(group.nodes[0]);
+      const std::uint64_t forward = std::max((2 * parts + 1) * small, parts * small + 2 * output);
       group.forward_temporary = forward > output ? forward - output : 0;
       group.temporary = (parts - 1) * small + (2 * parts + 1) * statistics(own);
     }

@@ -338,11 +338,16 @@ class LedgerMaker {
           const auto& nodes = gradient ? staged.with_gradient : staged.nodes;
           std::uint64_t& bytes = trace.edge_bytes[gradient][e];
           const StageReplica& replica = replica_of(part);
-          std::uint64_t here = message_bytes(task_.graph, nodes, replica.micro_batch,
-                                             task_.precision, WireFormat::fp32);
-          // A part of a sequence is copied on its way: its chunks travel one after the other.
-          const auto parts = static_cast<std::uint64_t>(replica.part.parts);
-          if (parts > 1) here = 2 * here / parts;
+          const ModelGraph& local = shards_.of(1, 0, replica.part).graph;
+          std::uint64_t here = 0;
+          for (const NodeId node : nodes) {
+            const std::uint64_t all = message_bytes(local, {node}, replica.micro_batch,
+                                                    task_.precision, WireFormat::fp32);
+            // A part of a sequence is copied on its way: its chunks travel one after the other.
+            const bool is_part =
+                local.node(node).output.front() != task_.graph.node(node).output.front();
+            here += is_part ? 2 * all : all;
+          }
           bytes = std::max(bytes, here);
         }
       }

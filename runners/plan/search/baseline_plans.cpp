@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "metrics/base/error.hpp"
 #include "runners/plan/even_plan.hpp"
@@ -43,11 +44,17 @@ std::vector<EvenPlanRequest> candidates(const ModelGraph& graph, int ranks, std:
   if (!schedule.empty() && std::ranges::find(schedules, schedule) == schedules.end()) {
     schedules.push_back(schedule);
   }
+  std::map<int, bool> shared;
+  const auto can_share = [&](int context) {
+    const auto [known, fresh] = shared.try_emplace(context, false);
+    if (fresh) known->second = shares_sequences(graph, context);
+    return known->second;
+  };
   std::vector<EvenPlanRequest> list;
   for (const int pipeline : divisors(ranks)) {
     for (const int tensor : divisors(ranks / pipeline)) {
       for (const int context : divisors(ranks / (pipeline * tensor))) {
-        if (context > 1 && !shares_sequences(graph, context)) continue;
+        if (context > 1 && !can_share(context)) continue;
         const int data = ranks / (pipeline * tensor * context);
         for (std::uint64_t m = 1; m <= std::min(samples, most_micro_batches); ++m) {
           const std::uint64_t parts = m * static_cast<std::uint64_t>(data);
@@ -151,10 +158,14 @@ ReadyPlan best_plan_alone(const ModelGraph& graph, const Cluster& part,
 std::optional<ReadyPlan> best_context_plan(const ModelGraph& graph, const Cluster& cluster,
                                            const PlanningRequest& request) {
   const auto samples = static_cast<std::uint64_t>(request.batch);
+  if (samples > cluster.ranks.size()) return std::nullopt;
   auto requests = candidates(graph, static_cast<int>(cluster.ranks.size()), samples, "");
   std::erase_if(requests, [](const EvenPlanRequest& even) { return even.context == 1; });
+  // Of very many some of every kind are looked at.
   constexpr std::size_t most_requests = 64;
-  if (requests.size() > most_requests) requests.resize(most_requests);
+  const std::size_t step = requests.size() / most_requests + 1;
+  std::size_t number = 0;
+  std::erase_if(requests, [&](const EvenPlanRequest&) { return number++ % step != 0; });
   FastestEven best =
       fastest_even({graph, request.precision, request.optimizer}, cluster, requests,
                    [&](const EvenPlanRequest& even) { return even_plan(graph, even); });

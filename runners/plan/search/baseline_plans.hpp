@@ -21,9 +21,8 @@ ReadyPlan best_plan_alone(const ModelGraph& graph, const Cluster& part,
                           const std::string& schedule, CutSearch cut_search);
 
 /// The fastest even plan whose ranks share sequences, of the whole machine, where a search of
-/// drafts knows replicas alone. Micro-batches have fewer samples than context-parallel ranks: with
-/// more, replicas are never slower. Of many such plans those with few positions and ranks per layer
-/// are looked at. None where the model's operations need whole sequences.
+/// drafts knows replicas alone. None for more samples than ranks, which replicas can take as fast,
+/// or where the model's operations need whole sequences.
 std::optional<ReadyPlan> best_context_plan(const ModelGraph& graph, const Cluster& cluster,
                                            const PlanningRequest& request);
 

@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -483,19 +484,34 @@ TensorShard tensor_shard(const ModelGraph& graph, int degree, int index, const S
 // and values; rows that are inserted are there whole.
 void check_sequence_parts(const ModelGraph& graph, const std::vector<NodeId>& nodes, int parts,
                           ProblemList& problems) {
+  std::optional<ModelGraph> local;
+  collect_problems(problems, [&] { local = tensor_shard(graph, 1, 0, {0, parts}).graph; });
+  if (!local) return;
   for (const NodeId id : nodes) {
     const Node& node = graph.node(id);
     const auto* input = as<Input>(node);
     const auto* dropout = as<Dropout>(node);
     const bool tokens = input != nullptr && input->kind == InputKind::tokens;
     const auto* attention = as<Attention>(node);
-    const auto is_sequence = [&](const Node& each) { return each.output.size() == 2; };
+    // Rows of pictures are no tokens: every rank would have all of them.
+    const auto is_sequence = [&](NodeId each) {
+      const Shape &all = graph.node(each).output, &own = local->node(each).output;
+      return all.size() == 2 && own.front() * parts == all.front();
+    };
     const bool by_position =
-        tokens || (is_element_wise(node.attributes) && is_sequence(node)) ||
+        tokens || (is_element_wise(node.attributes) && is_sequence(id)) ||
         (is_any<Linear, LayerNorm, RmsNorm, Embedding, PositionEmbedding, TypeEmbedding, Rotary,
                 Attention, InsertTokens>(node) &&
-         is_sequence(node)) ||
-        (is_any<CrossEntropy, SquaredError>(node) && is_sequence(graph.node(node.inputs[0])));
+         is_sequence(id)) ||
+        (is_any<CrossEntropy, SquaredError>(node) && is_sequence(node.inputs[0]));
+    if (tokens && !SequencePart{0, parts}.divides(input->length)) {
+      problems.add(
+          fmt::format("{} context-parallel ranks for sequences of {} tokens", parts, input->length),
+          fmt::format("each takes two of {} equal chunks", 2 * parts),
+          fmt::format("Use a degree that divides {}, or another --sequence-length.",
+                      input->length / 2));
+      return;
+    }
     if (!by_position || (dropout != nullptr && dropout->p > 0) ||
         (attention != nullptr && attention->alibi)) {
       problems.add(fmt::format("{} context-parallel ranks cannot share '{}' ({})", parts, node.name,
@@ -504,13 +520,6 @@ void check_sequence_parts(const ModelGraph& graph, const std::vector<NodeId>& no
                    "own positions",
                    "Use cp 1 for its component.");
       return;
-    }
-    if (tokens && !SequencePart{0, parts}.divides(input->length)) {
-      problems.add(
-          fmt::format("{} context-parallel ranks for sequences of {} tokens", parts, input->length),
-          fmt::format("each takes two of {} equal chunks", 2 * parts),
-          fmt::format("Use a degree that divides {}, or another --sequence-length.",
-                      input->length / 2));
     }
   }
 }

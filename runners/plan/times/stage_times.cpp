@@ -51,8 +51,9 @@ class TimesMaker {
     check();
     for (const StageId stage : staged_.nodes.ids()) {
       auto& replicas = result_.compute.emplace_back();
-      for (const StageReplica& replica : plan_.stages[stage].replicas) {
-        replicas.push_back(known_compute(stage, replica));
+      for (const ReplicaId replica : plan_.stages[stage].replicas.ids()) {
+        sharers_ = sharers(stage, replica);
+        replicas.push_back(known_compute(stage, plan_.stages[stage].replicas[replica]));
       }
       result_.reduction_s.push_back(reduction(stage));
       result_.optimizer_s.push_back(optimizer(stage));
@@ -91,7 +92,7 @@ class TimesMaker {
         fmt::format("{} {} {}", stage.value(), replica.micro_batch, ring_s(replica.ranks, 1e9));
     for (const RankId rank : replica.ranks) key += " " + class_of(rank);
     if (!replica.part.whole()) {
-      key += fmt::format(" {} {}", replica.part.parts, gather_s(sharers(stage, replica), 1e9));
+      key += fmt::format(" {} {}", replica.part.parts, gather_s(sharers_, 1e9));
     }
     const auto known = known_.find(key);
     if (known != known_.end()) return known->second;
@@ -156,29 +157,28 @@ class TimesMaker {
   }
 
   /// Keys and values are gathered in both passes, and the gradients of them are summed and
-  /// scattered, which takes as long.
+  /// scattered, in float32 or wider.
   void add_gathers(StageId stage, const StageWork& work, const StageReplica& replica,
                    StageTimes::Compute& times) const {
-    const std::vector<RankId> ranks = sharers(stage, replica);
     const auto samples = static_cast<double>(replica.micro_batch);
     const bool selective = plan_.stages[stage].recomputation == Recomputation::selective;
+    const double wider = static_cast<double>(statistic_bytes(task_.precision)) /
+                         static_cast<double>(bytes_per_element(task_.precision));
     for (const double bytes : work.gathered) {
-      const double gather = gather_s(ranks, bytes * samples);
+      const double gather = gather_s(sharers_, bytes * samples);
       times.forward_s += gather;
-      times.input_gradient_s += (selective ? 3 : 2) * gather;
+      times.input_gradient_s +=
+          (selective ? 2 : 1) * gather + gather_s(sharers_, wider * bytes * samples);
     }
   }
 
-  /// The first ranks of the replicas that have parts of this one's samples.
-  std::vector<RankId> sharers(StageId stage, const StageReplica& replica) const {
+  /// The first ranks of the replicas with the parts of this one's samples.
+  std::vector<RankId> sharers(StageId stage, ReplicaId replica) const {
     const auto& replicas = plan_.stages[stage].replicas;
+    const SequencePart& part = replicas[replica].part;
     std::vector<RankId> ranks;
-    for (const ReplicaId r : replicas.ids()) {
-      if (!(replicas[r] == replica)) continue;
-      for (int part = 0; part < replica.part.parts; ++part) {
-        ranks.push_back(replicas[r + (part - replica.part.index)].ranks.front());
-      }
-      break;
+    for (int i = 0; i < part.parts && part.parts > 1; ++i) {
+      ranks.push_back(replicas[replica + (i - part.index)].ranks.front());
     }
     return ranks;
   }
@@ -285,10 +285,11 @@ class TimesMaker {
     for (const int direction : {0, 1}) {
       for_each_pair(edge, direction,
                     [&](const StageReplica& from, const StageReplica& to, std::int64_t samples) {
+                      // What has no parts, as rows of pictures, goes whole to all.
                       const int parts = std::max(from.part.parts, to.part.parts);
-                      const Bytes bytes(message_bytes(task_.graph, nodes, samples, task_.precision,
-                                                      plan_.wire(edge.from, edge.to)) /
-                                        static_cast<std::uint64_t>(parts));
+                      const ModelGraph& local = works_.shards().of(1, 0, {0, parts}).graph;
+                      const Bytes bytes(message_bytes(local, nodes, samples, task_.precision,
+                                                      plan_.wire(edge.from, edge.to)));
                       for (const RankId a : from.ranks) {
                         for (const RankId b : to.ranks) {
                           // Nothing travels within a rank.
@@ -340,6 +341,8 @@ class TimesMaker {
       if (both > 0) {
         for (std::size_t i = 0; i < parts_of(senders, s); ++i) {
           for (std::size_t j = 0; j < parts_of(receivers, r); ++j) {
+            // Of equal parts each goes to its like.
+            if (i != j && parts_of(senders, s) == parts_of(receivers, r)) continue;
             visit(*senders[s + i], *receivers[r + j], both);
           }
         }
@@ -370,6 +373,7 @@ class TimesMaker {
   ClassRates rates_;
   StageWorkTable& works_;
   std::map<std::string, StageTimes::Compute> known_;
+  std::vector<RankId> sharers_;  ///< with the replica at hand; none: a draft's
   StageTimes result_;
 };
 

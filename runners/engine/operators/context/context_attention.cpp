@@ -57,7 +57,8 @@ BlockOutput joined(const BlockOutput& a, const BlockOutput& b) {
 /// Scores of a block, of which a causal one leaves later keys out; heads of keys serve neighbours.
 at::Tensor scores_of(const AttentionParts& parts, const at::Tensor& key, bool causal) {
   const double scale = 1.0 / std::sqrt(static_cast<double>(parts.query.size(3)));
-  const at::Tensor scores = at::matmul(parts.query, key.transpose(2, 3)).mul_(scale);
+  const at::ScalarType type = accumulation_type(parts.query.scalar_type());
+  const at::Tensor scores = at::matmul(parts.query, key.transpose(2, 3)).to(type).mul(scale);
   if (!causal) return scores;
   const at::Tensor later =
       at::ones({scores.size(2), scores.size(3)}, scores.options().dtype(at::kBool)).triu_(1);
@@ -79,9 +80,9 @@ BlockOutput attend(const AttentionParts& parts, bool causal, bool written_out) {
   const at::Tensor key = parts.key.repeat_interleave(heads_per_key(parts), 1);
   const at::Tensor value = parts.value.repeat_interleave(heads_per_key(parts), 1);
   const at::Tensor scores = scores_of(parts, key, causal);
-  const at::Tensor log_sum = scores.to(accumulation_type(scores.scalar_type())).logsumexp(-1);
-  return {at::matmul(scores.sub(log_sum.unsqueeze(-1)).exp().to(scores.scalar_type()), value),
-          log_sum};
+  const at::Tensor log_sum = scores.logsumexp(-1);
+  const at::Tensor p = scores.sub(log_sum.unsqueeze(-1)).exp().to(value.scalar_type());
+  return {at::matmul(p, value), log_sum};
 }
 
 /// Gradients that one block gives, from output and softmax sums over all blocks of the queries.
@@ -188,20 +189,28 @@ class ContextAttention final : public Operator {
     return output;
   }
 
+  // The ranks exchange in the type of the tensors, whatever each of them computes in.
   void gradients(const BackwardPass& pass) override {
     if (!pass.wants(0)) return;
     const at::Tensor dy = pass.output_gradient.contiguous();
-    if (active_device().makes_as_host(op)) return pass.sink->put(0, gradient_of(dy, pass.saved));
-    pass.sink->put(0, device_product(op, dy, {}, [&](const at::Tensor& g, const at::Tensor&) {
-                     return gradient_of(g, pass.saved);
-                   }));
+    const at::ScalarType type = dy.scalar_type();
+    const at::Tensor keys = exchange_.gather(keys_of(pass.saved[0]).to(type));
+    at::Tensor key_gradient;
+    const auto make = [&](const at::Tensor& g, const at::Tensor& others) {
+      return gradients_of(g, pass.saved, others, key_gradient);
+    };
+    const at::Tensor queries =
+        active_device().makes_as_host(op) ? make(dy, keys) : device_product(op, dy, keys, make);
+    const at::Tensor own = exchange_.sum(key_gradient.to(accumulation_type(type)));
+    pass.sink->put(0, at::cat({queries, own.to(type)}, 2));
   }
 
-  /// The gradient of the packed input.
-  at::Tensor gradient_of(const at::Tensor& dy, const Tensors& saved) const {
+  /// The gradient of the queries; `key_gradient` becomes the summand of that of all keys and
+  /// values.
+  at::Tensor gradients_of(const at::Tensor& dy, const Tensors& saved, const at::Tensor& keys,
+                          at::Tensor& key_gradient) const {
     const at::Tensor &packed = saved[0], &output = saved[1], &log_sums = saved[2];
-    const at::Tensor keys = exchange_.gather(keys_of(packed));
-    const at::Tensor key_gradient =
+    key_gradient =
         at::zeros(keys.sizes(), keys.options().dtype(accumulation_type(keys.scalar_type())));
     Tensors query_gradients;
     for (const Queries& queries : queries_of(packed.size(1))) {
@@ -221,8 +230,7 @@ class ContextAttention final : public Operator {
       }
       query_gradients.push_back(rows_of_heads(query_gradient));
     }
-    const at::Tensor own_keys = exchange_.sum(key_gradient).to(packed.scalar_type());
-    return at::cat({at::cat(query_gradients, 1), own_keys}, 2);
+    return at::cat(query_gradients, 1);
   }
 
   /// LibTorch's kernel for the host serves where the host computes in its usual way.

@@ -174,10 +174,12 @@ class SetupWriter {
     for (const RankId rank : replica.ranks) {
       if (rank.value() == next_rank_++ || !ranks_in_order_) continue;
       ranks_in_order_ = false;
-      problems_.add(fmt::format("stage {} has rank {} where {} is next", s.value(), rank.value(),
-                                next_rank_ - 1),
-                    "FlagScale numbers tensor-parallel ranks first, then replicas, then stages",
-                    "Order the cluster's ranks that way.");
+      problems_.add(
+          fmt::format("stage {} has rank {} where {} is next", s.value(), rank.value(),
+                      next_rank_ - 1),
+          "FlagScale numbers tensor-parallel ranks first, then parts of sequences, replicas, "
+          "stages",
+          "Order the cluster's ranks that way.");
     }
   }
 

@@ -33,7 +33,7 @@ struct FlagScaleSetup {
 /// Throws UserError with everything that FlagScale cannot say: uneven batches within a stage,
 /// replicas of different degrees or classes in one stage, several chunks, another schedule than
 /// 1f1b, selective recomputation of some stages, compressed wires, blocks cut in two, ranks in
-/// another order than tensor, data, stage.
+/// another order than tensor, context, data, stage.
 FlagScaleSetup flagscale_setup(const Plan& plan);
 
 /// The parts `system` and `model` of a train configuration, in YAML.

@@ -84,9 +84,14 @@ struct ComponentsOutcome {
   std::vector<std::uint64_t> border_bytes;
 };
 
-/// A rank's components are all that it does in its passes; adds them to those of other ranks.
-void expect_components_add_up(const StepOperations& operations, const StepReport& report,
-                              ComponentsOutcome& outcome) {
+/// A rank's components are all that it does in its passes; adds them to those of other ranks. Of a
+/// model of one component nothing is told apart.
+void expect_components_add_up(const ModelGraph& graph, const StepOperations& operations,
+                              const StepReport& report, ComponentsOutcome& outcome) {
+  if (components_of(graph).size() == 1) {
+    EXPECT_TRUE(operations.components.empty());
+    return;
+  }
   outcome.component_ops.resize(2);
   outcome.border_bytes.resize(2);
   ASSERT_EQ(operations.components.size(), 2u);
@@ -97,7 +102,8 @@ void expect_components_add_up(const StepOperations& operations, const StepReport
     const StepOperations& part = operations.components[i];
     sum.add(part);
     const double part_s = report.components[i].compute_s.value();
-    EXPECT_EQ(part_s > 0, part.strict + part.recompute != Ops()) << "component " << i;
+    // Norms take time and have no operations.
+    EXPECT_TRUE(part_s > 0 || part.strict + part.recompute == Ops()) << "component " << i;
     compute_s += part_s;
     outcome.component_ops[i] += part.strict;
     outcome.border_bytes[i] += report.components[i].border_bytes;
@@ -133,7 +139,7 @@ ComponentsOutcome train_components(const ModelGraph& graph, Plan plan) {
   });
   for (std::size_t rank = 0; rank < operations.size(); ++rank) {
     outcome.ops += operations[rank].strict;
-    expect_components_add_up(operations[rank], last[rank], outcome);
+    expect_components_add_up(graph, operations[rank], last[rank], outcome);
   }
   return outcome;
 }
@@ -331,6 +337,7 @@ TEST_P(LayoutsOfComponents, ChangeNoTraining) {
       EXPECT_EQ(planned.component_ops, one.component_ops) << layouts;
       const ReadyPlan ready({graph, Precision::fp64, OptimizerKind::adamw}, plan);
       const auto borders = planned_borders(graph, ready, Precision::fp64);
+      ASSERT_EQ(borders.size(), 2U);
       for (std::size_t i = 0; i < borders.size(); ++i) {
         EXPECT_EQ(planned.border_bytes[i], borders[i].planned_bytes) << layouts;
         EXPECT_EQ(borders[i].least_bytes, borders[i].planned_bytes) << layouts;
@@ -565,8 +572,9 @@ TEST_P(DrawnLayouts, HaveTheGradientsAndLossesOfOneRank) {
   ASSERT_GT(one.gradients.size(), 20U);
   std::mt19937_64 random(22);
   for (int i = 0; i < drawn_layouts(); ++i) {
-    // A tower's text is pooled, which needs all of its tokens.
-    const std::string layouts = draw_layouts(random, contrast_of(graph) ? 1 : 2);
+    // Texts that are pooled, or whose first row is taken, need all of their tokens.
+    const bool shares_text = std::string(GetParam()) == "vlm-nano";
+    const std::string layouts = draw_layouts(random, shares_text ? 2 : 1);
     LayoutPlanRequest request;
     request.layouts = parse_layouts(layouts);
     request.micro_batches = 1 + i % 3;

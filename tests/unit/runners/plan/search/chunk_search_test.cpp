@@ -96,8 +96,6 @@ PlanSearchOptions options_of(const std::vector<std::string>& schedules) {
   return options;
 }
 
-/// Four devices whose memory takes a half of the training, one link for all, four micro-batches at
-/// the most: filling is what costs.
 // Stages behind a zero-bubble order make the gradients of their weights while the sample's
 // gradients are on their way.
 TEST(PlanBound, OneSampleLeavesGradientsOfWeightsBehind) {
@@ -114,6 +112,8 @@ TEST(PlanBound, OneSampleLeavesGradientsOfWeightsBehind) {
   }
 }
 
+/// Four devices whose memory takes a half of the training, one link for all, four micro-batches at
+/// the most: filling is what costs.
 TEST(ChunkedDrafts, AreChosenWhereFewMicroBatchesFillThePipeline) {
   const ModelGraph graph = build_model("gpt2");
   const Cluster cluster = mixed_cluster({{"only", 4, 1, 4e12, 2e9}}, 5e10, 5e10);
