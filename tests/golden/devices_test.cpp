@@ -85,6 +85,10 @@ TEST(Devices, UnlikeNumericsTrainTogether) {
   EXPECT_TRUE(broken_rules(mix.record).contains("kernels"));
   EXPECT_FALSE(mix.record.at("validity").at("rankable"));
   EXPECT_FALSE(host.record.contains("devices"));
+  // Keys and values go between them in one type.
+  const ShortRun shared = run_on("cpu:exact,cpu", {"--cp", "2", "--micro-batches", "2"});
+  ASSERT_EQ(shared.result.exit_code, 0) << shared.result.err;
+  EXPECT_LT(farthest(shared.losses, host.losses), 1e-4);
 }
 
 TEST(Devices, AnEmulatedChipIsMarkedAndNeverRanked) {

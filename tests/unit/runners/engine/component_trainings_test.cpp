@@ -472,6 +472,26 @@ TEST(PartsOfSequences, AreRefusedWhereSomethingNeedsWholeOnes) {
   expect(test::tiny_cnn(), 2, "2 context-parallel ranks cannot share");
 }
 
+// Blocks of a picture's rows look like those of a text.
+TEST(PartsOfSequences, AreNotThoseOfPictures) {
+  const ModelGraph graph = tiny_captioner();
+  LayoutPlanRequest request;
+  request.layouts = parse_layouts("vision=dp2,pp2 text=dp1@4");
+  request.micro_batch = step_samples;
+  Plan plan = layout_plan(graph, request);
+  for (const ReplicaId r : plan.stages[1].replicas.ids()) {
+    plan.stages[1].replicas[r].micro_batch = step_samples;
+    plan.stages[1].replicas[r].part = {r.value(), 2};
+  }
+  try {
+    ReadyPlan({graph, Precision::fp64, OptimizerKind::adamw}, plan);
+    ADD_FAILURE();
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("cannot share 'vision."), std::string::npos)
+        << error.what();
+  }
+}
+
 // Only schedules that wait for a whole set can train these models.
 TEST(SetLoss, ASchedulesOrderMustAllowIt) {
   const ModelGraph graph = tiny_towers();
