@@ -243,8 +243,10 @@ TEST_F(Forged, BytesBetweenComponentsAreFoundChanged) {
   const JournalLines lines = lines_of(read_text_file(journal_of("components")));
   const auto changed_lines = [&](const char* kind, auto&& change) {
     JournalLines result = lines;
-    const auto line = std::ranges::find_if(
-        result, [&](const OrderedJson& each) { return each.at("kind") == kind; });
+    // Ranks' lines come in any order; rank 0 has the component that sends.
+    const auto line = std::ranges::find_if(result, [&](const OrderedJson& each) {
+      return each.at("kind") == kind && each.at("rank") == 0;
+    });
     change(*line);
     return result;
   };

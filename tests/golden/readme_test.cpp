@@ -19,11 +19,11 @@ using Lines = std::vector<std::string>;
 
 constexpr auto longest_command = std::chrono::seconds(300);
 constexpr const char* short_duration = "HETEROPERF_DURATION=0.2";
-/// The same of a gate in lockstep, whose pairs take the place of --duration, and of collectives,
-/// which four ranks on two cores make slowly.
-constexpr const char* short_repeats[] = {"HETEROPERF_PAIR_SECONDS=0.2",
-                                         "HETEROPERF_GATE_MAX_BLOCKS=6", "HETEROPERF_COMM_ITERS=3",
-                                         "HETEROPERF_COMM_WARMUP=1"};
+/// The same of a gate in lockstep, whose pairs take the place of --duration, of collectives, which
+/// four ranks on two cores make slowly, and of a probe's operations.
+constexpr const char* short_repeats[] = {
+    "HETEROPERF_PAIR_SECONDS=0.2", "HETEROPERF_GATE_MAX_BLOCKS=6", "HETEROPERF_COMM_ITERS=3",
+    "HETEROPERF_COMM_WARMUP=1", "HETEROPERF_PROBE_TIME_LIMIT=5"};
 
 struct Replacement {
   const char* pattern;
