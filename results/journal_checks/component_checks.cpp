@@ -93,7 +93,7 @@ void check_components(const CheckedJournal& run, LineCheck& check) {
   const ModelGraph* graph = run.is_search() ? nullptr : run.model(std::nullopt);
   if (graph == nullptr || !run.outline.plan || !run.workload) return;
   std::vector<std::string> names = components_of(*graph);
-  // Of a model of one component nothing is told apart.
+  // A model of one component has nothing to tell apart.
   if (names.size() == 1) names.clear();
   std::map<std::string, ComponentTotal> totals;
   std::int64_t ranks = 0;

@@ -67,7 +67,7 @@ class RunLearner {
                     cluster);
   }
 
-  /// Those that share layers or sequences with others.
+  /// The ranks that share layers or sequences with others.
   std::set<int> ranks_in_groups() const {
     std::set<int> ranks;
     for (const PlanStage& stage : result_.plan.stages) {

@@ -5,24 +5,18 @@
 // row of the table. Instead they share columns: each goes through all tokens in order for its own
 // columns. With a cut vocabulary every rank has some rows of the table. Tokens of other ranks get
 // the index −1, give a row of zeros, and get no gradient; the sum over the ranks is the embedding.
-#include <ATen/ops/cat.h>
-
 #include <optional>
 
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
+#include "runners/engine/operators/tensor_buffer.hpp"
 
 namespace heteroperf {
 namespace {
 
 /// The rows of a table of positions that a part of every sequence has, {T, h}.
 at::Tensor own_positions(const at::Tensor& table, const SequencePart& part, std::int64_t length) {
-  if (part.whole()) return table;
-  Tensors chunks;
-  for (const SequencePart::Chunk& chunk : part.chunks(length)) {
-    chunks.push_back(table.narrow(0, chunk.first, chunk.count));
-  }
-  return at::cat(chunks, 0);
+  return part.whole() ? table : positions_of_part(table, 0, part, length);
 }
 
 /// Gradient of a table of which these rows were added to every sequence, the sum of the sequences

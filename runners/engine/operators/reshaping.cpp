@@ -180,11 +180,7 @@ class InsertTokensOperator final : public Operator {
     const at::Tensor whole = exchange_->gather(here.to(at::kLong));
     const at::Tensor numbers = whole.reshape(-1).cumsum(0).sub(1).view(whole.sizes());
     all = whole.sum().item().toLong();
-    Tensors chunks;
-    for (const SequencePart::Chunk& chunk : a_.part.chunks(here.size(1))) {
-      chunks.push_back(numbers.narrow(1, chunk.first, chunk.count));
-    }
-    return at::cat(chunks, 1);
+    return positions_of_part(numbers, 1, a_.part, here.size(1));
   }
 
   InsertTokens a_;

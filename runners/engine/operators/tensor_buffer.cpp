@@ -6,6 +6,7 @@
 // HostCopies hides the difference from collectives.
 #include "runners/engine/operators/tensor_buffer.hpp"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <c10/core/InferenceMode.h>
@@ -97,6 +98,15 @@ std::vector<std::int64_t> sizes_with(const at::Tensor& tensor, std::int64_t posi
 }
 
 }  // namespace
+
+at::Tensor positions_of_part(const at::Tensor& whole, std::int64_t dim, const SequencePart& part,
+                             std::int64_t own) {
+  std::vector<at::Tensor> chunks;
+  for (const SequencePart::Chunk& chunk : part.chunks(own)) {
+    chunks.push_back(whole.narrow(dim, chunk.first, chunk.count));
+  }
+  return at::cat(chunks, dim);
+}
 
 at::Tensor SequenceExchange::gather(const at::Tensor& part) const {
   const at::Tensor own = part.contiguous();

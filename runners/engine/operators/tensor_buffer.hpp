@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runners/comm/communicator.hpp"
+#include "workloads/graph/sequence_part.hpp"
 
 namespace heteroperf {
 
@@ -43,6 +44,11 @@ class HostCopies {
 /// Reduces a tensor in place. A device's tensor is waited for and goes through the host's memory
 /// unless the group's buffers are on the device.
 void all_reduce(Communicator& group, const at::Tensor& tensor, Reduction reduction);
+
+/// The positions of a part of every sequence, one chunk behind the other, from a tensor that has
+/// all positions along `dim` of which the part has `own`.
+at::Tensor positions_of_part(const at::Tensor& whole, std::int64_t dim, const SequencePart& part,
+                             std::int64_t own);
 
 /// Brings rows of sequences together that context-parallel ranks have parts of (SequencePart), in
 /// the order of their positions, and spreads them again. All calls are collective.

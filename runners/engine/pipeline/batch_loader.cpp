@@ -5,13 +5,13 @@
 #include "runners/engine/pipeline/batch_loader.hpp"
 
 #include <ATen/Parallel.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <span>
 #include <utility>
-#include <vector>
+
+#include "runners/engine/operators/tensor_buffer.hpp"
 
 namespace heteroperf {
 namespace {
@@ -40,11 +40,7 @@ Batch Batch::part_of_sequences(const SequencePart& part) const {
   Batch result = *this;
   for (at::Tensor* rows : {&result.tokens, &result.targets}) {
     if (!rows->defined() || rows->dim() < 2) continue;
-    std::vector<at::Tensor> chunks;
-    for (const SequencePart::Chunk& chunk : part.chunks(rows->size(1) / part.parts)) {
-      chunks.push_back(rows->narrow(1, chunk.first, chunk.count));
-    }
-    *rows = at::cat(chunks, 1);
+    *rows = positions_of_part(*rows, 1, part, rows->size(1) / part.parts);
   }
   if (counted_targets) result.counted_targets = count_targets(result.targets);
   return result;

@@ -161,7 +161,7 @@ std::optional<ReadyPlan> best_context_plan(const ModelGraph& graph, const Cluste
   if (samples > cluster.ranks.size()) return std::nullopt;
   auto requests = candidates(graph, static_cast<int>(cluster.ranks.size()), samples, "");
   std::erase_if(requests, [](const EvenPlanRequest& even) { return even.context == 1; });
-  // Of very many some of every kind are looked at.
+  // Where there are very many, some of every kind are looked at.
   constexpr std::size_t most_requests = 64;
   const std::size_t step = requests.size() / most_requests + 1;
   std::size_t number = 0;

@@ -285,7 +285,7 @@ class TimesMaker {
     for (const int direction : {0, 1}) {
       for_each_pair(edge, direction,
                     [&](const StageReplica& from, const StageReplica& to, std::int64_t samples) {
-                      // What has no parts, as rows of pictures, goes whole to all.
+                      // Tensors without parts, as rows of pictures, go whole to all.
                       const int parts = std::max(from.part.parts, to.part.parts);
                       const ModelGraph& local = works_.shards().of(1, 0, {0, parts}).graph;
                       const Bytes bytes(message_bytes(local, nodes, samples, task_.precision,
@@ -341,7 +341,7 @@ class TimesMaker {
       if (both > 0) {
         for (std::size_t i = 0; i < parts_of(senders, s); ++i) {
           for (std::size_t j = 0; j < parts_of(receivers, r); ++j) {
-            // Of equal parts each goes to its like.
+            // Each of equally many parts goes to its like.
             if (i != j && parts_of(senders, s) == parts_of(receivers, r)) continue;
             visit(*senders[s + i], *receivers[r + j], both);
           }
