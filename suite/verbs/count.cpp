@@ -102,7 +102,7 @@ void add_components(Document& document, const CountedModel& model) {
     inputs.add({node.name, node.branch, std::string(to_string(input.kind)), extents_of(input),
                 node.output, input.items > 0 ? Datum(input.items) : Datum()});
   }
-  document.field("samples", "samples", Unit::none, model.counts.samples);
+  document.field("samples", "samples", Unit::none, model.counts.batch.samples);
   document.table(std::move(inputs));
   Table table{"components",
               "",
@@ -175,7 +175,7 @@ Document count_document(const CountedModel& model, bool per_layer) {
   document.field("model", "model", Unit::none, model.graph.name);
   document.data("graph_hash", "hash of the graph", Unit::none, model.graph.hash());
   if (inputs.size() == 1) {
-    add_input(document, input_of(model.graph, inputs[0]), model.counts.samples,
+    add_input(document, input_of(model.graph, inputs[0]), model.counts.batch.samples,
               classes_of(model.graph));
   } else {
     add_components(document, model);
@@ -184,7 +184,7 @@ Document count_document(const CountedModel& model, bool per_layer) {
   add_operations(document, model);
   // Memory is that of a training in fp32 with the usual optimizer of the family.
   const MemoryEstimate memory =
-      estimate_memory(model.graph, model.counts.samples, Precision::fp32, optimizer);
+      estimate_memory(model.graph, model.counts.batch.samples, Precision::fp32, optimizer);
   const auto add_memory = [&](const char* use, Bytes bytes, std::string hint = {}) {
     document.field(fmt::format("memory.{}_bytes", use), fmt::format("fp32 {}", use), Unit::bytes,
                    bytes.value(), std::move(hint));

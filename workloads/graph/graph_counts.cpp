@@ -94,6 +94,17 @@ std::uint64_t BatchExtent::count(const ModelGraph& graph, const Node& node) cons
   return samples * static_cast<std::uint64_t>(input.items);
 }
 
+BatchExtent usual_extent(const ModelGraph& graph, std::uint64_t samples) {
+  BatchExtent extent(samples);
+  for (const NodeId id : graph.inputs()) {
+    const auto& input = std::get<Input>(graph.node(id).attributes);
+    if (input.items == 0) continue;
+    const auto both = static_cast<std::uint64_t>(input.fewest_items + input.items);
+    extent.items[id] = (samples * both + 1) / 2;
+  }
+  return extent;
+}
+
 OperatorUse operator_use(const ModelGraph& graph, NodeId id, std::uint64_t contrasted) {
   const Node& node = graph.node(id);
   OperatorUse use;
@@ -118,7 +129,7 @@ StrictOps strict_node_ops(const ModelGraph& graph, NodeId id, const BatchExtent&
 
 GraphCounts count_graph(const ModelGraph& graph, const BatchExtent& batch) {
   GraphCounts counts;
-  counts.samples = batch.samples;
+  counts.batch = batch;
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];
     const OperatorUse use = operator_use(graph, NodeId(i), batch.contrasted);
@@ -156,7 +167,7 @@ std::vector<ComponentCounts> by_component(const ModelGraph& graph, const GraphCo
     component.parameters += parameter_count(node);
     component.trained_parameters += trained_parameter_count(node);
     add(component.strict, counts.layers[i].strict);
-    component.padding += padding_node_ops(graph, NodeId(i), counts.samples);
+    component.padding += padding_node_ops(graph, NodeId(i), counts.batch);
   }
   return components;
 }

@@ -40,6 +40,9 @@ struct BatchExtent {
   /// The samples or items that a node is computed for.
   std::uint64_t count(const ModelGraph& graph, const Node& node) const;
 };
+/// Returns an extent for times to come: of every input with items the samples have the middle
+/// between the fewest and the most, rounded up over the batch.
+BatchExtent usual_extent(const ModelGraph& graph, std::uint64_t samples);
 
 /// The counts of one node.
 struct LayerCounts {
@@ -53,7 +56,7 @@ struct LayerCounts {
 /// The counts of a graph for a number of samples. A total is the sum over the layers; it is absent
 /// when one layer's count is.
 struct GraphCounts {
-  std::uint64_t samples = 1;
+  BatchExtent batch;
   std::uint64_t parameters = 0;
   std::vector<LayerCounts> layers;  ///< one per node of the graph, in order
   StrictOps strict;

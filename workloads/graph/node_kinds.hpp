@@ -59,6 +59,8 @@ struct Input {
   /// 0: every sample has one. Else a sample has any number of them up to this, also none (the
   /// pictures of a text): then the batch of what is computed from them are all samples' items.
   std::int64_t items = 0;
+  /// The least number of them that a sample has.
+  std::int64_t fewest_items = 0;
 };
 
 /// Maps {Ci, H, W} to {Co, H', W'} by cross-correlation with zero padding.
@@ -278,7 +280,8 @@ inline constexpr KindTable kind_table{
                 field("height", &Input::height, unused_at_default),
                 field("width", &Input::width, unused_at_default),
                 field("length", &Input::length, unused_at_default),
-                field("items", &Input::items, absent_at_default)),
+                field("items", &Input::items, absent_at_default),
+                field("fewest_items", &Input::fewest_items, absent_at_default)),
     kind<Conv2d>("conv2d", 1, field("out_channels", &Conv2d::out_channels, positive),
                  field("kernel", &Conv2d::kernel, positive),
                  field("stride", &Conv2d::stride, positive),

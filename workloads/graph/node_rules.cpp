@@ -178,6 +178,10 @@ class ShapeRules {
   }
 
   InferredShapes operator()(const Input& a) {
+    if (a.fewest_items > a.items) {
+      fail(fmt::format("fewest_items is {}", a.fewest_items),
+           fmt::format("there are at most {}", a.items));
+    }
     if (a.kind == InputKind::tokens) {
       if (a.length < 1) fail(fmt::format("length is {}", a.length), "token inputs need at least 1");
       if (a.channels != 0 || a.height != 0 || a.width != 0) {

@@ -17,7 +17,9 @@ namespace {
 
 constexpr std::int64_t imagenet_side = 224, imagenet_classes = 1000;
 
-Input images(std::int64_t side) { return {InputKind::images, 3, side, side, 0}; }
+Input images(std::int64_t side, std::int64_t number = 0) {
+  return {InputKind::images, 3, side, side, 0, number, number};
+}
 Input tokens(std::int64_t length) { return {InputKind::tokens, 0, 0, 0, length}; }
 
 /// Residual networks differ in their block, its stride, and the blocks per stage.
@@ -81,11 +83,11 @@ ModelSpec two_tower(const char* size, std::int64_t side, const TowersSize& tower
                      32, 64, towers);
 }
 
-/// Makes a vision-language model for images of `side` pixels; the length of its text and its
-/// vocabulary are defaults.
+/// Makes a vision-language model for images of `side` pixels, of which a sample has so many, 0: one
+/// that is no item; the length of its text and its vocabulary are defaults.
 ModelSpec vlm_spec(const char* name, const std::string& summary, std::int64_t side,
                    std::int64_t patch, const TowerShape& vision, const GptShape& text,
-                   std::int64_t micro_batch) {
+                   std::int64_t micro_batch, std::int64_t number = 0) {
   const auto build = [=](const std::vector<Input>& inputs, std::int64_t words, double dropout) {
     GptShape asked = text;
     asked.length = asked.positions = inputs[1].length;
@@ -93,7 +95,7 @@ ModelSpec vlm_spec(const char* name, const std::string& summary, std::int64_t si
     asked.dropout = dropout;
     return vision_language({.image = inputs[0], .patch = patch, .vision = vision, .text = asked});
   };
-  const std::vector<Input> sample{images(side), tokens(text.length)};
+  const std::vector<Input> sample{images(side, number), tokens(text.length)};
   return {name, summary, "vlm", sample, text.vocabulary, micro_batch, build};
 }
 
@@ -179,6 +181,7 @@ GptShape llama_shape(const LlamaSize& size) {
 }
 
 constexpr LlamaSize llama_7b{32, 4096, 32, 32, 11008, 32000, 2048, 1e4, 1e-6};
+constexpr LlamaSize llama_7b_long{32, 4096, 32, 32, 11008, 32000, 8192, 1e4, 1e-6};
 
 ModelSpec llama(const char* name, const char* summary, const LlamaSize& size) {
   return decoder_spec(name, summary, "llama", 1, llama_shape(size));
@@ -274,6 +277,11 @@ std::vector<ModelSpec> make_models() {
       vlm("vlm-small", 144, 16, {12, 512, 8}, {12, 768, 12}, 8),
       vlm_spec("vlm-7b", "LLaVA's form: ViT-L/14 at 336 pixels, two projections, LLaMA 7B", 336, 14,
                {24, 1024, 16}, llama_shape(llama_7b), 1),
+      vlm_spec(
+          "vlm-13b",
+          "24 images of 224 pixels, each 256 places in 8192 tokens: an encoder of InternViT-6B's "
+          "widths, LLaMA 7B",
+          224, 14, {45, 3200, 25}, llama_shape(llama_7b_long), 1, 24),
       streams("co-attention-nano", 36, 64, {12, {4, 128, 4}, {4, 96, 4}, 64}),
       streams("co-attention-micro", 36, 32, {12, {6, 256, 4}, {6, 192, 4}, 128}),
       streams("co-attention-mini", 72, 32, {12, {8, 384, 6}, {8, 256, 4}, 256}),
@@ -308,7 +316,20 @@ constexpr InputOption input_options[] = {
     {"channels", InputKind::images, &Input::channels, &ModelOptions::channels},
     {"height", InputKind::images, &Input::height, &ModelOptions::height},
     {"width", InputKind::images, &Input::width, &ModelOptions::width},
+    {"images", InputKind::images, &Input::items, &ModelOptions::images},
     {"length", InputKind::tokens, &Input::length, &ModelOptions::length}};
+
+/// A sample may have none of the images, and a text of several is as many times as long.
+void leave_room_for_images(const ModelSpec& spec, const ModelOptions& options,
+                           std::vector<Input>& inputs) {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    inputs[i].fewest_items = 0;
+    if (inputs[i].kind != InputKind::tokens || options.length) continue;
+    const bool one =
+        std::ranges::all_of(spec.inputs, [](const Input& in) { return in.items == 0; });
+    if (one) inputs[i].length *= *options.images;
+  }
+}
 
 /// Returns the model's default inputs with the options in place. Throws UserError with all options
 /// that belong to a kind of input that it does not read, and all values below 1.
@@ -332,6 +353,7 @@ std::vector<Input> inputs_for(const ModelSpec& spec, const ModelOptions& options
     (*input).*option.field = *value;
   }
   problems.throw_if_any();
+  if (options.images) leave_room_for_images(spec, options, inputs);
   return inputs;
 }
 

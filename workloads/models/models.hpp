@@ -13,7 +13,9 @@ namespace heteroperf {
 /// The inputs that a caller may change in a model; an absent value keeps the model's default.
 struct ModelOptions {
   std::optional<std::int64_t> channels, height, width;  ///< for image models
-  std::optional<std::int64_t> length;   ///< for token models: the tokens of one sample
+  std::optional<std::int64_t> length;  ///< for token models: the tokens of one sample
+  /// For models that put images into a text: a sample has from none to so many.
+  std::optional<std::int64_t> images;
   std::optional<std::int64_t> classes;  ///< labels of image models, vocabulary of token models
   double dropout = 0.0;                 ///< 0 leaves out the dropout nodes
 };
