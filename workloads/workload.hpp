@@ -42,6 +42,7 @@ struct WorkloadRequest {
   Precision precision = Precision::fp32;
   std::optional<std::int64_t> micro_batch, micro_batches;
   std::optional<std::int64_t> sequence_length;
+  std::optional<std::int64_t> images;  ///< most per sample, which may have none; `vlm` only
   OptimizerRequest optimizer;
   std::uint64_t total_steps = 0;  ///< known length of the run; 0 for a run by time
   std::uint64_t seed = 1;

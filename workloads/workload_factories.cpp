@@ -92,7 +92,7 @@ Workload assemble(Workload workload, const SampleSpec& wanted,
   workload.freeze = request.freeze;
   if (!request.freeze.empty()) workload.graph = with_frozen(workload.graph, request.freeze);
   workload.target = target_on(*workload.data);
-  workload.unit = unit_of(sample.kind);
+  workload.unit = unit_of(sample);
   workload.units_per_sample = sample.kind == SampleKind::tokens ? sample.length : 1;
   override_with(workload.micro_batch, request.micro_batch);
   override_with(workload.micro_batches, request.micro_batches);
@@ -108,7 +108,7 @@ Workload assemble(Workload workload, const SampleSpec& wanted,
 }
 
 SampleKind samples_of(const ModelSpec& model) {
-  if (model.family == "vlm") return SampleKind::captions;
+  if (model.family.starts_with("vlm")) return SampleKind::captions;
   if (model.family == "vilbert") return SampleKind::matches;
   if (model.inputs.size() > 1) return SampleKind::pairs;
   return model.reads_only(InputKind::tokens) ? SampleKind::tokens : SampleKind::images;
@@ -189,16 +189,22 @@ std::int64_t start_width(const std::string& name) {
 
 }  // namespace
 
-const char* unit_of(SampleKind kind) {
+const char* unit_of(const SampleSpec& spec) {
   constexpr std::array units{"image", "token", "pair", "pair", "pair"};
-  return units[static_cast<std::size_t>(kind)];
+  return spec.images > 0 ? "sample" : units[static_cast<std::size_t>(spec.kind)];
 }
 
-SampleSpec generated_sample(const std::string& name, std::optional<std::int64_t> length) {
+SampleSpec generated_sample(const std::string& name, std::optional<std::int64_t> length,
+                            std::optional<std::int64_t> images) {
   if (name.empty()) return default_images();
   const ModelSpec& model = find_model(name);
   SampleSpec spec;
   spec.kind = samples_of(model);
+  if (images && spec.kind != SampleKind::captions) {
+    throw UserError(fmt::format("{} images in a sample of '{}'", *images, name),
+                    "only a vision-language model puts images into a text",
+                    "Leave --images out, or use a vlm");
+  }
   if (spec.kind == SampleKind::images) return default_images();
   spec.classes = model.classes;
   for (const Input& input : model.inputs) {
@@ -206,10 +212,14 @@ SampleSpec generated_sample(const std::string& name, std::optional<std::int64_t>
       spec.length = length.value_or(input.length);
       continue;
     }
+    spec.images = images.value_or(input.items);
+    spec.fewest_images = images ? 0 : input.fewest_items;
     spec.channels = input.channels;
     spec.height = input.height;
     spec.width = input.width;
   }
+  const bool longer = images && !length && model.takes_one_image();
+  if (longer) spec.length *= *images;
   // The patches of an image depend on the model.
   if (spec.kind == SampleKind::captions) {
     spec.image_places = sample_of(model_for(name, spec)).image_places;
@@ -221,6 +231,8 @@ ModelGraph model_for(const std::string& name, const SampleSpec& spec) {
   ModelOptions options;
   options.classes = spec.classes;
   if (spec.has_text()) options.length = spec.length;
+  if (spec.images > 0) options.images = spec.images;
+  options.fewest_images = spec.fewest_images;
   if (spec.has_image()) {
     options.channels = spec.channels;
     options.height = spec.height;
@@ -326,7 +338,8 @@ Workload make_of_ladder(std::string name, const std::vector<std::string>& ladder
                    .size = model.name,
                    .recipe = kind == SampleKind::tokens ? language_recipe() : image_text_recipe(),
                    .micro_batch = model.micro_batch},
-                  generated_sample(model.name, request.sequence_length), model_for, request);
+                  generated_sample(model.name, request.sequence_length, request.images), model_for,
+                  request);
 }
 
 }  // namespace

@@ -27,13 +27,16 @@ ScalingChoice choose_two_tower_size(const ScalingInput& machine);
 ScalingChoice choose_vlm_size(const ScalingInput& machine);
 ScalingChoice choose_co_attention_size(const ScalingInput& machine);
 
-/// Names the unit of throughput: "image", "token", or "pair" of an image and its text.
-const char* unit_of(SampleKind kind);
+/// Names the unit of throughput: "image", "token", "pair" of an image and its text, or "sample" of
+/// a text with any number of images.
+const char* unit_of(const SampleSpec& spec);
 
 /// Returns the sample that generated data have for a fixed model, whose token sequences may be
-/// given another length; for no model (""), the sample of a search. Throws UserError for an unknown
-/// model.
-SampleSpec generated_sample(const std::string& model, std::optional<std::int64_t> length = {});
+/// given another length, and any number of images from none to `images`: then a text is as many
+/// times as long by default. For no model (""), the sample of a search. Throws UserError for an
+/// unknown model, and for images of one that puts none into its text.
+SampleSpec generated_sample(const std::string& model, std::optional<std::int64_t> length = {},
+                            std::optional<std::int64_t> images = {});
 
 /// Builds the named model for such samples. Throws UserError for an unknown model, and where it
 /// cannot take them.

@@ -207,11 +207,13 @@ struct StepEvent {
   std::uint64_t n = 0;  ///< 0-based within the trial, or within the run when there are no trials
   std::int64_t t_start_ns = 0, t_end_ns = 0;
   std::uint64_t samples = 0, tokens = 0;  ///< over the whole group
+  /// Of the samples, where they have any number of images.
+  std::optional<std::uint64_t> images = {};
   Ops ops_strict;
   double loss = 0, gradient_norm = 0;  ///< may be NaN or infinite
   StepSplit split;
-  HETEROPERF_FIELDS(group, trial, n, t_start_ns, t_end_ns, samples, tokens, ops_strict, loss,
-                    gradient_norm, split);
+  HETEROPERF_FIELDS(group, trial, n, t_start_ns, t_end_ns, samples, tokens, images, ops_strict,
+                    loss, gradient_norm, split);
 };
 
 /// The goal of a run that ends once its throughput is known well enough (`PrecisionGoal`).
@@ -270,13 +272,14 @@ struct EvalEvent {
   std::int32_t group = 0;
   std::optional<std::uint64_t> trial;
   std::uint64_t samples = 0;
+  std::optional<std::uint64_t> images = {};  ///< as of steps
   double loss = 0, accuracy = 0;
   Ops ops_strict;
   std::int64_t t_start_ns = 0, t_end_ns = 0;
   std::optional<bool> is_final = {};  ///< "final" in the journal
   HETEROPERF_FIELDS_AS(
-      "group, trial, samples, loss, accuracy, ops_strict, t_start_ns, t_end_ns, final", group,
-      trial, samples, loss, accuracy, ops_strict, t_start_ns, t_end_ns, is_final);
+      "group, trial, samples, images, loss, accuracy, ops_strict, t_start_ns, t_end_ns, final",
+      group, trial, samples, images, loss, accuracy, ops_strict, t_start_ns, t_end_ns, is_final);
 };
 
 /// One observed step as seen by one rank's dispatcher.

@@ -44,7 +44,7 @@ void check_graphs(const CheckedJournal& run, LineCheck& check) {
 template <class E, GraphBook::Pass pass>
 void check_operations(const CheckedJournal& run, LineCheck& check) {
   check.each(run.journal, [&](const E& event) {
-    const auto expected = run.graphs.count(event.trial, event.samples, pass);
+    const auto expected = run.graphs.count(event.trial, event.samples, pass, event.images);
     if (expected == event.ops_strict) return check.pass();
     check.hold(false, "{}", "{1}", counted(expected), event.ops_strict.to_string());
   });

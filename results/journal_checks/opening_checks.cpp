@@ -203,6 +203,9 @@ void hold_plan_to_workload(const CheckedJournal& run, LineCheck& check) {
   if (const ModelGraph* graph = run.any_model(); graph != nullptr && plan.sequence_length > 0) {
     check.equal("sequence_length", plan.sequence_length, sample_of(*graph).length);
   }
+  if (const ModelGraph* graph = run.any_model(); graph != nullptr && plan.images > 0) {
+    check.equal("images", plan.images, sample_of(*graph).images);
+  }
 }
 
 /// Lists devices as "2 cpu, 1 gpu"; their order counts in a comparison.
@@ -384,7 +387,7 @@ void check_model(const CheckedJournal& run, LineCheck& check) {
   const SampleKind kind = sample_of(*graph).kind;
   const bool images = kind == SampleKind::images;
   check.equal("units_per_sample", answers_of_sample(*graph), workload.units_per_sample);
-  check.equal("unit", unit_of(kind), workload.unit);
+  check.equal("unit", unit_of(sample_of(*graph)), workload.unit);
   check.equal("family", family_of(kind), workload.family);
   check.equal("quality", images ? QualityMeasure::accuracy : QualityMeasure::loss,
               workload.quality);
@@ -400,19 +403,20 @@ void check_model(const CheckedJournal& run, LineCheck& check) {
 
 /// Describes the shape of a sample for a comparison.
 std::string sample_text(const SampleSpec& spec) {
-  return fmt::format("{}: {} x {} x {}, {} tokens ({} of the image), {} classes",
-                     to_string(spec.kind), spec.channels, spec.height, spec.width, spec.length,
-                     spec.image_places, spec.classes);
+  return fmt::format("{}: {} x {} x {} ({} to {}), {} tokens ({} of an image), {} classes",
+                     to_string(spec.kind), spec.channels, spec.height, spec.width,
+                     spec.fewest_images, spec.images, spec.length, spec.image_places, spec.classes);
 }
 
 /// Generated samples have the shape that the configuration gives. Samples of files are held to it
 /// where they are tokens, since they have the model's vocabulary.
 void hold_sample(const CheckedJournal& run, const SampleSpec& spec, LineCheck& check) {
   const AskedRun& asked = *run.outline.asked;
-  std::optional<std::int64_t> length;
+  std::optional<std::int64_t> length, images;
   if (asked.sequence_length > 0) length = asked.sequence_length;
+  if (asked.images > 0) images = asked.images;
   const std::string expected = text_or_problem([&] {
-    const SampleSpec usual = generated_sample(run.is_search() ? "" : asked.size, length);
+    const SampleSpec usual = generated_sample(run.is_search() ? "" : asked.size, length, images);
     return sample_text(is_generated(asked.data) ? generated_spec(asked.data, usual) : usual);
   });
   check.equal("sample", expected, sample_text(spec));

@@ -56,6 +56,7 @@ struct PlanOutline {
   std::string graph_hash;                         ///< empty: of any model
   std::string workload, size, precision, optimizer, schedule, freeze;
   std::int64_t sequence_length = 0;  ///< 0: not of tokens
+  std::int64_t images = 0;           ///< most of a sample; 0: the model's own
   std::int64_t chunks = 1, micro_batches = 0;
   std::vector<OutlinedStage> stages;            ///< none in a search
   std::map<std::int32_t, OutlinedRank> places;  ///< by rank

@@ -66,6 +66,7 @@ void read_workload_of_plan(ObjectReader& reader, PlanOutline& plan, DocumentProb
   inner.read("precision", plan.precision);
   inner.read("optimizer", plan.optimizer);
   inner.read("sequence_length", plan.sequence_length);
+  inner.read("images", plan.images);
   inner.read("freeze", plan.freeze);
 }
 

@@ -18,6 +18,7 @@ struct AskedRun {
   std::string workload, size, precision, data, transport;
   std::string cluster_file, schedule;  ///< empty: none; not said
   std::int64_t sequence_length = 0;    ///< 0: of no tokens
+  std::int64_t images = 0;             ///< most of a sample; 0: the model's own
   bool quick = false;
   std::string seed;  ///< its digits
   std::int64_t ranks = 0, threads_per_rank = 0;

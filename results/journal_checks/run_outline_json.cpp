@@ -53,6 +53,7 @@ AskedRun asked_by(const Json& config) {
   reader.may("/model/name", asked.size);
   reader.may("/model/size", asked.size);
   reader.may("/model/sequence_length", asked.sequence_length);
+  reader.may("/model/images", asked.images);
   reader.may("/model/freeze", asked.freeze);
   reader.must("/model/precision", asked.precision);
   reader.must("/data/source", asked.data);

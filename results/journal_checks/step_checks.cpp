@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,6 +20,9 @@
 #include "metrics/score.hpp"
 #include "results/journal_checks/checked_journal.hpp"
 #include "results/record/run_summary.hpp"
+#include "workloads/data/step_samples.hpp"
+#include "workloads/graph/graph_counts.hpp"
+#include "workloads/workload_factories.hpp"
 
 namespace heteroperf {
 namespace {
@@ -211,16 +215,60 @@ void hold_warnings(const CheckedJournal& run, LineCheck& check) {
 
 }  // namespace
 
+/// Draws again how many images the samples of a step or an evaluation have.
+class ImageCounts {
+ public:
+  explicit ImageCounts(const CheckedJournal& run) {
+    const ModelGraph* graph = run.is_search() ? nullptr : run.any_model();
+    if (graph == nullptr || !items_of_samples(*graph)) return;
+    ragged_ = true;
+    if (!run.workload || !run.outline.asked || run.workload->seeds.empty()) return;
+    seed_ = run.workload->seeds.front().second;
+    if (is_generated(run.outline.asked->data)) {
+      data_ = describe_generated(sample_of(*graph), seed_);
+    }
+  }
+
+  void hold(const StepEvent& step, LineCheck& check) const {
+    hold(step.images, check,
+         [&] { return StepSamples(*data_, seed_, step.n, step.samples).images(); });
+  }
+  void hold(const EvalEvent& eval, LineCheck& check) const {
+    hold(eval.images, check, [&] {
+      const auto images = validation_images(*data_, 0, static_cast<std::int64_t>(eval.samples));
+      return static_cast<std::uint64_t>(images.back());
+    });
+  }
+
+ private:
+  /// Those of files are not read again.
+  template <class Count>
+  void hold(const std::optional<std::uint64_t>& images, LineCheck& check, Count&& count) const {
+    check.equal("images given", ragged_, images.has_value());
+    if (ragged_ && images && data_) check.equal("images", count(), *images);
+  }
+
+  bool ragged_ = false;
+  std::uint64_t seed_ = 0;
+  std::shared_ptr<const DataSource> data_;
+};
+
+/// More samples than an honest line has are not drawn.
+constexpr std::uint64_t most_drawn = 1 << 20;
+
 /// Every step has the samples that plan or trial give, and a gradient norm that is one. The norm
 /// may be NaN where training diverged: in a trial, or in a run that is not complete.
 void check_step_samples(const CheckedJournal& run, LineCheck& check) {
   if (!run.outline.plan) return;
   const std::uint64_t of_plan = run.is_search() ? 0 : run.outline.plan->samples_per_step();
   const bool may_diverge = run.is_search() || !run.is_complete();
+  const ImageCounts images(run);
   TrialPlaces trials;
   check.each(run.journal, trials, [&](const StepEvent& step) {
     hold_place(run, step, trials, check);
-    check.equal("samples", step.trial ? trials.samples(run, *step.trial) : of_plan, step.samples);
+    const std::uint64_t samples = step.trial ? trials.samples(run, *step.trial) : of_plan;
+    check.equal("samples", samples, step.samples);
+    if (step.samples == samples) images.hold(step, check);
     check.hold(step.gradient_norm >= 0 || (std::isnan(step.gradient_norm) && may_diverge),
                "a gradient_norm of 0 or more", "{}", step.gradient_norm);
   });
@@ -240,12 +288,14 @@ void check_evaluations(const CheckedJournal& run, LineCheck& check) {
   if (!run.outline.asked) return;
   const auto first = run.first<EvalEvent>();
   std::map<std::int32_t, std::int64_t> group_end;
+  const ImageCounts images(run);
   TrialPlaces trials;
   const auto note = [&](const StepEvent& step) { group_end[step.group] = step.t_end_ns; };
   check.each(run.journal, note, trials, [&](const EvalEvent& eval) {
     hold_place(run, eval, trials, check);
     hold_evaluated_samples(run, eval, *first.event, check);
     hold_accuracy(run, eval, check);
+    if (eval.samples <= most_drawn) images.hold(eval, check);
     std::int64_t& last_ns = group_end.try_emplace(eval.group, eval.t_start_ns).first->second;
     check.hold(last_ns <= eval.t_start_ns && eval.t_start_ns <= eval.t_end_ns,
                "an evaluation that begins after {} ns", "from {1} to {2} ns", last_ns,

@@ -70,6 +70,16 @@ void add_sums(const Journal& journal, const RankSums& sums, ComponentSummary& su
 
 }  // namespace
 
+std::optional<std::uint64_t> images_of_steps(const Journal& journal, std::uint64_t first_step,
+                                             std::uint64_t steps) {
+  std::optional<std::uint64_t> sum;
+  for (const StepEvent* step : journal.all<StepEvent>()) {
+    if (!step->images || step->n < first_step || step->n - first_step >= steps) continue;
+    sum = sum.value_or(0) + *step->images;
+  }
+  return sum;
+}
+
 BorderSummary planned_border(const Journal& journal, const std::string& component,
                              std::uint64_t first_step, std::uint64_t steps) {
   BorderSummary sum;
@@ -112,7 +122,10 @@ std::vector<ComponentSummary> summarize_components(const Journal& journal) {
       graphs.count(std::nullopt, samples, GraphBook::Pass::strict_train).has_value();
   if (graph == nullptr || !countable) return summaries;
   const auto sums = sums_of_ranks(journal);
-  for (ComponentCounts& counts : by_component(*graph, count_graph(*graph, samples))) {
+  BatchExtent step(samples);
+  const auto images = sums ? images_of_steps(journal, sums->first_step, sums->steps) : std::nullopt;
+  if (images) step = extent_with_items(*graph, samples, *images / sums->steps);
+  for (ComponentCounts& counts : by_component(*graph, count_graph(*graph, step))) {
     ComponentSummary& summary = summaries.emplace_back();
     summary.counts = std::move(counts);
     if (sums) add_sums(journal, *sums, summary);

@@ -28,6 +28,10 @@ struct ComponentSummary {
 /// reported.
 std::vector<ComponentSummary> summarize_components(const Journal& journal);
 
+/// Sums up the images of so many steps from one on; nothing where samples have one each.
+std::optional<std::uint64_t> images_of_steps(const Journal& journal, std::uint64_t first_step,
+                                             std::uint64_t steps);
+
 /// Sums what a component was planned to send in `steps` steps from `first_step` on, by the plans
 /// that were in force.
 BorderSummary planned_border(const Journal& journal, const std::string& component,

@@ -62,28 +62,34 @@ const ModelGraph* GraphBook::of(std::optional<std::uint64_t> trial) const {
 }
 
 std::optional<Ops> GraphBook::count(std::optional<std::uint64_t> trial, std::uint64_t samples,
-                                    Pass pass) const {
+                                    Pass pass, std::optional<std::uint64_t> images) const {
   const ModelGraph* graph = of(trial);
   if (graph == nullptr) return std::nullopt;
-  const auto [entry, added] = counts_.try_emplace({graph, pass, samples});
+  const auto [entry, added] = counts_.try_emplace({graph, pass, samples, images});
   std::optional<Ops>& ops = entry->second;
   if (!added) return ops;
   // No line may claim so many; those of one sample tell it before anything can overflow.
   if (strict_train_ops(*graph, 1).to_double() * static_cast<double>(samples) > most_counted) {
     return ops;
   }
+  BatchExtent batch(samples);
+  if (images) {
+    const auto range = items_of_samples(*graph);
+    if (!range || *images < samples * range->fewest || *images > samples * range->most) return ops;
+    batch = extent_with_items(*graph, samples, *images);
+  }
   switch (pass) {
     case Pass::strict_train:
-      ops = strict_train_ops(*graph, samples);
+      ops = strict_train_ops(*graph, batch);
       break;
     case Pass::strict_evaluation:
-      ops = strict_evaluation_ops(*graph, samples);
+      ops = strict_evaluation_ops(*graph, batch);
       break;
     case Pass::padding_train:
-      ops = padding_train_ops(*graph, samples);
+      ops = padding_train_ops(*graph, batch);
       break;
     case Pass::aiperf_train:
-      ops = count_graph(*graph, samples).conventions[Convention::aiperf].train();
+      ops = count_graph(*graph, batch).conventions[Convention::aiperf].train();
       break;
   }
   return ops;

@@ -32,8 +32,9 @@ class GraphBook {
   enum class Pass { strict_train, strict_evaluation, aiperf_train, padding_train };
   /// Operations of a pass; nothing without the graph, or where the convention does not define them.
   /// Counts are kept for the next question, so only one thread may ask.
-  std::optional<Ops> count(std::optional<std::uint64_t> trial, std::uint64_t samples,
-                           Pass pass) const;
+  /// `images`: of all samples, where these have any number of them; nothing counts the most.
+  std::optional<Ops> count(std::optional<std::uint64_t> trial, std::uint64_t samples, Pass pass,
+                           std::optional<std::uint64_t> images = {}) const;
 
  private:
   void add(const std::string& hash, const JsonText& graph, std::size_t line);
@@ -41,7 +42,9 @@ class GraphBook {
   std::map<std::string, ModelGraph> graphs_;
   std::string workload_hash_;
   std::map<std::uint64_t, std::string> trial_hash_;
-  mutable std::map<std::tuple<const ModelGraph*, Pass, std::uint64_t>, std::optional<Ops>> counts_;
+  mutable std::map<std::tuple<const ModelGraph*, Pass, std::uint64_t, std::optional<std::uint64_t>>,
+                   std::optional<Ops>>
+      counts_;
   std::vector<std::string> problems_;
 };
 

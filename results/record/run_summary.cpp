@@ -384,6 +384,7 @@ void extrapolate(const Steps& steps, const ObservedSteps& observed, OperationTot
   struct LikeSteps {
     std::uint64_t samples = 0;
     Ops strict;
+    bool ragged = false;                            // steps have any number of images
     std::optional<std::uint64_t> observed_samples;  // of the step that was observed
   };
   std::map<std::pair<StepKey, const ObservedStep*>, LikeSteps> trainings;
@@ -393,6 +394,7 @@ void extrapolate(const Steps& steps, const ObservedSteps& observed, OperationTot
     LikeSteps& like = trainings[{key, seen}];
     like.samples += step->samples;
     like.strict += step->ops_strict;
+    like.ragged = like.ragged || step->images.has_value();
     if (seen != nullptr && seen->n == step->n && !like.observed_samples) {
       like.observed_samples = step->samples;
     }
@@ -410,8 +412,12 @@ void extrapolate(const Steps& steps, const ObservedSteps& observed, OperationTot
       continue;
     }
     const ObservedStep& step = *key.second;
-    executed += step.executed * like.samples / *like.observed_samples;
-    recompute += step.recompute * like.samples / *like.observed_samples;
+    const auto per_sample = [&](Ops ops) { return ops * like.samples / *like.observed_samples; };
+    // Of unlike steps only what comes on top of the strict operations is told by one of them.
+    executed += like.ragged && step.executed >= step.strict
+                    ? like.strict + per_sample(step.executed - step.strict)
+                    : per_sample(step.executed);
+    recompute += per_sample(step.recompute);
   }
   totals.executed = executed;
   totals.recompute = recompute;

@@ -87,8 +87,10 @@ struct ComponentStep {
 struct StepReport {
   std::uint64_t step = 0;     ///< 0-based
   std::uint64_t samples = 0;  ///< over the whole group
-  double loss = 0;            ///< mean over the group's targets; may be NaN or infinite
-  double gradient_norm = 0;   ///< before clipping, over the averaged gradient
+  /// Their images, where samples have any number of them.
+  std::optional<std::uint64_t> images = {};
+  double loss = 0;           ///< mean over the group's targets; may be NaN or infinite
+  double gradient_norm = 0;  ///< before clipping, over the averaged gradient
   double learning_rate = 0;
   std::int64_t t_start_ns = 0, t_end_ns = 0;  ///< steady clock of this process
   TimeSplit split;
@@ -98,8 +100,9 @@ struct StepReport {
 /// Over a part of the validation split, on the whole group.
 struct EvaluationReport {
   std::uint64_t samples = 0;
-  double loss = 0;      ///< mean over all targets
-  double accuracy = 0;  ///< share of targets whose largest logit is right
+  std::optional<std::uint64_t> images = {};  ///< as StepReport has them
+  double loss = 0;                           ///< mean over all targets
+  double accuracy = 0;                       ///< share of targets whose largest logit is right
   std::int64_t t_start_ns = 0, t_end_ns = 0;
 };
 

@@ -73,6 +73,7 @@ struct PlanWorkload {
   std::string precision = "fp32";
   std::string optimizer;             ///< empty: the workload's own
   std::int64_t sequence_length = 0;  ///< 0: the model's own
+  std::int64_t images = 0;           ///< most of a sample; 0: the model's own
   std::string freeze;                ///< components whose weights stay as they are
   friend bool operator==(const PlanWorkload&, const PlanWorkload&) = default;
 };

@@ -74,6 +74,7 @@ class PlanReader {
     reader.read("precision", workload.precision);
     reader.read("optimizer", workload.optimizer);
     reader.read("sequence_length", workload.sequence_length, 0, most_samples);
+    reader.read("images", workload.images, 0, most_samples);
     reader.read("freeze", workload.freeze);
   }
 
@@ -148,6 +149,7 @@ Json to_json(const PlanWorkload& workload) {
   object["precision"] = workload.precision;
   if (!workload.optimizer.empty()) object["optimizer"] = workload.optimizer;
   if (workload.sequence_length > 0) object["sequence_length"] = workload.sequence_length;
+  if (workload.images > 0) object["images"] = workload.images;
   if (!workload.freeze.empty()) object["freeze"] = workload.freeze;
   return object;
 }

@@ -27,6 +27,7 @@ struct ModelConfig {
   std::string name = "resnet18";  ///< image: a name of `list models`
   Precision precision = Precision::fp32;
   std::int64_t sequence_length = 0;  ///< tokens; 0: the size's own
+  std::int64_t images = 0;           ///< most of a sample; 0: the size's own
   std::string freeze;                ///< components, with commas between
 };
 
@@ -259,6 +260,12 @@ void visit_keys(Config& c, Visitor&& visit) {
   KEY(model.precision, "number format of the model; fp64 is never ranked", {.flag = "--precision"});
   KEY(model.sequence_length, "tokens of a sample",
       {.open = "the size's", .read_by = "llm two-tower vlm co-attention", .range = {0, large}});
+  KEY(model.images, "images of a sample: from none to so many",
+      {.flag = "--images",
+       .value_name = "N",
+       .open = "the size's",
+       .read_by = "vlm",
+       .range = {0, 4096}});
   KEY(model.freeze, "components whose weights stay as they are, with commas between",
       {.flag = "--freeze", .value_name = "COMPONENTS", .open = "none", .read_by = fixed});
   KEY(data.source, "generated[:PIXELS], idx:DIR, cifar10:DIR, text:FILE or tokens:FILE",

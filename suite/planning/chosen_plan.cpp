@@ -193,6 +193,7 @@ PlanWorkload plan_workload(const Workload& workload) {
   result.precision = to_string(workload.precision);
   result.optimizer = to_string(workload.recipe.kind);
   if (spec.has_text()) result.sequence_length = spec.length;
+  if (spec.fewest_images == 0) result.images = spec.images;
   result.freeze = workload.freeze;
   return result;
 }

@@ -74,6 +74,7 @@ Workload simulated_workload(const Plan& plan, const PlanSimulationRequest& reque
   wanted.precision = parse_precision(first_of(request.precision, planned.precision));
   wanted.freeze = planned.freeze;
   if (planned.sequence_length > 0) wanted.sequence_length = planned.sequence_length;
+  if (planned.images > 0) wanted.images = planned.images;
   if (!planned.optimizer.empty()) {
     wanted.optimizer.name = parse_value_name<OptimizerKind>("optimizer", planned.optimizer);
   }

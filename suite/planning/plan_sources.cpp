@@ -122,12 +122,16 @@ std::vector<Setting> with_workload_of_plan(std::vector<Setting> given) {
     return given;
   }
   if (!planned || value_of("workload") != planned->name) return given;
-  const std::string length =
-      planned->sequence_length > 0 ? std::to_string(planned->sequence_length) : std::string();
-  const Setting settings[] = {
-      {"model.size", planned->size},           {"model.name", planned->model},
-      {"model.precision", planned->precision}, {"model.sequence_length", length},
-      {"model.freeze", planned->freeze},       {"optimizer.name", planned->optimizer}};
+  const auto text_of = [](std::int64_t number) {
+    return number > 0 ? std::to_string(number) : std::string();
+  };
+  const Setting settings[] = {{"model.size", planned->size},
+                              {"model.name", planned->model},
+                              {"model.precision", planned->precision},
+                              {"model.freeze", planned->freeze},
+                              {"optimizer.name", planned->optimizer},
+                              {"model.images", text_of(planned->images)},
+                              {"model.sequence_length", text_of(planned->sequence_length)}};
   for (const Setting& setting : settings) {
     // A setting of the user stays as it is.
     if (!setting.value.empty() && value_of(setting.path).empty()) given.push_back(setting);

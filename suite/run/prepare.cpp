@@ -58,6 +58,7 @@ WorkloadRequest request_of(const RunConfig& config, const CatalogEntry& entry) {
   request.micro_batch = given(config.batch.micro_batch);
   request.micro_batches = given(config.batch.micro_batches);
   request.sequence_length = given(config.model.sequence_length);
+  request.images = given(config.model.images);
   request.optimizer = config.optimizer;
   request.total_steps = decay_steps(config, entry.program);
   // Without a last step there is nothing to decay to.

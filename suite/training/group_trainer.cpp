@@ -183,6 +183,10 @@ std::optional<PacingReport> GroupTrainer::pacing() const {
   return report;
 }
 
+Ops GroupTrainer::ops_of(const StepReport& report) const {
+  return strict_train_ops(graph_, extent_with_items(graph_, report.samples, *report.images));
+}
+
 void GroupTrainer::post_step(const StepReport& report) {
   // One line per group; the split is the mean over its ranks.
   const TimeSplit& time_split = report.split;
@@ -197,7 +201,8 @@ void GroupTrainer::post_step(const StepReport& report) {
                           .t_end_ns = report.t_end_ns + context_.clock_offset_ns,
                           .samples = report.samples,
                           .tokens = report.samples * tokens_per_sample_,
-                          .ops_strict = ops_per_step_,
+                          .images = report.images,
+                          .ops_strict = report.images ? ops_of(report) : ops_per_step_,
                           .loss = report.loss,
                           .gradient_norm = report.gradient_norm,
                           .split = {split[0], split[1], split[2], split[3], split[4]}});
@@ -221,6 +226,7 @@ std::optional<EvaluationReport> GroupTrainer::evaluate(const EvaluationExtent& e
     if (total.samples == 0) total.t_start_ns = slice.t_start_ns;
     total.t_end_ns = slice.t_end_ns;
     total.samples += slice.samples;
+    if (slice.images) total.images = total.images.value_or(0) + *slice.images;
     // A language model predicts one token per position, a classifier one class per sample.
     const auto slice_targets =
         static_cast<double>(slice.samples * std::max<std::uint64_t>(1, tokens_per_sample_));
@@ -235,9 +241,11 @@ std::optional<EvaluationReport> GroupTrainer::evaluate(const EvaluationExtent& e
   EvalEvent event{.group = group_number_,
                   .trial = trial_,
                   .samples = total.samples,
+                  .images = total.images,
                   .loss = total.loss,
                   .accuracy = total.accuracy,
-                  .ops_strict = strict_evaluation_ops(graph_, total.samples),
+                  .ops_strict = strict_evaluation_ops(
+                      graph_, extent_with_items(graph_, total.samples, total.images.value_or(0))),
                   .t_start_ns = total.t_start_ns + context_.clock_offset_ns,
                   .t_end_ns = total.t_end_ns + context_.clock_offset_ns};
   if (extent.is_final) event.is_final = true;
@@ -393,7 +401,8 @@ class TrainingProgram {
     if (context_.first.turns != nullptr) context_.first.turns->count_step();
     // Only the measured phase is summed up.
     if (measuring_) {
-      if (!operations_) operations_ = trainer_.session().operations();
+      // Steps differ where samples have any number of images.
+      if (!operations_ || report.images) operations_ = trainer_.session().operations();
       times_.add(report, *operations_);
       if (adaptation_) adaptation_->add(report, trainer_.session().pacing());
     }

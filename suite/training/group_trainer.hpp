@@ -69,6 +69,7 @@ class GroupTrainer {
   std::optional<PacingReport> pacing() const;
 
  private:
+  Ops ops_of(const StepReport& report) const;
   void post_step(const StepReport& report);
 
   RankContext& context_;
@@ -82,7 +83,7 @@ class GroupTrainer {
   bool observed_ = false;
   std::uint64_t samples_per_slice_, tokens_per_sample_, steps_done_ = 0;
   ModelGraph graph_;
-  Ops ops_per_step_;
+  Ops ops_per_step_;  ///< where samples have one image each
 };
 
 }  // namespace heteroperf

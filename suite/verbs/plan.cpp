@@ -88,6 +88,7 @@ class PlanVerb : public Verb {
                      "with --import sailor: analytic times for what is not profiled");
     command.add_option("--batch", batch_, "samples of a step; the workload's own by default");
     command.add_option("--seq,--sequence-length", sequence_length_, "of a language model");
+    command.add_option("--images", images_, "of a sample of a vlm: from none to so many");
     command.add_option("--time-limit", options_.time_limit_s,
                        "seconds; then the best plan so far, with its gap");
     command.add_option("--replan-threshold", replan_threshold_,
@@ -180,6 +181,7 @@ class PlanVerb : public Verb {
     // A search without --schedule may choose any of them.
     if (!schedule_.empty()) options_.moves.schedules = {schedule_};
     if (sequence_length_ > 0) request_.sequence_length = sequence_length_;
+    if (images_ > 0) request_.images = images_;
   }
 
   /// The baselines of --compare.
@@ -342,7 +344,7 @@ class PlanVerb : public Verb {
   bool fill_profiles_ = false;
   std::vector<std::string> imports_;
   std::optional<std::int64_t> batch_;
-  std::int64_t sequence_length_ = 0;
+  std::int64_t sequence_length_ = 0, images_ = 0;
   PlanSearchOptions options_;
 };
 

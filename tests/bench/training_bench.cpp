@@ -202,11 +202,12 @@ void print_shares(const TrainingSpec& spec, int steps) {
   use_threads(spec.threads);
   ParameterStore store(spec.graph, spec.precision, spec.seed);
   StageExecutor executor(whole_model(spec.graph, store.operator_type(), Fusion::on), store);
-  const BatchLoader loader(spec.data, store.operator_type(), spec.seed);
+  const BatchLoader loader(spec.data, store.operator_type());
+  const StepSamples samples(*spec.data, spec.seed, 0, spec.plan().samples_per_step());
   KindTimes timer(executor.model());
   for (int i = 0; i < steps + 2; ++i) {
     if (i == 2) executor.time_groups(&timer);
-    const Batch batch = loader.train(0, spec.plan().micro_batch_samples());
+    const Batch batch = loader.train(samples, 0, spec.plan().micro_batch_samples());
     executor.overwrite_gradients();
     executor.put(0, spec.graph.input(), batch.sample);
     executor.put_targets(0, batch.targets);

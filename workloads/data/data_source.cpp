@@ -239,13 +239,15 @@ SampleSpec sample_of(const ModelGraph& graph) {
   int images = 0, texts = 0;
   for (const NodeId id : graph.inputs()) {
     const auto& input = std::get<Input>(graph.node(id).attributes);
-    if (input.items != 0) refuse(fmt::format("'{}' has any number of items", graph.node(id).name));
     if (input.kind == InputKind::images) {
       ++images;
+      spec.images = input.items;
+      spec.fewest_images = input.fewest_items;
       spec.channels = input.channels;
       spec.height = input.height;
       spec.width = input.width;
     } else {
+      if (input.items != 0) refuse(fmt::format("'{}' is any number of texts", graph.node(id).name));
       ++texts;
       spec.length = input.length;
       for (const NodeId user : graph.consumers(id)) {
@@ -268,7 +270,7 @@ SampleSpec sample_of(const ModelGraph& graph) {
       const auto* insert = std::get_if<InsertTokens>(&node.attributes);
       if (insert == nullptr) continue;
       if (insert->token != vocabulary - 2 || spec.image_places > 0)
-        refuse(fmt::format("'{}' does not put one image where token {} is", node.name,
+        refuse(fmt::format("'{}' does not put the images where token {} is", node.name,
                            vocabulary - 2));
       spec.image_places = graph.node(node.inputs[2]).output.front();
     }

@@ -16,9 +16,9 @@ namespace heteroperf {
 enum class Split { train, validation };
 
 /// The contents of a sample: an image and its label; tokens, each with the next one as its target;
-/// an image and a text that belong together, without targets; an image and a text that has places
-/// for it, some of whose tokens have the next one as their target; or an image and a text with the
-/// label 1 where they belong together, else 0.
+/// an image and a text that belong together, without targets; images and a text that has places
+/// for them, some of whose tokens have the next one as their target; or an image and a text with
+/// the label 1 where they belong together, else 0.
 enum class SampleKind { images, tokens, pairs, captions, matches };
 constexpr std::array<std::string_view, 5> value_names(SampleKind) {
   return {"images", "tokens", "pairs", "captions", "matches"};
@@ -31,16 +31,18 @@ struct SampleSpec {
   std::int64_t channels = 0, height = 0, width = 0;
   std::int64_t length = 0;
   std::int64_t classes = 0;  ///< number of labels, or vocabulary
-  /// The places at the beginning of a text that wait for its image's rows. They hold the
-  /// vocabulary's last token but one.
+  /// The places in a text that wait for an image's rows. They hold the vocabulary's last token but
+  /// one.
   std::int64_t image_places = 0;
+  /// 0: a sample has one image. Else it has any number from the fewest to this.
+  std::int64_t images = 0, fewest_images = 0;
   friend bool operator==(const SampleSpec&, const SampleSpec&) = default;
 
   bool has_image() const { return kind != SampleKind::tokens; }
   bool has_text() const { return kind != SampleKind::images; }
   /// Its only target is a label.
   bool is_labelled() const { return kind == SampleKind::images || kind == SampleKind::matches; }
-  /// Counts the values of the image.
+  /// Counts the values of an image.
   std::int64_t pixels() const { return channels * height * width; }
   /// Counts the targets of one sample.
   std::int64_t targets() const {
@@ -53,8 +55,8 @@ struct SampleSpec {
 /// their classes. Throws UserError where no kind of sample has such inputs and such a loss.
 SampleSpec sample_of(const ModelGraph& graph);
 
-/// The place where a reader writes one sample: spans of exactly the spec's sizes, empty for what
-/// such a sample does not have.
+/// The place where a reader writes one sample: spans of exactly the spec's sizes (of pixels, those
+/// of all its images), empty for what such a sample does not have.
 struct SampleView {
   std::span<float> pixels;
   std::span<std::int64_t> tokens;
@@ -69,6 +71,9 @@ class DataSource {
   virtual const SampleSpec& spec() const = 0;
   /// Returns the samples in the split. Generated sources answer 2^40, which no run exhausts.
   virtual std::uint64_t size(Split split) const = 0;
+  /// Counts the images of sample `index` < size(split), in O(1): between the fewest and the most of
+  /// the spec.
+  virtual std::int64_t images(Split, std::uint64_t) const { return 1; }
   /// Writes sample `index` < size(split), in O(1). The splits never share a sample.
   virtual void read(Split split, std::uint64_t index, SampleView out) const = 0;
 

@@ -24,7 +24,7 @@ constexpr int fewest_objects = 2, most_objects = 5, most_phrases = 3;
 constexpr int cell_count = 9, shape_count = 8, colour_count = 8, size_count = 3;
 constexpr int told_quarters = 3;  ///< the chance that a phrase tells a fact, in quarters
 constexpr std::uint64_t scene_key = 0x7363656e65, picture_key = 0x7069637475, law_key = 0x6c6177,
-                        label_key = 0x6c6162656c;
+                        label_key = 0x6c6162656c, images_key = 0x696d61676573;
 
 int draw_below(int bound, RandomStream& random) {
   return static_cast<int>(random.below(static_cast<std::uint64_t>(bound)));
@@ -205,8 +205,8 @@ namespace {
 constexpr int start_token = 0, and_token = 29;
 constexpr int first_shape = 1, first_colour = 9, first_size = 17, first_cell = 20;
 
-/// Writes the caption, and `end` behind it to the end of the tokens.
-void write_caption(Objects caption, std::int64_t end, std::span<std::int64_t> tokens) {
+/// Writes the caption and returns the number of its tokens.
+std::size_t write_caption(Objects caption, std::span<std::int64_t> tokens) {
   std::size_t at = 0;
   const auto tell = [&](int first, std::int8_t fact) {
     if (fact >= 0) tokens[at++] = first + fact;
@@ -219,17 +219,16 @@ void write_caption(Objects caption, std::int64_t end, std::span<std::int64_t> to
     tell(first_shape, phrase.shape);
     tell(first_cell, phrase.cell);
   }
-  std::fill(tokens.begin() + static_cast<std::ptrdiff_t>(at), tokens.end(), end);
+  return at;
 }
 
-/// Makes each token of a caption the target of the one before, up to the first of the last tokens.
-/// The places of the image, the last of the text and what fills it have none.
+/// Gives every token of a caption the one behind it as its target. Places of images, last tokens
+/// and what fills the text have none.
 void write_targets(const SampleSpec& spec, std::span<const std::int64_t> tokens,
                    std::span<std::int64_t> targets) {
   std::ranges::fill(targets, -1);
-  for (std::size_t i = spec.image_places; i + 1 < tokens.size(); ++i) {
-    if (tokens[i] == spec.classes - 1) break;
-    targets[i] = tokens[i + 1];
+  for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
+    if (tokens[i] < spec.classes - 2) targets[i] = tokens[i + 1];
   }
 }
 
@@ -343,12 +342,17 @@ SampleSpec complete_scenes(const SampleSpec& asked) {
   const bool captions = asked.kind == SampleKind::captions;
   const bool matches = asked.kind == SampleKind::matches;
   SampleSpec spec{.kind = captions || matches ? asked.kind : SampleKind::pairs,
-                  .image_places = captions ? asked.image_places : 0};
+                  .image_places = captions ? asked.image_places : 0,
+                  .images = captions ? asked.images : 0,
+                  .fewest_images = captions ? asked.fewest_images : 0};
   ProblemList problems;
+  const std::int64_t captions_most = std::max<std::int64_t>(1, spec.images);
   for (const auto& [name, member, preset, low, high] : scene_extents) {
-    const std::int64_t places = member == &SampleSpec::length ? spec.image_places : 0;
-    const std::int64_t least = low + places;
-    spec.*member = asked.*member == 0 ? preset + places : asked.*member;
+    const bool is_text = member == &SampleSpec::length;
+    const std::int64_t places = is_text ? spec.image_places : 0,
+                       times = is_text ? captions_most : 1;
+    const std::int64_t least = times * (low + places);
+    spec.*member = asked.*member == 0 ? times * (preset + places) : asked.*member;
     if (spec.*member >= least && spec.*member <= high) continue;
     problems.add(fmt::format("generated scenes cannot have {} {}", spec.*member, name),
                  least == high ? fmt::format("they have {}", least)
@@ -365,9 +369,32 @@ GeneratedScenes::GeneratedScenes(const SampleSpec& spec, std::uint64_t seed)
 
 std::uint64_t GeneratedScenes::size(Split) const { return std::uint64_t{1} << 40; }
 
-GeneratedScenes::Scene GeneratedScenes::scene(Split split, std::uint64_t index) const {
+std::uint64_t GeneratedScenes::drawn(std::uint64_t key, Split split, std::uint64_t index,
+                                     std::int64_t image) const {
   HETEROPERF_EXPECT(index < size(split));
-  RandomStream random(random_bits(seed_, scene_key, split, index));
+  if (image == 0) return random_bits(seed_, key, split, index);
+  return random_bits(seed_, key, split, index, image);
+}
+
+std::int64_t GeneratedScenes::images(Split split, std::uint64_t index) const {
+  if (spec_.images == 0) return 1;
+  RandomStream random(drawn(images_key, split, index, 0));
+  return spec_.fewest_images +
+         draw_below(static_cast<int>(spec_.images - spec_.fewest_images) + 1, random);
+}
+
+double GeneratedScenes::caption_floor() const {
+  const double alone = caption_entropy(), given = caption_entropy_given_scene();
+  if (spec_.images == 0) return given / mean_caption_tokens();
+  const auto fewest = static_cast<double>(spec_.fewest_images);
+  const auto most = static_cast<double>(spec_.images);
+  const double without = fewest > 0 ? 0 : 1 / (most + 1), with = (fewest + most) / 2;
+  return (without * alone + with * given) / ((without + with) * mean_caption_tokens());
+}
+
+GeneratedScenes::Scene GeneratedScenes::scene(Split split, std::uint64_t index,
+                                              std::int64_t image) const {
+  RandomStream random(drawn(scene_key, split, index, image));
   Scene scene = draw_scene(random);
   // The same stream goes on with another scene.
   if (!has_own_caption(split, index)) scene.caption = draw_scene(random).caption;
@@ -380,29 +407,46 @@ bool GeneratedScenes::has_own_caption(Split split, std::uint64_t index) const {
 }
 
 void GeneratedScenes::read(Split split, std::uint64_t index, SampleView out) const {
-  HETEROPERF_EXPECT(std::ssize(out.pixels) == spec_.channels * spec_.height * spec_.width);
+  const std::int64_t number = images(split, index);
+  HETEROPERF_EXPECT(std::ssize(out.pixels) == number * spec_.pixels());
   HETEROPERF_EXPECT(std::ssize(out.tokens) == spec_.length);
   HETEROPERF_EXPECT(std::ssize(out.targets) == spec_.targets());
-  const auto [objects, caption] = scene(split, index);
-  const std::size_t places = spec_.image_places;
-  std::ranges::fill(out.tokens.first(places), spec_.classes - 2);
-  write_caption(caption, spec_.classes - 1, out.tokens.subspan(places));
+  std::ranges::fill(out.tokens, spec_.classes - 1);
+  std::size_t at = 0;
+  for (std::int64_t image = 0; image < std::max<std::int64_t>(1, number); ++image) {
+    const auto [objects, caption] = scene(split, index, image);
+    if (image < number) {
+      const std::size_t pixels = spec_.pixels(), places = spec_.image_places;
+      RandomStream random(drawn(picture_key, split, index, image));
+      const Canvas canvas{static_cast<int>(spec_.height), static_cast<int>(spec_.width),
+                          out.pixels.subspan(image * pixels, pixels)};
+      paint_background(canvas, random);
+      for (const SceneObject& object : objects) paint_object(canvas, object, random);
+      add_noise(canvas.pixels, random);
+      std::ranges::fill(out.tokens.subspan(at, places), spec_.classes - 2);
+      at += places;
+    }
+    // A last token stands behind each caption.
+    at += write_caption(caption, out.tokens.subspan(at)) + 1;
+  }
   if (spec_.kind == SampleKind::captions) write_targets(spec_, out.tokens, out.targets);
   if (spec_.kind == SampleKind::matches) out.targets[0] = has_own_caption(split, index) ? 1 : 0;
-  RandomStream random(random_bits(seed_, picture_key, split, index));
-  const Canvas canvas{static_cast<int>(spec_.height), static_cast<int>(spec_.width), out.pixels};
-  paint_background(canvas, random);
-  for (const SceneObject& object : objects) paint_object(canvas, object, random);
-  add_noise(out.pixels, random);
 }
 
 std::string GeneratedScenes::description() const {
+  std::string behind;
+  if (spec_.images > 0) {
+    behind = fmt::format(" with {} places for each of {} to {} images", spec_.image_places,
+                         spec_.fewest_images, spec_.images);
+  } else if (spec_.image_places > 0) {
+    behind = fmt::format(" behind {} places", spec_.image_places);
+  }
+  const std::int64_t of_image = spec_.images > 0 ? 0 : spec_.image_places;
   return fmt::format(
       "generated scenes: {} to {} objects of {} shapes, {} colours and {} sizes on {} cells, "
       "{}×{}×{}, captions of up to {} phrases in {} tokens{}{}, vocabulary {}, seed {}",
       fewest_objects, most_objects, shape_count, colour_count, size_count, cell_count,
-      spec_.channels, spec_.height, spec_.width, most_phrases, spec_.length - spec_.image_places,
-      spec_.image_places > 0 ? fmt::format(" behind {} places", spec_.image_places) : "",
+      spec_.channels, spec_.height, spec_.width, most_phrases, spec_.length - of_image, behind,
       spec_.kind == SampleKind::matches ? ", half of them of another scene" : "", spec_.classes,
       seed_);
 }
@@ -416,6 +460,7 @@ std::string GeneratedScenes::fingerprint() const {
   hash.update(seed_).update(spec_.channels).update(spec_.height).update(spec_.width);
   hash.update(spec_.length).update(spec_.classes);
   if (captions) hash.update(spec_.image_places);
+  if (spec_.images > 0) hash.update(spec_.images).update(spec_.fewest_images);
   return hash.hex();
 }
 

@@ -41,8 +41,11 @@ struct SceneObject {
 ///
 /// As `pairs` a text has no targets. As `captions` the places for the image come before it, and
 /// each token of the caption is the target of the one before, up to the first of the last tokens.
-/// As `matches` one half of the pictures have the caption of another scene, and the label 0; the
-/// chance that a caption belongs to a picture is r / (r + 1) with the ratio r from above.
+/// A sample of several images, each of a scene of its own, has for one after another its places,
+/// its caption and a last token; one without images has a caption alone. Each number of images from
+/// the fewest to the most is as likely. As `matches` one half of the pictures have the caption of
+/// another scene, and the label 0; the chance that a caption belongs to a picture is r / (r + 1)
+/// with the ratio r from above.
 class GeneratedScenes : public DataSource {
  public:
   static constexpr std::int64_t longest_caption = 16, fewest_tokens = 32;
@@ -51,25 +54,27 @@ class GeneratedScenes : public DataSource {
     std::vector<SceneObject> caption;  ///< its phrases
   };
 
-  /// `spec` has an image of 24 to 4096 pixels a side and 3 channels, and a text of at least
-  /// `longest_caption` tokens behind the places for the image, out of at least `fewest_tokens`.
+  /// `spec` has images of 24 to 4096 pixels a side and 3 channels, and a text of at least
+  /// `longest_caption` tokens behind the places for each image, out of at least `fewest_tokens`.
   /// Zeros stand for 3×32×32, the longest caption and the fewest tokens. Throws UserError with
   /// every value out of range.
   GeneratedScenes(const SampleSpec& spec, std::uint64_t seed);
 
   const SampleSpec& spec() const override { return spec_; }
   std::uint64_t size(Split split) const override;
+  std::int64_t images(Split split, std::uint64_t index) const override;
   void read(Split split, std::uint64_t index, SampleView out) const override;
   std::string description() const override;
   std::string fingerprint() const override;
   std::optional<double> loss_floor() const override {
     if (spec_.kind == SampleKind::pairs) return contrastive_floor(evaluated_pairs);
     if (spec_.kind == SampleKind::matches) return match_entropy();
-    return caption_entropy_given_scene() / mean_caption_tokens();
+    return caption_floor();
   }
 
-  /// The hidden cause of a sample, for oracles. Its caption may be another scene's.
-  Scene scene(Split split, std::uint64_t index) const;
+  /// The hidden cause of a sample, or of one of its images, for oracles. Its caption may be another
+  /// scene's.
+  Scene scene(Split split, std::uint64_t index, std::int64_t image = 0) const;
 
   /// Returns P(caption) over all scenes, for a caption of 1 to 3 phrases that tell shapes.
   static double chance(std::span<const SceneObject> caption);
@@ -96,6 +101,11 @@ class GeneratedScenes : public DataSource {
   static constexpr double mean_caption_tokens() { return 4.25 * 1.875; }
 
  private:
+  /// The entropy of captions per token; one in a sample without images is told by nothing.
+  double caption_floor() const;
+  /// The bits from which a part of a sample is drawn.
+  std::uint64_t drawn(std::uint64_t key, Split split, std::uint64_t index,
+                      std::int64_t image) const;
   /// As `matches` every sample's caption is its own with chance 1/2.
   bool has_own_caption(Split split, std::uint64_t index) const;
 

@@ -94,6 +94,24 @@ std::uint64_t BatchExtent::count(const ModelGraph& graph, const Node& node) cons
   return samples * static_cast<std::uint64_t>(input.items);
 }
 
+std::optional<ItemRange> items_of_samples(const ModelGraph& graph) {
+  for (const NodeId id : graph.inputs()) {
+    const auto& input = std::get<Input>(graph.node(id).attributes);
+    if (input.items == 0) continue;
+    return ItemRange{static_cast<std::uint64_t>(input.fewest_items),
+                     static_cast<std::uint64_t>(input.items)};
+  }
+  return std::nullopt;
+}
+
+BatchExtent extent_with_items(const ModelGraph& graph, std::uint64_t samples, std::uint64_t items) {
+  BatchExtent extent(samples);
+  for (const NodeId id : graph.inputs()) {
+    if (std::get<Input>(graph.node(id).attributes).items > 0) extent.items[id] = items;
+  }
+  return extent;
+}
+
 BatchExtent usual_extent(const ModelGraph& graph, std::uint64_t samples) {
   BatchExtent extent(samples);
   for (const NodeId id : graph.inputs()) {
@@ -193,11 +211,11 @@ std::optional<ContrastOver> contrast_of(const ModelGraph& graph) {
   return loss == nullptr ? std::nullopt : std::optional(loss->over);
 }
 
-Ops strict_evaluation_ops(const ModelGraph& graph, std::uint64_t samples) {
-  if (!contrast_of(graph)) return strict_forward_ops(graph, samples);
+Ops strict_evaluation_ops(const ModelGraph& graph, const BatchExtent& batch) {
+  if (!contrast_of(graph)) return strict_forward_ops(graph, batch);
   // The last set may be smaller.
-  return strict_forward_ops(graph, evaluated_pairs) * (samples / evaluated_pairs) +
-         strict_forward_ops(graph, samples % evaluated_pairs);
+  return strict_forward_ops(graph, evaluated_pairs) * (batch.samples / evaluated_pairs) +
+         strict_forward_ops(graph, batch.samples % evaluated_pairs);
 }
 
 BatchExtent part_of_step(const ModelGraph& graph, std::uint64_t samples, std::uint64_t in_step,

@@ -40,6 +40,14 @@ struct BatchExtent {
   /// The samples or items that a node is computed for.
   std::uint64_t count(const ModelGraph& graph, const Node& node) const;
 };
+/// The numbers of items that a sample may have of an input.
+struct ItemRange {
+  std::uint64_t fewest = 0, most = 0;
+};
+/// Returns those of the first input that has items; nothing where none has.
+std::optional<ItemRange> items_of_samples(const ModelGraph& graph);
+/// Returns the extent of samples that have so many items of every input with items.
+BatchExtent extent_with_items(const ModelGraph& graph, std::uint64_t samples, std::uint64_t items);
 /// Returns an extent for times to come: of every input with items the samples have the middle
 /// between the fewest and the most, rounded up over the batch.
 BatchExtent usual_extent(const ModelGraph& graph, std::uint64_t samples);
@@ -98,8 +106,8 @@ std::optional<ContrastOver> contrast_of(const ModelGraph& graph);
 /// The validation samples that a contrastive loss holds against one another. It is the same at
 /// every scale, so that losses compare, where a training step contrasts as many as it has.
 inline constexpr std::uint64_t evaluated_pairs = 64;
-/// Counts those of an evaluation on so many samples.
-Ops strict_evaluation_ops(const ModelGraph& graph, std::uint64_t samples);
+/// Counts those of an evaluation of such an extent.
+Ops strict_evaluation_ops(const ModelGraph& graph, const BatchExtent& batch);
 /// Returns the extent of a part of a step: `samples` of the `in_step` that the step has, in
 /// micro-batches of `in_micro_batch`.
 BatchExtent part_of_step(const ModelGraph& graph, std::uint64_t samples, std::uint64_t in_step,

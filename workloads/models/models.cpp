@@ -87,13 +87,15 @@ ModelSpec two_tower(const char* size, std::int64_t side, const TowersSize& tower
 /// that is no item; the length of its text and its vocabulary are defaults.
 ModelSpec vlm_spec(const char* name, const std::string& summary, std::int64_t side,
                    std::int64_t patch, const TowerShape& vision, const GptShape& text,
-                   std::int64_t micro_batch, std::int64_t number = 0) {
+                   std::int64_t micro_batch, std::int64_t number = 0,
+                   const std::optional<TowerShape>& second = {}) {
   const auto build = [=](const std::vector<Input>& inputs, std::int64_t words, double dropout) {
     GptShape asked = text;
     asked.length = asked.positions = inputs[1].length;
     asked.vocabulary = words;
     asked.dropout = dropout;
-    return vision_language({.image = inputs[0], .patch = patch, .vision = vision, .text = asked});
+    return vision_language(
+        {.image = inputs[0], .patch = patch, .vision = vision, .second = second, .text = asked});
   };
   const std::vector<Input> sample{images(side, number), tokens(text.length)};
   return {name, summary, "vlm", sample, text.vocabulary, micro_batch, build};
@@ -191,12 +193,20 @@ ModelSpec llama(const char* name, const char* summary, const LlamaSize& size) {
 /// little more behind the patches of an image, each of which lies within one of the scene's nine
 /// cells. Four divides the length, so that two context-parallel ranks can share it.
 ModelSpec vlm(const char* name, std::int64_t side, std::int64_t patch, const TowerShape& vision,
-              const TowerShape& text, std::int64_t micro_batch) {
+              const TowerShape& text, std::int64_t micro_batch,
+              const std::optional<TowerShape>& second = {}) {
   const std::int64_t patches = (side / patch) * (side / patch);
   GptShape shape = gpt_shape(text.layers, text.width, text.heads, (patches + 19) / 4 * 4, 32);
   shape.mlp = MlpKind::gelu_erf;
-  return vlm_spec(name, fmt::format("vlm ladder, images of {}x{}, {} places", side, side, patches),
-                  side, patch, vision, shape, micro_batch);
+  ModelSpec spec =
+      vlm_spec(name, fmt::format("vlm ladder, images of {}x{}, {} places", side, side, patches),
+               side, patch, vision, shape, micro_batch, 0, second);
+  if (second) {
+    spec.summary =
+        fmt::format("two image encoders, images of {}x{}, {} places", side, side, patches);
+    spec.family = "vlm-duo";
+  }
+  return spec;
 }
 
 /// MosaicML's MPT has ALiBi, no bias anywhere and a tied head.
@@ -282,6 +292,8 @@ std::vector<ModelSpec> make_models() {
           "24 images of 224 pixels, each 256 places in 8192 tokens: an encoder of InternViT-6B's "
           "widths, LLaMA 7B",
           224, 14, {45, 3200, 25}, llama_shape(llama_7b_long), 1, 24),
+      vlm("vlm-duo-nano", 36, 12, {2, 128, 4}, {2, 128, 4}, 32, TowerShape{1, 64, 4}),
+      vlm("vlm-duo-micro", 36, 12, {4, 192, 4}, {4, 256, 4}, 32, TowerShape{3, 128, 4}),
       streams("co-attention-nano", 36, 64, {12, {4, 128, 4}, {4, 96, 4}, 64}),
       streams("co-attention-micro", 36, 32, {12, {6, 256, 4}, {6, 192, 4}, 128}),
       streams("co-attention-mini", 72, 32, {12, {8, 384, 6}, {8, 256, 4}, 256}),
@@ -319,18 +331,6 @@ constexpr InputOption input_options[] = {
     {"images", InputKind::images, &Input::items, &ModelOptions::images},
     {"length", InputKind::tokens, &Input::length, &ModelOptions::length}};
 
-/// A sample may have none of the images, and a text of several is as many times as long.
-void leave_room_for_images(const ModelSpec& spec, const ModelOptions& options,
-                           std::vector<Input>& inputs) {
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    inputs[i].fewest_items = 0;
-    if (inputs[i].kind != InputKind::tokens || options.length) continue;
-    const bool one =
-        std::ranges::all_of(spec.inputs, [](const Input& in) { return in.items == 0; });
-    if (one) inputs[i].length *= *options.images;
-  }
-}
-
 /// Returns the model's default inputs with the options in place. Throws UserError with all options
 /// that belong to a kind of input that it does not read, and all values below 1.
 std::vector<Input> inputs_for(const ModelSpec& spec, const ModelOptions& options) {
@@ -353,7 +353,11 @@ std::vector<Input> inputs_for(const ModelSpec& spec, const ModelOptions& options
     (*input).*option.field = *value;
   }
   problems.throw_if_any();
-  if (options.images) leave_room_for_images(spec, options, inputs);
+  for (Input& input : inputs) {
+    if (options.images && input.kind == InputKind::images) {
+      input.fewest_items = options.fewest_images;
+    }
+  }
   return inputs;
 }
 

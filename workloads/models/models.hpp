@@ -14,8 +14,9 @@ namespace heteroperf {
 struct ModelOptions {
   std::optional<std::int64_t> channels, height, width;  ///< for image models
   std::optional<std::int64_t> length;  ///< for token models: the tokens of one sample
-  /// For models that put images into a text: a sample has from none to so many.
+  /// For models that put images into a text: a sample has from `fewest_images` to so many.
   std::optional<std::int64_t> images;
+  std::int64_t fewest_images = 0;
   std::optional<std::int64_t> classes;  ///< labels of image models, vocabulary of token models
   double dropout = 0.0;                 ///< 0 leaves out the dropout nodes
 };
@@ -24,8 +25,8 @@ struct ModelOptions {
 struct ModelSpec {
   std::string name;
   std::string summary;
-  /// One of resnet, vgg, vit, bert, gpt2, gpt3, llama, mpt, clip, vlm, vilbert, and gpt for the
-  /// suite's ladder.
+  /// One of resnet, vgg, vit, bert, gpt2, gpt3, llama, mpt, clip, vlm, vlm-duo, vilbert, and gpt
+  /// for the suite's ladder.
   std::string family;
   std::vector<Input> inputs;  ///< the default sample; at most one of each kind
   std::int64_t classes = 0;   ///< default number of labels or vocabulary
@@ -35,6 +36,10 @@ struct ModelSpec {
 
   /// Tells if its samples are of this kind alone.
   bool reads_only(InputKind kind) const { return inputs.size() == 1 && inputs[0].kind == kind; }
+  /// Tells if its samples have one image, and not any number.
+  bool takes_one_image() const {
+    return inputs[0].kind == InputKind::images && inputs[0].items == 0;
+  }
 };
 
 /// Returns every model, families together and each from small to large.

@@ -249,19 +249,32 @@ ModelGraph two_towers(const TwoTowerShape& shape) {
   return result;
 }
 
+namespace {
+
+/// Adds an image encoder with its projector; gives rows of the text's width.
+NodeId add_encoder(const Component& graph, NodeId image, const VisionLanguageShape& shape,
+                   const TowerShape& tower) {
+  NodeId v = add_patches(graph, image, shape.patch, tower.width, false, FirstRow::patch);
+  v = graph.add("first_norm", LayerNorm{}, {v});
+  v = add_blocks(graph, v, tower.layers, tower_block(tower, false, shape.text.dropout));
+  v = graph.add("final_norm", LayerNorm{}, {v});
+  v = graph.add("projector.up", Linear{shape.text.width, true, {}}, {v});
+  v = graph.add("projector.gelu", Gelu{GeluForm::erf}, {v});
+  return graph.add("projector.down", Linear{shape.text.width, true, {}}, {v});
+}
+
+}  // namespace
+
 ModelGraph vision_language(const VisionLanguageShape& shape) {
   ModelGraph result;
-  const Component vision{result, "vision", "vision."};
-  NodeId v = vision.add("input", shape.image, {});
-  v = add_patches(vision, v, shape.patch, shape.vision.width, false, FirstRow::patch);
-  v = vision.add("first_norm", LayerNorm{}, {v});
-  v = add_blocks(vision, v, shape.vision.layers,
-                 tower_block(shape.vision, false, shape.text.dropout));
-  v = vision.add("final_norm", LayerNorm{}, {v});
-  v = vision.add("projector.up", Linear{shape.text.width, true, {}}, {v});
-  v = vision.add("projector.gelu", Gelu{GeluForm::erf}, {v});
-  v = vision.add("projector.down", Linear{shape.text.width, true, {}}, {v});
-  add_decoder({result, "text", "text."}, shape.text, v);
+  const Component vision{result, "vision", "vision."}, text{result, "text", "text."};
+  const NodeId image = vision.add("input", shape.image, {});
+  NodeId v = add_encoder(vision, image, shape, shape.vision);
+  if (shape.second) {
+    const NodeId other = add_encoder({result, "vision2", "vision2."}, image, shape, *shape.second);
+    v = text.add("mixture", Add{}, {v, other});
+  }
+  add_decoder(text, shape.text, v);
   return result;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "workloads/graph/model_graph.hpp"
@@ -99,11 +100,15 @@ ModelGraph two_towers(const TwoTowerShape& shape);
 
 /// A vision-language model of LLaVA's form (Liu et al., arXiv 2310.03744): the patches of an image
 /// pass a vision transformer and a projector of two layers, and take the first places of the text
-/// of a decoder. Components "vision", to which the projector belongs, and "text".
+/// of a decoder. Components "vision", to which the projector belongs, and "text". A second encoder,
+/// component "vision2" with a projector of its own, sees the same image in the same patches; its
+/// rows are added to those of the first (additive mixture of features, Tong et al., arXiv
+/// 2401.06209).
 struct VisionLanguageShape {
   Input image;
   std::int64_t patch = 14;
   TowerShape vision;
+  std::optional<TowerShape> second = {};
   GptShape text;  ///< the vocabulary's last token but one marks the places of the image
 };
 

@@ -143,7 +143,7 @@ class FaultSearch {
         store_(spec.graph, spec.precision, spec.seed),
         optimizer_(spec.recipe, store_),
         gradients_(store_),
-        loader_(spec.data, store_.operator_type(), spec.seed),
+        loader_(spec.data, store_.operator_type()),
         samples_per_micro_batch_(spec.plan().stages.front().replicas.front().micro_batch),
         reference_(ActiveDevice(exact_device()), spec),
         suspect_(suspect, spec),
@@ -200,8 +200,9 @@ class FaultSearch {
     context_.first_sample = static_cast<std::uint64_t>(micro_batch * samples_per_micro_batch_);
     context_.loss_scale =
         static_cast<double>(samples_per_micro_batch_) / static_cast<double>(per_step);
-    const Batch batch =
-        loader_.train(step_ * per_step + context_.first_sample, samples_per_micro_batch_);
+    if (micro_batch == 0) samples_ = StepSamples(*spec_.data, spec_.seed, step_, per_step);
+    context_.first_item = samples_.first_image(context_.first_sample);
+    const Batch batch = loader_.train(samples_, context_.first_sample, samples_per_micro_batch_);
     for (const NodeId node : spec_.graph.inputs()) {
       values_[node.index()] = batch.of(std::get<Input>(spec_.graph.node(node).attributes).kind);
     }
@@ -219,7 +220,9 @@ class FaultSearch {
   Position position_of(std::size_t g) const {
     const OperatorGroup& group = groups()[g];
     Position position{g, {}, {}, context_};
-    position.context.node = group.nodes.back().value();
+    const NodeId last = group.nodes.back();
+    position.context.node = last.value();
+    if (spec_.graph.node(last).items) position.context.first_sample = context_.first_item;
     for (const NodeId node : group.inputs) position.inputs.push_back(values_[node.index()]);
     if (is_loss(g) && targets_.defined()) position.inputs.push_back(targets_);
     for (const auto& [node, index] : group.parameters) {
@@ -377,6 +380,7 @@ class FaultSearch {
   Optimizer optimizer_;
   WeightGradients gradients_;
   BatchLoader loader_;
+  StepSamples samples_;
   std::int64_t samples_per_micro_batch_;
   Side reference_, suspect_;
   std::vector<Side> drawn_;

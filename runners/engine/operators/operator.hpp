@@ -30,8 +30,8 @@ struct PassContext {
   Pass pass = Pass::first;
   Accumulation accumulation = Accumulation::overwrite;
   std::uint64_t seed = 0, step = 0;
-  std::uint64_t first_sample =
-      0;                  ///< global number, within the step, of this micro-batch's first sample
+  /// The number, within the step, of this micro-batch's first sample, and of its first item.
+  std::uint64_t first_sample = 0, first_item = 0;
   std::int32_t node = 0;  ///< in the graph; dropout masks depend on it
   /// Multiplies the loss gradient: 1 / (targets of the global batch / targets of this micro-batch).
   double loss_scale = 1.0;

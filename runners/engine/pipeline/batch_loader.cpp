@@ -1,7 +1,7 @@
 // Samples come from a data source one by one and become the tensors of one micro-batch. Several
-// threads fill different rows. The order of the training samples is a pure function of seed and
-// position (shuffled_index), so every rank finds its own samples without asking another one, and a
-// training that is resumed goes on with the right one.
+// threads fill different rows. The order of the training samples is a pure function (StepSamples),
+// so every rank finds its own samples without asking another one, and a training that is resumed
+// goes on with the right one.
 #include "runners/engine/pipeline/batch_loader.hpp"
 
 #include <ATen/Parallel.h>
@@ -16,12 +16,12 @@
 namespace heteroperf {
 namespace {
 
-/// One sample's elements; nothing for a tensor that the data do not have.
+/// The elements of `rows` rows; nothing of a tensor that the data do not have.
 template <class T>
-std::span<T> row(const at::Tensor& batch, std::int64_t index) {
-  if (!batch.defined()) return {};
+std::span<T> rows_of(const at::Tensor& batch, std::int64_t first, std::int64_t rows = 1) {
+  if (!batch.defined() || rows == 0) return {};
   const std::int64_t width = batch.numel() / batch.size(0);
-  return {batch.mutable_data_ptr<T>() + index * width, static_cast<std::size_t>(width)};
+  return {batch.mutable_data_ptr<T>() + first * width, static_cast<std::size_t>(rows * width)};
 }
 
 at::Tensor make(at::IntArrayRef sizes, at::ScalarType type) {
@@ -46,15 +46,12 @@ Batch Batch::part_of_sequences(const SequencePart& part) const {
   return result;
 }
 
-BatchLoader::BatchLoader(std::shared_ptr<const DataSource> data, at::ScalarType type,
-                         std::uint64_t seed)
-    : data_(std::move(data)), type_(type), seed_(seed) {}
+BatchLoader::BatchLoader(std::shared_ptr<const DataSource> data, at::ScalarType type)
+    : data_(std::move(data)), type_(type) {}
 
-Batch BatchLoader::train(std::uint64_t position, std::int64_t count) const {
-  const std::uint64_t size = data_->size(Split::train);
-  return read(Split::train, count, [&](std::int64_t i) {
-    return shuffled_index(seed_, size, position + static_cast<std::uint64_t>(i));
-  });
+Batch BatchLoader::train(const StepSamples& step, std::uint64_t first, std::int64_t count) const {
+  return read(Split::train, count,
+              [&](std::int64_t i) { return step[first + static_cast<std::uint64_t>(i)]; });
 }
 
 Batch BatchLoader::validation(std::uint64_t first, std::int64_t count) const {
@@ -67,8 +64,14 @@ template <class IndexOf>
 Batch BatchLoader::read(Split split, std::int64_t count, const IndexOf& index_of) const {
   const SampleSpec& spec = data_->spec();
   Batch batch;
+  std::vector<std::uint64_t> samples;
+  std::vector<std::int64_t> first_image{0};
+  for (std::int64_t i = 0; i < count; ++i) {
+    samples.push_back(index_of(i));
+    first_image.push_back(first_image.back() + data_->images(split, samples.back()));
+  }
   if (spec.has_image()) {
-    batch.images = make({count, spec.channels, spec.height, spec.width}, at::kFloat);
+    batch.images = make({first_image.back(), spec.channels, spec.height, spec.width}, at::kFloat);
   }
   if (spec.has_text()) batch.tokens = make({count, spec.length}, at::kLong);
   if (spec.is_labelled()) {
@@ -78,9 +81,10 @@ Batch BatchLoader::read(Split split, std::int64_t count, const IndexOf& index_of
   }
   at::parallel_for(0, count, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      data_->read(split, index_of(i),
-                  {row<float>(batch.images, i), row<std::int64_t>(batch.tokens, i),
-                   row<std::int64_t>(batch.targets, i)});
+      data_->read(
+          split, samples[i],
+          {rows_of<float>(batch.images, first_image[i], first_image[i + 1] - first_image[i]),
+           rows_of<std::int64_t>(batch.tokens, i), rows_of<std::int64_t>(batch.targets, i)});
     }
   });
   if (batch.images.defined()) batch.images = batch.images.to(type_);

@@ -6,14 +6,14 @@
 #include <memory>
 #include <optional>
 
-#include "workloads/data/data_source.hpp"
+#include "workloads/data/step_samples.hpp"
 
 namespace heteroperf {
 
 /// The samples of one micro-batch, in the form that the executor takes. What such samples do not
 /// have is undefined.
 struct Batch {
-  at::Tensor images;   ///< {B, C, H, W} of the executor's type
+  at::Tensor images;   ///< {B, C, H, W} of the executor's type; of samples with items all of these
   at::Tensor tokens;   ///< int64 {B, T}
   at::Tensor targets;  ///< int64 {B} or {B, T}
   /// The targets that count; absent where all of them do.
@@ -27,10 +27,10 @@ struct Batch {
 /// Reads batches from a data source. Stateless between calls.
 class BatchLoader {
  public:
-  BatchLoader(std::shared_ptr<const DataSource> data, at::ScalarType type, std::uint64_t seed);
+  BatchLoader(std::shared_ptr<const DataSource> data, at::ScalarType type);
 
-  /// Reads `count` samples from `position` of the endless shuffled pass over the training split.
-  Batch train(std::uint64_t position, std::int64_t count) const;
+  /// Reads samples first … first + count − 1 of a training step.
+  Batch train(const StepSamples& step, std::uint64_t first, std::int64_t count) const;
   /// Reads samples first … first + count − 1 of the validation split.
   Batch validation(std::uint64_t first, std::int64_t count) const;
 
@@ -40,7 +40,6 @@ class BatchLoader {
 
   std::shared_ptr<const DataSource> data_;
   at::ScalarType type_;
-  std::uint64_t seed_;
 };
 
 }  // namespace heteroperf

@@ -84,7 +84,6 @@ struct BoundaryEnd::LaneEnd {
   at::ScalarType type;
   WireFormat wire;
   std::vector<const RankProgram::Parcel*> sends, receives;
-  std::uint64_t sent_bytes = 0;
 };
 
 /// One message under way, with the memory that it needs until it has gone.
@@ -101,8 +100,8 @@ class BoundaryEnd::Receiving final : public Arrival {
   /// `own`: tensors that this rank has on the other side of the border; null: none. `times` are
   /// theirs.
   Receiving(BoundaryEnd& end, const Tensors* own, const SendTimes& times)
-      : end_(end), latest_(times) {
-    for (const std::unique_ptr<LaneEnd>& lane : end.lanes_) {
+      : end_(end), lanes_(end.lanes_), latest_(times) {
+    for (const std::unique_ptr<const LaneEnd>& lane : *lanes_) {
       results_.push_back(lane->received.empty(lane->type));
       if (own != nullptr) {
         const at::Tensor& tensor = (*own)[results_.size() - 1];
@@ -125,7 +124,7 @@ class BoundaryEnd::Receiving final : public Arrival {
       last.modelled_s = std::max(last.modelled_s, part.times.modelled_s);
     }
     for (std::size_t i = 0; i < results_.size(); ++i) {
-      results_[i] = end_.lanes_[i]->received.joined(results_[i]).to(end_.device_);
+      results_[i] = (*lanes_)[i]->received.joined(results_[i]).to(end_.device_);
     }
     return {std::move(results_), last};
   }
@@ -174,6 +173,7 @@ class BoundaryEnd::Receiving final : public Arrival {
   }
 
   BoundaryEnd& end_;
+  std::shared_ptr<const Lanes> lanes_;
   SendTimes latest_;
   Tensors results_;
   std::deque<Part> parts_;  // transfers point into them
@@ -181,14 +181,26 @@ class BoundaryEnd::Receiving final : public Arrival {
 
 BoundaryEnd::BoundaryEnd(Communicator& world, const std::vector<EdgeTensor>& tensors,
                          at::ScalarType type, WireFormat wire, int tag, at::Device device)
-    : world_(world), tag_(tag), device_(device) {
+    : world_(world),
+      type_(type),
+      wire_(wire),
+      tag_(tag),
+      device_(device),
+      sent_bytes_(tensors.size()) {
+  lay_out(tensors);
+}
+
+void BoundaryEnd::lay_out(const std::vector<EdgeTensor>& tensors) {
+  HETEROPERF_EXPECT(tensors.size() == sent_bytes_.size());
+  auto lanes = std::make_shared<Lanes>();
   for (const EdgeTensor& tensor : tensors) {
     // Boxes stay whole: the runner's receives have no moment to pass slices on.
-    const ReshardPlan plan = plan_reshard(tensor.from, tensor.to, whole_boxes(data_type(type)));
-    lanes_.push_back(std::make_unique<LaneEnd>(plan, world.rank(),
-                                               LocalTiles(tensor.from, world.rank()),
-                                               LocalTiles(tensor.to, world.rank()), type, wire));
+    const ReshardPlan plan = plan_reshard(tensor.from, tensor.to, whole_boxes(data_type(type_)));
+    lanes->push_back(std::make_unique<LaneEnd>(plan, world_.rank(),
+                                               LocalTiles(tensor.from, world_.rank()),
+                                               LocalTiles(tensor.to, world_.rank()), type_, wire_));
   }
+  lanes_ = std::move(lanes);
 }
 
 BoundaryEnd::~BoundaryEnd() = default;
@@ -196,12 +208,13 @@ BoundaryEnd::~BoundaryEnd() = default;
 // Parcels that are contiguous in the tensor are sent from there, others are packed first. Either
 // memory stays until the message has gone.
 void BoundaryEnd::send(const Tensors& tensors, const SendTimes& times) {
-  HETEROPERF_EXPECT(tensors.size() == lanes_.size());
-  for (std::size_t i = 0; i < lanes_.size(); ++i) {
-    const at::Tensor source = on_host(lanes_[i]->sent.split(tensors[i]).contiguous());
+  const Lanes& lanes = *lanes_;
+  HETEROPERF_EXPECT(tensors.size() == lanes.size());
+  for (std::size_t i = 0; i < lanes.size(); ++i) {
+    const at::Tensor source = on_host(lanes[i]->sent.split(tensors[i]).contiguous());
     const RankProgram::Memories memories{static_cast<const std::byte*>(source.const_data_ptr()),
                                          nullptr, nullptr};
-    for (const RankProgram::Parcel* parcel : lanes_[i]->sends) {
+    for (const RankProgram::Parcel* parcel : lanes[i]->sends) {
       auto out = std::make_unique<Outgoing>();
       out->times = times;
       out->memory = source;
@@ -215,7 +228,7 @@ void BoundaryEnd::send(const Tensors& tensors, const SendTimes& times) {
                           static_cast<std::byte*>(out->memory.mutable_data_ptr()));
         data = static_cast<const std::byte*>(out->memory.const_data_ptr());
       }
-      const WireFormat wire = lanes_[i]->wire;
+      const WireFormat wire = lanes[i]->wire;
       if (wire != WireFormat::fp32) {
         const at::Tensor packed = bytes_tensor(wire_bytes(wire, bytes / 4));
         encode(wire, std::span(reinterpret_cast<const float*>(data), bytes / 4),
@@ -228,7 +241,7 @@ void BoundaryEnd::send(const Tensors& tensors, const SendTimes& times) {
           world_.start_send({&out->times, sizeof(SendTimes), DataType::u8}, parcel->peer, tag_ + 1);
       out->body = world_.start_send({data, bytes, DataType::u8}, parcel->peer, tag_);
       outgoing_.push_back(std::move(out));
-      lanes_[i]->sent_bytes += bytes;
+      sent_bytes_[i] += bytes;
     }
   }
 }
@@ -252,8 +265,6 @@ void BoundaryEnd::drain() {
   outgoing_.clear();
 }
 
-std::uint64_t BoundaryEnd::sent_bytes(std::size_t tensor) const {
-  return lanes_[tensor]->sent_bytes;
-}
+std::uint64_t BoundaryEnd::sent_bytes(std::size_t tensor) const { return sent_bytes_[tensor]; }
 
 }  // namespace heteroperf

@@ -33,6 +33,9 @@ class BoundaryEnd {
               WireFormat wire, int tag, at::Device device = at::kCPU);
   ~BoundaryEnd();
 
+  /// The same tensors have other extents from now on. Receives under way keep theirs.
+  void lay_out(const std::vector<EdgeTensor>& tensors);
+
   /// Starts to send this rank's tiles. `tensors` in the order of the edge's.
   void send(const Tensors& tensors, const SendTimes& times);
 
@@ -59,11 +62,15 @@ class BoundaryEnd {
   struct Outgoing;
   struct LaneEnd;
   class Receiving;
+  using Lanes = std::vector<std::unique_ptr<const LaneEnd>>;  ///< by tensor
 
   Communicator& world_;
+  at::ScalarType type_;
+  WireFormat wire_;
   int tag_;
   at::Device device_;
-  std::vector<std::unique_ptr<LaneEnd>> lanes_;  ///< by tensor
+  std::shared_ptr<const Lanes> lanes_;
+  std::vector<std::uint64_t> sent_bytes_;  ///< by tensor
   std::deque<std::unique_ptr<Outgoing>> outgoing_;
 };
 

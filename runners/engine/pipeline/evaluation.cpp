@@ -23,6 +23,7 @@ namespace {
 struct Piece {
   std::uint64_t first = 0;
   std::int64_t count = 0;
+  std::vector<std::int64_t> first_item = {};  ///< as PipelineEdges::EvaluatedBatch
 };
 
 /// The samples of a piece that a stage's replica takes; none or fewer behind the piece's end.
@@ -38,6 +39,7 @@ std::int64_t samples_of(const RankStage& stage, const Piece& piece) {
 BatchScore run_piece(RankStages& stages, const Piece& piece, MicroBatchId number) {
   BatchScore score;
   PipelineEdges& edges = stages.edges();
+  const PipelineEdges::EvaluatedBatch batch{piece.count, piece.first_item};
   for (const std::unique_ptr<RankStage>& stage : stages.all()) {
     const std::int64_t samples = samples_of(*stage, piece);
     if (samples == 0) continue;
@@ -48,13 +50,13 @@ BatchScore run_piece(RankStages& stages, const Piece& piece, MicroBatchId number
     }
     for (const EdgeId e : stage->edges.in) {
       const std::vector<NodeId>& nodes = edges.nodes(e, Crossing::activation);
-      const Tensors tensors = edges.take_evaluated(e, piece.count);
+      const Tensors tensors = edges.take_evaluated(e, batch);
       for (std::size_t n = 0; n < nodes.size(); ++n) executor.put(number, nodes[n], tensors[n]);
     }
     const BatchScore here = executor.evaluate(number);
     if (stage->role().tensor_index == 0 && executor.takes_targets()) score = here;
     for (const EdgeId e : stage->edges.out) {
-      edges.hand_on_evaluated(e, piece.count, stages.outputs(*stage, e, number));
+      edges.hand_on_evaluated(e, batch, stages.outputs(*stage, e, number));
     }
     if (!executor.interacts()) executor.release(number);
   }
@@ -85,7 +87,9 @@ std::vector<double> score_pieces(const TrainingSpec& spec, Communicator& world, 
   for (std::uint64_t begin = 0; begin < samples; begin += static_cast<std::uint64_t>(set)) {
     const std::int64_t here = std::min(set, static_cast<std::int64_t>(samples - begin));
     for (std::int64_t i = 0; i < here; i += width) {
-      pieces.push_back({first + begin + static_cast<std::uint64_t>(i), std::min(width, here - i)});
+      Piece& piece = pieces.emplace_back(
+          Piece{first + begin + static_cast<std::uint64_t>(i), std::min(width, here - i)});
+      piece.first_item = validation_images(*spec.data, piece.first, piece.count);
     }
     set_ends.push_back(pieces.size());
   }
@@ -184,6 +188,9 @@ EvaluationReport evaluate(const TrainingSpec& spec, Communicator& world, RankSta
                     "0 validation samples asked for or there: " + spec.data->description(),
                     "Use data with a validation split");
   }
+  const auto images =
+      validation_images(*spec.data, first, static_cast<std::int64_t>(report.samples));
+  if (!images.empty()) report.images = static_cast<std::uint64_t>(images.back());
   std::vector<double> scores;
   {
     const AveragedStatistics averaged(spec, world, stages);

@@ -73,8 +73,8 @@ double PacedTimeline::duration_s(const RankRole::Part& role, Op op) const {
 
 // The real work may have taken less time than the modelled one, then the rank sleeps; or more, then
 // it is late and later operations may catch up.
-void PacedTimeline::finish(const RankRole::Part& role, Op op) {
-  const double computing_s = duration_s(role, op);
+void PacedTimeline::finish(const RankRole::Part& role, Op op, double work) {
+  const double computing_s = duration_s(role, op) * work;
   report_.computing_s += computing_s;
   free_s_ = std::max(free_s_, inputs_s_) + computing_s;
   inputs_s_ = 0;

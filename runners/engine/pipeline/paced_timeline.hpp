@@ -29,8 +29,9 @@ class PacedTimeline {
   void start_step(std::uint64_t step);
   /// An input of the next computation is there from this moment on.
   void input_arrives(double modelled_s) { inputs_s_ = std::max(inputs_s_, modelled_s); }
-  /// The real work of a computation has just been done. Sleeps to its modelled end.
-  void finish(const RankRole::Part& role, Op op);
+  /// The real work of a computation has just been done, so many times the usual. Sleeps to its
+  /// modelled end.
+  void finish(const RankRole::Part& role, Op op, double work);
   /// The gradients of a stage are final here.
   void note_reduction(StageId stage, Op op);
   /// Collective: sleeps to the modelled end of the sums, of the optimizer for the stages of `parts`

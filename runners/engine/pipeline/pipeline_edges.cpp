@@ -30,7 +30,8 @@ struct PipelineEdges::Channel {
 
   BoundaryEnd* end = nullptr;  ///< null inside a rank whose replicas on both sides are alike
   IdVector<MicroBatchId, Box> boxes;
-  double travel_s = 0;  ///< modelled
+  double travel_s = 0;     ///< modelled
+  bool has_items = false;  ///< each micro-batch has another number of rows
 };
 
 /// An edge of the schedule.
@@ -68,6 +69,7 @@ void PipelineEdges::open_channel(EdgeId edge, Crossing what) {
   const bool forward = what == Crossing::activation;
   Channel& channel = channel_of(edge, what);
   channel.boxes.resize(spec_.ready->schedule.graph.micro_batches);
+  channel.has_items = layouts_.has_items(edge, what);
   if (spec_.pacing) {
     const StageTimes& times = spec_.pacing->times;
     channel.travel_s =
@@ -80,6 +82,20 @@ void PipelineEdges::open_channel(EdgeId edge, Crossing what) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (tensors[i].leaves) at_borders_.push_back({channel.end, i, *tensors[i].leaves});
   }
+}
+
+// Before a micro-batch with items is sent or received its extents are laid out.
+void PipelineEdges::lay_out(EdgeId edge, Crossing what, MicroBatchId micro_batch) {
+  Channel& channel = channel_of(edge, what);
+  if (!channel.has_items) return;
+  const std::int64_t batch = spec_.plan().micro_batch_samples();
+  const auto first = static_cast<std::uint64_t>(micro_batch.value() * batch);
+  std::vector<std::int64_t> first_item;
+  for (std::int64_t i = 0; i <= batch; ++i) {
+    const std::uint64_t before = samples_->first_image(first + static_cast<std::uint64_t>(i));
+    first_item.push_back(static_cast<std::int64_t>(before - samples_->first_image(first)));
+  }
+  channel.end->lay_out(layouts_.of(edge, what, batch, first_item));
 }
 
 // The end here of an edge that leads to another rank.
@@ -131,8 +147,10 @@ PipelineEdges::Channel& PipelineEdges::channel_of(EdgeId edge, Crossing what) {
 // arrival.
 void PipelineEdges::exchange(const Instruction& i) {
   const bool forward = i.op == Op::send_act || i.op == Op::recv_act;
-  Channel& channel = channel_of(i.edge, forward ? Crossing::activation : Crossing::gradient);
+  const Crossing what = forward ? Crossing::activation : Crossing::gradient;
+  Channel& channel = channel_of(i.edge, what);
   Channel::Box& box = channel.boxes[i.micro_batch];
+  lay_out(i.edge, what, i.micro_batch);
   if (i.op == Op::recv_act || i.op == Op::recv_grad) {
     box.arrival = channel.end->receive();
     return;
@@ -155,22 +173,30 @@ void PipelineEdges::hand_on(EdgeId edge, Crossing what, MicroBatchId micro_batch
   Channel::Box& box = channel.boxes[micro_batch];
   box = {nullptr, std::move(tensors), made_s};
   if (!edges_[edge]->inside || channel.end == nullptr) return;
+  lay_out(edge, what, micro_batch);
   box.arrival = channel.end->pass(box.tensors, {now_ns() + spec_.clock_offset_ns, made_s});
   box.tensors.clear();
 }
 
 // The last batch of a validation split may be smaller, which needs ends of another size. Evaluation
 // goes in the first direction, whose edges come first.
-PipelineEdges::Evaluation& PipelineEdges::evaluation(EdgeId edge, std::int64_t batch) {
-  const auto [known, fresh] = evaluations_.try_emplace({edge, batch});
-  if (fresh && !stays_on_rank(edge)) {
-    known->second.end =
-        make_end(edge, layouts_.of(edge, Crossing::activation, batch), evaluation_tag);
+PipelineEdges::Evaluation& PipelineEdges::evaluation(EdgeId edge, const EvaluatedBatch& batch) {
+  const auto [known, fresh] = evaluations_.try_emplace({edge, batch.samples});
+  Evaluation& result = known->second;
+  const bool is_new = fresh && !stays_on_rank(edge);
+  const bool is_another = result.end != nullptr && layouts_.has_items(edge, Crossing::activation);
+  if (!is_new && !is_another) return result;
+  const std::vector<EdgeTensor> tensors =
+      layouts_.of(edge, Crossing::activation, batch.samples, batch.first_item);
+  if (is_new) {
+    result.end = make_end(edge, tensors, evaluation_tag);
+  } else {
+    result.end->lay_out(tensors);
   }
-  return known->second;
+  return result;
 }
 
-Tensors PipelineEdges::take_evaluated(EdgeId edge, std::int64_t batch) {
+Tensors PipelineEdges::take_evaluated(EdgeId edge, const EvaluatedBatch& batch) {
   Evaluation& pass = evaluation(edge, batch);
   if (pass.end == nullptr) return std::exchange(pass.inside, {});
   // A rank may take no part in the stage before.
@@ -178,7 +204,7 @@ Tensors PipelineEdges::take_evaluated(EdgeId edge, std::int64_t batch) {
   return arrival->wait().first;
 }
 
-void PipelineEdges::hand_on_evaluated(EdgeId edge, std::int64_t batch, Tensors tensors) {
+void PipelineEdges::hand_on_evaluated(EdgeId edge, const EvaluatedBatch& batch, Tensors tensors) {
   Evaluation& pass = evaluation(edge, batch);
   if (pass.end == nullptr) {
     pass.inside = std::move(tensors);

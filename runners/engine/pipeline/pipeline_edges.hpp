@@ -9,6 +9,7 @@
 #include "runners/engine/parameters/rank_share.hpp"
 #include "runners/engine/pipeline/boundary.hpp"
 #include "runners/engine/training.hpp"
+#include "workloads/data/step_samples.hpp"
 
 namespace heteroperf {
 
@@ -31,6 +32,9 @@ class PipelineEdges {
   const std::vector<NodeId>& nodes(EdgeId edge, Crossing what) const {
     return layouts_.nodes(edge, what);
   }
+
+  /// The samples of the step that begins, which outlive it.
+  void begin_step(const StepSamples& samples) { samples_ = &samples; }
 
   /// SEND starts to send the tensors that were handed on, RECV posts the receive.
   void exchange(const Instruction& i);
@@ -60,9 +64,15 @@ class PipelineEdges {
   /// `components`: the number of them.
   std::vector<std::uint64_t> border_bytes(std::size_t components) const;
 
-  /// The same without a schedule, for one pass of `batch` samples in evaluation.
-  Tensors take_evaluated(EdgeId edge, std::int64_t batch);
-  void hand_on_evaluated(EdgeId edge, std::int64_t batch, Tensors tensors);
+  /// The samples of one pass in evaluation, and where they have any number of items those before
+  /// each, and behind them all.
+  struct EvaluatedBatch {
+    std::int64_t samples = 0;
+    std::vector<std::int64_t> first_item;
+  };
+  /// The same without a schedule.
+  Tensors take_evaluated(EdgeId edge, const EvaluatedBatch& batch);
+  void hand_on_evaluated(EdgeId edge, const EvaluatedBatch& batch, Tensors tensors);
 
  private:
   struct Channel;
@@ -82,14 +92,16 @@ class PipelineEdges {
   /// Both stages of the edge are here, with alike replicas.
   bool stays_on_rank(EdgeId edge) const;
   void open_channel(EdgeId edge, Crossing what);
+  void lay_out(EdgeId edge, Crossing what, MicroBatchId micro_batch);
   BoundaryEnd* make_end(EdgeId edge, const std::vector<EdgeTensor>& tensors, int tag);
-  Evaluation& evaluation(EdgeId edge, std::int64_t batch);
+  Evaluation& evaluation(EdgeId edge, const EvaluatedBatch& batch);
 
   const TrainingSpec& spec_;
   Communicator& world_;
   at::Device device_;
   at::ScalarType type_;
   EdgeLayouts layouts_;
+  const StepSamples* samples_ = nullptr;
   IdVector<EdgeId, std::unique_ptr<State>> edges_;  ///< null: not here
   std::vector<std::unique_ptr<BoundaryEnd>> ends_;  ///< the ends of all channels and evaluations
   std::vector<AtBorder> at_borders_;

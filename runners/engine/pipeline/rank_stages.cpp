@@ -77,7 +77,7 @@ RankStages::RankStages(const TrainingSpec& spec, const RankShare& share, Communi
       share_(share),
       names_(components_of(spec.graph)),
       accelerator_(accelerator),
-      loader_(spec.data, store.operator_type(), spec.seed),
+      loader_(spec.data, store.operator_type()),
       edges_(spec, share, world, store.operator_type(), store.device()) {
   Communicator& ranks = devices != nullptr ? *devices : world;
   split_groups(ranks);
@@ -175,11 +175,20 @@ std::uint64_t RankStages::first_sample(const RankStage& stage, MicroBatchId micr
                                     stage.first_sample);
 }
 
-void RankStages::load_training(RankStage& stage, std::uint64_t step,
-                               MicroBatchId micro_batch) const {
-  const std::uint64_t position =
-      step * spec_.plan().samples_per_step() + first_sample(stage, micro_batch);
-  give(stage, micro_batch, loader_.train(position, stage.samples));
+void RankStages::begin_step(std::uint64_t step) {
+  samples_ = StepSamples(*spec_.data, spec_.seed, step, spec_.plan().samples_per_step());
+  edges_.begin_step(samples_);
+}
+
+std::uint64_t RankStages::images_of(const RankStage& stage, MicroBatchId micro_batch) const {
+  const std::uint64_t first = first_sample(stage, micro_batch);
+  return samples_.first_image(first + static_cast<std::uint64_t>(stage.samples)) -
+         samples_.first_image(first);
+}
+
+void RankStages::load_training(RankStage& stage, MicroBatchId micro_batch) const {
+  give(stage, micro_batch,
+       loader_.train(samples_, first_sample(stage, micro_batch), stage.samples));
 }
 
 void RankStages::load_validation(RankStage& stage, std::uint64_t first, std::int64_t count,
@@ -236,6 +245,19 @@ std::vector<RankStages::Buffers> RankStages::buffers() const {
   return all;
 }
 
+double RankStages::relative_work(const RankStage& stage, MicroBatchId micro_batch) const {
+  if (!samples_.ragged()) return 1;
+  const auto samples = static_cast<std::uint64_t>(stage.samples);
+  const BatchExtent usual = usual_extent(spec_.graph, samples);
+  const BatchExtent here = extent_with_items(spec_.graph, samples, images_of(stage, micro_batch));
+  double work = 0, usual_work = 0;
+  for (const NodeId node : stage.share.nodes) {
+    work += strict_node_ops(spec_.graph, node, here).train().to_double();
+    usual_work += strict_node_ops(spec_.graph, node, usual).train().to_double();
+  }
+  return usual_work > 0 ? work / usual_work : 1;
+}
+
 // Full recomputation runs every node twice but for a loss over a set, which is made once; selective
 // recomputation the attention alone. What all tensor-parallel ranks compute alike counts for the
 // first one, and is done again by the others.
@@ -247,9 +269,17 @@ StepOperations RankStages::operations() const {
     const ModelGraph& graph = shard.graph;
     const auto samples = static_cast<std::uint64_t>(stage->samples) *
                          static_cast<std::uint64_t>(stage->micro_batches);
-    const BatchExtent batch = part_of_step(
+    BatchExtent batch = part_of_step(
         spec_.graph, samples, static_cast<std::uint64_t>(spec_.plan().samples_per_step()),
         static_cast<std::uint64_t>(spec_.plan().micro_batch_samples()));
+    if (samples_.ragged()) {
+      std::uint64_t images = 0;
+      const Segment& segment = spec_.ready->schedule.graph.segments[stage->role().segment];
+      for (int i = 0; i < segment.micro_batches; ++i) {
+        images += images_of(*stage, segment.first_micro_batch + i);
+      }
+      batch.items = extent_with_items(spec_.graph, samples, images).items;
+    }
     const Recomputation again = spec_.plan().stages[stage->role().stage].recomputation;
     for (const NodeId node : stage->share.nodes) {
       const StrictOps ops = strict_node_ops(graph, node, batch);

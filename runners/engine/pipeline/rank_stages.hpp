@@ -85,8 +85,11 @@ class RankStages {
   /// Splits the time of the step under way; collectives inside a stage note theirs.
   StepClock& clock() { return clock_; }
 
-  /// Gives a stage that reads data this replica's samples of a micro-batch of training step `step`.
-  void load_training(RankStage& stage, std::uint64_t step, MicroBatchId micro_batch) const;
+  /// Chooses the samples of a training step.
+  void begin_step(std::uint64_t step);
+  const StepSamples& step_samples() const { return samples_; }
+  /// Gives a stage that reads data this replica's samples of a micro-batch of the step.
+  void load_training(RankStage& stage, MicroBatchId micro_batch) const;
   /// The same with `count` samples of the validation split.
   void load_validation(RankStage& stage, std::uint64_t first, std::int64_t count,
                        MicroBatchId micro_batch) const;
@@ -106,11 +109,15 @@ class RankStages {
     std::vector<NamedBuffer> named;
   };
   std::vector<Buffers> buffers() const;
-  /// Strict operations of one step on this rank, in all and by component.
+  /// Strict operations of the step on this rank, in all and by component.
   StepOperations operations() const;
+  /// The work of a stage's pass of a micro-batch as a multiple of the usual, which differs from 1
+  /// where samples have any number of items.
+  double relative_work(const RankStage& stage, MicroBatchId micro_batch) const;
 
  private:
   std::size_t component_of(NodeId node) const;
+  std::uint64_t images_of(const RankStage& stage, MicroBatchId micro_batch) const;
   void split_groups(Communicator& ranks);
   void split_loss_group(Communicator& ranks);
   SharingGroups groups_of(const RankRole::Part& role) const;
@@ -122,6 +129,7 @@ class RankStages {
   std::vector<std::string> names_;  ///< the model's components
   Accelerator* accelerator_;        ///< null: the host computes
   BatchLoader loader_;
+  StepSamples samples_;
   PipelineEdges edges_;
   StepClock clock_;
   /// By their ranks: the groups of this rank that share layers or sequences.

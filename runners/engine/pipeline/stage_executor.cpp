@@ -6,9 +6,11 @@
 // plans.
 #include "runners/engine/pipeline/stage_executor.hpp"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/ones_like.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 #include <variant>
 
@@ -47,6 +49,7 @@ struct StageExecutor::Flight {
     counted_targets.reset();
     held = 0;
     batch = 0;
+    items.clear();
     kept = NodeId(-1);
   }
 
@@ -54,9 +57,11 @@ struct StageExecutor::Flight {
   at::Tensor targets;
   std::optional<std::int64_t> counted_targets;  ///< as PassContext::targets
   at::Tensor loss;
-  NodeId kept{-1};              ///< the logits, in evaluation
-  double held = 0;              ///< as StageExecutor::held() counts
-  std::int64_t batch = 0;       ///< samples
+  NodeId kept{-1};         ///< the logits, in evaluation
+  double held = 0;         ///< as StageExecutor::held() counts
+  std::int64_t batch = 0;  ///< samples
+  /// By input whose items samples have any number of: all the samples'.
+  std::map<NodeId, std::int64_t> items;
   Tensors values;               ///< by node
   std::vector<int> edges_left;  ///< by node: to be taken yet
   std::vector<Tensors> saved;   ///< by group
@@ -164,7 +169,8 @@ void StageExecutor::release(MicroBatchId micro_batch) {
 
 void StageExecutor::put(MicroBatchId micro_batch, NodeId node, at::Tensor value) {
   Flight& flight = this->flight(micro_batch);
-  flight.batch = value.size(0);
+  const std::optional<NodeId> items = model_.graph.node(node).items;
+  (items ? flight.items[*items] : flight.batch) = value.size(0);
   flight.values[node.index()] = forms_.keep_received(node, std::move(value));
 }
 
@@ -205,6 +211,11 @@ void StageExecutor::forward(MicroBatchId micro_batch, const PassContext& context
     const NodeId node = model_.groups[g].nodes.back();
     Tensors inputs = inputs_of(flight, g), &saved = flight.saved[g];
     saved.clear();
+    if (batch_of(flight, node) == 0) {
+      flight.values[node.index()] = nothing_of(node);
+      let_go(flight, g);
+      continue;
+    }
     begin_timing();
     at::Tensor output =
         model_.groups[g].op->forward(inputs, parameters_[g], saved, context_of(flight, g));
@@ -215,7 +226,7 @@ void StageExecutor::forward(MicroBatchId micro_batch, const PassContext& context
       saved = std::move(inputs);
     }
     inputs.clear();
-    output = forms_.keep(node, std::move(output), flight.batch);
+    output = forms_.keep(node, std::move(output), batch_of(flight, node));
     (loss_group(g) ? flight.loss : flight.values[node.index()]) = std::move(output);
     let_go(flight, g);
   }
@@ -275,9 +286,26 @@ Tensors StageExecutor::inputs_of(const Flight& flight, std::size_t g) const {
 
 PassContext StageExecutor::context_of(const Flight& flight, std::size_t g) const {
   PassContext context = flight.context;
-  context.node = model_.groups[g].nodes.back().value();
+  const NodeId node = model_.groups[g].nodes.back();
+  context.node = node.value();
+  if (model_.graph.node(node).items) context.first_sample = context.first_item;
   context.targets = flight.counted_targets;
   return context;
+}
+
+std::int64_t StageExecutor::batch_of(const Flight& flight, NodeId node) const {
+  const std::optional<NodeId> items = model_.graph.node(node).items;
+  if (!items) return flight.batch;
+  const auto known = flight.items.find(*items);
+  HETEROPERF_EXPECT(known != flight.items.end());
+  return known->second;
+}
+
+at::Tensor StageExecutor::nothing_of(NodeId node) const {
+  Shape shape = model_.graph.node(node).output;
+  shape.insert(shape.begin(), 0);
+  const ParameterStore& store = gradients_->store();
+  return at::empty(shape, at::TensorOptions().dtype(store.operator_type()).device(store.device()));
 }
 
 void StageExecutor::begin_timing() const {
@@ -331,7 +359,7 @@ at::Tensor StageExecutor::output(MicroBatchId micro_batch, NodeId node) {
   HETEROPERF_EXPECT(flight.values[n].defined() && flight.edges_left[n] > 0);
   at::Tensor value =
       --flight.edges_left[n] > 0 ? flight.values[n] : std::exchange(flight.values[n], at::Tensor());
-  return forms_.whole(node, std::move(value), flight.batch);
+  return forms_.whole(node, std::move(value), batch_of(flight, node));
 }
 
 void StageExecutor::put_gradient(MicroBatchId micro_batch, NodeId node, at::Tensor gradient) {
@@ -341,7 +369,7 @@ void StageExecutor::put_gradient(MicroBatchId micro_batch, NodeId node, at::Tens
 
 at::Tensor StageExecutor::gradient(MicroBatchId micro_batch, NodeId node) {
   Flight& flight = this->flight(micro_batch);
-  return forms_.whole_gradient(node, flight.slots.take(node), flight.batch);
+  return forms_.whole_gradient(node, flight.slots.take(node), batch_of(flight, node));
 }
 
 void StageExecutor::input_gradient(MicroBatchId micro_batch) {
@@ -378,7 +406,7 @@ void StageExecutor::run_backward(Flight& flight, Gradients which) {
 
 // Selective recomputation: the group kept its inputs, from which a second forward makes the rest.
 void StageExecutor::restore(Flight& flight, std::size_t g) {
-  if (!keeps_inputs(g)) return;
+  if (!keeps_inputs(g) || batch_of(flight, model_.groups[g].nodes.back()) == 0) return;
   const Tensors inputs = std::move(flight.saved[g]);
   PassContext context = context_of(flight, g);
   context.pass = heteroperf::Pass::recomputation;
@@ -389,7 +417,9 @@ void StageExecutor::restore(Flight& flight, std::size_t g) {
 void StageExecutor::backward_group(Flight& flight, std::size_t g, Gradients which) {
   const OperatorGroup& group = model_.groups[g];
   const NodeId node = group.nodes.back();
-  at::Tensor gradient = forms_.gradient_for_operation(node, flight.slots.take(node), flight.batch);
+  if (batch_of(flight, node) == 0) return backward_nothing(flight, g, which);
+  at::Tensor gradient =
+      forms_.gradient_for_operation(node, flight.slots.take(node), batch_of(flight, node));
   HETEROPERF_EXPECT(gradient.defined() || loss_group(g));
   PassContext context = context_of(flight, g);
   SlotSink sink(flight.slots, group);
@@ -413,8 +443,29 @@ void StageExecutor::backward_group(Flight& flight, std::size_t g, Gradients whic
   finish_gradients(g, GroupPass::backward);
 }
 
+// Samples without items have nothing to compute: inputs have gradients of no rows, and weights,
+// which the last pass of a step must find written, none.
+void StageExecutor::backward_nothing(Flight& flight, std::size_t g, Gradients which) {
+  const OperatorGroup& group = model_.groups[g];
+  SlotSink sink(flight.slots, group);
+  for (std::size_t i = 0; i < group.inputs.size(); ++i) {
+    if (sink.wanted(i)) sink.put(i, nothing_of(group.inputs[i]));
+  }
+  if (ordinals_[g].empty()) return;
+  flight.output_gradients[g] = nothing_of(group.nodes.back());
+  if (which == Gradients::both) weight_gradient_group(flight, g);
+}
+
 void StageExecutor::weight_gradient_group(Flight& flight, std::size_t g) {
   const at::Tensor gradient = std::exchange(flight.output_gradients[g], at::Tensor());
+  if (batch_of(flight, model_.groups[g].nodes.back()) == 0) {
+    const Accumulation way = gradients_->prepare(ordinals_[g], parameter_gradients_[g]);
+    for (const at::Tensor& sum : parameter_gradients_[g]) {
+      if (way == Accumulation::overwrite) sum.zero_();
+    }
+    for (const std::size_t ordinal : finished_after_[g]) gradients_->finish(ordinal);
+    return;
+  }
   PassContext context = context_of(flight, g);
   context.accumulation = gradients_->prepare(ordinals_[g], parameter_gradients_[g]);
   begin_timing();

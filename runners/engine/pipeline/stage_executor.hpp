@@ -120,6 +120,11 @@ class StageExecutor {
   Flight& flight(MicroBatchId micro_batch);
   Tensors inputs_of(const Flight& flight, std::size_t g) const;
   PassContext context_of(const Flight& flight, std::size_t g) const;
+  /// The samples or items that a node is computed for.
+  std::int64_t batch_of(const Flight& flight, NodeId node) const;
+  /// A tensor of no rows of a node's output.
+  at::Tensor nothing_of(NodeId node) const;
+  void backward_nothing(Flight& flight, std::size_t g, Gradients which);
   void let_go(Flight& flight, std::size_t g);
   void run_backward(Flight& flight, Gradients which);
   void backward_group(Flight& flight, std::size_t g, Gradients which);

@@ -93,10 +93,12 @@ StepReport StepRunner::run(std::uint64_t step) {
 // Paced ranks start together, before the clock of the step does.
 void StepRunner::begin_step(std::uint64_t step) {
   if (timeline_) timeline_->start_step(step);
+  stages_.begin_step(step);
   clock_.start(lanes_);
   report_ = {};
   report_.step = step;
   report_.samples = spec_.plan().samples_per_step();
+  if (stages_.step_samples().ragged()) report_.images = stages_.step_samples().images();
   report_.learning_rate = learning_rate_at(spec_.recipe, step);
   loss_ = targets_ = peak_held_ = 0;
   device_loss_.reset();
@@ -163,6 +165,7 @@ PassContext StepRunner::context(const RankStage& stage, MicroBatchId micro_batch
   result.seed = spec_.seed;
   result.step = report_.step;
   result.first_sample = stages_.first_sample(stage, micro_batch);
+  result.first_item = stages_.step_samples().first_image(result.first_sample);
   const auto counted = stage.executor.counted_targets(micro_batch);
   result.loss_scale = counted ? static_cast<double>(*counted) / targets_of_step()
                               : static_cast<double>(stage.samples) /
@@ -189,7 +192,7 @@ void StepRunner::begin_computation() {
 // A paced device sleeps to the computation's modelled end.
 void StepRunner::end_computation(RankStage& stage, const Instruction& i) {
   device_times_.end(static_cast<std::int32_t>(&i - program_.data()), &stage.compute_s);
-  if (timeline_) timeline_->finish(stage.role(), i.op);
+  if (timeline_) timeline_->finish(stage.role(), i.op, stages_.relative_work(stage, i.micro_batch));
   clock_.lap(TimeLane::compute);
   clock_.doing(TimeLane::other);
   if (accelerator_ == nullptr) stage.compute_s += clock_.compute_s() - compute_before_s_;
@@ -199,7 +202,7 @@ void StepRunner::load(const Instruction& i) { load_data(stages_.of(i.segment), i
 
 void StepRunner::load_data(RankStage& stage, MicroBatchId micro_batch) {
   clock_.lap(TimeLane::other);
-  stages_.load_training(stage, report_.step, micro_batch);
+  stages_.load_training(stage, micro_batch);
   clock_.lap(TimeLane::data);
 }
 

@@ -140,8 +140,10 @@ class OperationRounds {
         executor_(std::move(part_.stage), gradients_),
         times_(groups(), accelerator) {
     executor_.time_groups(&times_);
-    const BatchLoader loader(probe_.data, store_.operator_type(), probe_seed);
-    batch_ = loader.train(0, probe_.samples);
+    const BatchLoader loader(probe_.data, store_.operator_type());
+    const StepSamples samples(*probe_.data, probe_seed, 0,
+                              static_cast<std::uint64_t>(probe_.samples));
+    batch_ = loader.train(samples, 0, probe_.samples);
     if (accelerator != nullptr) {
       for (at::Tensor* part : {&batch_.images, &batch_.tokens, &batch_.targets}) {
         if (part->defined()) *part = accelerator->bring(*part);
@@ -152,7 +154,8 @@ class OperationRounds {
     for (const std::vector<NodeId>* nodes : {&part_.received, &part_.returned}) {
       for (const NodeId node : *nodes) {
         Shape shape = probe.graph.node(node).output;
-        shape.insert(shape.begin(), probe.samples);
+        const bool of_items = probe.graph.node(node).items.has_value();
+        shape.insert(shape.begin(), of_items ? batch_.images.size(0) : probe.samples);
         values_[node.index()] = canonical(at::full(shape, small_value, options));
       }
     }

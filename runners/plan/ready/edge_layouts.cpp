@@ -23,10 +23,13 @@ namespace {
 /// The layout of a tensor {batch, sample…} that is cut along the batch by the replicas' shares, and
 /// along the sequence where they have parts of it. Every rank of a replica holds all of its part
 /// or, with `widths`, rank i the i-th columns of it.
+/// `first_row`: the rows before each sample.
 Layout batch_layout(const std::vector<const StageReplica*>& replicas,
-                    const std::vector<std::int64_t>& sample, std::int64_t batch,
+                    const std::vector<std::int64_t>& sample,
+                    std::span<const std::int64_t> first_row,
                     const std::vector<std::int64_t>& widths, bool has_parts) {
-  Layout::Shape shape{batch};
+  const std::int64_t batch = std::ssize(first_row) - 1;
+  Layout::Shape shape{first_row.back()};
   shape.insert(shape.end(), sample.begin(), sample.end());
   std::vector<std::vector<std::int64_t>> boundaries{{0}};
   std::vector<std::vector<RankId>> holders;
@@ -50,6 +53,7 @@ Layout batch_layout(const std::vector<const StageReplica*>& replicas,
     }
   }
   HETEROPERF_EXPECT(boundaries[0].back() == batch);
+  for (std::int64_t& boundary : boundaries[0]) boundary = first_row[boundary];
   for (const std::int64_t extent : sample) boundaries.push_back({0, extent});
   if (has_parts) {
     HETEROPERF_EXPECT(sample.size() == 2 && sample.front() % chunks == 0);
@@ -97,20 +101,37 @@ std::vector<const StageReplica*> EdgeLayouts::replicas_of(SegmentId segment) con
   return result;
 }
 
-std::vector<EdgeTensor> EdgeLayouts::of(EdgeId edge, Crossing what, std::int64_t batch) {
+bool EdgeLayouts::has_items(EdgeId edge, Crossing what) const {
+  return std::ranges::any_of(nodes(edge, what),
+                             [&](NodeId node) { return graph_.node(node).items.has_value(); });
+}
+
+std::vector<EdgeTensor> EdgeLayouts::of(EdgeId edge, Crossing what, std::int64_t batch,
+                                        std::span<const std::int64_t> first_item) {
   const Edge& ends = ready_.schedule.graph.edges[edge];
   Replicas from = replicas_of(ends.from), to = replicas_of(ends.to);
   if (what == Crossing::gradient) std::swap(from, to);
   std::vector<EdgeTensor> tensors;
   for (const NodeId id : nodes(edge, what)) {
     const std::vector<std::int64_t>& sample = graph_.node(id).output;
+    std::vector<std::int64_t> first_row(first_item.begin(), first_item.end());
+    if (!graph_.node(id).items || first_item.empty()) {
+      first_row.clear();
+      for (std::int64_t i = 0; i <= batch; ++i) first_row.push_back(i * most_rows(id));
+    }
     const auto from_widths = widths_of(id, from), to_widths = widths_of(id, to);
     if (from_widths != to_widths) check_columns(id, from, to);
-    tensors.push_back({id, batch_layout(from, sample, batch, from_widths, has_parts(id, from)),
-                       batch_layout(to, sample, batch, to_widths, has_parts(id, to)),
+    tensors.push_back({id, batch_layout(from, sample, first_row, from_widths, has_parts(id, from)),
+                       batch_layout(to, sample, first_row, to_widths, has_parts(id, to)),
                        component_left(edge, what, id)});
   }
   return tensors;
+}
+
+/// The most rows that a sample has of a node's output.
+std::int64_t EdgeLayouts::most_rows(NodeId node) const {
+  const std::optional<NodeId>& items = graph_.node(node).items;
+  return items ? std::get<Input>(graph_.node(*items).attributes).items : 1;
 }
 
 /// The first node of another component that takes it stands for all.

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "runners/cluster/layout.hpp"
@@ -35,13 +36,18 @@ class EdgeLayouts {
   /// The replicas of a segment's stage, in its direction of the pipeline.
   std::vector<const StageReplica*> replicas_of(SegmentId segment) const;
   /// In the order of nodes(), for batches of so many samples; replicas whose share begins at or
-  /// beyond `batch` take no part. Throws UserError for a cut layer's output that the two sides, or
-  /// replicas of one side, hold in parts that do not fit.
-  std::vector<EdgeTensor> of(EdgeId edge, Crossing what, std::int64_t batch);
+  /// beyond `batch` take no part. `first_item`: where samples have any number of items, those
+  /// before each sample, and behind them all; empty: they have the most. Throws UserError for a cut
+  /// layer's output that the two sides, or replicas of one side, hold in parts that do not fit.
+  std::vector<EdgeTensor> of(EdgeId edge, Crossing what, std::int64_t batch,
+                             std::span<const std::int64_t> first_item = {});
+  /// Some of them have a row for each item.
+  bool has_items(EdgeId edge, Crossing what) const;
 
  private:
   using Replicas = std::vector<const StageReplica*>;
   const StageEdge& planned(EdgeId edge) const;
+  std::int64_t most_rows(NodeId node) const;
   std::optional<std::size_t> component_left(EdgeId edge, Crossing what, NodeId node) const;
   std::vector<std::int64_t> widths_of(NodeId node, const Replicas& replicas);
   bool has_parts(NodeId node, const Replicas& replicas);

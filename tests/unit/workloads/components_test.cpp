@@ -335,13 +335,20 @@ TEST(Components, TheGraphTellsWhichSamplesItTakes) {
     }
     return "";
   };
-  EXPECT_NE(refusal(pictures_in_text()).find("'picture' has any number of items"),
+  EXPECT_NE(refusal(pictures_in_text()).find("does not put the images where token 8 is"),
             std::string::npos);
   EXPECT_NE(refusal(two_streams()).find("0 images and 2 texts"), std::string::npos);
   const ModelGraph captioner = build_model("vlm-nano");
   EXPECT_EQ(sample_of(captioner), (SampleSpec{SampleKind::captions, 3, 36, 36, 28, 32, 9}));
   EXPECT_EQ(sample_of(captioner), generated_sample("vlm-nano"));
   EXPECT_EQ(generated_sample("vlm-nano", 40).length, 40);
+  const SampleSpec album = generated_sample("vlm-nano", {}, 3);
+  EXPECT_EQ(album, (SampleSpec{SampleKind::captions, 3, 36, 36, 84, 32, 9, 3}));
+  EXPECT_EQ(sample_of(model_for("vlm-nano", album)), album);
+  const SampleSpec many = generated_sample("vlm-13b");
+  EXPECT_EQ(many, (SampleSpec{SampleKind::captions, 3, 224, 224, 8192, 32000, 256, 24, 24}));
+  EXPECT_EQ(sample_of(model_for("vlm-13b", many)), many);
+  EXPECT_THROW(generated_sample("nano", {}, 3), UserError);
   const ModelGraph streams = build_model("co-attention-nano");
   EXPECT_EQ(sample_of(streams), (SampleSpec{SampleKind::matches, 3, 36, 36, 16, 32}));
   EXPECT_EQ(sample_of(streams), generated_sample("co-attention-nano"));

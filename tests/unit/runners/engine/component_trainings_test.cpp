@@ -24,7 +24,7 @@
 #include "runners/plan/ready/ready_plan.hpp"
 #include "suite/planning/border_bytes.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"
-#include "workloads/data/data_source.hpp"
+#include "workloads/data/step_samples.hpp"
 #include "workloads/graph/graph_counts.hpp"
 #include "workloads/models/models.hpp"
 #include "workloads/models/transformers.hpp"
@@ -62,6 +62,21 @@ ModelGraph tiny_captioner() {
   text.length = 24;
   return vision_language(
       {.image = {InputKind::images, 3, 12, 12, 0}, .patch = 4, .vision = {2, 32, 4}, .text = text});
+}
+
+/// The same with any number of images from none to three, whose rows take 27 places.
+ModelGraph tiny_album(double dropout = 0) {
+  GptShape text;
+  text.layers = 2;
+  text.width = 16;
+  text.heads = 4;
+  text.vocabulary = 12;
+  text.length = 32;
+  text.dropout = dropout;
+  return vision_language({.image = {InputKind::images, 3, 12, 12, 0, 3},
+                          .patch = 4,
+                          .vision = {2, 32, 4},
+                          .text = text});
 }
 
 /// Two streams of unlike widths with two exchanges.
@@ -489,6 +504,102 @@ TEST(PartsOfSequences, AreNotThoseOfPictures) {
   } catch (const UserError& error) {
     EXPECT_NE(std::string(error.what()).find("cannot share 'vision."), std::string::npos)
         << error.what();
+  }
+}
+
+// Samples have from none to three images: micro-batches and replicas have unlike numbers of them,
+// some none at all.
+class AnyNumberOfImages : public ::testing::TestWithParam<ModelGraph (*)()> {};
+
+TEST_P(AnyNumberOfImages, EveryPlanTrainsAsOneMicroBatch) {
+  const ModelGraph graph = GetParam()();
+  const ComponentsOutcome one =
+      train_components(graph, EvenPlanRequest{.micro_batch = step_samples});
+  for (const EvenPlanRequest& request : {
+           EvenPlanRequest{.micro_batch = 1, .micro_batches = 12},
+           EvenPlanRequest{.data = 3, .micro_batch = 4},
+           EvenPlanRequest{.data = 12, .micro_batch = 1, .zero_stage = 1},
+           EvenPlanRequest{.pipeline = 2, .data = 2, .micro_batch = 1, .micro_batches = 6},
+           EvenPlanRequest{
+               .pipeline = 4, .micro_batch = 1, .micro_batches = 12, .schedule = "zb-h1"},
+           EvenPlanRequest{.tensor = 4, .micro_batch = 2, .micro_batches = 6},
+           EvenPlanRequest{
+               .tensor = 2, .micro_batch = 1, .micro_batches = 12, .sequence_parallel = true},
+           EvenPlanRequest{.pipeline = 2,
+           .tensor = 2,
+           .data = 2,
+           .micro_batch = 1,
+           .micro_batches = 6,
+           .recomputation = Recomputation::full,
+           .zero_stage = 1},
+           EvenPlanRequest{.pipeline = 2,
+           .micro_batch = 1,
+           .micro_batches = 12,
+           .recomputation = Recomputation::selective},
+       }) {
+    const ComponentsOutcome planned = train_components(graph, request);
+    expect_same(planned, one, name_of_plan(request));
+    EXPECT_EQ(planned.ops, one.ops) << name_of_plan(request);
+  }
+}
+
+TEST_P(AnyNumberOfImages, LayoutsChangeNoTraining) {
+  const ModelGraph graph = GetParam()();
+  const ComponentsOutcome one =
+      train_components(graph, EvenPlanRequest{.micro_batch = step_samples});
+  int micro_batches = 12;
+  for (const char* layouts : {
+           "vision=dp1 text=dp1@1",
+           "vision=dp4 text=tp2,dp2",
+           "vision=tp4 text=dp4",
+           "vision=dp3 text=dp2@3-4",
+           "vision=pp2 text=tp2@2-3",
+           "vision=dp2,pp2 text=tp2,dp2@4-7",
+           "vision=dp2 text=cp2,dp2@2",
+           "vision=dp3@2 text=cp2",
+       }) {
+    LayoutPlanRequest request;
+    request.layouts = parse_layouts(layouts);
+    request.micro_batches = micro_batches;
+    request.micro_batch = step_samples / micro_batches;
+    micro_batches = 3;
+    const ComponentsOutcome planned = train_components(graph, layout_plan(graph, request));
+    expect_same(planned, one, layouts);
+    EXPECT_EQ(planned.ops, one.ops) << layouts;
+    EXPECT_EQ(planned.component_ops, one.component_ops) << layouts;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, AnyNumberOfImages,
+                         ::testing::Values([] { return tiny_album(); },
+                                           [] { return with_frozen(tiny_album(), "vision"); }));
+
+// Masks depend on a sample's place in the step, or its item's, whatever has them.
+TEST(AnyNumberOfImages, DropOutAlike) {
+  const ModelGraph graph = tiny_album(0.2);
+  const ComponentsOutcome one =
+      train_components(graph, EvenPlanRequest{.micro_batch = step_samples});
+  for (const EvenPlanRequest& request :
+       {EvenPlanRequest{.micro_batch = 1, .micro_batches = 12},
+        EvenPlanRequest{.pipeline = 2, .data = 3, .micro_batch = 2, .micro_batches = 2}}) {
+    expect_same(train_components(graph, request), one, name_of_plan(request));
+  }
+}
+
+// Rows of images move to the ranks that lack them, and none that are not there.
+TEST(AnyNumberOfImages, BordersMoveTheLeast) {
+  const ModelGraph graph = tiny_album();
+  TrainingSpec spec = test::small_training(graph);
+  constexpr std::uint64_t row_bytes = 9 * 16 * sizeof(double);
+  for (const auto& [givers, takers] : {std::pair(4, 2), std::pair(2, 6), std::pair(12, 3)}) {
+    LayoutPlanRequest request;
+    request.layouts =
+        parse_layouts(fmt::format("vision=dp{} text=dp{}@{}", givers, takers, givers));
+    request.micro_batch = step_samples;
+    const ComponentsOutcome moved = train_components(graph, layout_plan(graph, request));
+    const StepSamples step(*spec.data, spec.seed, 2, step_samples);
+    EXPECT_EQ(moved.border_bytes[0], step.images() * row_bytes) << givers << " to " << takers;
+    EXPECT_EQ(moved.border_bytes[1], step.images() * row_bytes) << givers << " to " << takers;
   }
 }
 

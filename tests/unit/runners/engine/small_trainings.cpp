@@ -55,6 +55,13 @@ NodeId conv_unit(ModelGraph& graph, NodeId x, const std::string& name, std::int6
 
 }  // namespace
 
+std::int64_t RandomSamples::images(Split split, std::uint64_t index) const {
+  if (spec_.images == 0) return 1;
+  const auto numbers = static_cast<std::uint64_t>(spec_.images - spec_.fewest_images + 1);
+  const std::uint64_t bits = random_bits(static_cast<std::uint64_t>(split) + 71, index);
+  return spec_.fewest_images + static_cast<std::int64_t>(bits % numbers);
+}
+
 void RandomSamples::read(Split split, std::uint64_t index, SampleView out) const {
   const auto key = random_bits(static_cast<std::uint64_t>(split) + 17, index);
   for (std::size_t i = 0; i < out.pixels.size(); ++i) {
@@ -69,7 +76,7 @@ void RandomSamples::read(Split split, std::uint64_t index, SampleView out) const
   }
   // Captions have another number of targets each, none before the text.
   if (!spec_.lacks_targets()) return;
-  const auto places = static_cast<std::size_t>(spec_.image_places);
+  const auto places = static_cast<std::size_t>(spec_.image_places * images(split, index));
   const std::size_t last = places + 1 + index % (out.tokens.size() - places - 1);
   for (std::size_t i = 0; i < out.targets.size(); ++i) {
     if (i < places) out.tokens[i] = spec_.classes - 2;

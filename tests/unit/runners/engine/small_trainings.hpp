@@ -18,6 +18,7 @@ class RandomSamples final : public DataSource {
   std::uint64_t size(Split split) const override {
     return split == Split::train ? train_ : validation_;
   }
+  std::int64_t images(Split split, std::uint64_t index) const override;
   void read(Split split, std::uint64_t index, SampleView out) const override;
   std::string description() const override { return "random samples"; }
   std::string fingerprint() const override { return "random"; }

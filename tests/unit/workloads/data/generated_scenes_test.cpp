@@ -140,6 +140,56 @@ TEST(GeneratedScenes, CaptionsStandBehindThePlacesOfTheirImage) {
   EXPECT_NE(source.fingerprint(), pairs.fingerprint());
 }
 
+// Each image stands before its own caption; the scenes are told apart by it, and the numbers of
+// images are as likely. The floor weighs captions with a picture and without one.
+TEST(GeneratedScenes, SamplesHaveAnyNumberOfImages) {
+  constexpr std::int64_t places = 9, most = 3, end = 31;
+  SampleSpec spec = pair_spec(24, most * (16 + places));
+  spec.kind = SampleKind::captions;
+  spec.image_places = places;
+  spec.images = most;
+  const GeneratedScenes source(spec, 3);
+  std::vector<int> seen(most + 1);
+  const double given = GeneratedScenes::caption_entropy_given_scene();
+  const double alone = GeneratedScenes::caption_entropy();
+  double entropy = 0, targets = 0;
+  constexpr std::uint64_t samples = 4000;
+  for (std::uint64_t i = 0; i < samples; ++i) {
+    const std::int64_t images = source.images(Split::train, i);
+    ASSERT_GE(images, 0);
+    ASSERT_LE(images, most);
+    ++seen[images];
+    std::vector<float> pixels(images * spec.pixels(), -9.0F);
+    std::vector<std::int64_t> tokens(spec.length), wanted(spec.length);
+    source.read(Split::train, i, {pixels, tokens, wanted});
+    EXPECT_EQ(std::ranges::count(pixels, -9.0F), 0);
+    std::size_t at = 0;
+    for (std::int64_t image = 0; image < std::max<std::int64_t>(1, images); ++image) {
+      for (int place = 0; images > 0 && place < places; ++place, ++at) {
+        ASSERT_EQ(tokens[at], end - 1);
+        ASSERT_EQ(wanted[at], -1);
+      }
+      const auto stop = std::find(tokens.begin() + at, tokens.end(), end);
+      std::vector<std::int64_t> text(tokens.begin() + at, stop);
+      text.push_back(end);
+      EXPECT_EQ(sorting_key(parse(text, end)),
+                sorting_key(source.scene(Split::train, i, image).caption));
+      for (; tokens.begin() + at != stop; ++at) ASSERT_EQ(wanted[at], tokens[at + 1]);
+      ASSERT_EQ(wanted[at++], -1);
+      entropy += images > 0 ? given : alone;
+    }
+    for (; at < tokens.size(); ++at)
+      ASSERT_EQ(std::pair(tokens[at], wanted[at]), std::pair(end, std::int64_t{-1}));
+    targets += static_cast<double>(std::ranges::count_if(wanted, [](auto t) { return t >= 0; }));
+    EXPECT_NE(source.scene(Split::train, i, 0).objects, source.scene(Split::train, i, 1).objects);
+  }
+  for (const int count : seen) EXPECT_NEAR(count, samples / 4.0, 110);
+  EXPECT_NEAR(*source.loss_floor(), entropy / targets, 0.02);
+  SampleSpec one = spec;
+  one.images = 0;
+  EXPECT_NE(source.fingerprint(), GeneratedScenes(one, 3).fingerprint());
+}
+
 // The label says whose caption it is, and the posterior of the label has the documented entropy:
 // the mean over samples of −ln P(label) is the floor, which is far below that of a guess.
 TEST(GeneratedScenes, HalfOfTheMatchesHaveTheCaptionOfAnotherScene) {
