@@ -169,7 +169,7 @@ Json train_components(const char* workload, const Words& more, const std::string
               "--steps", "3",
               "--set",   "measure.peak_s=0",
               "--set",   "measure.evaluation_samples=64",
-              "--data",  "generated:48",
+              "--data",  std::string(workload) == "vlm" ? "generated" : "generated:48",
               "-q",      "--json",
               "--out",   out};
   words.insert(words.end(), more.begin(), more.end());
@@ -224,6 +224,43 @@ TEST(PlanRun, ComponentsHaveLayoutsOfTheirOwn) {
     }
   }
   for (const char* run : {"shared", "apart", "placed"}) expect_aligned(run, folder);
+}
+
+/// Samples of none to three images train alike whatever ranks have them, and every line of a journal
+/// tells how many there were.
+TEST(PlanRun, SamplesHaveAnyNumberOfImages) {
+  const ScratchFolder folder;
+  const auto train = [&](Words more, const std::string& out) {
+    more.insert(more.end(), {"--images", "3"});
+    return train_components("vlm", more, out, folder);
+  };
+  const Json one = train({"--ranks", "1", "--micro-batch", "12"}, "one");
+  const Json shared =
+      train({"--layout", "vision=dp2", "--layout", "text=tp2", "--micro-batch", "6"}, "shared");
+  const Json apart = train({"--layout", "vision=dp2@0-1", "--layout", "text=tp2@2-3",
+                            "--micro-batch", "1", "--micro-batches", "6", "--transport", "mpi"},
+                           "apart");
+  for (const Json& record : {one, shared, apart}) {
+    EXPECT_EQ(record.at("operations").at("strict"), one.at("operations").at("strict"));
+    EXPECT_EQ(record.at("operations").at("executed"), one.at("operations").at("strict"));
+  }
+  for (const Json& component : apart.at("components")) {
+    const Json& bytes = component.at("border_bytes");
+    EXPECT_GT(bytes.at("measured"), 0);
+    EXPECT_LT(bytes.at("measured"), bytes.at("planned"));
+  }
+  for (const char* run : {"shared", "apart"}) expect_aligned(run, folder);
+  std::string journal = read_text_file(folder / "one/journal.jsonl");
+  const std::size_t at = journal.find("\"images\":");
+  ASSERT_NE(at, std::string::npos);
+  char& digit = journal[at + 9];
+  digit = digit == '1' ? '2' : '1';
+  folder.write("one/journal.jsonl", journal);
+  const CommandResult forged = heteroperf({"verify", "one", "--json"}, folder.path());
+  EXPECT_NE(forged.exit_code, 0);
+  for (const char* check : {"step_samples", "step_operations"}) {
+    EXPECT_NE(forged.out.find(check), std::string::npos) << forged.out;
+  }
 }
 
 /// Streams exchange their rows within a rank, between ranks of unlike degrees, and as the planner

@@ -22,12 +22,13 @@ ModelGraph small_model(const std::string& name) {
   options.dropout = 0.1;
   for (const Input& input : spec.inputs) {
     if (input.kind == InputKind::tokens) {
-      options.length =
-          spec.family == "vlm" ? 16 : 8;  // an image takes 4 places of its text at most
+      // An image takes 4 places of its text at most.
+      options.length = spec.family.starts_with("vlm") ? 16 : 8;
       options.classes = 11;
     } else {
       options.height = options.width = 32;
       options.classes = 3;
+      if (input.items > 0) options.images = 2;
     }
   }
   return build_model(name, options);

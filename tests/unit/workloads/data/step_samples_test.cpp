@@ -13,11 +13,9 @@ namespace {
 constexpr std::uint64_t pass_seed = 5, in_step = 24;
 
 GeneratedScenes scenes(std::int64_t most, std::int64_t fewest = 0) {
-  return GeneratedScenes({.kind = SampleKind::captions,
-                          .image_places = 9,
-                          .images = most,
-                          .fewest_images = fewest},
-                         3);
+  return GeneratedScenes(
+      {.kind = SampleKind::captions, .image_places = 9, .images = most, .fewest_images = fewest},
+      3);
 }
 
 // Every order of samples is the pass's own where each has one image.
