@@ -207,7 +207,7 @@ struct StepEvent {
   std::uint64_t n = 0;  ///< 0-based within the trial, or within the run when there are no trials
   std::int64_t t_start_ns = 0, t_end_ns = 0;
   std::uint64_t samples = 0, tokens = 0;  ///< over the whole group
-  /// Of the samples, where they have any number of images.
+  /// The images of the samples, where these have any number of them.
   std::optional<std::uint64_t> images = {};
   Ops ops_strict;
   double loss = 0, gradient_norm = 0;  ///< may be NaN or infinite
