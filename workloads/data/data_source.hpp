@@ -17,11 +17,12 @@ enum class Split { train, validation };
 
 /// The contents of a sample: an image and its label; tokens, each with the next one as its target;
 /// an image and a text that belong together, without targets; an image and a text that has places
-/// for it, some of whose tokens have the next one as their target; or an image and a text with the
-/// label 1 where they belong together, else 0.
-enum class SampleKind { images, tokens, pairs, captions, matches };
-constexpr std::array<std::string_view, 5> value_names(SampleKind) {
-  return {"images", "tokens", "pairs", "captions", "matches"};
+/// for it, some of whose tokens have the next one as their target; an image and a text with the
+/// label 1 where they belong together, else 0; or tokens some of which have a row of values as
+/// their target.
+enum class SampleKind { images, tokens, pairs, captions, matches, regression };
+constexpr std::array<std::string_view, 6> value_names(SampleKind) {
+  return {"images", "tokens", "pairs", "captions", "matches", "regression"};
 }
 
 /// The form of one sample. An image has `channels·height·width` values, a text `length` indices
@@ -34,9 +35,10 @@ struct SampleSpec {
   /// The places at the beginning of a text that wait for its image's rows. They hold the
   /// vocabulary's last token but one.
   std::int64_t image_places = 0;
+  std::int64_t features = 0;  ///< values of a target; 0: targets are indices
   friend bool operator==(const SampleSpec&, const SampleSpec&) = default;
 
-  bool has_image() const { return kind != SampleKind::tokens; }
+  bool has_image() const { return kind != SampleKind::tokens && kind != SampleKind::regression; }
   bool has_text() const { return kind != SampleKind::images; }
   /// Its only target is a label.
   bool is_labelled() const { return kind == SampleKind::images || kind == SampleKind::matches; }
@@ -46,8 +48,10 @@ struct SampleSpec {
   std::int64_t targets() const {
     return is_labelled() ? 1 : kind == SampleKind::pairs ? 0 : length;
   }
-  /// Some targets are −1, which do not count.
-  bool lacks_targets() const { return kind == SampleKind::captions; }
+  /// Some targets do not count: indices of −1, rows of values that begin with a NaN.
+  bool lacks_targets() const {
+    return kind == SampleKind::captions || kind == SampleKind::regression;
+  }
 };
 /// Returns the sample that a model takes: the inputs tell its extents, the loss the targets and
 /// their classes. Throws UserError where no kind of sample has such inputs and such a loss.
@@ -59,6 +63,7 @@ struct SampleView {
   std::span<float> pixels;
   std::span<std::int64_t> tokens;
   std::span<std::int64_t> targets;
+  std::span<float> values;  ///< in place of targets: a row of the spec's features for each token
 };
 
 /// Samples by number. A source does not change once it is made; many threads may call `read`.
