@@ -116,8 +116,9 @@ SampleKind samples_of(const ModelSpec& model) {
 
 /// Finds a model that takes such samples. Throws UserError for another one.
 const ModelSpec& model_for_samples(const std::string& name, SampleKind kind) {
-  constexpr std::array is{"an image classifier", "a language model", "a model of two towers",
-                          "a vision-language model", "a model of two streams"};
+  constexpr std::array is{"an image classifier",    "a language model",
+                          "a model of two towers",  "a vision-language model",
+                          "a model of two streams", "a regression of tokens"};
   const ModelSpec& model = find_model(name);
   if (samples_of(model) == kind) return model;
   throw UserError(fmt::format("'{}' is not {}", model.name, is[static_cast<std::size_t>(kind)]),
@@ -190,7 +191,7 @@ std::int64_t start_width(const std::string& name) {
 }  // namespace
 
 const char* unit_of(const SampleSpec& spec) {
-  constexpr std::array units{"image", "token", "pair", "pair", "pair"};
+  constexpr std::array units{"image", "token", "pair", "pair", "pair", "sequence"};
   return spec.images > 0 ? "sample" : units[static_cast<std::size_t>(spec.kind)];
 }
 
@@ -295,6 +296,9 @@ std::shared_ptr<const DataSource> describe_generated(const SampleSpec& wanted, s
     case SampleKind::captions:
     case SampleKind::matches:
       return std::make_shared<GeneratedScenes>(wanted, seed);
+    case SampleKind::regression:
+      throw UserError("no data are generated for a regression of tokens", "",
+                      "Give a source of your own.");
     case SampleKind::images:
       break;
   }

@@ -173,8 +173,9 @@ std::uint64_t answers_of_sample(const ModelGraph& graph) {
 
 WorkloadFamily family_of(SampleKind samples) {
   using enum WorkloadFamily;
-  constexpr std::array families{classifier, language_model, contrastive_model,
-                                vision_language_model, matching_model};
+  constexpr std::array families{classifier,        language_model,
+                                contrastive_model, vision_language_model,
+                                matching_model,    language_model};
   static_assert(families.size() == value_names(SampleKind()).size());
   return families[static_cast<std::size_t>(samples)];
 }

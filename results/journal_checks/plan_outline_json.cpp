@@ -70,20 +70,32 @@ void read_workload_of_plan(ObjectReader& reader, PlanOutline& plan, DocumentProb
   inner.read("freeze", plan.freeze);
 }
 
-/// Stages on the same ranks are on one position; positions are numbered as stages first name them.
-/// Upward replicas stand on the positions of downward ones, so they are left out.
+/// Stages that share ranks, directly or over others, are on one position; positions are numbered as
+/// stages first name them. Upward replicas stand on the positions of downward ones, so they are
+/// left out.
 void number_positions(PlanOutline& plan) {
-  std::map<std::set<std::int32_t>, std::int32_t> positions;
+  std::map<std::int32_t, std::int32_t> leaders;  // by rank: one of its position, at last itself
+  const auto leader_of = [&](std::int32_t rank) {
+    while (leaders[rank] != rank) rank = leaders[rank] = leaders[leaders[rank]];
+    return rank;
+  };
+  std::vector<std::vector<std::int32_t>> ranks_of_stages;
   for (const OutlinedStage& stage : plan.stages) {
-    std::set<std::int32_t> ranks;
+    std::vector<std::int32_t>& ranks = ranks_of_stages.emplace_back();
     for (const OutlinedReplica& replica : stage) {
-      if (replica.direction == 0) ranks.insert(replica.ranks.begin(), replica.ranks.end());
+      if (replica.direction != 0) continue;
+      ranks.insert(ranks.end(), replica.ranks.begin(), replica.ranks.end());
     }
-    const auto next = static_cast<std::int32_t>(positions.size());
-    const std::int32_t position = positions.emplace(ranks, next).first->second;
     for (const std::int32_t rank : ranks) {
-      std::int32_t& known = plan.places[rank].position;
-      if (known < 0) known = position;
+      leaders.try_emplace(rank, rank);
+      leaders[leader_of(rank)] = leader_of(ranks.front());
+    }
+  }
+  std::map<std::int32_t, std::int32_t> numbers;  // by leader
+  for (const std::vector<std::int32_t>& ranks : ranks_of_stages) {
+    for (const std::int32_t rank : ranks) {
+      const auto next = static_cast<std::int32_t>(numbers.size());
+      plan.places[rank].position = numbers.emplace(leader_of(rank), next).first->second;
     }
   }
 }

@@ -146,7 +146,6 @@ class LayoutPlan {
   Plan run() {
     check_components();
     for (const ComponentLayout& layout : request_.layouts) check(layout);
-    check_shared_ranks();
     problems_.throw_if_any();
     Plan plan;
     plan.graph_hash = graph_.hash();
@@ -203,30 +202,6 @@ class LayoutPlan {
       problems_.add(fmt::format("{} replicas of '{}' for {} samples of a micro-batch", layout.data,
                                 layout.component, request_.micro_batch),
                     "every replica needs one", "Give a larger --micro-batch or fewer replicas.");
-    }
-  }
-
-  /// One program runs on the ranks of a position, so two stages have the same ranks or none in
-  /// common.
-  void check_shared_ranks() {
-    std::map<int, std::pair<int, int>> span_of;  // by rank: first rank and number of a position's
-    for (const ComponentLayout& layout : request_.layouts) {
-      if (layout.ranks() > most_ranks) continue;
-      const int width = layout.tensor * layout.context * layout.data;
-      for (int position = 0; position < layout.pipeline; ++position) {
-        const std::pair span{layout.first_rank + position * width, width};
-        for (int rank = span.first; rank < span.first + width; ++rank) {
-          const auto [known, added] = span_of.emplace(rank, span);
-          if (added || known->second == span) continue;
-          problems_.add(
-              fmt::format("'{}' has rank {} in a stage on ranks {} to {}, another component in one "
-                          "on ranks {} to {}",
-                          layout.component, rank, span.first, span.first + width - 1,
-                          known->second.first, known->second.first + known->second.second - 1),
-              "stages share all of their ranks or none", "Give both the same ranks, or others.");
-          return;
-        }
-      }
     }
   }
 

@@ -43,11 +43,11 @@ struct LayoutPlanRequest {
   bool sequence_parallel = false;
 };
 
-/// The plan in which every component has its own layout. Components on the same ranks share them in
-/// turn, others run side by side. The samples of a micro-batch are dealt as evenly as they go, the
-/// first replicas take one more. Throws UserError with everything wrong: unknown, missing and
-/// repeated components, ranks that do not fit the degrees, more replicas than samples, too many
-/// stages, components that share some of their ranks.
+/// The plan in which every component has its own layout. Components share the ranks that they have
+/// in common in turn; others run side by side. The samples of a micro-batch are dealt as evenly as
+/// they go, the first replicas take one more. Throws UserError with everything wrong: unknown,
+/// missing and repeated components, ranks that do not fit the degrees, more replicas than samples,
+/// too many stages.
 Plan layout_plan(const ModelGraph& graph, const LayoutPlanRequest& request);
 
 }  // namespace heteroperf

@@ -103,6 +103,7 @@ class PlanReader {
       inner.read("index", replica.part.index, 0, most_ranks - 1);
       inner.read("parts", replica.part.parts, 1, most_ranks);
     });
+    reader.read("sequence_order", replica.part.order);
     reader.finish();
   }
 
@@ -130,6 +131,9 @@ Json to_json(const StageReplica& replica) {
   if (replica.direction != 0) object["direction"] = replica.direction;
   if (!replica.part.whole()) {
     object["sequence_part"] = {{"index", replica.part.index}, {"parts", replica.part.parts}};
+    if (replica.part.order != SequenceOrder::zig_zag) {
+      object["sequence_order"] = to_string(replica.part.order);
+    }
   }
   return object;
 }

@@ -226,8 +226,8 @@ TEST(PlanRun, ComponentsHaveLayoutsOfTheirOwn) {
   for (const char* run : {"shared", "apart", "placed"}) expect_aligned(run, folder);
 }
 
-/// Samples of none to three images train alike whatever ranks have them, and every line of a journal
-/// tells how many there were.
+/// Samples of none to three images train alike whatever ranks have them, and every line of a
+/// journal tells how many there were.
 TEST(PlanRun, SamplesHaveAnyNumberOfImages) {
   const ScratchFolder folder;
   const auto train = [&](Words more, const std::string& out) {

@@ -49,6 +49,7 @@ Source open_generated(const std::string&, const DataRequest& request) {
     case SampleKind::matches:
       return std::make_shared<GeneratedScenes>(spec, request.seed);
     case SampleKind::images:
+    case SampleKind::regression:  // which check_kind() refuses
       break;
   }
   return std::make_shared<GeneratedImages>(spec, request.seed);
@@ -281,6 +282,14 @@ SampleSpec sample_of(const ModelGraph& graph) {
           "no insert_tokens puts its image into its text, and it does not tell two classes apart");
     }
     spec.kind = SampleKind::matches;
+    return spec;
+  }
+  if (images == 0 && texts == 1 && std::holds_alternative<SquaredError>(loss.attributes)) {
+    spec.kind = SampleKind::regression;
+    spec.classes = vocabulary;
+    const Shape& rows = graph.node(loss.inputs.front()).output;
+    if (rows.size() != 2 || rows.front() != spec.length) refuse("not every token has a row");
+    spec.features = rows.back();
     return spec;
   }
   if (images + texts != 1 || !std::holds_alternative<CrossEntropy>(loss.attributes)) {

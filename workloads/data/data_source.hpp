@@ -17,11 +17,12 @@ enum class Split { train, validation };
 
 /// The contents of a sample: an image and its label; tokens, each with the next one as its target;
 /// an image and a text that belong together, without targets; images and a text that has places
-/// for them, some of whose tokens have the next one as their target; or an image and a text with
-/// the label 1 where they belong together, else 0.
-enum class SampleKind { images, tokens, pairs, captions, matches };
-constexpr std::array<std::string_view, 5> value_names(SampleKind) {
-  return {"images", "tokens", "pairs", "captions", "matches"};
+/// for them, some of whose tokens have the next one as their target; an image and a text with the
+/// label 1 where they belong together, else 0; or tokens some of which have a row of values as
+/// their target.
+enum class SampleKind { images, tokens, pairs, captions, matches, regression };
+constexpr std::array<std::string_view, 6> value_names(SampleKind) {
+  return {"images", "tokens", "pairs", "captions", "matches", "regression"};
 }
 
 /// The form of one sample. An image has `channels·height·width` values, a text `length` indices
@@ -36,9 +37,10 @@ struct SampleSpec {
   std::int64_t image_places = 0;
   /// 0: a sample has one image. Else it has any number from the fewest to this.
   std::int64_t images = 0, fewest_images = 0;
+  std::int64_t features = 0;  ///< values of a target; 0: targets are indices
   friend bool operator==(const SampleSpec&, const SampleSpec&) = default;
 
-  bool has_image() const { return kind != SampleKind::tokens; }
+  bool has_image() const { return kind != SampleKind::tokens && kind != SampleKind::regression; }
   bool has_text() const { return kind != SampleKind::images; }
   /// Its only target is a label.
   bool is_labelled() const { return kind == SampleKind::images || kind == SampleKind::matches; }
@@ -48,8 +50,10 @@ struct SampleSpec {
   std::int64_t targets() const {
     return is_labelled() ? 1 : kind == SampleKind::pairs ? 0 : length;
   }
-  /// Some targets are −1, which do not count.
-  bool lacks_targets() const { return kind == SampleKind::captions; }
+  /// Some targets do not count: indices of −1, rows of values that begin with a NaN.
+  bool lacks_targets() const {
+    return kind == SampleKind::captions || kind == SampleKind::regression;
+  }
 };
 /// Returns the sample that a model takes: the inputs tell its extents, the loss the targets and
 /// their classes. Throws UserError where no kind of sample has such inputs and such a loss.
@@ -61,6 +65,7 @@ struct SampleView {
   std::span<float> pixels;
   std::span<std::int64_t> tokens;
   std::span<std::int64_t> targets;
+  std::span<float> values;  ///< in place of targets: a row of the spec's features for each token
 };
 
 /// Samples by number. A source does not change once it is made; many threads may call `read`.

@@ -4,22 +4,41 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace heteroperf {
 
+/// The way in which the positions of a sequence are dealt to its parts.
+enum class SequenceOrder : std::int32_t { zig_zag, blocks };
+constexpr std::array<std::string_view, 2> value_names(SequenceOrder) {
+  return {"zig-zag", "blocks"};
+}
+
 /// The part of every sequence that one of several context-parallel ranks has.
 ///
-/// A sequence of L positions is cut into 2 · parts chunks of equal length; part i has chunks i and
-/// 2 · parts − 1 − i, in this order (*zig-zag*). Under a causal mask every part then has the same
-/// number of pairs of a query with a key, L² / (2 · parts), which neighbouring chunks would not
-/// give (Llama 3, arXiv:2407.21783, section 3.3.2).
+/// In *zig-zag* order a sequence of L positions is cut into 2 · parts chunks of equal length; part
+/// i has chunks i and 2 · parts − 1 − i, in this order. Under a causal mask every part then has the
+/// same number of pairs of a query with a key, L² / (2 · parts), which neighbouring chunks would
+/// not give (Llama 3, arXiv:2407.21783, section 3.3.2). In *blocks* part i has the i-th of `parts`
+/// equal chunks.
 struct SequencePart {
   std::int32_t index = 0, parts = 1;
+  SequenceOrder order = SequenceOrder::zig_zag;
   friend auto operator<=>(const SequencePart&, const SequencePart&) = default;
 
   bool whole() const { return parts == 1; }
+  /// The first of the parts, which has as many positions as the others.
+  SequencePart first_part() const { return {0, parts, order}; }
+  /// The equal chunks that a sequence is cut into.
+  std::int32_t chunk_count() const {
+    return whole() || order == SequenceOrder::blocks ? parts : 2 * parts;
+  }
+  /// The index of the part that has a chunk.
+  std::int32_t part_of_chunk(std::int32_t chunk) const {
+    return chunk < parts ? chunk : 2 * parts - 1 - chunk;
+  }
   /// True when a sequence of so many positions can be cut.
-  bool divides(std::int64_t length) const { return whole() || length % (2 * parts) == 0; }
+  bool divides(std::int64_t length) const { return length % chunk_count() == 0; }
 
   /// Positions [first, first + count) of the whole sequence.
   struct Chunk {
@@ -35,7 +54,7 @@ struct SequencePart {
   };
   /// The chunks of this part, which has `own` positions itself.
   Chunks chunks(std::int64_t own) const {
-    if (whole()) return {{{{0, own}, {}}}, 1};
+    if (chunk_count() == parts) return {{{{index * own, own}, {}}}, 1};
     const std::int64_t half = own / 2;
     return {{{{index * half, half}, {(2 * parts - 1 - index) * half, half}}}, 2};
   }

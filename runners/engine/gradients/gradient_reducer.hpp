@@ -74,7 +74,8 @@ struct ReductionConfig {
 /// holders of a tied weight, in buckets, while the backward pass goes on.
 ///
 /// Every replica's gradient is already weighted by its share of the global targets
-/// (PassContext::loss_scale), so the sum is the mean over the global batch: Σ n·g / Σ n.
+/// (PassContext::loss_scale), so the sum is the mean over the global batch: Σ n·g / Σ n. Where only
+/// some targets count it is the sum, of which the update makes the mean.
 /// Buckets go in one order on all ranks: the last stage first, inside a stage matrices from the
 /// last to the first, then the rest, tied weights at the end. Copies of equal tensor-parallel
 /// degree sum in place; copies of different degrees sum each parameter by a reshard plan

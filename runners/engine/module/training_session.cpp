@@ -55,7 +55,8 @@ std::string describe(const SampleSpec& s) {
   std::string text;
   if (s.has_image()) text = fmt::format("{}x{}x{} images", s.channels, s.height, s.width);
   if (!s.has_text()) return text;
-  return text + fmt::format("{}sequences of {} tokens", text.empty() ? "" : " with ", s.length);
+  text += fmt::format("{}sequences of {} tokens", text.empty() ? "" : " with ", s.length);
+  return s.features > 0 ? text + fmt::format(" with rows of {} values", s.features) : text;
 }
 
 /// The model was built for one form of a sample, and its outputs name every target.

@@ -33,9 +33,11 @@ struct PassContext {
   /// The number, within the step, of this micro-batch's first sample, and of its first item.
   std::uint64_t first_sample = 0, first_item = 0;
   std::int32_t node = 0;  ///< in the graph; dropout masks depend on it
-  /// Multiplies the loss gradient: 1 / (targets of the global batch / targets of this micro-batch).
+  /// Multiplies the loss gradient: 1 / (targets of the global batch / targets of this micro-batch);
+  /// 1 where the loss is a sum, which the update divides.
   double loss_scale = 1.0;
-  /// The targets of this micro-batch that count; absent where all of them do.
+  /// Absent where all targets of this micro-batch count; their losses' mean is made then. Else the
+  /// sum over those that count is divided by this: their number, or 1 for the sum itself.
   std::optional<std::int64_t> targets = {};
 };
 

@@ -130,7 +130,7 @@ class InsertTokensOperator final : public Operator {
   InsertTokensOperator(const InsertTokens& attributes, std::int64_t rows_per_item,
                        Communicator* group)
       : a_(attributes), rows_per_item_(rows_per_item) {
-    if (group != nullptr) exchange_.emplace(*group);
+    if (group != nullptr) exchange_.emplace(*group, a_.part.order);
   }
 
   at::Tensor forward(const Tensors& inputs, const Tensors&, Tensors& saved,

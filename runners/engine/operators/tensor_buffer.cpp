@@ -68,22 +68,24 @@ void all_reduce(Communicator& group, const at::Tensor& tensor, Reduction reducti
   copies.put_back();
 }
 
-// A part of a sequence is two chunks of it, so what the ranks bring lies rank by rank in two pieces
-// each: chunk c < n of n ranks is the first piece of rank c, the others are the second pieces from
-// the last rank to the first. The collectives work on the ranks' order; a copy goes between it and
-// the order of positions.
+// In zig-zag order a part of a sequence is two chunks of it, so what the ranks bring lies rank by
+// rank in two pieces each: chunk c < n of n ranks is the first piece of rank c, the others are the
+// second pieces from the last rank to the first. The collectives work on the ranks' order; a copy
+// goes between it and the order of positions.
 
 namespace {
 
-/// Calls visit(chunk of the whole {B, half, …}, the same piece of its rank) for all chunks.
-/// `by_rank`: {ranks, B, 2 · half, …}.
+/// Calls visit(chunk of the whole {B, size, …}, the same piece of its rank) for all chunks.
+/// `by_rank`: {ranks, B, positions of a part, …}.
 template <class Visit>
-void for_each_chunk(const at::Tensor& whole, const at::Tensor& by_rank, const Visit& visit) {
-  const std::int64_t chunks = 2 * by_rank.size(0), half = by_rank.size(2) / 2;
-  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
-    const std::int64_t rank = std::min(chunk, chunks - 1 - chunk);
-    visit(whole.narrow(1, chunk * half, half),
-          by_rank.select(0, rank).narrow(1, chunk == rank ? 0 : half, half));
+void for_each_chunk(const at::Tensor& whole, const at::Tensor& by_rank, SequenceOrder order,
+                    const Visit& visit) {
+  const SequencePart part{0, static_cast<std::int32_t>(by_rank.size(0)), order};
+  const std::int64_t size = whole.size(1) / part.chunk_count();
+  for (std::int32_t chunk = 0; chunk < part.chunk_count(); ++chunk) {
+    const std::int32_t rank = part.part_of_chunk(chunk);
+    visit(whole.narrow(1, chunk * size, size),
+          by_rank.select(0, rank).narrow(1, chunk == rank ? 0 : size, size));
   }
 }
 
@@ -118,7 +120,7 @@ at::Tensor SequenceExchange::gather(const at::Tensor& part) const {
   group_.all_gather(buffer_of(source), buffer_of(target), equal_counts(group_, own));
   copies.put_back();
   const at::Tensor whole = at::empty(sizes_with(own, own.size(1) * group_.size()), own.options());
-  for_each_chunk(whole, by_rank, [](const at::Tensor& chunk, const at::Tensor& piece) {
+  for_each_chunk(whole, by_rank, order_, [](const at::Tensor& chunk, const at::Tensor& piece) {
     at::Tensor(chunk).copy_(piece);
   });
   return whole;
@@ -130,7 +132,7 @@ at::Tensor SequenceExchange::sum(const at::Tensor& summand) const {
   std::vector<std::int64_t> sizes = own.sizes().vec();
   sizes.insert(sizes.begin(), group_.size());
   const at::Tensor by_rank = at::empty(sizes, own.options());
-  for_each_chunk(summand, by_rank, [](const at::Tensor& chunk, const at::Tensor& piece) {
+  for_each_chunk(summand, by_rank, order_, [](const at::Tensor& chunk, const at::Tensor& piece) {
     at::Tensor(piece).copy_(chunk);
   });
   HostCopies copies(group_);

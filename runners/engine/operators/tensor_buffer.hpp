@@ -54,8 +54,8 @@ at::Tensor positions_of_part(const at::Tensor& whole, std::int64_t dim, const Se
 /// the order of their positions, and spreads them again. All calls are collective.
 class SequenceExchange {
  public:
-  /// The ranks with all parts, in the order of these.
-  explicit SequenceExchange(Communicator& group) : group_(group) {}
+  /// The ranks with all parts, in the order of these. `order`: of the parts' positions.
+  SequenceExchange(Communicator& group, SequenceOrder order) : group_(group), order_(order) {}
 
   /// {B, T, …} of all positions from the part {B, T / ranks, …}.
   at::Tensor gather(const at::Tensor& part) const;
@@ -66,6 +66,7 @@ class SequenceExchange {
 
  private:
   Communicator& group_;
+  SequenceOrder order_;
 };
 
 }  // namespace heteroperf

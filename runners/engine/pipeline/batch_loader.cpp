@@ -29,6 +29,9 @@ at::Tensor make(at::IntArrayRef sizes, at::ScalarType type) {
 }
 
 std::int64_t count_targets(const at::Tensor& targets) {
+  if (targets.is_floating_point()) {
+    return targets.select(-1, 0).isnan().logical_not().sum().item().toLong();
+  }
   const std::span all(targets.const_data_ptr<std::int64_t>(), targets.numel());
   return std::ranges::count_if(all, [](std::int64_t t) { return t >= 0; });
 }
@@ -59,7 +62,7 @@ Batch BatchLoader::validation(std::uint64_t first, std::int64_t count) const {
               [&](std::int64_t i) { return first + static_cast<std::uint64_t>(i); });
 }
 
-// Pixels become the executor's type behind the read.
+// Pixels and values become the executor's type behind the read.
 template <class IndexOf>
 Batch BatchLoader::read(Split split, std::int64_t count, const IndexOf& index_of) const {
   const SampleSpec& spec = data_->spec();
@@ -77,17 +80,23 @@ Batch BatchLoader::read(Split split, std::int64_t count, const IndexOf& index_of
   if (spec.is_labelled()) {
     batch.targets = make({count}, at::kLong);
   } else if (spec.targets() > 0) {
-    batch.targets = make({count, spec.length}, at::kLong);
+    batch.targets = spec.features > 0 ? make({count, spec.length, spec.features}, at::kFloat)
+                                      : make({count, spec.length}, at::kLong);
   }
+  const at::Tensor none;
+  const at::Tensor& values = spec.features > 0 ? batch.targets : none;
+  const at::Tensor& indices = spec.features > 0 ? none : batch.targets;
   at::parallel_for(0, count, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       data_->read(
           split, samples[i],
           {rows_of<float>(batch.images, first_image[i], first_image[i + 1] - first_image[i]),
-           rows_of<std::int64_t>(batch.tokens, i), rows_of<std::int64_t>(batch.targets, i)});
+           rows_of<std::int64_t>(batch.tokens, i), rows_of<std::int64_t>(indices, i),
+           rows_of<float>(values, i)});
     }
   });
   if (batch.images.defined()) batch.images = batch.images.to(type_);
+  if (values.defined()) batch.targets = batch.targets.to(type_);
   if (spec.lacks_targets()) {
     batch.counted_targets = count_targets(batch.targets);
   }

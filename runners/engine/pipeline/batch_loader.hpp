@@ -15,7 +15,7 @@ namespace heteroperf {
 struct Batch {
   at::Tensor images;   ///< {B, C, H, W} of the executor's type; of samples with items all of these
   at::Tensor tokens;   ///< int64 {B, T}
-  at::Tensor targets;  ///< int64 {B} or {B, T}
+  at::Tensor targets;  ///< int64 {B} or {B, T}; {B, T, F} of the executor's type where values are
   /// The targets that count; absent where all of them do.
   std::optional<std::int64_t> counted_targets;
 

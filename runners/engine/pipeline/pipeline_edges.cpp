@@ -1,15 +1,16 @@
 // The edges of the schedule on this rank. An edge has two *channels*, one for activations and one
 // for their gradients. A channel inside the rank only passes tensors on: the box of the sender is
-// that of the receiver. Where the stages on both sides have unlike replicas on the same ranks, a
-// BoundaryEnd passes them between these ranks: all run one program, so each starts to send and to
-// receive when its tensors are made. A channel to another rank has a BoundaryEnd; its box keeps
-// tensors from the computation that made them to the SEND, or a receive from the RECV to the
-// computation that needs it. Evaluation runs without a schedule, on ends of its own, made for each
-// size of batch.
+// that of the receiver. Where the stages on both sides have unlike replicas on the ranks of one
+// position, a BoundaryEnd passes them between these ranks: all follow one program, so each starts
+// to send and to receive at the pass that makes the tensors, whether it runs that pass or not. A
+// channel to another position has a BoundaryEnd; its box keeps tensors from the computation that
+// made them to the SEND, or a receive from the RECV to the computation that needs it. Evaluation
+// runs without a schedule, on ends of its own, made for each size of batch.
 #include "runners/engine/pipeline/pipeline_edges.hpp"
 
 #include <algorithm>
 #include <array>
+#include <tuple>
 #include <utility>
 
 #include "metrics/base/clock.hpp"
@@ -38,6 +39,7 @@ struct PipelineEdges::Channel {
 struct PipelineEdges::State {
   SegmentId from, to;
   bool inside = false;                   ///< starts and ends on this rank
+  bool near = false;                     ///< starts and ends on this rank's position
   std::array<Channel, 2> channels = {};  ///< by Crossing; without boxes where nothing crosses
 };
 
@@ -49,15 +51,14 @@ PipelineEdges::PipelineEdges(const TrainingSpec& spec, const RankShare& share, C
       type_(type),
       layouts_(spec.graph, *spec.ready),
       edges_(spec.ready->schedule.graph.edges.size()) {
-  const auto here = [&](SegmentId segment) {
-    return std::any_of(share.parts.begin(), share.parts.end(),
-                       [&](const RankShare::Part& p) { return p.role.segment == segment; });
-  };
+  const auto here = [&](SegmentId segment) { return share.role.has(segment); };
   for (const EdgeId e : edges_.ids()) {
-    const Edge& edge = spec.ready->schedule.graph.edges[e];
+    const PipelineGraph& graph = spec.ready->schedule.graph;
+    const Edge& edge = graph.edges[e];
     const bool starts = here(edge.from), ends = here(edge.to);
     if (!starts && !ends) continue;
-    edges_[e] = std::make_unique<State>(State{edge.from, edge.to, starts && ends});
+    const bool near = graph.segments[edge.from].rank == graph.segments[edge.to].rank;
+    edges_[e] = std::make_unique<State>(State{edge.from, edge.to, starts && ends, near});
     for (const Crossing what : {Crossing::activation, Crossing::gradient}) open_channel(e, what);
   }
 }
@@ -112,9 +113,9 @@ bool PipelineEdges::stays_on_rank(EdgeId edge) const {
   const State& state = *edges_[edge];
   if (!state.inside) return false;
   const auto replicas = [&](SegmentId segment) {
-    std::vector<std::pair<std::vector<RankId>, std::int64_t>> result;
+    std::vector<std::tuple<std::vector<RankId>, std::int64_t, SequencePart>> result;
     for (const StageReplica* replica : layouts_.replicas_of(segment)) {
-      result.emplace_back(replica->ranks, replica->micro_batch);
+      result.emplace_back(replica->ranks, replica->micro_batch, replica->part);
     }
     return result;
   };
@@ -172,10 +173,27 @@ void PipelineEdges::hand_on(EdgeId edge, Crossing what, MicroBatchId micro_batch
   Channel& channel = channel_of(edge, what);
   Channel::Box& box = channel.boxes[micro_batch];
   box = {nullptr, std::move(tensors), made_s};
-  if (!edges_[edge]->inside || channel.end == nullptr) return;
+  if (!edges_[edge]->near || channel.end == nullptr) return;
   lay_out(edge, what, micro_batch);
-  box.arrival = channel.end->pass(box.tensors, {now_ns() + spec_.clock_offset_ns, made_s});
+  const SendTimes times{now_ns() + spec_.clock_offset_ns, made_s};
+  if (edges_[edge]->inside) {
+    box.arrival = channel.end->pass(box.tensors, times);
+  } else {
+    channel.end->send(box.tensors, times);
+  }
   box.tensors.clear();
+}
+
+void PipelineEdges::receive_near(SegmentId made_by, Crossing what, MicroBatchId micro_batch) {
+  for (const EdgeId e : edges_.ids()) {
+    if (!edges_[e]) continue;
+    const State& state = *edges_[e];
+    if ((what == Crossing::activation ? state.from : state.to) != made_by) continue;
+    Channel& channel = channel_of(e, what);
+    if (channel.end == nullptr) continue;
+    lay_out(e, what, micro_batch);
+    channel.boxes[micro_batch].arrival = channel.end->receive();
+  }
 }
 
 // The last batch of a validation split may be smaller, which needs ends of another size. Evaluation

@@ -35,6 +35,9 @@ class PipelineEdges {
 
   /// The samples of the step that begins, which outlive it.
   void begin_step(const StepSamples& samples) { samples_ = &samples; }
+  /// Posts the receives of what a stage of another rank on this one's position hands to stages
+  /// here: within a position there are no SEND and RECV.
+  void receive_near(SegmentId made_by, Crossing what, MicroBatchId micro_batch);
 
   /// SEND starts to send the tensors that were handed on, RECV posts the receive.
   void exchange(const Instruction& i);
@@ -47,7 +50,8 @@ class PipelineEdges {
   };
   /// Blocks until it is here. Once per micro-batch.
   Arrived take(EdgeId edge, Crossing what, MicroBatchId micro_batch);
-  /// Made at `made_s` of the modelled timeline: kept until it is sent, or taken on this rank.
+  /// Made at `made_s` of the modelled timeline: kept until it is sent, or taken on this rank; sent
+  /// at once to other ranks of the position.
   void hand_on(EdgeId edge, Crossing what, MicroBatchId micro_batch, Tensors tensors,
                double made_s);
 

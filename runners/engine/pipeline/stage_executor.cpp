@@ -290,6 +290,8 @@ PassContext StageExecutor::context_of(const Flight& flight, std::size_t g) const
   context.node = node.value();
   if (model_.graph.node(node).items) context.first_sample = context.first_item;
   context.targets = flight.counted_targets;
+  // In training nobody knows yet how many count in the whole step, so the loss stays a sum.
+  if (context.targets && context.mode == Mode::train) context.targets = 1;
   return context;
 }
 
@@ -496,10 +498,12 @@ BatchScore StageExecutor::evaluate(MicroBatchId micro_batch) {
   const at::Tensor& scores = flight.values[logits.index()];
   const bool cut =
       model_.tensor_group != nullptr && model_.shard->output_is_sharded[logits.index()];
+  // A row of values is neither right nor wrong.
   const std::uint64_t right =
-      cut ? count_right(scores, flight.targets, model_.shard->first_of_vocabulary[logits.index()],
-                        *model_.tensor_group)
-          : count_right(scores, flight.targets);
+      flight.targets.is_floating_point() ? 0
+      : cut ? count_right(scores, flight.targets, model_.shard->first_of_vocabulary[logits.index()],
+                          *model_.tensor_group)
+            : count_right(scores, flight.targets);
   const std::int64_t targets = flight.counted_targets.value_or(flight.targets.numel());
   return {to_double(flight.loss), static_cast<std::uint64_t>(targets), right};
 }

@@ -52,7 +52,7 @@ class StageExecutor {
   /// Gives the stage a tensor of another stage (a node's output) or the data (of the graph's input
   /// node).
   void put(MicroBatchId micro_batch, NodeId node, at::Tensor value);
-  /// `counted`: those of them that are targets and not −1; absent: all are.
+  /// `counted`: those of them that are targets and not −1 or NaN; absent: all are.
   void put_targets(MicroBatchId micro_batch, at::Tensor targets,
                    std::optional<std::int64_t> counted = {});
   std::optional<std::int64_t> counted_targets(MicroBatchId micro_batch) const;
@@ -72,7 +72,7 @@ class StageExecutor {
   /// their score in evaluation. `group`: the ranks that have samples of the set; null: this one has
   /// all. Collective.
   BatchScore interact(std::span<const MicroBatchId> set, Mode mode, Communicator* group);
-  /// Mean over the micro-batch's targets.
+  /// Mean over the micro-batch's targets; the sum over those that count where not all of them do.
   double loss(MicroBatchId micro_batch);
   /// The same as a tensor {1}, which the device may still be computing.
   const at::Tensor& loss_value(MicroBatchId micro_batch);

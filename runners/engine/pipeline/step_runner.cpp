@@ -44,6 +44,7 @@ StepRunner::StepRunner(const TrainingSpec& spec, const RankShare& share, Communi
     : spec_(spec),
       share_(share),
       program_(spec.ready->schedule.programs[share.role.position.index()]),
+      handlers_(program_handlers()),
       world_(world),
       stages_(stages),
       reducer_(reducer),
@@ -55,9 +56,11 @@ StepRunner::StepRunner(const TrainingSpec& spec, const RankShare& share, Communi
   if (spec.pacing) timeline_.emplace(*spec.pacing, world, spec.clock_offset_ns);
 }
 
-StepReport StepRunner::run(std::uint64_t step) {
+// A rank runs the instructions of its own stages. Of the passes of other stages of its position it
+// receives what they hand to its own.
+std::vector<StepRunner::Handler> StepRunner::program_handlers() const {
   // One row per instruction, in the order of Op.
-  static constexpr std::array<Handler, op_count> handlers{
+  static constexpr std::array<Handler, op_count> of_op{
       &StepRunner::nothing,    // idle
       &StepRunner::load,       // load
       &StepRunner::forward,    // forward
@@ -76,12 +79,27 @@ StepReport StepRunner::run(std::uint64_t step) {
       &StepRunner::update,     // opt_step
       &StepRunner::nothing,    // free: a buffer's tensors left with their last use
   };
+  const auto& interactions = spec_.ready->schedule.graph.interactions;
+  std::vector<Handler> handlers;
+  for (const Instruction& i : program_) {
+    const SegmentId segment =
+        i.op == Op::interact ? interactions[i.interaction()].members.front() : i.segment;
+    const bool here = segment == SegmentId::none() || share_.role.has(segment);
+    const bool hands_on = i.op == Op::forward || makes_input_gradient(i.op);
+    handlers.push_back(here       ? of_op.at(static_cast<std::size_t>(i.op))
+                       : hands_on ? &StepRunner::receive_near
+                                  : &StepRunner::nothing);
+  }
+  return handlers;
+}
+
+StepReport StepRunner::run(std::uint64_t step) {
   begin_step(step);
   for (std::size_t i = 0; i < program_.size(); ++i) {
     watchdog_.at(static_cast<std::int64_t>(i));
     clock_.at(static_cast<std::int32_t>(i));
     try {
-      (this->*handlers[static_cast<std::size_t>(program_[i].op)])(program_[i]);
+      (this->*handlers_[i])(program_[i]);
     } catch (const Error&) {
       fmt::print(stderr, "heteroperf: {}\n", where(i));
       throw;
@@ -157,27 +175,20 @@ std::string StepRunner::where(std::size_t i) const {
 }
 
 // Dropout depends on the number of the sample within the step, not on the rank that has it. The
-// scale of the loss makes the sum of all gradients that of the mean over the global batch, or,
-// where only some targets count, that of their sum over the number of all: nobody knows yet how
-// many count.
+// scale of the loss makes the sum of all gradients that of the mean over the global batch. Where
+// only some targets count it is that of the sum, which the update divides by their number: nobody
+// knows it yet, and a sum of sums is exact as long as these are.
 PassContext StepRunner::context(const RankStage& stage, MicroBatchId micro_batch) const {
   PassContext result;
   result.seed = spec_.seed;
   result.step = report_.step;
   result.first_sample = stages_.first_sample(stage, micro_batch);
   result.first_item = stages_.step_samples().first_image(result.first_sample);
-  const auto counted = stage.executor.counted_targets(micro_batch);
-  result.loss_scale = counted ? static_cast<double>(*counted) / targets_of_step()
-                              : static_cast<double>(stage.samples) /
-                                    static_cast<double>(spec_.plan().samples_per_step()) /
-                                    static_cast<double>(stage.sequences.parts);
+  if (stage.executor.counted_targets(micro_batch)) return result;
+  result.loss_scale = static_cast<double>(stage.samples) /
+                      static_cast<double>(spec_.plan().samples_per_step()) /
+                      static_cast<double>(stage.sequences.parts);
   return result;
-}
-
-// All targets of a step, those that do not count among them.
-double StepRunner::targets_of_step() const {
-  return static_cast<double>(spec_.plan().samples_per_step()) *
-         static_cast<double>(spec_.data->spec().targets());
 }
 
 // The time since the last lap, mostly the loop's own, is no computation.
@@ -331,6 +342,13 @@ void StepRunner::exchange(const Instruction& i) {
   clock_.lap(TimeLane::messages);
 }
 
+void StepRunner::receive_near(const Instruction& i) {
+  clock_.lap(TimeLane::other);
+  stages_.edges().receive_near(
+      i.segment, i.op == Op::forward ? Crossing::activation : Crossing::gradient, i.micro_batch);
+  clock_.lap(TimeLane::messages);
+}
+
 void StepRunner::reduce(const Instruction& i) {
   const RankStage& stage = stages_.of(i.segment);
   if (timeline_) timeline_->note_reduction(stage.role().stage, i.op);
@@ -361,7 +379,7 @@ void StepRunner::update(const Instruction&) {
   const Agreement all = agree({loss, square_sum, targets_, arrival_ns});
   clock_.lap_wait(all.latest_ns - spec_.clock_offset_ns);
   // The mean is over the targets that count, on all ranks together.
-  const double scale = all.targets > 0 ? targets_of_step() / all.targets : 1.0;
+  const double scale = all.targets > 0 ? 1 / all.targets : 1.0;
   report_.loss = all.loss * scale;
   report_.gradient_norm = std::sqrt(all.square_sum) * scale;
   if (std::isfinite(report_.loss) && std::isfinite(report_.gradient_norm)) {

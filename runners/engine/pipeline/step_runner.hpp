@@ -16,8 +16,9 @@
 
 namespace heteroperf {
 
-/// Runs training steps on one rank: the instructions of its program of the plan in their order, the
-/// update at OPT_STEP, and the agreement of all ranks on loss and gradient norm.
+/// Runs training steps on one rank: the instructions of its program of the plan in their order, as
+/// far as they are of its stages, the update at OPT_STEP, and the agreement of all ranks on loss
+/// and gradient norm.
 class StepRunner {
  public:
   /// All references outlive the runner.
@@ -53,15 +54,16 @@ class StepRunner {
   void recompute(const Instruction& i);
   void note_loss(const Instruction& i);
   void exchange(const Instruction& i);
+  void receive_near(const Instruction& i);
   void reduce(const Instruction& i);
   void update(const Instruction& i);
   void nothing(const Instruction&) {}
   void interact(const Instruction& i);
 
+  std::vector<Handler> program_handlers() const;
   void begin_step(std::uint64_t step);
   StepReport finish_step();
   std::string where(std::size_t instruction) const;
-  double targets_of_step() const;
   PassContext context(const RankStage& stage, MicroBatchId micro_batch) const;
   void begin_computation();
   void end_computation(RankStage& stage, const Instruction& i);
@@ -78,6 +80,7 @@ class StepRunner {
   const TrainingSpec& spec_;
   const RankShare& share_;
   const std::vector<Instruction>& program_;
+  std::vector<Handler> handlers_;  ///< by instruction
   Communicator& world_;
   RankStages& stages_;
   GradientReducer& reducer_;

@@ -33,13 +33,14 @@ Layout batch_layout(const std::vector<const StageReplica*>& replicas,
   shape.insert(shape.end(), sample.begin(), sample.end());
   std::vector<std::vector<std::int64_t>> boundaries{{0}};
   std::vector<std::vector<RankId>> holders;
-  const int parts = replicas.front()->part.parts, chunks = has_parts ? 2 * parts : 1;
+  const SequencePart& part = replicas.front()->part;
+  const int parts = part.parts, chunks = has_parts ? part.chunk_count() : 1;
   for (auto group = replicas.begin(); group != replicas.end(); group += parts) {
     const std::int64_t first = boundaries[0].back();
     if (first == batch) break;
     boundaries[0].push_back(std::min(batch, first + (*group)->micro_batch));
     for (int chunk = 0; chunk < chunks; ++chunk) {
-      std::vector<RankId> ranks = group[std::min(chunk, chunks - 1 - chunk)]->ranks;
+      std::vector<RankId> ranks = group[part.part_of_chunk(chunk)]->ranks;
       for (int other = 1; !has_parts && other < parts; ++other) {
         HETEROPERF_EXPECT(widths.empty());
         ranks.insert(ranks.end(), group[other]->ranks.begin(), group[other]->ranks.end());
@@ -180,7 +181,7 @@ std::vector<std::int64_t> EdgeLayouts::widths_of(NodeId id, const Replicas& repl
 bool EdgeLayouts::has_parts(NodeId id, const Replicas& replicas) {
   const SequencePart& part = replicas.front()->part;
   if (part.whole()) return false;
-  const Shape& own = shards_.of(1, 0, {0, part.parts}).graph.node(id).output;
+  const Shape& own = shards_.of(1, 0, part.first_part()).graph.node(id).output;
   return own.front() != graph_.node(id).output.front();
 }
 

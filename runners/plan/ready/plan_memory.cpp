@@ -106,7 +106,7 @@ class RankMemoryTrace {
     for (std::size_t k = 0; k < program.size(); ++k) {
       // Tensors are given back when a computation begins; between messages nothing is freed.
       if (is_compute(program[k].op)) retire(spans[k].start);
-      step(program[k]);
+      here(program[k].segment) ? step(program[k]) : receive_near(program[k]);
     }
   }
 
@@ -154,6 +154,20 @@ class RankMemoryTrace {
       default:
         return;
     }
+  }
+
+  /// A pass of another rank of the position: what it hands to segments here arrives.
+  void receive_near(const Instruction& i) {
+    const bool gradient = makes_input_gradient(i.op);
+    if (i.op != Op::forward && !gradient) return;
+    for (const EdgeId e : schedule_.graph.edges.ids()) {
+      const Edge& edge = schedule_.graph.edges[e];
+      const SegmentId from = gradient ? edge.to : edge.from, to = gradient ? edge.from : edge.to;
+      if (from == i.segment && here(to) && (!gradient || edge.gradient)) {
+        put({e, i.micro_batch}, gradient);
+      }
+    }
+    note(0);
   }
 
   /// A second tensor under the same key takes the place of the first.
@@ -286,7 +300,7 @@ class LedgerMaker {
       for (const std::int64_t number :
            {std::int64_t{part.segment.value()}, std::int64_t{part.tensor_index},
             static_cast<std::int64_t>(replica.ranks.size()), replica.micro_batch,
-            std::int64_t{replica.part.parts}}) {
+            std::int64_t{replica.part.parts}, std::int64_t{replica.part.chunk_count()}}) {
         key.push_back(number);
       }
     }
@@ -314,7 +328,7 @@ class LedgerMaker {
   const StageMemory& memory_of(const RankRole::Part& part) {
     const StageReplica& replica = replica_of(part);
     const auto key = std::tuple(part.stage, static_cast<int>(replica.ranks.size()),
-                                part.tensor_index, replica.micro_batch, replica.part.parts);
+                                part.tensor_index, replica.micro_batch, replica.part.first_part());
     const auto known = memories_.find(key);
     if (known != memories_.end()) return known->second;
     const StagePart stage{staged_,
@@ -343,8 +357,9 @@ class LedgerMaker {
           for (const NodeId node : nodes) {
             const std::uint64_t all = message_bytes(local, {node}, replica.micro_batch,
                                                     task_.precision, WireFormat::fp32);
-            // A part of a sequence is copied on its way: its chunks travel one after the other.
+            // A part of two chunks is copied on its way: they travel one after the other.
             const bool is_part =
+                replica.part.chunk_count() > replica.part.parts &&
                 local.node(node).output.front() != task_.graph.node(node).output.front();
             here += is_part ? 2 * all : all;
           }
@@ -412,7 +427,7 @@ class LedgerMaker {
   ShardTable shards_;
   const Timeline& timeline_;
   FetchTimes fetches_;
-  std::map<std::tuple<StageId, int, int, std::int64_t, int>, StageMemory> memories_;
+  std::map<std::tuple<StageId, int, int, std::int64_t, SequencePart>, StageMemory> memories_;
   std::map<std::vector<std::int64_t>, MemoryLedger> ledgers_;
 };
 

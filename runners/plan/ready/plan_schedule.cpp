@@ -7,7 +7,9 @@
 // costs as the graph of the result. The generator's order is then completed (recomputation before
 // the first gradient, fused pairs taken apart), lowered to sends, receives and sums, and checked.
 //
-// A *position* is a place of the pipeline: its ranks run one program. A *segment* is a stage in one
+// A *position* is a place of the pipeline: its ranks run one program. Where the schedule does not
+// place the stages (`auto`), those that share ranks, directly or over other stages, are on one
+// position, and each rank of it runs the passes of its own stages. A *segment* is a stage in one
 // direction; segments of the upward direction follow those of the downward one.
 #include "runners/plan/ready/plan_schedule.hpp"
 
@@ -22,6 +24,7 @@
 #include "metrics/base/error.hpp"
 #include "runners/schedule/check/validator.hpp"
 #include "runners/schedule/generators/makers.hpp"
+#include "runners/schedule/ir/grouped_lists.hpp"
 #include "runners/schedule/ir/placement.hpp"
 #include "runners/schedule/lower/lowering.hpp"
 #include "workloads/graph/graph_counts.hpp"
@@ -66,13 +69,18 @@ StagePlaces stage_places(const Plan& plan, StageOrder order) {
   StagePlaces places{stage_count(plan) / plan.chunks, order == StageOrder::two_way, {}};
   const auto placement =
       order == StageOrder::zig_zag ? ChainPlacement::zig_zag : ChainPlacement::looped;
-  std::map<std::vector<int>, PositionId> by_ranks;
+  UnionFind connected(plan.ranks());
+  for (const PlanStage& stage : plan.stages) {
+    const std::vector<int> ranks = ranks_of(stage, 0);
+    for (const int rank : ranks) connected.unite(ranks.front(), rank);
+  }
+  std::map<std::int32_t, PositionId> by_ranks;
   for (const StageId stage : plan.stages.ids()) {
     PositionId position(rank_on_chain(SegmentId(stage.value()), places.positions, placement));
     if (order == StageOrder::any) {
-      // Under `auto` stages on the same ranks are on one position.
       const PositionId next(by_ranks.size());
-      position = by_ranks.emplace(ranks_of(plan.stages[stage], 0), next).first->second;
+      const std::int32_t set = connected.find(ranks_of(plan.stages[stage], 0).front());
+      position = by_ranks.emplace(set, next).first->second;
     }
     places.copies.push_back({stage, 0, position});
   }
@@ -116,15 +124,16 @@ void check_counts(const Plan& plan, const Generator& generator) {
   problems.throw_if_any();
 }
 
-/// All copies on one position name the same ranks, those on two positions different ones.
-void check_positions(const Plan& plan, const StagePlaces& places) {
+/// Copies on two positions name different ranks; where the schedule places them, those on one
+/// position name the same.
+void check_positions(const Plan& plan, const StagePlaces& places, StageOrder order) {
   ProblemList problems;
   const PositionId end(places.positions);
   if (std::ranges::any_of(places.copies, [&](const StageCopy& c) { return c.position >= end; })) {
     problems.add(fmt::format("{} stages with {} chunks lie on more than {} sets of ranks",
                              stage_count(plan), plan.chunks, places.positions),
-                 "stages share a position only where they name the same ranks",
-                 "Give the stages of one position the same ranks.");
+                 "stages share a position only where they share ranks",
+                 "Give the stages of one position common ranks.");
   }
   problems.throw_if_any();
   IdVector<PositionId, std::optional<StageCopy>> first(places.positions);
@@ -144,14 +153,41 @@ void check_positions(const Plan& plan, const StagePlaces& places) {
     }
     auto& holder = first[copy.position];
     if (!holder) holder = copy;
-    if (ranks(*holder) == ranks(copy)) continue;
+    if (order == StageOrder::any || ranks(*holder) == ranks(copy)) continue;
     problems.add(fmt::format("stages {} and {} lie on {} and on {}", holder->stage.value(),
                              copy.stage.value(), text_of(ranks(*holder)), text_of(ranks(copy))),
                  fmt::format("{} puts both on position {}, whose ranks run one program",
                              plan.schedule, copy.position.value()),
-                 "Give both the same ranks.");
+                 "Give both the same ranks, or use auto.");
   }
   problems.throw_if_any();
+}
+
+/// The stages of a tied weight sum its copies, of which a rank has one: two replicas have the same
+/// ranks or none in common.
+void check_tied(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan) {
+  ProblemList problems;
+  for (const StagedGraph::Tied& tied : staged.tied) {
+    std::map<int, std::set<int>> ranks_with;  // by rank: those of the replica that it is in
+    for (const StageId stage : tied.stages) {
+      for (const StageReplica& replica : plan.stages[stage].replicas) {
+        std::set<int> ranks;
+        for (const RankId rank : replica.ranks) ranks.insert(rank.value());
+        const bool fits = std::ranges::all_of(ranks, [&](int rank) {
+          return ranks_with.emplace(rank, ranks).first->second == ranks;
+        });
+        if (fits) continue;
+        problems.add(
+            fmt::format("a replica of stage {} on ranks {} shares some of them with one of "
+                        "another stage",
+                        stage.value(), fmt::join(ranks, ", ")),
+            fmt::format("both hold the weight of '{}', each rank one part of it",
+                        graph.node(tied.owner).name),
+            "Give the two replicas the same ranks, or others.");
+        problems.throw_if_any();
+      }
+    }
+  }
 }
 
 /// A position runs at the speed of its slowest replica, pass by pass.
@@ -342,7 +378,8 @@ Schedule plan_schedule(const ModelGraph& graph, const StagedGraph& staged, const
   const Generator& generator = find_generator(plan.schedule);
   check_counts(plan, generator);
   const StagePlaces places = stage_places(plan, generator.order);
-  check_positions(plan, places);
+  check_positions(plan, places, generator.order);
+  check_tied(graph, staged, plan);
   PipelineGraph pipeline = plan_pipeline(graph, staged, plan, times, places);
   Schedule schedule = plan.warm_up.empty() ? generate(plan, generator, pipeline, places)
                                            : generate_warm_ups(plan, pipeline);

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <algorithm>
+#include <vector>
+
 #include "runners/plan/plan.hpp"
 #include "runners/plan/staged_graph.hpp"
 #include "runners/plan/times/stage_times.hpp"
@@ -9,7 +12,7 @@ namespace heteroperf {
 
 /// Where in the pipeline a rank of a plan works, and as what.
 struct RankRole {
-  PositionId position;  ///< which program of the schedule it runs
+  PositionId position;  ///< which program of the schedule it runs, its own segments' part of it
   /// A segment of the schedule that lies on its position.
   struct Part {
     SegmentId segment;
@@ -18,13 +21,18 @@ struct RankRole {
     int tensor_index = 0;  ///< within the replica
   };
   std::vector<Part> parts;  ///< by segment
+
+  bool has(SegmentId segment) const {
+    return std::ranges::find(parts, segment, &Part::segment) != parts.end();
+  }
 };
 
 /// The lowered schedule of a plan. Segment s < stages is stage s going down; in a two-way schedule
 /// segment stages + s is its copy going up. RECOMPUTE stands before the first gradient of every
 /// micro-batch of a stage that recomputes in full. Without times every stage costs the same.
 /// Throws UserError where generator or lowering refuse, or where schedule and plan do not fit
-/// (number of stages, replicas of one position on different ranks).
+/// (number of stages, ranks that a fixed placement puts on two positions, a tied weight whose
+/// stages have a part of a replica's ranks in common).
 Schedule plan_schedule(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan,
                        const StageTimes* times = nullptr);
 

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -36,8 +37,7 @@ class PlanCheck {
     for (const StageId stage : plan_.stages.ids()) {
       const auto& replicas = plan_.stages[stage].replicas;
       if (replicas.empty() || replicas[ReplicaId(0)].part.whole()) continue;
-      check_sequence_parts(graph_, staged.nodes[stage], replicas[ReplicaId(0)].part.parts,
-                           problems_);
+      check_sequence_parts(graph_, staged.nodes[stage], replicas[ReplicaId(0)].part, problems_);
     }
   }
 
@@ -173,8 +173,8 @@ class PlanCheck {
     const StageReplica* before = nullptr;
     for (const StageReplica& replica : replicas) {
       const bool begins = before == nullptr || before->ends_samples();
-      const SequencePart wanted = begins ? SequencePart{0, replicas[ReplicaId(0)].part.parts}
-                                         : SequencePart{before->part.index + 1, before->part.parts};
+      SequencePart wanted = begins ? replicas[ReplicaId(0)].part.first_part() : before->part;
+      if (!begins) ++wanted.index;
       const bool alike = begins || (replica.micro_batch == before->micro_batch &&
                                     replica.direction == before->direction &&
                                     replica.ranks.size() == before->ranks.size());
@@ -221,16 +221,23 @@ class PlanCheck {
                   "Number the ranks without gaps.");
   }
 
-  /// Asks for one shard of every degree, which says what the model does not allow.
+  /// A degree is asked of the components that have it: others have heads of their own.
   void check_degrees() {
-    std::set<int> degrees;
+    std::map<std::string, const std::string*> component_of;  // by name of a node
+    for (const Node& node : graph_.nodes()) component_of.emplace(node.name, &node.branch);
+    std::map<int, std::set<std::string>> components;  // by degree
     for (const PlanStage& stage : plan_.stages) {
       for (const StageReplica& replica : stage.replicas) {
-        if (replica.ranks.size() > 1) degrees.insert(static_cast<int>(replica.ranks.size()));
+        if (replica.ranks.size() < 2) continue;
+        std::set<std::string>& here = components[static_cast<int>(replica.ranks.size())];
+        for (const std::string& node : stage.nodes) {
+          const auto known = component_of.find(node);
+          if (known != component_of.end()) here.insert(*known->second);
+        }
       }
     }
-    for (const int degree : degrees) {
-      collect_problems(problems_, [&] { tensor_shard(graph_, degree, 0); });
+    for (const auto& [degree, names] : components) {
+      check_tensor_degree(graph_, names, degree, problems_);
     }
   }
 

@@ -2,9 +2,10 @@
 //
 // The simulator gives each position the time of its slowest replica. A faster replica ends its
 // passes sooner and then waits. Here the program of a position is run again for one rank with the
-// times of its own replica: inputs of other positions arrive when the simulated timeline has them,
-// results of its own position count only through the order of its program. This answers how busy
-// each rank is and how long it waits for messages, which the timeline of the position cannot.
+// times of its own replica: inputs of other ranks arrive when the simulated timeline has them, its
+// own results count only through the order of its program. Passes of stages that it does not have
+// take it no time. This answers how busy each rank is and how long it waits for messages, which the
+// timeline of the position cannot.
 #include "runners/plan/ready/replica_clock.hpp"
 
 #include <algorithm>
@@ -34,16 +35,18 @@ std::int32_t ReplicaClock::value(const Instruction& i) const {
   return 2 * tasks_.slot(i) + (makes_input_gradient(i.op) ? 1 : 0);
 }
 
-/// Inputs that other positions make; for the rest the order of the program holds.
-ReplicaClock::Arrival ReplicaClock::latest_input(const Instruction& i) const {
+/// Inputs that other ranks make; for the rest the order of the program holds. Within a position
+/// nothing is under way.
+ReplicaClock::Arrival ReplicaClock::latest_input(const Instruction& i, const RankRole& role) const {
   Arrival latest;
   const PipelineGraph& graph = schedule_.graph;
   const int position = graph.segments[i.segment].rank;
   const int gradient = i.op == Op::forward ? 0 : 1;
   tasks_.for_each_input(i.op, tasks_.slot(i), [&](std::int32_t slot, EdgeId edge) {
-    if (edge == EdgeId::none() || graph.segments[tasks_.segment_of(slot)].rank == position) return;
+    if (edge == EdgeId::none() || role.has(tasks_.segment_of(slot))) return;
+    const bool near = graph.segments[tasks_.segment_of(slot)].rank == position;
     const double made = made_[2 * slot + gradient];
-    const double time = made + graph.delay(edge, gradient == 1);
+    const double time = made + (near ? 0 : graph.delay(edge, gradient == 1));
     if (time > latest.time) latest = {made, time};
   });
   return latest;
@@ -71,11 +74,11 @@ ReplicaPass ReplicaClock::run(const RankRole& role) const {
   double free = 0;
   bool started = false;
   for (const Instruction& i : schedule_.programs[role.position.index()]) {
-    if (!is_compute(i.op)) {
+    if (!is_compute(i.op) || !role.has(i.segment)) {
       pass.spans.push_back({free, free});
       continue;
     }
-    const Arrival input = latest_input(i);
+    const Arrival input = latest_input(i, role);
     const double start = std::max(free, input.time), taken = compute_s(i, role);
     // A wait before the first computation is the pipeline's filling, and the part before the input
     // was made is another rank's work.

@@ -18,8 +18,8 @@ struct ReplicaPass {
 };
 
 /// A position's timeline is that of its slowest replica. Here every rank takes the time of its own:
-/// what other positions make arrives when that timeline has it, what it makes itself when it has
-/// made it.
+/// what other ranks' stages make arrives when that timeline has it, what it makes itself when it
+/// has made it.
 class ReplicaClock {
  public:
   /// `schedule` is the plan's own, made with `times`; `timeline` is simulate(schedule). All must
@@ -34,7 +34,7 @@ class ReplicaClock {
     double made = 0, time = 0;
   };
   std::int32_t value(const Instruction& instruction) const;
-  Arrival latest_input(const Instruction& instruction) const;
+  Arrival latest_input(const Instruction& instruction, const RankRole& role) const;
   double compute_s(const Instruction& instruction, const RankRole& role) const;
 
   const StageTimes& times_;

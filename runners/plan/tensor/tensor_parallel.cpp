@@ -80,21 +80,30 @@ const Kind* as(const Node& node) {
 
 /// Finds the layers that two or more ranks share: cuts every linear at first, and keeps those whole
 /// that lead to something that cannot work on columns, as well as tables and layers with fewer rows
-/// or columns than ranks, until nothing is left to change. Throws UserError with everything wrong.
+/// or columns than ranks, until nothing is left to change.
 class RoleFinder {
  public:
-  RoleFinder(const ModelGraph& graph, int degree)
-      : graph_(graph), degree_(degree), kept_whole_(graph.nodes().size()) {
+  /// `asked`, by node: heads that the degree does not divide are cut there all the same, so that
+  /// check() can name them. Elsewhere their attention stays whole.
+  RoleFinder(const ModelGraph& graph, int degree, std::vector<bool> asked)
+      : graph_(graph),
+        degree_(degree),
+        asked_(std::move(asked)),
+        kept_whole_(graph.nodes().size()) {
     for (std::size_t n = 0; n < kept_whole_.size(); ++n) users_.push_back(graph.consumers(id(n)));
-  }
-
-  TensorRoles run() {
     do {
       assign_roles();
       assign_packing();
     } while (keep_misfits_whole());
-    check();
-    return std::move(roles_);
+  }
+
+  TensorRoles take() { return std::move(roles_); }
+
+  /// Notes what is wrong with the nodes that are asked for.
+  void check(ProblemList& problems) const {
+    check_heads(problems);
+    check_dropout(problems);
+    check_gain(problems);
   }
 
  private:
@@ -119,13 +128,19 @@ class RoleFinder {
     if (cut_inputs == 0) return role_of_whole_inputs(n);
     if (const auto* linear = as<Linear>(node(n))) {
       if (linear->tied_to.empty()) return TensorRole::row;
-    } else if (cut_inputs == inputs.size() && works_on_parts(node(n))) {
+    } else if (cut_inputs == inputs.size() && works_on_parts(node(n)) &&
+               (asked_[n] || heads_fit(node(n)))) {
       return TensorRole::local;
     }
     for (const NodeId input : inputs) {
       if (cut(input)) misfits_.push_back(input.index());
     }
     return TensorRole::whole;
+  }
+
+  bool heads_fit(const Node& node) const {
+    const auto heads = attention_heads(node.attributes);
+    return !heads || heads->divide_by(degree_);
   }
 
   /// Queries are cut otherwise than keys and values, so they are not the same tensor.
@@ -218,18 +233,11 @@ class RoleFinder {
     return changed;
   }
 
-  void check() const {
-    ProblemList problems;
-    check_heads(problems);
-    check_dropout(problems);
-    check_gain(problems);
-    problems.throw_if_any();
-  }
-
   // Nearly all of a convolution net: its ranks would do the same work, each on its own.
   void check_gain(ProblemList& problems) const {
     double repeated = 0, all = 0;
     for (std::size_t n = 0; n < count(); ++n) {
+      if (!asked_[n]) continue;
       const double ops = strict_node_ops(graph_, id(n)).train().to_double();
       all += ops;
       if (roles_.role[n] == TensorRole::whole) repeated += ops;
@@ -250,10 +258,8 @@ class RoleFinder {
   void check_heads(ProblemList& problems) const {
     std::map<AttentionHeads, std::vector<std::string>> unfit;
     for (std::size_t n = 0; n < count(); ++n) {
-      const auto heads = attention_heads(node(n).attributes);
-      if (!heads || roles_.role[n] != TensorRole::local) continue;
-      if (heads->divide_by(degree_)) continue;
-      unfit[*heads].push_back(node(n).name);
+      if (!asked_[n] || roles_.role[n] != TensorRole::local || heads_fit(node(n))) continue;
+      unfit[*attention_heads(node(n).attributes)].push_back(node(n).name);
     }
     for (const auto& [heads, names] : unfit) {
       const auto& [queries, keys] = heads;
@@ -287,7 +293,7 @@ class RoleFinder {
     std::vector<std::string> names;
     for (std::size_t n = 0; n < count(); ++n) {
       const auto* dropout = as<Dropout>(node(n));
-      const bool draws = dropout != nullptr && dropout->p > 0.0;
+      const bool draws = asked_[n] && dropout != nullptr && dropout->p > 0.0;
       if (draws && roles_.role[n] == TensorRole::local) names.push_back(node(n).name);
     }
     if (names.empty()) return;
@@ -298,6 +304,7 @@ class RoleFinder {
 
   const ModelGraph& graph_;
   int degree_;
+  std::vector<bool> asked_;
   std::vector<bool> kept_whole_;
   std::vector<std::vector<NodeId>> users_;
   std::vector<std::size_t> misfits_;  ///< cut outputs that something cannot work on
@@ -325,7 +332,7 @@ class ShardMaker {
   TensorShard run() {
     const std::size_t count = full_.nodes().size();
     if (shard_.degree > 1) {
-      roles_ = RoleFinder(full_, shard_.degree).run();
+      roles_ = RoleFinder(full_, shard_.degree, std::vector<bool>(count)).take();
     } else {
       roles_.role.assign(count, TensorRole::whole);
       roles_.packing.assign(count, {});
@@ -480,12 +487,25 @@ TensorShard tensor_shard(const ModelGraph& graph, int degree, int index, const S
   return ShardMaker(graph, degree, index, part).run();
 }
 
+void check_tensor_degree(const ModelGraph& graph, const std::set<std::string>& components,
+                         int degree, ProblemList& problems) {
+  std::vector<bool> asked;
+  for (const Node& node : graph.nodes()) asked.push_back(components.contains(node.branch));
+  RoleFinder(graph, degree, std::move(asked)).check(problems);
+}
+
+void check_tensor_degree(const ModelGraph& graph, int degree, ProblemList& problems) {
+  const std::vector<std::string> all = components_of(graph);
+  check_tensor_degree(graph, std::set(all.begin(), all.end()), degree, problems);
+}
+
 // Whatever treats every position alike can have some of them. Attention gathers the others' keys
 // and values; rows that are inserted are there whole.
-void check_sequence_parts(const ModelGraph& graph, const std::vector<NodeId>& nodes, int parts,
-                          ProblemList& problems) {
+void check_sequence_parts(const ModelGraph& graph, const std::vector<NodeId>& nodes,
+                          const SequencePart& part, ProblemList& problems) {
+  const int parts = part.parts;
   std::optional<ModelGraph> local;
-  collect_problems(problems, [&] { local = tensor_shard(graph, 1, 0, {0, parts}).graph; });
+  collect_problems(problems, [&] { local = tensor_shard(graph, 1, 0, part.first_part()).graph; });
   if (!local) return;
   for (const NodeId id : nodes) {
     const Node& node = graph.node(id);
@@ -504,12 +524,20 @@ void check_sequence_parts(const ModelGraph& graph, const std::vector<NodeId>& no
                 Attention, InsertTokens>(node) &&
          is_sequence(id)) ||
         (is_any<CrossEntropy, SquaredError>(node) && is_sequence(node.inputs[0]));
-    if (tokens && !SequencePart{0, parts}.divides(input->length)) {
+    const int chunks = part.chunk_count();
+    if (tokens && !part.divides(input->length)) {
       problems.add(
           fmt::format("{} context-parallel ranks for sequences of {} tokens", parts, input->length),
-          fmt::format("each takes two of {} equal chunks", 2 * parts),
+          fmt::format("each takes {} of {} equal chunks", chunks == parts ? "one" : "two", chunks),
           fmt::format("Use a degree that divides {}, or another --sequence-length.",
-                      input->length / 2));
+                      input->length * parts / chunks));
+      return;
+    }
+    if (attention != nullptr && attention->causal && part.order == SequenceOrder::blocks) {
+      problems.add(fmt::format("{} context-parallel ranks with blocks of sequences for '{}'", parts,
+                               node.name),
+                   "under a causal mask later blocks are more work than earlier ones",
+                   "Use the order zig-zag for its stage.");
       return;
     }
     if (!by_position || (dropout != nullptr && dropout->p > 0) ||

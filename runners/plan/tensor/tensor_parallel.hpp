@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -65,17 +67,24 @@ struct TensorShard {
 };
 
 /// Vocabulary and widths that `degree` does not divide are cut unevenly (part i begins at
-/// ⌊i·extent/degree⌋). Throws UserError with everything wrong: heads that degree does not divide,
-/// a model without a layer that can be cut, dropout on a cut tensor. Sequences that `part` does not
-/// divide stay whole.
+/// ⌊i·extent/degree⌋), attention whose heads it does not divide stays whole with its linears.
+/// Sequences that `part` does not divide stay whole. Throws UserError for a degree below 1.
 TensorShard tensor_shard(const ModelGraph& graph, int degree, int index,
                          const SequencePart& part = {});
 
-/// Notes what context-parallel ranks cannot have parts of, among the nodes of a stage: sequences of
-/// a length that they do not divide, and operations that need more than a position at a time, but
-/// for attention.
-void check_sequence_parts(const ModelGraph& graph, const std::vector<NodeId>& nodes, int parts,
-                          ProblemList& problems);
+/// Notes why `degree` ranks cannot share some components of a model: heads that the degree does not
+/// divide, dropout on a cut tensor, and that they would all do most of the same work. Other
+/// components are not looked at, for they have degrees of their own.
+void check_tensor_degree(const ModelGraph& graph, const std::set<std::string>& components,
+                         int degree, ProblemList& problems);
+/// The same for all components.
+void check_tensor_degree(const ModelGraph& graph, int degree, ProblemList& problems);
+
+/// Notes what context-parallel ranks cannot have parts like `part` of, among the nodes of a stage:
+/// sequences of a length that they do not divide, and operations that need more than a position at
+/// a time, but for attention. Blocks of causal attention would be unequal work.
+void check_sequence_parts(const ModelGraph& graph, const std::vector<NodeId>& nodes,
+                          const SequencePart& part, ProblemList& problems);
 
 /// TensorShard::gradient_is_partial as the consumers in one stage alone make it. Where it holds,
 /// the ranks of that stage sum the gradient before it is used or sent to an earlier stage; what a

@@ -286,8 +286,9 @@ class TimesMaker {
       for_each_pair(edge, direction,
                     [&](const StageReplica& from, const StageReplica& to, std::int64_t samples) {
                       // Tensors without parts, as rows of pictures, go whole to all.
-                      const int parts = std::max(from.part.parts, to.part.parts);
-                      const ModelGraph& local = works_.shards().of(1, 0, {0, parts}).graph;
+                      const SequencePart& part =
+                          from.part.parts > to.part.parts ? from.part : to.part;
+                      const ModelGraph& local = works_.shards().of(1, 0, part.first_part()).graph;
                       const Bytes bytes(message_bytes(local, nodes, samples, task_.precision,
                                                       plan_.wire(edge.from, edge.to)));
                       for (const RankId a : from.ranks) {

@@ -209,7 +209,7 @@ PassTime pass_time(const ClassRates& rates, const std::string& device_class, con
 // All parts of a sequence are the same work.
 const StageWork& StageWorkTable::of(StageId stage, int degree, int index,
                                     const SequencePart& part) {
-  const SequencePart first{0, part.parts};
+  const SequencePart first = part.first_part();
   const auto known = known_.find({stage, degree, index, first});
   if (known != known_.end()) return *known->second;
   StageWork made = make(stage, shards_.of(degree, index, first));

@@ -10,6 +10,7 @@
 #include "runners/engine/module/torch_engine.hpp"
 #include "runners/plan/even_plan.hpp"
 #include "tests/ranks/comm/joined_world.hpp"
+#include "tests/unit/runners/engine/exact_parity.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"
 
 namespace heteroperf {
@@ -88,6 +89,15 @@ TEST_P(OnMpi, TrainsAsOneRankDoes) {
     EXPECT_LE(relative(mine.norms[i], one.norms[i]), 1e-11) << "step " << i;
   }
   EXPECT_LE(relative(mine.evaluation, one.evaluation), 1e-11);
+}
+
+// Whole numbers: layouts of two components give the bits of one rank.
+TEST(ComponentsOnMpi, HaveTheGradientsOfOneRankBitForBit) {
+  Communicator& world = *joined_world().communicator;
+  const test::ExactParity parity;
+  for (const test::ParityCase& tested : test::drawn_parity_cases(8, world.size(), world.size())) {
+    EXPECT_EQ(parity.difference(parity.training(tested), world), "") << tested.name();
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Plans, OnMpi, ::testing::ValuesIn(plan_cases), [](const auto& tested) {

@@ -113,7 +113,7 @@ AttentionParts block_gradients(const at::Tensor& dy, const AttentionParts& parts
 class ContextAttention final : public Operator {
  public:
   ContextAttention(const Attention& attributes, Communicator& group)
-      : a_(attributes), exchange_(group) {
+      : a_(attributes), exchange_(group, attributes.part.order) {
     HETEROPERF_EXPECT(group.size() == a_.part.parts && group.rank().value() == a_.part.index);
   }
 

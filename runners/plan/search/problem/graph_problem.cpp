@@ -225,12 +225,9 @@ class ProblemMaker {
       const auto attention = attention_heads(node.attributes);
       if (attention && !attention->divide_by(degree)) return false;
     }
-    try {
-      works_.shards().of(degree, 0);
-      return true;
-    } catch (const UserError&) {
-      return false;
-    }
+    ProblemList problems;
+    check_tensor_degree(graph_, degree, problems);
+    return problems.empty();
   }
 
   void add_pool(const PoolRanks& ranks) {

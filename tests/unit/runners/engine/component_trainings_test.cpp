@@ -2,7 +2,6 @@
 // loss over a step, one number of targets that count, layouts of their own.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -23,6 +22,7 @@
 #include "runners/plan/layout_plan.hpp"
 #include "runners/plan/ready/ready_plan.hpp"
 #include "suite/planning/border_bytes.hpp"
+#include "tests/unit/runners/engine/exact_parity.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"
 #include "workloads/data/step_samples.hpp"
 #include "workloads/graph/graph_counts.hpp"
@@ -339,6 +339,9 @@ TEST_P(LayoutsOfComponents, ChangeNoTraining) {
            "vision=pp2 text=tp2@2-3",
            "vision=dp2,pp2 text=tp2,dp2@4-7",
            "vision=dp3@2 text=tp2",
+           "vision=dp3 text=tp2",
+           "vision=tp2,dp2 text=dp3@1",
+           "vision=dp2,pp2 text=tp2,dp2@3",
            "vision=dp1 text=dp1",
        }) {
     micro_batches = 3 - micro_batches;  // one and two in turn
@@ -617,6 +620,74 @@ TEST(SetLoss, ASchedulesOrderMustAllowIt) {
   }
 }
 
+// Degrees are those of a component's own heads: an encoder without attention has any, beside a
+// language model of four heads. Both take the ranks that they have in common in turn.
+TEST(DegreesOfComponents, AreAskedOfTheirOwnHeads) {
+  ModelGraph graph;
+  graph.name = "rows-and-text";
+  const NodeId tokens = graph.add("tokens", Input{InputKind::tokens, 0, 0, 0, 8}, {}, "encoder");
+  NodeId x = graph.add("encoder.embedding", Embedding{12, 9}, {tokens}, "encoder");
+  x = graph.add("encoder.up", Linear{21, true, {}}, {x}, "encoder");
+  x = graph.add("encoder.gelu", Gelu{}, {x}, "encoder");
+  const NodeId rows = graph.add("encoder.down", Linear{16, true, {}}, {x}, "encoder");
+  x = graph.add("embedding", Embedding{12, 16}, {tokens}, "language");
+  x = graph.add("add", Add{}, {x, rows}, "language");
+  x = graph.add("qkv", Linear{48, true, {}}, {x}, "language");
+  x = graph.add("attention", Attention{4, 4, 4, false}, {x}, "language");
+  x = graph.add("head", Linear{12, true, {}}, {x}, "language");
+  graph.add("loss", CrossEntropy{}, {x}, "language");
+  const ComponentsOutcome one =
+      train_components(graph, EvenPlanRequest{.micro_batch = step_samples});
+  for (const char* layouts : {"encoder=tp3 language=tp2@2", "encoder=tp3,dp2 language=tp4,dp1@1",
+                              "encoder=dp5 language=tp2,cp2", "encoder=tp3 language=cp4@2"}) {
+    LayoutPlanRequest request;
+    request.layouts = parse_layouts(layouts);
+    request.micro_batch = step_samples / 2;
+    request.micro_batches = 2;
+    Plan plan = layout_plan(graph, request);
+    for (const SequenceOrder order : {SequenceOrder::zig_zag, SequenceOrder::blocks}) {
+      for (StageReplica& replica : plan.stages[1].replicas) replica.part.order = order;
+      const ComponentsOutcome planned = train_components(graph, plan);
+      expect_same(planned, one, layouts);
+      EXPECT_EQ(planned.ops, one.ops) << layouts;
+    }
+  }
+  LayoutPlanRequest request;
+  request.layouts = parse_layouts("encoder=tp2 language=tp3@1");
+  try {
+    ReadyPlan({graph, Precision::fp64, OptimizerKind::adamw}, layout_plan(graph, request));
+    ADD_FAILURE();
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("3 tensor-parallel ranks cannot share the 4 heads"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+// Of a hundred drawn layouts each gives the bits of one process, and sends no byte in vain;
+// exact_parity_bench tries all.
+TEST(ExactParity, DrawnLayoutsHaveTheGradientsOfOneProcessBitForBit) {
+  const test::ExactParity parity;
+  // The bits can only be the same because every number of the step is a whole one.
+  EXPECT_EQ(parity.loss() * 64, std::round(parity.loss() * 64));
+  ASSERT_EQ(parity.gradients().size(), 10U);
+  for (const auto& [name, values] : parity.gradients()) {
+    double largest = 0;
+    for (const double value : values) {
+      EXPECT_EQ(value * 64, std::round(value * 64)) << name;
+      largest = std::max(largest, std::abs(value * 64));
+    }
+    EXPECT_GT(largest, 0) << name;
+    EXPECT_LT(largest, std::ldexp(1.0, 53)) << name;
+  }
+  const auto drawn = test::drawn_parity_cases(100, 1, 12);
+  ASSERT_EQ(drawn.size(), 100U);
+  for (const test::ParityCase& tested : drawn) {
+    EXPECT_EQ(parity.difference(tested), "") << tested.name();
+    EXPECT_EQ(test::ExactParity::wasted_bytes(parity.training(tested)), "") << tested.name();
+  }
+}
+
 // The ladders' own models on their own data, under layouts that are drawn.
 
 /// $HETEROPERF_LAYOUTS for each model, else few enough for every day.
@@ -631,27 +702,12 @@ struct LongOutcome {
   double loss = 0;
 };
 
-/// Reads the velocities of SGD's first update, which are the gradients.
-std::map<std::string, std::vector<double>> read_velocities(const std::string& folder) {
-  const CheckpointReader reader(folder);
-  std::map<std::string, std::vector<double>> result;
-  for (const StoredTensor& tensor : reader.tensors()) {
-    if (!tensor.name.starts_with("optimizer.velocity/")) continue;
-    std::vector<double>& values = result[tensor.name];
-    values.resize(static_cast<std::size_t>(element_count(tensor.shape)));
-    const Box box = whole_box(tensor.shape);
-    reader.read({{tensor.name, tensor.type, tensor.shape, box, dense_strides(box), values.data()}});
-  }
-  return result;
-}
-
 LongOutcome train_long(const ModelGraph& graph, Plan plan) {
   TrainingSpec spec = test::small_training(graph);
   spec.data = open_data({"generated", sample_of(graph), 1});
   spec.recipe = {.kind = OptimizerKind::sgd, .learning_rate = 0.05, .weight_decay = 0};
   spec.use_plan(std::move(plan));
-  std::string name = (std::filesystem::temp_directory_path() / "heteroperf-XXXXXX").string();
-  const std::filesystem::path folder = mkdtemp(name.data());
+  const std::filesystem::path folder = test::make_test_folder();
   LongOutcome outcome;
   run_on_threads(spec.plan().ranks(), {}, [&](World& world) {
     const std::unique_ptr<TrainingSession> session = start_training(spec, *world.communicator);
@@ -661,7 +717,7 @@ LongOutcome train_long(const ModelGraph& graph, Plan plan) {
       if (world.communicator->rank() == RankId(0)) outcome.loss = report.loss;
     }
   });
-  outcome.gradients = read_velocities(folder / "step-1");
+  outcome.gradients = test::read_velocities(folder / "step-1");
   std::filesystem::remove_all(folder);
   return outcome;
 }

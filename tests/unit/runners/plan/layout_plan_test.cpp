@@ -90,6 +90,26 @@ TEST(LayoutPlan, PartsOfSequencesFollowTensorParallelRanks) {
             std::string::npos);
 }
 
+// Blocks of sequences divide what pairs of chunks do not; parts of a stage have one order.
+TEST(LayoutPlan, PartsOfSequencesMayBeBlocks) {
+  Plan plan = towers_plan("vision=dp1@8 text=tp2,cp2,dp2");
+  const auto problems = [&] {
+    try {
+      ReadyPlan({layout_towers(), Precision::fp32, OptimizerKind::adamw}, plan);
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  plan.stages[1].replicas[1].part.order = SequenceOrder::blocks;
+  EXPECT_NE(problems().find("part 1 of 2 of its sequences"), std::string::npos) << problems();
+  for (StageReplica& replica : plan.stages[1].replicas) {
+    replica.part.order = SequenceOrder::blocks;
+  }
+  EXPECT_NE(problems().find("blocks of sequences for 'text.block0"), std::string::npos)
+      << problems();
+}
+
 TEST(LayoutPlan, EveryNodeIsInAStageOfItsComponent) {
   const ModelGraph graph = layout_towers();
   const Plan plan = towers_plan("vision=pp3 text=pp2@3");
@@ -164,11 +184,12 @@ TEST(LayoutPlan, SaysEverythingThatIsWrong) {
               "'vision' has no layout", "names 3 ranks"});
   expect_all(refusal("vision=dp5 text=dp4@0-3", 3),
              {"5 replicas of 'vision' for 3 samples", "4 replicas of 'text'"});
-  expect_all(refusal("vision=dp3 text=dp2@1-2"), {"share all of their ranks or none"});
   expect_all(refusal("vision=dp2 text=dp2@3-4"), {"no stage names rank 2"});
   expect_all(refusal("vision=pp99 text=dp2@99"), {"99 stages for the component 'vision'"});
   expect_all(refusal("vision=dp1 text=tp3@1-3"), {"heads"});
   EXPECT_EQ(refusal("vision=dp2 text=dp2@2-3"), "");
+  EXPECT_EQ(refusal("vision=dp3 text=dp2@1-2"), "");
+  EXPECT_EQ(refusal("vision=dp3 text=tp2,dp2@2"), "");
 }
 
 }  // namespace

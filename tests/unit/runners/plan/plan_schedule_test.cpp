@@ -161,6 +161,53 @@ TEST(PlanSchedule, UnequalReplicasOfNeighbouringStagesAreFine) {
   EXPECT_EQ(roles[3].parts[0].tensor_index, 1);
 }
 
+// Stages that share ranks are on one position under `auto`, also those that do so over a third one.
+TEST(PlanSchedule, StagesWithCommonRanksAreOnOnePosition) {
+  const ModelGraph graph = linear_chain(8);
+  Plan plan = chain_plan(graph, {3, 5, 7});
+  plan.schedule = "auto";
+  plan.micro_batches = 2;
+  const std::vector<std::vector<RankId>> ranks{
+      {RankId(0), RankId(1)}, {RankId(4)}, {RankId(2), RankId(3)}, {RankId(1), RankId(2)}};
+  for (const StageId s : plan.stages.ids()) {
+    plan.stages[s].replicas.clear();
+    for (const RankId rank : ranks[s.index()]) plan.stages[s].replicas.push_back({{rank}, 1});
+  }
+  const Schedule schedule = plan_schedule(graph, cut_graph(graph, plan), plan);
+  const std::vector<RankRole> roles = rank_roles(plan, schedule);
+  ASSERT_EQ(roles.size(), 5u);
+  for (const int rank : {0, 1, 2, 3}) EXPECT_EQ(roles[rank].position, PositionId(0)) << rank;
+  EXPECT_EQ(roles[4].position, PositionId(1));
+  EXPECT_EQ(roles[0].parts.size(), 1u);
+  EXPECT_EQ(roles[1].parts.size(), 2u);
+  EXPECT_TRUE(roles[1].has(SegmentId(3)));
+  EXPECT_FALSE(roles[1].has(SegmentId(2)));
+  plan.schedule = "1f1b";
+  EXPECT_TRUE(says(problems_of([&] { plan_schedule(graph, cut_graph(graph, plan), plan); }),
+                   "rank 2 of stage 3 is on positions 2 and 3"));
+}
+
+// A rank holds one copy of a tied weight, so replicas of its stages share all of their ranks or
+// none.
+TEST(PlanSchedule, StagesOfATiedWeightShareWholeReplicas) {
+  ModelGraph graph;
+  NodeId x = graph.add("tokens", Input{InputKind::tokens, 0, 0, 0, 4}, {});
+  x = graph.add("table", Embedding{16, 8}, {x});
+  x = graph.add("head", Linear{16, false, "table"}, {x});
+  graph.add("loss", CrossEntropy{}, {x});
+  Plan plan;
+  plan.schedule = "auto";
+  plan.stages.resize(2);
+  plan.stages[0] = {{"tokens", "table"}, {{{RankId(0), RankId(1)}, 1}}};
+  plan.stages[1] = {{"head", "loss"}, {{{RankId(0), RankId(2)}, 1}}};
+  const auto problems = [&] {
+    return problems_of([&] { plan_schedule(graph, cut_graph(graph, plan), plan); });
+  };
+  EXPECT_TRUE(says(problems(), "both hold the weight of 'table'"));
+  plan.stages[1].replicas[0].ranks[1] = RankId(1);
+  EXPECT_TRUE(problems().empty());
+}
+
 TEST(PlanSchedule, PlansThatDoNotFitTheirScheduleAreRefused) {
   const ModelGraph graph = linear_chain(8);
   const auto problems = [&](const Plan& plan) {

@@ -106,5 +106,35 @@ TEST(ReplicaClock, AFastReplicaWaitsForItsInputsAndNotForItsNeighbour) {
                    timed.timeline.spans[0].back().end);
 }
 
+// Stages that have one rank in common are on one position. A rank with one of them takes no time
+// for the other's passes, and waits for what the slowest replica of the other makes.
+TEST(ReplicaClock, ARankRunsThePassesOfItsOwnStages) {
+  const ModelGraph graph = linear_chain(2);
+  Plan plan = chain_plan(graph, {3});
+  plan.schedule = "auto";
+  plan.micro_batches = 1;
+  plan.stages[0].replicas = {{{RankId(0)}, 1, "", 0}, {{RankId(1)}, 1, "", 0}};
+  plan.stages[1].replicas = {{{RankId(1)}, 1, "", 0}, {{RankId(2)}, 1, "", 0}};
+  StageTimes times;
+  times.compute = {{{1, 0, 1, 1}, {0.5, 0, 1, 1}}, {{2, 0, 2, 2}, {0.5, 0, 0.25, 0.25}}};
+  times.activation_s = times.gradient_s = {0.5};
+  times.reduction_s = times.optimizer_s = {0, 0};
+  const TimedPlan timed(graph, std::move(plan), times);
+  const std::vector<ReplicaPass> passes = timed.passes();
+  const auto busy = [&](std::size_t rank) {
+    std::vector<TimeSpan> spans;
+    for (const TimeSpan& span : passes[rank].spans) {
+      if (span.end > span.start) spans.push_back(span);
+    }
+    return spans;
+  };
+  EXPECT_EQ(passes[0].spans.size(), timed.schedule.programs[0].size());
+  EXPECT_DOUBLE_EQ(passes[0].compute_s, 3);
+  EXPECT_DOUBLE_EQ(passes[1].compute_s, 2.5 + 6);
+  EXPECT_DOUBLE_EQ(passes[2].compute_s, 1);
+  EXPECT_EQ(busy(2).front(), (TimeSpan{1, 1.5}));
+  EXPECT_GE(busy(0).back().start, 1 + 2 + 2);
+}
+
 }  // namespace
 }  // namespace heteroperf

@@ -460,11 +460,9 @@ TEST(TensorShard, CutsTheLadder) {
 
 std::vector<std::string> cut_problems_of(const ModelGraph& graph, int degree) {
   std::vector<std::string> texts;
-  try {
-    tensor_shard(graph, degree, 0);
-  } catch (const UserError& error) {
-    for (const Problem& problem : error.problems()) texts.push_back(problem.text());
-  }
+  ProblemList problems;
+  check_tensor_degree(graph, degree, problems);
+  for (const Problem& problem : problems.problems()) texts.push_back(problem.text());
   return texts;
 }
 
