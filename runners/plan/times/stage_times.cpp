@@ -288,7 +288,7 @@ class TimesMaker {
                       // Tensors without parts, as rows of pictures, go whole to all.
                       const int parts = std::max(from.part.parts, to.part.parts);
                       const ModelGraph& local = works_.shards().of(1, 0, {0, parts}).graph;
-                      const Bytes bytes(message_bytes(local, nodes, samples, task_.precision,
+                      const Bytes bytes(message_bytes(local, nodes, usual_extent(local, samples), task_.precision,
                                                       plan_.wire(edge.from, edge.to)));
                       for (const RankId a : from.ranks) {
                         for (const RankId b : to.ranks) {
