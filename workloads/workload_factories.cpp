@@ -332,10 +332,12 @@ ModelGraph search_start(const std::string& size, const SampleSpec& spec) {
 
 namespace {
 
-/// Makes the training of a size of a ladder, by its name or the ladder's own word for it.
+/// Makes the training of a size of a ladder, by its name, also as a model, or the ladder's own word
+/// for it.
 Workload make_of_ladder(std::string name, const std::vector<std::string>& ladder, SampleKind kind,
                         const WorkloadRequest& request, const ScalingInput& machine) {
-  std::string size = request.size == "auto" ? choose_from(ladder, machine).size : request.size;
+  std::string size = request.size.empty() ? request.model : request.size;
+  if (size == "auto") size = choose_from(ladder, machine).size;
   const auto full = std::ranges::find(ladder, size, short_size);
   const ModelSpec& model = model_for_samples(full == ladder.end() ? size : *full, kind);
   return assemble({.name = std::move(name),

@@ -222,7 +222,7 @@ std::vector<std::vector<NodeId>> even_stages(const ModelGraph& graph, const std:
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
     if (!component.empty() && graph.nodes()[i].branch != component) continue;
     nodes.emplace_back(i);
-    work.push_back(strict_node_ops(graph, NodeId(i)).train().to_double());
+    work.push_back(strict_node_ops(graph, NodeId(i), usual_extent(graph, 1)).train().to_double());
   }
   const std::vector<Cut> all = cuts_of(graph, nodes);
   if (all.size() + 1 < stages) {

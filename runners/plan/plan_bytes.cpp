@@ -35,12 +35,17 @@ double trained_elements(const Node& node) {
   return node.weights == Weights::frozen ? 0 : parameter_elements(node);
 }
 
+double usual_items(const ModelGraph& graph, const Node& node) {
+  return static_cast<double>(usual_extent(graph, 2).count(graph, node)) / 2;
+}
+
 std::uint64_t message_bytes(const ModelGraph& graph, const std::vector<NodeId>& nodes,
-                            std::int64_t samples, Precision precision, WireFormat format) {
+                            const BatchExtent& batch, Precision precision, WireFormat format) {
   std::uint64_t sum = 0;
   for (const NodeId id : nodes) {
     const Node& node = graph.node(id);
-    const auto count = static_cast<std::uint64_t>(samples * element_count(node.output));
+    const std::uint64_t count =
+        batch.count(graph, node) * static_cast<std::uint64_t>(element_count(node.output));
     const std::uint64_t bytes = bytes_per_output(node, precision);
     if (bytes != 4 || format == WireFormat::fp32) {
       sum += count * bytes;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "runners/cluster/link_curve.hpp"
+#include "workloads/graph/graph_counts.hpp"
 #include "workloads/graph/model_graph.hpp"
 #include "workloads/graph_memory.hpp"
 
@@ -24,9 +25,14 @@ std::uint64_t bytes_per_output(const Node& node, Precision precision);
 double parameter_elements(const Node& node);
 double trained_elements(const Node& node);
 
-/// The bytes that the outputs of `nodes` for some samples take on a link; formats other than fp32
-/// change float32 tensors alone.
+/// The items of a sample that a node is computed for: 1, and for items the middle between the
+/// fewest and the most. Times go by it, and memory by the most that a BatchExtent of samples stands
+/// for.
+double usual_items(const ModelGraph& graph, const Node& node);
+
+/// The bytes that the outputs of `nodes` for a batch take on a link; formats other than fp32 change
+/// float32 tensors alone.
 std::uint64_t message_bytes(const ModelGraph& graph, const std::vector<NodeId>& nodes,
-                            std::int64_t samples, Precision precision, WireFormat format);
+                            const BatchExtent& batch, Precision precision, WireFormat format);
 
 }  // namespace heteroperf

@@ -45,7 +45,8 @@ double wall_step_s(const PreparedRun& run, double mm_ops_per_second) {
   if (mm_ops_per_second <= 0) return modelled_s;
   const std::uint64_t samples = run.plan->plan.samples_per_step();
   const double needed_s =
-      strict_train_ops(run.workload.graph, samples).to_double() / (usual_share * mm_ops_per_second);
+      strict_train_ops(run.workload.graph, usual_extent(run.workload.graph, samples)).to_double() /
+      (usual_share * mm_ops_per_second);
   return std::max(modelled_s, needed_s / emulation_share);
 }
 

@@ -1,7 +1,8 @@
 // What the engine itself costs, and what it hides.
 //
 //   engine_bench overhead [ROUNDS]   microseconds per instruction of the program, besides
-//                                    operators: from steps of few and of many micro-batches
+//                                    operators: from steps of few and of many micro-batches;
+//                                    and per INTERACT, from a step with one set and with many
 //   engine_bench overlap [ROUNDS] [MODEL]   share of a paced link's gradient reduction that two
 //                                    replicas hide behind their backward passes
 #include <fmt/format.h>
@@ -41,13 +42,35 @@ double seconds(const StepReport& report) {
 
 struct Program {
   std::size_t instructions = 0;
-  double outside_s = 0;  ///< of a step, besides operators and data: median
+  double outside_s = 0;  ///< of a step: median
 };
 
-Program time_program(const ModelGraph& graph, int micro_batches, int rounds) {
-  EvenPlanRequest request;
-  request.micro_batch = 1;
-  request.micro_batches = micro_batches;
+/// Two tables that hold samples against one another, those of a micro-batch or of the step.
+ModelGraph contrasted(ContrastOver over) {
+  ModelGraph graph;
+  std::vector<NodeId> vectors;
+  for (const std::string side : {"left", "right"}) {
+    NodeId x = graph.add(side, Input{InputKind::tokens, 0, 0, 0, 4}, {}, side);
+    x = graph.add(side + ".table", Embedding{8, 8}, {x}, side);
+    vectors.push_back(graph.add(side + ".vector", TakeToken{0}, {x}, side));
+  }
+  graph.add("loss", Contrastive{over, 0.07}, vectors, "right");
+  return graph;
+}
+
+/// Seconds of a step that its components' operators and its data do not take.
+double beside_operators(const StepReport& report) {
+  double left = seconds(report) - report.split.data_s;
+  for (const ComponentStep& component : report.components) left -= component.compute_s.value_or(0);
+  return left;
+}
+
+double beside_computations(const StepReport& report) {
+  return seconds(report) - report.split.compute_s - report.split.data_s;
+}
+
+Program time_program(const ModelGraph& graph, const EvenPlanRequest& request, int rounds,
+                     double (*outside)(const StepReport&)) {
   const TrainingSpec spec = planned(graph, request);
   Program program;
   program.instructions = spec.ready->schedule.programs.front().size();
@@ -56,8 +79,7 @@ Program time_program(const ModelGraph& graph, int micro_batches, int rounds) {
     std::vector<double> samples;
     for (int i = 0; i < warm_up + rounds; ++i) {
       const StepReport report = session->step();
-      const double outside = seconds(report) - report.split.compute_s - report.split.data_s;
-      if (i >= warm_up) samples.push_back(outside);
+      if (i >= warm_up) samples.push_back(outside(report));
     }
     program.outside_s = median(samples);
   });
@@ -66,11 +88,21 @@ Program time_program(const ModelGraph& graph, int micro_batches, int rounds) {
 
 void overhead(int rounds) {
   const ModelGraph graph = test::tiny_gpt();
-  const Program few = time_program(graph, 8, rounds), many = time_program(graph, 256, rounds);
+  const auto timed = [&](int micro_batches) {
+    return time_program(graph, {.micro_batches = micro_batches}, rounds, beside_computations);
+  };
+  const Program few = timed(8), many = timed(256);
   const double per_instruction =
       (many.outside_s - few.outside_s) / static_cast<double>(many.instructions - few.instructions);
   fmt::print("{:.2f} us per instruction besides its operators ({} and {} instructions a step)\n",
              per_instruction * 1e6, few.instructions, many.instructions);
+  // Both have the same passes in the same order.
+  const EvenPlanRequest request{.micro_batch = 2, .micro_batches = 256, .schedule = "gpipe"};
+  const auto sets = [&](ContrastOver over) {
+    return time_program(contrasted(over), request, rounds, beside_operators).outside_s;
+  };
+  const double more_s = sets(ContrastOver::micro_batch) - sets(ContrastOver::step);
+  fmt::print("{:.2f} us per INTERACT besides its operator\n", more_s / 255 * 1e6);
 }
 
 /// Two ranks, one link of `rate` each way.

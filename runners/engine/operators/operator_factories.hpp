@@ -72,8 +72,10 @@ OperatorPtr make(const CrossAttention&, const OperatorPlace&);
 /// Attention on a part of every sequence. `group` has the ranks with all parts, in their order, and
 /// runs it together.
 OperatorPtr make_context_attention(const Attention&, Communicator& group);
-/// The same of tokens into a part of every sequence.
-OperatorPtr make_context_insertion(const InsertTokens&, const OperatorPlace&, Communicator& group);
+/// Inserts rows into a part of every sequence. `sums_rows`: their gradients are summed over the
+/// group, for a stage that makes them once; where every rank makes them, each keeps its summand.
+OperatorPtr make_context_insertion(const InsertTokens&, const OperatorPlace&, Communicator& group,
+                                   bool sums_rows);
 OperatorPtr make(const Dropout&, const OperatorPlace&);
 OperatorPtr make(const SquaredError&, const OperatorPlace&);
 OperatorPtr make(const Contrastive&, const OperatorPlace&);

@@ -27,6 +27,8 @@ class GroupMaker {
       : graph_(graph),
         type_(type),
         groups_(rules.groups),
+        stage_of_(rules.stage_of),
+        stage_(rules.stage),
         shard_(rules.shard != nullptr && rules.shard->degree > 1 ? rules.shard : nullptr) {}
 
   OperatorGroup group_of(FusedNodes chain) const {
@@ -88,7 +90,10 @@ class GroupMaker {
         return make_context_attention(*as<Attention>(last), *groups_.context);
       }
       if (as<InsertTokens>(last) != nullptr) {
-        return make_context_insertion(*as<InsertTokens>(last), place(last), *groups_.context);
+        const NodeId rows = graph_.node(last).inputs[2];
+        const bool from_elsewhere = stage_ && (*stage_of_)[rows.index()] != *stage_;
+        return make_context_insertion(*as<InsertTokens>(last), place(last), *groups_.context,
+                                      from_elsewhere);
       }
     }
     return make_operator(graph_, last, type_);
@@ -113,6 +118,8 @@ class GroupMaker {
   const ModelGraph& graph_;
   at::ScalarType type_;
   SharingGroups groups_;
+  const std::vector<StageId>* stage_of_;
+  std::optional<StageId> stage_;
   const TensorShard* shard_;
 };
 

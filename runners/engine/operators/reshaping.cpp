@@ -128,8 +128,8 @@ class InsertTokensOperator final : public Operator {
  public:
   /// `group`: the ranks with the other parts of the sequences; null: there are none.
   InsertTokensOperator(const InsertTokens& attributes, std::int64_t rows_per_item,
-                       Communicator* group)
-      : a_(attributes), rows_per_item_(rows_per_item) {
+                       Communicator* group, bool sums_rows)
+      : a_(attributes), rows_per_item_(rows_per_item), sums_rows_(sums_rows) {
     if (group != nullptr) exchange_.emplace(*group, a_.part.order);
   }
 
@@ -169,7 +169,7 @@ class InsertTokensOperator final : public Operator {
     if (exchange_) {
       const at::Tensor all = rows.new_zeros({pass.saved[2].size(0), rows.size(1)});
       all.index_copy_(0, pass.saved[1], rows);
-      exchange_->sum_whole(all);
+      if (sums_rows_) exchange_->sum_whole(all);
       rows = all;
     }
     pass.sink->put(2, rows.view({-1, rows_per_item_, dy.size(-1)}));
@@ -185,6 +185,7 @@ class InsertTokensOperator final : public Operator {
 
   InsertTokens a_;
   std::int64_t rows_per_item_;
+  bool sums_rows_;
   std::optional<SequenceExchange> exchange_;
 };
 
@@ -195,12 +196,12 @@ OperatorPtr make(const TokenPool& attributes, const OperatorPlace& place) {
 }
 OperatorPtr make(const InsertTokens& attributes, const OperatorPlace& place) {
   HETEROPERF_EXPECT(attributes.part.whole());
-  return std::make_unique<InsertTokensOperator>(attributes, place.input(2)[0], nullptr);
+  return std::make_unique<InsertTokensOperator>(attributes, place.input(2)[0], nullptr, false);
 }
 
 OperatorPtr make_context_insertion(const InsertTokens& attributes, const OperatorPlace& place,
-                                   Communicator& group) {
-  return std::make_unique<InsertTokensOperator>(attributes, place.input(2)[0], &group);
+                                   Communicator& group, bool sums_rows) {
+  return std::make_unique<InsertTokensOperator>(attributes, place.input(2)[0], &group, sums_rows);
 }
 
 }  // namespace heteroperf

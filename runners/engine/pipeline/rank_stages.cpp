@@ -259,8 +259,8 @@ double RankStages::relative_work(const RankStage& stage, MicroBatchId micro_batc
 }
 
 // Full recomputation runs every node twice but for a loss over a set, which is made once; selective
-// recomputation the attention alone. What all tensor-parallel ranks compute alike counts for the
-// first one, and is done again by the others.
+// recomputation the attention alone. What all tensor-parallel ranks compute alike, and what all
+// ranks with parts of a sequence do, counts for the first one, and is done again by the others.
 StepOperations RankStages::operations() const {
   StepOperations result;
   result.components.resize(components());
@@ -283,7 +283,8 @@ StepOperations RankStages::operations() const {
     const Recomputation again = spec_.plan().stages[stage->role().stage].recomputation;
     for (const NodeId node : stage->share.nodes) {
       const StrictOps ops = strict_node_ops(graph, node, batch);
-      const bool repeated = stage->role().tensor_index > 0 && !shard.is_cut(node);
+      const bool repeated = (stage->role().tensor_index > 0 && !shard.is_cut(node)) ||
+                            (shard.part.index > 0 && !shard.of_tokens[node.index()]);
       StepOperations sum;
       (repeated ? sum.recompute : sum.strict) += ops.train();
       const Attributes& kind = graph.node(node).attributes;

@@ -54,10 +54,14 @@ class Grouping {
   }
 
   std::uint64_t bytes(std::size_t n) const {
-    return u(part_.samples * element_count(node(n).output)) * bytes_per_output(node(n), precision_);
+    return elements(n) * bytes_per_output(node(n), precision_);
   }
-  std::uint64_t statistics(std::int64_t per_sample) const {
-    return u(part_.samples * per_sample) * statistic_bytes(precision_);
+  std::uint64_t elements(std::size_t n) const {
+    return u(part_.count(node(n)) * element_count(node(n).output));
+  }
+  /// Statistics of a node, so many for each of its items.
+  std::uint64_t statistics(std::size_t n, std::int64_t per_item) const {
+    return u(part_.count(node(n)) * per_item) * statistic_bytes(precision_);
   }
   std::int64_t rows(std::size_t n) const {
     return element_count(node(n).output) / node(n).output.back();
@@ -74,7 +78,7 @@ class Grouping {
     } else if (is_attention(node(first).attributes)) {
       describe_attention(group);
     } else if (is<MaxPool>(first)) {
-      group.saved_alone = u(part_.samples * element_count(node(last).output));
+      group.saved_alone = elements(last);
     } else if (is<Embedding>(first)) {
       // A rank with a part of the vocabulary keeps indices of its own, others the tokens
       // themselves.
@@ -88,7 +92,8 @@ class Grouping {
       // The logits, targets of 64 bits, and the log of each row's softmax sum.
       const std::int64_t logit_rows = rows(group.inputs[0]);
       group.saved = {group.inputs[0]};
-      group.saved_alone = statistics(logit_rows) + u(part_.samples * logit_rows) * 8;
+      group.saved_alone =
+          statistics(first, logit_rows) + u(part_.count(node(first)) * logit_rows) * 8;
     } else if (is<Add>(last) || is<PositionEmbedding>(last) || is<TypeEmbedding>(last) ||
                is<Flatten>(last) || is<ToSequence>(last)) {
       group.gives = MemoryGroup::Gives::same;
@@ -102,7 +107,7 @@ class Grouping {
   /// Layer norm keeps two numbers per row, RMS norm one; under sequence parallelism of a rank's own
   /// rows.
   std::uint64_t norm_statistics(std::size_t n) const {
-    std::int64_t all = part_.samples * rows(n);
+    std::int64_t all = part_.count(node(n)) * rows(n);
     if (!rows_.works.empty() && rows_.works[n]) {
       all = rows_of_rank(all, part_.shard.index, part_.shard.degree).count;
     }
@@ -139,8 +144,8 @@ class Grouping {
     const Node& attention = node(group.nodes[0]);
     group.saved = group.inputs;
     group.saved.push_back(group.nodes[0]);
-    group.saved_alone =
-        statistics(attention_heads(attention.attributes)->heads * attention.output[0]);
+    group.saved_alone = statistics(
+        group.nodes[0], attention_heads(attention.attributes)->heads * attention.output[0]);
     group.temporary = bytes(group.inputs.back());  // gradients of what is packed, apart
     const auto* own_sequence = std::get_if<Attention>(&attention.attributes);
     if (own_sequence != nullptr && !own_sequence->part.whole()) {
@@ -151,11 +156,11 @@ class Grouping {
       const std::int64_t own =
           2 * own_sequence->kv_heads * own_sequence->head_dim * attention.output[0];
       const auto parts = u(own_sequence->part.parts);
-      const std::uint64_t small = u(part_.samples * own) * bytes_per_element(precision_);
+      const std::uint64_t small = u(part_.count(attention) * own) * bytes_per_element(precision_);
       const std::uint64_t output = bytes(group.nodes[0]);
       const std::uint64_t forward = std::max((2 * parts + 1) * small, parts * small + 2 * output);
       group.forward_temporary = forward > output ? forward - output : 0;
-      group.temporary = (parts - 1) * small + (2 * parts + 1) * statistics(own);
+      group.temporary = (parts - 1) * small + (2 * parts + 1) * statistics(group.nodes[0], own);
     }
     if (part_.recomputation != Recomputation::selective) return;
     group.saved.pop_back();

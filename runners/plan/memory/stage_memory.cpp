@@ -118,13 +118,14 @@ class StagePasses {
 
   std::uint64_t whole_bytes(std::size_t n) const {
     const Node& node = graph_.nodes()[n];
-    return static_cast<std::uint64_t>(part_.samples * element_count(node.output)) *
+    return static_cast<std::uint64_t>(part_.count(node) * element_count(node.output)) *
            bytes_per_output(node, precision_);
   }
   std::uint64_t row_bytes(std::size_t n) const {
     const Node& node = graph_.nodes()[n];
     const std::int64_t rows =
-        rows_of_rank(part_.samples * node.output[0], part_.shard.index, part_.shard.degree).count;
+        rows_of_rank(part_.count(node) * node.output[0], part_.shard.index, part_.shard.degree)
+            .count;
     return static_cast<std::uint64_t>(rows * node.output[1]) * bytes_per_output(node, precision_);
   }
   bool keeps_rows(std::size_t n) const { return !rows_.keeps.empty() && rows_.keeps[n]; }
@@ -290,6 +291,11 @@ class StagePasses {
 };
 
 }  // namespace
+
+std::int64_t StagePart::count(const Node& node) const {
+  const BatchExtent batch(static_cast<std::uint64_t>(samples));
+  return static_cast<std::int64_t>(batch.count(shard.graph, node));
+}
 
 RowCuts StagePart::rows() const {
   if (!sequence_parallel || shard.degree == 1) return {};

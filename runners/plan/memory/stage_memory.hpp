@@ -33,6 +33,8 @@ struct StagePart {
   Recomputation recomputation = Recomputation::none;
   bool sequence_parallel = false;
 
+  /// The samples, or at most so many items, that a node is computed for.
+  std::int64_t count(const Node& node) const;
   /// Which of the stage's tensors are kept by rows.
   RowCuts rows() const;
 };

@@ -22,6 +22,7 @@
 #include <utility>
 
 #include "metrics/base/error.hpp"
+#include "runners/plan/plan_bytes.hpp"
 #include "runners/schedule/check/validator.hpp"
 #include "runners/schedule/generators/makers.hpp"
 #include "runners/schedule/ir/grouped_lists.hpp"
@@ -205,11 +206,12 @@ double bytes_per_element(WireFormat format) {
   return format == WireFormat::fp32 ? 4 : format == WireFormat::bf16 ? 2 : 1;
 }
 
-/// The bytes that an edge of a staged graph carries per micro-batch.
+/// The bytes that an edge of a staged graph usually carries per micro-batch.
 double edge_bytes(const ModelGraph& graph, const Plan& plan, const StageEdge& edge) {
   double elements = 0;
-  for (const NodeId node : edge.nodes) {
-    elements += static_cast<double>(element_count(graph.node(node).output));
+  for (const NodeId id : edge.nodes) {
+    const Node& node = graph.node(id);
+    elements += static_cast<double>(element_count(node.output)) * usual_items(graph, node);
   }
   return elements * static_cast<double>(plan.micro_batch_samples()) *
          bytes_per_element(plan.wire(edge.from, edge.to));

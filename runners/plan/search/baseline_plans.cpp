@@ -94,23 +94,22 @@ std::optional<ReadyPlan> searched_plan(const ModelGraph& graph, const Cluster& p
   return std::nullopt;
 }
 
-/// The fastest plan that `make` gives for one of the requests; the first refusal where there is
+/// The fastest plan that `ready` gives for one of the requests; the first refusal where there is
 /// none.
 struct FastestEven {
   std::optional<ReadyPlan> plan;
   std::optional<UserError> refusal;
 };
 
-template <class Make>
-FastestEven fastest_even(const TrainingTask& task, const Cluster& part,
-                         const std::vector<EvenPlanRequest>& requests, Make make) {
+template <class Ready>
+FastestEven fastest_even(const std::vector<EvenPlanRequest>& requests, Ready ready) {
   FastestEven best;
   for (const EvenPlanRequest& even : requests) {
     try {
-      ReadyPlan ready(task, make(even), part);
-      const bool faster = best.plan && ready.prediction && best.plan->prediction &&
-                          ready.prediction->throughput > best.plan->prediction->throughput;
-      if (!best.plan || faster) best.plan.emplace(std::move(ready));
+      ReadyPlan plan = ready(even);
+      const bool faster = best.plan && plan.prediction && best.plan->prediction &&
+                          plan.prediction->throughput > best.plan->prediction->throughput;
+      if (!best.plan || faster) best.plan.emplace(std::move(plan));
     } catch (const UserError& error) {
       if (!best.refusal) best.refusal = error;
     }
@@ -119,6 +118,7 @@ FastestEven fastest_even(const TrainingTask& task, const Cluster& part,
 }
 
 /// The even plan with the stages of the last component, and all other nodes on the first one.
+/// Context-parallel ranks repeat those of pictures.
 Plan centric_plan(const ModelGraph& graph, const std::string& last, const EvenPlanRequest& even) {
   Plan plan = even_plan(graph, even);
   ProblemList problems;
@@ -136,6 +136,24 @@ Plan centric_plan(const ModelGraph& graph, const std::string& last, const EvenPl
   return plan;
 }
 
+/// The centric plan with all that saves memory for nothing, and as little recomputation as it fits
+/// with.
+ReadyPlan ready_centric(const TrainingTask& task, const std::string& last, EvenPlanRequest even,
+                        const Cluster& part) {
+  even.zero_stage = even.data * even.context > 1 ? 1 : 0;
+  even.sequence_parallel = even.tensor > 1;
+  for (even.recomputation = Recomputation::none;;) {
+    Plan plan = centric_plan(task.graph, last, even);
+    try {
+      return ReadyPlan(task, std::move(plan), part);
+    } catch (const UserError&) {
+      if (even.recomputation == Recomputation::full) throw;
+    }
+    const bool none = even.recomputation == Recomputation::none;
+    even.recomputation = none ? Recomputation::selective : Recomputation::full;
+  }
+}
+
 }  // namespace
 
 ReadyPlan best_plan_alone(const ModelGraph& graph, const Cluster& part,
@@ -146,9 +164,10 @@ ReadyPlan best_plan_alone(const ModelGraph& graph, const Cluster& part,
   }
   const auto samples = static_cast<std::uint64_t>(request.batch);
   const auto requests = candidates(graph, static_cast<int>(part.ranks.size()), samples, schedule);
-  FastestEven best =
-      fastest_even({graph, request.precision, request.optimizer}, part, requests,
-                   [&](const EvenPlanRequest& even) { return even_plan(graph, even); });
+  const TrainingTask task{graph, request.precision, request.optimizer};
+  FastestEven best = fastest_even(requests, [&](const EvenPlanRequest& even) {
+    return ReadyPlan(task, even_plan(graph, even), part);
+  });
   if (best.plan) return std::move(*best.plan);
   if (best.refusal) throw UserError(best.refusal->problems());
   throw UserError(
@@ -166,9 +185,10 @@ std::optional<ReadyPlan> best_context_plan(const ModelGraph& graph, const Cluste
   const std::size_t step = requests.size() / most_requests + 1;
   std::size_t number = 0;
   std::erase_if(requests, [&](const EvenPlanRequest&) { return number++ % step != 0; });
-  FastestEven best =
-      fastest_even({graph, request.precision, request.optimizer}, cluster, requests,
-                   [&](const EvenPlanRequest& even) { return even_plan(graph, even); });
+  const TrainingTask task{graph, request.precision, request.optimizer};
+  FastestEven best = fastest_even(requests, [&](const EvenPlanRequest& even) {
+    return ReadyPlan(task, even_plan(graph, even), cluster);
+  });
   if (!best.plan || !best.plan->prediction) return std::nullopt;
   return std::move(best.plan);
 }
@@ -191,9 +211,10 @@ ReadyPlan best_centric_plan(const ModelGraph& graph, const Cluster& cluster,
   FastestEven best;
   for (const std::vector<RankId>& ranks : parts) {
     const auto requests = candidates(graph, static_cast<int>(ranks.size()), samples, "");
-    FastestEven found = fastest_even(
-        task, part_of_cluster(cluster, ranks), requests,
-        [&](const EvenPlanRequest& even) { return centric_plan(graph, components.back(), even); });
+    const Cluster part = part_of_cluster(cluster, ranks);
+    FastestEven found = fastest_even(requests, [&](const EvenPlanRequest& even) {
+      return ready_centric(task, components.back(), even, part);
+    });
     if (found.refusal && !best.refusal) best.refusal = found.refusal;
     if (!found.plan || !found.plan->prediction) continue;
     const bool faster =

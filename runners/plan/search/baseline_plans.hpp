@@ -27,10 +27,12 @@ std::optional<ReadyPlan> best_context_plan(const ModelGraph& graph, const Cluste
                                            const PlanningRequest& request);
 
 /// The best *centric* plan of a model of several components, which planners are compared with: all
-/// components have the tp and dp of the last one (of a language model, where there is one), whose
-/// even stages are the pipeline; the others lie on its first stage. Every pp × tp × dp counts that
-/// the machine's ranks, or those of one class alone, divide into, with every micro-batch and the
-/// schedules `1f1b` and `zb-h1` (`gpipe` for a loss over the step). Ranks are the whole cluster's.
+/// components have the tp, cp and dp of the last one (of a language model, where there is one),
+/// whose even stages are the pipeline; the others lie on its first stage, and ranks that share
+/// sequences repeat them. Every pp × tp × cp × dp counts that the machine's ranks, or those of one
+/// class alone, divide into, with every micro-batch and the schedules `1f1b` and `zb-h1` (`gpipe`
+/// for a loss over the step), with ZeRO-1 and rows of tensor-parallel ranks, and with selective or
+/// full recomputation where it does not fit else. Ranks are the whole cluster's.
 /// Throws UserError where the model has one component or none fits.
 ReadyPlan best_centric_plan(const ModelGraph& graph, const Cluster& cluster,
                             const PlanningRequest& request);

@@ -161,7 +161,8 @@ class BranchPlanSearch {
       LayerEdge& edge = edges_.emplace_back(LayerEdge{ends.first, ends.second});
       for (const NodeId id : nodes) {
         const Node& node = graph.node(id);
-        edge.bytes += static_cast<double>(element_count(node.output)) * tables_.master_bytes;
+        edge.bytes += static_cast<double>(element_count(node.output)) * usual_items(graph, node) *
+                      tables_.master_bytes;
         edge.gradient = edge.gradient || node.differentiable;
       }
     }
@@ -314,8 +315,7 @@ class BranchPlanSearch {
         if (replicas == 1) continue;
         // A ring sends 2 (r − 1) parts of an r-th each.
         const auto part = Bytes(static_cast<std::uint64_t>(bytes / replicas));
-        const double link_s = tables_.links[group.pool][other.pool].time(part).value();
-        ring_s = std::max(ring_s, 2 * (replicas - 1) * link_s);
+        ring_s = std::max(ring_s, 2 * (replicas - 1) * link_s(group.pool, other.pool, part));
       }
     }
     return ring_s + optimizer_s;
@@ -419,6 +419,12 @@ class BranchPlanSearch {
     return graph;
   }
 
+  /// A message from one pool to another; within a pool of one device nothing travels.
+  double link_s(int from, int to, Bytes bytes) const {
+    const LinkCurve& link = tables_.links[from][to];
+    return link.empty() ? 0 : link.time(bytes).value();
+  }
+
   /// The time of the largest message between two replicas, of so many bytes per sample.
   double message_s(const std::vector<ReplicaGroup>& from, const std::vector<ReplicaGroup>& to,
                    double bytes) const {
@@ -427,7 +433,7 @@ class BranchPlanSearch {
       for (const ReplicaGroup& b : to) {
         const double size = bytes * static_cast<double>(std::min(a.samples, b.samples));
         const auto whole = Bytes(static_cast<std::uint64_t>(size));
-        most = std::max(most, tables_.links[a.pool][b.pool].time(whole).value());
+        most = std::max(most, link_s(a.pool, b.pool, whole));
       }
     }
     return most;

@@ -78,6 +78,18 @@ const Kind* as(const Node& node) {
   return std::get_if<Kind>(&node.attributes);
 }
 
+/// Tells by node if it is made from tokens (TensorShard::of_tokens).
+std::vector<bool> nodes_of_tokens(const ModelGraph& graph) {
+  std::vector<bool> result;
+  for (const Node& node : graph.nodes()) {
+    const auto* input = as<Input>(node);
+    result.push_back(
+        (input != nullptr && input->kind == InputKind::tokens) ||
+        std::ranges::any_of(node.inputs, [&](NodeId id) { return result[id.index()]; }));
+  }
+  return result;
+}
+
 /// Finds the layers that two or more ranks share: cuts every linear at first, and keeps those whole
 /// that lead to something that cannot work on columns, as well as tables and layers with fewer rows
 /// or columns than ranks, until nothing is left to change.
@@ -327,6 +339,7 @@ class ShardMaker {
     shard_.degree = degree;
     shard_.index = index;
     shard_.part = part;
+    shard_.of_tokens = nodes_of_tokens(full);
   }
 
   TensorShard run() {
@@ -498,6 +511,29 @@ void check_tensor_degree(const ModelGraph& graph, int degree, ProblemList& probl
   const std::vector<std::string> all = components_of(graph);
   check_tensor_degree(graph, std::set(all.begin(), all.end()), degree, problems);
 }
+namespace {
+
+/// By node: each rank with a part of the sequences does it whole. It needs no tokens, and all that
+/// it takes and all that takes it is in the stage, up to where rows are inserted.
+std::vector<bool> repeated_nodes(const ModelGraph& graph, const std::vector<NodeId>& stage) {
+  const std::vector<bool> of_tokens = nodes_of_tokens(graph);
+  std::vector<bool> here(graph.nodes().size()), repeated(here), taken(here), leaves(here);
+  for (const NodeId id : stage) here[id.index()] = true;
+  for (std::size_t n = here.size(); n-- > 0;) {
+    const Node& node = graph.nodes()[n];
+    repeated[n] = here[n] && !of_tokens[n] && taken[n] && !leaves[n] &&
+                  std::ranges::all_of(node.inputs, [&](NodeId id) { return here[id.index()]; });
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const std::size_t input = node.inputs[i].index();
+      const bool inserts = here[n] && is_any<InsertTokens>(node) && i == 2;
+      taken[input] = true;
+      leaves[input] = leaves[input] || !(inserts || repeated[n]);
+    }
+  }
+  return repeated;
+}
+
+}  // namespace
 
 // Whatever treats every position alike can have some of them. Attention gathers the others' keys
 // and values; rows that are inserted are there whole.
@@ -507,6 +543,7 @@ void check_sequence_parts(const ModelGraph& graph, const std::vector<NodeId>& no
   std::optional<ModelGraph> local;
   collect_problems(problems, [&] { local = tensor_shard(graph, 1, 0, part.first_part()).graph; });
   if (!local) return;
+  const std::vector<bool> repeated = repeated_nodes(graph, nodes);
   for (const NodeId id : nodes) {
     const Node& node = graph.node(id);
     const auto* input = as<Input>(node);
@@ -519,7 +556,7 @@ void check_sequence_parts(const ModelGraph& graph, const std::vector<NodeId>& no
       return all.size() == 2 && own.front() * parts == all.front();
     };
     const bool by_position =
-        tokens || (is_element_wise(node.attributes) && is_sequence(id)) ||
+        tokens || repeated[id.index()] || (is_element_wise(node.attributes) && is_sequence(id)) ||
         (is_any<Linear, LayerNorm, RmsNorm, Embedding, PositionEmbedding, TypeEmbedding, Rotary,
                 Attention, InsertTokens>(node) &&
          is_sequence(id)) ||

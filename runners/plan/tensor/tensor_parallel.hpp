@@ -60,6 +60,10 @@ struct TensorShard {
   /// By node: entries of the whole vocabulary where this rank has some of it; else 0.
   std::vector<std::int64_t> vocabulary;
 
+  /// By node: it comes of tokens, so that ranks with parts of a sequence have parts of it. The
+  /// others (pictures, and what is made of them) each of these ranks has and does whole.
+  std::vector<bool> of_tokens;
+
   /// Each rank of the group does another part of the node's work.
   bool is_cut(NodeId node) const {
     return output_is_sharded[node.index()] || output_is_partial[node.index()];
@@ -82,7 +86,9 @@ void check_tensor_degree(const ModelGraph& graph, int degree, ProblemList& probl
 
 /// Notes what context-parallel ranks cannot have parts like `part` of, among the nodes of a stage:
 /// sequences of a length that they do not divide, and operations that need more than a position at
-/// a time, but for attention. Blocks of causal attention would be unequal work.
+/// a time, but for attention. Blocks of causal attention would be unequal work. What makes rows to
+/// insert out of pictures, all of it in the stage, each of them repeats: the gradients that they
+/// give it are of their own positions, and add up.
 void check_sequence_parts(const ModelGraph& graph, const std::vector<NodeId>& nodes,
                           const SequencePart& part, ProblemList& problems);
 

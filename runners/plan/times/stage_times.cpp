@@ -283,22 +283,22 @@ class TimesMaker {
     if (nodes.empty()) return 0;
     double slowest = 0;
     for (const int direction : {0, 1}) {
-      for_each_pair(edge, direction,
-                    [&](const StageReplica& from, const StageReplica& to, std::int64_t samples) {
-                      // Tensors without parts, as rows of pictures, go whole to all.
-                      const SequencePart& part =
-                          from.part.parts > to.part.parts ? from.part : to.part;
-                      const ModelGraph& local = works_.shards().of(1, 0, part.first_part()).graph;
-                      const Bytes bytes(message_bytes(local, nodes, samples, task_.precision,
-                                                      plan_.wire(edge.from, edge.to)));
-                      for (const RankId a : from.ranks) {
-                        for (const RankId b : to.ranks) {
-                          // Nothing travels within a rank.
-                          if (a == b) continue;
-                          slowest = std::max(slowest, cluster_.link(a, b).time(bytes).value());
-                        }
-                      }
-                    });
+      for_each_pair(
+          edge, direction,
+          [&](const StageReplica& from, const StageReplica& to, std::int64_t samples) {
+            // Tensors without parts, as rows of pictures, go whole to all.
+            const SequencePart& part = from.part.parts > to.part.parts ? from.part : to.part;
+            const ModelGraph& local = works_.shards().of(1, 0, part.first_part()).graph;
+            const Bytes bytes(message_bytes(local, nodes, usual_extent(local, samples),
+                                            task_.precision, plan_.wire(edge.from, edge.to)));
+            for (const RankId a : from.ranks) {
+              for (const RankId b : to.ranks) {
+                // Nothing travels within a rank.
+                if (a == b) continue;
+                slowest = std::max(slowest, cluster_.link(a, b).time(bytes).value());
+              }
+            }
+          });
     }
     return slowest;
   }

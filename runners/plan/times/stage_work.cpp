@@ -4,8 +4,9 @@
 // itself: inputs and parameters once, outputs once. What grows with the samples and what does not
 // (parameters) are kept apart, so that the work of any micro-batch follows from one pass over the
 // graph. Chains of fused nodes are grouped, since a probe measures them as one operation; without a
-// measurement their nodes are timed one by one. Ranks of one degree mostly have equal work; the
-// table keeps equal works once, so that callers may compare addresses.
+// measurement their nodes are timed one by one. A node that is computed for a sample's items knows
+// how many there usually are, so that whoever asks for samples need not. Ranks of one degree mostly
+// have equal work; the table keeps equal works once, so that callers may compare addresses.
 #include "runners/plan/times/stage_work.hpp"
 
 #include <algorithm>
@@ -38,14 +39,17 @@ std::array<double, 3> product_of(const OperatorWork& work, TrainingPass pass, do
   return {work.columns, work.summed, rows};
 }
 
-/// The work of one node, for one sample.
+/// The work of one node, for one of its items.
 class NodeWork {
  public:
   NodeWork(const ModelGraph& graph, NodeId id, Precision precision)
       : graph_(graph), id_(id), node_(graph.node(id)), precision_(precision) {
+    work_.items = usual_items(graph, node_);
     output_ = bytes(node_);
     for (const NodeId input : node_.inputs) {
-      inputs_ += bytes(graph.node(input));
+      const Node& from = graph.node(input);
+      // A sequence takes the rows of all of its items.
+      inputs_ += bytes(from) * usual_items(graph, from) / work_.items;
       has_gradient_ = has_gradient_ || graph.node(input).differentiable;
     }
     parameters_ = parameter_bytes();
@@ -87,12 +91,14 @@ class NodeWork {
   }
   bool is_product() const { return is<Linear, Conv2d>(); }
   bool is_table() const { return is<Embedding, PositionEmbedding, TypeEmbedding, ClassToken>(); }
-  /// Rows of a table that a sample uses.
+  /// Bytes of the rows of a table that an item uses.
   double rows() const { return std::min(parameters_, output_); }
 
   /// Strict operations of the three passes, and the extents of a linear's product.
   void set_operations() {
-    const StrictOps ops = strict_node_ops(graph_, id_);
+    BatchExtent one;
+    if (node_.items) one.items[*node_.items] = 1;
+    const StrictOps ops = strict_node_ops(graph_, id_, one);
     work_.forward.operations = ops.forward.to_double();
     work_.input_gradient.operations = ops.input_gradient.to_double();
     work_.weight_gradient.operations = ops.weight_gradient.to_double();
@@ -167,6 +173,7 @@ class NodeWork {
 }  // namespace
 
 PassWork OperatorWork::of(TrainingPass pass, double samples) const {
+  samples *= items;
   constexpr std::array passes{&OperatorWork::forward, &OperatorWork::input_gradient,
                               &OperatorWork::weight_gradient};
   PassWork work = pass_of(this->*passes[static_cast<std::size_t>(pass)], samples);
@@ -248,7 +255,8 @@ FusedWork StageWorkTable::make_operation(const ModelGraph& graph,
 StageWork StageWorkTable::make(StageId stage, const TensorShard& shard) const {
   const double element = static_cast<double>(bytes_per_element(precision_));
   const auto size_of = [&](const Node& node) {
-    return static_cast<double>(element_count(node.output)) * element;
+    return static_cast<double>(element_count(node.output)) * element *
+           usual_items(shard.graph, node);
   };
   StageWork work;
   for (const FusedNodes& chain : fused_nodes({staged_, stage, shard})) {

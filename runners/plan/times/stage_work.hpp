@@ -16,19 +16,20 @@
 namespace heteroperf {
 
 /// The work of one node of a stage on one rank. README.md (Times) has the bytes.
-/// Units: strict operations and bytes, per sample where a sample is named.
+/// Units: strict operations and bytes, per item where an item is named.
 struct OperatorWork {
   /// A pass: what grows with the samples, and what does not (parameters).
   struct Pass {
-    double operations = 0, bytes = 0;  ///< per sample
+    double operations = 0, bytes = 0;  ///< per item
     double fixed_bytes = 0;
     friend bool operator==(const Pass&, const Pass&) = default;
   };
   const char* operation = "";  ///< as efficiency entries call it
   bool attention = false;
+  double items = 1;  ///< the usual_items() of a sample that the node is computed for
   double rows = 0, columns = 0,
-         summed = 0;  ///< extents of a product's forward, rows per sample; 0: none
-  /// README.md, Measured operations: extents behind the samples; a product's come from the three
+         summed = 0;  ///< extents of a product's forward, rows per item; 0: none
+  /// README.md, Measured operations: extents behind the items; a product's come from the three
   /// above.
   std::vector<double> extents;
   Pass forward, input_gradient, weight_gradient;

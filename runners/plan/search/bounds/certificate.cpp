@@ -107,7 +107,9 @@ PlanCertificate certify(const TrainingTask& task, const ReadyPlan& ready, const 
   const double step_s = result.prediction.step_time_s;
   if (step_s > 0) {
     result.operations_per_s =
-        strict_train_ops(task.graph, plan.samples_per_step()).to_double() / step_s;
+        strict_train_ops(task.graph, usual_extent(task.graph, plan.samples_per_step()))
+            .to_double() /
+        step_s;
   }
   const GraphProblem problem(task.graph, whole, request_of(plan, task));
   result.bound = bound_of(plan, problem.problem(), scope_of(plan));

@@ -50,7 +50,7 @@ bool alike(const ModelGraph& graph, LayerNodes a, LayerNodes b) {
   if (a.end - a.first != b.end - b.first) return false;
   for (std::size_t i = 0; i < a.end - a.first; ++i) {
     const Node &x = graph.nodes()[a.first + i], &y = graph.nodes()[b.first + i];
-    if (x.attributes != y.attributes || x.output != y.output ||
+    if (x.attributes != y.attributes || x.output != y.output || x.items != y.items ||
         x.inputs.size() != y.inputs.size() || x.differentiable != y.differentiable) {
       return false;
     }
@@ -59,7 +59,7 @@ bool alike(const ModelGraph& graph, LayerNodes a, LayerNodes b) {
       const bool same_place = x.inputs[k].index() - a.first == y.inputs[k].index() - b.first;
       const bool both_outside = x.inputs[k].index() < a.first && y.inputs[k].index() < b.first;
       if (!(same_place || both_outside) || from_x.output != from_y.output ||
-          from_x.differentiable != from_y.differentiable) {
+          from_x.items != from_y.items || from_x.differentiable != from_y.differentiable) {
         return false;
       }
     }
@@ -75,16 +75,16 @@ std::vector<std::size_t> layer_ends(const ModelGraph& graph) {
   const std::vector<std::vector<NodeId>> crossing = crossing_tensors(graph);
   const std::vector<std::size_t> own_ends = ends_of_own_use(graph);
   std::vector<std::size_t> ends;
-  std::vector<std::int64_t> widths;
-  std::map<std::string, std::vector<std::int64_t>> of_branch;
+  std::vector<double> widths;
+  std::map<std::string, std::vector<double>> of_branch;
   const auto branch_before = [&](std::size_t end) { return graph.nodes()[end - 1].branch; };
   for (std::size_t end = 0; end < crossing.size(); ++end) {
-    std::int64_t width = 0;
+    double width = 0;
     int own = 0, to_others = 0;
     bool has_stages = true;
     for (const NodeId id : crossing[end]) {
       const Node& node = graph.node(id);
-      width += element_count(node.output);
+      width += static_cast<double>(element_count(node.output)) * usual_items(graph, node);
       if (node.branch == branch_before(end)) ++(own_ends[id.index()] > end ? own : to_others);
       has_stages = has_stages && (node.differentiable || is_frozen(node));
     }
@@ -97,9 +97,9 @@ std::vector<std::size_t> layer_ends(const ModelGraph& graph) {
   for (auto& [branch, sorted] : of_branch) std::ranges::sort(sorted);
   std::size_t kept = 0;
   for (std::size_t i = 0; i < ends.size(); ++i) {
-    const std::vector<std::int64_t>& sorted = of_branch.at(branch_before(ends[i]));
-    const double limit = widest_cut * static_cast<double>(sorted[sorted.size() / 2]);
-    if (static_cast<double>(widths[i]) <= limit) ends[kept++] = ends[i];
+    const std::vector<double>& sorted = of_branch.at(branch_before(ends[i]));
+    const double limit = widest_cut * sorted[sorted.size() / 2];
+    if (widths[i] <= limit) ends[kept++] = ends[i];
   }
   ends.resize(kept);
   ends.push_back(graph.nodes().size());
@@ -363,6 +363,7 @@ class ProblemMaker {
   /// Bytes per sample over each border, by wire format. What crosses several borders counts at
   /// each, as in a chain. Nothing comes back to frozen layers.
   void set_cuts() {
+    const BatchExtent usual = usual_extent(graph_, 1);
     for (int layer = 0; layer + 1 < result_.layers; ++layer) {
       std::set<NodeId> crossing, with_gradient;
       for (const StageEdge& edge : staged_.edges) {
@@ -376,9 +377,9 @@ class ProblemMaker {
       for (const WireFormat format : {WireFormat::fp32, WireFormat::bf16, WireFormat::int8}) {
         const auto f = static_cast<std::size_t>(format);
         forward[f] =
-            static_cast<double>(message_bytes(graph_, nodes, 1, request_.precision, format));
+            static_cast<double>(message_bytes(graph_, nodes, usual, request_.precision, format));
         backward[f] =
-            static_cast<double>(message_bytes(graph_, back, 1, request_.precision, format));
+            static_cast<double>(message_bytes(graph_, back, usual, request_.precision, format));
       }
       result_.activation_bytes.push_back(forward);
       result_.gradient_bytes.push_back(backward);

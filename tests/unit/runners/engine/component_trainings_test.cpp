@@ -468,6 +468,15 @@ TEST(PartsOfSequences, TakeRowsOfPictures) {
     expect_same(planned, one, layouts);
     EXPECT_EQ(planned.ops, one.ops) << layouts;
   }
+  // In one stage with the text, every rank repeats what makes the rows.
+  for (const int data : {1, 2}) {
+    EvenPlanRequest request{.context = 2, .data = data, .micro_batch = step_samples / 2};
+    request.micro_batches = 2 / data;
+    request.zero_stage = data - 1;
+    const ComponentsOutcome planned = train_components(graph, request);
+    expect_same(planned, one, name_of_plan(request));
+    EXPECT_EQ(planned.ops, one.ops) << name_of_plan(request);
+  }
 }
 
 std::string problems_of_context(const ModelGraph& graph, int context) {

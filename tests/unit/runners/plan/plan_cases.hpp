@@ -31,6 +31,22 @@ inline ModelGraph linear_chain(int layers, std::int64_t width = 8, std::int64_t 
   return graph;
 }
 
+/// Two rows of each of a sample's items go through the linear "rows", in the first three nodes, and
+/// are put among its eight tokens.
+inline ModelGraph items_in_text(std::int64_t fewest, std::int64_t most) {
+  ModelGraph graph;
+  const Input items{InputKind::tokens, 0, 0, 0, 2, most, fewest};
+  NodeId rows = graph.add("items", items, {}, "items");
+  rows = graph.add("item", Embedding{16, 8}, {rows}, "items");
+  rows = graph.add("rows", Linear{8, false, ""}, {rows}, "items");
+  const NodeId tokens = graph.add("tokens", Input{InputKind::tokens, 0, 0, 0, 8}, {});
+  const NodeId words = graph.add("words", Embedding{16, 8}, {tokens});
+  const NodeId both = graph.add("both", InsertTokens{1}, {words, tokens, rows});
+  const NodeId head = graph.add("head", Linear{16, false, ""}, {both});
+  graph.add("loss", CrossEntropy{}, {head});
+  return graph;
+}
+
 /// Linears with sums of earlier outputs here and there, perhaps a tied head: random cuts of it have
 /// skip edges across stages.
 inline ModelGraph random_graph(std::mt19937_64& random, int layers) {

@@ -30,6 +30,18 @@ TEST(PlanMemory, ByHand) {
   EXPECT_EQ(ledger.buffers, Bytes(128 - 48));
 }
 
+// An item keeps 16 bytes of tokens and 64 of its embedding, and 64 go on to the next stage.
+TEST(PlanMemory, HoldsTheMostItems) {
+  for (const int fewest : {3, 0}) {
+    const ModelGraph graph = items_in_text(fewest, 3);
+    Plan plan = chain_plan(graph, {3});
+    for (PlanStage& stage : plan.stages) stage.replicas.front().micro_batch = 2;
+    const auto of_ranks = ledgers(graph, plan);
+    EXPECT_EQ(of_ranks[0].activations, Bytes(6 * (16 + 64)));
+    EXPECT_EQ(of_ranks[0].buffers, Bytes(6 * (64 + 64)));
+  }
+}
+
 TEST(PlanMemory, WhatIsInFlightCounts) {
   const ModelGraph graph = linear_chain(1);
   Plan plan = chain_plan(graph, {});

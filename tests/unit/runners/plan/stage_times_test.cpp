@@ -40,6 +40,31 @@ TEST(StageTimes, ByHand) {
   EXPECT_NEAR(times.optimizer_s[0], 0, 1e-20);
 }
 
+// Of 3 items a sample has 3, of 1 to 3 usually 2; each takes 256 operations and 64 bytes.
+TEST(StageTimes, GoByTheUsualItems) {
+  for (const int fewest : {3, 1}) {
+    const ModelGraph graph = items_in_text(fewest, 3);
+    Plan plan = chain_plan(graph, {3});
+    for (PlanStage& stage : plan.stages) stage.replicas.front().micro_batch = 2;
+    Cluster cluster = flat_cluster(2, 1e6, 1e-3, 1e6);
+    cluster.efficiency.push_back({"one", "memory", "", "fp32", OpsPerSecond(1e30), ""});
+    const double items = 2 * (fewest + 3) / 2.0;
+    StageTimes times = times_of(graph, plan, cluster);
+    EXPECT_DOUBLE_EQ(times.compute[0][0].forward_s, items * 256e-6);
+    EXPECT_DOUBLE_EQ(times.compute[0][0].input_gradient_s, items * 256e-6);
+    EXPECT_DOUBLE_EQ(times.compute[0][0].weight_gradient_s, items * 256e-6);
+    EXPECT_DOUBLE_EQ(times.compute[1][0].forward_s, 2 * 2048e-6);
+    EXPECT_DOUBLE_EQ(times.activation_s[0], 1e-3 + items * 64e-6);
+    // By bytes alone. Tables read tokens and read and write rows; the sequence takes all items.
+    cluster.classes[0].rates["fp32"] = OpsPerSecond(1e30);
+    cluster.efficiency[0].rate = OpsPerSecond(1e6);
+    times = times_of(graph, plan, cluster);
+    EXPECT_DOUBLE_EQ(times.compute[0][0].forward_s, (items * (144 + 128) + 256) * 1e-6);
+    EXPECT_DOUBLE_EQ(times.compute[1][0].forward_s,
+                     (2 * (576 + 576 + 768 + 512) + items * 64 + 512) * 1e-6);
+  }
+}
+
 /// Tokens of which each has a query, a key and a value of 8 numbers.
 ModelGraph attention_alone(std::int64_t length) {
   ModelGraph graph;

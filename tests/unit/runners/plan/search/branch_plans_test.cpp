@@ -109,6 +109,13 @@ TEST(BranchPlans, TowersThatShareRanksBeatTheChain) {
   }));
 }
 
+// A device that has no like has no link to one.
+TEST(BranchPlans, ShareADeviceThatIsAloneInItsClass) {
+  const Cluster cluster = mixed_cluster({{"fast", 1, 1, 4e9}, {"slow", 1, 1, 1.6e9}}, 2e9, 1e8);
+  const PlanSearchResult result = searched(three_components(), cluster, 8);
+  EXPECT_LT(step_of(result, "same ranks"), infinite);
+}
+
 TEST(BranchPlans, AModelOfOneComponentHasThePlansOfTheChain) {
   const ModelGraph graph = linear_chain(8);
   const Cluster cluster = fast_and_slow();
