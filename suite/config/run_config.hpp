@@ -34,7 +34,7 @@ struct ModelConfig {
 /// `data.*`
 struct DataConfig {
   std::string source =
-      "generated";  ///< generated | idx:DIR | cifar10:DIR | text:FILE | tokens:FILE
+      "generated";  ///< generated | idx:DIR | cifar10:DIR | pairs:DIR | text:FILE | tokens:FILE
 };
 
 /// Where ranks compute, by the names of devices: one for all ranks, or one per rank.
@@ -268,7 +268,7 @@ void visit_keys(Config& c, Visitor&& visit) {
        .range = {0, 4096}});
   KEY(model.freeze, "components whose weights stay as they are, with commas between",
       {.flag = "--freeze", .value_name = "COMPONENTS", .open = "none", .read_by = fixed});
-  KEY(data.source, "generated[:PIXELS], idx:DIR, cifar10:DIR, text:FILE or tokens:FILE",
+  KEY(data.source, "generated[:PIXELS], idx:DIR, cifar10:DIR, pairs:DIR, text:FILE or tokens:FILE",
       {.flag = "--data", .value_name = "SOURCE"});
   KEY(scale.ranks, "ranks to start",
       {.flag = "--ranks", .open = "one per usable core", .range = {0, large}});

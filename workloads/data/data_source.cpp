@@ -15,6 +15,7 @@
 #include "workloads/data/generated_tokens.hpp"
 #include "workloads/data/image_files.hpp"
 #include "workloads/data/input_file.hpp"
+#include "workloads/data/pair_files.hpp"
 #include "workloads/data/sample_order.hpp"
 #include "workloads/data/token_windows.hpp"
 
@@ -87,6 +88,10 @@ Source open_tokens(const std::string& path, const DataRequest& request) {
   return std::make_shared<TokenWindows>("tokens", path, token_width(path), request.wanted);
 }
 
+Source open_pairs(const std::string& path, const DataRequest& request) {
+  return open_pair_folder(path, request.wanted);
+}
+
 using Opener = Source (*)(const std::string& path, const DataRequest& request);
 
 struct Entry {
@@ -94,7 +99,7 @@ struct Entry {
   Opener open;
 };
 
-const std::array<Entry, 5> source_table{{
+const std::array<Entry, 6> source_table{{
     {{"generated",
       "PIXELS",
       "images from a random grammar, a Markov chain of tokens, or captioned scenes; known floor",
@@ -106,6 +111,11 @@ const std::array<Entry, 5> source_table{{
      open_folder<open_idx_folder>},
     {{"cifar10", "DIR", "CIFAR-10 binary batches", {SampleKind::images}},
      open_folder<open_cifar10_folder>},
+    {{"pairs",
+      "DIR",
+      "images and their texts in IDX files, one image or any number each",
+      {SampleKind::pairs, SampleKind::captions}},
+     open_pairs},
     {{"text", "FILE", "any file, byte by byte (vocabulary 256)", {SampleKind::tokens}}, open_text},
     {{"tokens",
       "FILE",
@@ -299,6 +309,15 @@ SampleSpec sample_of(const ModelGraph& graph) {
   // The logits' last dimension has an entry per class.
   spec.classes = graph.node(loss.inputs.front()).output.back();
   return spec;
+}
+
+void write_caption_targets(const SampleSpec& spec, std::span<const std::int64_t> tokens,
+                           std::span<std::int64_t> targets) {
+  const std::int64_t place = spec.classes - 2;
+  std::ranges::fill(targets, -1);
+  for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
+    if (tokens[i] < place && tokens[i + 1] != place) targets[i] = tokens[i + 1];
+  }
 }
 
 SplitLists hold_out(std::span<const std::uint64_t> hashes, std::uint64_t one_in) {

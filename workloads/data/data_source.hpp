@@ -59,6 +59,11 @@ struct SampleSpec {
 /// their classes. Throws UserError where no kind of sample has such inputs and such a loss.
 SampleSpec sample_of(const ModelGraph& graph);
 
+/// Gives every token of a text with places for images the one behind it as its target. Places, last
+/// tokens and what fills the text have none, nor is a place one.
+void write_caption_targets(const SampleSpec& spec, std::span<const std::int64_t> tokens,
+                           std::span<std::int64_t> targets);
+
 /// The place where a reader writes one sample: spans of exactly the spec's sizes (of pixels, those
 /// of all its images), empty for what such a sample does not have.
 struct SampleView {
@@ -101,9 +106,9 @@ std::uint64_t shuffled_index(std::uint64_t seed, std::uint64_t size, std::uint64
 
 /// A request for data: the `--data` argument, and the samples that the model wants.
 struct DataRequest {
-  std::string source =
-      "generated";    ///< generated[:PIXELS] | idx:DIR | cifar10:DIR | text:FILE | tokens:FILE
-  SampleSpec wanted;  ///< the kind; for tokens also length and vocabulary
+  std::string source = "generated";  ///< generated[:PIXELS] | idx:DIR | cifar10:DIR | pairs:DIR |
+                                     ///< text:FILE | tokens:FILE
+  SampleSpec wanted;  ///< the kind; with a text also length, vocabulary and places for images
   std::uint64_t seed = 1;
 };
 

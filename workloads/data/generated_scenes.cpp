@@ -222,16 +222,6 @@ std::size_t write_caption(Objects caption, std::span<std::int64_t> tokens) {
   return at;
 }
 
-/// Gives every token of a caption the one behind it as its target. Places of images, last tokens
-/// and what fills the text have none.
-void write_targets(const SampleSpec& spec, std::span<const std::int64_t> tokens,
-                   std::span<std::int64_t> targets) {
-  std::ranges::fill(targets, -1);
-  for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
-    if (tokens[i] < spec.classes - 2) targets[i] = tokens[i + 1];
-  }
-}
-
 // Values of pixels are whole multiples of `pixel_step`, so that sums are exact. An object differs
 // from what lies behind it by 0.75 at least in every channel, and noise is up to 1, so that a pixel
 // alone tells little.
@@ -429,7 +419,7 @@ void GeneratedScenes::read(Split split, std::uint64_t index, SampleView out) con
     // A last token stands behind each caption.
     at += write_caption(caption, out.tokens.subspan(at)) + 1;
   }
-  if (spec_.kind == SampleKind::captions) write_targets(spec_, out.tokens, out.targets);
+  if (spec_.kind == SampleKind::captions) write_caption_targets(spec_, out.tokens, out.targets);
   if (spec_.kind == SampleKind::matches) out.targets[0] = has_own_caption(split, index) ? 1 : 0;
 }
 

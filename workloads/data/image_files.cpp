@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <filesystem>
 #include <optional>
 #include <utility>
@@ -12,11 +11,12 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/hash.hpp"
+#include "workloads/data/idx_file.hpp"
 #include "workloads/data/input_file.hpp"
 #include "workloads/data/sample_order.hpp"
+#include "workloads/data/stored_pixels.hpp"
 
-// Two folder formats, IDX and CIFAR-10, are read into one class, StoredImages: all pixels in memory
-// as bytes, and a table per channel that turns a byte into its normalised value.
+// Two folder formats, IDX and CIFAR-10, are read into one class, StoredImages.
 
 namespace heteroperf {
 namespace {
@@ -25,18 +25,9 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t held_out_one_in = 6;
 
-/// Images of equal shape with one label each, as bytes in memory.
-struct LabelledImages {
-  std::int64_t channels = 0, height = 0, width = 0;
-  std::vector<std::uint8_t> pixels = {};  ///< indexed by [image][channel][row][column]
+/// Images of equal shape with one label each.
+struct LabelledImages : StoredPixels {
   std::vector<std::uint8_t> labels = {};
-
-  std::size_t bytes_per_image() const {
-    return static_cast<std::size_t>(channels * height * width);
-  }
-  std::span<const std::uint8_t> image(std::size_t i) const {
-    return std::span(pixels).subspan(i * bytes_per_image(), bytes_per_image());
-  }
 };
 
 /// Holds out a sixth of the images by the hash of their pixels, so that repeats stay on one side.
@@ -66,7 +57,7 @@ class StoredImages : public DataSource {
              .height = images_.height,
              .width = images_.width,
              .classes = classes};
-    fill_tables();
+    images_.normalise_by(lists_.train);
     hash_contents();
   }
 
@@ -84,44 +75,16 @@ class StoredImages : public DataSource {
     HETEROPERF_EXPECT(index < size(split));
     HETEROPERF_EXPECT(out.pixels.size() == images_.bytes_per_image() && out.targets.size() == 1);
     const std::uint32_t number = lists_[split][index];
-    const std::span<const std::uint8_t> image = images_.image(number);
-    const auto plane = static_cast<std::size_t>(spec_.height * spec_.width);
-    for (std::size_t c = 0; c < tables_.size(); ++c) {
-      for (std::size_t i = c * plane; i < (c + 1) * plane; ++i) {
-        out.pixels[i] = tables_[c][image[i]];
-      }
-    }
+    images_.serve(number, out.pixels);
     out.targets[0] = images_.labels[number];
   }
 
  private:
-  /// Makes a table per channel from each byte to its normalised value.
-  void fill_tables() {
-    const auto plane = static_cast<std::size_t>(spec_.height * spec_.width);
-    const double count = static_cast<double>(plane) * static_cast<double>(lists_.train.size());
-    for (std::size_t c = 0; c < static_cast<std::size_t>(spec_.channels); ++c) {
-      std::uint64_t sum = 0, squares = 0;
-      for (std::uint32_t i : lists_.train) {
-        for (std::uint64_t x : images_.image(i).subspan(c * plane, plane)) {
-          sum += x;
-          squares += x * x;
-        }
-      }
-      const double mean = static_cast<double>(sum) / count;
-      const double variance = static_cast<double>(squares) / count - mean * mean;
-      const double deviation = variance > 0 ? std::sqrt(variance) : 1.0;
-      std::array<float, 256>& table = tables_.emplace_back();
-      for (int x = 0; x < 256; ++x) {
-        table[x] = static_cast<float>((x - mean) / deviation);
-      }
-    }
-  }
-
   /// Takes the fingerprint of shapes, pixels, labels and splits.
   void hash_contents() {
     Hash128 hash("stored images 1");
     hash.update(spec_.channels).update(spec_.height).update(spec_.width).update(spec_.classes);
-    hash.update(std::as_bytes(std::span(images_.pixels)));
+    hash.update(std::as_bytes(std::span(images_.bytes)));
     hash.update(std::as_bytes(std::span(images_.labels)));
     for (Split split : {Split::train, Split::validation}) {
       hash.update(std::as_bytes(std::span(lists_[split])));
@@ -133,83 +96,41 @@ class StoredImages : public DataSource {
   LabelledImages images_;
   SplitLists lists_;
   SampleSpec spec_;
-  std::vector<std::array<float, 256>> tables_;  ///< per channel, the served value of each byte
   std::string fingerprint_;
 };
 
-constexpr std::uint32_t label_magic = 0x00000801, image_magic = 0x00000803;
-constexpr std::uint64_t most_side = 32768;
-
-/// Reads a big-endian number, as IDX files have them.
-std::uint32_t big_endian(std::span<const std::uint8_t> bytes) {
-  return std::uint32_t{bytes[0]} << 24 | std::uint32_t{bytes[1]} << 16 |
-         std::uint32_t{bytes[2]} << 8 | std::uint32_t{bytes[3]};
-}
-
-/// Reads the dimensions after the magic number, whose last byte tells how many there are.
-std::vector<std::uint64_t> read_header(InflatedFile& file, std::uint32_t magic) {
-  const std::uint32_t start = big_endian(file.read(4, "the magic number"));
-  if (start != magic) {
-    throw UserError(fmt::format("'{}' starts with {:#010x}", file.path(), start),
-                    fmt::format("an IDX file of {} starts with {:#010x}",
-                                magic == image_magic ? "images" : "labels", magic));
-  }
-  std::vector<std::uint64_t> dimensions;
-  for (std::uint32_t i = 0; i < (magic & 255); ++i) {
-    dimensions.push_back(big_endian(file.read(4, "the dimensions")));
-    if (i > 0 && (dimensions[i] == 0 || dimensions[i] > most_side)) {
-      throw UserError(fmt::format("'{}' says its images are {} pixels in one direction",
-                                  file.path(), dimensions[i]),
-                      fmt::format("offset {}, expected 1 to {}", 4 + 4 * i, most_side));
-    }
-  }
-  return dimensions;
-}
+constexpr std::array bytes_only{IdxType::u8};
 
 /// The two files of one split.
 struct IdxPair {
-  std::string images, labels;
+  IdxFile images, labels;
 };
 
 /// Reads images and labels, which must be equally many.
-LabelledImages read_pair(const IdxPair& paths) {
-  InflatedFile image_file(paths.images), label_file(paths.labels);
-  const std::vector<std::uint64_t> shape = read_header(image_file, image_magic);
-  const std::uint64_t label_count = read_header(label_file, label_magic)[0];
-  if (shape[0] != label_count) {
-    throw UserError(fmt::format("'{}' has {} images, '{}' has {} labels", paths.images, shape[0],
-                                paths.labels, label_count),
+LabelledImages read_pair(const IdxPair& files) {
+  IdxValues pixels = read_idx(files.images, "images");
+  IdxValues labels = read_idx(files.labels, "labels");
+  if (pixels.shape[0] != labels.shape[0]) {
+    throw UserError(fmt::format("'{}' has {} images, '{}' has {} labels", files.images.path,
+                                pixels.shape[0], files.labels.path, labels.shape[0]),
                     "they must be equal", "Take both files from the same data set.");
   }
-  LabelledImages images{.channels = 1,
-                        .height = static_cast<std::int64_t>(shape[1]),
-                        .width = static_cast<std::int64_t>(shape[2])};
-  images.pixels = image_file.read(shape[0] * shape[1] * shape[2], "pixels");
-  image_file.expect_end();
-  images.labels = label_file.read(label_count, "labels");
-  label_file.expect_end();
+  LabelledImages images;
+  images.channels = 1;
+  images.height = static_cast<std::int64_t>(pixels.shape[1]);
+  images.width = static_cast<std::int64_t>(pixels.shape[2]);
+  images.bytes = std::move(pixels.bytes);
+  images.labels = std::move(labels.bytes);
   return images;
-}
-
-/// Finds a file under any of the spellings of its name.
-std::optional<std::string> find_any(const fs::path& folder, const std::string& stem,
-                                    const std::string& kind) {
-  for (const char* joint : {"-", "."}) {
-    for (const char* ending : {"", ".gz"}) {
-      const fs::path path = folder / (stem + joint + kind + ending);
-      if (fs::exists(path)) return path.string();
-    }
-  }
-  return std::nullopt;
 }
 
 /// Finds the two files of a split; nothing where both are missing. Throws UserError where one is.
 std::optional<IdxPair> find_pair(const fs::path& folder, const std::string& prefix) {
-  const auto images = find_any(folder, prefix + "images", "idx3-ubyte");
-  const auto labels = find_any(folder, prefix + "labels", "idx1-ubyte");
+  const auto images = find_idx(folder, prefix + "images", 3, bytes_only);
+  const auto labels = find_idx(folder, prefix + "labels", 1, bytes_only);
   if (!images && !labels) return std::nullopt;
   if (!images || !labels) {
-    throw UserError(fmt::format("'{}' has no partner", images ? *images : *labels),
+    throw UserError(fmt::format("'{}' has no partner", images ? images->path : labels->path),
                     fmt::format("'{}/{}{}-ubyte' or '.gz' is missing", folder.string(), prefix,
                                 images ? "labels-idx1" : "images-idx3"));
   }
@@ -266,13 +187,13 @@ std::shared_ptr<const DataSource> open_idx_folder(const std::string& folder) {
                     "Give the folder that holds them as idx:DIR.");
   }
   LabelledImages images = read_pair(*first);
-  const std::int64_t classes = count_classes(folder, first->labels, images.labels);
+  const std::int64_t classes = count_classes(folder, first->labels.path, images.labels);
   SplitLists lists;
   if (train && test) {
     const LabelledImages held_out = read_pair(*test);
     check_test_pair(folder, images, held_out, classes);
     lists = split_after(images.labels.size(), images.labels.size() + held_out.labels.size());
-    images.pixels.insert(images.pixels.end(), held_out.pixels.begin(), held_out.pixels.end());
+    images.bytes.insert(images.bytes.end(), held_out.bytes.begin(), held_out.bytes.end());
     images.labels.insert(images.labels.end(), held_out.labels.begin(), held_out.labels.end());
   } else {
     lists = hold_out_images(images);
@@ -306,7 +227,7 @@ void append_batch(const std::string& path, LabelledImages& images) {
     }
     const auto* pixels = reinterpret_cast<const std::uint8_t*>(bytes.data() + offset + 1);
     images.labels.push_back(label);
-    images.pixels.insert(images.pixels.end(), pixels, pixels + image_pixels);
+    images.bytes.insert(images.bytes.end(), pixels, pixels + image_pixels);
   }
 }
 
@@ -335,7 +256,9 @@ int count_batches(const fs::path& folder) {
 }  // namespace
 
 std::shared_ptr<const DataSource> open_cifar10_folder(const std::string& folder) {
-  LabelledImages images{.channels = 3, .height = 32, .width = 32};
+  LabelledImages images;
+  images.channels = 3;
+  images.height = images.width = 32;
   const int batches = count_batches(folder);
   for (int i = 1; i <= batches; ++i) append_batch(batch_path(folder, i).string(), images);
   const std::size_t train = images.labels.size();

@@ -161,7 +161,7 @@ TEST(GeneratedScenes, SamplesHaveAnyNumberOfImages) {
     ++seen[images];
     std::vector<float> pixels(images * spec.pixels(), -9.0F);
     std::vector<std::int64_t> tokens(spec.length), wanted(spec.length);
-    source.read(Split::train, i, {pixels, tokens, wanted});
+    source.read(Split::train, i, {pixels, tokens, wanted, {}});
     EXPECT_EQ(std::ranges::count(pixels, -9.0F), 0);
     std::size_t at = 0;
     for (std::int64_t image = 0; image < std::max<std::int64_t>(1, images); ++image) {
