@@ -197,8 +197,9 @@ void expect_aligned(const std::string& run, const ScratchFolder& folder) {
   EXPECT_LT(Json::parse(aligned.out).at("acceptance").at("value"), 1e-5) << aligned.out;
 }
 
-/// Two components in turn on the same ranks, side by side on others, as the planner places them,
-/// and as one stage: the loss is over all pairs of the step, so all train alike.
+/// Two components in turn on the same ranks, side by side on others, with one rank in common, as
+/// the planner places them, and as one stage: the loss is over all pairs of the step, so all train
+/// alike.
 TEST(PlanRun, ComponentsHaveLayoutsOfTheirOwn) {
   const ScratchFolder folder;
   const auto train = [&](const Words& more, const std::string& out) {
@@ -210,12 +211,15 @@ TEST(PlanRun, ComponentsHaveLayoutsOfTheirOwn) {
   const Json apart = train({"--layout", "vision=dp2@0-1", "--layout", "text=tp2@2-3",
                             "--micro-batch", "3", "--micro-batches", "2"},
                            "apart");
+  const Json partly = train({"--layout", "vision=dp2@0-1", "--layout", "text=tp2@1-2",
+                             "--micro-batch", "6", "--micro-batches", "2"},
+                            "partly");
   plan_components("two-tower", folder);
   EXPECT_EQ(read_plan_json(folder / "placed.json").at("schedule"), "auto");
   const Json placed = train({"--plan", "placed.json", "--cluster", "fast2_slow6", "--ranks", "8",
                              "--set", "pace.dilation=8"},
                             "placed");
-  for (const Json& record : {one, shared, apart, placed}) {
+  for (const Json& record : {one, shared, apart, partly, placed}) {
     EXPECT_EQ(record.at("workload").at("family"), "contrastive_model");
     EXPECT_EQ(record.at("operations").at("strict"), one.at("operations").at("strict"));
     for (std::size_t i = 0; i < 2; ++i) {
@@ -223,7 +227,7 @@ TEST(PlanRun, ComponentsHaveLayoutsOfTheirOwn) {
                 one.at("components").at(i).at("strict"));
     }
   }
-  for (const char* run : {"shared", "apart", "placed"}) expect_aligned(run, folder);
+  for (const char* run : {"shared", "apart", "partly", "placed"}) expect_aligned(run, folder);
 }
 
 /// Samples of none to three images train alike whatever ranks have them, and every line of a

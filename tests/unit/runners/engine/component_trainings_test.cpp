@@ -320,6 +320,27 @@ TEST(Exchanges, ARankHoldsWhatTheLedgerSays) {
   }
 }
 
+// Also where a rank has some of the stages of its position.
+TEST(LayoutsOfSomeCommonRanks, ARankHoldsWhatTheLedgerSays) {
+  const ModelGraph graph = build_model("vlm-nano");
+  LayoutPlanRequest request;
+  request.layouts = parse_layouts("vision=dp2 text=tp2@1-2");
+  request.micro_batch = 32;
+  request.micro_batches = 2;
+  TrainingSpec spec = test::small_training(graph, Precision::fp32);
+  spec.use_plan(layout_plan(graph, request));
+  std::vector<double> peaks(3);
+  run_on_threads(3, {}, [&](World& world) {
+    const std::unique_ptr<TrainingSession> session = start_training(spec, *world.communicator);
+    for (int step = 0; step < 3; ++step) session->step();
+    peaks[world.communicator->rank().index()] = static_cast<double>(session->memory().peak_bytes);
+  });
+  for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
+    const auto planned = static_cast<double>(spec.ready->memory[rank].total().value());
+    EXPECT_NEAR(peaks[rank] / planned, 1.0, 0.1) << rank;
+  }
+}
+
 // Components on the same ranks or on others, of degrees that do not divide one another, with uneven
 // shares of a micro-batch.
 class LayoutsOfComponents : public ::testing::TestWithParam<ModelGraph (*)()> {};

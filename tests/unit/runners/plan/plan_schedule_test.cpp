@@ -171,7 +171,7 @@ TEST(PlanSchedule, StagesWithCommonRanksAreOnOnePosition) {
       {RankId(0), RankId(1)}, {RankId(4)}, {RankId(2), RankId(3)}, {RankId(1), RankId(2)}};
   for (const StageId s : plan.stages.ids()) {
     plan.stages[s].replicas.clear();
-    for (const RankId rank : ranks[s.index()]) plan.stages[s].replicas.push_back({{rank}, 1});
+    for (const RankId rank : ranks[s.index()]) plan.stages[s].replicas.push_back({{rank}, 1, "", 0});
   }
   const Schedule schedule = plan_schedule(graph, cut_graph(graph, plan), plan);
   const std::vector<RankRole> roles = rank_roles(plan, schedule);
@@ -198,8 +198,10 @@ TEST(PlanSchedule, StagesOfATiedWeightShareWholeReplicas) {
   Plan plan;
   plan.schedule = "auto";
   plan.stages.resize(2);
-  plan.stages[0] = {{"tokens", "table"}, {{{RankId(0), RankId(1)}, 1}}};
-  plan.stages[1] = {{"head", "loss"}, {{{RankId(0), RankId(2)}, 1}}};
+  plan.stages[0].nodes = {"tokens", "table"};
+  plan.stages[0].replicas = {{{RankId(0), RankId(1)}, 1, "", 0}};
+  plan.stages[1].nodes = {"head", "loss"};
+  plan.stages[1].replicas = {{{RankId(0), RankId(2)}, 1, "", 0}};
   const auto problems = [&] {
     return problems_of([&] { plan_schedule(graph, cut_graph(graph, plan), plan); });
   };
