@@ -70,7 +70,8 @@ struct SampleView {
   std::span<float> pixels;
   std::span<std::int64_t> tokens;
   std::span<std::int64_t> targets;
-  std::span<float> values;  ///< in place of targets: a row of the spec's features for each token
+  std::span<float> values =
+      {};  ///< in place of targets: a row of the spec's features for each token
 };
 
 /// Samples by number. A source does not change once it is made; many threads may call `read`.

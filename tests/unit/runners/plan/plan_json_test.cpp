@@ -26,7 +26,7 @@ TEST(PlanJson, RandomPlansRoundTrip) {
     plan.micro_batches = static_cast<int>(1 + random() % 100);
     plan.zero_stage = static_cast<int>(random() % 2);
     if (random() % 2 == 0)
-      plan.workload = PlanWorkload{"llm", "nano", "", "bf16", "sgd", 64, "vision"};
+      plan.workload = PlanWorkload{"llm", "nano", "", "bf16", "sgd", 64, 3, "vision"};
     if (random() % 2 == 0) plan.cluster = "fast2_slow6";
     if (random() % 2 == 0) plan.wires = {{0, 1, WireFormat::int8}, {1, 2, WireFormat::bf16}};
     for (PlanStage& stage : plan.stages) {

@@ -171,7 +171,8 @@ TEST(PlanSchedule, StagesWithCommonRanksAreOnOnePosition) {
       {RankId(0), RankId(1)}, {RankId(4)}, {RankId(2), RankId(3)}, {RankId(1), RankId(2)}};
   for (const StageId s : plan.stages.ids()) {
     plan.stages[s].replicas.clear();
-    for (const RankId rank : ranks[s.index()]) plan.stages[s].replicas.push_back({{rank}, 1, "", 0});
+    for (const RankId rank : ranks[s.index()])
+      plan.stages[s].replicas.push_back({{rank}, 1, "", 0});
   }
   const Schedule schedule = plan_schedule(graph, cut_graph(graph, plan), plan);
   const std::vector<RankRole> roles = rank_roles(plan, schedule);
