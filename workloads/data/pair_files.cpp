@@ -149,7 +149,7 @@ class StoredPairs final : public DataSource {
 
   void read(Split split, std::uint64_t index, SampleView out) const override {
     const std::uint32_t sample = lists_[split][index];
-    const auto pixels = static_cast<std::size_t>(spec_.pixels());
+    const std::size_t pixels = spec_.pixels();
     const std::int64_t number = files_.images(sample);
     for (std::int64_t i = 0; i < number; ++i) {
       files_.pixels.serve(files_.first_image[sample] + i, out.pixels.subspan(i * pixels, pixels));
@@ -231,14 +231,15 @@ class StoredPairs final : public DataSource {
                    "Give a larger --images.");
     }
     std::size_t longest = 0;
+    bool marks_fit = true;
     for (std::size_t sample = 0; sample < files_.samples(); ++sample) {
       longest = std::max(longest, expanded(sample).size());
       const auto marks = std::ranges::count(files_.text(sample), mark());
-      if (marks == 0 || marks == files_.images(sample)) continue;
+      if (marks == 0 || marks == files_.images(sample) || !marks_fit) continue;
+      marks_fit = false;  // one example tells enough
       problems.add(fmt::format("text {} of '{}' has places for {} images", sample, folder_, marks),
                    fmt::format("the sample has {}", files_.images(sample)),
                    fmt::format("Put token {} where an image stands, or nowhere.", mark()));
-      break;
     }
     spec_.length = wanted.length;
     if (static_cast<std::int64_t>(longest) > wanted.length) {
@@ -255,14 +256,14 @@ class StoredPairs final : public DataSource {
     std::vector<std::int64_t> tokens;
     if (spec_.kind == SampleKind::pairs) return {text.begin(), text.end()};
     while (!text.empty() && text.back() == end()) text = text.first(text.size() - 1);
-    const auto places = static_cast<std::size_t>(spec_.image_places);
+    const std::size_t places = spec_.image_places, length = spec_.length;
     if (std::ranges::count(text, mark()) == 0) {
-      tokens.assign(places * static_cast<std::size_t>(files_.images(sample)), mark());
+      tokens.assign(places * files_.images(sample), mark());
     }
     for (const std::int64_t token : text)
       tokens.insert(tokens.end(), token == mark() ? places : 1, token);
     tokens.push_back(end());
-    tokens.resize(std::max(tokens.size(), static_cast<std::size_t>(spec_.length)), end());
+    tokens.resize(std::max(tokens.size(), length), end());
     return tokens;
   }
 

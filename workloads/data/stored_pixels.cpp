@@ -5,10 +5,10 @@
 namespace heteroperf {
 
 void StoredPixels::normalise_by(std::span<const std::uint32_t> images) {
-  const std::size_t plane = bytes_per_image() / static_cast<std::size_t>(channels);
+  const std::size_t plane = height * width;
   const double count = static_cast<double>(plane) * static_cast<double>(images.size());
   tables.clear();
-  for (std::size_t c = 0; c < static_cast<std::size_t>(channels); ++c) {
+  for (std::int64_t c = 0; c < channels; ++c) {
     std::uint64_t sum = 0, squares = 0;
     for (const std::uint32_t i : images) {
       for (const std::uint64_t x : image(i).subspan(c * plane, plane)) {

@@ -162,7 +162,7 @@ TEST_F(IdxFolder, TruncatedHeader) {
 TEST_F(IdxFolder, TruncatedBodyAndTrailingBytes) {
   write_pair("", 6);
   truncate("images-idx3-ubyte", 1);
-  EXPECT_TEXT(error(), "119 of 120 bytes of pixels");
+  EXPECT_TEXT(error(), "119 of 120 bytes of images");
   EXPECT_TEXT(error(), "offset 135");
   write_pair("", 6);
   truncate("labels-idx1-ubyte", 2);

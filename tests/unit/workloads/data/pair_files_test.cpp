@@ -11,7 +11,7 @@
 namespace heteroperf {
 namespace {
 
-constexpr std::int64_t vocabulary = 40, end_token = 39, mark = 38, places = 4;
+constexpr std::int64_t vocabulary = 40, end_token = 39, image_mark = 38, places = 4;
 
 void append_number(ByteVector& bytes, std::uint32_t value, int width) {
   for (int shift = 8 * (width - 1); shift >= 0; shift -= 8) {
@@ -81,7 +81,7 @@ std::map<std::int64_t, ReadSample> read_all(const DataSource& source) {
       sample.tokens.resize(source.spec().length);
       sample.targets.resize(source.spec().targets());
       source.read(split, i, {sample.pixels, sample.tokens, sample.targets, {}});
-      const auto first = std::ranges::find_if(sample.tokens, [](auto t) { return t < mark; });
+      const auto first = std::ranges::find_if(sample.tokens, [](auto t) { return t < image_mark; });
       EXPECT_TRUE(all.emplace(*first, sample).second);
     }
   }
@@ -115,13 +115,13 @@ TEST_F(PairFolder, APairHasItsImageAndItsText) {
   EXPECT_NE(source->fingerprint(), open_data(request(SampleKind::captions))->fingerprint());
 }
 
-// Each mark becomes the places of an image; a text without marks has them in front.
+// Each image_mark becomes the places of an image; a text without marks has them in front.
 TEST_F(PairFolder, ImagesStandWhereTheirTextSays) {
   write_images(13);
   auto texts = short_texts(12);
-  texts[0] = {0, mark, 5, mark};
+  texts[0] = {0, image_mark, 5, image_mark};
   texts[1] = {1, 2};
-  texts[2] = {mark, 2};
+  texts[2] = {image_mark, 2};
   write_texts(texts);
   std::vector<std::uint32_t> counts(12, 1);
   counts[0] = 2;
@@ -130,7 +130,7 @@ TEST_F(PairFolder, ImagesStandWhereTheirTextSays) {
   EXPECT_EQ(source->spec().images, 2);
   EXPECT_EQ(source->spec().fewest_images, 1);
   const auto all = read_all(*source);
-  const std::vector<std::int64_t> here(places, mark), none(places, -1);
+  const std::vector<std::int64_t> here(places, image_mark), none(places, -1);
   const auto joined = [&](std::vector<std::vector<std::int64_t>> parts, std::int64_t rest) {
     std::vector<std::int64_t> result;
     for (const auto& part : parts) result.insert(result.end(), part.begin(), part.end());
@@ -173,7 +173,7 @@ TEST_F(PairFolder, EverythingThatDoesNotFitIsTold) {
   write_images(12);
   auto texts = short_texts(12);
   texts[3] = {3, 99};
-  texts[5] = {5, mark, mark};
+  texts[5] = {5, image_mark, image_mark};
   texts[6] = {6, 7, 8, 9, 10, 11};
   write_texts(texts);
   DataRequest captions = request(SampleKind::captions);
