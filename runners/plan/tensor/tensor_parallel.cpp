@@ -418,7 +418,7 @@ class ShardMaker {
 
   Attributes local_attributes(NodeId id) const {
     Attributes attributes = full_.node(id).attributes;
-    take_part(attributes);
+    if (shard_.of_tokens[id.index()]) take_part(attributes);
     if (role(id) == TensorRole::whole) return attributes;
     if (auto* linear = std::get_if<Linear>(&attributes)) {
       if (role(id) == TensorRole::column) linear->out_features = total(shard_.columns[id.index()]);
