@@ -57,8 +57,11 @@ std::vector<Cut> cuts_of(const ModelGraph& graph, const std::vector<NodeId>& com
 /// Ends of the stages: the largest sum of `work` is as small as can be, then the sum of squares.
 class EvenCut {
  public:
-  EvenCut(const std::vector<double>& work, const std::vector<Cut>& cuts, std::size_t stages)
-      : stages_(stages) {
+  /// `speeds`: of the stages; their work over it is evened out.
+  EvenCut(const std::vector<double>& work, const std::vector<Cut>& cuts, std::size_t stages,
+          std::vector<double> speeds)
+      : stages_(stages), speeds_(std::move(speeds)) {
+    speeds_.resize(stages, 1);
     sums_.assign(1, 0);
     for (const double seconds : work) sums_.push_back(sums_.back() + seconds);
     ends_.assign(1, 0);
@@ -84,7 +87,7 @@ class EvenCut {
     for (std::size_t stage = 1; stage <= stages_; ++stage) {
       for (std::size_t to = stage; to < places; ++to) {
         for (std::size_t start = to; start-- > stage - 1;) {
-          const double work = sums_[ends_[to]] - sums_[ends_[start]];
+          const double work = (sums_[ends_[to]] - sums_[ends_[start]]) / speeds_[stage - 1];
           if (work > limit) break;
           const double value = join(best[stage - 1][start], work);
           if (value < best[stage][to]) best[stage][to] = value, from[stage][to] = start;
@@ -101,6 +104,7 @@ class EvenCut {
   }
 
   std::size_t stages_;
+  std::vector<double> speeds_;
   std::vector<double> sums_;
   std::vector<std::size_t> ends_;  // 0, the cuts, all nodes
 };
@@ -116,7 +120,8 @@ class EvenPlan {
     check_heads();
     const auto stages =
         static_cast<std::size_t>(request_.pipeline) * static_cast<std::size_t>(request_.chunks);
-    const std::vector<std::vector<NodeId>> nodes = even_stages(graph_, "", stages, problems_);
+    const std::vector<std::vector<NodeId>> nodes =
+        even_stages(graph_, "", stages, problems_, request_.speeds);
     const PipelineGraph placed = placement();
     problems_.throw_if_any();
     Plan plan;
@@ -216,7 +221,8 @@ class EvenPlan {
 }  // namespace
 
 std::vector<std::vector<NodeId>> even_stages(const ModelGraph& graph, const std::string& component,
-                                             std::size_t stages, ProblemList& problems) {
+                                             std::size_t stages, ProblemList& problems,
+                                             const std::vector<double>& speeds) {
   std::vector<NodeId> nodes;
   std::vector<double> work;
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
@@ -238,7 +244,7 @@ std::vector<std::vector<NodeId>> even_stages(const ModelGraph& graph, const std:
   const std::vector<Cut>& cuts = single.size() + 1 < stages ? all : single;
   std::vector<std::vector<NodeId>> result;
   auto begin = nodes.begin();
-  for (const std::size_t end : EvenCut(work, cuts, stages).run()) {
+  for (const std::size_t end : EvenCut(work, cuts, stages, speeds).run()) {
     const auto stage_end = nodes.begin() + static_cast<std::ptrdiff_t>(end);
     result.emplace_back(begin, stage_end);
     begin = stage_end;

@@ -19,14 +19,18 @@ struct EvenPlanRequest {
   Recomputation recomputation = Recomputation::none;
   int zero_stage = 0;
   bool sequence_parallel = false;
+  /// By stage, how fast its ranks are, for stages that take equal times; empty: all alike.
+  std::vector<double> speeds = {};
 };
 
 /// Cuts a component (a branch of the graph; all of it where the name is empty) into stages of
 /// nearly equal training operations: the nodes of each, in the order of the graph. Cuts lie where
 /// one tensor of each component at most crosses if there are enough such places, else anywhere that
-/// something with a gradient crosses. Gives none and notes it where there are too few places.
+/// something with a gradient crosses. Gives none and notes it where there are too few places. With
+/// `speeds` of the stages their operations are in proportion to these.
 std::vector<std::vector<NodeId>> even_stages(const ModelGraph& graph, const std::string& component,
-                                             std::size_t stages, ProblemList& problems);
+                                             std::size_t stages, ProblemList& problems,
+                                             const std::vector<double>& speeds = {});
 
 /// Adds the replicas that share the samples of `copy`, one for each part of their sequences, with
 /// ranks from `first_rank` on, and returns the rank behind them.

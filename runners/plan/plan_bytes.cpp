@@ -23,6 +23,13 @@ std::uint64_t bytes_per_output(const Node& node, Precision precision) {
   return tokens ? 8 : bytes_per_element(precision);
 }
 
+ParameterBytes bytes_per_parameter(Precision precision, OptimizerKind optimizer) {
+  const std::uint64_t small = bytes_per_element(precision), master = bytes_per_master(precision);
+  const std::uint64_t states = optimizer == OptimizerKind::adamw ? 2 : 1;
+  const std::uint64_t copies = small != master ? master : 0;
+  return {2 * (small + copies), states * master};
+}
+
 double parameter_elements(const Node& node) {
   double sum = 0;
   for (const Parameter& parameter : node.parameters) {
@@ -36,7 +43,9 @@ double trained_elements(const Node& node) {
 }
 
 double usual_items(const ModelGraph& graph, const Node& node) {
-  return static_cast<double>(usual_extent(graph, 2).count(graph, node)) / 2;
+  if (!node.items) return 1;
+  const auto& input = std::get<Input>(graph.node(*node.items).attributes);
+  return static_cast<double>(input.fewest_items + input.items) / 2;
 }
 
 std::uint64_t message_bytes(const ModelGraph& graph, const std::vector<NodeId>& nodes,

@@ -7,6 +7,7 @@
 #include "workloads/graph/graph_counts.hpp"
 #include "workloads/graph/model_graph.hpp"
 #include "workloads/graph_memory.hpp"
+#include "workloads/recipe.hpp"
 
 namespace heteroperf {
 
@@ -20,6 +21,13 @@ std::uint64_t bytes_per_master(Precision precision);
 inline std::uint64_t statistic_bytes(Precision precision) { return bytes_per_master(precision); }
 /// An element of a node's output takes so many bytes: 8 for tokens.
 std::uint64_t bytes_per_output(const Node& node, Precision precision);
+
+/// Bytes of a parameter in training: of it, its gradient and master copies of both, and of the
+/// optimizer's states, which ZeRO-1 spreads over replicas.
+struct ParameterBytes {
+  std::uint64_t kept = 0, spread = 0;
+};
+ParameterBytes bytes_per_parameter(Precision precision, OptimizerKind optimizer);
 
 /// Elements of the tensors that a node owns; those of them that training changes.
 double parameter_elements(const Node& node);

@@ -196,6 +196,17 @@ StagedGraph cut_graph(const ModelGraph& graph, const Plan& plan) {
   return Cutter(graph, plan).run();
 }
 
+std::vector<std::vector<NodeId>> all_consumers(const ModelGraph& graph) {
+  std::vector<std::vector<NodeId>> users(graph.nodes().size());
+  for (std::size_t n = 0; n < users.size(); ++n) {
+    for (const NodeId input : graph.nodes()[n].inputs) {
+      std::vector<NodeId>& of_input = users[input.index()];
+      if (of_input.empty() || of_input.back() != NodeId(n)) of_input.emplace_back(n);
+    }
+  }
+  return users;
+}
+
 std::vector<std::vector<NodeId>> crossing_tensors(const ModelGraph& graph) {
   const std::vector<Node>& nodes = graph.nodes();
   std::vector<std::size_t> last_use(nodes.size(), 0);

@@ -48,6 +48,9 @@ inline bool is_frozen(const Node& node) {
   return node.weights == Weights::frozen && !node.differentiable;
 }
 
+/// ModelGraph::consumers() of every node, in one pass over the graph.
+std::vector<std::vector<NodeId>> all_consumers(const ModelGraph& graph);
+
 /// The tensors, by the nodes that make them, that are needed beyond each place of a graph's order,
 /// without the data: [number of nodes before the place]; none at both ends, and none right behind
 /// an input, which belongs to the nodes that follow.

@@ -86,8 +86,10 @@ class GroupMaker {
       return make_vocabulary_embedding(*as<Embedding>(last), vocabulary_part(last));
     }
     if (groups_.context != nullptr) {
-      if (as<Attention>(last) != nullptr) {
-        return make_context_attention(*as<Attention>(last), *groups_.context);
+      // What every rank repeats has no parts.
+      const Attention* attention = as<Attention>(last);
+      if (attention != nullptr && !attention->part.whole()) {
+        return make_context_attention(*attention, *groups_.context);
       }
       if (as<InsertTokens>(last) != nullptr) {
         const NodeId rows = graph_.node(last).inputs[2];

@@ -12,6 +12,7 @@
 #include <variant>
 
 #include "metrics/base/id.hpp"
+#include "runners/plan/staged_graph.hpp"
 
 namespace heteroperf {
 namespace {
@@ -21,6 +22,7 @@ class ChainFinder {
   ChainFinder(const ModelGraph& graph, const FusionScope& scope)
       : graph_(graph),
         scope_(scope),
+        users_(all_consumers(graph)),
         shard_(scope.shard != nullptr && scope.shard->degree > 1 ? scope.shard : nullptr) {}
 
   std::optional<FusedNodes> find(NodeId last) const {
@@ -55,7 +57,7 @@ class ChainFinder {
   template <class Kind>
   bool is_inner(NodeId id) const {
     if (!is<Kind>(id)) return false;
-    const std::vector<NodeId> users = graph_.consumers(id);
+    const std::vector<NodeId>& users = users_[id.index()];
     if (users.size() != 1 || graph_.node(users[0]).branch != graph_.node(id).branch) return false;
     const std::vector<StageId>* stages = scope_.stage_of;
     if (stages != nullptr && (*stages)[users[0].index()] != (*stages)[id.index()]) return false;
@@ -98,6 +100,7 @@ class ChainFinder {
 
   const ModelGraph& graph_;
   const FusionScope& scope_;
+  std::vector<std::vector<NodeId>> users_;
   const TensorShard* shard_;
 };
 

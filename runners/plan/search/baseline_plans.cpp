@@ -16,6 +16,7 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/plan/even_plan.hpp"
+#include "runners/plan/plan_bytes.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/tensor/tensor_parallel.hpp"
 #include "workloads/graph/graph_counts.hpp"
@@ -77,6 +78,22 @@ std::vector<EvenPlanRequest> candidates(const ModelGraph& graph, int ranks, std:
   return list;
 }
 
+/// The rates of the slowest rank of each stage; empty where all are alike.
+std::vector<double> speeds_of_stages(const EvenPlanRequest& even, const Cluster& cluster,
+                                     Precision precision) {
+  const int width = even.tensor * even.context * even.data;
+  std::vector<double> speeds(static_cast<std::size_t>(even.pipeline), infinite);
+  for (int rank = 0; rank < even.pipeline * width; ++rank) {
+    const auto& rates = class_of(cluster, RankId(rank)).rates;
+    const auto stated = rates.find(to_string(precision));
+    if (stated == rates.end()) return {};
+    double& slowest = speeds[static_cast<std::size_t>(rank / width)];
+    slowest = std::min(slowest, stated->second.value());
+  }
+  const bool alike = std::ranges::all_of(speeds, [&](double s) { return s == speeds.front(); });
+  return alike ? std::vector<double>() : speeds;
+}
+
 /// The fastest plan of the search that uses all ranks; none where the planner cannot cut the model
 /// or knows no rates.
 std::optional<ReadyPlan> searched_plan(const ModelGraph& graph, const Cluster& part,
@@ -136,10 +153,33 @@ Plan centric_plan(const ModelGraph& graph, const std::string& last, const EvenPl
   return plan;
 }
 
+/// The bytes of weights and states that a rank of a centric plan's first stage holds at least:
+/// those of all components but the last.
+double least_states(const TrainingTask& task, const std::string& last,
+                    const EvenPlanRequest& even) {
+  double elements = 0;
+  for (const Node& node : task.graph.nodes()) {
+    if (node.branch != last) elements += trained_elements(node);
+  }
+  const ParameterBytes bytes = bytes_per_parameter(task.precision, task.optimizer);
+  return elements / even.tensor *
+         (static_cast<double>(bytes.kept) +
+          static_cast<double>(bytes.spread) / (even.data * even.context));
+}
+
 /// The centric plan with all that saves memory for nothing, and as little recomputation as it fits
 /// with.
 ReadyPlan ready_centric(const TrainingTask& task, const std::string& last, EvenPlanRequest even,
                         const Cluster& part) {
+  const auto least = Bytes(static_cast<std::uint64_t>(least_states(task, last, even)));
+  // A class without a limit is told by 0.
+  const auto [smallest, largest] = std::ranges::minmax(part.classes, {}, &DeviceClass::memory);
+  const Bytes most = largest.memory;
+  if (smallest.memory > Bytes(0) && least > most) {
+    throw UserError(
+        fmt::format("the first stage holds {} of weights and states", rounded_byte_size(least)),
+        fmt::format("a device has {}", rounded_byte_size(most)));
+  }
   even.zero_stage = even.data * even.context > 1 ? 1 : 0;
   even.sequence_parallel = even.tensor > 1;
   for (even.recomputation = Recomputation::none;;) {
@@ -186,6 +226,11 @@ std::optional<ReadyPlan> best_context_plan(const ModelGraph& graph, const Cluste
   std::size_t number = 0;
   std::erase_if(requests, [&](const EvenPlanRequest&) { return number++ % step != 0; });
   const TrainingTask task{graph, request.precision, request.optimizer};
+  for (std::size_t i = 0, all = requests.size(); i < all; ++i) {
+    EvenPlanRequest mixed = requests[i];
+    mixed.speeds = speeds_of_stages(mixed, cluster, request.precision);
+    if (!mixed.speeds.empty()) requests.push_back(std::move(mixed));
+  }
   FastestEven best = fastest_even(requests, [&](const EvenPlanRequest& even) {
     return ReadyPlan(task, even_plan(graph, even), cluster);
   });

@@ -20,9 +20,10 @@ ReadyPlan best_plan_alone(const ModelGraph& graph, const Cluster& part,
                           const PlanningRequest& request, const PlanSearchOptions& options,
                           const std::string& schedule, CutSearch cut_search);
 
-/// The fastest even plan whose ranks share sequences, of the whole machine, where a search of
-/// drafts knows replicas alone. None for more samples than ranks, which replicas can take as fast,
-/// or where the model's operations need whole sequences.
+/// The fastest plan whose ranks share sequences, of the whole machine, where a search of drafts
+/// knows replicas alone: an even one, or one whose stages are as large as their ranks are fast.
+/// None for more samples than ranks, which replicas can take as fast, or where the model's
+/// operations need whole sequences.
 std::optional<ReadyPlan> best_context_plan(const ModelGraph& graph, const Cluster& cluster,
                                            const PlanningRequest& request);
 

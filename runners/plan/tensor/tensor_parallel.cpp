@@ -33,6 +33,7 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/id.hpp"
+#include "runners/plan/staged_graph.hpp"
 #include "runners/schedule/ir/grouped_lists.hpp"
 #include "workloads/graph/graph_counts.hpp"
 #include "workloads/graph/model_graph.hpp"
@@ -101,8 +102,8 @@ class RoleFinder {
       : graph_(graph),
         degree_(degree),
         asked_(std::move(asked)),
-        kept_whole_(graph.nodes().size()) {
-    for (std::size_t n = 0; n < kept_whole_.size(); ++n) users_.push_back(graph.consumers(id(n)));
+        kept_whole_(graph.nodes().size()),
+        users_(all_consumers(graph)) {
     do {
       assign_roles();
       assign_packing();
@@ -335,7 +336,7 @@ std::int64_t total(const Intervals& intervals) {
 class ShardMaker {
  public:
   ShardMaker(const ModelGraph& full, int degree, int index, const SequencePart& part)
-      : full_(full) {
+      : full_(full), users_(all_consumers(full)) {
     shard_.degree = degree;
     shard_.index = index;
     shard_.part = part;
@@ -365,7 +366,6 @@ class ShardMaker {
     const Node& node = full_.node(id);
     const bool loss = std::holds_alternative<CrossEntropy>(node.attributes);
     const bool sharded = roles_.cuts_output(id) && !loss;
-    const std::vector<NodeId> users = full_.consumers(id);
     shard_.columns.push_back(sharded ? columns(id) : Intervals{});
     shard_.output_is_sharded.push_back(sharded);
     shard_.output_is_partial.push_back(role(id) == TensorRole::row ||
@@ -373,7 +373,7 @@ class ShardMaker {
     shard_.splits_inputs.push_back(splits(id));
     shard_.gradient_is_partial.push_back(
         node.differentiable &&
-        std::ranges::any_of(users, [&](NodeId user) { return splits(user); }));
+        std::ranges::any_of(users_[id.index()], [&](NodeId user) { return splits(user); }));
     note_vocabulary(id);
     shard_.graph.add(node.name, local_attributes(id), node.inputs, node.branch, node.weights);
     shard_.parameters.push_back(parameters(id));
@@ -486,6 +486,7 @@ class ShardMaker {
   }
 
   const ModelGraph& full_;
+  std::vector<std::vector<NodeId>> users_;
   TensorRoles roles_;
   TensorShard shard_;
 };

@@ -383,5 +383,12 @@ TEST(Components, APartOfAStepIsContrastedWithAllOfIt) {
             strict_forward_ops(step, 64) * 2 + strict_forward_ops(step, 2));
 }
 
+// `--model gpt2` is `--size gpt2`.
+TEST(WorkloadFactories, AModelOfALadderIsASizeToo) {
+  WorkloadRequest by_size, by_model;
+  by_size.size = by_model.model = "gpt2";
+  EXPECT_EQ(make_llm(by_model, {}).graph.hash(), make_llm(by_size, {}).graph.hash());
+}
+
 }  // namespace
 }  // namespace heteroperf

@@ -430,14 +430,10 @@ GraphProblem::GraphProblem(const ModelGraph& graph, const Cluster& cluster,
   check_rates(cluster, request.precision);
   const std::vector<PoolRanks> pools = pools_of(cluster, request.precision);
   problem_ = ProblemMaker(graph, cluster, request, pools, layer_ends_).run();
-  const std::uint64_t small = bytes_per_element(request.precision),
-                      master = bytes_per_master(request.precision);
-  const std::uint64_t states = request.optimizer == OptimizerKind::adamw ? 2 : 1;
-  const std::uint64_t copies = small != master ? master : 0;
-  // Weights and gradients in the precision of the training; under bf16 master copies of both.
-  problem_.weight_bytes = static_cast<double>(small + small + copies + copies);
-  problem_.optimizer_bytes = static_cast<double>(states * master);
-  problem_.master_bytes = static_cast<double>(master);
+  const ParameterBytes bytes = bytes_per_parameter(request.precision, request.optimizer);
+  problem_.weight_bytes = static_cast<double>(bytes.kept);
+  problem_.optimizer_bytes = static_cast<double>(bytes.spread);
+  problem_.master_bytes = static_cast<double>(bytes_per_master(request.precision));
   for (const PoolRanks& pool : pools) nodes_.push_back(pool.nodes);
   check_problem(problem_);
 }

@@ -68,6 +68,15 @@ TEST(EvenPlan, NoOtherCutOfAChainIsMoreEven) {
 
 // Between two exchanges a tensor of each stream crosses, which is as good a place as one tensor; in
 // the midst of one the rows that the second stream still reads cross too.
+// Of 16 equal layers ranks of speeds 3 and 1 take 12 and 4; head and table count little.
+TEST(EvenPlan, StagesMayBeAsLargeAsTheirRanksAreFast) {
+  const ModelGraph graph = linear_chain(16, 64);
+  EvenPlanRequest request{.pipeline = 2};
+  request.speeds = {3, 1};
+  const StagedGraph staged = cut_graph(graph, even_plan(graph, request));
+  EXPECT_EQ(staged.nodes[0].size(), 2u + 12u);
+}
+
 TEST(EvenPlan, StreamsThatExchangeAreCutBetweenTheirBlocks) {
   const ModelGraph graph = build_model("co-attention-micro");
   for (const int pipeline : {2, 3, 4}) {

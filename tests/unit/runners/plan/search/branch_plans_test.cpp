@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "runners/plan/even_plan.hpp"
+#include "runners/plan/layout_plan.hpp"
 #include "runners/plan/search/baseline_plans.hpp"
 #include "runners/plan/search/plan_search.hpp"
 #include "tests/unit/runners/plan/search/search_cases.hpp"
@@ -196,6 +198,45 @@ TEST(CentricPlan, HasOneLayoutAndTheEncodersOnTheFirstStage) {
       EXPECT_EQ(replica.micro_batch, stages.front().replicas.front().micro_batch);
     }
   }
+}
+
+// Every rank with a part of the text makes the rows of the whole picture, which costs it as much as
+// it costs one that does nothing else.
+TEST(CentricPlan, RanksThatShareTextsRepeatTheEncoder) {
+  const ModelGraph graph = build_model("vlm-nano");
+  const Cluster cluster = mixed_cluster({{"alike", 3, 3, 4e9}}, 1e12, 1e12);
+  const ReadyPlan together({graph}, even_plan(graph, {.context = 2}), cluster);
+  LayoutPlanRequest request;
+  request.layouts = parse_layouts("vision=dp1 text=cp2@1-2");
+  const ReadyPlan apart({graph}, layout_plan(graph, request), cluster);
+  const auto total = [](const StageTimes::Compute& times) {
+    return times.forward_s + times.input_gradient_s + times.weight_gradient_s;
+  };
+  const double vision = total(apart.times->compute[0][0]), text = total(apart.times->compute[1][0]);
+  EXPECT_NEAR(total(together.times->compute[0][0]) / (vision + text), 1, 1e-9);
+}
+
+// Where the first stage cannot hold the encoders, it is said before any plan is made.
+TEST(CentricPlan, SaysWhatTheFirstStageHolds) {
+  Cluster cluster = mixed_cluster({{"alike", 2, 2, 4e9}}, 2e9, 1e8);
+  cluster.classes[0].memory = Bytes(1000);
+  try {
+    best_centric_plan(build_model("vlm-nano"), cluster, request_of(2));
+    ADD_FAILURE();
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("the first stage holds"), std::string::npos);
+  }
+}
+
+// Of two stages on which two ranks share a text, the fast one's is larger.
+TEST(ContextPlan, StagesOfAMixAreUneven) {
+  const ModelGraph graph = build_model("nano");
+  const Cluster cluster = mixed_cluster({{"fast", 2, 2, 4e9}, {"slow", 2, 2, 1e9}}, 1e12, 1e12);
+  const EvenPlanRequest even{.pipeline = 2, .context = 2, .micro_batches = 2};
+  const ReadyPlan halves({graph}, even_plan(graph, even), cluster);
+  const auto best = best_context_plan(graph, cluster, request_of(2));
+  ASSERT_TRUE(best.has_value());
+  EXPECT_LT(best->predicted().step_time_s, 0.7 * halves.predicted().step_time_s);
 }
 
 TEST(CentricPlan, NeedsSeveralComponents) {
