@@ -17,7 +17,7 @@ struct SampleBuffer {
   }
 
   const SampleBuffer& read(const DataSource& source, Split split, std::uint64_t index) {
-    source.read(split, index, {pixels, tokens, targets});
+    source.read(split, index, {pixels, tokens, targets, {}});
     return *this;
   }
 
