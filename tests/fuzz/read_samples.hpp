@@ -15,8 +15,8 @@ inline void read_samples(const DataRequest& request) {
   std::vector<std::int64_t> targets(static_cast<std::size_t>(spec.targets()));
   for (const Split split : {Split::train, Split::validation}) {
     if (source->size(split) == 0) continue;
-    source->read(split, 0, {pixels, tokens, targets});
-    source->read(split, source->size(split) - 1, {pixels, tokens, targets});
+    source->read(split, 0, {pixels, tokens, targets, {}});
+    source->read(split, source->size(split) - 1, {pixels, tokens, targets, {}});
   }
 }
 
