@@ -287,11 +287,10 @@ std::vector<ModelSpec> make_models() {
       vlm("vlm-small", 144, 16, {12, 512, 8}, {12, 768, 12}, 8),
       vlm_spec("vlm-7b", "LLaVA's form: ViT-L/14 at 336 pixels, two projections, LLaMA 7B", 336, 14,
                {24, 1024, 16}, llama_shape(llama_7b), 1),
-      vlm_spec(
-          "vlm-13b",
-          "24 images of 224 pixels, each 256 places in 8192 tokens: an encoder of 6 billion "
-          "parameters, LLaMA 7B",
-          224, 14, {53, 3072, 24}, llama_shape(llama_7b_long), 1, 24),
+      vlm_spec("vlm-13b",
+               "24 images of 224 pixels, each 256 places in 8192 tokens: an encoder of 6 billion "
+               "parameters, LLaMA 7B",
+               224, 14, {53, 3072, 24}, llama_shape(llama_7b_long), 1, 24),
       vlm("vlm-duo-nano", 36, 12, {2, 128, 4}, {2, 128, 4}, 32, TowerShape{1, 64, 4}),
       vlm("vlm-duo-micro", 36, 12, {4, 192, 4}, {4, 256, 4}, 32, TowerShape{3, 128, 4}),
       streams("co-attention-nano", 36, 64, {12, {4, 128, 4}, {4, 96, 4}, 64}),

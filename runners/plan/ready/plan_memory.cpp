@@ -106,7 +106,11 @@ class RankMemoryTrace {
     for (std::size_t k = 0; k < program.size(); ++k) {
       // Tensors are given back when a computation begins; between messages nothing is freed.
       if (is_compute(program[k].op)) retire(spans[k].start);
-      here(program[k].segment) ? step(program[k]) : receive_near(program[k]);
+      if (here(program[k].segment)) {
+        step(program[k]);
+      } else {
+        receive_near(program[k]);
+      }
     }
   }
 
