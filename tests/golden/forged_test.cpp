@@ -116,6 +116,10 @@ class Forged : public ::testing::Test {
                 "measure.peak_s=0.02"},
                small),
         "until");
+    run(joined({"run", "vlm", "--size", "nano", "--images", "2", "--ranks", "1", "--micro-batch",
+                "4", "--steps", "3", "--set", "measure.peak_s=0.02"},
+               small),
+        "images");
     run({"run", "automl-image", "--size", "w16", "--ranks", "2", "--steps", "14", "--micro-batch",
          "2", "--set", "automl.first_rung_steps=2", "--set", "automl.evaluation_samples=8", "--set",
          "measure.peak_s=0.02", "-q", "--out"},
