@@ -148,7 +148,7 @@ TEST(PlanSources, ARunTakesTheWorkloadOfItsPlanWhereItSaysNothing) {
   const std::string file = ::testing::TempDir() + "/plan_of_a_size.json";
   Plan plan = plan_of(1);
   plan.stages[0].nodes = {"x"};
-  plan.workload = PlanWorkload{"llm", "micro", "", "bf16", "adamw", 64, ""};
+  plan.workload = PlanWorkload{"llm", "micro", "", "bf16", "adamw", 64, 0, ""};
   std::ofstream(file) << plan_text(plan);
   const auto value = [](const std::vector<Setting>& settings, const std::string& path) {
     for (const Setting& one : settings) {
