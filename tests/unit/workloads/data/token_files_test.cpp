@@ -164,7 +164,7 @@ TEST_F(TokenFiles, FingerprintFollowsContentAndShapeButNotThePath) {
 TEST(OpenData, UnknownKindNamesTheNearest) {
   EXPECT_TEXT(open_error(tokens_from("tokns:x", 8, 256)), "Did you mean 'tokens'?");
   EXPECT_TEXT(open_error(tokens_from("", 8, 256)),
-              "known are generated, idx, cifar10, text, tokens");
+              "known are generated, idx, cifar10, pairs, text, tokens");
 }
 
 TEST(OpenData, ArgumentsAndKindsMustFit) {
@@ -205,7 +205,8 @@ TEST(DataKinds, AreListedOnceEach) {
     EXPECT_FALSE(kind.summary.empty());
     EXPECT_FALSE(kind.serves.empty());
   }
-  EXPECT_EQ(prefixes, (std::vector<std::string>{"generated", "idx", "cifar10", "text", "tokens"}));
+  EXPECT_EQ(prefixes,
+            (std::vector<std::string>{"generated", "idx", "cifar10", "pairs", "text", "tokens"}));
 }
 
 TEST(SharedShakespeare, OpensAndSplits) {
