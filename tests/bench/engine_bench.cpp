@@ -45,16 +45,16 @@ struct Program {
   double outside_s = 0;  ///< of a step: median
 };
 
-/// Two tables that hold samples against one another, those of a micro-batch or of the step.
+/// A picture and a text that are held against one another, those of a micro-batch or of the step.
 ModelGraph contrasted(ContrastOver over) {
   ModelGraph graph;
-  std::vector<NodeId> vectors;
-  for (const std::string side : {"left", "right"}) {
-    NodeId x = graph.add(side, Input{InputKind::tokens, 0, 0, 0, 4}, {}, side);
-    x = graph.add(side + ".table", Embedding{8, 8}, {x}, side);
-    vectors.push_back(graph.add(side + ".vector", TakeToken{0}, {x}, side));
-  }
-  graph.add("loss", Contrastive{over, 0.07}, vectors, "right");
+  NodeId left = graph.add("picture", Input{InputKind::images, 3, 2, 2, 0}, {}, "left");
+  left = graph.add("flat", Flatten{}, {left}, "left");
+  left = graph.add("projection", Linear{8, false, {}}, {left}, "left");
+  NodeId right = graph.add("text", Input{InputKind::tokens, 0, 0, 0, 4}, {}, "right");
+  right = graph.add("table", Embedding{8, 8}, {right}, "right");
+  right = graph.add("vector", TakeToken{0}, {right}, "right");
+  graph.add("loss", Contrastive{over, 0.07}, {left, right}, "right");
   return graph;
 }
 
