@@ -241,7 +241,7 @@ class ImageCounts {
   }
 
  private:
-  /// Those of files are not read again.
+  /// Files are not read again, so their numbers are only bounded.
   template <class Count>
   void hold(const std::optional<std::uint64_t>& images, LineCheck& check, Count&& count) const {
     check.equal("images given", ragged_, images.has_value());

@@ -413,7 +413,7 @@ void extrapolate(const Steps& steps, const ObservedSteps& observed, OperationTot
     }
     const ObservedStep& step = *key.second;
     const auto per_sample = [&](Ops ops) { return ops * like.samples / *like.observed_samples; };
-    // Of unlike steps only what comes on top of the strict operations is told by one of them.
+    // One of several unlike steps tells only what comes on top of the strict operations.
     executed += like.ragged && step.executed >= step.strict
                     ? like.strict + per_sample(step.executed - step.strict)
                     : per_sample(step.executed);

@@ -86,7 +86,7 @@ class GroupMaker {
       return make_vocabulary_embedding(*as<Embedding>(last), vocabulary_part(last));
     }
     if (groups_.context != nullptr) {
-      // What every rank repeats has no parts.
+      // An operation that every rank repeats has no parts.
       const Attention* attention = as<Attention>(last);
       if (attention != nullptr && !attention->part.whole()) {
         return make_context_attention(*attention, *groups_.context);
