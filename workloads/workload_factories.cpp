@@ -164,7 +164,7 @@ OptimizerRecipe language_recipe() {
 /// learn what texts are like and never look at the image.
 OptimizerRecipe image_text_recipe() {
   OptimizerRecipe recipe = language_recipe();
-  recipe.learning_rate = 5e-4;
+  recipe.learning_rate = 2.5e-4;
   recipe.warmup_steps = 100;
   return recipe;
 }

@@ -29,6 +29,23 @@ std::int64_t attention_count(const ModelGraph& graph) {
                                [](const Node& node) { return is_attention(node.attributes); });
 }
 
+/// Counts the attention nodes of a node's component: the sums that its residual stream passes.
+std::int64_t attention_count(const ModelGraph& graph, const std::string& branch) {
+  return std::ranges::count_if(graph.nodes(), [&](const Node& node) {
+    return node.branch == branch && is_attention(node.attributes);
+  });
+}
+
+/// Tells whether the model sees images beside texts.
+bool sees_and_reads(const ModelGraph& graph) {
+  const auto has = [&](InputKind kind) {
+    return std::ranges::any_of(graph.inputs(), [&](NodeId id) {
+      return std::get<Input>(graph.node(id).attributes).kind == kind;
+    });
+  };
+  return has(InputKind::images) && has(InputKind::tokens);
+}
+
 /// A Kind takes the node's output, perhaps behind a dropout.
 template <class Kind>
 bool feeds(const ModelGraph& graph, NodeId node) {
@@ -42,12 +59,28 @@ bool feeds(const ModelGraph& graph, NodeId node) {
 
 /// The rules are those of fill_initial_values().
 double linear_deviation(const ModelGraph& graph, NodeId node, double fan_in) {
-  if (const std::int64_t layers = attention_count(graph); layers > 0) {
-    return feeds<Add>(graph, node)
-               ? transformer_deviation / std::sqrt(2.0 * static_cast<double>(layers))
-               : transformer_deviation;
+  if (attention_count(graph) == 0) {
+    return feeds<Relu>(graph, node) ? std::sqrt(2.0 / fan_in) : std::sqrt(1.0 / (3.0 * fan_in));
   }
-  return feeds<Relu>(graph, node) ? std::sqrt(2.0 / fan_in) : std::sqrt(1.0 / (3.0 * fan_in));
+  const bool both = sees_and_reads(graph);
+  const double deviation = both ? std::sqrt(1.0 / fan_in) : transformer_deviation;
+  if (!feeds<Add>(graph, node)) return deviation;
+  const std::int64_t layers =
+      both ? attention_count(graph, graph.node(node).branch) : attention_count(graph);
+  return deviation / std::sqrt(2.0 * static_cast<double>(std::max<std::int64_t>(1, layers)));
+}
+
+/// Tells whether the rows of a node, followed back along first inputs, are patches of an image.
+bool has_patches(const ModelGraph& graph, NodeId node) {
+  if (is<ToSequence>(graph.node(node))) return true;
+  const std::vector<NodeId>& inputs = graph.node(node).inputs;
+  return !inputs.empty() && has_patches(graph, inputs[0]);
+}
+
+double table_deviation(const ModelGraph& graph, NodeId node) {
+  if (!sees_and_reads(graph)) return transformer_deviation;
+  if (is<PositionEmbedding>(graph.node(node)) && has_patches(graph, node)) return 1.0;
+  return std::sqrt(1.0 / static_cast<double>(graph.node(node).output.back()));
 }
 
 double conv_deviation(const ModelGraph& graph, const Shape& shape) {
@@ -136,7 +169,7 @@ InitialRule initial_rule(const ModelGraph& graph, NodeId id, std::size_t index) 
     const auto fan_in = static_cast<double>(parameter.shape.back());
     return {true, linear_deviation(graph, id, fan_in)};
   }
-  return {true, transformer_deviation};
+  return {true, table_deviation(graph, id)};
 }
 
 }  // namespace

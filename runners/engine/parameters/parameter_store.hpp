@@ -32,6 +32,10 @@ std::vector<HeldParameter> whole_parameters(const ModelGraph& graph);
 ///   attention (a patch embedding): sqrt(1 / fan in);
 /// - in a graph with attention, linear and tables: 0.02, and a linear whose output is added to
 ///   the residual stream 0.02 / sqrt(2 · attention nodes) (GPT-2);
+/// - but where a model of images and texts has attention (after CLIP, Radford et al. 2021): linear
+///   sqrt(1 / fan in), divided by sqrt(2 · attention nodes of the component) before the residual
+///   stream; tables sqrt(1 / width), but positions of patches 1, as large as the patches: a tower
+///   that pools one row learns late where things are if places look alike;
 /// - otherwise linear: sqrt(2 / fan in) before a ReLU, else sqrt(1 / (3 · fan in)).
 /// All but the constants are deviations of a normal distribution around 0. Element i of the full
 /// parameter is a pure function of (seed, node name, parameter index, i): the same whatever the

@@ -505,7 +505,7 @@ TEST(GeneratedScenes, PixelsTellTheScene) {
   }
 }
 
-TEST(GeneratedScenes, PixelsAreOfUnitSizeAndAnyShapeFillsThemAll) {
+TEST(GeneratedScenes, PixelsAreOfOneSizeAndAnyShapeFillsThemAll) {
   for (SampleSpec spec : {pair_spec(24), pair_spec(32), pair_spec(37), pair_spec(224)}) {
     if (spec.height == 37) spec.width = 70;
     const GeneratedScenes source(spec, 3);
@@ -521,7 +521,7 @@ TEST(GeneratedScenes, PixelsAreOfUnitSizeAndAnyShapeFillsThemAll) {
       }
     }
     EXPECT_NEAR(sum / count, 0, 0.15);
-    EXPECT_NEAR(std::sqrt(squares / count), 1, 0.2);
+    EXPECT_NEAR(std::sqrt(squares / count), 0.65, 0.15);
   }
 }
 
@@ -546,7 +546,7 @@ TEST(GeneratedScenes, SplitsSeedsAndIndicesGiveOtherSamples) {
 TEST(GeneratedScenes, BitsAreFixed) {
   const GeneratedScenes source({}, 1);
   SampleBuffer sample(source.spec());
-  EXPECT_EQ(sample.read(source, Split::train, 7).input_hash(), "975cadd6696484a5797a96ae7578d60c");
+  EXPECT_EQ(sample.read(source, Split::train, 7).input_hash(), "d88262947f1b56a81269c1364d65dc9f");
   EXPECT_EQ(GeneratedScenes::contrastive_floor(64), 0.1244366503261112);
   EXPECT_EQ(GeneratedScenes::match_entropy(), 0.016407142556734155);
 }
