@@ -226,8 +226,7 @@ std::size_t write_caption(Objects caption, std::span<std::int64_t> tokens) {
 // from what lies behind it by 1.25 at least in every channel; noise is up to 0.25. With more of
 // both, small models spend most of a training on finding objects, not on what texts say of them.
 constexpr float pixel_step = 0x1.0p-13f;
-constexpr int behind_most = 1 << 11, object_least = 3 << 12, object_range = 2 << 12,
-              noise_unit = 8;
+constexpr int behind_most = 1 << 11, object_least = 3 << 12, object_range = 2 << 12, noise_unit = 8;
 constexpr int rectangles_behind = 4;
 constexpr std::array<int, size_count> size_percent{50, 72, 95};
 
