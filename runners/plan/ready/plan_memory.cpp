@@ -1,8 +1,7 @@
 // The memory of every rank of a plan at its fullest moment.
 //
-// Parameters and their states are counted: each weight once, rounded up to cache lines as the
-// engine's arena does. Activations and messages are followed through the rank's program by
-// RankMemoryTrace, with the bytes of each pass from stage_memory(). The simulated timeline says
+// RankBytes counts parameters and their states, and gives the bytes of each pass. Activations and
+// messages are followed through the rank's program by RankMemoryTrace. The simulated timeline says
 // when other ranks fetch what this rank sends, because until then the tensors stay. Ranks in like
 // places of like replicas need the same, so each distinct combination is followed once.
 //
@@ -20,9 +19,7 @@
 #include <deque>
 #include <map>
 #include <optional>
-#include <set>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "metrics/base/error.hpp"
@@ -31,7 +28,7 @@
 #include "runners/plan/memory/stage_memory.hpp"
 #include "runners/plan/plan_bytes.hpp"
 #include "runners/plan/ready/plan_schedule.hpp"
-#include "runners/plan/tensor/tensor_parallel.hpp"
+#include "runners/plan/ready/rank_bytes.hpp"
 #include "runners/schedule/ir/schedule.hpp"
 #include "runners/schedule/simulate/simulator.hpp"
 
@@ -266,9 +263,6 @@ class RankMemoryTrace {
   std::uint64_t kept_ = 0, moving_ = 0, most_kept_ = 0, most_ = 0;
 };
 
-/// The engine's arena begins every tensor on a cache line.
-constexpr std::uint64_t arena_alignment_bytes = 64;
-
 class LedgerMaker {
  public:
   LedgerMaker(const TrainingTask& task, const StagedGraph& staged, const Plan& plan,
@@ -277,7 +271,7 @@ class LedgerMaker {
         staged_(staged),
         plan_(plan),
         schedule_(schedule),
-        shards_(task.graph),
+        bytes_(task, staged, plan),
         timeline_(timeline),
         fetches_(fetch_times(schedule, timeline)) {}
 
@@ -288,37 +282,19 @@ class LedgerMaker {
   }
 
  private:
-  const StageReplica& replica_of(const RankRole::Part& part) const {
-    return plan_.stages[part.stage].replicas[part.replica];
-  }
-  const TensorShard& shard_of(const RankRole::Part& part) {
-    const StageReplica& replica = replica_of(part);
-    return shards_.of(static_cast<int>(replica.ranks.size()), part.tensor_index, replica.part);
-  }
-
   /// Ranks of one position that hold like parts of like replicas need the same.
   const MemoryLedger& known_ledger(const RankRole& role) {
-    std::vector<std::int64_t> key{role.position.value()};
-    for (const RankRole::Part& part : role.parts) {
-      const StageReplica& replica = replica_of(part);
-      for (const std::int64_t number :
-           {std::int64_t{part.segment.value()}, std::int64_t{part.tensor_index},
-            static_cast<std::int64_t>(replica.ranks.size()), replica.micro_batch,
-            std::int64_t{replica.part.parts}, std::int64_t{replica.part.chunk_count()}}) {
-        key.push_back(number);
-      }
-    }
+    const std::pair key(role.position, bytes_.kind_of(role.parts));
     const auto known = ledgers_.find(key);
     if (known != ledgers_.end()) return known->second;
-    return ledgers_.emplace(std::move(key), ledger(role)).first->second;
+    return ledgers_.emplace(key, ledger(role)).first->second;
   }
 
   MemoryLedger ledger(const RankRole& role) {
-    MemoryLedger ledger;
-    add_parameters(role, ledger);
+    MemoryLedger ledger = bytes_.states_of(role.parts);
     RankMemoryTrace trace(schedule_, fetches_);
     for (const RankRole::Part& part : role.parts) {
-      trace.add_part({part, memory_of(part)});
+      trace.add_part({part, bytes_.passes_of(part)});
     }
     set_edges(role, trace);
     const std::size_t place = role.position.index();
@@ -326,22 +302,6 @@ class LedgerMaker {
     ledger.activations = Bytes(trace.most_kept());
     ledger.buffers = Bytes(trace.most() - trace.most_kept());
     return ledger;
-  }
-
-  /// Ranks of one place in equal replicas have the same.
-  const StageMemory& memory_of(const RankRole::Part& part) {
-    const StageReplica& replica = replica_of(part);
-    const auto key = std::tuple(part.stage, static_cast<int>(replica.ranks.size()),
-                                part.tensor_index, replica.micro_batch, replica.part.first_part());
-    const auto known = memories_.find(key);
-    if (known != memories_.end()) return known->second;
-    const StagePart stage{staged_,
-                          part.stage,
-                          shard_of(part),
-                          replica.micro_batch,
-                          plan_.stages[part.stage].recomputation,
-                          plan_.sequence_parallel};
-    return memories_.emplace(key, stage_memory(stage, task_.precision)).first->second;
   }
 
   /// Bytes of every message that begins or ends at the rank, for its own share of the samples.
@@ -355,8 +315,8 @@ class LedgerMaker {
         for (const bool gradient : {false, true}) {
           const auto& nodes = gradient ? staged.with_gradient : staged.nodes;
           std::uint64_t& bytes = trace.edge_bytes[gradient][e];
-          const StageReplica& replica = replica_of(part);
-          const ModelGraph& local = shards_.of(1, 0, replica.part).graph;
+          const StageReplica& replica = bytes_.replica_of(part);
+          const ModelGraph& local = bytes_.sequence_of(part);
           std::uint64_t here = 0;
           for (const NodeId node : nodes) {
             const std::uint64_t all = message_bytes(local, {node}, replica.micro_batch,
@@ -373,66 +333,14 @@ class LedgerMaker {
     }
   }
 
-  /// Each weight once, by the first part that uses it.
-  void add_parameters(const RankRole& role, MemoryLedger& ledger) {
-    std::set<std::pair<std::size_t, std::size_t>> held;
-    std::uint64_t elements = 0, owned = 0, frozen = 0;
-    for (const RankRole::Part& part : role.parts) {
-      const std::uint64_t before = elements;
-      const auto add = [&](NodeId id) {
-        const bool stays = task_.graph.node(id).weights == Weights::frozen;
-        (stays ? frozen : elements) += hold(shard_of(part), id, held);
-      };
-      for (const NodeId id : staged_.nodes[part.stage]) {
-        add(id);
-        const auto* linear = std::get_if<Linear>(&task_.graph.node(id).attributes);
-        if (linear != nullptr && !linear->tied_to.empty()) add(task_.graph.find(linear->tied_to));
-      }
-      owned += owned_share(part, elements - before);
-    }
-    const std::uint64_t small = bytes_per_element(task_.precision),
-                        master = bytes_per_master(task_.precision);
-    const std::uint64_t states = task_.optimizer == OptimizerKind::adamw ? 2 : 1;
-    const bool copies = small != master;
-    ledger.weights = Bytes((elements + frozen) * small);
-    ledger.gradients = Bytes(elements * (small + (copies ? master : 0)));
-    ledger.optimizer = Bytes(owned * states * master + (copies ? elements * master : 0));
-  }
-
-  /// Elements of a node's parameters in an arena whose tensors begin on cache lines.
-  std::uint64_t hold(const TensorShard& shard, NodeId id,
-                     std::set<std::pair<std::size_t, std::size_t>>& held) const {
-    const std::uint64_t aligned = arena_alignment_bytes / bytes_per_element(task_.precision);
-    const Node& node = shard.graph.node(id);
-    std::uint64_t sum = 0;
-    for (std::size_t i = 0; i < node.parameters.size(); ++i) {
-      if (!held.emplace(id.index(), i).second) continue;
-      const auto count = static_cast<std::uint64_t>(element_count(node.parameters[i].shape));
-      sum += (count + aligned - 1) / aligned * aligned;
-    }
-    return sum;
-  }
-
-  /// ZeRO-1 spreads the states over copies of one degree; copies cut differently keep all of them.
-  std::uint64_t owned_share(const RankRole::Part& part, std::uint64_t elements) const {
-    if (plan_.zero_stage == 0) return elements;
-    const auto& replicas = plan_.stages[part.stage].replicas;
-    const bool alike = std::ranges::all_of(replicas, [&](const StageReplica& r) {
-      return r.ranks.size() == replicas.front().ranks.size();
-    });
-    const auto copies = static_cast<std::uint64_t>(replicas.size());
-    return alike ? (elements + copies - 1) / copies : elements;
-  }
-
   const TrainingTask& task_;
   const StagedGraph& staged_;
   const Plan& plan_;
   const Schedule& schedule_;
-  ShardTable shards_;
+  RankBytes bytes_;
   const Timeline& timeline_;
   FetchTimes fetches_;
-  std::map<std::tuple<StageId, int, int, std::int64_t, SequencePart>, StageMemory> memories_;
-  std::map<std::vector<std::int64_t>, MemoryLedger> ledgers_;
+  std::map<std::pair<PositionId, std::vector<std::int64_t>>, MemoryLedger> ledgers_;
 };
 
 }  // namespace

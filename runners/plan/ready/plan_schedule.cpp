@@ -297,9 +297,25 @@ bool is_chain(const PipelineGraph& graph, const StagePlaces& places) {
                              [](const Edge& edge) { return edge.to == edge.from + 1; });
 }
 
+/// Gives an order that is searched the room of the ranks, and the costs of recomputation.
+void limit_memory(const Plan& plan, const StagePlaces& places, const StageTimes* times,
+                  const StageShares& shares, ScheduleRequest& request) {
+  PipelineGraph& graph = *request.graph;
+  for (const StageId stage : plan.stages.ids()) {
+    Segment& segment = graph.segments[SegmentId(stage.value())];
+    // A stage of data alone keeps nothing, and what it makes again for W is a part of something.
+    constexpr double least_part = 1e-9;
+    segment.activation = std::max(shares[stage].kept, least_part * shares[stage].split);
+    if (segment.activation > 0) segment.weight_part = shares[stage].split / segment.activation;
+    if (times == nullptr) continue;
+    segment.input_gradient += slowest_of(plan, *times, places.copies[stage.index()]).recompute_s;
+  }
+  request.memory_limit = limit_to_room(graph);
+}
+
 /// The generator's order, for the chain of the plan's stages: as it is where its stages are one.
 Schedule generate(const Plan& plan, const Generator& generator, const PipelineGraph& graph,
-                  const StagePlaces& places) {
+                  const StagePlaces& places, const StageTimes* times, const StageShares& shares) {
   ScheduleRequest request;
   request.ranks = places.positions;
   request.micro_batches = plan.micro_batches;
@@ -312,6 +328,7 @@ Schedule generate(const Plan& plan, const Generator& generator, const PipelineGr
   }
   request.graph = std::move(wanted);
   request.chunks = plan.chunks;
+  if (!shares.empty()) limit_memory(plan, places, times, shares, request);
   // Planners make many plans ready, and every rank of a run does its own.
   request.most_evaluations = 2000;
   return generator.make(request);
@@ -376,15 +393,16 @@ void complete(const Plan& plan, Schedule& schedule) {
 }  // namespace
 
 Schedule plan_schedule(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan,
-                       const StageTimes* times) {
+                       const StageTimes* times, const StageShares& shares) {
   const Generator& generator = find_generator(plan.schedule);
   check_counts(plan, generator);
   const StagePlaces places = stage_places(plan, generator.order);
   check_positions(plan, places, generator.order);
   check_tied(graph, staged, plan);
   PipelineGraph pipeline = plan_pipeline(graph, staged, plan, times, places);
-  Schedule schedule = plan.warm_up.empty() ? generate(plan, generator, pipeline, places)
-                                           : generate_warm_ups(plan, pipeline);
+  Schedule schedule = plan.warm_up.empty()
+                          ? generate(plan, generator, pipeline, places, times, shares)
+                          : generate_warm_ups(plan, pipeline);
   schedule.graph = std::move(pipeline);
   schedule.name = plan.schedule;
   schedule.chunks = plan.chunks;

@@ -27,14 +27,23 @@ struct RankRole {
   }
 };
 
+/// What one micro-batch of a stage keeps on its fullest rank, as a share of the rank's room: of the
+/// memory that its states and its fullest pass leave.
+struct StageShare {
+  double kept = 0;   ///< from F to B
+  double split = 0;  ///< from B to W
+};
+using StageShares = IdVector<StageId, StageShare>;
+
 /// The lowered schedule of a plan. Segment s < stages is stage s going down; in a two-way schedule
 /// segment stages + s is its copy going up. RECOMPUTE stands before the first gradient of every
-/// micro-batch of a stage that recomputes in full. Without times every stage costs the same.
-/// Throws UserError where generator or lowering refuse, or where schedule and plan do not fit
-/// (number of stages, ranks that a fixed placement puts on two positions, a tied weight whose
+/// micro-batch of a stage that recomputes in full. Without times every stage costs the same. An
+/// order that is searched keeps within the room that `shares` tell of; without them it has no
+/// limit. Throws UserError where generator or lowering refuse, or where schedule and plan do not
+/// fit (number of stages, ranks that a fixed placement puts on two positions, a tied weight whose
 /// stages have a part of a replica's ranks in common).
 Schedule plan_schedule(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan,
-                       const StageTimes* times = nullptr);
+                       const StageTimes* times = nullptr, const StageShares& shares = {});
 
 /// The role of every rank of the plan. `schedule` is the plan's own.
 /// The result has an entry for every rank up to the plan's largest.

@@ -17,6 +17,7 @@
 #include "metrics/base/id.hpp"
 #include "metrics/base/quantity.hpp"
 #include "runners/plan/plan_cluster.hpp"
+#include "runners/plan/ready/rank_bytes.hpp"
 #include "runners/plan/tensor/tensor_parallel.hpp"
 #include "runners/schedule/generators/generator.hpp"
 #include "runners/schedule/simulate/simulator.hpp"
@@ -79,17 +80,22 @@ class PlanCheck {
     }
   }
 
-  /// Names every rank whose ledger exceeds its device's memory; a limit of 0 is none.
-  void check_memory(const Cluster& cluster, const std::vector<MemoryLedger>& ledgers,
-                    const std::vector<RankRole>& roles) {
+  /// Names every rank whose ledger exceeds its device's memory, and gives the most that one lacks;
+  /// a limit of 0 is none.
+  Bytes check_memory(const Cluster& cluster, const std::vector<MemoryLedger>& ledgers,
+                     const std::vector<RankRole>& roles) {
+    Bytes lacking;
     for (std::size_t rank = 0; rank < ledgers.size(); ++rank) {
       const DeviceClass& device = class_of(cluster, RankId(rank));
-      if (device.memory == Bytes(0) || ledgers[rank].total() <= device.memory) continue;
-      problems_.add(fmt::format("{} needs {} on rank {}, {} ({} available)",
-                                stages_text(roles[rank]), rounded_byte_size(ledgers[rank].total()),
-                                rank, device.name, rounded_byte_size(device.memory)),
+      const Bytes needed = ledgers[rank].total();
+      if (device.memory == Bytes(0) || needed <= device.memory) continue;
+      lacking = std::max(lacking, needed - device.memory);
+      problems_.add(fmt::format("{} {} on rank {}, {} ({} available)", stages_text(roles[rank]),
+                                rounded_byte_size(needed), rank, device.name,
+                                rounded_byte_size(device.memory)),
                     "", "Try a smaller micro-batch, more stages or recomputation full.");
     }
+    return lacking;
   }
 
  private:
@@ -257,12 +263,14 @@ class PlanCheck {
     }
   }
 
-  /// The stages of a rank, as messages name them.
+  /// The stages of a rank that need something, as messages name them.
   static std::string stages_text(const RankRole& role) {
     std::vector<int> numbers;
     for (const RankRole::Part& part : role.parts) numbers.push_back(part.stage.value());
     std::ranges::sort(numbers);
-    return fmt::format("stage{} {}", numbers.size() == 1 ? "" : "s", fmt::join(numbers, " and "));
+    const bool single = numbers.size() == 1;
+    return fmt::format("stage{} {} need{}", single ? "" : "s", fmt::join(numbers, " and "),
+                       single ? "s" : "");
   }
 
   const Plan& plan_;
@@ -297,14 +305,19 @@ ReadyPlan::ReadyPlan(const TrainingTask& task, Plan given, std::optional<Cluster
   }
   if (sound) {
     collect_problems(problems, [&] {
-      schedule = plan_schedule(graph, staged, plan, times ? &*times : nullptr);
+      const bool searches = find_generator(plan.schedule).order == StageOrder::any;
+      const StageShares shares =
+          fits && searches ? stage_shares(task, staged, plan, *cluster) : StageShares();
+      schedule = plan_schedule(graph, staged, plan, times ? &*times : nullptr, shares);
       timeline = simulate(schedule);
       roles = rank_roles(plan, schedule);
       memory = plan_memory(task, staged, plan, schedule, timeline);
     });
   }
   if (cluster) check.check_on(*cluster);
-  if (fits) check.check_memory(*cluster, memory, roles);
+  const bool runs = problems.empty();
+  const Bytes lacking = fits ? check.check_memory(*cluster, memory, roles) : Bytes(0);
+  if (runs && lacking > Bytes(0)) throw MemoryRefusal(problems.problems(), lacking);
   problems.throw_if_any();
   if (times) prediction = predict(staged, plan, *times, schedule, timeline);
 }
@@ -337,6 +350,24 @@ std::vector<double> ReadyPlan::busy_s() const {
 ReadyPlan ready_on(const TrainingTask& task, Plan plan, const Cluster& whole) {
   Cluster used = plan_cluster(plan, whole);
   return ReadyPlan(task, std::move(plan), std::move(used));
+}
+
+ReadyPlan ready_with_recomputation(const TrainingTask& task, Plan plan, const Cluster& whole) {
+  std::optional<MemoryRefusal> nearest;
+  for (const Recomputation least : recomputations) {
+    bool changed = least == Recomputation::none;
+    for (PlanStage& stage : plan.stages) {
+      changed = changed || stage.recomputation < least;
+      stage.recomputation = std::max(stage.recomputation, least);
+    }
+    if (!changed) continue;
+    try {
+      return ready_on(task, plan, whole);
+    } catch (const MemoryRefusal& refusal) {
+      if (!nearest || refusal.lacking < nearest->lacking) nearest = refusal;
+    }
+  }
+  throw *nearest;
 }
 
 }  // namespace heteroperf

@@ -76,7 +76,20 @@ struct ReadyPlan {
   std::optional<Prediction> prediction;  ///< where there are times
 };
 
+/// A plan is refused for the memory of its devices alone.
+class MemoryRefusal : public UserError {
+ public:
+  MemoryRefusal(std::vector<Problem> problems, Bytes most)
+      : UserError(std::move(problems)), lacking(most) {}
+  Bytes lacking;          ///< by the rank that lacks most
+  bool at_least = false;  ///< states alone were counted
+};
+
 /// The plan made ready for the devices of a whole cluster that it uses.
 ReadyPlan ready_on(const TrainingTask& task, Plan plan, const Cluster& whole);
+
+/// ready_on() with as little more recomputation as the plan fits with: as it is, then every stage
+/// with selective recomputation at least, then all in full. Throws the refusal that lacks least.
+ReadyPlan ready_with_recomputation(const TrainingTask& task, Plan plan, const Cluster& whole);
 
 }  // namespace heteroperf

@@ -111,11 +111,24 @@ std::optional<ReadyPlan> searched_plan(const ModelGraph& graph, const Cluster& p
   return std::nullopt;
 }
 
-/// The fastest plan that `ready` gives for one of the requests; the first refusal where there is
-/// none.
+/// The fastest plan that `ready` gives for one of the requests. Of their refusals the one that
+/// lacks the least memory stays, or the first where memory is no reason.
 struct FastestEven {
   std::optional<ReadyPlan> plan;
   std::optional<UserError> refusal;
+  std::optional<MemoryRefusal> nearest;
+
+  void refuse(const MemoryRefusal& other) {
+    const auto order = [](const MemoryRefusal& each) {
+      return std::pair(each.at_least, each.lacking);
+    };
+    if (!nearest || order(other) < order(*nearest)) nearest = other;
+  }
+  /// Throws the refusal, if there is any.
+  void throw_refusal() const {
+    if (nearest) throw MemoryRefusal(*nearest);
+    if (refusal) throw UserError(*refusal);
+  }
 };
 
 template <class Ready>
@@ -127,6 +140,8 @@ FastestEven fastest_even(const std::vector<EvenPlanRequest>& requests, Ready rea
       const bool faster = best.plan && plan.prediction && best.plan->prediction &&
                           plan.prediction->throughput > best.plan->prediction->throughput;
       if (!best.plan || faster) best.plan.emplace(std::move(plan));
+    } catch (const MemoryRefusal& error) {
+      best.refuse(error);
     } catch (const UserError& error) {
       if (!best.refusal) best.refusal = error;
     }
@@ -176,22 +191,16 @@ ReadyPlan ready_centric(const TrainingTask& task, const std::string& last, EvenP
   const auto [smallest, largest] = std::ranges::minmax(part.classes, {}, &DeviceClass::memory);
   const Bytes most = largest.memory;
   if (smallest.memory > Bytes(0) && least > most) {
-    throw UserError(
-        fmt::format("the first stage holds {} of weights and states", rounded_byte_size(least)),
-        fmt::format("a device has {}", rounded_byte_size(most)));
+    MemoryRefusal refusal(
+        {{fmt::format("the first stage holds {} of weights and states", rounded_byte_size(least)),
+          fmt::format("a device has {}", rounded_byte_size(most)), ""}},
+        least - most);
+    refusal.at_least = true;
+    throw refusal;
   }
   even.zero_stage = even.data * even.context > 1 ? 1 : 0;
   even.sequence_parallel = even.tensor > 1;
-  for (even.recomputation = Recomputation::none;;) {
-    Plan plan = centric_plan(task.graph, last, even);
-    try {
-      return ReadyPlan(task, std::move(plan), part);
-    } catch (const UserError&) {
-      if (even.recomputation == Recomputation::full) throw;
-    }
-    const bool none = even.recomputation == Recomputation::none;
-    even.recomputation = none ? Recomputation::selective : Recomputation::full;
-  }
+  return ready_with_recomputation(task, centric_plan(task.graph, last, even), part);
 }
 
 }  // namespace
@@ -209,7 +218,7 @@ ReadyPlan best_plan_alone(const ModelGraph& graph, const Cluster& part,
     return ReadyPlan(task, even_plan(graph, even), part);
   });
   if (best.plan) return std::move(*best.plan);
-  if (best.refusal) throw UserError(best.refusal->problems());
+  best.throw_refusal();
   throw UserError(
       fmt::format("{} samples a step cannot be spread over {} ranks", samples, part.ranks.size()));
 }
@@ -261,6 +270,7 @@ ReadyPlan best_centric_plan(const ModelGraph& graph, const Cluster& cluster,
       return ready_centric(task, components.back(), even, part);
     });
     if (found.refusal && !best.refusal) best.refusal = found.refusal;
+    if (found.nearest) best.refuse(*found.nearest);
     if (!found.plan || !found.plan->prediction) continue;
     const bool faster =
         !best.plan || found.plan->prediction->throughput > best.plan->prediction->throughput;
@@ -269,7 +279,7 @@ ReadyPlan best_centric_plan(const ModelGraph& graph, const Cluster& cluster,
     best.plan.emplace(std::move(*found.plan));
   }
   if (best.plan) return std::move(*best.plan);
-  if (best.refusal) throw UserError(best.refusal->problems());
+  best.throw_refusal();
   throw UserError(fmt::format("no centric plan of '{}'", graph.name),
                   fmt::format("{} samples a step cannot be spread", samples), "");
 }

@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
@@ -50,8 +51,7 @@ struct DevicePosition {
 /// A way to divide the devices.
 struct Division {
   std::vector<DevicePosition> positions;
-  std::int64_t samples = 0;  // of a micro-batch, where the replicas are given
-  int zero_stage = 0;
+  std::int64_t samples = 0;          // of a micro-batch, where the replicas are given
   std::vector<RankId> devices = {};  // Plan::devices
 };
 
@@ -74,8 +74,23 @@ struct PlacedDraft {
   std::string placement;
   Division division;
   std::vector<PlacedStage> stages;
-  std::int64_t samples = 1;  // of a micro-batch
+  std::int64_t samples = 1;                       // of a micro-batch
+  std::vector<Recomputation> recomputation = {};  // [stage]
   double step_s = 0;
+
+  /// The replicas of a stage share their optimizer states: that saves memory and costs nothing.
+  int zero_stage() const {
+    return std::ranges::any_of(stages, [](const PlacedStage& stage) {
+      return stage.groups.size() > 1 || stage.groups.front().replicas > 1;
+    });
+  }
+};
+
+/// The drafts of a placement: the fastest ones that fit, and the one that lacks least memory.
+struct PlacementDrafts {
+  std::vector<PlacedDraft> best;
+  std::optional<PlacedDraft> nearest;
+  double lacking = infinite;  // bytes, of the nearest
 };
 
 /// A tensor that goes from one layer to a later one.
@@ -180,7 +195,6 @@ class BranchPlanSearch {
       const Plan plan = problem_.plan(chain);
       Division& division = result.emplace_back();
       division.samples = chain.stages.front().samples();
-      division.zero_stage = chain.zero_stage;
       division.devices = plan.devices;
       for (int q = 0; q < chain.positions(); ++q) {
         division.positions.push_back({0, 0, 0, groups[q], plan.stages[StageId(q)].replicas});
@@ -294,10 +308,11 @@ class BranchPlanSearch {
   }
 
   /// The slowest replica's time for a micro-batch, pass by pass.
-  LayerSums::Work work_of(const std::vector<ReplicaGroup>& groups, LayerSums::Range layers) const {
+  LayerSums::Work work_of(const std::vector<ReplicaGroup>& groups, LayerSums::Range layers,
+                          Recomputation recomputation = Recomputation::none) const {
     LayerSums::Work most;
     for (const ReplicaGroup& group : groups) {
-      most.raise_to(sums_.work(group, layers, Recomputation::none));
+      most.raise_to(sums_.work(group, layers, recomputation));
     }
     return most;
   }
@@ -386,15 +401,16 @@ class BranchPlanSearch {
     graph.ranks = static_cast<int>(draft.division.positions.size());
     graph.micro_batches = static_cast<int>(tables_.batch / draft.samples);
     std::vector<SegmentId> segment_of(tables_.layers);
-    for (const PlacedStage& stage : draft.stages) {
-      const LayerSums::Work work = work_of(stage.groups, stage.layers);
+    for (std::size_t s = 0; s < draft.stages.size(); ++s) {
+      const PlacedStage& stage = draft.stages[s];
+      const LayerSums::Work work = work_of(stage.groups, stage.layers, draft.recomputation[s]);
       for (int l = stage.layers.first; l < stage.layers.end; ++l) {
         segment_of[l] = SegmentId(graph.segments.size());
       }
       Segment segment;
       segment.rank = static_cast<int>(stage.position);
       segment.forward = work.forward_s;
-      segment.input_gradient = work.input_gradient_s;
+      segment.input_gradient = work.recompute_s + work.input_gradient_s;
       segment.weight_gradient = work.weight_gradient_s;
       graph.segments.push_back(segment);
     }
@@ -439,57 +455,178 @@ class BranchPlanSearch {
     return most;
   }
 
-  /// True where a device cannot even hold the states of its stages and one micro-batch.
-  bool is_too_large(const PlacedDraft& draft) const {
-    std::vector<double> held(draft.division.positions.size(), 0);
-    for (const PlacedStage& stage : draft.stages) {
-      for (const ReplicaGroup& group : stage.groups) {
-        const double limit = tables_.pools[group.pool].memory_bytes;
-        if (limit <= 0) continue;
-        const LayerSums::Holding least{Recomputation::full, 1, group.replicas};
-        held[stage.position] +=
-            sums_.least_memory(group.degree, group.samples, stage.layers, least) / limit /
-            static_cast<double>(stage.groups.size());
-      }
+  /// A draft's pipeline whose activations are shares of the room of its positions, and the most
+  /// bytes that a device lacks for one micro-batch (for all of a step, where the loss is over it).
+  struct DraftMemory {
+    PipelineGraph graph;
+    double lacking = 0;
+  };
+
+  DraftMemory memory_of(const PlacedDraft& draft) const {
+    DraftMemory result{pipeline_of(draft)};
+    std::vector<std::vector<std::size_t>> stages_of(draft.division.positions.size());
+    for (std::size_t s = 0; s < draft.stages.size(); ++s) {
+      stages_of[draft.stages[s].position].push_back(s);
+      result.graph.segments[SegmentId(s)].activation = 0;
     }
-    return *std::ranges::max_element(held) > 1;
+    for (const std::vector<std::size_t>& here : stages_of) {
+      // The stages of a position have as many groups of replicas, of the same devices.
+      const std::size_t groups = here.empty() ? 0 : draft.stages[here.front()].groups.size();
+      for (std::size_t g = 0; g < groups; ++g) add_shares(draft, here, g, result);
+    }
+    return result;
   }
 
-  /// Times a draft, and keeps it among the best of its placement.
-  void try_draft(PlacedDraft draft) {
-    if (is_too_large(draft)) return;
-    const std::string placement = draft.placement.substr(0, draft.placement.find(", loss after"));
-    std::vector<PlacedDraft>& best = best_[placement];
+  /// Raises the shares of the stages of one position to those on the devices of a group.
+  void add_shares(const PlacedDraft& draft, const std::vector<std::size_t>& stages, std::size_t g,
+                  DraftMemory& memory) const {
+    const double limit = tables_.pools[draft.stages[stages.front()].groups[g].pool].memory_bytes;
+    if (limit <= 0) return;
+    double states = 0, passing = 0, least = 0, most_added = 0;
+    std::vector<LayerSums::Activations> kept;
+    for (const std::size_t s : stages) {
+      const PlacedStage& stage = draft.stages[s];
+      const ReplicaGroup& group = stage.groups[g];
+      states += sums_.state_memory(group.degree, stage.layers,
+                                   draft.zero_stage() == 0 ? 1 : group.replicas);
+      kept.push_back(
+          sums_.activations(group.degree, group.samples, stage.layers, draft.recomputation[s]));
+      passing = std::max(passing, kept.back().passing + kept.back().messages);
+      least += kept.back().kept;
+      most_added = std::max(most_added, kept.back().split - kept.back().kept);
+    }
+    if (whole_step_) least *= static_cast<double>(memory.graph.micro_batches);
+    const double room = limit - states - passing;
+    memory.lacking = std::max(memory.lacking, least + most_added - room);
+    for (std::size_t i = 0; i < stages.size() && room > 0; ++i) {
+      Segment& segment = memory.graph.segments[SegmentId(stages[i])];
+      const double share = kept[i].kept / room;
+      if (share <= segment.activation) continue;
+      segment.activation = share;
+      segment.weight_part = kept[i].split / kept[i].kept;
+    }
+  }
+
+  /// The seconds that the last sums over replicas and the optimizer take.
+  double last_update_s(const PlacedDraft& draft) const {
     std::vector<double> updates(draft.division.positions.size(), 0);
     for (const PlacedStage& stage : draft.stages) {
       updates[stage.position] += update_s(stage.groups, stage.layers);
     }
-    const double update = *std::ranges::max_element(updates);
-    const PipelineGraph graph = pipeline_of(draft);
-    const double limit = best.size() < kept_drafts ? infinite : best.back().step_s;
-    if (lower_bound(graph) + update >= limit) return;
-    ScheduleRequest request;
-    request.most_evaluations = draft_evaluations;
-    draft.step_s = search_schedule(graph, request, {}, MemoryLadder::none).objective + update;
-    const auto place = std::ranges::upper_bound(best, draft.step_s, {}, &PlacedDraft::step_s);
-    best.insert(place, std::move(draft));
-    if (best.size() > kept_drafts) best.pop_back();
+    return *std::ranges::max_element(updates);
   }
 
-  /// The first of a placement's drafts that fits, as it is or with recomputation.
-  PlacedPlan plan_of(const std::string& placement, const std::vector<PlacedDraft>& drafts) const {
-    PlacedPlan result{placement, std::nullopt, "no division of the devices holds it"};
-    for (const PlacedDraft& draft : drafts) {
-      for (const Recomputation recomputation : {Recomputation::none, Recomputation::full}) {
-        try {
-          Plan plan = to_plan(draft);
-          for (PlanStage& stage : plan.stages) stage.recomputation = recomputation;
-          ReadyPlan ready = ready_on(problem_.task(), std::move(plan), problem_.cluster());
-          if (!ready.prediction) throw UserError(ready.unpredicted);
-          return {draft.placement, std::move(ready), ""};
-        } catch (const UserError& error) {
-          result.why_not = error.problems().front().text();
+  /// Keeps a draft among the best of its placement: as it is, in an order that its memory admits,
+  /// and in the order that is best for a pipeline's usual number of micro-batches under way, with
+  /// recomputation in those stages whose positions have too little memory for it.
+  void try_draft(PlacedDraft draft) {
+    const std::string placement = draft.placement.substr(0, draft.placement.find(", loss after"));
+    PlacementDrafts& drafts = best_[placement];
+    draft.recomputation.assign(draft.stages.size(), Recomputation::none);
+    const double update = last_update_s(draft);
+    const DraftMemory memory = memory_of(draft);
+    if (lower_bound(memory.graph) + update >= limit_of(drafts)) return;
+    PipelineGraph whole = memory.graph;
+    const std::optional<double> limit = limit_to_room(whole);
+    if (memory.lacking <= 0) {
+      keep(draft, search(whole, limit).objective + update, drafts);
+      if (!limit || *limit >= memory.graph.micro_batches) return;
+    }
+    const SearchResult usual = search_usual(memory.graph);
+    if (usual.objective + update >= limit_of(drafts)) return;
+    recompute_for(usual.schedule, draft);
+    DraftMemory saved = memory_of(draft);
+    if (saved.lacking > 0) {
+      if (saved.lacking >= drafts.lacking) return;
+      drafts.lacking = saved.lacking;
+      drafts.nearest = std::move(draft);
+      return;
+    }
+    const std::optional<double> saved_limit = limit_to_room(saved.graph);
+    keep(draft, search(saved.graph, saved_limit).objective + update, drafts);
+  }
+
+  /// An order with as many micro-batches under way as there are positions, which a pipeline needs.
+  static SearchResult search_usual(PipelineGraph graph) {
+    std::vector<double> sums(graph.ranks, 0);
+    for (const Segment& segment : graph.segments) sums[segment.rank] += segment.activation;
+    for (Segment& segment : graph.segments) {
+      if (sums[segment.rank] > 0) segment.activation /= sums[segment.rank] * graph.ranks;
+    }
+    const std::optional<double> limit = limit_to_room(graph);
+    return search(graph, limit);
+  }
+
+  static SearchResult search(const PipelineGraph& graph, std::optional<double> limit) {
+    ScheduleRequest request;
+    request.most_evaluations = draft_evaluations;
+    request.memory_limit = limit;
+    return search_schedule(graph, request, {}, MemoryLadder::none);
+  }
+
+  /// Raises the recomputation of stages until their positions have the memory for an order, those
+  /// first that save most for the time that they take.
+  void recompute_for(Schedule order, PlacedDraft& draft) const {
+    const auto peaks_of = [&] {
+      order.graph = memory_of(draft).graph;
+      return memory_peaks(order).memory;
+    };
+    std::vector<double> peaks = peaks_of();
+    for (std::size_t best = 0; best < draft.stages.size();) {
+      best = draft.stages.size();
+      double most = 0;
+      Recomputation level{};
+      for (std::size_t s = 0; s < draft.stages.size(); ++s) {
+        const PlacedStage& stage = draft.stages[s];
+        const Recomputation before = draft.recomputation[s];
+        if (peaks[stage.position] <= 1) continue;
+        for (const Recomputation next : recomputations) {
+          if (next <= before) continue;
+          draft.recomputation[s] = next;
+          const double saved = peaks[stage.position] - peaks_of()[stage.position];
+          const double added_s = work_of(stage.groups, stage.layers, next).total() -
+                                 work_of(stage.groups, stage.layers, before).total();
+          const double gain = saved / std::max(added_s, 1e-12);
+          if (saved > 0 && gain > most) most = gain, best = s, level = next;
         }
+        draft.recomputation[s] = before;
+      }
+      if (best == draft.stages.size()) return;
+      draft.recomputation[best] = level;
+      peaks = peaks_of();
+    }
+  }
+
+  static double limit_of(const PlacementDrafts& drafts) {
+    return drafts.best.size() < kept_drafts ? infinite : drafts.best.back().step_s;
+  }
+
+  static void keep(PlacedDraft draft, double step_s, PlacementDrafts& drafts) {
+    if (step_s >= limit_of(drafts)) return;
+    draft.step_s = step_s;
+    const auto place = std::ranges::upper_bound(drafts.best, step_s, {}, &PlacedDraft::step_s);
+    drafts.best.insert(place, std::move(draft));
+    if (drafts.best.size() > kept_drafts) drafts.best.pop_back();
+  }
+
+  /// The first of a placement's drafts that fits, or what the nearest one lacks.
+  PlacedPlan plan_of(const std::string& placement, const PlacementDrafts& drafts) const {
+    PlacedPlan result{placement, std::nullopt, "no division of the devices holds it"};
+    std::vector<PlacedDraft> tried = drafts.best;
+    if (tried.empty() && drafts.nearest) tried.push_back(*drafts.nearest);
+    Bytes least = Bytes(std::numeric_limits<std::uint64_t>::max());
+    for (const PlacedDraft& draft : tried) {
+      try {
+        ReadyPlan ready =
+            ready_with_recomputation(problem_.task(), to_plan(draft), problem_.cluster());
+        if (!ready.prediction) throw UserError(ready.unpredicted);
+        return {draft.placement, std::move(ready), ""};
+      } catch (const MemoryRefusal& refusal) {
+        if (refusal.lacking >= least) continue;
+        least = refusal.lacking;
+        result.why_not = refusal.problems().front().text();
+      } catch (const UserError& error) {
+        result.why_not = error.problems().front().text();
       }
     }
     return result;
@@ -502,11 +639,13 @@ class BranchPlanSearch {
     plan.cluster = problem_.cluster().name;
     plan.schedule = "auto";
     plan.micro_batches = static_cast<int>(tables_.batch / draft.samples);
-    plan.zero_stage = draft.division.zero_stage;
+    plan.zero_stage = draft.zero_stage();
     plan.devices = draft.division.devices;
     const std::vector<std::size_t>& ends = problem_.ends();
-    for (const PlacedStage& from : draft.stages) {
+    for (std::size_t s = 0; s < draft.stages.size(); ++s) {
+      const PlacedStage& from = draft.stages[s];
       PlanStage& stage = plan.stages.emplace_back();
+      stage.recomputation = draft.recomputation[s];
       std::size_t node = from.layers.first > 0 ? ends[from.layers.first - 1] : 0;
       for (; node < ends[from.layers.end - 1]; ++node) {
         stage.nodes.push_back(graph.nodes()[node].name);
@@ -571,8 +710,8 @@ class BranchPlanSearch {
   int loss_layer_ = -1;        // −1: it belongs to the last component
   std::vector<int> layer_of_;  // [node]
   std::vector<LayerEdge> edges_;
-  bool whole_step_ = false;                               // the loss is over all micro-batches
-  std::map<std::string, std::vector<PlacedDraft>> best_;  // by placement, the fastest first
+  bool whole_step_ = false;                      // the loss is over all micro-batches
+  std::map<std::string, PlacementDrafts> best_;  // by placement
 };
 
 }  // namespace

@@ -121,8 +121,16 @@ void add_placements(const GraphProblem& problem, const std::vector<PipelineDraft
 PlanSearchResult search_plans(const GraphProblem& problem, const PlanSearchOptions& options) {
   const Stopwatch stopwatch;
   PlanSearchResult result;
-  const std::vector<PipelineDraft> chains = search_chain(problem, options, stopwatch, result);
+  std::vector<PipelineDraft> chains;
+  std::optional<UserError> refusal;
+  try {
+    chains = search_chain(problem, options, stopwatch, result);
+  } catch (const UserError& error) {
+    refusal = error;
+  }
+  // A model that does not fit as a chain does perhaps with its components beside each other.
   add_placements(problem, chains, options, stopwatch, result);
+  if (result.plans.empty()) throw UserError(*refusal);
   sort_by_step(result.plans);
   result.seconds = stopwatch.elapsed_s();
   return result;

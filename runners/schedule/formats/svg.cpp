@@ -168,12 +168,11 @@ class SvgChart {
       fmt::format_to(std::back_inserter(points), " {0},{1}", pixels(x(time)), height());
     };
     for (std::size_t i = 0; i < program.size(); ++i) {
-      const double change = memory_change(program[i].op);
-      if (change == 0) continue;
+      if (!is_gradient(program[i].op) && program[i].op != Op::forward) continue;
       const TimeSpan span = timeline_.spans[rank][i];
-      const Segment& segment = schedule_.graph.segments[program[i].segment];
-      step_to(change > 0 ? span.start : span.end,
-              change * segment.activation / schedule_.graph.parts);
+      const double change =
+          memory_change(schedule_.graph.segments[program[i].segment], program[i].op);
+      step_to(change > 0 ? span.start : span.end, change / schedule_.graph.parts);
     }
     step_to(end_, 0);
     fmt::format_to(std::back_inserter(body),

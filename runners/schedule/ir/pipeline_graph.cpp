@@ -91,10 +91,11 @@ void check_segments(const PipelineGraph& graph, Complaints& complaints) {
                      fmt::format("Give 0 to {}.", graph.ranks - 1));
     }
     if (!is_cost(s.forward) || !is_cost(s.input_gradient) || !is_cost(s.weight_gradient) ||
-        !is_cost(s.activation)) {
-      complaints.add(fmt::format("segment {} costs {}, {}, {} and holds {}", i, s.forward,
-                                 s.input_gradient, s.weight_gradient, s.activation),
-                     "a cost is a number from 0 to 1e15", "Mend its costs.");
+        !is_cost(s.activation) || !is_cost(s.weight_part)) {
+      complaints.add(
+          fmt::format("segment {} costs {}, {}, {} and holds {}, from B to W {} of it", i,
+                      s.forward, s.input_gradient, s.weight_gradient, s.activation, s.weight_part),
+          "a cost is a number from 0 to 1e15", "Mend its costs.");
     }
     if (s.first_micro_batch < 0 || s.micro_batches < 0 ||
         s.first_micro_batch.value() > graph.micro_batches - s.micro_batches) {

@@ -19,7 +19,9 @@ struct Segment {
   int rank = 0;
   double forward = 1, input_gradient = 1, weight_gradient = 1;  ///< time per micro-batch
   double activation = 1;  ///< held from F to W or BW; in activations of a rank's whole share
-  int weights = -1;       ///< a number for the weights; normalise() sets it where it is −1
+  /// The part of it that is held from B to W: more than all where B makes again what W needs.
+  double weight_part = 0.5;
+  int weights = -1;  ///< a number for the weights; normalise() sets it where it is −1
   MicroBatchId first_micro_batch;
   int micro_batches = -1;  ///< number that pass here; −1 stands for all of the graph's
 

@@ -49,9 +49,9 @@ void absorb(Hash128& hash, const PipelineGraph& graph) {
 }
 
 /// The change of held activations where a B frees nothing.
-constexpr double activation_change(Op op) {
-  if (op == Op::forward) return 1;
-  return op == Op::weight_gradient || op == Op::backward ? -1 : 0;
+constexpr double activation_change(const Segment& segment, Op op) {
+  if (op == Op::forward) return segment.activation;
+  return op == Op::weight_gradient || op == Op::backward ? -segment.activation : 0;
 }
 
 /// The most that one rank holds while its program runs in order.
@@ -59,9 +59,8 @@ template <class Change>
 double peak(const PipelineGraph& graph, const std::vector<Instruction>& program, Change change) {
   double held = 0, most = 0;
   for (const Instruction& instruction : program) {
-    const double activations = change(instruction.op);
-    if (activations == 0 || !graph.segments.contains(instruction.segment)) continue;
-    held += activations * graph.segments[instruction.segment].activation / graph.parts;
+    if (!graph.segments.contains(instruction.segment)) continue;
+    held += change(graph.segments[instruction.segment], instruction.op) / graph.parts;
     most = std::max(most, held);
   }
   return most;

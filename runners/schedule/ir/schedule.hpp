@@ -110,12 +110,13 @@ std::size_t instruction_count(const Schedule& schedule);
 /// even one whose operation does not exist.
 std::string place_in_program(const Schedule& schedule, int rank, std::int32_t index);
 
-/// The change of a rank's memory by `op`, in activations of its segment: an F holds one, B frees
-/// the half that W does not need, W the rest, BW both. A memory limit bounds this count.
-constexpr double memory_change(Op op) {
-  if (op == Op::forward) return 1;
-  if (op == Op::backward) return -1;
-  return is_gradient(op) ? -0.5 : 0;
+/// The change of a rank's memory by `op` of a segment: an F holds its activation, B leaves the part
+/// that W needs, W frees that, BW all. A memory limit bounds this count.
+constexpr double memory_change(const Segment& segment, Op op) {
+  if (op == Op::forward) return segment.activation;
+  if (op == Op::backward) return -segment.activation;
+  if (op == Op::input_gradient) return (segment.weight_part - 1) * segment.activation;
+  return op == Op::weight_gradient ? -segment.weight_part * segment.activation : 0;
 }
 
 /// The most that each rank holds at once, in a rank's activations of one micro-batch. It depends on

@@ -69,12 +69,15 @@ void ListScheduler::find_units() {
   const std::size_t cells = ranks_.size() * units_;
   unit_forwards_.assign(cells, 0);
   std::vector<double> memory(cells, 0);
+  backward_most_.assign(ranks_.size(), 0);
   for (std::int32_t slot = 0; slot < problem_->slots(); ++slot) {
     const OrderProblem::Task& task = problem_->task(slot);
     const std::size_t cell =
         static_cast<std::size_t>(task.rank) * units_ + unit_of_[task.micro_batch];
     ++unit_forwards_[cell];
     memory[cell] += task.memory_change;
+    double& backward = backward_most_[task.rank];
+    backward = std::max(backward, problem_->task(problem_->slots() + slot).memory_change);
   }
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     const auto begin = memory.begin() + static_cast<std::ptrdiff_t>(rank * units_);
@@ -146,11 +149,14 @@ double ListScheduler::key(std::int32_t task) const {
   return t.bottom_level + bias - rules_->age * problem_->period() * t.micro_batch.value();
 }
 
-/// Says whether an F leaves the limit, and the room that the oldest unit needs.
+/// Says whether a B keeps the limit, and an F that, the room for a B and that of the oldest unit. A
+/// B that does not fit waits for a W: without any, only forwards are held, which leave it room.
 bool ListScheduler::fits(int rank, std::int32_t task) const {
   const OrderProblem::Task& t = problem_->task(task);
   const Rank& r = ranks_[rank];
-  const double limit = rules_->memory_limit[rank] + memory_rounding;
+  double limit = rules_->memory_limit[rank] + memory_rounding;
+  if (!problem_->is_forward(task)) return t.memory_change <= 0 || r.held + t.memory_change <= limit;
+  limit -= backward_most_[rank];
   if (r.held + t.memory_change > limit) return false;
   return unit_of_[t.micro_batch] <= r.oldest ||
          r.younger + t.memory_change <= limit - unit_memory_most_[rank];
@@ -169,7 +175,7 @@ ListScheduler::Choice ListScheduler::best_of(int rank, double now, double& next_
       const std::int32_t base =
           static_cast<std::int32_t>(kind) * problem_->slots() + problem_->first_slot(segment);
       const std::int32_t task = queued_[base + queue.head];
-      if (kind == 0 && !fits(rank, task)) continue;
+      if (!fits(rank, task)) continue;
       const double value = key(task);
       if (ready_[task] > now) {
         next_arrival = std::min(next_arrival, ready_[task]);
@@ -276,13 +282,14 @@ void ListScheduler::make_ready(std::int32_t task) {
 UserError ListScheduler::no_order(const std::vector<double>& memory_limit) const {
   ProblemList problems;
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-    if (memory_limit[rank] >= unit_memory_most_[rank]) continue;
+    const double least = least_limit(static_cast<int>(rank));
+    if (memory_limit[rank] >= least) continue;
     problems.add(fmt::format("rank {} may hold {} activations", rank, memory_limit[rank]),
                  fmt::format("the forwards of one {} hold {} before any gradient can come back",
                              units_ == problem_->graph().micro_batches ? "micro-batch"
                                                                        : "set of micro-batches",
-                             unit_memory_most_[rank]),
-                 fmt::format("Give a memory limit of {} or more.", unit_memory_most_[rank]));
+                             least),
+                 fmt::format("Give a memory limit of {} or more.", least));
     if (problems.problems().size() == 4) break;
   }
   if (problems.empty()) problems.add("no order of the tasks", "they wait for each other");

@@ -29,7 +29,8 @@ struct ListRules {
 /// List scheduling on a virtual clock: whenever a rank is idle, it starts the best task of those
 /// that may start there. The scheduler allocates once, then costs one pass over the tasks per call.
 /// A rank never gets stuck for memory: F of a later micro-batch (or of a later set of those that an
-/// interaction ties together) leaves room for all forwards of the rank's oldest unfinished one.
+/// interaction ties together) leaves room for all forwards of the rank's oldest unfinished one, and
+/// every F for what the fullest B adds.
 ///
 /// It is the one clock that decides an order instead of following one. Its events are decisions of
 /// ranks, not arrivals, so it has a loop of its own beside those of simulate/.
@@ -44,8 +45,9 @@ class ListScheduler {
   const std::vector<std::int32_t>& order() const { return order_; }
   const OrderTimes& times() const { return times_; }
 
-  /// The least limit of a rank with which run() cannot fail: all forwards of one micro-batch.
-  double least_limit(int rank) const { return unit_memory_most_[rank]; }
+  /// The least limit of a rank with which run() cannot fail: all forwards of one micro-batch, and
+  /// its fullest B.
+  double least_limit(int rank) const { return unit_memory_most_[rank] + backward_most_[rank]; }
   /// The error to throw where run() was false.
   UserError no_order(const std::vector<double>& memory_limit) const;
 
@@ -85,6 +87,7 @@ class ListScheduler {
   IdVector<MicroBatchId, std::int32_t> unit_of_;
   std::int32_t units_ = 0;
   std::vector<double> unit_memory_most_;     // [rank]
+  std::vector<double> backward_most_;        // [rank]: the most that a B adds
   std::vector<std::int32_t> unit_forwards_;  // [rank][unit]
   std::vector<std::int32_t> unit_left_;      // [rank][unit]: forwards that are not done
   std::vector<double> unit_held_;            // [rank][unit]

@@ -31,11 +31,11 @@ void OrderProblem::add_tasks() {
     const SegmentId segment = slots_.segment_of(slot);
     const MicroBatchId micro_batch = slots_.micro_batch_of(slot);
     const Segment& s = graph().segments[segment];
-    const double activation = s.activation / graph().parts;
     const double gradient = graph().input_gradient(segment, micro_batch);
     const double weight = graph().weight_gradient(segment, micro_batch);
     const auto add = [&](std::int32_t id, double cost, Op op) {
-      tasks_[id] = {cost, 0, memory_change(op) * activation, s.rank, segment, micro_batch, 0};
+      const double change = memory_change(s, op) / graph().parts;
+      tasks_[id] = {cost, 0, change, s.rank, segment, micro_batch, 0};
       ++first_[s.rank + 1];
     };
     add(slot, graph().forward(segment, micro_batch), Op::forward);

@@ -401,12 +401,27 @@ double effective_limit(const OrderProblem& problem, std::optional<double> asked)
   if (!asked) return infinite;
   std::vector<double> all(problem.ranks(), 0);
   for (std::int32_t slot = 0; slot < problem.slots(); ++slot) {
-    all[problem.task(slot).rank] += problem.task(slot).memory_change;
+    const double backward = problem.task(problem.slots() + slot).memory_change;
+    all[problem.task(slot).rank] += problem.task(slot).memory_change + std::max(0.0, backward);
   }
   return *asked >= *std::max_element(all.begin(), all.end()) ? infinite : *asked;
 }
 
 }  // namespace
+
+std::optional<double> limit_to_room(PipelineGraph& graph) {
+  const OrderProblem problem(graph);
+  const ListScheduler scheduler(problem);
+  double fullest = 0;  // the share of the fullest rank in the least order
+  for (Segment& segment : graph.segments) {
+    const double least = scheduler.least_limit(segment.rank);
+    fullest = std::max(fullest, std::min(least, 1.0));
+    segment.activation /= std::max(1.0, least);
+  }
+  if (fullest == 0) return std::nullopt;
+  for (Segment& segment : graph.segments) segment.activation /= fullest;
+  return 1 / fullest;
+}
 
 long long affordable_evaluations(const PipelineGraph& graph, const ScheduleRequest& request) {
   constexpr long long most_task_evaluations = 400'000'000, fewest = 400;

@@ -67,6 +67,12 @@ SearchResult search_schedule(const PipelineGraph& graph, const ScheduleRequest& 
                              const std::vector<Schedule>& templates = {},
                              MemoryLadder ladder = MemoryLadder::climb);
 
+/// Takes each activation of a normalised graph as a share of the room that its rank has, and gives
+/// it the unit of a memory limit; returns the limit that keeps every rank within its room. A rank
+/// with less room than the least order takes counts as if it had that. Nothing where no activation
+/// takes any.
+std::optional<double> limit_to_room(PipelineGraph& graph);
+
 /// The evaluations that the generators spend on a graph: those asked for, fewer on graphs of more
 /// than 25 000 tasks at the default number, so that work stays bounded and results repeatable.
 long long affordable_evaluations(const PipelineGraph& graph, const ScheduleRequest& request);

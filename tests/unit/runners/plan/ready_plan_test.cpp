@@ -101,5 +101,67 @@ TEST(ReadyPlan, TheMachineMustFit) {
   EXPECT_TRUE(says(problems_of(check), "a plan of 2 ranks on the cluster 'flat'"));
 }
 
+Cluster with_memory(Cluster cluster, double bytes) {
+  for (DeviceClass& device : cluster.classes) {
+    device.memory = Bytes(static_cast<std::uint64_t>(bytes));
+  }
+  return cluster;
+}
+
+double fullest(const ReadyPlan& ready) {
+  double most = 0;
+  for (const MemoryLedger& ledger : ready.memory) {
+    most = std::max(most, static_cast<double>(ledger.total().value()));
+  }
+  return most;
+}
+
+/// A long pipeline on which micro-batches take more than the weights.
+Plan searched_plan() {
+  return even_plan(build_model("nano"),
+                   {.pipeline = 4, .micro_batch = 8, .micro_batches = 16, .schedule = "auto"});
+}
+
+/// What is searched is an order that the devices hold.
+TEST(ReadyPlan, ASearchedOrderKeepsToTheMemory) {
+  const ModelGraph graph = build_model("nano");
+  const Cluster cluster = with_memory(flat_cluster(4, 1e9, 0, 1e9), 0);
+  const ReadyPlan roomy({graph}, searched_plan(), cluster);
+  for (const double part : {0.9, 0.8, 0.7}) {
+    const double memory = part * fullest(roomy);
+    const ReadyPlan kept({graph}, searched_plan(), with_memory(cluster, memory));
+    EXPECT_LE(fullest(kept), memory) << part;
+    EXPECT_GE(kept.predicted().step_time_s, roomy.predicted().step_time_s) << part;
+  }
+}
+
+TEST(ReadyPlan, RecomputesAsLittleAsFits) {
+  const ModelGraph graph = build_model("nano");
+  const Cluster cluster = with_memory(flat_cluster(4, 1e9, 0, 1e9), 0);
+  Plan plan = searched_plan();
+  plan.schedule = "1f1b";
+  std::vector<double> needed;
+  for (const Recomputation recomputation : recomputations) {
+    for (PlanStage& stage : plan.stages) stage.recomputation = recomputation;
+    needed.push_back(fullest(ReadyPlan({graph}, plan, cluster)));
+  }
+  for (PlanStage& stage : plan.stages) stage.recomputation = Recomputation::none;
+  for (const Recomputation recomputation : recomputations) {
+    const double memory = needed[static_cast<std::size_t>(recomputation)];
+    const ReadyPlan ready = ready_with_recomputation({graph}, plan, with_memory(cluster, memory));
+    for (const PlanStage& stage : ready.plan.stages) {
+      const auto level = static_cast<std::size_t>(stage.recomputation);
+      EXPECT_LE(needed[level], memory);
+      EXPECT_TRUE(level == 0 || needed[level - 1] > memory);
+    }
+  }
+  try {
+    ready_with_recomputation({graph}, plan, with_memory(cluster, needed.back() - 4096));
+    ADD_FAILURE();
+  } catch (const MemoryRefusal& refusal) {
+    EXPECT_EQ(refusal.lacking, Bytes(4096));
+  }
+}
+
 }  // namespace
 }  // namespace heteroperf

@@ -108,6 +108,39 @@ TEST(Search, FindsTheOptimumOfTinyCases) {
   }
 }
 
+/// Stages that recompute keep little from F to B and much from B to W: an order that counts
+/// forwards alone would put the W's off.
+TEST(Search, KeepsTheRoomForWhatABackwardMakesAgain) {
+  PipelineGraph graph = chain_graph(4, 12, 1, ChainPlacement::looped, uniform_costs(4, 1, 2, 1, 0));
+  for (Segment& segment : graph.segments) {
+    segment.activation = 0.02;
+    segment.weight_part = 20;  // 0.4 of the room
+  }
+  ScheduleRequest request;
+  request.most_evaluations = 400;
+  const Schedule free = search_schedule(graph, request).schedule;
+  EXPECT_GT(most_memory(free), 1);
+  request.memory_limit = limit_to_room(graph);
+  ASSERT_TRUE(request.memory_limit.has_value());
+  const SearchResult kept = search_schedule(graph, request);
+  EXPECT_LE(most_memory(kept.schedule), *request.memory_limit + 1e-9);
+  EXPECT_LT(kept.objective, 1.2 * (12 + 3) * 4);
+}
+
+/// A rank that has no room for one micro-batch counts as if it had that, so that an order is found
+/// and the ledger can tell what it takes.
+TEST(Search, FindsTheLeastOrderWhereThereIsNoRoom) {
+  PipelineGraph graph = chain_graph(3, 6, 1, ChainPlacement::looped, uniform_costs(3, 1, 1, 1, 0));
+  graph.segments[SegmentId(1)].activation = 5;
+  graph.segments[SegmentId(2)].activation = 0.5;
+  ScheduleRequest request;
+  request.most_evaluations = 200;
+  request.memory_limit = limit_to_room(graph);
+  EXPECT_EQ(request.memory_limit, 1.0);
+  const std::vector<double> peaks = memory_peaks(search_schedule(graph, request).schedule).memory;
+  EXPECT_LE(*std::ranges::max_element(peaks), 1 + 1e-9);
+}
+
 struct ZeroBubbleRow {
   int ranks, micro_batches;
   double f, b, w, latency, one, two;  // published bubble rates of the span
