@@ -443,9 +443,8 @@ std::string GeneratedScenes::description() const {
 std::string GeneratedScenes::fingerprint() const {
   const bool captions = spec_.kind == SampleKind::captions;
   const bool matches = spec_.kind == SampleKind::matches;
-  Hash128 hash(captions  ? "generated captions 1"
-               : matches ? "generated matches 2"
-                         : "generated scenes 2");
+  const char* what = captions ? "captions" : matches ? "matches" : "scenes";
+  Hash128 hash(fmt::format("generated {} 2", what));
   hash.update(seed_).update(spec_.channels).update(spec_.height).update(spec_.width);
   hash.update(spec_.length).update(spec_.classes);
   if (captions) hash.update(spec_.image_places);

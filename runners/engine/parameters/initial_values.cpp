@@ -24,15 +24,10 @@ bool is(const Node& node) {
   return std::holds_alternative<Kind>(node.attributes);
 }
 
-std::int64_t attention_count(const ModelGraph& graph) {
-  return std::ranges::count_if(graph.nodes(),
-                               [](const Node& node) { return is_attention(node.attributes); });
-}
-
-/// Counts the attention nodes of a node's component: the sums that its residual stream passes.
-std::int64_t attention_count(const ModelGraph& graph, const std::string& branch) {
+/// Counts the attention nodes of a component, or of all.
+std::int64_t attention_count(const ModelGraph& graph, const std::string* component = nullptr) {
   return std::ranges::count_if(graph.nodes(), [&](const Node& node) {
-    return node.branch == branch && is_attention(node.attributes);
+    return is_attention(node.attributes) && (component == nullptr || node.branch == *component);
   });
 }
 
@@ -65,8 +60,7 @@ double linear_deviation(const ModelGraph& graph, NodeId node, double fan_in) {
   const bool both = sees_and_reads(graph);
   const double deviation = both ? std::sqrt(1.0 / fan_in) : transformer_deviation;
   if (!feeds<Add>(graph, node)) return deviation;
-  const std::int64_t layers =
-      both ? attention_count(graph, graph.node(node).branch) : attention_count(graph);
+  const std::int64_t layers = attention_count(graph, both ? &graph.node(node).branch : nullptr);
   return deviation / std::sqrt(2.0 * static_cast<double>(std::max<std::int64_t>(1, layers)));
 }
 

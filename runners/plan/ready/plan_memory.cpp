@@ -265,19 +265,17 @@ class RankMemoryTrace {
 
 class LedgerMaker {
  public:
-  LedgerMaker(const TrainingTask& task, const StagedGraph& staged, const Plan& plan,
-              const Schedule& schedule, const Timeline& timeline)
-      : task_(task),
-        staged_(staged),
-        plan_(plan),
+  LedgerMaker(RankBytes& bytes, const Schedule& schedule, const Timeline& timeline)
+      : bytes_(bytes),
+        task_(bytes.task()),
         schedule_(schedule),
-        bytes_(task, staged, plan),
         timeline_(timeline),
         fetches_(fetch_times(schedule, timeline)) {}
 
   std::vector<MemoryLedger> run() {
     std::vector<MemoryLedger> ledgers;
-    for (const RankRole& role : rank_roles(plan_, schedule_)) ledgers.push_back(known_ledger(role));
+    for (const RankRole& role : rank_roles(bytes_.plan(), schedule_))
+      ledgers.push_back(known_ledger(role));
     return ledgers;
   }
 
@@ -309,7 +307,8 @@ class LedgerMaker {
     for (auto& bytes : trace.edge_bytes) bytes.assign(schedule_.graph.edges.size(), 0);
     for (const EdgeId e : schedule_.graph.edges.ids()) {
       const Edge& edge = schedule_.graph.edges[e];
-      const StageEdge& staged = staged_.edges[e.index() % staged_.edges.size()];
+      const auto& edges = bytes_.staged().edges;
+      const StageEdge& staged = edges[e.index() % edges.size()];
       for (const RankRole::Part& part : role.parts) {
         if (part.segment != edge.from && part.segment != edge.to) continue;
         for (const bool gradient : {false, true}) {
@@ -333,11 +332,9 @@ class LedgerMaker {
     }
   }
 
+  RankBytes& bytes_;
   const TrainingTask& task_;
-  const StagedGraph& staged_;
-  const Plan& plan_;
   const Schedule& schedule_;
-  RankBytes bytes_;
   const Timeline& timeline_;
   FetchTimes fetches_;
   std::map<std::pair<PositionId, std::vector<std::int64_t>>, MemoryLedger> ledgers_;
@@ -345,10 +342,9 @@ class LedgerMaker {
 
 }  // namespace
 
-std::vector<MemoryLedger> plan_memory(const TrainingTask& task, const StagedGraph& staged,
-                                      const Plan& plan, const Schedule& schedule,
+std::vector<MemoryLedger> plan_memory(RankBytes& bytes, const Schedule& schedule,
                                       const Timeline& timeline) {
-  return LedgerMaker(task, staged, plan, schedule, timeline).run();
+  return LedgerMaker(bytes, schedule, timeline).run();
 }
 
 }  // namespace heteroperf

@@ -414,21 +414,31 @@ Schedule plan_schedule(const ModelGraph& graph, const StagedGraph& staged, const
   return schedule;
 }
 
-std::vector<RankRole> rank_roles(const Plan& plan, const Schedule& schedule) {
+std::vector<std::vector<RankRole::Part>> rank_parts(const Plan& plan) {
   const int stages = stage_count(plan);
-  std::vector<RankRole> roles(plan.ranks());
-  for (const SegmentId segment : schedule.graph.segments.ids()) {
-    const StageId stage(segment.value() % stages);
-    const int direction = segment.value() / stages;
-    const auto& replicas = plan.stages[stage].replicas;
-    for (const ReplicaId r : replicas.ids()) {
-      if (replicas[r].direction != direction) continue;
-      for (std::size_t t = 0; t < replicas[r].ranks.size(); ++t) {
-        RankRole& role = roles[replicas[r].ranks[t].index()];
-        role.position = PositionId(schedule.graph.segments[segment].rank);
-        role.parts.push_back({segment, stage, r, static_cast<int>(t)});
+  std::vector<std::vector<RankRole::Part>> parts(plan.ranks());
+  for (const int direction : {0, 1}) {
+    for (const StageId stage : plan.stages.ids()) {
+      const auto& replicas = plan.stages[stage].replicas;
+      for (const ReplicaId r : replicas.ids()) {
+        if (replicas[r].direction != direction) continue;
+        for (std::size_t t = 0; t < replicas[r].ranks.size(); ++t) {
+          parts[replicas[r].ranks[t].index()].push_back(
+              {SegmentId(direction * stages + stage.value()), stage, r, static_cast<int>(t)});
+        }
       }
     }
+  }
+  return parts;
+}
+
+std::vector<RankRole> rank_roles(const Plan& plan, const Schedule& schedule) {
+  std::vector<RankRole> roles;
+  for (std::vector<RankRole::Part>& parts : rank_parts(plan)) {
+    RankRole& role = roles.emplace_back();
+    role.parts = std::move(parts);
+    if (role.parts.empty()) continue;
+    role.position = PositionId(schedule.graph.segments[role.parts.back().segment].rank);
   }
   return roles;
 }

@@ -45,6 +45,10 @@ using StageShares = IdVector<StageId, StageShare>;
 Schedule plan_schedule(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan,
                        const StageTimes* times = nullptr, const StageShares& shares = {});
 
+/// [rank][part]: what every rank of the plan holds, without a schedule; the result has an entry for
+/// every rank up to the plan's largest.
+std::vector<std::vector<RankRole::Part>> rank_parts(const Plan& plan);
+
 /// The role of every rank of the plan. `schedule` is the plan's own.
 /// The result has an entry for every rank up to the plan's largest.
 std::vector<RankRole> rank_roles(const Plan& plan, const Schedule& schedule);

@@ -19,21 +19,6 @@ namespace {
 /// The engine's arena begins every tensor on a cache line.
 constexpr std::uint64_t arena_alignment_bytes = 64;
 
-/// The parts of every rank of a plan whose stages run in one direction.
-std::vector<std::vector<RankRole::Part>> parts_of_ranks(const Plan& plan) {
-  std::vector<std::vector<RankRole::Part>> parts(plan.ranks());
-  for (const StageId stage : plan.stages.ids()) {
-    const auto& replicas = plan.stages[stage].replicas;
-    for (const ReplicaId r : replicas.ids()) {
-      for (std::size_t t = 0; t < replicas[r].ranks.size(); ++t) {
-        parts[replicas[r].ranks[t].index()].push_back(
-            {SegmentId(stage.value()), stage, r, static_cast<int>(t)});
-      }
-    }
-  }
-  return parts;
-}
-
 /// The fullest moment of any pass beyond what is kept from F to B.
 std::uint64_t passing(const StageMemory& memory) {
   const std::uint64_t most = std::max({memory.forward, memory.recompute, memory.input_gradient,
@@ -130,17 +115,15 @@ std::uint64_t RankBytes::owned_share(const RankRole::Part& part, std::uint64_t e
   return alike ? (elements + copies - 1) / copies : elements;
 }
 
-StageShares stage_shares(const TrainingTask& task, const StagedGraph& staged, const Plan& plan,
-                         const Cluster& cluster) {
-  RankBytes bytes(task, staged, plan);
+StageShares stage_shares(RankBytes& bytes, const Cluster& cluster) {
   StageShares shares;
   std::set<std::pair<std::string, std::vector<std::int64_t>>> done;
-  const auto parts_of = parts_of_ranks(plan);
+  const auto parts_of = rank_parts(bytes.plan());
   for (std::size_t rank = 0; rank < parts_of.size(); ++rank) {
     const DeviceClass& device = class_of(cluster, RankId(rank));
     if (device.memory == Bytes(0)) continue;
     if (!done.emplace(device.name, bytes.kind_of(parts_of[rank])).second) continue;
-    shares.resize(plan.stages.size());
+    shares.resize(bytes.plan().stages.size());
     std::uint64_t most = 0, waiting = 0;
     for (const RankRole::Part& part : parts_of[rank]) {
       const StageMemory& memory = bytes.passes_of(part);

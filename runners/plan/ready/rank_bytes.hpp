@@ -22,6 +22,10 @@ class RankBytes {
   RankBytes(const TrainingTask& task, const StagedGraph& staged, const Plan& plan)
       : task_(task), staged_(staged), plan_(plan), shards_(task.graph) {}
 
+  const TrainingTask& task() const { return task_; }
+  const StagedGraph& staged() const { return staged_; }
+  const Plan& plan() const { return plan_; }
+
   const StageReplica& replica_of(const RankRole::Part& part) const {
     return plan_.stages[part.stage].replicas[part.replica];
   }
@@ -51,7 +55,10 @@ class RankBytes {
 
 /// [stage] for an order that is searched: the largest shares over the stage's ranks. Empty where no
 /// device of the cluster, whose rank r is the plan's, has a limit.
-StageShares stage_shares(const TrainingTask& task, const StagedGraph& staged, const Plan& plan,
-                         const Cluster& cluster);
+StageShares stage_shares(RankBytes& bytes, const Cluster& cluster);
+
+/// [rank]. `schedule` is the plan's lowered one, `timeline` its simulation.
+std::vector<MemoryLedger> plan_memory(RankBytes& bytes, const Schedule& schedule,
+                                      const Timeline& timeline);
 
 }  // namespace heteroperf

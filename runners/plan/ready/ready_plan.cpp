@@ -305,13 +305,13 @@ ReadyPlan::ReadyPlan(const TrainingTask& task, Plan given, std::optional<Cluster
   }
   if (sound) {
     collect_problems(problems, [&] {
+      RankBytes bytes(task, staged, plan);
       const bool searches = find_generator(plan.schedule).order == StageOrder::any;
-      const StageShares shares =
-          fits && searches ? stage_shares(task, staged, plan, *cluster) : StageShares();
+      const StageShares shares = fits && searches ? stage_shares(bytes, *cluster) : StageShares();
       schedule = plan_schedule(graph, staged, plan, times ? &*times : nullptr, shares);
       timeline = simulate(schedule);
       roles = rank_roles(plan, schedule);
-      memory = plan_memory(task, staged, plan, schedule, timeline);
+      memory = plan_memory(bytes, schedule, timeline);
     });
   }
   if (cluster) check.check_on(*cluster);

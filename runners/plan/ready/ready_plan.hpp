@@ -36,11 +36,6 @@ struct MemoryLedger {
   Bytes total() const { return weights + gradients + optimizer + activations + buffers; }
 };
 
-/// [rank]. `schedule` is the plan's lowered one, `timeline` its simulation.
-std::vector<MemoryLedger> plan_memory(const TrainingTask& task, const StagedGraph& staged,
-                                      const Plan& plan, const Schedule& schedule,
-                                      const Timeline& timeline);
-
 /// A plan with everything that follows from it: checked against its model and machine, cut into
 /// stages, timed, scheduled and predicted. This is the only place where these steps follow each
 /// other, so the search, the certificate, the simulator and the engine see the same values: the

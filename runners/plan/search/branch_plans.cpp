@@ -10,8 +10,9 @@
 // that they cannot beat the best of their placement are passed over.
 //
 // The best draft of each placement becomes a plan, and the exact ledger and the simulator judge it,
-// as they judge the drafts of the chain. If it does not fit into the memory, the same stages with
-// recomputation do perhaps, or the next best draft does.
+// as they judge the drafts of the chain. A draft keeps to the memory by its order, and by
+// recomputation where that is faster than to wait; if the ledger still refuses it, more
+// recomputation may help, or the next best draft does.
 #include "runners/plan/search/branch_plans.hpp"
 
 #include <fmt/format.h>

@@ -1,6 +1,7 @@
 #include "runners/plan/ready/ready_plan.hpp"
 
 #include "runners/plan/ready/plan_schedule.hpp"
+#include "runners/plan/ready/rank_bytes.hpp"
 #include "tests/unit/runners/plan/plan_cases.hpp"
 #include "workloads/graph_memory.hpp"
 #include "workloads/models/models.hpp"
@@ -12,7 +13,9 @@ std::vector<MemoryLedger> ledgers(const ModelGraph& graph, const Plan& plan,
                                   Precision precision = Precision::fp32) {
   const StagedGraph staged = cut_graph(graph, plan);
   const Schedule schedule = plan_schedule(graph, staged, plan);
-  return plan_memory({graph, precision}, staged, plan, schedule, simulate(schedule));
+  const TrainingTask task{graph, precision};
+  RankBytes bytes(task, staged, plan);
+  return plan_memory(bytes, schedule, simulate(schedule));
 }
 
 // One sample keeps: tokens 32, the embedding's output 128, y0's 128, logits 256, targets 32 and
