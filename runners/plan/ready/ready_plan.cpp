@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 
@@ -345,6 +346,12 @@ std::vector<double> ReadyPlan::busy_s() const {
     }
   }
   return busy;
+}
+
+double ReadyPlan::idle_fraction() const {
+  const std::vector<double> busy = busy_s();
+  const double all_s = predicted().step_time_s * static_cast<double>(busy.size());
+  return 1 - std::accumulate(busy.begin(), busy.end(), 0.0) / all_s;
 }
 
 ReadyPlan ready_on(const TrainingTask& task, Plan plan, const Cluster& whole) {
