@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <set>
 
 #include "metrics/base/id.hpp"
@@ -269,13 +270,13 @@ void add_placements(const PlanReport& report, Document& document) {
   const auto value = [&](const PlacedPlan& placement) {
     return objective_value(objective, *placement.ready, report.cluster);
   };
-  const char* least[] = {"its step is the shortest", "its step costs least",
-                         "its step takes least energy"};
+  const std::map<PlanObjective, const char*> chosen = {
+      {PlanObjective::time, "chosen: its step is the shortest"},
+      {PlanObjective::cost, "chosen: its step costs least"},
+      {PlanObjective::energy, "chosen: its step takes least energy"}};
   const auto why = [&](const PlacedPlan& placement) {
     if (!placement.ready) return placement.why_not;
-    if (&placement == &placements.front()) {
-      return fmt::format("chosen: {}", least[static_cast<std::size_t>(objective)]);
-    }
+    if (&placement == &placements.front()) return std::string(chosen.at(objective));
     return change_text(value(placement) / value(placements.front())) + " to the chosen";
   };
   const auto planned = [](auto number) {

@@ -1,4 +1,4 @@
-// What a rank holds whatever the order of its passes is, and the room that this leaves for
+// A rank holds some bytes whatever the order of its passes is. They leave the room for
 // micro-batches under way.
 //
 // A rank's *room* is its device's memory without parameters and states, the fullest pass beyond

@@ -64,10 +64,9 @@ bool runs(const DraftSchedule& schedule, const PlacedDraft& draft) {
   for (const PlacedStage& stage : draft.stages) {
     numbers.emplace(stage.position, static_cast<int>(numbers.size()));
   }
-  const std::size_t chunks = draft.stages.size() / numbers.size();
-  if (draft.stages.size() % numbers.size() != 0 ||
-      chunks < static_cast<std::size_t>(schedule.least_chunks) ||
-      chunks > static_cast<std::size_t>(schedule.most_chunks)) {
+  const auto chunks = static_cast<int>(draft.stages.size() / numbers.size());
+  if (draft.stages.size() % numbers.size() != 0 || chunks < schedule.least_chunks ||
+      chunks > schedule.most_chunks) {
     return false;
   }
   const bool zig_zag = find_generator(schedule.name).order == StageOrder::zig_zag;
@@ -190,7 +189,7 @@ class BranchPlanSearch {
     std::vector<Division> result;
     for (const int devices : divisors(width)) {
       if (tables_.devices() / devices > most_positions) continue;
-      std::vector<DevicePosition>& positions = result.emplace_back().positions;
+      std::vector<DraftPosition>& positions = result.emplace_back().positions;
       for (int pool = 0; pool < static_cast<int>(tables_.pools.size()); ++pool) {
         for (int first = 0; first < tables_.pools[pool].devices; first += devices) {
           positions.push_back({pool, first, devices});
@@ -200,7 +199,7 @@ class BranchPlanSearch {
     const bool alike = std::ranges::all_of(
         tables_.pools, [&](const DevicePool& pool) { return pool.devices == width; });
     if (alike) return result;
-    std::vector<DevicePosition>& by_pool = result.emplace_back().positions;
+    std::vector<DraftPosition>& by_pool = result.emplace_back().positions;
     for (int pool = 0; pool < static_cast<int>(tables_.pools.size()); ++pool) {
       by_pool.push_back({pool, 0, tables_.pools[pool].devices});
     }
@@ -216,7 +215,7 @@ class BranchPlanSearch {
   }
 
   /// The equal replicas of a position at a degree, of which the fullest counts; empty: it has none.
-  std::vector<ReplicaGroup> replicas_at(const DevicePosition& position, int degree,
+  std::vector<ReplicaGroup> replicas_at(const DraftPosition& position, int degree,
                                         std::int64_t samples) const {
     const int size = tables_.degrees[degree];
     if (position.devices % size != 0 || !within_nodes(position, size)) return {};
@@ -227,7 +226,7 @@ class BranchPlanSearch {
   }
 
   /// Tensor-parallel groups stay within a node.
-  bool within_nodes(const DevicePosition& position, int size) const {
+  bool within_nodes(const DraftPosition& position, int size) const {
     int begin = 0;
     for (const auto& node : problem_.nodes(position.pool)) {
       const int end = begin + static_cast<int>(node.size());
@@ -244,10 +243,10 @@ class BranchPlanSearch {
   /// The replicas that a division gives; else those of the fastest degree of each component on each
   /// position, sums over replicas included, then those of every degree for all components.
   std::vector<Shares> choices(const Division& division, std::int64_t samples) const {
-    const std::vector<DevicePosition>& positions = division.positions;
+    const std::vector<DraftPosition>& positions = division.positions;
     Shares fastest(components_.size());
     for (std::size_t c = 0; c < components_.size(); ++c) {
-      for (const DevicePosition& position : positions) {
+      for (const DraftPosition& position : positions) {
         fastest[c].push_back(fastest_share(position, components_[c], samples));
         if (fastest[c].back().empty()) return {};
       }
@@ -267,7 +266,7 @@ class BranchPlanSearch {
                    const std::vector<int>& degree_of) const {
     Shares shares(components_.size());
     for (std::size_t c = 0; c < components_.size(); ++c) {
-      for (const DevicePosition& position : division.positions) {
+      for (const DraftPosition& position : division.positions) {
         shares[c].push_back(replicas_at(position, degree_of[c], samples));
         if (shares[c].back().empty()) return {};
       }
@@ -275,7 +274,7 @@ class BranchPlanSearch {
     return shares;
   }
 
-  std::vector<ReplicaGroup> fastest_share(const DevicePosition& position,
+  std::vector<ReplicaGroup> fastest_share(const DraftPosition& position,
                                           const ComponentLayers& component,
                                           std::int64_t samples) const {
     if (!position.groups.empty()) return position.groups;
@@ -355,9 +354,9 @@ class BranchPlanSearch {
     draft.placement += fmt::format(", loss after {}", components_[component].name);
   }
 
-  /// Keeps a draft among the best of its placement: as it is, in an order that its memory admits,
-  /// and in the order that is best for a pipeline's usual number of micro-batches under way, with
-  /// recomputation in those stages whose positions have too little memory for it.
+  /// Keeps a draft among the best of its placement. Where the best order takes too much memory, it
+  /// is one that the memory admits, or the one that is best for a pipeline's usual number of
+  /// micro-batches under way, with recomputation in stages whose positions are too full for it.
   void try_draft(PlacedDraft draft) {
     const std::string placement = draft.placement.substr(0, draft.placement.find(", loss after"));
     PlacementDrafts& drafts = best_[placement];
@@ -365,27 +364,29 @@ class BranchPlanSearch {
     if (draft.schedules.empty()) return;
     draft.recomputation.assign(draft.stages.size(), Recomputation::none);
     const double update = drafts_.last_update_s(draft);
-    const PlacedDraftTables::Pipeline memory = drafts_.pipeline_of(draft);
-    if (lower_bound(memory.graph) + update >= limit_of(drafts)) return;
-    PipelineGraph whole = memory.graph;
-    const std::optional<double> limit = limit_to_room(whole);
-    if (memory.lacking <= 0) {
-      keep(draft, search(whole, limit).objective + update, drafts);
-      if (!limit || *limit >= memory.graph.micro_batches) return;
-    }
+    PlacedDraftTables::Pipeline memory = drafts_.pipeline_of(draft);
+    const auto is_too_slow = [&](double pipeline_s) {
+      return pipeline_s + update >= limit_of(drafts);
+    };
+    if (is_too_slow(lower_bound(memory.graph))) return;
+    const SearchResult free = search(memory.graph, std::nullopt);
+    if (is_too_slow(free.objective)) return;
+    const bool fits = std::ranges::max(memory_peaks(free.schedule).memory) <= 1;
+    if (fits && memory.lacking <= 0) return keep(std::move(draft), free.objective + update, drafts);
     memory_binds_ = true;
-    const SearchResult usual = search_usual(memory.graph);
-    if (usual.objective + update >= limit_of(drafts)) return;
-    drafts_.recompute_for(usual.schedule, draft);
-    PlacedDraftTables::Pipeline saved = drafts_.pipeline_of(draft);
-    if (saved.lacking > 0) {
-      if (saved.lacking >= drafts.lacking) return;
-      drafts.lacking = saved.lacking;
-      drafts.nearest = std::move(draft);
-      return;
+    if (memory.lacking <= 0) {
+      keep(draft, search_within(memory.graph).objective + update, drafts);
     }
-    const std::optional<double> saved_limit = limit_to_room(saved.graph);
-    keep(draft, search(saved.graph, saved_limit).objective + update, drafts);
+    const SearchResult usual = search_usual(std::move(memory.graph));
+    if (is_too_slow(usual.objective)) return;
+    drafts_.recompute_for(usual.schedule, draft);
+    memory = drafts_.pipeline_of(draft);
+    if (memory.lacking <= 0) {
+      keep(std::move(draft), search_within(std::move(memory.graph)).objective + update, drafts);
+    } else if (memory.lacking < drafts.lacking) {
+      drafts.lacking = memory.lacking;
+      drafts.nearest = std::move(draft);
+    }
   }
 
   /// Those of the asked schedules that run a draft.
@@ -406,6 +407,11 @@ class BranchPlanSearch {
     for (Segment& segment : graph.segments) {
       if (sums[segment.rank] > 0) segment.activation /= sums[segment.rank] * graph.ranks;
     }
+    return search_within(std::move(graph));
+  }
+
+  /// An order that keeps within the room of the positions.
+  static SearchResult search_within(PipelineGraph graph) {
     const std::optional<double> limit = limit_to_room(graph);
     return search(graph, limit);
   }
@@ -478,7 +484,7 @@ class BranchPlanSearch {
       for (; node < ends[from.layers.end - 1]; ++node) {
         stage.nodes.push_back(graph.nodes()[node].name);
       }
-      const DevicePosition& position = draft.division.positions[from.position];
+      const DraftPosition& position = draft.division.positions[from.position];
       stage.replicas = position.replicas;
       if (stage.replicas.empty()) add_replicas(position, from.groups.front(), draft.samples, stage);
       for (const StageReplica& replica : stage.replicas) {
@@ -518,7 +524,7 @@ class BranchPlanSearch {
   }
 
   /// Deals the samples evenly; the first replicas take one more.
-  void add_replicas(const DevicePosition& position, const ReplicaGroup& group, std::int64_t samples,
+  void add_replicas(const DraftPosition& position, const ReplicaGroup& group, std::int64_t samples,
                     PlanStage& stage) const {
     std::vector<RankId> ranks;
     for (const auto& node : problem_.nodes(position.pool)) {

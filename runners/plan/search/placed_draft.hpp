@@ -14,7 +14,7 @@ namespace heteroperf {
 
 /// Devices that run one program: some of a pool that follow each other, or those of a chain's
 /// position, whose replicas are given.
-struct DevicePosition {
+struct DraftPosition {
   int pool = 0, first = 0, devices = 0;
   std::vector<ReplicaGroup> groups = {};
   IdVector<ReplicaId, StageReplica> replicas = {};
@@ -22,8 +22,8 @@ struct DevicePosition {
 
 /// A way to divide the devices.
 struct Division {
-  std::vector<DevicePosition> positions;
-  std::int64_t samples = 0;          ///< of a micro-batch, where the replicas are given
+  std::vector<DraftPosition> positions;
+  std::int64_t samples = 0;          ///< a micro-batch's, where the replicas are given
   std::vector<RankId> devices = {};  ///< Plan::devices
 };
 
@@ -39,7 +39,7 @@ struct PlacedDraft {
   std::string placement;
   Division division;
   std::vector<PlacedStage> stages;
-  std::int64_t samples = 1;                       ///< of a micro-batch
+  std::int64_t samples = 1;                       ///< a micro-batch's
   std::vector<Recomputation> recomputation = {};  ///< [stage]
   std::vector<std::string> schedules = {};        ///< that run it
   double step_s = 0;

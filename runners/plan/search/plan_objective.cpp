@@ -149,9 +149,15 @@ class ObjectiveSearch {
     for (PlacedPlan& placed : result_.placements) {
       if (placed.ready) placed.ready->plan = on_whole_cluster(std::move(placed.ready->plan), part);
     }
-    sort_placements(result_.placements, [&](const ReadyPlan& ready) {
+    const auto value_of = [&](const ReadyPlan& ready) {
       return objective_value(objective_, ready, cluster_);
-    });
+    };
+    sort_placements(result_.placements, value_of);
+    if (result_.placements.empty() || value_of(*result_.placements.front().ready) <= least) return;
+    // The best of all is a chain then, but not the fastest one.
+    const auto chain = std::ranges::find(result_.placements, "chain", &PlacedPlan::placement);
+    chain->ready = result_.plans.front();
+    sort_placements(result_.placements, value_of);
   }
 
   PlanObjective objective_;

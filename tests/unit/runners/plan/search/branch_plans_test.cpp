@@ -268,7 +268,7 @@ TEST(CentricPlan, SaysWhatTheFirstStageHolds) {
   }
 }
 
-// Of all candidates the refusal tells of the one that needs least, not of the first one.
+// The refusal tells of the candidate that lacks least, not of the first one.
 TEST(CentricPlan, NamesTheNearestRefusal) {
   const ModelGraph graph = build_model("vlm-nano");
   Cluster cluster = mixed_cluster({{"alike", 2, 2, 4e9}}, 2e9, 1e8);
