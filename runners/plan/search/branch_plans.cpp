@@ -110,29 +110,8 @@ class BranchPlanSearch {
   /// The replicas of each [component][position].
   using Shares = std::vector<std::vector<std::vector<ReplicaGroup>>>;
 
-  /// Where memory binds, the fastest degrees are not all that may be best: then a component with a
-  /// degree of its own beside another one of all others is looked at too.
   void try_division(const Division& division, std::int64_t samples) {
-    memory_binds_ = false;
-    const std::vector<Shares> simple = choices(division, samples);
-    for (const Shares& shares : simple) {
-      if (!stop_()) try_placements(division, samples, shares);
-    }
-    if (!memory_binds_ || !division.positions.front().groups.empty()) return;
-    std::vector<Shares> mixed;
-    const int degrees = static_cast<int>(tables_.degrees.size());
-    for (std::size_t c = 0; c < components_.size(); ++c) {
-      for (int pair = 0; pair < degrees * degrees; ++pair) {
-        std::vector<int> degree_of(components_.size(), pair / degrees);
-        degree_of[c] = pair % degrees;
-        Shares shares = shares_at(division, samples, degree_of);
-        const auto known = [&](const std::vector<Shares>& list) {
-          return std::ranges::find(list, shares) != list.end();
-        };
-        if (!shares.empty() && !known(simple) && !known(mixed)) mixed.push_back(std::move(shares));
-      }
-    }
-    for (const Shares& shares : mixed) {
+    for (const Shares& shares : choices(division, samples)) {
       if (!stop_()) try_placements(division, samples, shares);
     }
   }
@@ -254,24 +233,17 @@ class BranchPlanSearch {
     std::vector<Shares> result{fastest};
     if (!positions.front().groups.empty()) return result;
     for (int degree = 0; degree < static_cast<int>(tables_.degrees.size()); ++degree) {
-      const std::vector<int> degree_of(components_.size(), degree);
-      Shares same = shares_at(division, samples, degree_of);
-      if (!same.empty() && same != fastest) result.push_back(std::move(same));
+      Shares same(1);
+      for (const DraftPosition& position : positions) {
+        same.front().push_back(replicas_at(position, degree, samples));
+        if (same.front().back().empty()) same.clear();
+        if (same.empty()) break;
+      }
+      if (same.empty()) continue;
+      same.resize(components_.size(), same.front());
+      if (same != fastest) result.push_back(std::move(same));
     }
     return result;
-  }
-
-  /// The replicas of every component at its degree; empty where a position has none.
-  Shares shares_at(const Division& division, std::int64_t samples,
-                   const std::vector<int>& degree_of) const {
-    Shares shares(components_.size());
-    for (std::size_t c = 0; c < components_.size(); ++c) {
-      for (const DraftPosition& position : division.positions) {
-        shares[c].push_back(replicas_at(position, degree_of[c], samples));
-        if (shares[c].back().empty()) return {};
-      }
-    }
-    return shares;
   }
 
   std::vector<ReplicaGroup> fastest_share(const DraftPosition& position,
@@ -373,7 +345,6 @@ class BranchPlanSearch {
     if (is_too_slow(free.objective)) return;
     const bool fits = std::ranges::max(memory_peaks(free.schedule).memory) <= 1;
     if (fits && memory.lacking <= 0) return keep(std::move(draft), free.objective + update, drafts);
-    memory_binds_ = true;
     if (memory.lacking <= 0) {
       keep(draft, search_within(memory.graph).objective + update, drafts);
     }
@@ -548,7 +519,6 @@ class BranchPlanSearch {
   const std::function<bool()>& stop_;
   std::vector<ComponentLayers> components_;
   int loss_layer_ = -1;                          // −1: it belongs to the last component
-  bool memory_binds_ = false;                    // on the division that is tried
   std::map<std::string, PlacementDrafts> best_;  // by placement
 };
 
