@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <set>
 
 #include "metrics/base/id.hpp"
@@ -253,23 +254,46 @@ void add_rates(const RateUse& use, Document& document) {
                           Audience::programs));
 }
 
-/// Tells where the components of a model may lie, and what that does to the step.
+std::string summary_with_recomputation(const Plan& plan) {
+  const auto recomputing = std::ranges::count_if(plan.stages, [](const PlanStage& stage) {
+    return stage.recomputation != Recomputation::none;
+  });
+  return recomputing == 0 ? summary_of(plan)
+                          : fmt::format("{}, {} recompute", summary_of(plan), recomputing);
+}
+
+/// Tells where the components of a model may lie, and what that does to the objective.
 void add_placements(const PlanReport& report, Document& document) {
-  const std::vector<PlanPlacement>& placements = report.search.placements;
+  const std::vector<PlacedPlan>& placements = report.search.placements;
   if (placements.empty()) return;
-  const auto why = [&](const PlanPlacement& placement) {
-    if (!placement.step_time_s) return placement.why_not;
-    if (&placement == &placements.front()) return std::string("chosen: its step is the shortest");
-    return change_text(*placement.step_time_s / *placements.front().step_time_s) + " to the chosen";
+  const PlanObjective objective = parse_plan_objective(report.objective);
+  const auto value = [&](const PlacedPlan& placement) {
+    return objective_value(objective, *placement.ready, report.cluster);
   };
-  document.table(
-      table_of("placements", placements,
-               {{{"placement", "placement", Unit::none}, &PlanPlacement::name},
-                {{"step_time_s", "step time", Unit::seconds},
-                 [](const PlanPlacement& placement) { return Datum(placement.step_time_s); }},
-                {{"idle_fraction", "ranks idle", Unit::fraction},
-                 [](const PlanPlacement& placement) { return Datum(placement.idle_fraction); }},
-                {{"why", "why", Unit::none}, why}}));
+  const std::map<PlanObjective, const char*> chosen = {
+      {PlanObjective::time, "chosen: its step is the shortest"},
+      {PlanObjective::cost, "chosen: its step costs least"},
+      {PlanObjective::energy, "chosen: its step takes least energy"}};
+  const auto why = [&](const PlacedPlan& placement) {
+    if (!placement.ready) return placement.why_not;
+    if (&placement == &placements.front()) return std::string(chosen.at(objective));
+    return change_text(value(placement) / value(placements.front())) + " to the chosen";
+  };
+  const auto planned = [](auto number) {
+    return [number](const PlacedPlan& placement) {
+      return placement.ready ? Datum(number(*placement.ready)) : Datum();
+    };
+  };
+  document.table(table_of(
+      "placements", placements,
+      {{{"placement", "placement", Unit::none}, &PlacedPlan::placement},
+       {{"step_time_s", "step time", Unit::seconds},
+        planned([](const ReadyPlan& ready) { return ready.predicted().step_time_s; })},
+       {{"idle_fraction", "ranks idle", Unit::fraction},
+        planned(std::mem_fn(&ReadyPlan::idle_fraction))},
+       {{"plan", "its plan", Unit::none},
+        planned([](const ReadyPlan& ready) { return summary_with_recomputation(ready.plan); })},
+       {{"why", "why", Unit::none}, why}}));
 }
 
 /// A class that cannot run the workload alone is listed with the reason and adds nothing to the

@@ -327,10 +327,18 @@ class PlanVerb : public Verb {
   void compare_centric(const Workload& workload, const Cluster& cluster,
                        const PlanningRequest& planning, PlanReport& report) const {
     BaselinePlan& centric = report.centric.emplace();
-    try {
-      const ReadyPlan best = best_centric_plan(workload.graph, cluster, planning);
+    const auto take = [&](const ReadyPlan& best) {
       centric.plan = completed(best.plan, workload);
       centric.step_time_s = best.predicted().step_time_s;
+    };
+    // A search of all devices for the shortest step has it as a candidate.
+    const std::vector<PlacedPlan>& placements = report.search.placements;
+    const auto known = std::ranges::find(placements, "centric", &PlacedPlan::placement);
+    const bool searched = known != placements.end() && objective_ == "time";
+    try {
+      if (!searched) return take(best_centric_plan(workload.graph, cluster, planning));
+      if (known->ready) return take(*known->ready);
+      centric.why_not = known->why_not;
     } catch (const UserError& error) {
       centric.why_not = error.problems().front().text();
     }

@@ -27,8 +27,8 @@ struct RankRole {
   }
 };
 
-/// The bytes that one micro-batch of a stage keeps on its fullest rank, as a share of the rank's
-/// room: of the memory that its states and its fullest pass leave.
+/// A micro-batch's tensors on the fullest rank of a stage, as shares of the rank's room: of the
+/// memory that its states and its fullest pass leave.
 struct StageShare {
   double kept = 0;   ///< from F to B
   double split = 0;  ///< from B to W

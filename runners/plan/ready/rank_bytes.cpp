@@ -1,5 +1,5 @@
-// A rank holds some bytes whatever the order of its passes is. They are here, with the room that
-// is left for micro-batches under way.
+// A rank holds some bytes whatever the order of its passes is. They leave the room for
+// micro-batches under way.
 //
 // A rank's *room* is its device's memory without parameters and states, the fullest pass beyond
 // what is kept of its micro-batch, and one message that waits to be fetched. A search for an order

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 
@@ -278,6 +279,15 @@ class PlanCheck {
   ProblemList problems_;
 };
 
+/// True where every rank's ledger fits its device; a limit of 0 is none.
+bool fit(const std::vector<MemoryLedger>& ledgers, const Cluster& cluster) {
+  for (std::size_t rank = 0; rank < ledgers.size(); ++rank) {
+    const Bytes memory = class_of(cluster, RankId(rank)).memory;
+    if (memory > Bytes(0) && ledgers[rank].total() > memory) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 ReadyPlan::ReadyPlan(const TrainingTask& task, Plan given, std::optional<Cluster> used)
@@ -306,12 +316,16 @@ ReadyPlan::ReadyPlan(const TrainingTask& task, Plan given, std::optional<Cluster
   if (sound) {
     collect_problems(problems, [&] {
       RankBytes bytes(task, staged, plan);
+      const auto order = [&](const StageShares& shares) {
+        schedule = plan_schedule(graph, staged, plan, times ? &*times : nullptr, shares);
+        timeline = simulate(schedule);
+        roles = rank_roles(plan, schedule);
+        memory = plan_memory(bytes, schedule, timeline);
+      };
+      order({});
+      // An order that is searched can be held to the memory where the best one takes too much.
       const bool searches = find_generator(plan.schedule).order == StageOrder::any;
-      const StageShares shares = fits && searches ? stage_shares(bytes, *cluster) : StageShares();
-      schedule = plan_schedule(graph, staged, plan, times ? &*times : nullptr, shares);
-      timeline = simulate(schedule);
-      roles = rank_roles(plan, schedule);
-      memory = plan_memory(bytes, schedule, timeline);
+      if (searches && fits && !fit(memory, *cluster)) order(stage_shares(bytes, *cluster));
     });
   }
   if (cluster) check.check_on(*cluster);
@@ -345,6 +359,12 @@ std::vector<double> ReadyPlan::busy_s() const {
     }
   }
   return busy;
+}
+
+double ReadyPlan::idle_fraction() const {
+  const std::vector<double> busy = busy_s();
+  const double all_s = predicted().step_time_s * static_cast<double>(busy.size());
+  return 1 - std::accumulate(busy.begin(), busy.end(), 0.0) / all_s;
 }
 
 ReadyPlan ready_on(const TrainingTask& task, Plan plan, const Cluster& whole) {

@@ -58,6 +58,8 @@ struct ReadyPlan {
   /// [rank] seconds of a step in which a rank computes: its passes and the optimizer, without
   /// messages. Requires times.
   std::vector<double> busy_s() const;
+  /// The share of the step in which its ranks do not compute. Requires a prediction.
+  double idle_fraction() const;
 
   Plan plan;
   std::optional<Cluster> cluster;  ///< with the description's own rates

@@ -18,7 +18,8 @@ struct PlacedPlan {
 };
 
 /// The best plans, one for each placement of lay_branches(), of a model of several components.
-/// Every plan has the schedule `auto`. Empty for a model of one component.
+/// Every plan has one of the `schedules`, which places stages as the plan does; without any it has
+/// `auto`, which takes all placements. Empty for a model of one component.
 ///
 /// A rank may hold stages of several components, each with its own tensor-parallel degree. Layers
 /// are cut by the times of the machine. `chains`, drafts of the problem, show how devices may be
@@ -26,6 +27,7 @@ struct PlacedPlan {
 /// same for the same problem.
 std::vector<PlacedPlan> branch_plans(const GraphProblem& problem,
                                      const std::vector<PipelineDraft>& chains,
+                                     const std::vector<std::string>& schedules,
                                      const std::function<bool()>& stop);
 
 }  // namespace heteroperf

@@ -136,8 +136,7 @@ class ObjectiveSearch {
     std::vector<std::pair<double, ReadyPlan>> valued;
     for (ReadyPlan& ready : searched.plans) {
       ready.plan = on_whole_cluster(std::move(ready.plan), part);
-      const StepExpense expense = step_expense(ready, cluster_);
-      const double value = objective_ == PlanObjective::cost ? *expense.cost : *expense.joules;
+      const double value = objective_value(objective_, ready, cluster_);
       valued.emplace_back(value, std::move(ready));
     }
     std::ranges::stable_sort(valued, {}, &std::pair<double, ReadyPlan>::first);
@@ -146,6 +145,19 @@ class ObjectiveSearch {
     best_value_ = least;
     result_.plans.clear();
     for (auto& [value, ready] : valued) result_.plans.push_back(std::move(ready));
+    result_.placements = std::move(searched.placements);
+    for (PlacedPlan& placed : result_.placements) {
+      if (placed.ready) placed.ready->plan = on_whole_cluster(std::move(placed.ready->plan), part);
+    }
+    const auto value_of = [&](const ReadyPlan& ready) {
+      return objective_value(objective_, ready, cluster_);
+    };
+    sort_placements(result_.placements, value_of);
+    if (result_.placements.empty() || value_of(*result_.placements.front().ready) <= least) return;
+    // The best of all is a chain then, but not the fastest one.
+    const auto chain = std::ranges::find(result_.placements, "chain", &PlacedPlan::placement);
+    chain->ready = result_.plans.front();
+    sort_placements(result_.placements, value_of);
   }
 
   PlanObjective objective_;
@@ -192,6 +204,12 @@ StepExpense step_expense(const ReadyPlan& ready, const Cluster& whole) {
     *result.joules += (*device.busy_watts - *device.idle_watts) * std::min(busy[r], step_time_s);
   }
   return result;
+}
+
+double objective_value(PlanObjective objective, const ReadyPlan& ready, const Cluster& whole) {
+  if (objective == PlanObjective::time) return ready.predicted().step_time_s;
+  const StepExpense expense = step_expense(ready, whole);
+  return objective == PlanObjective::cost ? expense.cost.value() : expense.joules.value();
 }
 
 void check_objective(PlanObjective objective, const Cluster& cluster) {

@@ -24,6 +24,9 @@ struct StepExpense {
 /// predicted.
 StepExpense step_expense(const ReadyPlan& ready, const Cluster& whole);
 
+/// The seconds, cost or joules of a plan's step, of which the objective wants least.
+double objective_value(PlanObjective objective, const ReadyPlan& ready, const Cluster& whole);
+
 /// Throws UserError naming every class without the price or the watts that the objective needs.
 void check_objective(PlanObjective objective, const Cluster& cluster);
 

@@ -7,12 +7,11 @@
 #include "runners/plan/search/plan_search.hpp"
 
 #include <algorithm>
-#include <numeric>
+#include <optional>
 
 #include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
 #include "runners/plan/search/baseline_plans.hpp"
-#include "runners/plan/search/branch_plans.hpp"
 
 namespace heteroperf {
 namespace {
@@ -72,51 +71,47 @@ void sort_by_step(std::vector<ReadyPlan>& plans) {
                            [](const ReadyPlan& plan) { return plan.prediction->step_time_s; });
 }
 
-void describe(const ReadyPlan& ready, PlanPlacement& placement) {
-  const std::vector<double> busy = ready.busy_s();
-  const double step_s = ready.prediction->step_time_s;
-  const double all_s = step_s * static_cast<double>(busy.size());
-  placement.step_time_s = step_s;
-  placement.idle_fraction = 1 - std::accumulate(busy.begin(), busy.end(), 0.0) / all_s;
-}
-
 /// Adds the plans that place components beside each other, and says how all placements compare.
 void add_placements(const GraphProblem& problem, const std::vector<PipelineDraft>& chains,
                     const PlanSearchOptions& options, const Stopwatch& stopwatch,
-                    PlanSearchResult& result) {
-  if (!chooses_schedule(options)) return;
+                    const std::optional<UserError>& refusal, PlanSearchResult& result) {
+  const ModelGraph& graph = problem.task().graph;
+  std::vector<std::string> schedules;
+  if (!chooses_schedule(options)) schedules = schedules_for(graph, options.moves.schedules);
   bool complete = true;
-  std::vector<PlacedPlan> placed = branch_plans(problem, chains, [&] {
+  result.placements = branch_plans(problem, chains, schedules, [&] {
     complete = complete && stopwatch.elapsed_s() < options.time_limit_s;
     return !complete;
   });
-  if (placed.empty()) return;
+  if (result.placements.empty()) return;
   result.complete = result.complete && complete;
+  if (chooses_schedule(options)) {
+    PlacedPlan& centric = result.placements.emplace_back(PlacedPlan{"centric", {}, ""});
+    try {
+      centric.ready = best_centric_plan(graph, problem.cluster(), problem.request());
+    } catch (const UserError& error) {
+      centric.why_not = error.problems().front().text();
+    }
+  }
   sort_by_step(result.plans);
-  PlanPlacement chain{"chain", {}, {}, {}};
-  if (!result.plans.empty()) describe(result.plans.front(), chain);
-  result.placements.push_back(chain);
-  try {
-    ReadyPlan centric =
-        best_centric_plan(problem.task().graph, problem.cluster(), problem.request());
-    placed.push_back({"centric", std::move(centric), ""});
-  } catch (const UserError& error) {
-    placed.push_back({"centric", std::nullopt, error.problems().front().text()});
+  PlacedPlan chain{"chain", {}, refusal ? refusal->problems().front().text() : ""};
+  if (!result.plans.empty()) chain.ready = result.plans.front();
+  for (const PlacedPlan& each : result.placements) {
+    if (each.ready) result.plans.push_back(*each.ready);
   }
-  for (PlacedPlan& each : placed) {
-    PlanPlacement& placement = result.placements.emplace_back();
-    placement.name = each.placement;
-    placement.why_not = each.why_not;
-    if (!each.ready) continue;
-    describe(*each.ready, placement);
-    result.plans.push_back(std::move(*each.ready));
-  }
-  std::ranges::stable_sort(result.placements, {}, [](const PlanPlacement& placement) {
-    return placement.step_time_s.value_or(infinite);
-  });
+  result.placements.insert(result.placements.begin(), std::move(chain));
+  sort_placements(result.placements,
+                  [](const ReadyPlan& ready) { return ready.predicted().step_time_s; });
 }
 
 }  // namespace
+
+void sort_placements(std::vector<PlacedPlan>& placements,
+                     const std::function<double(const ReadyPlan&)>& value) {
+  std::ranges::stable_sort(placements, {}, [&](const PlacedPlan& placement) {
+    return placement.ready ? value(*placement.ready) : infinite;
+  });
+}
 
 PlanSearchResult search_plans(const GraphProblem& problem, const PlanSearchOptions& options) {
   const Stopwatch stopwatch;
@@ -129,7 +124,7 @@ PlanSearchResult search_plans(const GraphProblem& problem, const PlanSearchOptio
     refusal = error;
   }
   // A model that does not fit as a chain does perhaps with its components beside each other.
-  add_placements(problem, chains, options, stopwatch, result);
+  add_placements(problem, chains, options, stopwatch, refusal, result);
   if (result.plans.empty()) throw UserError(*refusal);
   sort_by_step(result.plans);
   result.seconds = stopwatch.elapsed_s();

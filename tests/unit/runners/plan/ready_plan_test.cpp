@@ -122,7 +122,7 @@ Plan searched_plan() {
                    {.pipeline = 4, .micro_batch = 8, .micro_batches = 16, .schedule = "auto"});
 }
 
-/// The search gives an order that the devices hold.
+/// A searched order is one that the devices hold.
 TEST(ReadyPlan, ASearchedOrderKeepsToTheMemory) {
   const ModelGraph graph = build_model("nano");
   const Cluster cluster = with_memory(flat_cluster(4, 1e9, 0, 1e9), 0);

@@ -58,9 +58,13 @@ PlanSearchResult searched(const ModelGraph& graph, const Cluster& cluster, std::
   return search_plans(GraphProblem(graph, cluster, request_of(batch)), {});
 }
 
+double step_of(const PlacedPlan& placed) {
+  return placed.ready ? placed.ready->predicted().step_time_s : infinite;
+}
+
 double step_of(const PlanSearchResult& result, const std::string& placement) {
-  for (const PlanPlacement& each : result.placements) {
-    if (each.name == placement) return each.step_time_s.value_or(infinite);
+  for (const PlacedPlan& each : result.placements) {
+    if (each.placement == placement) return step_of(each);
   }
   ADD_FAILURE() << "no placement " << placement;
   return 0;
@@ -79,16 +83,16 @@ TEST(BranchPlans, AreNeverWorseThanTheChainAndTheCentricPlan) {
     const PlanSearchResult result = searched(graph, cluster, 64);
     ASSERT_GE(result.placements.size(), 5u);
     const double best = result.plans.front().prediction->step_time_s;
-    EXPECT_EQ(result.placements.front().step_time_s, best);
+    EXPECT_EQ(step_of(result.placements.front()), best);
     EXPECT_LE(best, step_of(result, "chain"));
     EXPECT_LE(best, step_of(result, "centric"));
     const TrainingTask task{graph};
     const ReadyPlan again = ready_on(task, result.plans.front().plan, cluster);
     EXPECT_EQ(again.predicted().step_time_s, best);
     std::set<std::string> names;
-    for (const PlanPlacement& each : result.placements) {
-      EXPECT_TRUE(names.insert(each.name).second) << each.name;
-      EXPECT_GE(each.step_time_s.value_or(infinite), best) << each.name;
+    for (const PlacedPlan& each : result.placements) {
+      EXPECT_TRUE(names.insert(each.placement).second) << each.placement;
+      EXPECT_GE(step_of(each), best) << each.placement;
     }
   }
 }
@@ -116,8 +120,8 @@ TEST(BranchPlans, ShareADeviceThatIsAloneInItsClass) {
   const Cluster cluster = mixed_cluster({{"fast", 1, 1, 4e9}, {"slow", 1, 1, 1.6e9}}, 2e9, 1e8);
   const PlanSearchResult result = searched(three_components(), cluster, 8);
   // The loss may lie behind any end.
-  EXPECT_TRUE(std::ranges::any_of(result.placements, [](const PlanPlacement& each) {
-    return each.name.starts_with("same ranks") && each.step_time_s;
+  EXPECT_TRUE(std::ranges::any_of(result.placements, [](const PlacedPlan& each) {
+    return each.placement.starts_with("same ranks") && each.ready;
   }));
 }
 
@@ -125,22 +129,48 @@ TEST(BranchPlans, AModelOfOneComponentHasThePlansOfTheChain) {
   const ModelGraph graph = linear_chain(8);
   const Cluster cluster = fast_and_slow();
   const GraphProblem problem(graph, cluster, request_of(32));
-  EXPECT_TRUE(branch_plans(problem, {}, [] { return false; }).empty());
+  EXPECT_TRUE(branch_plans(problem, {}, {}, [] { return false; }).empty());
   const PlanSearchResult result = search_plans(problem, {});
   EXPECT_TRUE(result.placements.empty());
   for (const ReadyPlan& ready : result.plans) EXPECT_NE(ready.plan.schedule, "auto");
 }
 
-/// A schedule that was asked for is that of a chain.
+/// Placements keep to a schedule that was asked for: components behind each other run as one
+/// pipeline, and those in opposite directions as the two halves of a V.
 TEST(BranchPlans, KeepToTheScheduleThatIsAskedFor) {
   const ModelGraph graph = three_components();
-  const Cluster cluster = fast_and_slow();
-  PlanSearchOptions options;
-  options.moves.schedules = {"1f1b"};
-  const PlanSearchResult result =
-      search_plans(GraphProblem(graph, cluster, request_of(32)), options);
-  EXPECT_TRUE(result.placements.empty());
-  for (const ReadyPlan& ready : result.plans) EXPECT_EQ(ready.plan.schedule, "1f1b");
+  const Cluster cluster = mixed_cluster({{"alike", 4, 4, 4e9}}, 2e9, 1e8);
+  for (const auto& [schedule, placement] :
+       {std::pair("1f1b", "disjoint"), std::pair("interleaved-1f1b", "same ranks")}) {
+    PlanSearchOptions options;
+    options.moves.schedules = {schedule};
+    const PlanSearchResult result =
+        search_plans(GraphProblem(graph, cluster, request_of(32)), options);
+    for (const PlacedPlan& each : result.placements) {
+      if (each.ready && each.placement != "chain") {
+        EXPECT_EQ(each.ready->plan.schedule, schedule) << each.placement;
+      }
+    }
+    EXPECT_LT(step_of(result, placement), infinite) << schedule;
+    EXPECT_TRUE(std::ranges::any_of(result.placements, [&](const PlacedPlan& each) {
+      return each.why_not == std::string(schedule) + " places stages in other ways";
+    })) << schedule;
+  }
+}
+
+/// No layer ends where two tensors leave a component at once; the result says that its layers are
+/// those of several components.
+TEST(BranchPlans, SayWhyThereAreNone) {
+  ModelGraph graph;
+  const NodeId first = add_component(graph, "vision", 3);
+  const NodeId second = graph.add("vision.second", Linear{32, false, ""}, {first}, "vision");
+  const NodeId last = add_component(graph, "language", 4, {first, second});
+  const NodeId head = graph.add("language.head", Linear{16, false, ""}, {last}, "language");
+  graph.add("language.loss", CrossEntropy{}, {head}, "language");
+  const PlanSearchResult result = searched(graph, fast_and_slow(), 16);
+  EXPECT_TRUE(std::ranges::any_of(result.placements, [](const PlacedPlan& each) {
+    return each.why_not.starts_with("layers have nodes of several components");
+  }));
 }
 
 /// The same problem gives the same plan, other rates another one: a placement that ignored what
@@ -183,8 +213,8 @@ TEST(BranchPlans, KeepToTheMemory) {
   }
   // The loss may lie behind any end.
   for (const char* placement : {"same ranks", "opposite directions", "disjoint"}) {
-    EXPECT_TRUE(std::ranges::any_of(result.placements, [&](const PlanPlacement& each) {
-      return each.name.starts_with(placement) && each.step_time_s;
+    EXPECT_TRUE(std::ranges::any_of(result.placements, [&](const PlacedPlan& each) {
+      return each.placement.starts_with(placement) && each.ready;
     })) << placement;
   }
 }
@@ -241,7 +271,7 @@ TEST(CentricPlan, SaysWhatTheFirstStageHolds) {
   }
 }
 
-// Of all candidates the refusal tells of the one that needs least, not of the first one.
+// The refusal tells of the candidate that lacks least, not of the first one.
 TEST(CentricPlan, NamesTheNearestRefusal) {
   const ModelGraph graph = build_model("vlm-nano");
   Cluster cluster = mixed_cluster({{"alike", 2, 2, 4e9}}, 2e9, 1e8);

@@ -2,6 +2,7 @@
 
 #include "metrics/base/error.hpp"
 #include "tests/unit/runners/plan/search/search_cases.hpp"
+#include "workloads/models/models.hpp"
 
 namespace heteroperf {
 namespace {
@@ -64,6 +65,28 @@ TEST(PlanObjective, NoChoiceOfDevicesIsCheaper) {
       for (int i = 0; i < slow; ++i) part.ranks.push_back(cluster.ranks[2]);
       EXPECT_GE(*search.found(PlanObjective::time, part).cost, cost * (1 - 1e-9))
           << fast << " and " << slow;
+    }
+  }
+}
+
+/// Where components may lie is judged by the objective as well: the placement that is told first is
+/// the plan's, and none costs less.
+TEST(PlanObjective, JudgesThePlacements) {
+  const ModelGraph graph = build_model("two-tower-nano");
+  const Cluster cluster = priced_cluster();
+  PlanningRequest request;
+  request.batch = 32;
+  for (const PlanObjective objective : {PlanObjective::cost, PlanObjective::energy}) {
+    const PlanSearchResult result = search_plans_for(objective, graph, cluster, request, {});
+    const auto value = [&](const ReadyPlan& ready) {
+      return objective_value(objective, ready, cluster);
+    };
+    ASSERT_GE(result.placements.size(), 2u);
+    const double least = value(result.plans.front());
+    EXPECT_EQ(value(*result.placements.front().ready), least);
+    for (const PlacedPlan& placed : result.placements) {
+      if (!placed.ready) continue;
+      EXPECT_GE(value(*placed.ready), least) << placed.placement;
     }
   }
 }
