@@ -1,5 +1,6 @@
 // Every command of README's code blocks, in order, from an empty folder, as a newcomer pastes them.
-// Only --steps, --duration and the names of places outside that folder are others here.
+// Only the lengths of runs (--steps, --duration, --tune, --repeat) and the names of places outside
+// that folder are others here.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,6 +33,8 @@ struct Replacement {
 const Replacement replacements[] = {
     {"--duration [0-9]+", "--duration 0.2"},
     {"--steps [0-9]+", "--steps 4"},
+    {"--tune [0-9]+", "--tune 15"},
+    {"--repeat [0-9]+", "--repeat 2"},
     {"path/to/(before|after)/heteroperf", heteroperf_path()},
     {"path/to/HeteroPerf", HETEROPERF_CHECKOUT},
 };
