@@ -229,14 +229,16 @@ struct OperationMeasurement {
   void measure(const MeasurementJob& job, double seconds) {
     const Workload& workload = *job.workload;
     const ModelOperations model = model_operations(workload.graph, workload.precision);
+    // Ranks that begin together disturb each other as they do in a run. Even without a measurement
+    // a model takes a while to build; so behind the limit none is built, on no rank.
+    world.all_reduce(std::span(&seconds, 1), Reduction::min);
     OperationProbe probe = operation_probe(workload, model, job.samples, request.threads);
     probe.seconds_each = request.seconds_each;
     probe.deadline_s = seconds;
     // A signal ends the job on this rank; the next step ends the probe on all.
     probe.stop = [] { return stop_signal() != nullptr; };
-    // Ranks that begin together disturb each other as they do in a run.
-    world.barrier();
-    const OperationProbeResult measured = engine.measure_operations(probe);
+    OperationProbeResult measured{.operations = {model.operations.size(), OperationSeconds{}}};
+    if (probe.deadline_s > 0) measured = engine.measure_operations(probe);
     // Every rank gets all numbers, so that all make the same matrix.
     const auto by_rank = gather(world, numbers_of(measured));
     source.workload = workload.name + " " + workload.size;

@@ -23,7 +23,7 @@ constexpr const char* short_duration = "HETEROPERF_DURATION=0.2";
 /// The same of a gate in lockstep, whose pairs take the place of --duration, of collectives, which
 /// four ranks on two cores make slowly, and of a probe's operations.
 constexpr const char* short_repeats[] = {
-    "HETEROPERF_PAIR_SECONDS=0.2", "HETEROPERF_GATE_MAX_BLOCKS=6", "HETEROPERF_COMM_ITERS=3",
+    "HETEROPERF_GATE_PAIR_SECONDS=0.2", "HETEROPERF_GATE_MAX_BLOCKS=6", "HETEROPERF_COMM_ITERS=3",
     "HETEROPERF_COMM_WARMUP=1", "HETEROPERF_PROBE_TIME_LIMIT=5"};
 
 struct Replacement {
@@ -33,7 +33,7 @@ struct Replacement {
 const Replacement replacements[] = {
     {"--duration [0-9]+", "--duration 0.2"},
     {"--steps [0-9]+", "--steps 4"},
-    {"--tune [0-9]+", "--tune 15"},
+    {"--tune [0-9]+", "--tune 35"},
     {"--repeat [0-9]+", "--repeat 2"},
     {"path/to/(before|after)/heteroperf", heteroperf_path()},
     {"path/to/HeteroPerf", HETEROPERF_CHECKOUT},
@@ -146,6 +146,8 @@ class Readme : public ::testing::Test {
     const CommandResult result = run(command);
     std::printf("%6.1f s  %s\n", result.seconds, command.c_str());
     std::fflush(stdout);
+    EXPECT_EQ(result.err.find("in the environment changes nothing"), std::string::npos)
+        << result.err;
     EXPECT_TRUE(is_fine(command, result)) << command << "\nended with " << result.exit_code << "\n"
                                           << result.out << result.err;
   }
