@@ -313,7 +313,7 @@ TEST_F(Schemas, FilesOfARealRun) {
 /// The run's own plan and those of each class alone, which can be simulated as they lie there.
 TEST_F(Schemas, EveryPlanOfAMixedRun) {
   const CommandResult result =
-      heteroperf({"run", "llm", "--size", "nano", "--steps", "4", "--cluster", "fast2_slow6",
+      heteroperf({"run", "llm", "--size", "nano", "--steps", "2", "--cluster", "fast2_slow6",
                   "--with-baselines", "--set", "measure.peak_s=0", "--set",
                   "measure.evaluation_samples=4", "-q", "--out", "mix"},
                  folder_.path());
