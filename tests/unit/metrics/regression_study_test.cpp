@@ -159,7 +159,7 @@ struct ForecastRates {
 /// Inconclusive gates are run again with the blocks they asked for, and with half as many more.
 ForecastRates study_forecast(Noise noise, double gain, std::size_t most_blocks,
                              std::uint64_t seed) {
-  constexpr int wanted = 20, most_trials = 750;
+  constexpr int wanted = 40, most_trials = 1500;
   NoiseSource source(seed);
   SequentialRule rule;
   rule.most_blocks = most_blocks;
@@ -208,7 +208,7 @@ TEST(GateStudy, TheBlocksAskedForSettleWhatWasLeftOpen) {
       "of %d inconclusive gates %.1f %% are settled by the blocks they ask for, %.1f %% by "
       "half of the further ones\n",
       all.asked, 100.0 * all.settled / all.asked, 100.0 * all.settled_by_half / all.asked);
-  EXPECT_GT(all.asked, 350);
+  EXPECT_GT(all.asked, 700);
   EXPECT_GE(all.settled, 0.9 * all.asked);
   EXPECT_LT(all.settled_by_half, all.settled - 0.1 * all.asked);
 }

@@ -72,12 +72,10 @@ bool is_confirmed(const StoredRun& stored) {
   return verification.ok() && verification.compared();
 }
 
-constexpr std::size_t flipped_each = 3;  // a value, name or digest has several of them
-
-/// Bytes all over the file at `path`, changed in a bit that keeps them printable or not.
+/// Every byte of the file at `path`, changed in a bit that keeps it printable or not.
 void expect_every_flip_fails(const StoredRun& stored, const fs::path& path) {
   const std::string good = read_text_file(path);
-  for (std::size_t i = 0; i < good.size(); i += flipped_each) {
+  for (std::size_t i = 0; i < good.size(); ++i) {
     std::string bad = good;
     bad[i] = static_cast<char>(bad[i] ^ (1 << (i % 7)));
     overwrite(path, bad);
@@ -88,13 +86,13 @@ void expect_every_flip_fails(const StoredRun& stored, const fs::path& path) {
   ASSERT_TRUE(is_confirmed(stored));
 }
 
-TEST(Verify, NoticesFlippedBytesOfTheJournal) {
+TEST(Verify, NoticesEveryFlippedByteOfTheJournal) {
   const StoredRun stored(short_run());
   fs::remove(stored.files.samples());  // the journal and the record must suffice
   expect_every_flip_fails(stored, stored.files.journal());
 }
 
-TEST(Verify, NoticesFlippedBytesOfTheRecordAndItsCompanions) {
+TEST(Verify, NoticesEveryFlippedByteOfTheRecordAndItsCompanions) {
   const StoredRun stored(short_run());
   fs::remove(stored.files.samples());
   for (const fs::path& path : {stored.files.record(), stored.files.config(), stored.files.plan(),
@@ -472,14 +470,14 @@ TEST(VerifySuite, AcceptsWhatWasWritten) {
   EXPECT_EQ(verification.checks.back().name, "suite_bytes");
 }
 
-TEST(VerifySuite, NoticesFlippedBytesOfItsRecord) {
+TEST(VerifySuite, NoticesEveryFlippedByteOfItsRecord) {
   const ASuite stored;
   for (const std::string& workload : stored.plan.workloads) {
     fs::remove(stored.part(workload).samples());
   }
   const fs::path path = RunFiles{stored.folder.path()}.suite();
   const std::string good = read_text_file(path);
-  for (std::size_t i = 0; i < good.size(); i += flipped_each) {
+  for (std::size_t i = 0; i < good.size(); ++i) {
     std::string bad = good;
     bad[i] = static_cast<char>(bad[i] ^ 4);
     overwrite(path, bad);
