@@ -27,6 +27,13 @@
 namespace heteroperf {
 namespace {
 
+/// The bytes of a ledger beyond the memory of its device; a limit of 0 is none.
+Bytes lacking_on(const DeviceClass& device, const MemoryLedger& ledger) {
+  const Bytes needed = ledger.total();
+  if (device.memory == Bytes(0) || needed <= device.memory) return Bytes(0);
+  return needed - device.memory;
+}
+
 /// Collects everything that is wrong with a plan, before and after it is cut and scheduled.
 class PlanCheck {
  public:
@@ -88,11 +95,11 @@ class PlanCheck {
     Bytes lacking;
     for (std::size_t rank = 0; rank < ledgers.size(); ++rank) {
       const DeviceClass& device = class_of(cluster, RankId(rank));
-      const Bytes needed = ledgers[rank].total();
-      if (device.memory == Bytes(0) || needed <= device.memory) continue;
-      lacking = std::max(lacking, needed - device.memory);
+      const Bytes lacks = lacking_on(device, ledgers[rank]);
+      if (lacks == Bytes(0)) continue;
+      lacking = std::max(lacking, lacks);
       problems_.add(fmt::format("{} {} on rank {}, {} ({} available)", stages_text(roles[rank]),
-                                rounded_byte_size(needed), rank, device.name,
+                                rounded_byte_size(ledgers[rank].total()), rank, device.name,
                                 rounded_byte_size(device.memory)),
                     "", "Try a smaller micro-batch, more stages or recomputation full.");
     }
@@ -279,11 +286,10 @@ class PlanCheck {
   ProblemList problems_;
 };
 
-/// True where every rank's ledger fits its device; a limit of 0 is none.
+/// True where every rank's ledger fits its device.
 bool fit(const std::vector<MemoryLedger>& ledgers, const Cluster& cluster) {
   for (std::size_t rank = 0; rank < ledgers.size(); ++rank) {
-    const Bytes memory = class_of(cluster, RankId(rank)).memory;
-    if (memory > Bytes(0) && ledgers[rank].total() > memory) return false;
+    if (lacking_on(class_of(cluster, RankId(rank)), ledgers[rank]) > Bytes(0)) return false;
   }
   return true;
 }

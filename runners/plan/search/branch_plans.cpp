@@ -234,15 +234,13 @@ class BranchPlanSearch {
     std::vector<Shares> result{fastest};
     if (!positions.front().groups.empty()) return result;
     for (int degree = 0; degree < static_cast<int>(tables_.degrees.size()); ++degree) {
-      Shares same(1);
+      std::vector<std::vector<ReplicaGroup>> groups;
       for (const DraftPosition& position : positions) {
-        same.front().push_back(replicas_at(position, degree, samples));
-        if (same.front().back().empty()) same.clear();
-        if (same.empty()) break;
+        groups.push_back(replicas_at(position, degree, samples));
       }
-      if (same.empty()) continue;
-      same.resize(components_.size(), same.front());
-      if (same != fastest) result.push_back(std::move(same));
+      const bool everywhere = std::ranges::none_of(groups, std::ranges::empty);
+      Shares same(components_.size(), groups);
+      if (everywhere && same != fastest) result.push_back(std::move(same));
     }
     return result;
   }

@@ -133,30 +133,27 @@ class ObjectiveSearch {
     result_.candidates += searched.candidates;
     result_.simulated += searched.simulated;
     result_.complete = result_.complete && searched.complete;
-    std::vector<std::pair<double, ReadyPlan>> valued;
+    const auto value_of = [&](const ReadyPlan& ready) {
+      return objective_value(objective_, ready, cluster_);
+    };
     for (ReadyPlan& ready : searched.plans) {
       ready.plan = on_whole_cluster(std::move(ready.plan), part);
-      const double value = objective_value(objective_, ready, cluster_);
-      valued.emplace_back(value, std::move(ready));
     }
-    std::ranges::stable_sort(valued, {}, &std::pair<double, ReadyPlan>::first);
-    least = valued.front().first;
+    std::ranges::stable_sort(searched.plans, {}, value_of);
+    least = value_of(searched.plans.front());
     if (least >= best_value_) return;
     best_value_ = least;
-    result_.plans.clear();
-    for (auto& [value, ready] : valued) result_.plans.push_back(std::move(ready));
+    result_.plans = std::move(searched.plans);
     result_.placements = std::move(searched.placements);
     for (PlacedPlan& placed : result_.placements) {
       if (placed.ready) placed.ready->plan = on_whole_cluster(std::move(placed.ready->plan), part);
     }
-    const auto value_of = [&](const ReadyPlan& ready) {
-      return objective_value(objective_, ready, cluster_);
-    };
-    sort_placements(result_.placements, value_of);
-    if (result_.placements.empty() || value_of(*result_.placements.front().ready) <= least) return;
-    // The best of all is a chain then, but not the fastest one.
+    const bool is_told = std::ranges::any_of(result_.placements, [&](const PlacedPlan& placed) {
+      return placed.ready && value_of(*placed.ready) <= least;
+    });
+    // The best of all is a chain else, but not the fastest one.
     const auto chain = std::ranges::find(result_.placements, "chain", &PlacedPlan::placement);
-    chain->ready = result_.plans.front();
+    if (!is_told && chain != result_.placements.end()) chain->ready = result_.plans.front();
     sort_placements(result_.placements, value_of);
   }
 
