@@ -12,8 +12,6 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
-#include <optional>
-
 #include "metrics/base/error.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/tensor_buffer.hpp"
@@ -129,9 +127,7 @@ class InsertTokensOperator final : public Operator {
   /// `group`: the ranks with the other parts of the sequences; null: there are none.
   InsertTokensOperator(const InsertTokens& attributes, std::int64_t rows_per_item,
                        Communicator* group, bool sums_rows)
-      : a_(attributes), rows_per_item_(rows_per_item), sums_rows_(sums_rows) {
-    if (group != nullptr) exchange_.emplace(*group, a_.part.order);
-  }
+      : a_(attributes), rows_per_item_(rows_per_item), group_(group), sums_rows_(sums_rows) {}
 
   at::Tensor forward(const Tensors& inputs, const Tensors&, Tensors& saved,
                      const PassContext&) override {
@@ -140,7 +136,7 @@ class InsertTokensOperator final : public Operator {
     const at::Tensor places = at::nonzero(here.reshape(-1)).view(-1);
     saved = {places};
     std::int64_t all = places.size(0);
-    if (exchange_) {
+    if (group_ != nullptr) {
       const at::Tensor numbers = numbers_of_rows(here, all);
       saved.push_back(numbers.reshape(-1).index_select(0, places));
       saved.push_back(at::empty({all, 0}));  // its extent alone is needed
@@ -150,7 +146,7 @@ class InsertTokensOperator final : public Operator {
                       fmt::format("every token {} takes one row of an item", a_.token),
                       "Give each sample as many such tokens as its items have rows.");
     }
-    if (exchange_) items = items.index_select(0, saved[1]);
+    if (group_ != nullptr) items = items.index_select(0, saved[1]);
     const at::Tensor joined = inputs[0].clone(at::MemoryFormat::Contiguous);
     joined.view({-1, joined.size(-1)}).index_copy_(0, places, items);
     return joined;
@@ -166,10 +162,10 @@ class InsertTokensOperator final : public Operator {
     }
     if (!pass.wants(2)) return;
     at::Tensor rows = as_rows(dy).index_select(0, pass.saved[0]);
-    if (exchange_) {
+    if (group_ != nullptr) {
       const at::Tensor all = rows.new_zeros({pass.saved[2].size(0), rows.size(1)});
       all.index_copy_(0, pass.saved[1], rows);
-      if (sums_rows_) exchange_->sum_whole(all);
+      if (sums_rows_) all_reduce(*group_, all, Reduction::sum);
       rows = all;
     }
     pass.sink->put(2, rows.view({-1, rows_per_item_, dy.size(-1)}));
@@ -177,7 +173,7 @@ class InsertTokensOperator final : public Operator {
 
   /// For each position of this part the row that it would take, in the order of whole sequences.
   at::Tensor numbers_of_rows(const at::Tensor& here, std::int64_t& all) const {
-    const at::Tensor whole = exchange_->gather(here.to(at::kLong));
+    const at::Tensor whole = whole_sequences(*group_, here.to(at::kLong), a_.part.order);
     const at::Tensor numbers = whole.reshape(-1).cumsum(0).sub(1).view(whole.sizes());
     all = whole.sum().item().toLong();
     return positions_of_part(numbers, 1, a_.part, here.size(1));
@@ -185,8 +181,8 @@ class InsertTokensOperator final : public Operator {
 
   InsertTokens a_;
   std::int64_t rows_per_item_;
+  Communicator* group_;
   bool sums_rows_;
-  std::optional<SequenceExchange> exchange_;
 };
 
 }  // namespace

@@ -68,39 +68,6 @@ void all_reduce(Communicator& group, const at::Tensor& tensor, Reduction reducti
   copies.put_back();
 }
 
-// In zig-zag order a part of a sequence is two chunks of it, so what the ranks bring lies rank by
-// rank in two pieces each: chunk c < n of n ranks is the first piece of rank c, the others are the
-// second pieces from the last rank to the first. The collectives work on the ranks' order; a copy
-// goes between it and the order of positions.
-
-namespace {
-
-/// Calls visit(chunk of the whole {B, size, …}, the same piece of its rank) for all chunks.
-/// `by_rank`: {ranks, B, positions of a part, …}.
-template <class Visit>
-void for_each_chunk(const at::Tensor& whole, const at::Tensor& by_rank, SequenceOrder order,
-                    const Visit& visit) {
-  const SequencePart part{0, static_cast<std::int32_t>(by_rank.size(0)), order};
-  const std::int64_t size = whole.size(1) / part.chunk_count();
-  for (std::int32_t chunk = 0; chunk < part.chunk_count(); ++chunk) {
-    const std::int32_t rank = part.part_of_chunk(chunk);
-    visit(whole.narrow(1, chunk * size, size),
-          by_rank.select(0, rank).narrow(1, chunk == rank ? 0 : size, size));
-  }
-}
-
-std::vector<std::size_t> equal_counts(const Communicator& group, const at::Tensor& part) {
-  return std::vector<std::size_t>(group.size(), part.numel());
-}
-
-std::vector<std::int64_t> sizes_with(const at::Tensor& tensor, std::int64_t positions) {
-  std::vector<std::int64_t> sizes = tensor.sizes().vec();
-  sizes[1] = positions;
-  return sizes;
-}
-
-}  // namespace
-
 at::Tensor positions_of_part(const at::Tensor& whole, std::int64_t dim, const SequencePart& part,
                              std::int64_t own) {
   std::vector<at::Tensor> chunks;
@@ -110,41 +77,25 @@ at::Tensor positions_of_part(const at::Tensor& whole, std::int64_t dim, const Se
   return at::cat(chunks, dim);
 }
 
-at::Tensor SequenceExchange::gather(const at::Tensor& part) const {
+// In zig-zag order a part of a sequence is two chunks of it: chunk c < n of n ranks is the first
+// piece of rank c, the others are the second pieces from the last rank to the first.
+at::Tensor whole_sequences(Communicator& group, const at::Tensor& part, SequenceOrder order) {
   const at::Tensor own = part.contiguous();
   std::vector<std::int64_t> sizes = own.sizes().vec();
-  sizes.insert(sizes.begin(), group_.size());
+  sizes.insert(sizes.begin(), group.size());
   const at::Tensor by_rank = at::empty(sizes, own.options());
-  HostCopies copies(group_);
+  HostCopies copies(group);
   const at::Tensor source = copies.of(own), target = copies.of(by_rank);
-  group_.all_gather(buffer_of(source), buffer_of(target), equal_counts(group_, own));
+  group.all_gather(buffer_of(source), buffer_of(target));
   copies.put_back();
-  const at::Tensor whole = at::empty(sizes_with(own, own.size(1) * group_.size()), own.options());
-  for_each_chunk(whole, by_rank, order_, [](const at::Tensor& chunk, const at::Tensor& piece) {
-    at::Tensor(chunk).copy_(piece);
-  });
-  return whole;
-}
-
-at::Tensor SequenceExchange::sum(const at::Tensor& summand) const {
-  const at::Tensor own =
-      at::empty(sizes_with(summand, summand.size(1) / group_.size()), summand.options());
-  std::vector<std::int64_t> sizes = own.sizes().vec();
-  sizes.insert(sizes.begin(), group_.size());
-  const at::Tensor by_rank = at::empty(sizes, own.options());
-  for_each_chunk(summand, by_rank, order_, [](const at::Tensor& chunk, const at::Tensor& piece) {
-    at::Tensor(piece).copy_(chunk);
-  });
-  HostCopies copies(group_);
-  const at::Tensor source = copies.of(by_rank), target = copies.of(own);
-  group_.reduce_scatter(buffer_of(source), buffer_of(target), equal_counts(group_, own),
-                        Reduction::sum);
-  copies.put_back();
-  return own;
-}
-
-void SequenceExchange::sum_whole(const at::Tensor& summand) const {
-  all_reduce(group_, summand, Reduction::sum);
+  const SequencePart first{0, group.size(), order};
+  const std::int64_t size = own.size(1) * group.size() / first.chunk_count();
+  std::vector<at::Tensor> chunks;
+  for (std::int32_t chunk = 0; chunk < first.chunk_count(); ++chunk) {
+    const std::int32_t rank = first.part_of_chunk(chunk);
+    chunks.push_back(by_rank.select(0, rank).narrow(1, chunk == rank ? 0 : size, size));
+  }
+  return at::cat(chunks, 1);
 }
 
 }  // namespace heteroperf

@@ -50,23 +50,8 @@ void all_reduce(Communicator& group, const at::Tensor& tensor, Reduction reducti
 at::Tensor positions_of_part(const at::Tensor& whole, std::int64_t dim, const SequencePart& part,
                              std::int64_t own);
 
-/// Brings rows of sequences together that context-parallel ranks have parts of (SequencePart), in
-/// the order of their positions, and spreads them again. All calls are collective.
-class SequenceExchange {
- public:
-  /// The ranks with all parts, in the order of these. `order`: of the parts' positions.
-  SequenceExchange(Communicator& group, SequenceOrder order) : group_(group), order_(order) {}
-
-  /// {B, T, …} of all positions from the part {B, T / ranks, …}.
-  at::Tensor gather(const at::Tensor& part) const;
-  /// This rank's part {B, T / ranks, …} of the sum of {B, T, …} over the ranks.
-  at::Tensor sum(const at::Tensor& summand) const;
-  /// The sum of what does not depend on positions, in place.
-  void sum_whole(const at::Tensor& summand) const;
-
- private:
-  Communicator& group_;
-  SequenceOrder order_;
-};
+/// {B, T, …} of all positions from the parts {B, T / ranks, …} that a group's ranks have in this
+/// order. Collective.
+at::Tensor whole_sequences(Communicator& group, const at::Tensor& part, SequenceOrder order);
 
 }  // namespace heteroperf

@@ -149,18 +149,20 @@ class Grouping {
     group.temporary = bytes(group.inputs.back());  // gradients of what is packed, apart
     const auto* own_sequence = std::get_if<Attention>(&attention.attributes);
     if (own_sequence != nullptr && !own_sequence->part.whole()) {
-      // Keys and values of this part and of the whole sequence, these as they come and in order;
-      // the output is made behind. In the backward pass the gradients of the queries, which have
-      // their place in the result, and keys and values; then their gradients in float32 or wider,
-      // as they are made, as they go, and as they come.
+      // Keys and values of the block at hand and of the next. Outputs of two blocks, one of them in
+      // float32 or wider, while they are joined. In the backward pass the gradients of the queries
+      // in that width, and three such sums of gradients of keys and values: this part's own, one
+      // that goes and one that comes; of more than two parts also what a block gives.
       const std::int64_t own =
           2 * own_sequence->kv_heads * own_sequence->head_dim * attention.output[0];
-      const auto parts = u(own_sequence->part.parts);
       const std::uint64_t small = u(part_.count(attention) * own) * bytes_per_element(precision_);
       const std::uint64_t output = bytes(group.nodes[0]);
-      const std::uint64_t forward = std::max((2 * parts + 1) * small, parts * small + 2 * output);
-      group.forward_temporary = forward > output ? forward - output : 0;
-      group.temporary = (parts - 1) * small + (2 * parts + 1) * statistics(group.nodes[0], own);
+      const std::uint64_t wide_output = statistics(group.nodes[0], element_count(attention.output));
+      const std::uint64_t joined = (wide_output > output ? 2 : 1) * wide_output;
+      const bool two = own_sequence->part.parts == 2;
+      group.forward_temporary =
+          two ? std::max(2 * small + joined - wide_output, small + joined) : 2 * small + joined;
+      group.temporary = wide_output + (two ? 0 : 3 * small) + 3 * statistics(group.nodes[0], own);
     }
     if (part_.recomputation != Recomputation::selective) return;
     group.saved.pop_back();

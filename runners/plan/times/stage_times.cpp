@@ -117,7 +117,6 @@ class TimesMaker {
     }
     const StageWork& first = works_.of(stage, degree, 0, replica.part);
     if (degree > 1) add_tensor_sums(first, replica, most);
-    if (!replica.part.whole()) add_gathers(stage, first, replica, most);
     const bool full = plan_.stages[stage].recomputation == Recomputation::full;
     // Full recomputation is a forward pass of its own, before the backward.
     if (full) most.recompute_s = most.forward_s;
@@ -135,11 +134,16 @@ class TimesMaker {
         return pass_time(rates_, device, fused_work, pass, samples).seconds;
       };
       const double forward_s = seconds(TrainingPass::forward);
+      const double input_gradient_s = seconds(TrainingPass::input_gradient);
       sum.forward_s += forward_s;
-      sum.input_gradient_s += seconds(TrainingPass::input_gradient);
+      sum.input_gradient_s += input_gradient_s;
       sum.weight_gradient_s += seconds(TrainingPass::weight_gradient);
       // Selective recomputation makes attention again within B.
-      if (selective && fused_work.attention) sum.input_gradient_s += forward_s;
+      const bool recomputes = selective && fused_work.attention;
+      if (recomputes) sum.input_gradient_s += forward_s;
+      if (fused_work.passed_round > 0 && sharers_.size() > 1) {
+        add_ring(fused_work, samples, forward_s, input_gradient_s, recomputes, sum);
+      }
     }
     return sum;
   }
@@ -156,20 +160,27 @@ class TimesMaker {
     }
   }
 
-  /// Keys and values are gathered in both passes, and the gradients of them are summed and
-  /// scattered, in float32 or wider.
-  void add_gathers(StageId stage, const StageWork& work, const StageReplica& replica,
-                   StageTimes::Compute& times) const {
-    const auto samples = static_cast<double>(replica.micro_batch);
-    const bool selective = plan_.stages[stage].recomputation == Recomputation::selective;
+  /// Seconds by which a pass waits for what goes round `ranks` ranks: `messages_s` take as long,
+  /// and the pass works on all parts but one, of `pass_s` in all, meanwhile.
+  static double uncovered_s(double messages_s, double pass_s, double ranks) {
+    return std::max(0.0, messages_s - (ranks - 1) / ranks * pass_s);
+  }
+
+  /// Keys and values of an attention go round once per forward pass and once per backward pass,
+  /// there with the sums of their gradients behind them, in float32 or wider: of these, nothing
+  /// covers the last message.
+  void add_ring(const FusedWork& attention, double samples, double forward_s, double backward_s,
+                bool recomputes, StageTimes::Compute& times) const {
     const double wider = static_cast<double>(statistic_bytes(task_.precision)) /
                          static_cast<double>(bytes_per_element(task_.precision));
-    for (const double bytes : work.gathered) {
-      const double gather = gather_s(sharers_, bytes * samples);
-      times.forward_s += gather;
-      times.input_gradient_s +=
-          (selective ? 2 : 1) * gather + gather_s(sharers_, wider * bytes * samples);
-    }
+    const auto ranks = static_cast<double>(sharers_.size());
+    const double keys_s = gather_s(sharers_, attention.passed_round * samples);
+    const double sums_s = gather_s(sharers_, wider * attention.passed_round * samples);
+    const double last_s = sums_s / (ranks - 1);
+    const double waits_s = uncovered_s(keys_s, forward_s, ranks);
+    times.forward_s += waits_s;
+    times.input_gradient_s += uncovered_s(keys_s + sums_s - last_s, backward_s, ranks) + last_s;
+    if (recomputes) times.input_gradient_s += waits_s;
   }
 
   /// The first ranks of the replicas with the parts of this one's samples.

@@ -231,15 +231,26 @@ const StageWork& StageWorkTable::of(StageId stage, int degree, int index,
   return works_.back();
 }
 
+/// Bytes per sample of an attention's keys and values, of all positions, where ranks have parts.
+double passed_round(const Node& node, double element) {
+  const auto* attention = std::get_if<Attention>(&node.attributes);
+  if (attention == nullptr || attention->part.whole()) return 0;
+  return static_cast<double>(2 * attention->kv_heads * attention->head_dim * node.output[0] *
+                             attention->part.parts) *
+         element;
+}
+
 /// The chain's shape is that of its first node that computes; its name joins those of the nodes.
 FusedWork StageWorkTable::make_operation(const ModelGraph& graph,
                                          const std::vector<NodeId>& nodes) const {
+  const double element = static_cast<double>(bytes_per_element(precision_));
   FusedWork work;
   for (const NodeId id : nodes) {
     work.nodes.push_back(NodeWork(graph, id, precision_).run());
     const OperatorWork& operator_work = work.nodes.back();
     work.operation += (work.operation.empty() ? "" : "+") + std::string(operator_work.operation);
     work.attention = work.attention || operator_work.attention;
+    work.passed_round += passed_round(graph.node(id), element);
     const bool computes = operator_work.forward.operations > 0;
     if (computes && work.nodes[work.main].forward.operations <= 0)
       work.main = work.nodes.size() - 1;
@@ -261,14 +272,6 @@ StageWork StageWorkTable::make(StageId stage, const TensorShard& shard) const {
   StageWork work;
   for (const FusedNodes& chain : fused_nodes({staged_, stage, shard})) {
     work.operations.push_back(make_operation(shard.graph, chain.nodes));
-  }
-  for (const NodeId id : staged_.nodes[stage]) {
-    const Node& node = shard.graph.node(id);
-    const auto* attention = std::get_if<Attention>(&node.attributes);
-    if (attention == nullptr || attention->part.whole()) continue;
-    work.gathered.push_back(static_cast<double>(2 * attention->kv_heads * attention->head_dim *
-                                                node.output[0] * attention->part.parts) *
-                            element);
   }
   if (shard.degree == 1) return work;
   for (const NodeId id : staged_.nodes[stage]) {

@@ -46,6 +46,9 @@ struct FusedWork {
   std::size_t main = 0;  ///< the node whose shape it has
   NodeId last;           ///< the node whose output exists
   bool attention = false;
+  /// Bytes per sample of keys and values, of the whole sequence, that go round context-parallel
+  /// ranks.
+  double passed_round = 0;
 
   /// All nodes together.
   PassWork of(TrainingPass pass, double samples) const;
@@ -64,9 +67,6 @@ PassTime pass_time(const ClassRates& rates, const std::string& device_class, con
 struct StageWork {
   std::vector<FusedWork> operations;
   std::vector<double> forward_sums, gradient_sums;  ///< bytes per sample of each all-reduce
-  /// Bytes per sample of the keys and values of each attention that context-parallel ranks gather,
-  /// of the whole sequence.
-  std::vector<double> gathered;
   friend bool operator==(const StageWork&, const StageWork&) = default;
 };
 

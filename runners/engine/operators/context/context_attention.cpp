@@ -1,21 +1,29 @@
 // Attention of context-parallel ranks, each of which has a part of every sequence (SequencePart).
 //
-// Before a pass the ranks gather the keys and values of all positions; queries, outputs and what
-// the backward pass keeps stay parts. A causal chunk of queries then has two blocks: all keys
-// before it, without a mask, and its own, with the causal one. Their outputs are joined by the
-// logarithms of their softmax sums l1 and l2: with l = log(exp l1 + exp l2) the output is
-// o1 exp(l1 - l) + o2 exp(l2 - l). The gradients of a block follow from l and the joined output
-// alone (Dao 2023, arXiv:2307.08691, section 2.3), so nothing else is kept; keys and values are
-// gathered a second time rather than kept whole. Each rank then has a summand of the gradients of
-// all keys and values: these are added up, and every rank gets those of its part. A ring that
-// passes keys on would hide messages behind blocks, at the price of a message per block.
+// Queries, outputs and what the backward pass keeps stay with their rank; keys and values go round
+// the ranks as a ring (Liu, Zaharia & Abbeel 2023, arXiv:2310.01889): while a rank holds its
+// queries against one part's keys, that part goes to the rank behind it and the next one comes from
+// the rank before. Messages of long sequences so take no time of their own while they are shorter
+// than the work on a block. Outputs of blocks are joined by the logarithms of their softmax sums l1
+// and l2: with l = log(exp l1 + exp l2) the output is o1 exp(l1 - l) + o2 exp(l2 - l). The
+// gradients of a block follow from l and the joined output alone (Dao 2023, arXiv:2307.08691,
+// section 2.3), so nothing else is kept; keys and values go round a second time rather than being
+// kept, and the sum of their gradients goes round behind them, to which every rank adds its
+// queries' share.
+//
+// In zig-zag order a part is two chunks. Under a causal mask its own keys need the mask, and no
+// other part does: of an earlier rank's chunks the first lies before all own queries and the second
+// behind them; a later rank's both lie between the own two. So all blocks of other parts have the
+// same number of pairs.
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/logaddexp.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <cmath>
 #include <limits>
@@ -40,18 +48,91 @@ at::Tensor as_heads(const at::Tensor& rows, std::int64_t head_dim) {
 /// The opposite.
 at::Tensor rows_of_heads(const at::Tensor& heads) { return heads.transpose(1, 2).flatten(2); }
 
+/// A tensor on its way to the rank behind while one of its shape comes from the rank before. Nobody
+/// writes to it before end().
+class Passing {
+ public:
+  Passing(Communicator& group, const at::Tensor& tensor, int tag)
+      : copies_(group), outgoing_(tensor), incoming_(at::empty_like(tensor)) {
+    const int ranks = group.size(), self = group.rank().value();
+    receive_ = group.start_receive(buffer_of(copies_.of(incoming_)),
+                                   RankId((self + ranks - 1) % ranks), tag);
+    send_ = group.start_send(buffer_of(copies_.of(outgoing_)), RankId((self + 1) % ranks), tag);
+    send_->test();  // a transport that gathers messages begins with them
+  }
+
+  /// Waits for both; the tensor that came.
+  at::Tensor end() {
+    receive_->wait();
+    send_->wait();
+    copies_.put_back();
+    return incoming_;
+  }
+
+ private:
+  HostCopies copies_;
+  at::Tensor outgoing_, incoming_;
+  std::unique_ptr<Transfer> receive_, send_;
+};
+
+/// Calls visit(block, index of the rank that it is from) for every rank's block: this rank's, then
+/// that of the rank before, and so on. Collective.
+template <class Visit>
+void for_each_block(Communicator& group, at::Tensor block, const Visit& visit) {
+  const int ranks = group.size(), self = group.rank().value();
+  for (int step = 0; step < ranks; ++step) {
+    std::optional<Passing> passing;
+    if (step + 1 < ranks) passing.emplace(group, block, 0);
+    visit(block, (self + ranks - step) % ranks);
+    if (passing) block = passing->end();
+  }
+}
+
+/// The sums of tensors that go round, each to be with its rank in the end.
+class PassingSums {
+ public:
+  PassingSums(Communicator& group, const at::TensorOptions& options)
+      : group_(group), options_(options) {}
+
+  /// Called for the blocks of for_each_block() in its order: add(sum) gets the sum so far for the
+  /// block's rank, zeros of this shape at first.
+  template <class Add>
+  void add_to(int owner, at::IntArrayRef sizes, const Add& add) {
+    const bool own = owner == group_.rank().value();
+    const at::Tensor sum = own || !passing_ ? at::zeros(sizes, options_) : passing_->end();
+    add(sum);
+    if (own) {
+      own_ = sum;
+    } else {
+      passing_.emplace(group_, sum, 1);
+    }
+  }
+  /// The sum of this rank's own block over all ranks.
+  at::Tensor own() { return passing_ ? own_.add_(passing_->end()) : own_; }
+
+ private:
+  Communicator& group_;
+  at::TensorOptions options_;
+  std::optional<Passing> passing_;
+  at::Tensor own_;
+};
+
 /// Queries against one block of keys, or against several, joined.
 struct BlockOutput {
   at::Tensor output;   ///< {B, heads, T, head_dim}
   at::Tensor log_sum;  ///< {B, heads, T}: of each softmax sum
 };
 
-BlockOutput joined(const BlockOutput& a, const BlockOutput& b) {
-  const at::Tensor both = at::logaddexp(a.log_sum, b.log_sum);
-  const auto weighted = [&](const BlockOutput& one) {
-    return one.output.to(both.scalar_type()).mul(one.log_sum.sub(both).exp().unsqueeze(-1));
-  };
-  return {weighted(a).add(weighted(b)).to(a.output.scalar_type()), both};
+/// Joins what more keys give for `all`'s queries behind the first `skipped` ones.
+void join(const BlockOutput& all, const BlockOutput& more, std::int64_t skipped) {
+  const std::int64_t count = more.log_sum.size(2);
+  const at::Tensor log_sum = all.log_sum.narrow(2, skipped, count);
+  const at::Tensor both = at::logaddexp(log_sum, more.log_sum);
+  const auto weight = [&](const at::Tensor& one) { return one.sub(both).exp_().unsqueeze(-1); };
+  all.output.narrow(2, skipped, count)
+      .mul_(weight(log_sum))
+      .addcmul_(more.output.to(all.output.scalar_type()), weight(more.log_sum));
+  log_sum.copy_(both);
 }
 
 /// Scores of a block, of which a causal one leaves later keys out; heads of keys serve neighbours.
@@ -113,133 +194,122 @@ AttentionParts block_gradients(const at::Tensor& dy, const AttentionParts& parts
 class ContextAttention final : public Operator {
  public:
   ContextAttention(const Attention& attributes, Communicator& group)
-      : a_(attributes), exchange_(group, attributes.part.order) {
+      : a_(attributes), group_(group) {
     HETEROPERF_EXPECT(group.size() == a_.part.parts && group.rank().value() == a_.part.index);
+    HETEROPERF_EXPECT(!a_.causal || a_.part.order == SequenceOrder::zig_zag);
   }
 
   /// Saves the packed input, the output, and the logarithm of each softmax sum {B, heads, T}.
   at::Tensor forward(const Tensors& inputs, const Tensors&, Tensors& saved,
                      const PassContext&) override {
-    const at::Tensor packed = inputs[0].contiguous();
-    const at::Tensor keys = exchange_.gather(keys_of(packed));
-    if (active_device().makes_as_host(op)) return attend_to(packed, keys, saved);
-    return device_product(op, packed, keys, [&](const at::Tensor& rows, const at::Tensor& others) {
-      return attend_to(rows, others, saved);
+    const at::Tensor packed = as_operand(inputs[0].contiguous());
+    const at::ScalarType type = packed.scalar_type();
+    BlockOutput all;
+    for_each_block(group_, keys_of(packed), [&](const at::Tensor& block, int owner) {
+      const Pairs pairs = pairs_with(owner, packed.size(1));
+      const BlockOutput one =
+          attend_to(pairs, queries_of(packed, pairs), block.narrow(1, 0, pairs.keys));
+      if (all.output.defined()) return join(all, one, pairs.skipped);
+      // Blocks are joined in float32 or wider.
+      all = {one.output.to(accumulation_type(type)), one.log_sum};
     });
+    at::Tensor output = rows_of_heads(all.output).to(type);
+    saved = {packed, output, all.log_sum};
+    return output;
   }
 
  private:
   static constexpr ProductOperator op = ProductOperator::attention;
 
-  /// Keys that a run of queries is held against, by their positions in the whole sequence.
-  struct Block {
-    std::int64_t first = 0, count = 0;
+  /// The part of a block that has weight: own queries behind the first `skipped`, against the
+  /// block's first `keys`.
+  struct Pairs {
+    std::int64_t skipped = 0, keys = 0;
     bool causal = false;
-  };
-  /// A run of this rank's own rows.
-  struct Queries {
-    std::int64_t first = 0, count = 0;
-    std::vector<Block> blocks;
   };
 
   std::int64_t query_width() const { return a_.heads * a_.head_dim; }
-  std::int64_t key_width() const { return 2 * a_.kv_heads * a_.head_dim; }
+  std::int64_t key_width() const { return a_.kv_heads * a_.head_dim; }
 
-  std::vector<Queries> queries_of(std::int64_t own) const {
-    if (!a_.causal) return {{0, own, {{0, own * a_.part.parts, false}}}};
-    std::vector<Queries> all;
-    std::int64_t row = 0;
-    for (const SequencePart::Chunk& chunk : a_.part.chunks(own)) {
-      Queries& queries = all.emplace_back(Queries{row, chunk.count, {}});
-      if (chunk.first > 0) queries.blocks.push_back({0, chunk.first, false});
-      queries.blocks.push_back({chunk.first, chunk.count, true});
-      row += chunk.count;
-    }
-    return all;
+  /// `own`: positions of a part.
+  Pairs pairs_with(int owner, std::int64_t own) const {
+    if (owner == a_.part.index || !a_.causal) return {0, own, a_.causal};
+    if (owner < a_.part.index) return {0, own / 2, false};
+    return {own / 2, own, false};
   }
 
   at::Tensor keys_of(const at::Tensor& packed) const {
-    return packed.narrow(2, query_width(), key_width());
+    return packed.narrow(2, query_width(), 2 * key_width()).contiguous();
+  }
+  /// The rows of a tensor of this rank that pairs have.
+  static at::Tensor rows_of(const at::Tensor& own, const Pairs& pairs) {
+    return own.narrow(1, pairs.skipped, own.size(1) - pairs.skipped);
+  }
+  at::Tensor queries_of(const at::Tensor& packed, const Pairs& pairs) const {
+    return rows_of(packed, pairs).narrow(2, 0, query_width());
+  }
+  AttentionParts parts_of(const at::Tensor& queries, const at::Tensor& keys) const {
+    const auto half = [&](std::int64_t first) {
+      return as_heads(keys.narrow(2, first, key_width()), a_.head_dim);
+    };
+    return {as_heads(queries, a_.head_dim), half(0), half(key_width())};
   }
 
-  AttentionParts parts_of(const at::Tensor& packed, const at::Tensor& keys, const Queries& queries,
-                          const Block& block) const {
-    const at::Tensor rows = packed.narrow(1, queries.first, queries.count);
-    const at::Tensor others = keys.narrow(1, block.first, block.count);
-    const std::int64_t half = key_width() / 2;
-    return {as_heads(rows.narrow(2, 0, query_width()), a_.head_dim),
-            as_heads(others.narrow(2, 0, half), a_.head_dim),
-            as_heads(others.narrow(2, half, half), a_.head_dim)};
+  BlockOutput attend_to(const Pairs& pairs, const at::Tensor& queries,
+                        const at::Tensor& keys) const {
+    at::Tensor log_sum;
+    const at::Tensor output = made(queries, keys, [&](const at::Tensor& a, const at::Tensor& b) {
+      const BlockOutput one = attend(parts_of(a, b), pairs.causal, writes_out(a));
+      log_sum = one.log_sum;
+      return rows_of_heads(one.output);
+    });
+    return {as_heads(output, a_.head_dim), log_sum.to(output.device())};
   }
 
-  at::Tensor attend_to(const at::Tensor& packed, const at::Tensor& keys, Tensors& saved) const {
-    Tensors outputs, log_sums;
-    for (const Queries& queries : queries_of(packed.size(1))) {
-      BlockOutput all;
-      for (const Block& block : queries.blocks) {
-        const BlockOutput one =
-            attend(parts_of(packed, keys, queries, block), block.causal, writes_out(packed));
-        all = all.output.defined() ? joined(all, one) : one;
-      }
-      outputs.push_back(rows_of_heads(all.output));
-      log_sums.push_back(all.log_sum);
-    }
-    at::Tensor output = at::cat(outputs, 1);
-    saved = {packed, output, at::cat(log_sums, 2)};
-    return output;
+  /// As the active device makes it of operands in its format.
+  template <class Make>
+  static at::Tensor made(const at::Tensor& a, const at::Tensor& b, const Make& make) {
+    return active_device().makes_as_host(op) ? make(a, b) : device_product(op, a, b, make);
   }
 
   // The ranks exchange in the type of the tensors, whatever each of them computes in.
   void gradients(const BackwardPass& pass) override {
     if (!pass.wants(0)) return;
+    const at::Tensor &packed = pass.saved[0], &output = pass.saved[1], &log_sums = pass.saved[2];
     const at::Tensor dy = pass.output_gradient.contiguous();
-    const at::ScalarType type = dy.scalar_type();
-    const at::Tensor keys = exchange_.gather(keys_of(pass.saved[0]).to(type));
-    at::Tensor key_gradient;
-    const auto make = [&](const at::Tensor& g, const at::Tensor& others) {
-      return gradients_of(g, pass.saved, others, key_gradient);
-    };
-    const at::Tensor queries =
-        active_device().makes_as_host(op) ? make(dy, keys) : device_product(op, dy, keys, make);
-    const at::Tensor own = exchange_.sum(key_gradient.to(accumulation_type(type)));
-    pass.sink->put(0, at::cat({queries, own.to(type)}, 2));
-  }
-
-  /// The gradient of the queries; `key_gradient` becomes the summand of that of all keys and
-  /// values.
-  at::Tensor gradients_of(const at::Tensor& dy, const Tensors& saved, const at::Tensor& keys,
-                          at::Tensor& key_gradient) const {
-    const at::Tensor &packed = saved[0], &output = saved[1], &log_sums = saved[2];
-    key_gradient =
-        at::zeros(keys.sizes(), keys.options().dtype(accumulation_type(keys.scalar_type())));
-    Tensors query_gradients;
-    for (const Queries& queries : queries_of(packed.size(1))) {
-      const auto own = [&](const at::Tensor& rows) {
-        return as_heads(rows.narrow(1, queries.first, queries.count), a_.head_dim);
+    const auto summed = packed.options().dtype(accumulation_type(packed.scalar_type()));
+    const at::Tensor query_gradient = at::zeros_like(output, summed);
+    PassingSums key_gradients(group_, summed);
+    for_each_block(group_, keys_of(packed), [&](const at::Tensor& block, int owner) {
+      const Pairs pairs = pairs_with(owner, packed.size(1));
+      at::Tensor of_keys;
+      const auto make = [&](const at::Tensor& g, const at::Tensor& keys) {
+        const auto as_g = [&](const at::Tensor& tensor) { return tensor.to(g.options()); };
+        const BlockOutput all{as_heads(as_g(rows_of(output, pairs)), a_.head_dim),
+                              log_sums.narrow(2, pairs.skipped, g.size(1)).to(g.device())};
+        const AttentionParts got = block_gradients(as_heads(g, a_.head_dim),
+                                                   parts_of(as_g(queries_of(packed, pairs)), keys),
+                                                   all, pairs.causal, writes_out(g));
+        of_keys = at::cat({rows_of_heads(got.key), rows_of_heads(got.value)}, 2);
+        return rows_of_heads(got.query);
       };
-      const BlockOutput all{own(output), log_sums.narrow(2, queries.first, queries.count)};
-      at::Tensor query_gradient;
-      for (const Block& block : queries.blocks) {
-        const AttentionParts got = block_gradients(own(dy), parts_of(packed, keys, queries, block),
-                                                   all, block.causal, writes_out(packed));
-        query_gradient = query_gradient.defined() ? query_gradient.add(got.query) : got.query;
-        const at::Tensor sums = key_gradient.narrow(1, block.first, block.count);
-        const std::int64_t half = key_width() / 2;
-        sums.narrow(2, 0, half).add_(rows_of_heads(got.key));
-        sums.narrow(2, half, half).add_(rows_of_heads(got.value));
-      }
-      query_gradients.push_back(rows_of_heads(query_gradient));
-    }
-    return at::cat(query_gradients, 1);
+      rows_of(query_gradient, pairs)
+          .add_(made(rows_of(dy, pairs), block.narrow(1, 0, pairs.keys), make));
+      key_gradients.add_to(owner, block.sizes(), [&](const at::Tensor& sum) {
+        sum.narrow(1, 0, pairs.keys).add_(of_keys.to(sum.options()));
+      });
+    });
+    const at::ScalarType type = dy.scalar_type();
+    pass.sink->put(0, at::cat({query_gradient.to(type), key_gradients.own().to(type)}, 2));
   }
 
   /// LibTorch's kernel for the host serves where the host computes in its usual way.
-  static bool writes_out(const at::Tensor& packed) {
-    return packed.is_cuda() || !active_device().makes_as_host(op);
+  static bool writes_out(const at::Tensor& operand) {
+    return operand.is_cuda() || !active_device().makes_as_host(op);
   }
 
   Attention a_;
-  SequenceExchange exchange_;
+  Communicator& group_;
 };
 
 }  // namespace

@@ -79,24 +79,38 @@ ModelGraph attention_alone(std::int64_t length) {
   return graph;
 }
 
-// Two ranks have half of the operations each and gather keys and values: of 3 samples of 16 tokens
-// 768 floats, half of which each rank lacks.
-TEST(StageTimes, SharedSequencesAreGathered) {
+// Two ranks have half of the operations each and pass keys and values round: of 3 samples of 16
+// tokens 768 floats, half of which each rank lacks. Attention has 128 pairs a sample, 32 operations
+// each in F and 64 in B, of which half pass until a rank needs the other's keys; nothing covers
+// the sums of their gradients.
+TEST(StageTimes, KeysGoRoundWhileOthersAreWorkedOn) {
   const ModelGraph graph = attention_alone(16);
   Plan plan = chain_plan(graph, {});
-  Cluster cluster = flat_cluster(2, 1e6, 1e-3, 1e6);
-  cluster.efficiency.push_back({"one", "memory", "", "fp32", OpsPerSecond(1e30), ""});
   plan.stages[0].replicas = {{{RankId(0)}, 3, "", 0}};
-  const StageTimes::Compute alone = times_of(graph, plan, cluster).compute[0][0];
-  plan.stages[0].replicas = {{{RankId(0)}, 3, "", 0, {0, 2}}, {{RankId(1)}, 3, "", 0, {1, 2}}};
-  const StageTimes times = times_of(graph, plan, cluster);
-  const double gather_s = 1e-3 + 1536e-6;
-  for (const StageTimes::Compute& part : times.compute[0]) {
-    EXPECT_NEAR(part.forward_s, alone.forward_s / 2 + gather_s, 1e-12);
-    EXPECT_NEAR(part.input_gradient_s, alone.input_gradient_s / 2 + 2 * gather_s, 1e-12);
-    EXPECT_NEAR(part.weight_gradient_s, alone.weight_gradient_s / 2, 1e-12);
+  struct Case {
+    double bandwidth, message_s, forward_wait_s, backward_wait_s;
+  };
+  const double half_forward_s = 3 * 128 * 32e-6 / 4;
+  for (const Case& link : {Case{1e6, 2.536e-3, 0, 0}, Case{1e5, 16.36e-3, 16.36e-3 - half_forward_s,
+                                                           16.36e-3 - 2 * half_forward_s}}) {
+    Cluster cluster = flat_cluster(2, 1e6, 1e-3, link.bandwidth);
+    cluster.efficiency.push_back({"one", "memory", "", "fp32", OpsPerSecond(1e30), ""});
+    Plan shared = plan;
+    shared.stages[0].replicas = {{{RankId(0)}, 3, "", 0, {0, 2}}, {{RankId(1)}, 3, "", 0, {1, 2}}};
+    const StageTimes::Compute alone = times_of(graph, plan, cluster).compute[0][0];
+    const StageTimes times = times_of(graph, shared, cluster);
+    for (const StageTimes::Compute& part : times.compute[0]) {
+      EXPECT_NEAR(part.forward_s, alone.forward_s / 2 + link.forward_wait_s, 1e-12);
+      EXPECT_NEAR(part.input_gradient_s,
+                  alone.input_gradient_s / 2 + link.backward_wait_s + link.message_s, 1e-12);
+      EXPECT_NEAR(part.weight_gradient_s, alone.weight_gradient_s / 2, 1e-12);
+    }
+    EXPECT_GT(times.reduction_s[0], 0);
+    shared.stages[0].recomputation = Recomputation::selective;
+    EXPECT_NEAR(times_of(graph, shared, cluster).compute[0][0].input_gradient_s,
+                times.compute[0][0].input_gradient_s + 2 * half_forward_s + link.forward_wait_s,
+                1e-12);
   }
-  EXPECT_GT(times.reduction_s[0], 0);
 }
 
 /// The time of a chain's only stage on one device with these efficiency entries.
