@@ -51,8 +51,8 @@ LOG="$ROOT/build/$PRESET/test.log"
 say "==> Testing $PRESET (log: ${LOG#"$ROOT"/})"
 cd "$ROOT"
 status=0
-# One more than there are cores at least: a third of the tests' time is waiting for other processes.
-"${RUNNER[@]}" ctest --preset "$PRESET" --output-on-failure -j 3 "$@" </dev/null 2>&1 |
+# Twice the cores of a small machine: a third of the tests' time is waiting for other processes.
+"${RUNNER[@]}" ctest --preset "$PRESET" --output-on-failure -j 4 "$@" </dev/null 2>&1 |
   tee "$LOG" || status=$?
 grep -E '^[0-9]+% tests passed' "$LOG" || echo "No test ran"
 exit "$status"
