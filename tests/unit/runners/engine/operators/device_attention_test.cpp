@@ -1,10 +1,14 @@
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
 #include "metrics/base/random.hpp"
+#include "runners/comm/world.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
+#include "runners/engine/operators/tensor_buffer.hpp"
 
 namespace heteroperf {
 namespace {
@@ -51,6 +55,64 @@ TEST(DeviceAttention, WrittenOutIsTheCpus) {
       compare(4, 2, causal, with_bias);
       compare(4, 1, causal, with_bias);
     }
+  }
+}
+
+class KeptGradient final : public GradientSink {
+ public:
+  bool wanted(std::size_t) const override { return true; }
+  at::Tensor reusable(std::size_t) override { return {}; }
+  void put(std::size_t, at::Tensor gradient) override { kept = std::move(gradient); }
+  void replace(std::size_t, at::Tensor gradient) override { kept = std::move(gradient); }
+
+  at::Tensor kept;
+};
+
+/// Attention of ranks that have parts of two sequences, against whole ones; the blocks are large
+/// enough for memory of theirs to be given away and taken again.
+void compare_parts(int ranks, bool causal, SequenceOrder order) {
+  constexpr std::int64_t length = 480, extent = 16, heads = 4, kv_heads = 2;
+  RandomStream random(7);
+  const at::Tensor packed = drawn({2, length, (heads + 2 * kv_heads) * extent}, random);
+  const at::Tensor dy = drawn({2, length, heads * extent}, random);
+  const auto as_heads = [](const at::Tensor& rows, std::int64_t first, std::int64_t count) {
+    return rows.narrow(2, first * extent, count * extent)
+        .unflatten(2, {count, extent})
+        .transpose(1, 2);
+  };
+  const auto as_rows = [](const at::Tensor& by_head) { return by_head.transpose(1, 2).flatten(2); };
+  const AttentionParts parts{as_heads(packed, 0, heads), as_heads(packed, heads, kv_heads),
+                             as_heads(packed, heads + kv_heads, kv_heads)};
+  Tensors saved(1);
+  const at::Tensor want = as_rows(device_attention(parts, causal, {}, saved));
+  const AttentionParts of_parts =
+      device_attention_backward(as_heads(dy, 0, heads), parts, causal, {}, saved);
+  const at::Tensor gradient =
+      at::cat({as_rows(of_parts.query), as_rows(of_parts.key), as_rows(of_parts.value)}, 2);
+  run_on_threads(ranks, {}, [&](World& world) {
+    const c10::InferenceMode no_tape;
+    const SequencePart part{world.communicator->rank().value(), ranks, order};
+    const auto own = [&](const at::Tensor& whole) {
+      return positions_of_part(whole, 1, part, length / ranks);
+    };
+    Attention attention{heads, kv_heads, extent, causal};
+    attention.part = part;
+    const OperatorPtr op = make_context_attention(attention, *world.communicator);
+    for (int pass = 0; pass < 3; ++pass) {
+      Tensors kept;
+      KeptGradient sink;
+      EXPECT_LE(distance(op->forward({own(packed)}, {}, kept, {}), own(want)), 1e-13);
+      op->input_gradient(own(dy), {}, kept, {}, sink);
+      EXPECT_LE(distance(sink.kept, own(gradient)), 1e-13);
+    }
+  });
+}
+
+TEST(ContextAttention, PartsAreThoseOfWholeSequences) {
+  for (const int ranks : {2, 3, 4}) {
+    compare_parts(ranks, true, SequenceOrder::zig_zag);
+    compare_parts(ranks, false, SequenceOrder::zig_zag);
+    compare_parts(ranks, false, SequenceOrder::blocks);
   }
 }
 
