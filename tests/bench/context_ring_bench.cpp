@@ -26,6 +26,8 @@
 #include "runners/comm/world.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
 #include "runners/engine/operators/tensor_buffer.hpp"
+#include "tests/unit/runners/engine/operators/operator_check.hpp"
+#include "tests/unit/runners/plan/plan_cases.hpp"
 
 namespace heteroperf {
 namespace {
@@ -49,38 +51,15 @@ Options parse(int argc, char** argv) {
   return options;
 }
 
-/// Hosts of one rank each behind links of one rate.
-Cluster cluster_of(int ranks, double bytes_per_s) {
-  Cluster cluster;
-  cluster.name = "ring";
-  cluster.classes.emplace_back().name = "cpu";
-  for (int r = 0; r < ranks; ++r) {
-    cluster.ranks.push_back({"cpu", fmt::format("host{}", r), "all", {}});
-  }
-  cluster.links.push_back(
-      {"all", "all", {}, LinkCurve(Seconds(1e-5), BytesPerSecond(bytes_per_s)), "given"});
-  return cluster;
-}
-
-class KeptGradient final : public GradientSink {
- public:
-  bool wanted(std::size_t) const override { return true; }
-  at::Tensor reusable(std::size_t) override { return {}; }
-  void put(std::size_t, at::Tensor gradient) override { kept = std::move(gradient); }
-  void replace(std::size_t, at::Tensor gradient) override { kept = std::move(gradient); }
-
-  at::Tensor kept;
-};
-
 /// The gradient of the packed input after a forward and a backward pass.
 at::Tensor by_ring(const Attention& attention, Communicator& group, const at::Tensor& packed,
                    const at::Tensor& dy) {
   const OperatorPtr op = make_context_attention(attention, group);
   Tensors saved;
-  KeptGradient sink;
+  CheckedSink sink({NodeId(0)}, {true}, Offer::nothing);
   op->forward({packed}, {}, saved, {});
   op->input_gradient(dy, {}, saved, {}, sink);
-  return sink.kept;
+  return sink.gradient(0);
 }
 
 /// The same with all keys gathered before both passes. With `exchanges` unset the messages are left
@@ -202,8 +181,8 @@ void measure(World& world, const Options& options) {
   const double bytes = 3.0 * static_cast<double>((options.ranks - 1) * own * 2 * width) * 4;
   for (const double share : {0.0, 0.03, 0.1, 0.3, 0.7, 1.0, 2.0}) {
     const double rate = share > 0 ? bytes / (share * median(own_s)) : 1e15;
-    const auto paced =
-        make_paced_communicator(all.split(0, all.rank().value()), cluster_of(options.ranks, rate));
+    const auto paced = make_paced_communicator(all.split(0, all.rank().value()),
+                                               flat_cluster(options.ranks, 1, 1e-5, rate));
     Communicator& group = share > 0 ? *paced : all;
     const ByGather gather(attention, group, true);
     const at::Tensor expected = gather.run(packed, dy);

@@ -9,6 +9,7 @@
 #include "runners/comm/world.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
 #include "runners/engine/operators/tensor_buffer.hpp"
+#include "tests/unit/runners/engine/operators/operator_check.hpp"
 
 namespace heteroperf {
 namespace {
@@ -58,16 +59,6 @@ TEST(DeviceAttention, WrittenOutIsTheCpus) {
   }
 }
 
-class KeptGradient final : public GradientSink {
- public:
-  bool wanted(std::size_t) const override { return true; }
-  at::Tensor reusable(std::size_t) override { return {}; }
-  void put(std::size_t, at::Tensor gradient) override { kept = std::move(gradient); }
-  void replace(std::size_t, at::Tensor gradient) override { kept = std::move(gradient); }
-
-  at::Tensor kept;
-};
-
 /// Attention of ranks that have parts of two sequences, against whole ones; the blocks are large
 /// enough for memory of theirs to be given away and taken again.
 void compare_parts(int ranks, bool causal, SequenceOrder order) {
@@ -100,10 +91,10 @@ void compare_parts(int ranks, bool causal, SequenceOrder order) {
     const OperatorPtr op = make_context_attention(attention, *world.communicator);
     for (int pass = 0; pass < 3; ++pass) {
       Tensors kept;
-      KeptGradient sink;
+      CheckedSink sink({NodeId(0)}, {true}, Offer::nothing);
       EXPECT_LE(distance(op->forward({own(packed)}, {}, kept, {}), own(want)), 1e-13);
       op->input_gradient(own(dy), {}, kept, {}, sink);
-      EXPECT_LE(distance(sink.kept, own(gradient)), 1e-13);
+      EXPECT_LE(distance(sink.gradient(0), own(gradient)), 1e-13);
     }
   });
 }

@@ -335,15 +335,6 @@ TEST(StageGroups, EndWhereASumIsDue) {
 
 // ---- the loss over a cut vocabulary
 
-class Sink final : public GradientSink {
- public:
-  bool wanted(std::size_t input) const override { return input == 0; }
-  at::Tensor reusable(std::size_t) override { return {}; }
-  void put(std::size_t, at::Tensor values) override { gradient = std::move(values); }
-  void replace(std::size_t, at::Tensor values) override { gradient = std::move(values); }
-  at::Tensor gradient;
-};
-
 struct LossResult {
   at::Tensor loss, gradient;
 };
@@ -351,11 +342,11 @@ LossResult run_loss(Operator& op, const at::Tensor& logits, const at::Tensor& ta
   PassContext context;
   context.loss_scale = 0.5;
   Tensors saved;
-  Sink sink;
+  CheckedSink sink({NodeId(0), NodeId(1)}, {true, false}, Offer::nothing);
   LossResult result;
   result.loss = op.forward({logits, targets}, {}, saved, context);
   op.input_gradient(at::Tensor(), {}, saved, context, sink);
-  result.gradient = sink.gradient;
+  result.gradient = sink.gradient(0);
   return result;
 }
 
