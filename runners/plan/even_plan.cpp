@@ -16,6 +16,7 @@
 #include "metrics/base/id.hpp"
 #include "metrics/base/quantity.hpp"
 #include "runners/plan/staged_graph.hpp"
+#include "runners/plan/tensor/tensor_parallel.hpp"
 #include "runners/schedule/generators/generator.hpp"
 #include "runners/schedule/ir/placement.hpp"
 #include "workloads/graph/graph_counts.hpp"
@@ -200,13 +201,16 @@ class EvenPlan {
   void add_replicas(const PipelineGraph& placed, Plan& plan) const {
     for (const SegmentId segment : placed.segments.ids()) {
       PlanStage& stage = plan.stages[StageId(segment.index() % plan.stages.size())];
+      std::vector<NodeId> nodes;
+      for (const std::string& name : stage.nodes) nodes.push_back(graph_.find(name));
+      const SequenceOrder order = usual_order(graph_, nodes);
       for (int replica = 0; replica < request_.data; ++replica) {
         StageReplica copy;
         copy.micro_batch = request_.micro_batch;
         // A two-way schedule has a second copy of every stage, behind the first ones.
         copy.direction = static_cast<int>(segment.index() / plan.stages.size());
         const int number = placed.segments[segment].rank * request_.data + replica;
-        heteroperf::add_replicas(stage, copy, request_.tensor, request_.context,
+        heteroperf::add_replicas(stage, copy, request_.tensor, request_.context, order,
                                  number * request_.context * request_.tensor);
       }
     }
@@ -252,10 +256,11 @@ std::vector<std::vector<NodeId>> even_stages(const ModelGraph& graph, const std:
   return result;
 }
 
-int add_replicas(PlanStage& stage, StageReplica copy, int tensor, int context, int first_rank) {
+int add_replicas(PlanStage& stage, StageReplica copy, int tensor, int context, SequenceOrder order,
+                 int first_rank) {
   for (int part = 0; part < context; ++part) {
     StageReplica& replica = stage.replicas.emplace_back(copy);
-    replica.part = {part, context};
+    if (context > 1) replica.part = {part, context, order};
     for (int t = 0; t < tensor; ++t) replica.ranks.emplace_back(first_rank++);
   }
   return first_rank;

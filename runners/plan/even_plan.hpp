@@ -33,8 +33,10 @@ std::vector<std::vector<NodeId>> even_stages(const ModelGraph& graph, const std:
                                              const std::vector<double>& speeds = {});
 
 /// Adds the replicas that share the samples of `copy`, one for each part of their sequences, with
-/// ranks from `first_rank` on, and returns the rank behind them.
-int add_replicas(PlanStage& stage, StageReplica copy, int tensor, int context, int first_rank);
+/// ranks from `first_rank` on, and returns the rank behind them. `order`: usual_order() of the
+/// stage.
+int add_replicas(PlanStage& stage, StageReplica copy, int tensor, int context, SequenceOrder order,
+                 int first_rank);
 
 /// Stages of nearly equal training operations, cut where one tensor of each component at most
 /// crosses if there are enough such places (else anywhere the graph allows), the same replicas

@@ -22,6 +22,7 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/plan/even_plan.hpp"
+#include "runners/plan/tensor/tensor_parallel.hpp"
 #include "runners/schedule/ir/pipeline_graph.hpp"
 #include "workloads/graph/graph_counts.hpp"
 
@@ -235,11 +236,12 @@ class LayoutPlan {
       const ComponentLayout& layout = layout_of(components_[place[2]]);
       int rank = layout.first_rank +
                  static_cast<int>(place[3]) * layout.tensor * layout.context * layout.data;
+      const SequenceOrder order = usual_order(graph_, nodes);
       for (int i = 0; i < layout.data; ++i) {
         StageReplica copy;
         copy.micro_batch =
             request_.micro_batch / layout.data + (i < request_.micro_batch % layout.data ? 1 : 0);
-        rank = add_replicas(stage, copy, layout.tensor, layout.context, rank);
+        rank = add_replicas(stage, copy, layout.tensor, layout.context, order, rank);
       }
     }
   }

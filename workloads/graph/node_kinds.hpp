@@ -132,6 +132,7 @@ struct PositionEmbedding {
   /// The rows {T, h} have these positions. Neither in files nor hashed: only a rank's local graph
   /// has parts, here and below.
   SequencePart part = {};
+  bool takes_part = false;  ///< the input has all positions, the output those of the part
 };
 /// Adds row 0 of a learned table of `types` rows to {T, h} (inputs have one segment).
 struct TypeEmbedding {
@@ -142,11 +143,13 @@ struct ClassToken {};
 /// Takes row `index` of {T, h}; the output is {h}.
 struct TakeToken {
   std::int64_t index = 0;
+  SequencePart part = {};  ///< of the input; the rank with the first part gets the row
 };
 /// Takes the row of {T, h} at the first place where the second input, {T} tokens, holds `token`, or
 /// the last row where none does (the end of a text): the output is {h}.
 struct TokenPool {
   std::int64_t token = 0;
+  SequencePart part = {};  ///< as in TakeToken
 };
 /// Puts rows into a sequence: {T, h}, its tokens {T}, and rows {P, h} of items. The places that
 /// hold `token` take the rows of the sample's items in their order; the others keep their own. A

@@ -322,7 +322,8 @@ class ShapeRules {
       fail(fmt::format("has {} positions for a sequence of {}", a.positions, in()[0]), {},
            "Shorten the sequence or enlarge the table.");
     }
-    return {in(), {{"weight", {a.positions, in()[1]}}}};
+    const std::int64_t rows = a.takes_part ? a.part.positions_of(a.part.index, in()[0]) : in()[0];
+    return {{rows, in()[1]}, {{"weight", {a.positions, in()[1]}}}};
   }
   InferredShapes operator()(const TypeEmbedding& a) {
     return {in(), {{"weight", {a.types, in()[1]}}}};
@@ -331,7 +332,7 @@ class ShapeRules {
     return {{in()[0] + 1, in()[1]}, {{"weight", {in()[1]}}}};
   }
   InferredShapes operator()(const TakeToken& a) {
-    if (a.index >= in()[0]) {
+    if (a.index >= a.part.whole_length(in()[0])) {
       fail(fmt::format("index is {}", a.index), fmt::format("the sequence has {} rows", in()[0]));
     }
     return {{in()[1]}, {}};
@@ -468,7 +469,7 @@ struct CountedShapes : NodeShapes {
   OperatorShape operator()(const Attention& a) const {
     return AttentionShape{u(a.heads), u(a.head_dim), u(in[0]),
                           a.causal ? AttentionMask::causal : AttentionMask::full,
-                          u(in[0] * a.part.parts)};
+                          u(a.part.whole_length(in[0]))};
   }
   OperatorShape operator()(const CrossAttention& a) const {
     return AttentionShape{u(a.heads), u(a.head_dim), u(in[0]), AttentionMask::full, u(second[0])};

@@ -104,36 +104,54 @@ class EmbeddingOperator final : public Operator {
 /// Adds rows of a table to every sequence: row t to position t, or row 0 to all. Saves nothing.
 class AddRowsOperator final : public Operator {
  public:
-  /// `part`: of the positions; none: row 0 is added to all.
-  explicit AddRowsOperator(std::optional<SequencePart> part) : part_(part) {}
+  /// `positions`: row t goes to position t; none: row 0 is added to all.
+  explicit AddRowsOperator(std::optional<PositionEmbedding> positions) : positions_(positions) {}
 
   at::Tensor forward(const Tensors& inputs, const Tensors& parameters, Tensors& saved,
                      const PassContext&) override {
     saved.clear();
-    const at::Tensor x = inputs[0].contiguous();
+    const at::Tensor x = own_rows(inputs[0]).contiguous();
     at::Tensor y = uninitialised_like(x);
-    const std::int64_t length = part_ ? x.size(1) : 1;
-    const at::Tensor rows = part_ ? own_positions(parameters[0], *part_, length) : parameters[0];
+    const std::int64_t length = positions_ ? x.size(1) : 1;
+    const at::Tensor rows =
+        positions_ ? own_positions(parameters[0], positions_->part, length) : parameters[0];
     run_kernel(&KernelTable::add, matrix_of(x), x, rows, length, nullptr, false, y);
     return y;
   }
 
  private:
+  bool takes_part() const { return positions_ && positions_->takes_part; }
+  at::Tensor own_rows(const at::Tensor& x) const {
+    if (!takes_part()) return x;
+    const SequencePart& part = positions_->part;
+    return positions_of_part(x, 1, part, part.positions_of(part.index, x.size(1)));
+  }
+
+  // Rows that other ranks take have no gradient here.
   void gradients(const BackwardPass& pass) override {
+    const at::Tensor& dy = pass.output_gradient;
     if (pass.parameter_gradients != nullptr) {
-      sum_rows(pass.output_gradient.contiguous(), pass.context.accumulation,
-               (*pass.parameter_gradients)[0]);
+      sum_rows(dy.contiguous(), pass.context.accumulation, (*pass.parameter_gradients)[0]);
     }
-    if (pass.wants(0)) pass.sink->put(0, pass.output_gradient);
+    if (!pass.wants(0)) return;
+    if (!takes_part()) return pass.sink->put(0, dy);
+    const at::Tensor dx = at::zeros(
+        {dy.size(0), positions_->part.whole_length(dy.size(1)), dy.size(2)}, dy.options());
+    std::int64_t row = 0;
+    for (const SequencePart::Chunk& chunk : positions_->part.chunks(dy.size(1))) {
+      dx.narrow(1, chunk.first, chunk.count).copy_(dy.narrow(1, row, chunk.count));
+      row += chunk.count;
+    }
+    pass.sink->put(0, dx);
   }
 
   void sum_rows(const at::Tensor& dy, Accumulation accumulation, const at::Tensor& table) const {
-    if (part_) return position_gradient(dy, *part_, accumulation, table);
+    if (positions_) return position_gradient(dy, positions_->part, accumulation, table);
     if (accumulation == Accumulation::overwrite) table.zero_();
     sum_columns_into(dy, matrix_of(dy), table.select(0, 0), accumulation);
   }
 
-  std::optional<SequencePart> part_;
+  std::optional<PositionEmbedding> positions_;
 };
 
 }  // namespace
@@ -148,7 +166,7 @@ OperatorPtr make_vocabulary_embedding(const Embedding& attributes, VocabularyPar
   return std::make_unique<EmbeddingOperator>(attributes, part, std::nullopt);
 }
 OperatorPtr make(const PositionEmbedding& attributes, const OperatorPlace&) {
-  return std::make_unique<AddRowsOperator>(attributes.part);
+  return std::make_unique<AddRowsOperator>(attributes);
 }
 OperatorPtr make(const TypeEmbedding&, const OperatorPlace&) {
   return std::make_unique<AddRowsOperator>(std::nullopt);

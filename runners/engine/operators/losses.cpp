@@ -413,10 +413,11 @@ class ContrastiveOperator final : public SetLoss {
     std::int64_t first = 0;
     for (SetPass& pass : passes) {
       const std::int64_t count = pass.inputs[0].size(0);
-      scores.losses.push_back(losses.narrow(0, first, count).mean().view({1}));
+      const auto mean_over = static_cast<double>(std::max<std::int64_t>(count, 1));
+      scores.losses.push_back((losses.narrow(0, first, count).sum() / mean_over).view({1}));
       pass.saved.clear();
       for (const at::Tensor& gradient : gradients) {
-        pass.saved.push_back(gradient.narrow(0, first, count) / static_cast<double>(count));
+        pass.saved.push_back(gradient.narrow(0, first, count) / mean_over);
       }
       if (!gradients.empty()) pass.saved[2] = pass.saved[2].sum().view({1});
       first += count;

@@ -72,10 +72,12 @@ OperatorPtr make(const CrossAttention&, const OperatorPlace&);
 /// Attention on a part of every sequence. `group` has the ranks with all parts, in their order, and
 /// runs it together.
 OperatorPtr make_context_attention(const Attention&, Communicator& group);
-/// Inserts rows into a part of every sequence. `sums_rows`: their gradients are summed over the
-/// group, for a stage that makes them once; where every rank makes them, each keeps its summand.
-OperatorPtr make_context_insertion(const InsertTokens&, const OperatorPlace&, Communicator& group,
-                                   bool sums_rows);
+/// Inserts rows into a part of every sequence. Their gradient here is this rank's summand.
+OperatorPtr make_context_insertion(const InsertTokens&, const OperatorPlace&, Communicator& group);
+/// Pools a row of sequences of which each rank of `group` has a part: {B, h} on the rank with the
+/// first part, {0, h} on the others.
+OperatorPtr make_context_pool(const TakeToken&, Communicator& group);
+OperatorPtr make_context_pool(const TokenPool&, Communicator& group);
 OperatorPtr make(const Dropout&, const OperatorPlace&);
 OperatorPtr make(const SquaredError&, const OperatorPlace&);
 OperatorPtr make(const Contrastive&, const OperatorPlace&);

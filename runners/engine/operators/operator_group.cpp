@@ -91,11 +91,14 @@ class GroupMaker {
       if (attention != nullptr && !attention->part.whole()) {
         return make_context_attention(*attention, *groups_.context);
       }
+      const auto* taken = as<TakeToken>(last);
+      if (taken != nullptr && !taken->part.whole()) {
+        return make_context_pool(*taken, *groups_.context);
+      }
+      const auto* pool = as<TokenPool>(last);
+      if (pool != nullptr && !pool->part.whole()) return make_context_pool(*pool, *groups_.context);
       if (as<InsertTokens>(last) != nullptr) {
-        const NodeId rows = graph_.node(last).inputs[2];
-        const bool from_elsewhere = stage_ && (*stage_of_)[rows.index()] != *stage_;
-        return make_context_insertion(*as<InsertTokens>(last), place(last), *groups_.context,
-                                      from_elsewhere);
+        return make_context_insertion(*as<InsertTokens>(last), place(last), *groups_.context);
       }
     }
     return make_operator(graph_, last, type_);

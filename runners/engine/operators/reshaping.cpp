@@ -7,10 +7,15 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/nonzero.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
+
+#include <functional>
+#include <utility>
 
 #include "metrics/base/error.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
@@ -95,6 +100,11 @@ namespace {
 
 at::Tensor as_rows(const at::Tensor& tensor) { return tensor.reshape({-1, tensor.size(-1)}); }
 
+/// The first position of each {T} that is true, the last one where none is: {B} of {B, T}.
+at::Tensor first_place(const at::Tensor& here) {
+  return at::where(here.any(1), here.to(at::kInt).argmax(1), here.size(1) - 1);
+}
+
 /// Saves the place of each sample's row.
 class TokenPoolOperator final : public Operator {
  public:
@@ -102,9 +112,7 @@ class TokenPoolOperator final : public Operator {
 
   at::Tensor forward(const Tensors& inputs, const Tensors&, Tensors& saved,
                      const PassContext&) override {
-    const at::Tensor here = inputs[1].eq(token_);
-    const at::Tensor first = here.to(at::kInt).argmax(1);
-    const at::Tensor row = at::where(here.any(1), first, length_ - 1);
+    const at::Tensor row = first_place(inputs[1].eq(token_));
     saved = {row + at::arange(row.size(0), row.options()) * length_};
     return as_rows(inputs[0]).index_select(0, saved[0]);
   }
@@ -121,13 +129,61 @@ class TokenPoolOperator final : public Operator {
   std::int64_t token_, length_;
 };
 
+/// Pools a row of sequences of which each rank of a group has a part. The vectors go to the rank
+/// with the first part, the others give none; gradients come back the same way. Saves the place
+/// among the own rows of the batch for each sample's row that is here, and the sample's number.
+class PooledPartOperator final : public Operator {
+ public:
+  /// place_of(inputs): the position of each sample's row in the whole sequence, {B}. Collective.
+  using PlaceOf = std::function<at::Tensor(const Tensors& inputs)>;
+  PooledPartOperator(const SequencePart& part, Communicator& group, PlaceOf place_of)
+      : part_(part), group_(group), place_of_(std::move(place_of)) {}
+
+  at::Tensor forward(const Tensors& inputs, const Tensors&, Tensors& saved,
+                     const PassContext&) override {
+    const at::Tensor& x = inputs[0];
+    const at::Tensor place = place_of_(inputs);
+    at::Tensor row = at::full_like(place, -1);
+    std::int64_t before = 0;
+    for (const SequencePart::Chunk& chunk : part_.chunks(x.size(1))) {
+      const at::Tensor here = place.ge(chunk.first).logical_and_(place.lt(chunk.end()));
+      row = at::where(here, place - chunk.first + before, row);
+      before += chunk.count;
+    }
+    const at::Tensor samples = at::nonzero(row.ge(0)).view(-1);
+    const at::Tensor rows = row.index_select(0, samples) + samples * x.size(1);
+    saved = {rows, samples, at::empty({x.size(0), x.size(1), 0})};  // its extents alone are needed
+    const at::Tensor vectors = at::zeros({x.size(0), x.size(2)}, x.options());
+    vectors.index_copy_(0, samples, as_rows(x).index_select(0, rows));
+    all_reduce(group_, vectors, Reduction::sum);
+    return part_.index == 0 ? vectors : vectors.narrow(0, 0, 0);
+  }
+
+ private:
+  void gradients(const BackwardPass& pass) override {
+    if (!pass.wants(0)) return;
+    const at::Tensor &dy = pass.output_gradient, &sizes = pass.saved[2];
+    const std::int64_t batch = sizes.size(0), width = dy.size(1);
+    const at::Tensor all = part_.index == 0 ? dy.clone(at::MemoryFormat::Contiguous)
+                                            : at::zeros({batch, width}, dy.options());
+    all_reduce(group_, all, Reduction::sum);
+    const at::Tensor dx = at::zeros({batch, sizes.size(1), width}, dy.options());
+    as_rows(dx).index_copy_(0, pass.saved[0], all.index_select(0, pass.saved[1]));
+    pass.sink->put(0, dx);
+  }
+
+  SequencePart part_;
+  Communicator& group_;
+  PlaceOf place_of_;
+};
+
 /// Saves the places of the inserted rows; of a part of the sequences also which rows these are.
 class InsertTokensOperator final : public Operator {
  public:
   /// `group`: the ranks with the other parts of the sequences; null: there are none.
   InsertTokensOperator(const InsertTokens& attributes, std::int64_t rows_per_item,
-                       Communicator* group, bool sums_rows)
-      : a_(attributes), rows_per_item_(rows_per_item), group_(group), sums_rows_(sums_rows) {}
+                       Communicator* group)
+      : a_(attributes), rows_per_item_(rows_per_item), group_(group) {}
 
   at::Tensor forward(const Tensors& inputs, const Tensors&, Tensors& saved,
                      const PassContext&) override {
@@ -165,7 +221,6 @@ class InsertTokensOperator final : public Operator {
     if (group_ != nullptr) {
       const at::Tensor all = rows.new_zeros({pass.saved[2].size(0), rows.size(1)});
       all.index_copy_(0, pass.saved[1], rows);
-      if (sums_rows_) all_reduce(*group_, all, Reduction::sum);
       rows = all;
     }
     pass.sink->put(2, rows.view({-1, rows_per_item_, dy.size(-1)}));
@@ -182,7 +237,6 @@ class InsertTokensOperator final : public Operator {
   InsertTokens a_;
   std::int64_t rows_per_item_;
   Communicator* group_;
-  bool sums_rows_;
 };
 
 }  // namespace
@@ -192,12 +246,27 @@ OperatorPtr make(const TokenPool& attributes, const OperatorPlace& place) {
 }
 OperatorPtr make(const InsertTokens& attributes, const OperatorPlace& place) {
   HETEROPERF_EXPECT(attributes.part.whole());
-  return std::make_unique<InsertTokensOperator>(attributes, place.input(2)[0], nullptr, false);
+  return std::make_unique<InsertTokensOperator>(attributes, place.input(2)[0], nullptr);
+}
+
+OperatorPtr make_context_pool(const TakeToken& attributes, Communicator& group) {
+  return std::make_unique<PooledPartOperator>(
+      attributes.part, group, [index = attributes.index](const Tensors& inputs) {
+        const at::Tensor& x = inputs[0];
+        return at::full({x.size(0)}, index, x.options().dtype(at::kLong));
+      });
+}
+OperatorPtr make_context_pool(const TokenPool& attributes, Communicator& group) {
+  return std::make_unique<PooledPartOperator>(
+      attributes.part, group, [attributes, &group](const Tensors& inputs) {
+        const at::Tensor here = inputs[1].eq(attributes.token).to(at::kLong);
+        return first_place(whole_sequences(group, here, attributes.part.order).ne(0));
+      });
 }
 
 OperatorPtr make_context_insertion(const InsertTokens& attributes, const OperatorPlace& place,
-                                   Communicator& group, bool sums_rows) {
-  return std::make_unique<InsertTokensOperator>(attributes, place.input(2)[0], &group, sums_rows);
+                                   Communicator& group) {
+  return std::make_unique<InsertTokensOperator>(attributes, place.input(2)[0], &group);
 }
 
 }  // namespace heteroperf

@@ -39,7 +39,7 @@ std::int64_t count_targets(const at::Tensor& targets) {
 }  // namespace
 
 Batch Batch::part_of_sequences(const SequencePart& part) const {
-  if (part.whole()) return *this;
+  if (part.whole() || part.order == SequenceOrder::patches) return *this;
   Batch result = *this;
   for (at::Tensor* rows : {&result.tokens, &result.targets}) {
     if (!rows->defined() || rows->dim() < 2) continue;

@@ -45,6 +45,12 @@ std::vector<std::vector<RankId>> sharing_groups(const Plan& plan) {
   return groups;
 }
 
+/// The share of its samples' losses that a rank with a part of their sequences makes.
+double loss_share(const TensorShard& shard, NodeId loss) {
+  if (shard.is_elsewhere(loss)) return 0;
+  return shard.sequence_role[loss.index()] == SequenceRole::part ? 1.0 / shard.part.parts : 1.0;
+}
+
 }  // namespace
 
 StageComponents::StageComponents(std::vector<std::size_t> of_group)
@@ -99,6 +105,7 @@ RankStages::RankStages(const TrainingSpec& spec, const RankShare& share, Communi
     const PlanStage& planned = spec.plan().stages[part.role.stage];
     stage->samples = planned.replicas[part.role.replica].micro_batch;
     stage->sequences = planned.replicas[part.role.replica].part;
+    stage->loss_share = loss_share(share.shards[part.shard], part.nodes.back());
     stage->first_sample = planned.first_sample(part.role.replica);
     stage->micro_batches = segment.micro_batches;
     for (std::size_t ordinal = 0; ordinal < store.count(); ++ordinal) {
@@ -283,8 +290,10 @@ StepOperations RankStages::operations() const {
     const Recomputation again = spec_.plan().stages[stage->role().stage].recomputation;
     for (const NodeId node : stage->share.nodes) {
       const StrictOps ops = strict_node_ops(graph, node, batch);
-      const bool repeated = (stage->role().tensor_index > 0 && !shard.is_cut(node)) ||
-                            (shard.part.index > 0 && !shard.of_tokens[node.index()]);
+      if (shard.is_elsewhere(node)) continue;
+      const bool each_has_it =
+          shard.part.index > 0 && shard.sequence_role[node.index()] == SequenceRole::whole;
+      const bool repeated = (stage->role().tensor_index > 0 && !shard.is_cut(node)) || each_has_it;
       StepOperations sum;
       (repeated ? sum.recompute : sum.strict) += ops.train();
       const Attributes& kind = graph.node(node).attributes;

@@ -8,6 +8,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <map>
@@ -79,7 +80,6 @@ StageExecutor::StageExecutor(StageModel model, std::shared_ptr<WeightGradients> 
   const OperatorGroup& last = model_.groups.back();
   const Attributes& kind = model_.graph.node(last.nodes.back()).attributes;
   has_loss_ = is_loss(kind);
-  takes_targets_ = heteroperf::takes_targets(kind);
   set_loss_ = dynamic_cast<SetLoss*>(last.op.get());
   // The graph knows which outputs depend on a parameter; only these have a gradient.
   for (const Node& node : model_.graph.nodes()) needs_gradient_.push_back(node.differentiable);
@@ -93,11 +93,26 @@ StageExecutor::StageExecutor(StageModel model, std::shared_ptr<WeightGradients> 
         data_inputs_.push_back(node);
     }
   }
+  find_what_is_elsewhere();
+  takes_targets_ = heteroperf::takes_targets(kind) && !elsewhere_[last.nodes.back().index()];
   plan_parameters();
   plan_releases();
 }
 
 StageExecutor::~StageExecutor() = default;
+
+// Ranks with later parts of sequences pool vectors for the first one, and have none behind that.
+void StageExecutor::find_what_is_elsewhere() {
+  elsewhere_.resize(model_.graph.nodes().size());
+  if (model_.shard == nullptr) return;
+  for (std::size_t n = 0; n < elsewhere_.size(); ++n) {
+    const Attributes& kind = model_.graph.nodes()[n].attributes;
+    const auto pools_part = [](const auto* pool) { return pool != nullptr && !pool->part.whole(); };
+    const bool pools =
+        pools_part(std::get_if<TakeToken>(&kind)) || pools_part(std::get_if<TokenPool>(&kind));
+    elsewhere_[n] = model_.shard->is_elsewhere(NodeId(n)) && !(pools && inside_[n]);
+  }
+}
 
 // A backward pass runs the groups from the last to the first, so a parameter that several groups
 // use is complete after the first of them.
@@ -170,7 +185,9 @@ void StageExecutor::release(MicroBatchId micro_batch) {
 void StageExecutor::put(MicroBatchId micro_batch, NodeId node, at::Tensor value) {
   Flight& flight = this->flight(micro_batch);
   const std::optional<NodeId> items = model_.graph.node(node).items;
-  (items ? flight.items[*items] : flight.batch) = value.size(0);
+  if (!elsewhere_[node.index()]) {
+    (items ? flight.items[*items] : flight.batch) = value.size(0);
+  }
   flight.values[node.index()] = forms_.keep_received(node, std::move(value));
 }
 
@@ -212,7 +229,8 @@ void StageExecutor::forward(MicroBatchId micro_batch, const PassContext& context
     Tensors inputs = inputs_of(flight, g), &saved = flight.saved[g];
     saved.clear();
     if (batch_of(flight, node) == 0) {
-      flight.values[node.index()] = nothing_of(node);
+      (loss_group(g) ? flight.loss : flight.values[node.index()]) =
+          loss_group(g) ? no_loss() : nothing_of(node);
       let_go(flight, g);
       continue;
     }
@@ -256,8 +274,9 @@ BatchScore StageExecutor::interact(std::span<const MicroBatchId> set, Mode mode,
   BatchScore score;
   for (const MicroBatchId micro_batch : set) {
     const Flight& flight = this->flight(micro_batch);
-    score.targets += static_cast<std::uint64_t>(flight.batch);
-    score.loss += to_double(flight.loss) * static_cast<double>(flight.batch);
+    const std::int64_t pairs = batch_of(flight, model_.groups[g].nodes.back());
+    score.targets += static_cast<std::uint64_t>(pairs);
+    score.loss += to_double(flight.loss) * static_cast<double>(pairs);
   }
   if (score.targets > 0) score.loss /= static_cast<double>(score.targets);
   score.correct = static_cast<std::uint64_t>(scores.right.sum().item().toLong());
@@ -296,6 +315,7 @@ PassContext StageExecutor::context_of(const Flight& flight, std::size_t g) const
 }
 
 std::int64_t StageExecutor::batch_of(const Flight& flight, NodeId node) const {
+  if (elsewhere_[node.index()]) return 0;
   const std::optional<NodeId> items = model_.graph.node(node).items;
   if (!items) return flight.batch;
   const auto known = flight.items.find(*items);
@@ -308,6 +328,13 @@ at::Tensor StageExecutor::nothing_of(NodeId node) const {
   shape.insert(shape.begin(), 0);
   const ParameterStore& store = gradients_->store();
   return at::empty(shape, at::TensorOptions().dtype(store.operator_type()).device(store.device()));
+}
+
+at::Tensor StageExecutor::no_loss() const {
+  const ParameterStore& store = gradients_->store();
+  return at::zeros(
+      {1},
+      at::TensorOptions().dtype(accumulation_type(store.operator_type())).device(store.device()));
 }
 
 void StageExecutor::begin_timing() const {
@@ -369,9 +396,20 @@ void StageExecutor::put_gradient(MicroBatchId micro_batch, NodeId node, at::Tens
   if (summand.defined()) flight(micro_batch).slots.add(node, std::move(summand));
 }
 
+// What the ranks with the parts of sequences have whole gets a gradient from each one's positions.
+bool StageExecutor::sums_over_parts(NodeId node) const {
+  return model_.context_group != nullptr &&
+         model_.shard->sequence_role[node.index()] == SequenceRole::whole;
+}
+
 at::Tensor StageExecutor::gradient(MicroBatchId micro_batch, NodeId node) {
   Flight& flight = this->flight(micro_batch);
-  return forms_.whole_gradient(node, flight.slots.take(node), batch_of(flight, node));
+  at::Tensor gradient =
+      forms_.whole_gradient(node, flight.slots.take(node), batch_of(flight, node));
+  if (!gradient.defined() || !sums_over_parts(node)) return gradient;
+  const at::Tensor sum = gradient.clone(at::MemoryFormat::Contiguous);
+  all_reduce(*model_.context_group, sum, Reduction::sum);
+  return sum;
 }
 
 void StageExecutor::input_gradient(MicroBatchId micro_batch) {

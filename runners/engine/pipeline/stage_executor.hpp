@@ -124,6 +124,8 @@ class StageExecutor {
   std::int64_t batch_of(const Flight& flight, NodeId node) const;
   /// A tensor of no rows of a node's output.
   at::Tensor nothing_of(NodeId node) const;
+  /// The loss of no samples.
+  at::Tensor no_loss() const;
   void backward_nothing(Flight& flight, std::size_t g, Gradients which);
   void let_go(Flight& flight, std::size_t g);
   void run_backward(Flight& flight, Gradients which);
@@ -135,7 +137,9 @@ class StageExecutor {
   void end_timing(std::size_t g, GroupPass pass) const;
   bool loss_group(std::size_t g) const { return has_loss_ && g + 1 == model_.groups.size(); }
   bool keeps_inputs(std::size_t g) const;
+  bool sums_over_parts(NodeId node) const;
 
+  void find_what_is_elsewhere();
   void plan_parameters();
   void plan_releases();
 
@@ -152,6 +156,7 @@ class StageExecutor {
   std::vector<std::size_t> written_parameters_;
   std::vector<std::vector<NodeId>> released_after_;  ///< by group
   std::vector<bool> inside_;                         ///< by node: made here
+  std::vector<bool> elsewhere_;                      ///< by node: samples have none here
   std::vector<bool> needs_gradient_;                 ///< by node
   std::vector<bool> used_here_;                      ///< by node
 

@@ -35,7 +35,8 @@ StageModel stage_model(const RankShare& share, const RankShare::Part& part,
                    std::vector<int>(shard.graph.nodes().size()),
                    plan.stages[stage].recomputation,
                    cut ? groups.tensor : nullptr,
-                   rules.shard,
+                   groups.context,
+                   &shard,
                    gradient_is_partial_within(shard, staged.stage_of, stage)};
   if (plan.sequence_parallel && cut) model.rows = row_cuts(shard, staged.stage_of, stage);
   for (const StageEdge& edge : staged.edges) {

@@ -23,9 +23,9 @@ struct StageModel {
   /// By node: the number of edges that lead from it to other stages.
   std::vector<int> edges_out;
   Recomputation recomputation = Recomputation::none;
-  /// This rank's tensor-parallel group and part of every layer, or null.
-  Communicator* tensor_group = nullptr;
-  const TensorShard* shard = nullptr;
+  Communicator* tensor_group = nullptr;   ///< shares every layer; null: this rank has them alone
+  Communicator* context_group = nullptr;  ///< has parts of the same sequences; null: as above
+  const TensorShard* shard = nullptr;     ///< this rank's share; null: all of the model
   std::vector<bool> gradient_is_partial = {};  ///< by node, within the stage
   RowCuts rows = {};                           ///< sequence parallelism; nothing without it
 };

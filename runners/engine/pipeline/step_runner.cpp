@@ -186,8 +186,7 @@ PassContext StepRunner::context(const RankStage& stage, MicroBatchId micro_batch
   result.first_item = stages_.step_samples().first_image(result.first_sample);
   if (stage.executor.counted_targets(micro_batch)) return result;
   result.loss_scale = static_cast<double>(stage.samples) /
-                      static_cast<double>(spec_.plan().samples_per_step()) /
-                      static_cast<double>(stage.sequences.parts);
+                      static_cast<double>(spec_.plan().samples_per_step()) * stage.loss_share;
   return result;
 }
 

@@ -21,19 +21,20 @@ namespace heteroperf {
 namespace {
 
 /// The layout of a tensor {batch, sample…} that is cut along the batch by the replicas' shares, and
-/// along the sequence where they have parts of it. Every rank of a replica holds all of its part
-/// or, with `widths`, rank i the i-th columns of it.
+/// along the sequence where they have parts of it (`role`). Every rank of a replica holds all of
+/// its part or, with `widths`, rank i the i-th columns of it.
 /// `first_row`: the rows before each sample.
 Layout batch_layout(const std::vector<const StageReplica*>& replicas,
                     const std::vector<std::int64_t>& sample,
                     std::span<const std::int64_t> first_row,
-                    const std::vector<std::int64_t>& widths, bool has_parts) {
+                    const std::vector<std::int64_t>& widths, SequenceRole role) {
   const std::int64_t batch = std::ssize(first_row) - 1;
   Layout::Shape shape{first_row.back()};
   shape.insert(shape.end(), sample.begin(), sample.end());
   std::vector<std::vector<std::int64_t>> boundaries{{0}};
   std::vector<std::vector<RankId>> holders;
   const SequencePart& part = replicas.front()->part;
+  const bool has_parts = role == SequenceRole::part;
   const int parts = part.parts, chunks = has_parts ? part.chunk_count() : 1;
   for (auto group = replicas.begin(); group != replicas.end(); group += parts) {
     const std::int64_t first = boundaries[0].back();
@@ -41,7 +42,7 @@ Layout batch_layout(const std::vector<const StageReplica*>& replicas,
     boundaries[0].push_back(std::min(batch, first + (*group)->micro_batch));
     for (int chunk = 0; chunk < chunks; ++chunk) {
       std::vector<RankId> ranks = group[part.part_of_chunk(chunk)]->ranks;
-      for (int other = 1; !has_parts && other < parts; ++other) {
+      for (int other = 1; role == SequenceRole::whole && other < parts; ++other) {
         HETEROPERF_EXPECT(widths.empty());
         ranks.insert(ranks.end(), group[other]->ranks.begin(), group[other]->ranks.end());
       }
@@ -57,10 +58,10 @@ Layout batch_layout(const std::vector<const StageReplica*>& replicas,
   for (std::int64_t& boundary : boundaries[0]) boundary = first_row[boundary];
   for (const std::int64_t extent : sample) boundaries.push_back({0, extent});
   if (has_parts) {
-    HETEROPERF_EXPECT(sample.size() == 2 && sample.front() % chunks == 0);
+    HETEROPERF_EXPECT(sample.size() == 2 && part.divides(sample.front()));
     boundaries[1].clear();
     for (int chunk = 0; chunk <= chunks; ++chunk) {
-      boundaries[1].push_back(sample.front() / chunks * chunk);
+      boundaries[1].push_back(part.first_of_chunk(chunk, sample.front()));
     }
   }
   if (!widths.empty()) {
@@ -122,8 +123,8 @@ std::vector<EdgeTensor> EdgeLayouts::of(EdgeId edge, Crossing what, std::int64_t
     }
     const auto from_widths = widths_of(id, from), to_widths = widths_of(id, to);
     if (from_widths != to_widths) check_columns(id, from, to);
-    tensors.push_back({id, batch_layout(from, sample, first_row, from_widths, has_parts(id, from)),
-                       batch_layout(to, sample, first_row, to_widths, has_parts(id, to)),
+    tensors.push_back({id, batch_layout(from, sample, first_row, from_widths, role_of(id, from)),
+                       batch_layout(to, sample, first_row, to_widths, role_of(id, to)),
                        component_left(edge, what, id)});
   }
   return tensors;
@@ -176,13 +177,9 @@ std::vector<std::int64_t> EdgeLayouts::widths_of(NodeId id, const Replicas& repl
   return widths;
 }
 
-/// Tells if of the replicas with the parts of a sequence each has its part of the node's output,
-/// not all.
-bool EdgeLayouts::has_parts(NodeId id, const Replicas& replicas) {
-  const SequencePart& part = replicas.front()->part;
-  if (part.whole()) return false;
-  const Shape& own = shards_.of(1, 0, part.first_part()).graph.node(id).output;
-  return own.front() != graph_.node(id).output.front();
+/// What each of the replicas with the parts of a sequence has of the node's output.
+SequenceRole EdgeLayouts::role_of(NodeId id, const Replicas& replicas) {
+  return shards_.of(1, 0, replicas.front()->part.first_part()).sequence_role[id.index()];
 }
 
 /// Packed heads lie in another order on groups of another size.

@@ -50,7 +50,7 @@ class EdgeLayouts {
   std::int64_t most_rows(NodeId node) const;
   std::optional<std::size_t> component_left(EdgeId edge, Crossing what, NodeId node) const;
   std::vector<std::int64_t> widths_of(NodeId node, const Replicas& replicas);
-  bool has_parts(NodeId node, const Replicas& replicas);
+  SequenceRole role_of(NodeId node, const Replicas& replicas);
   void check_columns(NodeId node, const Replicas& from, const Replicas& to);
 
   const ModelGraph& graph_;

@@ -26,6 +26,12 @@ std::uint64_t passing(const StageMemory& memory) {
   return most - std::min(most, memory.after_forward);
 }
 
+/// Stands for all parts that take the same memory: those of patches may have a row more than
+/// others.
+SequencePart like(const SequencePart& part) {
+  return part.order == SequenceOrder::patches ? part : part.first_part();
+}
+
 }  // namespace
 
 const TensorShard& RankBytes::shard_of(const RankRole::Part& part) {
@@ -40,7 +46,8 @@ std::vector<std::int64_t> RankBytes::kind_of(const std::vector<RankRole::Part>& 
     for (const std::int64_t number :
          {std::int64_t{part.segment.value()}, std::int64_t{part.tensor_index},
           static_cast<std::int64_t>(replica.ranks.size()), replica.micro_batch,
-          std::int64_t{replica.part.parts}, std::int64_t{replica.part.chunk_count()}}) {
+          std::int64_t{replica.part.parts}, std::int64_t{replica.part.chunk_count()},
+          std::int64_t{like(replica.part).index}}) {
       kind.push_back(number);
     }
   }
@@ -50,7 +57,7 @@ std::vector<std::int64_t> RankBytes::kind_of(const std::vector<RankRole::Part>& 
 const StageMemory& RankBytes::passes_of(const RankRole::Part& part) {
   const StageReplica& replica = replica_of(part);
   const auto key = std::tuple(part.stage, static_cast<int>(replica.ranks.size()), part.tensor_index,
-                              replica.micro_batch, replica.part.first_part());
+                              replica.micro_batch, like(replica.part));
   const auto known = memories_.find(key);
   if (known != memories_.end()) return known->second;
   const StagePart stage{staged_,

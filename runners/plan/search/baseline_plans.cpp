@@ -32,7 +32,7 @@ bool shares_sequences(const ModelGraph& graph, int parts) {
   ProblemList problems;
   std::vector<NodeId> all;
   for (const NodeId id : first_ids<NodeId>(graph.nodes().size())) all.push_back(id);
-  check_sequence_parts(graph, all, {0, parts}, problems);
+  check_sequence_parts(graph, all, {0, parts, usual_order(graph, all)}, problems);
   return problems.empty();
 }
 

@@ -79,16 +79,45 @@ const Kind* as(const Node& node) {
   return std::get_if<Kind>(&node.attributes);
 }
 
-/// Tells by node if it is made from tokens (TensorShard::of_tokens).
-std::vector<bool> nodes_of_tokens(const ModelGraph& graph) {
+/// Tells by node if its rows are those of a picture: a sequence keeps its rows where others are
+/// added, inserted or looked at.
+std::vector<bool> rows_of_pictures(const ModelGraph& graph) {
   std::vector<bool> result;
   for (const Node& node : graph.nodes()) {
     const auto* input = as<Input>(node);
-    result.push_back(
-        (input != nullptr && input->kind == InputKind::tokens) ||
-        std::ranges::any_of(node.inputs, [&](NodeId id) { return result[id.index()]; }));
+    result.push_back(input != nullptr ? input->kind == InputKind::images
+                                      : result[node.inputs.front().index()]);
   }
   return result;
+}
+
+/// Pictures become sequences whose positions can be dealt where the positions are added to them.
+std::vector<SequenceRole> sequence_roles(const ModelGraph& graph, const SequencePart& part) {
+  std::vector<SequenceRole> roles(graph.nodes().size(), SequenceRole::whole);
+  if (part.whole()) return roles;
+  const std::vector<bool> of_pictures = rows_of_pictures(graph);
+  const bool deals_patches = part.order == SequenceOrder::patches;
+  for (std::size_t n = 0; n < roles.size(); ++n) {
+    const Node& node = graph.nodes()[n];
+    if (const auto* input = as<Input>(node)) {
+      const bool dealt =
+          input->kind == InputKind::tokens && !deals_patches && part.divides(input->length);
+      if (dealt) roles[n] = SequenceRole::part;
+      continue;
+    }
+    const SequenceRole before = roles[node.inputs.front().index()];
+    if (is_loss(node.attributes)) {
+      roles[n] = before;
+    } else if (node.output.size() == 1) {
+      roles[n] = SequenceRole::pooled;
+    } else if (deals_patches && of_pictures[n] && is_any<PositionEmbedding>(node) &&
+               before == SequenceRole::whole && part.divides(node.output.front())) {
+      roles[n] = SequenceRole::part;
+    } else {
+      roles[n] = before;
+    }
+  }
+  return roles;
 }
 
 /// Finds the layers that two or more ranks share: cuts every linear at first, and keeps those whole
@@ -340,7 +369,7 @@ class ShardMaker {
     shard_.degree = degree;
     shard_.index = index;
     shard_.part = part;
-    shard_.of_tokens = nodes_of_tokens(full);
+    shard_.sequence_role = sequence_roles(full, part);
   }
 
   TensorShard run() {
@@ -418,7 +447,7 @@ class ShardMaker {
 
   Attributes local_attributes(NodeId id) const {
     Attributes attributes = full_.node(id).attributes;
-    if (shard_.of_tokens[id.index()]) take_part(attributes);
+    take_part(id, attributes);
     if (role(id) == TensorRole::whole) return attributes;
     if (auto* linear = std::get_if<Linear>(&attributes)) {
       if (role(id) == TensorRole::column) linear->out_features = total(shard_.columns[id.index()]);
@@ -442,20 +471,30 @@ class ShardMaker {
   }
 
   /// Sequences get their part's length; what depends on positions learns them.
-  void take_part(Attributes& attributes) const {
-    if (shard_.part.whole()) return;
-    const auto set_part = [&](auto* kind) {
-      if (kind != nullptr) kind->part = shard_.part;
+  void take_part(NodeId id, Attributes& attributes) const {
+    const auto has_part = [&](NodeId node) {
+      return shard_.sequence_role[node.index()] == SequenceRole::part;
     };
-    set_part(std::get_if<PositionEmbedding>(&attributes));
+    const std::vector<NodeId>& inputs = full_.node(id).inputs;
+    const bool takes_rows = !inputs.empty() && has_part(inputs.front());
+    const auto set_part = [&](auto* kind) {
+      if (kind == nullptr) return;
+      kind->part = shard_.part;
+      kind->part.length = full_.node(inputs.front()).output.front();
+    };
+    if (takes_rows) {
+      set_part(std::get_if<TakeToken>(&attributes));
+      set_part(std::get_if<TokenPool>(&attributes));
+    }
+    if (!has_part(id)) return;
     set_part(std::get_if<Rotary>(&attributes));
     set_part(std::get_if<Attention>(&attributes));
     set_part(std::get_if<InsertTokens>(&attributes));
-    auto* input = std::get_if<Input>(&attributes);
-    if (input != nullptr && input->kind == InputKind::tokens &&
-        shard_.part.divides(input->length)) {
-      input->length /= shard_.part.parts;
+    if (auto* positions = std::get_if<PositionEmbedding>(&attributes)) {
+      set_part(positions);
+      positions->takes_part = !takes_rows;
     }
+    if (auto* input = std::get_if<Input>(&attributes)) input->length /= shard_.part.parts;
   }
 
   template <class Heads>
@@ -514,76 +553,123 @@ void check_tensor_degree(const ModelGraph& graph, int degree, ProblemList& probl
 }
 namespace {
 
-/// By node: each rank with a part of the sequences does it whole. It needs no tokens, and all that
-/// it takes and all that takes it is in the stage, up to where rows are inserted.
-std::vector<bool> repeated_nodes(const ModelGraph& graph, const std::vector<NodeId>& stage) {
-  const std::vector<bool> of_tokens = nodes_of_tokens(graph);
-  std::vector<bool> here(graph.nodes().size()), repeated(here), taken(here), leaves(here);
+/// By node: each rank with a part of the sequences does it whole. All that takes it is in the
+/// stage, up to where rows are inserted, dealt or looked at.
+std::vector<bool> repeated_nodes(const TensorShard& shard, const std::vector<NodeId>& stage) {
+  const std::vector<Node>& nodes = shard.graph.nodes();
+  const auto is_whole = [&](std::size_t n) {
+    return shard.sequence_role[n] == SequenceRole::whole;
+  };
+  std::vector<bool> here(nodes.size()), repeated(here), taken(here), leaves(here);
   for (const NodeId id : stage) here[id.index()] = true;
   for (std::size_t n = here.size(); n-- > 0;) {
-    const Node& node = graph.nodes()[n];
-    repeated[n] = here[n] && !of_tokens[n] && taken[n] && !leaves[n] &&
-                  std::ranges::all_of(node.inputs, [&](NodeId id) { return here[id.index()]; });
+    const Node& node = nodes[n];
+    repeated[n] = here[n] && is_whole(n) && taken[n] && !leaves[n];
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       const std::size_t input = node.inputs[i].index();
-      const bool inserts = here[n] && is_any<InsertTokens>(node) && i == 2;
+      const bool ends = !is_whole(n) && ((is_any<InsertTokens>(node) && i == 2) ||
+                                         (is_any<CrossAttention>(node) && i == 1) ||
+                                         is_any<PositionEmbedding>(node));
       taken[input] = true;
-      leaves[input] = leaves[input] || !(inserts || repeated[n]);
+      leaves[input] = leaves[input] || !(here[n] && (ends || repeated[n]));
     }
   }
   return repeated;
 }
 
+/// What may stand behind the pooling of a row: it works on each sample by itself, but for a loss.
+bool works_on_vectors(const Node& node) {
+  return is_element_wise(node.attributes) || is_loss(node.attributes) ||
+         is_any<Linear, LayerNorm, RmsNorm>(node);
+}
+
 }  // namespace
 
-// Whatever treats every position alike can have some of them. Attention gathers the others' keys
-// and values; rows that are inserted are there whole.
+SequenceOrder usual_order(const ModelGraph& graph, const std::vector<NodeId>& nodes) {
+  const std::vector<bool> of_pictures = rows_of_pictures(graph);
+  const bool pictures =
+      std::ranges::all_of(nodes, [&](NodeId node) { return of_pictures[node.index()]; });
+  return pictures ? SequenceOrder::patches : SequenceOrder::zig_zag;
+}
+
+namespace {
+
+/// Notes a sequence among the nodes of a stage that cannot be cut into such parts.
+bool check_lengths(const ModelGraph& graph, const std::vector<NodeId>& nodes,
+                   const SequencePart& part, ProblemList& problems) {
+  const int parts = part.parts, chunks = part.chunk_count();
+  for (const NodeId id : nodes) {
+    const Node& node = graph.node(id);
+    if (part.order == SequenceOrder::patches) {
+      const std::int64_t rows = node.output.front();
+      if (!is_any<PositionEmbedding>(node) || part.divides(rows)) continue;
+      problems.add(
+          fmt::format("{} context-parallel ranks for the {} rows of '{}'", parts, rows, node.name),
+          "each takes at least one", fmt::format("Use cp {} or less.", rows));
+      return false;
+    }
+    const auto* input = as<Input>(node);
+    if (input == nullptr || input->kind != InputKind::tokens || part.divides(input->length)) {
+      continue;
+    }
+    problems.add(
+        fmt::format("{} context-parallel ranks for sequences of {} tokens", parts, input->length),
+        fmt::format("each takes {} of {} equal chunks", chunks == parts ? "one" : "two", chunks),
+        fmt::format("Use a degree that divides {}, or another --sequence-length.",
+                    input->length * parts / chunks));
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+// Whatever treats every position alike can have some of them. Attention gets the others' keys and
+// values; rows that are inserted are there whole, and a pooled row goes to the first part.
 void check_sequence_parts(const ModelGraph& graph, const std::vector<NodeId>& nodes,
                           const SequencePart& part, ProblemList& problems) {
+  if (!check_lengths(graph, nodes, part, problems)) return;
   const int parts = part.parts;
-  std::optional<ModelGraph> local;
-  collect_problems(problems, [&] { local = tensor_shard(graph, 1, 0, part.first_part()).graph; });
-  if (!local) return;
-  const std::vector<bool> repeated = repeated_nodes(graph, nodes);
+  std::optional<TensorShard> shard;
+  collect_problems(problems, [&] { shard = tensor_shard(graph, 1, 0, part.first_part()); });
+  if (!shard) return;
+  const std::vector<bool> repeated = repeated_nodes(*shard, nodes);
+  const auto role = [&](NodeId id) { return shard->sequence_role[id.index()]; };
+  const bool deals_patches = part.order == SequenceOrder::patches;
   for (const NodeId id : nodes) {
     const Node& node = graph.node(id);
     const auto* input = as<Input>(node);
     const auto* dropout = as<Dropout>(node);
-    const bool tokens = input != nullptr && input->kind == InputKind::tokens;
     const auto* attention = as<Attention>(node);
-    // Rows of pictures are no tokens: every rank would have all of them.
-    const auto is_sequence = [&](NodeId each) {
-      const Shape &all = graph.node(each).output, &own = local->node(each).output;
-      return all.size() == 2 && own.front() * parts == all.front();
-    };
+    const bool tokens = input != nullptr && input->kind == InputKind::tokens && !deals_patches;
+    const bool takes_part = !node.inputs.empty() && role(node.inputs.front()) == SequenceRole::part;
+    const bool takes_whole =
+        !node.inputs.empty() && role(node.inputs.back()) == SequenceRole::whole;
     const bool by_position =
-        tokens || repeated[id.index()] || (is_element_wise(node.attributes) && is_sequence(id)) ||
-        (is_any<Linear, LayerNorm, RmsNorm, Embedding, PositionEmbedding, TypeEmbedding, Rotary,
-                Attention, InsertTokens>(node) &&
-         is_sequence(id)) ||
-        (is_any<CrossEntropy, SquaredError>(node) && is_sequence(node.inputs[0]));
-    const int chunks = part.chunk_count();
-    if (tokens && !part.divides(input->length)) {
-      problems.add(
-          fmt::format("{} context-parallel ranks for sequences of {} tokens", parts, input->length),
-          fmt::format("each takes {} of {} equal chunks", chunks == parts ? "one" : "two", chunks),
-          fmt::format("Use a degree that divides {}, or another --sequence-length.",
-                      input->length * parts / chunks));
-      return;
-    }
-    if (attention != nullptr && attention->causal && part.order == SequenceOrder::blocks) {
+        role(id) == SequenceRole::part &&
+        (tokens || is_element_wise(node.attributes) ||
+         is_any<Linear, LayerNorm, RmsNorm, Embedding, PositionEmbedding, TypeEmbedding, Rotary,
+                Attention, InsertTokens, CrossEntropy, SquaredError>(node) ||
+         (is_any<CrossAttention>(node) && takes_whole));
+    const auto is_vector = [&](NodeId each) { return role(each) == SequenceRole::pooled; };
+    const bool pooled =
+        is_vector(id) && ((takes_part && is_any<TakeToken, TokenPool>(node)) ||
+                          (works_on_vectors(node) && std::ranges::all_of(node.inputs, is_vector)));
+    if (attention != nullptr && attention->causal && part.order != SequenceOrder::zig_zag) {
       problems.add(fmt::format("{} context-parallel ranks with blocks of sequences for '{}'", parts,
                                node.name),
                    "under a causal mask later blocks are more work than earlier ones",
                    "Use the order zig-zag for its stage.");
       return;
     }
-    if (!by_position || (dropout != nullptr && dropout->p > 0) ||
-        (attention != nullptr && attention->alibi)) {
+    if (!(by_position || pooled || repeated[id.index()]) ||
+        (dropout != nullptr && dropout->p > 0) || (attention != nullptr && attention->alibi)) {
       problems.add(fmt::format("{} context-parallel ranks cannot share '{}' ({})", parts, node.name,
                                kind_name(node.attributes)),
-                   "they have parts of a sequence of tokens, and this one needs more than its "
-                   "own positions",
+                   deals_patches ? "they have parts of the rows of pictures, and this one needs "
+                                   "more than its own positions"
+                                 : "they have parts of a sequence of tokens, and this one needs "
+                                   "more than its own positions",
                    "Use cp 1 for its component.");
       return;
     }

@@ -12,6 +12,13 @@
 
 namespace heteroperf {
 
+/// What a context-parallel rank has of a node's output.
+enum class SequenceRole {
+  whole,   ///< all of it, as every other rank: each makes it
+  part,    ///< the positions of its part
+  pooled,  ///< a vector for each sample, made of a row: the rank with the first part alone has them
+};
+
 /// Which part of a parameter one rank of a tensor-parallel group holds: rows along `dim`, several
 /// intervals one after another (the packed query, key and value heads of a projection).
 struct ParameterShard {
@@ -33,8 +40,9 @@ struct ParameterShard {
 /// `graph` has the nodes of the full graph under the same ids and names, with local sizes. The bias
 /// of a row linear lives on index 0 alone.
 ///
-/// Context-parallel ranks have a part of every sequence too: sequences of tokens, and all that is
-/// made of them position by position, have their part's length in `graph`.
+/// Context-parallel ranks have a part of every sequence too: sequences of tokens, or with
+/// SequenceOrder::patches the rows of pictures, and all that is made of them position by position,
+/// have their part's length in `graph`.
 struct TensorShard {
   int degree = 1, index = 0;
   SequencePart part = {};
@@ -60,9 +68,13 @@ struct TensorShard {
   /// By node: entries of the whole vocabulary where this rank has some of it; else 0.
   std::vector<std::int64_t> vocabulary;
 
-  /// By node: it comes of tokens, so that ranks with parts of a sequence have parts of it. The
-  /// others (pictures, and what is made of them) each of these ranks has and does whole.
-  std::vector<bool> of_tokens;
+  /// By node; where `part` is the whole, everything is.
+  std::vector<SequenceRole> sequence_role;
+
+  /// Samples have no such vectors here: the rank with the first part of their sequences has them.
+  bool is_elsewhere(NodeId node) const {
+    return part.index > 0 && sequence_role[node.index()] == SequenceRole::pooled;
+  }
 
   /// Each rank of the group does another part of the node's work.
   bool is_cut(NodeId node) const {
@@ -84,11 +96,16 @@ void check_tensor_degree(const ModelGraph& graph, const std::set<std::string>& c
 /// The same for all components.
 void check_tensor_degree(const ModelGraph& graph, int degree, ProblemList& problems);
 
+/// The order in which context-parallel ranks of a stage with these nodes deal positions: patches
+/// where none of its sequences is of tokens, else zig-zag.
+SequenceOrder usual_order(const ModelGraph& graph, const std::vector<NodeId>& nodes);
+
 /// Notes what context-parallel ranks cannot have parts like `part` of, among the nodes of a stage:
 /// sequences of a length that they do not divide, and operations that need more than a position at
-/// a time, but for attention. Blocks of causal attention would be unequal work. What makes rows to
-/// insert out of pictures, all of it in the stage, each of them repeats: the gradients that they
-/// give it are of their own positions, and add up.
+/// a time, but for attention and the pooling of a row. Blocks of causal attention would be unequal
+/// work. What makes rows to insert out of pictures, or the rows that they take parts of, all of it
+/// in the stage, each of them repeats: the gradients that they give it are of their own positions,
+/// and add up.
 void check_sequence_parts(const ModelGraph& graph, const std::vector<NodeId>& nodes,
                           const SequencePart& part, ProblemList& problems);
 

@@ -294,22 +294,23 @@ class TimesMaker {
     if (nodes.empty()) return 0;
     double slowest = 0;
     for (const int direction : {0, 1}) {
-      for_each_pair(
-          edge, direction,
-          [&](const StageReplica& from, const StageReplica& to, std::int64_t samples) {
-            // Tensors without parts, as rows of pictures, go whole to all.
-            const SequencePart& part = from.part.parts > to.part.parts ? from.part : to.part;
-            const ModelGraph& local = works_.shards().of(1, 0, part.first_part()).graph;
-            const Bytes bytes(message_bytes(local, nodes, usual_extent(local, samples),
-                                            task_.precision, plan_.wire(edge.from, edge.to)));
-            for (const RankId a : from.ranks) {
-              for (const RankId b : to.ranks) {
-                // Nothing travels within a rank.
-                if (a == b) continue;
-                slowest = std::max(slowest, cluster_.link(a, b).time(bytes).value());
-              }
-            }
-          });
+      for_each_pair(edge, direction,
+                    [&](const StageReplica& from, const StageReplica& to, std::int64_t samples) {
+                      // A side may have a part of what the other has whole, as rows of pictures.
+                      const auto bytes_of = [&](const SequencePart& part) {
+                        const ModelGraph& local = works_.shards().of(1, 0, part.first_part()).graph;
+                        return message_bytes(local, nodes, usual_extent(local, samples),
+                                             task_.precision, plan_.wire(edge.from, edge.to));
+                      };
+                      const Bytes bytes(std::min(bytes_of(from.part), bytes_of(to.part)));
+                      for (const RankId a : from.ranks) {
+                        for (const RankId b : to.ranks) {
+                          // Nothing travels within a rank.
+                          if (a == b) continue;
+                          slowest = std::max(slowest, cluster_.link(a, b).time(bytes).value());
+                        }
+                      }
+                    });
     }
     return slowest;
   }
@@ -354,7 +355,8 @@ class TimesMaker {
         for (std::size_t i = 0; i < parts_of(senders, s); ++i) {
           for (std::size_t j = 0; j < parts_of(receivers, r); ++j) {
             // Each of equally many parts goes to its like.
-            if (i != j && parts_of(senders, s) == parts_of(receivers, r)) continue;
+            const SequencePart &from = senders[s]->part, &to = receivers[r]->part;
+            if (i != j && from.parts == to.parts && from.order == to.order) continue;
             visit(*senders[s + i], *receivers[r + j], both);
           }
         }

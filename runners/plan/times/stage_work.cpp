@@ -122,7 +122,7 @@ class NodeWork {
       }
     } else if (const auto* attention = std::get_if<Attention>(&node_.attributes)) {
       const std::int64_t length = node_.output[0];
-      take({attention->heads, length, length * attention->part.parts, attention->head_dim});
+      take({attention->heads, length, attention->part.whole_length(length), attention->head_dim});
     } else if (const auto* cross = std::get_if<CrossAttention>(&node_.attributes)) {
       const std::int64_t others = graph_.node(node_.inputs[1]).output[0];
       take({cross->heads, node_.output[0], others, cross->head_dim});
@@ -235,8 +235,8 @@ const StageWork& StageWorkTable::of(StageId stage, int degree, int index,
 double passed_round(const Node& node, double element) {
   const auto* attention = std::get_if<Attention>(&node.attributes);
   if (attention == nullptr || attention->part.whole()) return 0;
-  return static_cast<double>(2 * attention->kv_heads * attention->head_dim * node.output[0] *
-                             attention->part.parts) *
+  return static_cast<double>(2 * attention->kv_heads * attention->head_dim *
+                             attention->part.whole_length(node.output[0])) *
          element;
 }
 

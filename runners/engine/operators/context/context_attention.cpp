@@ -48,15 +48,19 @@ at::Tensor as_heads(const at::Tensor& rows, std::int64_t head_dim) {
 /// The opposite.
 at::Tensor rows_of_heads(const at::Tensor& heads) { return heads.transpose(1, 2).flatten(2); }
 
-/// A tensor on its way to the rank behind while one of its shape comes from the rank before. Nobody
-/// writes to it before end().
+/// The number of the rank before.
+int before(const Communicator& group, int rank) { return (rank + group.size() - 1) % group.size(); }
+
+/// A tensor on its way to the rank behind while one with so many positions comes from the rank
+/// before. Nobody writes to it before end().
 class Passing {
  public:
-  Passing(Communicator& group, const at::Tensor& tensor, int tag)
-      : copies_(group), outgoing_(tensor), incoming_(at::empty_like(tensor)) {
+  Passing(Communicator& group, const at::Tensor& tensor, std::int64_t positions, int tag)
+      : copies_(group), outgoing_(tensor) {
+    incoming_ = at::empty({tensor.size(0), positions, tensor.size(2)}, tensor.options());
     const int ranks = group.size(), self = group.rank().value();
-    receive_ = group.start_receive(buffer_of(copies_.of(incoming_)),
-                                   RankId((self + ranks - 1) % ranks), tag);
+    receive_ =
+        group.start_receive(buffer_of(copies_.of(incoming_)), RankId(before(group, self)), tag);
     send_ = group.start_send(buffer_of(copies_.of(outgoing_)), RankId((self + 1) % ranks), tag);
     send_->test();  // a transport that gathers messages begins with them
   }
@@ -76,23 +80,29 @@ class Passing {
 };
 
 /// Calls visit(block, index of the rank that it is from) for every rank's block: this rank's, then
-/// that of the rank before, and so on. Collective.
+/// that of the rank before, and so on. `part`: this rank's. Collective.
 template <class Visit>
-void for_each_block(Communicator& group, at::Tensor block, const Visit& visit) {
-  const int ranks = group.size(), self = group.rank().value();
-  for (int step = 0; step < ranks; ++step) {
+void for_each_block(Communicator& group, const SequencePart& part, at::Tensor block,
+                    const Visit& visit) {
+  const std::int64_t own = block.size(1);
+  int owner = group.rank().value();
+  for (int step = 1; step <= group.size(); ++step) {
+    const int next = before(group, owner);
     std::optional<Passing> passing;
-    if (step + 1 < ranks) passing.emplace(group, block, 0);
-    visit(block, (self + ranks - step) % ranks);
+    if (step < group.size()) passing.emplace(group, block, part.positions_of(next, own), 0);
+    visit(block, owner);
     if (passing) block = passing->end();
+    owner = next;
   }
 }
 
 /// The sums of tensors that go round, each to be with its rank in the end.
 class PassingSums {
  public:
-  PassingSums(Communicator& group, const at::TensorOptions& options)
-      : group_(group), options_(options) {}
+  /// `part`: this rank's, of `own` positions.
+  PassingSums(Communicator& group, const SequencePart& part, std::int64_t own,
+              const at::TensorOptions& options)
+      : group_(group), part_(part), positions_(own), options_(options) {}
 
   /// Called for the blocks of for_each_block() in its order: add(sum) gets the sum so far for the
   /// block's rank, zeros of this shape at first.
@@ -104,7 +114,8 @@ class PassingSums {
     if (own) {
       own_ = sum;
     } else {
-      passing_.emplace(group_, sum, 1);
+      const std::int64_t next = part_.positions_of(before(group_, owner), positions_);
+      passing_.emplace(group_, sum, next, 1);
     }
   }
   /// The sum of this rank's own block over all ranks.
@@ -112,6 +123,8 @@ class PassingSums {
 
  private:
   Communicator& group_;
+  SequencePart part_;
+  std::int64_t positions_;
   at::TensorOptions options_;
   std::optional<Passing> passing_;
   at::Tensor own_;
@@ -205,7 +218,7 @@ class ContextAttention final : public Operator {
     const at::Tensor packed = as_operand(inputs[0].contiguous());
     const at::ScalarType type = packed.scalar_type();
     BlockOutput all;
-    for_each_block(group_, keys_of(packed), [&](const at::Tensor& block, int owner) {
+    for_each_block(group_, a_.part, keys_of(packed), [&](const at::Tensor& block, int owner) {
       const Pairs pairs = pairs_with(owner, packed.size(1));
       const BlockOutput one =
           attend_to(pairs, queries_of(packed, pairs), block.narrow(1, 0, pairs.keys));
@@ -233,7 +246,9 @@ class ContextAttention final : public Operator {
 
   /// `own`: positions of a part.
   Pairs pairs_with(int owner, std::int64_t own) const {
-    if (owner == a_.part.index || !a_.causal) return {0, own, a_.causal};
+    if (owner == a_.part.index || !a_.causal) {
+      return {0, a_.part.positions_of(owner, own), a_.causal};
+    }
     if (owner < a_.part.index) return {0, own / 2, false};
     return {own / 2, own, false};
   }
@@ -279,8 +294,8 @@ class ContextAttention final : public Operator {
     const at::Tensor dy = pass.output_gradient.contiguous();
     const auto summed = packed.options().dtype(accumulation_type(packed.scalar_type()));
     const at::Tensor query_gradient = at::zeros_like(output, summed);
-    PassingSums key_gradients(group_, summed);
-    for_each_block(group_, keys_of(packed), [&](const at::Tensor& block, int owner) {
+    PassingSums key_gradients(group_, a_.part, packed.size(1), summed);
+    for_each_block(group_, a_.part, keys_of(packed), [&](const at::Tensor& block, int owner) {
       const Pairs pairs = pairs_with(owner, packed.size(1));
       at::Tensor of_keys;
       const auto make = [&](const at::Tensor& g, const at::Tensor& keys) {

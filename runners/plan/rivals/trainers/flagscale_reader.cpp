@@ -304,7 +304,7 @@ Plan plan_of(const FlagScaleSetup& setup, const ModelGraph& graph) {
         StageReplica copy;
         copy.micro_batch = together / mesh.data;
         copy.device_class = mesh.device;
-        rank = add_replicas(stage, copy, mesh.tensor, mesh.context, rank);
+        rank = add_replicas(stage, copy, mesh.tensor, mesh.context, SequenceOrder::zig_zag, rank);
       }
     }
   }
