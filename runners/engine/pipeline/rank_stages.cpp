@@ -291,9 +291,8 @@ StepOperations RankStages::operations() const {
     for (const NodeId node : stage->share.nodes) {
       const StrictOps ops = strict_node_ops(graph, node, batch);
       if (shard.is_elsewhere(node)) continue;
-      const bool each_has_it =
-          shard.part.index > 0 && shard.sequence_role[node.index()] == SequenceRole::whole;
-      const bool repeated = (stage->role().tensor_index > 0 && !shard.is_cut(node)) || each_has_it;
+      const bool repeated = (stage->role().tensor_index > 0 && !shard.is_cut(node)) ||
+                            (shard.part.index > 0 && shard.each_part_has(node));
       StepOperations sum;
       (repeated ? sum.recompute : sum.strict) += ops.train();
       const Attributes& kind = graph.node(node).attributes;

@@ -106,11 +106,8 @@ void StageExecutor::find_what_is_elsewhere() {
   elsewhere_.resize(model_.graph.nodes().size());
   if (model_.shard == nullptr) return;
   for (std::size_t n = 0; n < elsewhere_.size(); ++n) {
-    const Attributes& kind = model_.graph.nodes()[n].attributes;
-    const auto pools_part = [](const auto* pool) { return pool != nullptr && !pool->part.whole(); };
-    const bool pools =
-        pools_part(std::get_if<TakeToken>(&kind)) || pools_part(std::get_if<TokenPool>(&kind));
-    elsewhere_[n] = model_.shard->is_elsewhere(NodeId(n)) && !(pools && inside_[n]);
+    const bool pools_here = inside_[n] && model_.shard->pools_part(NodeId(n));
+    elsewhere_[n] = model_.shard->is_elsewhere(NodeId(n)) && !pools_here;
   }
 }
 
@@ -396,17 +393,14 @@ void StageExecutor::put_gradient(MicroBatchId micro_batch, NodeId node, at::Tens
   if (summand.defined()) flight(micro_batch).slots.add(node, std::move(summand));
 }
 
-// What the ranks with the parts of sequences have whole gets a gradient from each one's positions.
-bool StageExecutor::sums_over_parts(NodeId node) const {
-  return model_.context_group != nullptr &&
-         model_.shard->sequence_role[node.index()] == SequenceRole::whole;
-}
-
+// What each rank with a part of the sequences has whole gets a gradient from its positions alone.
 at::Tensor StageExecutor::gradient(MicroBatchId micro_batch, NodeId node) {
   Flight& flight = this->flight(micro_batch);
   at::Tensor gradient =
       forms_.whole_gradient(node, flight.slots.take(node), batch_of(flight, node));
-  if (!gradient.defined() || !sums_over_parts(node)) return gradient;
+  if (!gradient.defined() || model_.shard == nullptr || !model_.shard->each_part_has(node)) {
+    return gradient;
+  }
   const at::Tensor sum = gradient.clone(at::MemoryFormat::Contiguous);
   all_reduce(*model_.context_group, sum, Reduction::sum);
   return sum;

@@ -137,7 +137,6 @@ class StageExecutor {
   void end_timing(std::size_t g, GroupPass pass) const;
   bool loss_group(std::size_t g) const { return has_loss_ && g + 1 == model_.groups.size(); }
   bool keeps_inputs(std::size_t g) const;
-  bool sums_over_parts(NodeId node) const;
 
   void find_what_is_elsewhere();
   void plan_parameters();

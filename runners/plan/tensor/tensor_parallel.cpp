@@ -532,6 +532,13 @@ class ShardMaker {
 
 }  // namespace
 
+bool TensorShard::pools_part(NodeId node) const {
+  const Attributes& kind = graph.node(node).attributes;
+  const auto* row = std::get_if<TakeToken>(&kind);
+  const auto* place = std::get_if<TokenPool>(&kind);
+  return (row != nullptr && !row->part.whole()) || (place != nullptr && !place->part.whole());
+}
+
 TensorShard tensor_shard(const ModelGraph& graph, int degree, int index, const SequencePart& part) {
   if (degree < 1) {
     throw UserError(fmt::format("{} tensor-parallel ranks", degree), "it takes at least 1");
@@ -585,10 +592,18 @@ bool works_on_vectors(const Node& node) {
 
 }  // namespace
 
+// A stream of pictures may project rows of a text, to look at them; what knows positions has its
+// own.
 SequenceOrder usual_order(const ModelGraph& graph, const std::vector<NodeId>& nodes) {
+  const auto knows_positions = [&](NodeId id) {
+    return is_any<PositionEmbedding, InsertTokens, Rotary, Attention, CrossAttention, TakeToken,
+                  TokenPool>(graph.node(id));
+  };
+  const bool none_knows = std::ranges::none_of(nodes, knows_positions);
   const std::vector<bool> of_pictures = rows_of_pictures(graph);
-  const bool pictures =
-      std::ranges::all_of(nodes, [&](NodeId node) { return of_pictures[node.index()]; });
+  const bool pictures = std::ranges::all_of(nodes, [&](NodeId id) {
+    return of_pictures[id.index()] || !(none_knows || knows_positions(id));
+  });
   return pictures ? SequenceOrder::patches : SequenceOrder::zig_zag;
 }
 

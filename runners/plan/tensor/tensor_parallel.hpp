@@ -71,6 +71,12 @@ struct TensorShard {
   /// By node; where `part` is the whole, everything is.
   std::vector<SequenceRole> sequence_role;
 
+  /// Every rank with a part of the sequences has the node's output whole.
+  bool each_part_has(NodeId node) const {
+    return !part.whole() && sequence_role[node.index()] == SequenceRole::whole;
+  }
+  /// The node takes a row of sequences of which each rank has a part.
+  bool pools_part(NodeId node) const;
   /// Samples have no such vectors here: the rank with the first part of their sequences has them.
   bool is_elsewhere(NodeId node) const {
     return part.index > 0 && sequence_role[node.index()] == SequenceRole::pooled;
@@ -97,7 +103,7 @@ void check_tensor_degree(const ModelGraph& graph, const std::set<std::string>& c
 void check_tensor_degree(const ModelGraph& graph, int degree, ProblemList& problems);
 
 /// The order in which context-parallel ranks of a stage with these nodes deal positions: patches
-/// where none of its sequences is of tokens, else zig-zag.
+/// where these are of pictures alone, else zig-zag.
 SequenceOrder usual_order(const ModelGraph& graph, const std::vector<NodeId>& nodes);
 
 /// Notes what context-parallel ranks cannot have parts like `part` of, among the nodes of a stage:

@@ -116,7 +116,8 @@ class TimesMaker {
       most.raise_to(passes(stage, work, device, replica.micro_batch));
     }
     const StageWork& first = works_.of(stage, degree, 0, replica.part);
-    if (degree > 1) add_tensor_sums(first, replica, most);
+    add_sums(first.tensor, replica.ranks, replica.micro_batch, most);
+    add_sums(first.context, sharers_, replica.micro_batch, most);
     const bool full = plan_.stages[stage].recomputation == Recomputation::full;
     // Full recomputation is a forward pass of its own, before the backward.
     if (full) most.recompute_s = most.forward_s;
@@ -148,15 +149,12 @@ class TimesMaker {
     return sum;
   }
 
-  /// All-reduces of partial outputs and gradients.
-  void add_tensor_sums(const StageWork& work, const StageReplica& replica,
-                       StageTimes::Compute& times) const {
-    const auto samples = static_cast<double>(replica.micro_batch);
-    for (const double bytes : work.forward_sums) {
-      times.forward_s += ring_s(replica.ranks, bytes * samples);
-    }
-    for (const double bytes : work.gradient_sums) {
-      times.input_gradient_s += ring_s(replica.ranks, bytes * samples);
+  void add_sums(const StageWork::Sums& sums, const std::vector<RankId>& ranks,
+                std::int64_t micro_batch, StageTimes::Compute& times) const {
+    const auto samples = static_cast<double>(micro_batch);
+    for (const double bytes : sums.forward) times.forward_s += ring_s(ranks, bytes * samples);
+    for (const double bytes : sums.gradient) {
+      times.input_gradient_s += ring_s(ranks, bytes * samples);
     }
   }
 

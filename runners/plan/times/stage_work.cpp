@@ -262,7 +262,9 @@ FusedWork StageWorkTable::make_operation(const ModelGraph& graph,
   return work;
 }
 
-/// Sums: partial outputs and gradients, and the two small ones of a loss over a cut vocabulary.
+// Tensor-parallel ranks sum partial outputs and gradients, and two small ones of a loss over a cut
+// vocabulary; ranks with parts of a sequence pooled rows, and gradients of what other stages gave
+// each of them whole.
 StageWork StageWorkTable::make(StageId stage, const TensorShard& shard) const {
   const double element = static_cast<double>(bytes_per_element(precision_));
   const auto size_of = [&](const Node& node) {
@@ -273,23 +275,35 @@ StageWork StageWorkTable::make(StageId stage, const TensorShard& shard) const {
   for (const FusedNodes& chain : fused_nodes({staged_, stage, shard})) {
     work.operations.push_back(make_operation(shard.graph, chain.nodes));
   }
+  for (const NodeId id : staged_.nodes[stage]) {
+    const Node& node = shard.graph.node(id);
+    if (shard.pools_part(id)) {
+      work.context.forward.push_back(size_of(node));
+      if (node.differentiable) work.context.gradient.push_back(size_of(node));
+    }
+    for (const NodeId input : node.inputs) {
+      const Node& given = shard.graph.node(input);
+      const bool sums = staged_.stage_of[input.index()] != stage && shard.each_part_has(input);
+      if (sums && given.differentiable) work.context.gradient.push_back(size_of(given));
+    }
+  }
   if (shard.degree == 1) return work;
   for (const NodeId id : staged_.nodes[stage]) {
     const Node& node = shard.graph.node(id);
-    if (shard.output_is_partial[id.index()]) work.forward_sums.push_back(size_of(node));
+    if (shard.output_is_partial[id.index()]) work.tensor.forward.push_back(size_of(node));
     if (!std::holds_alternative<CrossEntropy>(node.attributes)) continue;
     if (shard.vocabulary[id.index()] == 0) continue;
     const Shape& logits = shard.graph.node(node.inputs[0]).output;
     const double rows =
         static_cast<double>(element_count(logits)) / static_cast<double>(logits.back());
     const double number = static_cast<double>(statistic_bytes(precision_));
-    work.forward_sums.push_back(rows * number);
-    work.forward_sums.push_back(3 * rows * number);
+    work.tensor.forward.push_back(rows * number);
+    work.tensor.forward.push_back(3 * rows * number);
   }
   const std::vector<bool> partial = gradient_is_partial_within(shard, staged_.stage_of, stage);
   for (std::size_t n = 0; n < partial.size(); ++n) {
     const Node& node = shard.graph.nodes()[n];
-    if (partial[n] && node.differentiable) work.gradient_sums.push_back(size_of(node));
+    if (partial[n] && node.differentiable) work.tensor.gradient.push_back(size_of(node));
   }
   return work;
 }

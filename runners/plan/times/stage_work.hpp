@@ -63,10 +63,16 @@ struct PassTime {
 PassTime pass_time(const ClassRates& rates, const std::string& device_class, const FusedWork& work,
                    TrainingPass pass, double samples);
 
-/// All that a stage asks for on one rank of a replica, and what the replica's ranks sum.
+/// All that a stage asks for on one rank of a replica, and what ranks sum.
 struct StageWork {
   std::vector<FusedWork> operations;
-  std::vector<double> forward_sums, gradient_sums;  ///< bytes per sample of each all-reduce
+  /// Bytes per sample of each all-reduce of a pass.
+  struct Sums {
+    std::vector<double> forward, gradient;
+    friend bool operator==(const Sums&, const Sums&) = default;
+  };
+  Sums tensor;   ///< among tensor-parallel ranks
+  Sums context;  ///< among the ranks with the parts of a sequence
   friend bool operator==(const StageWork&, const StageWork&) = default;
 };
 

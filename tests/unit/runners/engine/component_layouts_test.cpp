@@ -223,7 +223,7 @@ double difference(const LongOutcome& a, const LongOutcome& b) {
 }
 
 /// Components on the same ranks where these fit, else side by side.
-std::string draw_layouts(std::mt19937_64& random, int most_context) {
+std::string draw_layouts(std::mt19937_64& random) {
   const auto below = [&](int bound) { return static_cast<int>(random() % bound); };
   struct Degrees {
     int tensor, context, data, pipeline;
@@ -232,9 +232,7 @@ std::string draw_layouts(std::mt19937_64& random, int most_context) {
       return fmt::format("tp{},cp{},dp{},pp{}", tensor, context, data, pipeline);
     }
   };
-  const auto draw = [&] {
-    return Degrees{1 + below(2), 1 + below(most_context), 1 + below(3), 1 + below(2)};
-  };
+  const auto draw = [&] { return Degrees{1 + below(2), 1 + below(2), 1 + below(3), 1 + below(2)}; };
   const Degrees vision = draw(), text = draw();
   const int first = vision.ranks() == text.ranks() ? 0 : vision.ranks() * vision.pipeline;
   return fmt::format("vision={} text={}@{}", vision.text(), text.text(), first);
@@ -249,9 +247,7 @@ TEST_P(DrawnLayouts, HaveTheGradientsAndLossesOfOneRank) {
   ASSERT_GT(one.gradients.size(), 20U);
   std::mt19937_64 random(22);
   for (int i = 0; i < drawn_layouts(); ++i) {
-    // Streams look at all rows of each other.
-    const bool exchanges = std::string(GetParam()) == "co-attention-nano";
-    const std::string layouts = draw_layouts(random, exchanges ? 1 : 2);
+    const std::string layouts = draw_layouts(random);
     LayoutPlanRequest request;
     request.layouts = parse_layouts(layouts);
     request.micro_batches = 1 + i % 3;

@@ -160,6 +160,12 @@ INSTANTIATE_TEST_SUITE_P(
              "vision=tp2,cp3 text=tp2@6", "vision=cp2,dp2 text=tp2,cp2"}},
         PartedPictures{[] { return with_frozen(test::tiny_captioner(), "text"); },
                        {"vision=cp2 text=cp2@2"}},
+        PartedPictures{&test::tiny_streams,
+                       {"vision=cp2 text=dp2", "vision=dp2 text=cp3@2", "vision=cp2 text=cp3@2",
+                        "vision=tp2,cp2 text=tp2,cp3@4", "vision=cp2,dp2 text=cp3,dp2@4",
+                        "vision=cp2,dp3 text=cp3,dp2"}},
+        PartedPictures{[] { return with_frozen(test::tiny_streams(), "vision"); },
+                       {"vision=cp2 text=cp3@2"}},
         PartedPictures{
             [] { return test::tiny_album(); },
             {"vision=cp2 text=dp2", "vision=cp2,dp2 text=cp2@4", "vision=cp3 text=tp2@3"}}));
