@@ -16,10 +16,10 @@
 #include "metrics/base/id.hpp"
 #include "metrics/base/quantity.hpp"
 #include "runners/plan/staged_graph.hpp"
-#include "runners/plan/tensor/tensor_parallel.hpp"
 #include "runners/schedule/generators/generator.hpp"
 #include "runners/schedule/ir/placement.hpp"
 #include "workloads/graph/graph_counts.hpp"
+#include "workloads/graph/sequence_roles.hpp"
 
 namespace heteroperf {
 namespace {

@@ -22,9 +22,9 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/plan/even_plan.hpp"
-#include "runners/plan/tensor/tensor_parallel.hpp"
 #include "runners/schedule/ir/pipeline_graph.hpp"
 #include "workloads/graph/graph_counts.hpp"
+#include "workloads/graph/sequence_roles.hpp"
 
 namespace heteroperf {
 namespace {

@@ -209,7 +209,9 @@ void print_shares(const TrainingSpec& spec, int steps) {
     if (i == 2) executor.time_groups(&timer);
     const Batch batch = loader.train(samples, 0, spec.plan().micro_batch_samples());
     executor.overwrite_gradients();
-    executor.put(0, spec.graph.input(), batch.of(spec.graph.node(spec.graph.input()).input));
+    for (const NodeId node : executor.data_inputs()) {
+      executor.put(0, node, batch.of(std::get<Input>(spec.graph.node(node).attributes).kind));
+    }
     executor.put_targets(0, batch.targets);
     executor.forward(0, {});
     executor.backward(0);

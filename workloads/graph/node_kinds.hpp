@@ -143,7 +143,7 @@ struct ClassToken {};
 /// Takes row `index` of {T, h}; the output is {h}.
 struct TakeToken {
   std::int64_t index = 0;
-  SequencePart part = {};  ///< of the input; the rank with the first part gets the row
+  SequencePart part = {};  ///< the input's; the rank with the first part gets the row
 };
 /// Takes the row of {T, h} at the first place where the second input, {T} tokens, holds `token`, or
 /// the last row where none does (the end of a text): the output is {h}.

@@ -58,7 +58,7 @@ struct RankStage {
   double activation = 1;        ///< one micro-batch kept here, in the unit of the schedule's memory
   std::int64_t samples = 1;     ///< per micro-batch, on this replica
   SequencePart sequences = {};  ///< the part of each that is computed here
-  double loss_share = 1;        ///< of the samples' losses, which is made here
+  double loss_share = 1;        ///< this rank makes so much of the samples' losses
   std::int64_t first_sample = 0;  ///< within a micro-batch
   int micro_batches = 0;          ///< they pass here in a step
   int weights_left = 0;           ///< micro-batches whose weight gradients are missing

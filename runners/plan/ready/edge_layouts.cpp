@@ -177,7 +177,6 @@ std::vector<std::int64_t> EdgeLayouts::widths_of(NodeId id, const Replicas& repl
   return widths;
 }
 
-/// What each of the replicas with the parts of a sequence has of the node's output.
 SequenceRole EdgeLayouts::role_of(NodeId id, const Replicas& replicas) {
   return shards_.of(1, 0, replicas.front()->part.first_part()).sequence_role[id.index()];
 }

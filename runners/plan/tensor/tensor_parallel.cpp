@@ -79,47 +79,6 @@ const Kind* as(const Node& node) {
   return std::get_if<Kind>(&node.attributes);
 }
 
-/// Tells by node if its rows are those of a picture: a sequence keeps its rows where others are
-/// added, inserted or looked at.
-std::vector<bool> rows_of_pictures(const ModelGraph& graph) {
-  std::vector<bool> result;
-  for (const Node& node : graph.nodes()) {
-    const auto* input = as<Input>(node);
-    result.push_back(input != nullptr ? input->kind == InputKind::images
-                                      : result[node.inputs.front().index()]);
-  }
-  return result;
-}
-
-/// Pictures become sequences whose positions can be dealt where the positions are added to them.
-std::vector<SequenceRole> sequence_roles(const ModelGraph& graph, const SequencePart& part) {
-  std::vector<SequenceRole> roles(graph.nodes().size(), SequenceRole::whole);
-  if (part.whole()) return roles;
-  const std::vector<bool> of_pictures = rows_of_pictures(graph);
-  const bool deals_patches = part.order == SequenceOrder::patches;
-  for (std::size_t n = 0; n < roles.size(); ++n) {
-    const Node& node = graph.nodes()[n];
-    if (const auto* input = as<Input>(node)) {
-      const bool dealt =
-          input->kind == InputKind::tokens && !deals_patches && part.divides(input->length);
-      if (dealt) roles[n] = SequenceRole::part;
-      continue;
-    }
-    const SequenceRole before = roles[node.inputs.front().index()];
-    if (is_loss(node.attributes)) {
-      roles[n] = before;
-    } else if (node.output.size() == 1) {
-      roles[n] = SequenceRole::pooled;
-    } else if (deals_patches && of_pictures[n] && is_any<PositionEmbedding>(node) &&
-               before == SequenceRole::whole && part.divides(node.output.front())) {
-      roles[n] = SequenceRole::part;
-    } else {
-      roles[n] = before;
-    }
-  }
-  return roles;
-}
-
 /// Finds the layers that two or more ranks share: cuts every linear at first, and keeps those whole
 /// that lead to something that cannot work on columns, as well as tables and layers with fewer rows
 /// or columns than ranks, until nothing is left to change.
@@ -584,30 +543,12 @@ std::vector<bool> repeated_nodes(const TensorShard& shard, const std::vector<Nod
   return repeated;
 }
 
-/// What may stand behind the pooling of a row: it works on each sample by itself, but for a loss.
+/// Tells if a node may stand behind the pooling of a row: it works on each sample by itself, or is
+/// a loss.
 bool works_on_vectors(const Node& node) {
   return is_element_wise(node.attributes) || is_loss(node.attributes) ||
          is_any<Linear, LayerNorm, RmsNorm>(node);
 }
-
-}  // namespace
-
-// A stream of pictures may project rows of a text, to look at them; what knows positions has its
-// own.
-SequenceOrder usual_order(const ModelGraph& graph, const std::vector<NodeId>& nodes) {
-  const auto knows_positions = [&](NodeId id) {
-    return is_any<PositionEmbedding, InsertTokens, Rotary, Attention, CrossAttention, TakeToken,
-                  TokenPool>(graph.node(id));
-  };
-  const bool none_knows = std::ranges::none_of(nodes, knows_positions);
-  const std::vector<bool> of_pictures = rows_of_pictures(graph);
-  const bool pictures = std::ranges::all_of(nodes, [&](NodeId id) {
-    return of_pictures[id.index()] || !(none_knows || knows_positions(id));
-  });
-  return pictures ? SequenceOrder::patches : SequenceOrder::zig_zag;
-}
-
-namespace {
 
 /// Notes a sequence among the nodes of a stage that cannot be cut into such parts.
 bool check_lengths(const ModelGraph& graph, const std::vector<NodeId>& nodes,

@@ -9,15 +9,9 @@
 
 #include "runners/plan/plan.hpp"
 #include "workloads/graph/model_graph.hpp"
+#include "workloads/graph/sequence_roles.hpp"
 
 namespace heteroperf {
-
-/// What a context-parallel rank has of a node's output.
-enum class SequenceRole {
-  whole,   ///< all of it, as every other rank: each makes it
-  part,    ///< the positions of its part
-  pooled,  ///< a vector for each sample, made of a row: the rank with the first part alone has them
-};
 
 /// Which part of a parameter one rank of a tensor-parallel group holds: rows along `dim`, several
 /// intervals one after another (the packed query, key and value heads of a projection).
@@ -101,10 +95,6 @@ void check_tensor_degree(const ModelGraph& graph, const std::set<std::string>& c
                          int degree, ProblemList& problems);
 /// The same for all components.
 void check_tensor_degree(const ModelGraph& graph, int degree, ProblemList& problems);
-
-/// The order in which context-parallel ranks of a stage with these nodes deal positions: patches
-/// where these are of pictures alone, else zig-zag.
-SequenceOrder usual_order(const ModelGraph& graph, const std::vector<NodeId>& nodes);
 
 /// Notes what context-parallel ranks cannot have parts like `part` of, among the nodes of a stage:
 /// sequences of a length that they do not divide, and operations that need more than a position at

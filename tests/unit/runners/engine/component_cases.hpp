@@ -26,11 +26,11 @@ ModelGraph tiny_album(double dropout = 0);
 /// Two streams of unlike widths with two exchanges.
 ModelGraph tiny_streams();
 
-/// What three steps in double precision and an evaluation gave.
+/// Three steps in double precision and an evaluation gave these.
 struct ComponentsOutcome {
   std::vector<double> losses, norms;
   double evaluation = 0, accuracy = 0;
-  Ops ops;                         ///< of a step, on all ranks
+  Ops ops;                         ///< all ranks' in a step
   std::vector<Ops> component_ops;  ///< the same by component
   std::vector<std::uint64_t> border_bytes;
 };

@@ -247,7 +247,7 @@ TEST(CentricPlan, HasOneLayoutAndTheEncodersOnTheFirstStage) {
 // it costs one that does nothing else.
 TEST(CentricPlan, RanksThatShareTextsRepeatTheEncoder) {
   const ModelGraph graph = build_model("vlm-nano");
-  const Cluster cluster = mixed_cluster({{"alike", 3, 3, 4e9}}, 1e12, 1e12);
+  const Cluster cluster = mixed_cluster({{"alike", 3, 3, 4e9}}, 1e18, 1e18);
   const ReadyPlan together({graph}, even_plan(graph, {.context = 2}), cluster);
   LayoutPlanRequest request;
   request.layouts = parse_layouts("vision=dp1 text=cp2@1-2");
