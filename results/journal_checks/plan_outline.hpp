@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "workloads/graph/sequence_part.hpp"
+
 namespace heteroperf {
 
 /// A plan's shape in one line: "pp 2 x tp 1 x dp 1, 1f1b, 8 micro-batches of 4".
@@ -35,6 +37,9 @@ struct OutlinedReplica {
   std::int32_t direction = 0;       ///< 1: upward, of a two-way schedule
   /// The part of these samples' sequences that it computes.
   std::int32_t part = 0, parts = 1;
+  SequenceOrder order = SequenceOrder::zig_zag;
+  /// Its part has as many positions as the others'.
+  bool equals_other_parts() const { return order != SequenceOrder::patches; }
   /// The next replica takes other samples.
   bool ends_samples() const { return part + 1 == parts; }
 };

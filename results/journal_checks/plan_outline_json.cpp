@@ -52,6 +52,7 @@ OutlinedReplica outlined_replica(const Json& json, const std::string& path,
     inner.read("index", replica.part, 0, most_outlined_ranks);
     inner.read("parts", replica.parts, 1, most_outlined_ranks);
   }
+  reader.read("sequence_order", replica.order);
   return replica;
 }
 

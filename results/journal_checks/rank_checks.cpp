@@ -180,6 +180,7 @@ std::string work_text(const PlanOutline& plan, const RankPlanEvent& event) {
     for (const OutlinedReplica& replica : plan.stages[static_cast<std::size_t>(part.stage)]) {
       if (std::ranges::find(replica.ranks, event.rank) == replica.ranks.end()) continue;
       text += fmt::format(" with {}", replica.micro_batch);
+      if (!replica.equals_other_parts()) text += fmt::format(", part {}", replica.part);
     }
   }
   return text;

@@ -219,7 +219,8 @@ TEST_F(Forged, EveryFieldThatIsRecomputedIsFoundChanged) {
   }
 }
 
-/// Bytes at the borders of components are those of the plan, in every line that tells them.
+/// Bytes at the borders of components are those of the plan, in every line that tells them. The
+/// ranks of one component have unlike parts of its sequences.
 TEST_F(Forged, BytesBetweenComponentsAreFoundChanged) {
   const std::string run = folder_of("components").string();
   const CommandResult trained = heteroperf({"run",
@@ -227,9 +228,9 @@ TEST_F(Forged, BytesBetweenComponentsAreFoundChanged) {
                                             "--size",
                                             "nano",
                                             "--layout",
-                                            "vision=dp2@0-1",
+                                            "vision=cp3@0-2",
                                             "--layout",
-                                            "text=dp1@2",
+                                            "text=dp1@3",
                                             "--micro-batch",
                                             "4",
                                             "--steps",

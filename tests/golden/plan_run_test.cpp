@@ -208,7 +208,7 @@ TEST(PlanRun, ComponentsHaveLayoutsOfTheirOwn) {
   const Json one = train({"--ranks", "1", "--micro-batch", "12"}, "one");
   const Json shared =
       train({"--layout", "vision=dp3", "--layout", "text=tp1,dp3", "--micro-batch", "4"}, "shared");
-  const Json apart = train({"--layout", "vision=dp2@0-1", "--layout", "text=tp2@2-3",
+  const Json apart = train({"--layout", "vision=cp3@0-2", "--layout", "text=tp2,cp2@3-6",
                             "--micro-batch", "3", "--micro-batches", "2"},
                            "apart");
   const Json partly = train({"--layout", "vision=dp2@0-1", "--layout", "text=tp2@1-2",
