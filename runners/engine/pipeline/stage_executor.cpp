@@ -393,7 +393,8 @@ void StageExecutor::put_gradient(MicroBatchId micro_batch, NodeId node, at::Tens
   if (summand.defined()) flight(micro_batch).slots.add(node, std::move(summand));
 }
 
-// What each rank with a part of the sequences has whole gets a gradient from its positions alone.
+// A tensor that each rank with a part of the sequences has whole gets a gradient from its positions
+// alone.
 at::Tensor StageExecutor::gradient(MicroBatchId micro_batch, NodeId node) {
   Flight& flight = this->flight(micro_batch);
   at::Tensor gradient =
