@@ -209,7 +209,7 @@ TEST(PlanRun, ComponentsHaveLayoutsOfTheirOwn) {
   const Json shared =
       train({"--layout", "vision=dp3", "--layout", "text=tp1,dp3", "--micro-batch", "4"}, "shared");
   const Json apart = train({"--layout", "vision=cp3@0-2", "--layout", "text=tp2,cp2@3-6",
-                            "--micro-batch", "3", "--micro-batches", "2"},
+                            "--micro-batch", "6", "--micro-batches", "2"},
                            "apart");
   const Json partly = train({"--layout", "vision=dp2@0-1", "--layout", "text=tp2@1-2",
                              "--micro-batch", "3", "--micro-batches", "2"},

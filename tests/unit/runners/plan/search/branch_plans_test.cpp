@@ -244,10 +244,10 @@ TEST(CentricPlan, HasOneLayoutAndTheEncodersOnTheFirstStage) {
 }
 
 // Every rank with a part of the text makes the rows of the whole picture, which costs it as much as
-// it costs one that does nothing else.
+// it costs one that does nothing else. (Sums, which only ranks apart need, take no time here.)
 TEST(CentricPlan, RanksThatShareTextsRepeatTheEncoder) {
   const ModelGraph graph = build_model("vlm-nano");
-  const Cluster cluster = mixed_cluster({{"alike", 3, 3, 4e9}}, 1e18, 1e18);
+  const Cluster cluster = mixed_cluster({{"alike", 3, 3, 4e9}}, 1e18, 1e18, 1e-18);
   const ReadyPlan together({graph}, even_plan(graph, {.context = 2}), cluster);
   LayoutPlanRequest request;
   request.layouts = parse_layouts("vision=dp1 text=cp2@1-2");
