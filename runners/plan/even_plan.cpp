@@ -133,7 +133,7 @@ class EvenPlan {
     plan.zero_stage = request_.zero_stage;
     plan.sequence_parallel = request_.sequence_parallel;
     add_stages(nodes, plan);
-    add_replicas(placed, plan);
+    add_replicas(placed, nodes, plan);
     return plan;
   }
 
@@ -198,12 +198,12 @@ class EvenPlan {
     }
   }
 
-  void add_replicas(const PipelineGraph& placed, Plan& plan) const {
+  void add_replicas(const PipelineGraph& placed, const std::vector<std::vector<NodeId>>& nodes,
+                    Plan& plan) const {
     for (const SegmentId segment : placed.segments.ids()) {
-      PlanStage& stage = plan.stages[StageId(segment.index() % plan.stages.size())];
-      std::vector<NodeId> nodes;
-      for (const std::string& name : stage.nodes) nodes.push_back(graph_.find(name));
-      const SequenceOrder order = usual_order(graph_, nodes);
+      const std::size_t number_of_stage = segment.index() % plan.stages.size();
+      PlanStage& stage = plan.stages[StageId(number_of_stage)];
+      const SequenceOrder order = usual_order(graph_, nodes[number_of_stage]);
       for (int replica = 0; replica < request_.data; ++replica) {
         StageReplica copy;
         copy.micro_batch = request_.micro_batch;

@@ -127,7 +127,7 @@ class AddRowsOperator final : public Operator {
     return positions_of_part(x, 1, part, part.positions_of(part.index, x.size(1)));
   }
 
-  // Rows that other ranks take have no gradient here.
+  // Rows that other ranks take have no gradient here. A part of a picture's rows is one block.
   void gradients(const BackwardPass& pass) override {
     const at::Tensor& dy = pass.output_gradient;
     if (pass.parameter_gradients != nullptr) {
@@ -135,13 +135,10 @@ class AddRowsOperator final : public Operator {
     }
     if (!pass.wants(0)) return;
     if (!takes_part()) return pass.sink->put(0, dy);
-    const at::Tensor dx = at::zeros(
-        {dy.size(0), positions_->part.whole_length(dy.size(1)), dy.size(2)}, dy.options());
-    std::int64_t row = 0;
-    for (const SequencePart::Chunk& chunk : positions_->part.chunks(dy.size(1))) {
-      dx.narrow(1, chunk.first, chunk.count).copy_(dy.narrow(1, row, chunk.count));
-      row += chunk.count;
-    }
+    const SequencePart& part = positions_->part;
+    const SequencePart::Chunk own = *part.chunks(dy.size(1)).begin();
+    const at::Tensor dx = dy.new_zeros({dy.size(0), part.whole_length(own.count), dy.size(2)});
+    dx.narrow(1, own.first, own.count).copy_(dy);
     pass.sink->put(0, dx);
   }
 

@@ -289,8 +289,8 @@ StepOperations RankStages::operations() const {
     }
     const Recomputation again = spec_.plan().stages[stage->role().stage].recomputation;
     for (const NodeId node : stage->share.nodes) {
-      const StrictOps ops = strict_node_ops(graph, node, batch);
       if (shard.is_elsewhere(node)) continue;
+      const StrictOps ops = strict_node_ops(graph, node, batch);
       const bool repeated = (stage->role().tensor_index > 0 && !shard.is_cut(node)) ||
                             (shard.part.index > 0 && shard.each_part_has(node));
       StepOperations sum;

@@ -8,7 +8,6 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones_like.h>
-#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <map>
@@ -226,8 +225,12 @@ void StageExecutor::forward(MicroBatchId micro_batch, const PassContext& context
     Tensors inputs = inputs_of(flight, g), &saved = flight.saved[g];
     saved.clear();
     if (batch_of(flight, node) == 0) {
-      (loss_group(g) ? flight.loss : flight.values[node.index()]) =
-          loss_group(g) ? no_loss() : nothing_of(node);
+      const at::Tensor nothing = nothing_of(node);
+      if (loss_group(g)) {
+        flight.loss = nothing.new_zeros({1}, nothing.options().dtype(at::kDouble));
+      } else {
+        flight.values[node.index()] = nothing;
+      }
       let_go(flight, g);
       continue;
     }
@@ -327,13 +330,6 @@ at::Tensor StageExecutor::nothing_of(NodeId node) const {
   return at::empty(shape, at::TensorOptions().dtype(store.operator_type()).device(store.device()));
 }
 
-at::Tensor StageExecutor::no_loss() const {
-  const ParameterStore& store = gradients_->store();
-  return at::zeros(
-      {1},
-      at::TensorOptions().dtype(accumulation_type(store.operator_type())).device(store.device()));
-}
-
 void StageExecutor::begin_timing() const {
   if (timer_ != nullptr) timer_->begin();
 }
@@ -393,18 +389,9 @@ void StageExecutor::put_gradient(MicroBatchId micro_batch, NodeId node, at::Tens
   if (summand.defined()) flight(micro_batch).slots.add(node, std::move(summand));
 }
 
-// A tensor that each rank with a part of the sequences has whole gets a gradient from its positions
-// alone.
 at::Tensor StageExecutor::gradient(MicroBatchId micro_batch, NodeId node) {
   Flight& flight = this->flight(micro_batch);
-  at::Tensor gradient =
-      forms_.whole_gradient(node, flight.slots.take(node), batch_of(flight, node));
-  if (!gradient.defined() || model_.shard == nullptr || !model_.shard->each_part_has(node)) {
-    return gradient;
-  }
-  const at::Tensor sum = gradient.clone(at::MemoryFormat::Contiguous);
-  all_reduce(*model_.context_group, sum, Reduction::sum);
-  return sum;
+  return forms_.whole_gradient(node, flight.slots.take(node), batch_of(flight, node));
 }
 
 void StageExecutor::input_gradient(MicroBatchId micro_batch) {

@@ -124,8 +124,6 @@ class StageExecutor {
   std::int64_t batch_of(const Flight& flight, NodeId node) const;
   /// A tensor of no rows of a node's output.
   at::Tensor nothing_of(NodeId node) const;
-  /// The loss of no samples.
-  at::Tensor no_loss() const;
   void backward_nothing(Flight& flight, std::size_t g, Gradients which);
   void let_go(Flight& flight, std::size_t g);
   void run_backward(Flight& flight, Gradients which);

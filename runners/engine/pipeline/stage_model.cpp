@@ -68,12 +68,12 @@ at::Tensor TensorForms::gather(NodeId node, const at::Tensor& rows, std::int64_t
 }
 
 // In place where nobody else holds the summand.
-at::Tensor TensorForms::sum(at::Tensor summand) {
+at::Tensor TensorForms::sum(at::Tensor summand, Communicator& group) {
   const SumLap timed(clock_);
   if (!held_alone(summand) || !summand.is_contiguous()) {
     summand = summand.clone(at::MemoryFormat::Contiguous);
   }
-  all_reduce(*model_.tensor_group, summand, Reduction::sum);
+  all_reduce(group, summand, Reduction::sum);
   return summand;
 }
 
@@ -87,7 +87,7 @@ at::Tensor TensorForms::sum_to_rows(const at::Tensor& summand) {
 at::Tensor TensorForms::keep(NodeId node, at::Tensor made, std::int64_t batch) {
   if (model_.tensor_group == nullptr) return made;
   if (model_.shard->output_is_partial[node.index()]) {
-    return keeps_rows(node) ? sum_to_rows(made) : sum(std::move(made));
+    return keeps_rows(node) ? sum_to_rows(made) : sum(std::move(made), *model_.tensor_group);
   }
   if (keeps_rows(node) == works_on_rows(node)) return made;
   return keeps_rows(node) ? own_rows(made) : gather(node, made, batch);
@@ -100,7 +100,8 @@ at::Tensor TensorForms::gradient_for_operation(NodeId node, at::Tensor gradient,
   if (!model_.gradient_is_partial[node.index()]) {
     return works_on_rows(node) ? own_rows(gradient) : gradient;
   }
-  return works_on_rows(node) ? sum_to_rows(gradient) : sum(std::move(gradient));
+  return works_on_rows(node) ? sum_to_rows(gradient)
+                             : sum(std::move(gradient), *model_.tensor_group);
 }
 
 // Where the ranks' gradients are to be summed, one of them brings in what all of them were sent.
@@ -110,10 +111,18 @@ at::Tensor TensorForms::keep_received_gradient(NodeId node, at::Tensor whole) co
   return summed && model_.tensor_group->rank() != RankId(0) ? at::Tensor() : whole;
 }
 
+// Each rank with a part of the sequences gives what all of them have a gradient of its positions.
 at::Tensor TensorForms::whole_gradient(NodeId node, at::Tensor gradient, std::int64_t batch) {
-  if (!gradient.defined() || model_.tensor_group == nullptr) return gradient;
-  if (keeps_rows(node)) return gather(node, gradient, batch);
-  return model_.gradient_is_partial[node.index()] ? sum(std::move(gradient)) : gradient;
+  if (!gradient.defined()) return gradient;
+  if (model_.tensor_group != nullptr) {
+    if (keeps_rows(node)) {
+      gradient = gather(node, gradient, batch);
+    } else if (model_.gradient_is_partial[node.index()]) {
+      gradient = sum(std::move(gradient), *model_.tensor_group);
+    }
+  }
+  const bool of_own_positions = model_.shard != nullptr && model_.shard->each_part_has(node);
+  return of_own_positions ? sum(std::move(gradient), *model_.context_group) : gradient;
 }
 
 }  // namespace heteroperf

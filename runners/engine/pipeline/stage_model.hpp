@@ -72,7 +72,7 @@ class TensorForms {
   bool keeps_rows(NodeId node) const;
   at::Tensor own_rows(const at::Tensor& whole) const;
   at::Tensor gather(NodeId node, const at::Tensor& rows, std::int64_t batch);
-  at::Tensor sum(at::Tensor summand);
+  at::Tensor sum(at::Tensor summand, Communicator& group);
   at::Tensor sum_to_rows(const at::Tensor& summand);
 
   const StageModel& model_;

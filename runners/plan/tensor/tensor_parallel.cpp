@@ -597,16 +597,13 @@ void check_sequence_parts(const ModelGraph& graph, const std::vector<NodeId>& no
     const auto* input = as<Input>(node);
     const auto* dropout = as<Dropout>(node);
     const auto* attention = as<Attention>(node);
-    const bool tokens = input != nullptr && input->kind == InputKind::tokens && !deals_patches;
     const bool takes_part = !node.inputs.empty() && role(node.inputs.front()) == SequenceRole::part;
-    const bool takes_whole =
-        !node.inputs.empty() && role(node.inputs.back()) == SequenceRole::whole;
     const bool by_position =
         role(id) == SequenceRole::part &&
-        (tokens || is_element_wise(node.attributes) ||
+        (input != nullptr || is_element_wise(node.attributes) ||
          is_any<Linear, LayerNorm, RmsNorm, Embedding, PositionEmbedding, TypeEmbedding, Rotary,
                 Attention, InsertTokens, CrossEntropy, SquaredError>(node) ||
-         (is_any<CrossAttention>(node) && takes_whole));
+         (is_any<CrossAttention>(node) && role(node.inputs[1]) == SequenceRole::whole));
     const auto is_vector = [&](NodeId each) { return role(each) == SequenceRole::pooled; };
     const bool pooled =
         is_vector(id) && ((takes_part && is_any<TakeToken, TokenPool>(node)) ||
@@ -620,13 +617,12 @@ void check_sequence_parts(const ModelGraph& graph, const std::vector<NodeId>& no
     }
     if (!(by_position || pooled || repeated[id.index()]) ||
         (dropout != nullptr && dropout->p > 0) || (attention != nullptr && attention->alibi)) {
-      problems.add(fmt::format("{} context-parallel ranks cannot share '{}' ({})", parts, node.name,
-                               kind_name(node.attributes)),
-                   deals_patches ? "they have parts of the rows of pictures, and this one needs "
-                                   "more than its own positions"
-                                 : "they have parts of a sequence of tokens, and this one needs "
-                                   "more than its own positions",
-                   "Use cp 1 for its component.");
+      problems.add(
+          fmt::format("{} context-parallel ranks cannot share '{}' ({})", parts, node.name,
+                      kind_name(node.attributes)),
+          fmt::format("they have parts of {}, and this one needs more than its own positions",
+                      deals_patches ? "the rows of pictures" : "a sequence of tokens"),
+          "Use cp 1 for its component.");
       return;
     }
   }

@@ -287,6 +287,18 @@ class TimesMaker {
     return ranks;
   }
 
+  /// The message between two replicas, one of which may have a part of what the other has whole.
+  Bytes bytes_between(const StageEdge& edge, const std::vector<NodeId>& nodes,
+                      const StageReplica& from, const StageReplica& to,
+                      std::int64_t samples) const {
+    const auto bytes_of = [&](const SequencePart& part) {
+      const ModelGraph& local = works_.shards().of(1, 0, part.first_part()).graph;
+      return message_bytes(local, nodes, usual_extent(local, samples), task_.precision,
+                           plan_.wire(edge.from, edge.to));
+    };
+    return Bytes(std::min(bytes_of(from.part), bytes_of(to.part)));
+  }
+
   /// The largest message between two replicas of the edge's stages, over the slowest link.
   double message_s(const StageEdge& edge, const std::vector<NodeId>& nodes) const {
     if (nodes.empty()) return 0;
@@ -294,13 +306,7 @@ class TimesMaker {
     for (const int direction : {0, 1}) {
       for_each_pair(edge, direction,
                     [&](const StageReplica& from, const StageReplica& to, std::int64_t samples) {
-                      // A side may have a part of what the other has whole, as rows of pictures.
-                      const auto bytes_of = [&](const SequencePart& part) {
-                        const ModelGraph& local = works_.shards().of(1, 0, part.first_part()).graph;
-                        return message_bytes(local, nodes, usual_extent(local, samples),
-                                             task_.precision, plan_.wire(edge.from, edge.to));
-                      };
-                      const Bytes bytes(std::min(bytes_of(from.part), bytes_of(to.part)));
+                      const Bytes bytes = bytes_between(edge, nodes, from, to, samples);
                       for (const RankId a : from.ranks) {
                         for (const RankId b : to.ranks) {
                           // Nothing travels within a rank.

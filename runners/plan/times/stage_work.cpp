@@ -10,6 +10,7 @@
 #include "runners/plan/times/stage_work.hpp"
 
 #include <algorithm>
+#include <set>
 #include <variant>
 
 #include "metrics/base/id.hpp"
@@ -275,6 +276,7 @@ StageWork StageWorkTable::make(StageId stage, const TensorShard& shard) const {
   for (const FusedNodes& chain : fused_nodes({staged_, stage, shard})) {
     work.operations.push_back(make_operation(shard.graph, chain.nodes));
   }
+  std::set<NodeId> given;  // by other stages, to each part
   for (const NodeId id : staged_.nodes[stage]) {
     const Node& node = shard.graph.node(id);
     if (shard.pools_part(id)) {
@@ -282,10 +284,13 @@ StageWork StageWorkTable::make(StageId stage, const TensorShard& shard) const {
       if (node.differentiable) work.context.gradient.push_back(size_of(node));
     }
     for (const NodeId input : node.inputs) {
-      const Node& given = shard.graph.node(input);
-      const bool sums = staged_.stage_of[input.index()] != stage && shard.each_part_has(input);
-      if (sums && given.differentiable) work.context.gradient.push_back(size_of(given));
+      const bool from_elsewhere = staged_.stage_of[input.index()] != stage;
+      if (from_elsewhere && shard.each_part_has(input)) given.insert(input);
     }
+  }
+  for (const NodeId id : given) {
+    const Node& node = shard.graph.node(id);
+    if (node.differentiable) work.context.gradient.push_back(size_of(node));
   }
   if (shard.degree == 1) return work;
   for (const NodeId id : staged_.nodes[stage]) {

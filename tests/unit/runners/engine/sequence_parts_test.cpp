@@ -35,7 +35,7 @@ ModelGraph without_masks(const ModelGraph& graph) {
 
 class PartsOfSequences : public ::testing::TestWithParam<ModelGraph (*)()> {};
 
-// Keys and values are gathered, gradients are summed over parts as over replicas, and every
+// Keys and values go round, gradients are summed over parts as over replicas, and every
 // operation is done once.
 TEST_P(PartsOfSequences, ChangeNoTraining) {
   const ModelGraph graph = GetParam()();
