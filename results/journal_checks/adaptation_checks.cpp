@@ -19,12 +19,6 @@
 namespace heteroperf {
 namespace {
 
-constexpr double rounding = 1e-9;  // as a share, of another order of sums
-
-bool near(double expected, double actual) {
-  return std::fabs(expected - actual) <= rounding * std::max(1.0, std::fabs(expected));
-}
-
 void hold_near(const char* field, double expected, double actual, LineCheck& check) {
   check.hold(near(expected, actual), "{} {}", "{0} {2}", std::string(field), expected, actual);
 }

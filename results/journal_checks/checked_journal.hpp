@@ -1,6 +1,8 @@
 #pragma once
 
 #include <fmt/format.h>
+#include <algorithm>
+#include <cmath>
 
 #include <concepts>
 #include <string_view>
@@ -12,6 +14,13 @@
 #include "workloads/data/data_source.hpp"
 
 namespace heteroperf {
+
+constexpr double sum_rounding = 1e-9;  ///< as a share, of another order of adding up
+
+/// True for sums of the same numbers that were added up in another order.
+inline bool near(double expected, double actual) {
+  return std::fabs(expected - actual) <= sum_rounding * std::max(1.0, std::fabs(expected));
+}
 
 /// Holds many lines of a journal to one rule and counts them. The result is one row of `verify`:
 /// fine with the count, or else the first wrong line with its expected and its actual value. Later

@@ -25,7 +25,6 @@ namespace heteroperf {
 namespace {
 
 constexpr std::uint64_t most_memory_bytes = std::uint64_t{1} << 53;  // an exact JSON number
-constexpr double sum_rounding = 1e-9;                                // as a share, of another order
 constexpr double clock_share = 0.01;   // by which two hosts' clocks may run apart
 constexpr double shortest_span_s = 1;  // that such a share is looked at in
 
@@ -238,11 +237,6 @@ MeasuredSpan measured_steps_of(const Journal& journal) {
   return steps;
 }
 
-/// True for sums of the same numbers that were added up in another order.
-bool near(double expected, double actual) {
-  return std::fabs(expected - actual) <= sum_rounding * std::max(1.0, std::fabs(expected));
-}
-
 /// Other ranks may be ahead of the rank that writes the steps where the run does not end in order.
 bool has_all_steps(const CheckedJournal& run) {
   const auto* stop = run.journal.last<StopEvent>();
@@ -250,20 +244,20 @@ bool has_all_steps(const CheckedJournal& run) {
 }
 
 /// The observed step of each rank under each plan.
-using ObservedSteps = std::map<std::pair<std::int32_t, std::size_t>, const ObservedEvent*>;
+using ObservedByPlan = std::map<std::pair<std::int32_t, std::size_t>, const ObservedEvent*>;
 
 /// All steps of a fixed model by one plan are alike, so a rank's operations are those of the step
 /// that was observed on it under that plan, times the number of such steps. Where samples have any
 /// number of images no two steps are alike; then `components` holds the sums over the ranks.
 void hold_observed_ops(const CheckedJournal& run, const RankTimeEvent& time,
-                       const ObservedSteps& observed, LineCheck& check) {
-  constexpr std::uint64_t most_steps = std::uint64_t{1} << 40;
+                       const ObservedByPlan& observed, LineCheck& check) {
+  constexpr std::uint64_t most_plan_steps = std::uint64_t{1} << 40;
   const ModelGraph* graph = run.model(std::nullopt);
   if (graph != nullptr && items_of_samples(*graph)) return;
   const auto text = [](const Ops& strict, const Ops& recompute) {
     return fmt::format("{} strict, {} recomputed", strict.to_string(), recompute.to_string());
   };
-  const std::uint64_t end = time.first_step + std::min(time.steps, most_steps);
+  const std::uint64_t end = time.first_step + std::min(time.steps, most_plan_steps);
   Ops strict, recompute;
   for (std::uint64_t step = time.first_step; step < end;) {
     const std::size_t plan = run.plan_number(step);
@@ -482,7 +476,7 @@ void check_observations(const CheckedJournal& run, LineCheck& check) {
 /// both come from one clock.
 void check_rank_times(const CheckedJournal& run, LineCheck& check) {
   const MeasuredSpan measured = measured_steps_of(run.journal);
-  ObservedSteps observed;
+  ObservedByPlan observed;
   for (const ObservedEvent* event : run.journal.all<ObservedEvent>()) {
     if (!event->trial) observed.emplace(std::pair(event->rank, run.plan_number(event->n)), event);
   }

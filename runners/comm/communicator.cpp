@@ -88,7 +88,7 @@ class NullCommunicator final : public Communicator {
   }
 };
 
-MutableBuffer bytes_of(std::string& text) { return {text.data(), text.size(), DataType::u8}; }
+MutableBuffer text_bytes(std::string& text) { return {text.data(), text.size(), DataType::u8}; }
 
 }  // namespace
 
@@ -135,7 +135,7 @@ std::string share_text(Communicator& group, std::string text) {
   auto size = static_cast<std::int64_t>(text.size());
   group.broadcast(std::span(&size, 1), RankId(0));
   text.resize(size);
-  group.broadcast(bytes_of(text), RankId(0));
+  group.broadcast(text_bytes(text), RankId(0));
   return text;
 }
 
@@ -151,7 +151,7 @@ std::vector<std::string> gather_texts(Communicator& group, const std::string& te
   }
   const std::vector<std::size_t> counts(lengths.begin(), lengths.end());
   std::string all(total_of(counts), '\0');
-  group.all_gather({text.data(), text.size(), DataType::u8}, bytes_of(all), counts);
+  group.all_gather({text.data(), text.size(), DataType::u8}, text_bytes(all), counts);
   std::vector<std::string> texts;
   for_each_block(counts, [&](std::size_t, Slice block) {
     texts.push_back(all.substr(block.begin, block.count));

@@ -26,7 +26,8 @@ struct ConformanceRequest {
   bool quick = false;
   /// False: the operators only run, so that it shows what the device lacks; the workloads' alone.
   bool compare = true;
-  std::uint64_t seed = 1;  ///< all operands are drawn from it
+  bool first_fault = false;  ///< ends behind the first wrong case; later operators have no verdict
+  std::uint64_t seed = 1;    ///< all operands are drawn from it
   int threads = 1;
   std::optional<int> gpu = {};
 };

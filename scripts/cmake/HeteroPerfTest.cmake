@@ -32,7 +32,7 @@ function(heteroperf_add_test path)
     # Half of a test's build time is optimisation that no test needs.
     target_compile_options(${target} PRIVATE -O1)
     target_link_libraries(${target} PRIVATE heteroperf_flags GTest::gtest)
-    heteroperf_compile_in_batches(${target} 8)
+    heteroperf_compile_in_batches(${target})
   endif()
   target_sources(${target} PRIVATE ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE ${arg_LINK})

@@ -279,14 +279,14 @@ std::string why_rounded(const RunDigest& run, const RunDigest& again) {
   if (run.git_commit != again.git_commit || run.program_version != again.program_version) {
     return fmt::format("of commit {}", run.git_commit);
   }
-  const auto variables = [](const RunDigest& digest) {
+  const auto variables_of = [](const RunDigest& digest) {
     std::map<std::string, std::string> settings;
     for (const auto& [path, value] : digest.environment) {
       if (path.starts_with("/environment/")) settings[path] = value;
     }
     return settings;
   };
-  if (variables(run) != variables(again)) return "other variables of kernels and libraries";
+  if (variables_of(run) != variables_of(again)) return "other variables of kernels and libraries";
   RunPairs both;
   both.base.runs = {run};
   both.head.runs = {again};

@@ -264,13 +264,16 @@ std::vector<OperatorVerdict> check_operators(const ConformanceRequest& request) 
     }
   }
   std::map<std::string, OperatorVerdict> verdicts;
+  bool any_wrong = false;
   const auto check = [&](const std::string& name, const auto& run) {
+    if (any_wrong && request.first_fault) return;
     OperatorVerdict& verdict = verdicts[name];
     verdict.name = name;
     verdict.factor = factor_of(name);
     verdict.lean = lean_of(name);
     const Substitutions before = active_device().substitutions();
     run(verdict);
+    any_wrong = any_wrong || !verdict.wrong.empty();
     for (const auto& [lacking, count] : active_device().substitutions()) {
       const auto known = before.find(lacking);
       if (known == before.end() || known->second.calls < count.calls) {

@@ -27,7 +27,7 @@ namespace {
 /// A sum that is under way when its queue ends has so long to end by itself.
 constexpr auto patience = std::chrono::seconds(2);
 
-constexpr std::size_t none = ~std::size_t{0};
+constexpr std::size_t no_bucket = ~std::size_t{0};
 
 /// Enough buckets that the first can begin early, few enough that their latency does not tell. The
 /// same on all ranks.
@@ -183,7 +183,7 @@ GradientReducer::GradientReducer(Communicator& world, const ModelGraph& graph,
   note_parts(share, sums);
 
   std::vector<SumQueue::Entry> entries;
-  sum_of_.assign(store.count(), none);
+  sum_of_.assign(store.count(), no_bucket);
   for (SumPlan::Sum& sum : sums.sums) {
     for (const std::size_t ordinal : sum.parameters) sum_of_[ordinal] = entries.size();
     entries.push_back({std::move(sum.sum), sum.parameters.size()});
@@ -228,7 +228,7 @@ void GradientReducer::begin_step() {
 void GradientReducer::set_final(std::size_t ordinal) {
   if (final_.at(ordinal)) return;
   final_[ordinal] = true;
-  if (sum_of_[ordinal] != none) queue_->parameter_final(sum_of_[ordinal]);
+  if (sum_of_[ordinal] != no_bucket) queue_->parameter_final(sum_of_[ordinal]);
 }
 
 void GradientReducer::ready(std::size_t ordinal) {

@@ -7,10 +7,6 @@
 namespace heteroperf {
 namespace {
 
-Judgement judged(const Evidence& one, const SequentialRule& rule) {
-  return judge_evidence(std::span(&one, 1), rule).front();
-}
-
 double chance(const Evidence& one, std::size_t blocks, const SequentialRule& rule = {}) {
   return chance_to_settle(one, judged(one, rule), blocks, rule);
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cmath>
+#include <span>
 
 #include "metrics/sequential_test.hpp"
 
@@ -11,6 +12,11 @@ inline Evidence evidence(double mean, double spread, std::size_t blocks, double 
   const double root = std::sqrt(static_cast<double>(blocks));
   const auto degrees = static_cast<double>(blocks - 1);
   return {{mean, spread / root, degrees}, {0, control_spread / root, degrees}, blocks};
+}
+
+/// The judgement of one case by itself.
+inline Judgement judged(const Evidence& one, const SequentialRule& rule = {}) {
+  return judge_evidence(std::span(&one, 1), rule).front();
 }
 
 }  // namespace heteroperf

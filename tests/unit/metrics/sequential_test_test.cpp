@@ -11,10 +11,6 @@
 namespace heteroperf {
 namespace {
 
-Judgement judged(const Evidence& one, const SequentialRule& rule = {}) {
-  return judge_evidence(std::span(&one, 1), rule).front();
-}
-
 TEST(SequentialTest, SharesAddUpToOne) {
   for (std::size_t most = 5; most < 40; ++most) {
     SequentialRule rule;

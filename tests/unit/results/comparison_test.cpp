@@ -171,7 +171,7 @@ TEST_F(Comparing, ARecordOfAnotherRulesetIsNotAccused) {
 }
 
 TEST_F(Comparing, OperationsThatTheGraphDoesNotGiveAreFound) {
-  SampleRun run = sample_of({});
+  SampleRun run = sample_of({.number = 0});
   for (JournalLine& line : run.lines) {
     if (auto* step = std::get_if<StepEvent>(&line.event)) step->ops_strict += step->ops_strict;
   }
@@ -242,7 +242,7 @@ TEST_F(RememberedVerdicts, BelieveNoEditedFileAndNoDamagedCache) {
 }
 
 TEST_F(RememberedVerdicts, HoldWhatAJournalContradicts) {
-  SampleRun run = sample_of({});
+  SampleRun run = sample_of({.number = 0});
   run.last<StepEvent>().ops_strict += run.last<StepEvent>().ops_strict;
   const RunFiles files{path("a")};
   run.write_finished(files);
@@ -328,7 +328,7 @@ TEST_F(Comparing, DifferentKeysNameEveryField) {
 
 TEST_F(Comparing, AnotherWorkloadNamesItsSettings) {
   const auto digest_of = [&](const std::string& config, const std::string& workload) {
-    SampleRun run = sample_of({});
+    SampleRun run = sample_of({.number = 0});
     run.last<ConfigEvent>().config.text = config;
     run.last<WorkloadEvent>().config.text = workload;
     return parse_run_digest(build_record(run.journal()), path("x/record.json"));
@@ -467,7 +467,7 @@ TEST_F(Comparing, AnotherModelOfGpuIsAnotherEnvironment) {
 
 TEST_F(Comparing, RecordsWithoutNamesOfGpusAreReadToo) {
   const auto stored_with = [&](const std::string& name, const std::string& binding) {
-    SampleRun run = sample_of({});
+    SampleRun run = sample_of({.number = 0});
     run.last<SystemEvent>().system.text = R"({"host":{"value":"node"},"binding":)" + binding + "}";
     run.write_finished(RunFiles{path(name)});
     return find_runs({path(name)}).runs.at(0);

@@ -415,7 +415,7 @@ TEST(ReportSources, TakeNoNumberThatAJournalDoesNotGive) {
 
 TEST(ReportRun, TellsAJournalThatContradictsItself) {
   TemporaryFolder folder;
-  SampleRun run = sample_of({});
+  SampleRun run = sample_of({.number = 0});
   EXPECT_EQ(read_report_run(store_run(folder.path(), {})).contradiction, "");
   run.last<StepEvent>().ops_strict += run.last<StepEvent>().ops_strict;
   run.write_finished(RunFiles{folder.path() / "forged"});

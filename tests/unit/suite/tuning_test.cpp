@@ -21,20 +21,20 @@ Placed placements_of(const TuningSpace& space) {
 }
 
 /// A run of four ranks with micro-batches of 8, one each.
-TuningSpace four_cores() { return {.cores = 4, .micro_batch = 8, .samples = 32}; }
+TuningSpace space_of_four_cores() { return {.cores = 4, .micro_batch = 8, .samples = 32}; }
 
 TEST(Tuning, RanksTimesThreadsUseEveryCore) {
-  EXPECT_EQ(placements_of(four_cores()), (Placed{{1, 4}, {2, 2}, {4, 1}}));
+  EXPECT_EQ(placements_of(space_of_four_cores()), (Placed{{1, 4}, {2, 2}, {4, 1}}));
 }
 
 TEST(Tuning, ReplicasThatDoNotDivideTheCoresLeaveSomeIdle) {
-  TuningSpace space = four_cores();
+  TuningSpace space = space_of_four_cores();
   space.ranks_of_replica = 3;
   EXPECT_EQ(placements_of(space), (Placed{{3, 1}}));
 }
 
 TEST(Tuning, TheSamplesOfAStepStay) {
-  const auto choices = tuning_choices(four_cores());
+  const auto choices = tuning_choices(space_of_four_cores());
   std::set<std::int64_t> of_one_rank;
   for (const TuningChoice& choice : choices) {
     EXPECT_EQ(choice.ranks * choice.micro_batch * choice.micro_batches, 32);
@@ -46,7 +46,7 @@ TEST(Tuning, TheSamplesOfAStepStay) {
 }
 
 TEST(Tuning, ASearchKeepsTheSamplesOfItsGroups) {
-  TuningSpace space = four_cores();
+  TuningSpace space = space_of_four_cores();
   space.search = true;
   space.ranks_of_replica = 2;
   space.samples = 16;
@@ -58,14 +58,14 @@ TEST(Tuning, ASearchKeepsTheSamplesOfItsGroups) {
 }
 
 TEST(Tuning, WhatTheUserFixedStays) {
-  TuningSpace space = four_cores();
+  TuningSpace space = space_of_four_cores();
   space.threads = 2;
   EXPECT_EQ(placements_of(space), (Placed{{2, 2}}));
-  space = four_cores();
+  space = space_of_four_cores();
   space.ranks = 3;
   space.samples = 24;
   EXPECT_EQ(placements_of(space), (Placed{{3, 1}}));
-  space = four_cores();
+  space = space_of_four_cores();
   space.fixed_micro_batch = 8;
   EXPECT_EQ(tuning_choices(space),
             (std::vector<TuningChoice>{{1, 4, 8, 4}, {2, 2, 8, 2}, {4, 1, 8, 1}}));
@@ -74,7 +74,7 @@ TEST(Tuning, WhatTheUserFixedStays) {
 }
 
 TEST(Tuning, ReplicasOfAPipelineTakeWholeRanks) {
-  TuningSpace space = four_cores();
+  TuningSpace space = space_of_four_cores();
   space.ranks_of_replica = 2;
   EXPECT_EQ(placements_of(space), (Placed{{2, 2}, {4, 1}}));
 }

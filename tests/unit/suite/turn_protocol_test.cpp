@@ -86,18 +86,18 @@ TEST_F(TurnPipes, SilenceEndsAtTheDeadlineOrOnRequest) {
 
 TEST_F(TurnPipes, ALineThatNeverEndsIsHeldToTheDeadlineToo) {
   TurnPipe gate(TurnPipe::Side::gate, address_);
-  const int answers = ::open(address_.answers().c_str(), O_WRONLY | O_CLOEXEC);
-  ASSERT_GE(answers, 0);
+  const int pipe = ::open(address_.answers().c_str(), O_WRONLY | O_CLOEXEC);
+  ASSERT_GE(pipe, 0);
   std::size_t asked = 0;
   const auto drip = [&] {  // a byte more whenever the gate has taken the last one
-    return ++asked < 1000 && ::write(answers, "x", 1) != 1;
+    return ++asked < 1000 && ::write(pipe, "x", 1) != 1;
   };
-  ASSERT_EQ(::write(answers, "x", 1), 1);
+  ASSERT_EQ(::write(pipe, "x", 1), 1);
   EXPECT_EQ(gate.receive(Clock::now(), drip).event, TurnPipe::Event::timed_out);
   EXPECT_EQ(asked, 1u);
   EXPECT_EQ(gate.receive(Clock::time_point::max(), [&] { return drip() || asked == 5; }).event,
             TurnPipe::Event::gave_up);
-  ::close(answers);
+  ::close(pipe);
 }
 
 TEST_F(TurnPipes, ARunSeesThatItsGateIsGone) {

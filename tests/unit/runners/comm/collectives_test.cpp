@@ -256,8 +256,8 @@ TEST(PartialSums, OneElementAtATimeInTheGivenOrder) {
 }
 
 TEST(PartialSums, OneNaNIsEnough) {
-  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-  const std::vector<float> a{nan, 1.0F, nan, 1.0F}, b{1.0F, nan, nan, 2.0F};
+  constexpr float no_number = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> a{no_number, 1.0F, no_number, 1.0F}, b{1.0F, no_number, no_number, 2.0F};
   for (Reduction reduction : {Reduction::min, Reduction::max, Reduction::sum}) {
     std::vector<float> into(4);
     combine(std::span<const float>(a), std::span<const float>(b), into.data(), reduction);

@@ -145,7 +145,7 @@ struct ZeroBubbleRow {
   int ranks, micro_batches;
   double f, b, w, latency, one, two;  // published bubble rates of the span
 };
-constexpr ZeroBubbleRow published[] = {
+constexpr ZeroBubbleRow zero_bubble_rows[] = {
     {8, 24, 18522, 18086, 9337, 601, .1585, .0433},
     {8, 32, 18513, 18086, 9331, 626, .1242, .0039},
     {8, 64, 18546, 18097, 9321, 762, .0674, .0026},
@@ -157,7 +157,7 @@ constexpr ZeroBubbleRow published[] = {
 constexpr double four_digits = 0.5e-4;
 
 TEST(Search, ReachesThePublishedBubbles) {
-  for (const ZeroBubbleRow& row : published) {
+  for (const ZeroBubbleRow& row : zero_bubble_rows) {
     ScheduleRequest request =
         uniform_request(row.ranks, row.micro_batches, row.f, row.b, row.w, row.latency);
     const Schedule one = make_zb_1p(request), two = make_zb_2p(request);
@@ -169,7 +169,7 @@ TEST(Search, ReachesThePublishedBubbles) {
 }
 
 TEST(Search, AutoReachesThePublishedBubblesToo) {
-  for (const ZeroBubbleRow& row : {published[0], published[1], published[3]}) {
+  for (const ZeroBubbleRow& row : {zero_bubble_rows[0], zero_bubble_rows[1], zero_bubble_rows[3]}) {
     ScheduleRequest request =
         uniform_request(row.ranks, row.micro_batches, row.f, row.b, row.w, row.latency);
     request.objective = Objective::span;

@@ -579,10 +579,12 @@ const Fault faults[] = {
 };
 
 std::vector<OperatorVerdict> check(ActiveDevice& device, std::uint64_t seed,
-                                   Precision precision = Precision::fp32) {
+                                   Precision precision = Precision::fp32,
+                                   bool first_fault = false) {
   const DeviceScope scope(device);
   ConformanceRequest request;
   request.quick = true;
+  request.first_fault = first_fault;
   request.seed = seed;
   request.precision = precision;
   return check_operators(request);
@@ -627,7 +629,7 @@ TEST_P(PlantedFaults, AreFound) {
   planted = element;
   ActiveDevice device{RankDevice()};
   fault.plant(device);
-  EXPECT_NE(wrong_ones(check(device, 1 + index, precision_of(element))), "")
+  EXPECT_NE(wrong_ones(check(device, 1 + index, precision_of(element), true)), "")
       << fault.kind << " in " << fault.where;
 }
 
