@@ -248,7 +248,7 @@ ModelGraph fixed_classifier() {
 }
 
 SampleRun fixed_run(const SampleRunOptions& options) {
-  const ModelGraph& graph = options.graph;
+  const ModelGraph graph = fixed_classifier();
   Script script(options.epoch_ns);
   script.add_preamble(options.ranks, 1, graph);
   script.add(PhaseEvent{Phase::warmup, std::nullopt});

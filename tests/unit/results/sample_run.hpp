@@ -77,9 +77,8 @@ struct SampleRunOptions {
   int steps = 30;        ///< in the measured phase
   double step_s = 12.0;  ///< long enough for a closed run
   std::int64_t epoch_ns = 1'000'000'000;
-  ModelGraph graph = fixed_classifier();
 };
-/// One group, a fixed model, a final evaluation that meets the target.
+/// One group, a fixed classifier, a final evaluation that meets the target.
 SampleRun fixed_run(const SampleRunOptions& options = {});
 /// OPS without operations on padding, which the peak is held against.
 double rate_under_peak(SampleRun& run);
