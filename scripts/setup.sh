@@ -382,11 +382,11 @@ build() {
     cmake --build "$folder" --parallel "$(build_jobs)" "${targets[@]}"
 }
 
-# One job per core, as far as memory allows: a file that includes ATen takes about 1.5 GB.
+# One job per core, as far as memory allows: a batch of sources takes up to 2.3 GB.
 build_jobs() {
   local cores memory_gb
   cores="$(nproc)"
-  memory_gb="$(awk '/^MemAvailable/ {print int($2 / 1572864)}' /proc/meminfo)"
+  memory_gb="$(awk '/^MemAvailable/ {print int($2 / 2411724)}' /proc/meminfo)"
   [ "${memory_gb:-1}" -ge 1 ] || memory_gb=1
   echo $((cores < memory_gb ? cores : memory_gb))
 }

@@ -26,7 +26,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   target_compile_options(heteroperf_flags INTERFACE -Wno-restrict)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # Collects its garbage from 1 GB on: an eighth less time, at most 1.3 GB for a batch.
+  # Collects its garbage from 1 GB on: an eighth less time, at most 2.3 GB for a batch.
   target_compile_options(heteroperf_flags INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=1000000>)
 endif()

@@ -1,6 +1,6 @@
 # heteroperf_compile_in_batches(<target>): with HETEROPERF_UNITY, 32 sources are compiled at once and
-# share the cost of their headers and templates: an eighth to a quarter less than 16 at once, and 2 GB of
-# memory for the largest. Names in unnamed namespaces must differ within a target.
+# share the cost of their headers and templates: an eighth to a quarter less than 16 at once. Names in
+# unnamed namespaces must differ within a target.
 function(heteroperf_compile_in_batches target)
   if(HETEROPERF_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 32)
