@@ -97,7 +97,7 @@ TEST_F(OpsRecords, AreRecomputedFromTheirTurns) {
   write("all", nothing);
   const CommandResult whole = ask({"verify", "all"});
   EXPECT_EQ(whole.exit_code, 0) << whole.out << whole.err;
-  const std::pair<const char*, Edit> forgeries[] = {
+  const std::pair<const char*, Edit> edits[] = {
       {"/timings/1/least_s", [](Json& r) { r["timings"][1]["least_s"] = 1e-9; }},
       {"/timings/0/ci95", [](Json& r) { r["timings"][0]["ci95"][1] = 1; }},
       {"/timings/2/least_s", [](Json& r) { r["timings"][2]["samples_s"][0] = 1e-9; }},
@@ -107,7 +107,7 @@ TEST_F(OpsRecords, AreRecomputedFromTheirTurns) {
       {"/score", [](Json& r) { r["score"] = 0.1; }},
       {"recomputation", [](Json& r) { r["timings"][0]["samples_s"] = Json::array(); }},
       {"recomputation", [](Json& r) { r["timings"][0]["count"] = "many"; }}};
-  for (const auto& [check, forge] : forgeries) {
+  for (const auto& [check, forge] : edits) {
     const std::string side = "forged" + std::to_string(written_);
     write(side, forge);
     const CommandResult result = ask({"verify", side + "/0", "--json"});
