@@ -1,9 +1,8 @@
 #pragma once
 
 #include <fmt/format.h>
-#include <algorithm>
-#include <cmath>
 
+#include <cmath>
 #include <concepts>
 #include <string_view>
 #include <vector>
@@ -19,7 +18,7 @@ constexpr double sum_rounding = 1e-9;  ///< as a share, of another order of addi
 
 /// True for sums of the same numbers that were added up in another order.
 inline bool near(double expected, double actual) {
-  return std::fabs(expected - actual) <= sum_rounding * std::max(1.0, std::fabs(expected));
+  return std::fabs(expected - actual) <= sum_rounding * std::fmax(1.0, std::fabs(expected));
 }
 
 /// Holds many lines of a journal to one rule and counts them. The result is one row of `verify`:

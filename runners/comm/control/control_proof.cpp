@@ -23,7 +23,7 @@ constexpr const char* hub_label = "control: hub  ";
 constexpr const char* spoke_label = "control: spoke";
 
 /// The bytes of a number, little endian.
-std::string number_bytes(std::uint64_t number) {
+std::string octets(std::uint64_t number) {
   std::string bytes;
   for (unsigned shift = 0; shift < 64; shift += 8) {
     bytes.push_back(static_cast<char>(number >> shift));
@@ -51,7 +51,7 @@ ControlAddress ControlAddress::parse(const std::string& text) {
 
 std::string fresh_nonce() {
   std::string nonce;
-  while (nonce.size() < nonce_bytes) nonce += number_bytes(unpredictable_bits());
+  while (nonce.size() < nonce_bytes) nonce += octets(unpredictable_bits());
   return nonce;
 }
 
@@ -67,8 +67,7 @@ std::string control_proof(ControlEnd end, const ControlHandshake& handshake,
   HETEROPERF_EXPECT(handshake.rank_nonce.size() == nonce_bytes &&
                     handshake.hub_nonce.size() == nonce_bytes);
   const std::string message = (end == ControlEnd::hub ? hub_label : spoke_label) +
-                              number_bytes(handshake.rank) + handshake.rank_nonce +
-                              handshake.hub_nonce;
+                              octets(handshake.rank) + handshake.rank_nonce + handshake.hub_nonce;
   std::array<unsigned char, EVP_MAX_MD_SIZE> proof{};
   unsigned int size = 0;
   if (HMAC(EVP_sha256(), token.data(), static_cast<int>(token.size()),
