@@ -384,11 +384,11 @@ build() {
 
 # One job per core, as far as memory allows: a batch of sources takes up to 2.3 GB.
 build_jobs() {
-  local cores memory_gb
+  local cores fitting
   cores="$(nproc)"
-  memory_gb="$(awk '/^MemAvailable/ {print int($2 / 2411724)}' /proc/meminfo)"
-  [ "${memory_gb:-1}" -ge 1 ] || memory_gb=1
-  echo $((cores < memory_gb ? cores : memory_gb))
+  fitting="$(awk '/^MemAvailable/ {print int($2 / 2411724)}' /proc/meminfo)"
+  [ "${fitting:-1}" -ge 1 ] || fitting=1
+  echo $((cores < fitting ? cores : fitting))
 }
 
 # set_up GROUP…: packages, compiler and CMake, and LibTorch with the group "full". What is needed

@@ -86,8 +86,8 @@ TEST(SampleTables, RanksHavePlaceMemoryAndTime) {
   EXPECT_EQ(column_of<std::string>(table, "stages"), (std::vector<std::string>{"0", "1"}));
   EXPECT_EQ(column_of<std::int64_t>(table, "peak_bytes"), (std::vector<std::int64_t>{1000, 1001}));
   EXPECT_EQ(column_of<std::int64_t>(table, "steps"), (std::vector<std::int64_t>{30, 30}));
-  const double step_wall_s = column_of<double>(table, "wall_s").front();
-  EXPECT_NEAR(column_of<double>(table, "compute_s").front(), 0.75 * step_wall_s, 1e-9);
+  const double rank_wall_s = column_of<double>(table, "wall_s").front();
+  EXPECT_NEAR(column_of<double>(table, "compute_s").front(), 0.75 * rank_wall_s, 1e-9);
   const std::vector<SampleTable> bare = sample_tables(fixed_run().journal());
   EXPECT_EQ(column_of<std::int64_t>(table_called(bare, "ranks"), "position"),
             (std::vector<std::int64_t>{-1, -1}));
